@@ -100,6 +100,12 @@ const ownTables: Readonly<Record<string, readonly string[]>> = {
   ],
   keys: ["key_changes", "key_secrets", "keys"],
   payments: [
+    "address_balances",
+    "chain_blocks",
+    "chain_payments",
+    "chains",
+    "deposit_addresses",
+    "deposit_keys",
     "payment_accounts",
     "payment_decisions",
     "payment_deposits",

@@ -59,6 +59,15 @@ export const logCodes = {
   background_task_failed:
     "a task that repeats every second failed, and is repeated; look at the database if it " +
     "goes on",
+  chain_balance_lower:
+    "a node says that an address has less Ether than before without having sent any; ask another " +
+    "node, and compare the address with its credits",
+  chain_payments_waiting:
+    "what arrived without an order is credited late, and it is repeated; look at the database if " +
+    "it goes on",
+  chain_unread:
+    "payments on a chain are credited late, and nothing is lost; look at its node: its address, " +
+    "whether it is behind, and whether it is of that chain",
   changes_unread:
     "changes of keys or people are seen late, for paid requests never; look at the database",
   charges_unread: "a stream of charges stands still; look at the database",
@@ -144,6 +153,11 @@ export const logCodes = {
   provider_reported_zero:
     "a provider reports no input tokens, so prompts are free; set `zero_usage: missing` for " +
     "the model",
+  rate_source_failed:
+    "no quote is given unless two sources answer; look at the address and the path of the source",
+  rate_unknown:
+    "no coin of that kind is quoted, and late payments in it wait for a person; look at the " +
+    "sources of rates, which are too few or differ by more than 1 %",
   redis_unreachable: "bring Redis back, or correct `REDIS_URL`",
   rejections_not_counted: "reports of errors lack requests; look at the database if it goes on",
   request_id_used_twice:

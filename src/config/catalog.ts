@@ -16,17 +16,29 @@ import { findMissingForPeople, type PeopleSettings, readPeople } from "./people.
 import { findMissingCredentials, type ProviderSettings, readProvider } from "./providers.ts";
 import { nearestName, Section } from "./section.ts";
 
+export { readAccountKey } from "./account-key.ts";
 export {
-  type PaymentSettings,
-  type ProcessorSettings,
-  type Seller,
-  simulatedPayments,
-  webhookSecretOf,
-} from "./payments.ts";
+  type BitcoinSettings,
+  type EvmChain,
+  type OnchainSettings,
+  rpcOf,
+} from "./onchain.ts";
+export { type PaymentSettings, type Seller, simulatedPayments } from "./payments.ts";
 export type { GroupRoles, OidcSettings, PeopleSettings, SignUp } from "./people.ts";
 export { closedPeople } from "./people.ts";
+export {
+  apiKeyOf,
+  type BtcpayMethod,
+  type BtcpaySettings,
+  type NowpaymentsSettings,
+  nowpaymentsCoins,
+  type ProcessorSettings,
+  webhookSecretOf,
+} from "./processors.ts";
 export type { HttpProviderSettings, ProviderSettings, SimulatedSettings } from "./providers.ts";
 export { findMissingCredentials } from "./providers.ts";
+
+export type { RateSource, RateSources } from "./rates.ts";
 
 export type CatalogFile = {
   /** When native endpoints accept the key as `authorization: Bearer`. */

@@ -4,8 +4,10 @@ import { categoryColumns, tokenCategories } from "../base/token-categories.ts";
 import type {
   CatalogFile,
   ModelEntry,
+  OnchainSettings,
   PaymentSettings,
   PeopleSettings,
+  ProcessorSettings,
   ProviderSettings,
   SignUp,
 } from "./catalog.ts";
@@ -119,7 +121,7 @@ function describeProvider(settings: ProviderSettings): string {
 function describePayments(payments: PaymentSettings | undefined): string[] {
   if (!payments)
     return ["payments: not configured; simulated while PUBLIC_URL is on localhost, else none"];
-  const { packsUsd, mostUsd, seller, secondApprovalAboveUsd, processors } = payments;
+  const { packsUsd, mostUsd, seller, secondApprovalAboveUsd, processors, rates } = payments;
   const approval =
     secondApprovalAboveUsd === undefined
       ? "no second approval"
@@ -132,12 +134,37 @@ function describePayments(payments: PaymentSettings | undefined): string[] {
         .join(", ")
         .replaceAll("\n", ", ") || "none"
     }`,
-    ...processors.map(({ name, type, webhookSecretEnv }) => {
-      const webhook =
-        webhookSecretEnv === undefined
-          ? "no webhook"
-          : `webhook /payments/${name}/webhook, secret from ${webhookSecretEnv}`;
-      return `  ${name}: ${type} (no real money); ${webhook}`;
-    }),
+    ...processors.map(describeProcessor),
+    ...Object.entries(rates ?? {}).map(
+      ([coin, sources]) =>
+        `  rate of ${coin}: ${sources.map(({ url, path }) => `${path} of ${url}`).join(", ")}`,
+    ),
   ];
+}
+
+function describeChains({ bitcoin, evm }: OnchainSettings): string {
+  const chains = (evm?.chains ?? []).map(({ name, takesEther, tokens, depth, rpcEnv }) => {
+    const assets = [...(takesEther ? ["ETH"] : []), ...tokens.map(({ asset }) => asset)];
+    const final = depth === undefined ? "when final" : `after ${depth} blocks`;
+    return `${assets.join(", ")} on ${name} ${final}, node from ${rpcEnv}`;
+  });
+  return [...(bitcoin ? [`BTC on ${bitcoin.chain}, node from ${bitcoin.rpcEnv}`] : []), ...chains]
+    .join("; ")
+    .concat("; no webhook");
+}
+
+function describeProcessor(processor: ProcessorSettings): string {
+  const { name, type, webhookSecretEnv } = processor;
+  const webhook =
+    webhookSecretEnv === undefined
+      ? "no webhook"
+      : `webhook /payments/${name}/webhook, secret from ${webhookSecretEnv}`;
+  if (type === "simulated") return `  ${name}: ${type} (no real money); ${webhook}`;
+  if (type === "onchain") return `  ${name}: ${type}; ${describeChains(processor)}`;
+  const offers =
+    type === "btcpay"
+      ? `store ${processor.store}; ${processor.methods.map(({ id }) => id).join(", ")}`
+      : processor.coins.join(", ");
+  const key = `API key from ${processor.apiKeyEnv}`;
+  return `  ${name}: ${type} at ${processor.url}; ${offers}; ${key}; ${webhook}`;
 }

@@ -1,6 +1,8 @@
 // The section `payments` of the configuration file: what can be bought, from whom, and by which
 // payment processors. Secrets are named by environment variables, never written in the file.
 
+import { missingSecretsOf, type ProcessorSettings, readProcessor } from "./processors.ts";
+import { type RateSources, readRates } from "./rates.ts";
 import type { Section } from "./section.ts";
 
 /** The section `payments`. */
@@ -15,6 +17,8 @@ export type PaymentSettings = {
   readonly secondApprovalAboveUsd?: number;
   /** At least one, each with its own name. */
   readonly processors: readonly ProcessorSettings[];
+  /** Absent: no coin has a rate but the ones that processors quote. */
+  readonly rates?: RateSources;
 };
 
 /** Who sells. The texts are empty where nothing was configured. */
@@ -24,17 +28,6 @@ export type Seller = {
   readonly address: string;
   readonly taxId: string;
 };
-
-/** Pretends to receive all coins. */
-export type SimulatedProcessorSettings = {
-  readonly type: "simulated";
-  /** Part of the paths of webhooks, and of every order that it opens. */
-  readonly name: string;
-  /** Environment variable with the secret of webhooks. Absent: there is no webhook. */
-  readonly webhookSecretEnv?: string;
-};
-
-export type ProcessorSettings = SimulatedProcessorSettings;
 
 /** 1,000 credits: the smallest pack, and the step of all others. */
 const stepUsd = 5;
@@ -50,10 +43,6 @@ export const simulatedPayments: PaymentSettings = {
   processors: [{ type: "simulated", name: "simulated" }],
 };
 
-const types = ["simulated"] as const;
-/** Types that a later version knows. */
-const laterTypes = ["btcpay", "nowpayments", "onchain"];
-
 /** Reads the section. Adds its problems to it. */
 export function readPayments(section: Section): PaymentSettings {
   const most = { min: stepUsd, max: mostUsdMax, fallback: simulatedPayments.mostUsd };
@@ -68,11 +57,27 @@ export function readPayments(section: Section): PaymentSettings {
   for (const [index, { name }] of processors.entries())
     if (name !== "" && processors.findIndex((one) => one.name === name) < index)
       section.problem(`processors[${index}].name`, `there are two processors ${name}`);
+  for (const [index, { type }] of processors.entries())
+    if (type === "onchain" && processors.findIndex((one) => one.type === type) < index)
+      section.problem(`processors[${index}].type`, "there can be one processor of type onchain");
+  const ratesSection = section.optionalSection("rates");
+  const rates = ratesSection && readRates(ratesSection);
+  for (const coin of new Set(processors.flatMap(coinsToQuote)))
+    if (!rates?.[coin])
+      section.problem(`rates.${coin}`, "is required: a processor of the type onchain takes it");
   section.rejectUnknown();
   return {
     ...{ packsUsd, mostUsd, seller, processors },
+    ...(rates && { rates }),
     ...(above !== undefined && { secondApprovalAboveUsd: above }),
   };
+}
+
+/** The coins that the gateway quotes by itself. A stablecoin is a dollar. */
+function coinsToQuote(processor: ProcessorSettings): string[] {
+  if (processor.type !== "onchain") return [];
+  const takesEther = processor.evm?.chains.some((chain) => chain.takesEther);
+  return [...(processor.bitcoin ? ["BTC"] : []), ...(takesEther ? ["ETH"] : [])];
 }
 
 function readPacks(section: Section, mostUsd: number): readonly number[] {
@@ -97,45 +102,14 @@ function readSeller(section: Section | undefined): Seller {
   return seller;
 }
 
-function readProcessor(section: Section): ProcessorSettings {
-  const name = section.text("name");
-  if (name !== "" && !/^[a-z][a-z0-9-]{0,31}$/.test(name))
-    section.problem("name", "must be 1 to 32 of a-z, 0-9 and -, and begin with a letter");
-  const type = section.text("type");
-  if (laterTypes.includes(type)) {
-    section.problem("type", `${type} is not part of this version; it has ${types.join(", ")}`);
-    return { type: "simulated", name };
-  }
-  const webhookSecretEnv = section.variable("webhook_secret");
-  const known = section.choice("type", types);
-  // The type decides which members are known.
-  if (known === type) section.rejectUnknown();
-  return { type: known, name, ...(webhookSecretEnv !== undefined && { webhookSecretEnv }) };
-}
-
-/** Shorter secrets could be guessed. */
-const secretLengthMin = 16;
-
-/** The secret of a processor's webhooks, if the environment holds a usable one. */
-export function webhookSecretOf(
-  { webhookSecretEnv }: ProcessorSettings,
-  env: NodeJS.ProcessEnv,
-): string | undefined {
-  const secret = webhookSecretEnv === undefined ? "" : (env[webhookSecretEnv] ?? "");
-  return secret.length >= secretLengthMin && /^[\x21-\x7e]+$/.test(secret) ? secret : undefined;
-}
-
 /** A problem for each secret that the environment lacks. The value is never repeated. */
 export function findMissingSecrets(
   payments: PaymentSettings | undefined,
   env: NodeJS.ProcessEnv,
 ): string[] {
-  return (payments?.processors ?? []).flatMap((processor, index) => {
-    const { webhookSecretEnv: name } = processor;
-    if (name === undefined || webhookSecretOf(processor, env) !== undefined) return [];
-    return [
-      `payments.processors[${index}].webhook_secret: the environment variable ${name} holds no ` +
-        `secret of at least ${secretLengthMin} visible ASCII characters`,
-    ];
-  });
+  return (payments?.processors ?? []).flatMap((processor, index) =>
+    missingSecretsOf(processor, env).map(
+      ({ member, problem }) => `payments.processors[${index}].${member}: ${problem}`,
+    ),
+  );
 }

@@ -26,3 +26,17 @@ export function parseCoins(field: string, text: string, decimals: number): bigin
   if (atoms > atomsMax) throw invalidField(field, "is larger than any coin has");
   return atoms;
 }
+
+/**
+ * The atoms of an amount as programs write it, such as `0.0000769` or `7.69e-5`, without what is
+ * smaller than an atom. Undefined: it is no amount, negative, or larger than any coin has.
+ */
+export function atomsOf(text: string, decimals: number): bigint | undefined {
+  const [, whole, fraction = "", exponent = "0"] =
+    /^(\d{1,80})(?:\.(\d{0,80}))?(?:[eE]([+-]?\d{1,2}))?$/.exec(text) ?? [];
+  if (whole === undefined) return undefined;
+  const places = decimals - fraction.length + Number(exponent);
+  const digits = BigInt(whole + fraction);
+  const atoms = places >= 0 ? digits * 10n ** BigInt(places) : digits / 10n ** BigInt(-places);
+  return atoms > atomsMax ? undefined : atoms;
+}

@@ -113,7 +113,8 @@ async function withMarketRates(processor: Processor, deposits: readonly SeenDepo
   return Promise.all(
     ordered.map(async (deposit) => ({
       ...deposit,
-      marketRate: await processor.marketRate?.(deposit, deposit.firstSeenAt),
+      marketRate:
+        deposit.marketRate ?? (await processor.marketRate?.(deposit, deposit.firstSeenAt)),
     })),
   );
 }

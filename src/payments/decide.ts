@@ -21,6 +21,7 @@ export const attentionNames = [
   "lost",
   "failed",
   "marked",
+  "swept",
   "wrong_asset",
   "late",
   "depeg",
@@ -230,6 +231,7 @@ function factsOf(of: {
   const hasNone = deposits.every((one) => one.state === "lost");
   if (order.faults.includes("marked") && hasNone) facts.push("marked");
   if (order.faults.includes("failed")) facts.push("failed");
+  if (order.faults.includes("swept")) facts.push("swept");
   if (received > capUsdMicro(order.usdMicro)) facts.push(`overpaid:${received}`);
   const isUnsettled = deposits.some((one) => one.state === "seen") && state !== "closed";
   const isDust = received > 0n && received < microDollars;
@@ -264,7 +266,7 @@ export function isSameAsset(
   return one.asset === other.asset && one.network === other.network;
 }
 
-function isStablecoin({ asset }: Asset): boolean {
+export function isStablecoin({ asset }: { readonly asset: string }): boolean {
   return asset === "USDT" || asset === "USDC";
 }
 

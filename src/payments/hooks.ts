@@ -31,9 +31,9 @@ export async function receiveHook(
     });
   const raw = Buffer.from(body.buffer, body.byteOffset, body.byteLength);
   const bodySha256 = hash("sha256", raw, "buffer");
-  const { deliveryKey, externalId } = processor.readHook(headers, raw);
+  const { deliveryKey, externalId, depositId = "" } = processor.readHook(headers, raw);
   const isDue = await store.receiveHook({
-    ...{ processor: name, externalId, bodySha256 },
+    ...{ processor: name, externalId, depositId, bodySha256 },
     // What names no delivery is one by its content.
     deliveryKey: deliveryKey === "" ? bodySha256.toString("hex") : deliveryKey,
   });

@@ -45,6 +45,7 @@ const attentions = {
   unconfirmed: Attention.UNCONFIRMED,
   failed: Attention.FAILED,
   depeg: Attention.DEPEG,
+  swept: Attention.SWEPT,
 } as const;
 
 const depositStates = {
@@ -72,6 +73,7 @@ const notices: Readonly<Record<AttentionName, string>> = {
   marked: "The payment processor calls this order paid. The operator checks that.",
   unconfirmed: "A payment was seen and never confirmed. The operator looks at it.",
   failed: "The payment processor could not receive the payment. The operator looks at it.",
+  swept: "Something may have arrived unseen. The operator looks at the address.",
   depeg: "The coin is not worth one dollar now. The operator decides what it is worth.",
 };
 

@@ -2,12 +2,14 @@
 
 import { create } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
-import { AccountStatus } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { type Account, AccountStatus } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import {
   type CancelOrderRequest,
   CancelOrderResponseSchema,
   type CreateOrderRequest,
   CreateOrderResponseSchema,
+  type GetDepositAddressRequest,
+  GetDepositAddressResponseSchema,
   type GetOrderRequest,
   GetOrderResponseSchema,
   type ListOrdersRequest,
@@ -23,9 +25,11 @@ import type { Seller } from "../config/catalog.ts";
 import { actorOf } from "../contract/callers.ts";
 import { type AuthenticatedCall, asService } from "../contract/contract.ts";
 import { redecide } from "./crediting.ts";
+import { isSameAsset, type OrderState } from "./decide.ts";
+import type { Party } from "./document-tables.ts";
 import { toOrder } from "./messages.ts";
 import { checkText, findVisible, noSuchOrder, type Parts, wrongState } from "./parts.ts";
-import type { Method, Processor } from "./processor.ts";
+import type { Method, NewOrder, Processor } from "./processor.ts";
 import type { NewStoredOrder, OrderCount, StoredOrder } from "./store.ts";
 
 const microDollarsPerCent = 10_000n;
@@ -36,17 +40,19 @@ const ordersPerHourMax = 20;
 const openingMsMax = 20_000;
 const firstLookMs = 10_000;
 
-export async function listPaymentMethods({ processors, offer }: Parts) {
-  const { packsUsdMicro, mostUsdMicro } = offer();
+export async function listPaymentMethods(parts: Parts, { signal }: AuthenticatedCall) {
+  const { packsUsdMicro, mostUsdMicro } = parts.offer();
+  const offered = (await allMethods(parts, signal)).filter(
+    // A coin on a network is offered once, by the first processor that has it.
+    ({ method }, index, all) => all.findIndex((one) => isSameAsset(one.method, method)) === index,
+  );
   return create(ListPaymentMethodsResponseSchema, {
-    methods: [...processors().values()].flatMap((processor) =>
-      processor.methods().map(({ method, asset, network, leastUsdMicro, feeNote }) => ({
-        ...{ method, asset, network, feeNote },
-        processor: processor.name,
-        leastUsdCents: toCents(leastUsdMicro),
-        simulated: processor.isSimulated,
-      })),
-    ),
+    methods: offered.map(({ processor, method: { decimals: _, leastUsdMicro, ...method } }) => ({
+      ...method,
+      processor: processor.name,
+      leastUsdCents: toCents(leastUsdMicro),
+      simulated: processor.isSimulated,
+    })),
     packsUsdCents: packsUsdMicro.map(toCents),
     mostUsdCents: toCents(mostUsdMicro),
   });
@@ -62,7 +68,7 @@ export async function createOrder(
   const family = familyName(request.family);
   if (!family) throw invalidField("family", "is not a family");
   checkText("idempotency_key", idempotencyKey, 200);
-  const { processor, method } = findMethod(parts, request.method);
+  const { processor, method } = await findMethod(parts, request.method, signal);
   const usdMicro = BigInt(usdCents) * microDollarsPerCent;
   const { mostUsdMicro } = parts.offer();
   if (usdCents % stepUsdCents !== 0 || usdMicro > mostUsdMicro)
@@ -73,23 +79,35 @@ export async function createOrder(
   if (usdMicro < method.leastUsdMicro)
     throw invalidField("usd_cents", `is at least ${toCents(method.leastUsdMicro)} by this method`);
   const { asset, network, decimals } = method;
+  const orderId = timeOrderedId("ord_");
   const stored = await storeOnce(parts, signal, {
-    ...{ accountId, family, idempotencyKey, usdMicro, asset, network, decimals },
-    orderId: timeOrderedId("ord_"),
+    ...{ orderId, accountId, family, idempotencyKey, usdMicro, asset, network, decimals },
     processor: processor.name,
     method: method.method,
     createdBy: actorOf(caller),
   });
   if (stored.family !== family || stored.usdMicro !== usdMicro || stored.method !== method.method)
     throw new ApiError("idempotency_key_reused");
-  if (stored.externalId === undefined) await openAtProcessor(parts, processor, stored, signal);
+  const isRepeat = stored.orderId !== orderId;
+  if (stored.externalId === undefined)
+    await openAtProcessor(parts, processor, { ...stored, isRepeat }, signal);
   const order = await store.findOrder(stored.orderId);
   if (!order) throw new Error("an order that was stored is gone");
   return create(CreateOrderResponseSchema, { order: await describe(parts, order) });
 }
 
+/** Who buys, as the account says now. */
+export function buyerOf(account: Account | undefined): Party {
+  const details = account?.billingDetails;
+  return {
+    name: details?.name || (account?.name ?? ""),
+    address: details?.address ?? "",
+    taxId: details?.taxId ?? "",
+  };
+}
+
 /** Who sells. Pretended money has receipts and numbers of its own, which name it. */
-function sellerOf({ seller, processors }: Parts, processor: string): Seller {
+export function sellerOf({ seller, processors }: Parts, processor: string): Seller {
   const { name, ...rest } = seller();
   const isSimulated = processors().get(processor)?.isSimulated === true;
   return { ...rest, name: isSimulated ? `${name} (simulated, no real money)`.trim() : name };
@@ -116,26 +134,39 @@ async function storeOnce(
     // A repeat at the same time has stored it: that is no further order.
     if (await tables.findOrderByKey(accountId, idempotencyKey)) return;
     checkCount(await tables.countOrders(accountId));
-    const details = account?.billingDetails;
-    const buyer = {
-      name: details?.name || (account?.name ?? ""),
-      address: details?.address ?? "",
-      taxId: details?.taxId ?? "",
-    };
-    await tables.insertOrder({ ...order, seller: sellerOf(parts, order.processor), buyer });
+    const seller = sellerOf(parts, order.processor);
+    await tables.insertOrder({ ...order, seller, buyer: buyerOf(account) });
   });
   const stored = await find();
   if (!stored) throw new Error("an order that was stored is gone");
   return stored;
 }
 
+/** The permanent address of an account and pool on a network, made by the first call. */
+export async function getDepositAddress(
+  { addresses, billing }: Parts,
+  request: GetDepositAddressRequest,
+  { accountId, signal }: AuthenticatedCall,
+) {
+  const family = familyName(request.family);
+  if (!family) throw invalidField("family", "is not a family");
+  const found = addresses();
+  if (!found) throw invalidField("network", "is not read here: no chain is", []);
+  // Throws `not_found` for an account that does not exist.
+  const contextValues = asService("payments");
+  await billing.getAccount({ accountId }, { contextValues, signal });
+  const address = await found.addressOf(accountId, family, request.network);
+  return create(GetDepositAddressResponseSchema, { address });
+}
+
 async function openAtProcessor(
-  { store, log }: Parts,
+  parts: Parts,
   processor: Processor,
-  order: StoredOrder,
+  order: NewOrder,
   signal: AbortSignal,
 ): Promise<void> {
-  const { orderId, accountId, method, usdMicro } = order;
+  const { store, log } = parts;
+  const { orderId } = order;
   if (!(await store.leaseOpening(orderId, openingMsMax)))
     throw new ApiError("gateway_unavailable", {
       message: "This order is being opened by another call. Repeat the call shortly.",
@@ -143,8 +174,10 @@ async function openAtProcessor(
     });
   try {
     const within = AbortSignal.any([signal, AbortSignal.timeout(openingMsMax)]);
-    const quote = await processor.open({ orderId, accountId, method, usdMicro }, within);
+    const quote = await processor.open(order, within);
     await store.putQuote(orderId, quote, firstLookMs);
+    for (const replaced of (await processor.findReplaced?.(order)) ?? [])
+      await cancelOpen(parts, replaced);
   } catch (error) {
     await store.failOpening(orderId);
     if (error instanceof ApiError) throw error;
@@ -160,15 +193,29 @@ async function openAtProcessor(
   }
 }
 
-function findMethod({ processors }: Parts, name: string): { processor: Processor; method: Method } {
-  for (const processor of processors().values()) {
-    const method = processor.methods().find((one) => one.method === name);
-    if (method) return { processor, method };
-  }
-  const allowed = [...processors().values()].flatMap((one) =>
-    one.methods().map(({ method }) => method),
-  );
+type Offered = { readonly processor: Processor; readonly method: Method };
+
+async function findMethod(parts: Parts, name: string, signal: AbortSignal): Promise<Offered> {
+  const all = await allMethods(parts, signal);
+  const found = all.find(({ method }) => method.method === name);
+  if (found) return found;
+  const allowed = all.map(({ method }) => method.method);
   throw invalidField("method", "is not offered here", allowed);
+}
+
+/** The methods of all processors, in the order of the configuration. */
+async function allMethods({ processors, log }: Parts, signal: AbortSignal): Promise<Offered[]> {
+  const offered = [...processors().values()].map(async (processor) => {
+    const methods = await processor.methods(signal).catch((err: unknown) => {
+      log.warn(
+        { code: "processor_silent", processor: processor.name, err },
+        "a processor does not say what it offers",
+      );
+      return [];
+    });
+    return methods.map((method) => ({ processor, method }));
+  });
+  return (await Promise.all(offered)).flat();
 }
 
 function checkCount({ open, made, firstAt }: OrderCount): void {
@@ -226,18 +273,25 @@ export async function cancelOrder(
 ) {
   const { accountId } = await findVisible(parts, orderId, call);
   call.note?.({ accountId });
-  await parts.store.transaction(async (tables) => {
-    const order = await tables.lockOrder(orderId);
-    if (!order) throw noSuchOrder();
-    if (order.state === "cancelled") return;
-    if (order.state !== "open")
-      throw wrongState("Only an open order can be cancelled: this one is paid, or has ended.");
-    await tables.cancelOrder(orderId);
-    await redecide(tables, { ...order, cancelledAt: order.readAt });
-  });
-  parts.changed(orderId);
+  const state = await cancelOpen(parts, orderId);
+  if (state !== "cancelled" && state !== "open")
+    throw wrongState("Only an open order can be cancelled: this one is paid, or has ended.");
   const order = await findVisible(parts, orderId, call);
   return create(CancelOrderResponseSchema, { order: await describe(parts, order) });
+}
+
+/** Cancels an order if it is open. Returns the state in which it was. */
+async function cancelOpen(parts: Parts, orderId: string): Promise<OrderState> {
+  const state = await parts.store.transaction(async (tables) => {
+    const order = await tables.lockOrder(orderId);
+    if (!order) throw noSuchOrder();
+    if (order.state !== "open") return order.state;
+    await tables.cancelOrder(orderId);
+    await redecide(tables, { ...order, cancelledAt: order.readAt });
+    return order.state;
+  });
+  parts.changed(orderId);
+  return state;
 }
 
 /** An order as the service shows it. */

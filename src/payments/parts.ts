@@ -3,10 +3,12 @@
 import type { Client } from "@connectrpc/connect";
 import type { BillingService } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
+import type { FamilyName } from "../base/families.ts";
 import type { Log } from "../base/log.ts";
 import type { Seller } from "../config/catalog.ts";
 import { checkAccess } from "../contract/callers.ts";
 import type { AuthenticatedCall } from "../contract/contract.ts";
+import type { Chain } from "./chain.ts";
 import type { Processor } from "./processor.ts";
 import type { PaymentsStore, StoredOrder } from "./store.ts";
 import type { Watchers } from "./watchers.ts";
@@ -28,12 +30,22 @@ export type Guesses = {
   begin(subject: string, address: string, signal: AbortSignal): Promise<() => Promise<void>>;
 };
 
+/** Permanent addresses, one for each account, pool and kind of chain. */
+export type DepositAddresses = {
+  /** Throws `invalid_request` for a network that is not read. */
+  addressOf(accountId: string, family: FamilyName, network: string): Promise<string>;
+};
+
 export type Parts = {
   readonly store: PaymentsStore;
   /** The billing service of this process. Calls carry `asService("payments")`. */
   readonly billing: Client<typeof BillingService>;
   /** By name. Empty: nothing can be bought here. */
   readonly processors: () => ReadonlyMap<string, Processor>;
+  /** The chains that are read by ourselves, each with the name of its processor. */
+  readonly chains: () => readonly { readonly processor: string; readonly chain: Chain }[];
+  /** Addresses of those chains. Undefined: there are none. */
+  readonly addresses: () => DepositAddresses | undefined;
   readonly offer: () => Offer;
   /** Who sells, on the documents of new orders. */
   readonly seller: () => Seller;

@@ -4,18 +4,35 @@ import type { Client } from "@connectrpc/connect";
 import type { BillingService } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { PaymentsService } from "../../gen/gateway/payments/v1/payments_pb.ts";
 import type { Log } from "../base/log.ts";
-import { type PaymentSettings, simulatedPayments, webhookSecretOf } from "../config/catalog.ts";
+import {
+  apiKeyOf,
+  type PaymentSettings,
+  type ProcessorSettings,
+  simulatedPayments,
+  webhookSecretOf,
+} from "../config/catalog.ts";
 import { isLocalhost } from "../config/environment.ts";
 import type { AuthenticatedCall, Implementation } from "../contract/contract.ts";
 import type { Postgres } from "../postgres/postgres.ts";
 import { approveDecision, decideOrder, listAttention } from "./attention.ts";
+import { createBtcpay } from "./btcpay.ts";
+import type { Chain } from "./chain.ts";
 import { postGrants } from "./crediting.ts";
 import { getReceiptDocument } from "./documents.ts";
 import { createCleaning, receiveHook } from "./hooks.ts";
-import { cancelOrder, createOrder, getOrder, listOrders, listPaymentMethods } from "./orders.ts";
-import type { Guesses, Offer, Parts } from "./parts.ts";
+import { createNowpayments } from "./nowpayments.ts";
+import { createOnchain } from "./onchain.ts";
+import {
+  cancelOrder,
+  createOrder,
+  getDepositAddress,
+  getOrder,
+  listOrders,
+  listPaymentMethods,
+} from "./orders.ts";
+import type { DepositAddresses, Guesses, Offer, Parts } from "./parts.ts";
 import { createPoller } from "./poller.ts";
-import type { Processor } from "./processor.ts";
+import type { MarketRate, Processor } from "./processor.ts";
 import {
   createPromotion,
   listPromotions,
@@ -23,6 +40,8 @@ import {
   repeatBonus,
   stopPromotion,
 } from "./promotions.ts";
+import { createMarketRate } from "./rates.ts";
+import { createChainReader } from "./read-chains.ts";
 import { beginRefund, cancelRefund, completeRefund, postRefunds } from "./refunds.ts";
 import { simulateDeposit } from "./simulate.ts";
 import { createSimulated } from "./simulated.ts";
@@ -55,6 +74,8 @@ export function createPayments(parts: {
   guesses: Guesses;
   /** Default: that of the settings. */
   offer?: (() => Offer) | undefined;
+  /** Between two readings of a chain. Default: 10 s. */
+  chainPaceMs?: number;
   log: Log;
 }): Payments {
   const { billing, publicUrl, env, guesses, log } = parts;
@@ -62,11 +83,15 @@ export function createPayments(parts: {
   const watchers = createWatchers(store, log);
   // Nobody may take pretended money for real: elsewhere it has to be configured.
   const offered = (settings: PaymentSettings | undefined) =>
-    openOffer(settings ?? (isLocalhost(publicUrl()) ? simulatedPayments : nothing), store, env);
+    openOffer(settings ?? (isLocalhost(publicUrl()) ? simulatedPayments : nothing), {
+      ...{ store, env, publicUrl, log },
+    });
   let current = offered(parts.settings);
   const all: Parts = {
     ...{ store, billing, watchers, guesses, log },
     processors: () => current.processors,
+    chains: () => current.chains,
+    addresses: () => current.addresses,
     offer: parts.offer ?? (() => current.offer),
     seller: () => current.seller,
     changed: watchers.changed,
@@ -79,14 +104,16 @@ export function createPayments(parts: {
     },
     bonus: (codeId, accountId) => repeatBonus(all, codeId, accountId),
   });
+  const chains = createChainReader(all, parts.chainPaceMs ?? chainPaceMs);
   const cleaning = createCleaning(all);
   return {
     service: {
-      listPaymentMethods: () => listPaymentMethods(all),
+      listPaymentMethods: (_, call) => listPaymentMethods(all, call),
       createOrder: (request, call) => createOrder(all, request, call),
       getOrder: (request, call) => getOrder(all, request, call),
       listOrders: (request, call) => listOrders(all, request, call),
       watchOrder: (request, call) => watchOrder(all, request, call),
+      getDepositAddress: (request, call) => getDepositAddress(all, request, call),
       cancelOrder: (request, call) => cancelOrder(all, request, call),
       listAttention: (request) => listAttention(all, request),
       decideOrder: (request, call) => decideOrder(all, request, call),
@@ -107,11 +134,13 @@ export function createPayments(parts: {
     },
     start() {
       poller.start();
+      chains.start();
       cleaning.start();
     },
     async stop() {
       watchers.stop();
       await cleaning.stop();
+      await chains.stop();
       await poller.stop();
     },
   };
@@ -119,23 +148,51 @@ export function createPayments(parts: {
 
 const nothing: PaymentSettings = { ...simulatedPayments, packsUsd: [], mostUsd: 0, processors: [] };
 
+const chainPaceMs = 10_000;
 const microDollarsPerDollar = 1_000_000n;
 
+type Surroundings = {
+  readonly store: PaymentsStore;
+  readonly env: NodeJS.ProcessEnv;
+  readonly publicUrl: () => URL;
+  readonly log: Log;
+};
+
 /** What the settings offer, with its processors. */
-function openOffer(
-  { packsUsd, mostUsd, seller, processors, secondApprovalAboveUsd: above }: PaymentSettings,
-  store: PaymentsStore,
-  env: NodeJS.ProcessEnv,
-) {
+function openOffer(settings: PaymentSettings, surroundings: Surroundings) {
+  const { packsUsd, mostUsd, seller, processors, rates, secondApprovalAboveUsd: above } = settings;
   const offer: Offer = {
     packsUsdMicro: packsUsd.map((usd) => BigInt(usd) * microDollarsPerDollar),
     mostUsdMicro: BigInt(mostUsd) * microDollarsPerDollar,
     secondApprovalAboveUsdMicro:
       above === undefined ? undefined : BigInt(above) * microDollarsPerDollar,
   };
-  const opened = processors.map((one): [string, Processor] => [
-    one.name,
-    createSimulated(one.name, store, webhookSecretOf(one, env)),
-  ]);
-  return { offer, seller, processors: new Map(opened) };
+  const marketRate = createMarketRate(rates, surroundings.log);
+  const opened = new Map<string, Processor>();
+  let addresses: DepositAddresses | undefined;
+  const chains: { processor: string; chain: Chain }[] = [];
+  for (const one of processors) {
+    if (one.type === "onchain") {
+      const parts = { ...surroundings, marketRate };
+      const { chains: read, ...processor } = createOnchain(one, surroundings.env, parts);
+      addresses = processor;
+      for (const chain of read) chains.push({ processor: one.name, chain });
+      opened.set(one.name, processor);
+    } else opened.set(one.name, openProcessor(one, { ...surroundings, marketRate }));
+  }
+  return { offer, seller, processors: opened, chains, addresses };
+}
+
+function openProcessor(
+  settings: Exclude<ProcessorSettings, { type: "onchain" }>,
+  surroundings: Surroundings & { readonly marketRate: MarketRate | undefined },
+): Processor {
+  const { env, store } = surroundings;
+  const webhookSecret = webhookSecretOf(settings, env);
+  if (settings.type === "simulated") return createSimulated(settings.name, store, webhookSecret);
+  // The start refuses a configuration without it.
+  const apiKey = apiKeyOf(settings, env) ?? "";
+  return settings.type === "btcpay"
+    ? createBtcpay(settings, { apiKey, webhookSecret }, surroundings)
+    : createNowpayments(settings, { apiKey, webhookSecret }, surroundings);
 }

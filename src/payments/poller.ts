@@ -89,9 +89,10 @@ export function createPoller(parts: Parts, repeat: Repeat): Poller {
   async function lookAt({ orderId, processor: name, externalId, startedAt }: LookWork) {
     const processor = parts.processors().get(name);
     if (!processor) return;
+    const named = processor.readHook ? await store.listNamed(name, externalId) : [];
     const signal = AbortSignal.any([stopping.signal, AbortSignal.timeout(lookMsMax)]);
     const look = await processor
-      .look({ orderId, externalId }, signal)
+      .look({ orderId, externalId, named }, signal)
       .catch((err: unknown) => reportFailure(log, name, orderId, err));
     // A look that the shutdown cut off says nothing about the processor.
     if (look) await applyLook(parts, processor, orderId, { look, startedAt });

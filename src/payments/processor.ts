@@ -1,6 +1,8 @@
 // The port to those who receive coins for us. A processor says what arrived; it never decides what
 // that is worth in credits.
 
+import type { FamilyName } from "../base/families.ts";
+
 /** Where an amount of coins counts: the same coin on another network is another asset. */
 export type Asset = {
   /** `BTC`, `ETH`, `USDT` or `USDC`. */
@@ -29,15 +31,18 @@ export type SeenDeposit = Asset & {
   readonly firstSeenAt: Date;
   /** Micro-dollars, where the processor's own valuation counts. */
   readonly usdMicro?: bigint | undefined;
+  /** Micro-dollars of one coin at its first sight. Absent: the market is asked. */
+  readonly marketRate?: bigint | undefined;
   readonly confirmations: number;
   readonly confirmationsNeeded: number;
 };
 
 /**
  * What a processor reports besides deposits. `marked`: somebody called the order paid there.
- * `failed`: it could not receive what was sent.
+ * `failed`: it could not receive what was sent. `swept`: its address was emptied while something
+ * may have arrived.
  */
-export type Fault = "marked" | "failed";
+export type Fault = "marked" | "failed" | "swept";
 
 /** What a processor says about one order, whoever asked for it. */
 export type Look = { readonly deposits: readonly SeenDeposit[]; readonly faults: readonly Fault[] };
@@ -45,8 +50,12 @@ export type Look = { readonly deposits: readonly SeenDeposit[]; readonly faults:
 export type NewOrder = {
   readonly orderId: string;
   readonly accountId: string;
+  readonly family: FamilyName;
   readonly method: string;
   readonly usdMicro: bigint;
+  readonly createdAt: Date;
+  /** True: an earlier call may have opened it, and its answer may be lost. */
+  readonly isRepeat: boolean;
 };
 
 /** What a customer has to pay, and where. */
@@ -63,29 +72,52 @@ export type Quote = {
   readonly watchedForMs: number;
 };
 
+/** The order that is looked at. */
+export type LookedAt = {
+  readonly orderId: string;
+  readonly externalId: string;
+  /** Further payments of it that webhooks named. */
+  readonly named: readonly string[];
+};
+
+/** What a webhook is about. A text is empty where it names nothing. */
+export type Hook = {
+  readonly deliveryKey: string;
+  /** The order at the processor. */
+  readonly externalId: string;
+  /** A further payment of that order, which only webhooks name. */
+  readonly depositId?: string;
+};
+
+export type Secrets = {
+  readonly apiKey: string;
+  /** Undefined: there are no webhooks. */
+  readonly webhookSecret: string | undefined;
+};
+
 export interface Processor {
   readonly name: string;
   /** True: no real money. */
   readonly isSimulated: boolean;
-  methods(): readonly Method[];
+  /** Empty while the processor is away. */
+  methods(signal: AbortSignal): Promise<readonly Method[]>;
   /** Repeats with the same order id give the same quote, where the processor allows it. */
   open(order: NewOrder, signal: AbortSignal): Promise<Quote>;
   /** Asks the processor or the chain. */
-  look(order: { orderId: string; externalId: string }, signal: AbortSignal): Promise<Look>;
+  look(order: LookedAt, signal: AbortSignal): Promise<Look>;
   /**
    * What a webhook is about. Throws `invalid_signature`. Never reads an amount from it. Absent: the
-   * processor has no secret, and so no webhooks. Both texts may be empty.
+   * processor has no secret, and so no webhooks.
    */
-  readHook?(
-    headers: Readonly<Record<string, string>>,
-    raw: Buffer,
-  ): { readonly deliveryKey: string; readonly externalId: string };
-  /**
-   * Micro-dollars of one coin at this time, from sources that agree. Undefined: unknown. Absent:
-   * the processor has no rates of its own.
-   */
-  marketRate?(asset: Asset, at: Date): Promise<bigint | undefined>;
+  readHook?(headers: Readonly<Record<string, string>>, raw: Buffer): Hook;
+  /** The open orders that an order replaces, because they have the same address. */
+  findReplaced?(order: NewOrder): Promise<readonly string[]>;
+  /** In micro-dollars of one coin. Absent: none is configured. */
+  readonly marketRate?: MarketRate | undefined;
 }
+
+/** The market's rate of an asset at a time, from sources that agree. Undefined: unknown. */
+export type MarketRate = (asset: { asset: string }, at: Date) => Promise<bigint | undefined>;
 
 /** The atoms that are worth `usdMicro` at least. */
 export function atomsFor(usdMicro: bigint, rate: bigint, decimals: number): bigint {

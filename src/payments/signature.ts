@@ -20,8 +20,9 @@ export function checkHmac(
     throw new ApiError("invalid_signature");
 }
 
-/** A text of a delivery, or empty: of any other type, or longer than ids are. */
-export function hookText(value: unknown): string {
+/** A text or number of a delivery, or empty: of another type, or longer than ids are. */
+export function hookText(given: unknown): string {
+  const value = typeof given === "number" ? String(given) : given;
   return typeof value === "string" && value.length <= 200 && !value.includes("\0") ? value : "";
 }
 
@@ -33,4 +34,30 @@ export function hookMembers(raw: Buffer): Map<string, unknown> {
   } catch {
     return new Map();
   }
+}
+
+/** Deliveries are flat, but for one member or two. */
+const depthMax = 16;
+
+/**
+ * A signed body as its sender signed it: the members of every object sorted by name, without
+ * spaces, and numbers as JavaScript writes them. Throws `invalid_signature` for what cannot have
+ * been signed.
+ */
+export function canonicalJson(raw: Buffer): Buffer {
+  try {
+    return Buffer.from(canonical(JSON.parse(raw.toString("utf8")), depthMax));
+  } catch {
+    throw new ApiError("invalid_signature");
+  }
+}
+
+function canonical(value: unknown, depth: number): string {
+  if (typeof value !== "object" || value === null) return JSON.stringify(value);
+  if (depth === 0) throw new RangeError("too deep");
+  if (Array.isArray(value)) return `[${value.map((one) => canonical(one, depth - 1)).join(",")}]`;
+  const members = Object.entries(value)
+    .sort(([one], [other]) => (one < other ? -1 : 1))
+    .map(([name, one]) => `${JSON.stringify(name)}:${canonical(one, depth - 1)}`);
+  return `{${members.join(",")}}`;
 }

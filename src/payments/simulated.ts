@@ -48,11 +48,11 @@ export function createSimulated(
       feeNote: "No real money: a tester says what arrives.",
     }),
   );
-  const rateOf = ({ asset }: Asset) => rates[asset];
+  const rateOf = ({ asset }: { asset: string }) => rates[asset];
   return {
     name,
     isSimulated: true,
-    methods: () => methods,
+    methods: async () => methods,
     async open({ orderId, method, usdMicro }) {
       const asset = methods.find((one) => one.method === method);
       const rate = asset && rateOf(asset);

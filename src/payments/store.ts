@@ -3,6 +3,7 @@
 import { ApiError } from "../base/errors.ts";
 import type { FamilyName } from "../base/families.ts";
 import { isUnreachable, type Postgres, type Statement, type Tx } from "../postgres/postgres.ts";
+import { chainTables } from "./chain-tables.ts";
 import type { AttentionName, OrderState, ValuedBy } from "./decide.ts";
 import { documentTables, type Party } from "./document-tables.ts";
 import { hookTables } from "./hook-tables.ts";
@@ -249,6 +250,7 @@ function tablesOn(db: Tx) {
 
   return {
     ...hookTables(query),
+    ...chainTables(query),
     ...documentTables(query),
     ...promotionTables(query),
 

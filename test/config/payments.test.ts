@@ -7,6 +7,7 @@ import {
   webhookSecretOf,
 } from "../../src/config/catalog.ts";
 import { describeCatalog } from "../../src/config/describe.ts";
+import { bitcoinAccountKey, evmAccountKey, testKey } from "../support/onchain.ts";
 
 const processor = "{ name: simulated, type: simulated }";
 
@@ -68,19 +69,170 @@ test("only a processor is required", () => {
   expect(read(`{ most_usd: 20, processors: [${processor}] }`).payments?.packsUsd).toEqual([5, 20]);
 });
 
+/** A processor that reads one EVM chain. */
+function evmWith(members: string, key = evmAccountKey): string {
+  return `{ processors: [{ name: chains, type: onchain, evm: { account_key: ${key},
+    chains: [{ name: base, chain_id: 8453, rpc: BASE_RPC, ${members} }] } }] }`;
+}
+
+const usdc = "tokens: [{ asset: USDC, contract: 0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913 }]";
+
+test("a private key is refused, and never repeated", () => {
+  const { privateExtendedKey } = testKey("m/44'/60'/0'", "xpub");
+  const [problem = "", ...others] = problemsOf(evmWith(usdc, privateExtendedKey));
+  expect(problem).toContain("payments.processors[0].evm.account_key: is a private key");
+  expect(problem).not.toContain(privateExtendedKey);
+  expect(others).toEqual([]);
+});
+
+test("every processor with its defaults", () => {
+  const { payments } = read(`{ processors: [
+    { name: btcpay, type: btcpay, url: "https://pay.example.com/", store: S1, api_key: BTCPAY_KEY },
+    { name: now, type: nowpayments, api_key: NOW_KEY, ipn_secret: NOW_SECRET, coins: [btc] },
+    { name: sandbox, type: nowpayments, api_key: NOW_KEY, coins: [eth], sandbox: true }] }`);
+  expect(payments?.processors).toEqual([
+    {
+      ...{ name: "btcpay", type: "btcpay", url: "https://pay.example.com", store: "S1" },
+      ...{ apiKeyEnv: "BTCPAY_KEY", confirmations: 1 },
+      methods: [
+        { id: "BTC-CHAIN", asset: "BTC", network: "bitcoin", decimals: 8 },
+        { id: "BTC-LN", asset: "BTC", network: "lightning", decimals: 11 },
+      ],
+    },
+    {
+      ...{ name: "now", type: "nowpayments", url: "https://api.nowpayments.io/v1" },
+      ...{ apiKeyEnv: "NOW_KEY", webhookSecretEnv: "NOW_SECRET", coins: ["btc"] },
+    },
+    {
+      ...{ name: "sandbox", type: "nowpayments", url: "https://api-sandbox.nowpayments.io/v1" },
+      ...{ apiKeyEnv: "NOW_KEY", coins: ["eth"] },
+    },
+  ]);
+  const [chains] = read(evmWith(usdc)).payments?.processors ?? [];
+  expect(chains).toMatchObject({
+    evm: {
+      chains: [
+        {
+          ...{ name: "base", chainId: 8453, rpcEnv: "BASE_RPC", takesEther: false, leastUsd: 5 },
+          depth: undefined,
+          tokens: [
+            {
+              ...{ asset: "USDC", decimals: 6 },
+              contract: "0x833589fcd6edb6e08f4c7c32d4f71b54bda02913",
+            },
+          ],
+        },
+      ],
+    },
+  });
+});
+
+test("on Ethereum's main chain a pack of 50 USD is the smallest", () => {
+  const main = evmWith(usdc).replace("8453", "1");
+  const [chains] = read(main).payments?.processors ?? [];
+  expect(chains).toMatchObject({ evm: { chains: [{ leastUsd: 50 }] } });
+});
+
+test("every secret that the environment lacks is named, with every node", () => {
+  const file = read(`{ rates: { BTC: [{ url: "https://a.example", path: x },
+      { url: "https://b.example", path: x }] },
+    processors: [
+      { name: btcpay, type: btcpay, url: "https://x.example", store: S, api_key: A,
+        webhook_secret: B },
+      { name: now, type: nowpayments, api_key: C, ipn_secret: D, coins: [btc] },
+      { name: chains, type: onchain, bitcoin: { rpc: E, account_key: ${bitcoinAccountKey} },
+        evm: { account_key: ${evmAccountKey},
+          chains: [{ name: base, chain_id: 8453, rpc: F, ${usdc} }] } }] }`);
+  const env = { A: " ", D: "short", E: "ftp://node", F: "not an address" };
+  expect(findMissing(file, env).map((problem) => problem.split(":", 1)[0])).toEqual([
+    "payments.processors[0].api_key",
+    "payments.processors[0].webhook_secret",
+    "payments.processors[1].api_key",
+    "payments.processors[1].ipn_secret",
+    "payments.processors[2].bitcoin.rpc",
+    "payments.processors[2].evm.chains[0].rpc",
+  ]);
+  const secret = "a-secret-of-more-than-sixteen";
+  const nodes = { E: "http://user:pass@127.0.0.1:8332", F: "https://base.example/key" };
+  expect(findMissing(file, { A: "a", B: secret, C: "c", D: secret, ...nodes })).toEqual([]);
+  const printed = describeCatalog(file);
+  expect(printed).toContain(
+    "btcpay: btcpay at https://x.example; store S; BTC-CHAIN, BTC-LN; API key",
+  );
+  expect(printed).toContain(
+    "chains: onchain; BTC on bitcoin, node from E; USDC on base when final",
+  );
+});
+
 const wrong: [what: string, payments: string, problem: string][] = [
   ["no processor", "{}", "payments.processors: is required"],
   ["an empty list", "{ processors: [] }", "payments.processors: must be a list, and not empty"],
   [
     "an unknown type",
     "{ processors: [{ name: a, type: paypal }] }",
-    "payments.processors[0].type: must be one of simulated, not paypal",
+    "payments.processors[0].type: must be one of simulated, btcpay, nowpayments, onchain, not paypal",
   ],
-  ...["btcpay", "nowpayments", "onchain"].map((type): [string, string, string] => [
-    `the type ${type}, which is not built yet`,
-    `{ processors: [{ name: a, type: ${type}, url: x }] }`,
-    `payments.processors[0].type: ${type} is not part of this version; it has simulated`,
-  ]),
+  [
+    "a BTCPay Server without a store",
+    '{ processors: [{ name: a, type: btcpay, url: "https://pay.example.com", api_key: KEY }] }',
+    "payments.processors[0].store: is required",
+  ],
+  [
+    "an API key in the place of its variable's name",
+    '{ processors: [{ name: a, type: btcpay, url: "https://x.example", store: s, api_key: a-b }] }',
+    "payments.processors[0].api_key: must be the name of an environment variable",
+  ],
+  [
+    "no API key",
+    "{ processors: [{ name: a, type: nowpayments, coins: [btc] }] }",
+    "payments.processors[0].api_key: is required: the name of an environment variable",
+  ],
+  [
+    "credentials in an address",
+    '{ processors: [{ name: a, type: btcpay, url: "https://u:p@x.example", store: s, api_key: K }] }',
+    "payments.processors[0].url: must not contain credentials",
+  ],
+  [
+    "an address that is none",
+    "{ processors: [{ name: a, type: btcpay, url: here, store: s, api_key: K }] }",
+    "payments.processors[0].url: must be a URL of http or https",
+  ],
+  [
+    "a coin that is not known",
+    "{ processors: [{ name: a, type: nowpayments, api_key: K, coins: [btc, constructor] }] }",
+    "payments.processors[0].coins[1]: must be one of btc, eth, etharb, ethbase, usdterc20, usdttrc20, usdtbsc, usdtmatic, usdtarb, usdtsol, usdtton, usdc, usdcbase, usdcarb, usdcmatic, usdcsol, not constructor",
+  ],
+  [
+    "a coin twice",
+    "{ processors: [{ name: a, type: nowpayments, api_key: K, coins: [btc, btc] }] }",
+    "payments.processors[0].coins[1]: btc is named twice",
+  ],
+  [
+    "chains without any",
+    "{ processors: [{ name: a, type: onchain }] }",
+    "payments.processors[0].bitcoin: is required, or evm",
+  ],
+  [
+    "Bitcoin without rates",
+    `{ processors: [{ name: a, type: onchain, bitcoin: { rpc: R, account_key: ${bitcoinAccountKey} } }] }`,
+    "payments.rates.BTC: is required: a processor of the type onchain takes it",
+  ],
+  [
+    "rates of one host only",
+    `{ rates: { BTC: [{ url: "https://a.example/1", path: x }, { url: "https://a.example/2", path: x }] },
+      processors: [${processor}] }`,
+    "payments.rates.BTC: must have 2 sources at least, of different hosts",
+  ],
+  [
+    "a token that is no address",
+    evmWith("tokens: [{ asset: USDC, contract: 0x12 }]"),
+    "payments.processors[0].evm.chains[0].tokens[0].contract: must be an address: 0x and 40 hexadecimal digits",
+  ],
+  [
+    "a chain that takes nothing",
+    evmWith("ether: false"),
+    "payments.processors[0].evm.chains[0].tokens: is required, or ether",
+  ],
   [
     "two processors of one name",
     `{ processors: [${processor}, ${processor}] }`,

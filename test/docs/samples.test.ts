@@ -10,6 +10,7 @@ import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { parse, stringify } from "yaml";
 import { defaultCatalog, readCatalogFile } from "../../src/config/catalog.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
+import { bitcoinAccountKey, evmAccountKey } from "../support/onchain.ts";
 import { documents, readSamples, root } from "./documents.ts";
 
 const run = promisify(execFile);
@@ -152,4 +153,17 @@ test("docs/operating.md: the people of the sample fit into the built-in file", (
   const sample = samplesOf("docs/operating.md", "yaml").find((one) => /^people:/m.test(one));
   const { people } = readCatalogFile(`${defaultCatalog()}\n${sample}`);
   expect(Object.keys(people.oidc)).toEqual(["acme"]);
+});
+
+test("docs/payments.md: the processors of the sample fit into the built-in file", () => {
+  const [sample = ""] = samplesOf("docs/payments.md", "yaml");
+  // The keys are cut short, because nobody should use one that is published.
+  const whole = sample
+    .replace(/zpub\S+…/, bitcoinAccountKey)
+    .replace(/xpub\S+…/, evmAccountKey)
+    .replace("9Ak4…", "9Ak4");
+  const { payments } = readCatalogFile(`${defaultCatalog()}\n${whole}`);
+  expect(payments?.processors.map(({ type }) => type)).toEqual([
+    ...["btcpay", "nowpayments", "onchain"],
+  ]);
 });

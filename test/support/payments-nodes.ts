@@ -48,7 +48,7 @@ export type PaymentsNode = ReturnType<typeof createNode>;
 
 /** Nodes on one database. `pools`, `transfers` and `violations` read its ledger. */
 export async function startPaymentsNodes(
-  options: { settings?: PaymentSettings; env?: NodeJS.ProcessEnv } = {},
+  options: { settings?: PaymentSettings; env?: NodeJS.ProcessEnv; chainPaceMs?: number } = {},
 ) {
   const database = await freshDatabase();
   const opened: Postgres[] = [];
@@ -58,7 +58,7 @@ export async function startPaymentsNodes(
   const node = () => {
     const postgres = connectPostgres(database.url);
     opened.push(postgres);
-    const made = createNode(postgres, options.settings, options.env ?? {});
+    const made = createNode(postgres, options);
     nodes.push(made);
     return made;
   };
@@ -135,17 +135,16 @@ export type PaymentsNodes = Awaited<ReturnType<typeof startPaymentsNodes>>;
 
 function createNode(
   postgres: Postgres,
-  settings: PaymentSettings | undefined,
-  env: NodeJS.ProcessEnv,
+  options: { settings?: PaymentSettings; env?: NodeJS.ProcessEnv; chainPaceMs?: number },
 ) {
+  const { settings, env = {}, chainPaceMs = 100 } = options;
   const authenticate = async (): Promise<Caller> => ({ kind: "anyone" });
   const interceptor = { authenticate, log };
   const core = createBilling({ postgres, priceOf: () => undefined, log, onLost: () => {} });
   const billing = localClient(BillingService, intercept(BillingService, core.service, interceptor));
   const people = createPeopleStore(postgres);
   const payments = createPayments({
-    ...{ postgres, billing, publicUrl, settings, log },
-    env,
+    ...{ postgres, billing, publicUrl, settings, log, env, chainPaceMs },
     guesses: createGuessing(people, "promotion code ", "Too many wrong codes."),
   });
   const service = intercept(PaymentsService, payments.service, interceptor);

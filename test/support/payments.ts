@@ -110,6 +110,8 @@ export async function startTestPayments() {
   const parts: Parts = {
     ...{ store, billing: ledger, log, watchers: createWatchers(store, log) },
     processors: () => new Map([[simulated.name, simulated]]),
+    chains: () => [],
+    addresses: () => undefined,
     offer: () => ({
       packsUsdMicro: [],
       mostUsdMicro: 2_000_000_000n,
@@ -129,7 +131,7 @@ export async function startTestPayments() {
     async look(orderId: string): Promise<void> {
       const startedAt = new Date();
       const look = await simulated.look(
-        { orderId, externalId: orderId },
+        { orderId, externalId: orderId, named: [] },
         new AbortController().signal,
       );
       await applyLook(parts, simulated, orderId, { look, startedAt });

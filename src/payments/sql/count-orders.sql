@@ -7,4 +7,4 @@ select
   count(*) filter (where created_at > now() - interval '1 hour')::integer as made,
   min(created_at) filter (where created_at > now() - interval '1 hour') as first_at
 from payment_orders
-where account_id = $1;
+where account_id = $1 and kind = 'pack';

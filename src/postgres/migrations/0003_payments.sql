@@ -184,9 +184,12 @@ create table payment_hooks (
   external_id  text collate "C" not null,
   received_at  timestamptz not null default now(),
   body_sha256  bytea not null,
+  -- A further payment of that order, which only webhooks name. Empty: none.
+  deposit_id   text collate "C" not null default '',
   primary key (processor, delivery_key)
 );
 create index payment_hooks_by_time on payment_hooks (received_at);
+create index payment_hooks_named on payment_hooks (processor, external_id) where deposit_id <> '';
 
 -- The last number of each kind of document, by seller and UTC year.
 create table payment_numbers (
@@ -268,3 +271,92 @@ create table simulated_payments (
   first_seen_at timestamptz not null
 );
 create index simulated_payments_by_order on simulated_payments (order_id);
+
+-- Chains that the gateway reads by itself. One node reads a chain at a time.
+create table chains (
+  processor    text collate "C" not null,
+  chain        text collate "C" not null,
+  -- The last block that is not read again. Null: nothing was read yet.
+  height       bigint,
+  hash         text,
+  -- The newest block at the last reading, and when that was.
+  tip          bigint,
+  read_at      timestamptz,
+  next_read_at timestamptz not null default now(),
+  -- A node reads, until then at the latest. It also names the reading.
+  lease_until  timestamptz,
+  primary key (processor, chain)
+);
+
+-- Blocks that were read, to find where a chain went another way. The last 200 are kept.
+create table chain_blocks (
+  processor text collate "C" not null,
+  chain     text collate "C" not null,
+  height    bigint not null,
+  hash      text not null,
+  primary key (processor, chain, height)
+);
+
+-- The next address of each account key, by the beginning of its digest.
+create table deposit_keys (
+  key_id     text collate "C" primary key,
+  next_index bigint not null
+);
+
+-- One permanent address for each account, pool and account key. The key of all EVM chains is one.
+create table deposit_addresses (
+  key_id     text collate "C" not null,
+  index      bigint not null,
+  -- In lower case for EVM chains.
+  address    text collate "C" not null unique,
+  account_id text collate "C" not null,
+  "family"   text not null check ("family" in ('v1', 'v2')),
+  created_at timestamptz not null default now(),
+  primary key (key_id, index),
+  unique (account_id, "family", key_id)
+);
+
+-- What arrived at those addresses, as the chain says it.
+create table chain_payments (
+  processor     text collate "C" not null,
+  external_id   text collate "C" not null,
+  chain         text collate "C" not null,
+  address       text collate "C" not null references deposit_addresses (address),
+  asset         text not null,
+  decimals      smallint not null,
+  atoms         numeric(78, 0) not null check (atoms > 0),
+  state         text not null check (state in ('seen', 'settled', 'lost')),
+  -- The block that has it. Null: none has, or the chain left that block.
+  height        bigint,
+  hash          text,
+  -- Micro-dollars of one coin at its first sight. Null: unknown.
+  market_rate   bigint check (market_rate > 0),
+  -- Blocks that it needs, as of the last reading.
+  needed        integer not null default 1,
+  -- The outputs that it spends: whoever else spends one of them replaces it.
+  spends        text[] not null default '{}',
+  -- Since when it is in no block and not waiting for one.
+  missing_since timestamptz,
+  first_seen_at timestamptz not null,
+  -- Null: it waits on its address.
+  order_id      text collate "C" references payment_orders,
+  primary key (processor, external_id)
+);
+create index chain_payments_by_order on chain_payments (order_id);
+create index chain_payments_unsettled on chain_payments (processor, chain) where state = 'seen';
+create index chain_payments_waiting on chain_payments (processor, chain) where order_id is null;
+create index chain_payments_by_height on chain_payments (processor, chain, height);
+create index chain_payments_by_address on chain_payments (address, first_seen_at);
+
+-- Ether leaves no log: what an address had at the block at which it was last looked at.
+create table address_balances (
+  processor text collate "C" not null,
+  chain     text collate "C" not null,
+  address   text collate "C" not null references deposit_addresses (address),
+  atoms     numeric(78, 0) not null,
+  nonce     bigint not null,
+  height    bigint not null,
+  block_at  timestamptz not null,
+  primary key (processor, chain, address)
+);
+create index address_balances_by_height on address_balances (processor, chain, height);

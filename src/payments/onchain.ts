@@ -1,0 +1,160 @@
+// Payments that the gateway reads from chains by itself, at addresses of public keys of the
+// operator's wallet. Each account has one permanent address for each pool and kind of chain, so
+// that late, doubled and odd payments reach it too.
+
+import { ApiError, invalidField } from "../base/errors.ts";
+import type { FamilyName } from "../base/families.ts";
+import { type OnchainSettings, rpcOf } from "../config/catalog.ts";
+import { bitcoinAddress, checksummed, evmAddress, keyIdOf } from "./addresses.ts";
+import { createBitcoin } from "./bitcoin.ts";
+import type { Chain, ChainParts } from "./chain.ts";
+import { isStablecoin } from "./decide.ts";
+import { createEvm } from "./evm.ts";
+import type { DepositAddresses } from "./parts.ts";
+import { type Asset, atomsFor, type Method, type NewOrder, type Processor } from "./processor.ts";
+import { createRpc } from "./rpc.ts";
+
+const microDollars = 1_000_000n;
+const minute = 60_000;
+const quotedForMs = 15 * minute;
+const watchedForMs = 7 * 24 * 60 * minute;
+
+/** The name of a method of this processor. */
+export function methodOf(name: string, asset: string, chain: string): string {
+  return `${name}:${asset.toLowerCase()}-${chain}`;
+}
+
+/** One account key, and the networks that pay to its addresses. */
+type Keyring = {
+  readonly keyId: string;
+  readonly networks: readonly string[];
+  address(index: number): string;
+  /** As wallets show it. */
+  show(address: string): string;
+};
+
+export function createOnchain(
+  { name, bitcoin, evm }: OnchainSettings,
+  env: NodeJS.ProcessEnv,
+  parts: ChainParts,
+): Processor & DepositAddresses & { readonly chains: readonly Chain[] } {
+  const { store, marketRate } = parts;
+  const methods: Method[] = [];
+  const chains: Chain[] = [];
+  const keyrings: Keyring[] = [];
+  const add = (asset: Asset, leastUsd: number, feeNote: string) =>
+    methods.push({
+      ...asset,
+      ...{ method: methodOf(name, asset.asset, asset.network), feeNote },
+      leastUsdMicro: BigInt(leastUsd) * microDollars,
+    });
+  // The start refuses a configuration without the address of a node.
+  const rpc = (chain: string, rpcEnv: string) =>
+    createRpc(`the node of ${chain}`, rpcOf(rpcEnv, env) ?? new URL("http://127.0.0.1:1"));
+
+  if (bitcoin) {
+    const { chain, accountKey, leastUsd } = bitcoin;
+    keyrings.push({
+      ...{ keyId: keyIdOf(accountKey), networks: [chain] },
+      address: (index) => bitcoinAddress(accountKey, index, chain),
+      show: (address) => address,
+    });
+    chains.push(createBitcoin(bitcoin, rpc(chain, bitcoin.rpcEnv), parts));
+    const note = "The network's fee is the sender's. Some exchanges subtract it: send it in full.";
+    add({ asset: "BTC", network: chain, decimals: 8 }, leastUsd, note);
+  }
+  if (evm) {
+    const { accountKey } = evm;
+    keyrings.push({
+      ...{ keyId: keyIdOf(accountKey), networks: evm.chains.map((one) => one.name) },
+      address: (index) => evmAddress(accountKey, index),
+      show: checksummed,
+    });
+    for (const chain of evm.chains) {
+      chains.push(createEvm(chain, rpc(chain.name, chain.rpcEnv), parts));
+      const { name: network, leastUsd, depth, takesEther } = chain;
+      const when = depth === undefined ? "once its block is final" : `after ${depth} blocks`;
+      const note = `Send on ${network} only. It counts ${when}.`;
+      for (const { asset, decimals } of chain.tokens)
+        add({ asset, network, decimals }, leastUsd, note);
+      if (takesEther) add({ asset: "ETH", network, decimals: 18 }, leastUsd, note);
+    }
+  }
+
+  function keyringOf(network: string): Keyring {
+    const found = keyrings.find(({ networks }) => networks.includes(network));
+    const allowed = keyrings.flatMap(({ networks }) => networks);
+    if (!found) throw invalidField("network", "is not read here", allowed);
+    return found;
+  }
+
+  async function addressOf(accountId: string, family: FamilyName, network: string) {
+    const keyring = keyringOf(network);
+    const { keyId } = keyring;
+    const find = () => store.findAddress(keyId, accountId, family);
+    const known = await find();
+    if (known !== undefined) return keyring.show(known);
+    await store
+      .transaction(async (tables) => {
+        const index = await tables.takeIndex(keyId);
+        const address = keyring.address(index);
+        if (!(await tables.insertAddress({ keyId, index, address, accountId, family })))
+          throw new TakenError();
+      })
+      .catch((error: unknown) => {
+        // Another call has just made it. The index is free again.
+        if (!(error instanceof TakenError)) throw error;
+      });
+    const made = await find();
+    if (made === undefined) throw new Error("an address that was stored is gone");
+    return keyring.show(made);
+  }
+
+  return {
+    name,
+    isSimulated: false,
+    chains,
+    marketRate,
+    addressOf,
+    methods: async () => methods,
+    async open(order) {
+      const method = methods.find((one) => one.method === order.method);
+      if (!method) throw new Error(`${name} has no method ${order.method}`);
+      const { network, decimals } = method;
+      const rate = isStablecoin(method) ? microDollars : await marketRate?.(method, new Date());
+      if (rate === undefined)
+        throw new ApiError("gateway_unavailable", {
+          message: `No rate of ${method.asset} is known now. Try again shortly.`,
+          retryAfterMs: minute / 2,
+        });
+      const payTo = await addressOf(order.accountId, order.family, network);
+      return {
+        ...{ payTo, rate, quotedForMs, watchedForMs, memo: "", checkoutUrl: "" },
+        // What arrives belongs to the order whose quote stood then, so it names its chain alone.
+        externalId: `${network}:${order.orderId}`,
+        atoms: atomsFor(order.usdMicro, rate, decimals),
+      };
+    },
+    findReplaced({ orderId, accountId, family, method }: NewOrder) {
+      const network = methods.find((one) => one.method === method)?.network ?? "";
+      const { networks } = keyringOf(network);
+      return store.listOpenOthers({ orderId, accountId, family }, name, networks);
+    },
+    async look({ orderId, externalId }) {
+      const [chain = ""] = externalId.split(":", 1);
+      const tip = await store.findTip({ processor: name, chain });
+      if (tip === undefined) throw new Error(`${chain} was not read within the last two minutes`);
+      const payments = await store.listChainPayments(name, orderId);
+      return {
+        faults: [],
+        deposits: payments.map(({ height, needed, ...payment }) => ({
+          ...payment,
+          confirmations: height === undefined ? 0 : Math.max(0, tip - height + 1),
+          confirmationsNeeded: needed,
+        })),
+      };
+    },
+  };
+}
+
+class TakenError extends Error {}

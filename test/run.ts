@@ -29,7 +29,7 @@ const slowSuites = [
   "test/http/{malformed-bodies,sdk}.test.ts",
   "test/inference/reported-usage.test.ts",
   "test/keys/{nodes,propagation}.test.ts",
-  "test/console/browser.test.ts",
+  "test/console/{browser,journey,states}.test.ts",
   "test/people/{command,nodes,properties,secrets}.test.ts",
   "test/native/{clients,law,requests,sdk}.test.ts",
   "test/postgres/{durability,pooler,servers}.test.ts",

@@ -1,5 +1,6 @@
 // One gateway as a process, alone or as a worker: signals, reload, exit.
 
+import { withTimeout } from "../base/timeout.ts";
 import type { CatalogFile } from "../config/catalog.ts";
 import { loadBundle } from "../console/console.ts";
 import { renderBanner } from "./bootstrap.ts";
@@ -13,6 +14,8 @@ import type { Parent } from "./worker.ts";
 /** How long a worker without its parent finishes active requests, and when it is ended. */
 const orphanDrainMs = 5_000;
 const orphanExitMs = 9_000;
+/** How long an exit waits for the bundle of the console, which takes a second. */
+const bundleMsMax = 10_000;
 
 /**
  * Starts a gateway. Exits with 1 if it cannot start, and with 0 after it has stopped.
@@ -27,7 +30,7 @@ export async function runGateway(
   const { embeddedUrl, shared } = parent ?? {};
   const starting = startGateway({ ...parts, embeddedUrl, ...(shared && { shared }) });
   // Beside the start. What fails here is tried again, and logged, when a page is asked for.
-  if (config.role !== "core") loadBundle().catch(() => undefined);
+  const bundling = config.role === "core" ? undefined : loadBundle().catch(() => undefined);
   const hurry = new AbortController();
   let isStopping = false;
 
@@ -78,7 +81,13 @@ export async function runGateway(
     const problem = startupErrorMessage(error, config);
     if (parent) await parent.fail(problem);
     else console.error(problem);
-    process.exit(1);
+    await exit(1);
+  }
+
+  /** The bundler would fill stderr with its own state if this process ended before it. */
+  async function exit(code: number): Promise<void> {
+    if (bundling) await withTimeout(bundling, bundleMsMax, () => undefined);
+    process.exit(code);
   }
 
   async function stop({ retire = false, ...why }: StopCause): Promise<void> {
@@ -95,7 +104,7 @@ export async function runGateway(
       await gateway.stop({ retire, hurry: hurry.signal });
       await parent?.leave(gateway.metrics());
       log.info("stopped");
-      process.exit(0);
+      await exit(0);
     } catch (error) {
       log.error({ code: "stop_failed", err: error }, "the gateway failed to stop cleanly");
       process.exit(1);

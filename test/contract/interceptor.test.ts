@@ -359,7 +359,8 @@ describe("failures", () => {
     const core = coreWith({ billing: { getPools: () => Promise.reject(cause) } });
     const failure = await errorOf(core.billing.getPools({}, asCustomer));
     expect([failure.reason, failure.message]).toEqual(["internal", "Internal error."]);
-    expect(failed).toHaveBeenCalledWith({ method: "GetPools", err: cause }, "call failed");
+    const fields = { code: "internal_error", method: "GetPools", err: cause };
+    expect(failed).toHaveBeenCalledWith(fields, "call failed");
     failed.mockRestore();
   });
 

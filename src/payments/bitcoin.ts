@@ -9,6 +9,7 @@ import {
   type ChainParts,
   findCommon,
   goBack,
+  hooked,
   keptBlocks,
   type Reading,
 } from "./chain.ts";
@@ -94,7 +95,7 @@ export function createBitcoin(
       ids.push(...(await tables.losePayments(id, replaced, missingMsMax)));
       await tables.putBlock(id, read, keptBlocks);
       await tables.moveChain(id, read);
-      return ids;
+      return hooked(tables, id, ids);
     });
     return [read, changed];
   }
@@ -130,7 +131,8 @@ export function createBitcoin(
         .map(({ externalId }) => externalId)
         .filter((externalId) => now.has(transactionOf(externalId)));
       await tables.markMissing(id, there);
-      return [...ids, ...(await tables.losePayments(id, replaced, missingMsMax))];
+      ids.push(...(await tables.losePayments(id, replaced, missingMsMax)));
+      return hooked(tables, id, ids);
     });
     waiting = now;
     return changed;

@@ -66,6 +66,19 @@ export async function findCommon(
   throw new Error(`the node has another chain than the one that was read up to ${cursor?.height}`);
 }
 
+/**
+ * Asks for a look at the orders of payments of which something became, in the transaction that says
+ * so: an order that is watched no more would not be looked at by itself. Returns the payments.
+ */
+export async function hooked(
+  tables: PaymentsTables,
+  id: ChainId,
+  changed: string[],
+): Promise<string[]> {
+  if (changed.length > 0) await tables.hookChanged(id, changed, false);
+  return changed;
+}
+
 /** Goes back to a block that the chain still has. Returns the payments that are in no block now. */
 export function goBack({ id, transaction }: Reading, common: BlockId): Promise<string[]> {
   return transaction(async (tables) => {
@@ -74,6 +87,6 @@ export function goBack({ id, transaction }: Reading, common: BlockId): Promise<s
     const orphaned = await tables.orphanPayments(id, above, []);
     await tables.dropBlocks(id, common.height);
     await tables.moveChain(id, common);
-    return [...lost, ...orphaned];
+    return hooked(tables, id, [...lost, ...orphaned]);
   });
 }

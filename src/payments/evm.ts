@@ -9,6 +9,7 @@ import {
   type ChainParts,
   findCommon,
   goBack,
+  hooked,
   keptBlocks,
   type Reading,
 } from "./chain.ts";
@@ -248,7 +249,7 @@ export function createEvm(
         const lost = await tables.losePayments(id, [], missingMsMax);
         await tables.putBlock(id, next, keptBlocks);
         await tables.moveChain(id, next);
-        return [...found, ...gone, ...lost];
+        return hooked(tables, id, [...found, ...gone, ...lost]);
       });
       changed.push(...ids);
       if (takesEther) changed.push(...(await readEther({ ...reading, cursor }, next)));

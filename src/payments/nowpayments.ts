@@ -30,6 +30,8 @@ const leftMsMin = 5 * minute;
 /** How long the smallest payment of a coin is believed, and how soon it is asked for again. */
 const leastMsMax = 10 * minute;
 const leastRetryMs = minute / 2;
+/** A page that lists what is offered waits for it. */
+const leastAnswerMsMax = minute / 20;
 /** Payments to one address that are asked for. */
 const furtherMax = 20;
 
@@ -52,7 +54,8 @@ export function createNowpayments(
     const known = least.get(coin);
     if (known && known.untilMs > performance.now()) return known.usdMicro;
     const query = `currency_from=${coin}&currency_to=${coin}&fiat_equivalent=usd`;
-    const found = await call(`min-amount?${query}`, signal)
+    const soon = AbortSignal.any([signal, AbortSignal.timeout(leastAnswerMsMax)]);
+    const found = await call(`min-amount?${query}`, soon)
       .then((answer) => toLeast(answer, coin))
       .catch(() => undefined);
     const usdMicro = found ?? known?.usdMicro;

@@ -53,8 +53,8 @@ function readSources(web: string): string {
 }
 
 /**
- * The full names of the messages that the sources need: those of each `Service.method.name`, those
- * whose schema they name, and all that are inside these.
+ * The full names of the messages that the sources need: those of each method whose name is a word
+ * in them, those whose schema they name, and all that are inside these.
  */
 function findUsed(files: readonly FileDescriptorProto[], sources: string): ReadonlySet<string> {
   const messages = new Map(
@@ -67,18 +67,15 @@ function findUsed(files: readonly FileDescriptorProto[], sources: string): Reado
     used.add(name);
     for (const inside of typesIn(message)) add(inside);
   };
-  const words = (pattern: RegExp) =>
-    new Set([...sources.matchAll(pattern)].map((match) => match[1]?.toLowerCase() ?? ""));
-  const methods = words(/\bmethod\.(\w+)/g);
-  const schemas = words(/\b(\w+)Schema\b/g);
+  const words = new Set(sources.match(/\w+/g));
   for (const { service } of files)
     for (const { method } of service)
       for (const { name, inputType, outputType } of method)
-        if (methods.has(name.toLowerCase())) {
+        if (words.has(name.charAt(0).toLowerCase() + name.slice(1))) {
           add(inputType);
           add(outputType);
         }
-  for (const [name, message] of messages) if (schemas.has(message.name.toLowerCase())) add(name);
+  for (const [name, message] of messages) if (words.has(`${message.name}Schema`)) add(name);
   return used;
 }
 

@@ -17,7 +17,7 @@ type DoorProps = { title: string; lead?: string; children?: ComponentChildren };
 /** The frame of the pages before the sign-in. */
 export function Door({ title, lead, children }: DoorProps): JSX.Element {
   useEffect(() => {
-    document.title = words.common.documentTitle(title);
+    document.title = title ? words.common.documentTitle(title) : words.common.product;
   }, [title]);
   return (
     <>
@@ -28,7 +28,7 @@ export function Door({ title, lead, children }: DoorProps): JSX.Element {
           {words.common.product}
         </p>
         <div>
-          <h1>{title}</h1>
+          {title && <h1>{title}</h1>}
           {lead && <p class="muted">{lead}</p>}
         </div>
         {children}

@@ -33,13 +33,13 @@ import {
 
 /** With their indexes about 20 GB. */
 const chargesWanted = Number(process.env.BENCH_CHARGES ?? 31_000_000);
-const fillMsMax = 5 * 60_000;
+const fillMsMax = 4 * 60_000;
 const calls = 40;
-const rounds = 5;
-const pairs = 40_000;
+const rounds = 4;
+const pairs = 25_000;
 /** While settlements are measured: as 60 people who look at a report of 13 months once a minute. */
 const reportEveryMs = 1_000;
-const downloads = 3;
+const downloads = 2;
 const downloadRows = 1_000_000;
 /** The verifier reads every charge several times: more of them would take minutes. */
 const verifiedMax = 5_000_000;

@@ -2,13 +2,13 @@
 // and checked before the library parses it. The library reports malformed protobuf as an internal
 // error, does not limit the number of fields, and ignores unlisted enum names in JSON.
 
-import type { IncomingMessage } from "node:http";
 import {
   type ConnectRouter,
   type ContextValues,
   createContextKey,
   createContextValues,
 } from "@connectrpc/connect";
+import type { FastifyRequest } from "fastify";
 import type { Clock } from "../base/clock.ts";
 import { ApiError } from "../base/errors.ts";
 import { withOnTaken } from "../contract/contract.ts";
@@ -27,8 +27,14 @@ type Bytes = AsyncIterable<Uint8Array>;
 // Flag and length before a message, except that of a Connect call without streams.
 const prefixBytes = 5;
 
-/** Who sends a body, and on which connection. The key is known once the caller is authenticated. */
-export type Sender = { readonly raw: IncomingMessage; readonly address: string; keyId?: string };
+/** Who sends a body, and with which request. */
+export type Sender = {
+  readonly request: FastifyRequest;
+  /** Of the client. A request does not know it any more once its connection is closed. */
+  readonly address: string;
+  /** Known once the caller is authenticated. */
+  keyId?: string;
+};
 
 const sender = createContextKey<Sender | undefined>(undefined, {
   description: "the HTTP request of a call",
@@ -92,7 +98,8 @@ async function* receive(
   { memory, clock, unpaidWork }: BodyParts,
 ): Bytes {
   const from = contextValues && senderOf(contextValues);
-  const { raw, address = "", keyId } = from ?? {};
+  const { request, address = "", keyId } = from ?? {};
+  const raw = request?.raw;
   const declared = header.get("content-length");
   const bytes = declared === null ? undefined : Number(declared);
   const work = keyId === undefined ? undefined : await unpaidWork.begin(keyId, bytes);

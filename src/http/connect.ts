@@ -11,16 +11,10 @@ import {
   isMessage,
   type Message,
 } from "@bufbuild/protobuf";
-import {
-  type CallOptions,
-  type ConnectError,
-  type ConnectRouter,
-  createContextKey,
-  type HandlerContext,
-} from "@connectrpc/connect";
+import type { CallOptions, ConnectError, ConnectRouter, HandlerContext } from "@connectrpc/connect";
 import { createAsyncIterable } from "@connectrpc/connect/protocol";
 import { fastifyConnectPlugin } from "@connectrpc/connect-fastify";
-import type { FastifyInstance, FastifyRequest } from "fastify";
+import type { FastifyInstance } from "fastify";
 import { callers, endless } from "../../gen/gateway/common/v1/options_pb.ts";
 import { AccountRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import {
@@ -117,8 +111,7 @@ export function registerConnect(app: FastifyInstance, parts: ConnectParts): void
       acceptCompression: [],
       binaryOptions: { recursionLimit },
       jsonOptions: { recursionLimit },
-      contextValues: (request) =>
-        withSender({ raw: request.raw, address: request.ip }).set(fastifyRequest, request),
+      contextValues: (request) => withSender({ request, address: request.ip }),
       requestGate: (context) => admit(parts, context),
     });
     addUnimplemented(scope, parts.grpcAddress);
@@ -222,21 +215,22 @@ function markHangUps(bytes: AsyncIterable<Uint8Array>): AsyncIterable<Uint8Array
   };
 }
 
-const fastifyRequest = createContextKey<FastifyRequest | undefined>(undefined, {
-  description: "the request of the listener",
-});
+/** IP address of the client. */
+function addressOf({ values }: HandlerContext): string {
+  return senderOf(values)?.address ?? "";
+}
 
 /** Authenticates a call before its request is read. The services authenticate again. */
 async function admit(parts: ConnectParts, context: HandlerContext): Promise<void> {
   const { identifyCaller, addressLimit, isDraining, adminMethods, sessionCookie } = parts;
   const allowed = getOption(context.method, callers);
-  const request = context.values.get(fastifyRequest);
   const sender = senderOf(context.values);
+  const address = addressOf(context);
   // An answer can hold a secret, which no cache may keep.
   context.responseHeader.set("cache-control", "no-store");
   try {
     if (isDraining()) throw shuttingDown();
-    if (request) addressLimit.checkRequest(request);
+    if (sender) addressLimit.checkRequest(sender.request);
     if (!context.requestHeader.has("authorization")) {
       const token = sessionCookie?.tokenOf(context.requestHeader);
       // From here on, the call is one with a session, as any other program would make it.
@@ -248,8 +242,8 @@ async function admit(parts: ConnectParts, context: HandlerContext): Promise<void
     if (timeoutMs !== undefined && timeoutMs <= 0)
       throw new ApiError("timeout", { message: "The deadline passed before the call began." });
     if (context.method === serviceTypes.payments.method.receiveHook)
-      parts.failedCredentials?.check(sender?.address ?? "");
-    const attempt = { authorization, address: sender?.address ?? "", monthUsage: false };
+      parts.failedCredentials?.check(address);
+    const attempt = { authorization, address, monthUsage: false };
     const identify = () => identifyCaller(attempt, callOf(context, adminMethods));
     if (allowed.anyone) {
       // What this port refuses whatever the method keeps out such a call, too.
@@ -304,7 +298,7 @@ function addMethod(
           return sessionCookie ? keepGrant(method.desc, answer, context, sessionCookie) : answer;
         } catch (error) {
           if (toApiError(error).reason === "invalid_signature")
-            failedCredentials?.record(senderOf(context.values)?.address ?? "");
+            failedCredentials?.record(addressOf(context));
           throw failed(parts, error);
         }
       },
@@ -361,7 +355,7 @@ function callOf(
   const headers = new Headers();
   if (!adminMethods) dropOperatorRole(headers);
   const agent = requestHeader.get("user-agent") ?? "";
-  nameClient(headers, { address: values.get(fastifyRequest)?.ip ?? "", agent });
+  nameClient(headers, { address: senderOf(values)?.address ?? "", agent });
   for (const name of forwarded) {
     const value = requestHeader.get(name);
     if (value !== null) headers.set(name, value);

@@ -40,7 +40,9 @@ export async function deletePerson(
         message: "This is the last operator. Make somebody else an operator first.",
       });
     for (const { accountId, name } of await accountsOf(tables, personId)) {
-      checkChange(await tables.lockMembers(accountId), personId, undefined, name);
+      const isClosed = await tables.isAccountClosed(accountId);
+      const members = await tables.lockMembers(accountId);
+      checkChange(members, personId, undefined, { accountName: name, isClosed });
       await keys.handOver(tx, { accountId, personId }, undefined);
       await tables.deleteMember(accountId, personId);
       await recordLeaving(tables, personId, accountId, call);

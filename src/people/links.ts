@@ -33,12 +33,13 @@ import {
   purposeOf,
 } from "./store.ts";
 
-const hourMs = 3_600_000;
+export const dayMs = 24 * 3_600_000;
 const lifetimeMsOf = {
-  owner: 24 * hourMs,
-  recovery: 24 * hourMs,
-  sign_up: 24 * hourMs,
-  invitation: 7 * 24 * hourMs,
+  owner: dayMs,
+  recovery: dayMs,
+  sign_up: dayMs,
+  email: dayMs,
+  invitation: 7 * dayMs,
 } as const satisfies Record<LinkKind, number>;
 
 /** Makes a link. `address` is what its holder opens: nothing else keeps the token in it. */
@@ -104,13 +105,17 @@ export async function beginPasskey(
   const link = await store.findLink(digestToken(linkToken));
   if (!link) throw noSuchLink();
   const person = link.purpose === "recovery" ? await store.findPerson(link.personId) : undefined;
-  const isFixed = login === "" || link.purpose === "sign_up";
+  const isFixed = login === "" || isConfirmation(link);
   const proposed = person?.login ?? (isFixed ? link.login : checkLogin("login", login));
   const { personId, purpose, member, endsAt } = link;
-  const passkeyOptionsJson = await passkeys.beginRegistration({
-    personId,
-    login: proposed === "" ? "you" : proposed,
-  });
+  // An address adds no way in: whoever has its mail must not have a key to its person.
+  const passkeyOptionsJson =
+    purpose === "email"
+      ? ""
+      : await passkeys.beginRegistration({
+          personId,
+          login: proposed === "" ? "you" : proposed,
+        });
   const accountName = member && (await store.findAccountName(member.accountId));
   return create(BeginPasskeyResponseSchema, {
     passkeyOptionsJson,
@@ -142,7 +147,7 @@ export async function redeemLink(
 ) {
   const { store, publish } = parts;
   const link = await findLink(parts, request.token);
-  if (link.purpose === "sign_up") throw noSuchLink();
+  if (isConfirmation(link)) throw noSuchLink();
   const wayIn = await checkWayIn(parts, request, link);
   if (!wayIn) {
     const { caller } = call;
@@ -175,6 +180,11 @@ function checkNewLogin({ signUp }: Parts, text: string, { email, purpose }: Open
 
 /** An open link, with what uses it up. */
 export type GivenLink = OpenLink & { readonly digest: Buffer };
+
+/** True for a link that confirms an address: ConfirmEmail alone takes it. */
+export function isConfirmation({ purpose }: OpenLink): boolean {
+  return purpose === "sign_up" || purpose === "email";
+}
 
 /** Throws `not_found`. */
 export async function findLink({ store }: Parts, token: string): Promise<GivenLink> {
@@ -264,7 +274,7 @@ export async function checkWayIn(
   return { method: "password", hash: await hasher.hash(password) };
 }
 
-async function useLink(tables: PeopleTables, digest: Buffer): Promise<OpenLink> {
+export async function useLink(tables: PeopleTables, digest: Buffer): Promise<OpenLink> {
   const link = await tables.useLink(digest);
   if (!link) throw noSuchLink();
   return link;
@@ -298,6 +308,8 @@ async function recover(
   await tables.deletePassword(personId);
   await tables.deleteIdentities(personId);
   await tables.endSessions(personId);
+  // Whoever had a session may have asked for an address of his own.
+  await tables.endLinks("email", personId);
   await tables.insertChange(personId);
   const accounts = await tables.listAccounts(personId);
   const accountIds = accounts.map(({ accountId }) => accountId);
@@ -309,7 +321,7 @@ async function recover(
       kind: "recovered",
       address: person.email,
       facts: { at: new Date().toISOString().slice(0, 16), address: clientOf(call).address },
-      lifetimeMs: 7 * 24 * hourMs,
+      lifetimeMs: 7 * dayMs,
     });
 }
 

@@ -51,6 +51,23 @@ export function renderMail(
         "If it was not you, ignore this mail: nothing happens.",
       ],
     },
+    email: {
+      subject: `Confirm your new address for the Model Gateway at ${host}`,
+      text: [
+        `Somebody, probably you, wants to get the notices of a person at ${host} at this address.`,
+        "Open this link within 24 hours to confirm it. It works once:",
+        link,
+        "If it was not you, do not open it: nothing happens.",
+      ],
+    },
+    email_changed: {
+      subject: `Your address for the Model Gateway at ${host} was changed`,
+      text: [
+        `At ${facts.at ?? ""} (UTC) this address was replaced or removed.`,
+        "Notices and recovery links no longer come here.",
+        "If that was not you, tell the operator at once.",
+      ],
+    },
     known: {
       subject: `You can sign in to the Model Gateway at ${host}`,
       text: [

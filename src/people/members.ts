@@ -161,7 +161,8 @@ export async function removeMember(
     const members = await tables.lockMembers(accountId);
     const isOwn = caller.kind === "person" && caller.personId === personId;
     if (!isOwn) await checkStillOwner(tables, members, caller);
-    const earlier = checkChange(members, personId, undefined);
+    const isClosed = await tables.isAccountClosed(accountId);
+    const earlier = checkChange(members, personId, undefined, { isClosed });
     note?.({ oldRole: AccountRoleSchema.value[earlier]?.localName ?? "" });
     const left = await leaveKeys({ keys: parts.keys, tx, members, caller }, request, accountId);
     await tables.deleteMember(accountId, personId);
@@ -246,13 +247,14 @@ function keyFacts(
 
 /**
  * The present role of a person, whose role is to become `role`; undefined: no member. Throws
- * `not_found`, and `last_one` if the account would have no owner who may sign in.
+ * `not_found`, and `last_one` if the account would have no owner who may sign in. A closed one
+ * needs none: operators can read it.
  */
 export function checkChange(
   members: readonly LockedMember[],
   personId: string,
   role: AccountRole | undefined,
-  accountName?: string,
+  { accountName, isClosed = false }: { accountName?: string; isClosed?: boolean } = {},
 ): AccountRole {
   if (role === AccountRole.UNSPECIFIED) throw invalidField("role", "is required");
   const member = members.find((one) => one.personId === personId);
@@ -260,7 +262,7 @@ export function checkChange(
   const isOtherOwner = (one: LockedMember) =>
     one.personId !== personId && one.role === AccountRole.OWNER && one.enabled;
   const staysOwner = member.role !== AccountRole.OWNER || role === AccountRole.OWNER;
-  if (!staysOwner && !members.some(isOtherOwner))
+  if (!isClosed && !staysOwner && !members.some(isOtherOwner))
     throw new ApiError("last_one", {
       message:
         `This is the last owner of the account${accountName ? ` “${accountName}”` : ""}` +

@@ -25,6 +25,7 @@ import {
   addPerson,
   bindIdentity,
   findLink,
+  isConfirmation,
   noSuchLink,
   recordAct,
   redeem,
@@ -63,7 +64,7 @@ async function checkPurpose(
 ): Promise<FlowPurpose> {
   if (purpose === OidcPurpose.UNSPECIFIED) {
     if (linkToken === "") return { kind: "sign-in" };
-    if ((await findLink(parts, linkToken)).purpose === "sign_up") throw noSuchLink();
+    if (isConfirmation(await findLink(parts, linkToken))) throw noSuchLink();
     return { kind: "link", linkToken };
   }
   if (linkToken !== "") throw invalidField("link_token", "must be empty with a purpose");
@@ -238,7 +239,7 @@ async function takeLink(
   call: AuthenticatedCall,
 ): Promise<SignedIn> {
   const link = await findLink(parts, linkToken);
-  if (link.purpose === "sign_up") throw noSuchLink();
+  if (isConfirmation(link)) throw noSuchLink();
   const known = await parts.store.findIdentity(claims);
   if (known && link.purpose === "invitation")
     return signInAs(parts, one, claims, known, call, (tables) =>

@@ -31,6 +31,7 @@ import {
 import { listAuditEvents, walkAuditEvents } from "./audit-events.ts";
 import { createChallenges } from "./challenges.ts";
 import { listPeople, makeRecoveryLink, makeSignInLink, updatePerson } from "./directory.ts";
+import { setEmail } from "./emails.ts";
 import { createFlows } from "./flows.ts";
 import { createGuessing, type Guessing } from "./guessing.ts";
 import { deletePerson } from "./leaving.ts";
@@ -194,6 +195,7 @@ export function createPeople(parts: {
       removePasskey: (request, call) => removePasskey(all, request, call),
       removeIdentity: (request, call) => removeIdentity(all, request, call),
       setPassword: (request, call) => setPassword(all, request, call),
+      setEmail: (request, call) => setEmail(all, request, call),
       listMembers: (request, call) => listMembers(all, request, call),
       invite: (request, call) => invite(all, request, call),
       revokeInvitation: (request, call) => revokeInvitation(all, request, call),

@@ -14,11 +14,10 @@ import { domainOf } from "../base/mail-address.ts";
 import type { SignUp } from "../config/catalog.ts";
 import { clientOf } from "../contract/callers.ts";
 import type { AuthenticatedCall, Membership } from "../contract/contract.ts";
+import { confirmationsPerDayMax, confirmNewEmail } from "./emails.ts";
 import { digestOf } from "./guessing.ts";
 import { checkWayIn, findLink, mailLink, makeLink, noSuchLink, redeem } from "./links.ts";
 import { checkEmail, checkName, type Parts } from "./parts.ts";
-
-const mailsPerDayMax = 3;
 
 export async function signUp(parts: Parts, { email }: SignUpRequest, call: AuthenticatedCall) {
   const { store, guessing, outbox, publicUrl } = parts;
@@ -30,7 +29,7 @@ export async function signUp(parts: Parts, { email }: SignUpRequest, call: Authe
     // Locks the address, so that requests at the same time are counted one by one.
     await tables.countAttempts([{ kind: "login", digest: digestOf("sign-up", address) }]);
     // The answer is the same: it tells nothing about the address.
-    if ((await tables.countMails(address, "sign_up")) >= mailsPerDayMax) return;
+    if ((await tables.countMails(address, "sign_up")) >= confirmationsPerDayMax) return;
     const { link } = await makeLink(tables, publicUrl(), {
       purpose: "sign_up",
       login: address,
@@ -50,6 +49,7 @@ export async function confirmEmail(
 ) {
   const link = await findLink(parts, request.token);
   const { personId, purpose, login } = link;
+  if (purpose === "email") return confirmNewEmail(parts, link, request, call);
   if (purpose !== "sign_up") throw noSuchLink();
   checkSignUp(parts.signUp(), login);
   const wayIn = await checkWayIn(parts, request, link);

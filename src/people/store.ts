@@ -71,6 +71,7 @@ const statements = {
   findPerson: timed("find-person"),
   listPeople: timed("list-people"),
   updatePerson: timed("update-person"),
+  setEmail: timed("set-email"),
   deletePerson: timed("delete-person"),
   lockOperators: timed("lock-operators"),
   hasOperator: timed("has-operator"),
@@ -199,13 +200,13 @@ export type StoredIdentity = {
   readonly usedAt: Date;
 };
 
-export type LinkKind = "owner" | "invitation" | "recovery" | "sign_up";
+export type LinkKind = "owner" | "invitation" | "recovery" | "sign_up" | "email";
 
 /** A link that can be used. */
 export type OpenLink = {
   readonly linkId: string;
   readonly purpose: LinkKind;
-  /** Of a recovery: the person. Otherwise the id that a new person gets. */
+  /** Of a recovery or an address: the person. Otherwise the id that a new person gets. */
   readonly personId: string;
   /** Absent: it joins no account. */
   readonly member: Membership | undefined;
@@ -227,7 +228,13 @@ export type NewLink = {
   readonly lifetimeMs: number;
 };
 
-export type MailKind = "invitation" | "recovered" | "recovery" | "sign_up";
+export type MailKind =
+  | "email"
+  | "email_changed"
+  | "invitation"
+  | "recovered"
+  | "recovery"
+  | "sign_up";
 /** What the text of a mail names. Never a secret. */
 export type MailFacts = Readonly<Record<string, string>>;
 
@@ -435,6 +442,9 @@ function tablesOn(db: Tx) {
     },
     updatePerson: (personId: string, operator: OperatorRole, isDisabled: boolean) =>
       run(statements.updatePerson, [personId, nameIn(operatorsByName, operator), isDisabled]),
+    /** `email` undefined: the person has no address. Otherwise it is confirmed. */
+    setEmail: (personId: string, email: string | undefined) =>
+      run(statements.setEmail, [personId, email ?? null]),
     /** Leaves only the id. */
     deletePerson: (personId: string) => run(statements.deletePerson, [personId]),
     /** The ids of the operator admins who may sign in, locked. */
@@ -641,6 +651,11 @@ function tablesOn(db: Tx) {
 
     async findAccountName(accountId: string): Promise<string | undefined> {
       return (await first<{ name: string }>(statements.findAccount, [accountId]))?.name;
+    },
+    /** True for an account that was closed, which is for good. */
+    async isAccountClosed(accountId: string): Promise<boolean> {
+      const account = await first<{ status: string }>(statements.findAccount, [accountId]);
+      return account?.status === "closed";
     },
     /** The name of an account. Throws `not_found`, `account_suspended` and `account_closed`. */
     async findOpenAccount(accountId: string): Promise<string> {
@@ -921,6 +936,7 @@ export const purposeOf = {
   invitation: LinkPurpose.INVITATION,
   recovery: LinkPurpose.RECOVERY,
   sign_up: LinkPurpose.SIGN_UP,
+  email: LinkPurpose.EMAIL,
 } as const;
 
 function only<T>(rows: readonly T[]): T {

@@ -62,6 +62,11 @@ const idOf = ({ person }: SignedIn) => person.personId;
 async function named(login: string, role: AccountRole = MEMBER, accountId = "acc_a") {
   // An account makes twenty invitations a day.
   await run("age-links", "update links set made_at = made_at - interval '2 days'");
+  await run(
+    "account",
+    "insert into accounts (account_id, name) values ($1, $1) on conflict do nothing",
+    [accountId],
+  );
   return join(node, owner, accountId, role, login);
 }
 
@@ -341,6 +346,29 @@ describe("a person who is deleted", () => {
     await node.as(owner.token).updatePerson({ personId: idOf(kim), disabled: false });
     expect(await deletePerson(jo)).toBe("no error");
     expect(await deletePerson(owner, kim)).toBe("last_one");
+  });
+
+  test("may be the last owner of an account that is closed, and may leave it, too", async () => {
+    const [ned, ola] = [
+      await named("ned", OWNER, "acc_closed"),
+      await named("ola", OWNER, "acc_left"),
+    ];
+    const leave = () =>
+      errorOf(node.as(ola.token).removeMember({ accountId: "acc_left", personId: idOf(ola) }));
+    expect([await deletePerson(ned), await leave()]).toEqual(["last_one", "last_one"]);
+    await run("close", "update accounts set status = 'suspended' where account_id like 'acc_%'");
+    expect([await deletePerson(ned), await leave()]).toEqual(["last_one", "last_one"]);
+    await run(
+      "closed",
+      `update accounts set status = case when account_id in ('acc_closed', 'acc_left')
+         then 'closed' else 'active' end`,
+    );
+    expect([await deletePerson(ned), await leave()]).toEqual(["no error", "no error"]);
+    // The keys of a closed account are revoked; what he was to it stays in its events.
+    const { events } = await node
+      .as(owner.token)
+      .listAuditEvents({ accountId: "acc_closed", method: "DeletePerson" });
+    expect(events).toHaveLength(1);
   });
 
   test("loses the links that he made, and those to him", async () => {

@@ -91,8 +91,9 @@ create table links (
   -- SHA-256 of the token.
   digest     bytea primary key,
   link_id    text collate "C" not null unique,
-  purpose    text not null check (purpose in ('owner', 'invitation', 'recovery', 'sign_up')),
-  -- Of a recovery: the person. Otherwise the id that a new person gets.
+  purpose    text not null check (purpose in
+    ('owner', 'invitation', 'recovery', 'sign_up', 'email')),
+  -- Of a recovery or an e-mail address: the person. Otherwise the id that a new person gets.
   person_id  text collate "C" not null,
   -- Null: the link joins no account.
   account_id text collate "C",
@@ -114,7 +115,8 @@ create index links_by_account on links (account_id, made_at);
 -- that no row holds one.
 create table mails (
   mail_id  text collate "C" primary key,
-  kind     text not null check (kind in ('invitation', 'recovered', 'recovery', 'sign_up')),
+  kind     text not null check (kind in
+    ('email', 'email_changed', 'invitation', 'recovered', 'recovery', 'sign_up')),
   address  text collate "C" not null,
   -- Null: the mail has no link.
   link_id  text collate "C",

@@ -47,6 +47,7 @@ export function LinkPage({ token }: { token: string }): JSX.Element {
       </Door>
     );
   if (!link) return <Door title="">{<Skeleton rows={3} />}</Door>;
+  if (link.purpose === LinkPurpose.EMAIL) return <ConfirmAddress token={token} link={link} />;
   const { title, lead } = textsOf(link);
   const login = currentSession.value?.person?.login;
   const isMine = link.purpose === LinkPurpose.INVITATION && login !== undefined && !isOther;
@@ -98,6 +99,27 @@ async function enter({ purpose, accountName, role }: Link): Promise<void> {
 }
 
 type WayProps = { token: string; link: Link };
+
+/** Asks before it confirms: a program that opens the links of mails must not. */
+function ConfirmAddress({ token, link }: WayProps): JSX.Element {
+  const [isDone, setDone] = useState(false);
+  const confirm = async () => {
+    await call(PeopleService.method.confirmEmail, { token });
+    setDone(true);
+  };
+  const { links, doors } = words;
+  return isDone ? (
+    <Door title={links.emailDone} lead={links.emailDoneLead(link.login)}>
+      <LinkButton href="/console/">{doors.toSignIn}</LinkButton>
+    </Door>
+  ) : (
+    <Door title={links.email} lead={links.emailLead(link.login)}>
+      <Button kind="main" onClick={confirm}>
+        {links.emailConfirm}
+      </Button>
+    </Door>
+  );
+}
 
 function TakeInvitation(props: WayProps & { login: string; onOther: () => void }): JSX.Element {
   const { token, link, login, onOther } = props;

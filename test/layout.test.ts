@@ -91,6 +91,7 @@ const ownTables: Readonly<Record<string, readonly string[]>> = {
     "holds",
     "key_months",
     "nodes",
+    "pending_transfers",
     "pools",
     "price_versions",
     "transfers",
@@ -118,6 +119,7 @@ const ownTables: Readonly<Record<string, readonly string[]>> = {
     "payment_refunds",
     "promotion_uses",
     "promotions",
+    "simulated_faults",
     "simulated_payments",
   ],
   people: [

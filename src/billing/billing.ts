@@ -7,8 +7,6 @@ import {
   type BillingService,
   CheckpointHoldResponseSchema,
   CreateAccountResponseSchema,
-  type CreateTransferRequest,
-  CreateTransferResponseSchema,
   FindRequestResponseSchema,
   GetAccountResponseSchema,
   GetForecastResponseSchema,
@@ -23,20 +21,18 @@ import {
   type Receipt,
   type SettleHoldRequest,
   SettleHoldResponseSchema,
-  TransferKind,
   VerifyLedgerResponseSchema,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Price, Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
 import type { Key } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
-import { familyName } from "../base/families.ts";
 import { isRequestId, requestIdRule } from "../base/ids.ts";
 import type { Log } from "../base/log.ts";
 import { readPage } from "../base/paging.ts";
 import { withTimeout } from "../base/timeout.ts";
 import { tokenCategories } from "../base/token-categories.ts";
-import { actorOf, confinedTo } from "../contract/callers.ts";
-import type { AuthenticatedCall, Caller, Implementation } from "../contract/contract.ts";
+import { confinedTo } from "../contract/callers.ts";
+import type { AuthenticatedCall, Implementation } from "../contract/contract.ts";
 import type { Metrics } from "../metrics/metrics.ts";
 import { isUniqueViolation, type Postgres } from "../postgres/postgres.ts";
 import type { Hints } from "../redis/redis.ts";
@@ -45,7 +41,6 @@ import {
   type AccountParts,
   accountQuery,
   checkAccountName,
-  checkText,
   closeAccount,
   exportAccount,
   type KeysOfAccount,
@@ -65,6 +60,13 @@ import { LedgerMetrics } from "./ledger-metrics.ts";
 import { Rejections } from "./rejections.ts";
 import { runningReceipt } from "./settlement.ts";
 import { createLedgerStore, type LedgerStore } from "./store.ts";
+import {
+  approveTransfer,
+  createTransfer,
+  listPendingTransfers,
+  rejectTransfer,
+  type TransferParts,
+} from "./transfers.ts";
 import { createReports, type Reports, type Scope } from "./usage.ts";
 import { UsageDays } from "./usage-days.ts";
 
@@ -144,6 +146,11 @@ type Parts = {
   readonly members?: MembersOfAccount | undefined;
   /** What ExportAccount sends besides the ledger. */
   readonly exports?: readonly AccountExport[];
+  /**
+   * A person who adds more micro-credits than this needs the approval of another. Undefined: nobody
+   * does.
+   */
+  readonly approvalAboveMicro?: (() => bigint | undefined) | undefined;
   /** How long an admission waits for the database. */
   readonly maxWaitMs?: number;
   /** Present in a worker. */
@@ -203,7 +210,12 @@ export function createBilling(parts: Parts): Billing {
         reports,
         onTransfer: funds.publishTransfer,
       },
-      onTransfer: funds.publishTransfer,
+      transfers: {
+        store,
+        reports,
+        approvalAboveMicro: parts.approvalAboveMicro ?? (() => undefined),
+        onTransfer: funds.publishTransfer,
+      },
     }),
     holds,
     async ensureAccount(accountId, name) {
@@ -307,13 +319,13 @@ function createService({
   watch,
   priceOf,
   accounts,
-  onTransfer,
+  transfers,
 }: ServiceParts & {
   readonly reports: LedgerStore;
   readonly usage: Reports;
   readonly watch: ChargeWatch;
   readonly accounts: AccountParts;
-  readonly onTransfer: (accountId: string) => void;
+  readonly transfers: TransferParts;
 }): Implementation<typeof BillingService, AuthenticatedCall> {
   return {
     async createAccount(request) {
@@ -347,11 +359,10 @@ function createService({
       });
     },
 
-    async createTransfer(request, { caller }) {
-      const transfer = await createTransfer(store, request, caller);
-      onTransfer(request.accountId);
-      return create(CreateTransferResponseSchema, { transfer });
-    },
+    createTransfer: (request, call) => createTransfer(transfers, request, call),
+    approveTransfer: (request, call) => approveTransfer(transfers, request, call),
+    rejectTransfer: (request, call) => rejectTransfer(transfers, request, call),
+    listPendingTransfers: (request) => listPendingTransfers(transfers, request),
     async listTransfers(request, call) {
       const accountId = await knownAccount(reports, call);
       const { entries: transfers, nextPageToken } = await readPage(request, {
@@ -460,66 +471,6 @@ async function knownAccount(
 /** Whose figures the caller sees. Throws `not_found` for an account that an operator invented. */
 async function scopeOf(reports: LedgerStore, call: AuthenticatedCall): Promise<Scope> {
   return { accountId: await knownAccount(reports, call), onlyKey: confinedTo(call.caller) };
-}
-
-// The largest integer that a double, and so any JSON client, represents exactly.
-const amountMax = 2n ** 53n;
-const smallestPackMicro = 1_000_000_000n;
-
-/**
- * Which part of the gateway makes the transfers whose idempotency key begins so. Nobody else may
- * take such a key: its transfer would count as made.
- */
-const reservedKeys: readonly { readonly prefix: string; readonly service: string }[] = [
-  { prefix: "pay:", service: "payments" },
-  { prefix: "refund:", service: "payments" },
-  { prefix: "promo:", service: "payments" },
-  { prefix: "first-start", service: "bootstrap" },
-];
-
-/** Throws `not_permitted` for what only parts of the gateway may book. */
-function checkReserved({ kind, idempotencyKey }: CreateTransferRequest, caller: Caller): void {
-  const service = caller.kind === "internal" ? caller.service : undefined;
-  if (kind === TransferKind.DEPOSIT && service !== "payments")
-    throw new ApiError("not_permitted", {
-      message: "Only the payments service books deposits. Book a sale as a purchase.",
-      field: "kind",
-    });
-  const reserved = reservedKeys.find(({ prefix }) => idempotencyKey.startsWith(prefix));
-  if (reserved && reserved.service !== service)
-    throw new ApiError("not_permitted", {
-      message: `Idempotency keys that begin with ${reserved.prefix} are the gateway's own.`,
-      field: "idempotency_key",
-    });
-}
-
-function createTransfer(store: LedgerStore, request: CreateTransferRequest, caller: Caller) {
-  const { accountId, kind, amountMicrocredits: amount, idempotencyKey, reason } = request;
-  const family = familyName(request.family);
-  if (!family) throw invalidField("family", "is not a family");
-  checkReserved(request, caller);
-  checkText("idempotency_key", idempotencyKey, 200);
-  checkText("reason", reason, 1000);
-  if (amount > amountMax || amount < -amountMax)
-    throw invalidField("amount_microcredits", "is larger than 2^53");
-  if (amount < 0n && kind !== TransferKind.ADJUSTMENT)
-    throw invalidField("amount_microcredits", "must be positive: the kind gives the direction");
-  if (kind === TransferKind.PURCHASE && amount < smallestPackMicro) {
-    throw invalidField(
-      "amount_microcredits",
-      "a purchase is at least 1,000 credits (1000000000 micro-credits)",
-    );
-  }
-  const isDebit = kind === TransferKind.REFUND || kind === TransferKind.CHARGEBACK;
-  return store.createTransfer({
-    accountId,
-    family,
-    kind,
-    amountMicro: isDebit ? -amount : amount,
-    idempotencyKey,
-    reason,
-    actor: actorOf(caller),
-  });
 }
 
 const defaultDeadlineMs = 15 * 60_000;

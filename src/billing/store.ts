@@ -23,6 +23,7 @@ import {
   isUnreachable,
   type Postgres,
   statement,
+  type Tx,
 } from "../postgres/postgres.ts";
 import type { Payer, PlacedHold, RequestKey } from "./admission.ts";
 import { registerPrice } from "./ledger-batches.ts";
@@ -128,7 +129,7 @@ type SettledRow = {
   month: string | null;
 };
 
-type NewTransfer = {
+export type NewTransfer = {
   readonly accountId: string;
   readonly family: FamilyName;
   readonly kind: TransferKind;
@@ -138,6 +139,8 @@ type NewTransfer = {
   readonly reason: string;
   /** As `actorOf` names the caller. */
   readonly actor: string;
+  /** The gateway itself books it, for what happened outside: a closed account gets it, too. */
+  readonly isOwed?: boolean;
 };
 
 /** A registered node. */
@@ -172,6 +175,8 @@ export function createLedgerStore(postgres: Database) {
   return {
     /** Runs `work` in one transaction; its statements fail as all of this store do. */
     transaction: db.transaction,
+    /** Runs a statement of another file of this folder, in the same way. */
+    query: db.query,
     insertAccount: async (name: string, accountId = timeOrderedId("acc_")): Promise<Account> =>
       toAccount(only(await db.query<AccountRow>(statements.insertAccount, [accountId, name]))),
     findAccount: async (accountId: string): Promise<Account | undefined> => {
@@ -393,64 +398,54 @@ async function createTransfer(db: Database, transfer: NewTransfer): Promise<Tran
 }
 
 function createTransferOnce(db: Database, transfer: NewTransfer): Promise<Transfer> {
-  return db.transaction(async (tx) => {
-    const [pool] = await tx.query<PoolRow & { account_status: string }>(statements.lockPool, [
-      transfer.accountId,
-      transfer.family,
-    ]);
-    if (!pool)
-      throw new ApiError("not_found", {
-        message: "No such account.",
-        field: "account_id",
-      });
+  return db.transaction((tx) => bookTransfer(tx, transfer));
+}
 
-    // A simultaneous repeat waits for the lock of the pool, so it reads the first transfer here.
-    const [earlier] = await tx.query<TransferRow>(statements.findTransfer, [
-      transfer.accountId,
-      transfer.idempotencyKey,
-    ]);
-    if (earlier) {
-      if (!isSameTransfer(earlier, transfer))
-        throw new ApiError("idempotency_key_reused", { field: "idempotency_key" });
-      return toTransfer(earlier);
-    }
-    if (pool.account_status === "closed" && !correctingKinds.has(transfer.kind))
-      throw new ApiError("account_closed");
-    const free = pool.posted - pool.held;
-    if (
-      transfer.amountMicro < 0n &&
-      transfer.kind !== TransferKind.CHARGEBACK &&
-      free + transfer.amountMicro < 0n
-    ) {
-      throw new ApiError("insufficient_funds", {
-        field: "amount_microcredits",
-        limit: {
-          name: "pool_microcredits",
-          limit: pool.posted,
-          used: pool.held,
-          remaining: free > 0n ? free : 0n,
-        },
-      });
-    }
-    await tx.query(statements.postToPool, [
-      transfer.accountId,
-      transfer.family,
-      transfer.amountMicro,
-    ]);
-    const { accountId, family, kind, amountMicro, idempotencyKey, reason, actor } = transfer;
-    const values = [
-      timeOrderedId("tra_"),
-      accountId,
-      family,
-      transferKindName(kind),
-      amountMicro,
-      idempotencyKey,
-      reason,
-      actor,
-      pool.posted + amountMicro,
-    ];
-    return toTransfer(only(await tx.query<TransferRow>(statements.insertTransfer, values)));
-  });
+/**
+ * Books a transfer in a transaction of the caller, unless its idempotency key has one. Throws as
+ * `CreateTransfer` does, and the error of the database if a transfer of the account's other pool
+ * took the key at the same time.
+ */
+export async function bookTransfer(tx: Tx, transfer: NewTransfer): Promise<Transfer> {
+  const pool = await lockPool(tx, transfer);
+  // A simultaneous repeat waits for the lock of the pool, so it reads the first transfer here.
+  const earlier = await findSame(tx, transfer);
+  if (earlier) return earlier;
+  checkBookable(pool, transfer);
+  const free = pool.posted - pool.held;
+  if (
+    transfer.amountMicro < 0n &&
+    transfer.kind !== TransferKind.CHARGEBACK &&
+    free + transfer.amountMicro < 0n
+  ) {
+    throw new ApiError("insufficient_funds", {
+      field: "amount_microcredits",
+      limit: {
+        name: "pool_microcredits",
+        limit: pool.posted,
+        used: pool.held,
+        remaining: free > 0n ? free : 0n,
+      },
+    });
+  }
+  await tx.query(statements.postToPool, [
+    transfer.accountId,
+    transfer.family,
+    transfer.amountMicro,
+  ]);
+  const { accountId, family, kind, amountMicro, idempotencyKey, reason, actor } = transfer;
+  const values = [
+    timeOrderedId("tra_"),
+    accountId,
+    family,
+    transferKindName(kind),
+    amountMicro,
+    idempotencyKey,
+    reason,
+    actor,
+    pool.posted + amountMicro,
+  ];
+  return toTransfer(only(await tx.query<TransferRow>(statements.insertTransfer, values)));
 }
 
 /** What people may still book in a closed account. */
@@ -459,6 +454,39 @@ const correctingKinds: ReadonlySet<TransferKind> = new Set([
   TransferKind.CHARGEBACK,
   TransferKind.ADJUSTMENT,
 ]);
+
+/** Finds the transfer that an idempotency key has. Throws if it is another one than `transfer`. */
+export async function findSame(tx: Tx, transfer: NewTransfer): Promise<Transfer | undefined> {
+  const [earlier] = await tx.query<TransferRow>(statements.findTransfer, [
+    transfer.accountId,
+    transfer.idempotencyKey,
+  ]);
+  if (!earlier) return undefined;
+  if (!isSameTransfer(earlier, transfer))
+    throw new ApiError("idempotency_key_reused", { field: "idempotency_key" });
+  return toTransfer(earlier);
+}
+
+type LockedPool = PoolRow & { readonly account_status: string };
+
+/** Locks the pool of a transfer, and so its idempotency key in this pool. Throws `not_found`. */
+export async function lockPool(
+  tx: Tx,
+  { accountId, family }: Pick<NewTransfer, "accountId" | "family">,
+): Promise<LockedPool> {
+  const [pool] = await tx.query<LockedPool>(statements.lockPool, [accountId, family]);
+  if (!pool) throw new ApiError("not_found", { message: "No such account.", field: "account_id" });
+  return pool;
+}
+
+/** Throws `account_closed` for what a closed account does not get. */
+export function checkBookable(
+  { account_status }: LockedPool,
+  { kind, isOwed = false }: Pick<NewTransfer, "kind" | "isOwed">,
+): void {
+  if (account_status === "closed" && !isOwed && !correctingKinds.has(kind))
+    throw new ApiError("account_closed");
+}
 
 function isSameTransfer(row: TransferRow, transfer: NewTransfer): boolean {
   return (

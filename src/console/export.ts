@@ -33,8 +33,8 @@ type Download = { readonly headers: Record<string, string>; readonly body: Reada
 
 /**
  * `?account=` names the account. Each line is an object with one member, which says what it is:
- * `account`, `pool`, `transfer`, `key`, `member`, `invitation`, `auditEvent`, `charge`; the last
- * line is `end`. An export that fails is cut off, so it has no last line.
+ * `account`, `pool`, `transfer`, `key`, `member`, `invitation`, `auditEvent`, `order`, `document`,
+ * `charge`; the last line is `end`. An export that fails is cut off, so it has no last line.
  */
 export async function getAccountExport(
   parts: AccountExportParts,
@@ -104,6 +104,8 @@ const entryNames = {
   invitations: "invitation",
   auditEvents: "auditEvent",
   charges: "charge",
+  orders: "order",
+  documents: "document",
 } as const satisfies Partial<Record<keyof ExportAccountResponse, string>>;
 
 function linesOfPage(page: ExportAccountResponse): string[] {

@@ -210,6 +210,7 @@ const recordedFields = new Set([
   "invitation_id",
   "passkey_id",
   "transfer_id",
+  "pending_transfer_id",
   "person_id",
   "token_id",
   "scope",

@@ -127,6 +127,10 @@ async function grantFor(
   const granted = rest > 0n ? [...byDeposit, { depositId: "", micro: rest }] : byDeposit;
   if (granted.length === 0)
     throw invalidField("grant.rate", "nothing that waits has an amount of coins: name an amount");
+  // Billing would book no more, and the grant would wait for ever.
+  const sum = granted.reduce((all, { micro }) => all + micro, 0n);
+  if (sum > amountUsdMicroMax * microCreditsPerMicroDollar)
+    throw invalidField("grant.rate", "would grant more than 1,000,000 USD: name an amount");
   return granted;
 }
 

@@ -1,8 +1,9 @@
 // From a look to credits, each exactly once. What a look saw and what follows from it are stored in
 // one transaction with the order locked; what is to be granted is posted afterwards, under a key
-// that names it. A process may die between any two steps: the sweep repeats the rest.
+// that names it. A process may die between any two steps: the sweep repeats the rest. An account
+// that was closed meanwhile gets its credits all the same, and a person looks at the order.
 
-import { TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { AccountStatus, TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { familyOf } from "../base/families.ts";
 import { asService } from "../contract/contract.ts";
 import { type Decision, decide, type RuledOrder, valueDeposit } from "./decide.ts";
@@ -123,7 +124,8 @@ async function withMarketRates(processor: Processor, deposits: readonly SeenDepo
  * Posts what is granted for an order and has no transfer yet, oldest first. The key of each row
  * makes a repeat the same transfer. Throws if billing cannot be reached: the sweep repeats it.
  */
-export async function postGrants({ store, billing }: Parts, orderId: string): Promise<void> {
+export async function postGrants(parts: Parts, orderId: string): Promise<void> {
+  const { store, billing } = parts;
   for (const { n, micro, accountId, family } of await store.listUnposted(orderId)) {
     const { transfer } = await billing.createTransfer(
       {
@@ -137,6 +139,26 @@ export async function postGrants({ store, billing }: Parts, orderId: string): Pr
       { contextValues: asService("payments") },
     );
     if (!transfer) throw new Error("billing answered without a transfer");
+    if (micro > 0n && (await isClosed(billing, accountId))) await noteClosed(parts, orderId, n);
     await store.putTransfer(orderId, n, transfer.transferId);
   }
+}
+
+async function isClosed(billing: Parts["billing"], accountId: string): Promise<boolean> {
+  const { account } = await billing.getAccount(
+    { accountId },
+    { contextValues: asService("payments") },
+  );
+  return account?.status === AccountStatus.CLOSED;
+}
+
+/** Lets a person look at credits that nobody can use. */
+async function noteClosed({ store, changed }: Parts, orderId: string, n: number): Promise<void> {
+  await store.transaction(async (tables) => {
+    const order = await tables.lockOrder(orderId);
+    if (!order) return;
+    const faults = [...new Set([...order.faults, `account_closed:${n}`])].sort();
+    await redecide(tables, { ...order, faults });
+  });
+  changed(orderId);
 }

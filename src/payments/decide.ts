@@ -19,6 +19,7 @@ export type OrderState =
 /** The reasons for which a person has to look at an order, the most pressing first. */
 export const attentionNames = [
   "lost",
+  "account_closed",
   "failed",
   "marked",
   "swept",
@@ -43,7 +44,10 @@ export type RuledOrder = Asset & {
   readonly watchedUntil: Date;
   /** The start of the last look that the processor answered. Undefined: it answered none. */
   readonly lookedAt: Date | undefined;
-  /** What the processor reported besides deposits: `marked`, `failed`. */
+  /**
+   * What the processor reported besides deposits: `marked`, `failed`. And `account_closed:<n>` for
+   * each grant that went to a closed account.
+   */
   readonly faults: readonly string[];
   /** The facts that a person has dealt with. */
   readonly handled: readonly string[];
@@ -232,6 +236,7 @@ function factsOf(of: {
   if (order.faults.includes("marked") && hasNone) facts.push("marked");
   if (order.faults.includes("failed")) facts.push("failed");
   if (order.faults.includes("swept")) facts.push("swept");
+  facts.push(...order.faults.filter((fault) => fault.startsWith("account_closed:")));
   if (received > capUsdMicro(order.usdMicro)) facts.push(`overpaid:${received}`);
   const isUnsettled = deposits.some((one) => one.state === "seen") && state !== "closed";
   const isDust = received > 0n && received < microDollars;

@@ -6,6 +6,7 @@
 import { create } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import {
+  type Document,
   DocumentKind,
   type DocumentLine,
   DocumentLineSchema,
@@ -53,16 +54,30 @@ export async function getReceiptDocument(
 ) {
   const { store } = parts;
   const order = await findVisible(parts, orderId, call);
-  const documents = await store.listDocuments(orderId);
-  const receipt = documents.find(({ kind }) => kind === "receipt");
-  if (!receipt)
+  const documents = await readDocuments(parts, order);
+  if (!documents)
     throw new ApiError("not_found", {
       message: "This order has no receipt: nothing was credited for it yet.",
       field: "order_id",
     });
   const deposits = (await store.listDeposits([orderId])).get(orderId) ?? [];
-  const notes = documents.filter(({ kind }) => kind === "credit_note");
   return create(GetReceiptDocumentResponseSchema, {
+    ...documents,
+    deposits: deposits.filter(({ state }) => state === "settled").map(toDeposit),
+  });
+}
+
+/** The receipt of an order and its credit notes by number. Undefined: nothing was credited. */
+export async function readDocuments(
+  { store }: Pick<Parts, "store">,
+  order: StoredOrder,
+): Promise<{ receipt: Document; creditNotes: Document[] } | undefined> {
+  const { orderId } = order;
+  const documents = await store.listDocuments(orderId);
+  const receipt = documents.find(({ kind }) => kind === "receipt");
+  if (!receipt) return undefined;
+  const notes = documents.filter(({ kind }) => kind === "credit_note");
+  return {
     receipt: toDocument(order, receipt, {
       lines: await store.listGranted(orderId),
       receiptNumber: "",
@@ -70,8 +85,7 @@ export async function getReceiptDocument(
     creditNotes: notes.map((note) =>
       toDocument(order, note, { lines: [note], receiptNumber: receipt.number }),
     ),
-    deposits: deposits.filter(({ state }) => state === "settled").map(toDeposit),
-  });
+  };
 }
 
 type Line = { readonly micro: bigint; readonly usdMicro: bigint; readonly at: Date };

@@ -2,12 +2,13 @@
 
 import { create } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
-import { type Account, AccountStatus } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import type { Account } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import {
   type CancelOrderRequest,
   CancelOrderResponseSchema,
   type CreateOrderRequest,
   CreateOrderResponseSchema,
+  type Document,
   type GetDepositAddressRequest,
   GetDepositAddressResponseSchema,
   type GetOrderRequest,
@@ -20,15 +21,23 @@ import {
 import { ApiError, invalidField } from "../base/errors.ts";
 import { familyName } from "../base/families.ts";
 import { timeOrderedId } from "../base/ids.ts";
-import { readPage } from "../base/paging.ts";
+import { readPage, walkPages } from "../base/paging.ts";
 import type { Seller } from "../config/catalog.ts";
 import { actorOf } from "../contract/callers.ts";
-import { type AuthenticatedCall, asService } from "../contract/contract.ts";
+import type { AuthenticatedCall } from "../contract/contract.ts";
 import { redecide } from "./crediting.ts";
 import { isSameAsset, type OrderState } from "./decide.ts";
 import type { Party } from "./document-tables.ts";
+import { readDocuments } from "./documents.ts";
 import { toOrder } from "./messages.ts";
-import { checkText, findVisible, noSuchOrder, type Parts, wrongState } from "./parts.ts";
+import {
+  checkText,
+  findOpenAccount,
+  findVisible,
+  noSuchOrder,
+  type Parts,
+  wrongState,
+} from "./parts.ts";
 import type { Method, NewOrder, Processor } from "./processor.ts";
 import type { NewStoredOrder, OrderCount, StoredOrder } from "./store.ts";
 
@@ -119,16 +128,12 @@ async function storeOnce(
   signal: AbortSignal,
   order: Omit<NewStoredOrder, "seller" | "buyer">,
 ): Promise<StoredOrder> {
-  const { store, billing } = parts;
+  const { store } = parts;
   const { accountId, idempotencyKey } = order;
   const find = () => store.findOrderByKey(accountId, idempotencyKey);
   const known = await find();
   if (known) return known;
-  // Throws `not_found` for an account that does not exist.
-  const contextValues = asService("payments");
-  const { account } = await billing.getAccount({ accountId }, { contextValues, signal });
-  if (account?.status === AccountStatus.SUSPENDED) throw new ApiError("account_suspended");
-  if (account?.status === AccountStatus.CLOSED) throw new ApiError("account_closed");
+  const account = await findOpenAccount(parts, accountId, signal);
   await store.transaction(async (tables) => {
     await tables.lockAccount(accountId);
     // A repeat at the same time has stored it: that is no further order.
@@ -144,17 +149,15 @@ async function storeOnce(
 
 /** The permanent address of an account and pool on a network, made by the first call. */
 export async function getDepositAddress(
-  { addresses, billing }: Parts,
+  parts: Parts,
   request: GetDepositAddressRequest,
   { accountId, signal }: AuthenticatedCall,
 ) {
   const family = familyName(request.family);
   if (!family) throw invalidField("family", "is not a family");
-  const found = addresses();
+  const found = parts.addresses();
   if (!found) throw invalidField("network", "is not read here: no chain is", []);
-  // Throws `not_found` for an account that does not exist.
-  const contextValues = asService("payments");
-  await billing.getAccount({ accountId }, { contextValues, signal });
+  await findOpenAccount(parts, accountId, signal);
   const address = await found.addressOf(accountId, family, request.network);
   return create(GetDepositAddressResponseSchema, { address });
 }
@@ -263,6 +266,26 @@ export async function listOrders(
   });
   const orders = await describeAll(parts, entries);
   return create(ListOrdersResponseSchema, { orders, nextPageToken });
+}
+
+/** All orders of an account, newest first, then their documents. */
+export async function* exportOrders(
+  parts: Parts,
+  accountId: string,
+): AsyncGenerator<{ orders: Order[] } | { documents: Document[] }, void> {
+  const filter = { accountId, needsAttention: false };
+  const pages = () =>
+    walkPages({
+      read: (after, limit) => parts.store.listOrders(filter, after, limit),
+      cursorOf: ({ orderId }: StoredOrder) => orderId,
+    });
+  for await (const some of pages()) yield { orders: await describeAll(parts, some) };
+  for await (const some of pages())
+    for (const order of some) {
+      if (order.receiptNumber === undefined) continue;
+      const documents = await readDocuments(parts, order);
+      if (documents) yield { documents: [documents.receipt, ...documents.creditNotes] };
+    }
 }
 
 /** Cancels an order to which nothing was paid. What is sent to it all the same still counts. */

@@ -1,13 +1,17 @@
 // What the methods of this folder share.
 
 import type { Client } from "@connectrpc/connect";
-import type { BillingService } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import {
+  type Account,
+  AccountStatus,
+  type BillingService,
+} from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import type { FamilyName } from "../base/families.ts";
 import type { Log } from "../base/log.ts";
 import type { Seller } from "../config/catalog.ts";
 import { checkAccess } from "../contract/callers.ts";
-import type { AuthenticatedCall } from "../contract/contract.ts";
+import { type AuthenticatedCall, asService } from "../contract/contract.ts";
 import type { Chain } from "./chain.ts";
 import type { Processor } from "./processor.ts";
 import type { PaymentsStore, StoredOrder } from "./store.ts";
@@ -69,6 +73,22 @@ export async function findVisible(
   if (!order || order.externalId === undefined) throw noSuchOrder();
   checkAccess(call, order.accountId, noSuchOrder);
   return order;
+}
+
+/**
+ * An account that may buy. Throws `not_found`, `account_suspended` and `account_closed`.
+ */
+export async function findOpenAccount(
+  { billing }: Pick<Parts, "billing">,
+  accountId: string,
+  signal: AbortSignal,
+): Promise<Account> {
+  const contextValues = asService("payments");
+  const { account } = await billing.getAccount({ accountId }, { contextValues, signal });
+  if (!account) throw new Error("billing answered without the account");
+  if (account.status === AccountStatus.SUSPENDED) throw new ApiError("account_suspended");
+  if (account.status === AccountStatus.CLOSED) throw new ApiError("account_closed");
+  return account;
 }
 
 /** Throws `invalid_request` for a text of more characters than `max`. */

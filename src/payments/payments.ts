@@ -25,6 +25,7 @@ import { createOnchain } from "./onchain.ts";
 import {
   cancelOrder,
   createOrder,
+  exportOrders,
   getDepositAddress,
   getOrder,
   listOrders,
@@ -54,6 +55,10 @@ export type { Offer } from "./parts.ts";
 export type Payments = {
   /** Without authentication: the interceptor has authenticated the caller. */
   readonly service: Implementation<typeof PaymentsService, AuthenticatedCall>;
+  readonly ofAccount: {
+    /** All orders of an account, newest first, then their receipts and credit notes. */
+    export(accountId: string): ReturnType<typeof exportOrders>;
+  };
   /** Takes what can be bought from another file. Orders of processors that are gone stay. */
   reload(settings: PaymentSettings | undefined): void;
   /** Begins to look at orders, and to post what earlier processes left. */
@@ -129,6 +134,7 @@ export function createPayments(parts: {
       listPromotions: (request) => listPromotions(all, request),
       receiveHook: (request) => receiveHook(all, request),
     },
+    ofAccount: { export: (accountId) => exportOrders(all, accountId) },
     reload(settings) {
       current = offered(settings);
     },

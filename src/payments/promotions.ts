@@ -24,7 +24,7 @@ import { timeOrderedId } from "../base/ids.ts";
 import { readPage } from "../base/paging.ts";
 import { actorOf, clientOf } from "../contract/callers.ts";
 import { type AuthenticatedCall, asService } from "../contract/contract.ts";
-import type { Parts } from "./parts.ts";
+import { findOpenAccount, type Parts } from "./parts.ts";
 import type { PromotionUse, StoredPromotion } from "./promotion-tables.ts";
 
 const bonusMicroMax = 2n ** 53n;
@@ -94,6 +94,7 @@ export async function redeemPromotion(
 ) {
   const { store, guesses } = parts;
   const { accountId, signal } = call;
+  await findOpenAccount(parts, accountId, signal);
   // Counted before the outcome is known, and forgiven if the code exists.
   const forgive = await guesses.begin(accountId, clientOf(call).address, signal);
   const promotion = await store.findPromotion(digestOf(code));

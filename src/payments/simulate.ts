@@ -5,6 +5,7 @@ import { timestampDate } from "@bufbuild/protobuf/wkt";
 import {
   type SimulateDepositRequest,
   SimulateDepositResponseSchema,
+  SimulatedEvent,
 } from "../../gen/gateway/payments/v1/payments_pb.ts";
 import { invalidField } from "../base/errors.ts";
 import { randomId } from "../base/ids.ts";
@@ -14,7 +15,7 @@ import { describe } from "./orders.ts";
 import { checkText, findVisible, type Parts } from "./parts.ts";
 import type { Asset } from "./processor.ts";
 import { simulatedAssets } from "./simulated.ts";
-import type { SimulatedPayment, StoredOrder } from "./store.ts";
+import type { PaymentsStore, SimulatedPayment, StoredOrder } from "./store.ts";
 
 const confirmationsMax = 1_000;
 
@@ -31,6 +32,46 @@ export async function simulateDeposit(
   if (request.confirmations > confirmationsMax)
     throw invalidField("confirmations", `is at most ${confirmationsMax}`);
   checkText("deposit_id", request.depositId, 100);
+  if (request.event !== SimulatedEvent.UNSPECIFIED) await happen(parts, order, request);
+  const depositId =
+    request.event === SimulatedEvent.UNSPECIFIED ? await deposit(store, order, request) : "";
+  if (!request.withoutHook && order.externalId !== undefined) {
+    await store.hookOrder(order.processor, order.externalId);
+    wake();
+  }
+  return create(SimulateDepositResponseSchema, {
+    depositId,
+    order: await describe(parts, order),
+  });
+}
+
+async function happen(
+  { store }: Parts,
+  { orderId }: StoredOrder,
+  request: SimulateDepositRequest,
+): Promise<void> {
+  const { event } = request;
+  for (const [field, isSet] of Object.entries({
+    amount: request.amount !== "",
+    confirmations: request.confirmations > 0,
+    deposit_id: request.depositId !== "",
+    lost: request.lost,
+    asset: request.asset !== "",
+    network: request.network !== "",
+    first_seen_at: request.firstSeenAt !== undefined,
+  }))
+    if (isSet) throw invalidField(field, "is for a deposit: leave it out with an event");
+  if (event === SimulatedEvent.MARKED) await store.putSimulatedFault(orderId, "marked");
+  else if (event === SimulatedEvent.FAILED) await store.putSimulatedFault(orderId, "failed");
+  else await store.endSimulated(orderId, event === SimulatedEvent.WATCHING_OVER);
+}
+
+/** Stores what arrives, or what became of it. Returns the id of the deposit. */
+async function deposit(
+  store: PaymentsStore,
+  order: StoredOrder,
+  request: SimulateDepositRequest,
+): Promise<string> {
   const { orderId } = order;
   const earlier = (await store.listSimulated(orderId)).find(
     ({ depositId }) => depositId === request.depositId,
@@ -38,14 +79,7 @@ export async function simulateDeposit(
   const payment = earlier ? continued(earlier, request) : newPayment(order, request);
   if (!(await store.putSimulated(orderId, payment)))
     throw invalidField("deposit_id", "is a deposit of another order");
-  if (!request.withoutHook && order.externalId !== undefined) {
-    await store.hookOrder(order.processor, order.externalId);
-    wake();
-  }
-  return create(SimulateDepositResponseSchema, {
-    depositId: payment.depositId,
-    order: await describe(parts, order),
-  });
+  return payment.depositId;
 }
 
 function continued(earlier: SimulatedPayment, request: SimulateDepositRequest): SimulatedPayment {

@@ -37,7 +37,7 @@ export const confirmationsNeeded = 1;
  */
 export function createSimulated(
   name: string,
-  store: Pick<PaymentsStore, "listSimulated">,
+  store: Pick<PaymentsStore, "listSimulated" | "listSimulatedFaults">,
   webhookSecret?: string,
 ): Processor {
   const methods = assets.map(
@@ -70,7 +70,7 @@ export function createSimulated(
       };
     },
     look: async ({ orderId }) => ({
-      faults: [],
+      faults: await store.listSimulatedFaults(orderId),
       deposits: (await store.listSimulated(orderId)).map(({ depositId, isLost, ...rest }) => ({
         ...rest,
         externalId: depositId,

@@ -7,7 +7,7 @@ import { chainTables } from "./chain-tables.ts";
 import type { AttentionName, OrderState, ValuedBy } from "./decide.ts";
 import { documentTables, type Party } from "./document-tables.ts";
 import { hookTables } from "./hook-tables.ts";
-import type { Asset, DepositState, Quote, SeenDeposit } from "./processor.ts";
+import type { Asset, DepositState, Fault, Quote, SeenDeposit } from "./processor.ts";
 import { promotionTables } from "./promotion-tables.ts";
 import { type Query, timed } from "./query.ts";
 
@@ -49,6 +49,9 @@ const statements = {
   listRefunds: timed("list-refunds"),
   listSimulated: timed("list-simulated"),
   putSimulated: timed("put-simulated"),
+  listSimulatedFaults: timed("list-simulated-faults"),
+  putSimulatedFault: timed("put-simulated-fault"),
+  endSimulated: timed("end-simulated"),
 };
 
 /** An order, as of `readAt` of the database's clock. */
@@ -454,6 +457,15 @@ function tablesOn(db: Tx) {
         ...[payment.depositId, orderId, payment.asset, payment.network, payment.decimals],
         ...[payment.atoms, payment.confirmations, payment.isLost, payment.firstSeenAt],
       ]),
+    putSimulatedFault: (orderId: string, fault: Fault) =>
+      run(statements.putSimulatedFault, [orderId, fault]),
+    async listSimulatedFaults(orderId: string): Promise<Fault[]> {
+      const rows = await query<{ fault: Fault }>(statements.listSimulatedFaults, [orderId]);
+      return rows.map(({ fault }) => fault);
+    },
+    /** Ends the quote of an order, and with `watching` all of it. */
+    endSimulated: (orderId: string, watching: boolean) =>
+      run(statements.endSimulated, [orderId, watching]),
     async listSimulated(orderId: string): Promise<SimulatedPayment[]> {
       const rows = await query<SimulatedRow>(statements.listSimulated, [orderId]);
       return rows.map((row) => ({

@@ -118,6 +118,7 @@ export async function startServices(
     maxWaitMs: config.ledgerMaxWaitMs,
     metrics,
   });
+  let paymentSettings = parts.catalog.payments;
   let publicUrl = config.publicUrl ?? new URL(`http://localhost:${config.port}`);
   const people = createPeople({
     postgres,
@@ -137,7 +138,12 @@ export async function startServices(
     log,
     keys: keys.ofAccount,
     members: people.ofAccount,
-    exports: [keys.ofAccount.export, people.ofAccount.export],
+    exports: [
+      keys.ofAccount.export,
+      people.ofAccount.export,
+      (accountId) => payments.ofAccount.export(accountId),
+    ],
+    approvalAboveMicro: () => approvalAboveMicro(paymentSettings),
     maxWaitMs: config.ledgerMaxWaitMs,
     parent: parts.shared?.nodes,
     metrics,
@@ -223,6 +229,7 @@ export async function startServices(
       providers.reload(file);
       catalog = createCatalog(file);
       payments.reload(file.payments);
+      paymentSettings = file.payments;
     },
     cancelActive: () => inference.cancelAll("draining"),
   };
@@ -240,6 +247,14 @@ export function identifyBy(keys: Authenticate, people: Authenticate): Authentica
     isOfPeople(requestHeader.get("authorization") ?? "")
       ? people(requestHeader)
       : keys(requestHeader);
+}
+
+const microCreditsPerDollar = 200_000_000n;
+
+/** What a person adds alone at most, in micro-credits. Undefined: any amount. */
+function approvalAboveMicro(settings: CatalogFile["payments"]): bigint | undefined {
+  const above = settings?.secondApprovalAboveUsd;
+  return above === undefined ? undefined : BigInt(above) * microCreditsPerDollar;
 }
 
 async function embed(dataDir: string, log: Log, stack: AsyncDisposableStack): Promise<string> {

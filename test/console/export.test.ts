@@ -1,8 +1,9 @@
 // The download of all data of an account.
 
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
+import type { Core } from "../../src/contract/contract.ts";
 import { Authenticator } from "../support/authenticator.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 
@@ -13,6 +14,7 @@ let accountId = "";
 let secret = "";
 let requestId = "";
 let link = "";
+let orderId = "";
 beforeAll(async () => {
   gateway = await startTestGateway();
   operatorCookie = await redeem(gateway.ownerLink, "olga");
@@ -31,6 +33,7 @@ beforeAll(async () => {
   const invited = await core.people.invite({ accountId, role: 3 }, as);
   cookie = await redeem(invited.link, "acme@example.com");
   ({ link } = await core.people.invite({ accountId, role: 1 }, as));
+  orderId = await buy(core, call);
   const answer = await fetch(`${gateway.address}/v1/messages`, {
     method: "POST",
     headers: {
@@ -46,6 +49,27 @@ beforeAll(async () => {
   await answer.text();
 });
 afterAll(() => gateway.stop());
+
+/** Buys 1,000 credits. Returns the order. */
+async function buy({ billing, payments }: Core, call: { headers: { authorization: string } }) {
+  const { order } = await payments.createOrder(
+    {
+      ...{ accountId, family: Family.V1, usdCents: 500, method: "simulated:usdt" },
+      idempotencyKey: "order",
+    },
+    call,
+  );
+  const id = order?.orderId ?? "";
+  await payments.simulateDeposit({ orderId: id, amount: "5", confirmations: 1 }, call);
+  await vi.waitFor(
+    async () => {
+      const { transfers } = await billing.listTransfers({ accountId }, call);
+      expect(transfers).toHaveLength(4);
+    },
+    { timeout: 20_000 },
+  );
+  return id;
+}
 
 /** Signs in over HTTP as a browser does. Returns the cookie. */
 async function redeem(address: string, login: string): Promise<string> {
@@ -89,8 +113,10 @@ test("an owner downloads everything, a line for each thing, and no secret", asyn
   expect(all("account")).toMatchObject([{ accountId, name: "<b>Acme" }]);
   expect(all("pool")).toHaveLength(2);
   expect(all("transfer").map(({ idempotencyKey }) => idempotencyKey)).toEqual([
-    ...["bonus 2", "bonus 1", "bonus 0"],
+    ...[`pay:${orderId}#1`, "bonus 2", "bonus 1", "bonus 0"],
   ]);
+  expect(all("order")).toMatchObject([{ orderId, deposits: [{ amount: "5" }] }]);
+  expect(all("document")).toMatchObject([{ orderId, kind: "DOCUMENT_KIND_RECEIPT" }]);
   expect(all("key")).toMatchObject([{ name: "of ci", secrets: [{ hint: expect.any(String) }] }]);
   expect(all("member")).toMatchObject([{ login: "acme@example.com" }]);
   expect(all("invitation")).toHaveLength(1);

@@ -7,6 +7,7 @@ import { AccountStatus, TransferKind } from "../../gen/gateway/billing/v1/billin
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { AccountRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { KeyStatus } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import { Attention } from "../../gen/gateway/payments/v1/payments_pb.ts";
 import { Authenticator } from "../support/authenticator.ts";
 import { apiErrorOf } from "../support/bindings.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
@@ -244,7 +245,112 @@ describe("closing an account", () => {
   });
 });
 
+let orders = 0;
+/** Orders 1,000 credits, to be paid with 5 USDT. */
+const buy = (accountId: string, call: Credential) =>
+  core().payments.createOrder(
+    {
+      ...{ accountId, family: Family.V1, usdCents: 500, method: "simulated:usdt" },
+      idempotencyKey: `order-${++orders}`,
+    },
+    call,
+  );
+const pay = (orderId: string, amount = "5") =>
+  core().payments.simulateDeposit({ orderId, amount, confirmations: 1 }, admin());
+const orderOf = async (orderId: string, call: Credential) =>
+  (await core().payments.getOrder({ orderId }, call)).order;
+
+describe("money that arrives after the closing", () => {
+  test("is credited, waits for a person, and can be returned", async () => {
+    const { accountId, owner } = await open("Acme", 0n);
+    const { order } = await buy(accountId, owner);
+    const orderId = order?.orderId ?? "";
+    await core().billing.closeAccount({ accountId, confirm: words("Acme", "0") }, owner);
+    await pay(orderId);
+    await expect
+      .poll(() => orderOf(orderId, owner), { timeout: 20_000 })
+      .toMatchObject({
+        attention: Attention.ACCOUNT_CLOSED,
+        grantedMicrocredits: 1_000_000_000n,
+        notice: "Money arrived after the account was closed. The operator returns it.",
+      });
+    const { orders: waiting } = await core().payments.listAttention({}, operator);
+    expect(waiting.map((one) => one.orderId)).toContain(orderId);
+    const posted = async () =>
+      (await core().billing.getPools({ accountId }, owner)).pools[0]?.postedMicrocredits;
+    await expect.poll(posted).toBe(1_000_000_000n);
+    const what = { case: "amountMicrodollars", value: 5_000_000n } as const;
+    await core().payments.beginRefund({ orderId, what, reason: "closed" }, operator);
+    const done = await core().payments.completeRefund({ orderId, transaction: "0x1" }, operator);
+    expect(done.order).toMatchObject({ attention: Attention.UNSPECIFIED });
+    expect(await posted()).toBe(0n);
+    const { creditNotes } = await core().payments.getReceiptDocument({ orderId }, owner);
+    expect(creditNotes).toHaveLength(1);
+  });
+
+  test("asks again when more arrives after it was dealt with", async () => {
+    const { accountId, owner } = await open("Acme", 0n);
+    const { order } = await buy(accountId, owner);
+    const orderId = order?.orderId ?? "";
+    await core().billing.closeAccount({ accountId, confirm: words("Acme", "0") }, owner);
+    const isWaiting = async () =>
+      (await orderOf(orderId, operator))?.attention === Attention.ACCOUNT_CLOSED;
+    const decide = () =>
+      core().payments.decideOrder(
+        { orderId, choice: { case: "close", value: {} }, reason: "seen" },
+        operator,
+      );
+    await pay(orderId);
+    await expect.poll(isWaiting, { timeout: 20_000 }).toBe(true);
+    await decide();
+    expect(await isWaiting()).toBe(false);
+    await pay(orderId, "1");
+    await expect.poll(isWaiting, { timeout: 20_000 }).toBe(true);
+  });
+
+  test("is nothing new: neither an order nor a promotion", async () => {
+    const { accountId, owner } = await open("Acme", 0n);
+    const { code } = await core().payments.createPromotion(
+      { family: Family.V1, bonusMicrocredits: 5n, needsPurchase: false },
+      operator,
+    );
+    await core().billing.closeAccount({ accountId, confirm: words("Acme", "0") }, owner);
+    expect(await reasonOf(buy(accountId, owner))).toBe("account_closed");
+    const redeem = core().payments.redeemPromotion({ accountId, code }, owner);
+    expect(await reasonOf(redeem)).toBe("account_closed");
+  });
+});
+
 describe("a suspended account", () => {
+  test("buys and redeems nothing, but gets what is paid for an earlier order", async () => {
+    const { accountId, secret, owner } = await open("Acme", 0n);
+    const [paid, other] = [await buy(accountId, owner), await buy(accountId, owner)];
+    const orderId = paid.order?.orderId ?? "";
+    const { code } = await core().payments.createPromotion(
+      { family: Family.V1, bonusMicrocredits: 5n, needsPurchase: false },
+      operator,
+    );
+    await core().billing.suspendAccount({ accountId, reason: "unpaid" }, operator);
+    expect(await reasonOf(buy(accountId, owner))).toBe("account_suspended");
+    const redeem = () => core().payments.redeemPromotion({ accountId, code }, owner);
+    expect(await reasonOf(redeem())).toBe("account_suspended");
+    await pay(orderId);
+    await expect
+      .poll(() => orderOf(orderId, owner), { timeout: 20_000 })
+      .toMatchObject({ attention: Attention.UNSPECIFIED, grantedMicrocredits: 1_000_000_000n });
+    const posted = async () =>
+      (await core().billing.getPools({ accountId }, owner)).pools[0]?.postedMicrocredits;
+    await expect.poll(posted).toBe(1_000_000_000n);
+    expect((await post(secret)).status).toBe(403);
+    // What is open can be given up, and what was paid be read.
+    const open2 = core().payments.cancelOrder({ orderId: other.order?.orderId ?? "" }, owner);
+    expect(await reasonOf(open2)).toBe("ok");
+    expect(await reasonOf(core().payments.getReceiptDocument({ orderId }, owner))).toBe("ok");
+    await core().billing.resumeAccount({ accountId }, operator);
+    expect(await reasonOf(redeem())).toBe("ok");
+    await expect.poll(async () => (await post(secret)).status).toBe(200);
+  });
+
   test("takes credits that were paid for, and no invitation", async () => {
     const { accountId, owner } = await open();
     const { link } = await core().people.invite({ accountId, role: 1 }, owner);

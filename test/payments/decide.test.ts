@@ -391,6 +391,24 @@ describe("rule 9 and failures: what a processor says besides deposits", () => {
       granted: 0n,
       attention: "failed",
     },
+    {
+      name: "in a closed account: granted, and a person looks, for each grant",
+      order: ruledOrder({
+        faults: ["account_closed:1", "account_closed:2"],
+        handled: ["account_closed:1"],
+      }),
+      deposits: [ruledDeposit(5), ruledDeposit(1)],
+      now: inTime,
+      granted: creditsFor(6),
+      attention: "account_closed",
+    },
+    {
+      name: "in a closed account, dealt with",
+      order: ruledOrder({ faults: ["account_closed:1"], handled: ["account_closed:1"] }),
+      deposits: [ruledDeposit(5)],
+      now: inTime,
+      granted: creditsFor(5),
+    },
   ];
   for (const one of cases) check(one);
 });

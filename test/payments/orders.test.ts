@@ -360,6 +360,33 @@ describe("what waits for a person", () => {
     expect(await errorOf(admin.decideOrder({ orderId, choice, reason }))).toBe("wrong_state");
   });
 
+  test("no rate grants more than a million dollars", async () => {
+    const { orderId } = await order(admin, { accountId: await freshAccount() });
+    await pay(orderId, "1000000000000");
+    await orderWhen(admin, orderId, needs(Attention.OVERPAID));
+    const choice = { case: "grant", value: { rate: GrantRate.QUOTE } } as const;
+    expect(await errorOf(admin.decideOrder({ orderId, choice, reason }))).toBe(
+      "invalid_request grant.rate",
+    );
+    const { order: after } = await admin.getOrder({ orderId });
+    expect(after?.grantedMicrocredits).toBe(11_000_000_000n);
+  });
+
+  test("the list comes in pages, the order that waits longest first", async () => {
+    for (let index = 0; index < 3; index++) await overpaid();
+    const all = (await admin.listAttention({ pageSize: 1000 })).orders.map((one) => one.orderId);
+    expect(all.length).toBeGreaterThanOrEqual(3);
+    expect(all).toEqual(all.toSorted());
+    const paged: string[] = [];
+    let pageToken = "";
+    do {
+      const page = await admin.listAttention({ pageSize: 2, pageToken });
+      paged.push(...page.orders.map((one) => one.orderId));
+      pageToken = page.nextPageToken;
+    } while (pageToken !== "");
+    expect(paged).toEqual(all);
+  });
+
   test("what is closed stays closed, until something new arrives", async () => {
     const { accountId, orderId } = await overpaid();
     await admin.decideOrder({ orderId, choice: { case: "close", value: {} }, reason });

@@ -152,6 +152,21 @@ test("a bonus that a crash left out is posted by the next sweep, once", async ()
   expect(await world.transfers(accountId)).toHaveLength(1);
 });
 
+test("a bonus that a crash left out is posted although the account was closed meanwhile", async () => {
+  const { code, codeId } = await newPromotion();
+  const accountId = await world.newAccount();
+  await world.run("update promotions set used = used + 1 where code_id = $1", [codeId]);
+  await world.run(
+    "insert into promotion_uses (code_id, account_id, used_at) values ($1, $2, now())",
+    [codeId, accountId],
+  );
+  for (const column of ["accounts set status", "pools set account_status"])
+    await world.run(`update ${column} = 'closed' where account_id = $1`, [accountId]);
+  await world.sweepBy(1);
+  expect(await world.posted(accountId)).toEqual([bonus, 0n]);
+  expect((await errorOf(redeem(accountId, code))).reason).toBe("account_closed");
+});
+
 test("wrong codes are slowed like wrong passwords, and another account elsewhere is not", async () => {
   const { code } = await newPromotion();
   const accountId = await world.newAccount();

@@ -1,4 +1,5 @@
--- Lists orders that their processor has opened, newest first.
+-- Lists orders that their processor has opened, newest first; those that need attention, oldest
+-- first.
 -- $1 account_id, or null: of all accounts  $2 cursor: last order_id of the page before, or null
 -- $3 true: only those that need attention  $4 rows at most
 select
@@ -12,7 +13,8 @@ select
   (select coalesce(sum(r.micro), 0)::bigint from payment_refunds r
    where r.order_id = o.order_id and r.state not in ('refused', 'cancelled')) as taken_back_micro
 from payment_orders o
-where ($1::text is null or account_id = $1) and ($2::text is null or order_id < $2)
-  and (not $3::boolean or attention is not null) and external_id is not null
-order by order_id desc
+where ($1::text is null or account_id = $1) and (not $3::boolean or attention is not null)
+  and ($2::text is null or case when $3 then order_id > $2 else order_id < $2 end)
+  and external_id is not null
+order by case when $3 then order_id end, order_id desc
 limit $4;

@@ -206,6 +206,29 @@ create table transfers (
   unique (account_id, idempotency_key)
 );
 
+-- Transfers that persons requested and another person has to approve, and what became of them.
+create table pending_transfers (
+  pending_transfer_id text collate "C" primary key,
+  account_id          text collate "C" not null,
+  "family"            text not null,
+  kind                text not null,
+  -- Positive: only what adds credits needs an approval.
+  amount              bigint not null check (amount > 0),
+  idempotency_key     text not null,
+  reason              text not null,
+  requested_by        text not null,
+  requested_at        timestamptz not null default now(),
+  -- Replaced: another request with its idempotency key took its place.
+  state               text not null default 'pending' check (state in
+    ('pending', 'approved', 'rejected', 'replaced')),
+  decided_by          text,
+  decided_at          timestamptz,
+  -- Of an approved one.
+  transfer_id         text collate "C"
+);
+create unique index pending_transfers_by_key on pending_transfers (account_id, idempotency_key)
+  where state = 'pending';
+
 -- Sums of charges by the UTC hour of admission, written with the charge, removed after 101 days.
 create table usage_hourly (
   account_id      text collate "C" not null,

@@ -272,6 +272,13 @@ create table simulated_payments (
 );
 create index simulated_payments_by_order on simulated_payments (order_id);
 
+-- What else the simulated processor was made to report.
+create table simulated_faults (
+  order_id text collate "C" not null references payment_orders,
+  fault    text not null check (fault in ('marked', 'failed')),
+  primary key (order_id, fault)
+);
+
 -- Chains that the gateway reads by itself. One node reads a chain at a time.
 create table chains (
   processor    text collate "C" not null,

@@ -132,33 +132,38 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : redisMissing, () => {
   });
 
   test("while sentinels promote a replica under load, the limit holds, and Redis decides again", {
-    timeout: 120_000,
+    timeout: 300_000,
   }, async () => {
     const sentinels = await startSentinels(1_000);
     cleanups.push(() => sentinels.stop());
     const nodes = await startNodes(sentinels.url);
     await everySynced(nodes);
     const limit = 200;
-    let admitted = 0;
+    const admittedAtMs: number[] = [];
     let isOver = false;
     const loads = nodes.map(async (node) => {
       while (!isOver) {
-        if (await tries(node, "key_a", limit)) admitted += 1;
+        if (await tries(node, "key_a", limit)) admittedAtMs.push(performance.now());
         await delay(10);
       }
     });
-    await vi.waitFor(() => expect(admitted).toBeGreaterThan(30), decided);
+    await vi.waitFor(() => expect(admittedAtMs.length).toBeGreaterThan(30), decided);
     sentinels.kill(0);
+    // Sentinels that were delayed for two seconds promote nobody for half a minute.
+    const promoted = { timeout: 120_000, interval: 100 };
     await vi.waitFor(async () => {
       expect(String(await sentinels.call(1, "role"))).toMatch(/^master/);
-      await everySynced(nodes);
-    }, decided);
-    await vi.waitFor(() => expect(admitted).toBe(limit), decided);
-    // All of a minute's admissions are used up: nobody gets another one.
+      for (const node of nodes) expect(node.ready()).toEqual({ state: "redis" });
+    }, promoted);
+    await vi.waitFor(() => expect(admittedAtMs.length).toBeGreaterThanOrEqual(limit), promoted);
     for (let index = 0; index < 50; index++)
-      expect(await tries(nodes[index % 2], "key_a", limit)).toBe(false);
+      if (await tries(nodes[index % 2], "key_a", limit)) admittedAtMs.push(performance.now());
     isOver = true;
     await Promise.all(loads);
-    expect(admitted).toBe(limit);
+    // Two seconds less than a minute: these are the times of the answers, not of the decisions.
+    const inMinute = admittedAtMs.map(
+      (startMs) => admittedAtMs.filter((atMs) => atMs >= startMs && atMs < startMs + 58_000).length,
+    );
+    expect(Math.max(...inMinute)).toBeLessThanOrEqual(limit);
   });
 });

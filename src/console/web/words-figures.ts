@@ -388,6 +388,7 @@ export const figures = {
     held: (text: string) => `${text} held by running requests`,
     heldNone: "nothing held",
     left: (days: number) => {
+      if (days > 365) return "more than a year at the pace of this week";
       if (days < 1) return "less than a day at the pace of this week";
       const rounded = days < 10 ? Math.round(days) : Math.round(days / 5) * 5;
       return `about ${rounded} ${plural(rounded, "day", "days")} at the pace of this week`;
@@ -473,7 +474,6 @@ export const figures = {
     methodName: (asset: string, network: string) => `${asset} on ${network}`,
     networks: {
       bitcoin: "Bitcoin",
-      "bitcoin-lightning": "Lightning",
       lightning: "Lightning",
       ethereum: "Ethereum",
       arbitrum: "Arbitrum",
@@ -481,6 +481,9 @@ export const figures = {
       base: "Base",
       tron: "TRON",
       solana: "Solana",
+      bsc: "BNB Smart Chain",
+      ton: "TON",
+      unknown: "an unknown network",
     },
     methodLeast: (usd: string) => `from $${usd}`,
     networkFee: "The network's fee is yours, on top of the amount.",

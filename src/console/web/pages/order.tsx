@@ -5,7 +5,6 @@ import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { BillingService } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
 import {
-  type Deposit,
   DepositState,
   type Order,
   OrderState,
@@ -112,7 +111,7 @@ function Whole({
           </Button>
         )}
       </div>
-      {order.deposits.length > 0 && <Deposits deposits={order.deposits} />}
+      {order.deposits.length > 0 && <Deposits order={order} />}
       {order.refunds.length > 0 && <Refunds refunds={order.refunds} />}
       <Card>
         <Facts>
@@ -141,7 +140,8 @@ function Whole({
 /** True while it makes sense to send something to the address. */
 function needsPayment({ state, quotedUntil, missingAmount }: Order, now: Date): boolean {
   const isQuoted = quotedUntil !== undefined && toDate(quotedUntil) > now;
-  const isWaiting = state === OrderState.OPEN || state === OrderState.PARTLY_PAID;
+  const isWaiting =
+    state === OrderState.OPEN || state === OrderState.SEEN || state === OrderState.PARTLY_PAID;
   return isWaiting && isQuoted && !isZero(missingAmount);
 }
 
@@ -239,7 +239,7 @@ function problemOf(
 /** What to send, where, and until when. */
 function Pay({ order, now }: { readonly order: Order; readonly now: Date }): JSX.Element {
   const { asset, network, payTo, memo, checkoutUrl, quotedUntil, missingAmount, state } = order;
-  const isRest = state === OrderState.PARTLY_PAID;
+  const isRest = state !== OrderState.OPEN;
   const until = quotedUntil && toDate(quotedUntil);
   const isInvoice = network.includes("lightning");
   const pay = words.purchase;
@@ -310,7 +310,7 @@ function ago(at: Date, now: Date): string {
   return words.purchase.secondsAgo(seconds);
 }
 
-function Deposits({ deposits }: { readonly deposits: readonly Deposit[] }): JSX.Element {
+function Deposits({ order }: { readonly order: Order }): JSX.Element {
   const { depositsHead: head, depositStates, seen } = words.purchase;
   return (
     <Card title={words.purchase.deposits} flush>
@@ -324,7 +324,10 @@ function Deposits({ deposits }: { readonly deposits: readonly Deposit[] }): JSX.
           },
           {
             ...{ name: "amount", head: head.amount, end: true },
-            cell: ({ amount, asset, network }) => `${amount} ${asset} (${networkName(network)})`,
+            cell: ({ amount, asset, network }) =>
+              network === order.network
+                ? `${amount} ${asset}`
+                : `${amount} ${words.purchase.methodName(asset, networkName(network))}`,
           },
           {
             name: "state",
@@ -349,7 +352,7 @@ function Deposits({ deposits }: { readonly deposits: readonly Deposit[] }): JSX.
             ),
           },
         ]}
-        rows={deposits}
+        rows={order.deposits}
         keyOf={({ depositId }) => depositId}
       />
     </Card>

@@ -40,6 +40,7 @@ import { KeyName, Notice } from "../parts/small.tsx";
 import { type Column, Table } from "../parts/table.tsx";
 import { dayOf, tokenCategories } from "../parts/usage-report.ts";
 import { Empty, Skeleton, View } from "../parts/view.tsx";
+import { useVisible } from "../parts/visible.ts";
 import { href, type PageProps, useQuery } from "../router.ts";
 import { account, can } from "../session.ts";
 import { words } from "../words.ts";
@@ -91,11 +92,13 @@ export function Requests(_: PageProps): JSX.Element {
   // A range that ends in the past gets nothing new.
   const mayGrow = !to || to > new Date();
   const isLive = query.live === "on" && mayGrow;
+  // On return, the newest page is read again, and the stream begins ten seconds before.
+  const isVisible = useVisible();
   const list = useChargeList(request);
   const stream = useStream(
     BillingService.method.watchCharges,
     // Whoever lists and then watches misses nothing.
-    isLive && list.data ? { accountId, filter } : undefined,
+    isLive && isVisible && list.data ? { accountId, filter } : undefined,
     ({ charges, isIncomplete }) => list.addLive(charges.filter(isSince(from)), isIncomplete),
   );
   const charges = list.data?.charges ?? [];
@@ -182,7 +185,7 @@ export function Requests(_: PageProps): JSX.Element {
             )}
             <Card flush>
               {shown.charges.length > 0 && (
-                <div class="dense">
+                <div class="dense tight">
                   <Table
                     caption={words.requests.caption}
                     columns={columnsOf(keys, zone)}
@@ -374,8 +377,7 @@ function columnsOf(
       head: head.key,
       cell: ({ keyId }) => (
         <KeyName
-          name={keys.get(keyId)?.name ?? ""}
-          hint={keys.get(keyId)?.name ? undefined : hintOf(keys.get(keyId)) || keyId}
+          name={keys.get(keyId)?.name || hintOf(keys.get(keyId)) || keyId}
           href={href(`keys/${keyId}`)}
         />
       ),

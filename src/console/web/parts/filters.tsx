@@ -8,7 +8,7 @@ import { words } from "../words.ts";
 /** A row of filters. `label`: for screen readers. */
 export function Filters({ children }: { readonly children: ComponentChildren }): JSX.Element {
   return (
-    <search class="filters" aria-label={words.usage.filters}>
+    <search class="filter-row" aria-label={words.usage.filters}>
       {children}
     </search>
   );

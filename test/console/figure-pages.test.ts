@@ -1,0 +1,346 @@
+// Usage, requests, receipts and purchases in Chromium: that their figures are those of the ledger,
+// that they follow along, and what they do when something goes wrong.
+
+import { Client } from "pg";
+import type { Browser, BrowserContext, Page } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
+import { parseCredits } from "../../src/base/money.ts";
+import { count, credits } from "../../src/console/web/format.ts";
+import { hasChromium, startChromium } from "../support/chromium.ts";
+import { startTestGateway, type TestGateway } from "../support/gateway.ts";
+
+const login = "olga@example.com";
+const password = "a long password";
+
+// Where it is absent: `apt-get install chromium`.
+describe.skipIf(!hasChromium)("in Chromium", { timeout: 120_000 }, () => {
+  let gateway: TestGateway;
+  let browser: Browser;
+  let context: BrowserContext;
+  let db: Client;
+  let origin = "";
+
+  beforeAll(async () => {
+    gateway = await startTestGateway({ split: false });
+    db = new Client({ connectionString: gateway.databaseUrl });
+    await db.connect();
+    browser = await startChromium();
+    const link = new URL(gateway.ownerLink);
+    origin = link.origin;
+    const redeemed = await fetch(`${origin}/gateway.people.v1.PeopleService/RedeemLink`, {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify({ token: link.hash.slice(1), login, name: "Olga", password }),
+    });
+    const [name = "", value = ""] = (redeemed.headers.get("set-cookie") ?? "").split(/[=;]/);
+    context = await browser.newContext({ acceptDownloads: true });
+    await context.addCookies([{ name, value, url: origin }]);
+  }, 120_000);
+  afterAll(async () => {
+    await browser.close();
+    await db.end();
+    await gateway.stop();
+  });
+
+  /** A page of the account, and what its console complained about. */
+  async function open(path: string): Promise<{ page: Page; problems: string[] }> {
+    const page = await context.newPage();
+    const problems: string[] = [];
+    page.on("pageerror", (error) => problems.push(error.message));
+    page.on("console", (message) => {
+      // A refused call is an answer that the page shows.
+      if (message.type() === "error" && !message.text().startsWith("Failed to load resource"))
+        problems.push(message.text());
+    });
+    await page.goto(`${origin}/console/${gateway.accountId}/${path}`);
+    return { page, problems };
+  }
+
+  async function ask(key: string, words: number, model = "haiku"): Promise<string> {
+    const answer = await fetch(`${gateway.address}/v1/messages`, {
+      method: "POST",
+      headers: {
+        ...{ "x-api-key": key, "anthropic-version": "2023-06-01" },
+        "content-type": "application/json",
+      },
+      body: JSON.stringify({
+        ...{ model, max_tokens: 10 },
+        messages: [{ role: "user", content: "word ".repeat(words) }],
+      }),
+    });
+    await answer.arrayBuffer();
+    expect(answer.status).toBe(200);
+    return answer.headers.get("request-id") ?? "";
+  }
+
+  /** The cells of the last row of a table. */
+  const footOf = (page: Page, caption: string) =>
+    page.getByRole("table", { name: caption }).locator("tfoot :is(th, td)").allTextContents();
+
+  test("the usage page adds up to its CSV files and to the ledger, whatever it shows", async () => {
+    await Promise.all(
+      Array.from({ length: 24 }, (_, index) =>
+        ask(index % 3 ? gateway.v1 : gateway.v2, 40 * index + 1, index % 2 ? "haiku" : "sonnet"),
+      ),
+    );
+    const ledger = await db.query(
+      "select sum(amount)::bigint as amount, count(*)::bigint as requests from charges",
+    );
+    const { amount, requests } = Object(ledger.rows[0]);
+    const spent = credits(BigInt(amount));
+    expect(spent).not.toBe("0.00");
+
+    const { page, problems } = await open("usage");
+    await page.getByText("Credits spent").waitFor();
+    const figure = page.locator(".figures dd.value").first();
+    await expect.poll(() => figure.textContent(), { timeout: 10_000 }).toBe(spent);
+    expect(await page.locator(".figures dd.value").nth(1).textContent()).toBe(
+      count(BigInt(requests)),
+    );
+
+    // The table, the bars behind it, and every other way to look at it have the same sum.
+    const byKey = await footOf(page, "By key");
+    expect(byKey.slice(1, 3)).toEqual([spent, count(BigInt(requests))]);
+    await page.getByText("As table").click();
+    const inBars = async () => (await footOf(page, "Credits per day")).at(-1);
+    await expect.poll(inBars, { timeout: 10_000 }).toBe(`${spent} credits`);
+    for (const by of ["Model", "Key"]) {
+      await page.getByRole("button", { name: by, exact: true }).click();
+      await expect
+        .poll(async () => (await footOf(page, `By ${by.toLowerCase()}`))[1], { timeout: 10_000 })
+        .toBe(spent);
+      await page.getByText("As table").click();
+      await expect.poll(inBars, { timeout: 10_000 }).toBe(`${spent} credits`);
+    }
+    expect(new URL(page.url()).searchParams.get("by")).toBe("key");
+
+    // The file of the page, and that of single requests.
+    for (const path of ["usage", "requests"]) {
+      await page.goto(`${origin}/console/${gateway.accountId}/${path}`);
+      const download = page.waitForEvent("download");
+      await page.getByRole("link", { name: "Export CSV" }).click();
+      const text = await readAll(await (await download).createReadStream());
+      expect(sumOf(text)).toBe(BigInt(amount));
+    }
+    expect(problems).toEqual([]);
+    await page.close();
+  });
+
+  test("a bar says its figures, and the arrow keys go from one to the next", async () => {
+    const { page } = await open("usage?period=7d");
+    await page.getByText("Credits spent").waitFor();
+    const bars = page.getByRole("group", { name: "Credits per day" }).getByRole("img");
+    expect(await bars.count()).toBe(7);
+    await bars.last().focus();
+    const today = await bars.last().getAttribute("aria-label");
+    expect(today).toMatch(/^\d{1,2} \w{3,4} \d{4}: [\d,.]+ credits\. Input /);
+    await page.keyboard.press("ArrowLeft");
+    const focused = page.locator(":focus");
+    expect(await focused.getAttribute("data-bar")).toBe("5");
+    expect(await page.locator(".bars-tip").textContent()).toContain("Total");
+    await page.keyboard.press("Home");
+    expect(await focused.getAttribute("data-bar")).toBe("0");
+    await page.keyboard.press("Escape");
+    expect(await page.locator(".bars-tip").count()).toBe(0);
+    await page.close();
+  });
+
+  test("requests follow along by one stream, keep their filters in the address, and have receipts", async () => {
+    const { page, problems } = await open("requests");
+    const streams: string[] = [];
+    page.on("request", (request) => {
+      if (request.url().endsWith("/WatchCharges")) streams.push(request.method());
+    });
+    await page.reload();
+    await page
+      .getByRole("button", { name: "Live" })
+      .and(page.locator("[data-state=open]"))
+      .waitFor();
+    const asked = await Promise.all([1, 2, 3, 4, 5].map((index) => ask(gateway.v1, index)));
+    for (const id of asked) await page.locator(`a[href$="/${id}"]`).waitFor();
+    expect(streams).toEqual(["POST"]);
+
+    // Of another model: it does not pass the filter.
+    await page.getByLabel("Model").selectOption({ index: 1 });
+    await expect.poll(() => new URL(page.url()).searchParams.get("model")).toBeTruthy();
+    const model = new URL(page.url()).searchParams.get("model") ?? "";
+    const cells = page.locator("tbody tr td:nth-child(3)");
+    const others = async () => (await cells.allTextContents()).filter((one) => one !== model);
+    await expect.poll(others, { timeout: 10_000 }).toEqual([]);
+    await page.goto(`${origin}/console/${gateway.accountId}/requests?least=100000`);
+    await page.getByText("No request matches").waitFor();
+    await page.getByRole("button", { name: "Remove the filters" }).click();
+    expect(new URL(page.url()).search).toBe("");
+
+    await page.locator(`a[href$="/${asked[0]}"]`).click();
+    await page.getByText("The answer is complete.").waitFor();
+    const { receipt } = await gateway.admin.core.billing.getReceipt(
+      { requestId: asked[0] ?? "", accountId: gateway.accountId },
+      gateway.admin.call,
+    );
+    const charged = credits(receipt?.amountMicrocredits ?? 0n, 4);
+    expect((await footOf(page, "What it cost")).at(-1)).toBe(charged);
+    const input = page.getByRole("row", { name: "Input" });
+    expect(await input.locator("td").first().textContent()).toBe(count(receipt?.usage?.input ?? 0));
+    expect(problems).toEqual([]);
+    await page.close();
+  });
+
+  const payments = () => gateway.admin.core.payments;
+  const simulate = (orderId: string, deposit: object) =>
+    payments().simulateDeposit({ orderId, ...deposit }, gateway.admin.call);
+  const orderIdOf = (page: Page) => new URL(page.url()).pathname.split("/").at(-1) ?? "";
+  const postedOf = async () => {
+    const { pools } = await gateway.admin.core.billing.getPools(
+      { accountId: gateway.accountId },
+      gateway.admin.call,
+    );
+    return pools.find(({ family }) => family === Family.V1)?.postedMicrocredits ?? 0n;
+  };
+
+  /** Buys 1,000 credits for the v1 pool, as a person does. Ends on the page of the order. */
+  async function buy(coin: string): Promise<Page> {
+    const { page } = await open("credits");
+    await page.getByRole("link", { name: "Buy credits for the v1 pool" }).click();
+    await page.getByText("1,000.00 credits").click();
+    await page.getByRole("button", { name: "Continue" }).click();
+    await page.getByText(coin, { exact: true }).click();
+    await page.getByRole("button", { name: "Order for $5" }).click();
+    await page.getByText("Nothing has arrived yet.").waitFor();
+    return page;
+  }
+
+  test("a purchase: too little is seen, settles, is completed, and has a receipt", async () => {
+    const before = await postedOf();
+    const page = await buy("USDT on TRON");
+    await page.getByText("No real money").waitFor();
+    await page.getByRole("img", { name: /^QR code: USDT to simulated-/ }).waitFor();
+    expect(await page.locator(".pay-amount b").textContent()).toBe("5");
+    expect(await page.getByRole("timer").textContent()).toMatch(
+      /^This rate stands for 1[45]:\d\d\.$/,
+    );
+    const orderId = orderIdOf(page);
+
+    // An exchange took its fee.
+    const { depositId } = await simulate(orderId, { amount: "4.5" });
+    await page.getByText("We see 4.5 of 5 USDT. 0 of 1 confirmation.").waitFor();
+    await simulate(orderId, { depositId, confirmations: 1 });
+    await page.getByText("4.5 USDT arrived, 0.5 USDT are missing.").waitFor();
+    await page.getByText(/^Less arrived than the pack costs, .* Send the rest/).waitFor();
+    expect(await page.locator(".pay-amount b").textContent()).toBe("0.5");
+    await simulate(orderId, { amount: "0.5", confirmations: 1 });
+    await page.getByText("Paid. 1,000.00 credits were added to the v1 pool.").waitFor();
+    await expect.poll(postedOf, { timeout: 10_000 }).toBe(before + 1_000_000_000n);
+
+    await page.getByRole("link", { name: /^Receipt / }).click();
+    await page.getByRole("button", { name: "Print" }).waitFor();
+    const sheet = page.getByRole("article");
+    for (const text of ["1,000.00 credits for the v1 pool", "5.00", orderId, "default"])
+      expect(await sheet.textContent()).toContain(text);
+    await page.emulateMedia({ media: "print" });
+    expect(await page.locator(".column").isVisible()).toBe(false);
+    expect(await sheet.isVisible()).toBe(true);
+    await page.emulateMedia({ media: "screen" });
+
+    // What came in, with the balance after it.
+    await page.goto(`${origin}/console/${gateway.accountId}/credits`);
+    const history = page.getByRole("table", { name: "Transfers, newest first" });
+    const newest = history.locator("tbody tr").first();
+    expect(await newest.textContent()).toContain("+ 1,000.00");
+    expect(await newest.textContent()).toContain(credits(before + 1_000_000_000n));
+    await page.close();
+  });
+
+  test("a purchase: too much arrives, and what waits for a person is said", async () => {
+    const page = await buy("USDC on Base");
+    const orderId = orderIdOf(page);
+    await simulate(orderId, { amount: "100", confirmations: 1 });
+    await page.getByText("Paid. 11,000.00 credits were added to the v1 pool.").waitFor();
+    await page.getByText("More arrived than is credited without asking.").waitFor();
+    await page.getByRole("link", { name: "Credits", exact: true }).first().click();
+    const waiting = page.getByRole("region", { name: "What waits" });
+    await waiting.getByText("The operator decides about the rest.").waitFor();
+    await waiting.getByRole("link", { name: "Open the order" }).click();
+    expect(orderIdOf(page)).toBe(orderId);
+    await page.close();
+  });
+
+  test("a purchase: what comes late is found, and valued or left to a person", async () => {
+    const page = await buy("BTC on Bitcoin");
+    const orderId = orderIdOf(page);
+    await db.query(
+      `update payment_orders set created_at = created_at - interval '1 hour',
+         quoted_until = quoted_until - interval '1 hour', next_look_at = now()
+       where order_id = $1`,
+      [orderId],
+    );
+    await page.getByText("Nothing arrived while the rate stood.").waitFor();
+    await page.getByRole("link", { name: "Order again" }).waitFor();
+    expect(await page.locator(".pay").count()).toBe(0);
+    const longAgo = { seconds: BigInt(Math.floor(Date.now() / 1000) - 600), nanos: 0 };
+    await simulate(orderId, { amount: "0.0000769", confirmations: 1, firstSeenAt: longAgo });
+    await page
+      .getByText("Money arrived late, and the operator decides what it is worth.")
+      .waitFor();
+    await page.close();
+  });
+
+  test("an order is cancelled in a dialog, and the back button does not order twice", async () => {
+    const page = await buy("ETH on Ethereum");
+    await page.getByRole("button", { name: "Cancel order" }).click();
+    const dialog = page.getByRole("dialog", { name: "Cancel this order?" });
+    await dialog.getByRole("button", { name: "Cancel order" }).click();
+    await page.getByText("This order was cancelled.").waitFor();
+    await page.goBack();
+    await page.getByText("How many credits?").waitFor();
+    const { orders } = await payments().listOrders(
+      { accountId: gateway.accountId },
+      gateway.admin.call,
+    );
+    expect(orders.filter(({ asset }) => asset === "ETH")).toHaveLength(1);
+    await page.close();
+  });
+
+  test("a session that ends in the purchase is renewed in place, and the order is made", async () => {
+    const { page } = await open("credits/buy?pool=v1&pack=500");
+    await page.getByText("USDT on TRON", { exact: true }).click();
+    // Signed out in another tab.
+    const { page: other } = await open("credits");
+    await other.getByRole("heading", { name: "Credits" }).waitFor();
+    expect(await other.evaluate(signOut)).toBe(200);
+    await other.close();
+    const dialog = page.getByRole("dialog", { name: "Your session has ended" });
+    await page.getByRole("button", { name: "Order for $5" }).click();
+    await dialog.getByRole("button", { name: "Use a password" }).click();
+    await dialog.getByLabel("Login").fill(login);
+    await dialog.getByLabel("Password", { exact: true }).fill(password);
+    await dialog.getByRole("button", { name: "Sign in", exact: true }).click();
+    await page.getByText("Nothing has arrived yet.").waitFor();
+    expect(await page.locator(".pay-amount span").first().textContent()).toBe("USDT");
+    await page.close();
+  });
+});
+
+/** Runs in the page. Resolves with the status. */
+async function signOut(): Promise<number> {
+  const answer = await fetch("/gateway.people.v1.PeopleService/SignOut", {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: "{}",
+  });
+  return answer.status;
+}
+
+async function readAll(stream: AsyncIterable<Buffer | string>): Promise<string> {
+  let text = "";
+  for await (const chunk of stream) text += String(chunk);
+  return text;
+}
+
+/** The sum of the column `charge_credits`, in micro-credits. */
+function sumOf(csv: string): bigint {
+  const [head = "", ...lines] = csv.split("\r\n").slice(0, -1);
+  const place = head.split(",").indexOf("charge_credits");
+  return lines.reduce((sum, line) => sum + (parseCredits(line.split(",")[place] ?? "") ?? -1n), 0n);
+}

@@ -43,7 +43,7 @@ const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
     ],
   },
   { providers: ["providers"] },
-  { formats: ["native/native", "chat/chat", "codec", "json", "text-run"] },
+  { formats: ["native/native", "chat/chat", "responses/responses", "codec", "json", "text-run"] },
   {
     postgres: ["postgres", "open-ledger", "pipeline", "preflight", "embedded/embedded"],
     redis: ["redis"],

@@ -99,7 +99,7 @@ export const errorCatalog = {
   responses_api_unsupported: {
     rpc: Code.InvalidArgument,
     message:
-      "This body has the shape of the Responses API, which is not served here: send `messages`.",
+      "This body has the shape of the Responses API: post it to /v1/responses, or send `messages`.",
   },
   not_found: { rpc: Code.NotFound, message: "Not found." },
   method_not_allowed: {

@@ -1,7 +1,8 @@
-// The interfaces that both formats implement: encoders of answers for the listeners, decoders of
+// The interfaces that all formats implement: encoders of answers for the listeners, decoders of
 // answers for the providers.
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
+import { Format } from "../../gen/gateway/inference/v1/content_pb.ts";
 import type { Cost, Event } from "../../gen/gateway/inference/v1/event_pb.ts";
 import { ApiError } from "../base/errors.ts";
 import { credits } from "../base/money.ts";
@@ -21,6 +22,11 @@ export function checkCounts({ messages, system, tools }: JsonObject): void {
   const parts = lengthOf(system) + (Array.isArray(messages) ? countParts(messages) : 0);
   if (parts > partsMax) throw tooManyParts(partsMax);
   if (lengthOf(tools) > toolsMax) throw tooManyTools();
+}
+
+/** True for the two formats of OpenAI, whose extensions mean nothing in the native format. */
+export function isOpenai(format: Format): boolean {
+  return format === Format.CHAT || format === Format.RESPONSES;
 }
 
 /** The error for a request with more than `max` messages and parts. */

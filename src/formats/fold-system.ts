@@ -8,19 +8,19 @@ import {
   type Block,
   BlockSchema,
   ContentForm,
-  Format,
   type Message,
   MessageSchema,
   Role,
 } from "../../gen/gateway/inference/v1/content_pb.ts";
 import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
+import { isOpenai } from "./codec.ts";
 
 /**
- * True for a request of a chat client without a user or assistant message. Providers of chat
+ * True for a request of one of OpenAI's formats without a user or assistant message. Providers of chat
  * completions accept it as it is; for all others its last instruction is the user's message.
  */
 export function hasOnlyInstructions({ sourceFormat, messages }: GenerateRequest): boolean {
-  return sourceFormat === Format.CHAT && messages.every(({ role }) => role === Role.SYSTEM);
+  return isOpenai(sourceFormat) && messages.every(({ role }) => role === Role.SYSTEM);
 }
 
 /** `messages` without system messages. Changed messages are copies. */

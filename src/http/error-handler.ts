@@ -90,7 +90,7 @@ const native = "POST /v1/messages";
 const guidance: readonly (readonly [prefix: string, advice: string])[] = [
   [
     "/v1/responses",
-    `The Responses API is not supported: use ${chat} (with @ai-sdk/openai the chat model, or the openai-compatible package).`,
+    "Responses are not stored here: use POST /v1/responses, and send the whole input.",
   ],
   ["/v1/completions", `Text completions are not supported: use ${chat}.`],
   ["/v1/complete", `Text completions are not supported: use ${native}.`],
@@ -122,6 +122,18 @@ export function noRouteError(
   )?.[1];
   const message = `${advice ?? "No such path."} Served are ${listed.join(", ")}.`;
   return { error: new ApiError("not_found", { message }), allow };
+}
+
+/**
+ * Answers 426 to a WebSocket on a path that is served by POST. Coding agents that try one go on over
+ * HTTP after this status.
+ */
+export function refuseUpgrade(request: FastifyRequest, reply: FastifyReply): void {
+  const message = "WebSockets are not supported: send the request with POST over HTTP/1.1.";
+  const error = new ApiError("method_not_allowed", { message });
+  const { headers, body } = toErrorResponse(error, "chat", request.context.requestId);
+  request.context.logFields.error = error.reason;
+  sendJson(reply.code(426).headers({ ...headers, upgrade: "HTTP/1.1" }), body);
 }
 
 /** A path, and its variants for clients whose base URL has one `/v1` too few or too many. */

@@ -1,6 +1,8 @@
-// The public HTTP listener: REST and server-sent events in the native and the chat format. A
+// The public HTTP listener: REST and server-sent events in the native, the chat and the Responses
+// format. A
 // handler parses the request, calls a service and renders the answer.
 
+import { randomBytes } from "node:crypto";
 import { performance } from "node:perf_hooks";
 import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
 import { type Clock, systemClock } from "../base/clock.ts";
@@ -37,6 +39,7 @@ import {
   handleFrameworkError,
   noRouteError,
   pathVariants,
+  refuseUpgrade,
   type ServedPath,
 } from "./error-handler.ts";
 import { allowHalfClose } from "./half-close.ts";
@@ -44,6 +47,8 @@ import { getEmpty, getLiveness, getReadiness, type Readiness } from "./health.ts
 import { postCountTokens, postMessages } from "./messages.ts";
 import { getModel, getModels, getModelsInfo } from "./models.ts";
 import { RequestMetrics } from "./request-metrics.ts";
+import { postResponses } from "./responses.ts";
+import { contentKeyBytes, SealedContent } from "./sealed-content.ts";
 import { defaultKeepAlive, type KeepAlive } from "./send-stream.ts";
 import { getUsage } from "./usage.ts";
 import { postWebhook } from "./webhooks.ts";
@@ -71,6 +76,8 @@ export type HttpServerParts = {
   readonly addressLimit: AddressLimit;
   /** Default: of this listener alone. */
   readonly failedCredentials?: FailedCredentials;
+  /** Default: with a key of this listener alone. */
+  readonly sealedContent?: SealedContent;
   /** Default: the clock of this machine. */
   readonly clock?: Clock;
   readonly log: Log;
@@ -285,6 +292,10 @@ function addRoutes(
     begin({ route: "none", pattern: "none", envelope: "union" }, request, reply);
     const { error, allow } = noRouteError(request.method, request.url, served, listPaths(paths));
     if (allow.length > 0) reply.header("allow", allow.join(", "));
+    if (allow.includes("POST") && request.headers.upgrade !== undefined) {
+      refuseUpgrade(request, reply);
+      return;
+    }
     done(error);
   });
 }
@@ -344,6 +355,7 @@ function createRoutes(
   const shared = { method: "GET", envelope: "union", credential: "either" } as const;
   const open = { method: "GET", envelope: "union" } as const;
   const isDraining = () => openRequests.isDraining;
+  const sealedContent = parts.sealedContent ?? new SealedContent([randomBytes(contentKeyBytes)]);
   const readJson = createReadJson(bodyMemory, clock);
   return [
     {
@@ -362,6 +374,12 @@ function createRoutes(
       paths: pathVariants("/v1/chat/completions"),
       earlyCheck: true,
       run: postChatCompletions(core, readJson, stream),
+    },
+    {
+      ...chat,
+      paths: pathVariants("/v1/responses"),
+      earlyCheck: true,
+      run: postResponses(core, readJson, sealedContent, stream),
     },
     { ...shared, paths: pathVariants("/v1/models"), run: getModels(core) },
     { ...shared, paths: pathVariants("/v1/models/info"), run: getModelsInfo(core) },

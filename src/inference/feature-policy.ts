@@ -4,10 +4,10 @@
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import type { Block } from "../../gen/gateway/inference/v1/content_pb.ts";
-import { Format } from "../../gen/gateway/inference/v1/content_pb.ts";
 import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import type { CatalogFile } from "../config/catalog.ts";
+import { isOpenai } from "../formats/codec.ts";
 
 type FeaturePolicy = CatalogFile["features"];
 
@@ -28,8 +28,8 @@ export function enforceFeaturePolicy(
   }
   for (const [index, { content }] of request.messages.entries())
     refuseFiles(content, `messages[${index}]`);
-  // Members of the chat format never reach a provider under a native name.
-  if (request.extensions === undefined || request.sourceFormat === Format.CHAT) return request;
+  // Members of OpenAI's formats never reach a provider under a native name.
+  if (request.extensions === undefined || isOpenai(request.sourceFormat)) return request;
   return { ...request, extensions: enforceOnExtensions(request.extensions, features) };
 }
 

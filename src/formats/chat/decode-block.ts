@@ -10,6 +10,7 @@ import {
   type SourceSchema,
 } from "../../../gen/gateway/inference/v1/content_pb.ts";
 import { isObject, parseJsonText } from "../json.ts";
+import { isBlankText, textBlock } from "../turns.ts";
 import {
   decodeCacheMark,
   invalid,
@@ -54,14 +55,6 @@ export function decodeContent(content: JsonValue | undefined, at: string): Block
     blocks.push(block);
   }
   return blocks;
-}
-
-export function textBlock(text: string): Block {
-  return create(BlockSchema, { kind: { case: "text", value: { text } } });
-}
-
-export function isBlankText(block: Block): boolean {
-  return block.kind.case === "text" && block.kind.value.text.trim() === "";
 }
 
 /** The block of a tool result. Blank text is omitted, because providers reject it. */
@@ -154,7 +147,7 @@ export function decodeReasoningDetails(value: JsonValue | undefined, at: string)
   return blocks;
 }
 
-function decodeImageUrl(value: JsonValue | undefined, at: string): Block {
+export function decodeImageUrl(value: JsonValue | undefined, at: string): Block {
   // Some clients send the URL itself instead of an object with it.
   const path = typeof value === "string" ? at : `${at}.url`;
   const url = typeof value === "string" ? value : textAt(objectAt(value, at).url, path);
@@ -171,7 +164,7 @@ function imageBlock(source: SourceInit): Block {
   return create(BlockSchema, { kind: { case: "image", value: { source } } });
 }
 
-function decodeFile(file: JsonObject, at: string): Block {
+export function decodeFile(file: JsonObject, at: string): Block {
   if (typeof file.file_id === "string") {
     throw invalid(`${at}.file_id`, "there is no file store here; send the file in file_data");
   }
@@ -241,7 +234,7 @@ export function decodeFunctionCall(value: JsonValue | undefined, at: string, id:
   return toolUse({ id, name, input: parseArguments(called.arguments) });
 }
 
-function toolUse(call: { id: string; name: string; input: JsonObject }): Block {
+export function toolUse(call: { id: string; name: string; input: JsonObject }): Block {
   return create(BlockSchema, {
     kind: { case: "toolUse", value: { ...call, id: toolId(call.id) } },
   });
@@ -251,7 +244,7 @@ function toolUse(call: { id: string; name: string; input: JsonObject }): Block {
  * The arguments as an object. A text that is not the JSON of an object becomes `{"_raw": …}`: a
  * call that was cut off stays in the client's history, and must not make all later requests fail.
  */
-function parseArguments(value: JsonValue | undefined): JsonObject {
+export function parseArguments(value: JsonValue | undefined): JsonObject {
   if (value === undefined || value === null) return {};
   if (isObject(value)) return value;
   if (typeof value !== "string") return { _raw: JSON.stringify(value) };

@@ -3,21 +3,24 @@
 import { create, type JsonObject, type JsonValue } from "@bufbuild/protobuf";
 import {
   type Block,
-  ContentForm,
   type Message,
   MessageSchema,
   Role,
   type System,
-  SystemSchema,
 } from "../../../gen/gateway/inference/v1/content_pb.ts";
-import { countItems, isObject, jsonItemsMax, tooManyItems } from "../json.ts";
+import { isObject } from "../json.ts";
+import {
+  checkArguments,
+  isBlankText,
+  joinInstructions,
+  normaliseTurns,
+  setForm,
+} from "../turns.ts";
 import {
   decodeContent,
   decodeFunctionCall,
   decodeReasoningDetails,
   decodeToolCall,
-  isBlankText,
-  textBlock,
   toolResult,
 } from "./decode-block.ts";
 import { decodeCacheMark, invalid, markLast, objectAt, optionalArray, textAt } from "./fields.ts";
@@ -46,7 +49,7 @@ export function decodeMessages(value: JsonValue | undefined): {
   const list = optionalArray(value, "messages");
   if (!list || list.length === 0)
     throw invalid("messages", "must be an array of at least one message");
-  checkArguments(list);
+  checkCalls(list);
 
   const conversation: Conversation = { instructions: [], turns: [], functionCalls: 0 };
   for (const [index, message] of list.entries()) {
@@ -80,14 +83,10 @@ function takeLastInstruction(instructions: Block[][]): Message[] {
   return [message];
 }
 
-// Arguments are JSON text inside JSON, so the limit of the items of a body does not count theirs.
-function checkArguments(list: readonly JsonValue[]): void {
+function checkCalls(list: readonly JsonValue[]): void {
   const texts: string[] = [];
-  let characters = 0;
   const add = (called: JsonValue | undefined) => {
-    if (!isObject(called) || typeof called.arguments !== "string") return;
-    texts.push(called.arguments);
-    characters += called.arguments.length;
+    if (isObject(called) && typeof called.arguments === "string") texts.push(called.arguments);
   };
   for (const message of list) {
     if (!isObject(message)) continue;
@@ -95,13 +94,7 @@ function checkArguments(list: readonly JsonValue[]): void {
       for (const call of message.tool_calls) if (isObject(call)) add(call.function);
     add(message.function_call);
   }
-  // Every item has at least one character.
-  if (characters <= jsonItemsMax) return;
-  let items = 0;
-  for (const text of texts) {
-    items += countItems(Buffer.from(text), jsonItemsMax - items);
-    if (items > jsonItemsMax) throw tooManyItems(jsonItemsMax);
-  }
+  checkArguments(texts);
 }
 
 function decodeMessage(conversation: Conversation, message: JsonObject, at: string): void {
@@ -189,63 +182,4 @@ function decodeAssistant(conversation: Conversation, message: JsonObject, at: st
 function decodeResult(message: JsonObject, at: string, id: string): Block {
   const block = toolResult({ id, content: message.content, at: `${at}.content` });
   return markLast([block], decodeCacheMark(message, at))[0] ?? block;
-}
-
-/**
- * Joins all instructions of the conversation, in their order. The result is a list only if cache
- * marks need the boundaries between them.
- */
-function joinInstructions(blocks: readonly Block[]): System | undefined {
-  if (blocks.length === 0) return undefined;
-  if (blocks.some((block) => block.cacheControl))
-    return create(SystemSchema, { content: [...blocks] });
-  const text = blocks
-    .map((block) => (block.kind.case === "text" ? block.kind.value.text : ""))
-    .join("\n");
-  return create(SystemSchema, { content: [textBlock(text)], form: ContentForm.TEXT });
-}
-
-/**
- * Adapts turns to the native rules: merges neighbours of one role, puts tool results first in a
- * user turn (providers require them right after the call), omits blank text and empty turns, and
- * trims the end of a final assistant turn. Invents nothing: no stub turns, no missing tool results.
- * Changes the given messages.
- */
-function normaliseTurns(turns: readonly Message[]): Message[] {
-  const merged: Message[] = [];
-  for (const turn of turns) {
-    const content = turn.content.filter((block) => !isBlankText(block));
-    if (content.length === 0) continue;
-    const last = merged.at(-1);
-    if (last?.role === turn.role) {
-      for (const block of content) last.content.push(block);
-      continue;
-    }
-    turn.content = content;
-    merged.push(turn);
-  }
-  for (const turn of merged) {
-    if (turn.role === Role.USER) turn.content = resultsFirst(turn.content);
-    setForm(turn);
-  }
-  trimFinalAnswer(merged.at(-1));
-  return merged;
-}
-
-function resultsFirst(content: Block[]): Block[] {
-  const isResult = (block: Block) => block.kind.case === "toolResult";
-  if (!content.some(isResult)) return content;
-  return [...content.filter(isResult), ...content.filter((block) => !isResult(block))];
-}
-
-// Every provider accepts a plain string.
-function setForm(turn: Message): void {
-  const [only, second] = turn.content;
-  const isPlain = only?.kind.case === "text" && !second && !only.cacheControl;
-  turn.form = isPlain ? ContentForm.TEXT : ContentForm.UNSPECIFIED;
-}
-
-function trimFinalAnswer(turn: Message | undefined): void {
-  const last = turn?.role === Role.ASSISTANT ? turn.content.at(-1) : undefined;
-  if (last?.kind.case === "text") last.kind.value.text = last.kind.value.text.trimEnd();
 }

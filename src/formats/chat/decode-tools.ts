@@ -72,7 +72,7 @@ function cacheMember(tool: JsonObject): JsonObject {
   return tool.cache_control === undefined ? {} : { cache_control: tool.cache_control };
 }
 
-function buildTool(definition: JsonObject, at: string): Tool {
+export function buildTool(definition: JsonObject, at: string): Tool {
   const name = textAt(definition.name, `${at}.name`);
   if (!nameForm.test(name))
     throw invalid(`${at}.name`, "must be 1 to 64 letters, digits, underscores or hyphens");

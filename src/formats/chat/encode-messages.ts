@@ -5,7 +5,6 @@ import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import {
   type Block,
   type DocumentBlock,
-  Format,
   type Message,
   Role,
   type Source,
@@ -15,6 +14,7 @@ import {
 } from "../../../gen/gateway/inference/v1/content_pb.ts";
 import type { GenerateRequest } from "../../../gen/gateway/inference/v1/inference_pb.ts";
 import { ApiError } from "../../base/errors.ts";
+import { isOpenai } from "../codec.ts";
 import { foldSystemEntries, hasOnlyInstructions } from "../fold-system.ts";
 import { encodeCacheMark, textsOf } from "./fields.ts";
 import { signedThinking } from "./usage-and-endings.ts";
@@ -34,7 +34,7 @@ export function encodeMessages(request: GenerateRequest, cacheMarks: boolean): J
   // Chat clients return the thinking that such a provider gave them. That of a native client may be
   // of a native provider, and many providers reject the member: only a gateway to native models,
   // which knows cache marks too, gets it.
-  const echoReasoning = request.sourceFormat === Format.CHAT || cacheMarks;
+  const echoReasoning = isOpenai(request.sourceFormat) || cacheMarks;
   for (const turn of foldSystemEntries(request.messages)) {
     const isAssistant = turn.role === Role.ASSISTANT;
     const encoded = isAssistant

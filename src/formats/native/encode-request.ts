@@ -3,7 +3,6 @@
 import type { JsonObject } from "@bufbuild/protobuf";
 import {
   ContentForm,
-  Format,
   type Message,
   type OutputConfig,
   Role,
@@ -12,6 +11,7 @@ import {
   type ToolChoice,
 } from "../../../gen/gateway/inference/v1/content_pb.ts";
 import type { GenerateRequest } from "../../../gen/gateway/inference/v1/inference_pb.ts";
+import { isOpenai } from "../codec.ts";
 import { foldSystemEntries, hasOnlyInstructions } from "../fold-system.ts";
 import { encodeCacheControl, encodeContent, type KeepExtensions } from "./encode-block.ts";
 
@@ -62,7 +62,7 @@ export function encodeCountRequest(
 }
 
 function keepsExtensions(request: GenerateRequest): KeepExtensions {
-  return request.sourceFormat !== Format.CHAT;
+  return !isOpenai(request.sourceFormat);
 }
 
 /** The members that make up the input of the model. */

@@ -1,0 +1,468 @@
+// Events → the events of a Responses stream. Each item and each part is opened before it is filled,
+// and closed once.
+
+import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
+import type { Block } from "../../../gen/gateway/inference/v1/content_pb.ts";
+import type {
+  BlockDelta,
+  Cost,
+  Event,
+  MessageStart,
+  ReportedUsage,
+} from "../../../gen/gateway/inference/v1/event_pb.ts";
+import { randomId } from "../../base/ids.ts";
+import { encodeUsage as encodeChatUsage, mergeUsage } from "../chat/usage-and-endings.ts";
+import { type AnswerContext, type EventEncoder, encodeCost } from "../codec.ts";
+import { escapeLineSeparators, isObject, parseJsonText, stringifyJson } from "../json.ts";
+import { readStartContent } from "../start-content.ts";
+import { runOf } from "../text-run.ts";
+import type { Wishes } from "./decode-request.ts";
+import { type SealContent, sealedText } from "./sealed.ts";
+
+/** The values of an answer that come from the gateway and from the request. */
+export type ResponseContext = AnswerContext & {
+  readonly createdAtMs: number;
+  readonly wishes: Wishes;
+  readonly seal: SealContent;
+};
+
+/** Encodes one stream, from `response.created` to `response.completed` or its like. */
+export function createEventEncoder(context: ResponseContext): EventEncoder {
+  return new ResponseEncoder(context);
+}
+
+const keepAlive = ": keep-alive\n\n";
+
+/** How a response ends. */
+type Ending = { readonly status: string; readonly members: JsonObject };
+
+/** The open item of the output. All texts in it are JSON strings without their quotes. */
+type OpenItem = {
+  readonly id: string;
+  readonly kind: Block["kind"];
+  /** Of a message: its closed parts, as JSON. */
+  readonly parts: string[];
+  /** Of a message: true while a part is open. */
+  hasPart: boolean;
+  /** The text of the open part, the summary, or the arguments. */
+  text: string;
+  signature: string;
+};
+
+export class ResponseEncoder implements EventEncoder {
+  readonly #context: ResponseContext;
+  readonly #head: string;
+  readonly #echo: string;
+  /** The closed items, as JSON. */
+  readonly #output: string[] = [];
+  #sequence = 0;
+  #isStarted = false;
+  #isClosed = false;
+  #open: OpenItem | undefined;
+  /** What stands before the text of the next delta of the open part. */
+  #deltaHead = "";
+  #usage: ReportedUsage | undefined;
+  #stopReason: string | undefined;
+  #cost: Cost | undefined;
+
+  constructor(context: ResponseContext) {
+    this.#context = context;
+    const { createdAtMs, model, wishes } = context;
+    this.#head = stringifyJson({
+      id: randomId("resp_"),
+      object: "response",
+      created_at: Math.floor(createdAtMs / 1000),
+      model,
+    }).slice(0, -1);
+    this.#echo = stringifyJson(wishes.echo).slice(1);
+  }
+
+  encode(events: readonly Event[]): string {
+    let text = "";
+    for (const event of events) if (!this.#isClosed) text += this.#encodeOne(event);
+    return text;
+  }
+
+  /** A comment, which all parsers of event streams skip. */
+  ping(): string {
+    return keepAlive;
+  }
+
+  failure(body: JsonObject): string {
+    if (this.#isClosed) return "";
+    const { message, code, type } = isObject(body.error) ? body.error : {};
+    const error = { code: code ?? type ?? "server_error", message: message ?? "" };
+    const text = this.#start();
+    this.#isClosed = true;
+    return text + this.#lifecycle("response.failed", { status: "failed", members: { error } });
+  }
+
+  /** Empty if the events had their own end. */
+  end(): string {
+    if (this.#isClosed) return "";
+    const text = this.#start() + this.#closeItem();
+    this.#isClosed = true;
+    const ending = this.#ending();
+    const cost = this.#context.showCost && this.#cost ? encodeCost(this.#cost) : undefined;
+    return text + this.#lifecycle(`response.${ending.status}`, ending, cost);
+  }
+
+  /** The whole response, after its last event. */
+  response(): string {
+    return this.#response(this.#ending());
+  }
+
+  #encodeOne({ kind }: Event): string {
+    switch (kind.case) {
+      case "blockDelta":
+        return this.#continueBlock(kind.value);
+      case "blockStart":
+        return this.#start() + this.#startBlock(kind.value.block);
+      case "blockStop":
+        return this.#stopBlock();
+      case "messageStart":
+        this.#usage = mergeUsage(this.#usage, kind.value.usage);
+        return this.#start() + this.#wholeBlocks(kind.value);
+      case "messageDelta":
+        this.#stopReason = kind.value.stopReason ?? this.#stopReason;
+        this.#cost = kind.value.cost;
+        this.#usage = mergeUsage(this.#usage, kind.value.usage);
+        return "";
+      case "messageStop":
+        return this.end();
+      case "ping":
+        return keepAlive;
+      default:
+        return "";
+    }
+  }
+
+  #start(): string {
+    if (this.#isStarted) return "";
+    this.#isStarted = true;
+    const begun = { status: "in_progress", members: {} };
+    return (
+      this.#lifecycle("response.created", begun) + this.#lifecycle("response.in_progress", begun)
+    );
+  }
+
+  /** The content of an answer that starts complete. */
+  #wholeBlocks(start: MessageStart): string {
+    const { blocks, stopReason } = readStartContent(start);
+    this.#stopReason = stopReason;
+    return blocks.map((block) => this.#startBlock(block) + this.#stopBlock()).join("");
+  }
+
+  #startBlock(block: Block | undefined): string {
+    const kind: Block["kind"] = block?.kind ?? { case: undefined };
+    switch (kind.case) {
+      case "text": {
+        const text = this.#open?.kind.case === "text" ? this.#closePart() : this.#openMessage(kind);
+        return text + this.#openPart() + this.#text(kind.value.text);
+      }
+      case "thinking": {
+        const text = this.#openReasoning(kind);
+        if (this.#open) this.#open.signature = kind.value.signature;
+        return text + this.#summary(kind.value.thinking);
+      }
+      case "redactedThinking":
+        return this.#openReasoning(kind);
+      case "toolUse":
+        return this.#openCall(kind);
+      default:
+        // Its deltas have no counterpart either.
+        return this.#closeItem();
+    }
+  }
+
+  #continueBlock(delta: BlockDelta): string {
+    const open = this.#open;
+    if (!open) return "";
+    const run = runOf(delta);
+    if (run) return open.kind.case === "text" ? this.#run(run) : "";
+    const { kind } = delta;
+    switch (open.kind.case) {
+      case "text":
+        return kind.case === "text" ? this.#text(kind.value) : "";
+      case "thinking":
+        if (kind.case === "signature") open.signature += kind.value;
+        return kind.case === "thinking" ? this.#summary(kind.value) : "";
+      case "toolUse":
+        return kind.case === "inputJson" ? this.#arguments(kind.value) : "";
+      default:
+        return "";
+    }
+  }
+
+  // A message stays open: the next block of text becomes its next part.
+  #stopBlock(): string {
+    return this.#open?.kind.case === "text" ? this.#closePart() : this.#closeItem();
+  }
+
+  #openItem(id: string, kind: Block["kind"], item: JsonObject): string {
+    this.#open = { id, kind, parts: [], hasPart: false, text: "", signature: "" };
+    return this.#event("response.output_item.added", { output_index: this.#index, item });
+  }
+
+  /** Number of the open item. */
+  get #index(): number {
+    return this.#output.length;
+  }
+
+  #openMessage(kind: Block["kind"]): string {
+    const closed = this.#closeItem();
+    const id = randomId("msg_");
+    const item = { id, type: "message", status: "in_progress", role: "assistant", content: [] };
+    return closed + this.#openItem(id, kind, item);
+  }
+
+  #openPart(): string {
+    const open = this.#open;
+    if (!open) return "";
+    open.hasPart = true;
+    open.text = "";
+    const place = {
+      item_id: open.id,
+      output_index: this.#index,
+      content_index: open.parts.length,
+    };
+    this.#deltaHead = deltaHead("response.output_text.delta", place, '"logprobs":[],');
+    const part = { type: "output_text", annotations: [], logprobs: [], text: "" };
+    return this.#event("response.content_part.added", { ...place, part });
+  }
+
+  #closePart(): string {
+    const open = this.#open;
+    if (!open?.hasPart) return "";
+    open.hasPart = false;
+    const place = `"item_id":"${open.id}","output_index":${this.#index},"content_index":${open.parts.length}`;
+    const part = `{"type":"output_text","annotations":[],"logprobs":[],"text":"${open.text}"}`;
+    open.parts.push(part);
+    return (
+      this.#raw("response.output_text.done", `${place},"text":"${open.text}","logprobs":[]`) +
+      this.#raw("response.content_part.done", `${place},"part":${part}`)
+    );
+  }
+
+  #openReasoning(kind: Block["kind"]): string {
+    const closed = this.#closeItem();
+    const id = randomId("rs_");
+    const added = this.#openItem(id, kind, { id, type: "reasoning", summary: [] });
+    if (kind.case !== "thinking" || !this.#context.wishes.includeSummary) return closed + added;
+    const place = { item_id: id, output_index: this.#index, summary_index: 0 };
+    this.#deltaHead = deltaHead("response.reasoning_summary_text.delta", place, "");
+    const part = { type: "summary_text", text: "" };
+    return (
+      closed + added + this.#event("response.reasoning_summary_part.added", { ...place, part })
+    );
+  }
+
+  #openCall(kind: Extract<Block["kind"], { case: "toolUse" }>): string {
+    const closed = this.#closeItem();
+    const { id: call_id, name } = kind.value;
+    if (this.#context.wishes.customTools.has(name)) {
+      const id = randomId("ctc_");
+      const item = {
+        id,
+        type: "custom_tool_call",
+        status: "in_progress",
+        call_id,
+        name,
+        input: "",
+      };
+      return closed + this.#openItem(id, kind, item);
+    }
+    const id = randomId("fc_");
+    const item = { id, type: "function_call", status: "in_progress", call_id, name, arguments: "" };
+    const added = this.#openItem(id, kind, item);
+    const place = { item_id: id, output_index: this.#index };
+    this.#deltaHead = deltaHead("response.function_call_arguments.delta", place, "");
+    return closed + added;
+  }
+
+  #closeItem(): string {
+    const open = this.#open;
+    if (!open) return "";
+    const index = this.#index;
+    const place = `"item_id":"${open.id}","output_index":${index}`;
+    let text = this.#closePart();
+    let item: string;
+    switch (open.kind.case) {
+      case "text":
+        item = `{"id":"${open.id}","type":"message","status":"${this.#itemStatus()}","role":"assistant","content":[${open.parts}]}`;
+        break;
+      case "toolUse": {
+        const [done, closed] = this.#closeCall(open, open.kind.value, place);
+        text += done;
+        item = closed;
+        break;
+      }
+      default: {
+        const [done, closed] = this.#closeReasoning(open, place);
+        text += done;
+        item = closed;
+      }
+    }
+    this.#open = undefined;
+    text += this.#raw("response.output_item.done", `"output_index":${index},"item":${item}`);
+    this.#output.push(item);
+    return text;
+  }
+
+  #itemStatus(): string {
+    return this.#ending().status;
+  }
+
+  #closeReasoning(open: OpenItem, place: string): [text: string, item: string] {
+    const { wishes, seal } = this.#context;
+    const isShown = wishes.includeSummary && open.kind.case === "thinking";
+    const part = `{"type":"summary_text","text":"${open.text}"}`;
+    const text = isShown
+      ? this.#raw(
+          "response.reasoning_summary_text.done",
+          `${place},"summary_index":0,"text":"${open.text}"`,
+        ) +
+        this.#raw(
+          "response.reasoning_summary_part.done",
+          `${place},"summary_index":0,"part":${part}`,
+        )
+      : "";
+    const thinking: string = JSON.parse(`"${open.text}"`);
+    const plain = wishes.includeSealed
+      ? sealedText(open.kind, thinking, open.signature)
+      : undefined;
+    const sealed = plain === undefined ? "" : `,"encrypted_content":"${seal(plain)}"`;
+    const summary = isShown && open.text !== "" ? part : "";
+    return [text, `{"id":"${open.id}","type":"reasoning","summary":[${summary}]${sealed}}`];
+  }
+
+  #closeCall(
+    open: OpenItem,
+    { id, name, input }: { id: string; name: string; input?: JsonObject | undefined },
+    place: string,
+  ): [text: string, item: string] {
+    const isCustom = this.#context.wishes.customTools.has(name);
+    // The call arrived whole, or has no arguments.
+    const isWhole = open.text === "";
+    const given = isWhole ? quoted(JSON.stringify(input ?? {})) : open.text;
+    const members = `"status":"${this.#itemStatus()}","call_id":${stringifyJson(id)},"name":${stringifyJson(name)}`;
+    if (isCustom) {
+      const plain = quoted(inputOf(JSON.parse(`"${given}"`)));
+      const text =
+        this.#raw("response.custom_tool_call_input.delta", `${place},"delta":"${plain}"`) +
+        this.#raw("response.custom_tool_call_input.done", `${place},"input":"${plain}"`);
+      return [text, `{"id":"${open.id}","type":"custom_tool_call",${members},"input":"${plain}"}`];
+    }
+    const delta = isWhole ? this.#delta(given) : "";
+    const done = `${place},"name":${stringifyJson(name)},"arguments":"${given}"`;
+    return [
+      delta + this.#raw("response.function_call_arguments.done", done),
+      `{"id":"${open.id}","type":"function_call",${members},"arguments":"${given}"}`,
+    ];
+  }
+
+  #text(text: string): string {
+    if (text === "" || !this.#open) return "";
+    const given = quoted(text);
+    this.#open.text += given;
+    return this.#delta(given);
+  }
+
+  #run(run: NonNullable<ReturnType<typeof runOf>>): string {
+    let text = "";
+    let whole = "";
+    run.eachText((given) => {
+      whole += given;
+      text += this.#delta(given);
+    });
+    if (this.#open) this.#open.text += whole;
+    return text;
+  }
+
+  #summary(text: string): string {
+    if (text === "" || !this.#open) return "";
+    const given = quoted(text);
+    this.#open.text += given;
+    return this.#context.wishes.includeSummary ? this.#delta(given) : "";
+  }
+
+  #arguments(text: string): string {
+    if (text === "" || this.#open?.kind.case !== "toolUse") return "";
+    const given = quoted(text);
+    this.#open.text += given;
+    return this.#context.wishes.customTools.has(this.#open.kind.value.name)
+      ? ""
+      : this.#delta(given);
+  }
+
+  /** A delta of the open part. `given` is a JSON string without its quotes. */
+  #delta(given: string): string {
+    return `${this.#deltaHead}${this.#sequence++},"delta":"${given}"}\n\n`;
+  }
+
+  #event(type: string, members: JsonObject): string {
+    return this.#raw(type, stringifyJson(members).slice(1, -1));
+  }
+
+  /** `members` are JSON without the braces. */
+  #raw(type: string, members: string): string {
+    return `event: ${type}\ndata: {"type":"${type}","sequence_number":${this.#sequence++},${members}}\n\n`;
+  }
+
+  #lifecycle(type: string, ending: Ending, cost?: JsonObject): string {
+    const gateway = cost === undefined ? "" : `,"gateway":${JSON.stringify(cost)}`;
+    return this.#raw(type, `"response":${this.#response(ending)}${gateway}`);
+  }
+
+  #response({ status, members }: Ending): string {
+    const state = { status, error: null, incomplete_details: null, usage: null, ...members };
+    return `${this.#head},${stringifyJson(state).slice(1, -1)},"output":[${this.#output}],${this.#echo}`;
+  }
+
+  #ending(): Ending {
+    const usage = encodeUsage(this.#usage, this.#context.estimatedInputTokens);
+    const reason = incompleteReasons.get(this.#stopReason ?? "");
+    if (reason === undefined) return { status: "completed", members: { usage } };
+    return { status: "incomplete", members: { usage, incomplete_details: { reason } } };
+  }
+}
+
+const incompleteReasons = new Map([
+  ["max_tokens", "max_output_tokens"],
+  ["model_context_window_exceeded", "max_output_tokens"],
+  ["refusal", "content_filter"],
+]);
+
+function encodeUsage(usage: ReportedUsage | undefined, estimatedInputTokens: number): JsonObject {
+  const chat = encodeChatUsage(usage, estimatedInputTokens);
+  const { cached_tokens = 0, cache_write_tokens = 0 } = membersOf(chat.prompt_tokens_details);
+  const { reasoning_tokens = 0 } = membersOf(chat.completion_tokens_details);
+  return {
+    input_tokens: chat.prompt_tokens ?? 0,
+    input_tokens_details: { cached_tokens, cache_write_tokens },
+    output_tokens: chat.completion_tokens ?? 0,
+    output_tokens_details: { reasoning_tokens },
+    total_tokens: chat.total_tokens ?? 0,
+  };
+}
+
+function membersOf(value: JsonValue | undefined): JsonObject {
+  return isObject(value) ? value : {};
+}
+
+/** What stands before the number and the text of a delta. `more` are members that never change. */
+function deltaHead(type: string, place: JsonObject, more: string): string {
+  const members = stringifyJson(place).slice(1, -1);
+  return `event: ${type}\ndata: {"type":"${type}",${members},${more}"sequence_number":`;
+}
+
+/** The plain input of a call of a custom tool. Other arguments are passed on as they are. */
+function inputOf(text: string): string {
+  const given = parseJsonText(text);
+  return isObject(given) && typeof given.input === "string" ? given.input : text;
+}
+
+/** A text as a JSON string without its quotes. */
+function quoted(text: string): string {
+  return escapeLineSeparators(JSON.stringify(text)).slice(1, -1);
+}

@@ -1,0 +1,78 @@
+// POST /v1/responses: the Responses format, without stored responses.
+
+import type { JsonValue } from "@bufbuild/protobuf";
+import type { FastifyReply, FastifyRequest } from "fastify";
+import type { Admission } from "../../gen/gateway/inference/v1/inference_pb.ts";
+import { ApiError } from "../base/errors.ts";
+import { type Core, withRuns } from "../contract/contract.ts";
+import { isObject } from "../formats/json.ts";
+import {
+  createEventEncoder,
+  decodeRequest,
+  encodeAnswer,
+  hasSealedContent,
+  readWishes,
+  type Wishes,
+} from "../formats/responses/responses.ts";
+import type { ReadJson } from "./body.ts";
+import { identityOf, type RequestContext } from "./context.ts";
+import type { SealedContent } from "./sealed-content.ts";
+import { type AnswerFormat, sendAnswer } from "./send-answer.ts";
+import { type StreamSettings, sendStream } from "./send-stream.ts";
+
+type Call = NonNullable<RequestContext["identity"]>["call"];
+
+export function postResponses(
+  core: Core,
+  readJson: ReadJson,
+  sealedContent: SealedContent,
+  { keepAlive, showCost }: StreamSettings,
+) {
+  return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
+    const { context } = request;
+    const { call, caller } = identityOf(request);
+    const accountId = caller.key?.accountId ?? "";
+    const body = await readJson(request);
+    const model = hasSealedContent(body) ? await resolveModel(core, body, call) : "";
+    const decoded = decodeRequest(body, (sealed, at) =>
+      sealedContent.open(sealed, { accountId, model }, at),
+    );
+    if (decoded.stream) withRuns(call.contextValues);
+    const answer = core.inference.generate(decoded, call);
+    const seal = (text: string, model: string) => sealedContent.seal(text, { accountId, model });
+    const format = formatOf(readWishes(body), seal, showCost);
+    context.logFields.stream = decoded.stream === true;
+    return decoded.stream
+      ? sendStream(reply, answer, format, context, call.signal, keepAlive)
+      : sendAnswer(reply, answer, format, context);
+  };
+}
+
+/** Catalogue id of the model that will answer: sealed content belongs to one model. */
+async function resolveModel(core: Core, body: JsonValue, call: Call): Promise<string> {
+  const name = isObject(body) && typeof body.model === "string" ? body.model : "";
+  if (name === "") throw new ApiError("model_not_found", { field: "model" });
+  const { model } = await core.inference.getModel({ model: name }, call);
+  return model?.aliasFor || model?.id || "";
+}
+
+function formatOf(
+  wishes: Wishes,
+  seal: (text: string, model: string) => string,
+  showCost: boolean,
+): AnswerFormat {
+  const createdAtMs = Date.now();
+  const contextOf = ({ model, estimatedInputTokens }: Admission) => ({
+    model,
+    estimatedInputTokens,
+    showCost,
+    createdAtMs,
+    wishes,
+    seal: (text: string) => seal(text, model),
+  });
+  return {
+    envelope: "chat",
+    encodeAnswer: (events, admission) => encodeAnswer(events, contextOf(admission)),
+    createEventEncoder: (admission) => createEventEncoder(contextOf(admission)),
+  };
+}

@@ -20,7 +20,15 @@ const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
   { cli: [] },
   { server: ["run", "worker", "workers", "startup-error"] },
   {
-    http: ["http", "address-limit", "authenticate", "body-memory", "connect", "early-check"],
+    http: [
+      "http",
+      "address-limit",
+      "authenticate",
+      "body-memory",
+      "connect",
+      "early-check",
+      "sealed-content",
+    ],
     grpc: ["grpc", "client"],
     console: ["console"],
   },

@@ -41,6 +41,11 @@ export type Config = {
    * `databaseUrl`.
    */
   readonly adminToken?: string;
+  /**
+   * Keys that seal what clients return unread, 32 bytes each; the first one seals. Absent: one in
+   * `dataDir`, which the first start makes.
+   */
+  readonly contentKeys?: readonly Buffer[];
   /** Path of the catalogue file. Absent: the built-in one. */
   readonly catalogPath?: string;
   readonly logLevel: LogLevel;
@@ -148,6 +153,18 @@ export type LedgerEngine = (typeof ledgerEngines)[number];
 const adminTokenLengthMin = 16;
 const workersMax = 64;
 
+const contentKeysMax = 2;
+const contentKeyBytes = 32;
+
+/** The keys of a list separated by commas, in base64. Never repeats one in a problem. */
+function readContentKeys(value: string | undefined, problems: string[]): Buffer[] | undefined {
+  if (value === undefined) return undefined;
+  const keys = value.split(",").map((one) => Buffer.from(one.trim(), "base64"));
+  if (keys.length > contentKeysMax || keys.some(({ length }) => length !== contentKeyBytes))
+    problems.push("CONTENT_KEY: must be one key or two, 32 bytes each, in base64");
+  return keys;
+}
+
 /** Reads the environment. Throws one Error that lists every problem, one a line. */
 export function readConfig(env: NodeJS.ProcessEnv): Config {
   const problems: string[] = [];
@@ -173,6 +190,7 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
   const requireSync = flag("REQUIRE_SYNC", false);
   const redisUrl = readRedisUrl("REDIS_URL");
   const adminToken = text("ADMIN_TOKEN");
+  const contentKeys = readContentKeys(text("CONTENT_KEY"), problems);
   const catalogPath = readCatalogPath(env);
   const publicUrl = origin("PUBLIC_URL");
   const smtpUrl = readSmtpUrl("SMTP_URL");
@@ -271,6 +289,7 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
     ledgerMaxWaitMs: integer("LEDGER_MAX_WAIT_SECONDS", { min: 1, max: 600, fallback: 10 }) * 1000,
     ...(redisUrl !== undefined && { redisUrl }),
     ...(adminToken !== undefined && { adminToken }),
+    ...(contentKeys && { contentKeys }),
     ...(catalogPath !== undefined && { catalogPath }),
     logLevel: choice("LOG_LEVEL", logLevels, "info"),
     ...(metricsPort !== undefined && { metrics: { host: metricsHost, port: metricsPort, genai } }),

@@ -26,6 +26,7 @@ import {
   reportErrors,
 } from "../http/early-check.ts";
 import { createHttpServer, type Readiness } from "../http/http.ts";
+import { SealedContent } from "../http/sealed-content.ts";
 import {
   Metrics,
   type MetricsListener,
@@ -37,6 +38,7 @@ import {
 import { createRateLimits } from "../rate-limits/rate-limits.ts";
 import { Tracer } from "../tracing/tracing.ts";
 import { type FirstKeys, saveAdminToken, seed, signInLinkAdvice } from "./bootstrap.ts";
+import { findContentKeys } from "./content-key.ts";
 import { remoteReadiness } from "./readiness.ts";
 import { type GatewayParts, type StartedServices, startServices } from "./services.ts";
 
@@ -299,6 +301,7 @@ async function openHttp(parts: HttpParts): Promise<Listener> {
     bodyMemory,
     addressLimit,
     failedCredentials,
+    sealedContent: new SealedContent(await findContentKeys(config, log)),
     log,
     metrics,
     tracer,

@@ -30,6 +30,7 @@ const served = [
   "POST /v1/messages",
   "POST /v1/messages/count_tokens",
   "POST /v1/chat/completions",
+  "POST /v1/responses",
   "GET /v1/models",
   "GET /v1/models/info",
   "GET /v1/models/{id}",
@@ -50,7 +51,7 @@ const served = [
 ];
 
 test("a 404 lists every path that is served, and no other", async () => {
-  for (const path of ["/nowhere", "/v1/responses", "/index.html"]) {
+  for (const path of ["/nowhere", "/v1/responses/resp_1", "/index.html"]) {
     const response = await fetch(gateway.address + path);
     const body: unknown = await response.json();
     expect(response.status).toBe(404);

@@ -522,13 +522,7 @@ describe("paths and methods", () => {
 
   test("that clients use by mistake get an error that names the endpoint to use", async () => {
     const { url } = await startHttpServer();
-    const wrong = [
-      "/v1/responses",
-      "/v1/completions",
-      "/v1/embeddings",
-      "/responses",
-      "/v1/v1/responses",
-    ];
+    const wrong = ["/v1/completions", "/v1/embeddings", "/completions", "/v1/v1/completions"];
     for (const path of wrong) {
       const { status, body } = await readError(await post(url, path, chatHeaders, chatBody));
       expect(status).toBe(404);

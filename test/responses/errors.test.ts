@@ -102,7 +102,7 @@ test.each([
   });
 });
 
-test("answers a WebSocket with 426, and the same connection goes on over HTTP", async () => {
+test("answers the upgrade to a WebSocket with 426", async () => {
   const headers = {
     connection: "Upgrade",
     upgrade: "websocket",

@@ -295,8 +295,9 @@ describe("reasoning through a tool loop", () => {
   test("accepts it under an alias and under the id of the same model", async () => {
     const input = await firstStep();
     stage.provider.play(stage.reply(sunny));
-    const model = (await openai(stage).models.retrieve("sonnet")) as { alias_for?: string };
-    await openai(stage).responses.create({ ...wanted, model: model.alias_for ?? "", input });
+    const model = String(Object(await openai(stage).models.retrieve("sonnet")).alias_for);
+    expect(model).toBe("model-sonnet-4.6");
+    await openai(stage).responses.create({ ...wanted, model, input });
   });
 
   test("refuses it for another model, changed, and made up, naming the item", async () => {
@@ -306,7 +307,8 @@ describe("reasoning through a tool loop", () => {
     );
     expect(other).toMatchObject({ status: 400, param: "input[1].encrypted_content" });
     const sealed = String(Object(input[1]).encrypted_content);
-    for (const changed of [`${sealed.slice(0, -2)}AA`, "bm8=", `A${sealed}`, sealed.slice(0, 30)]) {
+    const flipped = `${sealed.slice(0, 40)}${sealed[40] === "A" ? "B" : "A"}${sealed.slice(41)}`;
+    for (const changed of [flipped, "bm8=", `A${sealed}`, sealed.slice(0, 30)]) {
       const items = input.map((item, at) =>
         at === 1 ? Object.assign({}, item, { encrypted_content: changed }) : item,
       );

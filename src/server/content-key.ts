@@ -18,7 +18,10 @@ export async function findContentKeys(
 ): Promise<readonly Uint8Array[]> {
   if (contentKeys) return contentKeys;
   if (role === "all" && databaseUrl === undefined) return [await findKey(dataDir)];
-  log.warn("CONTENT_KEY is not set: sealed reasoning is refused by other processes and later ones");
+  log.warn(
+    {},
+    "CONTENT_KEY is not set: sealed reasoning is refused by other processes and later ones",
+  );
   return [randomBytes(keyBytes)];
 }
 

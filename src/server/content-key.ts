@@ -19,8 +19,8 @@ export async function findContentKeys(
   if (contentKeys) return contentKeys;
   if (role === "all" && databaseUrl === undefined) return [await findKey(dataDir)];
   log.warn(
-    {},
-    "CONTENT_KEY is not set: sealed reasoning is refused by other processes and later ones",
+    { code: "content_key_missing" },
+    "CONTENT_KEY is not set: only this process takes back the reasoning that it sealed",
   );
   return [randomBytes(keyBytes)];
 }

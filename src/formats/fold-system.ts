@@ -16,8 +16,8 @@ import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_p
 import { isOpenai } from "./codec.ts";
 
 /**
- * True for a request of one of OpenAI's formats without a user or assistant message. Providers of chat
- * completions accept it as it is; for all others its last instruction is the user's message.
+ * True for a request of one of OpenAI's formats without a user or assistant message. Providers of
+ * chat completions accept it as it is; for all others its last instruction is the user's message.
  */
 export function hasOnlyInstructions({ sourceFormat, messages }: GenerateRequest): boolean {
   return isOpenai(sourceFormat) && messages.every(({ role }) => role === Role.SYSTEM);

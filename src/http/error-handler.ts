@@ -125,8 +125,8 @@ export function noRouteError(
 }
 
 /**
- * Answers 426 to a WebSocket on a path that is served by POST. Coding agents that try one go on over
- * HTTP after this status.
+ * Answers 426 to a WebSocket on a path that is served by POST. Coding agents that try one go on
+ * over HTTP after this status.
  */
 export function refuseUpgrade(request: FastifyRequest, reply: FastifyReply): void {
   const message = "WebSockets are not supported: send the request with POST over HTTP/1.1.";

@@ -1,6 +1,6 @@
 // A plain answer in the native format → events.
 
-import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
+import type { JsonObject } from "@bufbuild/protobuf";
 import type { Event } from "../../../gen/gateway/inference/v1/event_pb.ts";
 import { unreadableAnswer } from "../codec.ts";
 import {
@@ -52,22 +52,17 @@ function unreadable(): Event {
   return failure(unreadableAnswer, "The model provider sent an answer that cannot be read.");
 }
 
-function inputSide({
-  input_tokens,
-  cache_creation_input_tokens,
-  cache_read_input_tokens,
-  cache_creation,
-}: JsonObject): JsonObject {
-  const input = {
-    input_tokens,
-    cache_creation_input_tokens,
-    cache_read_input_tokens,
-    cache_creation,
-  };
-  const reported = Object.entries(input).filter(
-    (member): member is [string, JsonValue] => member[1] !== undefined,
-  );
-  return { ...Object.fromEntries(reported), output_tokens: 0 };
+const inputMembers = [
+  "input_tokens",
+  "cache_creation_input_tokens",
+  "cache_read_input_tokens",
+  "cache_creation",
+] as const;
+
+function inputSide(usage: JsonObject): JsonObject {
+  const input: JsonObject = { output_tokens: 0 };
+  for (const name of inputMembers) if (usage[name] !== undefined) input[name] = usage[name];
+  return input;
 }
 
 /** Removes from `rest`, and returns, the members that a stream has in `message_delta`. */

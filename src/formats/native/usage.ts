@@ -148,6 +148,7 @@ const countOf = (value: JsonValue | undefined): number => (isCount(value) ? valu
 
 /** `later` replaces `earlier` member by member. A null replaces only an absent member. */
 export function mergeUsage(earlier: JsonObject, later: JsonObject): JsonObject {
+  if (!Object.values(later).includes(null)) return { ...earlier, ...later };
   const reported = Object.entries(later).filter(
     ([name, value]) => value !== null || earlier[name] === undefined,
   );

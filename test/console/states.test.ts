@@ -1,0 +1,113 @@
+// Every page of the console in each of its states, in Chromium: accessible by WCAG 2.2 AA, silent,
+// within its own origin, and no wider than the screen; light and dark, on a phone and on a desk.
+
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import type { Browser, BrowserContext, Page } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { hasChromium, startChromium } from "../support/chromium.ts";
+import { now } from "./states/answers.ts";
+import { type StatesServer, startStates, statePath } from "./states/server.ts";
+import { allPages } from "./states/states.ts";
+
+const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+const tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"];
+
+const looks = [
+  { colorScheme: "light", width: 1440, height: 900 },
+  { colorScheme: "dark", width: 360, height: 740 },
+] as const;
+
+// Where it is absent: `apt-get install chromium`.
+describe.skipIf(!hasChromium)("in Chromium", { timeout: 120_000 }, () => {
+  let server: StatesServer;
+  let browser: Browser;
+  const contexts = new Map<string, BrowserContext>();
+  beforeAll(async () => {
+    server = await startStates();
+    browser = await startChromium();
+    for (const { colorScheme, width, height } of looks)
+      contexts.set(
+        colorScheme,
+        await browser.newContext({
+          colorScheme,
+          viewport: { width, height },
+          reducedMotion: "reduce",
+          // The policy of the page forbids scripts from elsewhere. A test of its own checks it.
+          bypassCSP: true,
+        }),
+      );
+  }, 120_000);
+  afterAll(async () => {
+    await browser.close();
+    await server.stop();
+  });
+
+  for (const { name, states } of allPages)
+    test(`${name} is accessible and silent in each of its states`, async () => {
+      const findings: string[] = [];
+      for (const { colorScheme } of looks) {
+        const page = await contexts.get(colorScheme)?.newPage();
+        if (!page) throw new Error("there is no such look");
+        for (const state of Object.keys(states)) {
+          const found = await visit(page, server.address, statePath(name, state));
+          findings.push(...found.map((one) => `${state}, ${colorScheme}: ${one}`));
+        }
+        await page.close();
+      }
+      expect(findings).toEqual([]);
+    });
+
+  test("nothing in the page breaks its policy", async () => {
+    const context = await browser.newContext();
+    const page = await context.newPage();
+    const problems: string[] = [];
+    page.on("console", (message) => problems.push(message.text()));
+    page.on("pageerror", (error) => problems.push(error.message));
+    for (const { name, states } of allPages) {
+      if (!("full" in states)) continue;
+      await page.goto(server.address + statePath(name, "full"));
+      await page.locator("h1").first().waitFor();
+    }
+    expect(problems.filter((text) => !text.startsWith("Failed to load resource"))).toEqual([]);
+    await context.close();
+  });
+});
+
+/** What is wrong with a state, one sentence each. */
+async function visit(page: Page, address: string, path: string): Promise<string[]> {
+  const problems: string[] = [];
+  page.removeAllListeners();
+  page.on("pageerror", (error) => problems.push(`throws ${error.message}`));
+  page.on("console", (message) => {
+    // The state of a failure fails a call.
+    if (!message.text().startsWith("Failed to load resource"))
+      problems.push(`says ${message.text()}`);
+  });
+  page.on("request", (request) => {
+    const { origin, protocol } = new URL(request.url());
+    if (origin !== address && protocol !== "data:") problems.push(`asks ${request.url()}`);
+  });
+  let lastAnswerAt = performance.now();
+  page.on("requestfinished", () => {
+    lastAnswerAt = performance.now();
+  });
+  await page.clock.setFixedTime(now);
+  await page.goto(address + path);
+  await page.locator("main, .skeleton").first().waitFor();
+  // A state has no sign of being complete that all have in common: calls that follow each other.
+  await expect
+    .poll(() => performance.now() - lastAnswerAt, { timeout: 10_000 })
+    .toBeGreaterThan(100);
+  const isTooWide = await page.evaluate(
+    "document.documentElement.scrollWidth > document.documentElement.clientWidth",
+  );
+  if (isTooWide) problems.push("is wider than the screen");
+  await page.evaluate(axe);
+  const options = JSON.stringify({ runOnly: tags });
+  const { violations } = Object(await page.evaluate(`axe.run(document, ${options})`));
+  for (const { id, nodes } of violations)
+    for (const { html, failureSummary } of nodes)
+      problems.push(`${id}: ${html} ${failureSummary}`.slice(0, 500));
+  return problems;
+}

@@ -40,7 +40,7 @@ export function Shell({ children }: { children: ComponentChildren }): JSX.Elemen
         {words.common.skip}
       </a>
       <div class="column">
-        <a class="brand" href={href("")}>
+        <a class="brand" href={href("")} aria-label={words.common.product}>
           <Brand />
           <span>{words.common.product}</span>
         </a>

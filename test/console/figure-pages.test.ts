@@ -162,7 +162,7 @@ describe.skipIf(!hasChromium)("in Chromium", { timeout: 120_000 }, () => {
     expect(streams).toEqual(["POST"]);
 
     // Of another model: it does not pass the filter.
-    await page.getByLabel("Model").selectOption({ index: 1 });
+    await page.getByRole("combobox", { name: /^Model/ }).selectOption({ index: 1 });
     await expect.poll(() => new URL(page.url()).searchParams.get("model")).toBeTruthy();
     const model = new URL(page.url()).searchParams.get("model") ?? "";
     const cells = page.locator("tbody tr td:nth-child(3)");

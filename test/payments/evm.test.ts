@@ -145,7 +145,7 @@ describe.skipIf(anvilBinary === undefined)("with anvil", () => {
             )
           ).reason;
         },
-        { timeout: 25_000, interval: 2_500 },
+        { timeout: 50_000, interval: 2_500 },
       )
       .toBe("gateway_unavailable");
     expect(await ordersOf(accountId).then((all) => all.every(({ payTo }) => payTo !== ""))).toBe(

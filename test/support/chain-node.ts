@@ -10,10 +10,13 @@ import { vi } from "vitest";
 import { freePort, isListening } from "./ports.ts";
 import { findProgram } from "./programs.ts";
 
-const bin = join(import.meta.dirname, "../../node_modules/.bin");
+// The program itself: the command of the package would start it as a child of its own.
+const { platform, arch } = process;
+const shipped = `@foundry-rs/anvil-${platform}-${arch === "x64" ? "amd64" : arch}/bin/anvil`;
+const packages = join(import.meta.dirname, "../../node_modules");
 
 /** Undefined: the suites that need it are skipped. */
-export const anvilBinary = [findProgram("anvil"), join(bin, "anvil")].find(isThere);
+export const anvilBinary = [findProgram("anvil"), join(packages, shipped)].find(isThere);
 export const btcdBinary = [findProgram("btcd"), join(homedir(), "go/bin/btcd")].find(isThere);
 
 function isThere(path: string | undefined): boolean {

@@ -49,3 +49,14 @@ for (const path of documents) {
     expect(missing.map(([phrase]) => phrase)).toEqual([]);
   });
 }
+
+test("each decision has a number of its own, which its title repeats", () => {
+  const numbers = documents.flatMap((path) => /^docs\/decisions\/(\d{4})-/.exec(path)?.[1] ?? []);
+  expect(numbers.length).toBeGreaterThan(0);
+  expect(numbers.filter((number, index) => numbers.indexOf(number) !== index)).toEqual([]);
+  const untitled = documents.filter((path) => {
+    const number = /^docs\/decisions\/(\d{4})-/.exec(path)?.[1];
+    return number !== undefined && !readDocument(path).startsWith(`# ${Number(number)}. `);
+  });
+  expect(untitled).toEqual([]);
+});

@@ -1,6 +1,5 @@
 // The public HTTP listener: REST and server-sent events in the native, the chat and the Responses
-// format. A
-// handler parses the request, calls a service and renders the answer.
+// format. A handler parses the request, calls a service and renders the answer.
 
 import { randomBytes } from "node:crypto";
 import { performance } from "node:perf_hooks";

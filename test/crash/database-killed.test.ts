@@ -124,7 +124,10 @@ test("an outage ends no answer and admits none, and every answer is charged exac
 
   // Admissions wait for a while and then fail.
   const refused = await Promise.all([send({ stream: true }), send({ stream: false })]);
+  // Beside its hold, a provider is called once at most.
+  const called = provider.requests.length;
   await startEmbedded(folder, log);
+  expect(called).toBeLessThanOrEqual(10 + refused.length);
   for (const { status, text, requestId } of refused) {
     expect(status).toBe(503);
     expect(text).toContain("billing_unavailable");

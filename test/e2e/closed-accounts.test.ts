@@ -260,6 +260,20 @@ const pay = (orderId: string, amount = "5") =>
 const orderOf = async (orderId: string, call: Credential) =>
   (await core().payments.getOrder({ orderId }, call)).order;
 
+test("the receipt of a purchase names the account's billing details", async () => {
+  const { accountId, owner } = await open("Acme", 0n);
+  const billingDetails = { name: "Acme Inc.", address: "1 Road\nTown", taxId: "EU123" };
+  await core().billing.setBillingDetails({ accountId, billingDetails }, owner);
+  const { order } = await buy(accountId, owner);
+  const orderId = order?.orderId ?? "";
+  await pay(orderId);
+  await expect
+    .poll(async () => (await orderOf(orderId, owner))?.receiptNumber, { timeout: 20_000 })
+    .not.toBe("");
+  const { receipt } = await core().payments.getReceiptDocument({ orderId }, owner);
+  expect(receipt?.buyer).toMatchObject(billingDetails);
+});
+
 describe("money that arrives after the closing", () => {
   test("is credited, waits for a person, and can be returned", async () => {
     const { accountId, owner } = await open("Acme", 0n);

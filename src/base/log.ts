@@ -79,9 +79,6 @@ export const logCodes = {
     "at the error, and reinstall the packages",
   config_unreadable:
     "make the configuration file readable and send the signal again; the old file is in use",
-  content_key_missing:
-    "`CONTENT_KEY` is not set, so that other processes and later ones refuse the reasoning that " +
-    "this one sealed; set the same key for all",
   declared_dead:
     "this process was silent for 12 seconds, and its requests were settled by others; look " +
     "for pauses of the machine and of the network to the database",

@@ -21,7 +21,7 @@ import {
   type LoggedCharge,
   parseLogLine,
 } from "../billing/billing.ts";
-import { readConfig } from "../config/environment.ts";
+import { readCommandConfig } from "../config/environment.ts";
 import { startEmbedded } from "../postgres/embedded/embedded.ts";
 import { openLedger } from "../postgres/open-ledger.ts";
 import { checkDatabase } from "../postgres/preflight.ts";
@@ -40,8 +40,7 @@ if (files.length === 0 || files.some((file) => file.startsWith("-"))) {
   process.exit(exitUsage);
 }
 
-// This command calls no gateway, so it needs no admin token.
-const config = readConfig({ ADMIN_TOKEN: "not-needed-to-reconcile", ...process.env });
+const config = readCommandConfig(process.env);
 const log = createLog("warn");
 
 try {

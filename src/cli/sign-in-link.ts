@@ -5,14 +5,13 @@
 import { parseArgs } from "node:util";
 import { toApiError } from "../base/errors.ts";
 import { createLog } from "../base/log.ts";
-import { readConfig } from "../config/environment.ts";
+import { readCommandConfig } from "../config/environment.ts";
 import { createInstallation } from "../people/people.ts";
 import { startEmbedded } from "../postgres/embedded/embedded.ts";
 import { openLedger } from "../postgres/open-ledger.ts";
 import { startupErrorMessage } from "../server/startup-error.ts";
 
-// This command calls no gateway, so it needs no admin token.
-const config = readConfig({ ADMIN_TOKEN: "not-needed-for-a-link", ...process.env });
+const config = readCommandConfig(process.env);
 const log = createLog("warn");
 
 try {

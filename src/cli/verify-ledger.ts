@@ -6,14 +6,13 @@ import { BillingService } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { callers } from "../../gen/gateway/common/v1/options_pb.ts";
 import { createLog } from "../base/log.ts";
 import { createBilling } from "../billing/billing.ts";
-import { readConfig } from "../config/environment.ts";
+import { readCommandConfig } from "../config/environment.ts";
 import { startEmbedded } from "../postgres/embedded/embedded.ts";
 import { openLedger } from "../postgres/open-ledger.ts";
 import { checkDatabase } from "../postgres/preflight.ts";
 import { startupErrorMessage } from "../server/startup-error.ts";
 
-// This command calls no gateway, so it needs no admin token.
-const config = readConfig({ ADMIN_TOKEN: "not-needed-to-verify", ...process.env });
+const config = readCommandConfig(process.env);
 const log = createLog("warn");
 
 try {

@@ -43,7 +43,8 @@ export type Config = {
   readonly adminToken?: string;
   /**
    * Keys that seal what clients return unread, 32 bytes each; the first one seals. Absent: one in
-   * `dataDir`, which the first start makes.
+   * `dataDir`, which the first start makes. Required with `databaseUrl` and for a facade, because
+   * several processes must open what one of them sealed. A core seals nothing.
    */
   readonly contentKeys?: readonly Buffer[];
   /** Path of the catalogue file. Absent: the built-in one. */
@@ -156,6 +157,8 @@ const workersMax = 64;
 const contentKeysMax = 2;
 const contentKeyBytes = 32;
 
+const contentKeyAdvice = "32 bytes in base64, as `openssl rand -base64 32` prints them";
+
 /** The keys of a list separated by commas, in base64. Never repeats one in a problem. */
 function readContentKeys(value: string | undefined, problems: string[]): Buffer[] | undefined {
   if (value === undefined) return undefined;
@@ -163,6 +166,15 @@ function readContentKeys(value: string | undefined, problems: string[]): Buffer[
   if (keys.length > contentKeysMax || keys.some(({ length }) => length !== contentKeyBytes))
     problems.push("CONTENT_KEY: must be one key or two, 32 bytes each, in base64");
   return keys;
+}
+
+/**
+ * The environment for a command, which serves no requests and so needs none of the secrets of a
+ * gateway. Throws as `readConfig` does.
+ */
+export function readCommandConfig(env: NodeJS.ProcessEnv): Config {
+  const unused = Buffer.alloc(contentKeyBytes).toString("base64");
+  return readConfig({ ADMIN_TOKEN: "not-needed-by-a-command", CONTENT_KEY: unused, ...env });
 }
 
 /** Reads the environment. Throws one Error that lists every problem, one a line. */
@@ -215,6 +227,10 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
   if (role !== "facade" && databaseUrl !== undefined && adminToken === undefined) {
     problems.push("ADMIN_TOKEN: is required with DATABASE_URL");
   }
+  if (contentKeys === undefined && role === "all" && databaseUrl !== undefined)
+    problems.push(`CONTENT_KEY: is required with DATABASE_URL: ${contentKeyAdvice}`);
+  if (contentKeys === undefined && role === "facade")
+    problems.push(`CONTENT_KEY: is required with ROLE=facade: ${contentKeyAdvice}`);
   const metricsHost = text("METRICS_HOST") ?? "127.0.0.1";
   const genai = flag("METRICS_GENAI", false);
   const metricsPort =

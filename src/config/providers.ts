@@ -30,8 +30,11 @@ export type SimulatedSettings = LoadSettings & {
 /** A provider with an API of the named kind. */
 export type HttpProviderSettings = LoadSettings & {
   readonly kind: "anthropic" | "openai";
+  /** openai: which of its APIs the provider serves. */
+  readonly api: (typeof apis)[number];
   /**
-   * The URL before `/v1/messages` (anthropic) or `/chat/completions` (openai). No slash at the end.
+   * The URL before `/v1/messages` (anthropic), or before `/chat/completions` or `/responses`
+   * (openai). No slash at the end.
    */
   readonly baseUrl: string;
   /** Environment variable with the credential. Absent: none is sent. */
@@ -50,12 +53,13 @@ export type HttpProviderSettings = LoadSettings & {
   readonly toolStubs: boolean;
   /** Whether the provider hears of traces. */
   readonly traceHeaders: boolean;
-  /** openai: send `cache_control` marks. */
+  /** openai with the chat API: send `cache_control` marks. */
   readonly cacheMarks: boolean;
-  /** openai: name of the output limit. */
+  /** openai with the chat API: name of the output limit. */
   readonly maxTokensName: (typeof maxTokensNames)[number];
 };
 
+const apis = ["chat", "responses"] as const;
 const maxTokensNames = ["max_tokens", "max_completion_tokens"] as const;
 const kinds = ["simulated", "anthropic", "openai"] as const;
 
@@ -97,9 +101,12 @@ function readHttpProvider(
   const limit = (key: string, fallback: number) =>
     section.integer(key, { min: 1, max: 24 * hourMs, fallback });
   const credentialEnv = section.variable("credential_env");
+  const api = kind === "openai" ? section.choice("api", apis, "chat") : "chat";
+  const isChat = kind === "openai" && api === "chat";
   return {
     ...load,
     kind,
+    api,
     baseUrl: readBaseUrl(section),
     ...(credentialEnv !== undefined && { credentialEnv }),
     credentialHeader: section.choice(
@@ -113,11 +120,10 @@ function readHttpProvider(
     idleMs: limit("idle_ms", 120_000),
     toolStubs: section.flag("tool_stubs", false),
     traceHeaders: section.flag("trace_headers", false),
-    cacheMarks: kind === "openai" && section.flag("cache_marks", false),
-    maxTokensName:
-      kind === "openai"
-        ? section.choice("max_tokens_name", maxTokensNames, "max_tokens")
-        : "max_tokens",
+    cacheMarks: isChat && section.flag("cache_marks", false),
+    maxTokensName: isChat
+      ? section.choice("max_tokens_name", maxTokensNames, "max_tokens")
+      : "max_tokens",
   };
 }
 

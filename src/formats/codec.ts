@@ -2,7 +2,7 @@
 // answers for the providers.
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
-import { Format } from "../../gen/gateway/inference/v1/content_pb.ts";
+import { type Block, Format } from "../../gen/gateway/inference/v1/content_pb.ts";
 import type { Cost, Event } from "../../gen/gateway/inference/v1/event_pb.ts";
 import { ApiError } from "../base/errors.ts";
 import { credits } from "../base/money.ts";
@@ -27,6 +27,27 @@ export function checkCounts({ messages, system, tools }: JsonObject): void {
 /** True for the two formats of OpenAI, whose extensions mean nothing in the native format. */
 export function isOpenai(format: Format): boolean {
   return format === Format.CHAT || format === Format.RESPONSES;
+}
+
+const responsesMark = "responses:";
+
+/**
+ * The signature of a thinking block that holds the `encrypted_content` of a provider of the
+ * Responses format. The mark tells it from a native signature: each kind of provider refuses what
+ * the other kind signed, and a model may have both.
+ */
+export function markSignature(encrypted: string): string {
+  return responsesMark + encrypted;
+}
+
+/** The `encrypted_content` in a signature; undefined for a signature of another format. */
+export function encryptedOf(signature: string): string | undefined {
+  return signature.startsWith(responsesMark) ? signature.slice(responsesMark.length) : undefined;
+}
+
+/** True for the thinking of a provider of the Responses format, which other providers refuse. */
+export function isResponsesThinking({ kind }: Pick<Block, "kind">): boolean {
+  return kind.case === "thinking" && encryptedOf(kind.value.signature) !== undefined;
 }
 
 /** The error for a request with more than `max` messages and parts. */

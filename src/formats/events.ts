@@ -4,7 +4,7 @@
 // of five runs of 300,000).
 
 import type { JsonObject } from "@bufbuild/protobuf";
-import { type Block, Format } from "../../gen/gateway/inference/v1/content_pb.ts";
+import { type Block, Format, type TextBlock } from "../../gen/gateway/inference/v1/content_pb.ts";
 import type {
   BlockDelta,
   Event,
@@ -45,11 +45,10 @@ function newBlock(kind: Block["kind"]): Block {
   return { $typeName: "gateway.inference.v1.Block", kind };
 }
 
-export function textStart(index: number, text: string): Event {
-  return blockStart(
-    index,
-    newBlock({ case: "text", value: { $typeName: "gateway.inference.v1.TextBlock", text } }),
-  );
+export function textStart(index: number, text: string, phase?: string): Event {
+  const value: TextBlock = { $typeName: "gateway.inference.v1.TextBlock", text };
+  if (phase !== undefined) value.phase = phase;
+  return blockStart(index, newBlock({ case: "text", value }));
 }
 
 export function thinkingStart(index: number, thinking: string, signature: string): Event {

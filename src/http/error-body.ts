@@ -1,7 +1,8 @@
 // Turns an error into an HTTP response with the help of the error table.
 //
-// There are three envelopes: native and chat, which the SDKs of the two formats parse, and a union
-// of both for endpoints that clients of both formats call.
+// There are four envelopes: native and chat, which the SDKs of the two formats parse; that of the
+// Responses format, which is chat's with its own names of fields; and a union of native and chat
+// for endpoints that clients of several formats call.
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import { ApiError } from "../base/errors.ts";
@@ -9,7 +10,12 @@ import { isObject } from "../formats/json.ts";
 import { errorTable, type Row } from "./error-table.ts";
 import { rfc3339 } from "./reply.ts";
 
-export type Envelope = "native" | "chat" | "union";
+export type Envelope = "native" | "chat" | "responses" | "union";
+
+/** True for the two envelopes of OpenAI's formats. */
+function isOpenai(envelope: Envelope): boolean {
+  return envelope === "chat" || envelope === "responses";
+}
 
 /** An HTTP response. */
 export type ErrorResponse = { status: number; headers: Record<string, string>; body: JsonObject };
@@ -47,7 +53,7 @@ export function toStreamErrorBody(
 ): JsonObject {
   const { body } = toErrorResponse(error, envelope, requestId);
   const content = body.error;
-  if (envelope === "chat" || !isObject(content) || streamTypes.has(content.type)) return body;
+  if (isOpenai(envelope) || !isObject(content) || streamTypes.has(content.type)) return body;
   return { ...body, error: { ...content, type: "api_error" } };
 }
 
@@ -86,10 +92,12 @@ function headersOf(
 }
 
 const nativeChallenge = 'ApiKey realm="gateway", header="x-api-key"';
+const bearerChallenge = 'Bearer realm="gateway"';
 const challenges = {
   native: nativeChallenge,
-  chat: 'Bearer realm="gateway"',
-  union: `${nativeChallenge}, Bearer realm="gateway"`,
+  chat: bearerChallenge,
+  responses: bearerChallenge,
+  union: `${nativeChallenge}, ${bearerChallenge}`,
 } as const;
 
 function limitHeaders(error: ApiError, envelope: Envelope): Record<string, string> {
@@ -107,9 +115,10 @@ function limitHeaders(error: ApiError, envelope: Envelope): Record<string, strin
 function bodyOf(error: ApiError, row: Row, envelope: Envelope, requestId: string): JsonObject {
   const [type, errorCode] = row.native;
   const [chatType, chatCode, chatParam] = row.chat;
-  const param = chatParam ?? error.facts.field ?? null;
+  const field = chatParam ?? error.facts.field;
+  const param = field === undefined ? null : ownName(field, envelope);
   const message = messageOf(error, envelope);
-  if (envelope === "chat") return { error: { message, type: chatType, param, code: chatCode } };
+  if (isOpenai(envelope)) return { error: { message, type: chatType, param, code: chatCode } };
 
   const details = detailsOf(error, errorCode);
   const content = {
@@ -136,10 +145,36 @@ function messageOf(error: ApiError, envelope: Envelope): string {
   const message = withAllowed(error);
   // Clients recognize the beginning of this message and compact their conversation.
   const isWording = error.reason === "context_length_exceeded";
-  return envelope === "chat" || field === undefined || isWording
-    ? message
-    : withVendorPath(message, field);
+  if (field === undefined || isWording) return message;
+  if (!isOpenai(envelope)) return withVendorPath(message, field);
+  const own = ownName(field, envelope);
+  return message.startsWith(field) ? own + message.slice(field.length) : message;
 }
+
+/**
+ * The fields of the canonical request and of providers, by their names in OpenAI's two formats. The
+ * path inside a conversation is lost: its items and messages are counted in different ways.
+ */
+const fieldNames: readonly [names: RegExp, chat: string, responses: string][] = [
+  [/^(max_tokens|max_completion_tokens|max_output_tokens)$/, "max_tokens", "max_output_tokens"],
+  [/^messages\b/, "messages", "input"],
+  [/^input\b/, "messages", "input"],
+  [/^(reasoning_effort|reasoning\.effort)$/, "reasoning_effort", "reasoning.effort"],
+  [/^(response_format|text\.format)\b/, "response_format", "text.format"],
+  [/^stop_sequences$/, "stop", "stop"],
+];
+
+/** The name of a field in the format of the client. Its own names stay as they are. */
+function ownName(field: string, envelope: Envelope): string {
+  const column = envelope === "chat" ? 1 : 2;
+  const own = envelope === "chat" ? chatPath : responsesPath;
+  if (!isOpenai(envelope) || own.test(field)) return field;
+  return fieldNames.find(([names]) => names.test(field))?.[column] ?? field;
+}
+
+// Paths that the decoders of the two formats report.
+const chatPath = /^(messages|max_tokens|max_completion_tokens|reasoning_effort|response_format)\b/;
+const responsesPath = /^(input|max_output_tokens|reasoning|text)\b/;
 
 function withAllowed({ reason, message, facts: { allowed } }: ApiError): string {
   if (reason !== "model_not_found" && reason !== "model_not_allowed") return message;
@@ -171,13 +206,13 @@ function relay(error: ApiError, envelope: Envelope, requestId: string): JsonObje
   const body = error.reason === "upstream_refused" ? error.facts.providerAnswer?.body : undefined;
   if (body?.type !== "error" || !isObject(body.error)) return undefined;
   // Unchanged, because clients recognize the vendor's wording and act on it.
-  if (envelope !== "chat") return { ...body, request_id: requestId };
+  if (!isOpenai(envelope)) return { ...body, request_id: requestId };
   const { message, param, code } = body.error;
   return {
     error: {
       message: typeof message === "string" ? message : error.message,
       type: "invalid_request_error",
-      param: typeof param === "string" ? param : null,
+      param: typeof param === "string" ? ownName(param, envelope) : null,
       code: typeof code === "string" ? code : null,
     },
   };
@@ -215,7 +250,7 @@ export function rateHeaders(
       ...(resetsAt && { "anthropic-ratelimit-requests-reset": rfc3339(resetsAt) }),
     };
   }
-  if (envelope === "chat") {
+  if (isOpenai(envelope)) {
     return {
       "x-ratelimit-limit-requests": String(limit),
       "x-ratelimit-remaining-requests": String(remaining),

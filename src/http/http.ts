@@ -376,6 +376,7 @@ function createRoutes(
     },
     {
       ...chat,
+      envelope: "responses",
       paths: pathVariants("/v1/responses"),
       earlyCheck: true,
       run: postResponses(core, readJson, sealedContent, stream),

@@ -71,7 +71,7 @@ function formatOf(
     seal: (text: string) => seal(text, model),
   });
   return {
-    envelope: "chat",
+    envelope: "responses",
     encodeAnswer: (events, admission) => encodeAnswer(events, contextOf(admission)),
     createEventEncoder: (admission) => createEventEncoder(contextOf(admission)),
   };

@@ -1,37 +1,37 @@
-// Providers with the chat completions API: hosted ones, vLLM, Ollama, llama.cpp, OpenRouter.
+// Providers with the APIs of OpenAI: hosted ones, vLLM, Ollama, llama.cpp, OpenRouter.
 
 import type { HttpProviderSettings } from "../config/catalog.ts";
 import * as chat from "../formats/chat/chat.ts";
+import * as responses from "../formats/responses/responses.ts";
 import { addToolStubs, openEndpoint, wantsStream } from "./endpoint.ts";
 import { HttpStream } from "./http-stream.ts";
 import type { Provider } from "./provider.ts";
 
-/** Connects a provider with the chat API, which cannot count tokens. */
+/** Connects a provider with the chat or the Responses API, neither of which counts tokens. */
 export function createOpenai(
   settings: HttpProviderSettings,
   credential: string | undefined,
 ): Provider {
   const { dispatcher, basePath, headers, secrets } = openEndpoint(settings, credential);
-  const { cacheMarks, maxTokensName, toolStubs } = settings;
+  const { api, cacheMarks, maxTokensName, toolStubs } = settings;
+  const isResponses = api === "responses";
   return {
     generate(call) {
       const stream = wantsStream(call.request);
       const request = toolStubs ? addToolStubs(call.request) : call.request;
-      const body = chat.encodeRequest(request, {
-        model: call.route.model,
-        stream,
-        cacheMarks,
-        maxTokensName,
-        omitMaxTokens: call.omitMaxTokens ?? false,
-      });
+      const { model } = call.route;
+      const target = { model, stream, omitMaxTokens: call.omitMaxTokens ?? false };
+      const body = isResponses
+        ? responses.encodeRequest(request, target)
+        : chat.encodeRequest(request, { ...target, cacheMarks, maxTokensName });
       return new HttpStream(
         {
           dispatcher,
-          path: `${basePath}/chat/completions`,
+          path: `${basePath}/${isResponses ? "responses" : "chat/completions"}`,
           headers: [...headers],
           body: Buffer.from(JSON.stringify(body)),
           stream,
-          codec: chat,
+          codec: isResponses ? responses : chat,
           secrets,
         },
         call,

@@ -3,26 +3,19 @@
 import { randomBytes } from "node:crypto";
 import { link, mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import type { Log } from "../base/log.ts";
 import type { Config } from "../config/environment.ts";
 
 const keyBytes = 32;
 
 /**
- * The configured keys, or the one in the data directory, which is made if it is missing. A process
- * that has no data directory of its own gets a key until it ends.
+ * The configured keys, or the one in the data directory, which is made if it is missing: only a
+ * gateway with a database of its own may start without configured keys.
  */
-export async function findContentKeys(
-  { contentKeys, role, databaseUrl, dataDir }: Config,
-  log: Log,
-): Promise<readonly Uint8Array[]> {
-  if (contentKeys) return contentKeys;
-  if (role === "all" && databaseUrl === undefined) return [await findKey(dataDir)];
-  log.warn(
-    { code: "content_key_missing" },
-    "CONTENT_KEY is not set: only this process takes back the reasoning that it sealed",
-  );
-  return [randomBytes(keyBytes)];
+export async function findContentKeys({
+  contentKeys,
+  dataDir,
+}: Pick<Config, "contentKeys" | "dataDir">): Promise<readonly Uint8Array[]> {
+  return contentKeys ?? [await findKey(dataDir)];
 }
 
 async function findKey(dataDir: string): Promise<Buffer> {

@@ -301,7 +301,7 @@ async function openHttp(parts: HttpParts): Promise<Listener> {
     bodyMemory,
     addressLimit,
     failedCredentials,
-    sealedContent: new SealedContent(await findContentKeys(config, log)),
+    sealedContent: new SealedContent(await findContentKeys(config)),
     log,
     metrics,
     tracer,

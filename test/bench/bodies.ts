@@ -23,6 +23,10 @@ export function chatBody(model: string, bytes: number, stream: boolean): string 
   });
 }
 
+export function responsesBody(model: string, bytes: number, stream: boolean): string {
+  return JSON.stringify({ model, max_output_tokens: 1000, stream, input: "x".repeat(bytes) });
+}
+
 export function nativeHeaders(gateway: GatewayProcess): Record<string, string> {
   return {
     "x-api-key": gateway.key,

@@ -6,7 +6,7 @@ import type { BenchProcess } from "./lab.ts";
 export const benchPrice = { input: 140n, output: 700n };
 
 export type CatalogOptions = {
-  /** Members of both providers, such as `concurrency: 20, queue: 20`. */
+  /** Members of all three providers, such as `concurrency: 20, queue: 20`. */
   readonly members?: string;
   /**
    * Models `failover-0`, … whose first provider does not listen. Each has a provider of its own, so
@@ -26,8 +26,10 @@ export function benchCatalog(
   const models = [
     modelText("native", ["anthropic"], "bench"),
     modelText("chat", ["openai"], "bench"),
+    modelText("responses", ["responses"], "bench"),
     modelText("native-paced", ["anthropic"], "bench-2"),
     modelText("chat-paced", ["openai"], "bench-2"),
+    modelText("responses-paced", ["responses"], "bench-2"),
     modelText("native-slow", ["anthropic"], "bench-50"),
     modelText("native-first", ["anthropic"], "bench-first20"),
     modelText("native-idle", ["anthropic"], "bench-idle"),
@@ -39,6 +41,7 @@ export function benchCatalog(
   const providers = [
     `  anthropic: { kind: anthropic, base_url: "${address}", ${members} }`,
     `  openai: { kind: openai, base_url: "${address}/v1", ${members} }`,
+    `  responses: { kind: openai, api: responses, base_url: "${address}/v1", ${members} }`,
     ...numbers.map(
       (number) =>
         `  dead${number}: { kind: anthropic, base_url: "http://127.0.0.1:${failovers?.deadPort}" }`,

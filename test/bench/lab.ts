@@ -15,6 +15,7 @@ import { grpcCore } from "../../src/grpc/client.ts";
 import { startEmbedded } from "../../src/postgres/embedded/embedded.ts";
 import { migrate } from "../../src/postgres/migrate.ts";
 import { nodeFlags, programPath as shippedMain, startVariables } from "../support/child-gateway.ts";
+import { contentKey } from "../support/content-key.ts";
 import { freePort, isListening } from "../support/ports.ts";
 import { redisBinary } from "../support/programs.ts";
 import { connectLedger, findViolations, runSql, sumCharges } from "./books.ts";
@@ -120,6 +121,7 @@ export class Lab {
       {
         DATABASE_URL: databaseUrl,
         ADMIN_TOKEN: adminToken,
+        CONTENT_KEY: contentKey,
         SEED: String(seed),
         DATA_DIR: folder,
         CONFIG: join(folder, "catalog.yaml"),
@@ -146,6 +148,7 @@ export class Lab {
       ROLE: "facade",
       PUBLIC_URL: "http://localhost:8080",
       CORE_ADDRESS: core.grpcAddress,
+      CONTENT_KEY: contentKey,
       DATA_DIR: await this.folder(),
     };
     const { child, http } = await this.#startGateway([shippedMain], env);

@@ -12,6 +12,8 @@ import {
   chatStream,
   nativeAnswer,
   nativeStream,
+  responsesAnswer,
+  responsesStream,
 } from "../support/provider-answers.ts";
 
 const usage = { input: 100, output: 100 };
@@ -25,10 +27,15 @@ const content: AnswerContent = {
   text: Array.from({ length: deltas }, () => "four"),
   usage,
 };
-const answers = { native: plain(nativeAnswer(content)), chat: plain(chatAnswer(content)) };
+const answers = {
+  native: plain(nativeAnswer(content)),
+  chat: plain(chatAnswer(content)),
+  responses: plain(responsesAnswer(content)),
+};
 const streams = {
   native: streamsOf(nativeStream(content), 2, 3),
   chat: streamsOf(chatStream(content), 1, 3),
+  responses: streamsOf(responsesStream(content), 4, 4),
 };
 
 // Every answer is complete before the first request, so that no request pays for writing it.
@@ -69,7 +76,11 @@ function respond({ path, bodyText }: ReceivedRequest): Script {
   served.requests += 1;
   served.input += usage.input;
   served.output += usage.output;
-  const format = path.includes("chat") ? "chat" : "native";
+  const format = path.includes("chat")
+    ? "chat"
+    : path.includes("responses")
+      ? "responses"
+      : "native";
   // The text is searched, not parsed: a body can have 100 KB, and only two members matter.
   const [, pace = ""] = /"model":"[a-z]*-?([a-z]*\d*)/.exec(bodyText) ?? [];
   const pauseMs = Number.parseInt(pace, 10) || 0;

@@ -1,4 +1,4 @@
-// Widely used chat clients, each with a provider of either format.
+// Widely used chat clients, each with a provider of each format.
 
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import { HumanMessage } from "@langchain/core/messages";
@@ -50,7 +50,7 @@ for (const format of providerFormats) {
     const playToolLoop = () => stage.provider.play(stage.reply(weather), stage.reply(sunny));
     /** Expects the last request to the provider to have the result of the call. */
     const expectResultSent = () => {
-      const sent = JSON.stringify(stage.provider.requests.at(-1)?.body.messages);
+      const sent = JSON.stringify(stage.provider.requests.at(-1)?.body);
       expect(sent).toContain("call_weather_1");
       expect(sent).toContain("22 degrees");
     };

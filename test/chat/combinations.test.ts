@@ -7,6 +7,7 @@ import {
   type GatewayWithProvider,
   openai,
   providerFormats,
+  providerPaths,
   startGatewayWithProvider,
 } from "../support/gateway-with-provider.ts";
 
@@ -107,6 +108,41 @@ const clients: Record<
       },
     };
   },
+
+  async responses(stage, stream) {
+    const request = {
+      model: "sonnet",
+      max_output_tokens: 1000,
+      input: question,
+      tools: [{ type: "function" as const, name: "clock", parameters: schema, strict: false }],
+      reasoning: { summary: "auto" as const },
+    };
+    let requestId = "";
+    const watching: typeof fetch = async (...given) => {
+      const response = await fetch(...given);
+      requestId = response.headers.get("x-request-id") ?? "";
+      return response;
+    };
+    const { responses } = openai(stage, { fetch: watching });
+    const response = await (stream
+      ? responses.stream(request).finalResponse()
+      : responses.create(request));
+    const [thinking, text, call] = response.output;
+    const [part] = text?.type === "message" ? text.content : [];
+    return {
+      requestId,
+      answer: {
+        thinking: thinking?.type === "reasoning" && thinking.summary[0]?.text,
+        text: part?.type === "output_text" && part.text,
+        call: call?.type === "function_call" && {
+          id: call.call_id,
+          name: call.name,
+          input: JSON.parse(call.arguments),
+        },
+        stop: response.status === "completed" && "tool",
+      },
+    };
+  },
 };
 
 for (const format of providerFormats) {
@@ -123,9 +159,7 @@ for (const format of providerFormats) {
           stage.provider.play(stage.reply(content));
           const { answer, requestId } = await send(stage, stream);
           expect(answer).toEqual(expected);
-          expect(stage.provider.requests.at(-1)?.path).toBe(
-            format === "native" ? "/v1/messages" : "/v1/chat/completions",
-          );
+          expect(stage.provider.requests.at(-1)?.path).toBe(providerPaths[format]);
 
           const { accountId, admin } = stage.gateway;
           const { receipt } = await admin.core.billing.getReceipt(

@@ -378,7 +378,7 @@ test("both official clients list all models in one request, with either header",
   ).toEqual(["opus", "sonnet", "haiku"]);
 });
 
-test("a body of Cursor's agent is accepted, and a body of the Responses API has an error of its own", async () => {
+test("a body of Cursor's agent is accepted, and one of the Responses API is shown its endpoint", async () => {
   const fixture = (name: string) =>
     JSON.parse(
       readFileSync(new URL(`../formats/chat/fixtures/${name}.json`, import.meta.url), "utf8"),
@@ -388,7 +388,10 @@ test("a body of Cursor's agent is accepted, and a body of the Responses API has 
   expect(sent).toMatchObject({ ...native, model: "provider-model" });
   expect(await errorFor(fixture("cursor-responses").body)).toMatchObject({
     status: 400,
-    error: { code: "responses_api_unsupported" },
+    error: {
+      code: "responses_api_unsupported",
+      message: expect.stringContaining("post it to /v1/responses"),
+    },
   });
 });
 

@@ -242,13 +242,15 @@ describe("a wrong file", () => {
       text: file(model("m"), "providers: { sim: { kind: magic } }"),
       message: "providers.sim.kind: must be one of simulated, anthropic, openai, not magic",
     },
-    ...["cache_marks: true", "max_tokens_name: max_completion_tokens"].map((member) => ({
-      name: `a member of the chat format at a native provider (${member})`,
-      text: file(
-        model("m"),
-        `providers: { sim: { kind: anthropic, base_url: http://h, ${member} } }`,
-      ),
-      message: `providers.sim.${member.split(":")[0]}: is not a known member`,
+    ...[
+      "anthropic, cache_marks: true",
+      "anthropic, max_tokens_name: max_completion_tokens",
+      "anthropic, api: responses",
+      "openai, api: responses, cache_marks: true",
+    ].map((members) => ({
+      name: `a member of another API than that of the provider (${members})`,
+      text: file(model("m"), `providers: { sim: { kind: ${members}, base_url: http://h } }`),
+      message: `providers.sim.${/(\w+): \w+$/.exec(members)?.[1]}: is not a known member`,
     })),
     {
       name: "a base URL without a scheme",
@@ -308,6 +310,7 @@ describe("providers", () => {
     const { providers, models } = readCatalogFile(file(model("m", { routes }), real));
     expect(providers.real).toEqual({
       kind: "anthropic",
+      api: "chat",
       baseUrl: "https://api.example.com",
       credentialEnv: "REAL_KEY",
       credentialHeader: "x-api-key",

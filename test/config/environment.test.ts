@@ -2,6 +2,7 @@ import { availableParallelism } from "node:os";
 import fastify from "fastify";
 import { expect, test } from "vitest";
 import { readCatalogPath, readConfig } from "../../src/config/environment.ts";
+import { contentKey } from "../support/content-key.ts";
 
 test("an empty environment gives a gateway for one machine", () => {
   expect(readConfig({})).toEqual({
@@ -65,6 +66,7 @@ test("an external database is seeded only with SEED=true", () => {
   const env = {
     DATABASE_URL: "postgres://somewhere/ledger",
     ADMIN_TOKEN: "a-token-of-some-length",
+    CONTENT_KEY: contentKey,
   };
   expect(readConfig(env).seed).toBe(false);
   expect(readConfig({ ...env, SEED: "true" }).seed).toBe(true);
@@ -73,6 +75,7 @@ test("an external database is seeded only with SEED=true", () => {
 test("a list is separated by commas", () => {
   const config = readConfig({
     ROLE: "facade",
+    CONTENT_KEY: contentKey,
     PUBLIC_URL: "https://gateway.example.com",
     CORE_ADDRESS: "one:50051, [::1]:50052,",
     TRUSTED_PROXIES: "10.0.0.0/8",
@@ -148,6 +151,7 @@ test("all problems are reported at once", () => {
     "REDIS_URL: must be redis://host:6379, rediss://…, redis+cluster://a:6379,b:6379, " +
       "or redis+sentinel://a:26379,b:26379/name",
     "ADMIN_TOKEN: must have at least 16 characters",
+    "CONTENT_KEY: is required with ROLE=facade: 32 bytes in base64, as `openssl rand -base64 32` prints them",
     "CORE_ADDRESS: is required with ROLE=facade",
     "PUBLIC_URL: is required with ROLE=facade",
     "TRUSTED_PROXIES: must be an address or a CIDR range, or several separated by commas",
@@ -159,11 +163,34 @@ test("all problems are reported at once", () => {
   ]);
 });
 
-const rejected = [
+const facade = {
+  ROLE: "facade",
+  PUBLIC_URL: "https://gateway.example.com",
+  CORE_ADDRESS: "core:50051",
+  CONTENT_KEY: contentKey,
+};
+
+test("a core needs no content key", () => {
+  const { PUBLIC_URL } = facade;
+  const database = { DATABASE_URL: "postgres://x/y", ADMIN_TOKEN: "a-token-of-some-length" };
+  expect(problemsOf({ ROLE: "core", PUBLIC_URL, ...database })).toEqual([]);
+});
+
+const rejected: { name: string; env: NodeJS.ProcessEnv; message: string }[] = [
   {
     name: "an external database without an admin token",
-    env: { DATABASE_URL: "postgres://x/y" },
+    env: { DATABASE_URL: "postgres://x/y", CONTENT_KEY: contentKey },
     message: "ADMIN_TOKEN: is required",
+  },
+  {
+    name: "an external database without a content key",
+    env: { DATABASE_URL: "postgres://x/y", ADMIN_TOKEN: "a-token-of-some-length" },
+    message: "CONTENT_KEY: is required with DATABASE_URL: 32 bytes in base64, as `openssl rand",
+  },
+  {
+    name: "a facade without a content key",
+    env: { ...facade, CONTENT_KEY: undefined },
+    message: "CONTENT_KEY: is required with ROLE=facade",
   },
   {
     name: "an admin token that is not ASCII",
@@ -172,7 +199,7 @@ const rejected = [
   },
   {
     name: "a core address without a port",
-    env: { ROLE: "facade", PUBLIC_URL: "https://gateway.example.com", CORE_ADDRESS: "core" },
+    env: { ...facade, CORE_ADDRESS: "core" },
     message: "CORE_ADDRESS: must be host:port",
   },
   { name: "a fraction of a port", env: { PORT: "80.5" }, message: "PORT: must be" },

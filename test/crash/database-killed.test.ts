@@ -14,6 +14,7 @@ import { type Embedded, startEmbedded } from "../../src/postgres/embedded/embedd
 import { connectPostgres, type Postgres } from "../../src/postgres/postgres.ts";
 import { type Gateway, startGateway } from "../../src/server/gateway.ts";
 import { catalogFor } from "../support/catalog.ts";
+import { contentKey } from "../support/content-key.ts";
 import {
   answerOf,
   type ClientView,
@@ -45,6 +46,7 @@ beforeAll(async () => {
   const env = {
     DATABASE_URL: embedded.url,
     ADMIN_TOKEN: "the-admin-token-of-an-outage",
+    CONTENT_KEY: contentKey,
     DATA_DIR: folder,
     PORT: "0",
     GRPC_PORT: "0",

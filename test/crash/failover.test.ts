@@ -11,6 +11,7 @@ import { readConfig } from "../../src/config/environment.ts";
 import { connectPostgres, type Postgres } from "../../src/postgres/postgres.ts";
 import { type Gateway, startGateway } from "../../src/server/gateway.ts";
 import { catalogFor } from "../support/catalog.ts";
+import { contentKey } from "../support/content-key.ts";
 import {
   answerOf,
   type ClientView,
@@ -40,6 +41,7 @@ beforeAll(async () => {
     // The standby first: the order must not matter.
     DATABASE_URL: `postgres://gateway@${pair.b.address},${pair.a.address}/gateway`,
     ADMIN_TOKEN: "the-admin-token-of-a-failover",
+    CONTENT_KEY: contentKey,
     DATA_DIR: folder,
     PORT: "0",
     GRPC_PORT: "0",

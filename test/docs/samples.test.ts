@@ -91,9 +91,9 @@ test("each sample that is run by hand exists", () => {
 test("no other document has samples that could run here", () => {
   const tested = ["README.md", "docs/customers.md", "docs/operating.md"];
   const others = documents.filter((path) => !tested.includes(path));
-  expect(others.filter((path) => shellOf(path) !== "" || samplesOf(path, "ts").length > 0)).toEqual(
-    [],
-  );
+  const runs = (path: string) =>
+    shellOf(path) !== "" || ["ts", "js"].some((one) => samplesOf(path, one).length > 0);
+  expect(others.filter(runs)).toEqual([]);
 });
 
 test("README.md: the first paid requests, the receipt and the credits", async () => {
@@ -125,6 +125,14 @@ test("docs/customers.md: gRPC and Connect, from the command line and from Node",
   expect(output).toMatch(/admission\n(events\n)+receipt$/m);
   expect(output).toMatch(/^key: sk-gw2-1\w{49}$/m);
 });
+
+for (const text of samplesOf("docs/customers.md", "js")) {
+  const [, name] = /from "(.+)"/.exec(text) ?? [];
+  test(`docs/customers.md: the sample with ${name}`, async () => {
+    await writeFile(join(folder, "sample.mjs"), withAddresses(text));
+    expect(await runShell("node sample.mjs")).toContain("Hello");
+  });
+}
 
 test("docs/operating.md: an account, its credits and a key, from creation to revocation", async () => {
   const output = await runShell(shellOf("docs/operating.md"));

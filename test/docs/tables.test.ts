@@ -60,6 +60,17 @@ test("every directive of the simulated provider is documented", () => {
   expect(directives.filter((name) => !section.includes(`\`${name}=`))).toEqual([]);
 });
 
+test("each line of the Responses format names a test that exists", () => {
+  const tests = globSync("test/**/*.test.ts", { cwd: root })
+    .map((path) => readFileSync(join(root, path), "utf8"))
+    .join("\n");
+  const names = [...readDocument("docs/responses.md").matchAll(/^\|.*\| "(.+)" \|$/gm)].map(
+    ([, name = ""]) => name,
+  );
+  expect(names.length).toBeGreaterThan(30);
+  expect(names.filter((name) => !tests.includes(name))).toEqual([]);
+});
+
 test("every dependency has its reason", () => {
   const manifest: unknown = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
   const dependencies = Object.keys(Object(manifest).dependencies);

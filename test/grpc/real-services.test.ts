@@ -24,6 +24,7 @@ import {
   methods,
   startBindings,
 } from "../support/bindings.ts";
+import { contentKey } from "../support/content-key.ts";
 import { freshDatabase } from "../support/database.ts";
 import { fastCatalog } from "../support/gateway.ts";
 import {
@@ -47,7 +48,8 @@ beforeAll(async () => {
   const dataDir = stack.adopt(mkdtempSync(join(tmpdir(), "gateway-data-")), (path) =>
     rmSync(path, { recursive: true }),
   );
-  const env = { DATABASE_URL: database.url, ADMIN_TOKEN: adminToken, DATA_DIR: dataDir };
+  const secrets = { ADMIN_TOKEN: adminToken, CONTENT_KEY: contentKey };
+  const env = { DATABASE_URL: database.url, ...secrets, DATA_DIR: dataDir };
   const parts = { config: readConfig(env), catalog: fastCatalog(), env, log: createLog("silent") };
   const local = await startServices(parts, stack);
   const { services, authenticate } = local;

@@ -9,6 +9,7 @@ import { readConfig } from "../../src/config/environment.ts";
 import { createInstallation } from "../../src/people/people.ts";
 import { type Gateway, startGateway } from "../../src/server/gateway.ts";
 import { Authenticator } from "../support/authenticator.ts";
+import { contentKey } from "../support/content-key.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";
 import { fastCatalog } from "../support/gateway.ts";
 
@@ -22,7 +23,8 @@ let facade: Gateway;
 beforeAll(async () => {
   database = await freshDatabase();
   const start = (env: NodeJS.ProcessEnv) => {
-    const all = { PORT: "0", GRPC_PORT: "0", PUBLIC_URL: origin, DATA_DIR: "/nonexistent", ...env };
+    const ports = { PORT: "0", GRPC_PORT: "0", PUBLIC_URL: origin };
+    const all = { ...ports, DATA_DIR: "/nonexistent", CONTENT_KEY: contentKey, ...env };
     return startGateway({ config: readConfig(all), catalog: fastCatalog(), env: {}, log });
   };
   core = await start({ ROLE: "core", DATABASE_URL: database.url, ADMIN_TOKEN: adminToken });

@@ -3,12 +3,13 @@
 
 import { request as httpRequest } from "node:http";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import {
   type GatewayWithProvider,
   openai,
   startGatewayWithProvider,
 } from "../support/gateway-with-provider.ts";
-import { nativeEvents, sseEvent } from "../support/provider-answers.ts";
+import { errorAnswer, nativeEvents, sseEvent } from "../support/provider-answers.ts";
 
 let stage: GatewayWithProvider;
 beforeAll(async () => {
@@ -26,6 +27,21 @@ const refused: readonly [name: string, body: unknown, param: string | null][] = 
   ["a stored prompt", { ...base, prompt: { id: "pmpt_1" } }, "prompt"],
   ["background work", { ...base, background: true }, "background"],
   ["a built-in tool", { ...base, tools: [{ type: "web_search" }] }, "tools[0].type"],
+  [
+    "a built-in tool in a namespace",
+    { ...base, tools: [{ type: "namespace", name: "n", tools: [{ type: "mcp" }] }] },
+    "tools[0].tools[0].type",
+  ],
+  [
+    "a namespace without a name",
+    { ...base, tools: [{ type: "namespace", tools: [{ type: "function", name: "f" }] }] },
+    "tools[0].name",
+  ],
+  [
+    "two tools of one name",
+    { ...base, tools: [0, 1].map(() => ({ type: "function", name: "f" })) },
+    "tools[1].name",
+  ],
   ["a tool without a type", { ...base, tools: [{ name: "x" }] }, "tools[0].type"],
   ["a tool without a name", { ...base, tools: [{ type: "function" }] }, "tools[0].name"],
   [
@@ -66,6 +82,7 @@ const refused: readonly [name: string, body: unknown, param: string | null][] = 
     "input[0].output",
   ],
   ["a negative limit", { ...base, max_output_tokens: -1 }, "max_output_tokens"],
+  ["a limit above the model's", { ...base, max_output_tokens: 64_001 }, "max_output_tokens"],
   ["a hot temperature", { ...base, temperature: 3 }, "temperature"],
   ["a text as include", { ...base, include: "x" }, "include"],
   ["a stream that is no boolean", { ...base, stream: "yes" }, "stream"],
@@ -128,11 +145,99 @@ test("answers the upgrade to a WebSocket with 426", async () => {
   expect(JSON.parse(text)).toMatchObject({ error: { code: "method_not_allowed" } });
 });
 
-test("knows a wrong key, an unknown model and an empty balance as OpenAI's errors", async () => {
+test("knows a wrong key and an unknown model as OpenAI's errors", async () => {
   const wrong = openai(stage, { apiKey: "sk-gw2-wrong" }).responses.create(base);
   await expect(wrong).rejects.toMatchObject({ status: 401, code: "invalid_api_key" });
   const unknown = openai(stage).responses.create({ ...base, model: "gpt-4o" });
   await expect(unknown).rejects.toMatchObject({ status: 404, code: "model_not_found" });
+});
+
+test("names the fields of its own format where the provider names those of another", async () => {
+  const other = await startGatewayWithProvider("chat");
+  const refusal = (param: string) => ({
+    status: 400,
+    headers: { "content-type": "application/json" },
+    writes: [JSON.stringify({ error: { message: "No.", param, code: null } })],
+  });
+  const paramOf = async (body: unknown, path?: string) =>
+    Object(await (await other.postChat(body, path)).json()).error.param;
+  try {
+    for (const [theirs, own] of [
+      ["max_tokens", "max_output_tokens"],
+      ["messages.[2].content", "input"],
+      ["response_format.json_schema", "text.format"],
+      ["reasoning_effort", "reasoning.effort"],
+      ["tools[0].function", "tools[0].function"],
+    ] as const) {
+      other.provider.play(refusal(theirs));
+      expect(await paramOf(base, "/v1/responses")).toBe(own);
+    }
+    for (const [theirs, own] of [
+      ["max_output_tokens", "max_tokens"],
+      ["input[3].content", "messages"],
+      ["messages.[2].content", "messages.[2].content"],
+    ] as const) {
+      other.provider.play(refusal(theirs));
+      const chat = { model: "sonnet", messages: [{ role: "user", content: "Hello" }] };
+      expect(await paramOf(chat)).toBe(own);
+    }
+  } finally {
+    await other.stop();
+  }
+});
+
+test("names its own field in the message, too", async () => {
+  const response = await post({ ...base, max_output_tokens: 64_001 });
+  const { message } = Object(await response.json()).error;
+  expect(message).toMatch(/^max_output_tokens:? 64001 > 64000/);
+  const tooLong = "prompt is too long: 300000 tokens > 200000 maximum";
+  stage.provider.play(errorAnswer(400, "invalid_request_error", tooLong));
+  const long = await post(base);
+  expect(await long.json()).toMatchObject({
+    error: { code: "context_length_exceeded", param: "input" },
+  });
+});
+
+describe("a request without means", () => {
+  const cases = [
+    { name: "no credits", status: 402, code: "insufficient_quota", calls: 1 },
+    { name: "the month's cap", status: 402, code: "monthly_cap_reached", calls: 1 },
+    { name: "the rate limit", status: 429, code: "rate_limit_exceeded", calls: 3 },
+  ];
+  test.each(cases)("$name: $status, and the SDK calls $calls times", async (expected) => {
+    const { name, status, code, calls } = expected;
+    const { core, call } = stage.gateway.admin;
+    const poor =
+      name === "no credits" ? await core.billing.createAccount({ name }, call) : undefined;
+    const { secret } = await core.keys.createKey(
+      {
+        accountId: poor?.account?.accountId ?? stage.gateway.accountId,
+        family: Family.V1,
+        ...(name === "the month's cap" && { monthlyCapMicrocredits: 0n }),
+        ...(name === "the rate limit" && { requestsPerMinute: 1 }),
+      },
+      call,
+    );
+    const seen: Response[] = [];
+    const counting: typeof fetch = async (...given) => {
+      const response = await fetch(...given);
+      seen.push(response);
+      const headers = new Headers(response.headers);
+      headers.set("retry-after-ms", "1");
+      return new Response(response.body, { status: response.status, headers });
+    };
+    const client = openai(stage, { apiKey: secret, maxRetries: 2, fetch: counting });
+    if (status === 429) {
+      stage.provider.play(stage.reply({ text: ["Hi"] }));
+      await openai(stage, { apiKey: secret }).responses.create(base);
+    }
+    const failed = client.responses.create({ ...base, stream: true });
+    await expect(failed).rejects.toMatchObject({ status, code, param: null });
+    expect(seen).toHaveLength(calls);
+    const retryAfter = seen[0]?.headers.get("retry-after") ?? "";
+    expect(/^[1-9]\d*$/.test(retryAfter)).toBe(status === 429);
+    if (status === 429) expect(seen[0]?.headers.get("x-ratelimit-limit-requests")).toBe("1");
+  });
 });
 
 describe("a stream that fails", () => {

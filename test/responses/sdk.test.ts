@@ -1,4 +1,4 @@
-// The official `openai` SDK on /v1/responses, with a scripted provider of either format.
+// The official `openai` SDK on /v1/responses, with a scripted provider of each format.
 
 import { APIError } from "openai";
 import { zodTextFormat } from "openai/helpers/zod";
@@ -29,6 +29,15 @@ const weather = {
   description: "Tells the weather of a city.",
   strict: true,
   parameters: { type: "object", properties: { city: { type: "string" } } },
+};
+const crm = {
+  type: "namespace" as const,
+  name: "crm",
+  description: "About customers.",
+  tools: [
+    { type: "function" as const, name: "find", description: "Finds one." },
+    { type: "function" as const, name: "note" },
+  ],
 };
 const patch = {
   type: "custom" as const,
@@ -199,6 +208,46 @@ for (const format of providerFormats) {
       expect(sent()).toContain("a patch");
     });
 
+    test("gives a call of a tool in a namespace back as the client named it", async () => {
+      const isFlat = format !== "responses";
+      const called = { ...call, name: isFlat ? "crm__find" : "find" };
+      const whole = { type: "function_call", name: "find", namespace: "crm", call_id: "call_1" };
+      stage.provider.always((request) => {
+        const script = stage.reply({ tool: called })(request);
+        // A provider of this format names the namespace itself.
+        const named = (text: string) =>
+          isFlat ? text : text.replaceAll('"name":"find"', '"name":"find","namespace":"crm"');
+        const writes = (script.writes ?? []).map((one) => named(String(one)));
+        return { ...script, writes };
+      });
+      const client = openai(stage);
+      const input: ResponseInputItem[] = [
+        { role: "user", content: base.input },
+        { ...whole, type: "function_call", arguments: "{}", call_id: "call_0" },
+        { type: "function_call_output", call_id: "call_0", output: "nobody" },
+      ];
+      const wanted = { ...base, input, tools: [crm, weather] };
+      const plain = await client.responses.create(wanted);
+      expect(plain.output).toMatchObject([whole]);
+      const events = await readAll(await client.responses.create({ ...wanted, stream: true }));
+      expectOrder(events);
+      expect(events.at(-1)).toMatchObject({ response: { output: [whole] } });
+      const added = events.find(({ type }) => type === "response.output_item.added");
+      expect(added).toMatchObject({ item: { name: "find", namespace: "crm" } });
+      const { tools } = stage.provider.requests.at(-1)?.body ?? {};
+      expect(tools).toMatchObject(
+        isFlat
+          ? [
+              format === "native" ? { name: "crm__find" } : { function: { name: "crm__find" } },
+              format === "native" ? { name: "crm__note" } : { function: { name: "crm__note" } },
+              {},
+            ]
+          : [{ type: "namespace", name: "crm", tools: [{ name: "find" }, { name: "note" }] }, {}],
+      );
+      expect(sent().split("About customers.")).toHaveLength(2);
+      expect(sent()).toContain(isFlat ? '"crm__find"' : '"namespace":"crm"');
+    });
+
     test("reports an answer that was cut off as incomplete", async () => {
       stage.provider.always(stage.reply({ text: ["It"], stopReason: "max_tokens" }));
       const answer = await openai(stage).responses.create({ ...base, max_output_tokens: 20 });
@@ -246,6 +295,103 @@ function inputOf(output: readonly ResponseOutputItem[]): ResponseInputItem[] {
   );
 }
 
+const thoughtful = {
+  ...base,
+  tools: [weather],
+  reasoning: { effort: "medium" },
+  include: ["reasoning.encrypted_content"],
+} satisfies ResponseCreateParamsNonStreaming;
+
+describe("encrypted reasoning of a provider of the same format", () => {
+  let stage: GatewayWithProvider;
+  beforeAll(async () => {
+    stage = await startGatewayWithProvider("responses");
+  });
+  afterAll(() => stage.stop());
+
+  const thinking = { pieces: ["I need ", "the weather."], signature: "gAAAAencrypted" };
+  const item = {
+    type: "reasoning",
+    summary: [{ type: "summary_text", text: "I need the weather." }],
+    encrypted_content: thinking.signature,
+  };
+  const lastBody = () => stage.provider.requests.at(-1)?.body ?? {};
+
+  test("goes through a tool loop, sealed for the client", async () => {
+    stage.provider.play(stage.reply({ thinking, tool: call }), stage.reply(sunny));
+    const first = await openai(stage).responses.create(thoughtful);
+    expect(JSON.stringify(first)).not.toContain(thinking.signature);
+    expect(lastBody()).toMatchObject({
+      store: false,
+      include: ["reasoning.encrypted_content"],
+      reasoning: { effort: "medium" },
+    });
+    const input: ResponseInputItem[] = [
+      { role: "user", content: base.input },
+      ...inputOf(first.output),
+      { type: "function_call_output", call_id: "call_1", output: "22 degrees" },
+    ];
+    const second = await openai(stage).responses.create({ ...thoughtful, input });
+    expect(second.output_text).toContain("sunny");
+    expect(lastBody().input).toEqual([
+      { type: "message", role: "user", content: [{ type: "input_text", text: base.input }] },
+      item,
+      { type: "function_call", call_id: "call_1", name: "weather", arguments: '{"city":"Oslo"}' },
+      { type: "function_call_output", call_id: "call_1", output: "22 degrees" },
+    ]);
+  });
+
+  test("goes through native and chat clients, too", async () => {
+    stage.provider.always(stage.reply({ thinking, tool: call }));
+    const native = { model: "sonnet", max_tokens: 5_000, thinking: { type: "adaptive" } };
+    const question = { role: "user", content: "Hello" };
+    const answer = await (await stage.post({ ...native, messages: [question] })).json();
+    const result = { type: "tool_result", tool_use_id: "call_1", content: "22" };
+    const turns = [question, { role: "assistant", content: Object(answer).content }];
+    await stage.post({ ...native, messages: [...turns, { role: "user", content: [result] }] });
+    expect(lastBody().input).toContainEqual(item);
+    expect(lastBody().reasoning).toMatchObject({ summary: "auto" });
+
+    const chat = { model: "sonnet", reasoning_effort: "low" };
+    const completion = await (await stage.postChat({ ...chat, messages: [question] })).json();
+    const messages = [
+      question,
+      Object(completion).choices[0].message,
+      { role: "tool", tool_call_id: "call_1", content: "22" },
+    ];
+    await stage.postChat({ ...chat, messages });
+    expect(lastBody().input).toContainEqual(item);
+  });
+
+  test("is left out for a provider of another format", async () => {
+    const other = await startGatewayWithProvider("native");
+    try {
+      other.provider.always(other.reply(sunny));
+      const signature = "responses:gAAAAencrypted";
+      const messages = [
+        { role: "user", content: "Hello" },
+        { role: "assistant", content: [{ type: "thinking", thinking: "hm", signature }] },
+        {
+          role: "assistant",
+          content: [
+            { type: "thinking", thinking: "hm", signature },
+            { type: "text", text: "Hi" },
+          ],
+        },
+        { role: "user", content: "Again" },
+      ];
+      await other.post({ model: "sonnet", max_tokens: 100, messages });
+      expect(other.provider.requests.at(-1)?.body.messages).toEqual([
+        messages[0],
+        { role: "assistant", content: [{ type: "text", text: "Hi" }] },
+        messages[3],
+      ]);
+    } finally {
+      await other.stop();
+    }
+  });
+});
+
 describe("reasoning through a tool loop", () => {
   let stage: GatewayWithProvider;
   beforeAll(async () => {
@@ -253,12 +399,7 @@ describe("reasoning through a tool loop", () => {
   });
   afterAll(() => stage.stop());
 
-  const wanted = {
-    ...base,
-    tools: [weather],
-    reasoning: { effort: "medium" },
-    include: ["reasoning.encrypted_content"],
-  } satisfies ResponseCreateParamsNonStreaming;
+  const wanted = thoughtful;
   const thinking = { pieces: ["I need ", "the weather."], signature: "c2lnbmVkLWJ5LXByb3ZpZGVy" };
 
   async function firstStep(): Promise<ResponseInputItem[]> {

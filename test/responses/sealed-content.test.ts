@@ -5,7 +5,6 @@ import { mkdtemp, readFile, rm, stat } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { createLog } from "../../src/base/log.ts";
 import { readConfig } from "../../src/config/environment.ts";
 import { SealedContent } from "../../src/http/sealed-content.ts";
 import { findContentKeys } from "../../src/server/content-key.ts";
@@ -73,8 +72,7 @@ test("the first start makes a key, and processes that start together share it", 
   const dataDir = await mkdtemp(join(tmpdir(), "content-key-"));
   try {
     const config = readConfig({ DATA_DIR: dataDir });
-    const log = createLog("silent");
-    const found = await Promise.all([1, 2, 3].map(() => findContentKeys(config, log)));
+    const found = await Promise.all([1, 2, 3].map(() => findContentKeys(config)));
     const path = join(dataDir, "content-key");
     const stored = Buffer.from(await readFile(path, "utf8"), "base64");
     expect(found).toEqual([[stored], [stored], [stored]]);

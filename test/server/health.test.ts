@@ -13,6 +13,7 @@ import { readConfig } from "../../src/config/environment.ts";
 import { grpcCore, type RemoteCore } from "../../src/grpc/client.ts";
 import { findBinaries } from "../../src/postgres/embedded/binaries.ts";
 import { type Gateway, startGateway } from "../../src/server/gateway.ts";
+import { contentKey } from "../support/content-key.ts";
 import { log } from "../support/ledger.ts";
 import { freePort } from "../support/ports.ts";
 import { TestServer } from "../support/server-pair.ts";
@@ -39,6 +40,7 @@ beforeAll(async () => {
     DATABASE_URL: database.url(),
     LEDGER_MAX_WAIT_SECONDS: String(maxWaitMs / 1000),
     ADMIN_TOKEN: "the-admin-token-of-health",
+    CONTENT_KEY: contentKey,
     DATA_DIR: folder,
     PORT: "0",
     GRPC_PORT: "0",

@@ -4,6 +4,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { join } from "node:path";
 import packageFile from "../../package.json" with { type: "json" };
+import { contentKey } from "./content-key.ts";
 
 const startCommand = packageFile.scripts.start.split(" ");
 
@@ -41,7 +42,8 @@ export type Exit = {
 function launch(env: NodeJS.ProcessEnv) {
   const { PATH, HOME, TMPDIR, NODE_COMPILE_CACHE } = process.env;
   const inherited = { PATH, HOME, TMPDIR, NODE_COMPILE_CACHE };
-  const base = { ...startVariables, ...inherited, PORT: "0", GRPC_PORT: "0" };
+  const own = { PORT: "0", GRPC_PORT: "0", CONTENT_KEY: contentKey };
+  const base = { ...startVariables, ...inherited, ...own };
   const child = spawn(process.execPath, [...nodeFlags, programPath], {
     env: { ...base, ...env },
     stdio: ["ignore", "pipe", "pipe"],

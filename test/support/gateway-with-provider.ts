@@ -1,4 +1,4 @@
-// A whole gateway in front of one fake provider, which speaks one of the two formats.
+// A whole gateway in front of one fake provider, which speaks one of the three formats.
 
 import type { JsonObject } from "@bufbuild/protobuf";
 import OpenAI from "openai";
@@ -14,11 +14,26 @@ import {
   chatStream,
   nativeAnswer,
   nativeStream,
+  responsesAnswer,
+  responsesStream,
 } from "./provider-answers.ts";
 
 /** Format of the provider. */
-export type ProviderFormat = "native" | "chat";
-export const providerFormats: readonly ProviderFormat[] = ["native", "chat"];
+export type ProviderFormat = "native" | "chat" | "responses";
+export const providerFormats: readonly ProviderFormat[] = ["native", "chat", "responses"];
+
+/** The path of the requests that a provider of each format receives. */
+export const providerPaths: Readonly<Record<ProviderFormat, string>> = {
+  native: "/v1/messages",
+  chat: "/v1/chat/completions",
+  responses: "/v1/responses",
+};
+
+const answers = {
+  native: [nativeStream, nativeAnswer],
+  chat: [chatStream, chatAnswer],
+  responses: [responsesStream, responsesAnswer],
+} as const;
 
 export type GatewayWithProvider = {
   readonly gateway: TestGateway;
@@ -51,11 +66,15 @@ export async function startGatewayWithProvider(
 ): Promise<GatewayWithProvider> {
   const provider = await startFakeProvider();
   const kind = format === "native" ? "anthropic" : "openai";
+  const real = {
+    kind,
+    url: provider.url,
+    ...(format === "responses" && { more: "api: responses" }),
+  } as const;
   const gateway = await startTestGateway({
-    catalog: readCatalogFile(`${settings}\n${catalogFor({ real: { kind, url: provider.url } })}`),
+    catalog: readCatalogFile(`${settings}\n${catalogFor({ real })}`),
   });
-  const [stream, plain] =
-    format === "native" ? [nativeStream, nativeAnswer] : [chatStream, chatAnswer];
+  const [stream, plain] = answers[format];
   return {
     gateway,
     provider,

@@ -11,6 +11,7 @@ import { readConfig } from "../../src/config/environment.ts";
 import { grpcCore } from "../../src/grpc/client.ts";
 import { type Gateway, startGateway } from "../../src/server/gateway.ts";
 import { defaultCatalogWithoutPauses } from "./catalog.ts";
+import { contentKey } from "./content-key.ts";
 import { freshDatabase } from "./database.ts";
 
 export type TestGateway = {
@@ -72,6 +73,7 @@ export async function startTestGateway(options: TestGatewayOptions = {}): Promis
       GRPC_PORT: "0",
       DATA_DIR: dataDir,
       LOG_LEVEL: process.env.LOG_LEVEL ?? "silent",
+      CONTENT_KEY: contentKey,
     };
     const config = readConfig({ ...ports, ...env, ...options.env });
     return startGateway({

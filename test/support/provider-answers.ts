@@ -1,9 +1,9 @@
-// Scripts of the fake provider: plain and streamed answers, in the native and the chat format.
+// Scripts of the fake provider: plain and streamed answers, in all three formats.
 
 import type { JsonObject } from "@bufbuild/protobuf";
 import { parseObject, type Script } from "./provider.ts";
 
-/** The content of an answer, the same for both formats. */
+/** The content of an answer, the same for all formats. */
 export type AnswerContent = {
   readonly id?: string;
   readonly model?: string;
@@ -78,6 +78,18 @@ export function chatAnswer(content: AnswerContent = {}, more: Script = {}): Scri
     ...(content.noUsage !== true && { usage: chatUsage(content) }),
   };
   return { headers: json, writes: [JSON.stringify(completion)], ...more };
+}
+
+/** A streamed answer of a provider of the Responses format: one write per event. */
+export function responsesStream(content: AnswerContent = {}, more: Script = {}): Script {
+  return { headers: sse, writes: responsesEvents(content), ...more };
+}
+
+/** A plain answer of a provider of the Responses format. */
+export function responsesAnswer(content: AnswerContent = {}, more: Script = {}): Script {
+  const output = responsesItems(content).map(({ whole }) => whole);
+  const response = responsesBody(content, output);
+  return { headers: json, writes: [JSON.stringify(response)], ...more };
 }
 
 /** An answer with an error status, in the native envelope. */
@@ -157,6 +169,124 @@ export function chatChunks(content: AnswerContent = {}): string[] {
       : [`data: ${JSON.stringify({ ...head, choices: [], usage: chatUsage(content) })}\n\n`]),
     "data: [DONE]\n\n",
   ];
+}
+
+/** The events of a Responses stream. */
+export function responsesEvents(content: AnswerContent = {}): string[] {
+  let number = 0;
+  const event = (type: string, members: JsonObject) =>
+    sseEvent(type, { sequence_number: number++, ...members });
+  const begun = { ...responsesBody(content, []), status: "in_progress", usage: null };
+  const items = responsesItems(content);
+  const middle = items.flatMap(({ start, whole, deltas }, output_index) => [
+    event("response.output_item.added", { output_index, item: start }),
+    ...deltas.map(([type, members]) => event(type, { output_index, ...members })),
+    event("response.output_item.done", { output_index, item: whole }),
+  ]);
+  const response = responsesBody(
+    content,
+    items.map(({ whole }) => whole),
+  );
+  return [
+    event("response.created", { response: begun }),
+    event("response.in_progress", { response: begun }),
+    ...middle,
+    event(`response.${String(response.status)}`, { response }),
+  ];
+}
+
+type ResponsesItem = {
+  start: JsonObject;
+  whole: JsonObject;
+  deltas: [type: string, members: JsonObject][];
+};
+
+function responsesItems({ text, thinking, tool }: AnswerContent): ResponsesItem[] {
+  const items: ResponsesItem[] = [];
+  if (thinking !== undefined) {
+    const place = { item_id: "rs_1", summary_index: 0 };
+    const start = { id: "rs_1", type: "reasoning", summary: [] };
+    const part = { type: "summary_text", text: thinking.pieces.join("") };
+    items.push({
+      start,
+      whole: {
+        ...start,
+        summary: [part],
+        ...(thinking.signature !== undefined && { encrypted_content: thinking.signature }),
+      },
+      deltas: [
+        ["response.reasoning_summary_part.added", { ...place, part: { ...part, text: "" } }],
+        ...thinking.pieces.map((delta): [string, JsonObject] => [
+          "response.reasoning_summary_text.delta",
+          { ...place, delta },
+        ]),
+        ["response.reasoning_summary_text.done", { ...place, text: part.text }],
+        ["response.reasoning_summary_part.done", { ...place, part }],
+      ],
+    });
+  }
+  if (text !== undefined) {
+    const place = { item_id: "msg_1", content_index: 0 };
+    const head = { id: "msg_1", type: "message", role: "assistant" };
+    const part = { type: "output_text", text: text.join(""), annotations: [], logprobs: [] };
+    items.push({
+      start: { ...head, status: "in_progress", content: [] },
+      whole: { ...head, status: "completed", content: [part] },
+      deltas: [
+        ["response.content_part.added", { ...place, part: { ...part, text: "" } }],
+        ...text.map((delta): [string, JsonObject] => [
+          "response.output_text.delta",
+          { ...place, delta, logprobs: [] },
+        ]),
+        ["response.output_text.done", { ...place, text: part.text, logprobs: [] }],
+        ["response.content_part.done", { ...place, part }],
+      ],
+    });
+  }
+  if (tool !== undefined) {
+    const place = { item_id: "fc_1" };
+    const head = { id: "fc_1", type: "function_call", call_id: tool.id ?? "call_1" };
+    const given = tool.input.join("");
+    items.push({
+      start: { ...head, status: "in_progress", name: tool.name, arguments: "" },
+      whole: { ...head, status: "completed", name: tool.name, arguments: given },
+      deltas: [
+        ...tool.input.map((delta): [string, JsonObject] => [
+          "response.function_call_arguments.delta",
+          { ...place, delta },
+        ]),
+        ["response.function_call_arguments.done", { ...place, arguments: given }],
+      ],
+    });
+  }
+  return items;
+}
+
+function responsesBody(content: AnswerContent, output: JsonObject[]): JsonObject {
+  const isCut = content.stopReason === "max_tokens";
+  return {
+    id: content.id ?? "resp_scripted",
+    object: "response",
+    created_at: 1_764_000_000,
+    model: content.model ?? "scripted-1",
+    status: isCut ? "incomplete" : "completed",
+    error: null,
+    incomplete_details: isCut ? { reason: "max_output_tokens" } : null,
+    output,
+    ...(content.noUsage !== true && { usage: responsesUsage(content) }),
+  };
+}
+
+function responsesUsage({ usage = {} }: AnswerContent): JsonObject {
+  const { input = 10, output = 5, cacheRead = 0, cacheWrite = 0, thinking = 0 } = usage;
+  const total = input + cacheRead + cacheWrite;
+  return {
+    input_tokens: total,
+    input_tokens_details: { cached_tokens: cacheRead, cache_write_tokens: cacheWrite },
+    output_tokens: output,
+    output_tokens_details: { reasoning_tokens: thinking },
+    total_tokens: total + output,
+  };
 }
 
 function nativeHead({

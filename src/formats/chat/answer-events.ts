@@ -57,8 +57,9 @@ export class AnswerEvents {
     this.#events.push(messageStart({ id: "", model }));
   }
 
-  addText(text: string): void {
-    if (this.#open !== "text") this.#events.push(textStart(this.#openBlock("text"), ""));
+  /** `phase` is that of the block, if this opens one. */
+  addText(text: string, phase?: string): void {
+    if (this.#open !== "text") this.#events.push(textStart(this.#openBlock("text"), "", phase));
     this.#events.push(blockDelta(this.#index, { case: "text", value: text }));
   }
 
@@ -77,6 +78,11 @@ export class AnswerEvents {
     this.#openThinking();
     this.#events.push(blockDelta(this.#index, { case: "signature", value: signature }));
     this.#close();
+  }
+
+  /** Closes an open text or thinking block, so that the next one is a block of its own. */
+  closeText(): void {
+    if (this.#open !== "toolUse") this.#close();
   }
 
   /** Opens a tool call. Returns the number of its block. */

@@ -52,11 +52,19 @@ export function encodeMessages(request: GenerateRequest, cacheMarks: boolean): J
  */
 const attribution = "x-anthropic-billing-header:";
 
+/**
+ * The blocks of an instruction that have a text. The vendor removes the attribution too: passed on,
+ * it would prevent hits of the prefix cache.
+ */
+export function instructionBlocks({ content }: System | Message): Block[] {
+  return content.filter((block) => {
+    const text = textOf(block);
+    return text !== "" && !text.startsWith(attribution);
+  });
+}
+
 function encodeSystem(system: System | Message, cacheMarks: boolean): JsonObject | undefined {
-  // The vendor removes the attribution too. Passed on, it would prevent hits of the prefix cache.
-  const blocks = system.content.filter(
-    (block) => !textOf(block).startsWith(attribution) && textOf(block) !== "",
-  );
+  const blocks = instructionBlocks(system);
   if (blocks.length === 0) return undefined;
   if (cacheMarks && blocks.some((block) => block.cacheControl)) {
     return { role: "system", content: blocks.flatMap((block) => encodePart(block, cacheMarks)) };
@@ -65,7 +73,8 @@ function encodeSystem(system: System | Message, cacheMarks: boolean): JsonObject
   return { role: "system", content: blocks.map(textOf).join("\n") };
 }
 
-function textOf(block: Block): string {
+/** The text of a text block; empty for all others. */
+export function textOf(block: Block): string {
   return block.kind.case === "text" ? block.kind.value.text : "";
 }
 
@@ -146,7 +155,11 @@ function textOfBlocks(blocks: readonly Block[]): string {
     .join("\n");
 }
 
-function toPart(block: Block): JsonObject | undefined {
+/**
+ * A block as a part of a message; undefined for a block that chat cannot express. Throws
+ * `feature_not_offered` for a source that it cannot.
+ */
+export function toPart(block: Block): JsonObject | undefined {
   const { kind } = block;
   switch (kind.case) {
     case "text":

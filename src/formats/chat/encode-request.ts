@@ -101,7 +101,8 @@ function encodeToolChoice(choice: ToolChoice | undefined): JsonObject | string |
   }
 }
 
-function encodeEffort(request: GenerateRequest): string | undefined {
+/** The effort that the request asks for, as every chat provider knows it. */
+export function encodeEffort(request: GenerateRequest): string | undefined {
   const { reasoningEffort, thinking, outputConfig } = request;
   if (reasoningEffort !== undefined) return toChatEffort(reasoningEffort);
   // Not "none": native clients send "disabled" to models that never think, and those reject any

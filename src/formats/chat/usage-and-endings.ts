@@ -8,6 +8,7 @@ import {
   type ReportedUsage,
   ReportedUsageSchema,
 } from "../../../gen/gateway/inference/v1/event_pb.ts";
+import { isResponsesThinking } from "../codec.ts";
 import { failure } from "../events.ts";
 import { isObject } from "../json.ts";
 import { textsOf } from "./fields.ts";
@@ -206,13 +207,14 @@ export function reasoningDetail(text: string, signature: string): JsonObject {
   return { type: "reasoning.text", text, signature };
 }
 
-/** The `reasoning_details` of the thinking blocks that have a signature. */
+/** The `reasoning_details` of the thinking blocks that such a provider or a native one signed. */
 export function signedThinking(blocks: readonly Block[]): JsonObject[] {
-  return blocks.flatMap(({ kind }) =>
-    kind.case === "thinking" && kind.value.signature !== ""
+  return blocks.flatMap((block) => {
+    const { kind } = block;
+    return kind.case === "thinking" && kind.value.signature !== "" && !isResponsesThinking(block)
       ? [reasoningDetail(kind.value.thinking, kind.value.signature)]
-      : [],
-  );
+      : [];
+  });
 }
 
 /** A part of a provider's reasoning. Either member may be empty. */

@@ -11,7 +11,7 @@ import {
   type ToolChoice,
 } from "../../../gen/gateway/inference/v1/content_pb.ts";
 import type { GenerateRequest } from "../../../gen/gateway/inference/v1/inference_pb.ts";
-import { isOpenai } from "../codec.ts";
+import { isOpenai, isResponsesThinking } from "../codec.ts";
 import { foldSystemEntries, hasOnlyInstructions } from "../fold-system.ts";
 import { encodeCacheControl, encodeContent, type KeepExtensions } from "./encode-block.ts";
 
@@ -88,10 +88,20 @@ function encodableMessages(
   request: GenerateRequest,
   { foldSystem }: { foldSystem?: boolean },
 ): readonly Message[] {
-  const { messages } = request;
+  const messages = withoutForeignThinking(request.messages);
   if (hasOnlyInstructions(request))
     return messages.map((message) => ({ ...message, role: Role.USER }));
   return foldSystem ? foldSystemEntries(messages) : messages;
+}
+
+/** `messages` without the thinking that only a provider of the Responses format can read. */
+function withoutForeignThinking(messages: readonly Message[]): readonly Message[] {
+  if (!messages.some(({ content }) => content.some(isResponsesThinking))) return messages;
+  return messages.flatMap((message) => {
+    const content = message.content.filter((block) => !isResponsesThinking(block));
+    if (content.length === message.content.length) return [message];
+    return content.length === 0 ? [] : [{ ...message, content }];
+  });
 }
 
 function encodeMessage(message: Message, keep: KeepExtensions): JsonObject {

@@ -26,6 +26,7 @@ import { invalid, objectAt, optionalText, textAt } from "../chat/fields.ts";
 import { isObject } from "../json.ts";
 import { checkArguments, isBlankText, normaliseTurns, textBlock } from "../turns.ts";
 import { type OpenContent, readSealedText } from "./sealed.ts";
+import { flatName } from "./tool-names.ts";
 
 const itemTypes = [
   "message",
@@ -152,9 +153,13 @@ function decodeMessage(conversation: Conversation, item: JsonObject, at: string)
     case "user":
       turns.push(turn(Role.USER, begun("message", content)));
       return;
-    case "assistant":
+    case "assistant": {
+      const phase = optionalText(item.phase, `${at}.phase`);
+      for (const { kind } of content)
+        if (kind.case === "text" && phase !== undefined) kind.value.phase = phase;
       turns.push(turn(Role.ASSISTANT, begun("message", content)));
       return;
+    }
     case "system":
     case "developer": {
       if (content.some(({ kind }) => kind.case !== "text"))
@@ -191,13 +196,19 @@ function decodePart(part: JsonObject, at: string): Block {
       return textBlock(textAt(part.refusal, `${at}.refusal`));
     case "input_image":
       if (typeof part.file_id === "string") throw noFiles(at);
-      return decodeImageUrl(textAt(part.image_url, `${at}.image_url`), `${at}.image_url`);
+      return decodeImage(part, at);
     case "input_file":
       if (typeof part.file_id === "string") throw noFiles(at);
       return decodeInputFile(part, at);
     default:
       throw invalid(`${at}.type`, "is not a supported type of part", partTypes);
   }
+}
+
+function decodeImage({ image_url: url, detail }: JsonObject, at: string): Block {
+  const image = decodeImageUrl(textAt(url, `${at}.image_url`), `${at}.image_url`);
+  if (typeof detail === "string") image.extensions = { detail };
+  return image;
 }
 
 function noFiles(at: string): Error {
@@ -228,7 +239,10 @@ function decodeCall(item: JsonObject, at: string, input: JsonObject): Block {
   if (id === "") throw invalid(`${at}.call_id`, "must not be empty");
   const name = textAt(item.name, `${at}.name`);
   if (name === "") throw invalid(`${at}.name`, "must not be empty");
-  return toolUse({ id, name, input });
+  const namespace = optionalText(item.namespace, `${at}.namespace`);
+  const call = toolUse({ id, name: flatName(name, namespace), input });
+  if (namespace !== undefined) call.extensions = { namespace, name };
+  return call;
 }
 
 function decodeResult(item: JsonObject, at: string): Block {
@@ -256,7 +270,7 @@ function turn(role: Role, content: Block[], form: ContentForm = ContentForm.UNSP
 }
 
 function mark(block: Block, begins: string): Block {
-  block.extensions = { begins };
+  block.extensions = { ...block.extensions, begins };
   return block;
 }
 

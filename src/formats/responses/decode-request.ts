@@ -23,14 +23,15 @@ import { partsMax, toolsMax, tooManyParts, tooManyTools } from "../codec.ts";
 import { isObject } from "../json.ts";
 import { decodeItems } from "./decode-items.ts";
 import { decodeTools } from "./decode-tools.ts";
-import type { OpenContent } from "./sealed.ts";
+import { type OpenContent, sealedInclude } from "./sealed.ts";
+import { type ClientTool, readClientTools } from "./tool-names.ts";
 
 /** What a client wants of the form of its answer. */
 export type Wishes = {
   /** The members of the request that the answer repeats. */
   readonly echo: JsonObject;
-  /** Names of the tools whose input is plain text. */
-  readonly customTools: ReadonlySet<string>;
+  /** The tools that are custom or in a namespace, by the names that the model knows. */
+  readonly clientTools: ReadonlyMap<string, ClientTool>;
   /** Whether the client gets signed thinking, to return it with its next request. */
   readonly includeSealed: boolean;
   /** Whether the client gets the text of the thinking. */
@@ -79,12 +80,11 @@ export function hasSealedContent(body: JsonValue): boolean {
 export function readWishes(body: JsonValue): Wishes {
   const request = isObject(body) ? body : {};
   const tools = Array.isArray(request.tools) ? request.tools : [];
-  const custom = tools.filter(isObject).filter(({ type }) => type === "custom");
   const reasoning = isObject(request.reasoning) ? request.reasoning : {};
   const { include, instructions, text, metadata } = request;
   const formatted = isObject(text) ? text : {};
   return {
-    customTools: new Set(custom.map(({ name }) => String(name))),
+    clientTools: readClientTools(tools),
     includeSealed: Array.isArray(include) && include.includes(sealedInclude),
     includeSummary: isPresent(reasoning.summary) || isPresent(reasoning.generate_summary),
     echo: {
@@ -107,8 +107,6 @@ export function readWishes(body: JsonValue): Wishes {
     },
   };
 }
-
-const sealedInclude = "reasoning.encrypted_content";
 
 function isPresent(value: JsonValue | undefined): boolean {
   return value !== undefined && value !== null;
@@ -167,8 +165,9 @@ function keepMembers(body: JsonObject): JsonObject | undefined {
     const value = body[name];
     if (value !== undefined && value !== null) members[name] = value;
   }
-  const { verbosity } = isObject(body.text) ? body.text : {};
+  const { verbosity, format } = isObject(body.text) ? body.text : {};
   if (typeof verbosity === "string") members.verbosity = verbosity;
+  if (isObject(format) && format.type === "json_object") members.format = format;
   const { summary } = isObject(body.reasoning) ? body.reasoning : {};
   if (typeof summary === "string") members.summary = summary;
   return Object.keys(members).length > 0 ? members : undefined;

@@ -1,5 +1,6 @@
 // Tools and the tool choice of a request. A custom tool, whose input is plain text, becomes a tool
-// with one argument: models and providers know only arguments in JSON.
+// with one argument: other providers know only arguments in JSON. A tool of a namespace becomes a
+// tool with a longer name.
 
 import { create, type JsonObject, type JsonValue, type MessageInitShape } from "@bufbuild/protobuf";
 import {
@@ -18,9 +19,12 @@ import {
   optionalText,
   textAt,
 } from "../chat/fields.ts";
+import { toolsMax, tooManyTools } from "../codec.ts";
+import { flatName } from "./tool-names.ts";
 
 type Choice = MessageInitShape<typeof ToolChoiceSchema>;
 
+const toolTypes = ["function", "custom", "namespace"];
 const choices = ["auto", "required", "none", "function", "custom", "allowed_tools"];
 
 /** Tools and tool choice of a request. Throws `invalid_request`. */
@@ -28,9 +32,7 @@ export function decodeTools(body: JsonObject): {
   tools: Tool[];
   toolChoice: ToolChoice | undefined;
 } {
-  const tools = (optionalArray(body.tools, "tools") ?? []).map((tool, index) =>
-    decodeTool(objectAt(tool, `tools[${index}]`), `tools[${index}]`),
-  );
+  const tools = decodeList(body.tools);
   const wanted = decodeChoice(body.tool_choice);
   const allowed = wanted?.only ? tools.filter(({ name }) => wanted.only?.has(name)) : tools;
   const oneAtATime = optionalBoolean(body.parallel_tool_calls, "parallel_tool_calls") === false;
@@ -47,16 +49,82 @@ export function decodeTools(body: JsonObject): {
   return { tools: allowed, toolChoice: choice && create(ToolChoiceSchema, choice) };
 }
 
+function decodeList(value: JsonValue | undefined): Tool[] {
+  const tools: Tool[] = [];
+  const names = new Set<string>();
+  const add = (tool: Tool, at: string) => {
+    // A call names its tool by the flat name alone.
+    if (names.has(tool.name)) throw invalid(`${at}.name`, "is the name of another tool as well");
+    names.add(tool.name);
+    tools.push(tool);
+  };
+  for (const [index, one] of (optionalArray(value, "tools") ?? []).entries()) {
+    const at = `tools[${index}]`;
+    const tool = objectAt(one, at);
+    if (tool.type !== "namespace") {
+      add(decodeTool(tool, at), at);
+      continue;
+    }
+    const inner = optionalArray(tool.tools, `${at}.tools`) ?? [];
+    if (tools.length + inner.length > toolsMax) throw tooManyTools();
+    for (const [innerIndex, innerOne] of inner.entries()) {
+      const path = `${at}.tools[${innerIndex}]`;
+      add(decodeInNamespace(objectAt(innerOne, path), path, { tool, at, innerIndex }), path);
+    }
+  }
+  return tools;
+}
+
 function decodeTool(tool: JsonObject, at: string): Tool {
   switch (tool.type) {
     case "function":
-      return buildTool(tool, at);
+      return buildFunction(tool, at);
     case "custom":
       return buildCustomTool(tool, at);
     default:
-      // The tools that the vendor runs itself, such as `web_search`.
-      throw invalid(`${at}.type`, "is not offered by this gateway", ["function", "custom"]);
+      throw notOffered(at);
   }
+}
+
+/** The error for a tool that the vendor runs itself, such as `web_search`. */
+function notOffered(at: string): Error {
+  return invalid(`${at}.type`, "is not offered by this gateway", toolTypes);
+}
+
+/**
+ * A tool of a namespace. The model sees the description of the namespace before that of its first
+ * tool. `extensions.namespace` and the like keep what a provider of this format gets.
+ */
+function decodeInNamespace(
+  tool: JsonObject,
+  path: string,
+  group: { tool: JsonObject; at: string; innerIndex: number },
+): Tool {
+  if (tool.type !== "function" && tool.type !== "custom") throw notOffered(path);
+  const namespace = textAt(group.tool.name, `${group.at}.name`);
+  if (namespace === "") throw invalid(`${group.at}.name`, "must not be empty");
+  const about = optionalText(group.tool.description, `${group.at}.description`);
+  const name = textAt(tool.name, `${path}.name`);
+  if (name === "") throw invalid(`${path}.name`, "must not be empty");
+  const built = decodeTool({ ...tool, name: flatName(name, namespace) }, path);
+  const own = built.description;
+  if (group.innerIndex === 0 && about)
+    built.description = own === undefined ? about : `${about}\n\n${own}`;
+  built.extensions = {
+    ...built.extensions,
+    namespace,
+    name,
+    ...(about !== undefined && { about }),
+    ...(typeof tool.description === "string" && { description: tool.description }),
+  };
+  return built;
+}
+
+function buildFunction(tool: JsonObject, at: string): Tool {
+  const built = buildTool(tool, at);
+  // A provider of this format takes an absent `strict` for true where the schema allows it.
+  if (tool.strict === false) built.extensions = { ...built.extensions, strict: false };
+  return built;
 }
 
 function buildCustomTool(tool: JsonObject, at: string): Tool {
@@ -101,11 +169,11 @@ function decodeChoice(
   switch (choice.type) {
     case "function":
     case "custom":
-      return { choice: { type: "tool", name: textAt(choice.name, `${at}.name`) } };
+      return { choice: { type: "tool", name: chosenName(choice, at) } };
     case "allowed_tools": {
       const names = (optionalArray(choice.tools, `${at}.tools`) ?? []).map((entry, index) => {
         const path = `${at}.tools[${index}]`;
-        return textAt(objectAt(entry, path).name, `${path}.name`);
+        return chosenName(objectAt(entry, path), path);
       });
       const type = choice.mode === "required" ? "any" : "auto";
       return { choice: { type }, only: new Set(names) };
@@ -113,4 +181,8 @@ function decodeChoice(
     default:
       throw invalid(`${at}.type`, "is not a supported choice", choices);
   }
+}
+
+function chosenName({ name, namespace }: JsonObject, at: string): string {
+  return flatName(textAt(name, `${at}.name`), optionalText(namespace, `${at}.namespace`));
 }

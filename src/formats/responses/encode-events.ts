@@ -2,7 +2,7 @@
 // and closed once.
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
-import type { Block } from "../../../gen/gateway/inference/v1/content_pb.ts";
+import type { Block, TextBlock } from "../../../gen/gateway/inference/v1/content_pb.ts";
 import type {
   BlockDelta,
   Cost,
@@ -18,6 +18,7 @@ import { readStartContent } from "../start-content.ts";
 import { runOf } from "../text-run.ts";
 import type { Wishes } from "./decode-request.ts";
 import { type SealContent, sealedText } from "./sealed.ts";
+import type { ClientTool } from "./tool-names.ts";
 
 /** The values of an answer that come from the gateway and from the request. */
 export type ResponseContext = AnswerContext & {
@@ -157,8 +158,10 @@ export class ResponseEncoder implements EventEncoder {
     const kind: Block["kind"] = block?.kind ?? { case: undefined };
     switch (kind.case) {
       case "text": {
-        const text = this.#open?.kind.case === "text" ? this.#closePart() : this.#openMessage(kind);
-        return text + this.#openPart() + this.#text(kind.value.text);
+        const { phase, text: given } = kind.value;
+        const isNext = this.#open?.kind.case === "text" && this.#open.kind.value.phase === phase;
+        const text = isNext ? this.#closePart() : this.#openMessage(kind);
+        return text + this.#openPart() + this.#text(given);
       }
       case "thinking": {
         const text = this.#openReasoning(kind);
@@ -209,10 +212,11 @@ export class ResponseEncoder implements EventEncoder {
     return this.#output.length;
   }
 
-  #openMessage(kind: Block["kind"]): string {
+  #openMessage(kind: Extract<Block["kind"], { case: "text" }>): string {
     const closed = this.#closeItem();
     const id = randomId("msg_");
-    const item = { id, type: "message", status: "in_progress", role: "assistant", content: [] };
+    const members = { status: "in_progress", role: "assistant", content: [] };
+    const item = { id, type: "message", ...members, ...phaseOf(kind.value) };
     return closed + this.#openItem(id, kind, item);
   }
 
@@ -260,20 +264,16 @@ export class ResponseEncoder implements EventEncoder {
   #openCall(kind: Extract<Block["kind"], { case: "toolUse" }>): string {
     const closed = this.#closeItem();
     const { id: call_id, name } = kind.value;
-    if (this.#context.wishes.customTools.has(name)) {
+    const tool = this.#context.wishes.clientTools.get(name);
+    const members = { status: "in_progress", call_id, ...namesOf(tool, name) };
+    if (tool?.isCustom) {
       const id = randomId("ctc_");
-      const item = {
-        id,
-        type: "custom_tool_call",
-        status: "in_progress",
-        call_id,
-        name,
-        input: "",
-      };
-      return closed + this.#openItem(id, kind, item);
+      return (
+        closed + this.#openItem(id, kind, { id, type: "custom_tool_call", ...members, input: "" })
+      );
     }
     const id = randomId("fc_");
-    const item = { id, type: "function_call", status: "in_progress", call_id, name, arguments: "" };
+    const item = { id, type: "function_call", ...members, arguments: "" };
     const added = this.#openItem(id, kind, item);
     const place = { item_id: id, output_index: this.#index };
     this.#deltaHead = deltaHead("response.function_call_arguments.delta", place, "");
@@ -289,7 +289,7 @@ export class ResponseEncoder implements EventEncoder {
     let item: string;
     switch (open.kind.case) {
       case "text":
-        item = `{"id":"${open.id}","type":"message","status":"${this.#itemStatus()}","role":"assistant","content":[${open.parts}]}`;
+        item = this.#closeMessage(open, open.kind.value);
         break;
       case "toolUse": {
         const [done, closed] = this.#closeCall(open, open.kind.value, place);
@@ -307,6 +307,12 @@ export class ResponseEncoder implements EventEncoder {
     text += this.#raw("response.output_item.done", `"output_index":${index},"item":${item}`);
     this.#output.push(item);
     return text;
+  }
+
+  #closeMessage({ id, parts }: OpenItem, text: TextBlock): string {
+    const phase = stringifyJson(phaseOf(text)).slice(1, -1);
+    const head = `{"id":"${id}","type":"message","status":"${this.#itemStatus()}"`;
+    return `${head},"role":"assistant","content":[${parts}]${phase && `,${phase}`}}`;
   }
 
   #itemStatus(): string {
@@ -341,12 +347,13 @@ export class ResponseEncoder implements EventEncoder {
     { id, name, input }: { id: string; name: string; input?: JsonObject | undefined },
     place: string,
   ): [text: string, item: string] {
-    const isCustom = this.#context.wishes.customTools.has(name);
+    const tool = this.#context.wishes.clientTools.get(name);
     // The call arrived whole, or has no arguments.
     const isWhole = open.text === "";
     const given = isWhole ? quoted(JSON.stringify(input ?? {})) : open.text;
-    const members = `"status":"${this.#itemStatus()}","call_id":${stringifyJson(id)},"name":${stringifyJson(name)}`;
-    if (isCustom) {
+    const names = stringifyJson(namesOf(tool, name)).slice(1, -1);
+    const members = `"status":"${this.#itemStatus()}","call_id":${stringifyJson(id)},${names}`;
+    if (tool?.isCustom) {
       const plain = quoted(inputOf(JSON.parse(`"${given}"`)));
       const text =
         this.#raw("response.custom_tool_call_input.delta", `${place},"delta":"${plain}"`) +
@@ -354,7 +361,7 @@ export class ResponseEncoder implements EventEncoder {
       return [text, `{"id":"${open.id}","type":"custom_tool_call",${members},"input":"${plain}"}`];
     }
     const delta = isWhole ? this.#delta(given) : "";
-    const done = `${place},"name":${stringifyJson(name)},"arguments":"${given}"`;
+    const done = `${place},"name":${stringifyJson(tool?.name ?? name)},"arguments":"${given}"`;
     return [
       delta + this.#raw("response.function_call_arguments.done", done),
       `{"id":"${open.id}","type":"function_call",${members},"arguments":"${given}"}`,
@@ -390,7 +397,7 @@ export class ResponseEncoder implements EventEncoder {
     if (text === "" || this.#open?.kind.case !== "toolUse") return "";
     const given = quoted(text);
     this.#open.text += given;
-    return this.#context.wishes.customTools.has(this.#open.kind.value.name)
+    return this.#context.wishes.clientTools.get(this.#open.kind.value.name)?.isCustom
       ? ""
       : this.#delta(given);
   }
@@ -448,6 +455,16 @@ function encodeUsage(usage: ReportedUsage | undefined, estimatedInputTokens: num
 
 function membersOf(value: JsonValue | undefined): JsonObject {
   return isObject(value) ? value : {};
+}
+
+function phaseOf({ phase }: TextBlock): JsonObject {
+  return phase === undefined ? {} : { phase };
+}
+
+/** The members of a call that name its tool as the client does. `name` is the model's name. */
+function namesOf(tool: ClientTool | undefined, name: string): JsonObject {
+  if (!tool) return { name };
+  return { name: tool.name, ...(tool.namespace !== undefined && { namespace: tool.namespace }) };
 }
 
 /** What stands before the number and the text of a delta. `more` are members that never change. */

@@ -1,6 +1,10 @@
 // The Responses format: pure functions between its JSON and event streams and the canonical
-// requests and events. Listeners decode requests and encode answers.
+// requests and events. Listeners decode requests and encode answers; providers that use the format
+// encode requests and decode answers.
 
+export { decodeAnswer } from "./decode-answer.ts";
+export { createEventDecoder } from "./decode-events.ts";
 export { decodeRequest, hasSealedContent, readWishes, type Wishes } from "./decode-request.ts";
 export { encodeAnswer } from "./encode-answer.ts";
 export { createEventEncoder } from "./encode-events.ts";
+export { encodeRequest } from "./encode-request.ts";

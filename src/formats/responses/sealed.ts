@@ -6,6 +6,9 @@ import { create } from "@bufbuild/protobuf";
 import { type Block, BlockSchema } from "../../../gen/gateway/inference/v1/content_pb.ts";
 import { isObject, parseJsonText } from "../json.ts";
 
+/** The entry of `include` that asks for it. */
+export const sealedInclude = "reasoning.encrypted_content";
+
 /** Encrypts a text, for the account of the request and the model that answers. */
 export type SealContent = (text: string) => string;
 

@@ -1,10 +1,12 @@
-// The native codec alone, in this process: a long conversation read and written, against JSON doing
-// the same.
+// The codecs alone, in this process: a long conversation read and written. The native one against
+// JSON doing the same, that of the Responses format against that of chat.
 
 import { isDeepStrictEqual } from "node:util";
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
+import * as chat from "../../../src/formats/chat/chat.ts";
 import { parseJson, stringifyJson } from "../../../src/formats/json.ts";
 import { decodeRequest, encodeRequest } from "../../../src/formats/native/native.ts";
+import * as responses from "../../../src/formats/responses/responses.ts";
 import { spreadOf } from "../measure.ts";
 import type { Result } from "../report.ts";
 
@@ -21,12 +23,30 @@ export async function codec(): Promise<Result> {
       encodeRequest(decodeRequest(parseJson(bytes), { version: "2023-06-01", beta: "" }), target),
     );
 
-  const [jsonMs, gatewayMs]: number[][] = [[], []];
+  const request = decodeRequest(conversation(), { version: "2023-06-01", beta: "" });
+  const chatBytes = Buffer.from(JSON.stringify(chat.encodeRequest(request, target)));
+  const chatCodec = () =>
+    stringifyJson(chat.encodeRequest(chat.decodeRequest(parseJson(chatBytes)), target));
+  const responsesBytes = Buffer.from(JSON.stringify(responses.encodeRequest(request, target)));
+  const open = (sealed: string) => sealed;
+  const responsesCodec = () =>
+    stringifyJson(
+      responses.encodeRequest(responses.decodeRequest(parseJson(responsesBytes), open), target),
+    );
+
+  const [jsonMs, gatewayMs, chatMs, responsesMs]: number[][] = [[], [], [], []];
   for (let round = 0; round <= rounds; round++) {
-    const one = { json: timeMs(json), gateway: timeMs(gateway) };
+    const one = {
+      json: timeMs(json),
+      gateway: timeMs(gateway),
+      chat: timeMs(chatCodec),
+      responses: timeMs(responsesCodec),
+    };
     if (round === 0) continue;
     jsonMs?.push(one.json);
     gatewayMs?.push(one.gateway);
+    chatMs?.push(one.chat);
+    responsesMs?.push(one.responses);
   }
   const same = isDeepStrictEqual(JSON.parse(gateway()), { ...conversation(), ...target });
   return {
@@ -44,6 +64,14 @@ export async function codec(): Promise<Result> {
         unit: "ms",
       },
       { measure: "JSON.parse + JSON.stringify", value: spreadOf(jsonMs ?? []), unit: "ms" },
+      {
+        measure: "Responses: decode + encode ÷ chat",
+        value: spreadOf(
+          (responsesMs ?? []).map((one, round) => one / (chatMs?.[round] ?? Number.NaN)),
+        ),
+        must: "≤ 1.2",
+      },
+      { measure: "chat: decode + encode", value: spreadOf(chatMs ?? []), unit: "ms" },
     ],
     faults: same ? [] : ["the encoded request differs from the decoded one"],
   };

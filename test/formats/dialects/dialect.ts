@@ -4,7 +4,7 @@
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 
-/** The meaning of an answer, the same for both formats. */
+/** The meaning of an answer, the same for all formats. */
 export type Meaning = {
   readonly thinking?: string;
   readonly text?: string;

@@ -1,5 +1,5 @@
 // The dialects of providers and servers, whole and streamed, through a whole gateway to clients of
-// both formats: the meaning of the answer stays the same.
+// all formats: the meaning of the answer stays the same.
 
 import type { JsonObject } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -14,9 +14,20 @@ import type { Script } from "../../support/provider.ts";
 import { chatDialects } from "./chat-dialects.ts";
 import type { Dialect } from "./dialect.ts";
 import { nativeDialects, programmaticStart } from "./native-dialects.ts";
-import { complete, inChat, joinChat, joinNative, readChat, readNative } from "./read-answer.ts";
+import {
+  complete,
+  inChat,
+  inResponse,
+  joinChat,
+  joinNative,
+  joinResponse,
+  readChat,
+  readNative,
+  readResponse,
+} from "./read-answer.ts";
+import { responsesDialects } from "./responses-dialects.ts";
 
-const dialects = { native: nativeDialects, chat: chatDialects };
+const dialects = { native: nativeDialects, chat: chatDialects, responses: responsesDialects };
 
 function frame(line: JsonObject | string): string {
   if (typeof line === "string") return `${line}\n\n`;
@@ -39,6 +50,12 @@ async function bodyOf(answer: Response): Promise<JsonObject> {
 }
 
 const chatBody = { ...smallBody, stream_options: { include_usage: true } };
+const responsesBody = {
+  model: smallBody.model,
+  max_output_tokens: smallBody.max_tokens,
+  input: "Hello",
+  reasoning: { summary: "auto" },
+};
 
 describe.each(providerFormats)("a %s provider", (format) => {
   let parts: GatewayWithProvider;
@@ -52,25 +69,30 @@ describe.each(providerFormats)("a %s provider", (format) => {
       request.body.stream === true ? streamed(stream) : plain(whole),
     );
 
-  test.each(dialects[format])("$name: clients of both formats get its meaning", async (dialect) => {
+  test.each(dialects[format])("$name: clients of all formats get its meaning", async (dialect) => {
     answerWith(dialect);
     const meaning = complete(dialect.meaning);
-    const [native, nativeStream, chat, chatStream] = await Promise.all([
+    const postResponses = (body: JsonObject) => parts.postChat(body, "/v1/responses");
+    const [native, nativeStream, chat, chatStream, response, responseStream] = await Promise.all([
       parts.post(smallBody).then(bodyOf),
       parts.post({ ...smallBody, stream: true }).then((answer) => answer.text()),
       parts.postChat(smallBody).then(bodyOf),
       parts.postChat({ ...chatBody, stream: true }).then((answer) => answer.text()),
+      postResponses(responsesBody).then(bodyOf),
+      postResponses({ ...responsesBody, stream: true }).then((answer) => answer.text()),
     ]);
     expect(readNative(native)).toEqual(meaning);
     expect(readNative(joinNative(nativeStream))).toEqual(meaning);
     expect(readChat(chat)).toEqual(inChat(meaning));
     expect(readChat(joinChat(chatStream))).toEqual(inChat(meaning));
+    expect(readResponse(response)).toEqual(inResponse(meaning));
+    expect(readResponse(joinResponse(responseStream))).toEqual(inResponse(meaning));
   });
 });
 
 test("the corpus has at least 25 dialects, each with a name of its own", () => {
-  const names = [...chatDialects, ...nativeDialects].map(({ name }) => name);
-  expect(new Set(names).size).toBe(chatDialects.length + nativeDialects.length);
+  const names = Object.values(dialects).flatMap((list) => list.map(({ name }) => name));
+  expect(new Set(names).size).toBe(names.length);
   expect(names.length).toBeGreaterThanOrEqual(25);
 });
 

@@ -152,3 +152,67 @@ const finishReasons = new Map([
 export function inChat(meaning: FullMeaning): FullMeaning {
   return { ...meaning, stop: finishReasons.get(meaning.stop) ?? "stop" };
 }
+
+/** The meaning of a plain response. Its stop is the reason of an incomplete one, or "completed". */
+export function readResponse(body: JsonObject): FullMeaning {
+  const items = objectsOf(body.output);
+  const partsOf = (type: string, member: string) =>
+    items
+      .filter((item) => item.type === type)
+      .flatMap((item) => objectsOf(item[member]))
+      .map(({ text }) => textOf(text))
+      .join("");
+  const usage = objectOf(body.usage);
+  const details = objectOf(usage.input_tokens_details);
+  const cacheRead = numberOf(details.cached_tokens);
+  return {
+    thinking: partsOf("reasoning", "summary"),
+    text: partsOf("message", "content"),
+    calls: items
+      .filter(({ type }) => type === "function_call")
+      .map((call) => ({ name: textOf(call.name), input: JSON.parse(textOf(call.arguments)) })),
+    stop: textOf(objectOf(body.incomplete_details).reason) || textOf(body.status),
+    usage: {
+      input: numberOf(usage.input_tokens) - cacheRead - numberOf(details.cache_write_tokens),
+      output: numberOf(usage.output_tokens),
+      cacheRead,
+      thinking: numberOf(objectOf(usage.output_tokens_details).reasoning_tokens),
+    },
+  };
+}
+
+/** The response at the end of a stream, with the texts and arguments that its deltas gave. */
+export function joinResponse(stream: string): JsonObject {
+  const items: JsonObject[] = [];
+  let last: JsonObject = {};
+  for (const { type, ...event } of readEvents(stream)) {
+    const item = items[numberOf(event.output_index)] ?? {};
+    const add = (name: string) => {
+      item[name] = textOf(item[name]) + textOf(event.delta);
+    };
+    if (type === "response.output_item.added") items.push({ ...objectOf(event.item) });
+    if (type === "response.output_text.delta") add("text");
+    if (type === "response.reasoning_summary_text.delta") add("text");
+    if (type === "response.function_call_arguments.delta") add("arguments");
+    last = objectOf(event.response ?? last);
+  }
+  const output = items.map(({ text = "", ...item }) =>
+    item.type === "message"
+      ? { ...item, content: [{ text }] }
+      : item.type === "reasoning"
+        ? { ...item, summary: [{ text }] }
+        : item,
+  );
+  return { ...last, output };
+}
+
+const incompleteReasons = new Map([
+  ["max_tokens", "max_output_tokens"],
+  ["model_context_window_exceeded", "max_output_tokens"],
+  ["refusal", "content_filter"],
+]);
+
+/** The meaning as a client of the Responses format reads it. */
+export function inResponse(meaning: FullMeaning): FullMeaning {
+  return { ...meaning, stop: incompleteReasons.get(meaning.stop) ?? "completed" };
+}

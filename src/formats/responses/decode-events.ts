@@ -1,0 +1,114 @@
+// A provider's event stream → events.
+
+import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
+import type { Event } from "../../../gen/gateway/inference/v1/event_pb.ts";
+import { type EventDecoder, unreadableAnswer } from "../codec.ts";
+import { failure } from "../events.ts";
+import { isObject } from "../json.ts";
+import { createSseParser, type SseEvent } from "../sse.ts";
+import { OutputReader, readResponseError } from "./read-output.ts";
+
+/**
+ * Decodes the stream of one answer. An answer that is incomplete or malformed ends in a `failure`,
+ * and nothing follows the end. There are no runs: each event has its own number.
+ */
+export function createEventDecoder(): EventDecoder {
+  return new ResponseDecoder();
+}
+
+class ResponseDecoder implements EventDecoder {
+  readonly #parser = createSseParser();
+  readonly #output = new OutputReader();
+
+  push(bytes: Uint8Array): Event[] {
+    for (const event of this.#parser.push(bytes)) this.#readEvent(event);
+    return this.#output.take();
+  }
+
+  end(): Event[] {
+    for (const event of this.#parser.end()) this.#readEvent(event);
+    if (!this.#output.isOver)
+      this.#fail("The model provider's answer ended before it was complete.");
+    return this.#output.take();
+  }
+
+  #readEvent({ event: name, data }: SseEvent): void {
+    if (this.#output.isOver || data === "" || data.startsWith("[DONE]")) return;
+    const event = parseObject(data);
+    if (event) this.#read(typeof event.type === "string" ? event.type : name, event);
+    else
+      this.#fail("The model provider sent an event that is not a JSON object.", unreadableAnswer);
+  }
+
+  #read(type: string, event: JsonObject): void {
+    const output = this.#output;
+    const index = typeof event.output_index === "number" ? event.output_index : 0;
+    const { delta, item, response } = event;
+    const text = typeof delta === "string" ? delta : "";
+    switch (type) {
+      case "response.output_text.delta":
+        output.text(index, text);
+        return;
+      case "response.function_call_arguments.delta":
+      case "response.custom_tool_call_input.delta":
+        output.arguments(index, text);
+        return;
+      case "response.reasoning_summary_text.delta":
+        output.thinking(index, "summary", text);
+        return;
+      case "response.reasoning_text.delta":
+        output.thinking(index, "content", text);
+        return;
+      case "response.refusal.delta":
+        output.text(index, text, true);
+        return;
+      case "response.created":
+        output.start(isObject(response) ? response : {});
+        return;
+      case "response.output_item.added":
+        if (isObject(item)) output.open(index, item);
+        return;
+      case "response.content_part.added":
+        output.openPart(index, partOf(event.content_index));
+        return;
+      case "response.reasoning_summary_part.added":
+        output.openPart(index, partOf(event.summary_index));
+        return;
+      case "response.output_item.done":
+        if (isObject(item)) output.close(index, item);
+        return;
+      case "response.completed":
+      case "response.incomplete":
+      case "response.failed":
+        this.#finish(type, isObject(response) ? response : {});
+        return;
+      case "error":
+        output.fail(
+          readResponseError(isObject(event.error) ? event : { error: event }) ??
+            failure("api_error", "The model provider failed during its answer."),
+        );
+    }
+  }
+
+  #finish(type: string, response: JsonObject): void {
+    const status = type.slice("response.".length);
+    this.#output.finish({ ...response, status });
+  }
+
+  #fail(message: string, type = "api_error"): void {
+    this.#output.fail(failure(type, message));
+  }
+}
+
+function partOf(index: JsonValue | undefined): number {
+  return typeof index === "number" ? index : 0;
+}
+
+function parseObject(data: string): JsonObject | undefined {
+  try {
+    const value: JsonValue = JSON.parse(data);
+    return isObject(value) ? value : undefined;
+  } catch {
+    return undefined;
+  }
+}

@@ -99,6 +99,7 @@ function describeProvider(settings: ProviderSettings): string {
   }
   const {
     kind,
+    api,
     baseUrl,
     credentialEnv,
     credentialHeader,
@@ -115,7 +116,8 @@ function describeProvider(settings: ProviderSettings): string {
   const extra =
     Object.keys(headers).length === 0 ? "" : `; headers ${Object.keys(headers).join(", ")}`;
   const limits = `connect ${connectMs} ms, first byte ${firstByteMs} ms, idle ${idleMs} ms, total ${totalMs} ms`;
-  return `${kind} at ${baseUrl}; ${credential}${extra}; ${limits}; ${load}`;
+  const what = api === "responses" ? `${kind} (api: responses)` : kind;
+  return `${what} at ${baseUrl}; ${credential}${extra}; ${limits}; ${load}`;
 }
 
 function describePayments(payments: PaymentSettings | undefined): string[] {

@@ -1,6 +1,6 @@
 // The law of the Responses format: a provider of this format receives what its client sent, and
-// the client what the provider answered. Bodies are in the form in which the gateway writes them; ids of
-// items are the gateway's own.
+// the client what the provider answered. Bodies are in the form in which the gateway writes them;
+// ids of items are the gateway's own.
 
 import { fromBinary, type JsonObject, type JsonValue, toBinary } from "@bufbuild/protobuf";
 import fc from "fast-check";

@@ -142,7 +142,9 @@ for (const format of providerFormats) {
         expect(answer.choices[0]?.message.parsed).toEqual({ sky: "clear" });
         const sent = stage.provider.requests.at(-1)?.body;
         expect(
-          JSON.stringify(format === "native" ? sent?.output_config : sent?.response_format),
+          JSON.stringify(
+            sent?.[{ native: "output_config", chat: "response_format", responses: "text" }[format]],
+          ),
         ).toContain('"sky"');
       });
 

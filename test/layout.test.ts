@@ -82,6 +82,7 @@ const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
       "reasoning-effort",
       "secret-cache",
       "secret-lookup",
+      "stopwatch",
       "timeout",
       "token-categories",
       "usage-sums",

@@ -41,6 +41,7 @@ import {
 import { PaymentsService } from "../../gen/gateway/payments/v1/payments_pb.ts";
 import { PeopleService } from "../../gen/gateway/people/v1/people_pb.ts";
 import { ApiError } from "../base/errors.ts";
+import type { Stopwatch } from "../base/stopwatch.ts";
 
 /** Reads the headers of a call, by names in lower case. `Headers` has this type too. */
 export type CallHeaders = Pick<Headers, "get" | "has">;
@@ -78,6 +79,11 @@ export interface Call {
    * Only the local binding sets it.
    */
   readonly hasNewId?: boolean;
+  /**
+   * Runs while the call waits for a provider, and in a facade while it waits for its core. Only the
+   * local binding sets it.
+   */
+  readonly waits?: Stopwatch | undefined;
 }
 
 /** The authenticated caller. */
@@ -356,6 +362,20 @@ export function withNewId(values: ContextValues): ContextValues {
   return values.set(newId, true);
 }
 
+const waiting = createContextKey<Stopwatch | undefined>(undefined, {
+  description: "runs while the call waits for others",
+});
+
+/** Adds the stopwatch that runs while a call waits for a provider or a core. */
+export function withWaits(values: ContextValues, waits: Stopwatch): ContextValues {
+  return values.set(waiting, waits);
+}
+
+/** The stopwatch of `withWaits`. */
+export function waitsOf(values: ContextValues | undefined): Stopwatch | undefined {
+  return values?.get(waiting);
+}
+
 function callerOf(values: ContextValues | undefined): Caller | undefined {
   if (!values) return undefined;
   const known = values.get(knownCaller);
@@ -373,5 +393,6 @@ function callOf(options: CallOptions | undefined): Call {
     namesClient: true,
     acceptsRuns: options?.contextValues?.get(runs) ?? false,
     hasNewId: options?.contextValues?.get(newId) ?? false,
+    waits: waitsOf(options?.contextValues),
   };
 }

@@ -134,9 +134,9 @@ function admission(desc: DescMethod, authenticate: Authenticate) {
     const accountId = accountField && !isForAll ? decideAccount(allowed, caller, named) : "";
     if (needsStrong) checkStrong(caller);
     if (call.signal.aborted) throw abortError(call.signal);
-    const { signal, requestHeader, namesClient, peer, onTaken } = call;
+    const { signal, requestHeader, namesClient, peer, onTaken, waits } = call;
     const { acceptsRuns = false, hasNewId = false } = call;
-    const from = { namesClient, peer, onTaken, acceptsRuns, hasNewId };
+    const from = { namesClient, peer, onTaken, waits, acceptsRuns, hasNewId };
     return { signal, requestHeader, caller, allowed, accountId, ...from };
   };
 }

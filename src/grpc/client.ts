@@ -21,8 +21,16 @@ import {
 } from "@grpc/grpc-js";
 import { Health, HealthCheckResponse_ServingStatus } from "../../gen/grpc/health/v1/health_pb.ts";
 import { ApiError } from "../base/errors.ts";
+import type { Stopwatch } from "../base/stopwatch.ts";
 import type { ClientTls } from "../config/environment.ts";
-import { abortError, type Core, implement, onTakenOf, serviceTypes } from "../contract/contract.ts";
+import {
+  abortError,
+  type Core,
+  implement,
+  onTakenOf,
+  serviceTypes,
+  waitsOf,
+} from "../contract/contract.ts";
 import { decodeMessage, encodeMessage, metadataOf, pathOf } from "./codec.ts";
 import { fromStatus } from "./status.ts";
 import { clientCredentials } from "./tls.ts";
@@ -143,9 +151,11 @@ function callUnary(desc: DescMethod, pick: Pick) {
   ): Promise<Message> => {
     const outgoing = prepare(desc, request, options);
     const retries = new RetryPolicy(outgoing.signal);
+    const waits = waitsOf(options?.contextValues);
     for (;;) {
       try {
-        return await sendUnary(pick(), outgoing);
+        const sending = sendUnary(pick(), outgoing);
+        return await (waits?.around(sending) ?? sending);
       } catch (error) {
         await retries.waitOrThrow(error);
       }
@@ -183,7 +193,8 @@ function callStream(desc: DescMethod, pick: Pick) {
       if (onTaken) call.once("data", onTaken);
       return call;
     };
-    return new ServerStream(open, new RetryPolicy(outgoing.signal), outgoing.signal);
+    const waits = waitsOf(options?.contextValues);
+    return new ServerStream(open, new RetryPolicy(outgoing.signal), outgoing.signal, waits);
   };
 }
 
@@ -214,6 +225,7 @@ class ServerStream implements AsyncIterableIterator<Message, undefined> {
   readonly #open: () => ClientReadableStream<Message>;
   readonly #retries: RetryPolicy;
   readonly #signal: AbortSignal | undefined;
+  readonly #waits: Stopwatch | undefined;
   readonly #ready: Message[] = [];
   #call: ClientReadableStream<Message> | undefined;
   #waiting: Waiting | undefined;
@@ -223,10 +235,12 @@ class ServerStream implements AsyncIterableIterator<Message, undefined> {
     open: () => ClientReadableStream<Message>,
     retries: RetryPolicy,
     signal: AbortSignal | undefined,
+    waits: Stopwatch | undefined,
   ) {
     this.#open = open;
     this.#retries = retries;
     this.#signal = signal;
+    this.#waits = waits;
   }
 
   [Symbol.asyncIterator](): this {
@@ -242,7 +256,9 @@ class ServerStream implements AsyncIterableIterator<Message, undefined> {
     if (this.#end) return this.#last(this.#end);
     return new Promise((resolve, reject) => {
       this.#waiting = { resolve, reject };
-      if (!this.#call) this.#start();
+      if (this.#call) return;
+      this.#waits?.start();
+      this.#start();
     });
   }
 
@@ -295,6 +311,7 @@ class ServerStream implements AsyncIterableIterator<Message, undefined> {
   #finish(end: { error?: unknown }): void {
     if (this.#end) return;
     this.#end = end;
+    if (this.#call) this.#waits?.stop();
     this.#signal?.removeEventListener("abort", this.#cancel);
     if (!this.#waiting) return;
     const { resolve, reject } = this.#waiting;

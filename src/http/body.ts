@@ -37,7 +37,8 @@ export function createReadJson(memory: BodyMemory, clock: Clock): ReadJson {
       workMs = workMsOf(bytes, undefined);
     };
     try {
-      const bytes = await receiveBody(raw, { reservation, clock, onBytes });
+      const receiving = receiveBody(raw, { reservation, clock, onBytes });
+      const bytes = await (context.waits?.around(receiving) ?? receiving);
       const { length } = bytes;
       context.bodyBytes = length;
       const { value, items } = await parseBody(bytes);
@@ -71,7 +72,8 @@ export function createReadRaw(memory: BodyMemory, clock: Clock): ReadRaw {
       });
     const reservation = memory.open({ keyId: undefined, address: ip });
     try {
-      const bytes = await receiveBody(raw, { reservation, clock, onBytes: () => {}, bytesMax });
+      const receiving = receiveBody(raw, { reservation, clock, onBytes: () => {}, bytesMax });
+      const bytes = await (context.waits?.around(receiving) ?? receiving);
       context.bodyBytes = bytes.length;
       return bytes;
     } finally {

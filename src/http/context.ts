@@ -9,6 +9,7 @@ import type { Receipt } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { AuthenticateResponse } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import type { ErrorReason } from "../base/errors.ts";
 import { isRequestId, newRequestId } from "../base/ids.ts";
+import type { Stopwatch } from "../base/stopwatch.ts";
 import type { Incoming } from "../tracing/tracing.ts";
 import type { BodyReservation } from "./body-memory.ts";
 import type { CheckedRequest } from "./early-check.ts";
@@ -24,6 +25,8 @@ export type RequestContext = {
   readonly startedMs: number;
   /** Absent: this process traces nothing. */
   readonly trace?: Incoming | undefined;
+  /** Runs while the request waits for its client or for providers. Absent: nothing is counted. */
+  readonly waits?: Stopwatch | undefined;
   /** Aborted when the client hangs up before its answer is complete. */
   readonly hangUp: AbortController;
   /** Absent until the caller is authenticated. */

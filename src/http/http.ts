@@ -7,7 +7,8 @@ import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest }
 import { type Clock, systemClock } from "../base/clock.ts";
 import { shuttingDown } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
-import { type Core, withCaller, withNewId, withOnTaken } from "../contract/contract.ts";
+import { Stopwatch } from "../base/stopwatch.ts";
+import { type Core, withCaller, withNewId, withOnTaken, withWaits } from "../contract/contract.ts";
 import type { Metrics } from "../metrics/metrics.ts";
 import type { Tracer } from "../tracing/tracing.ts";
 import { getAbout, getDescriptorSet } from "./about.ts";
@@ -161,7 +162,8 @@ export function createHttpServer(parts: HttpServerParts): HttpServer {
   });
   // On the root, so that a drain also waits for routes added from outside.
   app.addHook("onRequest", (request, reply, done) => {
-    openRequests.add(reply, metrics && (() => metrics.end(request, reply)));
+    const startedMs = metrics ? performance.now() : 0;
+    openRequests.add(reply, metrics && (() => metrics.end(request, reply, startedMs)));
     parts.addressLimit.countRequest(request, reply);
     // On the connection itself: replies of Connect do not pass through Fastify.
     if (openRequests.endsConnections) reply.raw.setHeader("connection", "close");
@@ -220,6 +222,7 @@ function addRoutes(
       startedMs: performance.now(),
       // Probes and descriptions are not worth a trace.
       trace: credential && tracer?.receive(traceparentOf(request), `${request.method} ${pattern}`),
+      waits: requestMetrics && new Stopwatch(),
       hangUp: new AbortController(),
       isTaken: false,
       logFields: {},
@@ -270,6 +273,7 @@ function addRoutes(
           context.endWork?.(true);
         });
         if (request.headers["x-request-id"] !== request.id) withNewId(contextValues);
+        if (context.waits) withWaits(contextValues, context.waits);
         context.identity = { call: { ...call, contextValues }, caller };
         if (needsVersion) context.vendor = requireVersion(request.headers);
         if (route.earlyCheck && context.identity.caller.key)

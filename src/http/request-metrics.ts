@@ -49,8 +49,11 @@ export class RequestMetrics {
     };
   }
 
-  /** Call it when the connection is done with the request. */
-  end(request: FastifyRequest, reply: FastifyReply): void {
+  /**
+   * Call it when the connection is done with the request. `startedMs`: when its headers came, by
+   * `performance.now()`. (Fastify knows a reply's duration only where it writes the log.)
+   */
+  end(request: FastifyRequest, reply: FastifyReply, startedMs: number): void {
     // Routes that were added from outside have none.
     const context: RequestContext | undefined = request.context;
     const { raw } = reply;
@@ -63,31 +66,40 @@ export class RequestMetrics {
     const outcome = outcomeOf(receipt, { isSent: raw.writableEnded, status, error });
     const model = logFields?.model ?? "";
     const stream = logFields?.stream === true;
+    const waits = context?.waits;
     const key = `${route} ${model} ${status} ${outcome} ${stream}`;
-    const row = this.#rows.get(key) ?? this.#addRow(key, { route, model, status, outcome, stream });
+    const facts = { route, model, status, outcome, stream, isOurs: waits !== undefined };
+    const row = this.#rows.get(key) ?? this.#addRow(key, facts);
     row.requests.value += 1;
-    row.duration.observe(reply.elapsedTime / 1000);
+    const tookMs = performance.now() - startedMs;
+    row.duration.observe(tookMs / 1000);
+    if (waits) row.overhead?.observe(Math.max(0, tookMs - waits.ms) / 1000);
     const firstByteMs = logFields?.firstByteMs;
-    if (firstByteMs === undefined) return;
-    row.firstEvent?.observe(firstByteMs / 1000);
-    const added = receipt && addedMs(receipt, firstByteMs);
-    if (added !== undefined) row.overhead?.observe(added / 1000);
+    if (firstByteMs !== undefined) row.firstEvent?.observe(firstByteMs / 1000);
   }
 
   #addRow(
     key: string,
-    facts: { route: string; model: string; status: number; outcome: string; stream: boolean },
+    facts: {
+      route: string;
+      model: string;
+      status: number;
+      outcome: string;
+      stream: boolean;
+      /** False: of a route that was added from outside, whose waits are not known. */
+      isOurs: boolean;
+    },
   ): Row {
-    const { route, model, status, outcome, stream } = facts;
+    const { route, model, status, outcome, stream, isOurs } = facts;
     const metrics = this.#metrics;
-    const isPaid = model !== "";
     const row: Row = {
       requests: metrics.counter("gateway_requests_total", [route, model, `${status}`, outcome]),
       duration: metrics.histogram("gateway_request_duration_seconds", [route, model, `${stream}`]),
-      firstEvent: isPaid
-        ? metrics.histogram("gateway_time_to_first_event_seconds", [model])
-        : undefined,
-      overhead: isPaid ? metrics.histogram("gateway_overhead_seconds", [route]) : undefined,
+      firstEvent:
+        model === ""
+          ? undefined
+          : metrics.histogram("gateway_time_to_first_event_seconds", [model]),
+      overhead: isOurs ? metrics.histogram("gateway_overhead_seconds", [route]) : undefined,
     };
     this.#rows.set(key, row);
     return row;
@@ -111,12 +123,4 @@ const outcomeNames = new Map(
 
 function outcomeName(outcome: Outcome): string {
   return outcomeNames.get(Number(outcome)) ?? "unspecified";
-}
-
-/** What is left of a time without the provider's. Undefined where several were called. */
-function addedMs({ attempts }: Receipt, ms: number): number | undefined {
-  const [attempt, another] = attempts;
-  const after = attempt?.firstEventAfter;
-  if (after === undefined || another !== undefined) return undefined;
-  return Math.max(0, ms - Number(after.seconds) * 1000 - after.nanos / 1e6);
 }

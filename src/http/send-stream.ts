@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import type { FastifyReply } from "fastify";
 import type { Admission, GenerateResponse } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { type ApiError, toApiError } from "../base/errors.ts";
+import type { Stopwatch } from "../base/stopwatch.ts";
 import type { EventEncoder } from "../formats/codec.ts";
 import { ChunkedBody } from "./chunked-body.ts";
 import { elapsedMs, type RequestContext } from "./context.ts";
@@ -56,7 +57,7 @@ export async function sendStream(
         if (!stream.isOpen && events.every((event) => event.kind.case === "ping")) continue;
         const text = stream.encoder.encode(events);
         if (stream.isOpen && events.at(-1)?.kind.case === "messageStop") stream.deferToEnd(text);
-        else if (!stream.write(text)) await stream.drained(signal);
+        else if (!stream.write(text)) await stream.drained(signal, context.waits);
       } else if (kind.case === "admission") stream.admit(kind.value);
       else if (kind.case === "receipt") context.receipt = kind.value.receipt;
     }
@@ -131,8 +132,9 @@ class EventStreamReply {
   }
 
   /** Resolves when the reader has caught up. Throws if `signal` fires or the connection breaks. */
-  drained(signal: AbortSignal): Promise<void> | undefined {
-    return this.#body?.drained(signal);
+  drained(signal: AbortSignal, waits: Stopwatch | undefined): Promise<void> | undefined {
+    const drained = this.#body?.drained(signal);
+    return drained && waits ? waits.around(drained) : drained;
   }
 
   end(): void {

@@ -33,7 +33,7 @@ type Parts = {
 export async function countTokens(
   parts: Parts,
   { request: received }: CountTokensRequest,
-  { signal }: Call,
+  { signal, waits }: Call,
   { key }: PayingCaller,
 ): Promise<CountTokensResponse> {
   assert(received, "a required field");
@@ -50,6 +50,7 @@ export async function countTokens(
       affinity: affinityOf(key.keyId, request),
       accountId: key.accountId,
       signal: AbortSignal.any([signal, timeout]),
+      waits,
     });
     const count = await counting.catch((error: unknown) => {
       if (signal.aborted || !(timeout.aborted || isUnavailable(error))) throw error;

@@ -91,6 +91,7 @@ export async function* generate(
       acceptsRuns: call.acceptsRuns ?? false,
       mayRepeat,
       trace,
+      waits: call.waits,
     });
     const calling = { answer, isAccepted: false };
     return calling;
@@ -104,7 +105,7 @@ export async function* generate(
     const early = mayOverlap(parts, newHold, call, caller)
       ? await placeWhileCalling(parts, newHold, active, call.signal, callProvider)
       : undefined;
-    const hold = early?.hold ?? (await placeHold(parts, prepared, newHold, caller, call.signal));
+    const hold = early?.hold ?? (await placeHold(parts, prepared, newHold, caller, call));
     holding?.end({ "gateway.microcredits": Number(hold.amountMicro) });
     bill = new Bill(parts, { prepared, hold, active, client: call.signal, trace });
     // Only now: what a provider does before the hold is durable is not the client's to pay.
@@ -260,10 +261,10 @@ function placeHold(
   prepared: Prepared,
   newHold: NewHold,
   caller: PayingCaller,
-  signal: AbortSignal,
+  call: Pick<Call, "signal" | "waits">,
 ): Promise<Hold> {
-  const refine = (freeMicro: bigint) => refineBounds(parts, prepared, caller, freeMicro, signal);
-  return parts.holds.place({ ...newHold, refine }, signal);
+  const refine = (freeMicro: bigint) => refineBounds(parts, prepared, caller, freeMicro, call);
+  return parts.holds.place({ ...newHold, refine }, call.signal);
 }
 
 // The bound on the input is about twice the size of a usual prompt. Credits that do not cover the
@@ -274,13 +275,13 @@ async function refineBounds(
   { request, size, bounds, target: { model, price } }: Prepared,
   { key: { keyId, accountId } }: PayingCaller,
   freeMicro: bigint,
-  signal: AbortSignal,
+  { signal, waits }: Pick<Call, "signal" | "waits">,
 ): Promise<UsageBounds | undefined> {
   const least = { ...bounds, minInput: fewestTokensOf(size) };
   if (minHoldMicro(price, least) > freeMicro) return undefined;
   const affinity = affinityOf(keyId, request);
   const inTime = AbortSignal.any([signal, AbortSignal.timeout(countMaxWaitMs)]);
-  const counting = providers.countTokens({ request, affinity, accountId, signal: inTime });
+  const counting = providers.countTokens({ request, affinity, accountId, signal: inTime, waits });
   const count = await counting.catch(() => undefined);
   const range = count
     ? rangeOfCount(count.inputTokens)

@@ -58,8 +58,8 @@ export const definitions = {
   gateway_overhead_seconds: {
     kind: "histogram",
     help:
-      "what the gateway itself adds to the time to the first event of a stream. Of completed " +
-      "streams with one attempt",
+      "what the gateway itself adds: the duration of a request of REST without its waits for the " +
+      "client and for providers. In a facade also without those for its core",
     labels: ["route"],
     buckets: seconds,
   },

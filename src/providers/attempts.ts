@@ -44,7 +44,8 @@ export async function startAnswer(
   const startMs = clock.now();
 
   const call = async (routes: readonly ProviderRoute[]): Promise<RunningAttempt> => {
-    const route = await acquireRoute(routes, request.signal);
+    const acquiring = acquireRoute(routes, request.signal);
+    const route = await (request.waits?.around(acquiring) ?? acquiring);
     const totalMs = route.connection.settings.totalMs - (clock.now() - startMs);
     const isRepeated = calls.some((earlier) => earlier.route.connection === route.connection);
     const called = new RunningAttempt(route, request, {
@@ -120,6 +121,7 @@ class RunningAttempt {
       this.#stream?.stop(new ApiError("timeout")),
     );
     request.signal.addEventListener("abort", this.#cancel, { once: true });
+    request.waits?.start();
   }
 
   /** Name of the provider in the configuration. */
@@ -200,6 +202,7 @@ class RunningAttempt {
   #finish(end: ProviderEnd): void {
     if (this.#end !== undefined) return;
     this.#end = end;
+    this.#request.waits?.stop();
     this.#cancelTimer();
     this.#request.signal.removeEventListener("abort", this.#cancel);
     this.route.connection.concurrency.release();

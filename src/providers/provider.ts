@@ -6,6 +6,7 @@ import type { Attempt } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
 import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import type { ApiError } from "../base/errors.ts";
+import type { Stopwatch } from "../base/stopwatch.ts";
 import type { Route } from "../config/catalog.ts";
 import type { Span, TraceScope } from "../tracing/tracing.ts";
 import type { FailureScope } from "./circuit-breaker.ts";
@@ -45,6 +46,8 @@ export type ProviderRequest = {
   readonly mayRepeat?: (() => Promise<boolean>) | undefined;
   /** Absent: the request is not traced. */
   readonly trace?: TraceScope | undefined;
+  /** Runs while the request waits for a provider. Absent: nobody asks. */
+  readonly waits?: Stopwatch | undefined;
 };
 
 /** The input tokens that a provider counted, with further members of its answer. */
@@ -79,7 +82,7 @@ export interface Providers {
   generate(request: ProviderRequest): Promise<ProviderAnswer>;
   /** Undefined where the provider of this model cannot count. Rejects as events do. */
   countTokens(
-    request: Pick<ProviderRequest, "request" | "affinity" | "accountId" | "signal">,
+    request: Pick<ProviderRequest, "request" | "affinity" | "accountId" | "signal" | "waits">,
   ): Promise<ProviderTokenCount | undefined>;
   /** False when no model has a provider that may be called now. */
   usable(): boolean;

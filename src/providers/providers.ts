@@ -155,10 +155,11 @@ function closeWhenIdle({ name, provider, concurrency }: ProviderConnection, log:
 // Counts at the first provider that may be called. Counting is free: it is outside the concurrency
 // limit and is not reported to the circuit breaker, but it avoids an open circuit.
 async function countTokens(
-  { request, signal }: Pick<ProviderRequest, "request" | "signal">,
+  { request, signal, waits }: Pick<ProviderRequest, "request" | "signal" | "waits">,
   routes: readonly ProviderRoute[],
 ): Promise<ProviderTokenCount | undefined> {
   const route = routes.find((candidate) => waitMsOf(candidate) === 0);
   if (route === undefined) throw new ApiError("overloaded");
-  return route.connection.provider.countTokens({ request, route: route.target }, signal);
+  const counting = route.connection.provider.countTokens({ request, route: route.target }, signal);
+  return waits?.around(counting) ?? counting;
 }

@@ -16,7 +16,8 @@ const answerMsMax = 1_000;
 
 type Worker = {
   latest: Snapshot;
-  answered: PromiseWithResolvers<void>;
+  /** Resolves with its next answer. Undefined: it was not asked. */
+  asked: PromiseWithResolvers<void> | undefined;
   readonly ask: () => void;
 };
 
@@ -31,14 +32,15 @@ export class WorkerMetrics {
 
   /** A worker has begun. `ask` asks it for its metrics. */
   add(id: number, ask: () => void): void {
-    this.#workers.set(id, { latest: [], answered: Promise.withResolvers(), ask });
+    this.#workers.set(id, { latest: [], asked: undefined, ask });
   }
 
   receive(id: number, snapshot: Snapshot): void {
     const worker = this.#workers.get(id);
     if (!worker) return;
     worker.latest = snapshot;
-    worker.answered.resolve();
+    worker.asked?.resolve();
+    worker.asked = undefined;
   }
 
   /** The worker has exited. */
@@ -46,7 +48,7 @@ export class WorkerMetrics {
     const worker = this.#workers.get(id);
     if (!worker) return;
     this.#workers.delete(id);
-    worker.answered.resolve();
+    worker.asked?.resolve();
     this.#exited = mergeSnapshots([
       { snapshot: this.#exited },
       { snapshot: countsOf(worker.latest) },
@@ -57,9 +59,12 @@ export class WorkerMetrics {
     const asked = [...this.#workers.values()];
     await Promise.all(
       asked.map((worker) => {
-        worker.answered = Promise.withResolvers();
-        worker.ask();
-        return withTimeout(worker.answered.promise, answerMsMax, () => undefined);
+        // One answer serves all scrapes that wait for it.
+        if (!worker.asked) {
+          worker.asked = Promise.withResolvers();
+          worker.ask();
+        }
+        return withTimeout(worker.asked.promise, answerMsMax, () => undefined);
       }),
     );
     const workers = [...this.#workers].map(([id, { latest }]) => ({

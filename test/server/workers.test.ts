@@ -437,7 +437,7 @@ test("three deaths within a minute end the gateway with status 1, and stop the d
   expect(isDatabaseRunning(dataDir)).toBe(false);
 });
 
-test.for(["PORT", "GRPC_PORT"])(
+test.for(["PORT", "GRPC_PORT", "METRICS_PORT"])(
   "%s in use is one clear line, and nothing keeps running",
   {
     timeout,
@@ -489,8 +489,9 @@ test("one scrape has the figures of all workers, and keeps the counts of those t
     for (let sent = 0; sent < count; sent++) expect((await send(gateway, v1)).status).toBe(200);
   };
   await pay(20);
-  const before = await scrape(address);
-  expect(before.sum("gateway_charges_total")).toBe(20);
+  // Two at once, as of a pair of Prometheus servers.
+  const [before, beside] = await Promise.all([scrape(address), scrape(address)]);
+  for (const one of [before, beside]) expect(one.sum("gateway_charges_total")).toBe(20);
   expect(before.sum("gateway_requests_total", { route: "/v1/messages" })).toBe(20);
   expect(before.sum("gateway_ledger_up")).toBe(1);
   expect(before.valuesOf("process_resident_memory_bytes", "worker")).toEqual(["1", "2", "parent"]);

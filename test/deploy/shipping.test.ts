@@ -2,7 +2,16 @@
 // asked where they are installed.
 
 import { execFileSync } from "node:child_process";
-import { existsSync, globSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import {
+  cpSync,
+  existsSync,
+  globSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, test } from "vitest";
@@ -169,5 +178,68 @@ test.skipIf(!analyze)("systemd takes the unit, and finds it confined", () => {
     );
   } finally {
     rmSync(home, { recursive: true, force: true });
+  }
+});
+
+/** A copy of what a release reads, in a repository of its own with a tagged commit. */
+function releaseFolder(): { folder: string; run: (env: NodeJS.ProcessEnv) => string } {
+  const home = mkdtempSync(join(tmpdir(), "gateway-release-"));
+  const [folder, programs] = [join(home, "sources"), join(home, "programs")];
+  for (const name of ["package.json", "package-lock.json", ".gitignore", "deploy"])
+    cpSync(join(root, name), join(folder, name), { recursive: true });
+  mkdirSync(programs);
+  const git = (...args: string[]) =>
+    execFileSync("git", ["-c", "user.name=t", "-c", "user.email=t@t", ...args], { cwd: folder });
+  git("init", "-q");
+  git("add", "package.json", "package-lock.json", ".gitignore", "deploy");
+  git("commit", "-qm", "A release");
+  git("tag", `v${packageFile.version}`);
+  // They note how they were called. The builder also writes the digest, as the real one does.
+  const note = `echo "\${0##*/} $*" >> '${home}/calls'`;
+  const digest = `'{"containerimage.digest":"sha256:abc"}' > release/image.json`;
+  writeFileSync(join(programs, "docker"), `#!/bin/sh\n${note}\necho ${digest}\n`, { mode: 0o755 });
+  writeFileSync(join(programs, "cosign"), `#!/bin/sh\n${note}\n`, { mode: 0o755 });
+  const run = (env: NodeJS.ProcessEnv) => {
+    const PATH = `${programs}:${process.env.PATH}`;
+    execFileSync("deploy/release.sh", [], {
+      ...{ cwd: folder, stdio: "pipe", env: { ...process.env, PATH, ...env } },
+    });
+    return readFileSync(join(home, "calls"), "utf8");
+  };
+  return { folder, run };
+}
+
+test("a release has sources, packages, chart and checksums, and a signed image", () => {
+  const { folder, run } = releaseFolder();
+  try {
+    const calls = run({ IMAGE: "registry.example.com/gateway" }).split("\n");
+    const image = `registry.example.com/gateway:${packageFile.version}`;
+    expect(calls[0]).toMatch(/^cosign sign-blob .* release\/SHA256SUMS$/);
+    expect(calls[1]).toMatch(
+      /^docker buildx build --platform linux\/amd64,linux\/arm64 --sbom=true/,
+    );
+    expect(calls[1]).toContain(`--push -t ${image} .`);
+    expect(calls[2]).toBe("cosign sign --yes registry.example.com/gateway@sha256:abc");
+    execFileSync("sha256sum", ["-c", "SHA256SUMS"], {
+      cwd: join(folder, "release"),
+      stdio: "pipe",
+    });
+    const name = `release/model-gateway-${packageFile.version}`;
+    const listed = execFileSync("tar", ["-tf", `${name}-chart.tgz`], {
+      cwd: folder,
+      encoding: "utf8",
+    });
+    expect(listed).toContain("model-gateway/Chart.yaml\n");
+    const { components } = JSON.parse(readFileSync(join(folder, `${name}.cdx.json`), "utf8"));
+    const packages = new Set(components.map((one: { name: string }) => one.name));
+    const wanted = Object.keys(packageFile.dependencies);
+    expect(wanted.filter((one) => !packages.has(one))).toEqual([]);
+    expect(packages).not.toContain("vitest");
+
+    // What was changed after the tag is not that version.
+    writeFileSync(join(folder, "deploy/chart/values.yaml"), "");
+    expect(() => run({})).toThrow("commit first: there are changes");
+  } finally {
+    rmSync(join(folder, ".."), { recursive: true, force: true });
   }
 });

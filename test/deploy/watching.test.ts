@@ -69,3 +69,9 @@ if (!promtool) console.warn("skipped: promtool is not installed (Debian: prometh
 test.skipIf(!promtool)("promtool finds nothing wrong with the rules", () => {
   execFileSync(promtool ?? "", ["check", "rules", rulesFile]);
 });
+
+test.skipIf(!promtool)("the alerts fire when they should, and not before", () => {
+  execFileSync(promtool ?? "", ["test", "rules", join(import.meta.dirname, "alerts-cases.yaml")], {
+    stdio: "pipe",
+  });
+});

@@ -1,5 +1,6 @@
-// The page of the console, bundled from its sources by esbuild. `npm run build-console` does it
-// ahead, for images; otherwise the gateway does it beside its start. Nothing is written then.
+// The page of the console, bundled from its sources by esbuild. `npm install` and `npm run
+// build-console` do it ahead; otherwise, or when a source has changed since, the gateway does it
+// when the page is first asked for. Nothing is written then.
 
 import { createHash } from "node:crypto";
 import { globSync, readFileSync } from "node:fs";
@@ -31,17 +32,33 @@ export type Bundle = {
 };
 
 let bundle: Promise<Bundle> | undefined;
+let building: Promise<unknown> | undefined;
 
 /** The bundle, made once in each process. Rejects if that is not possible. */
 export function loadBundle(): Promise<Bundle> {
   bundle ??= readBuilt()
-    .then((built) => built ?? build())
+    .then((built) => built ?? buildOnce())
     .catch((error: unknown) => {
       // The next caller tries again: the machine may only have been out of something.
       bundle = undefined;
       throw error;
     });
   return bundle;
+}
+
+/** Settles, and never rejects, when the bundler has ended. Undefined: it does not run. */
+export function bundleInProgress(): Promise<unknown> | undefined {
+  return building;
+}
+
+function buildOnce(): Promise<Bundle> {
+  const made = build();
+  building = made
+    .catch(() => undefined)
+    .finally(() => {
+      building = undefined;
+    });
+  return made;
 }
 
 /** Where pages hear of changed sources. Present while `watchSources` watches them. */
@@ -73,17 +90,16 @@ export async function watchSources(): Promise<void> {
 }
 
 /** Writes the bundle and the hash of its sources. Resolves with the folder. */
-export async function writeBundle(): Promise<string> {
+export async function writeBundle(folder = builtFolder): Promise<string> {
+  const sources = hashSources();
   const { html, assets } = await build();
-  await rm(builtFolder, { recursive: true, force: true });
-  await mkdir(builtFolder, { recursive: true });
-  const names = [...assets.keys()];
-  for (const [path, { content }] of assets)
-    await writeFile(join(builtFolder, basename(path)), content);
-  const about = { sources: hashSources(), html, assets: names };
+  await rm(folder, { recursive: true, force: true });
+  await mkdir(folder, { recursive: true });
+  for (const [path, { content }] of assets) await writeFile(join(folder, basename(path)), content);
   // Last: without it, nothing of the folder counts.
-  await writeFile(join(builtFolder, "bundle.json"), JSON.stringify(about));
-  return builtFolder;
+  const about = { sources, html, assets: [...assets.keys()] };
+  await writeFile(join(folder, "bundle.json"), JSON.stringify(about));
+  return folder;
 }
 
 const settings = {
@@ -112,14 +128,14 @@ async function build(): Promise<Bundle> {
 }
 
 /** The bundle that was made ahead. Undefined: there is none, or not of these sources. */
-export async function readBuilt(): Promise<Bundle | undefined> {
-  const text = await readFile(join(builtFolder, "bundle.json"), "utf8").catch(() => undefined);
+export async function readBuilt(folder = builtFolder): Promise<Bundle | undefined> {
+  const text = await readFile(join(folder, "bundle.json"), "utf8").catch(() => undefined);
   if (text === undefined) return undefined;
   const { sources, html, assets } = Object(JSON.parse(text));
   if (sources !== hashSources() || typeof html !== "string" || !Array.isArray(assets))
     return undefined;
   const entries = assets.map(async (path: unknown) => {
-    const content = await readFile(join(builtFolder, basename(String(path))));
+    const content = await readFile(join(folder, basename(String(path))));
     return [String(path), toAsset(String(path), content)] as const;
   });
   return { html, assets: new Map(await Promise.all(entries)) };

@@ -11,7 +11,7 @@ import { type AccountExportParts, getAccountExport } from "./export.ts";
 import { type ExportParts, registerExports } from "./exports.ts";
 import { createOidcRoutes, type OidcParts } from "./oidc.ts";
 
-export { loadBundle } from "./bundle.ts";
+export { bundleInProgress } from "./bundle.ts";
 export { createSessionCookie } from "./session-cookie.ts";
 
 const contentSecurityPolicy = [

@@ -37,8 +37,12 @@ export async function openLedger(
   },
   log: Log,
 ): Promise<OpenLedger> {
-  const user = await userAt(url);
-  const { engine, roleStatements } = await migrate(ownerUrl ?? url, { engine: configured, user });
+  // Without an owner of its own, the user of the gateway is the one who migrates.
+  const user = ownerUrl === undefined ? {} : { user: await userAt(url) };
+  const { engine, roleStatements } = await migrate(ownerUrl ?? url, {
+    engine: configured,
+    ...user,
+  });
   if (!traitsOf[engine].isTested)
     log.warn(
       { code: "ledger_engine_untested", engine },

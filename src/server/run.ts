@@ -2,19 +2,17 @@
 
 import { withTimeout } from "../base/timeout.ts";
 import type { CatalogFile } from "../config/catalog.ts";
-import { loadBundle } from "../console/console.ts";
-import { renderBanner } from "./bootstrap.ts";
-import { startGateway } from "./gateway.ts";
+import { type Embedded, startEmbedded } from "../postgres/embedded/embedded.ts";
+import type { Gateway } from "./gateway.ts";
 import type { GatewayParts } from "./services.ts";
 import { shrinkAfterBursts, shrinkHeap } from "./shrink-heap.ts";
 import { onEndSignals } from "./signals.ts";
-import { startupErrorMessage } from "./startup-error.ts";
 import type { Parent } from "./worker.ts";
 
 /** How long a worker without its parent finishes active requests, and when it is ended. */
 const orphanDrainMs = 5_000;
 const orphanExitMs = 9_000;
-/** How long an exit waits for the bundle of the console, which takes a second. */
+/** How long an exit waits for a bundle of the console that is being made. It takes a second. */
 const bundleMsMax = 10_000;
 
 /**
@@ -22,15 +20,12 @@ const bundleMsMax = 10_000;
  * `readCatalog` reads the configuration file again; it throws an Error with all problems of it.
  */
 export async function runGateway(
-  parts: Omit<GatewayParts, "embeddedUrl" | "shared">,
+  parts: Omit<GatewayParts, "embedded" | "shared">,
   readCatalog: (text?: string) => CatalogFile,
   parent?: Parent,
 ): Promise<void> {
   const { config, log } = parts;
-  const { embeddedUrl, shared } = parent ?? {};
-  const starting = startGateway({ ...parts, embeddedUrl, ...(shared && { shared }) });
-  // Beside the start. What fails here is tried again, and logged, when a page is asked for.
-  const bundling = config.role === "core" ? undefined : loadBundle().catch(() => undefined);
+  const starting = start(parts, parent);
   const hurry = new AbortController();
   let isStopping = false;
 
@@ -64,6 +59,7 @@ export async function runGateway(
   try {
     const gateway = await starting;
     const { httpAddress: http, grpcAddress: grpc, firstKeys } = gateway;
+    const { renderBanner } = await import("./bootstrap.ts");
     const announcement =
       firstKeys && http !== undefined
         ? renderBanner(firstKeys, http, config.dataDir, process.stdout.isTTY === true)
@@ -72,12 +68,14 @@ export async function runGateway(
     else {
       console.log(announcement);
       const { metricsAddress: metrics } = gateway;
-      log.info({ http, grpc, metrics, role: config.role }, "ready");
+      const ms = Math.round(performance.now());
+      log.info({ http, grpc, metrics, role: config.role, ms }, "ready");
     }
     shrinkHeap();
     shrinkAfterBursts();
   } catch (error) {
     log.debug({ err: error }, "the gateway failed to start");
+    const { startupErrorMessage } = await import("./startup-error.ts");
     const problem = startupErrorMessage(error, config);
     if (parent) await parent.fail(problem);
     else console.error(problem);
@@ -86,6 +84,8 @@ export async function runGateway(
 
   /** The bundler would fill stderr with its own state if this process ended before it. */
   async function exit(code: number): Promise<void> {
+    const { bundleInProgress } = await import("../console/console.ts");
+    const bundling = bundleInProgress();
     if (bundling) await withTimeout(bundling, bundleMsMax, () => undefined);
     process.exit(code);
   }
@@ -128,6 +128,41 @@ export async function runGateway(
       return false;
     }
   }
+}
+
+/** Starts the database, and imports the services meanwhile: each takes half a second. */
+async function start(
+  parts: Omit<GatewayParts, "embedded" | "shared">,
+  parent: Parent | undefined,
+): Promise<Gateway> {
+  const { log } = parts;
+  log.debug("starting");
+  const embedded = startDatabase(parts, parent);
+  // Whoever needs the database handles it.
+  embedded?.catch(() => undefined);
+  try {
+    const { startGateway } = await import("./gateway.ts");
+    log.debug("services imported");
+    return await startGateway({ ...parts, embedded, ...(parent && { shared: parent.shared }) });
+  } catch (error) {
+    // The gateway may have failed before it asked for the database.
+    await embedded?.then(
+      (database) => database.stop(),
+      () => undefined,
+    );
+    throw error;
+  }
+}
+
+/** Undefined: another database is configured, or none is needed. */
+function startDatabase(
+  { config, log }: Pick<GatewayParts, "config" | "log">,
+  parent: Parent | undefined,
+): Promise<Embedded> | undefined {
+  if (config.databaseUrl !== undefined || config.role === "facade") return undefined;
+  const url = parent?.embeddedUrl;
+  if (url === undefined) return startEmbedded(config.dataDir, log);
+  return Promise.resolve({ url, stop: async () => {} });
 }
 
 type StopCause = { readonly signal?: string; readonly reason?: string; readonly retire?: boolean };

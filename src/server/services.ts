@@ -27,7 +27,7 @@ import { createMailer } from "../mail/mail.ts";
 import type { Metrics } from "../metrics/metrics.ts";
 import { createPayments } from "../payments/payments.ts";
 import { createPeople, type Installation, isOfPeople } from "../people/people.ts";
-import { startEmbedded } from "../postgres/embedded/embedded.ts";
+import { type Embedded, startEmbedded } from "../postgres/embedded/embedded.ts";
 import { openLedger } from "../postgres/open-ledger.ts";
 import { checkDatabase } from "../postgres/preflight.ts";
 import { createProviders } from "../providers/providers.ts";
@@ -69,8 +69,8 @@ export type GatewayParts = {
   /** Holds the credentials of the providers. */
   readonly env: NodeJS.ProcessEnv;
   readonly log: Log;
-  /** URL of the embedded database, where the parent of this process runs it. */
-  readonly embeddedUrl?: string | undefined;
+  /** The embedded database, if somebody else has begun to start it. */
+  readonly embedded?: Promise<Embedded> | undefined;
   /** Absent: nothing is counted. */
   readonly metrics?: Metrics | undefined;
   /** Absent: nothing is traced. */
@@ -85,10 +85,11 @@ export async function startServices(
   stack: AsyncDisposableStack,
 ): Promise<StartedServices> {
   const { config, env, log, metrics } = parts;
-  const url = config.databaseUrl ?? parts.embeddedUrl ?? (await embed(config.dataDir, log, stack));
+  const url = config.databaseUrl ?? (await embed(parts, stack));
   if (config.databaseUrl !== undefined) await checkDatabase(url);
   const { migrationDatabaseUrl: ownerUrl, ledgerEngine: engine } = config;
   const ledger = await openLedger({ url, ownerUrl, engine }, log);
+  log.debug("ledger migrated");
   const postgres = stack.adopt(ledger.postgres, (one) => one.close());
   const months = new MonthKeeper(ledger, log);
   await months.start();
@@ -257,9 +258,12 @@ function approvalAboveMicro(settings: CatalogFile["payments"]): bigint | undefin
   return above === undefined ? undefined : BigInt(above) * microCreditsPerDollar;
 }
 
-async function embed(dataDir: string, log: Log, stack: AsyncDisposableStack): Promise<string> {
-  const { url } = stack.adopt(await startEmbedded(dataDir, log), (embedded) => embedded.stop());
-  return url;
+async function embed(
+  { config, log, embedded }: GatewayParts,
+  stack: AsyncDisposableStack,
+): Promise<string> {
+  const started = await (embedded ?? startEmbedded(config.dataDir, log));
+  return stack.adopt(started, (one) => one.stop()).url;
 }
 
 function openRedis(

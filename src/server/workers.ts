@@ -61,6 +61,10 @@ export async function runWorkers(parts: Parts): Promise<void> {
   } catch (error) {
     log.debug({ err: error }, "the gateway failed to start");
     console.error(startupErrorMessage(error, config));
+    await database.then(
+      (embedded) => embedded?.stop(),
+      () => undefined,
+    );
     process.exit(1);
   }
 }

@@ -23,6 +23,7 @@ import { processes } from "./suites/processes.ts";
 import { profile } from "./suites/profile.ts";
 import { reports } from "./suites/reports.ts";
 import { split } from "./suites/split.ts";
+import { start } from "./suites/start.ts";
 import { stream } from "./suites/stream.ts";
 import { watching } from "./suites/watching.ts";
 import { webhooks } from "./suites/webhooks.ts";
@@ -47,6 +48,7 @@ const suites: Record<string, () => Promise<Result>> = {
   limits,
   webhooks,
   watching,
+  start,
   keys,
   history,
   reports,

@@ -1,7 +1,9 @@
 // The page of the console as files: its addresses, its headers, its size, and the bundle that is
 // made ahead.
 
-import { rm } from "node:fs/promises";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { brotliDecompressSync, gunzipSync, gzipSync } from "node:zlib";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { loadBundle, readBuilt, writeBundle } from "../../src/console/bundle.ts";
@@ -88,10 +90,10 @@ test("script and style have at most 120 KB, compressed by gzip", async () => {
 });
 
 test("a bundle that is made ahead is the one that a start would make", async () => {
-  const folder = await writeBundle();
+  const folder = await writeBundle(await mkdtemp(join(tmpdir(), "gateway-bundle-")));
   try {
     const { html, assets } = await loadBundle();
-    const built = await readBuilt();
+    const built = await readBuilt(folder);
     expect(built?.html).toBe(html);
     expect([...(built?.assets.keys() ?? [])].sort()).toEqual([...assets.keys()].sort());
   } finally {

@@ -274,20 +274,25 @@ test("a port in use is one clear line, and the gateway that uses it keeps its da
   expect((await send(running.address, readKeys(dataDir).v1, "Hello")).status).toBe(200);
 });
 
-test("a gRPC port in use is named as such", async () => {
-  const taken = createServer().listen(0, "127.0.0.1");
-  await new Promise((resolve) => taken.once("listening", resolve));
-  cleanups.push(() => {
-    taken.close();
-  });
-  const address = taken.address();
-  const port = typeof address === "object" ? String(address?.port) : "";
-  const { code, stderr } = await expectStartToFail({ DATA_DIR: newDataDir(), GRPC_PORT: port });
-  expect(code).toBe(1);
-  expect(stderr.split("\n").filter((line) => line !== "" && !line.startsWith("{"))).toEqual([
-    `cannot start: port ${port} is in use; stop the process that uses it, or set GRPC_PORT`,
-  ]);
-});
+test.each(["GRPC_PORT", "METRICS_PORT"])(
+  "%s in use is named as such, and the database does not keep running",
+  async (name) => {
+    const taken = createServer().listen(0, "127.0.0.1");
+    await new Promise((resolve) => taken.once("listening", resolve));
+    cleanups.push(() => {
+      taken.close();
+    });
+    const address = taken.address();
+    const port = typeof address === "object" ? String(address?.port) : "";
+    const dataDir = newDataDir();
+    const { code, stderr } = await expectStartToFail({ DATA_DIR: dataDir, [name]: port });
+    expect(code).toBe(1);
+    expect(stderr.split("\n").filter((line) => line !== "" && !line.startsWith("{"))).toEqual([
+      `cannot start: port ${port} is in use; stop the process that uses it, or set ${name}`,
+    ]);
+    expect(() => statSync(join(dataDir, "postgres/postmaster.pid"))).toThrow("ENOENT");
+  },
+);
 
 test("a data directory that cannot be written is one clear line", async () => {
   const file = join(newDataDir(), "file");

@@ -1,5 +1,5 @@
 // One embedded PostgreSQL for a whole test run, in a folder of its own, with a migrated database to
-// clone from.
+// clone from. The page of the console is bundled once, as after `npm install`.
 
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -7,6 +7,7 @@ import { join } from "node:path";
 import { Client } from "pg";
 import type { TestProject } from "vitest/node";
 import { createLog } from "../../src/base/log.ts";
+import { readBuilt, writeBundle } from "../../src/console/bundle.ts";
 import { startEmbedded } from "../../src/postgres/embedded/embedded.ts";
 import { migrate } from "../../src/postgres/migrate.ts";
 
@@ -29,11 +30,16 @@ async function disableFsync(url: string): Promise<void> {
   await client.end();
 }
 
+/** Otherwise each process whose page is asked for would run the bundler. */
+async function bundleOnce(): Promise<void> {
+  if (!(await readBuilt())) await writeBundle();
+}
+
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
   const folder = await mkdtemp(join(tmpdir(), "gateway-test-"));
   // The first process that exits normally fills it; later ones start faster.
   process.env.NODE_COMPILE_CACHE = join(folder, "compiled");
-  const embedded = await startEmbedded(folder, createLog("warn"));
+  const [embedded] = await Promise.all([startEmbedded(folder, createLog("warn")), bundleOnce()]);
   await migrate(embedded.url);
   await disableFsync(embedded.url);
   project.provide("templateUrl", embedded.url);

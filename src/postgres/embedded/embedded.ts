@@ -65,11 +65,10 @@ export async function startEmbedded(dataDir: string, log: Log, processes = 1): P
   await removeOldDrafts(cluster);
   await giveTo(binaries.ownerId, cluster);
   const password = await readFile(join(cluster, passwordFile), "utf8");
-  await ensureRunning({ binaries, cluster, password, log, processes });
-  const server = await findRunning(cluster);
-  if (!server) throw new Error("the embedded PostgreSQL exited right after its start");
+  const { server, state } = await ensureRunning({ binaries, cluster, password, log, processes });
+  log.debug("the embedded PostgreSQL accepts connections");
   const url = urlOf(server, password, database);
-  await createDatabase(urlOf(server, password, "postgres"));
+  if (state === "lacks the database") await createDatabase(urlOf(server, password, "postgres"));
   return { url, stop: () => stop(cluster, url, log) };
 }
 
@@ -159,7 +158,7 @@ async function ensureRunning({
   password: string;
   log: Log;
   processes: number;
-}): Promise<void> {
+}): Promise<{ server: Server; state: "ready" | "lacks the database" }> {
   const deadline = Date.now() + startTimeoutMs;
   const logFile = join(cluster, "..", "postgres.log");
   let starting = false;
@@ -167,7 +166,8 @@ async function ensureRunning({
   let failure: unknown;
   while (Date.now() < deadline && failure === undefined) {
     const server = await findRunning(cluster);
-    if (server && (await acceptsConnections(urlOf(server, password, "postgres")))) return;
+    const state = server && (await connectTo(urlOf(server, password, database)));
+    if (server && state !== undefined) return { server, state };
     if (!starting && startsLeft-- > 0) {
       if (server && !(await isPostgres(server.pid)))
         await rm(join(cluster, "postmaster.pid"), { force: true });
@@ -230,15 +230,16 @@ async function startServer(
 }
 
 // Connects, since a live process id proves nothing: it may be a zombie's or, after a restart of the
-// machine, another program's.
-async function acceptsConnections(url: string): Promise<boolean> {
+// machine, another program's. Undefined: the server accepts no connections.
+async function connectTo(url: string): Promise<"ready" | "lacks the database" | undefined> {
   const client = new Client(connectionConfig(url));
   client.on("error", () => {});
   try {
     await client.connect();
-    return true;
-  } catch {
-    return false;
+    return "ready";
+  } catch (error) {
+    const isMissing = error instanceof DatabaseError && error.code === "3D000";
+    return isMissing ? "lacks the database" : undefined;
   } finally {
     await client.end().catch(() => {});
   }
@@ -257,8 +258,7 @@ async function createDatabase(url: string): Promise<void> {
   client.on("error", () => {});
   await client.connect();
   try {
-    const { rows } = await client.query("select 1 from pg_database where datname = $1", [database]);
-    if (rows.length === 0) await client.query(`create database ${database}`);
+    await client.query(`create database ${database}`);
   } catch (error) {
     // Another gateway created it at the same time.
     const taken =

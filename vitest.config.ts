@@ -20,6 +20,7 @@ export default defineConfig({
   test: {
     include: ["test/**/*.test.ts"],
     globalSetup: ["test/support/global-setup.ts"],
+    setupFiles: ["test/support/check-answers.ts"],
     pool: "forks",
     // Most suites wait more than they compute. The default leaves one processor of two idle.
     maxWorkers: "100%",

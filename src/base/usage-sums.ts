@@ -64,16 +64,65 @@ export function firstEventNumber(ms: number): number {
   return index === -1 ? firstEventColumns.length : index + 1;
 }
 
+/** The outcomes of each ending, as the database names them. */
+const outcomesOf = {
+  completed: ["completed"],
+  failed: ["provider_failed", "provider_broke", "gateway_failed", "reaped", "input_above_hold"],
+  cut: [
+    "client_left_before_acceptance",
+    "client_left_before_content",
+    "client_left",
+    "revoked",
+    "time_limit",
+  ],
+} as const satisfies Readonly<Record<EndingColumn, readonly string[]>>;
+
+/**
+ * What one charge adds to each of `chargedColumns`, named so. `c` and `p` are the names of the
+ * charge and of its price. A hold that is too small covers the input first, then the cache, then
+ * thinking, then output.
+ */
+function chargedOf(c: string, p: string): string {
+  const costOf = (categories: readonly TokenCategory[]) =>
+    categories
+      .map((category) => categoryColumns[category])
+      .map((column) => `${c}.${column} * ${p}.${column}`)
+      .join(" + ");
+  const upTo = (...categories: TokenCategory[]) => `least(${costOf(categories)}, ${c}.hold)`;
+  const cache = ["cacheWrite5m", "cacheWrite1h", "cacheRead"] as const;
+  const [input, withCache] = [upTo("input"), upTo("input", ...cache)];
+  const withThinking = upTo("input", ...cache, "thinking");
+  const amounts: Readonly<Record<AmountColumn, string>> = {
+    amount_input: input,
+    amount_output: `${c}.amount - ${withThinking}`,
+    amount_cache: `${withCache} - ${input}`,
+    amount_thinking: `${withThinking} - ${withCache}`,
+  };
+  const is = (ending: EndingColumn) =>
+    `(${c}.outcome in (${outcomesOf[ending].map((name) => `'${name}'`).join(", ")}))::int`;
+  return [
+    ...tokenCategories.map((category) => categoryColumns[category]).map((name) => `${c}.${name}`),
+    `${c}.amount`,
+    ...amountColumns.map((column) => `${amounts[column]} as ${column}`),
+    "1 as requests",
+    ...endingColumns.map((column) => `${is(column)} as ${column}`),
+  ].join(", ");
+}
+
 /**
  * Expands in SQL, as `expandEach`: `each_sum(…)` over the columns of the sums, `each_charged(…)`
- * over those without the first events, `each_first_event(…)` over the numbers of these.
+ * over those without the first events, `each_first_event(…)` over the numbers of these. And
+ * `charged_of(c, p)`, as `chargedOf`.
  */
 export function expandSums(sql: string): string {
   const sums = expandEach(sql, "each_sum", sumColumns);
   const charged = expandEach(sums, "each_charged", chargedColumns);
-  return expandEach(
+  const firstEvents = expandEach(
     charged,
     "each_first_event",
     firstEventColumns.map((_, index) => String(index + 1)),
+  );
+  return firstEvents.replace(/\bcharged_of\((\w+), (\w+)\)/g, (_, c: string, p: string) =>
+    chargedOf(c, p),
   );
 }

@@ -26,7 +26,7 @@ function call(name: string, count: number): Statement {
 
 export const calls = {
   lock: call("lock_account", 5),
-  place: call("place_account", 12),
+  place: call("place_account", 13),
   resize: call("resize_account", 4),
   settle: call("settle_account", 13 + tokenCategories.length),
 };

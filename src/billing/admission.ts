@@ -5,6 +5,7 @@ import type { Price } from "../../gen/gateway/common/v1/usage_pb.ts";
 import { ApiError, type ErrorReason, expiredSecret } from "../base/errors.ts";
 import { type FamilyName, familyOf } from "../base/families.ts";
 import { credits } from "../base/money.ts";
+import type { Tags } from "../base/tags.ts";
 import { isHoldOf, maxInputCostMicro, sizeHold, type UsageBounds } from "./hold-size.ts";
 
 /** The key that pays for a request, and its pool. */
@@ -52,6 +53,8 @@ export type HoldRequest = {
   readonly model: string;
   readonly price: Price;
   readonly bounds: UsageBounds;
+  /** Absent: none. */
+  readonly tags?: Tags | undefined;
   /** Time from admission until any process may settle the hold. */
   readonly deadlineMs: number;
   /**
@@ -82,6 +85,8 @@ export type PlacedHold = {
   /** UTC month of admission, `YYYY-MM-01`. */
   readonly month: string;
   readonly admittedAt: Date;
+  /** Absent: none. */
+  readonly tags?: Tags | undefined;
 };
 
 /** A hold, as the process that placed it knows it. */
@@ -315,12 +320,12 @@ function grow(ledger: Ledger, { hold, amountMicro }: GrowRequest): Admitted {
 }
 
 function holdOf(
-  { requestId, payer, model, price, bounds }: HoldRequest,
+  { requestId, payer, model, price, bounds, tags }: HoldRequest,
   grantedOutput: number,
   amountMicro: bigint,
 ) {
   const expectedInputMicro = maxInputCostMicro(price, bounds);
-  return { requestId, payer, model, price, grantedOutput, amountMicro, expectedInputMicro };
+  return { requestId, payer, model, price, grantedOutput, amountMicro, expectedInputMicro, tags };
 }
 
 type NotHeld = Extract<Admitted, { kind: "rejected" | "short" }>;

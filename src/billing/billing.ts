@@ -29,6 +29,7 @@ import { ApiError, invalidField } from "../base/errors.ts";
 import { isRequestId, requestIdRule } from "../base/ids.ts";
 import type { Log } from "../base/log.ts";
 import { readPage } from "../base/paging.ts";
+import { checkTags } from "../base/tags.ts";
 import { withTimeout } from "../base/timeout.ts";
 import { tokenCategories } from "../base/token-categories.ts";
 import { confinedTo } from "../contract/callers.ts";
@@ -483,6 +484,7 @@ async function placeHold(
 ) {
   const { requestId, keyId, model, input, mostExpensiveInput, minOutput, maxOutput, nonce } =
     request;
+  const tags = checkTags(request.tags, "tags");
   if (!isRequestId(requestId)) throw invalidField("request_id", requestIdRule);
   if (!/^[0-9A-Za-z_-]{8,64}$/.test(nonce))
     throw invalidField("nonce", "is 8 to 64 of a-z, A-Z, 0-9, _ and -");
@@ -499,7 +501,8 @@ async function placeHold(
   const payer = await store.findPayer(keyId);
   if (!payer) throw noSuch("key");
   const bounds = { input, mostExpensiveInput, minOutput, maxOutput };
-  return holds.place({ requestId, nonce, payer, model, price, bounds, deadlineMs }, signal);
+  const hold = { requestId, nonce, payer, model, price, bounds, deadlineMs, tags };
+  return holds.place(hold, signal);
 }
 
 async function settleHold(

@@ -19,6 +19,7 @@ import {
   readTimeRange,
   type TimeCursor,
 } from "../base/paging.ts";
+import { checkTags, noTags } from "../base/tags.ts";
 import { outcomeName } from "./rows.ts";
 import type { ChargeQuery, LedgerStore } from "./store.ts";
 import type { Scope } from "./usage.ts";
@@ -70,7 +71,7 @@ export async function listCharges(
   });
 }
 
-type ChosenCharges = Pick<ChargeQuery, "keyId" | "model" | "outcomes" | "minAmountMicro">;
+type ChosenCharges = Pick<ChargeQuery, "keyId" | "model" | "outcomes" | "minAmountMicro" | "tags">;
 
 /**
  * What a filter chooses, for a caller who may be confined to one key. Undefined: nothing, since it
@@ -81,6 +82,7 @@ export function chosenCharges(
   { onlyKey }: Scope,
 ): ChosenCharges | undefined {
   const { keyId = "", model = "", outcomes = [], minAmountMicrocredits = 0n } = filter ?? {};
+  const tags = checkTags(filter?.tags ?? noTags, "filter.tags");
   if (minAmountMicrocredits < 0n)
     throw invalidField("filter.min_amount_microcredits", "is negative");
   if (onlyKey !== undefined && keyId !== "" && keyId !== onlyKey) return undefined;
@@ -89,18 +91,20 @@ export function chosenCharges(
     model,
     outcomes: [...new Set(outcomes)].map(outcomeName),
     minAmountMicro: minAmountMicrocredits,
+    tags,
   };
 }
 
 /** True if these charges include this one. */
 export function isChosen(chosen: ChosenCharges | undefined, charge: Receipt): boolean {
   if (!chosen) return false;
-  const { keyId, model, outcomes, minAmountMicro } = chosen;
+  const { keyId, model, outcomes, minAmountMicro, tags } = chosen;
   return (
     (keyId === undefined || charge.keyId === keyId) &&
     (model === "" || charge.model === model) &&
     (outcomes.length === 0 || outcomes.includes(outcomeName(charge.outcome))) &&
-    charge.amountMicrocredits >= minAmountMicro
+    charge.amountMicrocredits >= minAmountMicro &&
+    Object.entries(tags).every(([key, value]) => charge.tags[key] === value)
   );
 }
 

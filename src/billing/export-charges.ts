@@ -13,6 +13,7 @@ import { csvLine, textCell } from "../base/csv.ts";
 import { ApiError } from "../base/errors.ts";
 import { credits } from "../base/money.ts";
 import { readTimeRange } from "../base/paging.ts";
+import { noTags, tagsText } from "../base/tags.ts";
 import { categoryColumns, tokenCategories } from "../base/token-categories.ts";
 import type { ExportedRow } from "./rows.ts";
 import type { ExportQuery, LedgerStore } from "./store.ts";
@@ -38,6 +39,7 @@ const columns = [
   "hold_credits",
   "overrun_credits",
   "price_version",
+  "tags",
 ];
 
 function lineOf(row: ExportedRow): string {
@@ -62,6 +64,7 @@ function lineOf(row: ExportedRow): string {
     credits(row.hold),
     credits(row.overrun),
     row.price_version,
+    textCell(tagsText(row.tags ?? noTags)),
   ]);
 }
 

@@ -311,7 +311,14 @@ export function placedValues(placed: readonly PlacedRequest[], nodeId: string): 
     placed.map(({ request }) => request.deadlineMs),
     placed.map(({ request }) => nodeOf(request, nodeId)),
     placed.map(({ hold }) => hold.grantedOutput),
+    placed.map(({ hold }) => storedTags(hold)),
   ];
+}
+
+/** The tags of a hold as its row has them. */
+function storedTags({ tags }: Hold): string | null {
+  for (const _ in tags) return JSON.stringify(tags);
+  return null;
 }
 
 /** A hold and its new amount. */

@@ -22,6 +22,7 @@ import {
   UsageSchema,
 } from "../../gen/gateway/common/v1/usage_pb.ts";
 import { type FamilyName, familyOf } from "../base/families.ts";
+import type { Tags } from "../base/tags.ts";
 import { byCategory, categoryColumns, type TokenCategory } from "../base/token-categories.ts";
 import type { AccountStatusName, PlacedHold } from "./admission.ts";
 
@@ -70,6 +71,8 @@ type RequestRow = MeteredRow &
     amount: bigint;
     granted_output: number;
     admitted_at: Date;
+    /** Null: none. */
+    tags: Tags | null;
   };
 export type HoldRow = RequestRow & { secret_id: string | null; month: string; nonce: string };
 export type ChargeRow = RequestRow & {
@@ -99,6 +102,7 @@ export type ExportedRow = { [C in TokenCategory as Columns[C]]: number } & {
   amount: bigint;
   overrun: bigint;
   price_version: string;
+  tags: Tags | null;
 };
 
 export function toAccount(row: AccountRow): Account {
@@ -177,6 +181,7 @@ export function toStoredHold(row: HoldRow): StoredHold {
       grantedOutput: row.granted_output,
       month: row.month,
       admittedAt: row.admitted_at,
+      ...(row.tags && { tags: row.tags }),
     },
   };
 }
@@ -206,6 +211,7 @@ export function toReceipt(row: ChargeRow): Receipt {
     attempts: row.attempts.map((attempt) => fromJson(AttemptSchema, attempt)),
     admittedAt: timestampFromDate(row.admitted_at),
     settledAt: timestampFromDate(row.settled_at),
+    ...(row.tags && { tags: row.tags }),
   });
 }
 

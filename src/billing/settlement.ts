@@ -78,6 +78,7 @@ export function receiptOf(charge: Charge): Receipt {
     basis: charge.basis,
     attempts: [...charge.attempts],
     settledAt: timestampFromDate(charge.settledAt),
+    tags: hold.tags ? { ...hold.tags } : {},
   };
 }
 
@@ -92,5 +93,6 @@ function receiptHead(hold: PlacedHold) {
     price: hold.price,
     grantedOutput: hold.grantedOutput,
     admittedAt: timestampFromDate(hold.admittedAt),
+    ...(hold.tags && { tags: hold.tags }),
   };
 }

@@ -16,6 +16,7 @@ import { ApiError } from "../base/errors.ts";
 import { type FamilyName, familyOf } from "../base/families.ts";
 import { timeOrderedId } from "../base/ids.ts";
 import type { TimeCursor } from "../base/paging.ts";
+import type { Tags } from "../base/tags.ts";
 import { tokenCategories } from "../base/token-categories.ts";
 import {
   isTimedOut,
@@ -96,6 +97,8 @@ export type ChargeQuery = {
   /** Names of outcomes. Empty: all. */
   readonly outcomes: readonly string[];
   readonly minAmountMicro: bigint;
+  /** All of them. Empty: whatever the tags. */
+  readonly tags: Tags;
 };
 
 /** Which charges are exported. */
@@ -289,11 +292,13 @@ export function createLedgerStore(postgres: Database) {
       (await db.query<ChargeRow>(statements.findCharges, [requestId])).map(toReceipt),
     /** The charges that match, newest first, among at most `looks` charges. */
     listCharges: async (
-      { accountId, keyId, from, before, model, outcomes, minAmountMicro }: ChargeQuery,
+      { accountId, keyId, from, before, model, outcomes, minAmountMicro, tags }: ChargeQuery,
       { looks, limit }: { looks: number; limit: number },
     ): Promise<FoundCharge[]> => {
       const filter = [model || null, outcomes.length > 0 ? outcomes : null, minAmountMicro];
-      const more = [before.at, before.id, from, ...filter, looks, limit];
+      const isTagged = Object.keys(tags).length > 0;
+      const page = [looks, limit, isTagged ? JSON.stringify(tags) : null];
+      const more = [before.at, before.id, from, ...filter, ...page];
       const rows =
         keyId === undefined
           ? query<FoundChargeRow>(statements.listCharges, [accountId, ...more])

@@ -2,6 +2,9 @@
 // any more: its sums are then written from its hours, once. Hours are removed when they are older
 // than any report may ask for, and their day is checked against them.
 //
+// Then the sums of its tags are written from its charges, apart from the others: an account may
+// have millions of values, and closing the day must not wait for them.
+//
 // A settlement of a closed day should not exist: requests end within a day, and a day with a hold
 // stays open. It does when the clock of the database was set back. Its charge is in the hours, as
 // always, and the process that settled it writes the day again. Days that are closed too early by
@@ -21,6 +24,10 @@ const statements = {
   compareDay: statement(import.meta.url, "compare-day"),
   removeHours: statement(import.meta.url, "remove-hours"),
   removeErrors: statement(import.meta.url, "remove-errors"),
+  allowLongWrite: statement(import.meta.url, "allow-long-write"),
+  removeTags: statement(import.meta.url, "remove-tags"),
+  writeTags: { ...statement(import.meta.url, "write-tags"), timeoutMs: 600_000 },
+  moveTagsProgress: statement(import.meta.url, "move-tags-progress"),
 };
 
 export const hourMs = 3_600_000;
@@ -53,6 +60,8 @@ type Progress = {
   readonly closed_to: string;
   /** The hours of the days before were removed. */
   readonly hours_from: string;
+  /** The tags of the days before are written. */
+  readonly tags_to: string;
   readonly today: string;
 };
 
@@ -99,10 +108,11 @@ export class UsageDays {
     await Promise.all([this.#running, this.#mending]);
   }
 
-  /** Closes the days that can be closed, and removes the hours that are too old. */
+  /** Closes the days that can be closed, removes the hours that are too old, and writes tags. */
   async run(): Promise<void> {
     while (!this.#isStopped && (await this.#closeNext()));
     while (!this.#isStopped && (await this.#removeNext()));
+    while (!this.#isStopped && (await this.#writeNextTags()));
   }
 
   /** Reports that a request was settled, which was admitted then. Cheap. */
@@ -147,8 +157,9 @@ export class UsageDays {
   /** Writes a closed day again. No effect on an open one. */
   mend(day: string): Promise<void> {
     return this.#postgres.transaction(async (tx) => {
-      const { closed_to, hours_from } = await this.#lock(tx);
+      const { closed_to, hours_from, tags_to } = await this.#lock(tx);
       if (day >= closed_to) return;
+      if (day < tags_to) await writeTags(tx, day);
       if (day >= hours_from) {
         await tx.query(statements.writeDay, [day]);
         return;
@@ -180,10 +191,14 @@ export class UsageDays {
   }
 
   /** Opens the days from `old` on, as far as their hours are there. */
-  async #reopen(tx: Tx, { closed_to, hours_from }: Progress, old: string): Promise<false> {
+  async #reopen(tx: Tx, { closed_to, hours_from, tags_to }: Progress, old: string): Promise<false> {
     const closedTo = old < hours_from ? hours_from : old;
     if (closedTo < closed_to) {
       await tx.query(statements.reopenDays, [closedTo]);
+      if (closedTo < tags_to) {
+        await tx.query(statements.removeTags, [closedTo, "infinity"]);
+        await tx.query(statements.moveTagsProgress, [closedTo]);
+      }
       await tx.query(statements.moveUsageProgress, [closedTo, hours_from]);
       this.#closedTo = startOfDay(closedTo);
     }
@@ -213,6 +228,20 @@ export class UsageDays {
     });
   }
 
+  /** Writes the tags of the first closed day that lacks them. Returns false when there is none. */
+  #writeNextTags(): Promise<boolean> {
+    return this.#postgres.transaction(async (tx) => {
+      const { tags_to, closed_to } = await this.#lock(tx);
+      if (tags_to >= closed_to) return false;
+      const [first] = await tx.query<{ day: string | null }>(statements.findFirstHours, [tags_to]);
+      const day = first?.day ?? closed_to;
+      if (day < closed_to) await writeTags(tx, day);
+      const tagsTo = day < closed_to ? addDays(day, 1) : closed_to;
+      await tx.query(statements.moveTagsProgress, [tagsTo]);
+      return true;
+    });
+  }
+
   // Settlements write the hours together with the charge, so the hours are right.
   async #check(tx: Tx, day: string): Promise<void> {
     const [row] = await tx.query<{ differences: number }>(statements.compareDay, [day]);
@@ -230,4 +259,11 @@ export class UsageDays {
     this.#closedTo = startOfDay(progress.closed_to);
     return progress;
   }
+}
+
+/** Writes the tags of a day anew. */
+async function writeTags(tx: Tx, day: string): Promise<void> {
+  await tx.query(statements.allowLongWrite, []);
+  await tx.query(statements.removeTags, [day, addDays(day, 1)]);
+  await tx.query(statements.writeTags, [day]);
 }

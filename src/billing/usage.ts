@@ -1,5 +1,6 @@
 // Reports: usage and rejected requests by time, key, model and family, and the forecast. Whole days
-// that are closed are read from `usage_daily`, the rest from `usage_hourly` (`usage-days.ts`).
+// that are closed are read from `usage_daily`, the rest from `usage_hourly` (`usage-days.ts`). By
+// tags, they are read from `tags_daily`, the rest from the charges.
 
 import { create } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
@@ -34,6 +35,7 @@ import {
   type Question,
   readTimeRange,
 } from "../base/paging.ts";
+import { checkTagKey, checkTags } from "../base/tags.ts";
 import { byCategory, categoryColumns } from "../base/token-categories.ts";
 import { firstEventColumns, type SumColumn } from "../base/usage-sums.ts";
 import { statement, type Tx } from "../postgres/postgres.ts";
@@ -45,6 +47,7 @@ const statements = {
   queryUsage: statement(import.meta.url, "query-usage"),
   listUsage: statement(import.meta.url, "list-usage"),
   sumUsage: statement(import.meta.url, "sum-usage"),
+  queryTags: statement(import.meta.url, "query-tags"),
   queryErrors: statement(import.meta.url, "query-errors"),
   readSpending: statement(import.meta.url, "read-spending"),
 };
@@ -99,6 +102,7 @@ export function createReports(db: Tx) {
       at: row.at,
       hoursFrom: new Date(startOfDay(row.today).getTime() - hoursKeptDays * dayMs),
       closedTo: startOfDay(row.closed_to),
+      tagsTo: startOfDay(row.tags_to),
       completeUntil: running && running < settledUntil ? running : settledUntil,
     };
   }
@@ -110,6 +114,8 @@ export function createReports(db: Tx) {
     readonly parts: readonly unknown[];
     readonly filters: readonly unknown[];
     readonly page: { readonly size: number; readonly after: Place | undefined };
+    /** Undefined: not by a tag. */
+    readonly tag: TagQuestion | undefined;
   };
 
   function sumGroups({ scope, groupBy, bucket, parts, filters, page }: Reading) {
@@ -121,9 +127,39 @@ export function createReports(db: Tx) {
       groupBy.includes(UsageGroup.FAMILY),
       ...parts,
       ...filters,
-      ...[page.after?.at ?? null, ...(page.after?.names ?? [null, null, null])],
+      ...[page.after?.at ?? null, ...(page.after?.names.slice(0, 3) ?? [null, null, null])],
       page.size + 1,
     ]);
+  }
+
+  async function sumTags(
+    { scope, groupBy, bucket, parts, filters, page }: Reading,
+    { key, value, isGrouped }: TagQuestion,
+  ): Promise<UsageSumRow[]> {
+    const [keyId = null, model = null, family = null, after = null] = page.after?.names ?? [];
+    const rows = await read<UsageSumRow>(statements.queryTags, [
+      scope.accountId,
+      bucketName(bucket),
+      groupBy.includes(UsageGroup.KEY),
+      groupBy.includes(UsageGroup.MODEL),
+      groupBy.includes(UsageGroup.FAMILY),
+      ...parts,
+      ...filters,
+      ...[page.after?.at ?? null, keyId, model, family],
+      page.size + 1,
+      ...[key, value, after],
+    ]);
+    return isGrouped ? rows : rows.map((row) => ({ ...row, value: "" }));
+  }
+
+  /** The sums of all rows of a question. */
+  function sumAll({ page, ...reading }: Reading): Promise<SumsRow[]> {
+    const { scope, parts, filters, tag } = reading;
+    // The requests with and without a tag are all requests.
+    if (!tag || tag.value === null)
+      return read<SumsRow>(statements.sumUsage, [scope.accountId, ...parts, ...filters]);
+    const whole = { bucket: Bucket.NONE, groupBy: [], page: { size: page.size, after: undefined } };
+    return sumTags({ ...reading, ...whole }, tag);
   }
 
   async function listDays(reading: Reading): Promise<UsageSumRow[]> {
@@ -137,33 +173,38 @@ export function createReports(db: Tx) {
     return rows.map((row) => ({ ...row, period: startOfDay(row.day) }));
   }
 
+  function findRows(reading: Reading, isOfDays: boolean): Promise<UsageSumRow[]> {
+    if (reading.tag) return sumTags(reading, reading.tag);
+    return isOfDays ? listDays(reading) : sumGroups(reading);
+  }
+
   return {
     /** Throws `invalid_request` and `report_too_large`. */
     async queryUsage(request: QueryUsageRequest, scope: Scope): Promise<QueryUsageResponse> {
       const { bucket, groupBy, models } = request;
+      const tag = tagQuestionOf(request);
       checkGroups(groupBy);
       checkFilter("models", models);
       const keyIds = keysOf(request.keyIds, scope);
-      const page = pageOf(request, ["usage", scope, bucket, groupBy, models, request.keyIds]);
+      const page = pageOf(request, ["usage", scope, bucket, groupBy, models, request.keyIds, tag]);
       // Before the sums: what was settled by now is in them.
       const clock = await readClock(scope.accountId, keyIds);
       const range = page.after?.range ?? rangeOf(request, clock, clock.hoursFrom);
       // A bucket may begin before the range.
       const start = page.after && page.after.at > range.from ? page.after.at : range.from;
       if (bucket === Bucket.HOUR && start < range.to) checkHours(start, clock);
-      const parts = splitRange({ from: start, to: range.to }, bucket, clock);
+      const daysTo = tag ? clock.tagsTo : clock.closedTo;
+      const parts = splitRange({ from: start, to: range.to }, bucket, daysTo);
       const filters = [keyIds, models.length > 0 ? models : null];
-      const reading = { scope, groupBy, bucket, parts, filters, page };
-      const found = await (isOfDays(request) ? listDays(reading) : sumGroups(reading));
+      const reading = { scope, groupBy, bucket, parts, filters, page, tag };
+      const found = await findRows(reading, isOfDays(request));
       const { entries, nextPageToken } = page.cut(found, range, (row) => [
         row.key_id,
         row.model,
         row.family,
+        row.value ?? "",
       ]);
-      const sums =
-        nextPageToken === "" || page.after
-          ? entries
-          : await read<SumsRow>(statements.sumUsage, [scope.accountId, ...parts, ...filters]);
+      const sums = nextPageToken === "" || page.after ? entries : await sumAll(reading);
       return create(QueryUsageResponseSchema, {
         rows: entries.map((row) =>
           create(UsageRowSchema, {
@@ -172,6 +213,7 @@ export function createReports(db: Tx) {
             model: row.model,
             ...(row.family !== "" && { family: familyOf(row.family) }),
             sums: toSums([row]),
+            tagValue: row.value ?? "",
           }),
         ),
         ...(!page.after && { totals: toSums(sums) }),
@@ -204,6 +246,7 @@ export function createReports(db: Tx) {
         row.key_id,
         row.reason,
         "",
+        "",
       ]);
       return create(QueryErrorsResponseSchema, {
         rows: entries.map((row) =>
@@ -229,7 +272,13 @@ export function createReports(db: Tx) {
   };
 }
 
-type ClockRow = { at: Date; today: string; closed_to: string; admitted_at: Date | null };
+type ClockRow = {
+  at: Date;
+  today: string;
+  closed_to: string;
+  tags_to: string;
+  admitted_at: Date | null;
+};
 
 /** The times that a report depends on, by the clock of the database. */
 type Clock = {
@@ -238,6 +287,8 @@ type Clock = {
   readonly hoursFrom: Date;
   /** The days before this one are closed. */
   readonly closedTo: Date;
+  /** The tags of the days before this one are written. */
+  readonly tagsTo: Date;
   /** Every request that was admitted before is in the sums. */
   readonly completeUntil: Date;
 };
@@ -273,13 +324,13 @@ function checkHours(from: Date, { hoursFrom }: Clock): void {
 }
 
 /**
- * The first and last of some hours, of some closed days, and of hours again, as statements take
- * them. A part may be empty.
+ * The first and last of some hours, of some days before `daysTo`, and of hours again, as statements
+ * take them. A part may be empty.
  */
-function splitRange({ from, to }: Range, bucket: Bucket, { closedTo }: Clock) {
+function splitRange({ from, to }: Range, bucket: Bucket, daysTo: Date) {
   const firstDay = ceil(from, dayMs);
   const lastDay = floor(to, dayMs);
-  const end = lastDay < closedTo ? lastDay : closedTo;
+  const end = lastDay < daysTo ? lastDay : daysTo;
   if (bucket === Bucket.HOUR || firstDay >= end)
     return [from, to, dayOf(to), dayOf(to), to, to] as const;
   return [from, firstDay, dayOf(firstDay), dayOf(end), end, to] as const;
@@ -308,6 +359,31 @@ function isOfDays({ bucket, groupBy }: QueryUsageRequest): boolean {
   return bucket === Bucket.DAY && groupBy.includes(KEY) && groupBy.includes(MODEL);
 }
 
+/** What a report asks of one tag. */
+type TagQuestion = {
+  readonly key: string;
+  /** Only requests with this value. Null: all requests, also those without the tag. */
+  readonly value: string | null;
+  /** Whether each value has rows of its own. */
+  readonly isGrouped: boolean;
+};
+
+/** Undefined: the report is not about a tag. Throws `invalid_request`. */
+function tagQuestionOf({ groupByTag, tags }: QueryUsageRequest): TagQuestion | undefined {
+  if (groupByTag !== "") checkTagKey(groupByTag, "group_by_tag");
+  const [only, another] = Object.entries(checkTags(tags, "tags"));
+  if (another) throw invalidField("tags", "has several tags: sums are kept for one at a time");
+  const isGrouped = groupByTag !== "";
+  if (!only) return isGrouped ? { key: groupByTag, value: null, isGrouped } : undefined;
+  const [key, value] = only;
+  if (isGrouped && groupByTag !== key)
+    throw invalidField(
+      "tags",
+      "has another tag than group_by_tag: sums are kept for one at a time",
+    );
+  return { key, value, isGrouped };
+}
+
 function checkGroups(groupBy: readonly number[]): void {
   if (groupBy.includes(0)) throw invalidField("group_by", "names no group");
 }
@@ -328,7 +404,7 @@ type Place = {
   /** The range of the first page: it must not move with the clock. */
   readonly range: Range;
   readonly at: Date;
-  readonly names: readonly [string, string, string];
+  readonly names: readonly [string, string, string, string];
 };
 
 /** The page that a request asks for, and what cuts the rows that were found to this page. */
@@ -359,10 +435,10 @@ function parsePlace(cursor: string): Place {
   const parts = parseJson(cursor);
   if (!Array.isArray(parts)) throw invalidPageToken();
   const [from, to, at] = parts.slice(0, 3).map(timeOf);
-  const [first, second, third] = parts.slice(3).map(String);
-  if (!from || !to || !at || first === undefined || second === undefined || third === undefined)
-    throw invalidPageToken();
-  const names = [first, second, third] as const;
+  const [first, second, third, fourth] = parts.slice(3).map(String);
+  if (!from || !to || !at || first === undefined || second === undefined) throw invalidPageToken();
+  if (third === undefined || fourth === undefined) throw invalidPageToken();
+  const names = [first, second, third, fourth] as const;
   if (names.some((name) => name.includes("\0"))) throw invalidPageToken();
   return { range: { from, to }, at, names };
 }
@@ -398,6 +474,8 @@ type UsageSumRow = SumsRow & {
   key_id: string;
   model: string;
   family: FamilyName | "";
+  /** Of a tag. Absent: not by a tag. */
+  value?: string;
 };
 type ErrorSumRow = { period: Date | null; key_id: string; reason: string; requests: bigint };
 

@@ -1,6 +1,7 @@
 // Files that people download: `GET /console/export/charges.csv?account=…&from=…&to=…&key=…`, and
-// `usage.csv`, which also takes `model` and `bucket`. The browser sends the session as a cookie,
-// since a link has no headers. Both call the services, so a facade serves the same files.
+// `usage.csv`, which also takes `model`, `bucket`, `tag` and `group_by_tag`. The browser sends the
+// session as a cookie, since a link has no headers. Both call the services, so a facade serves the
+// same files.
 
 import { Readable } from "node:stream";
 import { timestampDate } from "@bufbuild/protobuf/wkt";
@@ -20,6 +21,7 @@ import {
   readQuery,
   textParam,
 } from "../base/query.ts";
+import { parseTags } from "../base/tags.ts";
 import { categoryColumns, tokenCategories } from "../base/token-categories.ts";
 import { dropOperatorRole, nameClient } from "../contract/callers.ts";
 import type { Core } from "../contract/contract.ts";
@@ -43,7 +45,7 @@ type Lines = (core: Core, query: Query, options: CallOptions) => AsyncIterable<s
 const files: Readonly<Record<string, { parameters: readonly string[]; lines: Lines }>> = {
   "charges.csv": { parameters: ["account", "from", "to", "key"], lines: chargeLines },
   "usage.csv": {
-    parameters: ["account", "from", "to", "key", "model", "bucket"],
+    parameters: ["account", "from", "to", "key", "model", "bucket", "tag", "group_by_tag"],
     lines: usageLines,
   },
 };
@@ -65,7 +67,10 @@ const usageColumns = [
   "charge_credits",
 ];
 
-/** A line for each key, model and family in each bucket. A day is the default. */
+/**
+ * A line for each key, model and family in each bucket, and for each value of a tag if one is
+ * named. A day is the default.
+ */
 async function* usageLines(core: Core, query: Query, options: CallOptions): AsyncGenerator<string> {
   const request = {
     ...rangeParams(query),
@@ -74,18 +79,24 @@ async function* usageLines(core: Core, query: Query, options: CallOptions): Asyn
     groupBy: [UsageGroup.KEY, UsageGroup.MODEL, UsageGroup.FAMILY],
     keyIds: listParam(query, "key"),
     models: listParam(query, "model"),
+    tags: parseTags(textParam(query, "tag"), "tag"),
+    groupByTag: textParam(query, "group_by_tag"),
   };
+  const byTag = request.groupByTag !== "";
   let pageToken = "";
-  let head = csvLine(usageColumns);
+  let head = csvLine([...usageColumns, ...(byTag ? ["tag_value"] : [])]);
   do {
     const page = await core.billing.queryUsage({ ...request, pageToken }, options);
-    yield head + page.rows.map(usageLine).join("");
+    yield head + page.rows.map((row) => usageLine(row, byTag)).join("");
     head = "";
     pageToken = page.nextPageToken;
   } while (pageToken !== "");
 }
 
-function usageLine({ from, keyId, model, family, sums }: UsageRow): string {
+function usageLine(
+  { from, keyId, model, family, sums, tagValue }: UsageRow,
+  byTag: boolean,
+): string {
   const { usage } = sums ?? {};
   return csvLine([
     from ? timestampDate(from).toISOString() : "",
@@ -95,6 +106,7 @@ function usageLine({ from, keyId, model, family, sums }: UsageRow): string {
     ...[sums?.requests ?? 0n, sums?.completed ?? 0n, sums?.failed ?? 0n, sums?.cut ?? 0n],
     ...tokenCategories.map((category) => usage?.[category] ?? 0n),
     credits(sums?.amountMicrocredits ?? 0n),
+    ...(byTag ? [textCell(tagValue)] : []),
   ]);
 }
 

@@ -2,12 +2,28 @@
 // descriptors of the services, for tools that call Connect.
 
 import type { FastifyReply, FastifyRequest } from "fastify";
+import { closed, list, text } from "../base/json-schema.ts";
 import { encodeDescriptorSet } from "../contract/descriptors.ts";
+import { json, type Operation } from "./operation.ts";
 import { sendJson } from "./reply.ts";
 
 const service = "model-gateway";
 const sentence =
   "This address answers programs: it serves language models to those who have an API key.";
+
+export const aboutOperation: Operation = {
+  id: "getAbout",
+  summary: "Says what this is and which paths are served; leads a browser to the console",
+  answer: { [json]: closed({ service: text, about: text, paths: list(text) }) },
+};
+
+export const descriptorsOperation: Operation = {
+  id: "getDescriptors",
+  summary: "Returns the descriptors of the services, a google.protobuf.FileDescriptorSet",
+  answer: {
+    "application/x-protobuf": { type: "string", contentMediaType: "application/x-protobuf" },
+  },
+};
 
 /** The console for browsers, JSON for all others. `paths` are those that are served. */
 export function getAbout(paths: () => readonly string[]) {

@@ -18,6 +18,20 @@ import type { Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
 import type { Key } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { familyName } from "../base/families.ts";
+import {
+  boolean,
+  closed,
+  count,
+  decimal,
+  described,
+  list,
+  oneOf,
+  orNull,
+  ref,
+  type Schema,
+  text,
+  time,
+} from "../base/json-schema.ts";
 import { credits, parseCredits, usd } from "../base/money.ts";
 import {
   choiceOf,
@@ -28,9 +42,11 @@ import {
   readQuery,
   textParam,
 } from "../base/query.ts";
+import { parseTags, sortedTags } from "../base/tags.ts";
 import { categoryColumns, type TokenCategory, tokenCategories } from "../base/token-categories.ts";
 import type { Core } from "../contract/contract.ts";
 import { identityOf, pathParam, queryParam } from "./context.ts";
+import { json, type Operation, pageParameters, rangeParameters } from "./operation.ts";
 import { rfc3339OrNull, sendJson } from "./reply.ts";
 
 export function getCredits(core: Core) {
@@ -80,10 +96,6 @@ export function getReceipt(core: Core) {
   };
 }
 
-const listParameters = [
-  ...["from", "to", "key_id", "model", "outcome", "min_credits"],
-  ...["limit", "page_token", "account_id"],
-];
 const receiptsMax = 1_000;
 
 /** The outcomes of finished requests, by their names in lower case. */
@@ -93,9 +105,113 @@ const outcomes: Readonly<Record<string, Outcome>> = Object.fromEntries(
     .map(([name, outcome]) => [name.toLowerCase(), outcome]),
 );
 
+const listParameters = {
+  ...rangeParameters,
+  key_id: described("Only charges of this key.", text),
+  model: described("Only charges of this model, by its id in the catalogue.", text),
+  outcome: described(
+    `Only charges with one of these, separated by commas: ${Object.keys(outcomes).join(", ")}.`,
+    text,
+  ),
+  min_credits: described("Only charges of so many credits or more.", decimal),
+  tag: described("Only requests with all of these tags, such as `team=a,env=ci`.", text),
+  ...pageParameters(receiptsMax),
+};
+
+const pool = closed(
+  { family: oneOf("v1", "v2"), free_credits: decimal },
+  { posted_credits: decimal, held_credits: decimal },
+);
+
+const keyMonth = closed({
+  key_id: text,
+  month_spent_credits: decimal,
+  month_held_credits: decimal,
+  monthly_cap_credits: orNull(decimal),
+  resets_at: orNull(time),
+});
+
+const attempt = closed({
+  provider: text,
+  outcome: text,
+  status: orNull(count),
+  first_event_ms: orNull(count),
+});
+
+const receipt = closed(
+  {
+    object: oneOf("receipt"),
+    request_id: text,
+    model: text,
+    key_id: text,
+    family: orNull(oneOf("v1", "v2")),
+    outcome: described(
+      "How the request ended. `RUNNING`: it has not, and its numbers are those metered so far.",
+      oneOf("RUNNING", ...Object.keys(outcomes).map((name) => name.toUpperCase())),
+    ),
+    basis: orNull(
+      oneOf(...BasisSchema.values.filter(({ number }) => number > 0).map((one) => one.localName)),
+    ),
+    tokens: ref("Tokens"),
+    granted_output: count,
+    price_version: orNull(text),
+    credits_per_token: orNull(
+      closed(Object.fromEntries(tokenCategories.map((one) => [categoryColumns[one], decimal]))),
+    ),
+    hold_credits: decimal,
+    charge_credits: decimal,
+    charge_usd: decimal,
+    overrun_credits: described("The cost beyond the hold, which the operator bears.", decimal),
+    attempts: described("The calls to providers, in their order.", list(attempt)),
+    tags: described("The tags of the request: values by key.", {
+      type: "object",
+      additionalProperties: text,
+    }),
+    admitted_at: orNull(time),
+    settled_at: orNull(time),
+  },
+  { reported_tokens: described("Where they are not the charged ones.", ref("Tokens")) },
+);
+
+export const receiptSchemas: Readonly<Record<string, Schema>> = {
+  Credits: closed({ object: oneOf("credits"), pool, key: keyMonth }),
+  Receipt: receipt,
+  ReceiptList: closed({
+    object: oneOf("list"),
+    data: list(ref("Receipt")),
+    has_more: boolean,
+    next_page_token: orNull(text),
+    searched_to: orNull(time),
+  }),
+};
+
+export const creditsOperation: Operation = {
+  id: "getCredits",
+  summary: "Returns the credits of the key's pool, and its spending this month",
+  answer: { [json]: ref("Credits") },
+};
+
+export const receiptOperation: Operation = {
+  id: "getReceipt",
+  summary: "Returns what one request cost",
+  path: { requestId: described("The id of the request.", text) },
+  query: { account_id: pageParameters(receiptsMax).account_id },
+  answer: { [json]: ref("Receipt") },
+  errors: ["not_found"],
+};
+
+export const receiptsOperation: Operation = {
+  id: "listReceipts",
+  summary: "Lists the finished requests, newest first",
+  description: "Looks at 20,000 requests for each page: a page may have fewer than asked for.",
+  query: listParameters,
+  answer: { [json]: ref("ReceiptList") },
+  errors: ["report_too_large", "not_found"],
+};
+
 export function listReceipts(core: Core) {
   return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
-    const query = readQuery(request.query, listParameters);
+    const query = readQuery(request.query, Object.keys(listParameters));
     const { charges, nextPageToken, searchedTo } = await core.billing.listCharges(
       {
         ...rangeParams(query),
@@ -107,6 +223,7 @@ export function listReceipts(core: Core) {
           model: textParam(query, "model"),
           outcomes: listParam(query, "outcome").map((name) => choiceOf(outcomes, "outcome", name)),
           minAmountMicrocredits: creditsParam(query, "min_credits"),
+          tags: parseTags(textParam(query, "tag"), "tag"),
         },
       },
       identityOf(request).call,
@@ -149,6 +266,7 @@ function renderReceipt(receipt: Receipt): JsonObject {
     charge_usd: usd(receipt.amountMicrocredits),
     overrun_credits: credits(receipt.overrunMicrocredits),
     attempts: receipt.attempts.map(renderAttempt),
+    tags: Object.fromEntries(sortedTags(receipt.tags)),
     admitted_at: rfc3339OrNull(receipt.admittedAt),
     settled_at: rfc3339OrNull(receipt.settledAt),
   };

@@ -2,6 +2,7 @@
 
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Admission } from "../../gen/gateway/inference/v1/inference_pb.ts";
+import { described, ref, text } from "../base/json-schema.ts";
 import { type Core, withRuns } from "../contract/contract.ts";
 import {
   createEventEncoder,
@@ -11,8 +12,23 @@ import {
 } from "../formats/chat/chat.ts";
 import type { ReadJson } from "./body.ts";
 import { identityOf } from "./context.ts";
+import { json, type Operation } from "./operation.ts";
 import { type AnswerFormat, sendAnswer } from "./send-answer.ts";
 import { type StreamSettings, sendStream } from "./send-stream.ts";
+import { withHeaderTags } from "./tags.ts";
+
+export const chatOperation: Operation = {
+  id: "createChatCompletion",
+  summary: "Generates an answer in the chat format",
+  description: "With `stream`, the answer is a stream of `ChatChunk`, one in each `data`.",
+  body: ref("ChatRequest"),
+  answer: {
+    [json]: ref("ChatCompletion"),
+    "text/event-stream": described("Events of `ChatChunk`, then `[DONE]`.", text),
+  },
+  isPaid: true,
+  errors: ["responses_api_unsupported"],
+};
 
 export function postChatCompletions(
   core: Core,
@@ -23,7 +39,7 @@ export function postChatCompletions(
     const { context } = request;
     const { call } = identityOf(request);
     const body = await readJson(request);
-    const decoded = decodeRequest(body);
+    const decoded = withHeaderTags(decodeRequest(body), request.headers);
     if (decoded.stream) withRuns(call.contextValues);
     const answer = core.inference.generate(decoded, call);
     const format = formatOf(wantsUsage(body), showCost);

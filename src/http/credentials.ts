@@ -87,7 +87,7 @@ function countAuthorizationHeaders(rawHeaders: readonly string[]): number {
 
 // The version and beta headers of the native format each have two spellings with the same meaning.
 
-const supportedVersions: readonly string[] = ["2023-06-01", "2026-10-21"];
+export const supportedVersions: readonly string[] = ["2023-06-01", "2026-10-21"];
 
 /** From this version on, the official SDKs send the key of a native endpoint only as Bearer. */
 const bearerSince = "2026-10-21";

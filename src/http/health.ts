@@ -4,7 +4,9 @@ import { performance } from "node:perf_hooks";
 import type { JsonObject } from "@bufbuild/protobuf";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { ApiError } from "../base/errors.ts";
+import { closed, count, oneOf, open, text, time } from "../base/json-schema.ts";
 import { toErrorResponse } from "./error-body.ts";
+import { json, type Operation } from "./operation.ts";
 import { sendJson } from "./reply.ts";
 
 /** `degraded`: requests are served, but something configured is missing. `down`: they fail. */
@@ -14,6 +16,39 @@ export type PartState = { readonly state: "ok" | "degraded" | "down"; readonly m
  * The state of each part that requests need, by name: `database`, `limits`, `providers`, `core`.
  */
 export type Readiness = Readonly<Record<string, PartState>>;
+
+const partStates = {
+  type: "object",
+  additionalProperties: closed({ state: oneOf("ok", "degraded", "down") }, { message: text }),
+};
+
+export const livenessOperation: Operation = {
+  id: "getLiveness",
+  summary: "Says that the process is alive",
+  answer: {
+    [json]: closed({
+      status: oneOf("ok"),
+      service: text,
+      uptime_seconds: count,
+      time,
+    }),
+  },
+};
+
+export const readinessOperation: Operation = {
+  id: "getReadiness",
+  summary: "Says whether requests can be served",
+  answer: { [json]: closed({ status: oneOf("ok", "degraded"), parts: partStates }) },
+  failures: {
+    "503": open({ status: oneOf("unavailable"), parts: partStates, error: { type: "object" } }),
+  },
+};
+
+export const emptyOperation: Operation = {
+  id: "sayHello",
+  summary: "Answers nothing, for clients that open a connection ahead",
+  answer: {},
+};
 
 export function getLiveness() {
   return async (_request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> =>

@@ -3,6 +3,7 @@
 
 import { randomBytes } from "node:crypto";
 import { performance } from "node:perf_hooks";
+import type { JsonObject } from "@bufbuild/protobuf";
 import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
 import { type Clock, systemClock } from "../base/clock.ts";
 import { shuttingDown } from "../base/errors.ts";
@@ -11,7 +12,7 @@ import { Stopwatch } from "../base/stopwatch.ts";
 import { type Core, withCaller, withNewId, withOnTaken, withWaits } from "../contract/contract.ts";
 import type { Metrics } from "../metrics/metrics.ts";
 import type { Tracer } from "../tracing/tracing.ts";
-import { getAbout, getDescriptorSet } from "./about.ts";
+import { aboutOperation, descriptorsOperation, getAbout, getDescriptorSet } from "./about.ts";
 import { createAccessLog } from "./access-log.ts";
 import type { AddressLimit } from "./address-limit.ts";
 import {
@@ -19,10 +20,17 @@ import {
   type FailedCredentials,
   type IdentifyCaller,
 } from "./authenticate.ts";
-import { getCredits, getReceipt, listReceipts } from "./balance-and-receipts.ts";
+import {
+  creditsOperation,
+  getCredits,
+  getReceipt,
+  listReceipts,
+  receiptOperation,
+  receiptsOperation,
+} from "./balance-and-receipts.ts";
 import { createReadJson, createReadRaw } from "./body.ts";
 import type { BodyMemory } from "./body-memory.ts";
-import { postChatCompletions } from "./chat-completions.ts";
+import { chatOperation, postChatCompletions } from "./chat-completions.ts";
 import { type RequestContext, requestIdHeaders, requestIdOf } from "./context.ts";
 import {
   type CredentialForm,
@@ -30,6 +38,7 @@ import {
   readCredential,
   requireVersion,
 } from "./credentials.ts";
+import { docsOperation, getDocs } from "./docs-page.ts";
 import { OpenRequests } from "./drain.ts";
 import type { EarlyCheck } from "./early-check.ts";
 import type { Envelope } from "./error-body.ts";
@@ -43,14 +52,31 @@ import {
   type ServedPath,
 } from "./error-handler.ts";
 import { allowHalfClose } from "./half-close.ts";
-import { getEmpty, getLiveness, getReadiness, type Readiness } from "./health.ts";
-import { postCountTokens, postMessages } from "./messages.ts";
-import { getModel, getModels, getModelsInfo } from "./models.ts";
+import {
+  emptyOperation,
+  getEmpty,
+  getLiveness,
+  getReadiness,
+  livenessOperation,
+  type Readiness,
+  readinessOperation,
+} from "./health.ts";
+import { countOperation, messagesOperation, postCountTokens, postMessages } from "./messages.ts";
+import {
+  getModel,
+  getModels,
+  getModelsInfo,
+  modelOperation,
+  modelsInfoOperation,
+  modelsOperation,
+} from "./models.ts";
+import { type DescribedRoute, describeApi, getOpenapi, openapiOperation } from "./openapi.ts";
+import type { Operation } from "./operation.ts";
 import { RequestMetrics } from "./request-metrics.ts";
-import { postResponses } from "./responses.ts";
+import { postResponses, responsesOperation } from "./responses.ts";
 import { contentKeyBytes, SealedContent } from "./sealed-content.ts";
 import { defaultKeepAlive, type KeepAlive } from "./send-stream.ts";
-import { getUsage } from "./usage.ts";
+import { getUsage, usageOperation } from "./usage.ts";
 import { postWebhook } from "./webhooks.ts";
 
 export type { PartState, Readiness } from "./health.ts";
@@ -121,8 +147,8 @@ type Route = {
   readonly earlyCheck?: true;
   /** The handler needs the spending of the key this month. */
   readonly monthUsage?: true;
-  /** True: lists of the paths leave it out. */
-  readonly isUnlisted?: true;
+  /** What the public description says of it. Absent: it and lists of the paths leave it out. */
+  readonly operation?: Operation;
   readonly run: (request: FastifyRequest, reply: FastifyReply) => Promise<FastifyReply>;
 };
 
@@ -245,7 +271,7 @@ function addRoutes(
   }
 
   function addRoute(url: string, route: Route): void {
-    const isVariant = url !== route.paths[0] || route.isUnlisted === true;
+    const isVariant = url !== route.paths[0] || route.operation === undefined;
     const { method, envelope, credential, needsVersion, monthUsage = false, run } = route;
     const [pattern = url] = route.paths;
     scope.route({
@@ -337,6 +363,10 @@ function listPaths(paths: ReadonlySet<string>): string[] {
     .map((path) => path.replace(/\/:(\w+)/, "/{$1}").replace(/\*$/, "{method}"));
 }
 
+function describedRoute({ paths: [path = ""], operation, ...route }: Route): DescribedRoute[] {
+  return operation ? [{ ...route, path, operation }] : [];
+}
+
 function createRoutes(
   parts: HttpServerParts,
   openRequests: OpenRequests,
@@ -360,21 +390,30 @@ function createRoutes(
   const isDraining = () => openRequests.isDraining;
   const sealedContent = parts.sealedContent ?? new SealedContent([randomBytes(contentKeyBytes)]);
   const readJson = createReadJson(bodyMemory, clock);
-  return [
+  // Made once it is asked for, of all routes.
+  let described: JsonObject | undefined;
+  const document = () => {
+    described ??= describeApi(routes.flatMap(describedRoute));
+    return described;
+  };
+  const routes: readonly Route[] = [
     {
       ...native,
       paths: pathVariants("/v1/messages"),
+      operation: messagesOperation,
       earlyCheck: true,
       run: postMessages(core, readJson, stream),
     },
     {
       ...native,
       paths: pathVariants("/v1/messages/count_tokens"),
+      operation: countOperation,
       run: postCountTokens(core, readJson),
     },
     {
       ...chat,
       paths: pathVariants("/v1/chat/completions"),
+      operation: chatOperation,
       earlyCheck: true,
       run: postChatCompletions(core, readJson, stream),
     },
@@ -382,32 +421,72 @@ function createRoutes(
       ...chat,
       envelope: "responses",
       paths: pathVariants("/v1/responses"),
+      operation: responsesOperation,
       earlyCheck: true,
       run: postResponses(core, readJson, sealedContent, stream),
     },
-    { ...shared, paths: pathVariants("/v1/models"), run: getModels(core) },
-    { ...shared, paths: pathVariants("/v1/models/info"), run: getModelsInfo(core) },
-    { ...shared, paths: pathVariants("/v1/models/:id"), run: getModel(core) },
-    { ...shared, paths: ["/v1/credits"], monthUsage: true, run: getCredits(core) },
-    { ...shared, paths: ["/v1/usage"], run: getUsage(core) },
-    { ...shared, paths: ["/v1/receipts"], run: listReceipts(core) },
-    { ...shared, paths: ["/v1/receipts/:requestId"], run: getReceipt(core) },
+    {
+      ...shared,
+      paths: pathVariants("/v1/models"),
+      operation: modelsOperation,
+      run: getModels(core),
+    },
+    {
+      ...shared,
+      paths: pathVariants("/v1/models/info"),
+      operation: modelsInfoOperation,
+      run: getModelsInfo(core),
+    },
+    {
+      ...shared,
+      paths: pathVariants("/v1/models/:id"),
+      operation: modelOperation,
+      run: getModel(core),
+    },
+    {
+      ...shared,
+      paths: ["/v1/credits"],
+      operation: creditsOperation,
+      monthUsage: true,
+      run: getCredits(core),
+    },
+    { ...shared, paths: ["/v1/usage"], operation: usageOperation, run: getUsage(core) },
+    { ...shared, paths: ["/v1/receipts"], operation: receiptsOperation, run: listReceipts(core) },
+    {
+      ...shared,
+      paths: ["/v1/receipts/:requestId"],
+      operation: receiptOperation,
+      run: getReceipt(core),
+    },
     {
       method: "POST",
       envelope: "union",
-      // It is there for the processors that have a secret, which only the payments service knows.
-      isUnlisted: true,
+      // Not described: it is for the processors that have a secret, which only the payments service
+      // knows.
       paths: ["/payments/:processor/webhook"],
       run: postWebhook({
         ...{ core, addressLimit, failedCredentials, isDraining },
         readRaw: createReadRaw(bodyMemory, clock),
       }),
     },
-    { ...open, paths: ["/healthz"], run: getLiveness() },
-    { ...open, paths: ["/health"], run: getReadiness(readiness, () => openRequests.isLeaving) },
+    { ...open, paths: ["/healthz"], operation: livenessOperation, run: getLiveness() },
+    {
+      ...open,
+      paths: ["/health"],
+      operation: readinessOperation,
+      run: getReadiness(readiness, () => openRequests.isLeaving),
+    },
     // Warm-up probes of a coding assistant.
-    { ...open, paths: ["/api/hello"], run: getEmpty() },
-    { ...open, paths: ["/"], run: getAbout(paths) },
-    { ...open, paths: ["/protos/descriptor.binpb"], run: getDescriptorSet() },
+    { ...open, paths: ["/api/hello"], operation: emptyOperation, run: getEmpty() },
+    { ...open, paths: ["/"], operation: aboutOperation, run: getAbout(paths) },
+    {
+      ...open,
+      paths: ["/protos/descriptor.binpb"],
+      operation: descriptorsOperation,
+      run: getDescriptorSet(),
+    },
+    { ...open, paths: ["/openapi.json"], operation: openapiOperation, run: getOpenapi(document) },
+    { ...open, paths: ["/docs"], operation: docsOperation, run: getDocs(document) },
   ];
+  return routes;
 }

@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Admission } from "../../gen/gateway/inference/v1/inference_pb.ts";
+import { described, ref, text } from "../base/json-schema.ts";
 import { type Core, withRuns } from "../contract/contract.ts";
 import {
   createEventEncoder,
@@ -13,9 +14,11 @@ import {
 } from "../formats/native/native.ts";
 import type { ReadJson } from "./body.ts";
 import { identityOf, type RequestContext } from "./context.ts";
+import { json, type Operation } from "./operation.ts";
 import { sendJson } from "./reply.ts";
 import { type AnswerFormat, sendAnswer } from "./send-answer.ts";
 import { type StreamSettings, sendStream } from "./send-stream.ts";
+import { withHeaderTags } from "./tags.ts";
 
 function formatOf(showCost: boolean): AnswerFormat {
   const contextOf = ({ model, estimatedInputTokens }: Admission) => ({
@@ -30,6 +33,25 @@ function formatOf(showCost: boolean): AnswerFormat {
   };
 }
 
+const events = "text/event-stream";
+
+export const messagesOperation: Operation = {
+  id: "createMessage",
+  summary: "Generates an answer in the native format",
+  description: "With `stream`, the answer is a stream of `MessageEvent`, one in each `data`.",
+  body: ref("MessagesRequest"),
+  answer: { [json]: ref("Message"), [events]: described("Events of `MessageEvent`.", text) },
+  isPaid: true,
+};
+
+export const countOperation: Operation = {
+  id: "countTokens",
+  summary: "Counts the input tokens of a request, free of charge",
+  body: ref("CountTokensRequest"),
+  answer: { [json]: ref("TokenCount") },
+  errors: ["count_rate_limited"],
+};
+
 export function postMessages(
   core: Core,
   readJson: ReadJson,
@@ -39,7 +61,10 @@ export function postMessages(
   return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
     const { context } = request;
     const { call } = identityOf(request);
-    const decoded = decodeRequest(await readJson(request), vendorOf(context));
+    const decoded = withHeaderTags(
+      decodeRequest(await readJson(request), vendorOf(context)),
+      request.headers,
+    );
     if (decoded.stream) withRuns(call.contextValues);
     const answer = core.inference.generate(decoded, call);
     // Only the body decides: the official SDKs send `accept: application/json` for streams as well.

@@ -7,11 +7,98 @@ import { timestampDate } from "@bufbuild/protobuf/wkt";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Price } from "../../gen/gateway/common/v1/usage_pb.ts";
 import type { Model } from "../../gen/gateway/inference/v1/inference_pb.ts";
+import {
+  boolean,
+  closed,
+  count,
+  decimal,
+  described,
+  list,
+  oneOf,
+  orNull,
+  ref,
+  type Schema,
+  text,
+  time,
+} from "../base/json-schema.ts";
 import { usd } from "../base/money.ts";
 import { categoryColumns, tokenCategories } from "../base/token-categories.ts";
 import type { Core } from "../contract/contract.ts";
 import { identityOf, pathParam } from "./context.ts";
+import { json, type Operation } from "./operation.ts";
 import { rfc3339OrNull, sendJson } from "./reply.ts";
+
+const model = {
+  id: text,
+  object: oneOf("model"),
+  type: oneOf("model"),
+  display_name: text,
+  created: described("Seconds since 1970.", count),
+  created_at: orNull(time),
+  owned_by: text,
+  max_input_tokens: count,
+  max_tokens: count,
+  lifecycle: text,
+  line: described("`opus`, `sonnet` or `haiku`.", text),
+  deprecated_at: orNull(time),
+  retires_at: orNull(time),
+  capabilities: { type: "null" },
+};
+const alias = { alias_for: described("The model that an alias names.", text) };
+const prices = closed(
+  Object.fromEntries(tokenCategories.map((category) => [categoryColumns[category], decimal])),
+);
+
+export const modelSchemas: Readonly<Record<string, Schema>> = {
+  Model: closed(model, alias),
+  ModelList: closed({
+    object: oneOf("list"),
+    data: list(ref("Model")),
+    has_more: boolean,
+    first_id: orNull(text),
+    last_id: orNull(text),
+  }),
+  ModelInfo: closed(
+    {
+      ...model,
+      aliases: list(text),
+      context_window: count,
+      max_output_tokens: count,
+      pricing: orNull(ref("Pricing")),
+    },
+    alias,
+  ),
+  ModelInfoList: closed({ object: oneOf("list"), data: list(ref("ModelInfo")) }),
+  Pricing: described(
+    "What a million tokens of each category cost.",
+    closed({
+      unit: oneOf("per_million_tokens"),
+      usd: prices,
+      credits: prices,
+      price_version: text,
+    }),
+  ),
+};
+
+export const modelsOperation: Operation = {
+  id: "listModels",
+  summary: "Lists the models and aliases that the key may use",
+  answer: { [json]: ref("ModelList") },
+};
+
+export const modelOperation: Operation = {
+  id: "getModel",
+  summary: "Returns one model or alias",
+  path: { id: described("Id or alias of a model.", text) },
+  answer: { [json]: ref("Model") },
+  errors: ["model_not_found"],
+};
+
+export const modelsInfoOperation: Operation = {
+  id: "listModelInfo",
+  summary: "Lists the models with their limits and prices",
+  answer: { [json]: ref("ModelInfoList") },
+};
 
 export function getModels(core: Core) {
   return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {

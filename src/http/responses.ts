@@ -4,6 +4,7 @@ import type { JsonValue } from "@bufbuild/protobuf";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Admission } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { ApiError } from "../base/errors.ts";
+import { described, ref, text } from "../base/json-schema.ts";
 import { type Core, withRuns } from "../contract/contract.ts";
 import { isObject } from "../formats/json.ts";
 import {
@@ -16,11 +17,27 @@ import {
 } from "../formats/responses/responses.ts";
 import type { ReadJson } from "./body.ts";
 import { identityOf, type RequestContext } from "./context.ts";
+import { json, type Operation } from "./operation.ts";
 import type { SealedContent } from "./sealed-content.ts";
 import { type AnswerFormat, sendAnswer } from "./send-answer.ts";
 import { type StreamSettings, sendStream } from "./send-stream.ts";
+import { withHeaderTags } from "./tags.ts";
 
 type Call = NonNullable<RequestContext["identity"]>["call"];
+
+export const responsesOperation: Operation = {
+  id: "createResponse",
+  summary: "Generates an answer in the Responses format",
+  description:
+    "Nothing is stored: send the whole input. With `stream`, the answer is a stream of " +
+    "`ResponseEvent`, one in each `data`.",
+  body: ref("ResponsesRequest"),
+  answer: {
+    [json]: ref("Response"),
+    "text/event-stream": described("Events of `ResponseEvent`.", text),
+  },
+  isPaid: true,
+};
 
 export function postResponses(
   core: Core,
@@ -34,9 +51,9 @@ export function postResponses(
     const accountId = caller.key?.accountId ?? "";
     const body = await readJson(request);
     const model = hasSealedContent(body) ? await resolveModel(core, body, call) : "";
-    const decoded = decodeRequest(body, (sealed, at) =>
-      sealedContent.open(sealed, { accountId, model }, at),
-    );
+    const open = (sealed: string, at: string) =>
+      sealedContent.open(sealed, { accountId, model }, at);
+    const decoded = withHeaderTags(decodeRequest(body, open), request.headers);
     if (decoded.stream) withRuns(call.contextValues);
     const answer = core.inference.generate(decoded, call);
     const seal = (text: string, model: string) => sealedContent.seal(text, { accountId, model });

@@ -9,6 +9,19 @@ import {
   type UsageSums,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { familyName } from "../base/families.ts";
+import {
+  closed,
+  count,
+  decimal,
+  described,
+  list,
+  oneOf,
+  orNull,
+  ref,
+  type Schema,
+  text,
+  time,
+} from "../base/json-schema.ts";
 import { credits, usd } from "../base/money.ts";
 import {
   choiceOf,
@@ -18,22 +31,84 @@ import {
   readQuery,
   textParam,
 } from "../base/query.ts";
+import { parseTags } from "../base/tags.ts";
 import { categoryColumns, tokenCategories } from "../base/token-categories.ts";
 import type { Core } from "../contract/contract.ts";
 import { identityOf } from "./context.ts";
+import { json, type Operation, pageParameters, rangeParameters } from "./operation.ts";
 import { rfc3339OrNull, sendJson } from "./reply.ts";
 
-const parameters = [
-  ...["from", "to", "bucket", "group_by", "key_id", "model"],
-  ...["limit", "page_token", "account_id"],
-];
 const buckets = { none: Bucket.NONE, hour: Bucket.HOUR, day: Bucket.DAY, month: Bucket.MONTH };
 const groups = { key: UsageGroup.KEY, model: UsageGroup.MODEL, family: UsageGroup.FAMILY };
 const rowsMax = 2_000;
 
+const parameters = {
+  ...rangeParameters,
+  bucket: described("The time that one row covers. Default: none, the whole range.", {
+    ...oneOf(...Object.keys(buckets)),
+  }),
+  group_by: described(
+    `What gets rows of its own: some of ${Object.keys(groups).join(", ")}, separated by commas.`,
+    text,
+  ),
+  group_by_tag: described("The key of a tag: each of its values gets rows of its own.", text),
+  key_id: described("Only these keys, separated by commas.", text),
+  model: described("Only these models, separated by commas.", text),
+  tag: described("Only requests with this tag, such as `team=a`.", text),
+  ...pageParameters(rowsMax),
+};
+
+const sums = {
+  requests: count,
+  completed: count,
+  failed: count,
+  cut: count,
+  tokens: ref("Tokens"),
+  charge_credits: decimal,
+  charge_usd: decimal,
+};
+
+export const usageSchemas: Readonly<Record<string, Schema>> = {
+  Tokens: described(
+    "Tokens, or something for each of them, by category. A cached token is in one category only.",
+    closed(Object.fromEntries(tokenCategories.map((one) => [categoryColumns[one], count]))),
+  ),
+  Usage: closed(
+    {
+      object: oneOf("usage"),
+      from: time,
+      to: time,
+      complete_until: described("Requests that were admitted before are in the sums.", time),
+      data: list(ref("UsageRow")),
+      next_page_token: orNull(text),
+    },
+    { totals: described("Of all pages. On the first page.", closed(sums)) },
+  ),
+  UsageRow: closed(
+    { from: described("The start of the bucket.", time), ...sums },
+    {
+      key_id: text,
+      model: text,
+      family: oneOf("v1", "v2"),
+      tag_value: described("Null: the requests without the tag.", orNull(text)),
+    },
+  ),
+};
+
+export const usageOperation: Operation = {
+  id: "getUsage",
+  summary: "Sums what was used and charged",
+  description:
+    "By UTC time of admission, key, model and family, or by the values of one tag. A request may " +
+    "have several tags, so sums by different tags are never added up.",
+  query: parameters,
+  answer: { [json]: ref("Usage") },
+  errors: ["report_too_large", "not_found"],
+};
+
 export function getUsage(core: Core) {
   return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
-    const query = readQuery(request.query, parameters);
+    const query = readQuery(request.query, Object.keys(parameters));
     const answer = await core.billing.queryUsage(
       {
         ...rangeParams(query),
@@ -42,6 +117,8 @@ export function getUsage(core: Core) {
         groupBy: listParam(query, "group_by").map((name) => choiceOf(groups, "group_by", name)),
         keyIds: listParam(query, "key_id"),
         models: listParam(query, "model"),
+        groupByTag: textParam(query, "group_by_tag"),
+        tags: parseTags(textParam(query, "tag"), "tag"),
         pageSize: countParam(query, "limit", rowsMax),
         pageToken: textParam(query, "page_token"),
       },
@@ -53,7 +130,7 @@ export function getUsage(core: Core) {
       from: rfc3339OrNull(answer.from),
       to: rfc3339OrNull(answer.to),
       complete_until: rfc3339OrNull(answer.completeUntil),
-      data: answer.rows.map(renderRow),
+      data: answer.rows.map((row) => renderRow(row, textParam(query, "group_by_tag"))),
       // On the first page: the sums of all pages.
       ...(answer.totals && { totals: renderSums(answer.totals) }),
       next_page_token: answer.nextPageToken || null,
@@ -61,12 +138,17 @@ export function getUsage(core: Core) {
   };
 }
 
-function renderRow({ from, keyId, model, family, sums }: UsageRow): JsonObject {
+function renderRow(
+  { from, keyId, model, family, sums, tagValue }: UsageRow,
+  groupByTag: string,
+): JsonObject {
   return {
     from: rfc3339OrNull(from),
     ...(keyId !== "" && { key_id: keyId }),
     ...(model !== "" && { model }),
     ...(familyName(family) && { family: familyName(family) ?? null }),
+    // Null: the requests without that tag.
+    ...(groupByTag !== "" && { tag_value: tagValue || null }),
     ...(sums && renderSums(sums)),
   };
 }

@@ -239,7 +239,7 @@ async function placeWhileCalling(
 
 function newHoldOf(
   parts: GenerateParts,
-  { target, bounds }: Prepared,
+  { target, bounds, request: { tags } }: Prepared,
   requestId: string,
   { key, secret }: PayingCaller,
 ): NewHold {
@@ -252,6 +252,7 @@ function newHoldOf(
     model: target.model.id,
     price: target.price,
     bounds,
+    tags,
     deadlineMs: parts.requestMaxMs + deadlineMarginMs,
   };
 }

@@ -4,6 +4,7 @@
 import type { Block } from "../../gen/gateway/inference/v1/content_pb.ts";
 import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
+import { checkTags } from "../base/tags.ts";
 import type { UsageBounds } from "../billing/billing.ts";
 import { partsMax, toolsMax, tooManyParts, tooManyTools } from "../formats/codec.ts";
 import type { Catalog, Resolved } from "./catalog.ts";
@@ -35,6 +36,7 @@ export function prepare(
   received: GenerateRequest,
   allowedModels: readonly string[],
 ): Prepared {
+  checkTags(received.tags, "tags");
   const { target, request: named } = prepareModel(catalog, received, allowedModels);
   const maxTokens = limitOutput(received, target);
   const permitted = enforceFeaturePolicy(named, catalog.features);

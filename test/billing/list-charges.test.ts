@@ -219,7 +219,7 @@ describe("the plan", () => {
   const account = () => `'${busy.accountId}'`;
   const [end, from] = ["'2026-09-15T00:00:00Z'", "'2026-09-01T00:00:00Z'"];
   const before = `${end}, ''`;
-  const rest = "'model-none', array['completed'], 1, 20000, 101".split(", ");
+  const rest = "'model-none', array['completed'], 1, 20000, 101, null".split(", ");
 
   for (const isGeneric of [false, true]) {
     for (const hasStatistics of [false, true]) {

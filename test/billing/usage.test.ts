@@ -64,7 +64,9 @@ describe("sums", () => {
     const tokens = { input: 3, output: 5, thinking: 7, cacheRead: 11, cacheWrite5m: 13 };
     await world.chargeAt(payer, world.daysAgo(0), endingWith(tokens));
     // Input costs 30, the cache 167, thinking 420, output 250.
-    const limited = await world.holdAt(payer, world.daysAgo(0), 30n + 167n + 100n);
+    const limited = await world.holdAt(payer, world.daysAgo(0), {
+      amountMicro: 30n + 167n + 100n,
+    });
     await world.settle(limited, endingWith(tokens));
     const { totals } = await world.query({ from: stamp(world.daysAgo(1)) }, all(payer));
     expect(totals).toMatchObject({
@@ -106,7 +108,7 @@ describe("groups and filters", () => {
     await world.run("update keys set family = 'v2' where key_id = $1", [second.keyId]);
     const at = world.daysAgo(1);
     await world.chargeAt(first, at, endingWith({ output: 1 }));
-    await world.chargeAt(first, at, endingWith({ output: 2 }), "model-b");
+    await world.chargeAt(first, at, endingWith({ output: 2 }), { model: "model-b" });
     await world.chargeAt(second, new Date(at.getTime() + 5 * hourMs), endingWith({ output: 4 }));
     await world.chargeAt(first, world.daysAgo(40), endingWith({ output: 8 }));
   });
@@ -355,7 +357,9 @@ describe("forecast", () => {
       )
     ).forecasts.find(({ family }) => family === Family.V1);
   async function spend(payer: Payer, days: number, input: number): Promise<void> {
-    const hold = await world.holdAt(payer, world.daysAgo(days, hourMs), BigInt(input) * 10n);
+    const hold = await world.holdAt(payer, world.daysAgo(days, hourMs), {
+      amountMicro: BigInt(input) * 10n,
+    });
     await world.settle(hold, endingWith({ input }));
   }
 
@@ -407,7 +411,9 @@ test("any range, buckets and groups add up to the charges of the range, wherever
     const at = world.daysAgo(dice(130), dice(dayMs));
     const ending = endingWith({ input: dice(50), output: dice(50), thinking: dice(9) });
     const model = dice(2) > 0 ? "model-test" : "model-b";
-    const { amountMicrocredits: amount } = await world.chargeAt(who, at, ending, model);
+    const { amountMicrocredits: amount } = await world.chargeAt(who, at, ending, {
+      model,
+    });
     charged.push({ at, keyId: who.keyId, amount });
   }
   await world.days.run();

@@ -43,6 +43,8 @@ const served = [
   "GET /api/hello",
   "GET /",
   "GET /protos/descriptor.binpb",
+  "GET /openapi.json",
+  "GET /docs",
   "POST /gateway.billing.v1.BillingService/{method}",
   "POST /gateway.keys.v1.KeysService/{method}",
   "POST /gateway.inference.v1.InferenceService/{method}",

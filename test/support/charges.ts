@@ -16,12 +16,15 @@ export type WrittenCharges = {
   readonly outcome?: string;
   /** The amount of the nth one is this plus n. */
   readonly amountMicro?: bigint;
+  /** An SQL expression of the number `n`. Default: no tags. */
+  readonly tags?: string;
 };
 
 /** Writes charges, in one statement. Their ids are `req_`, the name of the key, and a number. */
 export async function writeCharges(run: Run, charges: WrittenCharges): Promise<void> {
   const { payer, count, from, stepMs } = charges;
   const { model = "model-test", outcome = "completed", amountMicro = 100n } = charges;
+  const { tags = "null" } = charges;
   await addPartitions(run, from);
   await run(
     "insert into price_versions values ($1, $2, 10, 50, 12, 20, 1, 60) on conflict do nothing",
@@ -30,10 +33,12 @@ export async function writeCharges(run: Run, charges: WrittenCharges): Promise<v
   await run(
     `insert into charges (account_id, request_id, month, "family", key_id, model, input, output,
        cache_write_5m, cache_write_1h, cache_read, thinking, price_version, granted_output, hold,
-       amount, overrun, output_over, thinking_over, outcome, basis, admitted_at, settled_at)
+       amount, overrun, output_over, thinking_over, outcome, basis, admitted_at, settled_at,
+       tags)
      select $1, 'req_' || $2 || '_' || lpad(n::text, 7, '0'),
        date_trunc('month', at at time zone 'utc')::date, 'v1', $2, $3, n, 1, 0, 0, 0, 0, $4, 10,
-       $5::bigint + n, $5::bigint + n, 0, 0, 0, $6, 'reported', at, at
+       $5::bigint + n, $5::bigint + n, 0, 0, 0, $6, 'reported', at, at,
+       ${tags}::jsonb
      from (
        select n, $7::timestamptz + n * $8::bigint * interval '1 millisecond' as at
        from generate_series(0, $9::int - 1) n

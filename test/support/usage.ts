@@ -9,6 +9,7 @@ import {
   type UsageRow,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { newRequestId } from "../../src/base/ids.ts";
+import { noTags, type Tags } from "../../src/base/tags.ts";
 import type { Payer } from "../../src/billing/admission.ts";
 import { createBilling } from "../../src/billing/billing.ts";
 import type { Ending } from "../../src/billing/settlement.ts";
@@ -22,6 +23,12 @@ export type Question = Exclude<
   MessageInitShape<typeof QueryUsageRequestSchema>,
   { $typeName: string }
 >;
+
+type HoldOptions = {
+  readonly amountMicro?: bigint;
+  readonly model?: string;
+  readonly tags?: Tags;
+};
 
 /** `days` does nothing by itself: no day is closed unless a test runs it. */
 export async function freshUsage() {
@@ -40,7 +47,11 @@ export async function freshUsage() {
   if (!row) throw new Error("no time");
 
   /** A hold as an admission at that time made it. */
-  async function holdAt(payer: Payer, at: Date, amountMicro = 1_000_000n, model = "model-test") {
+  async function holdAt(
+    payer: Payer,
+    at: Date,
+    { amountMicro = 1_000_000n, model = "model-test", tags = noTags }: HoldOptions = {},
+  ) {
     const month = `${at.toISOString().slice(0, 7)}-01`;
     const requestId = newRequestId();
     const values = [payer.accountId, payer.keyId, month, amountMicro];
@@ -66,8 +77,9 @@ export async function freshUsage() {
     await ledger.store.registerPrice("model-test", price);
     await ledger.run(
       `insert into holds (account_id, request_id, family, key_id, model, month, amount,
-         granted_output, price_version, nonce, admitted_at, deadline)
-       values ($1, $2, $3, $4, $5, $6, $7, 1000000, $8, 'nonce', $9, now() + interval '1 hour')`,
+         granted_output, price_version, nonce, admitted_at, deadline, tags)
+       values ($1, $2, $3, $4, $5, $6, $7, 1000000, $8, 'nonce', $9, now() + interval '1 hour',
+         nullif($10::jsonb, '{}'))`,
       [
         payer.accountId,
         requestId,
@@ -78,6 +90,7 @@ export async function freshUsage() {
         amountMicro,
         price.priceVersion,
         at,
+        JSON.stringify(tags),
       ],
     );
     return { accountId: payer.accountId, requestId };
@@ -97,8 +110,8 @@ export async function freshUsage() {
     holdAt,
     settle,
     /** A request that was admitted then and has ended. */
-    async chargeAt(payer: Payer, at: Date, ending: Ending, model?: string) {
-      return settle(await holdAt(payer, at, undefined, model), ending);
+    async chargeAt(payer: Payer, at: Date, ending: Ending, options?: HoldOptions) {
+      return settle(await holdAt(payer, at, options), ending);
     },
     today: row.today,
     daysAgo: (count: number, ms = 0) => new Date(row.today.getTime() - count * dayMs + ms),

@@ -2,7 +2,7 @@
 -- $1 account_id  $2, $3 after this admitted_at and request_id  $4 before this admitted_at
 -- $5 rows at most
 select c.request_id, c.key_id, k.name as key_name, c.model, c."family", upper(c.outcome) as outcome,
-  upper(c.basis) as basis, c.granted_output, c.hold, c.amount, c.overrun, c.price_version,
+  upper(c.basis) as basis, c.granted_output, c.hold, c.amount, c.overrun, c.price_version, c.tags,
   to_char(c.admitted_at at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as admitted_at,
   to_char(c.settled_at at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as settled_at,
   each_category(c.#)

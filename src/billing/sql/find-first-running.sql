@@ -1,7 +1,8 @@
--- Returns the database's time, how far the days are closed, and when the first running request of
+-- Returns the database's time, how far the days and the tags of days are
+-- written, and when the first running request of
 -- an account was admitted; null if none runs.
 -- $1 account_id  $2 key_ids, or null for all
-select now() as at, (now() at time zone 'utc')::date as today, closed_to,
+select now() as at, (now() at time zone 'utc')::date as today, closed_to, tags_to,
   (
     select min(admitted_at)
     from holds

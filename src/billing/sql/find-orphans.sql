@@ -4,7 +4,7 @@
 -- $1 node_ids of dead nodes  $2, $3 cursor: account_id and request_id of the last row of the page
 -- before, or ''  $4 rows at most
 select h.request_id, h.account_id, h."family", h.key_id, h.secret_id, h.model, h.month, h.nonce,
-  h.amount, h.granted_output, h.admitted_at, each_category(h.# as used_#), p.price_version,
+  h.amount, h.granted_output, h.admitted_at, h.tags, each_category(h.# as used_#), p.price_version,
   each_category(p.#)
 from (
   select * from holds where deadline < now()

@@ -3,10 +3,10 @@
 -- not: the next page begins after it.
 -- $1 account_id  $2, $3 before this admitted_at and request_id  $4 from this admitted_at
 -- $5 model, or null  $6 outcomes, or null  $7 least amount  $8 charges to look at
--- $9 rows at most
+-- $9 rows at most  $10 tags that they all have, or null
 select c.request_id, c.account_id, c."family", c.key_id, c.model, c.granted_output, c.hold,
   c.amount, c.overrun, c.output_over, c.thinking_over,
-  c.outcome, c.basis, c.attempts, c.admitted_at, c.settled_at,
+  c.outcome, c.basis, c.attempts, c.tags, c.admitted_at, c.settled_at,
   each_category(c.# as used_#), p.price_version, each_category(p.#),
   c.is_match, c.place = $8 as is_last
 from (
@@ -14,7 +14,8 @@ from (
   from (
     select *,
       amount >= $7 and ($5::text is null or model = $5)
-        and ($6::text[] is null or outcome = any($6)) as is_match,
+        and ($6::text[] is null or outcome = any($6))
+        and ($10::jsonb is null or coalesce(tags @> $10, false)) as is_match,
       row_number() over (order by admitted_at desc, request_id desc) as place
     from charges
     where account_id = $1 and amount >= 0

@@ -3,10 +3,10 @@
 -- not: the next page begins after it.
 -- $1 account_id  $2 key_id  $3, $4 before this admitted_at and request_id  $5 from this admitted_at
 -- $6 model, or null  $7 outcomes, or null  $8 least amount  $9 charges to look at
--- $10 rows at most
+-- $10 rows at most  $11 tags that they all have, or null
 select c.request_id, c.account_id, c."family", c.key_id, c.model, c.granted_output, c.hold,
   c.amount, c.overrun, c.output_over, c.thinking_over,
-  c.outcome, c.basis, c.attempts, c.admitted_at, c.settled_at,
+  c.outcome, c.basis, c.attempts, c.tags, c.admitted_at, c.settled_at,
   each_category(c.# as used_#), p.price_version, each_category(p.#),
   c.is_match, c.place = $9 as is_last
 from (
@@ -14,7 +14,8 @@ from (
   from (
     select *,
       amount >= $8 and ($6::text is null or model = $6)
-        and ($7::text[] is null or outcome = any($7)) as is_match,
+        and ($7::text[] is null or outcome = any($7))
+        and ($11::jsonb is null or coalesce(tags @> $11, false)) as is_match,
       row_number() over (order by admitted_at desc, request_id desc) as place
     from charges
     where account_id = $1 and key_id = $2 and amount >= 0

@@ -4,17 +4,19 @@
 -- $1 account_ids  $2 request_ids  $3 families  $4 key_ids  $5 secret_ids  $6 models  $7 amounts
 -- $8 price_versions  $9 nonces  $10 deadlines, in milliseconds from now
 -- $11 node_ids, null for holds that belong to no process  $12 granted output tokens
+-- $13 tags, null for none
 with placed as (
   insert into holds (account_id, request_id, "family", key_id, secret_id, model, month, amount,
-    price_version, node_id, nonce, admitted_at, deadline, granted_output)
+    price_version, node_id, nonce, admitted_at, deadline, granted_output, tags)
   select account_id, request_id, "family", key_id, secret_id, model,
     date_trunc('month', now() at time zone 'utc')::date, amount, price_version, node_id, nonce,
     date_trunc('milliseconds', now()), now() + deadline * interval '1 millisecond',
-    granted_output
+    granted_output, tags
   from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[],
-    $7::bigint[], $8::text[], $9::text[], $10::integer[], $11::text[], $12::integer[])
+    $7::bigint[], $8::text[], $9::text[], $10::integer[], $11::text[], $12::integer[],
+    $13::jsonb[])
     as h (account_id, request_id, "family", key_id, secret_id, model,
-      amount, price_version, nonce, deadline, node_id, granted_output)
+      amount, price_version, nonce, deadline, node_id, granted_output, tags)
   returning account_id, "family", key_id, month, amount
 ), in_pools as (
   update pools

@@ -17,16 +17,16 @@ with ended as (
       output_over, thinking_over, outcome, basis, attempts, first_event, each_category(#))
   where h.account_id = e.account_id and h.request_id = e.request_id
   returning h.account_id, h.request_id, h.month, h."family", h.key_id, h.secret_id, h.model,
-    h.price_version, h.admitted_at, h.granted_output, h.amount as hold, e.cost_input,
+    h.price_version, h.admitted_at, h.granted_output, h.tags, h.amount as hold, e.cost_input,
     e.cost_cache, e.cost_thinking, e.cost, e.cost_over, e.output_over, e.thinking_over, e.outcome,
     e.basis, e.attempts, e.first_event, each_category(e.#)
 ), charged as (
   insert into charges (account_id, request_id, month, "family", key_id, secret_id, model,
     price_version, admitted_at, granted_output, hold, amount, overrun, output_over, thinking_over,
-    outcome, basis, attempts, settled_at, each_category(#))
+    outcome, basis, attempts, settled_at, tags, each_category(#))
   select account_id, request_id, month, "family", key_id, secret_id, model, price_version,
     admitted_at, granted_output, hold, least(cost, hold), greatest(cost - hold, 0) + cost_over,
-    output_over, thinking_over, outcome, basis, attempts, now(), each_category(#)
+    output_over, thinking_over, outcome, basis, attempts, now(), tags, each_category(#)
   from ended
   returning *
 ), in_pools as (

@@ -35,6 +35,21 @@ with charged_hours as materialized (
   select account_id, key_id, model, (hour at time zone 'utc')::date as day, each_sum(sum(#) as #)
   from usage_hourly
   group by 1, 2, 3, 4
+), charged_tags as (
+  -- A value that its day does not keep is one of the others.
+  select account_id, tag, case when k.value is null then '(other)' else t.value end as value,
+    key_id, model, day, each_charged(sum(t.#) as #)
+  from (
+    select c.account_id, t.tag, t.value, c.key_id, c.model,
+      (c.admitted_at at time zone 'utc')::date as day, charged_of(c, p)
+    from charges c
+    join price_versions p using (price_version)
+    cross join lateral jsonb_each_text(c.tags) as t (tag, value)
+    where c.tags is not null
+  ) t
+  left join (select distinct account_id, tag, value, day from tags_daily) k
+    using (account_id, tag, value, day)
+  group by 1, 2, 3, 4, 5, 6
 ), checks (invariant, subject, detail) as (
   select 'posted = transfers - charges', p.account_id || '/' || p."family",
     format('posted %s, transfers %s, charges %s',
@@ -138,6 +153,14 @@ with charged_hours as materialized (
   cross join usage_progress g
   where day >= g.hours_from and day < g.closed_to
     and (each_sum(u.#)) is distinct from (each_sum(h.#))
+  union all
+  select 'tags of days = charges', concat_ws('/', account_id, tag, value, key_id, model, day),
+    format('amount %s and %s, requests %s and %s', u.amount, c.amount, u.requests, c.requests)
+  from tags_daily u
+  full join charged_tags c using (account_id, tag, value, key_id, model, day)
+  cross join usage_progress g
+  where (u.amount is not null or day < g.tags_to)
+    and (each_charged(u.#)) is distinct from (each_charged(c.#))
   union all
   select 'sums = their parts', concat_ws('/', account_id, key_id, model, at),
     format('amount %s, requests %s', amount, requests)

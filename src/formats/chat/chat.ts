@@ -8,3 +8,4 @@ export { decodeRequest, wantsUsage } from "./decode-request.ts";
 export { encodeAnswer } from "./encode-answer.ts";
 export { createEventEncoder } from "./encode-events.ts";
 export { encodeRequest } from "./encode-request.ts";
+export { chatSchemas } from "./schema.ts";

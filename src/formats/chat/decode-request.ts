@@ -14,6 +14,7 @@ import {
 } from "../../../gen/gateway/inference/v1/inference_pb.ts";
 import { ApiError } from "../../base/errors.ts";
 import { effortNames } from "../../base/reasoning-effort.ts";
+import { tagsOfMetadata } from "../../base/tags.ts";
 import { checkCounts } from "../codec.ts";
 import { isCount, isObject } from "../json.ts";
 import { decodeMessages } from "./decode-messages.ts";
@@ -59,6 +60,7 @@ export function decodeRequest(body: JsonValue): GenerateRequest {
     thinking,
     reasoningEffort: thinking ? undefined : decodeEffort(body.reasoning_effort),
     outputConfig: decodeResponseFormat(body.response_format),
+    tags: tagsOfMetadata(body.metadata),
   });
 }
 

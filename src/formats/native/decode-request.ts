@@ -23,6 +23,7 @@ import {
   type GenerateRequest,
   GenerateRequestSchema,
 } from "../../../gen/gateway/inference/v1/inference_pb.ts";
+import { tagsOfMetadata, withoutTags } from "../../base/tags.ts";
 import { isCount, isObject } from "../json.ts";
 import { type CheckedBody, type CheckedMessage, checkRequest } from "./check-request.ts";
 import { decodeContent, isContent, readCacheControl } from "./decode-block.ts";
@@ -40,16 +41,33 @@ import {
 /** The headers that are part of a request's meaning. Empty if the client sent none. */
 type RequestHeaders = { version: string; beta: string };
 
-/** The canonical request, without loss. Throws `invalid_request` with the path of the fault. */
+/**
+ * The canonical request, without loss: of `metadata` it has the tags apart. Throws
+ * `invalid_request` with the path of the fault.
+ */
 export function decodeRequest(body: JsonValue, headers: RequestHeaders): GenerateRequest {
   checkRequest(body, headers.version, "generate");
-  return decode(body, headers);
+  const request = decode(body, headers);
+  takeTags(request);
+  return request;
 }
 
 /** The same for a request to count. Members that do not affect the count are allowed. */
 export function decodeCountRequest(body: JsonValue, headers: RequestHeaders): CountTokensRequest {
   checkRequest(body, headers.version, "count");
   return create(CountTokensRequestSchema, { request: decode(body, headers) });
+}
+
+function takeTags(request: GenerateRequest): void {
+  const { extensions } = request;
+  if (!isObject(extensions?.metadata)) return;
+  const { metadata, ...others } = extensions;
+  request.tags = { ...tagsOfMetadata(metadata) };
+  const rest = withoutTags(metadata);
+  if (Object.keys(rest).length < Object.keys(metadata).length)
+    request.extensions = unknownFields(
+      Object.keys(rest).length > 0 ? { ...others, metadata: rest } : others,
+    );
 }
 
 function decode(body: CheckedBody, headers: RequestHeaders): GenerateRequest {

@@ -8,6 +8,7 @@ import {
   GenerateRequestSchema,
 } from "../../../gen/gateway/inference/v1/inference_pb.ts";
 import { effortNames } from "../../base/reasoning-effort.ts";
+import { tagsOfMetadata, withoutTags } from "../../base/tags.ts";
 import {
   invalid,
   objectAt,
@@ -67,6 +68,7 @@ export function decodeRequest(body: JsonValue, open: OpenContent): GenerateReque
     reasoningEffort: decodeEffort(body.reasoning),
     outputConfig: decodeFormat(body.text),
     extensions: keepMembers(body),
+    tags: tagsOfMetadata(body.metadata),
   });
 }
 
@@ -163,7 +165,8 @@ function keepMembers(body: JsonObject): JsonObject | undefined {
   const members: JsonObject = {};
   for (const name of kept) {
     const value = body[name];
-    if (value !== undefined && value !== null) members[name] = value;
+    if (value !== undefined && value !== null)
+      members[name] = name === "metadata" && isObject(value) ? withoutTags(value) : value;
   }
   const { verbosity, format } = isObject(body.text) ? body.text : {};
   if (typeof verbosity === "string") members.verbosity = verbosity;

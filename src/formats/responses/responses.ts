@@ -8,3 +8,4 @@ export { decodeRequest, hasSealedContent, readWishes, type Wishes } from "./deco
 export { encodeAnswer } from "./encode-answer.ts";
 export { createEventEncoder } from "./encode-events.ts";
 export { encodeRequest } from "./encode-request.ts";
+export { responsesSchemas } from "./schema.ts";

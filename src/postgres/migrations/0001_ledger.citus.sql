@@ -14,6 +14,7 @@ select create_distributed_table('charges', 'account_id', colocate_with => 'pools
 select create_distributed_table('transfers', 'account_id', colocate_with => 'pools');
 select create_distributed_table('usage_hourly', 'account_id', colocate_with => 'pools');
 select create_distributed_table('usage_daily', 'account_id', colocate_with => 'pools');
+select create_distributed_table('tags_daily', 'account_id', colocate_with => 'pools');
 select create_distributed_table('errors_hourly', 'account_id', colocate_with => 'pools');
 select create_reference_table('usage_progress');
 
@@ -93,7 +94,7 @@ $$;
 -- same transaction, and found that the pools and months cover the holds.
 create function place_account(_account text, _request_ids text[], _families text[],
   _key_ids text[], _secret_ids text[], _models text[], _amounts bigint[], _price_versions text[],
-  _nonces text[], _deadlines integer[], _node_ids text[], _granted integer[])
+  _nonces text[], _deadlines integer[], _node_ids text[], _granted integer[], _tags jsonb[])
 returns void language plpgsql as $$
 declare
   _month date := date_trunc('month', now() at time zone 'utc')::date;
@@ -103,15 +104,15 @@ begin
   for _one in
     select *, now() + deadline_ms * interval '1 millisecond' as deadline
     from unnest(_request_ids, _families, _key_ids, _secret_ids, _models, _amounts,
-      _price_versions, _nonces, _deadlines, _node_ids, _granted)
+      _price_versions, _nonces, _deadlines, _node_ids, _granted, _tags)
       as h (request_id, "family", key_id, secret_id, model, amount, price_version, nonce,
-        deadline_ms, node_id, granted_output)
+        deadline_ms, node_id, granted_output, tags)
   loop
     insert into holds (account_id, request_id, "family", key_id, secret_id, model, month, amount,
-      price_version, node_id, nonce, admitted_at, deadline, granted_output)
+      price_version, node_id, nonce, admitted_at, deadline, granted_output, tags)
     values (_account, _one.request_id, _one."family", _one.key_id, _one.secret_id, _one.model,
       _month, _one.amount, _one.price_version, _one.node_id, _one.nonce, _now, _one.deadline,
-      _one.granted_output);
+      _one.granted_output, _one.tags);
     update pools
     set held = held + _one.amount
     where account_id = _account and "family" = _one."family";
@@ -188,11 +189,12 @@ begin
     _overrun := greatest(_one.cost - _hold.amount, 0) + _one.cost_over;
     insert into charges (account_id, request_id, month, "family", key_id, secret_id, model,
       price_version, admitted_at, granted_output, hold, amount, overrun, output_over,
-      thinking_over, outcome, basis, attempts, settled_at, each_category(#))
+      thinking_over, outcome, basis, attempts, settled_at, tags, each_category(#))
     values (_account, _one.request_id, _hold.month, _hold."family", _hold.key_id,
       _hold.secret_id, _hold.model, _hold.price_version, _hold.admitted_at,
       _hold.granted_output, _hold.amount, _amount, _overrun, _one.output_over,
-      _one.thinking_over, _one.outcome, _one.basis, _one.attempts, _now, each_category(_one.#));
+      _one.thinking_over, _one.outcome, _one.basis, _one.attempts, _now, _hold.tags,
+      each_category(_one.#));
     -- A debt ends when the credits that are left cover the running holds.
     update pools
     set posted = posted - _amount, held = held - _hold.amount,

@@ -138,6 +138,8 @@ create table holds (
   nonce          text not null,
   admitted_at    timestamptz not null,
   deadline       timestamptz not null,
+  -- As in charges.
+  tags           jsonb,
   primary key (account_id, request_id)
 );
 create index holds_by_node on holds (node_id);
@@ -175,6 +177,8 @@ create table charges (
   attempts       jsonb not null default '[]',
   admitted_at    timestamptz not null,
   settled_at     timestamptz not null,
+  -- Values by key, both texts that the client chose. Null: none, which takes no room.
+  tags           jsonb,
   primary key (account_id, request_id, month)
 ) partition by range (month);
 -- For lists, which ask for amount >= 0. The condition holds for every row. It keeps the planner
@@ -306,12 +310,44 @@ create table usage_daily (
   primary key (account_id, day, key_id, model)
 );
 
+-- The sums of charges with a tag by UTC day and value, written with the day of usage_daily. A
+-- charge with several tags is in the sums of each, so sums of different tags are never added up.
+create table tags_daily (
+  account_id      text collate "C" not null,
+  day             date not null,
+  tag             text collate "C" not null,
+  -- `(other)` stands for the values beyond the 1,000 of a day and account that cost most.
+  value           text collate "C" not null,
+  key_id          text collate "C" not null,
+  model           text not null,
+  input           bigint not null,
+  output          bigint not null,
+  cache_write_5m  bigint not null,
+  cache_write_1h  bigint not null,
+  cache_read      bigint not null,
+  thinking        bigint not null,
+  amount          bigint not null,
+  amount_input    bigint not null,
+  amount_output   bigint not null,
+  amount_cache    bigint not null,
+  amount_thinking bigint not null,
+  requests        bigint not null,
+  completed       bigint not null,
+  failed          bigint not null,
+  cut             bigint not null,
+  primary key (account_id, tag, day, value, key_id, model)
+);
+-- Days are written again and opened again over all accounts.
+create index tags_daily_by_day on tags_daily (day);
+
 -- How far the days are: one row.
 create table usage_progress (
   -- Sums of the days before this one are in usage_daily.
   closed_to  date not null primary key,
   -- Hours of the days before this one were removed.
-  hours_from date not null
+  hours_from date not null,
+  -- Sums of the days before this one are in tags_daily.
+  tags_to    date not null default '0001-01-01'
 );
 insert into usage_progress (closed_to, hours_from) values ('0001-01-01', '0001-01-01');
 

@@ -1,0 +1,248 @@
+// GET /openapi.json: the public API in OpenAPI 3.1, made of the routes themselves, of what their
+// handlers say of them, and of the error table.
+
+import type { JsonObject } from "@bufbuild/protobuf";
+import type { FastifyReply, FastifyRequest } from "fastify";
+import { type ErrorReason, errorCatalog } from "../base/errors.ts";
+import {
+  closed,
+  decimal,
+  described,
+  oneOf,
+  open,
+  orNull,
+  ref,
+  type Schema,
+  text,
+} from "../base/json-schema.ts";
+import { tagKeyMax, tagPrefix, tagsHeader, tagsMax, tagValueMax } from "../base/tags.ts";
+import { chatSchemas } from "../formats/chat/chat.ts";
+import { nativeSchemas } from "../formats/native/native.ts";
+import { responsesSchemas } from "../formats/responses/responses.ts";
+import { receiptSchemas } from "./balance-and-receipts.ts";
+import { type CredentialForm, supportedVersions } from "./credentials.ts";
+import type { Envelope } from "./error-body.ts";
+import { errorTable, type Row } from "./error-table.ts";
+import { modelSchemas } from "./models.ts";
+import { json, type Operation } from "./operation.ts";
+import { sendJson } from "./reply.ts";
+import { usageSchemas } from "./usage.ts";
+
+/** A route, as far as the description needs it. */
+export type DescribedRoute = {
+  readonly method: "GET" | "POST";
+  /** As Fastify has it, with `:name`. */
+  readonly path: string;
+  readonly envelope: Envelope;
+  readonly credential?: CredentialForm | undefined;
+  readonly needsVersion?: boolean | undefined;
+  readonly operation: Operation;
+};
+
+const servers = [{ url: "/", description: "This gateway." }];
+
+/** The document. Every route of the list is in it. */
+export function describeApi(routes: readonly DescribedRoute[]): JsonObject {
+  const paths: Record<string, JsonObject> = {};
+  for (const route of routes) {
+    const path = pathOf(route);
+    paths[path] = { ...paths[path], [route.method.toLowerCase()]: describeRoute(route) };
+  }
+  return {
+    openapi: "3.1.0",
+    info: {
+      title: "Model gateway",
+      version: "1",
+      license: { name: "Apache-2.0", identifier: "Apache-2.0" },
+      description:
+        "Language models, paid from the credits of a key. Times are RFC 3339 in UTC. Credits and " +
+        "dollars are exact decimals in strings; 1 credit is 0.005 USD. Every answer has the id of " +
+        "its request in `request-id`. The administration of accounts, keys and people is in the " +
+        "services that `/protos/descriptor.binpb` describes, by gRPC or Connect.",
+    },
+    servers,
+    paths,
+    components: { schemas, securitySchemes },
+  };
+}
+
+export const openapiOperation: Operation = {
+  id: "getOpenapi",
+  summary: "Returns this document",
+  answer: { [json]: open({ openapi: text, info: { type: "object" }, paths: { type: "object" } }) },
+};
+
+export function getOpenapi(document: () => JsonObject) {
+  return async (_: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> =>
+    sendJson(reply, document());
+}
+
+/** The path with `{name}`. */
+export function pathOf({ path }: Pick<DescribedRoute, "path">): string {
+  return path.replace(/:(\w+)/g, "{$1}");
+}
+
+const securitySchemes = {
+  apiKey: { type: "apiKey", in: "header", name: "x-api-key" },
+  bearer: { type: "http", scheme: "bearer" },
+};
+
+const securityOf: Readonly<Record<CredentialForm, JsonObject[]>> = {
+  native: [{ apiKey: [] }, { bearer: [] }],
+  chat: [{ bearer: [] }],
+  either: [{ apiKey: [] }, { bearer: [] }],
+};
+
+function describeRoute(route: DescribedRoute): JsonObject {
+  const { credential, operation } = route;
+  const { id, summary, description, body, answer, failures = {} } = operation;
+  const content = Object.fromEntries(
+    Object.entries(answer).map(([type, schema]) => [type, { schema }]),
+  );
+  const withContent = Object.keys(content).length > 0 ? { content } : {};
+  return {
+    operationId: id,
+    summary,
+    ...(description && { description }),
+    security: credential ? securityOf[credential] : [],
+    parameters: parametersOf(route),
+    ...(body && { requestBody: { required: true, content: { [json]: { schema: body } } } }),
+    responses: {
+      "200": { description: "The answer.", headers: headersOf(operation), ...withContent },
+      ...errorsOf(route),
+      ...Object.fromEntries(
+        Object.entries(failures).map(([status, schema]) => [
+          status,
+          { description: "The answer.", content: { [json]: { schema } } },
+        ]),
+      ),
+    },
+  };
+}
+
+function parametersOf({ needsVersion, operation }: DescribedRoute): JsonObject[] {
+  const { query = {}, path = {}, isPaid } = operation;
+  const all = (place: string, schemas: Readonly<Record<string, Schema>>, required: boolean) =>
+    Object.entries(schemas).map(([name, { description, ...schema }]) => ({
+      ...{ name, in: place, required, schema },
+      ...(description !== undefined && { description }),
+    }));
+  const version = described("The version of the format.", oneOf(...supportedVersions));
+  return [
+    ...all("path", path, true),
+    ...all("query", query, false),
+    ...(needsVersion ? all("header", { "anthropic-version": version }, true) : []),
+    ...(isPaid ? all("header", paidHeaders, false) : []),
+  ];
+}
+
+const paidHeaders = {
+  [tagsHeader]: described(
+    `Tags, such as \`team=a,env=ci\`: at most ${tagsMax}, with keys of up to ${tagKeyMax} and ` +
+      `values of up to ${tagValueMax} characters.`,
+    text,
+  ),
+  "x-request-id": described("An id for this request, which no other request used.", {
+    type: "string",
+    pattern: "^req_[0-9A-Za-z_-]{8,64}$",
+  }),
+};
+
+function headersOf({ isPaid }: Operation): JsonObject {
+  const header = (description: string, schema: Schema) => ({ description, schema });
+  return {
+    "request-id": header("The id of the request.", text),
+    ...(isPaid && {
+      "x-gateway-cost-credits": header("What a plain answer was charged.", decimal),
+      "x-gateway-max-tokens": header("The granted output, if it is less than asked for.", text),
+    }),
+  };
+}
+
+const ofEvery: readonly ErrorReason[] = ["gateway_unavailable", "internal"];
+const ofCredentials: readonly ErrorReason[] = [
+  ...(["missing_key", "invalid_key", "revoked_key", "key_expired", "key_paused"] as const),
+  ...(["wrong_credential_header", "account_suspended", "not_permitted"] as const),
+  ...(["auth_rate_limited", "billing_unavailable", "invalid_request"] as const),
+];
+const ofVersions: readonly ErrorReason[] = ["version_required", "version_unsupported"];
+const ofBodies: readonly ErrorReason[] = [
+  ...(["request_too_large", "request_body_too_large_after_decoding"] as const),
+  ...(["request_body_encoding_unsupported", "request_body_encoding_invalid"] as const),
+  ...(["body_too_slow", "too_many_bodies", "model_not_found", "model_not_allowed"] as const),
+  ...(["feature_not_offered", "thread_unsupported_request", "context_length_exceeded"] as const),
+  ...(["overloaded", "upstream_error", "upstream_refused", "timeout"] as const),
+];
+const ofPaying: readonly ErrorReason[] = [
+  ...(["request_id_used", "rate_limited", "requests_not_allowed", "too_many_failed"] as const),
+  ...(["credits_exhausted", "credits_held", "monthly_cap_reached", "cancelled"] as const),
+];
+
+/** The errors of a route, by status: which reasons there are, and how their bodies look. */
+function errorsOf({ credential, needsVersion, envelope, operation }: DescribedRoute): JsonObject {
+  const { body, isPaid, errors = [] } = operation;
+  const reasons = new Set([
+    ...(credential ? ofCredentials : []),
+    ...(needsVersion ? ofVersions : []),
+    ...(body ? ofBodies : []),
+    ...(isPaid ? ofPaying : []),
+    ...errors,
+    ...ofEvery,
+  ]);
+  const byStatus = new Map<number, string[]>();
+  for (const reason of reasons) {
+    const { status, chatStatus = status }: Row = errorTable[reason];
+    const shown = envelope === "native" ? status : chatStatus;
+    const line = `- \`${codeOf(reason, envelope)}\`: ${errorCatalog[reason].message}`;
+    byStatus.set(shown, [...(byStatus.get(shown) ?? []), line]);
+  }
+  const content = { [json]: { schema: ref(errorSchemaOf[envelope]) } };
+  const statuses = [...byStatus.keys()].sort((one, other) => one - other);
+  return {
+    ...Object.fromEntries(
+      statuses.map((status) => [
+        String(status),
+        { description: (byStatus.get(status) ?? []).join("\n"), content },
+      ]),
+    ),
+    // A provider may refuse a request with a status of its own.
+    default: { description: "Any other error.", content },
+  };
+}
+
+function codeOf(reason: ErrorReason, envelope: Envelope): string {
+  const { native, chat }: Row = errorTable[reason];
+  return envelope === "native" ? (native[1] ?? native[0]) : (chat[1] ?? chat[0]);
+}
+
+const errorSchemaOf = { native: "NativeError", chat: "ChatError", union: "Error" } as const;
+
+const nativeError = { type: text, message: text };
+const chatError = { param: orNull(text), code: orNull(text) };
+const details = open({}, { error_code: text });
+
+const schemas: Readonly<Record<string, Schema>> = {
+  ...nativeSchemas,
+  ...chatSchemas,
+  ...responsesSchemas,
+  ...modelSchemas,
+  ...usageSchemas,
+  ...receiptSchemas,
+  Metadata: described(
+    `Members whose names begin with \`${tagPrefix}\` and whose values are texts are tags of the ` +
+      "request. All others are for the provider, if it knows them, and are not stored.",
+    { type: "object" },
+  ),
+  Cost: closed({ request_id: text, cost_credits: decimal }),
+  NativeError: open({
+    type: oneOf("error"),
+    error: open(nativeError, { details }),
+    request_id: text,
+  }),
+  ChatError: closed({ error: open({ message: text, type: text, ...chatError }) }),
+  Error: open({
+    type: oneOf("error"),
+    error: open({ ...nativeError, ...chatError }, { details }),
+    request_id: text,
+  }),
+};

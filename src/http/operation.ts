@@ -1,0 +1,53 @@
+// What the public description says of a route, beside what the route itself says: its method, its
+// path and its credential. Each handler states it next to the code that reads and renders.
+
+import type { ErrorReason } from "../base/errors.ts";
+import { described, type Schema } from "../base/json-schema.ts";
+
+export type Operation = {
+  /** The name of the function in generated clients. */
+  readonly id: string;
+  readonly summary: string;
+  readonly description?: string;
+  /** Parameters of the query, by name. */
+  readonly query?: Parameters;
+  /** Names in the path, as the route has them. */
+  readonly path?: Parameters;
+  /** The schema of the body, which is JSON. Absent: it has none. */
+  readonly body?: Schema;
+  /** Schemas of the answer, by content type. */
+  readonly answer: Readonly<Record<string, Schema>>;
+  /** True: the route answers from a provider, and takes tags. */
+  readonly isPaid?: true;
+  /** Reasons for errors that only this route has. */
+  readonly errors?: readonly ErrorReason[];
+  /** Bodies of answers that are no success, by status, where they are not plain errors. */
+  readonly failures?: Readonly<Record<string, Schema>>;
+};
+
+export type Parameters = Readonly<Record<string, Schema>>;
+
+export const json = "application/json";
+
+/** The parameters of a range of time. */
+export const rangeParameters = {
+  from: described("A day, or a time with its offset: the first time of admission.", {
+    type: "string",
+  }),
+  to: described("The end of the range, exclusive.", { type: "string" }),
+};
+
+/** The parameters of a page of at most `max` entries. */
+export function pageParameters(max: number) {
+  return {
+    limit: described("The most entries of the answer.", {
+      type: "integer",
+      minimum: 1,
+      maximum: max,
+    }),
+    page_token: described("`next_page_token` of the page before.", { type: "string" }),
+    account_id: described("The account, for the admin token. A key reads its own.", {
+      type: "string",
+    }),
+  };
+}

@@ -1,0 +1,211 @@
+// The public description: that it is valid, complete and true. `test/support/check-answers.ts`
+// checks every answer of the other suites against it.
+
+import { execFile } from "node:child_process";
+import { mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { Validator } from "@seriousme/openapi-schema-validator";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { documents, readSamples, root } from "../docs/documents.ts";
+import { startTestGateway, type TestGateway } from "../support/gateway.ts";
+import { checker } from "../support/openapi.ts";
+
+const run = promisify(execFile);
+
+let gateway: TestGateway;
+let document: ReturnType<typeof Object>;
+beforeAll(async () => {
+  gateway = await startTestGateway();
+  document = await (await fetch(`${gateway.address}/openapi.json`)).json();
+});
+afterAll(() => gateway.stop());
+
+test("an independent validator takes the document for OpenAPI 3.1", async () => {
+  const validator = new Validator();
+  expect(await validator.validate(document)).toEqual({ valid: true });
+  expect(validator.version).toBe("3.1");
+});
+
+test("every path that is served is in the document, and no other", async () => {
+  const { paths } = Object(await (await fetch(gateway.address)).json());
+  const described = Object.entries(document.paths).flatMap(([path, methods]) =>
+    Object.keys(Object(methods)).map((method) => `${method.toUpperCase()} ${path}`),
+  );
+  // The services have descriptors of their own.
+  const rest = paths.filter((path: string) => !path.includes("gateway."));
+  expect(described.sort()).toEqual(rest.sort());
+  const ids = Object.values(document.paths).flatMap((methods) =>
+    Object.values(Object(methods)).map((one) => Object(one).operationId),
+  );
+  expect(new Set(ids).size).toBe(ids.length);
+});
+
+test("every schema is used, and every reference leads to one", () => {
+  const text = JSON.stringify(document);
+  const names = new Set(
+    [...text.matchAll(/"#\/components\/schemas\/(\w+)"/g)].map(([, name]) => name),
+  );
+  // Events are named in descriptions: a schema cannot say what a stream consists of.
+  const events = ["ChatChunk", "MessageEvent", "ResponseEvent"];
+  expect([...names, ...events].sort()).toEqual(Object.keys(document.components.schemas).sort());
+});
+
+describe("the examples of the documents", () => {
+  type Example = { readonly path: string; readonly headers: string[]; readonly body?: string };
+  const examples: Example[] = documents.flatMap((name) =>
+    readSamples(name)
+      .filter(({ language }) => language === "sh")
+      .flatMap(({ text }) => [
+        ...text
+          .replaceAll("\\\n", " ")
+          .matchAll(/^curl (?:[^']|'[^']*')*?(?=\n(?:curl|\n|$)|$(?![\s\S]))/gm),
+      ])
+      .flatMap(([command]) => {
+        const [, path = ""] = /http:\/\/127\.0\.0\.1:8080(\/v1\/[^\s']*)/.exec(command) ?? [];
+        const headers = [...command.matchAll(/-H (?:'([^']*)'|"([^"]*)")/g)];
+        const [, body] = / -d '([^']*)'/.exec(command) ?? [];
+        return path === ""
+          ? []
+          : [
+              {
+                path,
+                headers: headers.map(([, single, double]) => single ?? double ?? ""),
+                ...(body !== undefined && { body }),
+              },
+            ];
+      }),
+  );
+
+  test("are found", () => {
+    expect(examples.filter(({ body }) => body !== undefined).length).toBeGreaterThanOrEqual(3);
+    expect(examples.filter(({ body }) => body === undefined).length).toBeGreaterThanOrEqual(4);
+  });
+
+  for (const { path, headers, body } of examples)
+    test(`${body === undefined ? "GET" : "POST"} ${path} ${body?.includes('"stream"') ? "as a stream" : ""}`, async () => {
+      const { check } = await checker();
+      const method = body === undefined ? "GET" : "POST";
+      const [place = ""] = path.split("?");
+      const place200 = { method, path: place, status: 200, type: "application/json" };
+      if (body !== undefined) check("request", place200, JSON.parse(body));
+      const fill = (text: string) =>
+        text.replace("$GATEWAY_KEY", gateway.v1).replace("$REQUEST", "req_hello_example");
+      // The answer is checked as every other.
+      const answer = await fetch(gateway.address + fill(path), {
+        method,
+        headers: Object.fromEntries(
+          headers.map((header) => fill(header).split(/: (.*)/s) as [string, string]),
+        ),
+        ...(body !== undefined && { body }),
+      });
+      // The streamed one, before it, has made the receipt.
+      expect(answer.status).toBe(200);
+      await answer.arrayBuffer();
+    });
+});
+
+describe("the events of streams", () => {
+  const messages = [{ role: "user", content: "Hello" }];
+  const formats = [
+    ["/v1/messages", { model: "haiku", max_tokens: 50, messages }, "MessageEvent"],
+    ["/v1/chat/completions", { model: "haiku", messages }, "ChatChunk"],
+    [
+      "/v1/chat/completions",
+      { model: "haiku", messages, stream_options: { include_usage: true } },
+      "ChatChunk",
+    ],
+    ["/v1/responses", { model: "haiku", input: "Hello" }, "ResponseEvent"],
+  ] as const;
+  for (const [path, body, name] of formats)
+    test(`${path} sends ${name} ${"stream_options" in body ? "with usage" : ""}`, async () => {
+      const answer = await fetch(gateway.address + path, {
+        method: "POST",
+        headers: {
+          "content-type": "application/json",
+          ...(path === "/v1/messages"
+            ? { "x-api-key": gateway.v1, "anthropic-version": "2023-06-01" }
+            : { authorization: `Bearer ${gateway.v1}` }),
+        },
+        body: JSON.stringify({ ...body, stream: true }),
+      });
+      expect(answer.headers.get("content-type")).toContain("text/event-stream");
+      const data = [...(await answer.text()).matchAll(/^data: (\{.*)$/gm)].map(([, text = ""]) =>
+        JSON.parse(text),
+      );
+      expect(data.length).toBeGreaterThan(3);
+      const { checkSchema } = await checker();
+      for (const event of data) checkSchema(name, event);
+      expect(() => checkSchema(name, {})).toThrow();
+    });
+});
+
+test("a client that a generator makes of the document runs a paid request", async () => {
+  const folder = await mkdtemp(join(tmpdir(), "gateway-client-"));
+  try {
+    await symlink(join(root, "node_modules"), join(folder, "node_modules"));
+    await writeFile(join(folder, "package.json"), '{"type":"module"}');
+    await writeFile(join(folder, "openapi.json"), JSON.stringify(document));
+    const generator = join(root, "node_modules/@hey-api/openapi-ts/dist/run.mjs");
+    await run(
+      process.execPath,
+      [
+        ...["--import", join(root, "test/support/typescript-api.ts"), generator],
+        ...["-i", "openapi.json", "-o", "client", "-c", "@hey-api/client-fetch", "--silent"],
+      ],
+      { cwd: folder },
+    );
+    await writeFile(
+      join(folder, "use.ts"),
+      `import { client } from "./client/client.gen";
+       import { createMessage, getReceipt, getUsage } from "./client";
+       const { address = "", key = "" } = process.env;
+       const auth = ({ type }) => (type === "apiKey" ? key : undefined);
+       client.setConfig({ baseUrl: address, auth });
+       const { data, response } = await createMessage({
+         headers: { "anthropic-version": "2023-06-01", "x-gateway-tags": "client=generated" },
+         body: { model: "haiku", max_tokens: 10, messages: [{ role: "user", content: "Hello" }] },
+         throwOnError: true,
+       });
+       const requestId = response.headers.get("request-id") ?? "";
+       const receipt = await getReceipt({ path: { requestId }, throwOnError: true });
+       const usage = await getUsage({ query: { group_by_tag: "client" }, throwOnError: true });
+       console.log(JSON.stringify({ data, receipt: receipt.data, usage: usage.data }));`,
+    );
+    // As a user of the client would: with types, and in one file.
+    await run(join(root, "node_modules/.bin/esbuild"), [
+      ...[join(folder, "use.ts"), "--bundle", "--platform=node", "--format=esm"],
+      `--outfile=${join(folder, "use.mjs")}`,
+    ]);
+    const { stdout } = await run(process.execPath, [join(folder, "use.mjs")], {
+      env: { ...process.env, address: gateway.address, key: gateway.v1 },
+    });
+    const { data, receipt, usage } = JSON.parse(stdout);
+    expect(data.type).toBe("message");
+    expect(receipt).toMatchObject({ outcome: "COMPLETED", tags: { client: "generated" } });
+    expect(receipt.charge_credits).not.toBe("0");
+    expect(usage.data.map((row: Record<string, unknown>) => row.tag_value)).toContain("generated");
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+});
+
+describe("the page", () => {
+  test("shows every operation, and loads and runs nothing", async () => {
+    const answer = await fetch(`${gateway.address}/docs`);
+    expect([answer.status, answer.headers.get("content-type")]).toEqual([
+      200,
+      "text/html; charset=utf-8",
+    ]);
+    const policy = answer.headers.get("content-security-policy") ?? "";
+    expect(policy).toMatch(/^default-src 'none'; style-src 'sha256-[^']+'; /);
+    const html = await answer.text();
+    for (const methods of Object.values(document.paths))
+      for (const one of Object.values(Object(methods))) expect(html).toContain(Object(one).summary);
+    expect(html).not.toMatch(/<script|<link|<img|style="|\son\w+="|https?:\/\//);
+    // Every link within the page leads somewhere.
+    const ids = new Set([...html.matchAll(/ id="([^"]+)"/g)].map(([, id]) => id));
+    for (const [, id] of html.matchAll(/href="#([^"]+)"/g)) expect(ids).toContain(id);
+  });
+});

@@ -215,7 +215,12 @@ function codeOf(reason: ErrorReason, envelope: Envelope): string {
   return envelope === "native" ? (native[1] ?? native[0]) : (chat[1] ?? chat[0]);
 }
 
-const errorSchemaOf = { native: "NativeError", chat: "ChatError", union: "Error" } as const;
+const errorSchemaOf = {
+  native: "NativeError",
+  chat: "ChatError",
+  responses: "ChatError",
+  union: "Error",
+} as const satisfies Record<Envelope, string>;
 
 const nativeError = { type: text, message: text };
 const chatError = { param: orNull(text), code: orNull(text) };

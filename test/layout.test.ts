@@ -34,6 +34,7 @@ const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
   },
   { inference: ["inference"] },
   {
+    alerts: ["alerts"],
     billing: ["billing"],
     keys: ["keys"],
     payments: ["payments"],
@@ -79,6 +80,7 @@ const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
       "mail-address",
       "money",
       "paging",
+      "plain-text",
       "query",
       "reasoning-effort",
       "secret-cache",
@@ -95,6 +97,7 @@ const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
 
 /** The tables that a folder's SQL may write. */
 const ownTables: Readonly<Record<string, readonly string[]>> = {
+  alerts: ["alert_deliveries", "alert_progress", "alert_settings", "alerts"],
   billing: [
     "accounts",
     "charges",

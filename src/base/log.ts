@@ -53,6 +53,12 @@ export const logCodes = {
   admin_token_made:
     "the admin token that the first start made was lost; take the new one from the file that " +
     "the line names",
+  alert_not_delivered:
+    "an alert did not reach its receiver by mail, and is tried again; look at SMTP_URL and the " +
+    "mail server",
+  alerts_unread:
+    "alerts could not be found or delivered at this moment, and are looked for again; look at the " +
+    "database if it continues",
   audit_not_stored:
     "the row of an administrative act is missing in `audit_events`, and the line `audit` has " +
     "it; look at the database",

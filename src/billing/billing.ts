@@ -52,6 +52,7 @@ import {
   suspendAccount,
 } from "./accounts.ts";
 import type { RequestKey } from "./admission.ts";
+import { type AlertFigures, createAlertFigures } from "./alert-figures.ts";
 import { ChargeWatch } from "./charge-watch.ts";
 import { chosenCharges, isChosen, listCharges } from "./charges.ts";
 import { ClusterNode } from "./cluster-node.ts";
@@ -72,6 +73,7 @@ import { createReports, type Reports, type Scope } from "./usage.ts";
 import { UsageDays } from "./usage-days.ts";
 
 export type { Hold } from "./admission.ts";
+export type { AlertFigures } from "./alert-figures.ts";
 export { minHoldMicro, type UsageBounds } from "./hold-size.ts";
 export type { Holds, NewHold } from "./holds.ts";
 export {
@@ -110,6 +112,8 @@ export type Billing = {
   countRejected(key: { readonly accountId: string; readonly keyId: string }, reason: string): void;
   /** How many of these requests hold credits, and so are yet to be charged. */
   countRunning(requests: readonly RequestKey[]): Promise<number>;
+  /** What alerts compare with the settings of accounts. */
+  readonly figures: AlertFigures;
   /** Creates an account with this id and two empty pools, unless it exists. */
   ensureAccount(accountId: string, name: string): Promise<void>;
   /** Registers this process as a node; starts heartbeats, checkpoints and reaping. */
@@ -230,6 +234,7 @@ export function createBilling(parts: Parts): Billing {
     nodeId: node.id,
     onFundsChange: funds.listen,
     problem: () => problemOf(holds, node),
+    figures: createAlertFigures(parts.postgres.reports),
     findAmounts: (requests) => reports.findAmounts(requests),
     countRejected: (key, reason) => rejections.count(key, reason),
     countRunning: async (requests) => (await reports.findHolds(requests)).length,

@@ -66,9 +66,9 @@ const filterMax = 1_000;
 /** Longer than any admission: its request has the time at which its transaction began. */
 const admissionMsMax = 60_000;
 /** The forecast is from the mean of this many full days. */
-const forecastDays = 7;
+export const forecastDays = 7;
 /** The forecast begins after this many full days of use. */
-const forecastDaysMin = 2;
+export const forecastDaysMin = 2;
 
 /** As statements name them. */
 function bucketName(bucket: Bucket): "none" | "hour" | "day" | "month" {

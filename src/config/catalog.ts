@@ -11,12 +11,14 @@ import {
   type TokenCategory,
   tokenCategories,
 } from "../base/token-categories.ts";
+import { type AlertsConfig, readAlerts } from "./alerts.ts";
 import { findMissingSecrets, type PaymentSettings, readPayments } from "./payments.ts";
 import { findMissingForPeople, type PeopleSettings, readPeople } from "./people.ts";
 import { findMissingCredentials, type ProviderSettings, readProvider } from "./providers.ts";
 import { nearestName, Section } from "./section.ts";
 
 export { readAccountKey } from "./account-key.ts";
+export { type AlertsConfig, publicAlerts } from "./alerts.ts";
 export {
   type BitcoinSettings,
   type EvmChain,
@@ -55,6 +57,8 @@ export type CatalogFile = {
   providers: Record<string, ProviderSettings>;
   /** Who may sign up, and companies at which people sign in. */
   people: PeopleSettings;
+  /** Where alerts may be posted. */
+  alerts: AlertsConfig;
   /** What can be bought. Absent: the file does not say. */
   payments?: PaymentSettings;
 };
@@ -147,6 +151,7 @@ function readFile(top: Section): CatalogFile {
     ),
     aliases: readAliases(top.optionalSection("aliases")),
     people: readPeople(top.optionalSection("people")),
+    alerts: readAlerts(top.optionalSection("alerts")),
     ...(payments && { payments: readPayments(payments) }),
   };
   features?.rejectUnknown();

@@ -31,6 +31,8 @@ export function describeCatalog(file: CatalogFile): string {
     "",
     ...describePeople(file.people),
     "",
+    `webhooks of alerts at private addresses: ${file.alerts.allowHosts.join(", ") || "none"}`,
+    "",
     ...describePayments(file.payments),
     "",
     `native bearer: ${file.nativeBearer}; tier fallback: ${file.tierFallback ? "on" : "off"}; features: ${features.join(", ") || "none"}`,

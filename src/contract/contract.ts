@@ -24,6 +24,7 @@ import {
   createContextKey,
   createContextValues,
 } from "@connectrpc/connect";
+import { AlertsService } from "../../gen/gateway/alerts/v1/alerts_pb.ts";
 import { BillingService } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Callers } from "../../gen/gateway/common/v1/options_pb.ts";
 import {
@@ -230,6 +231,7 @@ export const serviceTypes = {
   inference: InferenceService,
   people: PeopleService,
   payments: PaymentsService,
+  alerts: AlertsService,
 } as const;
 type ServiceTypes = typeof serviceTypes;
 
@@ -247,6 +249,7 @@ export function localCore(services: Services): Core {
     inference: localClient(InferenceService, services.inference),
     people: localClient(PeopleService, services.people),
     payments: localClient(PaymentsService, services.payments),
+    alerts: localClient(AlertsService, services.alerts),
   };
 }
 

@@ -52,6 +52,7 @@ export function grpcCore(parts: { addresses: readonly string[]; tls?: ClientTls 
     inference: grpcClient(serviceTypes.inference, pick),
     people: grpcClient(serviceTypes.people, pick),
     payments: grpcClient(serviceTypes.payments, pick),
+    alerts: grpcClient(serviceTypes.alerts, pick),
     isServing: (timeoutMs) => isServing(health, timeoutMs),
     close: () => {
       for (const channel of channels) channel.close();

@@ -24,6 +24,7 @@ export function createHealth(readiness: () => Promise<ServingServices>): Health 
     inference: false,
     people: false,
     payments: false,
+    alerts: false,
   };
   let reported = statusesOf(nothing);
   const implementation = new HealthImplementation(reported);
@@ -57,14 +58,15 @@ export function createHealth(readiness: () => Promise<ServingServices>): Health 
 }
 
 function statusesOf(serving: ServingServices): ServingStatusMap {
-  const { billing, keys, inference, people, payments } = serving;
+  const { billing, keys, inference, people, payments, alerts } = serving;
   return {
-    "": statusOf(billing && keys && inference && people && payments),
+    "": statusOf(billing && keys && inference && people && payments && alerts),
     [serviceTypes.billing.typeName]: statusOf(billing),
     [serviceTypes.keys.typeName]: statusOf(keys),
     [serviceTypes.inference.typeName]: statusOf(inference),
     [serviceTypes.people.typeName]: statusOf(people),
     [serviceTypes.payments.typeName]: statusOf(payments),
+    [serviceTypes.alerts.typeName]: statusOf(alerts),
   };
 }
 

@@ -39,6 +39,7 @@ import { LastUse } from "./last-use.ts";
 import { RevocationCheck } from "./revocation.ts";
 import {
   createKeyStore,
+  type KeyEvent,
   type KeyStore,
   type ManagedKeys,
   managedKeys,
@@ -58,6 +59,8 @@ export type Keys = {
    */
   refusalOf(keyId: string, secretId: string): Promise<Refusal | undefined>;
   readonly ofAccount: KeysOfAccount;
+  /** The keys of the feed that were created or paused since ten seconds before a time. */
+  listEvents(since: Date, limit: number): Promise<readonly KeyEvent[]>;
   /** The keys of a person who leaves an account. */
   readonly managed: ManagedKeys & {
     /** Call after the commit: this process follows at once, others by the feed. */
@@ -139,6 +142,7 @@ export function createKeys(parts: {
     },
     authenticate,
     onChanged: (listener) => changes.onChanged((keyId) => listener({ keyId })),
+    listEvents: (since, limit) => store.listEvents(since, limit),
     refusalOf: (keyId, secretId) => revocation.refusalOf(keyId, secretId),
     ofAccount: {
       announce: store.announceAccount,

@@ -57,6 +57,7 @@ const statements = {
   announceAccount: timed("announce-account"),
   revokeAccountKeys: timed("revoke-account-keys"),
   readAccountStatus: timed("read-account-status"),
+  listEvents: timed("list-events"),
 };
 
 /** Why a secret is refused, or its active requests have to end. */
@@ -73,6 +74,19 @@ export type FoundSecret = Found & {
   readonly expiresFirst: "key" | "secret";
   /** True if the last recorded use is more than a minute ago. */
   readonly useIsDue: boolean;
+};
+
+/** A key that was created or paused lately. */
+export type KeyEvent = {
+  readonly keyId: string;
+  readonly accountId: string;
+  readonly name: string;
+  readonly hint: string;
+  /** As `Key.created_by`. */
+  readonly createdBy: string;
+  readonly createdAt: Date;
+  /** Undefined: it is not paused. */
+  readonly pausedAt: Date | undefined;
 };
 
 /** The keys of a list. */
@@ -155,6 +169,20 @@ export function createKeyStore(postgres: Postgres) {
       return rows.map(toFoundSecret);
     },
 
+    /** Keys that were created or paused since ten seconds before a time: at most `limit`. */
+    async listEvents(since: Date, limit: number): Promise<KeyEvent[]> {
+      const rows = await query<EventRow>(statements.listEvents, [since, limit]);
+      return rows.map((row) => ({
+        keyId: row.key_id,
+        accountId: row.account_id,
+        name: row.name,
+        hint: row.shown ?? "",
+        createdBy: row.created_by,
+        createdAt: row.created_at,
+        pausedAt: row.paused_at ?? undefined,
+      }));
+    },
+
     /** Throws `not_found` for an unknown account, and `account_closed`. */
     async createKey(
       accountId: string,
@@ -181,6 +209,7 @@ export function createKeyStore(postgres: Postgres) {
         ],
         ...[digestBytes(secret.digest), timeOrderedId("sec_"), secret.hint],
         createdBy.startsWith("person:") ? createdBy : "",
+        timeOrderedId("chg_"),
       ]).catch((cause: unknown) => {
         throw isUnknownAccount(cause)
           ? new ApiError("not_found", { field: "account_id", cause })
@@ -494,3 +523,13 @@ function toFoundSecret(row: FoundRow): FoundSecret {
 function isUnknownAccount(error: unknown): boolean {
   return error instanceof DatabaseError && error.code === "23503";
 }
+
+type EventRow = {
+  key_id: string;
+  account_id: string;
+  name: string;
+  shown: string | null;
+  created_by: string;
+  created_at: Date;
+  paused_at: Date | null;
+};

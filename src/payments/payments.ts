@@ -46,7 +46,7 @@ import { createChainReader } from "./read-chains.ts";
 import { beginRefund, cancelRefund, completeRefund, postRefunds } from "./refunds.ts";
 import { simulateDeposit } from "./simulate.ts";
 import { createSimulated } from "./simulated.ts";
-import { createPaymentsStore, type PaymentsStore } from "./store.ts";
+import { createPaymentsStore, type PaymentsStore, type WaitingOrder } from "./store.ts";
 import { watchOrder } from "./watch-order.ts";
 import { createWatchers } from "./watchers.ts";
 
@@ -59,6 +59,11 @@ export type Payments = {
     /** All orders of an account, newest first, then their receipts and credit notes. */
     export(accountId: string): ReturnType<typeof exportOrders>;
   };
+  /**
+   * The orders that wait for a person, in the order of their ids, from the cursor `after` on; '' is
+   * the start.
+   */
+  listWaiting(after: string, limit: number): Promise<readonly WaitingOrder[]>;
   /** Takes what can be bought from another file. Orders of processors that are gone stay. */
   reload(settings: PaymentSettings | undefined): void;
   /** Begins to look at orders, and to post what earlier processes left. */
@@ -135,6 +140,7 @@ export function createPayments(parts: {
       receiveHook: (request) => receiveHook(all, request),
     },
     ofAccount: { export: (accountId) => exportOrders(all, accountId) },
+    listWaiting: (after, limit) => store.listAttention(after, limit),
     reload(settings) {
       current = offered(settings);
     },

@@ -22,6 +22,7 @@ const statements = {
   findOrderByKey: timed("find-order-by-key"),
   lockOrder: timed("lock-order"),
   listOrders: timed("list-orders"),
+  listAttention: timed("list-attention"),
   listDeposits: timed("list-deposits"),
   upsertDeposit: timed("upsert-deposit"),
   valueDeposit: timed("value-deposit"),
@@ -216,6 +217,14 @@ export type SimulatedPayment = Asset & {
   readonly firstSeenAt: Date;
 };
 
+/** An order that waits for a person. */
+export type WaitingOrder = {
+  readonly orderId: string;
+  readonly accountId: string;
+  /** Decisions about it so far. */
+  readonly decisions: number;
+};
+
 /** The functions of the store that run in one transaction, or each in its own. */
 export type PaymentsTables = ReturnType<typeof tablesOn>;
 
@@ -349,6 +358,15 @@ function tablesOn(db: Tx) {
     /** Undefined: so much was granted before. The order is locked. */
     insertGrant: (orderId: string, targetMicro: bigint) =>
       first<{ n: number; micro: bigint }>(statements.insertGrant, [orderId, targetMicro]),
+    /** The orders that wait for a person, from the cursor `after` on. */
+    async listAttention(after: string, limit: number): Promise<WaitingOrder[]> {
+      const rows = await query<AttentionRow>(statements.listAttention, [after, limit]);
+      return rows.map((row) => ({
+        orderId: row.order_id,
+        accountId: row.account_id,
+        decisions: row.decisions,
+      }));
+    },
     async listUnposted(orderId: string): Promise<Unposted[]> {
       const rows = await query<UnpostedRow>(statements.listUnposted, [orderId]);
       return rows.map(({ account_id, ...row }) => ({ ...row, accountId: account_id }));
@@ -715,3 +733,9 @@ function toStoredRefund(row: RefundRow): StoredRefund {
     endedAt: row.ended_at ?? undefined,
   };
 }
+
+type AttentionRow = {
+  order_id: string;
+  account_id: string;
+  decisions: number;
+};

@@ -1,6 +1,7 @@
 // The texts of mails. They name what people chose, such as the name of an account, only in letters
 // and digits: a stranger could send addresses and advertisements in our name otherwise.
 
+import { plainText } from "../base/plain-text.ts";
 import type { MailFacts, MailKind } from "./store.ts";
 
 /** `known`: a sign-up whose address somebody has. `link`: the address to open, if there is one. */
@@ -11,7 +12,7 @@ export function renderMail(
   link = "",
 ): { subject: string; text: string } {
   const host = publicUrl.host;
-  const name = (key: string) => plain(facts[key] ?? "");
+  const name = (key: string) => plainText(facts[key] ?? "");
   const lines = {
     invitation: {
       subject: `You are invited to the Model Gateway at ${host}`,
@@ -36,7 +37,7 @@ export function renderMail(
       subject: `Your ways to sign in to ${host} were replaced`,
       text: [
         `At ${facts.at ?? ""} (UTC) somebody used a recovery link for you` +
-          `${facts.address ? `, from the address ${plain(facts.address, ".:")}` : ""}.`,
+          `${facts.address ? `, from the address ${plainText(facts.address, ".:")}` : ""}.`,
         "All your earlier ways to sign in were removed, and all your sessions have ended.",
         "If that was not you, tell the operator at once.",
       ],
@@ -79,12 +80,4 @@ export function renderMail(
   } as const satisfies Record<MailKind | "known", { subject: string; text: readonly string[] }>;
   const { subject, text } = lines[kind];
   return { subject, text: `${text.join("\n\n")}\n\n-- \nModel Gateway, ${publicUrl.origin}\n` };
-}
-
-/** Letters, digits and few signs, in one line. `more`: further signs. */
-function plain(text: string, more = ""): string {
-  const kept = [...text].map((one) =>
-    /[\p{L}\p{N} &'-]/u.test(one) || more.includes(one) ? one : " ",
-  );
-  return kept.join("").replace(/\s+/g, " ").trim().slice(0, 60);
 }

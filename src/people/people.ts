@@ -43,6 +43,7 @@ import { createOutbox } from "./outbox.ts";
 import type { ManagedKeys, Parts } from "./parts.ts";
 import { createPasskeys } from "./passkeys.ts";
 import { PasswordHasher } from "./passwords.ts";
+import { isNewPlace } from "./places.ts";
 import { createRetention } from "./retention.ts";
 import { createSessions, isSession } from "./sessions.ts";
 import {
@@ -56,7 +57,7 @@ import {
   signOut,
 } from "./sign-in.ts";
 import { confirmEmail, signUp } from "./sign-up.ts";
-import { createPeopleStore, type PeopleStore } from "./store.ts";
+import { createPeopleStore, type PeopleStore, type Recipient, type SignIn } from "./store.ts";
 import { addPasskey, removeIdentity, removePasskey, setPassword } from "./ways-in.ts";
 
 /** True for a credential that only people can know: of a person, or an admin token of theirs. */
@@ -84,6 +85,7 @@ export type People = {
    * guessed. `advice`: the message of the error.
    */
   slowGuesses(purpose: string, advice: string): Guessing;
+  readonly forAlerts: PeopleForAlerts;
   /** Starts to read the changes that other nodes make, and to send mail. */
   start(): void;
   stop(): Promise<void>;
@@ -98,6 +100,23 @@ type MembersOfAccount = {
   checkOwner(tx: Tx, accountId: string, personId: string): Promise<void>;
   /** The members and open invitations, then all audit events of the account, newest first. */
   export(accountId: string): AsyncIterable<PeopleOfAccount>;
+};
+
+/** What alerts ask about people. */
+type PeopleForAlerts = {
+  /**
+   * The sign-ins since ten seconds before a time, from networks from which the person has not
+   * signed in as long as sessions are kept. Not the first sign-in of a person.
+   */
+  listNewPlaces(since: Date, limit: number): Promise<readonly SignIn[]>;
+  /**
+   * The confirmed addresses of the owners of accounts and of these other members; of operator
+   * admins for the account ''.
+   */
+  listRecipients(
+    accountIds: readonly string[],
+    personIds: readonly string[],
+  ): Promise<readonly Recipient[]>;
 };
 
 type PeopleOfAccount =
@@ -229,6 +248,13 @@ export function createPeople(parts: {
       },
     },
     installation: installationOn(store, publicUrl),
+    forAlerts: {
+      async listNewPlaces(since, limit) {
+        const signIns = await store.listSignIns(since, limit);
+        return signIns.filter(({ address, earlier }) => isNewPlace(address, earlier));
+      },
+      listRecipients: (accountIds, personIds) => store.listRecipients(accountIds, personIds),
+    },
     reload(next) {
       oidc = createProviders(next);
       settings = next;

@@ -123,6 +123,8 @@ const statements = {
   deleteMember: timed("delete-member"),
   listMembers: timed("list-members"),
   listAccountsOfPerson: timed("list-accounts-of-person"),
+  listSignIns: timed("list-sign-ins"),
+  listRecipients: timed("list-recipients"),
   insertAuditEvent: timed("insert-audit-event"),
   listAuditEvents: timed("list-audit-events"),
   readInstallation: timed("read-installation"),
@@ -286,6 +288,27 @@ export type AuditQuery = {
   readonly to: Date | undefined;
 };
 
+/** A session that began, of a person who has had others. */
+export type SignIn = {
+  readonly sessionId: string;
+  readonly personId: string;
+  readonly login: string;
+  readonly address: string;
+  readonly agent: string;
+  readonly at: Date;
+  /** The addresses of the earlier sessions that are kept. */
+  readonly earlier: readonly string[];
+  readonly accountIds: readonly string[];
+};
+
+/** Who gets mails about an account. */
+export type Recipient = {
+  /** Empty: the recipient is an operator admin. */
+  readonly accountId: string;
+  readonly personId: string;
+  readonly address: string;
+};
+
 export type NewAuditEvent = {
   readonly at: Date;
   readonly actor: string;
@@ -397,6 +420,38 @@ function tablesOn(db: Tx) {
       await run(statements.removeChallenges, []);
       await run(statements.removeFailures, []);
       await run(statements.removeMails, []);
+    },
+
+    // Alerts.
+
+    /** The sign-ins since ten seconds before a time, oldest first. */
+    async listSignIns(since: Date, limit: number): Promise<SignIn[]> {
+      const rows = await query<SignInRow>(statements.listSignIns, [since, limit]);
+      return rows.map((row) => ({
+        sessionId: row.session_id,
+        personId: row.person_id,
+        login: row.login ?? "",
+        address: row.address,
+        agent: row.agent,
+        at: row.made_at,
+        earlier: row.earlier,
+        accountIds: row.account_ids,
+      }));
+    },
+    /** The owners of accounts and these members; operator admins for the account ''. */
+    async listRecipients(
+      accountIds: readonly string[],
+      personIds: readonly string[],
+    ): Promise<Recipient[]> {
+      const rows = await query<{ account_id: string; person_id: string; email: string }>(
+        statements.listRecipients,
+        [accountIds, personIds],
+      );
+      return rows.map((row) => ({
+        accountId: row.account_id,
+        personId: row.person_id,
+        address: row.email,
+      }));
     },
 
     // What is kept for a while only.
@@ -1061,3 +1116,14 @@ function toAuditEvent(row: AuditRow): AuditEvent {
     address: row.address,
   });
 }
+
+type SignInRow = {
+  session_id: string;
+  person_id: string;
+  login: string | null;
+  address: string;
+  agent: string;
+  made_at: Date;
+  earlier: string[];
+  account_ids: string[];
+};

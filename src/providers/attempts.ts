@@ -27,6 +27,16 @@ export type AnswerParts = {
   readonly budget: RetryBudget;
   /** Absent: nothing is counted. */
   readonly metrics?: ProviderMetrics | undefined;
+  /** Called when a provider refuses our credential, account or certificate. */
+  readonly onAlarm?: ((alarm: ProviderAlarm) => void) | undefined;
+};
+
+/** A fault of a provider that only the operator can repair. */
+export type ProviderAlarm = {
+  readonly provider: string;
+  readonly model: string;
+  /** What is wrong. */
+  readonly alarm: string;
 };
 
 /**
@@ -35,7 +45,7 @@ export type AnswerParts = {
  * attempt, because the configuration may change between them.
  */
 export async function startAnswer(
-  { clock, log, budget, metrics }: AnswerParts,
+  { clock, log, budget, metrics, onAlarm }: AnswerParts,
   request: ProviderRequest,
   findRoutes: () => readonly ProviderRoute[],
 ): Promise<ProviderAnswer> {
@@ -49,7 +59,7 @@ export async function startAnswer(
     const totalMs = route.connection.settings.totalMs - (clock.now() - startMs);
     const isRepeated = calls.some((earlier) => earlier.route.connection === route.connection);
     const called = new RunningAttempt(route, request, {
-      ...{ clock, log, metrics, totalMs, isRepeated },
+      ...{ clock, log, metrics, onAlarm, totalMs, isRepeated },
       isSecond: calls.length > 0,
     });
     calls.push(called);
@@ -81,6 +91,7 @@ class RunningAttempt {
   readonly #clock: Clock;
   readonly #log: Log;
   readonly #metrics: ProviderMetrics | undefined;
+  readonly #onAlarm: AnswerParts["onAlarm"];
   readonly #request: ProviderRequest;
   readonly #startMs: number;
   readonly #isRepeated: boolean;
@@ -112,6 +123,7 @@ class RunningAttempt {
     this.#clock = parts.clock;
     this.#log = parts.log;
     this.#metrics = parts.metrics;
+    this.#onAlarm = parts.onAlarm;
     this.#request = request;
     this.#startMs = parts.clock.now();
     this.#isRepeated = parts.isRepeated;
@@ -264,8 +276,11 @@ class RunningAttempt {
       outcome: this.attempt()?.outcome,
       status: end.status,
     };
-    if (end.alarm !== undefined) this.#log.error({ code: "provider_alarm", ...facts }, end.alarm);
-    else
+    if (end.alarm !== undefined) {
+      const { provider, model, alarm } = { ...facts, alarm: end.alarm };
+      this.#log.error({ code: "provider_alarm", ...facts }, alarm);
+      this.#onAlarm?.({ provider, model, alarm });
+    } else
       this.#log.warn(
         { code: "provider_call_failed", ...facts, err: end.error.facts.cause },
         "provider call failed",

@@ -12,7 +12,7 @@ import {
 } from "../config/catalog.ts";
 import type { Metrics } from "../metrics/metrics.ts";
 import { createAnthropic } from "./anthropic.ts";
-import { RetryBudget, startAnswer } from "./attempts.ts";
+import { type ProviderAlarm, RetryBudget, startAnswer } from "./attempts.ts";
 import { createOpenai } from "./openai.ts";
 import type { Provider, ProviderRequest, Providers, ProviderTokenCount } from "./provider.ts";
 import { ProviderMetrics } from "./provider-metrics.ts";
@@ -25,6 +25,7 @@ import {
 } from "./routing.ts";
 import { type ContextTokensOf, createSimulated } from "./simulated/simulated.ts";
 
+export type { ProviderAlarm } from "./attempts.ts";
 export type { ProviderAnswer, ProviderRequest, Providers, ProviderTokenCount } from "./provider.ts";
 
 /** Providers with their life cycle. */
@@ -34,6 +35,8 @@ export type ManagedProviders = Providers & {
    * like `createProviders`, and then changes nothing.
    */
   reload(file: CatalogFile): void;
+  /** The last alarm of each provider since the last call. */
+  takeAlarms(): readonly ProviderAlarm[];
   /** Closes every connection at once. Active requests fail. */
   close(): Promise<void>;
 };
@@ -53,7 +56,9 @@ export function createProviders(parts: {
 }): ManagedProviders {
   const { log, env, clock = systemClock } = parts;
   const metrics = parts.metrics && new ProviderMetrics(parts.metrics);
-  const answerParts = { clock, log, metrics, budget: new RetryBudget() };
+  let alarms = new Map<string, ProviderAlarm>();
+  const onAlarm = (alarm: ProviderAlarm) => void alarms.set(alarm.provider, alarm);
+  const answerParts = { clock, log, metrics, onAlarm, budget: new RetryBudget() };
   let { models } = parts.file;
   const contextTokensOf = (id: string) => models.find((model) => model.id === id)?.contextTokens;
   const open = (settings: ProviderSettings) => openProvider(settings, env, clock, contextTokensOf);
@@ -69,6 +74,11 @@ export function createProviders(parts: {
       ({ models } = file);
       for (const connection of before.values())
         if (router.connections.get(connection.name) !== connection) closeWhenIdle(connection, log);
+    },
+    takeAlarms() {
+      const taken = [...alarms.values()];
+      alarms = new Map();
+      return taken;
     },
     async close() {
       await Promise.all([...router.connections.values()].map(({ provider }) => provider.destroy()));

@@ -256,6 +256,7 @@ function servingOf({ database, months, providers }: Readiness) {
     inference: ledger && providers?.state !== "down",
     people: ledger,
     payments: ledger,
+    alerts: ledger,
   };
 }
 

@@ -27,6 +27,11 @@ export class LedgerWatch {
     return this.#syncStandbys;
   }
 
+  /** Why a commit would not survive the loss of its server. Undefined: it would. */
+  get problem(): string | undefined {
+    return this.#problem;
+  }
+
   /** Throws `UnusableDatabase` when `requireSync` and a commit is on one server alone. */
   async start({
     requireSync,

@@ -1,12 +1,14 @@
 // The services of one process and the parts they are built from: database, Redis, providers,
 // rate limits. `gateway.ts` opens the listeners.
 
+import { AlertsService } from "../../gen/gateway/alerts/v1/alerts_pb.ts";
 import { BillingService } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { InferenceService } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import type { Key } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { KeysService } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { PaymentsService } from "../../gen/gateway/payments/v1/payments_pb.ts";
 import { PeopleService } from "../../gen/gateway/people/v1/people_pb.ts";
+import { createAlerts } from "../alerts/alerts.ts";
 import type { ErrorReason } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { createBilling } from "../billing/billing.ts";
@@ -96,8 +98,10 @@ export async function startServices(
   stack.defer(() => months.stop());
   metrics?.readOne("gateway_ledger_months_ahead", () => months.monthsAhead);
   const adminToken = await findAdminToken(config.dataDir, config.adminToken);
+  let ledgerProblem: () => string | undefined = () => undefined;
   if (config.databaseUrl !== undefined) {
     const watch = new LedgerWatch(postgres, log);
+    ledgerProblem = () => watch.problem;
     await watch.start({ ...config, roleStatements: ledger.roleStatements });
     metrics?.readOne("gateway_ledger_sync_standbys", () => watch.syncStandbys);
     stack.defer(() => watch.stop());
@@ -202,6 +206,25 @@ export async function startServices(
   });
   payments.start();
   stack.defer(() => payments.stop());
+  const alerts = createAlerts({
+    postgres,
+    sources: {
+      billing: billing.figures,
+      listKeyEvents: keys.listEvents,
+      listNewPlaces: people.forAlerts.listNewPlaces,
+      listWaitingOrders: payments.listWaiting,
+      takeAlarms: providers.takeAlarms,
+      ledgerProblem,
+    },
+    listRecipients: people.forAlerts.listRecipients,
+    // Not the one of people: each closes its own.
+    mailer: config.smtp && createMailer(config.smtp),
+    publicUrl: () => publicUrl,
+    config: parts.catalog.alerts,
+    log,
+  });
+  alerts.start();
+  stack.defer(() => alerts.stop());
   return {
     services: {
       billing: billingService,
@@ -209,6 +232,7 @@ export async function startServices(
       inference: intercept(InferenceService, inference.service, interceptor),
       people: intercept(PeopleService, people.service, interceptor),
       payments: intercept(PaymentsService, payments.service, interceptor),
+      alerts: intercept(AlertsService, alerts.service, interceptor),
     },
     authenticate,
     adminToken,
@@ -230,6 +254,7 @@ export async function startServices(
       providers.reload(file);
       catalog = createCatalog(file);
       payments.reload(file.payments);
+      alerts.reload(file.alerts);
       paymentSettings = file.payments;
     },
     cancelActive: () => inference.cancelAll("draining"),

@@ -45,7 +45,7 @@ import {
 } from "../../src/contract/contract.ts";
 import { intercept } from "../../src/contract/interceptor.ts";
 import { checkRequest } from "../../src/contract/validate.ts";
-import { noPayments, noPeople } from "../support/no-service.ts";
+import { noAlerts, noPayments, noPeople } from "../support/no-service.ts";
 
 const customer = {
   kind: "key" as const,
@@ -92,6 +92,7 @@ function coreWith(methods: {
     ),
     people: noPeople,
     payments: noPayments,
+    alerts: noAlerts,
   };
   return localCore(services);
 }

@@ -5,6 +5,7 @@ import { create, type DescMethod, type Message, toJson } from "@bufbuild/protobu
 import { reflect } from "@bufbuild/protobuf/reflect";
 import { FieldMaskSchema } from "@bufbuild/protobuf/wkt";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { AlertsService } from "../../gen/gateway/alerts/v1/alerts_pb.ts";
 import { BillingService } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { AccountRole, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
@@ -14,8 +15,10 @@ import {
   PaymentsService,
 } from "../../gen/gateway/payments/v1/payments_pb.ts";
 import { PeopleService } from "../../gen/gateway/people/v1/people_pb.ts";
+import { createAlerts } from "../../src/alerts/alerts.ts";
 import { ApiError } from "../../src/base/errors.ts";
 import { createBilling } from "../../src/billing/billing.ts";
+import { publicAlerts } from "../../src/config/catalog.ts";
 import {
   type Caller,
   type CallHeaders,
@@ -48,6 +51,7 @@ type Ids = {
   request_id: string;
   order_id: string;
   decision_id: string;
+  alert_id: string;
   person_id: string;
   keys_to_person_id: string;
   session_id: string;
@@ -67,6 +71,7 @@ const invented: Ids = {
   request_id: "req_0123456789abcdef",
   order_id: "ord_0123456789abcdef",
   decision_id: "dec_0123456789abcdef",
+  alert_id: "key_created/acc_0123456789abcdef/key_0123456789abcdef/1",
   ...peopleIds("0123456789abcdef"),
 };
 
@@ -103,6 +108,19 @@ beforeAll(async () => {
     ),
     // The same wrong code again and again is no guess here.
     guesses: { begin: async () => async () => {} },
+  });
+  const alerts = createAlerts({
+    ...{ postgres, publicUrl, mailer: undefined, config: publicAlerts, log },
+    sources: {
+      billing: billing.figures,
+      listKeyEvents: keys.listEvents,
+      listNewPlaces: people.forAlerts.listNewPlaces,
+      listWaitingOrders: payments.listWaiting,
+      takeAlarms: () => [],
+      ledgerProblem: () => undefined,
+    },
+    listRecipients: people.forAlerts.listRecipients,
+    post: async () => expect.unreachable("nobody has a webhook"),
   });
   run = ledger.run;
 
@@ -155,6 +173,17 @@ beforeAll(async () => {
     return { order_id, decision_id };
   }
 
+  /** An alert of an account. */
+  async function addAlert(accountId: string) {
+    const alert_id = `key_created/${accountId}/key_1/1`;
+    await run(
+      `insert into alerts (alert_id, account_id, kind, facts, on_page)
+         values ($1, $2, 'key_created', '{}', true)`,
+      [alert_id, accountId],
+    );
+    return { alert_id };
+  }
+
   async function open(): Promise<Ids> {
     const payer = await ledger.payer(1_000_000_000n);
     const { key } = await client.createKey({ accountId: payer.accountId, name: "kept" });
@@ -164,6 +193,7 @@ beforeAll(async () => {
     return {
       ...(await addPerson(payer.accountId, payer.accountId.slice(4))),
       ...(await addOrder(payer.accountId)),
+      ...(await addAlert(payer.accountId)),
       account_id: payer.accountId,
       key_id: keyId,
       secret_id: key?.secrets[0]?.secretId ?? "",
@@ -199,6 +229,7 @@ beforeAll(async () => {
     keys: intercept(KeysService, keys.service, parts),
     people: intercept(PeopleService, people.service, parts),
     payments: intercept(PaymentsService, payments.service, parts),
+    alerts: intercept(AlertsService, alerts.service, parts),
   };
   bindings = stack.adopt(await startBindings(services, authenticate), (one) => one.close());
 });
@@ -291,6 +322,7 @@ test("the same requests with the caller's own ids are answered", async () => {
     "QueryErrors",
     "GetForecast",
     "GetKey",
+    "ListAlerts",
   ];
   for (const desc of naming.filter(({ name }) => readable.includes(name))) {
     expect(await outcomeOf("local", desc, "viewer", own), desc.name).toHaveProperty("answer");
@@ -306,7 +338,7 @@ test("nothing of the other account has changed", async () => {
   expect([key?.status, key?.name]).toEqual([KeyStatus.ACTIVE, "kept"]);
   expect(key?.secrets).toHaveLength(1);
   expect(key?.secrets[0]?.revokedAt).toBeUndefined();
-  const { person_id, session_id, invitation_id, order_id } = foreign;
+  const { person_id, session_id, invitation_id, order_id, alert_id } = foreign;
   const [left] = await run(
     `select
        (select count(*)::integer from members where person_id = $1 and role = 'owner') as members,
@@ -316,11 +348,12 @@ test("nothing of the other account has changed", async () => {
          as sessions,
        (select count(*)::integer from links where link_id = $3 and used_at is null) as links,
        (select login from people where person_id = $1) as login,
-       (select state from payment_orders where order_id = $4) as "order"`,
-    [person_id, session_id, invitation_id, order_id],
+       (select state from payment_orders where order_id = $4) as "order",
+       (select dismissed_at from alerts where alert_id = $5) as dismissed`,
+    [person_id, session_id, invitation_id, order_id, alert_id],
   );
   expect(left).toEqual({
     ...{ members: 1, passkeys: 1, identities: 1, sessions: 1, links: 1 },
-    ...{ login: person_id, order: "open" },
+    ...{ login: person_id, order: "open", dismissed: null },
   });
 });

@@ -114,6 +114,7 @@ describe("health", () => {
       inference: false,
       people: true,
       payments: true,
+      alerts: true,
     });
     const { address } = await startGrpcServer(scriptedServices(emptyAnswers()), { readiness });
     expect(await check(address, "gateway.billing.v1.BillingService")).toBe("SERVING");

@@ -25,6 +25,7 @@ async function curl(...args: string[]): Promise<string> {
 test("a tool finds the health service, and calls it", async () => {
   const { address } = await startGrpcServer(scriptedServices(emptyAnswers()));
   expect((await curl("--list-services", `http://${address}`)).split("\n")).toEqual([
+    "gateway.alerts.v1.AlertsService",
     "gateway.billing.v1.BillingService",
     "gateway.inference.v1.InferenceService",
     "gateway.keys.v1.KeysService",

@@ -37,7 +37,7 @@ import {
   seed,
 } from "../../src/server/bootstrap.ts";
 import { freshDatabase } from "../support/database.ts";
-import { noPayments, noPeople } from "../support/no-service.ts";
+import { noAlerts, noPayments, noPeople } from "../support/no-service.ts";
 
 const cleanups: (() => unknown)[] = [];
 afterEach(async () => {
@@ -70,6 +70,7 @@ async function newInstallation() {
     inference: nothing,
     people: noPeople,
     payments: noPayments,
+    alerts: noAlerts,
   });
   const publicUrl = () => new URL("http://localhost:8080");
   const installation = createInstallation({ postgres, publicUrl });

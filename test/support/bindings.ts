@@ -59,6 +59,7 @@ export async function startBindings(
       inference: true,
       people: true,
       payments: true,
+      alerts: true,
     }),
     allowPlaintext: false,
     ...(tls && { tls: tls.server }),
@@ -106,6 +107,7 @@ function coreOver(transport: Transport): Core {
     inference: createClient(serviceTypes.inference, transport),
     people: createClient(serviceTypes.people, transport),
     payments: createClient(serviceTypes.payments, transport),
+    alerts: createClient(serviceTypes.alerts, transport),
   };
 }
 
@@ -135,6 +137,8 @@ function find(core: Core, desc: (typeof methods)[number]): BoundMethod<CallOptio
     return boundMethod<typeof serviceTypes.people, CallOptions>(core.people, desc);
   if (desc.parent === serviceTypes.payments)
     return boundMethod<typeof serviceTypes.payments, CallOptions>(core.payments, desc);
+  if (desc.parent === serviceTypes.alerts)
+    return boundMethod<typeof serviceTypes.alerts, CallOptions>(core.alerts, desc);
   return boundMethod<typeof serviceTypes.inference, CallOptions>(core.inference, desc);
 }
 

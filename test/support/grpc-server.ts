@@ -12,6 +12,7 @@ export const allReady = async () => ({
   inference: true,
   people: true,
   payments: true,
+  alerts: true,
 });
 
 /** Serves until the test has finished. */

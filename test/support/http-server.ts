@@ -6,6 +6,7 @@ import { create, type DescService, type MessageInitShape } from "@bufbuild/proto
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { CallOptions, Client } from "@connectrpc/connect";
 import { onTestFinished } from "vitest";
+import { AlertsService } from "../../gen/gateway/alerts/v1/alerts_pb.ts";
 import {
   BillingService,
   GetPoolsResponseSchema,
@@ -140,6 +141,7 @@ function scriptedCore(script: ScriptedServices): Core {
   return {
     people: client(PeopleService, {}, script),
     payments: client(PaymentsService, {}, script),
+    alerts: client(AlertsService, {}, script),
     keys: client(
       KeysService,
       {

@@ -108,5 +108,6 @@ export function scriptedServices(script: Script): Services {
     inference: scripted(serviceTypes.inference),
     people: scripted(serviceTypes.people),
     payments: scripted(serviceTypes.payments),
+    alerts: scripted(serviceTypes.alerts),
   };
 }

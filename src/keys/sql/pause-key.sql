@@ -5,7 +5,7 @@
 with found as (
   select key_id, paused from keys where key_id = $1 and status = 'active' for no key update
 ), changed as (
-  update keys set paused = $3::boolean
+  update keys set paused = $3::boolean, paused_at = case when $3 then now() else paused_at end
    where key_id in (select key_id from found where paused <> $3::boolean)
   returning key_id
 ), announced as (

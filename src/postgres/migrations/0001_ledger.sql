@@ -56,6 +56,8 @@ create table keys (
   -- Whether the key reads its whole account.
   account_reader      boolean not null default false,
   paused              boolean not null default false,
+  -- When it was paused last. Null: never.
+  paused_at           timestamptz,
   -- Null: does not expire.
   expires_at          timestamptz,
   created_at          timestamptz not null default now(),

@@ -1,0 +1,207 @@
+// Delivers alerts by mail and webhook, at least once each. Every node takes what is due, a few at a
+// time; what a node that dies has taken is due again after its lease.
+
+import type { Log } from "../base/log.ts";
+import { MailError, type Mailer } from "../mail/mail.ts";
+import { detailOf, titleOf } from "./kinds.ts";
+import { type ListRecipients, type Recipient, recipientsOf } from "./raise.ts";
+import type { AlertStore, DueDelivery } from "./store.ts";
+import { type PostWebhook, WebhookError } from "./webhook.ts";
+
+const pollMs = 5_000;
+const mailsAtOnce = 5;
+const webhooksAtOnce = 10;
+const second = 1_000;
+const minute = 60 * second;
+/** Between the six attempts of a webhook. */
+const webhookWaitsMs = [30 * second, 2 * minute, 10 * minute, 60 * minute, 4 * 60 * minute];
+const mailWaitMsMax = 30 * minute;
+
+export type Deliverer = {
+  start(): void;
+  /** Looks for what is due at once. */
+  wake(): void;
+  /** Resolves when no attempt runs any more. What was not delivered waits for another process. */
+  stop(): Promise<void>;
+};
+
+export function createDeliverer(parts: {
+  readonly store: AlertStore;
+  /** Undefined: there is no mail server, and no mail waits. */
+  readonly mailer: Mailer | undefined;
+  readonly post: PostWebhook;
+  readonly listRecipients: ListRecipients;
+  readonly publicUrl: () => URL;
+  readonly log: Log;
+  /** How long a delivery is left to a process that has taken it. */
+  readonly leaseMs: number;
+}): Deliverer {
+  const { store, mailer, post, listRecipients, publicUrl, log, leaseMs } = parts;
+  const stopped = new AbortController();
+
+  async function deliverMails(send: Mailer["send"]): Promise<boolean> {
+    const due = await store.claimDeliveries("mail", mailsAtOnce, leaseMs);
+    // Asked now: an owner who left gets nothing, and a new address is used.
+    const recipients = await recipientsOf(due, listRecipients);
+    await Promise.all(due.map((one) => deliverMail(one, recipients.get(one.alertId) ?? [], send)));
+    return due.length > 0;
+  }
+
+  async function deliverMail(
+    delivery: DueDelivery,
+    recipients: readonly Recipient[],
+    send: Mailer["send"],
+  ): Promise<void> {
+    const to = recipients.find(({ personId }) => delivery.channel === `mail:${personId}`);
+    if (!to) return settle(delivery, "failed", "The person has no confirmed address, or left.", 0);
+    try {
+      await send({ to: to.address, ...mailOf(delivery, publicUrl()) }, stopped.signal);
+    } catch (error) {
+      const { alertId, kind, failures } = delivery;
+      const isPermanent = error instanceof MailError && error.isPermanent;
+      const problem = error instanceof MailError ? error.message : "The mail could not be sent.";
+      log.warn(
+        { code: "alert_not_delivered", alert: alertId, kind, failures: failures + 1, problem },
+        "an alert was not delivered by mail",
+      );
+      const waitMs = Math.min(mailWaitMsMax, minute * 2 ** Math.min(failures, 10));
+      return settle(delivery, isPermanent ? "failed" : "waiting", problem, waitMs);
+    }
+    return settle(delivery, "sent", "", 0);
+  }
+
+  async function deliverPosts(): Promise<boolean> {
+    const due = await store.claimDeliveries("webhook", webhooksAtOnce, leaseMs);
+    if (due.length === 0) return false;
+    const settings = await store.readSettings(due.map(({ accountId }) => accountId));
+    await Promise.all(
+      due.map(async (delivery) => {
+        const webhook = settings.get(delivery.accountId)?.webhook;
+        if (!webhook) return settle(delivery, "failed", "There is no webhook any more.", 0);
+        try {
+          await post(webhook, { id: delivery.alertId, body: bodyOf(delivery) }, stopped.signal);
+        } catch (error) {
+          return postFailed(delivery, error);
+        }
+        return settle(delivery, "sent", "", 0);
+      }),
+    );
+    return true;
+  }
+
+  /** Not logged: the receiver is a customer's, who sees the problem with the alert. */
+  async function postFailed(delivery: DueDelivery, error: unknown): Promise<void> {
+    const problem = error instanceof WebhookError ? error.message : "The post failed";
+    const waitMs = webhookWaitsMs[delivery.failures];
+    await settle(delivery, waitMs === undefined ? "failed" : "waiting", problem, waitMs ?? 0);
+    // The others would fail as well, and keep those of other accounts waiting.
+    await store
+      .postponeWebhooks(delivery.accountId, webhookWaitsMs[0] ?? 0)
+      .catch((err: unknown) => warnUnread(err));
+  }
+
+  /** Without a database the delivery stays taken, and is due again after the lease. */
+  async function settle(
+    delivery: DueDelivery,
+    state: "sent" | "waiting" | "failed",
+    problem: string,
+    waitMs: number,
+  ): Promise<void> {
+    // An attempt that the shutdown cut off says nothing about the receiver.
+    if (state !== "sent" && stopped.signal.aborted) return;
+    await store
+      .settleDelivery(delivery, state, problem, waitMs)
+      .catch((err: unknown) => warnUnread(err));
+  }
+
+  function warnUnread(err: unknown): void {
+    log.warn({ code: "alerts_unread", err }, "alerts could not be delivered");
+  }
+
+  const lanes = [
+    createLane(deliverPosts, stopped.signal, warnUnread),
+    ...(mailer ? [createLane(() => deliverMails(mailer.send), stopped.signal, warnUnread)] : []),
+  ];
+  return {
+    start() {
+      for (const lane of lanes) lane.start();
+    },
+    wake() {
+      for (const lane of lanes) lane.wake();
+    },
+    async stop() {
+      stopped.abort();
+      await Promise.all(lanes.map((lane) => lane.stop()));
+    },
+  };
+}
+
+/** Repeats `work` until it finds nothing, then every five seconds and when it is woken. */
+function createLane(
+  work: () => Promise<boolean>,
+  stopped: AbortSignal,
+  onError: (error: unknown) => void,
+) {
+  let wake = Promise.withResolvers<void>();
+  let running: Promise<void> | undefined;
+
+  async function run(): Promise<void> {
+    while (!stopped.aborted) {
+      const { promise } = wake;
+      const isMore = await work().catch((error: unknown) => {
+        onError(error);
+        return false;
+      });
+      if (isMore || stopped.aborted) continue;
+      const timer = setTimeout(wake.resolve, pollMs);
+      await promise;
+      clearTimeout(timer);
+      wake = Promise.withResolvers();
+    }
+  }
+  return {
+    start() {
+      running ??= run();
+    },
+    wake: () => wake.resolve(),
+    async stop() {
+      wake.resolve();
+      await running;
+    },
+  };
+}
+
+function mailOf(
+  { alertId, accountId, kind, facts, at }: DueDelivery,
+  publicUrl: URL,
+): { subject: string; text: string } {
+  const title = titleOf(kind, facts);
+  const detail = detailOf(kind, facts);
+  const page = new URL(`/console/${accountId === "" ? "" : `${accountId}/`}`, publicUrl).href;
+  const lines = [
+    title,
+    ...(detail === "" ? [] : [detail]),
+    `At ${at.toISOString().slice(0, 16).replace("T", " ")} UTC.`,
+    page,
+    `Alert ${alertId}. It may arrive more than once.`,
+  ];
+  return {
+    subject: `${title.replace(/\.$/, "")} (${publicUrl.host})`,
+    text: `${lines.join("\n\n")}\n\n-- \nModel Gateway, ${publicUrl.origin}\n`,
+  };
+}
+
+/** What a webhook gets, as JSON. */
+function bodyOf({
+  alertId,
+  accountId,
+  kind,
+  facts,
+  at,
+}: Omit<DueDelivery, "channel" | "failures">): string {
+  const data = {
+    ...{ alert_id: alertId, account_id: accountId },
+    ...{ title: titleOf(kind, facts), facts },
+  };
+  return JSON.stringify({ type: `alert.${kind}`, timestamp: at.toISOString(), data });
+}

@@ -1,0 +1,361 @@
+// Looks for what accounts and operators want to hear of. Every 30 seconds one node reads pools,
+// caps, keys, sign-ins and orders of all accounts, in pages of a few statements each. Each node
+// besides raises what only it can see. Whoever finds something twice finds the same id.
+
+import type { Log } from "../base/log.ts";
+import { credits } from "../base/money.ts";
+import type { AlertFacts } from "./kinds.ts";
+import { type Finding, type RaiseParts, raise } from "./raise.ts";
+import { defaultSettings, type StoredSettings } from "./settings.ts";
+
+/** What other services give, each for many accounts at once. */
+export type Sources = {
+  readonly billing: BillingFigures;
+  readonly listKeyEvents: (since: Date, limit: number) => Promise<readonly KeyEvent[]>;
+  readonly listNewPlaces: (since: Date, limit: number) => Promise<readonly NewPlace[]>;
+  readonly listWaitingOrders: (after: string, limit: number) => Promise<readonly WaitingOrder[]>;
+  /** The newest run of the verifier that found something. Absent: nobody keeps them. */
+  readonly findViolations?: () => Promise<Violations | undefined>;
+  /** What this process alone sees, since the last call. */
+  readonly takeAlarms: () => readonly ProviderAlarm[];
+  /** Why a failover would lose charges. Undefined: it would not. */
+  readonly ledgerProblem: () => string | undefined;
+};
+
+type FamilyName = "v1" | "v2";
+type PoolBound = {
+  readonly accountId: string;
+  readonly family: FamilyName;
+  readonly belowMicro: bigint;
+};
+
+/** As billing documents them. */
+export type BillingFigures = {
+  listAccounts(
+    after: string,
+    limit: number,
+  ): Promise<readonly { readonly accountId: string; readonly suspendedAt: Date | undefined }[]>;
+  readDailySpend(accountIds: readonly string[]): Promise<
+    readonly {
+      readonly accountId: string;
+      readonly family: FamilyName;
+      readonly dailyMicro: bigint;
+    }[]
+  >;
+  findLow(
+    bounds: readonly PoolBound[],
+  ): Promise<
+    readonly (PoolBound & { readonly freeMicro: bigint; readonly filledBy: string | undefined })[]
+  >;
+  findSpentCaps(
+    accountIds: readonly string[],
+    percent: number,
+  ): Promise<
+    readonly {
+      readonly accountId: string;
+      readonly keyId: string;
+      readonly name: string;
+      readonly capMicro: bigint;
+      readonly spentMicro: bigint;
+      readonly month: string;
+      readonly isReached: boolean;
+    }[]
+  >;
+};
+
+type KeyEvent = {
+  readonly keyId: string;
+  readonly accountId: string;
+  readonly name: string;
+  readonly hint: string;
+  readonly createdBy: string;
+  readonly createdAt: Date;
+  readonly pausedAt: Date | undefined;
+};
+type NewPlace = {
+  readonly sessionId: string;
+  readonly personId: string;
+  readonly login: string;
+  readonly address: string;
+  readonly agent: string;
+  readonly at: Date;
+  readonly accountIds: readonly string[];
+};
+type WaitingOrder = {
+  readonly orderId: string;
+  readonly accountId: string;
+  readonly decisions: number;
+};
+type Violations = { readonly verificationId: string; readonly violations: number };
+type ProviderAlarm = { readonly provider: string; readonly model: string; readonly alarm: string };
+
+/** Accounts of one page. */
+const pageMax = 1_000;
+/** Changes that one look reads. More than that in 30 s is an attack or a migration of keys. */
+const eventsMax = 10_000;
+const families = ["v1", "v2"] as const;
+/** Of a cap. */
+const percentMin = 80;
+const keptDays = 180;
+const removedMax = 1_000;
+const overlapMs = 10_000;
+const firstMs = 5_000;
+
+export type Evaluation = {
+  start(): void;
+  stop(): Promise<void>;
+  /** Looks now, if it is due. Returns whether this process looked at all accounts. */
+  look(): Promise<boolean>;
+};
+
+export function createEvaluation(
+  parts: RaiseParts & {
+    readonly sources: Sources;
+    readonly log: Log;
+    readonly everyMs: number;
+    readonly leaseMs: number;
+  },
+): Evaluation {
+  const { store, sources, log, everyMs, leaseMs } = parts;
+  const { billing } = sources;
+  /** What the pools of accounts spend a day, by account: it changes once a UTC day. */
+  let paces = new Map<string, ReadonlyMap<FamilyName, bigint>>();
+  let pacesOf = "";
+  let timer: NodeJS.Timeout | undefined;
+  let isStopped = false;
+  let running: Promise<unknown> = Promise.resolve();
+
+  async function look(): Promise<boolean> {
+    await attempt("what this process sees", () => raise(parts, ownFindings(sources)));
+    const claimed = await store.claimEvaluation(everyMs, leaseMs);
+    if (!claimed) return false;
+    const { eventsAt, beganAt } = claimed;
+    await attempt("accounts", lookAtAccounts);
+    const areRead = await attempt("keys and sign-ins", () => lookAtEvents(eventsAt));
+    await attempt("orders", lookAtOrders);
+    await attempt("the verifier", lookAtVerifier);
+    await attempt("old alerts", () => store.removeAlerts(keptDays, removedMax));
+    await store.finishEvaluation(areRead ? beganAt : undefined);
+    return true;
+  }
+
+  /** False: it failed, and is repeated at the next look. One source that fails stops no other. */
+  async function attempt(what: string, work: () => Promise<void>): Promise<boolean> {
+    try {
+      await work();
+      return true;
+    } catch (err) {
+      log.warn({ code: "alerts_unread", what, err }, "alerts could not be looked for");
+      return false;
+    }
+  }
+
+  async function lookAtAccounts(): Promise<void> {
+    const today = new Date().toISOString().slice(0, 10);
+    if (pacesOf !== today) paces = new Map();
+    pacesOf = today;
+    for (let after = ""; !isStopped; ) {
+      const accounts = await billing.listAccounts(after, pageMax);
+      const ids = accounts.map(({ accountId }) => accountId);
+      const last = ids.at(-1);
+      if (last === undefined) return;
+      const settings = await store.readSettings(ids);
+      const suspended = accounts.flatMap(({ accountId, suspendedAt }) =>
+        suspendedAt ? [accountStopped(accountId, suspendedAt)] : [],
+      );
+      const findings = [
+        ...suspended,
+        ...(await findLowPools(ids, settings)),
+        ...(await billing.findSpentCaps(ids, percentMin)).flatMap(capReached),
+      ];
+      await raise(parts, findings, settings);
+      if (accounts.length < pageMax) return;
+      after = last;
+    }
+  }
+
+  async function findLowPools(
+    ids: readonly string[],
+    settings: ReadonlyMap<string, StoredSettings>,
+  ): Promise<Finding[]> {
+    await readPaces(ids);
+    const wanted = ids.flatMap((accountId) => {
+      const { belowMicro, belowDays } = settings.get(accountId) ?? defaultSettings(accountId);
+      return families.flatMap((family) => {
+        const dailyMicro = paces.get(accountId)?.get(family) ?? 0n;
+        const byCredits =
+          belowMicro === undefined ? [] : [{ belowMicro, days: undefined as number | undefined }];
+        const byDays =
+          belowDays === undefined || dailyMicro === 0n
+            ? []
+            : [{ belowMicro: dailyMicro * BigInt(belowDays), days: belowDays }];
+        return [...byCredits, ...byDays].map((one) => ({ accountId, family, ...one }));
+      });
+    });
+    if (wanted.length === 0) return [];
+    const nameOf = (one: PoolBound) => `${one.accountId} ${one.family} ${one.belowMicro}`;
+    const low = new Map((await billing.findLow(wanted)).map((one) => [nameOf(one), one]));
+    return wanted.flatMap((one) => {
+      const found = low.get(nameOf(one));
+      if (!found) return [];
+      const { accountId, family, belowMicro, days } = one;
+      const bound = days === undefined ? `${credits(belowMicro)}-credits` : `${days}-days`;
+      return [
+        {
+          ...{ accountId, kind: "credits_low" as const, about: `${family}-${bound}` },
+          period: found.filledBy ?? "never",
+          facts: {
+            family,
+            ...(days === undefined
+              ? { below_credits: credits(belowMicro) }
+              : { days: String(days) }),
+            free_credits: credits(found.freeMicro),
+          },
+        },
+      ];
+    });
+  }
+
+  async function readPaces(ids: readonly string[]): Promise<void> {
+    const unknown = ids.filter((accountId) => !paces.has(accountId));
+    if (unknown.length === 0) return;
+    const spent = Map.groupBy(await billing.readDailySpend(unknown), (one) => one.accountId);
+    for (const accountId of unknown) {
+      const pools = spent.get(accountId) ?? [];
+      paces.set(accountId, new Map(pools.map((one) => [one.family, one.dailyMicro])));
+    }
+  }
+
+  async function lookAtEvents(since: Date): Promise<void> {
+    const keys = await sources.listKeyEvents(since, eventsMax);
+    const places = await sources.listNewPlaces(since, eventsMax);
+    const sinceMs = since.getTime() - overlapMs;
+    await raise(parts, [
+      ...keys.flatMap((key) => keyFindings(key, sinceMs)),
+      ...places.flatMap(newPlace),
+    ]);
+  }
+
+  async function lookAtOrders(): Promise<void> {
+    for (let after = ""; !isStopped; ) {
+      const orders = await sources.listWaitingOrders(after, pageMax);
+      await raise(parts, orders.flatMap(orderWaiting));
+      const last = orders.at(-1);
+      if (!last || orders.length < pageMax) return;
+      after = last.orderId;
+    }
+  }
+
+  async function lookAtVerifier(): Promise<void> {
+    const found = await sources.findViolations?.();
+    if (!found) return;
+    const { verificationId, violations } = found;
+    const facts = { verification_id: verificationId, violations: String(violations) };
+    await raise(parts, [
+      { accountId: "", kind: "ledger_violated", about: "verifier", period: verificationId, facts },
+    ]);
+  }
+
+  function schedule(waitMs: number): void {
+    if (isStopped) return;
+    timer = setTimeout(() => {
+      running = look()
+        .catch((err: unknown) =>
+          log.warn({ code: "alerts_unread", err }, "alerts could not be looked for"),
+        )
+        .finally(() => schedule(everyMs));
+    }, waitMs).unref();
+  }
+
+  return {
+    // Soon: the processes of before may have been away for a while.
+    start: () => schedule(Math.min(everyMs, firstMs)),
+    async stop() {
+      isStopped = true;
+      clearTimeout(timer);
+      await running;
+    },
+    look,
+  };
+}
+
+/** What only this process knows. Once a day, as long as it lasts. */
+function ownFindings({ takeAlarms, ledgerProblem }: Sources): Finding[] {
+  const period = new Date().toISOString().slice(0, 10);
+  const ours = { accountId: "", period };
+  const problem = ledgerProblem();
+  return [
+    ...takeAlarms().map(({ provider, model, alarm }) => ({
+      ...{ ...ours, kind: "provider_alarm" as const, about: provider },
+      facts: { provider, model, alarm },
+    })),
+    ...(problem === undefined
+      ? []
+      : [
+          {
+            ...{ ...ours, kind: "ledger_not_synchronous" as const, about: "ledger" },
+            facts: { problem },
+          },
+        ]),
+  ];
+}
+
+function accountStopped(accountId: string, at: Date): Finding {
+  return {
+    ...{ accountId, kind: "key_stopped", about: "account", period: at.toISOString() },
+    facts: {},
+  };
+}
+
+function capReached(cap: Awaited<ReturnType<BillingFigures["findSpentCaps"]>>[number]): Finding[] {
+  const { accountId, keyId, name, capMicro, spentMicro, month, isReached } = cap;
+  const at = (percent: "80" | "100"): Finding => ({
+    ...{ accountId, kind: "cap_reached", period: month },
+    // A cap that is raised can be reached again.
+    about: `${keyId}-${percent}-of-${credits(capMicro)}`,
+    facts: {
+      ...{ key_id: keyId, key: name, percent, month },
+      ...{ cap_credits: credits(capMicro), spent_credits: credits(spentMicro) },
+    },
+  });
+  // Whoever heard of the whole cap need not hear of a part of it.
+  return isReached ? [at("100"), { ...at("80"), isSilent: true }] : [at("80")];
+}
+
+function keyFindings(key: KeyEvent, sinceMs: number): Finding[] {
+  const { accountId, keyId, name, hint, createdBy, createdAt, pausedAt } = key;
+  const facts: AlertFacts = { key_id: keyId, key: name, hint };
+  const created: Finding = {
+    ...{ accountId, kind: "key_created", about: keyId, period: createdAt.toISOString() },
+    facts: { ...facts, ...(createdBy !== "" && { by: createdBy }) },
+  };
+  return [
+    ...(createdAt.getTime() > sinceMs ? [created] : []),
+    ...(pausedAt && pausedAt.getTime() > sinceMs
+      ? [
+          {
+            ...{ accountId, kind: "key_stopped" as const, about: keyId },
+            ...{ period: pausedAt.toISOString(), facts },
+          },
+        ]
+      : []),
+  ];
+}
+
+function newPlace({ sessionId, personId, login, address, agent, accountIds }: NewPlace): Finding[] {
+  return accountIds.map((accountId) => ({
+    ...{ accountId, kind: "new_place", about: personId, period: sessionId },
+    facts: { person_id: personId, login, address, agent },
+  }));
+}
+
+/** The account hears of it, and the operators, who decide. */
+function orderWaiting({ orderId, accountId, decisions }: WaitingOrder): Finding[] {
+  const finding = {
+    ...{ kind: "order_waiting" as const, about: orderId, period: String(decisions) },
+  };
+  return [
+    { ...finding, accountId, facts: { order_id: orderId } },
+    { ...finding, accountId: "", facts: { order_id: orderId, account_id: accountId } },
+  ];
+}

@@ -1,0 +1,108 @@
+// The kinds of alerts, and what each of them says.
+
+import { AlertKind } from "../../gen/gateway/alerts/v1/alerts_pb.ts";
+import { plainText } from "../base/plain-text.ts";
+
+/** As tables and webhooks name them. */
+export type KindName = (typeof accountKinds)[number] | (typeof operatorKinds)[number];
+
+export const accountKinds = [
+  "credits_low",
+  "cap_reached",
+  "key_created",
+  "new_place",
+  "key_stopped",
+  "order_waiting",
+] as const;
+
+export const operatorKinds = [
+  "order_waiting",
+  "provider_alarm",
+  "ledger_not_synchronous",
+  "ledger_violated",
+] as const;
+
+const kindsByName: Readonly<Record<KindName, AlertKind>> = {
+  credits_low: AlertKind.CREDITS_LOW,
+  cap_reached: AlertKind.CAP_REACHED,
+  key_created: AlertKind.KEY_CREATED,
+  new_place: AlertKind.NEW_PLACE,
+  key_stopped: AlertKind.KEY_STOPPED,
+  order_waiting: AlertKind.ORDER_WAITING,
+  provider_alarm: AlertKind.PROVIDER_ALARM,
+  ledger_not_synchronous: AlertKind.LEDGER_NOT_SYNCHRONOUS,
+  ledger_violated: AlertKind.LEDGER_VIOLATED,
+};
+
+export function kindOf(name: KindName): AlertKind {
+  return kindsByName[name];
+}
+
+/** The kinds of the operators' own alerts, or of those of an account. */
+export function kindsOf(accountId: string): readonly KindName[] {
+  return accountId === "" ? operatorKinds : accountKinds;
+}
+
+/** What an alert is about, by name. Never a secret. */
+export type AlertFacts = Readonly<Record<string, string>>;
+
+/** One sentence about an alert. Names appear in letters and digits only. */
+export function titleOf(kind: KindName, facts: AlertFacts): string {
+  const fact = (name: string) => plainText(facts[name] ?? "", "_.:@/");
+  const key = `The key “${plainText(facts.key ?? "")}”`;
+  switch (kind) {
+    case "credits_low":
+      return facts.days === undefined
+        ? `The pool ${fact("family")} has less than ${fact("below_credits")} credits.`
+        : `The credits of the pool ${fact("family")} last for less than ${days(facts.days)}.`;
+    case "cap_reached":
+      return facts.percent === "100"
+        ? `${key} has reached its cap of ${fact("cap_credits")} credits in ${fact("month")}.`
+        : `${key} has spent ${fact("percent")} % of its cap in ${fact("month")}.`;
+    case "key_created":
+      return `${key} was created.`;
+    case "new_place":
+      return `${fact("login")} signed in from a new place: ${fact("address")}.`;
+    case "key_stopped":
+      return facts.key_id === undefined ? "The account was suspended." : `${key} was paused.`;
+    case "order_waiting":
+      return `The payment of the order ${fact("order_id")} waits for a person.`;
+    case "provider_alarm":
+      return `The provider ${fact("provider")} needs a repair.`;
+    case "ledger_not_synchronous":
+      return "A failover would lose the last charges: the ledger is not synchronous.";
+    case "ledger_violated":
+      return "The verifier of the ledger found something.";
+  }
+}
+
+function days(text: string): string {
+  return text === "1" ? "a day" : `${plainText(text)} days`;
+}
+
+/** The line for what is known besides, in mails. Empty: the title says all. */
+export function detailOf(kind: KindName, facts: AlertFacts): string {
+  const fact = (name: string) => plainText(facts[name] ?? "", "_.:@/%");
+  switch (kind) {
+    case "credits_low":
+      return `${fact("free_credits")} credits are free.`;
+    case "cap_reached":
+      return (
+        `${fact("spent_credits")} of ${fact("cap_credits")} credits are spent.` +
+        (facts.percent === "100" ? " Requests of the key are rejected until next month." : "")
+      );
+    case "new_place":
+      return "If that was not you, end your sessions in the settings, and tell the operator.";
+    case "key_created":
+    case "key_stopped":
+      return facts.by ? `By ${fact("by")}.` : "";
+    case "order_waiting":
+      return facts.account_id ? `Of the account ${fact("account_id")}.` : "You need do nothing.";
+    case "provider_alarm":
+      return (facts.alarm ?? "").slice(0, 300);
+    case "ledger_not_synchronous":
+      return (facts.problem ?? "").slice(0, 300);
+    case "ledger_violated":
+      return `${fact("violations")} violations. Run npm run verify-ledger for the list.`;
+  }
+}

@@ -1,0 +1,108 @@
+// What an account wants to hear of, and how.
+
+import { create } from "@bufbuild/protobuf";
+import {
+  type AlertRule,
+  type AlertSettings,
+  AlertSettingsSchema,
+} from "../../gen/gateway/alerts/v1/alerts_pb.ts";
+import { invalidField } from "../base/errors.ts";
+import { type KindName, kindOf, kindsOf } from "./kinds.ts";
+import { checkWebhookUrl, type Webhook } from "./webhook.ts";
+
+/** How a kind is told. */
+export type Channels = {
+  readonly page: boolean;
+  readonly mail: boolean;
+  readonly webhook: boolean;
+};
+
+/** The settings of an account as the table has them. */
+export type StoredSettings = {
+  /** Micro-credits. Undefined: no alert. */
+  readonly belowMicro: bigint | undefined;
+  /** Undefined: no alert. */
+  readonly belowDays: number | undefined;
+  /** A kind without a rule is not raised. */
+  readonly rules: Partial<Readonly<Record<KindName, Channels>>>;
+  readonly webhook: Webhook | undefined;
+};
+
+const byDefault: Channels = { page: true, mail: true, webhook: false };
+
+/** What an account has that has set nothing. */
+export function defaultSettings(accountId: string): StoredSettings {
+  return {
+    belowMicro: undefined,
+    belowDays: accountId === "" ? undefined : 3,
+    rules: Object.fromEntries(kindsOf(accountId).map((kind) => [kind, byDefault])),
+    webhook: undefined,
+  };
+}
+
+const belowMicroMax = 1_000_000_000_000_000_000n;
+const belowDaysMax = 365;
+
+/** The settings of a request, without the secret. Throws `invalid_request`. */
+export function readSettings(
+  accountId: string,
+  { belowMicrocredits, belowDays, rules, webhookUrl }: AlertSettings,
+): Omit<StoredSettings, "webhook"> & { readonly webhookUrl: URL | undefined } {
+  if (accountId === "" && (belowMicrocredits !== undefined || belowDays !== undefined))
+    throw invalidField(
+      `settings.below_${belowDays === undefined ? "microcredits" : "days"}`,
+      "must be absent with all_accounts: operators have no pool",
+    );
+  if (belowMicrocredits !== undefined && !isWithin(belowMicrocredits, 1n, belowMicroMax))
+    throw invalidField("settings.below_microcredits", `is 1 to ${belowMicroMax}`);
+  if (belowDays !== undefined && !isWithin(belowDays, 1, belowDaysMax))
+    throw invalidField("settings.below_days", `is 1 to ${belowDaysMax}`);
+  const url = webhookUrl === "" ? undefined : checkWebhookUrl("settings.webhook_url", webhookUrl);
+  return {
+    belowMicro: belowMicrocredits,
+    belowDays,
+    rules: readRules(accountId, rules, url !== undefined),
+    webhookUrl: url,
+  };
+}
+
+function isWithin<N extends number | bigint>(value: N, min: N, max: N): boolean {
+  return value >= min && value <= max;
+}
+
+function readRules(
+  accountId: string,
+  rules: readonly AlertRule[],
+  hasWebhook: boolean,
+): StoredSettings["rules"] {
+  const known = kindsOf(accountId);
+  const read: Partial<Record<KindName, Channels>> = {};
+  for (const [index, { kind, page, mail, webhook }] of rules.entries()) {
+    const field = `settings.rules[${index}]`;
+    const name = known.find((one) => kindOf(one) === kind);
+    if (!name)
+      throw invalidField(
+        `${field}.kind`,
+        accountId === "" ? "is not a kind of operators" : "is a kind of operators only",
+      );
+    if (read[name]) throw invalidField(`${field}.kind`, "has two rules");
+    if (webhook && !hasWebhook)
+      throw invalidField("settings.webhook_url", "is required, because a rule has a webhook");
+    read[name] = { page, mail, webhook };
+  }
+  return read;
+}
+
+/** The settings as a response shows them: without the secret. */
+export function toMessage(accountId: string, settings: StoredSettings): AlertSettings {
+  const { belowMicro, belowDays, rules, webhook } = settings;
+  return create(AlertSettingsSchema, {
+    ...(belowMicro !== undefined && { belowMicrocredits: belowMicro }),
+    ...(belowDays !== undefined && { belowDays }),
+    rules: kindsOf(accountId).flatMap((name) => {
+      const channels = rules[name];
+      return channels ? [{ kind: kindOf(name), ...channels }] : [];
+    }),
+    webhookUrl: webhook?.url ?? "",
+  });
+}

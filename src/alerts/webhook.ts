@@ -1,0 +1,207 @@
+// Posts alerts to webhooks, signed as https://www.standardwebhooks.com says. The address comes from
+// a customer, so a post resolves its host once, checks every address that it found, and connects to
+// one of these. It follows no redirect and uses no proxy.
+
+import { createHmac } from "node:crypto";
+import { lookup, Resolver } from "node:dns/promises";
+import { Agent, request } from "node:https";
+import { isIP } from "node:net";
+import { invalidField } from "../base/errors.ts";
+import { isPublicAddress } from "./public-address.ts";
+
+/** Where the alerts of an account are posted. */
+export type Webhook = {
+  readonly url: string;
+  /** Signs what is posted. */
+  readonly secret: Buffer;
+};
+
+/** What is posted. */
+export type Post = {
+  /** The same in every repeat. */
+  readonly id: string;
+  /** JSON. */
+  readonly body: string;
+};
+
+/** Posts once. Throws `WebhookError`. */
+export type PostWebhook = (webhook: Webhook, post: Post, signal: AbortSignal) => Promise<void>;
+
+/** Why a post failed, for those who set the webhook. */
+export class WebhookError extends Error {
+  override readonly name = "WebhookError";
+}
+
+/** The addresses of a host name, of both families. Empty: it has none. */
+export type Resolve = (host: string, signal: AbortSignal) => Promise<readonly string[]>;
+
+const urlLengthMax = 2_000;
+const answerBytesMax = 64 * 1024;
+const postMsMax = 5_000;
+
+/** Throws `invalid_request` unless `text` can be the address of a webhook. */
+export function checkWebhookUrl(field: string, text: string): URL {
+  const url = text.length <= urlLengthMax ? URL.parse(text) : null;
+  if (url?.protocol !== "https:" || url.username + url.password + url.hash !== "")
+    throw invalidField(
+      field,
+      `is an https address of at most ${urlLengthMax} characters, without credentials and fragment`,
+    );
+  return url;
+}
+
+/** A secret as its owner gets it: the form that libraries for these signatures take. */
+export function showSecret(secret: Buffer): string {
+  return `whsec_${secret.toString("base64")}`;
+}
+
+export function createPostWebhook({
+  allowHosts,
+  resolve,
+  ca,
+  timeoutMs = postMsMax,
+}: {
+  /** Host names of the operator's own network, in small letters. They may have any address. */
+  readonly allowHosts: () => readonly string[];
+  /** Default: the name servers of this machine, and for allowed hosts what the system knows. */
+  readonly resolve?: Resolve;
+  /** Certificates of authorities. Default: those of Node. */
+  readonly ca?: Buffer;
+  /** Longest duration of a post. */
+  readonly timeoutMs?: number;
+}): PostWebhook {
+  // An agent of its own: the global one may have a proxy from the environment.
+  const agent = new Agent({ keepAlive: false, maxCachedSessions: 0 });
+
+  async function findAddress(host: string, signal: AbortSignal): Promise<string> {
+    const isAllowed = allowHosts().includes(host);
+    const addresses = isIP(host)
+      ? [host]
+      : isAllowed
+        ? await (resolve ?? resolveAny)(host, signal)
+        : await (resolve ?? resolvePublic)(host, signal);
+    const [first] = addresses;
+    if (first === undefined) throw new WebhookError("The host has no address");
+    // One that is not public is enough: the next look could choose it.
+    if (!isAllowed && !addresses.every(isPublicAddress))
+      throw new WebhookError("The address of the host is not a public one");
+    return first;
+  }
+
+  return async ({ url: address, secret }, { id, body }, stop) => {
+    const url = checkWebhookUrl("webhook_url", address);
+    const host = url.hostname.replace(/^\[|\]$/g, "").toLowerCase();
+    const limit = AbortSignal.timeout(timeoutMs);
+    const signal = AbortSignal.any([stop, limit]);
+    try {
+      const found = await untilAborted(findAddress(host, signal), signal);
+      const status = await send({ url, host, address: found, agent, ca, id, body, secret }, signal);
+      if (status >= 300 && status < 400)
+        throw new WebhookError("The receiver redirects, which is not followed");
+      if (status < 200 || status >= 300)
+        throw new WebhookError(`The receiver answered with status ${status}`);
+    } catch (error) {
+      if (error instanceof WebhookError) throw error;
+      throw new WebhookError(
+        limit.aborted ? `No answer within ${timeoutMs / 1000} s` : messageOf(error),
+        { cause: error },
+      );
+    }
+  };
+}
+
+type Sent = Post & {
+  readonly url: URL;
+  readonly host: string;
+  readonly address: string;
+  readonly agent: Agent;
+  readonly ca: Buffer | undefined;
+  readonly secret: Buffer;
+};
+
+/** The status of the answer. */
+function send(sent: Sent, signal: AbortSignal): Promise<number> {
+  const { url, host, address, agent, ca, id, body, secret } = sent;
+  const timestamp = String(Math.floor(Date.now() / 1000));
+  const { promise, resolve, reject } = Promise.withResolvers<number>();
+  const posting = request({
+    agent,
+    signal,
+    method: "POST",
+    // The address that was checked, not the name: no second look can find another one.
+    host: address,
+    port: url.port || 443,
+    path: url.pathname + url.search,
+    servername: isIP(host) ? "" : host,
+    ...(ca && { ca }),
+    headers: {
+      host: url.host,
+      "content-type": "application/json",
+      "content-length": Buffer.byteLength(body),
+      "user-agent": "model-gateway",
+      "webhook-id": id,
+      "webhook-timestamp": timestamp,
+      "webhook-signature": sign(secret, `${id}.${timestamp}.${body}`),
+    },
+  });
+  posting.on("error", reject);
+  posting.on("response", (answer) => {
+    let bytes = 0;
+    const finish = () => resolve(answer.statusCode ?? 0);
+    answer.on("data", (chunk: Buffer) => {
+      bytes += chunk.length;
+      if (bytes <= answerBytesMax) return;
+      // The status says what became of the post. Nobody reads the rest.
+      finish();
+      posting.destroy();
+    });
+    answer.on("end", finish);
+    answer.on("error", reject);
+  });
+  posting.end(body);
+  return promise;
+}
+
+/** `v1,` and the HMAC of id, timestamp and body in base64. */
+export function sign(secret: Buffer, content: string): string {
+  return `v1,${createHmac("sha256", secret).update(content).digest("base64")}`;
+}
+
+/**
+ * Asks the name servers by itself: the system's own look waits in threads that other work needs,
+ * for as long as a name server of a customer likes.
+ */
+async function resolvePublic(host: string, signal: AbortSignal): Promise<readonly string[]> {
+  const resolver = new Resolver({ timeout: 1_500, tries: 2 });
+  const cancel = () => resolver.cancel();
+  signal.addEventListener("abort", cancel, { once: true });
+  try {
+    const found = await Promise.allSettled([resolver.resolve4(host), resolver.resolve6(host)]);
+    return found.flatMap((one) => (one.status === "fulfilled" ? one.value : []));
+  } finally {
+    signal.removeEventListener("abort", cancel);
+  }
+}
+
+/** As every program of this machine does, for hosts that the operator names. */
+async function resolveAny(host: string): Promise<readonly string[]> {
+  return (await lookup(host, { all: true })).map(({ address }) => address);
+}
+
+function untilAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+  const { promise, resolve, reject } = Promise.withResolvers<T>();
+  const abort = () => reject(signal.reason);
+  if (signal.aborted) abort();
+  signal.addEventListener("abort", abort, { once: true });
+  work.then(resolve, reject).finally(() => signal.removeEventListener("abort", abort));
+  return promise;
+}
+
+/** Says no more of an error than what the sender of a post can see from outside. */
+function messageOf(error: unknown): string {
+  const { code = "" } = Object(error);
+  if (code === "ENOTFOUND" || code === "ENODATA") return "The host has no address";
+  if (/CERT|SSL|TLS|SIGN|ALTNAME/.test(String(code)))
+    return "The certificate of the receiver is not valid";
+  return "The receiver cannot be reached";
+}

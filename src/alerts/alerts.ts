@@ -19,7 +19,13 @@ import { AccountRole, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.
 import { BoundedMap } from "../base/bounded-map.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
-import { encodeTimeCursor, parseTimeCursor, readPage } from "../base/paging.ts";
+import {
+  encodeTimeCursor,
+  parseTimeCursor,
+  readPage,
+  type TimeCursor,
+  walkPages,
+} from "../base/paging.ts";
 import type { AlertsConfig } from "../config/catalog.ts";
 import { roleIn } from "../contract/callers.ts";
 import type { AuthenticatedCall, Implementation } from "../contract/contract.ts";
@@ -50,6 +56,10 @@ export { createPostWebhook, type Resolve } from "./webhook.ts";
 export type Alerts = {
   /** Without authentication: the interceptor has authenticated the caller. */
   readonly service: Implementation<typeof AlertsService, AuthenticatedCall>;
+  readonly ofAccount: {
+    /** All alerts of an account on its page, newest first. */
+    export(accountId: string): AsyncIterable<{ alerts: Alert[] }>;
+  };
   /** Takes the hosts of webhooks from another file. */
   reload(config: AlertsConfig): void;
   /** Begins to look for alerts, and to deliver them. */
@@ -59,9 +69,12 @@ export type Alerts = {
   look(): Promise<boolean>;
 };
 
-/** Between two looks, and how long a process that looks or delivers is waited for. */
-type Times = { readonly everyMs: number; readonly leaseMs: number };
-const usualTimes: Times = { everyMs: 30_000, leaseMs: 120_000 };
+/**
+ * Between two looks; how long a process that looks or delivers is waited for; and between two looks
+ * for deliveries.
+ */
+type Times = { readonly everyMs: number; readonly leaseMs: number; readonly pollMs: number };
+const usualTimes: Times = { everyMs: 30_000, leaseMs: 120_000, pollMs: 5_000 };
 
 export function createAlerts(parts: {
   postgres: Postgres;
@@ -77,12 +90,12 @@ export function createAlerts(parts: {
   post?: PostWebhook;
 }): Alerts {
   const { sources, listRecipients, mailer, publicUrl, log } = parts;
-  const { everyMs, leaseMs } = { ...usualTimes, ...parts.times };
+  const { everyMs, leaseMs, pollMs } = { ...usualTimes, ...parts.times };
   const store = createAlertStore(parts.postgres);
   let { config } = parts;
   const post = parts.post ?? createPostWebhook({ allowHosts: () => config.allowHosts });
   const deliverer = createDeliverer({
-    ...{ store, mailer, post, listRecipients, publicUrl, log, leaseMs },
+    ...{ store, mailer, post, listRecipients, publicUrl, log, leaseMs, pollMs },
   });
   const evaluation = createEvaluation({
     ...{ store, sources, listRecipients, log, everyMs, leaseMs },
@@ -103,10 +116,10 @@ export function createAlerts(parts: {
           read: (after, limit) =>
             store.listAlerts(
               { accountId, unread, hidesPeople: !isTrusted },
-              after === undefined ? undefined : parseTimeCursor(after),
+              cursorOf(after),
               limit,
             ),
-          cursorOf: ({ at, alertId }) => encodeTimeCursor({ at, id: alertId }),
+          cursorOf: cursorAt,
         });
         const deliveries = isTrusted
           ? await store.listDeliveries(entries.map(({ alertId }) => alertId))
@@ -141,6 +154,16 @@ export function createAlerts(parts: {
         });
       },
     },
+    ofAccount: {
+      async *export(accountId) {
+        const listed = { accountId, unread: false, hidesPeople: false };
+        const pages = walkPages({
+          read: (after, limit) => store.listAlerts(listed, cursorOf(after), limit),
+          cursorOf: cursorAt,
+        });
+        for await (const page of pages) yield { alerts: page.map((one) => toAlert(one, [])) };
+      },
+    },
     reload(next) {
       config = next;
     },
@@ -155,6 +178,14 @@ export function createAlerts(parts: {
     },
     look: evaluation.look,
   };
+}
+
+function cursorOf(after: string | undefined): TimeCursor | undefined {
+  return after === undefined ? undefined : parseTimeCursor(after);
+}
+
+function cursorAt({ at, alertId }: StoredAlert): string {
+  return encodeTimeCursor({ at, id: alertId });
 }
 
 type AccountStatus = { readStatus(accountId: string): Promise<string | undefined> };

@@ -8,7 +8,6 @@ import { type ListRecipients, type Recipient, recipientsOf } from "./raise.ts";
 import type { AlertStore, DueDelivery } from "./store.ts";
 import { type PostWebhook, WebhookError } from "./webhook.ts";
 
-const pollMs = 5_000;
 const mailsAtOnce = 5;
 const webhooksAtOnce = 10;
 const second = 1_000;
@@ -35,8 +34,10 @@ export function createDeliverer(parts: {
   readonly log: Log;
   /** How long a delivery is left to a process that has taken it. */
   readonly leaseMs: number;
+  /** How often it is looked for what other processes have raised or left. */
+  readonly pollMs: number;
 }): Deliverer {
-  const { store, mailer, post, listRecipients, publicUrl, log, leaseMs } = parts;
+  const { store, mailer, post, listRecipients, publicUrl, log, leaseMs, pollMs } = parts;
   const stopped = new AbortController();
 
   async function deliverMails(send: Mailer["send"]): Promise<boolean> {
@@ -118,30 +119,35 @@ export function createDeliverer(parts: {
     log.warn({ code: "alerts_unread", err }, "alerts could not be delivered");
   }
 
-  const lanes = [
-    createLane(deliverPosts, stopped.signal, warnUnread),
-    ...(mailer ? [createLane(() => deliverMails(mailer.send), stopped.signal, warnUnread)] : []),
-  ];
+  const lane = (work: () => Promise<boolean>) =>
+    createLane({ work, pollMs, stopped: stopped.signal, onError: warnUnread });
+  const lanes = [lane(deliverPosts), ...(mailer ? [lane(() => deliverMails(mailer.send))] : [])];
   return {
     start() {
-      for (const lane of lanes) lane.start();
+      for (const one of lanes) one.start();
     },
     wake() {
-      for (const lane of lanes) lane.wake();
+      for (const one of lanes) one.wake();
     },
     async stop() {
       stopped.abort();
-      await Promise.all(lanes.map((lane) => lane.stop()));
+      await Promise.all(lanes.map((one) => one.stop()));
     },
   };
 }
 
-/** Repeats `work` until it finds nothing, then every five seconds and when it is woken. */
-function createLane(
-  work: () => Promise<boolean>,
-  stopped: AbortSignal,
-  onError: (error: unknown) => void,
-) {
+/** Repeats `work` until it finds nothing, then from time to time and when it is woken. */
+function createLane({
+  work,
+  pollMs,
+  stopped,
+  onError,
+}: {
+  work: () => Promise<boolean>;
+  pollMs: number;
+  stopped: AbortSignal;
+  onError: (error: unknown) => void;
+}) {
   let wake = Promise.withResolvers<void>();
   let running: Promise<void> | undefined;
 

@@ -83,7 +83,8 @@ function readRules(
     if (!name)
       throw invalidField(
         `${field}.kind`,
-        accountId === "" ? "is not a kind of operators" : "is a kind of operators only",
+        accountId === "" ? "must be a kind of operators" : "must be a kind of an account",
+        known.map((one) => `ALERT_KIND_${one.toUpperCase()}`),
       );
     if (read[name]) throw invalidField(`${field}.kind`, "has two rules");
     if (webhook && !hasWebhook)

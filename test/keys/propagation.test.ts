@@ -101,7 +101,9 @@ test("a change on one node is known on every other within a second, and reported
     return caller.kind === "key" ? caller.key.requestsPerMinute : undefined;
   };
   assert.deepEqual(await Promise.all(nodes.map(limitAt)), [5, 5, 5]);
-  await delay(600);
+  // The feed has the new key, too.
+  await vi.waitFor(() => assert.deepEqual(reports, [1, 1, 1]), { timeout: 2_000, interval: 20 });
+  reports.fill(0);
   const writer = nodes[0];
   assert.ok(writer);
   await keysClient(writer).updateKey({

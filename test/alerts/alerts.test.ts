@@ -1,0 +1,637 @@
+// What is found, and how it is told: with the real ledger, keys, people and payments.
+
+import { create, type MessageInitShape } from "@bufbuild/protobuf";
+import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import {
+  AlertKind,
+  type AlertSettingsSchema,
+  DeliveryState,
+} from "../../gen/gateway/alerts/v1/alerts_pb.ts";
+import { TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
+import { AccountRole, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
+import { CreateOrderRequestSchema } from "../../gen/gateway/payments/v1/payments_pb.ts";
+import type { PostWebhook } from "../../src/alerts/webhook.ts";
+import { newRequestId } from "../../src/base/ids.ts";
+import { type Caller, environmentToken } from "../../src/contract/contract.ts";
+import { createMailer } from "../../src/mail/mail.ts";
+import { type AlertNodes, member, settingsBy, startAlertNodes } from "../support/alerts.ts";
+import { callBy } from "../support/calls.ts";
+import { errorOf } from "../support/keys.ts";
+import {
+  type Refusal,
+  startSilentServer,
+  startSmtpServer,
+  type TestSmtpServer,
+} from "../support/smtp.ts";
+
+const credit = 1_000_000n;
+let nodes: AlertNodes;
+let smtp: TestSmtpServer;
+let refusal: Refusal | undefined;
+
+beforeAll(async () => {
+  nodes = await startAlertNodes();
+  smtp = await startSmtpServer({ refuse: () => refusal });
+});
+afterEach(async () => {
+  refusal = undefined;
+  // Nothing of one test is found or delivered in another.
+  for (const table of ["alerts", "alert_settings", "key_changes", "sessions"])
+    await nodes.run(`delete from ${table}`);
+  await nodes.run("update payment_orders set attention = null");
+  await nodes.run("update accounts set status = 'closed'");
+});
+afterAll(async () => {
+  await nodes.stop();
+  await smtp.stop();
+});
+
+const look = async (node: Pick<AlertNodes, "alerts"> = nodes) => {
+  await nodes.makeLookDue();
+  return node.alerts.look();
+};
+const titlesOf = async (accountId: string) => {
+  const { alerts } = await nodes.as(member(accountId)).listAlerts({ accountId });
+  return alerts.map(({ title }) => title);
+};
+const mailer = () => createMailer({ url: new URL(smtp.url), from: "gw@localhost" });
+const transfer = (accountId: string, amountMicro: bigint) =>
+  nodes.store.createTransfer({
+    ...{ accountId, family: "v1", kind: TransferKind.ADJUSTMENT, amountMicro },
+    ...{ idempotencyKey: newRequestId(), reason: "", actor: "test" },
+  });
+const deliveries = (accountId: string) =>
+  nodes.run<{ channel: string; state: string; problem: string; failures: number }>(
+    `select channel, state, problem, failures from alert_deliveries where account_id = $1
+       order by alert_id, channel`,
+    [accountId],
+  );
+const until = (check: () => Promise<unknown>) => expect.poll(check, { timeout: 20_000 });
+
+// What is found.
+
+test("low credits are told once for each time that the pool was filled above them", async () => {
+  const { accountId } = await nodes.payer(1_000n * credit);
+  await nodes.as(member(accountId)).setAlerts({
+    accountId,
+    settings: { ...settingsBy({ page: true }), belowMicrocredits: 500n * credit },
+  });
+  await look();
+  expect(await titlesOf(accountId)).toEqual([]);
+  await transfer(accountId, -600n * credit);
+  for (let times = 0; times < 3; times++) await look();
+  expect(await titlesOf(accountId)).toEqual(["The pool v1 has less than 500 credits."]);
+  // Not above 500: it is the same low.
+  await transfer(accountId, 50n * credit);
+  await look();
+  expect(await titlesOf(accountId)).toHaveLength(1);
+  await transfer(accountId, 500n * credit);
+  await look();
+  await transfer(accountId, -600n * credit);
+  await look();
+  expect(await titlesOf(accountId)).toHaveLength(2);
+});
+
+test("a pool that was never filled is not low", async () => {
+  const { accountId } = await nodes.payer(0n);
+  await nodes.as(member(accountId)).setAlerts({
+    accountId,
+    settings: { ...settingsBy({ page: true }), belowMicrocredits: 500n * credit },
+  });
+  await look();
+  expect(await titlesOf(accountId)).toEqual([]);
+});
+
+test("without settings, credits are low below three days at the pace of the last week", async () => {
+  const enough = await nodes.payer(310n * credit);
+  const short = await nodes.payer(290n * credit);
+  const young = await nodes.payer(1n * credit);
+  await nodes.spendDaily(enough, 100n * credit, 5);
+  await nodes.spendDaily(short, 100n * credit, 5);
+  // One day is no pace.
+  await nodes.spendDaily(young, 100n * credit, 1);
+  const { alerts } = nodes.node();
+  await look({ alerts });
+  expect(await titlesOf(enough.accountId)).toEqual([]);
+  expect(await titlesOf(short.accountId)).toEqual([
+    "The credits of the pool v1 last for less than 3 days.",
+  ]);
+  expect(await titlesOf(young.accountId)).toEqual([]);
+});
+
+test("a cap is told at 80 % and when it is reached, and again after it was raised", async () => {
+  const { accountId, keyId } = await nodes.payer(100n * credit, { cap: 10n * credit });
+  const spend = (micro: bigint) =>
+    nodes.run(
+      `insert into key_months (account_id, key_id, month, spent)
+         values ($1, $2, date_trunc('month', now() at time zone 'utc')::date, $3)
+         on conflict (account_id, key_id, month) do update set spent = excluded.spent`,
+      [accountId, keyId, micro],
+    );
+  const percents = async () =>
+    (await nodes.raised(accountId))
+      .filter(({ on_page }) => on_page)
+      .map(({ facts }) => facts.percent);
+  await spend(7_999_999n);
+  await look();
+  expect(await percents()).toEqual([]);
+  await spend(8n * credit);
+  await look();
+  await look();
+  expect(await percents()).toEqual(["80"]);
+  // What is left is too little for the next request.
+  await nodes.run(
+    `insert into errors_hourly (account_id, hour, key_id, reason, requests)
+       values ($1, date_trunc('hour', now(), 'UTC'), $2, 'monthly_cap_reached', 1)`,
+    [accountId, keyId],
+  );
+  await look();
+  expect(await percents()).toEqual(["80", "100"]);
+  await nodes.run("update keys set monthly_cap = $2 where key_id = $1", [keyId, 20n * credit]);
+  await nodes.run("delete from errors_hourly where key_id = $1", [keyId]);
+  await look();
+  expect(await percents()).toEqual(["80", "100"]);
+  // Reached at once: the part of it is not told besides.
+  await spend(20n * credit);
+  await look();
+  await nodes.run("update key_months set spent = $2 where key_id = $1", [keyId, 19n * credit]);
+  await look();
+  expect(await percents()).toEqual(["80", "100", "100"]);
+});
+
+test("a new key and a paused one are told, by the feed of keys", async () => {
+  const { accountId } = await nodes.payer(0n);
+  await look();
+  const { key } = await nodes.keys.createKey({ accountId, name: "nightly <b>build" });
+  const keyId = key?.keyId ?? "";
+  await look();
+  expect(await titlesOf(accountId)).toEqual(["The key “nightly b build” was created."]);
+  await nodes.keys.pauseKey(keyId);
+  await look();
+  await look();
+  expect((await titlesOf(accountId)).slice(0, 1)).toEqual([
+    "The key “nightly b build” was paused.",
+  ]);
+  await nodes.keys.resumeKey(keyId);
+  await nodes.keys.pauseKey(keyId);
+  await look();
+  expect(await titlesOf(accountId)).toHaveLength(3);
+});
+
+test("a key of which a look that failed did not read is told by the next look", async () => {
+  const { accountId } = await nodes.payer(0n);
+  let isFailing = true;
+  const failing = nodes.node({
+    sources: {
+      listNewPlaces: async () => {
+        if (isFailing) throw new Error("the database is away");
+        return [];
+      },
+    },
+  });
+  await nodes.keys.createKey({ accountId, name: "first" });
+  // Longer ago than what a look repeats of the one before.
+  const longAgo = "now() - interval '5 minutes'";
+  await nodes.run(`update keys set created_at = ${longAgo} where account_id = $1`, [accountId]);
+  await nodes.run(`update key_changes set changed_at = ${longAgo}`);
+  await nodes.run("update alert_progress set events_at = now() - interval '6 minutes'");
+  await look(failing);
+  isFailing = false;
+  await look(failing);
+  expect(await titlesOf(accountId)).toEqual(["The key “first” was created."]);
+});
+
+test("a sign-in from a new network is told to the account, and not the first one", async () => {
+  const { accountId } = await nodes.payer(0n);
+  const personId = await nodes.person(accountId, "ada", "member");
+  await nodes.session(personId, "198.51.100.7", 50);
+  await nodes.run("update alert_progress set events_at = now() - interval '1 hour'");
+  await look();
+  expect(await titlesOf(accountId)).toEqual([]);
+  // The same network, whose last part changes.
+  await nodes.session(personId, "198.51.100.99", 0);
+  await look();
+  expect(await titlesOf(accountId)).toEqual([]);
+  await nodes.session(personId, "203.0.113.5", 0);
+  await nodes.session(personId, "2001:db8:1:2::5", 0);
+  await look();
+  expect((await titlesOf(accountId)).sort()).toEqual([
+    "ada signed in from a new place: 2001:db8:1:2::5.",
+    "ada signed in from a new place: 203.0.113.5.",
+  ]);
+  // Where members sign in is seen by owners only.
+  const { VIEWER, MEMBER } = AccountRole;
+  for (const role of [VIEWER, MEMBER]) {
+    const seen = await nodes.as(member(accountId, role)).listAlerts({ accountId });
+    expect([seen.alerts, seen.settings]).toEqual([[], undefined]);
+  }
+});
+
+test("a suspended account and a waiting order are told, the order to operators too", async () => {
+  const { accountId } = await nodes.payer(0n);
+  await nodes.run(
+    "update accounts set status = 'suspended', status_changed_at = now() where account_id = $1",
+    [accountId],
+  );
+  const { order } = await nodes.payments.createOrder(
+    create(CreateOrderRequestSchema, {
+      ...{ family: Family.V1, usdCents: 500, method: "simulated:usdt", idempotencyKey: "1" },
+    }),
+    callBy(environmentToken, { accountId: (await nodes.payer(0n)).accountId }),
+  );
+  const { orderId = "", accountId: buyer = "" } = order ?? {};
+  await nodes.run("update payment_orders set attention = 'paid_late' where order_id = $1", [
+    orderId,
+  ]);
+  await look();
+  await look();
+  expect(await titlesOf(accountId)).toEqual(["The account was suspended."]);
+  const waits = `The payment of the order ${orderId} waits for a person.`;
+  expect(await titlesOf(buyer)).toEqual([waits]);
+  const { alerts } = await nodes.as(environmentToken).listAlerts({ allAccounts: true });
+  expect(alerts.map(({ title, facts }) => [title, facts.account_id])).toEqual([[waits, buyer]]);
+});
+
+test("operators hear of alarms, of the ledger and of the verifier once, from every node", async () => {
+  const sources = {
+    takeAlarms: () => [{ provider: "real", model: "haiku", alarm: "refuses our credential" }],
+    ledgerProblem: () => "no standby",
+    findViolations: async () => ({ verificationId: "ver_1", violations: 2 }),
+  };
+  const [one, other] = [nodes.node({ sources }), nodes.node({ sources })];
+  await Promise.all([look(one), look(other), look(one)]);
+  const { alerts } = await nodes.as(environmentToken).listAlerts({ allAccounts: true });
+  expect(alerts.map(({ title }) => title).sort()).toEqual([
+    "A failover would lose the last charges: the ledger is not synchronous.",
+    "The provider real needs a repair.",
+    "The verifier of the ledger found something.",
+  ]);
+});
+
+test("two nodes that look at once raise each alert once, also when both are at it", async () => {
+  const accounts = await Promise.all(Array.from({ length: 20 }, () => nodes.payer(1n * credit)));
+  for (const { accountId } of accounts) {
+    await nodes.person(accountId, `owner-${accountId.toLowerCase()}`);
+    await nodes.as(member(accountId)).setAlerts({
+      accountId,
+      settings: { ...settingsBy({ page: true, mail: true }), belowMicrocredits: 5n * credit },
+    });
+  }
+  // Without a lease, nothing keeps the second from looking while the first does.
+  const times = { everyMs: 0, leaseMs: -1 };
+  const some = [1, 2, 3].map(() => nodes.node({ times, mailer: mailer() }));
+  const looked = await Promise.all(some.map(({ alerts }) => alerts.look()));
+  expect(looked.filter((did) => did).length).toBeGreaterThan(1);
+  for (const { accountId } of accounts) {
+    expect(await nodes.raised(accountId)).toHaveLength(1);
+    expect(await deliveries(accountId)).toHaveLength(1);
+  }
+});
+
+test("of nodes that look at once, one looks at all accounts", async () => {
+  const some = [1, 2, 3, 4].map(() => nodes.node({ times: { everyMs: 60_000 } }));
+  await nodes.makeLookDue();
+  const looked = await Promise.all(some.map(({ alerts }) => alerts.look()));
+  expect(looked.filter((did) => did)).toHaveLength(1);
+});
+
+test("10,000 accounts that are low at once cost few statements, and few posts at a time", async () => {
+  const many = 10_000;
+  await nodes.run(
+    `with made as (
+       insert into accounts (account_id, name)
+       select 'acc_many' || n, 'many' from generate_series(1, $1::integer) n returning account_id
+     ), pools as (
+       insert into pools (account_id, "family", posted) select account_id, 'v1', 5 from made
+     ), filled as (
+       insert into transfers (account_id, transfer_id, "family", kind, amount, posted_after, actor,
+         idempotency_key)
+       select account_id, 'tra_1', 'v1', 'bonus', 5, 5, 'test', '1' from made
+     )
+     insert into alert_settings (account_id, below_credits, rules, webhook_url, webhook_secret)
+     select account_id, 100, '{"credits_low": {"page": true, "mail": false, "webhook": true}}',
+       'https://hooks.example/', 'secret' from made`,
+    [many],
+  );
+  let atOnce = 0;
+  let most = 0;
+  let posts = 0;
+  const post: PostWebhook = async () => {
+    most = Math.max(most, ++atOnce);
+    posts++;
+    await new Promise(setImmediate);
+    atOnce--;
+  };
+  const node = nodes.node({ post });
+  await look(node);
+  const count = async () =>
+    (
+      await nodes.run<{ n: bigint }>(
+        "select count(*) as n from alerts where account_id like 'acc_many%'",
+      )
+    )[0]?.n;
+  expect(await count()).toBe(BigInt(many));
+  expect(node.ran.length).toBeLessThan(100);
+  node.ran.length = 0;
+  await look(node);
+  expect(await count()).toBe(BigInt(many));
+  expect(node.ran.length).toBeLessThan(100);
+  node.alerts.start();
+  await until(async () => posts).toBeGreaterThan(200);
+  await node.alerts.stop();
+  expect(most).toBeLessThanOrEqual(10);
+}, 60_000);
+
+// How it is told.
+
+test("owners are mailed, and whom a sign-in is about; others are not", async () => {
+  const { accountId } = await nodes.payer(0n);
+  await nodes.person(accountId, "olga");
+  await nodes.person(accountId, "viktor", "viewer");
+  const mia = await nodes.person(accountId, "mia", "member");
+  await nodes.run("update people set disabled_at = now() where login = 'viktor'");
+  const node = nodes.node({ mailer: mailer() });
+  await nodes.session(mia, "198.51.100.7", 50);
+  await nodes.session(mia, "203.0.113.5", 0);
+  await look(node);
+  node.alerts.start();
+  await until(async () => (await deliveries(accountId)).map(({ state }) => state)).toEqual([
+    "sent",
+    "sent",
+  ]);
+  await node.alerts.stop();
+  const mails = smtp.mails.filter(({ text }) => text.includes("mia signed in"));
+  expect(mails.flatMap(({ to }) => to).sort()).toEqual(["mia@example.com", "olga@example.com"]);
+  const [{ alert_id } = { alert_id: "" }] = await nodes.raised(accountId);
+  expect(mails[0]?.text).toContain(`Alert ${alert_id}.`);
+  expect(mails[0]?.headers.get("subject")).toContain("signed in from a new place");
+});
+
+test("a mail server that is away for an hour loses nothing, and stops no other delivery", async () => {
+  const { accountId } = await nodes.payer(0n);
+  await nodes.person(accountId, "otto");
+  const gone = await startSilentServer();
+  await gone.stop();
+  const away = nodes.node({
+    mailer: createMailer({ url: new URL(gone.url), from: "gw@localhost" }),
+  });
+  await nodes.keys.createKey({ accountId, name: "kept" });
+  await look(away);
+  away.alerts.start();
+  await until(async () => (await deliveries(accountId))[0]?.failures).toBe(1);
+  // As often as within an hour.
+  for (let failures = 2; failures <= 8; failures++) {
+    await nodes.makeDeliveriesDue();
+    await until(async () => (await deliveries(accountId))[0]?.failures).toBe(failures);
+  }
+  await away.alerts.stop();
+  const [waiting] = await deliveries(accountId);
+  expect([waiting?.state, waiting?.problem]).toEqual([
+    "waiting",
+    "The mail server cannot be reached",
+  ]);
+  await nodes.makeDeliveriesDue();
+  const back = nodes.node({ mailer: mailer() });
+  back.alerts.start();
+  await until(async () => (await deliveries(accountId))[0]?.state).toBe("sent");
+  await back.alerts.stop();
+  expect(smtp.mails.filter(({ to }) => to.includes("otto@example.com"))).toHaveLength(1);
+}, 60_000);
+
+test("an address that is refused for good, and a person who left, are given up", async () => {
+  const { accountId } = await nodes.payer(0n);
+  await nodes.person(accountId, "rita");
+  const left = await nodes.person(accountId, "lena");
+  const node = nodes.node({ mailer: mailer() });
+  await nodes.keys.createKey({ accountId, name: "refused" });
+  await look(node);
+  await nodes.run("delete from members where person_id = $1", [left]);
+  refusal = { code: 550, message: "no such user" };
+  node.alerts.start();
+  await until(async () => (await deliveries(accountId)).map(({ state }) => state)).toEqual([
+    "failed",
+    "failed",
+  ]);
+  await node.alerts.stop();
+  expect(smtp.mails.filter(({ to }) => to.includes("lena@example.com"))).toEqual([]);
+  // What became of it is seen by owners.
+  const { alerts } = await nodes.as(member(accountId)).listAlerts({ accountId });
+  expect(alerts[0]?.deliveries.map(({ state }) => state)).toEqual([
+    DeliveryState.FAILED,
+    DeliveryState.FAILED,
+  ]);
+  const seen = await nodes.as(member(accountId, AccountRole.VIEWER)).listAlerts({ accountId });
+  expect(seen.alerts[0]?.deliveries).toEqual([]);
+});
+
+test("a webhook is tried six times, and given up with its problem", async () => {
+  const { accountId } = await nodes.payer(0n);
+  await nodes
+    .as(member(accountId))
+    .setAlerts({ accountId, settings: settingsBy({ webhook: true }) });
+  let posts = 0;
+  const node = nodes.node({
+    post: async () => {
+      posts++;
+      throw new Error("whatever");
+    },
+  });
+  await nodes.keys.createKey({ accountId, name: "hooked" });
+  await look(node);
+  node.alerts.start();
+  for (let failures = 1; failures <= 6; failures++) {
+    await until(async () => (await deliveries(accountId))[0]?.failures).toBe(failures);
+    await nodes.makeDeliveriesDue();
+  }
+  await node.alerts.stop();
+  expect([posts, (await deliveries(accountId))[0]?.state]).toEqual([6, "failed"]);
+  // Neither page nor mail was asked for.
+  expect(await titlesOf(accountId)).toEqual([]);
+}, 60_000);
+
+test("an account whose receiver fails keeps no other account waiting", async () => {
+  const [slow, fast] = [await nodes.payer(0n), await nodes.payer(0n)];
+  for (const { accountId } of [slow, fast])
+    await nodes.as(member(accountId)).setAlerts({
+      accountId,
+      settings: {
+        ...settingsBy({ webhook: true }),
+        webhookUrl: `https://hooks.example/${accountId}`,
+      },
+    });
+  const posted: string[] = [];
+  const node = nodes.node({
+    post: async ({ url }) => {
+      posted.push(new URL(url).pathname.slice(1));
+      if (url.endsWith(slow.accountId)) throw new Error("away");
+    },
+  });
+  for (let index = 0; index < 30; index++)
+    await nodes.keys.createKey({ accountId: slow.accountId, name: `slow ${index}` });
+  await look(node);
+  await nodes.keys.createKey({ accountId: fast.accountId, name: "fast" });
+  await look(node);
+  node.alerts.start();
+  await until(async () => (await deliveries(fast.accountId))[0]?.state).toBe("sent");
+  await node.alerts.stop();
+  // One attempt, then the others wait as well.
+  expect(posted.filter((one) => one === slow.accountId)).toHaveLength(1);
+});
+
+test("what a process that died had taken is delivered by another, with the same id", async () => {
+  const { accountId } = await nodes.payer(0n);
+  await nodes.as(member(accountId)).setAlerts({
+    accountId,
+    settings: settingsBy({ page: true, webhook: true }),
+  });
+  const ids: string[] = [];
+  const dead = nodes.node({
+    // It has sent the post, and never learns what became of it.
+    post: async (_, { id }, signal) => {
+      ids.push(id);
+      await new Promise((_resolve, reject) =>
+        signal.addEventListener("abort", () => reject(signal.reason), { once: true }),
+      );
+    },
+  });
+  await nodes.keys.createKey({ accountId, name: "twice" });
+  await look(dead);
+  dead.alerts.start();
+  await until(async () => ids.length).toBe(1);
+  const other = nodes.node({
+    post: async (_, { id }) => {
+      ids.push(id);
+    },
+  });
+  await nodes.makeDeliveriesDue();
+  other.alerts.start();
+  await until(async () => (await deliveries(accountId))[0]?.state).toBe("sent");
+  await other.alerts.stop();
+  await dead.alerts.stop();
+  const [first] = ids;
+  expect(ids).toEqual([first, first]);
+  expect(await titlesOf(accountId)).toHaveLength(1);
+});
+
+// The methods.
+
+test("settings are kept, and the secret of a webhook is shown once", async () => {
+  const { accountId } = await nodes.payer(0n);
+  const owner = nodes.as(member(accountId));
+  const before = await owner.listAlerts({ accountId });
+  expect([before.settings?.belowDays, before.settings?.rules.length]).toEqual([3, 6]);
+  const settings = { ...settingsBy({ mail: true, webhook: true }), belowDays: 7 };
+  const set = await owner.setAlerts({ accountId, settings });
+  expect(set.webhookSecret).toMatch(/^whsec_[0-9A-Za-z+/]{43}=$/);
+  const { settings: kept } = await owner.listAlerts({ accountId });
+  expect(kept).toEqual(set.settings);
+  expect(
+    JSON.stringify(kept, (_, value) => (typeof value === "bigint" ? "" : value)),
+  ).not.toContain("whsec_");
+  // The same host keeps its secret, another one gets another.
+  const again = async (webhookUrl: string, newWebhookSecret = false) =>
+    (await owner.setAlerts({ accountId, settings: { ...settings, webhookUrl }, newWebhookSecret }))
+      .webhookSecret;
+  expect(await again("https://hooks.example/other")).toBe("");
+  expect(await again("https://hooks.example/other", true)).toMatch(/^whsec_/);
+  expect(await again("https://elsewhere.example/")).toMatch(/^whsec_/);
+});
+
+test("settings that cannot be are refused at their field, and change nothing", async () => {
+  const { accountId } = await nodes.payer(0n);
+  const owner = nodes.as(member(accountId));
+  const { KEY_CREATED, PROVIDER_ALARM } = AlertKind;
+  type Settings = MessageInitShape<typeof AlertSettingsSchema>;
+  const wrong: readonly (readonly [Settings, string])[] = [
+    [{ belowMicrocredits: 0n }, "settings.below_microcredits"],
+    [{ belowMicrocredits: -1n }, "settings.below_microcredits"],
+    [{ belowMicrocredits: 2n ** 62n }, "settings.below_microcredits"],
+    [{ belowDays: 0 }, "settings.below_days"],
+    [{ belowDays: 366 }, "settings.below_days"],
+    [{ webhookUrl: "http://hooks.example/" }, "settings.webhook_url"],
+    [{ webhookUrl: "nonsense" }, "settings.webhook_url"],
+    [{ rules: [{ kind: KEY_CREATED, webhook: true }] }, "settings.webhook_url"],
+    [{ rules: [{ kind: PROVIDER_ALARM }] }, "settings.rules[0].kind"],
+    [{ rules: [{ kind: KEY_CREATED }, { kind: KEY_CREATED }] }, "settings.rules[1].kind"],
+  ];
+  for (const [settings, field] of wrong)
+    expect(await errorOf(owner.setAlerts({ accountId, settings }))).toContain(field);
+  const { settings } = await owner.listAlerts({ accountId });
+  expect(settings?.belowDays).toBe(3);
+  const operator = nodes.as(environmentToken);
+  expect(
+    await errorOf(operator.setAlerts({ allAccounts: true, settings: { belowDays: 3 } })),
+  ).toContain("settings.below_days");
+  expect(await errorOf(operator.setAlerts({ accountId: "acc_none", settings: {} }))).toContain(
+    "not_found",
+  );
+});
+
+test("only owners and operator admins set alerts, and only after a confirmation", async () => {
+  const { accountId } = await nodes.payer(0n);
+  const set = (caller: Caller) => errorOf(nodes.as(caller).setAlerts({ accountId, settings: {} }));
+  expect(await set(member(accountId, AccountRole.MEMBER))).toContain("not_permitted");
+  const owner = member(accountId);
+  if (owner.kind !== "person") return expect.unreachable();
+  expect(await set({ ...owner, strongUntil: undefined })).toContain("confirm_identity");
+  const support = { ...owner, memberships: [], operator: OperatorRole.SUPPORT };
+  expect(await set(support)).toContain("not_permitted");
+  await nodes.as(support).listAlerts({ allAccounts: true });
+});
+
+test("an alert is marked as read for everybody, and lists go on at their page", async () => {
+  const { accountId } = await nodes.payer(0n);
+  for (let index = 0; index < 5; index++)
+    await nodes.keys.createKey({ accountId, name: `key ${index}` });
+  await look();
+  const owner = nodes.as(member(accountId));
+  const all = await owner.listAlerts({ accountId });
+  const first = await owner.listAlerts({ accountId, pageSize: 2 });
+  const rest = await owner.listAlerts({ accountId, pageSize: 3, pageToken: first.nextPageToken });
+  const ids = [...first.alerts, ...rest.alerts].map(({ alertId }) => alertId);
+  expect(ids).toEqual(all.alerts.map(({ alertId }) => alertId));
+  expect([ids.length, rest.nextPageToken]).toEqual([5, ""]);
+  const [alertId = ""] = ids;
+  await nodes.as(member(accountId, AccountRole.MEMBER)).dismissAlert({ accountId, alertId });
+  await owner.dismissAlert({ accountId, alertId });
+  const unread = await owner.listAlerts({ accountId, unread: true });
+  expect(unread.alerts.map((one) => one.alertId)).toEqual(ids.slice(1));
+  const viewer = nodes.as(member(accountId, AccountRole.VIEWER));
+  expect(await errorOf(viewer.dismissAlert({ accountId, alertId }))).toContain("not_permitted");
+});
+
+test("a webhook is tested once in five seconds, and its problem is told", async () => {
+  const { accountId } = await nodes.payer(0n);
+  const bodies: unknown[] = [];
+  const node = nodes.node({
+    post: async (_, { body }) => {
+      bodies.push(JSON.parse(body));
+    },
+  });
+  const owner = node.as(member(accountId));
+  expect(await errorOf(owner.testWebhook({ accountId }))).toContain("wrong_state");
+  await owner.setAlerts({ accountId, settings: settingsBy({ webhook: true }) });
+  expect((await owner.testWebhook({ accountId })).problem).toBe("");
+  expect(bodies).toEqual([expect.objectContaining({ type: "alert.test" })]);
+  expect(await errorOf(owner.testWebhook({ accountId }))).toContain("rate_limited");
+  // The real post: nobody is there.
+  await owner.setAlerts({
+    accountId,
+    settings: { ...settingsBy({ webhook: true }), webhookUrl: "https://127.0.0.1/" },
+  });
+  const { problem } = await nodes.as(member(accountId)).testWebhook({ accountId });
+  expect(problem).toBe("The address of the host is not a public one");
+});
+
+test("old alerts are removed with their deliveries", async () => {
+  const { accountId } = await nodes.payer(0n);
+  await nodes.run(
+    `insert into alerts (alert_id, account_id, kind, facts, on_page, raised_at)
+       values ('old', $1, 'key_created', '{}', true, now() - interval '181 days'),
+         ('new', $1, 'key_created', '{}', true, now() - interval '179 days')`,
+    [accountId],
+  );
+  await look();
+  expect((await nodes.raised(accountId)).map(({ alert_id }) => alert_id)).toEqual(["new"]);
+});

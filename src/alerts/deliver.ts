@@ -147,7 +147,7 @@ function createLane({
   pollMs: number;
   stopped: AbortSignal;
   onError: (error: unknown) => void;
-}) {
+}): Deliverer {
   let wake = Promise.withResolvers<void>();
   let running: Promise<void> | undefined;
 
@@ -169,7 +169,9 @@ function createLane({
     start() {
       running ??= run();
     },
-    wake: () => wake.resolve(),
+    wake() {
+      wake.resolve();
+    },
     async stop() {
       wake.resolve();
       await running;

@@ -13,6 +13,7 @@ import {
   type Resolve,
   showSecret,
 } from "../../src/alerts/webhook.ts";
+import { readSamples } from "../docs/documents.ts";
 import { createAuthority } from "../support/certificates.ts";
 
 const authority = createAuthority("the receivers");
@@ -73,6 +74,18 @@ test("a receiver gets the alert, and can check who sent it", async () => {
   const key = Buffer.from(showSecret(secret).slice("whsec_".length), "base64");
   const signed = createHmac("sha256", key).update(`${id}.${timestamp}.${body}`).digest("base64");
   expect(request.headers["webhook-signature"]).toBe(`v1,${signed}`);
+
+  // And as the documents tell receivers to.
+  const [sample = ""] = readSamples("docs/customers.md")
+    .filter(({ language }) => language === "javascript")
+    .map(({ text }) => text);
+  const { readAlert } = await import(`data:text/javascript,${encodeURIComponent(sample)}`);
+  expect(readAlert(showSecret(secret), request.headers, body)).toEqual({ type: "alert.test" });
+  const other = Buffer.from(secret).fill(0, 0, 1);
+  expect(() => readAlert(showSecret(other), request.headers, body)).toThrow("not from the gateway");
+  expect(() => readAlert(showSecret(secret), request.headers, `${body} `)).toThrow("not from");
+  const late = { ...request.headers, "webhook-timestamp": String(Number(timestamp) - 400) };
+  expect(() => readAlert(showSecret(secret), late, body)).toThrow("not from the gateway");
 });
 
 test("a name is resolved once, and the post goes to that very address", async () => {

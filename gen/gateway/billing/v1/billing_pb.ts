@@ -2830,7 +2830,8 @@ export const BillingService: GenService<{
   /**
    * Sends all data of an account: the account, its pools, transfers, keys without their secrets,
    * members, open invitations, audit events, orders with their receipts, alerts, and charges. Each
-   * message is one page of one of them. What is added during the export may be missing. Errors: NOT_FOUND.
+   * message is one page of one of them. What is added during the export may be missing. Errors:
+   * NOT_FOUND.
    *
    * @generated from rpc gateway.billing.v1.BillingService.ExportAccount
    */

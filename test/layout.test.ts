@@ -36,6 +36,7 @@ const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
   {
     alerts: ["alerts"],
     billing: ["billing"],
+    history: ["history"],
     keys: ["keys"],
     payments: ["payments"],
     people: ["people"],
@@ -67,6 +68,7 @@ const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
       "base62",
       "bounded-map",
       "change-feed",
+      "charge-line",
       "client-address",
       "clock",
       "csv",
@@ -114,6 +116,14 @@ const ownTables: Readonly<Record<string, readonly string[]>> = {
     "usage_hourly",
     "usage_progress",
   ],
+  history: [
+    "closed_months",
+    "closing_sums",
+    "history_leases",
+    "month_archives",
+    "month_closings",
+    "sink_cursors",
+  ],
   keys: ["key_changes", "key_secrets", "keys"],
   payments: [
     "address_balances",
@@ -160,6 +170,9 @@ const foreignReads: Readonly<Record<string, Readonly<Record<string, string>>>> =
   billing: {
     keys: "the admission transaction decides a paid call, never a cache; exports name keys",
     key_secrets: "that transaction refuses a dead secret; operators find an account by a hint",
+    month_closings: "the verifier takes the sums of closed months instead of their charges",
+    closed_months: "these sums; and who was charged in a month that was archived",
+    month_archives: "a receipt of an archived month is not just unknown",
     ...Object.fromEntries(
       [
         "payment_documents",
@@ -171,6 +184,13 @@ const foreignReads: Readonly<Record<string, Readonly<Record<string, string>>>> =
         "promotions",
       ].map((table) => [table, "the verifier compares payments with their transfers"]),
     ),
+  },
+  history: {
+    charges: "what is closed, exported and sent",
+    holds: "a month with a request that runs is not closed",
+    price_versions: "a closing checks the amounts of its charges",
+    usage_daily: "a closed month is the sum of its days",
+    usage_progress: "a month is closed when its days are",
   },
   keys: {
     key_months: "what a key spent this month is shown with the key",

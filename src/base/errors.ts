@@ -102,6 +102,10 @@ export const errorCatalog = {
       "This body has the shape of the Responses API: post it to /v1/responses, or send `messages`.",
   },
   not_found: { rpc: Code.NotFound, message: "Not found." },
+  archived: {
+    rpc: Code.NotFound,
+    message: "The charges of that time were archived. The operator of this gateway has them.",
+  },
   method_not_allowed: {
     rpc: Code.Unimplemented,
     message: "This path has no such method.",

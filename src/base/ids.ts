@@ -91,7 +91,7 @@ export function mayBeOld(requestId: string): boolean {
 const timeOrderedForm = /^req_([0-9a-f]{12})7[0-9a-f]{3}[89ab][0-9a-f]{15}$/;
 
 /** The time in an id of `newRequestId`, in milliseconds. Undefined for an id of another form. */
-function timeOf(requestId: string): number | undefined {
+export function timeOf(requestId: string): number | undefined {
   const digits = timeOrderedForm.exec(requestId)?.[1];
   return digits === undefined ? undefined : Number.parseInt(digits, 16);
 }

@@ -98,6 +98,9 @@ export const logCodes = {
   grant_not_posted:
     "credits of a payment are posted late, and it is repeated; look at the database if it " +
     "goes on",
+  history_failed:
+    "past months are neither closed nor removed; look at the error, and at the rights of " +
+    "`MIGRATION_DATABASE_URL`",
   hold_not_shrunk:
     "a running request holds more credits than it needs until its end; look at the database " +
     "if it goes on",
@@ -127,6 +130,9 @@ export const logCodes = {
   mail_not_sent: "a mail failed; the line says whether it is tried again. Look at the mail server",
   mail_outcome_not_stored: "a mail may be sent twice; look at the database",
   mails_unread: "mails wait; look at the database",
+  month_not_removed:
+    "charges stay longer than `RETENTION_MONTHS`, and the line says why; export the month if it " +
+    "is not exported",
   no_operator: "run `npm run sign-in-link` for the first operator",
   node_not_removed:
     "a dead process is still listed, and it is repeated; look at the database if it goes on",
@@ -179,6 +185,9 @@ export const logCodes = {
   sign_up_account_missing:
     "create the account that `sign_up` names, or correct the configuration file",
   signal_ignored: "send SIGUSR2 to the parent of several workers, not to this process",
+  sink_failed:
+    "charges wait in the ledger until the sink takes them, and none is lost; look at the sink of " +
+    "`EXPORT_SINK`",
   stop_failed: "look at the error; the next start repairs what was left",
   traces_not_exported: "traces are lost, and nothing else; look at the collector",
   uncaught_exception:

@@ -268,11 +268,12 @@ export async function* exportAccount(
   let pageToken = "";
   do {
     const request = create(ListChargesRequestSchema, { pageSize: exportedCharges, pageToken });
-    const { charges, nextPageToken } = await listCharges(reports, request, {
+    const { charges, nextPageToken, archivedBefore } = await listCharges(reports, request, {
       accountId,
       onlyKey: undefined,
     });
-    if (charges.length > 0) yield page({ charges });
+    if (charges.length > 0 || archivedBefore)
+      yield page({ charges, ...(archivedBefore && { archivedBefore }) });
     pageToken = nextPageToken;
   } while (pageToken !== "");
 }

@@ -53,12 +53,14 @@ import {
 } from "./accounts.ts";
 import type { RequestKey } from "./admission.ts";
 import { type AlertFigures, createAlertFigures } from "./alert-figures.ts";
+import { refuseArchived } from "./archived.ts";
 import { ChargeWatch } from "./charge-watch.ts";
 import { chosenCharges, isChosen, listCharges } from "./charges.ts";
 import { ClusterNode } from "./cluster-node.ts";
 import { exportCharges } from "./export-charges.ts";
 import { HoldKeeper, type Holds } from "./holds.ts";
 import { LedgerMetrics } from "./ledger-metrics.ts";
+import { findArchived, type LoggedCharge } from "./reconcile.ts";
 import { Rejections } from "./rejections.ts";
 import { runningReceipt } from "./settlement.ts";
 import { createLedgerStore, type LedgerStore } from "./store.ts";
@@ -114,6 +116,8 @@ export type Billing = {
   countRunning(requests: readonly RequestKey[]): Promise<number>;
   /** What alerts compare with the settings of accounts. */
   readonly figures: AlertFigures;
+  /** The logged charges that may be in a month whose charges were archived. */
+  findArchived<Logged extends LoggedCharge>(logged: readonly Logged[]): Promise<Logged[]>;
   /** Creates an account with this id and two empty pools, unless it exists. */
   ensureAccount(accountId: string, name: string): Promise<void>;
   /** Registers this process as a node; starts heartbeats, checkpoints and reaping. */
@@ -238,6 +242,7 @@ export function createBilling(parts: Parts): Billing {
     findAmounts: (requests) => reports.findAmounts(requests),
     countRejected: (key, reason) => rejections.count(key, reason),
     countRunning: async (requests) => (await reports.findHolds(requests)).length,
+    findArchived: (logged) => findArchived(reports, logged),
     confirmAlive: () => node.confirmAlive(),
     async start() {
       await node.start(holds);
@@ -405,6 +410,7 @@ function createService({
       const hold = await reports.findHold(request);
       const receipt = (await reports.findCharge(request)) ?? (hold && runningReceipt(hold));
       const onlyKey = confinedTo(caller);
+      if (!receipt) await refuseArchived(reports, { accountId, keyId: onlyKey }, requestId);
       if (!receipt || (onlyKey !== undefined && receipt.keyId !== onlyKey)) throw noSuch("request");
       return create(GetReceiptResponseSchema, { receipt });
     },
@@ -414,6 +420,8 @@ function createService({
       const charged = await reports.findCharges(requestId);
       const settled = new Set(charged.map(({ accountId }) => accountId));
       const left = running.filter(({ hold }) => !settled.has(hold.payer.accountId));
+      if (left.length + charged.length === 0)
+        await refuseArchived(reports, { accountId: undefined, keyId: undefined }, requestId);
       return create(FindRequestResponseSchema, {
         receipts: [...left.map(runningReceipt), ...charged],
       });

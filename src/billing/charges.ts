@@ -1,7 +1,7 @@
 // Lists of single charges: which ones a request asks for, and their pages.
 
 import { create } from "@bufbuild/protobuf";
-import { timestampDate } from "@bufbuild/protobuf/wkt";
+import { timestampDate, timestampFromDate } from "@bufbuild/protobuf/wkt";
 import {
   type ChargeFilter,
   type ListChargesRequest,
@@ -20,6 +20,7 @@ import {
   type TimeCursor,
 } from "../base/paging.ts";
 import { checkTags, noTags } from "../base/tags.ts";
+import { keptFrom } from "./archived.ts";
 import { outcomeName } from "./rows.ts";
 import type { ChargeQuery, LedgerStore } from "./store.ts";
 import type { Scope } from "./usage.ts";
@@ -36,7 +37,7 @@ const afterAll: TimeCursor = { at: new Date("9999-12-31T23:59:59.999Z"), id: "" 
 
 /** One page of charges. Throws `invalid_request`. */
 export async function listCharges(
-  store: Pick<LedgerStore, "listCharges">,
+  store: Pick<LedgerStore, "listCharges" | "readArchivedMonths">,
   request: ListChargesRequest,
   scope: Scope,
 ): Promise<ListChargesResponse> {
@@ -62,8 +63,11 @@ export async function listCharges(
   const charges = found.flatMap(({ charge, isMatch }) => (isMatch ? [charge] : []));
   const page = charges.slice(0, size);
   const last = charges.length > size ? page.at(-1) : found.find(({ isLast }) => isLast)?.charge;
+  const archivedBefore = last ? undefined : await keptFrom(store, { ...scope, ...chosen });
+  const isShort = archivedBefore && (range.from ?? firstTime) < archivedBefore;
   return create(ListChargesResponseSchema, {
     charges: page,
+    ...(isShort && { archivedBefore: timestampFromDate(archivedBefore) }),
     ...(last && {
       nextPageToken: encodePageToken(encodeTimeCursor(cursorOf(last)), question),
       ...(last.admittedAt && { searchedTo: last.admittedAt }),

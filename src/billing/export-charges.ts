@@ -15,6 +15,7 @@ import { credits } from "../base/money.ts";
 import { readTimeRange } from "../base/paging.ts";
 import { noTags, tagsText } from "../base/tags.ts";
 import { categoryColumns, tokenCategories } from "../base/token-categories.ts";
+import { archivedBefore, keptFrom } from "./archived.ts";
 import type { ExportedRow } from "./rows.ts";
 import type { ExportQuery, LedgerStore } from "./store.ts";
 import type { Reports, Scope } from "./usage.ts";
@@ -69,11 +70,11 @@ function lineOf(row: ExportedRow): string {
 }
 
 type ExportParts = {
-  readonly store: Pick<LedgerStore, "exportCharges">;
+  readonly store: Pick<LedgerStore, "exportCharges" | "readArchivedMonths">;
   readonly usage: Pick<Reports, "queryUsage">;
 };
 
-/** The lines of an export. Throws `invalid_request`. */
+/** The lines of an export. Throws `invalid_request` and `archived`. */
 export async function* exportCharges(
   { store, usage }: ExportParts,
   request: ExportChargesRequest,
@@ -85,10 +86,12 @@ export async function* exportCharges(
   const range = readTimeRange(request, now);
   // What is admitted later is not exported, so that an export has an end.
   const to = range.to && range.to < now ? range.to : now;
-  // No gateway is as old.
-  const from = range.from ?? new Date(now.getTime() - 3_650 * 86_400_000);
   const keyId = onlyKey ?? (request.keyId === "" ? undefined : request.keyId);
   const isForeign = onlyKey !== undefined && request.keyId !== "" && request.keyId !== onlyKey;
+  const kept = await keptFrom(store, { accountId, keyId });
+  if (kept && range.from && range.from < kept) throw archivedBefore(kept);
+  // No gateway is as old.
+  const from = range.from ?? kept ?? new Date(now.getTime() - 3_650 * 86_400_000);
   const query: ExportQuery = { accountId, keyId, to };
   if (!isForeign && from < to) {
     const keyIds = keyId === undefined ? [] : [keyId];

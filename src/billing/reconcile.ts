@@ -4,6 +4,8 @@
 
 import { type FamilyName, familyOf } from "../base/families.ts";
 import type { RequestKey } from "./admission.ts";
+import { monthsBetween } from "./archived.ts";
+import type { LedgerStore } from "./store.ts";
 
 /** What a log line says of a charge. */
 export type LoggedCharge = RequestKey & {
@@ -58,6 +60,23 @@ export function compareCharges(
   return logged
     .map((charge) => ({ ...charge, ledgerMicro: amounts.get(nameOf(charge)) }))
     .filter(({ amountMicro, ledgerMicro }) => amountMicro !== ledgerMicro);
+}
+
+const dayMs = 86_400_000;
+
+/**
+ * The logged charges that may be of a month whose charges were archived: a request is logged when
+ * it ends, at most a day after its admission.
+ */
+export async function findArchived<Logged extends LoggedCharge>(
+  store: Pick<LedgerStore, "readArchivedMonths">,
+  logged: readonly Logged[],
+): Promise<Logged[]> {
+  const months = await store.readArchivedMonths({ accountId: undefined, keyId: undefined });
+  return logged.filter(({ day }) => {
+    const endMs = Date.parse(day);
+    return monthsBetween(endMs - dayMs, endMs).some((month) => months.includes(month));
+  });
 }
 
 /** One correction for each pool and day whose sum is not zero. */

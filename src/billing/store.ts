@@ -72,6 +72,7 @@ const statements = {
   exportKeyCharges: statement(import.meta.url, "export-key-charges"),
   readSettled: statement(import.meta.url, "read-settled"),
   findSettled: statement(import.meta.url, "find-settled"),
+  readArchivedMonths: statement(import.meta.url, "read-archived-months"),
   findPayer: statement(import.meta.url, "find-payer"),
   registerNode: statement(import.meta.url, "register-node"),
   recordHeartbeat: { ...statement(import.meta.url, "record-heartbeat"), timeoutMs: heartbeatMsMax },
@@ -343,6 +344,19 @@ export function createLedgerStore(postgres: Database) {
       const months = requests.map(({ month }) => month);
       const values = [...idsOf(requests), months];
       return (await db.query<ChargeRow>(statements.findSettled, values)).map(toReceipt);
+    },
+
+    /** The months of removed charges, as their first days, oldest first. Undefined: of any. */
+    readArchivedMonths: async ({
+      accountId,
+      keyId,
+    }: {
+      accountId: string | undefined;
+      keyId: string | undefined;
+    }): Promise<string[]> => {
+      const values = [accountId ?? null, keyId ?? null];
+      const rows = await db.query<{ month: string }>(statements.readArchivedMonths, values);
+      return rows.map(({ month }) => month);
     },
 
     registerNode: async (nodeId: string, process: string): Promise<void> =>

@@ -53,7 +53,13 @@ try {
   const postgres = stack.adopt(ledger.postgres, (one) => one.close());
   const billing = createBilling({ postgres, priceOf: () => undefined, log, onLost: () => {} });
 
-  const differences = await findDifferences(billing, logged);
+  const found = await findDifferences(billing, logged);
+  const archived = new Set(
+    await billing.findArchived(found.filter((one) => one.ledgerMicro === undefined)),
+  );
+  const differences = found.filter((one) => !archived.has(one));
+  if (archived.size > 0)
+    console.log(`charges of archived months, which are not compared: ${archived.size}`);
   for (const difference of differences) console.log(describe(difference));
   console.log(`charges in the logs: ${logged.length}, not in the ledger: ${differences.length}`);
   const running = await countRunning(billing, differences);

@@ -8,6 +8,9 @@ import { availableParallelism } from "node:os";
 import { readMailAddress } from "../base/mail-address.ts";
 import { parseDatabaseUrl } from "./database-url.ts";
 import { parseRedisUrl } from "./redis-url.ts";
+import { parseSink, type SinkSettings } from "./sink.ts";
+
+export type { SinkSettings } from "./sink.ts";
 
 export type Role = "all" | "core" | "facade";
 
@@ -34,6 +37,10 @@ export type Config = {
   readonly requireSync: boolean;
   /** How long a new request waits for the ledger. */
   readonly ledgerMaxWaitMs: number;
+  /** Months before the current one whose charges are kept. Absent: all, and none is closed. */
+  readonly retentionMonths?: number;
+  /** Where every charge is sent. Absent: nowhere. */
+  readonly sink?: SinkSettings;
   /** As `parseRedisUrl` reads it. Absent: limits are counted in the memory of this process. */
   readonly redisUrl?: string;
   /**
@@ -189,6 +196,7 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
     origin,
     databaseUrl: readDatabaseUrl,
     redisUrl: readRedisUrl,
+    sink: readSink,
     pair,
     file,
     smtpUrl: readSmtpUrl,
@@ -201,6 +209,9 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
   const engine = choice("LEDGER_ENGINE", ["auto", ...ledgerEngines] as const, "auto");
   const requireSync = flag("REQUIRE_SYNC", false);
   const redisUrl = readRedisUrl("REDIS_URL");
+  const retention = text("RETENTION_MONTHS");
+  const retentionMonths = integer("RETENTION_MONTHS", { min: 1, max: 1_200, fallback: 1 });
+  const sink = readSink("EXPORT_SINK");
   const adminToken = text("ADMIN_TOKEN");
   const contentKeys = readContentKeys(text("CONTENT_KEY"), problems);
   const catalogPath = readCatalogPath(env);
@@ -303,6 +314,8 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
     ...(engine !== "auto" && { ledgerEngine: engine }),
     requireSync,
     ledgerMaxWaitMs: integer("LEDGER_MAX_WAIT_SECONDS", { min: 1, max: 600, fallback: 10 }) * 1000,
+    ...(retention !== undefined && { retentionMonths }),
+    ...(sink && { sink }),
     ...(redisUrl !== undefined && { redisUrl }),
     ...(adminToken !== undefined && { adminToken }),
     ...(contentKeys && { contentKeys }),
@@ -450,6 +463,11 @@ function createReader(env: NodeJS.ProcessEnv, problems: string[]) {
   };
   const databaseUrl = (name: string) => parsed(name, parseDatabaseUrl);
   const redisUrl = (name: string) => parsed(name, parseRedisUrl);
+  const sink = (name: string) => {
+    const before = problems.length;
+    const value = parsed(name, parseSink);
+    return value === undefined || problems.length > before ? undefined : parseSink(value);
+  };
   const origin = (name: string): URL | undefined => {
     const value = text(name);
     if (value === undefined) return undefined;
@@ -507,7 +525,7 @@ function createReader(env: NodeJS.ProcessEnv, problems: string[]) {
     return undefined;
   };
   return {
-    ...{ text, integer, choice, flag, list, origin, databaseUrl, redisUrl, file, pair },
+    ...{ text, integer, choice, flag, list, origin, databaseUrl, redisUrl, sink, file, pair },
     ...{ smtpUrl, mailAddress },
   };
 }

@@ -34,7 +34,7 @@ type Download = { readonly headers: Record<string, string>; readonly body: Reada
 /**
  * `?account=` names the account. Each line is an object with one member, which says what it is:
  * `account`, `pool`, `transfer`, `key`, `member`, `invitation`, `auditEvent`, `order`, `document`,
- * `charge`; the last line is `end`. An export that fails is cut off, so it has no last line.
+ * `charge`, and `archived` if older charges are; the last line is `end`. An export that fails is cut off, so it has no last line.
  */
 export async function getAccountExport(
   parts: AccountExportParts,
@@ -115,6 +115,7 @@ function linesOfPage(page: ExportAccountResponse): string[] {
   if (json.account) lines.push(lineOf("account", json.account));
   for (const [list, name] of Object.entries(entryNames))
     for (const entry of json[list] ?? []) lines.push(lineOf(name, entry));
+  if (json.archivedBefore) lines.push(lineOf("archived", { before: json.archivedBefore }));
   return lines;
 }
 

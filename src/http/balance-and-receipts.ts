@@ -182,6 +182,10 @@ export const receiptSchemas: Readonly<Record<string, Schema>> = {
     has_more: boolean,
     next_page_token: orNull(text),
     searched_to: orNull(time),
+    archived_before: described(
+      "On the last page, if charges of earlier months were archived, and so are not listed.",
+      orNull(time),
+    ),
   }),
 };
 
@@ -212,7 +216,7 @@ export const receiptsOperation: Operation = {
 export function listReceipts(core: Core) {
   return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
     const query = readQuery(request.query, Object.keys(listParameters));
-    const { charges, nextPageToken, searchedTo } = await core.billing.listCharges(
+    const { charges, nextPageToken, searchedTo, archivedBefore } = await core.billing.listCharges(
       {
         ...rangeParams(query),
         accountId: textParam(query, "account_id"),
@@ -234,6 +238,7 @@ export function listReceipts(core: Core) {
       has_more: nextPageToken !== "",
       next_page_token: nextPageToken || null,
       searched_to: rfc3339OrNull(searchedTo),
+      archived_before: rfc3339OrNull(archivedBefore),
     });
   };
 }

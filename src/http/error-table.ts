@@ -169,6 +169,12 @@ export const errorTable = {
     chat: [invalid, "not_found"],
     ...noRetry,
   },
+  archived: {
+    status: 410,
+    native: ["not_found_error", "archived"],
+    chat: [invalid, "archived"],
+    ...noRetry,
+  },
   method_not_allowed: {
     status: 405,
     native: [invalid, "method_not_allowed"],

@@ -170,6 +170,32 @@ export const definitions = {
     labels: [],
     merge: "min",
   },
+  gateway_history_months_due: {
+    kind: "gauge",
+    help:
+      "past months whose charges `RETENTION_MONTHS` need not keep, and which are still here: an " +
+      "export of them is missing, or a hold is open",
+    labels: [],
+    merge: "max",
+  },
+  gateway_sink_lag_seconds: {
+    kind: "gauge",
+    help:
+      "since the first charge was settled that the sink lacks; a minute is usual. Of the process " +
+      "that sends",
+    labels: [],
+    merge: "max",
+  },
+  gateway_sink_charges_total: {
+    kind: "counter",
+    help: "charges that were sent to the sink",
+    labels: [],
+  },
+  gateway_sink_failures_total: {
+    kind: "counter",
+    help: "attempts to send charges to the sink that failed",
+    labels: [],
+  },
   gateway_ledger_months_ahead: {
     kind: "gauge",
     help: "months after the current one that have partitions. Absent without partitions",

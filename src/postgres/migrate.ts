@@ -57,7 +57,9 @@ export async function migrate(
     const { migrations = readMigrations(engine) } = options;
     await refuseNewer(client, migrations);
     for (const migration of migrations)
-      await inTransaction(client, migration.name, () => applyOnce(client, migration));
+      await inTransaction(client, `migration ${migration.name}`, () =>
+        applyOnce(client, migration),
+      );
     await inTransaction(client, "partitions", () => addPartitions(client, engine));
     let roleStatements: readonly string[] = [];
     await inTransaction(client, "role", async () => {
@@ -121,34 +123,38 @@ const lockMsMax = 400;
 const lockPauseMs = 1_600;
 const lockAttemptsMax = 150;
 
-async function inTransaction(
+/**
+ * Runs `work` in a transaction that waits for locks so shortly that requests do not notice, again
+ * and again. One process at a time. `name`: what an Error calls the work.
+ */
+export async function inTransaction<T>(
   client: Client,
   name: string,
-  work: () => Promise<void>,
-): Promise<void> {
+  work: () => Promise<T>,
+): Promise<T> {
   for (let attempt = 1; ; attempt++) {
     try {
       return await lockAndRun(client, work);
     } catch (error) {
       if (!isBlocked(error)) throw error;
       if (attempt === lockAttemptsMax) {
-        throw new Error(
-          `migration ${name}: other sessions kept its tables locked for five minutes`,
-          { cause: error },
-        );
+        throw new Error(`${name}: other sessions kept its tables locked for five minutes`, {
+          cause: error,
+        });
       }
       await delay(lockPauseMs);
     }
   }
 }
 
-async function lockAndRun(client: Client, work: () => Promise<void>): Promise<void> {
+async function lockAndRun<T>(client: Client, work: () => Promise<T>): Promise<T> {
   await client.query("begin");
   try {
     await client.query("select 1 from migrations where number = 0 for update");
     await client.query(`set local lock_timeout = ${lockMsMax}`);
-    await work();
+    const result = await work();
     await client.query("commit");
+    return result;
   } catch (error) {
     await client.query("rollback").catch(() => {});
     throw error;

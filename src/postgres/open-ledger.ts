@@ -5,10 +5,13 @@ import type { Log } from "../base/log.ts";
 import type { LedgerEngine } from "../config/environment.ts";
 import { traitsOf } from "./engine.ts";
 import { keepMonthsAhead, migrate } from "./migrate.ts";
+import { type Owner, ownerOf } from "./owner.ts";
 import { lastMonthOf, type PartitionsRow, readPartitions } from "./partitions.ts";
 import { connectPostgres, type Postgres } from "./postgres.ts";
 import { gatewayRole, mayTakeRole } from "./role.ts";
 import { Servers } from "./servers.ts";
+
+export type { Owner } from "./owner.ts";
 
 export type OpenLedger = {
   readonly postgres: Postgres;
@@ -19,6 +22,8 @@ export type OpenLedger = {
   keepMonthsAhead(): Promise<void>;
   /** The last month with a partition, as `lastMonthOf`. Undefined: the engine has no partitions. */
   readLastMonth(): Promise<number | undefined>;
+  /** Connects as the owner of the tables, for as long as `work` takes. */
+  asOwner<T>(work: (owner: Owner) => Promise<T>): Promise<T>;
 };
 
 /**
@@ -61,6 +66,10 @@ export async function openLedger(
       if (!traitsOf[engine].hasPartitions) return undefined;
       const [row] = await postgres.query<PartitionsRow>(readPartitions, []);
       return row && lastMonthOf(row);
+    },
+    async asOwner(work) {
+      const owner = await ownerOf(ownerUrl ?? url, engine);
+      return work(owner).finally(() => owner.end());
     },
   };
 }

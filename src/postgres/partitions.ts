@@ -57,6 +57,43 @@ export function lastMonthOf(row: PartitionsRow): number {
   return last;
 }
 
+/** The months that have a partition, `YYYY-MM-01`, in their order. */
+export async function readMonths(client: ClientBase): Promise<string[]> {
+  const { present } = await readState(client);
+  return [...present].sort((one, other) => one - other).map(startOf);
+}
+
+/**
+ * Makes the partition of a past month refuse charges, once. Waits for the transactions that write
+ * to it. An engine without triggers lets them in.
+ */
+export async function sealPartition(
+  client: ClientBase,
+  month: string,
+  engine: LedgerEngine,
+): Promise<void> {
+  if (traitsOf[engine].variant !== "postgres") return;
+  await client.query(
+    `create or replace trigger closed before insert on ${nameOf(month)}
+       for each row execute function refuse_charge()`,
+  );
+}
+
+/** Removes the partition of a month with all its charges. */
+export async function dropPartition(client: ClientBase, month: string): Promise<void> {
+  const name = nameOf(month);
+  // First the queue for this lock. Whoever reads all charges locks their table before a partition.
+  await client.query("lock table only charges in access exclusive mode");
+  await client.query(`alter table charges detach partition ${name}`);
+  await client.query(`drop table ${name}`);
+}
+
+/** Name of the partition of a month, `YYYY-MM-01`. */
+function nameOf(month: string): string {
+  if (!/^\d{4}-\d{2}-01$/.test(month)) throw new Error(`no month: ${month}`);
+  return `charges_${month.slice(0, 7).replace("-", "_")}`;
+}
+
 async function readState(client: ClientBase): Promise<State> {
   const { rows } = await client.query<PartitionsRow>(readPartitions.text);
   const [row] = rows;
@@ -80,7 +117,7 @@ async function addPartition(
   engine: LedgerEngine,
 ): Promise<void> {
   const [from, to] = [startOf(month), startOf(month + 1)];
-  const name = `charges_${from.slice(0, 7).replace("-", "_")}`;
+  const name = nameOf(from);
   await client.query(`create table ${name} (like charges including all)`);
   await client.query(
     `alter table charges attach partition ${name} for values from ('${from}') to ('${to}')`,

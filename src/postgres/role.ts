@@ -1,6 +1,6 @@
 // The role with which the gateway works. It may add charges, transfers and prices, and neither
-// change nor delete them, so that no statement of ours can rewrite the past. It has no password:
-// connections take it after they have logged in.
+// change nor delete them, so that no statement of ours can rewrite the past. Closed months it may
+// only read. It has no password: connections take it after they have logged in.
 
 import { type ClientBase, DatabaseError, escapeIdentifier } from "pg";
 import type { LedgerEngine } from "../config/environment.ts";
@@ -10,6 +10,8 @@ import { Servers } from "./servers.ts";
 export const gatewayRole = "model_gateway";
 
 const appendOnly = ["charges", "transfers", "price_versions"];
+/** What the owner of the tables closes and removes. */
+const ofOwner = ["month_closings", "closed_months", "month_archives"];
 
 type Rights = {
   readonly schema: string;
@@ -55,7 +57,8 @@ function statementsFor(
   const wrong = tables.filter(({ isRight }) => !isRight).map(({ name }) => name);
   const list = (names: readonly string[]) => names.map(escapeIdentifier).join(", ");
   const books = wrong.filter((name) => appendOnly.includes(name));
-  const others = wrong.filter((name) => !appendOnly.includes(name));
+  const closed = wrong.filter((name) => ofOwner.includes(name));
+  const others = wrong.filter((name) => !books.includes(name) && !closed.includes(name));
   return [
     ...(roleExists
       ? []
@@ -68,6 +71,12 @@ function statementsFor(
       : [
           `revoke all on ${list(books)} from ${gatewayRole}`,
           `grant select, insert on ${list(books)} to ${gatewayRole}`,
+        ]),
+    ...(closed.length === 0
+      ? []
+      : [
+          `revoke all on ${list(closed)} from ${gatewayRole}`,
+          `grant select on ${list(closed)} to ${gatewayRole}`,
         ]),
     ...(others.length === 0
       ? []
@@ -95,9 +104,10 @@ async function readRights(client: ClientBase, user: string): Promise<Rights> {
   const rightsOf = row.exists
     ? `has_table_privilege('${gatewayRole}', c.oid, 'SELECT')
          and has_table_privilege('${gatewayRole}', c.oid, 'INSERT')
+           = (c.relname <> all($2::text[]))
          and has_table_privilege('${gatewayRole}', c.oid, 'UPDATE, DELETE, TRUNCATE')
-           = (c.relname <> all($1::text[]))`
-    : "$1::text[] is null";
+           = (c.relname <> all($1::text[] || $2::text[]))`
+    : "$1::text[] || $2::text[] is null";
   const { rows: tables } = await client.query<{ name: string; is_right: boolean }>(
     `select c.relname::text as name, ${rightsOf} as is_right
      from pg_class c
@@ -105,7 +115,7 @@ async function readRights(client: ClientBase, user: string): Promise<Rights> {
      where c.relkind in ('r', 'p') and not c.relispartition and c.relname <> 'migrations'
        and pg_has_role(current_user, c.relowner, 'usage')
      order by c.relname`,
-    [appendOnly],
+    [appendOnly, ofOwner],
   );
   return {
     schema: row.schema,

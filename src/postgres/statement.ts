@@ -3,6 +3,7 @@
 import { existsSync, readFileSync } from "node:fs";
 import { basename, dirname } from "node:path";
 import { fileURLToPath } from "node:url";
+import { expandChargeLine } from "../base/charge-line.ts";
 import { expandCategories } from "../base/token-categories.ts";
 import { expandSums } from "../base/usage-sums.ts";
 
@@ -18,13 +19,15 @@ export type Statement = {
 
 /**
  * Reads `sql/<file>.sql` beside the caller's module, and `sql/distributed/<file>.sql` where there
- * is one, and expands its token categories and sums. The name of
- * the statement is `<folder>/<file>`. Call once, when the module loads.
+ * is one, and expands its token categories, sums and lines of charges. The name of the statement is
+ * `<folder>/<file>`. Call once, when the module loads.
  */
 export function statement(moduleUrl: string, file: string): Statement {
   const folder = dirname(fileURLToPath(moduleUrl));
   const read = (path: string) =>
-    expandSums(expandCategories(readFileSync(`${folder}/sql/${path}.sql`, "utf8")));
+    expandChargeLine(
+      expandSums(expandCategories(readFileSync(`${folder}/sql/${path}.sql`, "utf8"))),
+    );
   const text = read(file);
   const isOverridden = existsSync(`${folder}/sql/distributed/${file}.sql`);
   const distributed = isOverridden ? read(`distributed/${file}`) : text;

@@ -16,6 +16,7 @@ import type { CatalogFile } from "../config/catalog.ts";
 import type { Config } from "../config/environment.ts";
 import { type Authenticate, localClient, type Services } from "../contract/contract.ts";
 import { intercept } from "../contract/interceptor.ts";
+import { createHistory } from "../history/history.ts";
 import type { OnPayerChange } from "../http/early-check.ts";
 import type { Readiness } from "../http/http.ts";
 import {
@@ -191,6 +192,16 @@ export async function startServices(
   stack.defer(() => people.stop());
   await limits.start();
   stack.defer(() => limits.stop());
+
+  const history = createHistory({
+    ledger,
+    log,
+    metrics,
+    retentionMonths: config.retentionMonths,
+    sink: config.sink,
+  });
+  history.start();
+  stack.defer(() => history.stop());
 
   const authenticate = identifyBy(keys.authenticate, people.authenticate);
   const { audit, onCallerChange, installation } = people;

@@ -65,6 +65,8 @@ export async function startPairs(postgres: Postgres) {
 
   return {
     service: billing.service,
+    /** Makes one pair. */
+    pair: makePair,
     async run(parts: {
       count: number;
       width: number;

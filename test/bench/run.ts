@@ -5,6 +5,7 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { cpus } from "node:os";
 import { printResult, type Result } from "./report.ts";
 import { billingPrice } from "./suites/billing-price.ts";
+import { closing } from "./suites/closing.ts";
 import { codec } from "./suites/codec.ts";
 import { failover } from "./suites/failover.ts";
 import { flood } from "./suites/flood.ts";
@@ -52,10 +53,11 @@ const suites: Record<string, () => Promise<Result>> = {
   keys,
   history,
   reports,
+  closing,
   "payments-rules": paymentsRules,
   profile,
 };
-const onlyWhenNamed = ["reports", "profile"];
+const onlyWhenNamed = ["reports", "closing", "profile"];
 
 const names = process.argv.slice(2);
 const unknown = names.filter((name) => !Object.hasOwn(suites, name));

@@ -80,6 +80,21 @@ export async function addHistory(
     for (let month = waiting.shift(); month; month = waiting.shift()) await add(month);
   };
   await Promise.all(Array.from({ length: width }, worker));
+  return { charges: added, closingSeconds: await book(postgres) };
+}
+
+/** Adds charges to the month before the last one, whose days are closed. Returns the month. */
+export async function addPastMonth(postgres: Postgres, charges: number): Promise<string> {
+  const now = new Date();
+  const startOf = (back: number) =>
+    new Date(Date.UTC(now.getUTCFullYear(), now.getUTCMonth() - back, 1));
+  await addMonth(postgres, { start: startOf(2), end: startOf(1) }, charges);
+  await book(postgres);
+  return startOf(2).toISOString().slice(0, 10);
+}
+
+/** Books what the hours sum up to, and closes their days. Returns how long that took. */
+async function book(postgres: Postgres): Promise<number> {
   await runSql(
     postgres,
     `insert into key_months (account_id, key_id, month, spent)
@@ -102,7 +117,7 @@ export async function addHistory(
   const closingSeconds = (performance.now() - closing) / 1000;
   await runSql(postgres, "vacuum analyze");
   await runSql(postgres, "checkpoint");
-  return { charges: added, closingSeconds };
+  return closingSeconds;
 }
 
 /** The thirteen months that end at `end`, latest first. */

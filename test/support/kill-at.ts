@@ -19,6 +19,15 @@ const moments: Record<string, { statement: string; when: "unsent" | "sent" | "co
   // The transfer is committed, and the grant does not name it.
   "transfer made": { statement: "payments/put-transfer", when: "unsent" },
   "grant posted": { statement: "payments/put-transfer", when: "committed" },
+  // A month that is being closed, exported and recorded.
+  "month sealed": { statement: "history/remove-closing-sums", when: "unsent" },
+  "block digested": { statement: "history/digest-block", when: "committed" },
+  "sums added": { statement: "history/add-closing-sums", when: "committed" },
+  // In a transaction that has still to be committed.
+  "closing stored": { statement: "history/insert-closing", when: "committed" },
+  "lines read": { statement: "history/read-lines", when: "committed" },
+  "export whole": { statement: "history/put-archive", when: "unsent" },
+  "export recorded": { statement: "history/put-archive", when: "committed" },
 };
 
 const moment = moments[process.env.KILL_AT ?? ""];

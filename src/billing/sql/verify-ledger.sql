@@ -1,6 +1,14 @@
 -- Checks every invariant of the ledger. Each row is a violation, at most 100 per invariant; no rows
--- means that all invariants hold.
-with charged_hours as materialized (
+-- means that all invariants hold. Of closed months it takes the sums instead of the charges.
+with open_from as (
+  -- Months are closed in their order.
+  select coalesce(max(month) + interval '1 month', '-infinity')::date as day
+  from month_closings
+), open_charges as not materialized (
+  select *
+  from charges
+  where month >= (select day from open_from)
+), charged_hours as materialized (
   select c.account_id, c.key_id, c.model, date_trunc('hour', c.admitted_at, 'UTC') as hour,
     each_category(sum(c.#) as #), sum(c.amount) as amount,
     sum(least(upto.input, c.hold)) as amount_input,
@@ -13,7 +21,7 @@ with charged_hours as materialized (
       'reaped', 'input_above_hold')) as failed,
     count(*) filter (where c.outcome in ('client_left_before_acceptance',
       'client_left_before_content', 'client_left', 'revoked', 'time_limit')) as cut
-  from charges c
+  from open_charges c
   join price_versions p using (price_version)
   cross join lateral (
     select c.input * p.input as input,
@@ -42,7 +50,7 @@ with charged_hours as materialized (
   from (
     select c.account_id, t.tag, t.value, c.key_id, c.model,
       (c.admitted_at at time zone 'utc')::date as day, charged_of(c, p)
-    from charges c
+    from open_charges c
     join price_versions p using (price_version)
     cross join lateral jsonb_each_text(c.tags) as t (tag, value)
     where c.tags is not null
@@ -59,7 +67,13 @@ with charged_hours as materialized (
     select account_id, "family", sum(amount) as amount from transfers group by account_id, "family"
   ) t using (account_id, "family")
   left join (
-    select account_id, "family", sum(amount) as amount from charges group by account_id, "family"
+    select account_id, "family", sum(amount) as amount
+    from (
+      select account_id, "family", amount from open_charges
+      union all
+      select account_id, "family", amount from closed_months
+    ) parts
+    group by account_id, "family"
   ) c using (account_id, "family")
   where p.posted <> coalesce(t.amount, 0) - coalesce(c.amount, 0)
   union all
@@ -89,7 +103,9 @@ with charged_hours as materialized (
   full join (
     select account_id, key_id, month, sum(spent) as spent, sum(held) as held
     from (
-      select account_id, key_id, month, amount as spent, 0 as held from charges
+      select account_id, key_id, month, amount as spent, 0 as held from open_charges
+      union all
+      select account_id, key_id, month, amount, 0 from closed_months
       union all
       select account_id, key_id, month, 0, amount from holds
     ) parts
@@ -99,7 +115,7 @@ with charged_hours as materialized (
   union all
   select 'charge <= hold', account_id || '/' || request_id,
     format('amount %s, hold %s', amount, hold)
-  from charges
+  from open_charges
   where amount > hold or amount < 0
   union all
   select 'never hold and charge', account_id || '/' || request_id, ''
@@ -107,13 +123,13 @@ with charged_hours as materialized (
   join charges using (account_id, request_id)
   union all
   select 'one charge per request', account_id || '/' || request_id, format('%s charges', count(*))
-  from charges
+  from open_charges
   group by account_id, request_id
   having count(*) > 1
   union all
   select 'charge = tokens x price', c.account_id || '/' || c.request_id,
     format('amount %s, overrun %s, price %s', c.amount, c.overrun, c.price_version)
-  from charges c
+  from open_charges c
   left join price_versions p using (price_version)
   cross join lateral (
     select sum(tokens * price) as micro
@@ -125,7 +141,7 @@ with charged_hours as materialized (
   union all
   select 'charged output <= granted output', account_id || '/' || request_id,
     format('output %s, thinking %s, granted %s', output, thinking, granted_output)
-  from charges
+  from open_charges
   where output::bigint + thinking > granted_output
     or output_over::bigint + thinking_over > 0 and output::bigint + thinking < granted_output
   union all
@@ -136,6 +152,7 @@ with charged_hours as materialized (
   cross join usage_progress g
   -- The hours before are removed.
   where (u.hour is not null or (hour at time zone 'utc')::date >= g.hours_from)
+    and (hour at time zone 'utc')::date >= (select day from open_from)
     and (each_charged(u.#)) is distinct from (each_charged(c.#))
   union all
   select 'days = charges', concat_ws('/', account_id, key_id, model, day),
@@ -144,6 +161,7 @@ with charged_hours as materialized (
   full join charged_days c using (account_id, key_id, model, day)
   cross join usage_progress g
   where (u.day is not null or day < g.closed_to)
+    and day >= (select day from open_from)
     and (each_charged(u.#)) is distinct from (each_charged(c.#))
   union all
   select 'days = hours', concat_ws('/', account_id, key_id, model, day),
@@ -159,8 +177,39 @@ with charged_hours as materialized (
   from tags_daily u
   full join charged_tags c using (account_id, tag, value, key_id, model, day)
   cross join usage_progress g
-  where (u.amount is not null or day < g.tags_to)
+  where (u.amount is not null or day < g.tags_to) and day >= (select day from open_from)
     and (each_charged(u.#)) is distinct from (each_charged(c.#))
+  union all
+  select 'days = closed months', concat_ws('/', account_id, key_id, model, month),
+    format('amount %s and %s, requests %s and %s', u.amount, c.amount, u.requests, c.requests)
+  from (
+    select account_id, key_id, model, date_trunc('month', day)::date as month,
+      each_charged(sum(#) as #)
+    from usage_daily
+    where day < (select day from open_from)
+    group by 1, 2, 3, 4
+  ) u
+  full join (
+    select account_id, key_id, model, month, each_charged(sum(#) as #)
+    from closed_months
+    group by 1, 2, 3, 4
+  ) c using (account_id, key_id, model, month)
+  where (each_charged(u.#)) is distinct from (each_charged(c.#))
+  union all
+  select 'a closed month = its sums', month::text,
+    format('amount %s and %s, charges %s and %s', m.amount, c.amount, m.charges, c.requests)
+  from month_closings m
+  full join (
+    select month, sum(amount) as amount, sum(requests) as requests
+    from closed_months
+    group by month
+  ) c using (month)
+  where m.month is null
+    or (m.amount, m.charges) <> (coalesce(c.amount, 0), coalesce(c.requests, 0))
+  union all
+  select 'no hold of a closed month', account_id || '/' || request_id, month::text
+  from holds
+  where month < (select day from open_from)
   union all
   select 'sums = their parts', concat_ws('/', account_id, key_id, model, at),
     format('amount %s, requests %s', amount, requests)

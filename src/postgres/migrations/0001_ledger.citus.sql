@@ -16,7 +16,13 @@ select create_distributed_table('usage_hourly', 'account_id', colocate_with => '
 select create_distributed_table('usage_daily', 'account_id', colocate_with => 'pools');
 select create_distributed_table('tags_daily', 'account_id', colocate_with => 'pools');
 select create_distributed_table('errors_hourly', 'account_id', colocate_with => 'pools');
+select create_distributed_table('closed_months', 'account_id', colocate_with => 'pools');
+select create_distributed_table('closing_sums', 'account_id', colocate_with => 'pools');
 select create_reference_table('usage_progress');
+select create_reference_table('month_closings');
+select create_reference_table('month_archives');
+select create_reference_table('sink_cursors');
+select create_reference_table('history_leases');
 
 -- The transactions of one account, as functions that run on the worker with its rows: the servers
 -- exchange one message instead of a dozen. Every statement names the account and one table, so

@@ -363,6 +363,78 @@ create table errors_hourly (
   primary key (account_id, hour, key_id, reason)
 ) with (fillfactor = 70);
 
+-- Months that are closed: how many charges they have, in sum and in the order of their settlement.
+-- Never changed, and only the owner of the tables adds to it. Months are closed in their order.
+create table month_closings (
+  month     date primary key,
+  charges   bigint not null check (charges >= 0),
+  amount    bigint not null check (amount >= 0),
+  -- Of the lines of the charges, and the form of these lines: src/history/digest.ts.
+  sha256    bytea not null,
+  form      integer not null,
+  closed_at timestamptz not null default now()
+);
+
+-- What the charges of a closed month sum up to. Never changed.
+create table closed_months (
+  account_id text collate "C" not null,
+  month      date not null,
+  "family"   text not null,
+  key_id     text collate "C" not null,
+  model      text not null,
+  each_charged(# bigint not null),
+  overrun    bigint not null,
+  primary key (account_id, month, "family", key_id, model)
+);
+create index closed_months_by_month on closed_months (month);
+
+-- The sums of parts of the month that is being closed. Those of a closing that did not end are
+-- removed by the next one.
+create table closing_sums (
+  closing_id text collate "C" not null,
+  account_id text collate "C" not null,
+  "family"   text not null,
+  key_id     text collate "C" not null,
+  model      text not null,
+  each_charged(# bigint not null),
+  overrun    bigint not null,
+  -- Charges that break a rule of the ledger.
+  broken     bigint not null
+);
+create index closing_sums_by_closing on closing_sums (closing_id);
+
+-- Closed months of which a verified export exists. Only the owner of the tables writes it.
+create table month_archives (
+  month       date primary key,
+  -- Of the lines of the export: that of the closing.
+  sha256      bytea not null,
+  -- The machine and the folder to which it was exported.
+  place       text not null,
+  verified_at timestamptz not null default now(),
+  -- When the charges of the month were removed. Null: they are here.
+  dropped_at  timestamptz
+);
+
+-- How far the charges are in a sink. Its name has no credentials.
+create table sink_cursors (
+  sink       text primary key,
+  -- The last charge that is in the sink.
+  settled_at timestamptz not null default '-infinity',
+  request_id text collate "C" not null default '',
+  account_id text collate "C" not null default '',
+  -- Of files: the one that is written, and how many bytes of it count.
+  file       text not null default '',
+  bytes      bigint not null default 0,
+  moved_at   timestamptz not null default now()
+);
+
+-- Work that one process does at a time.
+create table history_leases (
+  task   text primary key,
+  holder text not null,
+  until  timestamptz not null
+);
+
 -- Running gateway processes.
 create table nodes (
   node_id      text collate "C" primary key,

@@ -1,0 +1,21 @@
+// `npm run export -- --month 2026-10 --to DIR`: exports a closed month, or verifies the export that
+// DIR has of it. Exit status: 0 when the export is whole, 1 if there is none, 64 for wrong
+// arguments.
+
+import { exportMonth, parseMonth } from "../history/history.ts";
+import { exitUsage, onLedger, readArguments } from "./ledger.ts";
+
+const { month, to } = readArguments(process.argv.slice(2), ["month", "to"]);
+const asked = month === undefined ? undefined : parseMonth(month);
+if (asked === undefined || to === undefined) {
+  console.error("usage: npm run export -- --month YYYY-MM --to DIR");
+  process.exit(exitUsage);
+}
+
+await onLedger("export", async (ledger) => {
+  const { folder, manifest } = await exportMonth(ledger, { month: asked, to });
+  console.log(
+    `${folder}: verified, ${manifest.charges} charges, ${manifest.sums.amount} micro-credits, ` +
+      `SHA-256 ${manifest.sha256}`,
+  );
+});

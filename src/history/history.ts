@@ -1,0 +1,128 @@
+// The years behind the current month: closing, export and removal of months, and the sink that gets
+// every charge. docs/operating.md says how an operator uses them.
+
+import type { Log } from "../base/log.ts";
+import type { SinkSettings } from "../config/environment.ts";
+import type { Metrics } from "../metrics/metrics.ts";
+import type { OpenLedger } from "../postgres/open-ledger.ts";
+import { isUnreachable } from "../postgres/postgres.ts";
+import { nameOfMonth } from "./months.ts";
+import { keepRetention, type Waiting } from "./retention.ts";
+import { Sink } from "./sink.ts";
+
+export { type Closing, closeMonth, findClosing } from "./closing.ts";
+export { exportMonth, type Manifest } from "./export-month.ts";
+export { nameOfMonth, parseMonth } from "./months.ts";
+export { Refusal } from "./refusal.ts";
+
+export type History = {
+  start(): void;
+  /** Ends with the batch that is being sent, and leaves a month that is being closed. */
+  stop(): Promise<void>;
+};
+
+type Parts = {
+  readonly ledger: Pick<OpenLedger, "asOwner" | "postgres">;
+  readonly log: Log;
+  /** Absent: nothing is counted. */
+  readonly metrics?: Metrics | undefined;
+  /** Undefined: nothing is closed or removed. */
+  readonly retentionMonths: number | undefined;
+  /** Undefined: charges are sent nowhere. */
+  readonly sink: SinkSettings | undefined;
+};
+
+const everyMs = 3_600_000;
+/** Not with the first requests of a new process. */
+const firstMs = 60_000;
+
+export function createHistory({ ledger, log, metrics, retentionMonths, sink }: Parts): History {
+  const sending = sink && new Sink({ db: ledger.postgres, log, settings: sink });
+  const keeper =
+    retentionMonths === undefined
+      ? undefined
+      : new RetentionKeeper(
+          (signal) => keepRetention(ledger, { months: retentionMonths, sink: sink?.name }, signal),
+          log,
+        );
+  if (metrics && sending) {
+    metrics.readOne("gateway_sink_lag_seconds", () => sending.lag);
+    metrics.readOne("gateway_sink_charges_total", () => sending.sent);
+    metrics.readOne("gateway_sink_failures_total", () => sending.failed);
+  }
+  if (metrics && keeper) metrics.readOne("gateway_history_months_due", () => keeper.due);
+  return {
+    start() {
+      sending?.start();
+      keeper?.start();
+    },
+    async stop() {
+      await Promise.all([sending?.stop(), keeper?.stop()]);
+    },
+  };
+}
+
+/** Closes and removes months once an hour: the months come slowly, but their exports any time. */
+export class RetentionKeeper {
+  readonly #keep: (signal: AbortSignal) => Promise<readonly Waiting[]>;
+  readonly #log: Log;
+  readonly #stopping = new AbortController();
+  #timer: NodeJS.Timeout | undefined;
+  #running: Promise<void> | undefined;
+  #due: number | undefined;
+  /** What the log was told last. */
+  #told = "";
+
+  constructor(keep: (signal: AbortSignal) => Promise<readonly Waiting[]>, log: Log) {
+    this.#keep = keep;
+    this.#log = log;
+  }
+
+  /** Months whose charges should be gone and are not. Undefined: not known yet. */
+  get due(): number | undefined {
+    return this.#due;
+  }
+
+  start(): void {
+    this.#plan(firstMs);
+  }
+
+  async stop(): Promise<void> {
+    clearTimeout(this.#timer);
+    this.#stopping.abort();
+    await this.#running;
+  }
+
+  #plan(ms: number): void {
+    this.#timer = setTimeout(() => {
+      this.#running = this.run().then(() => {
+        if (!this.#stopping.signal.aborted) this.#plan(everyMs);
+      });
+    }, ms).unref();
+  }
+
+  /** Does what can be done now. Logs what cannot. */
+  async run(): Promise<void> {
+    try {
+      const waiting = await this.#keep(this.#stopping.signal);
+      this.#due = waiting.length;
+      this.#tell(waiting[0]);
+    } catch (err) {
+      if (isUnreachable(err)) return;
+      this.#log.error(
+        { code: "history_failed", err },
+        "cannot close or remove months; look at the error, and at the rights of MIGRATION_DATABASE_URL",
+      );
+    }
+  }
+
+  #tell(first: Waiting | undefined): void {
+    const text = first === undefined ? "" : `${first.month} ${first.why.message}`;
+    if (text !== this.#told && first !== undefined)
+      this.#log.warn(
+        { code: "month_not_removed", month: nameOfMonth(first.month), why: first.why.message },
+        "charges that RETENTION_MONTHS need not keep are still here",
+      );
+    this.#told = text;
+  }
+}

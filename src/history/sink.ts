@@ -1,0 +1,194 @@
+// Sends charges to a sink as they are settled, in the order of their settlement, one process at a
+// time, and beside the requests. A cursor in the database says how far the sink is.
+//
+// Charges do not become visible in that order: `settled_at` is the time at which their transaction
+// began. So only those are sent that were settled 60 seconds before a time from which on every
+// transaction has ended that had begun by then. A charge is sent before the cursor moves: a process
+// that dies in between sends it twice, and the sink knows it by its position (files) or by its
+// request (ClickHouse).
+
+import { randomId } from "../base/ids.ts";
+import type { Log } from "../base/log.ts";
+import type { SinkSettings } from "../config/environment.ts";
+import { isUnreachable, statement, type Tx } from "../postgres/postgres.ts";
+import { type Place, type PlaceRow, placeOf, valuesOf } from "./digest.ts";
+import { Lease } from "./lease.ts";
+import { clickhouseWriter } from "./sink-clickhouse.ts";
+import { filesWriter } from "./sink-files.ts";
+import type { Batch, FilePosition, SinkWriter } from "./sink-writer.ts";
+
+const statements = {
+  readHorizon: statement(import.meta.url, "read-horizon"),
+  addCursor: statement(import.meta.url, "add-cursor"),
+  readCursor: statement(import.meta.url, "read-cursor"),
+  readLag: statement(import.meta.url, "read-lag"),
+  readSettledLines: statement(import.meta.url, "read-settled-lines"),
+  moveCursor: statement(import.meta.url, "move-cursor"),
+};
+
+/** Above the longest settlement, from the start of its transaction to its first write. */
+const marginMs = 60_000;
+const chargesPerBatch = 2_000;
+const everyMs = 5_000;
+// A batch is written within a minute, or given up.
+const leaseMs = 120_000;
+const pauseMsMax = 60_000;
+
+type HorizonRow = { at: string; first_running: bigint; first_to_come: bigint };
+type CursorRow = PlaceRow & { file: string; bytes: bigint };
+type LinesRow = PlaceRow & { day: string; charges: number; lines: string };
+
+export class Sink {
+  readonly #db: Tx;
+  readonly #log: Log;
+  readonly #name: string;
+  readonly #writer: SinkWriter;
+  readonly #lease: Lease;
+  readonly #marginMs: number;
+  #timer: NodeJS.Timeout | undefined;
+  #running: Promise<void> | undefined;
+  #isStopped = false;
+  /** The oldest time for which it is open whether its transactions have ended. */
+  #sample: { readonly at: string; readonly firstToCome: bigint } | undefined;
+  /** Every transaction that had begun by then has ended. */
+  #until: string | undefined;
+  #lag: number | undefined;
+  #failures = 0;
+  /** Charges that this process has sent. */
+  sent = 0;
+  /** Attempts that failed. */
+  failed = 0;
+
+  constructor({
+    db,
+    log,
+    settings,
+    margin = marginMs,
+  }: {
+    db: Tx;
+    log: Log;
+    settings: SinkSettings;
+    /** Milliseconds. */
+    margin?: number;
+  }) {
+    this.#db = db;
+    this.#log = log;
+    this.#name = settings.name;
+    this.#marginMs = margin;
+    this.#writer =
+      settings.kind === "files" ? filesWriter(settings.folder) : clickhouseWriter(settings);
+    this.#lease = new Lease(db, {
+      task: `sink ${settings.name}`,
+      holder: randomId("sink_"),
+      ms: leaseMs,
+    });
+  }
+
+  /**
+   * Seconds since the first charge was settled that the sink lacks. Undefined while another process
+   * sends.
+   */
+  get lag(): number | undefined {
+    return this.#lag;
+  }
+
+  start(): void {
+    this.#plan(0);
+  }
+
+  async stop(): Promise<void> {
+    this.#isStopped = true;
+    clearTimeout(this.#timer);
+    await this.#running;
+    await this.#lease.release().catch(() => undefined);
+  }
+
+  #plan(ms: number): void {
+    if (this.#isStopped) return;
+    this.#timer = setTimeout(() => {
+      this.#running = this.#attempt();
+    }, ms).unref();
+  }
+
+  async #attempt(): Promise<void> {
+    try {
+      await this.run();
+      if (this.#failures > 0) this.#log.info({ sink: this.#name }, "the sink takes charges again");
+      this.#failures = 0;
+    } catch (err) {
+      this.failed += 1;
+      this.#failures += 1;
+      // Once for each time that it goes away.
+      if (this.#failures === 1 && !isUnreachable(err))
+        this.#log.warn(
+          { code: "sink_failed", sink: this.#name, err },
+          "charges do not get to the sink; they are sent when it takes them again",
+        );
+    }
+    this.#plan(Math.min(pauseMsMax, everyMs * 2 ** Math.min(this.#failures, 10)));
+  }
+
+  /** Sends what can be sent now, unless another process does. */
+  async run(): Promise<void> {
+    if (!(await this.#lease.take())) {
+      this.#lag = undefined;
+      return;
+    }
+    const until = await this.#readHorizon();
+    await this.#db.query(statements.addCursor, [this.#name]);
+    for (let isWhole = false; !isWhole && !this.#isStopped; ) {
+      const [cursor] = await this.#db.query<CursorRow>(statements.readCursor, [this.#name]);
+      if (!cursor) throw new Error(`no cursor of the sink ${this.#name}`);
+      const [lag] = await this.#db.query<{ seconds: number }>(
+        statements.readLag,
+        valuesOf(placeOf(cursor)),
+      );
+      this.#lag = lag?.seconds ?? 0;
+      if (until === undefined || !lag) return;
+      isWhole = !(await this.#sendPage(cursor, until));
+    }
+  }
+
+  /** Sends one page. Returns whether there may be more. */
+  async #sendPage(cursor: CursorRow, until: string): Promise<boolean> {
+    let place = placeOf(cursor);
+    let position: FilePosition = cursor;
+    const values = [...valuesOf(place), until, this.#marginMs, chargesPerBatch];
+    const days = await this.#db.query<LinesRow>(statements.readSettledLines, values);
+    let charges = 0;
+    for (const row of days) {
+      if (!(await this.#lease.take())) return false;
+      position = await this.#write(row, position);
+      const last = placeOf(row);
+      if (!(await this.#move(place, last, position))) return false;
+      place = last;
+      charges += row.charges;
+      this.sent += row.charges;
+    }
+    return charges === chargesPerBatch;
+  }
+
+  /** As the writer does. Its errors look like none of the database. */
+  async #write(batch: Batch, position: FilePosition): Promise<FilePosition> {
+    return this.#writer.write(batch, position).catch((cause: unknown) => {
+      throw new Error(cause instanceof Error ? cause.message : String(cause), { cause });
+    });
+  }
+
+  async #move(from: Place, to: Place, { file, bytes }: FilePosition): Promise<boolean> {
+    const values = [this.#name, ...valuesOf(from), ...valuesOf(to), file, bytes];
+    return (await this.#db.query(statements.moveCursor, values)).length > 0;
+  }
+
+  /** A time by which every transaction has ended that began before. Undefined: none is known yet. */
+  async #readHorizon(): Promise<string | undefined> {
+    const [row] = await this.#db.query<HorizonRow>(statements.readHorizon, []);
+    if (!row) throw new Error("a statement without groups returned no row");
+    const { at, first_running, first_to_come: firstToCome } = row;
+    if (this.#sample === undefined || first_running >= this.#sample.firstToCome) {
+      this.#until = this.#sample?.at;
+      this.#sample = { at, firstToCome };
+    }
+    return this.#until;
+  }
+}

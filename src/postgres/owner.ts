@@ -1,0 +1,71 @@
+// A connection of the owner of the tables, for work that the role of the gateway has no right to:
+// months are closed and removed with it.
+
+import type { Client, QueryResultRow } from "pg";
+import type { LedgerEngine } from "../config/environment.ts";
+import { traitsOf } from "./engine.ts";
+import { inTransaction } from "./migrate.ts";
+import { dropPartition, readMonths, sealPartition } from "./partitions.ts";
+import { Servers } from "./servers.ts";
+import type { Statement } from "./statement.ts";
+
+export type Owner = {
+  /** Runs a statement, in the transaction if there is one. Values as of `Tx`. */
+  query<Row>(statement: Statement, values: readonly unknown[]): Promise<Row[]>;
+  /**
+   * Runs `work` in one transaction that waits for locks so shortly that requests do not notice,
+   * and again while it meets one. One process at a time. `name`: what an Error calls it.
+   */
+  transaction<T>(name: string, work: () => Promise<T>): Promise<T>;
+  /** The months that have a partition, `YYYY-MM-01`, in their order. Empty: the engine has none. */
+  readMonths(): Promise<string[]>;
+  /** Makes the partition of a past month refuse charges. In a transaction. */
+  sealMonth(month: string): Promise<void>;
+  /** Removes the charges of a month. In a transaction. */
+  dropMonth(month: string): Promise<void>;
+};
+
+// One statement sums up or reads a part of a month.
+const statementMsMax = 120_000;
+
+// Of a part of a month: by its index, on one processor, and without compiling the statement.
+const plannerSettings = {
+  jit: "off",
+  max_parallel_workers_per_gather: 0,
+  random_page_cost: 1.1,
+  work_mem: "64MB",
+};
+
+/** Connects as the owner. `end` closes the connection. */
+export async function ownerOf(
+  url: string,
+  engine: LedgerEngine,
+): Promise<Owner & { end(): Promise<void> }> {
+  const traits = traitsOf[engine];
+  const { client } = await new Servers(url).connect({
+    statement_timeout: statementMsMax,
+    ...(traits.hasPlannerSettings && plannerSettings),
+  });
+  return {
+    query: (statement, values) => runOn(client, statement, values, traits.isDistributed),
+    transaction: (name, work) => inTransaction(client, name, work),
+    readMonths: async () => (traits.hasPartitions ? await readMonths(client) : []),
+    sealMonth: (month) => sealPartition(client, month, engine),
+    dropMonth: (month) => dropPartition(client, month),
+    end: () => client.end(),
+  };
+}
+
+async function runOn<Row>(
+  client: Client,
+  { name, text, distributed }: Statement,
+  values: readonly unknown[],
+  isDistributed: boolean,
+): Promise<Row[]> {
+  const { rows } = await client.query<QueryResultRow & Row>({
+    name,
+    text: isDistributed && distributed !== undefined ? distributed : text,
+    values: [...values],
+  });
+  return rows;
+}

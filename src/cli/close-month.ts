@@ -11,7 +11,7 @@ if (asked === undefined) {
   process.exit(exitUsage);
 }
 
-await onLedger("close-month", async (ledger) => {
+await onLedger(async (ledger) => {
   const { charges, amountMicro, sha256 } = await closeMonth(ledger, asked);
   console.log(
     `${nameOfMonth(asked)} is closed: ${charges} charges, ${amountMicro} micro-credits, ` +

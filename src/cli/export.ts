@@ -12,7 +12,7 @@ if (asked === undefined || to === undefined) {
   process.exit(exitUsage);
 }
 
-await onLedger("export", async (ledger) => {
+await onLedger(async (ledger) => {
   const { folder, manifest } = await exportMonth(ledger, { month: asked, to });
   console.log(
     `${folder}: verified, ${manifest.charges} charges, ${manifest.sums.amount} micro-credits, ` +

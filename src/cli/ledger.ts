@@ -1,7 +1,7 @@
 // What the commands that work on the ledger have in common.
 
 import { createLog } from "../base/log.ts";
-import { readConfig } from "../config/environment.ts";
+import { readCommandConfig } from "../config/environment.ts";
 import { Refusal } from "../history/history.ts";
 import { startEmbedded } from "../postgres/embedded/embedded.ts";
 import { type OpenLedger, openLedger } from "../postgres/open-ledger.ts";
@@ -27,12 +27,8 @@ export function readArguments<Name extends string>(
 }
 
 /** Opens the ledger as a gateway does, and runs `work`. Prints what fails, and sets the status. */
-export async function onLedger(
-  command: string,
-  work: (ledger: OpenLedger) => Promise<void>,
-): Promise<void> {
-  // This command calls no gateway, so it needs no admin token.
-  const config = readConfig({ ADMIN_TOKEN: `not-needed-to-${command}`, ...process.env });
+export async function onLedger(work: (ledger: OpenLedger) => Promise<void>): Promise<void> {
+  const config = readCommandConfig(process.env);
   const log = createLog("warn");
   try {
     await using stack = new AsyncDisposableStack();

@@ -34,7 +34,8 @@ type Download = { readonly headers: Record<string, string>; readonly body: Reada
 /**
  * `?account=` names the account. Each line is an object with one member, which says what it is:
  * `account`, `pool`, `transfer`, `key`, `member`, `invitation`, `auditEvent`, `order`, `document`,
- * `charge`, and `archived` if older charges are; the last line is `end`. An export that fails is cut off, so it has no last line.
+ * `charge`, and `archived` if older charges are; the last line is `end`. An export that fails is
+ * cut off, so it has no last line.
  */
 export async function getAccountExport(
   parts: AccountExportParts,

@@ -120,7 +120,8 @@ test("a removal that dies in its transaction keeps the charges and their record"
         },
       }),
     );
-  const keep = (asOwner: typeof dying) => keepRetention({ asOwner }, { months: 1, sink: undefined });
+  const keep = (asOwner: typeof dying) =>
+    keepRetention({ asOwner }, { months: 1, sink: undefined });
   await expect(keep(dying)).rejects.toThrow("killed");
   expect(await world.run("select 1 from charges")).toHaveLength(6);
   expect(await world.run("select dropped_at from month_archives")).toEqual([{ dropped_at: null }]);

@@ -10,6 +10,7 @@ import { timestampDate } from "@bufbuild/protobuf/wkt";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import {
   Bucket,
+  ExportAccountRequestSchema,
   ExportChargesRequestSchema,
   FindRequestRequestSchema,
   GetReceiptRequestSchema,
@@ -19,11 +20,13 @@ import {
 import type { Payer } from "../../src/billing/admission.ts";
 import { environmentToken } from "../../src/contract/contract.ts";
 import { closeMonth, exportMonth, findClosing, Refusal } from "../../src/history/history.ts";
+import { findArchived } from "../../src/billing/reconcile.ts";
+import { RetentionKeeper } from "../../src/history/history.ts";
 import { keepRetention } from "../../src/history/retention.ts";
 import { callBy } from "../support/calls.ts";
 import { writeCharges } from "../support/charges.ts";
 import { type FreshHistory, historyOfTest } from "../support/history.ts";
-import { endingWith } from "../support/ledger.ts";
+import { endingWith, log } from "../support/ledger.ts";
 import { addUp, stamp } from "../support/usage.ts";
 
 const fresh = historyOfTest();
@@ -265,7 +268,8 @@ test("many charges of one moment are digested, exported and summed up each once"
   await world.run("alter table charges disable trigger user");
   await world.run(
     `update charges set amount = cost, hold = cost, overrun = 0, granted_output = 10
-     from (select request_id as id, input * 10 + 50 as cost from charges) c where c.id = request_id`,
+     from (select request_id as id, input * 10 + 50 as cost from charges) c
+     where c.id = request_id`,
   );
   await world.run(
     `insert into usage_hourly (account_id, key_id, model, hour, input, output, amount, amount_input,
@@ -422,4 +426,54 @@ test("a receipt, a list and a file of charges say what is archived", async () =>
   expect(await csv()).toBe(8);
   await expect(csv(world.monthsAgo(3))).rejects.toMatchObject({ reason: "archived" });
   expect(second.accountId).toBe(payer.accountId);
+});
+
+test("the file of a whole account says from when on its charges are there", async () => {
+  const world = await fresh();
+  const [payer] = await filled(world);
+  await removeOldest(world, await newFolder());
+  const call = callBy(environmentToken, { accountId: payer.accountId });
+  const request = create(ExportAccountRequestSchema, { accountId: payer.accountId });
+  let charges = 0;
+  let archivedBefore: Date | undefined;
+  for await (const part of world.service.exportAccount(request, call)) {
+    charges += part.charges.length;
+    if (part.archivedBefore) archivedBefore = timestampDate(part.archivedBefore);
+  }
+  expect(charges).toBe(8);
+  expect(archivedBefore).toEqual(new Date(`${world.month(2)}T00:00:00Z`));
+});
+
+test("logged charges of an archived month are not taken for lost", async () => {
+  const world = await fresh();
+  const [payer] = await filled(world);
+  await removeOldest(world, await newFolder());
+  const { accountId } = payer;
+  const logged = [3, 2, 0].map((count) => ({
+    ...{ accountId, requestId: `req_of-month-${count}`, family: "v1" as const, amountMicro: 1n },
+    day: world.monthsAgo(count).toISOString().slice(0, 10),
+  }));
+  // Admitted in the archived month, and logged in the next one.
+  const late = { ...logged[1], day: world.month(2) } as (typeof logged)[number];
+  expect(await findArchived(world.store, [...logged, late])).toEqual([logged[0], late]);
+});
+
+test("the task counts the months that are due, and ends with its process", async () => {
+  const world = await fresh();
+  await filled(world);
+  const keep = (signal: AbortSignal) =>
+    keepRetention(world.ledger, { months: 1, sink: undefined }, signal);
+  const keeper = new RetentionKeeper(keep, log);
+  expect(keeper.due).toBeUndefined();
+  await keeper.run();
+  // Closed, and not exported.
+  expect(keeper.due).toBe(2);
+  expect(await world.run("select 1 from month_closings")).not.toHaveLength(1);
+  await keeper.stop();
+  const other = await fresh();
+  await filled(other);
+  const stopped = AbortSignal.abort();
+  const waiting = await keepRetention(other.ledger, { months: 1, sink: undefined }, stopped);
+  expect(waiting[0]?.why.message).toBe("this process stops");
+  expect(await other.run("select 1 from month_closings")).toEqual([]);
 });

@@ -317,13 +317,13 @@ test("the address of a sink is a folder or a database of ClickHouse, without any
     "file:///",
     "file://host/folder",
     "http://localhost/analytics",
-    "clickhouse+http://secret:word@localhost",
-    "clickhouse+http://secret:word@localhost/a/b",
-    "clickhouse+http://secret:word@localhost/a?x=1",
-    "clickhouse+http://secret:wo%rd@localhost/a",
-    "clickhouse+ftp://secret:word@localhost/a",
+    "clickhouse+http://hidden:stuff@localhost",
+    "clickhouse+http://hidden:stuff@localhost/a/b",
+    "clickhouse+http://hidden:stuff@localhost/a?x=1",
+    "clickhouse+http://hidden:st%uff@localhost/a",
+    "clickhouse+ftp://hidden:stuff@localhost/a",
   ]) {
     expect(() => parseSink(text)).toThrow(/must be file|percent-encoded/);
-    expect(() => parseSink(text)).not.toThrow(/secret|word/);
+    expect(() => parseSink(text)).not.toThrow(/hidden|stuff/);
   }
 });

@@ -293,6 +293,7 @@ export const figures = {
     leftOut: "More requests were settled than fit here. Some are missing.",
     readAgain: "Read again",
     all: "These are all.",
+    archived: (time: string) => `Requests before ${time} were archived. Usage still counts them.`,
     empty: {
       title: "No requests yet",
       text: "Each request of a key stands here with its tokens and its cost, as soon as it has ended.",

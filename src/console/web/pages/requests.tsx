@@ -329,8 +329,9 @@ function Foot({
   readonly list: ChargeList;
   readonly onMore: () => Promise<void>;
 }): JSX.Element {
-  const { token, searchedTo, charges, isSparse, isIncomplete } = list;
-  if (token === "") return <p class="table-foot faint">{isIncomplete ? "" : words.requests.all}</p>;
+  const { token, searchedTo, archivedBefore, charges, isSparse, isIncomplete } = list;
+  const end = archivedBefore ? words.requests.archived(moment(archivedBefore)) : words.requests.all;
+  if (token === "") return <p class="table-foot faint">{isIncomplete ? "" : end}</p>;
   return (
     <p class="table-foot row">
       {isSparse && searchedTo && (

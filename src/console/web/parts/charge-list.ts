@@ -13,6 +13,8 @@ export type ChargeList = {
   readonly token: string;
   /** All charges since then have been looked at. Undefined: all there are. */
   readonly searchedTo: Date | undefined;
+  /** Charges before then were archived, and are in no list. Undefined: none, as far as known. */
+  readonly archivedBefore: Date | undefined;
   /** True: the last page was not full, since few charges match. Others may follow. */
   readonly isSparse: boolean;
   /** True: charges are missing between those that are shown, or were dropped behind them. */
@@ -52,11 +54,12 @@ export function addLive(
   return isIncomplete ? { ...added, isIncomplete } : added;
 }
 
-function behind({ nextPageToken, searchedTo, charges }: ListChargesResponse) {
+function behind({ nextPageToken, searchedTo, archivedBefore, charges }: ListChargesResponse) {
   return {
     token: nextPageToken,
     isSparse: charges.length < chargePageSize,
     searchedTo: searchedTo && new Date(Number(searchedTo.seconds) * 1000),
+    archivedBefore: archivedBefore && new Date(Number(archivedBefore.seconds) * 1000),
   };
 }
 

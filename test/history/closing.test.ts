@@ -18,10 +18,15 @@ import {
   UsageGroup,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Payer } from "../../src/billing/admission.ts";
-import { environmentToken } from "../../src/contract/contract.ts";
-import { closeMonth, exportMonth, findClosing, Refusal } from "../../src/history/history.ts";
 import { findArchived } from "../../src/billing/reconcile.ts";
-import { RetentionKeeper } from "../../src/history/history.ts";
+import { environmentToken } from "../../src/contract/contract.ts";
+import {
+  closeMonth,
+  exportMonth,
+  findClosing,
+  Refusal,
+  RetentionKeeper,
+} from "../../src/history/history.ts";
 import { keepRetention } from "../../src/history/retention.ts";
 import { callBy } from "../support/calls.ts";
 import { writeCharges } from "../support/charges.ts";

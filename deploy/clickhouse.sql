@@ -21,6 +21,7 @@ CREATE TABLE charges
         status UInt16,
         firstEventAfter String
     )),
+    tags           Map(LowCardinality(String), String),
     -- Micro-credits: 1 credit is 1,000,000 of them, and 0.005 USD.
     hold           Int64,
     amount         Int64,

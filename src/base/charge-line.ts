@@ -32,6 +32,7 @@ const members: readonly (readonly [name: string, form: string, sql: string])[] =
   ["admitted_at", '%sZ"', timeOf("#.admitted_at")],
   ["settled_at", '%sZ"', timeOf("#.settled_at")],
   ["attempts", "%s", "#.attempts::text"],
+  ["tags", "%s", "coalesce(#.tags::text, '{}')"],
   ...bigNumbers.map((name) => [name, "%s", `#.${name}`] as const),
   ...numbers.map((name) => [name, "%s", `#.${name}`] as const),
 ];

@@ -149,7 +149,9 @@ test("a month is refused while it runs, has a hold, an open month before it or o
   expect(await close(3)).toMatch(/1 of its requests still hold credits, the oldest since 20/);
   await world.settle(hold, endingWith({ output: 2 }));
   await world.days.mend(world.monthsAgo(3).toISOString().slice(0, 10));
-  await world.run("update usage_progress set closed_to = $1::date", [world.month(3)]);
+  await world.run("update usage_progress set closed_to = $1::date, tags_to = $1::date", [
+    world.month(3),
+  ]);
   expect(await close(3)).toMatch(/the usage of its days is not complete/);
   await world.days.run();
   expect(await close(3)).toBe("");
@@ -213,12 +215,15 @@ test("an export read back is the ledger, and its digest that of the closing", as
   const world = await fresh();
   await filled(world);
   const month = world.month(3);
-  // More than a block, with the same time of settlement across the ends of pages and blocks.
-  const [payer] = [await world.payer(0n)];
+  await world.run("alter table charges disable trigger user");
+  await world.run(
+    "update charges set tags = $1 where request_id in (select min(request_id) from charges)",
+    [JSON.stringify({ team: 'a"b\\', env: "x=y\n{}" })],
+  );
   const rows = await world.run<Record<string, unknown>>(
     `select account_id, request_id, family, key_id, secret_id, model, outcome, basis, price_version,
        hold, amount, overrun, input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
-       granted_output, output_over, thinking_over, attempts,
+       granted_output, output_over, thinking_over, attempts, coalesce(tags, '{}') as tags,
        to_char(admitted_at at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.US') as admitted_at,
        to_char(settled_at at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.US') as settled_at
      from charges where month = $1 order by charges.settled_at, request_id, account_id`,
@@ -261,7 +266,6 @@ test("an export read back is the ledger, and its digest that of the closing", as
     bytes: String(file.length),
   });
   expect(closing.sha256.toString("hex")).toBe(manifest.sha256);
-  expect(payer).toBeDefined();
 });
 
 test("many charges of one moment are digested, exported and summed up each once", async () => {

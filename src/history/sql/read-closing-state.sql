@@ -4,7 +4,7 @@
 select date_trunc('month', now() at time zone 'utc')::date as current_month,
   (select max(month) from month_closings) as last_closed,
   h.holds, h.oldest,
-  g.closed_to >= ($1::date + interval '1 month')::date as has_days
+  least(g.closed_to, g.tags_to) >= ($1::date + interval '1 month')::date as has_days
 from usage_progress g
 cross join (
   select count(*)::integer as holds, min(admitted_at) as oldest

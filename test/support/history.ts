@@ -23,7 +23,7 @@ export async function freshHistory() {
     month: (count: number) => `${monthsAgo(count).toISOString().slice(0, 7)}-01`,
     /** A request that was admitted in the month that is `count` months ago. */
     chargeAgo: (payer: Payer, count: number, output = 1, model = "model-test") =>
-      usage.chargeAt(payer, monthsAgo(count), endingWith({ output, input: 3 }), model),
+      usage.chargeAt(payer, monthsAgo(count), endingWith({ output, input: 3 }), { model }),
     async close() {
       await ledger.postgres.close();
       await usage.close();

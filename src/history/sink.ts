@@ -180,7 +180,7 @@ export class Sink {
     return (await this.#db.query(statements.moveCursor, values)).length > 0;
   }
 
-  /** A time by which all transactions have ended that began before. Undefined: none is known yet. */
+  /** A time before which no transaction began that still runs. Undefined: none is known yet. */
   async #readHorizon(): Promise<string | undefined> {
     const [row] = await this.#db.query<HorizonRow>(statements.readHorizon, []);
     if (!row) throw new Error("a statement without groups returned no row");

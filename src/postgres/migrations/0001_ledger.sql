@@ -410,7 +410,7 @@ create table month_archives (
   sha256      bytea not null,
   -- The machine and the folder to which it was exported.
   place       text not null,
-  verified_at timestamptz not null default now(),
+  verified_at timestamptz not null,
   -- When the charges of the month were removed. Null: they are here.
   dropped_at  timestamptz
 );
@@ -430,9 +430,10 @@ create table sink_cursors (
 
 -- Work that one process does at a time.
 create table history_leases (
-  task   text primary key,
-  holder text not null,
-  until  timestamptz not null
+  task     text primary key,
+  holder   text not null,
+  taken_at timestamptz not null,
+  until    timestamptz not null
 );
 
 -- Running gateway processes.

@@ -7,12 +7,17 @@ import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
 import * as chat from "../../src/formats/chat/chat.ts";
 import type { EventEncoder } from "../../src/formats/codec.ts";
 import * as native from "../../src/formats/native/native.ts";
+import * as responses from "../../src/formats/responses/responses.ts";
 import { runOf, withoutRuns } from "../../src/formats/text-run.ts";
 import { Meter } from "../../src/inference/meter.ts";
 
 const codecs = { native, chat };
 type Name = keyof typeof codecs;
 const names = ["native", "chat"] as const;
+/** A provider of the Responses format has no runs, but its clients have. */
+const targets = [...names, "responses"] as const;
+type Target = (typeof targets)[number];
+const wishes = responses.readWishes({ model: "m", input: "Hello" });
 
 const meterSettings = {
   countedInput: 5,
@@ -21,8 +26,10 @@ const meterSettings = {
   zeroUsage: "reported",
 } as const;
 
-function encoderOf(name: Name): EventEncoder {
+function encoderOf(name: Target): EventEncoder {
   const context = { model: "m", estimatedInputTokens: 7, includeUsage: true, createdAtMs: 0 };
+  if (name === "responses")
+    return responses.createEventEncoder({ ...context, wishes, seal: (text) => text });
   return codecs[name].createEventEncoder(context);
 }
 
@@ -40,7 +47,7 @@ function decode(name: Name, reads: readonly Buffer[], acceptsRuns: boolean): Eve
 }
 
 /** The bytes that a client gets, without the random ids of this gateway, and the metered usage. */
-function relay(reads: readonly Event[][], to: Name, grantedOutput = 1_000) {
+function relay(reads: readonly Event[][], to: Target, grantedOutput = 1_000) {
   const encoder = encoderOf(to);
   const meter = new Meter({ ...meterSettings, grantedOutput });
   let bytes = "";
@@ -52,7 +59,10 @@ function relay(reads: readonly Event[][], to: Name, grantedOutput = 1_000) {
   }
   bytes += encoder.end();
   return {
-    bytes: bytes.replaceAll(/"id":"(chatcmpl-|msg_|toolu_)\w+"/g, '"id":""'),
+    bytes: bytes.replaceAll(
+      /"(id|item_id)":"(chatcmpl-|msg_|toolu_|resp_|rs_|fc_)\w+"/g,
+      '"id":""',
+    ),
     usage: meter.billableNow(),
     total: meter.billableTotal(),
     hasContent: meter.contentBegan,
@@ -182,7 +192,7 @@ function streamOf(name: Name): fc.Arbitrary<string> {
 }
 
 for (const from of names)
-  for (const to of names)
+  for (const to of targets)
     test(`${from} to ${to}: a stream gives the same bytes and usage with runs, in any split`, () => {
       fc.assert(
         fc.property(

@@ -63,7 +63,7 @@ class ResponseDecoder implements EventDecoder {
         output.text(index, text, true);
         return;
       case "response.created":
-        output.start(isObject(response) ? response : {});
+        output.accept(isObject(response) ? response : {});
         return;
       case "response.output_item.added":
         if (isObject(item)) output.open(index, item);

@@ -241,7 +241,7 @@ function decodeCall(item: JsonObject, at: string, input: JsonObject): Block {
   if (name === "") throw invalid(`${at}.name`, "must not be empty");
   const namespace = optionalText(item.namespace, `${at}.namespace`);
   const call = toolUse({ id, name: flatName(name, namespace), input });
-  if (namespace !== undefined) call.extensions = { namespace, name };
+  if (namespace) call.extensions = { namespace, name };
   return call;
 }
 

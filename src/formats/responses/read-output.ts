@@ -32,6 +32,8 @@ export class OutputReader {
   readonly #answer = new AnswerEvents();
   readonly #calls = new StreamedCalls(this.#answer);
   readonly #items = new Map<number, Item>();
+  /** The provider's name of the model. */
+  #model = "";
   #isStarted = false;
   #isRefused = false;
 
@@ -44,15 +46,17 @@ export class OutputReader {
     return this.#answer.take();
   }
 
-  start({ model }: JsonObject): void {
-    if (this.#isStarted) return;
-    this.#isStarted = true;
-    this.#answer.start(typeof model === "string" ? model : "");
+  /**
+   * The provider has accepted the request. The answer begins with its first item: one that fails
+   * before that can still go to another provider.
+   */
+  accept({ model }: JsonObject): void {
+    this.#model = textOf(model);
   }
 
   /** Opens the item at `index`. An item of an unknown type has no events. */
   open(index: number, given: JsonObject): Item {
-    this.start({});
+    this.#start();
     const isCustom = given.type === "custom_tool_call";
     const phase = typeof given.phase === "string" ? given.phase : undefined;
     const item: Item = { phase, isCustom, isDone: false };
@@ -122,7 +126,8 @@ export class OutputReader {
       this.fail(error, usage);
       return;
     }
-    this.start(response);
+    if (typeof response.model === "string") this.accept(response);
+    this.#start();
     const output = Array.isArray(response.output) ? response.output.filter(isObject) : [];
     for (const [index, item] of output.entries()) if (!this.isOver) this.close(index, item);
     this.#calls.finish();
@@ -135,6 +140,12 @@ export class OutputReader {
     // Before its start, an answer has no usage.
     if (this.#isStarted && usage) this.#answer.report({ usage });
     this.#answer.fail(error);
+  }
+
+  #start(): void {
+    if (this.#isStarted) return;
+    this.#isStarted = true;
+    this.#answer.start(this.#model);
   }
 
   #itemAt(index: number): Item {

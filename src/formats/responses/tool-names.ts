@@ -21,7 +21,7 @@ const digestLength = 8;
  * a history keep theirs when the tools change.
  */
 export function flatName(name: string, namespace: string | undefined): string {
-  if (namespace === undefined) return name;
+  if (!namespace) return name;
   const joined = `${namespace}__${name}`;
   const valid = joined.replace(/[^a-zA-Z0-9_-]/g, "_");
   if (valid === joined && joined.length <= nameLengthMax) return joined;

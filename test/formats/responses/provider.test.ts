@@ -215,11 +215,15 @@ test.each(failures)("%s is a failure", (_, stream, type, message) => {
 });
 
 test("the usage of a failed response is reported, once the answer has begun", () => {
-  const decoder = createEventDecoder();
   const usage = { input_tokens: 7, output_tokens: 3 };
-  const events = decoder.push(Buffer.from(begun + failed({ message: "Oh." }, usage)));
+  const end = failed({ message: "Oh." }, usage);
+  const item = sseEvent("response.output_item.added", { item: { type: "message" } });
+  const events = createEventDecoder().push(Buffer.from(begun + item + end));
   expect(events.map(({ kind }) => kind.case)).toEqual(["messageStart", "progress", "failure"]);
   expect(events[1]?.kind.value).toMatchObject({ usage: { inputTokens: 7, outputTokens: 3 } });
+  // Before its first item it can go to another provider, and costs nothing.
+  const early = createEventDecoder().push(Buffer.from(begun + end));
+  expect(early.map(({ kind }) => kind.case)).toEqual(["failure"]);
 });
 
 test.each([

@@ -60,7 +60,7 @@ function relay(reads: readonly Event[][], to: Target, grantedOutput = 1_000) {
   bytes += encoder.end();
   return {
     bytes: bytes.replaceAll(
-      /"(id|item_id)":"(chatcmpl-|msg_|toolu_|resp_|rs_|fc_)\w+"/g,
+      /"(id|item_id|call_id)":"(chatcmpl-|msg_|toolu_|resp_|rs_|fc_)\w+"/g,
       '"id":""',
     ),
     usage: meter.billableNow(),

@@ -16,6 +16,7 @@ import {
   providerFormats,
   startGatewayWithProvider,
 } from "../support/gateway-with-provider.ts";
+import { responsesEvents, sseEvent } from "../support/provider-answers.ts";
 
 const base = { model: "sonnet", input: "What is the weather in Oslo?" };
 const sunny = {
@@ -302,7 +303,7 @@ const thoughtful = {
   include: ["reasoning.encrypted_content"],
 } satisfies ResponseCreateParamsNonStreaming;
 
-describe("encrypted reasoning of a provider of the same format", () => {
+describe("a provider of the same format", () => {
   let stage: GatewayWithProvider;
   beforeAll(async () => {
     stage = await startGatewayWithProvider("responses");
@@ -317,7 +318,7 @@ describe("encrypted reasoning of a provider of the same format", () => {
   };
   const lastBody = () => stage.provider.requests.at(-1)?.body ?? {};
 
-  test("goes through a tool loop, sealed for the client", async () => {
+  test("gets its encrypted reasoning back through a tool loop; the client has it sealed", async () => {
     stage.provider.play(stage.reply({ thinking, tool: call }), stage.reply(sunny));
     const first = await openai(stage).responses.create(thoughtful);
     expect(JSON.stringify(first)).not.toContain(thinking.signature);
@@ -341,7 +342,7 @@ describe("encrypted reasoning of a provider of the same format", () => {
     ]);
   });
 
-  test("goes through native and chat clients, too", async () => {
+  test("gets it back from native and chat clients, too", async () => {
     stage.provider.always(stage.reply({ thinking, tool: call }));
     const native = { model: "sonnet", max_tokens: 5_000, thinking: { type: "adaptive" } };
     const question = { role: "user", content: "Hello" };
@@ -363,7 +364,37 @@ describe("encrypted reasoning of a provider of the same format", () => {
     expect(lastBody().input).toContainEqual(item);
   });
 
-  test("is left out for a provider of another format", async () => {
+  test("that fails before its first item is tried again, and is charged after it", async () => {
+    const headers = { "content-type": "text/event-stream" };
+    const [created = "", progress = "", ...rest] = responsesEvents(sunny);
+    const error = { code: "server_error", message: "Oh." };
+    const usage = { input_tokens: 7, output_tokens: 30 };
+    const failed = sseEvent("response.failed", { response: { status: "failed", error, usage } });
+    stage.provider.play({ headers, writes: [created, progress, failed] }, stage.reply(sunny));
+    const before = stage.provider.requests.length;
+    const answer = await openai(stage).responses.stream(base).finalResponse();
+    expect(answer.output_text).toContain("sunny");
+    expect(stage.provider.requests.length - before).toBe(2);
+
+    const begun = [created, progress, ...rest.slice(0, 4)];
+    stage.provider.play({ headers, writes: [...begun, failed] });
+    const { data, response } = await openai(stage)
+      .responses.create({ ...base, stream: true })
+      .withResponse();
+    const events = await readAll(data);
+    expect(events.at(-1)).toMatchObject({
+      type: "response.failed",
+      response: { status: "failed", error: { code: "upstream_error" } },
+    });
+    const { accountId, admin } = stage.gateway;
+    const requestId = response.headers.get("x-request-id") ?? "";
+    // A failed answer is charged just after its end.
+    await expect
+      .poll(() => admin.core.billing.getReceipt({ requestId, accountId }, admin.call))
+      .toMatchObject({ receipt: { usage: { input: 7, output: 30 } } });
+  });
+
+  test("is the only one to get it: other providers could not read it", async () => {
     const other = await startGatewayWithProvider("native");
     try {
       other.provider.always(other.reply(sunny));

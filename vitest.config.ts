@@ -1,3 +1,4 @@
+import { availableParallelism } from "node:os";
 import { defineConfig } from "vitest/config";
 import { BaseSequencer, type TestSpecification } from "vitest/node";
 
@@ -22,8 +23,8 @@ export default defineConfig({
     globalSetup: ["test/support/global-setup.ts"],
     setupFiles: ["test/support/check-answers.ts"],
     pool: "forks",
-    // Most suites wait more than they compute. The default leaves one processor of two idle.
-    maxWorkers: "100%",
+    // Most suites wait more than they compute: one worker for each processor leaves a third idle.
+    maxWorkers: Math.ceil(1.5 * availableParallelism()),
     sequence: { sequencer: LongestFirst },
     testTimeout: 60_000,
     expect: { poll: { timeout: 20_000 } },

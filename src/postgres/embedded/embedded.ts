@@ -93,6 +93,8 @@ async function createCluster(binaries: Binaries, cluster: string): Promise<void>
       // Commits wait while the server fills a new segment with zeros: 45 ms for the default of 16
       // MB, 3 ms for 1 MB.
       "--wal-segsize=1",
+      // One call for all files, instead of a thousand.
+      ...(process.platform === "linux" ? ["--sync-method=syncfs"] : []),
     ]);
     await run(file, args);
     await rename(password, join(data, passwordFile));

@@ -19,6 +19,7 @@ import {
   SuspendAccountResponseSchema,
   TransferKind,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import type { KeyLabel } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import type { FamilyName } from "../base/families.ts";
 import { isRequestId, timeOrderedId } from "../base/ids.ts";
@@ -52,6 +53,8 @@ export type KeysOfAccount = {
   announce(tx: Tx, accountId: string): Promise<readonly string[]>;
   /** Revokes all of them in the same way, for good. */
   revokeAll(tx: Tx, accountId: string): Promise<readonly string[]>;
+  /** What people know these keys of an account by, in the order of their ids. */
+  labels(db: Tx, accountId: string, keyIds: readonly string[]): Promise<KeyLabel[]>;
   /** Called after the commit. */
   publish(keyIds: readonly string[]): void;
 };

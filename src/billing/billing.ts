@@ -5,8 +5,10 @@ import { create } from "@bufbuild/protobuf";
 import { durationMs, timestampFromDate } from "@bufbuild/protobuf/wkt";
 import {
   type BillingService,
+  Bucket,
   CheckpointHoldResponseSchema,
   CreateAccountResponseSchema,
+  ErrorGroup,
   FindRequestResponseSchema,
   GetAccountResponseSchema,
   GetForecastResponseSchema,
@@ -18,13 +20,17 @@ import {
   PlaceHoldResponseSchema,
   type Pool,
   PoolSchema,
+  type QueryErrorsRequest,
+  QueryErrorsRequestSchema,
+  type QueryUsageRequest,
   type Receipt,
   type SettleHoldRequest,
   SettleHoldResponseSchema,
   VerifyLedgerResponseSchema,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import type { Forecast } from "../../gen/gateway/common/v1/forecast_pb.ts";
 import type { Price, Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
-import type { Key } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import type { Key, KeyLabel } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { isRequestId, requestIdRule } from "../base/ids.ts";
 import type { Log } from "../base/log.ts";
@@ -120,6 +126,8 @@ export type Billing = {
   findArchived<Logged extends LoggedCharge>(logged: readonly Logged[]): Promise<Logged[]>;
   /** Creates an account with this id and two empty pools, unless it exists. */
   ensureAccount(accountId: string, name: string): Promise<void>;
+  /** How long the credits of an account will last, one for each pool. Empty: no such account. */
+  forecastsOf(accountId: string): Promise<readonly Forecast[]>;
   /** Registers this process as a node; starts heartbeats, checkpoints and reaping. */
   start(): Promise<void>;
   /**
@@ -207,13 +215,15 @@ export function createBilling(parts: Parts): Billing {
     onCharge: (charge) => watch.pass(charge),
   });
   if (parts.metrics) readLedger(parts.metrics, holds, node);
+  const keys = parts.keys ?? noKeys;
+  const usage = createReports(parts.postgres.reports);
   return {
     service: createService({
-      ...{ store, reports, holds, watch, priceOf: parts.priceOf },
-      usage: createReports(parts.postgres.reports),
+      ...{ store, reports, holds, watch, priceOf: parts.priceOf, usage },
+      labelsOf: (accountId, keyIds) => keys.labels(parts.postgres.reports, accountId, keyIds),
       accounts: {
         transaction: store.transaction,
-        keys: parts.keys ?? noKeys,
+        keys,
         members: parts.members ?? noMembers,
         exports: parts.exports ?? [],
         reports,
@@ -234,6 +244,7 @@ export function createBilling(parts: Parts): Billing {
         if (!isUniqueViolation(error)) throw error;
       });
     },
+    forecastsOf: (accountId) => usage.forecast(accountId),
     liveNodes: node.live,
     nodeId: node.id,
     onFundsChange: funds.listen,
@@ -326,6 +337,7 @@ function createService({
   store,
   reports,
   usage,
+  labelsOf,
   holds,
   watch,
   priceOf,
@@ -334,6 +346,8 @@ function createService({
 }: ServiceParts & {
   readonly reports: LedgerStore;
   readonly usage: Reports;
+  /** What people know these keys of an account by. Unknown ones are left out. */
+  readonly labelsOf: (accountId: string, keyIds: readonly string[]) => Promise<KeyLabel[]>;
   readonly watch: ChargeWatch;
   readonly accounts: AccountParts;
   readonly transfers: TransferParts;
@@ -412,7 +426,8 @@ function createService({
       const onlyKey = confinedTo(caller);
       if (!receipt) await refuseArchived(reports, { accountId, keyId: onlyKey }, requestId);
       if (!receipt || (onlyKey !== undefined && receipt.keyId !== onlyKey)) throw noSuch("request");
-      return create(GetReceiptResponseSchema, { receipt });
+      const [key] = await labelsOf(accountId, [receipt.keyId]);
+      return create(GetReceiptResponseSchema, { receipt, ...(key && { key }) });
     },
     async findRequest({ requestId }) {
       // In this order a request that is settled between the two reads is found.
@@ -427,7 +442,10 @@ function createService({
       });
     },
     async listCharges(request, call) {
-      return listCharges(reports, request, await scopeOf(reports, call));
+      const scope = await scopeOf(reports, call);
+      const answer = await listCharges(reports, request, scope);
+      answer.keys = await labelsOf(scope.accountId, distinct(answer.charges));
+      return answer;
     },
     async *exportCharges(request, call) {
       const scope = await scopeOf(reports, call);
@@ -440,7 +458,12 @@ function createService({
       yield* watch.watch({ accountId: scope.accountId, matches }, call.signal);
     },
     async queryUsage(request, call) {
-      return usage.queryUsage(request, await scopeOf(reports, call));
+      const scope = await scopeOf(reports, call);
+      const answer = await usage.queryUsage(request, scope);
+      answer.keys = await labelsOf(scope.accountId, distinct(answer.rows));
+      if (request.withErrors && request.pageToken === "")
+        answer.errors = await usage.queryErrors(errorsOf(request), scope);
+      return answer;
     },
     async queryErrors(request, call) {
       return usage.queryErrors(request, await scopeOf(reports, call));
@@ -456,7 +479,20 @@ function createService({
   };
 }
 
+/** The rejected requests of a report, by reason. */
+function errorsOf({ from, to, keyIds }: QueryUsageRequest): QueryErrorsRequest {
+  const range = { ...(from && { from }), ...(to && { to }) };
+  const groupBy = [ErrorGroup.REASON];
+  return create(QueryErrorsRequestSchema, { ...range, bucket: Bucket.NONE, groupBy, keyIds });
+}
+
+/** The keys that some rows name. */
+function distinct(rows: readonly { readonly keyId: string }[]): string[] {
+  return [...new Set(rows.map(({ keyId }) => keyId))].filter((keyId) => keyId !== "");
+}
+
 const noKeys: KeysOfAccount = {
+  labels: async () => [],
   announce: async () => [],
   revokeAll: async () => [],
   publish() {},

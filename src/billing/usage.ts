@@ -8,8 +8,6 @@ import {
   Bucket,
   ErrorGroup,
   ErrorRowSchema,
-  type Forecast,
-  ForecastSchema,
   type QueryErrorsRequest,
   type QueryErrorsResponse,
   QueryErrorsResponseSchema,
@@ -21,6 +19,7 @@ import {
   type UsageSums,
   UsageSumsSchema,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { type Forecast, ForecastSchema } from "../../gen/gateway/common/v1/forecast_pb.ts";
 import { UsageTotalSchema } from "../../gen/gateway/common/v1/usage_pb.ts";
 import { invalidField } from "../base/errors.ts";
 import { type FamilyName, familyOf } from "../base/families.ts";
@@ -500,6 +499,7 @@ function toSums(rows: readonly SumsRow[]): UsageSums {
 type SpendingRow = {
   family: FamilyName;
   free: bigint;
+  held: bigint;
   amount: bigint;
   first_day: string | null;
   used_before: boolean;
@@ -507,7 +507,7 @@ type SpendingRow = {
   today: string;
 };
 
-function toForecast({ family, free, amount, ...row }: SpendingRow): Forecast {
+function toForecast({ family, free, held, amount, ...row }: SpendingRow): Forecast {
   const firstDay = row.first_day ?? row.today;
   const sinceFirst = (startOfDay(row.today).getTime() - startOfDay(firstDay).getTime()) / dayMs;
   const days = row.used_before ? forecastDays : sinceFirst;
@@ -516,6 +516,7 @@ function toForecast({ family, free, amount, ...row }: SpendingRow): Forecast {
   return create(ForecastSchema, {
     family: familyOf(family),
     freeMicrocredits: free,
+    heldMicrocredits: held,
     ...(row.filled_to !== null && { filledToMicrocredits: row.filled_to }),
     ...(isKnown && { dailyMicrocredits: amount / BigInt(days) }),
     ...(isKnown && amount > 0n && { daysLeft: (Number(credits) * days) / Number(amount) }),

@@ -26,6 +26,7 @@ import {
 } from "../../gen/gateway/people/v1/people_pb.ts";
 import { type Clock, systemClock } from "../base/clock.ts";
 import { ApiError, type ErrorReason, shuttingDown, toApiError } from "../base/errors.ts";
+import { isRequestId, newRequestId } from "../base/ids.ts";
 import { dropOperatorRole, nameClient } from "../contract/callers.ts";
 import {
   type BoundMethod,
@@ -229,6 +230,7 @@ async function admit(parts: ConnectParts, context: HandlerContext): Promise<void
   const address = addressOf(context);
   // An answer can hold a secret, which no cache may keep.
   context.responseHeader.set("cache-control", "no-store");
+  nameRequest(context);
   try {
     if (isDraining()) throw shuttingDown();
     if (sender) addressLimit.checkRequest(sender.request);
@@ -256,6 +258,18 @@ async function admit(parts: ConnectParts, context: HandlerContext): Promise<void
   } catch (error) {
     throw failed(parts, error);
   }
+}
+
+/**
+ * Gives a call an id, unless the client gave it one: the log has it, and the answer repeats it.
+ * Generations make their own, which is the id of their charge.
+ */
+function nameRequest({ method, requestHeader, responseHeader }: HandlerContext): void {
+  const { generate } = serviceTypes.inference.method;
+  if (!requestHeader.has("x-request-id") && method !== generate)
+    requestHeader.set("x-request-id", newRequestId());
+  const requestId = requestHeader.get("x-request-id") ?? "";
+  if (isRequestId(requestId)) responseHeader.set("x-request-id", requestId);
 }
 
 /** The error for the caller. Counts it. */

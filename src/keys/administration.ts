@@ -13,6 +13,8 @@ import {
   type GetKeyResponse,
   GetKeyResponseSchema,
   type Key,
+  KeyOrder,
+  KeyStatus,
   type ListKeysRequest,
   type ListKeysResponse,
   ListKeysResponseSchema,
@@ -37,7 +39,7 @@ import {
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import type { Changes } from "../base/change-feed.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
-import { readPage } from "../base/paging.ts";
+import { pageSizeOf, readPage } from "../base/paging.ts";
 import { actorOf, checkAccess, checkStrong, roleIn } from "../contract/callers.ts";
 import type { AuditFacts, AuthenticatedCall } from "../contract/contract.ts";
 import { digestSecret, hintOf, isSecret, type KeyFamily, mintSecret } from "./secret.ts";
@@ -75,6 +77,13 @@ export async function listKeys(
   { accountId }: AuthenticatedCall,
 ): Promise<ListKeysResponse> {
   const account = checkId("account_id", accountId);
+  if (request.order === KeyOrder.MONTH_SPENT) {
+    const { pageToken, status, query } = request;
+    if (pageToken !== "" || status !== KeyStatus.UNSPECIFIED || query !== "")
+      throw invalidField("order", "takes one page, without a filter");
+    const keys = await store.rankKeys(account, pageSizeOf(request));
+    return create(ListKeysResponseSchema, { keys });
+  }
   const filter = { status: request.status || undefined, text: checkQuery(request.query) };
   const { entries: keys, nextPageToken } = await readPage(request, {
     read: (after, limit) => store.listKeys(account, filter, after ?? "", limit),

@@ -7,6 +7,7 @@ import {
   type AuthenticateResponse,
   AuthenticateResponseSchema,
   type Key,
+  type KeyLabel,
   type KeysService,
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { createChanges } from "../base/change-feed.ts";
@@ -44,6 +45,7 @@ import {
   type ManagedKeys,
   managedKeys,
   type Refusal,
+  readLabels,
 } from "./store.ts";
 
 export type Keys = {
@@ -82,6 +84,8 @@ type KeysOfAccount = {
   revokeAll(tx: Tx, accountId: string): Promise<readonly string[]>;
   /** All keys, oldest first, without their secrets. */
   export(accountId: string): AsyncIterable<{ keys: Key[] }>;
+  /** What people know these keys of an account by, in the order of their ids. */
+  labels(db: Tx, accountId: string, keyIds: readonly string[]): Promise<KeyLabel[]>;
   /** Call after the commit: this process follows at once, others by the feed. */
   publish(keyIds: readonly string[]): void;
 };
@@ -154,6 +158,7 @@ export function createKeys(parts: {
         });
         for await (const keys of pages) yield { keys };
       },
+      labels: readLabels,
       publish: (keyIds) => keyIds.forEach(changes.publish),
     },
     managed: {

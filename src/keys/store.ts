@@ -5,6 +5,8 @@ import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { DatabaseError } from "pg";
 import {
   type Key,
+  type KeyLabel,
+  KeyLabelSchema,
   KeySchema,
   KeyStatus,
   type Secret,
@@ -38,7 +40,9 @@ const statements = {
   findSecrets: timed("find-secrets"),
   createKey: timed("create-key"),
   pageAccountKeys: timed("page-account-keys"),
+  rankAccountKeys: timed("rank-account-keys"),
   readKeys: timed("read-keys"),
+  readLabels: timed("read-labels"),
   readSecrets: timed("read-secrets"),
   readLiveSecrets: timed("read-live-secrets"),
   readStatus: timed("read-status"),
@@ -238,6 +242,15 @@ export function createKeyStore(postgres: Postgres) {
     },
 
     /** Keys of an account after `afterKeyId`, oldest first. Empty: from the first. */
+    /** The keys that spent most in this month, most first. */
+    async rankKeys(accountId: string, limit: number): Promise<Key[]> {
+      const values = [accountId, limit];
+      const rows = await query<{ key_id: string }>(statements.rankAccountKeys, values);
+      const ids = rows.map((row) => row.key_id);
+      const keys = await readKeys(ids);
+      return keys.toSorted((a, b) => ids.indexOf(a.keyId) - ids.indexOf(b.keyId));
+    },
+
     async listKeys(
       accountId: string,
       { status, text }: KeyFilter,
@@ -386,6 +399,18 @@ export const managedKeys: ManagedKeys = {
   },
 };
 
+/** What people know these keys of an account by, in the order of their ids. */
+export async function readLabels(
+  db: Tx,
+  accountId: string,
+  keyIds: readonly string[],
+): Promise<KeyLabel[]> {
+  if (keyIds.length === 0) return [];
+  const rows = await db.query<LabelRow>(statements.readLabels, [accountId, keyIds]);
+  return rows.map(({ key_id: keyId, name, hint }) => create(KeyLabelSchema, { keyId, name, hint }));
+}
+
+type LabelRow = { key_id: string; name: string; hint: string };
 type LimitsRow = {
   requests_per_minute: number | null;
   allowed_models: string[];

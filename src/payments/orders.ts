@@ -51,6 +51,7 @@ const firstLookMs = 10_000;
 
 export async function listPaymentMethods(parts: Parts, { signal }: AuthenticatedCall) {
   const { packsUsdMicro, mostUsdMicro } = parts.offer();
+  const readers = new Set(parts.chains().map(({ processor }) => processor));
   const offered = (await allMethods(parts, signal)).filter(
     // A coin on a network is offered once, by the first processor that has it.
     ({ method }, index, all) => all.findIndex((one) => isSameAsset(one.method, method)) === index,
@@ -61,6 +62,7 @@ export async function listPaymentMethods(parts: Parts, { signal }: Authenticated
       processor: processor.name,
       leastUsdCents: toCents(leastUsdMicro),
       simulated: processor.isSimulated,
+      hasDepositAddress: readers.has(processor.name),
     })),
     packsUsdCents: packsUsdMicro.map(toCents),
     mostUsdCents: toCents(mostUsdMicro),

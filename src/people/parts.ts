@@ -1,5 +1,6 @@
 // What the methods of this folder share.
 
+import type { Forecast } from "../../gen/gateway/common/v1/forecast_pb.ts";
 import { OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
@@ -32,6 +33,7 @@ export type Parts = {
   readonly signUp: () => SignUp;
   /** Creates an account with this id, unless it exists. */
   readonly ensureAccount: (accountId: string, name: string) => Promise<void>;
+  readonly forecastsOf: (accountId: string) => Promise<readonly Forecast[]>;
   readonly log: Log;
   /** Tells every node that a person or token changed. Call after the commit of `insertChange`. */
   readonly publish: (subjectId: string) => void;

@@ -1,5 +1,6 @@
 // People: who somebody is, how a person signs in, and which accounts a person belongs to.
 
+import type { Forecast } from "../../gen/gateway/common/v1/forecast_pb.ts";
 import { AccountRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import type {
   AuditEvent,
@@ -155,6 +156,8 @@ export function createPeople(parts: {
   env?: NodeJS.ProcessEnv;
   /** Creates an account with this id, unless it exists. Absent: nobody gets one of his own. */
   ensureAccount?: (accountId: string, name: string) => Promise<void>;
+  /** How long the credits of an account will last. Absent: nobody knows. */
+  forecastsOf?: (accountId: string) => Promise<readonly Forecast[]>;
   log: Log;
 }): People {
   const { publicUrl, hints, mailer, ensureAccount = noAccounts, env = {}, log } = parts;
@@ -188,6 +191,7 @@ export function createPeople(parts: {
     oidc: () => oidc,
     signUp: () => settings.signUp,
     ensureAccount,
+    forecastsOf: parts.forecastsOf ?? (async () => []),
     log,
     publish: changes.publish,
     keys: parts.keys,

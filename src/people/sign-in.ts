@@ -2,6 +2,7 @@
 
 import { create } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import { AccountRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import {
   type BeginSignInRequest,
   BeginSignInResponseSchema,
@@ -12,10 +13,15 @@ import {
   IdentitySchema,
   type ListSessionsRequest,
   ListSessionsResponseSchema,
+  MemberNameSchema,
+  type OidcProvider,
   OidcProviderSchema,
   type Person,
+  type PersonAccount,
   type RevokeSessionRequest,
   RevokeSessionResponseSchema,
+  type ShownAccount,
+  ShownAccountSchema,
   type SignInWithPasskeyRequest,
   SignInWithPasskeyResponseSchema,
   type SignInWithPasswordRequest,
@@ -24,6 +30,7 @@ import {
   SignOutResponseSchema,
 } from "../../gen/gateway/people/v1/people_pb.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
+import { withTimeout } from "../base/timeout.ts";
 import { clientOf } from "../contract/callers.ts";
 import type { AuthenticatedCall } from "../contract/contract.ts";
 import { spendChallenge } from "./challenges.ts";
@@ -33,10 +40,11 @@ import { beginSession, idleMsMax, strongMs } from "./sessions.ts";
 import type { PeopleTables } from "./store.ts";
 
 export async function getSession(
-  { store, oidc }: Parts,
-  _: GetSessionRequest,
+  parts: Parts,
+  { shownAccountId }: GetSessionRequest,
   call: AuthenticatedCall,
 ) {
+  const { store, oidc } = parts;
   const { personId, sessionId, strongUntil, operator } = personOf(call);
   const [person, accounts, passkeys, hash, identities] = await Promise.all([
     store.findPerson(personId),
@@ -45,6 +53,12 @@ export async function getSession(
     store.findPasswordHash(personId),
     store.listIdentities(personId),
   ]);
+  const [only, ...others] = accounts;
+  const shown =
+    shownAccountId === "" && others.length === 0
+      ? only
+      : accounts.find(({ accountId }) => accountId === shownAccountId);
+  const shownAccount = shown && (await describeAccount(parts, shown));
   const providerOf = (issuer: string) =>
     [...oidc().values()].find(({ settings }) => settings.issuer.href === issuer)?.name ?? "";
   return create(GetSessionResponseSchema, {
@@ -63,21 +77,52 @@ export async function getSession(
       }),
     ),
     ...(strongUntil && { strongUntil: timestampFromDate(strongUntil) }),
+    providers: listProviders(parts),
+    ...(shownAccount && { shownAccount }),
   });
 }
 
+/** How long a session waits for the figures of its account. */
+const figuresMsMax = 2_000;
+
+async function describeAccount(
+  { store, forecastsOf, log }: Parts,
+  { accountId, role }: PersonAccount,
+): Promise<ShownAccount> {
+  const [forecasts, members] = await Promise.all([
+    // Whoever cannot read figures now must still be able to sign in, and soon.
+    withTimeout(forecastsOf(accountId), figuresMsMax, () => []).catch((error: unknown) => {
+      log.info({ err: error, accountId }, "a session is shown without its figures");
+      return [];
+    }),
+    role === AccountRole.OWNER ? store.listMembers(accountId) : [],
+  ]);
+  return create(ShownAccountSchema, {
+    accountId,
+    forecasts: [...forecasts],
+    members: members.map(({ personId, name, login }) =>
+      create(MemberNameSchema, { personId, name: name || login }),
+    ),
+  });
+}
+
+function listProviders({ oidc }: Parts): OidcProvider[] {
+  return [...oidc().values()].map(({ name, settings }) =>
+    create(OidcProviderSchema, { name, title: settings.title }),
+  );
+}
+
 export async function beginSignIn(
-  { passkeys, oidc, outbox, signUp }: Parts,
+  parts: Parts,
   _: BeginSignInRequest,
   { caller }: AuthenticatedCall,
 ) {
+  const { passkeys, outbox, signUp } = parts;
   const personId = caller.kind === "person" ? caller.personId : undefined;
   const passkeyOptionsJson = await passkeys.beginSignIn(personId);
   return create(BeginSignInResponseSchema, {
     passkeyOptionsJson,
-    providers: [...oidc().values()].map(({ name, settings }) =>
-      create(OidcProviderSchema, { name, title: settings.title }),
-    ),
+    providers: listProviders(parts),
     signUp: outbox !== undefined && signUp().mode !== "closed",
   });
 }

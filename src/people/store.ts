@@ -750,6 +750,9 @@ function tablesOn(db: Tx) {
           accountId: row.account_id,
           name: row.name,
           role: rolesByName[row.role],
+          suspended: row.status === "suspended",
+          closed: row.status === "closed",
+          statusReason: row.status_reason,
         }),
       );
     },
@@ -921,7 +924,13 @@ type MemberRow = {
   last_seen_at: Date | null;
 };
 type LockedMemberRow = { person_id: string; role: RoleName; enabled: boolean };
-type AccountRow = { account_id: string; name: string; role: RoleName };
+type AccountRow = {
+  account_id: string;
+  name: string;
+  role: RoleName;
+  status: "active" | "suspended" | "closed";
+  status_reason: string;
+};
 type AuditRow = {
   event_id: string;
   at: Date;

@@ -135,6 +135,7 @@ export async function startServices(
     settings: parts.catalog.people,
     env,
     ensureAccount: (accountId, name) => billing.ensureAccount(accountId, name),
+    forecastsOf: (accountId) => billing.forecastsOf(accountId),
     log,
   });
   const billing = createBilling({

@@ -135,6 +135,26 @@ describe.skipIf(!hasChromium)("in Chromium", { timeout: 120_000 }, () => {
     await confirming.page.getByRole("button", { name: "Create a passkey" }).click();
     await confirming.page.getByText(`You are ${email}.`).waitFor();
     expect([...problems, ...confirming.problems]).toEqual([]);
+
+    // Another address counts once its own link is opened and confirmed.
+    const { page: own } = confirming;
+    await own.getByRole("link", { name: "Skip to the console" }).click();
+    await own.getByRole("link", { name: "Settings" }).first().click();
+    await own.getByRole("button", { name: "Change", exact: true }).last().click();
+    await own.getByRole("textbox", { name: "E-mail" }).fill("other@example.com");
+    await own.getByRole("button", { name: "Send the link" }).click();
+    await own.getByText("A link is on its way to other@example.com.").waitFor();
+    const you = own.locator("section", {
+      has: own.getByRole("heading", { name: "You", exact: true }),
+    });
+    expect(await you.textContent()).toContain(`E-mail${email}`);
+    await expect.poll(() => smtp.mails).toHaveLength(2);
+    await own.goto(smtp.mails[1]?.links[0] ?? "");
+    await own.getByRole("button", { name: /^Confirm/ }).click();
+    await own.getByRole("link", { name: "To the sign-in" }).click();
+    await own.getByRole("link", { name: "Settings" }).first().click();
+    await you.getByText("other@example.com").waitFor();
+    expect(confirming.problems).toEqual([]);
   });
 });
 

@@ -162,7 +162,9 @@ describe.skipIf(!hasChromium)("in Chromium", { timeout: 120_000 }, () => {
     expect(streams).toEqual(["POST"]);
 
     // Of another model: it does not pass the filter.
-    await page.getByRole("combobox", { name: /^Model/ }).selectOption({ index: 1 });
+    const models = page.getByRole("combobox", { name: /^Model/ });
+    await models.focus();
+    await models.selectOption({ index: 1 });
     await expect.poll(() => new URL(page.url()).searchParams.get("model")).toBeTruthy();
     const model = new URL(page.url()).searchParams.get("model") ?? "";
     const cells = page.locator("tbody tr td:nth-child(3)");
@@ -184,6 +186,49 @@ describe.skipIf(!hasChromium)("in Chromium", { timeout: 120_000 }, () => {
     const input = page.getByRole("row", { name: "Input" });
     expect(await input.locator("td").first().textContent()).toBe(count(receipt?.usage?.input ?? 0));
     expect(problems).toEqual([]);
+    await page.close();
+  });
+
+  test("no page makes more than three calls before it is whole", async () => {
+    const { accountId, admin } = gateway;
+    const page = await context.newPage();
+    const calls: string[] = [];
+    const files: string[] = [];
+    let lastAt = 0;
+    page.on("request", (request) => {
+      const { protocol, pathname } = new URL(request.url());
+      if (protocol === "data:") return;
+      lastAt = performance.now();
+      if (request.method() === "POST") calls.push(pathname.split("/").at(-1) ?? "");
+      else files.push(pathname);
+    });
+    page.on("requestfinished", () => {
+      lastAt = performance.now();
+    });
+    const { keys } = await admin.core.keys.listKeys({ accountId }, admin.call);
+    const { charges } = await admin.core.billing.listCharges({ accountId }, admin.call);
+    const order = await admin.core.payments.createOrder(
+      { accountId, family: Family.V1, usdCents: 500, method: "simulated:btc", idempotencyKey: "c" },
+      admin.call,
+    );
+    const paths = [
+      ...["", "keys", `keys/${keys[0]?.keyId}`, "usage", "requests", "credits", "members"],
+      ...[`requests/${charges[0]?.requestId}`, "credits/buy", "settings", "start"],
+      `credits/orders/${order.order?.orderId}`,
+    ];
+    const found: Record<string, readonly string[]> = {};
+    await page.setViewportSize({ width: 1440, height: 900 });
+    for (const path of paths) {
+      calls.length = 0;
+      files.length = 0;
+      await page.goto(`${origin}/console/${accountId}/${path}`);
+      await page.locator("h1").first().waitFor();
+      // A page has no sign of being whole that all have in common: calls that follow each other.
+      await expect.poll(() => performance.now() - lastAt).toBeGreaterThan(300);
+      expect(files).toHaveLength(3);
+      if (calls.length > 3) found[path] = [...calls];
+    }
+    expect(found).toEqual({});
     await page.close();
   });
 

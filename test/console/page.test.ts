@@ -6,6 +6,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { brotliDecompressSync, gunzipSync, gzipSync } from "node:zlib";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { ErrorGroup, UsageGroup } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
+import { AccountRole } from "../../gen/gateway/common/v1/roles_pb.ts";
+import { KeyOrder } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { loadBundle, readBuilt, writeBundle } from "../../src/console/bundle.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 
@@ -81,6 +85,107 @@ test("files are named by their content, compressed, and kept for a year", async 
     }
   }
   expect((await read(`${origin}/console/assets/main-00000000.js`)).status).toBe(404);
+});
+
+test("a session brings what each page of an account shows: figures, and names for owners", async () => {
+  const { people, billing } = gateway.admin.core;
+  const { accountId } = gateway;
+  const token = new URL(gateway.ownerLink).hash.slice(1);
+  const person = { login: "olga", name: "Olga", password: "a long password" };
+  const { grant } = await people.redeemLink({ token, ...person });
+  const call = { headers: { authorization: `Session ${grant?.token}` } };
+  const { shownAccount, accounts } = await people.getSession({}, call);
+  const { forecasts } = await billing.getForecast({ accountId }, gateway.admin.call);
+  expect(shownAccount).toMatchObject({ accountId, forecasts, members: [{ name: "Olga" }] });
+  expect(accounts).toMatchObject([{ accountId, suspended: false, closed: false }]);
+
+  const invited = await people.invite({ accountId, role: AccountRole.VIEWER }, call);
+  const viewer = await people.redeemLink({
+    ...{ token: new URL(invited.link).hash.slice(1), login: "vic" },
+    password: "a long password",
+  });
+  const asViewer = { headers: { authorization: `Session ${viewer.grant?.token}` } };
+  const seen = await people.getSession({ shownAccountId: accountId }, asViewer);
+  expect(seen.shownAccount).toMatchObject({ accountId, forecasts, members: [] });
+
+  // An account of others looks like one that does not exist.
+  const { account } = await billing.createAccount({ name: "other" }, gateway.admin.call);
+  for (const shownAccountId of [account?.accountId ?? "", "acc_none"])
+    expect((await people.getSession({ shownAccountId }, call)).shownAccount).toBeUndefined();
+
+  await billing.suspendAccount({ accountId, reason: "Why not." }, gateway.admin.call);
+  const after = await people.getSession({}, call);
+  expect(after.accounts).toMatchObject([{ suspended: true, statusReason: "Why not." }]);
+  await billing.resumeAccount({ accountId }, gateway.admin.call);
+});
+
+test("an answer with ids of keys has their names, and usage has what was refused", async () => {
+  const { billing, keys } = gateway.admin.core;
+  const { accountId } = gateway;
+  const { key, secret } = await keys.createKey(
+    { accountId, family: Family.V1, name: "<b>named</b>", allowedModels: ["haiku"] },
+    gateway.admin.call,
+  );
+  const statuses = await Promise.all(["haiku", "sonnet"].map((model) => ask(secret, model)));
+  expect(statuses).toEqual([200, 403]);
+  const { keyId = "", secrets = [] } = key ?? {};
+  const label = { keyId, name: "<b>named</b>", hint: secrets[0]?.hint };
+  const found = await billing.listCharges({ accountId, filter: { keyId } }, gateway.admin.call);
+  expect(found.keys).toMatchObject([label]);
+  const { requestId = "" } = found.charges[0] ?? {};
+  const receipt = await billing.getReceipt({ accountId, requestId }, gateway.admin.call);
+  expect(receipt.key).toMatchObject(label);
+  const usage = (withErrors: boolean) =>
+    billing.queryUsage(
+      { accountId, groupBy: [UsageGroup.KEY], keyIds: [keyId], withErrors },
+      gateway.admin.call,
+    );
+  expect((await usage(false)).keys).toMatchObject([label]);
+  expect((await usage(false)).errors).toBeUndefined();
+  // Refused requests are written every 10 seconds.
+  const answer = await usage(true);
+  const alone = await billing.queryErrors(
+    { accountId, groupBy: [ErrorGroup.REASON], keyIds: [keyId] },
+    gateway.admin.call,
+  );
+  expect(answer.errors?.rows).toEqual(alone.rows);
+  expect(answer.errors?.total).toBe(alone.total);
+});
+
+test("keys are listed by what they spent in this month, in one page", async () => {
+  const { keys } = gateway.admin.core;
+  const { accountId } = gateway;
+  const request = { accountId, order: KeyOrder.MONTH_SPENT };
+  const ranked = (await keys.listKeys({ ...request, pageSize: 2 }, gateway.admin.call)).keys;
+  expect(ranked.map(({ name }) => name)[0]).toBe("<b>named</b>");
+  expect(ranked).toHaveLength(2);
+  await expect(
+    keys.listKeys({ ...request, query: "named" }, gateway.admin.call),
+  ).rejects.toMatchObject({ message: expect.stringContaining("order") });
+});
+
+async function ask(secret: string, model: string): Promise<number> {
+  const headers = { "x-api-key": secret, "anthropic-version": "2023-06-01" };
+  const answer = await fetch(`${gateway.address}/v1/messages`, {
+    ...{ method: "POST", headers: { ...headers, "content-type": "application/json" } },
+    body: JSON.stringify({ model, max_tokens: 9, messages: [{ role: "user", content: "Hi" }] }),
+  });
+  await answer.arrayBuffer();
+  return answer.status;
+}
+
+test("an answer has the id of its call, also one that failed", async () => {
+  const path = "/gateway.people.v1.PeopleService/GetSession";
+  const send = (headers: Record<string, string>) =>
+    fetch(origin + path, {
+      ...{ method: "POST", body: "{}" },
+      headers: { "content-type": "application/json", ...headers },
+    });
+  const { status, headers } = await send({});
+  expect(status).toBe(401);
+  expect(headers.get("x-request-id")).toMatch(/^req_[\w-]{8,64}$/);
+  const named = await send({ "x-request-id": "req_of_the_client" });
+  expect(named.headers.get("x-request-id")).toBe("req_of_the_client");
 });
 
 test("script and style have at most 120 KB, compressed by gzip", async () => {

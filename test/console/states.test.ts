@@ -74,6 +74,17 @@ describe.skipIf(!hasChromium)("in Chromium", { timeout: 120_000 }, () => {
   });
 });
 
+/** Runs in the page. */
+const scrollThrough = `(async () => {
+  const frame = () => new Promise((resolve) => requestAnimationFrame(resolve));
+  for (let at = 0; at < document.documentElement.scrollHeight; at += 300) {
+    scrollTo(0, at);
+    await frame();
+    await frame();
+  }
+  scrollTo(0, 0);
+})()`;
+
 /** What is wrong with a state, one sentence each. */
 async function visit(page: Page, address: string, path: string): Promise<string[]> {
   const problems: string[] = [];
@@ -95,6 +106,8 @@ async function visit(page: Page, address: string, path: string): Promise<string[
   await page.clock.setFixedTime(now);
   await page.goto(address + path);
   await page.locator("main, .skeleton").first().waitFor();
+  // What is further down is asked for when somebody scrolls to it.
+  await page.evaluate(scrollThrough);
   // A state has no sign of being complete that all have in common: calls that follow each other.
   await expect
     .poll(() => performance.now() - lastAnswerAt, { timeout: 10_000 })

@@ -1,8 +1,8 @@
--- Reads what each pool of an account has free, what was charged to it on the last full UTC days,
--- since when it is used: the first of these days or today, or `used_before`; and what it had after
--- it was last filled.
+-- Reads what each pool of an account has free and held, what was charged to it on the last full UTC
+-- days, since when it is used: the first of these days or today, or `used_before`; and what it had
+-- after it was last filled.
 -- $1 account_id  $2 number of full days
-select p."family", p.posted - p.held as free, coalesce(s.amount, 0)::bigint as amount,
+select p."family", p.posted - p.held as free, p.held, coalesce(s.amount, 0)::bigint as amount,
   s.first_day, b.used_before, f.filled_to, (now() at time zone 'utc')::date as today
 from pools p
 left join (

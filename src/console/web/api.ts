@@ -36,7 +36,7 @@ export function setPrompts(next: Prompts | undefined): void {
 /** True while calls find no gateway. */
 export const trouble = signal<CallError | undefined>(undefined);
 
-type CallSettings = {
+export type CallSettings = {
   readonly signal?: AbortSignal | undefined;
   /** False: fails where the person would have to be asked for something. */
   readonly asks?: boolean;
@@ -144,6 +144,16 @@ class Entry<I extends DescMessage, O extends DescMessage> {
     if (this.isUsed) this.ask();
   }
 
+  /** Another answer had this one in it. */
+  put(data: MessageShape<O>): void {
+    this.#running?.abort();
+    this.#running = undefined;
+    clearTimeout(this.#timer);
+    this.#answeredAt = performance.now();
+    this.#tries = 0;
+    this.state.value = { data, error: undefined, isLoading: false };
+  }
+
   refreshIfUsed(): void {
     if (this.isUsed) this.#askUnlessFresh();
   }
@@ -161,10 +171,7 @@ class Entry<I extends DescMessage, O extends DescMessage> {
     void call(this.method, this.#request, { signal: running.signal, isByItself: true }).then(
       (data) => {
         if (this.#running !== running) return;
-        this.#running = undefined;
-        this.#answeredAt = performance.now();
-        this.#tries = 0;
-        this.state.value = { data, error: undefined, isLoading: false };
+        this.put(data);
       },
       (thrown: unknown) => {
         if (this.#running !== running) return;
@@ -202,6 +209,15 @@ function entryOf<I extends DescMessage, O extends DescMessage>(
   for (const [other, { isUsed }] of entries)
     if (entries.size > keptMax && !isUsed && other !== name) entries.delete(other);
   return entry;
+}
+
+/** Keeps what another answer told, as if the method had answered it just now. */
+export function keepAnswer<I extends DescMessage, O extends DescMessage>(
+  method: DescMethodUnary<I, O>,
+  request: MessageInitShape<I>,
+  answer: MessageInitShape<O>,
+): void {
+  entryOf(method, request).put(create(method.output, answer));
 }
 
 /** Forgets the answers of methods: whoever shows them asks again. */
@@ -268,6 +284,7 @@ export function both<A, B>(a: Call<A>, b: Call<B>): Call<readonly [A, B]> {
 /** A list that comes in pages: what was read so far. */
 export type Pages<T, A> = Call<{
   readonly items: readonly T[];
+  readonly first: A;
   readonly last: A;
   readonly isLast: boolean;
 }> & {
@@ -297,6 +314,7 @@ export function usePages<I extends DescMessage, O extends DescMessage, T>(
   const data = first.data &&
     last && {
       items: [first.data, ...pages].flatMap(itemsOf),
+      first: first.data,
       last,
       isLast: token === "",
     };

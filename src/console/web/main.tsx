@@ -9,7 +9,7 @@ import { Door, SignIn, SignUp } from "./pages/sign-in.tsx";
 import { Start } from "./pages/start.tsx";
 import { pages } from "./pages.ts";
 import { LinkButton } from "./parts/button.tsx";
-import { Messages } from "./parts/messages.tsx";
+import { Messages } from "./parts/message-line.tsx";
 import { Head } from "./parts/page.tsx";
 import { Prompts, prompts } from "./parts/prompts.tsx";
 import { Empty, Failed, Skeleton } from "./parts/view.tsx";

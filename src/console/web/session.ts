@@ -1,12 +1,13 @@
 // Who is here, and which account is on screen.
 
 import { computed, signal } from "@preact/signals";
+import { BillingService } from "../../../gen/gateway/billing/v1/billing_pb.ts";
 import { AccountRole, OperatorRole } from "../../../gen/gateway/common/v1/roles_pb.ts";
 import {
   type GetSessionResponse,
   PeopleService,
 } from "../../../gen/gateway/people/v1/people_pb.ts";
-import { call, forgetAll } from "./api.ts";
+import { type CallSettings, call, forgetAll, keepAnswer } from "./api.ts";
 import { segments } from "./router.ts";
 
 /** The session of this browser. Undefined: nobody is signed in, or it is not known yet. */
@@ -19,19 +20,34 @@ export const session = computed((): GetSessionResponse => {
   return known;
 });
 
-/** Asks who is here. Throws a CallError: INVALID_SESSION or MISSING_KEY if nobody is. */
-export async function loadSession(asks = false): Promise<GetSessionResponse> {
-  const answer = await call(PeopleService.method.getSession, {}, { asks });
+/**
+ * Asks who is here, and what every page about the account on screen shows. Throws a CallError:
+ * INVALID_SESSION or MISSING_KEY if nobody is.
+ */
+export async function loadSession(
+  settings: CallSettings = { asks: false },
+): Promise<GetSessionResponse> {
+  const [first = ""] = segments();
+  const shownAccountId = withoutAccount.includes(first)
+    ? (localStorage.getItem(lastAccount) ?? "")
+    : first;
+  const answer = await call(PeopleService.method.getSession, { shownAccountId }, settings);
   const before = currentSession.value;
   // Somebody else signed in: nothing that was shown to the other one may stay.
   if (before && before.person?.personId !== answer.person?.personId) forgetAll();
+  const { accountId = "", forecasts = [] } = answer.shownAccount ?? {};
+  if (forecasts.length > 0)
+    keepAnswer(BillingService.method.getForecast, { accountId }, { forecasts });
   currentSession.value = answer;
   return answer;
 }
 
+/** What an address begins with that names no account. */
+const withoutAccount: readonly string[] = ["", "welcome", "sign-in", "sign-up"];
+
 /** Asks again who is here, after something about them changed. What fails then is asked again. */
 export function refreshSession(): void {
-  loadSession().catch(() => undefined);
+  loadSession({ isByItself: true }).catch(() => undefined);
 }
 
 export type AccountOnScreen = {

@@ -2,11 +2,8 @@
 
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
-import {
-  AccountStatus,
-  BillingService,
-  type Forecast,
-} from "../../../gen/gateway/billing/v1/billing_pb.ts";
+import { AccountStatus, BillingService } from "../../../gen/gateway/billing/v1/billing_pb.ts";
+import type { Forecast } from "../../../gen/gateway/common/v1/forecast_pb.ts";
 import { PeopleService } from "../../../gen/gateway/people/v1/people_pb.ts";
 import { call, useCall } from "./api.ts";
 import { credits, dollars } from "./format.ts";
@@ -18,13 +15,20 @@ import { Brand, Icon } from "./parts/icon.tsx";
 import { Menu } from "./parts/menu.tsx";
 import { TroubleLine } from "./parts/trouble.tsx";
 import { href, hrefOf, segments } from "./router.ts";
-import { account, can, session } from "./session.ts";
+import { account, can, refreshSession, session } from "./session.ts";
 import { setTheme, type Theme, theme } from "./theme.ts";
 import { words } from "./words.ts";
 
 export function Shell({ children }: { children: ComponentChildren }): JSX.Element {
   const { accountId } = account.value;
-  const forecast = useCall(BillingService.method.getForecast, { accountId }, { everyMs: 60_000 });
+  const isOwn = session.value.shownAccount?.accountId === accountId;
+  useRefreshedSession();
+  const forecast = useCall(
+    BillingService.method.getForecast,
+    { accountId },
+    // The session brings it.
+    isOwn ? {} : { everyMs: refreshMs },
+  );
   const forecasts = forecast.data?.forecasts ?? [];
   const content = useRef<HTMLElement>(null);
   const path = segments().join("/");
@@ -60,6 +64,23 @@ export function Shell({ children }: { children: ComponentChildren }): JSX.Elemen
       </div>
     </div>
   );
+}
+
+const refreshMs = 60_000;
+
+/** Asks every minute, and on return, who is here and what the account has left. */
+function useRefreshedSession(): void {
+  useEffect(() => {
+    const refresh = () => {
+      if (document.visibilityState === "visible") refreshSession();
+    };
+    const timer = setInterval(refresh, refreshMs);
+    document.addEventListener("visibilitychange", refresh);
+    return () => {
+      clearInterval(timer);
+      document.removeEventListener("visibilitychange", refresh);
+    };
+  }, []);
 }
 
 function AccountSwitch(): JSX.Element {
@@ -103,8 +124,14 @@ function AccountSwitch(): JSX.Element {
 
 function Sections(): JSX.Element {
   const section = segments()[1] ?? "";
+  const row = useRef<HTMLElement>(null);
+  useEffect(() => {
+    // On a phone the row scrolls sideways.
+    const current = row.current?.querySelector("[aria-current]");
+    current?.scrollIntoView({ block: "nearest", inline: "center" });
+  }, [section]);
   return (
-    <nav class="sections" aria-label={words.shell.sections}>
+    <nav ref={row} class="sections" aria-label={words.shell.sections}>
       {pages.map(({ path, nav, isShown }) =>
         nav && (!isShown || isShown()) ? (
           <a key={path} href={href(path)} aria-current={path === section ? "page" : undefined}>
@@ -125,7 +152,8 @@ function Balance({ forecasts }: { forecasts: readonly Forecast[] | undefined }):
       <span>{words.shell.creditsLeft}</span>
       {forecasts && (
         <>
-          <b>{credits(free)}</b> <small>{words.common.approximately(dollars(free))}</small>
+          <b>{credits(free)}</b>{" "}
+          <small class="whole">{words.common.approximately(dollars(free))}</small>
           <span>
             {days.length > 0 ? words.shell.daysLeft(Math.min(...days)) : words.shell.noPace}
           </span>
@@ -187,11 +215,16 @@ function Me(): JSX.Element {
 /** What everybody in the account must know: it is suspended, or a pool runs out. */
 function RunningOut({ forecasts }: { forecasts: readonly Forecast[] }): JSX.Element | null {
   const { accountId } = account.value;
-  const { data } = useCall(BillingService.method.getAccount, { accountId });
+  const own = session.value.accounts.find((one) => one.accountId === accountId);
+  // An operator looks at an account of others.
+  const { data } = useCall(BillingService.method.getAccount, own ? undefined : { accountId });
   const status = data?.account?.status;
-  if (status === AccountStatus.CLOSED) return <Banner tone="bad">{words.banner.closed}</Banner>;
-  if (status === AccountStatus.SUSPENDED)
-    return <Banner tone="bad">{words.banner.suspended(data?.account?.statusReason ?? "")}</Banner>;
+  if (own?.closed || status === AccountStatus.CLOSED)
+    return <Banner tone="bad">{words.banner.closed}</Banner>;
+  if (own?.suspended || status === AccountStatus.SUSPENDED) {
+    const { statusReason = "" } = own ?? data?.account ?? {};
+    return <Banner tone="bad">{words.banner.suspended(statusReason)}</Banner>;
+  }
   const worst = forecasts
     .map((forecast) => warningOf(forecast, forecasts))
     .filter((warning) => warning !== undefined)

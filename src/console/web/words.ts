@@ -6,6 +6,12 @@ import { figures } from "./words-figures.ts";
 const plural = (n: number | bigint, one: string, many: string) =>
   `${n} ${Number(n) === 1 ? one : many}`;
 
+/** How long credits last. */
+function atPace(days: number): string {
+  if (days < 1) return "less than a day";
+  return days > 365 ? "more than a year" : `about ${plural(Math.floor(days), "day", "days")}`;
+}
+
 export const words = {
   common: {
     product: "Model Gateway",
@@ -19,13 +25,10 @@ export const words = {
     close: "Close",
     cancel: "Cancel",
     save: "Save",
-    back: "Back",
     more: "Show more",
-    menu: "More",
     retry: "Try again",
     loading: "Loading",
     never: "never",
-    none: "none",
     sort: "Sort",
     failed: "This did not work",
     stale: (why: string) => `This may be old: it could not be refreshed. ${why}`,
@@ -50,10 +53,7 @@ export const words = {
     switchAccount: "Switch the account",
     roles: { owner: "Owner", member: "Member", viewer: "Viewer", none: "Operator" },
     creditsLeft: "Credits left",
-    daysLeft: (days: number) =>
-      days < 1
-        ? "less than a day at this pace"
-        : `about ${plural(Math.floor(days), "day", "days")} at this pace`,
+    daysLeft: (days: number) => `${atPace(days)} at this pace`,
     noPace: "for all keys together",
     me: "You",
     theme: "Look",
@@ -127,7 +127,6 @@ export const words = {
     confirmPassword: "Confirm",
     popupDone: "Done",
     popupLead: "You can close this window.",
-    popupFailedTitle: "This did not work",
   },
   links: {
     owner: "Set up this gateway",
@@ -208,7 +207,6 @@ export const words = {
     family: "What it is for",
     limits: "Limits",
     perMinute: "Requests a minute",
-    perMinuteUnit: "a minute",
     unlimited: "no limit",
     cap: "Monthly cap",
     capHint: "Per calendar month, in UTC. Requests that it cannot cover are refused.",
@@ -454,9 +452,16 @@ export const words = {
     login: "Login",
     name: "Name",
     email: "E-mail",
+    emailNone: "none: you get no notices, and no link if you lose your way in",
+    emailChange: "Change",
+    emailTitle: "Your e-mail address",
+    emailHint: "We mail a link to it. The address counts once you open the link.",
+    emailRemove: "Empty: you have no address any more.",
+    emailSend: "Send the link",
+    emailSent: (email: string) => `A link is on its way to ${email}.`,
+    emailRemoved: "Your e-mail address is removed.",
     ways: "Ways to sign in",
     waysAbout: "Keep two, so that a lost device does not lock you out.",
-    passkey: "Passkey",
     passkeyNamed: (name: string) => name || "Passkey",
     added: (when: string) => `added ${when}`,
     used: (when: string) => `used ${when}`,
@@ -496,7 +501,6 @@ export const words = {
     deleteType: (login: string) => `Type ${login} to confirm`,
     deleteButton: "Delete me for good",
     deleteWrong: "This is not your login.",
-    passkeyMissing: "Passkeys need a newer browser.",
   },
   overview: {
     title: "Overview",
@@ -505,11 +509,9 @@ export const words = {
     free: (pool: string) => `Free in ${pool}`,
     held: (amount: string) => `${amount} held by running requests`,
     nothingHeld: "nothing held",
-    daysLeft: (days: number) =>
-      days < 1 ? "less than a day left" : `about ${plural(Math.floor(days), "day", "days")} left`,
+    daysLeft: (days: number) => `${atPace(days)} left`,
     today: "Spent today",
     month: "Spent this month",
-    requests: (n: string) => `${n} requests`,
     chart: "Credits per day, by model",
     usage: "Usage",
     topKeys: "Keys by this month",

@@ -68,6 +68,13 @@ function keyOf(index: number): KeyInit {
   };
 }
 
+function labelOf(index: number) {
+  const { keyId = "", name = "", secrets = [] } = keyOf(index);
+  return { keyId, name, hint: secrets[0]?.hint ?? "" };
+}
+
+const labels = names.map((_, index) => labelOf(index));
+
 const models = ["opus", "sonnet", "haiku", "gpt-large", "gpt-small", "fable", "embed"];
 
 /** Credits in micro-credits, with the tokens that go with them. */
@@ -106,6 +113,7 @@ type UsageRequest = {
   readonly groupBy: readonly UsageGroup[];
   readonly keyIds: readonly string[];
   readonly models: readonly string[];
+  readonly withErrors: boolean;
   readonly from?: { readonly seconds: bigint } | undefined;
 };
 
@@ -174,15 +182,17 @@ function usageAnswer(scale: bigint, keyCount = names.length) {
       completeUntil: ago(31),
       ...(request.from && { from: at(from) }),
       to: at(now),
+      ...(group === UsageGroup.KEY && { keys: shown.map((id) => labelOf(Number(id.slice(4)))) }),
+      ...(request.withErrors && { errors: refused }),
     };
   });
 }
 
 const noUsage = answer(BillingService.method.queryUsage, () => ({
-  ...{ rows: [], totals: {}, completeUntil: ago(31), to: at(now) },
+  ...{ rows: [], totals: {}, completeUntil: ago(31), to: at(now), errors: { total: 0n } },
 }));
 
-const refused = answer(BillingService.method.queryErrors, () => ({
+const refused = {
   rows: [
     { from: ago(86_400), reason: "RATE_LIMITED", requests: 1_204n },
     { from: ago(86_400), reason: "MONTHLY_CAP_REACHED", requests: 88n },
@@ -190,9 +200,7 @@ const refused = answer(BillingService.method.queryErrors, () => ({
     { from: ago(86_400), reason: "SOMETHING_NEW", requests: 1n },
   ],
   total: 1_296n,
-}));
-
-const noneRefused = answer(BillingService.method.queryErrors, () => ({ rows: [], total: 0n }));
+};
 
 const keys = answer(KeysService.method.listKeys, () => ({
   keys: names.map((_, index) => keyOf(index)),
@@ -212,7 +220,7 @@ const catalogue = answer(InferenceService.method.listModels, () => ({
   models: models.map((id) => ({ id, displayName: id })),
 }));
 
-const usageBase: readonly Answer[] = [keys, catalogue, refused];
+const usageBase: readonly Answer[] = [keys, catalogue];
 
 const price = {
   ...{ priceVersion: "5f0c2b7d9a41", input: 600n, output: 3_000n, thinking: 3_000n },
@@ -264,29 +272,19 @@ const charges = answer(BillingService.method.listCharges, () => ({
   charges: Array.from({ length: 50 }, (_, index) => chargeOf(index)),
   nextPageToken: "more",
   searchedTo: ago(50 * 41),
+  keys: labels,
 }));
 
 const receiptOf = (of: ReceiptInit) =>
-  answer(BillingService.method.getReceipt, () => ({ receipt: chargeOf(0, of) }));
+  answer(BillingService.method.getReceipt, () => ({ receipt: chargeOf(0, of), key: labelOf(0) }));
 const receiptPath = "requests/req_0199e1c0a1b27c3d8e4f0000";
 
 const pools = (free: readonly [bigint, bigint], held: bigint) => [
-  answer(BillingService.method.getPools, () => ({
-    pools: [
-      {
-        ...{ family: Family.V1, postedMicrocredits: free[0] + held },
-        ...{ heldMicrocredits: held, freeMicrocredits: free[0] },
-      },
-      {
-        ...{ family: Family.V2, postedMicrocredits: free[1] },
-        ...{ heldMicrocredits: 0n, freeMicrocredits: free[1] },
-      },
-    ],
-  })),
   answer(BillingService.method.getForecast, () => ({
     forecasts: [
       {
-        ...{ family: Family.V1, freeMicrocredits: free[0], dailyMicrocredits: 97n * credit },
+        ...{ family: Family.V1, freeMicrocredits: free[0], heldMicrocredits: held },
+        dailyMicrocredits: 97n * credit,
         daysLeft: Math.max(0, Number(free[0] / (97n * credit))),
       },
       { family: Family.V2, freeMicrocredits: free[1] },
@@ -357,6 +355,11 @@ const orders = {
     ...{ state: OrderState.EXPIRED, createdAt: ago(3_600), quotedUntil: ago(2_700) },
   }),
   cancelled: orderOf({ state: OrderState.CANCELLED, createdAt: ago(3_600) }),
+  swept: orderOf({
+    ...{ state: OrderState.EXPIRED, attention: Attention.SWEPT, quotedUntil: ago(2_700) },
+    notice: "The address was emptied meanwhile. The operator looks whether something arrived.",
+    createdAt: ago(3_600),
+  }),
   attention: orderOf({
     ...{ orderId: "ord_0199e1c0a1b27c3d8e50", state: OrderState.PAID, usdCents: 2_000 },
     ...{ microcredits: 4_000n * credit, grantedMicrocredits: 14_000n * credit },
@@ -439,7 +442,7 @@ const method = (asset: string, network: string, feeNote: string, simulated = fal
 const methods = (simulated: boolean) =>
   answer(PaymentsService.method.listPaymentMethods, () => ({
     methods: [
-      method("BTC", "bitcoin", "", simulated),
+      { ...method("BTC", "bitcoin", "", simulated), hasDepositAddress: !simulated },
       method("ETH", "ethereum", "The network's fee can be several dollars.", simulated),
       method("USDT", "tron", "About 1 USD of network fee.", simulated),
       method("USDC", "base", "Less than a cent of network fee.", simulated),
@@ -473,7 +476,7 @@ const documents = (notes: boolean) =>
     deposits: [settledDeposit, wholeDeposit],
   }));
 
-const { queryUsage, listCharges, getReceipt, getPools } = BillingService.method;
+const { queryUsage, listCharges, getReceipt, getForecast } = BillingService.method;
 const { getOrder, getReceiptDocument, listPaymentMethods } = PaymentsService.method;
 
 const creditsBase = (scale: bigint): readonly Answer[] => [
@@ -488,8 +491,7 @@ export const figureStates: readonly PageStates[] = [
     path: "usage",
     states: {
       loading: [...usageBase, pending(queryUsage)],
-      empty: [keys, catalogue, noneRefused, noUsage],
-      partial: [...usageBase, usageAnswer(1n), pending(BillingService.method.queryErrors)],
+      empty: [keys, catalogue, noUsage],
       failed: [...usageBase, failing(queryUsage, "report_too_large")],
       full: [...usageBase, usageAnswer(1n)],
       large: [...usageBase, usageAnswer(100_000n)],
@@ -500,7 +502,7 @@ export const figureStates: readonly PageStates[] = [
     path: "usage?by=key&in=tokens",
     states: {
       full: [...usageBase, usageAnswer(1n)],
-      "5,000 keys": [catalogue, refused, manyKeys, usageAnswer(1n, 2_000)],
+      "5,000 keys": [catalogue, manyKeys, usageAnswer(1n, 2_000)],
     },
   },
   {
@@ -536,7 +538,7 @@ export const figureStates: readonly PageStates[] = [
         ...[keys, catalogue],
         answer(listCharges, () => ({
           charges: [4, 13].map((index) => chargeOf(index)),
-          ...{ nextPageToken: "more", searchedTo: ago(86_400 * 3) },
+          ...{ nextPageToken: "more", searchedTo: ago(86_400 * 3), keys: labels },
         })),
       ],
     },
@@ -582,9 +584,9 @@ export const figureStates: readonly PageStates[] = [
     name: "credits",
     path: "credits",
     states: {
-      loading: [pending(getPools), account, noTransfers, listOrders([])],
+      loading: [pending(getForecast), account, noTransfers, listOrders([])],
       empty: [...pools([0n, 0n], 0n), account, noTransfers, listOrders([])],
-      failed: [failing(getPools, "billing_unavailable"), account, noTransfers, listOrders([])],
+      failed: [failing(getForecast, "billing_unavailable"), account, noTransfers, listOrders([])],
       partial: [...creditsBase(1n), pending(BillingService.method.listTransfers)],
       full: creditsBase(1n),
       large: creditsBase(1_560n),

@@ -2,15 +2,16 @@
 
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
-import {
-  AccountStatus,
-  BillingService,
-  Outcome,
-} from "../../../gen/gateway/billing/v1/billing_pb.ts";
+import { BillingService, Outcome } from "../../../gen/gateway/billing/v1/billing_pb.ts";
 import { Family } from "../../../gen/gateway/common/v1/family_pb.ts";
 import { AccountRole } from "../../../gen/gateway/common/v1/roles_pb.ts";
 import { InferenceService } from "../../../gen/gateway/inference/v1/inference_pb.ts";
-import { type KeySchema, KeyStatus, KeysService } from "../../../gen/gateway/keys/v1/keys_pb.ts";
+import {
+  KeyOrder,
+  type KeySchema,
+  KeyStatus,
+  KeysService,
+} from "../../../gen/gateway/keys/v1/keys_pb.ts";
 import { LinkPurpose, MailState, PeopleService } from "../../../gen/gateway/people/v1/people_pb.ts";
 import {
   type Answer,
@@ -102,7 +103,13 @@ const someKeys: readonly KeyInit[] = [
 
 const manyKeys = Array.from({ length: 5000 }, (_, index) => keyOf(index, {}));
 
-const listKeys = answer(keysMethod.listKeys, () => ({ keys: [...someKeys] }));
+const spentOf = ({ monthSpentMicrocredits: spent = 0n }: KeyInit) => Number(spent);
+const listKeys = answer(keysMethod.listKeys, ({ order, pageSize }) => ({
+  keys:
+    order === KeyOrder.MONTH_SPENT
+      ? someKeys.toSorted((a, b) => spentOf(b) - spentOf(a)).slice(0, pageSize)
+      : [...someKeys],
+}));
 const listManyKeys = answer(keysMethod.listKeys, ({ pageSize, pageToken }) => {
   const from = Number(pageToken || "0");
   const to = from + (pageSize || 100);
@@ -202,6 +209,11 @@ const charges = answer(billing.listCharges, () => ({
     admittedAt: ago(20 + index * 95),
     settledAt: ago(15 + index * 95),
   })),
+  keys: someKeys.map(({ keyId = "", name = "", secrets = [] }) => ({
+    keyId,
+    name,
+    hint: secrets[0]?.hint ?? "",
+  })),
 }));
 const noCharges = answer(billing.listCharges, () => ({ charges: [] }));
 
@@ -286,10 +298,13 @@ const providers = answer(people.beginSignIn, () => ({
   signUp: true,
 }));
 const stranger = failing(people.getSession, "missing_key");
-const role = (role: AccountRole): Answer =>
+const role = (
+  role: AccountRole,
+  status: { readonly suspended?: boolean; readonly statusReason?: string } = {},
+): Answer =>
   answer(people.getSession, () => ({
     person: { personId: "person_vic", login: "vic@acme.example", name: "Vic" },
-    accounts: [{ accountId, name: "ACME Robotics", role }],
+    accounts: [{ accountId, name: "ACME Robotics", role, ...status }],
     hasPassword: true,
   }));
 
@@ -363,14 +378,14 @@ export const peopleStates: readonly PageStates[] = [
     path: "",
     states: {
       loading: [
-        pending(billing.getPools),
+        pending(billing.getForecast),
         pending(billing.queryUsage),
         pending(keysMethod.listKeys),
       ],
       empty: [answer(keysMethod.listKeys, () => ({})), noUsage, noCharges],
       unused: [listKeys, noUsage, noCharges],
       failed: [
-        failing(billing.getPools, "billing_unavailable"),
+        failing(billing.getForecast, "billing_unavailable"),
         failing(billing.queryUsage, "report_too_large"),
         failing(keysMethod.listKeys, "internal"),
         failing(billing.listCharges, "internal"),
@@ -379,14 +394,10 @@ export const peopleStates: readonly PageStates[] = [
       "running low": [...forecast(480n * credit, 2.2), ...whole],
       "nothing left": [...forecast(0n), ...whole],
       suspended: [
-        answer(billing.getAccount, () => ({
-          account: {
-            accountId,
-            name: "ACME Robotics",
-            status: AccountStatus.SUSPENDED,
-            statusReason: "We could not reach you about an invoice.",
-          },
-        })),
+        role(AccountRole.OWNER, {
+          suspended: true,
+          statusReason: "We could not reach you about an invoice.",
+        }),
         ...whole,
       ],
       viewer: [role(AccountRole.VIEWER), ...whole],

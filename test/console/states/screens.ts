@@ -32,6 +32,10 @@ try {
           const title = `${name}-${state}`.replaceAll(" ", "-");
           if (!isWanted(title)) continue;
           await page.goto(server.address + statePath(name, state));
+          // What is further down is asked for when somebody scrolls to it.
+          await page.mouse.wheel(0, 20_000);
+          await page.waitForTimeout(150);
+          await page.mouse.wheel(0, -20_000);
           // Until nothing arrives any more: streams stay open, so the network is never idle.
           await page.waitForTimeout(400);
           const path = join(folder, `${title}-${colorScheme}-${width}.png`);

@@ -36,6 +36,7 @@ export const commonAnswers: readonly Answer[] = [
       },
     ],
     hasPassword: true,
+    providers: [{ name: "acme", title: "ACME" }],
   })),
   answer(BillingService.method.getAccount, () => ({
     account: {
@@ -66,6 +67,7 @@ export const commonAnswers: readonly Answer[] = [
       {
         family: Family.V1,
         freeMicrocredits: 6_412_080_000n,
+        heldMicrocredits: 48_000_000n,
         dailyMicrocredits: 561_000_000n,
         daysLeft: 11.4,
         filledToMicrocredits: 20_000_000_000n,

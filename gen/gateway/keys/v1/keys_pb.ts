@@ -17,7 +17,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file gateway/keys/v1/keys.proto.
  */
 export const file_gateway_keys_v1_keys: GenFile = /*@__PURE__*/
-  fileDesc("ChpnYXRld2F5L2tleXMvdjEva2V5cy5wcm90bxIPZ2F0ZXdheS5rZXlzLnYxItgFCgNLZXkSDgoGa2V5X2lkGAEgASgJEhIKCmFjY291bnRfaWQYAiABKAkSKQoGZmFtaWx5GAMgASgOMhkuZ2F0ZXdheS5jb21tb24udjEuRmFtaWx5EgwKBG5hbWUYBCABKAkSKgoGc3RhdHVzGAUgASgOMhouZ2F0ZXdheS5rZXlzLnYxLktleVN0YXR1cxIgChNyZXF1ZXN0c19wZXJfbWludXRlGAYgASgNSACIAQESFgoOYWxsb3dlZF9tb2RlbHMYByADKAkSJQoYbW9udGhseV9jYXBfbWljcm9jcmVkaXRzGAggASgDSAGIAQESKAoHc2VjcmV0cxgJIAMoCzIXLmdhdGV3YXkua2V5cy52MS5TZWNyZXQSLgoKY3JlYXRlZF9hdBgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKcmV2b2tlZF9hdBgLIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMAoMbGFzdF91c2VkX2F0GAwgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIgChhtb250aF9zcGVudF9taWNyb2NyZWRpdHMYDSABKAMSHwoXbW9udGhfaGVsZF9taWNyb2NyZWRpdHMYDiABKAMSMwoPbW9udGhfcmVzZXRzX2F0GA8gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBISCgpjcmVhdGVkX2J5GBAgASgJEhYKDmFjY291bnRfcmVhZGVyGBEgASgIEg4KBnBhdXNlZBgSIAEoCBIuCgpleHBpcmVzX2F0GBMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBISCgptYW5hZ2VkX2J5GBQgASgJQhYKFF9yZXF1ZXN0c19wZXJfbWludXRlQhsKGV9tb250aGx5X2NhcF9taWNyb2NyZWRpdHMi6wEKBlNlY3JldBIRCglzZWNyZXRfaWQYASABKAkSDAoEaGludBgCIAEoCRIuCgpjcmVhdGVkX2F0GAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgpleHBpcmVzX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgpyZXZva2VkX2F0GAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIwCgxsYXN0X3VzZWRfYXQYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIsMCChBDcmVhdGVLZXlSZXF1ZXN0EhIKCmFjY291bnRfaWQYASABKAkSLwoGZmFtaWx5GAIgASgOMhkuZ2F0ZXdheS5jb21tb24udjEuRmFtaWx5QgTwxxgBEgwKBG5hbWUYAyABKAkSIAoTcmVxdWVzdHNfcGVyX21pbnV0ZRgEIAEoDUgAiAEBEhYKDmFsbG93ZWRfbW9kZWxzGAUgAygJEiUKGG1vbnRobHlfY2FwX21pY3JvY3JlZGl0cxgGIAEoA0gBiAEBEhYKDmFjY291bnRfcmVhZGVyGAcgASgIEi4KCmV4cGlyZXNfYXQYCCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQhYKFF9yZXF1ZXN0c19wZXJfbWludXRlQhsKGV9tb250aGx5X2NhcF9taWNyb2NyZWRpdHMiRgoRQ3JlYXRlS2V5UmVzcG9uc2USIQoDa2V5GAEgASgLMhQuZ2F0ZXdheS5rZXlzLnYxLktleRIOCgZzZWNyZXQYAiABKAkiJQoNR2V0S2V5UmVxdWVzdBIUCgZrZXlfaWQYASABKAlCBPDHGAEiMwoOR2V0S2V5UmVzcG9uc2USIQoDa2V5GAEgASgLMhQuZ2F0ZXdheS5rZXlzLnYxLktleSKHAQoPTGlzdEtleXNSZXF1ZXN0EhIKCmFjY291bnRfaWQYASABKAkSEQoJcGFnZV9zaXplGAIgASgNEhIKCnBhZ2VfdG9rZW4YAyABKAkSKgoGc3RhdHVzGAQgASgOMhouZ2F0ZXdheS5rZXlzLnYxLktleVN0YXR1cxINCgVxdWVyeRgFIAEoCSJPChBMaXN0S2V5c1Jlc3BvbnNlEiIKBGtleXMYASADKAsyFC5nYXRld2F5LmtleXMudjEuS2V5EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSJyChBVcGRhdGVLZXlSZXF1ZXN0EicKA2tleRgBIAEoCzIULmdhdGV3YXkua2V5cy52MS5LZXlCBPDHGAESNQoLdXBkYXRlX21hc2sYAiABKAsyGi5nb29nbGUucHJvdG9idWYuRmllbGRNYXNrQgTwxxgBIjYKEVVwZGF0ZUtleVJlc3BvbnNlEiEKA2tleRgBIAEoCzIULmdhdGV3YXkua2V5cy52MS5LZXkiVAoQUm90YXRlS2V5UmVxdWVzdBIUCgZrZXlfaWQYASABKAlCBPDHGAESKgoHb3ZlcmxhcBgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiJGChFSb3RhdGVLZXlSZXNwb25zZRIhCgNrZXkYASABKAsyFC5nYXRld2F5LmtleXMudjEuS2V5Eg4KBnNlY3JldBgCIAEoCSInCg9QYXVzZUtleVJlcXVlc3QSFAoGa2V5X2lkGAEgASgJQgTwxxgBIjUKEFBhdXNlS2V5UmVzcG9uc2USIQoDa2V5GAEgASgLMhQuZ2F0ZXdheS5rZXlzLnYxLktleSIoChBSZXN1bWVLZXlSZXF1ZXN0EhQKBmtleV9pZBgBIAEoCUIE8McYASI2ChFSZXN1bWVLZXlSZXNwb25zZRIhCgNrZXkYASABKAsyFC5nYXRld2F5LmtleXMudjEuS2V5IigKEFJldm9rZUtleVJlcXVlc3QSFAoGa2V5X2lkGAEgASgJQgTwxxgBIjYKEVJldm9rZUtleVJlc3BvbnNlEiEKA2tleRgBIAEoCzIULmdhdGV3YXkua2V5cy52MS5LZXkiRAoTUmV2b2tlU2VjcmV0UmVxdWVzdBIUCgZrZXlfaWQYASABKAlCBPDHGAESFwoJc2VjcmV0X2lkGAIgASgJQgTwxxgBIjkKFFJldm9rZVNlY3JldFJlc3BvbnNlEiEKA2tleRgBIAEoCzIULmdhdGV3YXkua2V5cy52MS5LZXkiKgoTQXV0aGVudGljYXRlUmVxdWVzdBITCgttb250aF91c2FnZRgBIAEoCCLEAQoUQXV0aGVudGljYXRlUmVzcG9uc2USLwoFYWRtaW4YASABKAsyIC5nYXRld2F5LmtleXMudjEuQWRtaW5DcmVkZW50aWFsEiEKA2tleRgCIAEoCzIULmdhdGV3YXkua2V5cy52MS5LZXkSJwoGc2VjcmV0GAMgASgLMhcuZ2F0ZXdheS5rZXlzLnYxLlNlY3JldBIvCgZwZXJzb24YBCABKAsyHy5nYXRld2F5LmtleXMudjEuU2lnbmVkSW5QZXJzb24iXwoPQWRtaW5DcmVkZW50aWFsEgwKBG5hbWUYASABKAkSLAoFc2NvcGUYAiABKA4yHS5nYXRld2F5LmNvbW1vbi52MS5BZG1pblNjb3BlEhAKCHRva2VuX2lkGAMgASgJIs4BCg5TaWduZWRJblBlcnNvbhIRCglwZXJzb25faWQYASABKAkSEgoKc2Vzc2lvbl9pZBgCIAEoCRIwCgttZW1iZXJzaGlwcxgDIAMoCzIbLmdhdGV3YXkua2V5cy52MS5NZW1iZXJzaGlwEjEKCG9wZXJhdG9yGAQgASgOMh8uZ2F0ZXdheS5jb21tb24udjEuT3BlcmF0b3JSb2xlEjAKDHN0cm9uZ191bnRpbBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiTgoKTWVtYmVyc2hpcBISCgphY2NvdW50X2lkGAEgASgJEiwKBHJvbGUYAiABKA4yHi5nYXRld2F5LmNvbW1vbi52MS5BY2NvdW50Um9sZSqFAQoJS2V5U3RhdHVzEhoKFktFWV9TVEFUVVNfVU5TUEVDSUZJRUQQABIVChFLRVlfU1RBVFVTX0FDVElWRRABEhUKEUtFWV9TVEFUVVNfUEFVU0VEEAISFgoSS0VZX1NUQVRVU19FWFBJUkVEEAMSFgoSS0VZX1NUQVRVU19SRVZPS0VEEAQygggKC0tleXNTZXJ2aWNlEmYKCUNyZWF0ZUtleRIhLmdhdGV3YXkua2V5cy52MS5DcmVhdGVLZXlSZXF1ZXN0GiIuZ2F0ZXdheS5rZXlzLnYxLkNyZWF0ZUtleVJlc3BvbnNlIhLqxxgGEAIYAiAC+McYAYDIGAESVwoGR2V0S2V5Eh4uZ2F0ZXdheS5rZXlzLnYxLkdldEtleVJlcXVlc3QaHy5nYXRld2F5LmtleXMudjEuR2V0S2V5UmVzcG9uc2UiDOrHGAgQARgBIAEwARJdCghMaXN0S2V5cxIgLmdhdGV3YXkua2V5cy52MS5MaXN0S2V5c1JlcXVlc3QaIS5nYXRld2F5LmtleXMudjEuTGlzdEtleXNSZXNwb25zZSIM6scYCBABGAEgATABEmIKCVVwZGF0ZUtleRIhLmdhdGV3YXkua2V5cy52MS5VcGRhdGVLZXlSZXF1ZXN0GiIuZ2F0ZXdheS5rZXlzLnYxLlVwZGF0ZUtleVJlc3BvbnNlIg7qxxgGEAIYAiAC+McYARJmCglSb3RhdGVLZXkSIS5nYXRld2F5LmtleXMudjEuUm90YXRlS2V5UmVxdWVzdBoiLmdhdGV3YXkua2V5cy52MS5Sb3RhdGVLZXlSZXNwb25zZSIS6scYBhACGAIgAvjHGAGAyBgBEl8KCFBhdXNlS2V5EiAuZ2F0ZXdheS5rZXlzLnYxLlBhdXNlS2V5UmVxdWVzdBohLmdhdGV3YXkua2V5cy52MS5QYXVzZUtleVJlc3BvbnNlIg7qxxgGEAIYAiAC+McYARJiCglSZXN1bWVLZXkSIS5nYXRld2F5LmtleXMudjEuUmVzdW1lS2V5UmVxdWVzdBoiLmdhdGV3YXkua2V5cy52MS5SZXN1bWVLZXlSZXNwb25zZSIO6scYBhACGAIgAvjHGAESZgoJUmV2b2tlS2V5EiEuZ2F0ZXdheS5rZXlzLnYxLlJldm9rZUtleVJlcXVlc3QaIi5nYXRld2F5LmtleXMudjEuUmV2b2tlS2V5UmVzcG9uc2UiEurHGAYQAhgCIAL4xxgBgMgYARJvCgxSZXZva2VTZWNyZXQSJC5nYXRld2F5LmtleXMudjEuUmV2b2tlU2VjcmV0UmVxdWVzdBolLmdhdGV3YXkua2V5cy52MS5SZXZva2VTZWNyZXRSZXNwb25zZSIS6scYBhACGAIgAvjHGAGAyBgBEmkKDEF1dGhlbnRpY2F0ZRIkLmdhdGV3YXkua2V5cy52MS5BdXRoZW50aWNhdGVSZXF1ZXN0GiUuZ2F0ZXdheS5rZXlzLnYxLkF1dGhlbnRpY2F0ZVJlc3BvbnNlIgzqxxgICAEQARgBIAFiBnByb3RvMw", [file_gateway_common_v1_family, file_gateway_common_v1_options, file_gateway_common_v1_roles, file_google_protobuf_duration, file_google_protobuf_field_mask, file_google_protobuf_timestamp]);
+  fileDesc("ChpnYXRld2F5L2tleXMvdjEva2V5cy5wcm90bxIPZ2F0ZXdheS5rZXlzLnYxItgFCgNLZXkSDgoGa2V5X2lkGAEgASgJEhIKCmFjY291bnRfaWQYAiABKAkSKQoGZmFtaWx5GAMgASgOMhkuZ2F0ZXdheS5jb21tb24udjEuRmFtaWx5EgwKBG5hbWUYBCABKAkSKgoGc3RhdHVzGAUgASgOMhouZ2F0ZXdheS5rZXlzLnYxLktleVN0YXR1cxIgChNyZXF1ZXN0c19wZXJfbWludXRlGAYgASgNSACIAQESFgoOYWxsb3dlZF9tb2RlbHMYByADKAkSJQoYbW9udGhseV9jYXBfbWljcm9jcmVkaXRzGAggASgDSAGIAQESKAoHc2VjcmV0cxgJIAMoCzIXLmdhdGV3YXkua2V5cy52MS5TZWNyZXQSLgoKY3JlYXRlZF9hdBgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKcmV2b2tlZF9hdBgLIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMAoMbGFzdF91c2VkX2F0GAwgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIgChhtb250aF9zcGVudF9taWNyb2NyZWRpdHMYDSABKAMSHwoXbW9udGhfaGVsZF9taWNyb2NyZWRpdHMYDiABKAMSMwoPbW9udGhfcmVzZXRzX2F0GA8gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBISCgpjcmVhdGVkX2J5GBAgASgJEhYKDmFjY291bnRfcmVhZGVyGBEgASgIEg4KBnBhdXNlZBgSIAEoCBIuCgpleHBpcmVzX2F0GBMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBISCgptYW5hZ2VkX2J5GBQgASgJQhYKFF9yZXF1ZXN0c19wZXJfbWludXRlQhsKGV9tb250aGx5X2NhcF9taWNyb2NyZWRpdHMi6wEKBlNlY3JldBIRCglzZWNyZXRfaWQYASABKAkSDAoEaGludBgCIAEoCRIuCgpjcmVhdGVkX2F0GAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgpleHBpcmVzX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgpyZXZva2VkX2F0GAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIwCgxsYXN0X3VzZWRfYXQYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIsMCChBDcmVhdGVLZXlSZXF1ZXN0EhIKCmFjY291bnRfaWQYASABKAkSLwoGZmFtaWx5GAIgASgOMhkuZ2F0ZXdheS5jb21tb24udjEuRmFtaWx5QgTwxxgBEgwKBG5hbWUYAyABKAkSIAoTcmVxdWVzdHNfcGVyX21pbnV0ZRgEIAEoDUgAiAEBEhYKDmFsbG93ZWRfbW9kZWxzGAUgAygJEiUKGG1vbnRobHlfY2FwX21pY3JvY3JlZGl0cxgGIAEoA0gBiAEBEhYKDmFjY291bnRfcmVhZGVyGAcgASgIEi4KCmV4cGlyZXNfYXQYCCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQhYKFF9yZXF1ZXN0c19wZXJfbWludXRlQhsKGV9tb250aGx5X2NhcF9taWNyb2NyZWRpdHMiRgoRQ3JlYXRlS2V5UmVzcG9uc2USIQoDa2V5GAEgASgLMhQuZ2F0ZXdheS5rZXlzLnYxLktleRIOCgZzZWNyZXQYAiABKAkiJQoNR2V0S2V5UmVxdWVzdBIUCgZrZXlfaWQYASABKAlCBPDHGAEiMwoOR2V0S2V5UmVzcG9uc2USIQoDa2V5GAEgASgLMhQuZ2F0ZXdheS5rZXlzLnYxLktleSI2CghLZXlMYWJlbBIOCgZrZXlfaWQYASABKAkSDAoEbmFtZRgCIAEoCRIMCgRoaW50GAMgASgJIrEBCg9MaXN0S2V5c1JlcXVlc3QSEgoKYWNjb3VudF9pZBgBIAEoCRIRCglwYWdlX3NpemUYAiABKA0SEgoKcGFnZV90b2tlbhgDIAEoCRIqCgZzdGF0dXMYBCABKA4yGi5nYXRld2F5LmtleXMudjEuS2V5U3RhdHVzEg0KBXF1ZXJ5GAUgASgJEigKBW9yZGVyGAYgASgOMhkuZ2F0ZXdheS5rZXlzLnYxLktleU9yZGVyIk8KEExpc3RLZXlzUmVzcG9uc2USIgoEa2V5cxgBIAMoCzIULmdhdGV3YXkua2V5cy52MS5LZXkSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJInIKEFVwZGF0ZUtleVJlcXVlc3QSJwoDa2V5GAEgASgLMhQuZ2F0ZXdheS5rZXlzLnYxLktleUIE8McYARI1Cgt1cGRhdGVfbWFzaxgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5GaWVsZE1hc2tCBPDHGAEiNgoRVXBkYXRlS2V5UmVzcG9uc2USIQoDa2V5GAEgASgLMhQuZ2F0ZXdheS5rZXlzLnYxLktleSJUChBSb3RhdGVLZXlSZXF1ZXN0EhQKBmtleV9pZBgBIAEoCUIE8McYARIqCgdvdmVybGFwGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIkYKEVJvdGF0ZUtleVJlc3BvbnNlEiEKA2tleRgBIAEoCzIULmdhdGV3YXkua2V5cy52MS5LZXkSDgoGc2VjcmV0GAIgASgJIicKD1BhdXNlS2V5UmVxdWVzdBIUCgZrZXlfaWQYASABKAlCBPDHGAEiNQoQUGF1c2VLZXlSZXNwb25zZRIhCgNrZXkYASABKAsyFC5nYXRld2F5LmtleXMudjEuS2V5IigKEFJlc3VtZUtleVJlcXVlc3QSFAoGa2V5X2lkGAEgASgJQgTwxxgBIjYKEVJlc3VtZUtleVJlc3BvbnNlEiEKA2tleRgBIAEoCzIULmdhdGV3YXkua2V5cy52MS5LZXkiKAoQUmV2b2tlS2V5UmVxdWVzdBIUCgZrZXlfaWQYASABKAlCBPDHGAEiNgoRUmV2b2tlS2V5UmVzcG9uc2USIQoDa2V5GAEgASgLMhQuZ2F0ZXdheS5rZXlzLnYxLktleSJEChNSZXZva2VTZWNyZXRSZXF1ZXN0EhQKBmtleV9pZBgBIAEoCUIE8McYARIXCglzZWNyZXRfaWQYAiABKAlCBPDHGAEiOQoUUmV2b2tlU2VjcmV0UmVzcG9uc2USIQoDa2V5GAEgASgLMhQuZ2F0ZXdheS5rZXlzLnYxLktleSIqChNBdXRoZW50aWNhdGVSZXF1ZXN0EhMKC21vbnRoX3VzYWdlGAEgASgIIsQBChRBdXRoZW50aWNhdGVSZXNwb25zZRIvCgVhZG1pbhgBIAEoCzIgLmdhdGV3YXkua2V5cy52MS5BZG1pbkNyZWRlbnRpYWwSIQoDa2V5GAIgASgLMhQuZ2F0ZXdheS5rZXlzLnYxLktleRInCgZzZWNyZXQYAyABKAsyFy5nYXRld2F5LmtleXMudjEuU2VjcmV0Ei8KBnBlcnNvbhgEIAEoCzIfLmdhdGV3YXkua2V5cy52MS5TaWduZWRJblBlcnNvbiJfCg9BZG1pbkNyZWRlbnRpYWwSDAoEbmFtZRgBIAEoCRIsCgVzY29wZRgCIAEoDjIdLmdhdGV3YXkuY29tbW9uLnYxLkFkbWluU2NvcGUSEAoIdG9rZW5faWQYAyABKAkizgEKDlNpZ25lZEluUGVyc29uEhEKCXBlcnNvbl9pZBgBIAEoCRISCgpzZXNzaW9uX2lkGAIgASgJEjAKC21lbWJlcnNoaXBzGAMgAygLMhsuZ2F0ZXdheS5rZXlzLnYxLk1lbWJlcnNoaXASMQoIb3BlcmF0b3IYBCABKA4yHy5nYXRld2F5LmNvbW1vbi52MS5PcGVyYXRvclJvbGUSMAoMc3Ryb25nX3VudGlsGAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJOCgpNZW1iZXJzaGlwEhIKCmFjY291bnRfaWQYASABKAkSLAoEcm9sZRgCIAEoDjIeLmdhdGV3YXkuY29tbW9uLnYxLkFjY291bnRSb2xlKoUBCglLZXlTdGF0dXMSGgoWS0VZX1NUQVRVU19VTlNQRUNJRklFRBAAEhUKEUtFWV9TVEFUVVNfQUNUSVZFEAESFQoRS0VZX1NUQVRVU19QQVVTRUQQAhIWChJLRVlfU1RBVFVTX0VYUElSRUQQAxIWChJLRVlfU1RBVFVTX1JFVk9LRUQQBCpACghLZXlPcmRlchIZChVLRVlfT1JERVJfVU5TUEVDSUZJRUQQABIZChVLRVlfT1JERVJfTU9OVEhfU1BFTlQQATKCCAoLS2V5c1NlcnZpY2USZgoJQ3JlYXRlS2V5EiEuZ2F0ZXdheS5rZXlzLnYxLkNyZWF0ZUtleVJlcXVlc3QaIi5nYXRld2F5LmtleXMudjEuQ3JlYXRlS2V5UmVzcG9uc2UiEurHGAYQAhgCIAL4xxgBgMgYARJXCgZHZXRLZXkSHi5nYXRld2F5LmtleXMudjEuR2V0S2V5UmVxdWVzdBofLmdhdGV3YXkua2V5cy52MS5HZXRLZXlSZXNwb25zZSIM6scYCBABGAEgATABEl0KCExpc3RLZXlzEiAuZ2F0ZXdheS5rZXlzLnYxLkxpc3RLZXlzUmVxdWVzdBohLmdhdGV3YXkua2V5cy52MS5MaXN0S2V5c1Jlc3BvbnNlIgzqxxgIEAEYASABMAESYgoJVXBkYXRlS2V5EiEuZ2F0ZXdheS5rZXlzLnYxLlVwZGF0ZUtleVJlcXVlc3QaIi5nYXRld2F5LmtleXMudjEuVXBkYXRlS2V5UmVzcG9uc2UiDurHGAYQAhgCIAL4xxgBEmYKCVJvdGF0ZUtleRIhLmdhdGV3YXkua2V5cy52MS5Sb3RhdGVLZXlSZXF1ZXN0GiIuZ2F0ZXdheS5rZXlzLnYxLlJvdGF0ZUtleVJlc3BvbnNlIhLqxxgGEAIYAiAC+McYAYDIGAESXwoIUGF1c2VLZXkSIC5nYXRld2F5LmtleXMudjEuUGF1c2VLZXlSZXF1ZXN0GiEuZ2F0ZXdheS5rZXlzLnYxLlBhdXNlS2V5UmVzcG9uc2UiDurHGAYQAhgCIAL4xxgBEmIKCVJlc3VtZUtleRIhLmdhdGV3YXkua2V5cy52MS5SZXN1bWVLZXlSZXF1ZXN0GiIuZ2F0ZXdheS5rZXlzLnYxLlJlc3VtZUtleVJlc3BvbnNlIg7qxxgGEAIYAiAC+McYARJmCglSZXZva2VLZXkSIS5nYXRld2F5LmtleXMudjEuUmV2b2tlS2V5UmVxdWVzdBoiLmdhdGV3YXkua2V5cy52MS5SZXZva2VLZXlSZXNwb25zZSIS6scYBhACGAIgAvjHGAGAyBgBEm8KDFJldm9rZVNlY3JldBIkLmdhdGV3YXkua2V5cy52MS5SZXZva2VTZWNyZXRSZXF1ZXN0GiUuZ2F0ZXdheS5rZXlzLnYxLlJldm9rZVNlY3JldFJlc3BvbnNlIhLqxxgGEAIYAiAC+McYAYDIGAESaQoMQXV0aGVudGljYXRlEiQuZ2F0ZXdheS5rZXlzLnYxLkF1dGhlbnRpY2F0ZVJlcXVlc3QaJS5nYXRld2F5LmtleXMudjEuQXV0aGVudGljYXRlUmVzcG9uc2UiDOrHGAgIARABGAEgAWIGcHJvdG8z", [file_gateway_common_v1_family, file_gateway_common_v1_options, file_gateway_common_v1_roles, file_google_protobuf_duration, file_google_protobuf_field_mask, file_google_protobuf_timestamp]);
 
 /**
  * @generated from message gateway.keys.v1.Key
@@ -341,6 +341,37 @@ export const GetKeyResponseSchema: GenMessage<GetKeyResponse> = /*@__PURE__*/
   messageDesc(file_gateway_keys_v1_keys, 5);
 
 /**
+ * What people know a key by.
+ *
+ * @generated from message gateway.keys.v1.KeyLabel
+ */
+export type KeyLabel = Message<"gateway.keys.v1.KeyLabel"> & {
+  /**
+   * @generated from field: string key_id = 1;
+   */
+  keyId: string;
+
+  /**
+   * @generated from field: string name = 2;
+   */
+  name: string;
+
+  /**
+   * Of the newest secret.
+   *
+   * @generated from field: string hint = 3;
+   */
+  hint: string;
+};
+
+/**
+ * Describes the message gateway.keys.v1.KeyLabel.
+ * Use `create(KeyLabelSchema)` to create a new message.
+ */
+export const KeyLabelSchema: GenMessage<KeyLabel> = /*@__PURE__*/
+  messageDesc(file_gateway_keys_v1_keys, 6);
+
+/**
  * @generated from message gateway.keys.v1.ListKeysRequest
  */
 export type ListKeysRequest = Message<"gateway.keys.v1.ListKeysRequest"> & {
@@ -379,6 +410,11 @@ export type ListKeysRequest = Message<"gateway.keys.v1.ListKeysRequest"> & {
    * @generated from field: string query = 5;
    */
   query: string;
+
+  /**
+   * @generated from field: gateway.keys.v1.KeyOrder order = 6;
+   */
+  order: KeyOrder;
 };
 
 /**
@@ -386,7 +422,7 @@ export type ListKeysRequest = Message<"gateway.keys.v1.ListKeysRequest"> & {
  * Use `create(ListKeysRequestSchema)` to create a new message.
  */
 export const ListKeysRequestSchema: GenMessage<ListKeysRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_keys_v1_keys, 6);
+  messageDesc(file_gateway_keys_v1_keys, 7);
 
 /**
  * @generated from message gateway.keys.v1.ListKeysResponse
@@ -410,7 +446,7 @@ export type ListKeysResponse = Message<"gateway.keys.v1.ListKeysResponse"> & {
  * Use `create(ListKeysResponseSchema)` to create a new message.
  */
 export const ListKeysResponseSchema: GenMessage<ListKeysResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_keys_v1_keys, 7);
+  messageDesc(file_gateway_keys_v1_keys, 8);
 
 /**
  * @generated from message gateway.keys.v1.UpdateKeyRequest
@@ -439,7 +475,7 @@ export type UpdateKeyRequest = Message<"gateway.keys.v1.UpdateKeyRequest"> & {
  * Use `create(UpdateKeyRequestSchema)` to create a new message.
  */
 export const UpdateKeyRequestSchema: GenMessage<UpdateKeyRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_keys_v1_keys, 8);
+  messageDesc(file_gateway_keys_v1_keys, 9);
 
 /**
  * @generated from message gateway.keys.v1.UpdateKeyResponse
@@ -456,7 +492,7 @@ export type UpdateKeyResponse = Message<"gateway.keys.v1.UpdateKeyResponse"> & {
  * Use `create(UpdateKeyResponseSchema)` to create a new message.
  */
 export const UpdateKeyResponseSchema: GenMessage<UpdateKeyResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_keys_v1_keys, 9);
+  messageDesc(file_gateway_keys_v1_keys, 10);
 
 /**
  * @generated from message gateway.keys.v1.RotateKeyRequest
@@ -480,7 +516,7 @@ export type RotateKeyRequest = Message<"gateway.keys.v1.RotateKeyRequest"> & {
  * Use `create(RotateKeyRequestSchema)` to create a new message.
  */
 export const RotateKeyRequestSchema: GenMessage<RotateKeyRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_keys_v1_keys, 10);
+  messageDesc(file_gateway_keys_v1_keys, 11);
 
 /**
  * @generated from message gateway.keys.v1.RotateKeyResponse
@@ -504,7 +540,7 @@ export type RotateKeyResponse = Message<"gateway.keys.v1.RotateKeyResponse"> & {
  * Use `create(RotateKeyResponseSchema)` to create a new message.
  */
 export const RotateKeyResponseSchema: GenMessage<RotateKeyResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_keys_v1_keys, 11);
+  messageDesc(file_gateway_keys_v1_keys, 12);
 
 /**
  * @generated from message gateway.keys.v1.PauseKeyRequest
@@ -521,7 +557,7 @@ export type PauseKeyRequest = Message<"gateway.keys.v1.PauseKeyRequest"> & {
  * Use `create(PauseKeyRequestSchema)` to create a new message.
  */
 export const PauseKeyRequestSchema: GenMessage<PauseKeyRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_keys_v1_keys, 12);
+  messageDesc(file_gateway_keys_v1_keys, 13);
 
 /**
  * @generated from message gateway.keys.v1.PauseKeyResponse
@@ -538,7 +574,7 @@ export type PauseKeyResponse = Message<"gateway.keys.v1.PauseKeyResponse"> & {
  * Use `create(PauseKeyResponseSchema)` to create a new message.
  */
 export const PauseKeyResponseSchema: GenMessage<PauseKeyResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_keys_v1_keys, 13);
+  messageDesc(file_gateway_keys_v1_keys, 14);
 
 /**
  * @generated from message gateway.keys.v1.ResumeKeyRequest
@@ -555,7 +591,7 @@ export type ResumeKeyRequest = Message<"gateway.keys.v1.ResumeKeyRequest"> & {
  * Use `create(ResumeKeyRequestSchema)` to create a new message.
  */
 export const ResumeKeyRequestSchema: GenMessage<ResumeKeyRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_keys_v1_keys, 14);
+  messageDesc(file_gateway_keys_v1_keys, 15);
 
 /**
  * @generated from message gateway.keys.v1.ResumeKeyResponse
@@ -572,7 +608,7 @@ export type ResumeKeyResponse = Message<"gateway.keys.v1.ResumeKeyResponse"> & {
  * Use `create(ResumeKeyResponseSchema)` to create a new message.
  */
 export const ResumeKeyResponseSchema: GenMessage<ResumeKeyResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_keys_v1_keys, 15);
+  messageDesc(file_gateway_keys_v1_keys, 16);
 
 /**
  * @generated from message gateway.keys.v1.RevokeKeyRequest
@@ -589,7 +625,7 @@ export type RevokeKeyRequest = Message<"gateway.keys.v1.RevokeKeyRequest"> & {
  * Use `create(RevokeKeyRequestSchema)` to create a new message.
  */
 export const RevokeKeyRequestSchema: GenMessage<RevokeKeyRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_keys_v1_keys, 16);
+  messageDesc(file_gateway_keys_v1_keys, 17);
 
 /**
  * @generated from message gateway.keys.v1.RevokeKeyResponse
@@ -606,7 +642,7 @@ export type RevokeKeyResponse = Message<"gateway.keys.v1.RevokeKeyResponse"> & {
  * Use `create(RevokeKeyResponseSchema)` to create a new message.
  */
 export const RevokeKeyResponseSchema: GenMessage<RevokeKeyResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_keys_v1_keys, 17);
+  messageDesc(file_gateway_keys_v1_keys, 18);
 
 /**
  * @generated from message gateway.keys.v1.RevokeSecretRequest
@@ -628,7 +664,7 @@ export type RevokeSecretRequest = Message<"gateway.keys.v1.RevokeSecretRequest">
  * Use `create(RevokeSecretRequestSchema)` to create a new message.
  */
 export const RevokeSecretRequestSchema: GenMessage<RevokeSecretRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_keys_v1_keys, 18);
+  messageDesc(file_gateway_keys_v1_keys, 19);
 
 /**
  * @generated from message gateway.keys.v1.RevokeSecretResponse
@@ -645,7 +681,7 @@ export type RevokeSecretResponse = Message<"gateway.keys.v1.RevokeSecretResponse
  * Use `create(RevokeSecretResponseSchema)` to create a new message.
  */
 export const RevokeSecretResponseSchema: GenMessage<RevokeSecretResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_keys_v1_keys, 19);
+  messageDesc(file_gateway_keys_v1_keys, 20);
 
 /**
  * @generated from message gateway.keys.v1.AuthenticateRequest
@@ -665,7 +701,7 @@ export type AuthenticateRequest = Message<"gateway.keys.v1.AuthenticateRequest">
  * Use `create(AuthenticateRequestSchema)` to create a new message.
  */
 export const AuthenticateRequestSchema: GenMessage<AuthenticateRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_keys_v1_keys, 20);
+  messageDesc(file_gateway_keys_v1_keys, 21);
 
 /**
  * @generated from message gateway.keys.v1.AuthenticateResponse
@@ -705,7 +741,7 @@ export type AuthenticateResponse = Message<"gateway.keys.v1.AuthenticateResponse
  * Use `create(AuthenticateResponseSchema)` to create a new message.
  */
 export const AuthenticateResponseSchema: GenMessage<AuthenticateResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_keys_v1_keys, 21);
+  messageDesc(file_gateway_keys_v1_keys, 22);
 
 /**
  * An admin token.
@@ -738,7 +774,7 @@ export type AdminCredential = Message<"gateway.keys.v1.AdminCredential"> & {
  * Use `create(AdminCredentialSchema)` to create a new message.
  */
 export const AdminCredentialSchema: GenMessage<AdminCredential> = /*@__PURE__*/
-  messageDesc(file_gateway_keys_v1_keys, 22);
+  messageDesc(file_gateway_keys_v1_keys, 23);
 
 /**
  * The person of a session.
@@ -781,7 +817,7 @@ export type SignedInPerson = Message<"gateway.keys.v1.SignedInPerson"> & {
  * Use `create(SignedInPersonSchema)` to create a new message.
  */
 export const SignedInPersonSchema: GenMessage<SignedInPerson> = /*@__PURE__*/
-  messageDesc(file_gateway_keys_v1_keys, 23);
+  messageDesc(file_gateway_keys_v1_keys, 24);
 
 /**
  * The role of a person in one account.
@@ -805,7 +841,7 @@ export type Membership = Message<"gateway.keys.v1.Membership"> & {
  * Use `create(MembershipSchema)` to create a new message.
  */
 export const MembershipSchema: GenMessage<Membership> = /*@__PURE__*/
-  messageDesc(file_gateway_keys_v1_keys, 24);
+  messageDesc(file_gateway_keys_v1_keys, 25);
 
 /**
  * What a new request of a key meets. Of several that apply, the last one.
@@ -857,6 +893,36 @@ export type KeyStatus = (typeof KeyStatus)[keyof typeof KeyStatus] | UnknownEnum
  */
 export const KeyStatusSchema: GenEnum<KeyStatus> = /*@__PURE__*/
   enumDesc(file_gateway_keys_v1_keys, 0);
+
+/**
+ * @generated from enum gateway.keys.v1.KeyOrder
+ */
+export const KeyOrder = {
+  /**
+   * Oldest first.
+   *
+   * @generated from enum value: KEY_ORDER_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED: 0,
+
+  /**
+   * Those that spent most in this UTC month first. One page, without a filter.
+   *
+   * @generated from enum value: KEY_ORDER_MONTH_SPENT = 1;
+   */
+  MONTH_SPENT: 1,
+} as const;
+
+/**
+ * @generated from enum gateway.keys.v1.KeyOrder
+ */
+export type KeyOrder = (typeof KeyOrder)[keyof typeof KeyOrder] | UnknownEnum;
+
+/**
+ * Describes the enum gateway.keys.v1.KeyOrder.
+ */
+export const KeyOrderSchema: GenEnum<KeyOrder> = /*@__PURE__*/
+  enumDesc(file_gateway_keys_v1_keys, 1);
 
 /**
  * API keys and their limits. Every call needs a credential in its metadata,

@@ -2,7 +2,7 @@
 // the back button goes one step back.
 
 import type { ComponentChildren, JSX } from "preact";
-import { useRef, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import {
   type ListPaymentMethodsResponse,
   type PaymentMethod,
@@ -10,11 +10,12 @@ import {
 } from "../../../../gen/gateway/payments/v1/payments_pb.ts";
 import { call, invalidate, useCall } from "../api.ts";
 import { credits } from "../format.ts";
-import { LinkButton } from "../parts/button.tsx";
+import { Button, Copy, LinkButton } from "../parts/button.tsx";
 import { ChoiceField, Form, fieldError, TextField } from "../parts/form.tsx";
 import { networkName, usdText } from "../parts/orders.tsx";
 import { Card, Head } from "../parts/page.tsx";
 import { familyOf, type PoolName } from "../parts/pools.ts";
+import { Qr } from "../parts/qr.tsx";
 import { Notice } from "../parts/small.tsx";
 import { Empty, Skeleton, View } from "../parts/view.tsx";
 import { go, href, type PageProps, useQuery } from "../router.ts";
@@ -90,6 +91,11 @@ function creditsFor(usdCents: number): string {
 const stepCount = 3;
 
 function Step({ at, children }: { readonly at: number; readonly children: ComponentChildren }) {
+  // The button of the step before is gone: whoever uses the keyboard goes on here.
+  useEffect(() => {
+    if (document.activeElement === document.body)
+      document.getElementById("content")?.focus({ preventScroll: true });
+  }, [at]);
   return (
     <Card>
       <p class="purchase-step faint">{words.purchase.steps(at, stepCount)}</p>
@@ -185,6 +191,7 @@ function MethodStep({
 }): JSX.Element {
   const offered = offer.methods.filter(({ leastUsdCents }) => leastUsdCents <= usdCents);
   const [chosen, setChosen] = useState(offered[0]?.method ?? "");
+  const method = offered.find((one) => one.method === chosen);
   // A repeat after a lost answer is the same order. Another choice is another one.
   const attempts = useRef(new Map<string, string>());
   const order = async () => {
@@ -227,15 +234,55 @@ function MethodStep({
           />
         </Form>
       )}
+      {method?.hasDepositAddress && (
+        <PermanentAddress key={`${method.network}/${pool}`} pool={pool} method={method} />
+      )}
     </Step>
   );
 }
 
-function feeText({ feeNote, processor, leastUsdCents }: PaymentMethod): string {
+/** The address of the pool that takes any amount, once somebody wants to see it. */
+function PermanentAddress({
+  pool,
+  method: { asset, network },
+}: {
+  readonly pool: PoolName;
+  readonly method: PaymentMethod;
+}): JSX.Element {
+  const [address, setAddress] = useState<string>();
+  const text = words.purchase;
+  const show = async () => {
+    const { accountId } = account.value;
+    const request = { accountId, family: familyOf[pool], network };
+    setAddress((await call(PaymentsService.method.getDepositAddress, request)).address);
+  };
+  return (
+    <section class="permanent">
+      <h3>{text.permanent}</h3>
+      <p class="muted">{text.permanentText}</p>
+      {address === undefined ? (
+        <Button onClick={show}>{text.permanentShow(networkName(network))}</Button>
+      ) : (
+        <>
+          <Qr text={address} label={text.qr(asset, address)} />
+          <p class="label">
+            {text.permanentFor(networkName(network), words.credits.pools[pool].inText)}
+          </p>
+          <p class="pay-address">
+            <code>{address}</code>
+            <Copy text={address} label={text.copyAddress} isSmall />
+          </p>
+        </>
+      )}
+    </section>
+  );
+}
+
+function feeText({ feeNote, leastUsdCents }: PaymentMethod): string {
   const fee = feeNote === "" ? words.purchase.networkFee : feeNote;
   const least =
     leastUsdCents > stepCents ? ` ${words.purchase.methodLeast(usdText(leastUsdCents))}` : "";
-  return `${fee}${least} (${processor})`;
+  return fee + least;
 }
 
 /** What was decided in the steps before, each with the way back to it. */

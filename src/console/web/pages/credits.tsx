@@ -4,31 +4,29 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import {
   BillingService,
-  type Forecast,
-  type Pool,
   type Transfer,
   TransferKind,
 } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
+import type { Forecast } from "../../../../gen/gateway/common/v1/forecast_pb.ts";
 import { AccountRole } from "../../../../gen/gateway/common/v1/roles_pb.ts";
 import {
   Attention,
   type Order,
   PaymentsService,
 } from "../../../../gen/gateway/payments/v1/payments_pb.ts";
-import { both, call, invalidate, useCall, usePages } from "../api.ts";
+import { call, useCall, usePages } from "../api.ts";
 import { credits, dollars } from "../format.ts";
-import { BillingDetailsCard } from "../parts/billing-details.tsx";
 import { Button, LinkButton } from "../parts/button.tsx";
 import { textOf } from "../parts/enum-names.ts";
 import { Form, TextField } from "../parts/form.tsx";
-import { tell } from "../parts/messages.tsx";
+import { tell } from "../parts/messages.ts";
 import { OrderTag, packText, paidWith } from "../parts/orders.tsx";
 import { Card, Head } from "../parts/page.tsx";
-import { poolNameOf, poolOf } from "../parts/pools.ts";
+import { poolNameOf, poolOf, poolsChanged } from "../parts/pools.ts";
 import { Notice, Time } from "../parts/small.tsx";
 import { Table } from "../parts/table.tsx";
 import { Skeleton, View } from "../parts/view.tsx";
-import { href, type PageProps } from "../router.ts";
+import { href, type PageProps, useQuery } from "../router.ts";
 import { account } from "../session.ts";
 import { words } from "../words.ts";
 
@@ -36,10 +34,7 @@ const pageSize = 20;
 
 export function Credits(_: PageProps): JSX.Element {
   const { accountId } = account.value;
-  const pools = both(
-    useCall(BillingService.method.getPools, { accountId }),
-    useCall(BillingService.method.getForecast, { accountId }),
-  );
+  const pools = useCall(BillingService.method.getForecast, { accountId });
   const orders = usePages(
     PaymentsService.method.listOrders,
     { accountId, pageSize },
@@ -60,19 +55,23 @@ export function Credits(_: PageProps): JSX.Element {
       <p class="intro muted">{words.credits.intro}</p>
       <Waiting orders={orders.data?.items ?? []} />
       <View call={pools} skeleton={<Skeleton figures={2} />}>
-        {([{ pools: all }, { forecasts }]) => (
+        {({ forecasts }) => (
           <div class="pools">
-            {all.map((pool) => (
-              <PoolCard
-                key={pool.family}
-                pool={pool}
-                forecast={forecasts.find(({ family }) => family === pool.family)}
-              />
+            {forecasts.map((forecast) => (
+              <PoolCard key={forecast.family} forecast={forecast} />
             ))}
           </div>
         )}
       </View>
-      <Card title={words.credits.orders} flush>
+      <Card
+        title={words.credits.orders}
+        tools={
+          <LinkButton kind="quiet" href={href("settings")}>
+            {words.credits.detailsLink}
+          </LinkButton>
+        }
+        flush
+      >
         <View
           call={orders}
           skeleton={<Skeleton rows={3} />}
@@ -91,10 +90,11 @@ export function Credits(_: PageProps): JSX.Element {
         </View>
       </Card>
       <Transfers />
-      <div class="side-by-side">
-        {account.value.role === AccountRole.OWNER && <Promotion />}
-        <BillingDetailsCard />
-      </div>
+      {account.value.role === AccountRole.OWNER && (
+        <div class="purchase">
+          <Promotion />
+        </div>
+      )}
     </>
   );
 }
@@ -129,23 +129,18 @@ function Waiting({ orders }: { readonly orders: readonly Order[] }): JSX.Element
   );
 }
 
-function PoolCard({
-  pool,
-  forecast,
-}: {
-  readonly pool: Pool;
-  readonly forecast: Forecast | undefined;
-}): JSX.Element {
-  const { name, inText, keys } = poolOf(pool.family);
-  const { freeMicrocredits: free, heldMicrocredits: held = 0n, postedMicrocredits } = pool;
-  const isDebt = free < 0n || (postedMicrocredits ?? 0n) < 0n;
+function PoolCard({ forecast }: { readonly forecast: Forecast }): JSX.Element {
+  const { family, freeMicrocredits: free, heldMicrocredits: held } = forecast;
+  const { name, inText, keys } = poolOf(family);
+  const isDebt = free < 0n;
   return (
     <section class="card pool">
       <div class="body">
         <h2>{name}</h2>
         <p class="faint">{keys}</p>
         <p class="pool-free" data-tone={isDebt ? "bad" : undefined}>
-          <b>{credits(free)}</b> <span class="muted">≈ {dollars(free)}</span>
+          <b>{credits(free)}</b>{" "}
+          <span class="muted whole">{words.common.approximately(dollars(free))}</span>
         </p>
         <PoolBar free={free} held={held} />
         <ul class="pool-facts muted">
@@ -154,7 +149,7 @@ function PoolCard({
         </ul>
         {isDebt && <p class="problem">{words.credits.debt}</p>}
         {mayBuy() && (
-          <LinkButton href={href("credits/buy", { pool: poolNameOf(pool.family) })}>
+          <LinkButton href={href("credits/buy", { pool: poolNameOf(family) })}>
             {words.credits.buyFor(inText)}
           </LinkButton>
         )}
@@ -176,8 +171,8 @@ function PoolBar({ free, held }: { readonly free: bigint; readonly held: bigint 
   );
 }
 
-function leftText(forecast: Forecast | undefined): string {
-  if (forecast?.dailyMicrocredits === undefined) return words.credits.leftUnknown;
+function leftText(forecast: Forecast): string {
+  if (forecast.dailyMicrocredits === undefined) return words.credits.leftUnknown;
   if (forecast.daysLeft === undefined) return words.credits.leftUnused;
   return words.credits.left(forecast.daysLeft);
 }
@@ -321,7 +316,9 @@ function signed(micro: bigint): string {
 }
 
 function Promotion(): JSX.Element {
-  const [code, setCode] = useState("");
+  // A link to a promotion has its code.
+  const [query] = useQuery({ code: "" });
+  const [code, setCode] = useState(query.code);
   const { accountId } = account.value;
   const redeem = async () => {
     const { bonusMicrocredits, family } = await call(PaymentsService.method.redeemPromotion, {
@@ -329,8 +326,7 @@ function Promotion(): JSX.Element {
     });
     setCode("");
     tell(words.credits.promotionDone(credits(bonusMicrocredits), poolOf(family).inText));
-    const { getPools, getForecast, listTransfers } = BillingService.method;
-    invalidate(getPools, getForecast, listTransfers);
+    poolsChanged();
   };
   return (
     <Card title={words.credits.promotion}>

@@ -25,6 +25,7 @@ import {
 } from "../parts/key-dialogs.tsx";
 import { NewestRequests } from "../parts/newest-requests.tsx";
 import { Card, Figure, Figures, Head } from "../parts/page.tsx";
+import { useSeen } from "../parts/seen.ts";
 import { Facts, Meter, Tag, Time } from "../parts/small.tsx";
 import { type Column, Table } from "../parts/table.tsx";
 import { DayBars, timedRows, useLastDays } from "../parts/usage-bars.tsx";
@@ -302,7 +303,9 @@ function Secrets({ apiKey }: { apiKey: Key }): JSX.Element {
 function AuditEvents({ keyId }: { keyId: string }): JSX.Element {
   const { accountId } = account.value;
   const nameOfActor = useActorNames();
-  const events = useCall(PeopleService.method.listAuditEvents, { accountId, pageSize: 1000 });
+  const [place, isSeen] = useSeen();
+  const request = { accountId, pageSize: 1000 };
+  const events = useCall(PeopleService.method.listAuditEvents, isSeen ? request : undefined);
   const columns: readonly Column<AuditEvent>[] = [
     { name: "at", head: words.overview.time, cell: ({ at }) => <Time at={at} /> },
     {
@@ -319,7 +322,7 @@ function AuditEvents({ keyId }: { keyId: string }): JSX.Element {
     { name: "address", head: words.settings.address, cell: ({ address }) => address },
   ];
   return (
-    <Card flush title={words.key.audit} note={words.key.auditAbout}>
+    <Card flush place={place} title={words.key.audit} note={words.key.auditAbout}>
       <View call={events} skeleton={<Skeleton rows={3} />}>
         {(data) => {
           const own = data.events.filter(({ facts }) => facts.keyId === keyId);

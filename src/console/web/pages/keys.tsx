@@ -2,7 +2,6 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { type Key, KeyStatus, KeysService } from "../../../../gen/gateway/keys/v1/keys_pb.ts";
 import { count, credits, relative, toDate } from "../format.ts";
-import { familyName } from "../names.ts";
 import { useActorNames } from "../parts/actors.ts";
 import { useAllPages } from "../parts/all-pages.ts";
 import { Button } from "../parts/button.tsx";
@@ -112,17 +111,20 @@ export function Keys(): JSX.Element {
             const rows = (isDescending ? sorted.toReversed() : sorted).slice(0, limit);
             return (
               <>
-                <Table
-                  caption={words.keys.caption}
-                  columns={columns}
-                  rows={rows}
-                  keyOf={({ keyId }) => keyId}
-                  sort={{
-                    by: query.sort,
-                    descending: isDescending,
-                    onSort: (sort, descending) => setQuery({ sort, order: descending ? "" : "up" }),
-                  }}
-                />
+                <div class="dense tight">
+                  <Table
+                    caption={words.keys.caption}
+                    columns={columns}
+                    rows={rows}
+                    keyOf={({ keyId }) => keyId}
+                    sort={{
+                      by: query.sort,
+                      descending: isDescending,
+                      onSort: (sort, descending) =>
+                        setQuery({ sort, order: descending ? "" : "up" }),
+                    }}
+                  />
+                </div>
                 {rows.length < found.length && (
                   <div class="table-foot spread">
                     <span class="faint">
@@ -171,11 +173,8 @@ function columnsOf(nameOfActor: (actor: string) => string): readonly Column<Key>
       name: "key",
       head: words.keys.key,
       sortable: true,
-      cell: ({ name, keyId, secrets, family }) => (
-        <span class="key-name">
-          <KeyName name={name} hint={secrets[0]?.hint} href={href(`keys/${keyId}`)} />
-          <Tag>{familyName(family)}</Tag>
-        </span>
+      cell: ({ name, keyId, secrets }) => (
+        <KeyName name={name} hint={secrets[0]?.hint} href={href(`keys/${keyId}`)} />
       ),
     },
     { name: "status", head: words.keys.status, cell: (key) => <KeyTags apiKey={key} /> },

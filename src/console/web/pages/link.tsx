@@ -105,6 +105,8 @@ function ConfirmAddress({ token, link }: WayProps): JSX.Element {
   const [isDone, setDone] = useState(false);
   const confirm = async () => {
     await call(PeopleService.method.confirmEmail, { token });
+    // Of whoever is signed in here, the address is another one now.
+    await loadSession().catch(() => undefined);
     setDone(true);
   };
   const { links, doors } = words;

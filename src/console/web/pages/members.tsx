@@ -14,7 +14,7 @@ import { useActorNames } from "../parts/actors.ts";
 import { Button, Copy } from "../parts/button.tsx";
 import { Dialog } from "../parts/dialog.tsx";
 import { ChoiceField, Form, TextField } from "../parts/form.tsx";
-import { report, tell } from "../parts/messages.tsx";
+import { report, tell } from "../parts/messages.ts";
 import { Card, Head } from "../parts/page.tsx";
 import { Tag, Time } from "../parts/small.tsx";
 import { type Column, Table } from "../parts/table.tsx";

@@ -3,7 +3,6 @@
 
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { BillingService } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
 import {
   DepositState,
   type Order,
@@ -21,7 +20,7 @@ import { textOf } from "../parts/enum-names.ts";
 import { Form } from "../parts/form.tsx";
 import { networkName, OrderTag, usdText } from "../parts/orders.tsx";
 import { Card, Head } from "../parts/page.tsx";
-import { poolNameOf, poolOf } from "../parts/pools.ts";
+import { poolNameOf, poolOf, poolsChanged } from "../parts/pools.ts";
 import { Qr } from "../parts/qr.tsx";
 import { Facts, Notice, Time } from "../parts/small.tsx";
 import { Table } from "../parts/table.tsx";
@@ -45,9 +44,7 @@ export function OrderPage({ params }: PageProps): JSX.Element {
       setNewest(next);
       // Other pages show them, too.
       invalidate(PaymentsService.method.listOrders);
-      const { getPools, getForecast, listTransfers } = BillingService.method;
-      if (next.grantedMicrocredits !== order?.grantedMicrocredits)
-        invalidate(getPools, getForecast, listTransfers);
+      if (next.grantedMicrocredits !== order?.grantedMicrocredits) poolsChanged();
     },
   );
   return (

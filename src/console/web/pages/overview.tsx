@@ -1,7 +1,12 @@
 import type { JSX } from "preact";
-import { BillingService, type Pool } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
-import { KeysService } from "../../../../gen/gateway/keys/v1/keys_pb.ts";
-import { both, useCall } from "../api.ts";
+import { BillingService } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
+import type { Forecast } from "../../../../gen/gateway/common/v1/forecast_pb.ts";
+import {
+  KeyOrder,
+  KeysService,
+  type ListKeysResponse,
+} from "../../../../gen/gateway/keys/v1/keys_pb.ts";
+import { both, type Call, useCall } from "../api.ts";
 import { credits, dollars } from "../format.ts";
 import { familyName } from "../names.ts";
 import { LinkButton } from "../parts/button.tsx";
@@ -17,9 +22,16 @@ import { account, can } from "../session.ts";
 import { words } from "../words.ts";
 import { KeyTags, MonthOfCap } from "./keys.tsx";
 
-export function Overview(): JSX.Element {
+const topKeysMax = 5;
+
+function useTopKeys(): Call<ListKeysResponse> {
   const { accountId } = account.value;
-  const keys = useCall(KeysService.method.listKeys, { accountId, pageSize: 1000 });
+  const request = { accountId, pageSize: topKeysMax, order: KeyOrder.MONTH_SPENT };
+  return useCall(KeysService.method.listKeys, request);
+}
+
+export function Overview(): JSX.Element {
+  const keys = useTopKeys();
   const hasKeys = keys.data === undefined || keys.data.keys.length > 0;
   const mayCreate = can("member");
   return (
@@ -65,22 +77,19 @@ export function Overview(): JSX.Element {
 /** Both pools, and what was spent. */
 function Amounts(): JSX.Element {
   const { accountId } = account.value;
-  const pools = useCall(BillingService.method.getPools, { accountId }, { everyMs: 60_000 });
-  const forecast = useCall(BillingService.method.getForecast, { accountId });
+  const pools = useCall(BillingService.method.getForecast, { accountId });
   const usage = useLastDays();
   const now = new Date();
   return (
     <View call={both(pools, usage)} skeleton={<Skeleton figures={4} />}>
-      {([{ pools: all }, { rows }]) => {
+      {([{ forecasts }, { rows }]) => {
         const days = timedRows(rows);
         const today = spentSince(days, startOf("day", now));
         const month = spentSince(days, startOf("month", now));
-        const daysLeftOf = ({ family }: Pool) =>
-          forecast.data?.forecasts.find((one) => one.family === family)?.daysLeft;
         return (
           <Figures>
-            {all.map((pool) => (
-              <PoolFigure key={pool.family} pool={pool} daysLeft={daysLeftOf(pool)} />
+            {forecasts.map((pool) => (
+              <PoolFigure key={pool.family} pool={pool} />
             ))}
             <Figure
               label={words.overview.today}
@@ -99,10 +108,8 @@ function Amounts(): JSX.Element {
   );
 }
 
-type PoolFigureProps = { pool: Pool; daysLeft: number | undefined };
-
-function PoolFigure({ pool, daysLeft }: PoolFigureProps): JSX.Element {
-  const { freeMicrocredits: free, heldMicrocredits: held = 0n } = pool;
+function PoolFigure({ pool }: { pool: Forecast }): JSX.Element {
+  const { freeMicrocredits: free, heldMicrocredits: held, daysLeft } = pool;
   const facts = [
     held > 0n ? words.overview.held(credits(held)) : words.overview.nothingHeld,
     ...(daysLeft === undefined ? [] : [words.overview.daysLeft(daysLeft)]),
@@ -143,11 +150,8 @@ function Chart(): JSX.Element {
   );
 }
 
-const topKeysMax = 5;
-
 function TopKeys(): JSX.Element {
-  const { accountId } = account.value;
-  const keys = useCall(KeysService.method.listKeys, { accountId, pageSize: 1000 });
+  const keys = useTopKeys();
   return (
     <Card
       flush
@@ -160,10 +164,7 @@ function TopKeys(): JSX.Element {
     >
       <View call={keys} skeleton={<Skeleton rows={topKeysMax} />}>
         {(data) => {
-          const spending = data.keys
-            .filter(({ monthSpentMicrocredits: spent }) => spent > 0n)
-            .sort((a, b) => (a.monthSpentMicrocredits < b.monthSpentMicrocredits ? 1 : -1))
-            .slice(0, topKeysMax);
+          const spending = data.keys.filter(({ monthSpentMicrocredits: spent }) => spent > 0n);
           if (spending.length === 0)
             return <p class="card-text muted">{words.overview.noKeyUse}</p>;
           return (

@@ -13,7 +13,7 @@ import { count, credits, dollars, duration } from "../format.ts";
 import { Copy } from "../parts/button.tsx";
 import { durationOf, firstEventOf } from "../parts/charge-list.ts";
 import { textOf } from "../parts/enum-names.ts";
-import { hintOf, useKeys } from "../parts/key-names.ts";
+import { hintOf, learnKeys, useKeys } from "../parts/key-names.ts";
 import { Card, Figure, Figures, Head } from "../parts/page.tsx";
 import { poolOf } from "../parts/pools.ts";
 import { Facts, KeyName, Notice, Tag, Time, type Tone } from "../parts/small.tsx";
@@ -31,6 +31,7 @@ export function ReceiptPage({ params }: PageProps): JSX.Element {
   const { requestId = "" } = params;
   const request = { requestId, accountId: account.value.accountId };
   const known = useCall(BillingService.method.getReceipt, request);
+  if (known.data?.key) learnKeys([known.data.key]);
   const isRunning = known.data?.receipt?.outcome === Outcome.UNSPECIFIED;
   // The same question: the answer is shared.
   const receipt = useCall(

@@ -10,7 +10,6 @@ import {
   Outcome,
   type Receipt,
 } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
-import type { Key } from "../../../../gen/gateway/keys/v1/keys_pb.ts";
 import { type Call, call, type StreamState, useCall, useStream } from "../api.ts";
 import { compact, credits, duration, moment, parseCredits, toDate } from "../format.ts";
 import { Button, LinkButton } from "../parts/button.tsx";
@@ -34,7 +33,7 @@ import {
   TextFilter,
 } from "../parts/filters.tsx";
 import { KeyFilter } from "../parts/key-filter.tsx";
-import { hintOf, useKeys } from "../parts/key-names.ts";
+import { hintOf, type KeyText, learnKeys, useKeys } from "../parts/key-names.ts";
 import { Card, Head } from "../parts/page.tsx";
 import { KeyName, Notice } from "../parts/small.tsx";
 import { type Column, Table } from "../parts/table.tsx";
@@ -215,6 +214,7 @@ type ListRequest = MessageInitShape<typeof ListChargesRequestSchema>;
 /** The charges of a filter: the newest page, those behind it, and what the stream adds. */
 function useChargeList(request: ListRequest): ChargeCall {
   const first = useCall(BillingService.method.listCharges, request);
+  learnKeys(first.data?.keys ?? []);
   const question = JSON.stringify(request, (_, value) =>
     typeof value === "bigint" ? String(value) : value,
   );
@@ -240,6 +240,7 @@ function useChargeList(request: ListRequest): ChargeCall {
         ...request,
         pageToken: list.token,
       });
+      learnKeys(page.keys);
       change((before) => before && addOlder(before, page));
     },
     restart() {
@@ -359,7 +360,7 @@ function timeText(at: Date, zone: keyof typeof words.requests.zones): string {
 }
 
 function columnsOf(
-  keys: ReadonlyMap<string, Key>,
+  keys: ReadonlyMap<string, KeyText>,
   zone: keyof typeof words.requests.zones,
 ): Column<Receipt>[] {
   const { head, categories, zones, none, open } = words.requests;

@@ -14,8 +14,9 @@ import { Button, LinkButton } from "../parts/button.tsx";
 import { exact } from "../parts/decimals.ts";
 import { Dialog } from "../parts/dialog.tsx";
 import { Form, fieldError, TextField } from "../parts/form.tsx";
-import { tell } from "../parts/messages.tsx";
+import { tell } from "../parts/messages.ts";
 import { Card, Head } from "../parts/page.tsx";
+import { useSeen } from "../parts/seen.ts";
 import { Facts, Snippet, Tag, Time } from "../parts/small.tsx";
 import { type Column, Table } from "../parts/table.tsx";
 import { Skeleton, View } from "../parts/view.tsx";
@@ -24,7 +25,7 @@ import { account, can, currentSession, loadSession, refreshSession, session } fr
 import { words } from "../words.ts";
 import { RemoveMemberDialog } from "./members.tsx";
 
-type OpenDialog = "rename" | "close" | "leave" | "passkey" | "password" | "delete";
+type OpenDialog = "rename" | "close" | "leave" | "passkey" | "password" | "email" | "delete";
 
 export function Settings(): JSX.Element {
   const [dialog, setDialog] = useState<OpenDialog>();
@@ -66,12 +67,26 @@ export function Settings(): JSX.Element {
       <BillingDetailsCard />
       <Ways onOpen={setDialog} />
       <Sessions />
-      <Card title={words.settings.you}>
+      <Card
+        title={words.settings.you}
+        tools={
+          <Button kind="quiet" onClick={() => setDialog("email")}>
+            {words.settings.emailChange}
+          </Button>
+        }
+      >
         <Facts>
           {[
             [words.settings.login, person?.login],
             person?.name ? [words.settings.name, person.name] : undefined,
-            person?.email ? [words.settings.email, person.email] : undefined,
+            [
+              words.settings.email,
+              person?.email || (
+                <span key="email" class="faint">
+                  {words.settings.emailNone}
+                </span>
+              ),
+            ],
           ]}
         </Facts>
       </Card>
@@ -107,6 +122,7 @@ export function Settings(): JSX.Element {
       {dialog === "close" && <CloseAccountDialog onClose={close} />}
       {dialog === "passkey" && <PasskeyDialog onClose={close} />}
       {dialog === "password" && <PasswordDialog onClose={close} />}
+      {dialog === "email" && <EmailDialog onClose={close} />}
       {dialog === "delete" && <DeleteDialog onClose={close} />}
       {dialog === "leave" && (
         <RemoveMemberDialog personId={person?.personId ?? ""} name={name} onClose={close} />
@@ -134,9 +150,7 @@ type Removal = { readonly name: string; readonly run: () => Promise<unknown> };
 
 function Ways({ onOpen }: { onOpen: (dialog: OpenDialog) => void }): JSX.Element {
   const [removal, setRemoval] = useState<Removal>();
-  const { passkeys, hasPassword, identities } = session.value;
-  const { data } = useCall(PeopleService.method.beginSignIn, {});
-  const providers = data?.providers ?? [];
+  const { passkeys, hasPassword, identities, providers } = session.value;
   const titleOf = (name: string) => providers.find((one) => one.name === name)?.title || name;
   const remove = async () => {
     await removal?.run();
@@ -261,7 +275,8 @@ async function addIdentity(provider: string): Promise<void> {
 }
 
 function Sessions(): JSX.Element {
-  const sessions = useCall(PeopleService.method.listSessions, {});
+  const [place, isSeen] = useSeen();
+  const sessions = useCall(PeopleService.method.listSessions, isSeen ? {} : undefined);
   const end = async ({ sessionId }: Session) => {
     await call(PeopleService.method.revokeSession, { sessionId });
     invalidate(PeopleService.method.listSessions);
@@ -297,7 +312,7 @@ function Sessions(): JSX.Element {
     },
   ];
   return (
-    <Card flush title={words.settings.sessions} about={words.settings.sessionsAbout}>
+    <Card flush place={place} title={words.settings.sessions} about={words.settings.sessionsAbout}>
       <View call={sessions} skeleton={<Skeleton rows={2} />}>
         {(data) => (
           <Table
@@ -368,6 +383,7 @@ function CloseAccountDialog({ onClose }: DialogProps): JSX.Element {
     await call(BillingService.method.closeAccount, { accountId, confirm: confirm.trim() });
     // The credits may have changed since: the service says what to type then.
     invalidate(BillingService.method.getAccount, BillingService.method.getPools);
+    refreshSession();
     tell(words.settings.closed);
     onClose();
   };
@@ -447,6 +463,42 @@ function PasswordDialog({ onClose }: DialogProps): JSX.Element {
           autocomplete="new-password"
           value={password}
           onInput={setPassword}
+          isFirst
+        />
+      </Form>
+    </Dialog>
+  );
+}
+
+function EmailDialog({ onClose }: DialogProps): JSX.Element {
+  const known = session.value.person?.email ?? "";
+  const [typed, setTyped] = useState(known);
+  const email = typed.trim();
+  const send = async () => {
+    await call(PeopleService.method.setEmail, { email });
+    await loadSession();
+    tell(email === "" ? words.settings.emailRemoved : words.settings.emailSent(email));
+    onClose();
+  };
+  const isRemoval = email === "" && known !== "";
+  return (
+    <Dialog title={words.settings.emailTitle} onClose={onClose}>
+      <Form
+        submit={isRemoval ? words.settings.remove : words.settings.emailSend}
+        kind={isRemoval ? "danger" : "main"}
+        disabled={email === known}
+        fields={["email"]}
+        onSubmit={send}
+        onCancel={onClose}
+      >
+        <TextField
+          name="email"
+          type="email"
+          label={words.settings.email}
+          hint={isRemoval ? words.settings.emailRemove : words.settings.emailHint}
+          autocomplete="email"
+          value={typed}
+          onInput={setTyped}
           isFirst
         />
       </Form>

@@ -5,14 +5,12 @@ import { useState } from "preact/hooks";
 import {
   BillingService,
   Bucket,
-  ErrorGroup,
   type QueryErrorsResponse,
   type QueryUsageResponse,
   UsageGroup,
   type UsageRow,
 } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
-import type { Key } from "../../../../gen/gateway/keys/v1/keys_pb.ts";
-import { both, type Call, useCall } from "../api.ts";
+import { both } from "../api.ts";
 import { clock, compact, count, credits, percent } from "../format.ts";
 import { useAllPages } from "../parts/all-pages.ts";
 import { Bars, Legend, type Series } from "../parts/bars.tsx";
@@ -27,7 +25,7 @@ import {
   optionsOf,
 } from "../parts/filters.tsx";
 import { KeyFilter } from "../parts/key-filter.tsx";
-import { hintOf, useKeys } from "../parts/key-names.ts";
+import { hintOf, type KeyText, learnKeys, useKeys } from "../parts/key-names.ts";
 import { Card, Figure, Figures, Head } from "../parts/page.tsx";
 import { KeyName } from "../parts/small.tsx";
 import { type Column, Table } from "../parts/table.tsx";
@@ -73,7 +71,10 @@ const buckets = { hour: Bucket.HOUR, day: Bucket.DAY, month: Bucket.MONTH } as c
 /** So many models or keys have a colour of their own. */
 const namedMax = 6;
 
-const rowsOf = ({ rows }: QueryUsageResponse) => rows;
+const rowsOf = ({ rows, keys }: QueryUsageResponse) => {
+  learnKeys(keys);
+  return rows;
+};
 
 export function Usage(_: PageProps) {
   const [query, setQuery] = useQuery(defaults);
@@ -104,7 +105,7 @@ export function Usage(_: PageProps) {
   const group = by === "model" ? UsageGroup.MODEL : UsageGroup.KEY;
   const table = useAllPages(
     BillingService.method.queryUsage,
-    from && { ...filter, ...to, from, bucket: Bucket.NONE, groupBy: [group] },
+    from && { ...filter, ...to, from, bucket: Bucket.NONE, groupBy: [group], withErrors: true },
     rowsOf,
   );
   const nameOf = (row: UsageRow) => (by === "model" ? row.model : row.keyId);
@@ -122,14 +123,6 @@ export function Usage(_: PageProps) {
         }
       : undefined,
     rowsOf,
-  );
-  const refused = useCall(
-    BillingService.method.queryErrors,
-    from && {
-      ...{ accountId, keyIds: filter.keyIds, ...to, from },
-      bucket: Bucket.NONE,
-      groupBy: [ErrorGroup.REASON],
-    },
   );
   const keys = useKeys([...tableRows.map(({ keyId }) => keyId), query.key]);
 
@@ -261,7 +254,7 @@ export function Usage(_: PageProps) {
           );
         }}
       </View>
-      <Refused call={refused} />
+      {table.data?.first.errors && <Refused errors={table.data.first.errors} />}
     </>
   );
 }
@@ -395,7 +388,7 @@ function namedSeries(
     others,
   }: {
     readonly by: By;
-    readonly keys: ReadonlyMap<string, Key>;
+    readonly keys: ReadonlyMap<string, KeyText>;
     readonly others: number;
   },
 ): Series[] {
@@ -406,7 +399,7 @@ function namedSeries(
   ].filter(({ id }) => id !== "" || others > 0);
 }
 
-function keyText(id: string, key: Key | undefined): string {
+function keyText(id: string, key: KeyText | undefined): string {
   return key?.name || hintOf(key) || id;
 }
 
@@ -475,7 +468,7 @@ function Rows({
 }: {
   readonly rows: readonly UsageRow[];
   readonly by: By;
-  readonly keys: ReadonlyMap<string, Key>;
+  readonly keys: ReadonlyMap<string, KeyText>;
   readonly note: string | undefined;
   readonly isWhole: boolean;
 }) {
@@ -521,7 +514,7 @@ type Summed = {
   readonly foot: (rows: readonly UsageRow[]) => string;
 };
 
-function columnsOf(kind: "key" | "model", keys: ReadonlyMap<string, Key>): Summed[] {
+function columnsOf(kind: "key" | "model", keys: ReadonlyMap<string, KeyText>): Summed[] {
   const { head, categories } = words.usage;
   const number = (
     name: string,
@@ -591,40 +584,35 @@ function compareValues(a: bigint | string, b: bigint | string): number {
   return a < b ? -1 : a > b ? 1 : 0;
 }
 
-function Refused({ call }: { readonly call: Call<QueryErrorsResponse> }) {
+function Refused({ errors }: { readonly errors: QueryErrorsResponse }) {
   const { usage } = words;
+  const { rows, total } = errors;
   return (
     <Card title={usage.refused} note={usage.refusedNote} flush>
-      <View
-        call={call}
-        skeleton={<Skeleton rows={2} />}
-        empty={({ rows }) =>
-          rows.length === 0 ? <p class="card-text muted">{usage.refusedNone}</p> : undefined
-        }
-      >
-        {({ rows, total }) => (
-          <Table
-            caption={usage.refused}
-            columns={[
-              {
-                ...{ name: "reason", head: usage.refusedHead.reason },
-                cell: (row) => refusalOf(row.reason).label,
-              },
-              {
-                ...{ name: "count", head: usage.refusedHead.count, end: true },
-                cell: (row) => count(row.requests),
-              },
-              {
-                ...{ name: "advice", head: usage.refusedHead.last },
-                cell: (row) => <span class="muted">{refusalOf(row.reason).advice}</span>,
-              },
-            ]}
-            rows={[...rows].sort((a, b) => compare(b.requests, a.requests))}
-            keyOf={({ reason }) => reason}
-            foot={[words.bars.total, count(total ?? 0n), ""]}
-          />
-        )}
-      </View>
+      {rows.length === 0 ? (
+        <p class="card-text muted">{usage.refusedNone}</p>
+      ) : (
+        <Table
+          caption={usage.refused}
+          columns={[
+            {
+              ...{ name: "reason", head: usage.refusedHead.reason },
+              cell: (row) => refusalOf(row.reason).label,
+            },
+            {
+              ...{ name: "count", head: usage.refusedHead.count, end: true },
+              cell: (row) => count(row.requests),
+            },
+            {
+              ...{ name: "advice", head: usage.refusedHead.last },
+              cell: (row) => <span class="muted">{refusalOf(row.reason).advice}</span>,
+            },
+          ]}
+          rows={[...rows].sort((a, b) => compare(b.requests, a.requests))}
+          keyOf={({ reason }) => reason}
+          foot={[words.bars.total, count(total ?? 0n), ""]}
+        />
+      )}
     </Card>
   );
 }

@@ -3,7 +3,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { toCallError } from "../api.ts";
 import { words } from "../words.ts";
 import { Icon, type IconName } from "./icon.tsx";
-import { report } from "./messages.tsx";
+import { report } from "./messages.ts";
 
 export type ButtonKind = "plain" | "main" | "danger" | "quiet";
 

@@ -26,7 +26,10 @@ export function Dialog(props: DialogProps): JSX.Element {
     return () => {
       isGone.current = true;
       dialog?.close();
-      if (before instanceof HTMLElement && before.isConnected) before.focus();
+      if (before instanceof HTMLElement && before !== document.body && before.isConnected)
+        before.focus();
+      // What opened it is gone, or it came with the page.
+      else document.getElementById("content")?.focus({ preventScroll: true });
     };
   }, []);
   const tryClose = () => {

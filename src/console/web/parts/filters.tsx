@@ -1,6 +1,7 @@
 // The fields in the row of filters, above figures and lists. What they hold is in the address.
 
 import type { ComponentChildren, JSX } from "preact";
+import { useState } from "preact/hooks";
 import { InferenceService } from "../../../../gen/gateway/inference/v1/inference_pb.ts";
 import { useCall } from "../api.ts";
 import { words } from "../words.ts";
@@ -57,15 +58,18 @@ export function TextFilter(
 
 type ChoiceFilterProps<V extends string> = FilterProps<V> & {
   readonly options: readonly { readonly value: V; readonly label: string }[];
+  readonly onFocus?: () => void;
 };
 
 export function ChoiceFilter<V extends string>(props: ChoiceFilterProps<V>): JSX.Element {
-  const { label, value, onInput, options } = props;
+  const { label, value, onInput, options, onFocus } = props;
   return (
     <label class="filter">
       <span>{label}</span>
       <select
         value={value}
+        onFocus={onFocus}
+        onPointerEnter={onFocus}
         onChange={(event) => {
           const chosen = options.find((one) => one.value === event.currentTarget.value);
           if (chosen) onInput(chosen.value);
@@ -83,7 +87,9 @@ export function ChoiceFilter<V extends string>(props: ChoiceFilterProps<V>): JSX
 
 /** The models of the catalogue, and the one that is chosen, which may be gone from it. */
 export function ModelFilter({ value, onInput }: Omit<FilterProps, "label">): JSX.Element {
-  const { data } = useCall(InferenceService.method.listModels, {});
+  // Nobody needs the catalogue before looking for a model.
+  const [isWanted, setWanted] = useState(false);
+  const { data } = useCall(InferenceService.method.listModels, isWanted ? {} : undefined);
   const models = (data?.models ?? []).filter(({ aliasFor }) => aliasFor === "").map(({ id }) => id);
   const offered = [...new Set([...models, value])].filter((name) => name !== "").sort();
   return (
@@ -91,6 +97,7 @@ export function ModelFilter({ value, onInput }: Omit<FilterProps, "label">): JSX
       label={words.usage.model}
       value={value}
       onInput={onInput}
+      onFocus={() => setWanted(true)}
       options={[
         { value: "", label: words.usage.allModels },
         ...offered.map((name) => ({ value: name, label: name })),

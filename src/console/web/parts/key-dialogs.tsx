@@ -25,7 +25,7 @@ import {
   noKeyFields,
   readKeyFields,
 } from "./key-form.tsx";
-import { tell } from "./messages.tsx";
+import { tell } from "./messages.ts";
 import { Secret, SecretSnippets } from "./secret.tsx";
 import { Notice } from "./small.tsx";
 
@@ -45,7 +45,7 @@ export function CreateKeyDialog({ onClose }: { onClose: () => void }): JSX.Eleme
   const [fields, setFields] = useState<KeyFields>(noKeyFields);
   const [family, setFamily] = useState<"v1" | "v2">("v1");
   const [made, setMade] = useState<Made>();
-  const pools = useCall(BillingService.method.getPools, { accountId }).data?.pools ?? [];
+  const pools = useCall(BillingService.method.getForecast, { accountId }).data?.forecasts ?? [];
   const freeOf = (name: "v1" | "v2") => {
     const pool = pools.find((one) => familyName(one.family) === name);
     return pool ? ` ${credits(pool.freeMicrocredits)} ${words.common.credits}.` : "";

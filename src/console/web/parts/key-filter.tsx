@@ -1,11 +1,11 @@
 // A field that chooses one key among thousands: the list is searched by the gateway.
 
 import { useEffect, useId, useState } from "preact/hooks";
-import { type Key, KeysService } from "../../../../gen/gateway/keys/v1/keys_pb.ts";
+import { KeysService } from "../../../../gen/gateway/keys/v1/keys_pb.ts";
 import { useCall } from "../api.ts";
 import { account } from "../session.ts";
 import { words } from "../words.ts";
-import { hintOf } from "./key-names.ts";
+import { hintOf, type KeyText, labelOf } from "./key-names.ts";
 
 const offered = 20;
 const pauseMs = 200;
@@ -17,7 +17,7 @@ export function KeyFilter({
 }: {
   readonly keyId: string;
   /** The key of `keyId`, if it is known. */
-  readonly known: Key | undefined;
+  readonly known: KeyText | undefined;
   readonly onInput: (keyId: string) => void;
 }) {
   const id = useId();
@@ -29,7 +29,7 @@ export function KeyFilter({
     KeysService.method.listKeys,
     typed === undefined ? undefined : { accountId, pageSize: offered, query },
   );
-  const keys = list.data?.keys ?? [];
+  const keys = (list.data?.keys ?? []).map(labelOf);
   const choose = (text: string) => {
     setTyped(text);
     if (text === "") onInput("");
@@ -63,7 +63,7 @@ export function KeyFilter({
 }
 
 /** Names may be equal or empty; hints are neither. */
-function textOf(key: Key): string {
+function textOf(key: KeyText): string {
   const hint = hintOf(key) || key.keyId;
   return key.name === "" ? hint : `${key.name} (${hint})`;
 }

@@ -1,47 +1,53 @@
-// The names of keys, for pages that have only their ids.
+// The names of keys, for pages that have only their ids. Most answers bring the names with them.
 
 import { useEffect, useState } from "preact/hooks";
-import { type Key, KeysService } from "../../../../gen/gateway/keys/v1/keys_pb.ts";
-import { call, useCall } from "../api.ts";
+import { type Key, type KeyLabel, KeysService } from "../../../../gen/gateway/keys/v1/keys_pb.ts";
+import { call } from "../api.ts";
 import { account } from "../session.ts";
 
-const pageSize = 1000;
+/** What people know a key by. */
+export type KeyText = Pick<KeyLabel, "keyId" | "name" | "hint">;
+
+/** Ids are never used twice, so an account cannot see what another one's pages learned. */
+const labels = new Map<string, KeyText>();
+
+/** Keeps the labels of an answer. */
+export function learnKeys(found: readonly KeyText[]): void {
+  for (const label of found) labels.set(label.keyId, label);
+}
+
+export function labelOf({ keyId, name, secrets }: Key): KeyText {
+  return { keyId, name, hint: secrets[0]?.hint ?? "" };
+}
 
 /**
- * The keys of the account by id. Reads the list until it has all that are needed. A key that is
- * missing is not known yet, or not there.
+ * The keys with these ids. One that is not known yet is asked for, as those of a stream are. One
+ * that is missing is not there.
  */
-export function useKeys(needed: readonly string[]): ReadonlyMap<string, Key> {
+export function useKeys(needed: readonly string[]): ReadonlyMap<string, KeyText> {
   const { accountId } = account.value;
-  const first = useCall(KeysService.method.listKeys, { accountId, pageSize });
-  const [behind, setBehind] = useState<{ first: unknown; keys: readonly Key[]; token: string }>();
-  const isBehindFirst = behind !== undefined && behind.first === first.data;
-  const token = isBehindFirst ? behind.token : (first.data?.nextPageToken ?? "");
-  const keys = [...(first.data?.keys ?? []), ...(isBehindFirst ? behind.keys : [])];
-  const known = new Map(keys.map((key) => [key.keyId, key]));
-  const isMissing = needed.some((id) => id !== "" && !known.has(id));
+  const missing = needed.find((id) => id !== "" && !labels.has(id));
+  const [, setAsked] = useState<string>();
   useEffect(() => {
-    if (!isMissing || token === "") return;
+    if (missing === undefined) return;
     const stopped = new AbortController();
-    const request = { accountId, pageSize, pageToken: token };
-    call(KeysService.method.listKeys, request, { signal: stopped.signal }).then(
-      (page) => {
-        const before = isBehindFirst ? behind.keys : [];
-        setBehind({
-          first: first.data,
-          keys: [...before, ...page.keys],
-          token: page.nextPageToken,
-        });
+    // An id as the query finds its key.
+    const request = { accountId, pageSize: 1, query: missing };
+    call(KeysService.method.listKeys, request, { signal: stopped.signal, isByItself: true }).then(
+      ({ keys }) => {
+        learnKeys(keys.map(labelOf));
+        // Nobody has it: its id stands for its name.
+        if (!labels.has(missing)) learnKeys([{ keyId: missing, name: "", hint: "" }]);
+        setAsked(missing);
       },
-      // Then the ids stand for the names.
       () => undefined,
     );
     return () => stopped.abort();
-  }, [isMissing, token, accountId]);
-  return known;
+  }, [missing, accountId]);
+  return labels;
 }
 
 /** The hint of the newest secret of a key. */
-export function hintOf(key: Key | undefined): string {
-  return key?.secrets[0]?.hint ?? "";
+export function hintOf(key: KeyText | undefined): string {
+  return key?.hint ?? "";
 }

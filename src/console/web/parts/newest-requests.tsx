@@ -9,8 +9,9 @@ import { href } from "../router.ts";
 import { account } from "../session.ts";
 import { words } from "../words.ts";
 import { LinkButton } from "./button.tsx";
-import { useKeys } from "./key-names.ts";
+import { learnKeys, useKeys } from "./key-names.ts";
 import { Card } from "./page.tsx";
+import { useSeen } from "./seen.ts";
 import { KeyName, Time } from "./small.tsx";
 import { type Column, Table } from "./table.tsx";
 import { tokenCategories } from "./usage-report.ts";
@@ -19,17 +20,18 @@ import { Skeleton, View } from "./view.tsx";
 /** `keyId` absent: of all keys. */
 export function NewestRequests({ keyId }: { keyId?: string }): JSX.Element {
   const { accountId } = account.value;
-  const charges = useCall(
-    BillingService.method.listCharges,
-    { accountId, pageSize: 10, ...(keyId !== undefined && { filter: { keyId } }) },
-    { everyMs: 30_000 },
-  );
-  const ids = keyId === undefined ? (charges.data?.charges ?? []).map((one) => one.keyId) : [];
-  const keys = useKeys(ids);
+  const [place, isSeen] = useSeen();
+  const request = { accountId, pageSize: 10, ...(keyId !== undefined && { filter: { keyId } }) };
+  const charges = useCall(BillingService.method.listCharges, isSeen ? request : undefined, {
+    everyMs: 30_000,
+  });
+  learnKeys(charges.data?.keys ?? []);
+  const keys = useKeys((charges.data?.charges ?? []).map((one) => one.keyId));
   const nameOf = ({ keyId: id }: Receipt) => keys.get(id)?.name || id;
   return (
     <Card
       flush
+      place={place}
       title={words.overview.newest}
       tools={
         <LinkButton kind="quiet" href={href("requests", { key: keyId })}>

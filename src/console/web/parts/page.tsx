@@ -1,4 +1,4 @@
-import type { ComponentChildren, JSX } from "preact";
+import type { ComponentChildren, JSX, RefObject } from "preact";
 import { useEffect } from "preact/hooks";
 import { words } from "../words.ts";
 import { Icon } from "./icon.tsx";
@@ -41,6 +41,8 @@ type CardProps = {
   tools?: ComponentChildren;
   /** Without padding: for tables. */
   flush?: boolean;
+  /** Of `useSeen`. */
+  place?: RefObject<HTMLElement | null>;
   children?: ComponentChildren;
 };
 
@@ -50,10 +52,11 @@ export function Card({
   note,
   tools,
   flush = false,
+  place,
   children,
 }: CardProps): JSX.Element {
   return (
-    <section class={flush ? "card flush" : "card"}>
+    <section {...(place && { ref: place })} class={flush ? "card flush" : "card"}>
       {(title || note || tools) && (
         <header>
           <div>
@@ -73,6 +76,11 @@ export function Figures({ children }: { children: ComponentChildren }): JSX.Elem
   return <dl class="figures">{children}</dl>;
 }
 
+/** More than its place has in the size of the others. */
+function isLong(value: ComponentChildren): boolean {
+  return typeof value === "string" && value.length > 11;
+}
+
 type FigureProps = {
   label: string;
   value: ComponentChildren;
@@ -86,7 +94,7 @@ export function Figure({ label, value, unit, note, tone }: FigureProps): JSX.Ele
   return (
     <div>
       <dt>{label}</dt>
-      <dd class="value" data-tone={tone}>
+      <dd class="value" data-tone={tone} data-long={isLong(value)}>
         {value}
         {unit && <span class="unit"> {unit}</span>}
       </dd>

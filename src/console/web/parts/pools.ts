@@ -1,6 +1,8 @@
 // The two pools, and what people call them.
 
+import { BillingService } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
 import { Family } from "../../../../gen/gateway/common/v1/family_pb.ts";
+import { invalidate } from "../api.ts";
 import { words } from "../words.ts";
 
 export type PoolName = keyof typeof words.credits.pools;
@@ -16,3 +18,9 @@ export function poolOf(family: Family): (typeof words.credits.pools)[PoolName] {
 }
 
 export const familyOf: Readonly<Record<PoolName, Family>> = { v1: Family.V1, v2: Family.V2 };
+
+/** Whoever shows credits asks again. */
+export function poolsChanged(): void {
+  const { getPools, getForecast, listTransfers } = BillingService.method;
+  invalidate(getPools, getForecast, listTransfers);
+}

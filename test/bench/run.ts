@@ -7,6 +7,7 @@ import { printResult, type Result } from "./report.ts";
 import { billingPrice } from "./suites/billing-price.ts";
 import { closing } from "./suites/closing.ts";
 import { codec } from "./suites/codec.ts";
+import { consolePages } from "./suites/console.ts";
 import { failover } from "./suites/failover.ts";
 import { flood } from "./suites/flood.ts";
 import { history } from "./suites/history.ts";
@@ -55,9 +56,10 @@ const suites: Record<string, () => Promise<Result>> = {
   reports,
   closing,
   "payments-rules": paymentsRules,
+  console: consolePages,
   profile,
 };
-const onlyWhenNamed = ["reports", "closing", "profile"];
+const onlyWhenNamed = ["reports", "closing", "console", "profile"];
 
 const names = process.argv.slice(2);
 const unknown = names.filter((name) => !Object.hasOwn(suites, name));

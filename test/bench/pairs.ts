@@ -5,10 +5,11 @@ import { Basis, InputCategory, Outcome } from "../../gen/gateway/billing/v1/bill
 import { UsageSchema } from "../../gen/gateway/common/v1/usage_pb.ts";
 import { newRequestId } from "../../src/base/ids.ts";
 import { createLog } from "../../src/base/log.ts";
-import { createBilling } from "../../src/billing/billing.ts";
+import type { Tags } from "../../src/base/tags.ts";
+import { createBilling, type Hold } from "../../src/billing/billing.ts";
 import { priceVersion } from "../../src/billing/price.ts";
 import type { Postgres } from "../../src/postgres/postgres.ts";
-import { cpuSeconds } from "./measure.ts";
+import { cpuSeconds, cpuSecondsOfTree } from "./measure.ts";
 
 export const pairModel = "bench";
 export const pairPrice = priceVersion(pairModel, {
@@ -24,6 +25,9 @@ export const pairTokens = 100;
 
 /** The amount of each charge. */
 export const chargeMicroOfPair = BigInt(pairTokens) * (pairPrice.input + pairPrice.output);
+
+/** The time of a phase, and the processor time of this process and of the database. */
+type PhaseFigures = { readonly seconds: number; readonly cpuSeconds: number };
 
 export type PairFigures = { readonly perSecond: number; readonly cpuMicros: number };
 
@@ -50,7 +54,7 @@ export async function startPairs(postgres: Postgres) {
   const usage = create(UsageSchema, { input: pairTokens, output: pairTokens });
   const ending = { usage, outcome: Outcome.COMPLETED, basis: Basis.REPORTED, attempts: [] };
 
-  async function makePair({ accountId, keyId }: PairKey): Promise<void> {
+  function place({ accountId, keyId }: PairKey, tags?: Tags) {
     const payer = { accountId, keyId, family: "v1" } as const;
     const request = {
       requestId: newRequestId(),
@@ -59,8 +63,13 @@ export async function startPairs(postgres: Postgres) {
       price: pairPrice,
       bounds,
       deadlineMs: 60_000,
+      tags,
     };
-    await holds.settle(await holds.place(request, never), ending);
+    return holds.place(request, never);
+  }
+
+  async function makePair(key: PairKey): Promise<void> {
+    await holds.settle(await place(key), ending);
   }
 
   return {
@@ -84,6 +93,36 @@ export async function startPairs(postgres: Postgres) {
       return {
         perSecond: count / seconds,
         cpuMicros: ((cpuSeconds(process.pid) - cpuBefore) * 1e6) / count,
+      };
+    },
+    /** The same, but all holds are placed before the first is settled. */
+    async runApart(parts: {
+      count: number;
+      width: number;
+      keyOf: (pair: number) => PairKey;
+      databasePid: number;
+      tags?: Tags;
+    }): Promise<{ readonly place: PhaseFigures; readonly settle: PhaseFigures }> {
+      const { count, width, keyOf, databasePid, tags } = parts;
+      const measure = async (work: (pair: number) => Promise<unknown>): Promise<PhaseFigures> => {
+        let next = 0;
+        const cpu = () => cpuSeconds(process.pid) + cpuSecondsOfTree(databasePid);
+        const cpuBefore = cpu();
+        const started = performance.now();
+        const worker = async () => {
+          while (next < count) await work(next++);
+        };
+        await Promise.all(Array.from({ length: width }, worker));
+        const seconds = (performance.now() - started) / 1000;
+        return { seconds, cpuSeconds: cpu() - cpuBefore };
+      };
+      const placed: Hold[] = [];
+      return {
+        place: await measure(async (pair) => placed.push(await place(keyOf(pair), tags))),
+        settle: await measure((pair) => {
+          const hold = placed[pair];
+          return hold ? holds.settle(hold, ending) : Promise.reject(new Error("no hold"));
+        }),
       };
     },
     stop: () => billing.stop(),

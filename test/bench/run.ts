@@ -27,6 +27,7 @@ import { reports } from "./suites/reports.ts";
 import { split } from "./suites/split.ts";
 import { start } from "./suites/start.ts";
 import { stream } from "./suites/stream.ts";
+import { tags } from "./suites/tags.ts";
 import { watching } from "./suites/watching.ts";
 import { webhooks } from "./suites/webhooks.ts";
 import { workers } from "./suites/workers.ts";
@@ -50,6 +51,7 @@ const suites: Record<string, () => Promise<Result>> = {
   limits,
   webhooks,
   watching,
+  tags,
   start,
   keys,
   history,

@@ -204,6 +204,7 @@ describe("money", () => {
           firstEventAfter: { nanos: 50_000_000 },
         },
       ],
+      tags: { team: "a", env: "ci" },
       settledAt: timestampFromDate(new Date("2026-11-21T00:00:01.500Z")),
     });
     script.receipts.set("req_12345678", settled);
@@ -249,6 +250,7 @@ describe("money", () => {
       overrun_credits: "0",
       attempts: [{ provider: "simulated", outcome: "delivered", status: 200, first_event_ms: 50 }],
       admitted_at: "2026-11-21T00:00:00Z",
+      tags: { env: "ci", team: "a" },
       settled_at: "2026-11-21T00:00:01.500Z",
     });
   });

@@ -8,28 +8,37 @@
 -- key_id, model and family of the last row of the page before, or null  $18 rows at most
 -- $19 tag  $20 its value, or null for all  $21 cursor: value
 with tagged as (
-  select c.key_id, c.model, c.admitted_at at time zone 'utc' as at, c.tags ->> $19::text as value,
-    charged_of(c, p)
-  from charges c
-  join price_versions p using (price_version)
-  where c.account_id = $1 and c.amount >= 0 and c.tags ? $19
-    and c.admitted_at >= $6 and c.admitted_at < $7
-    -- The month of a charge is that of its admission. This leaves out the other partitions.
-    and c.month between date_trunc('month', $6::timestamptz at time zone 'utc')::date
-      and date_trunc('month', $7::timestamptz at time zone 'utc')::date
+  select key_id, model, at, value, each_charged(sum(#)::bigint as #)
+  from (
+    -- In pieces as large as the rows of the answer: there may be a million charges.
+    select c.key_id, c.model, c.tags ->> $19::text as value, charged_of(c, p),
+      date_trunc(replace($2::text, 'none', 'month'), c.admitted_at at time zone 'utc') as at
+    from charges c
+    join price_versions p using (price_version)
+    where c.account_id = $1 and c.amount >= 0 and c.tags ? $19
+      and c.admitted_at >= $6 and c.admitted_at < $7
+      -- The month of a charge is that of its admission. This leaves out the other partitions.
+      and c.month between date_trunc('month', $6::timestamptz at time zone 'utc')::date
+        and date_trunc('month', $7::timestamptz at time zone 'utc')::date
+  ) charged
+  group by key_id, model, at, value
   union all
   select key_id, model, day::timestamp, value, each_charged(#)
   from tags_daily
   where account_id = $1 and tag = $19 and day >= $8::date and day < $9::date
   union all
-  select c.key_id, c.model, c.admitted_at at time zone 'utc', c.tags ->> $19::text,
-    charged_of(c, p)
-  from charges c
-  join price_versions p using (price_version)
-  where c.account_id = $1 and c.amount >= 0 and c.tags ? $19
-    and c.admitted_at >= $10 and c.admitted_at < $11
-    and c.month between date_trunc('month', $10::timestamptz at time zone 'utc')::date
-      and date_trunc('month', $11::timestamptz at time zone 'utc')::date
+  select key_id, model, at, value, each_charged(sum(#)::bigint as #)
+  from (
+    select c.key_id, c.model, c.tags ->> $19::text as value, charged_of(c, p),
+      date_trunc(replace($2::text, 'none', 'month'), c.admitted_at at time zone 'utc') as at
+    from charges c
+    join price_versions p using (price_version)
+    where c.account_id = $1 and c.amount >= 0 and c.tags ? $19
+      and c.admitted_at >= $10 and c.admitted_at < $11
+      and c.month between date_trunc('month', $10::timestamptz at time zone 'utc')::date
+        and date_trunc('month', $11::timestamptz at time zone 'utc')::date
+  ) charged
+  group by key_id, model, at, value
 ), used as (
   select *
   from tagged

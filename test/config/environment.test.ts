@@ -49,6 +49,22 @@ test("the shares of the request memory follow its size, and hold the largest bod
   );
 });
 
+test("months are kept and charges sent as they are asked for, and a bad address names no secret", () => {
+  expect(readConfig({})).not.toHaveProperty("retentionMonths");
+  expect(readConfig({})).not.toHaveProperty("sink");
+  expect(readConfig({ RETENTION_MONTHS: "12", EXPORT_SINK: "file:///charges" })).toMatchObject({
+    retentionMonths: 12,
+    sink: { kind: "files", folder: "/charges" },
+  });
+  for (const months of ["0", "-1", "1.5", "a year"])
+    expect(() => readConfig({ RETENTION_MONTHS: months })).toThrow(
+      "RETENTION_MONTHS: must be a whole number from 1 to 1200",
+    );
+  const readSink = () => readConfig({ EXPORT_SINK: "https://me:hidden@localhost/charges" });
+  expect(readSink).toThrow("EXPORT_SINK: must be file:///folder, or clickhouse+https://");
+  expect(readSink).not.toThrow("hidden");
+});
+
 test("an empty variable counts as absent", () => {
   expect(readConfig({ PORT: "", DATABASE_URL: " ", CORE_ADDRESS: "" })).toEqual(readConfig({}));
 });

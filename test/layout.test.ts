@@ -38,6 +38,7 @@ const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
     billing: ["billing"],
     history: ["history"],
     keys: ["keys"],
+    operations: ["operations"],
     payments: ["payments"],
     people: ["people"],
     "rate-limits": ["rate-limits", "shared-windows"],
@@ -115,6 +116,7 @@ const ownTables: Readonly<Record<string, readonly string[]>> = {
     "usage_daily",
     "usage_hourly",
     "usage_progress",
+    "verifications",
   ],
   history: [
     "closed_months",
@@ -195,6 +197,11 @@ const foreignReads: Readonly<Record<string, Readonly<Record<string, string>>>> =
   keys: {
     key_months: "what a key spent this month is shown with the key",
     accounts: "the keys of a suspended account are refused",
+  },
+  operations: {
+    accounts: "one statement finds a page of accounts by all that operators know of them",
+    members: "operators look for an account by its owners",
+    people: "operators look for an account by its owners",
   },
   people: { accounts: "a person sees the names of his accounts, and joins only one that exists" },
 };

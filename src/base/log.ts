@@ -197,6 +197,8 @@ export const logCodes = {
     "again",
   usage_day_not_closed: "reports over days grow slow if it goes on; look at the database",
   usage_day_reopened: "nothing: a request of a past day was settled late",
+  verification_not_stored:
+    "the ledger was checked, and operators do not see the result; look at the database",
   webhooks_not_removed: "old webhooks stay longer; look at the database if it goes on",
   worker_died: "look at the lines before it, and at the memory of the machine",
   worker_killed: "a worker did not end in time; its requests are settled by the others",

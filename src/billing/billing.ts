@@ -26,7 +26,6 @@ import {
   type Receipt,
   type SettleHoldRequest,
   SettleHoldResponseSchema,
-  VerifyLedgerResponseSchema,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Forecast } from "../../gen/gateway/common/v1/forecast_pb.ts";
 import type { Price, Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
@@ -66,6 +65,7 @@ import { ClusterNode } from "./cluster-node.ts";
 import { exportCharges } from "./export-charges.ts";
 import { HoldKeeper, type Holds } from "./holds.ts";
 import { LedgerMetrics } from "./ledger-metrics.ts";
+import { createOverview, type LedgerOverview } from "./overview.ts";
 import { findArchived, type LoggedCharge } from "./reconcile.ts";
 import { Rejections } from "./rejections.ts";
 import { runningReceipt } from "./settlement.ts";
@@ -79,6 +79,7 @@ import {
 } from "./transfers.ts";
 import { createReports, type Reports, type Scope } from "./usage.ts";
 import { UsageDays } from "./usage-days.ts";
+import { type VerificationParts, verifyLedger } from "./verification.ts";
 
 export type { Hold } from "./admission.ts";
 export type { AlertFigures } from "./alert-figures.ts";
@@ -107,6 +108,8 @@ export type Billing = {
   /** Sorted ids of the live processes on this database, including this one. */
   readonly liveNodes: () => readonly string[];
   readonly nodeId: () => string;
+  /** What operators ask about the whole ledger. */
+  readonly overview: LedgerOverview;
   /**
    * Calls `listener` for each settlement of this process, before its answer, and for each transfer:
    * before the answer of one that this process made, soon after one that another process made.
@@ -157,6 +160,8 @@ type Parts = {
    * which must fail now.
    */
   readonly onLost: () => void;
+  /** How this process describes itself to operators, as JSON. Absent: it does not. */
+  readonly describe?: (() => string) | undefined;
   /** The keys of accounts. Absent: no key is here that an account could change. */
   readonly keys?: KeysOfAccount | undefined;
   /** The members of accounts. Absent: nobody owns one here. */
@@ -193,6 +198,7 @@ export function createBilling(parts: Parts): Billing {
     log: parts.log,
     onLost: parts.onLost,
     onRegister: parts.parent?.announce,
+    describe: parts.describe,
     onReaped(requests) {
       if (metrics) metrics.reaped.value += requests;
     },
@@ -221,6 +227,7 @@ export function createBilling(parts: Parts): Billing {
     service: createService({
       ...{ store, reports, holds, watch, priceOf: parts.priceOf, usage },
       labelsOf: (accountId, keyIds) => keys.labels(parts.postgres.reports, accountId, keyIds),
+      log: parts.log,
       accounts: {
         transaction: store.transaction,
         keys,
@@ -247,6 +254,7 @@ export function createBilling(parts: Parts): Billing {
     forecastsOf: (accountId) => usage.forecast(accountId),
     liveNodes: node.live,
     nodeId: node.id,
+    overview: createOverview(parts.postgres, reports),
     onFundsChange: funds.listen,
     problem: () => problemOf(holds, node),
     figures: createAlertFigures(parts.postgres.reports),
@@ -343,6 +351,7 @@ function createService({
   priceOf,
   accounts,
   transfers,
+  log,
 }: ServiceParts & {
   readonly reports: LedgerStore;
   readonly usage: Reports;
@@ -351,6 +360,7 @@ function createService({
   readonly watch: ChargeWatch;
   readonly accounts: AccountParts;
   readonly transfers: TransferParts;
+  readonly log: VerificationParts["log"];
 }): Implementation<typeof BillingService, AuthenticatedCall> {
   return {
     async createAccount(request) {
@@ -473,9 +483,7 @@ function createService({
       if (forecasts.length === 0) throw noSuch("account");
       return create(GetForecastResponseSchema, { forecasts });
     },
-    async verifyLedger(_, { signal }) {
-      return create(VerifyLedgerResponseSchema, { violations: await reports.verifyLedger(signal) });
-    },
+    verifyLedger: (_, call) => verifyLedger({ store, reports, log }, call),
   };
 }
 

@@ -39,6 +39,9 @@ export class ClusterNode {
   readonly #onLost: () => void;
   readonly #onRegister: ((nodeId: string) => void) | undefined;
   readonly #onReaped: ((requests: number) => void) | undefined;
+  readonly #describe: (() => string) | undefined;
+  /** The description that the ledger has, with the id of the node. */
+  #described = "";
   /**
    * A node is dead after this many polls without a heartbeat. Polls, not seconds, so that an outage
    * of the database declares no node dead.
@@ -77,6 +80,8 @@ export class ClusterNode {
     onRegister?: ((nodeId: string) => void) | undefined;
     /** Called with the number of requests that were settled for other processes. */
     onReaped?: ((requests: number) => void) | undefined;
+    /** How this process describes itself, as JSON. It is asked every second. */
+    describe?: (() => string) | undefined;
     silentPollsMax?: number;
     pollIntervalMs?: number;
     orphansMax?: number;
@@ -86,6 +91,7 @@ export class ClusterNode {
     this.#onLost = parts.onLost;
     this.#onRegister = parts.onRegister;
     this.#onReaped = parts.onReaped;
+    this.#describe = parts.describe;
     this.#silentPollsMax = parts.silentPollsMax ?? 12;
     this.#pollIntervalMs = parts.pollIntervalMs ?? pollIntervalMs;
     this.#orphansMax = parts.orphansMax ?? 500;
@@ -206,6 +212,7 @@ export class ClusterNode {
         this.#log.warn({ code: "node_not_removed", err }, "cannot remove a dead node"),
       );
     });
+    this.#runInBackground("describe", () => this.#sendDescription());
     this.#runInBackground("release unconfirmed", () => holds.releaseUnconfirmed());
     // While it fails, the failure is the one that was reported before.
     this.#runInBackground("try writes", () => holds.tryWrites().catch(() => undefined));
@@ -223,6 +230,15 @@ export class ClusterNode {
         this.#log.warn({ code: "background_task_failed", err, task }, "background task failed"),
       )
       .finally(() => this.#backgroundTasks.delete(task));
+  }
+
+  /** Writes only what has changed: most descriptions never do. */
+  async #sendDescription(): Promise<void> {
+    const text = this.#describe?.();
+    const described = `${this.#id} ${text}`;
+    if (text === undefined || described === this.#described) return;
+    await this.#store.reportNode(this.#id, text);
+    this.#described = described;
   }
 
   // Returns the ids of the dead nodes.

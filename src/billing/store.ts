@@ -78,6 +78,7 @@ const statements = {
   recordHeartbeat: { ...statement(import.meta.url, "record-heartbeat"), timeoutMs: heartbeatMsMax },
   pollNodes: { ...statement(import.meta.url, "poll-nodes"), timeoutMs: heartbeatMsMax },
   deleteNode: statement(import.meta.url, "delete-node"),
+  reportNode: statement(import.meta.url, "report-node"),
   verifyLedger: statement(import.meta.url, "verify-ledger"),
 };
 
@@ -378,6 +379,9 @@ export function createLedgerStore(postgres: Database) {
       })),
     deleteNode: async (nodeId: string): Promise<void> =>
       void (await db.query(statements.deleteNode, [nodeId])),
+    /** Stores how a node describes itself. `report`: JSON. */
+    reportNode: async (nodeId: string, report: string): Promise<void> =>
+      void (await db.query(statements.reportNode, [nodeId, report])),
 
     verifyLedger: async (signal = new AbortController().signal): Promise<Violation[]> => {
       const limits = { timeoutMs: verifyMsMax, signal };

@@ -8,7 +8,7 @@ import { mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { promisify } from "node:util";
 import { brotliCompress, constants, gzip } from "node:zlib";
-import type { BuildOptions } from "esbuild";
+import type { BuildOptions, Metafile } from "esbuild";
 import { pruneDescriptors } from "./prune-descriptors.ts";
 
 const root = join(import.meta.dirname, "../..");
@@ -25,7 +25,10 @@ export type Asset = {
 };
 
 export type Bundle = {
-  /** The page of every address of the console. It names the assets. */
+  /**
+   * The page of every address of the console. It names the assets that everybody loads. Those of
+   * operators are loaded by need.
+   */
   readonly html: string;
   /** By the path at which they are served. */
   readonly assets: ReadonlyMap<string, Asset>;
@@ -78,9 +81,10 @@ export async function watchSources(): Promise<void> {
       {
         name: "keep",
         setup: ({ onEnd }) =>
-          onEnd(({ outputFiles = [], errors }) => {
-            if (errors.length > 0) return;
-            bundle = toBundle(outputFiles, '<script type="module" src="/console/dev.js"></script>');
+          onEnd(({ outputFiles = [], metafile, errors }) => {
+            if (errors.length > 0 || !metafile) return;
+            const reload = '<script type="module" src="/console/dev.js"></script>';
+            bundle = toBundle({ outputFiles, metafile }, reload);
             target.dispatchEvent(new Event("change"));
           }),
       },
@@ -106,7 +110,11 @@ const settings = {
   entryPoints: { main: join(web, "main.tsx"), theme: join(web, "theme.css") },
   outdir: "/console/assets",
   entryNames: "[name]-[hash]",
+  chunkNames: "[name]-[hash]",
   bundle: true,
+  // What is imported by need is a file of its own, and so is what it shares with the rest.
+  splitting: true,
+  metafile: true as const,
   write: false as const,
   format: "esm" as const,
   target: "es2023",
@@ -121,10 +129,10 @@ const settings = {
 async function build(): Promise<Bundle> {
   // Imported by need: a gateway with a built bundle does without.
   const esbuild = await import("esbuild");
-  const { outputFiles } = await esbuild.build(settings);
+  const result = await esbuild.build(settings);
   // Its process would stay for as long as ours.
   await esbuild.stop();
-  return toBundle(outputFiles);
+  return toBundle(result);
 }
 
 /** The bundle that was made ahead. Undefined: there is none, or not of these sources. */
@@ -157,19 +165,40 @@ function hashSources(): string {
   return hash.digest("hex");
 }
 
-type OutputFile = { readonly path: string; readonly contents: Uint8Array };
+type Built = {
+  readonly outputFiles: readonly { readonly path: string; readonly contents: Uint8Array }[];
+  readonly metafile: Metafile;
+};
 
-async function toBundle(outputs: readonly OutputFile[], scripts = ""): Promise<Bundle> {
+async function toBundle({ outputFiles, metafile }: Built, scripts = ""): Promise<Bundle> {
   const assets = new Map(
-    outputs.map(({ path, contents }) => [path, toAsset(path, Buffer.from(contents))]),
+    outputFiles.map(({ path, contents }) => [path, toAsset(path, Buffer.from(contents))]),
   );
-  const pathOf = (ending: string) => [...assets.keys()].find((path) => path.endsWith(ending)) ?? "";
+  const [main = "", ...imported] = filesOfEntry(metafile, "main.tsx");
+  const [theme = ""] = filesOfEntry(metafile, "theme.css");
+  // Otherwise the browser would find them only when it has read the main file.
+  const preloads = imported.map((path) => `<link rel="modulepreload" href="${path}">\n`).join("");
   const page = await readFile(join(web, "index.html"), "utf8");
   const html = page
-    .replace("main.tsx", pathOf(".js"))
-    .replace("theme.css", pathOf(".css"))
+    .replace("<script", `${preloads}<script`)
+    .replace("main.tsx", main)
+    .replace("theme.css", theme)
     .replace("</html>", `${scripts}</html>`);
   return { html, assets };
+}
+
+/** The path of an entry, then those of the files that it imports at its start. */
+function filesOfEntry({ outputs }: Metafile, entry: string): string[] {
+  const begin = Object.keys(outputs).find((name) => {
+    const { entryPoint = "" } = outputs[name] ?? {};
+    return basename(entryPoint) === entry;
+  });
+  const files = new Set(begin === undefined ? [] : [begin]);
+  // A set is walked to its end, also over what is added meanwhile.
+  for (const file of files)
+    for (const { path, kind } of outputs[file]?.imports ?? [])
+      if (kind === "import-statement") files.add(path);
+  return [...files].map((file) => `${settings.outdir}/${basename(file)}`);
 }
 
 const types: Readonly<Record<string, string>> = {

@@ -1,10 +1,14 @@
 // Leaves out of the page's bundle what the page never sends or reads: other methods, what is in the
 // messages of those, and the options of all. Each message keeps its place in its file, by which the
 // generated code finds it. Saves a third of the bytes of the generated code.
+//
+// The pages of operators have generated code of their own, with the messages of their own methods,
+// so that customers load none of these. Both have the same services, messages and enums: only the
+// objects that describe them are two.
 
 import { globSync, readFileSync } from "node:fs";
 import { readFile } from "node:fs/promises";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { fromBinary, toBinary } from "@bufbuild/protobuf";
 import {
   type DescriptorProto,
@@ -14,28 +18,49 @@ import {
 import type { Plugin } from "esbuild";
 
 const embedded = /fileDesc\("([^"]+)"/;
+/** In the sources of the page: what only operators load. */
+const operatorFolder = "operator";
+const ofOperators = "generated-for-operators";
 
 /** `root`: the folder that holds `gen/`. `web`: the sources of the page. */
 export function pruneDescriptors(root: string, web: string): Plugin {
   return {
     name: "prune-descriptors",
-    setup({ onStart, onLoad }) {
-      let used: ReadonlySet<string> = new Set();
-      let words: ReadonlySet<string> = new Set();
+    setup({ onStart, onResolve, onLoad }) {
+      let usedByAll: Used = { messages: new Set(), words: new Set() };
+      let usedByOperators = usedByAll;
       onStart(() => {
-        words = new Set(readSources(web).match(/\w+/g));
-        used = findUsed(readDescriptors(root), words);
+        const files = readDescriptors(root);
+        const { shared, operators } = readSources(web);
+        usedByAll = findUsed(files, shared);
+        usedByOperators = findUsed(files, operators);
       });
-      onLoad({ filter: /[\\/]gen[\\/].*_pb\.ts$/ }, async ({ path }) => {
-        const text = await readFile(path, "utf8");
-        const contents = text.replace(embedded, (_, data: string) => {
-          const pruned = toBinary(FileDescriptorProtoSchema, prune(decode(data), used, words));
-          return `fileDesc("${Buffer.from(pruned).toString("base64")}"`;
-        });
-        return { contents, loader: "ts" };
-      });
+      const folder = join(web, operatorFolder);
+      onResolve({ filter: /_pb\.ts$/ }, ({ path, importer, namespace, resolveDir }) =>
+        namespace === ofOperators || dirname(importer) === folder
+          ? { path: join(resolveDir, path), namespace: ofOperators }
+          : undefined,
+      );
+      onLoad({ filter: /[\\/]gen[\\/].*_pb\.ts$/, namespace: "file" }, async ({ path }) => ({
+        contents: await readPruned(path, usedByAll),
+        loader: "ts",
+      }));
+      onLoad({ filter: /_pb\.ts$/, namespace: ofOperators }, async ({ path }) => ({
+        contents: await readPruned(path, usedByOperators),
+        loader: "ts",
+        resolveDir: dirname(path),
+      }));
     },
   };
+}
+
+/** The text of a generated file without the descriptors that are not used. */
+async function readPruned(path: string, used: Used): Promise<string> {
+  const text = await readFile(path, "utf8");
+  return text.replace(embedded, (_, data: string) => {
+    const pruned = toBinary(FileDescriptorProtoSchema, prune(decode(data), used));
+    return `fileDesc("${Buffer.from(pruned).toString("base64")}"`;
+  });
 }
 
 function decode(data: string): FileDescriptorProto {
@@ -49,42 +74,54 @@ function readDescriptors(root: string): FileDescriptorProto[] {
   });
 }
 
-function readSources(web: string): string {
+/** The sources that everybody loads, and those that only operators load. */
+function readSources(web: string): { readonly shared: string; readonly operators: string } {
   const files = globSync("**/*.{ts,tsx}", { cwd: web });
-  return files.map((file) => readFileSync(join(web, file), "utf8")).join("\n");
+  const textOf = (isWanted: boolean) =>
+    files
+      .filter((file) => (dirname(file) === operatorFolder) === isWanted)
+      .map((file) => readFileSync(join(web, file), "utf8"))
+      .join("\n");
+  return { shared: textOf(false), operators: textOf(true) };
 }
 
+/** What some sources need. */
+type Used = {
+  /** Full names of messages. */
+  readonly messages: ReadonlySet<string>;
+  /** Every word of the sources. A method whose name is one of them may be called. */
+  readonly words: ReadonlySet<string>;
+};
+
 /**
- * The full names of the messages that the sources need: those of each method whose name is a word
- * in them, those whose schema they name, and all that are inside these.
+ * The messages that sources need: those of each method whose name is a word in them, those whose
+ * schema they name, and all that are inside these.
  */
-function findUsed(
-  files: readonly FileDescriptorProto[],
-  words: ReadonlySet<string>,
-): ReadonlySet<string> {
-  const messages = new Map(
+function findUsed(files: readonly FileDescriptorProto[], sources: string): Used {
+  const known = new Map(
     files.flatMap((file) => file.messageType.map((one) => [`.${file.package}.${one.name}`, one])),
   );
-  const used = new Set<string>();
+  const messages = new Set<string>();
   const add = (name: string) => {
-    const message = messages.get(name);
-    if (used.has(name) || !message) return;
-    used.add(name);
+    const message = known.get(name);
+    if (messages.has(name) || !message) return;
+    messages.add(name);
     for (const inside of typesIn(message)) add(inside);
   };
+  const words = new Set(sources.match(/\w+/g));
   for (const { service } of files)
     for (const { method } of service)
       for (const { name, inputType, outputType } of method)
-        if (words.has(localName(name))) {
+        if (words.has(localNameOf(name))) {
           add(inputType);
           add(outputType);
         }
-  for (const [name, message] of messages) if (words.has(`${message.name}Schema`)) add(name);
-  return used;
+  for (const [name, message] of known) if (words.has(`${message.name}Schema`)) add(name);
+  return { messages, words };
 }
 
 /** As the generated code names a method. */
-function localName(name: string): string {
+function localNameOf(name: string): string {
   return name.charAt(0).toLowerCase() + name.slice(1);
 }
 
@@ -93,20 +130,19 @@ function typesIn({ field, nestedType }: DescriptorProto): string[] {
 }
 
 /** Changes `file`, and returns it. */
-function prune(
-  file: FileDescriptorProto,
-  used: ReadonlySet<string>,
-  words: ReadonlySet<string>,
-): FileDescriptorProto {
+function prune(file: FileDescriptorProto, { messages, words }: Used): FileDescriptorProto {
+  // Those of options, of which none is left.
+  file.extension = [];
   for (const service of file.service) {
-    service.method = service.method.filter(({ name }) => words.has(localName(name)));
+    service.method = service.method.filter(({ name }) => words.has(localNameOf(name)));
     for (const method of service.method) delete method.options;
   }
-  for (const message of file.messageType) {
+  for (const [index, message] of file.messageType.entries()) {
     for (const field of message.field) delete field.options;
-    if (used.has(`.${file.package}.${message.name}`)) continue;
+    if (messages.has(`.${file.package}.${message.name}`)) continue;
     message.field = [];
     message.oneofDecl = [];
+    message.name = `_${index}`;
   }
   return file;
 }

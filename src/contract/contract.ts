@@ -39,6 +39,7 @@ import {
   KeysService,
   type Secret,
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import { OperationsService } from "../../gen/gateway/operations/v1/operations_pb.ts";
 import { PaymentsService } from "../../gen/gateway/payments/v1/payments_pb.ts";
 import { PeopleService } from "../../gen/gateway/people/v1/people_pb.ts";
 import { ApiError } from "../base/errors.ts";
@@ -232,6 +233,7 @@ export const serviceTypes = {
   people: PeopleService,
   payments: PaymentsService,
   alerts: AlertsService,
+  operations: OperationsService,
 } as const;
 type ServiceTypes = typeof serviceTypes;
 
@@ -250,6 +252,7 @@ export function localCore(services: Services): Core {
     people: localClient(PeopleService, services.people),
     payments: localClient(PaymentsService, services.payments),
     alerts: localClient(AlertsService, services.alerts),
+    operations: localClient(OperationsService, services.operations),
   };
 }
 

@@ -53,6 +53,7 @@ export function grpcCore(parts: { addresses: readonly string[]; tls?: ClientTls 
     people: grpcClient(serviceTypes.people, pick),
     payments: grpcClient(serviceTypes.payments, pick),
     alerts: grpcClient(serviceTypes.alerts, pick),
+    operations: grpcClient(serviceTypes.operations, pick),
     isServing: (timeoutMs) => isServing(health, timeoutMs),
     close: () => {
       for (const channel of channels) channel.close();

@@ -98,6 +98,7 @@ export function createGrpcServer(parts: GrpcServerParts): GrpcServer {
   addService(server, serviceTypes.people, parts.services.people, calls, fail);
   addService(server, serviceTypes.payments, parts.services.payments, calls, fail);
   addService(server, serviceTypes.alerts, parts.services.alerts, calls, fail);
+  addService(server, serviceTypes.operations, parts.services.operations, calls, fail);
   health.implementation.addToServer(server);
   createReflection().addToServer(server);
 

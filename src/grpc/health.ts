@@ -25,6 +25,7 @@ export function createHealth(readiness: () => Promise<ServingServices>): Health 
     people: false,
     payments: false,
     alerts: false,
+    operations: false,
   };
   let reported = statusesOf(nothing);
   const implementation = new HealthImplementation(reported);
@@ -58,15 +59,17 @@ export function createHealth(readiness: () => Promise<ServingServices>): Health 
 }
 
 function statusesOf(serving: ServingServices): ServingStatusMap {
-  const { billing, keys, inference, people, payments, alerts } = serving;
+  const { billing, keys, inference, people, payments, alerts, operations } = serving;
+  const all = [billing, keys, inference, people, payments, alerts, operations];
   return {
-    "": statusOf(billing && keys && inference && people && payments && alerts),
+    "": statusOf(all.every((one) => one)),
     [serviceTypes.billing.typeName]: statusOf(billing),
     [serviceTypes.keys.typeName]: statusOf(keys),
     [serviceTypes.inference.typeName]: statusOf(inference),
     [serviceTypes.people.typeName]: statusOf(people),
     [serviceTypes.payments.typeName]: statusOf(payments),
     [serviceTypes.alerts.typeName]: statusOf(alerts),
+    [serviceTypes.operations.typeName]: statusOf(operations),
   };
 }
 

@@ -103,6 +103,7 @@ export function registerConnect(app: FastifyInstance, parts: ConnectParts): void
         addMethods(router, serviceTypes.people, parts.core.people, parts);
         addMethods(router, serviceTypes.payments, parts.core.payments, parts);
         addMethods(router, serviceTypes.alerts, parts.core.alerts, parts);
+        addMethods(router, serviceTypes.operations, parts.core.operations, parts);
         const clock = parts.clock ?? systemClock;
         const body = { memory: parts.bodyMemory, clock, unpaidWork: new UnpaidWork(clock) };
         for (const [index, handler] of router.handlers.entries())

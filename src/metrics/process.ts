@@ -19,7 +19,8 @@ const gcKinds: ReadonlyMap<number, string> = new Map([
 const packageFile: unknown = JSON.parse(
   readFileSync(new URL("../../package.json", import.meta.url), "utf8"),
 );
-const version = String(Object(packageFile).version);
+/** Of the gateway, such as `0.1.0`. */
+export const version = String(Object(packageFile).version);
 
 /** Adds the figures of this process. Returns the function that stops watching. */
 export function readProcess(metrics: Metrics): () => void {

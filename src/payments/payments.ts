@@ -64,6 +64,8 @@ export type Payments = {
    * the start.
    */
   listWaiting(after: string, limit: number): Promise<readonly WaitingOrder[]>;
+  /** How many orders of an account wait for a person, for at most so many accounts. */
+  waitingOrders(limit: number): Promise<ReadonlyMap<string, number>>;
   /** Takes what can be bought from another file. Orders of processors that are gone stay. */
   reload(settings: PaymentSettings | undefined): void;
   /** Begins to look at orders, and to post what earlier processes left. */
@@ -141,6 +143,7 @@ export function createPayments(parts: {
     },
     ofAccount: { export: (accountId) => exportOrders(all, accountId) },
     listWaiting: (after, limit) => store.listAttention(after, limit),
+    waitingOrders: (limit) => store.countWaiting(limit),
     reload(settings) {
       current = offered(settings);
     },

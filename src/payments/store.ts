@@ -23,6 +23,7 @@ const statements = {
   lockOrder: timed("lock-order"),
   listOrders: timed("list-orders"),
   listAttention: timed("list-attention"),
+  countWaiting: timed("count-waiting"),
   listDeposits: timed("list-deposits"),
   upsertDeposit: timed("upsert-deposit"),
   valueDeposit: timed("value-deposit"),
@@ -317,6 +318,13 @@ function tablesOn(db: Tx) {
     ): Promise<StoredOrder[]> {
       const values = [filter.accountId ?? null, before ?? null, filter.needsAttention, limit];
       return (await query<OrderRow>(statements.listOrders, values)).map(toStoredOrder);
+    },
+    /** How many orders wait for a person, by account. */
+    async countWaiting(limit: number): Promise<ReadonlyMap<string, number>> {
+      const rows = await query<{ account_id: string; orders: number }>(statements.countWaiting, [
+        limit,
+      ]);
+      return new Map(rows.map(({ account_id, orders }) => [account_id, orders]));
     },
 
     // Deposits.

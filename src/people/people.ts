@@ -58,7 +58,13 @@ import {
   signOut,
 } from "./sign-in.ts";
 import { confirmEmail, signUp } from "./sign-up.ts";
-import { createPeopleStore, type PeopleStore, type Recipient, type SignIn } from "./store.ts";
+import {
+  createPeopleStore,
+  type Owners,
+  type PeopleStore,
+  type Recipient,
+  type SignIn,
+} from "./store.ts";
 import { addPasskey, removeIdentity, removePasskey, setPassword } from "./ways-in.ts";
 
 /** True for a credential that only people can know: of a person, or an admin token of theirs. */
@@ -79,6 +85,8 @@ export type People = {
   readonly audit: AuditSink;
   readonly installation: Installation;
   readonly ofAccount: MembersOfAccount;
+  /** Who owns these accounts. One without an owner is left out. */
+  ownersOf(accountIds: readonly string[]): Promise<ReadonlyMap<string, Owners>>;
   /** Takes other providers of OIDC and rules of signing up. Throws if a secret is missing. */
   reload(settings: PeopleSettings): void;
   /**
@@ -251,6 +259,7 @@ export function createPeople(parts: {
         for await (const auditEvents of walkAuditEvents(store, accountId)) yield { auditEvents };
       },
     },
+    ownersOf: (accountIds) => store.listOwners(accountIds),
     installation: installationOn(store, publicUrl),
     forAlerts: {
       async listNewPlaces(since, limit) {

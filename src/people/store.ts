@@ -122,6 +122,7 @@ const statements = {
   updateMember: timed("update-member"),
   deleteMember: timed("delete-member"),
   listMembers: timed("list-members"),
+  listOwners: timed("list-owners"),
   listAccountsOfPerson: timed("list-accounts-of-person"),
   listSignIns: timed("list-sign-ins"),
   listRecipients: timed("list-recipients"),
@@ -137,6 +138,18 @@ export type FoundAdminToken = Found & {
   readonly name: string;
   readonly scope: AdminScope;
   readonly isRevoked: boolean;
+};
+
+/** Who owns an account. */
+export type Owners = {
+  /** The first three, in the order of their logins. */
+  readonly first: readonly {
+    readonly personId: string;
+    readonly login: string;
+    readonly name: string;
+  }[];
+  /** All of them. */
+  readonly count: number;
 };
 
 export type NewAdminToken = {
@@ -742,6 +755,28 @@ function tablesOn(db: Tx) {
     async listMembers(accountId: string, onlyPersonId?: string): Promise<Member[]> {
       const values = [accountId, onlyPersonId ?? null];
       return (await query<MemberRow>(statements.listMembers, values)).map(toMember);
+    },
+    /** The owners of accounts, at most three of each. */
+    async listOwners(accountIds: readonly string[]): Promise<ReadonlyMap<string, Owners>> {
+      const rows = await query<{
+        account_id: string;
+        person_id: string;
+        login: string;
+        name: string;
+        owners: number;
+      }>(statements.listOwners, [accountIds]);
+      const byAccount = Map.groupBy(rows, ({ account_id }) => account_id);
+      return new Map(
+        [...byAccount].map(([accountId, [first, ...others]]) => [
+          accountId,
+          {
+            count: first?.owners ?? 0,
+            first: [...(first ? [first] : []), ...others].map(({ person_id, login, name }) => ({
+              ...{ personId: person_id, login, name },
+            })),
+          },
+        ]),
+      );
     },
     async listAccounts(personId: string): Promise<PersonAccount[]> {
       const rows = await query<AccountRow>(statements.listAccountsOfPerson, [personId]);

@@ -11,9 +11,12 @@ export type Durability = {
   readonly problem: string | undefined;
   /** Connected synchronous standbys. Undefined where the role may not ask. */
   readonly syncStandbys: number | undefined;
+  /** Of the server, such as `18.4`. */
+  readonly version: string;
 };
 
 type Row = {
+  version: string;
   commit: string;
   names: string;
   may_ask: boolean;
@@ -23,7 +26,8 @@ type Row = {
 
 // A role that may not read statistics sees the rows of pg_stat_replication, without their states.
 const settings = `
-  select current_setting('synchronous_commit') as commit,
+  select current_setting('server_version') as version,
+    current_setting('synchronous_commit') as commit,
     current_setting('synchronous_standby_names') as names,
     pg_has_role(current_user, 'pg_read_all_stats', 'usage') as may_ask,
     count(pid)::int as standbys,
@@ -48,6 +52,7 @@ export async function readDurability(client: Client, isList: boolean): Promise<D
     isSynchronous: problem === undefined && row.names !== "",
     problem,
     syncStandbys: row.may_ask ? row.sync_standbys : undefined,
+    version: row.version,
   };
 }
 

@@ -21,6 +21,7 @@ import {
 } from "./session.ts";
 import type { Statement } from "./statement.ts";
 
+export type { Durability } from "./durability.ts";
 export {
   isBlocked,
   isConflict,

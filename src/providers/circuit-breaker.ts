@@ -11,6 +11,9 @@ const failuresMin = 5;
 const openMinMs = 2_000;
 const openMaxMs = 60_000;
 
+/** Closed: calls pass. Open: none does. Half-open: the next call decides. */
+export type CircuitState = "closed" | "open" | "half-open";
+
 /** The result of a call. `accountId`: the requests of this account may have caused the failure. */
 type Result = { readonly isFailure: boolean; readonly accountId?: string };
 
@@ -40,6 +43,11 @@ export class CircuitBreaker {
     }
     // Half-open, with the probe under way: other calls wait for its result.
     return this.#isProbing ? this.#openMs : 0;
+  }
+
+  get state(): CircuitState {
+    if (this.#openUntilMs === undefined) return "closed";
+    return this.#openUntilMs > this.#clock.now() ? "open" : "half-open";
   }
 
   /** Begins a call, which `waitMs` must allow. True if the call is the probe. */
@@ -132,6 +140,11 @@ export class ProviderCircuit {
   constructor(clock: Clock) {
     this.#clock = clock;
     this.#ofProvider = new CircuitBreaker(clock);
+  }
+
+  /** Of the circuit for all accounts. */
+  get state(): CircuitState {
+    return this.#ofProvider.state;
   }
 
   /**
@@ -240,6 +253,11 @@ export class CoolDowns {
     if (coolDown === undefined) return 0;
     const own = accountId === undefined ? undefined : coolDown.byAccount.get(accountId);
     return Math.max(0, Math.ceil(Math.max(coolDown.endMs, own ?? 0) - this.#clock.now()));
+  }
+
+  /** The models for which no call of any account may begin now. */
+  get waiting(): string[] {
+    return [...this.#byModel.keys()].filter((model) => this.waitMs(model) > 0).sort();
   }
 
   /** True if another account has a cool-down. Forgets those that have ended. */

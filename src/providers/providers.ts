@@ -13,6 +13,7 @@ import {
 import type { Metrics } from "../metrics/metrics.ts";
 import { createAnthropic } from "./anthropic.ts";
 import { type ProviderAlarm, RetryBudget, startAnswer } from "./attempts.ts";
+import type { CircuitState } from "./circuit-breaker.ts";
 import { createOpenai } from "./openai.ts";
 import type { Provider, ProviderRequest, Providers, ProviderTokenCount } from "./provider.ts";
 import { ProviderMetrics } from "./provider-metrics.ts";
@@ -26,10 +27,25 @@ import {
 import { type ContextTokensOf, createSimulated } from "./simulated/simulated.ts";
 
 export type { ProviderAlarm } from "./attempts.ts";
+export type { CircuitState } from "./circuit-breaker.ts";
 export type { ProviderAnswer, ProviderRequest, Providers, ProviderTokenCount } from "./provider.ts";
+
+/** What this process found out about a provider. */
+export type ProviderCondition = {
+  /** As the configuration names it. */
+  readonly name: string;
+  /** For all accounts together. */
+  readonly circuit: CircuitState;
+  /** Models, as the provider names them, for which it asked to wait. Sorted. */
+  readonly waitingModels: readonly string[];
+};
 
 /** Providers with their life cycle. */
 export type ManagedProviders = Providers & {
+  /** In the order of the configuration. */
+  conditions(): ProviderCondition[];
+  /** Each model of the catalogue, and whether a provider for it may be called now. */
+  usableModels(): [model: string, isUsable: boolean][];
   /**
    * Applies another file from the next request on. Active requests keep their providers. Throws
    * like `createProviders`, and then changes nothing.
@@ -68,6 +84,13 @@ export function createProviders(parts: {
     generate: (request) => startAnswer(answerParts, request, () => router.routesFor(request)),
     countTokens: (request) => countTokens(request, router.routesFor(request)),
     usable: () => router.isUsable(),
+    conditions: () =>
+      [...router.connections.values()].map(({ name, circuit, coolDowns }) => ({
+        name,
+        circuit: circuit.state,
+        waitingModels: coolDowns.waiting,
+      })),
+    usableModels: () => router.usableModels(),
     reload(file) {
       const before = router.connections;
       router = new Router(file, openConnections(file, before, env, open, clock));

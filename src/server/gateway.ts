@@ -257,6 +257,7 @@ function servingOf({ database, months, providers }: Readiness) {
     people: ledger,
     payments: ledger,
     alerts: ledger,
+    operations: ledger,
   };
 }
 

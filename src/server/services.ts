@@ -1,11 +1,13 @@
 // The services of one process and the parts they are built from: database, Redis, providers,
 // rate limits. `gateway.ts` opens the listeners.
 
+import cluster from "node:cluster";
 import { AlertsService } from "../../gen/gateway/alerts/v1/alerts_pb.ts";
 import { BillingService } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { InferenceService } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import type { Key } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { KeysService } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import { OperationsService } from "../../gen/gateway/operations/v1/operations_pb.ts";
 import { PaymentsService } from "../../gen/gateway/payments/v1/payments_pb.ts";
 import { PeopleService } from "../../gen/gateway/people/v1/people_pb.ts";
 import { type Alerts, createAlerts } from "../alerts/alerts.ts";
@@ -27,7 +29,8 @@ import {
 } from "../inference/inference.ts";
 import { createKeys } from "../keys/keys.ts";
 import { createMailer } from "../mail/mail.ts";
-import type { Metrics } from "../metrics/metrics.ts";
+import { type Metrics, version } from "../metrics/metrics.ts";
+import { createOperations, type Operations } from "../operations/operations.ts";
 import { createPayments } from "../payments/payments.ts";
 import { createPeople, type Installation, isOfPeople } from "../people/people.ts";
 import { type Embedded, startEmbedded } from "../postgres/embedded/embedded.ts";
@@ -109,7 +112,8 @@ export async function startServices(
   }
   const redis = openRedis(config.redisUrl, log, stack);
   const hints = redis ?? parts.shared?.hints;
-  let catalog = createCatalog(parts.catalog);
+  let { catalog: file } = parts;
+  let catalog = createCatalog(file);
 
   const providers = stack.adopt(
     createProviders({ file: parts.catalog, log, env, metrics }),
@@ -157,6 +161,8 @@ export async function startServices(
     metrics,
     // Called only after this process has lost its heartbeat, when `inference` exists.
     onLost: () => void inference.cancelAll("declared dead"),
+    // Called only after the start.
+    describe: () => operations.describe(),
   });
   const nodes = { id: billing.nodeId, live: billing.liveNodes };
   const limiter = redis ? undefined : parts.shared?.limiter;
@@ -173,6 +179,23 @@ export async function startServices(
     overlap: config.overlap,
     genai: metrics && config.metrics?.genai ? new GenaiMetrics(metrics) : undefined,
     tracer: parts.tracer,
+  });
+  const operations: Operations = createOperations({
+    postgres,
+    ledger: billing.overview,
+    ownersOf: people.ownersOf,
+    waitingOrders: (limit) => payments.waitingOrders(limit),
+    nodeId: billing.nodeId,
+    database: {
+      engine: ledger.engine,
+      isEmbedded: config.databaseUrl === undefined,
+      monthsAhead: () => months.monthsAhead,
+    },
+    providers,
+    limits: () => limits.ready().state,
+    process: { version, worker: parts.shared ? (cluster.worker?.id ?? 0) : 0 },
+    file: () => file,
+    priceOf: (model) => catalog.priceOf(model),
   });
   if (metrics) {
     const { counters } = inference;
@@ -226,6 +249,7 @@ export async function startServices(
       listKeyEvents: keys.listEvents,
       listNewPlaces: people.forAlerts.listNewPlaces,
       listWaitingOrders: payments.listWaiting,
+      findViolations: billing.overview.findViolations,
       takeAlarms: providers.takeAlarms,
       ledgerProblem,
     },
@@ -246,6 +270,7 @@ export async function startServices(
       people: intercept(PeopleService, people.service, interceptor),
       payments: intercept(PaymentsService, payments.service, interceptor),
       alerts: intercept(AlertsService, alerts.service, interceptor),
+      operations: intercept(OperationsService, operations.service, interceptor),
     },
     authenticate,
     adminToken,
@@ -262,13 +287,14 @@ export async function startServices(
       keys.onChanged(({ keyId }) => listener({ kind: "key", keyId }));
     },
     readiness: coreReadiness({ postgres, months, billing, limits, providers }),
-    reload(file) {
-      people.reload(file.people);
-      providers.reload(file);
-      catalog = createCatalog(file);
-      payments.reload(file.payments);
-      alerts.reload(file.alerts);
-      paymentSettings = file.payments;
+    reload(next) {
+      people.reload(next.people);
+      providers.reload(next);
+      catalog = createCatalog(next);
+      payments.reload(next.payments);
+      alerts.reload(next.alerts);
+      paymentSettings = next.payments;
+      file = next;
     },
     cancelActive: () => inference.cancelAll("draining"),
   };

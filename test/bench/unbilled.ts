@@ -25,7 +25,7 @@ import { createRateLimits } from "../../src/rate-limits/rate-limits.ts";
 import { coreReadiness } from "../../src/server/readiness.ts";
 import { shrinkHeap } from "../../src/server/shrink-heap.ts";
 import { defaultLimits } from "../support/limits.ts";
-import { noAlerts, noPayments, noPeople } from "../support/no-service.ts";
+import { noAlerts, noOperations, noPayments, noPeople } from "../support/no-service.ts";
 
 const freeMicro = 2n ** 52n;
 
@@ -97,6 +97,7 @@ const core = localCore({
   people: noPeople,
   payments: noPayments,
   alerts: noAlerts,
+  operations: noOperations,
 });
 const httpServer = createHttpServer({
   core,

@@ -65,7 +65,8 @@ test("the page and its files have the policy of the console, and no code of thei
 
 test("files are named by their content, compressed, and kept for a year", async () => {
   const { assets } = await loadBundle();
-  expect(assets.size).toBe(2);
+  // Of everybody: script, style, and what operators share. Of operators: one script.
+  expect(assets.size).toBe(4);
   for (const [path, asset] of assets) {
     expect(path).toMatch(/^\/console\/assets\/\w+-[A-Z0-9]{8}\.(js|css)$/);
     await expect.poll(() => asset.compressed).toBeDefined();
@@ -188,10 +189,29 @@ test("an answer has the id of its call, also one that failed", async () => {
   expect(named.headers.get("x-request-id")).toBe("req_of_the_client");
 });
 
-test("script and style have at most 120 KB, compressed by gzip", async () => {
-  const { assets } = await loadBundle();
-  const sizes = [...assets.values()].map(({ content }) => gzipSync(content).byteLength);
-  expect(sizes.reduce((sum, size) => sum + size, 0)).toBeLessThanOrEqual(120 * 1024);
+test("what customers load has at most 120 KB by gzip, what operators load besides 48 KB", async () => {
+  const { html, assets } = await loadBundle();
+  const sizeOf = (isForAll: boolean) =>
+    [...assets]
+      .filter(([path]) => html.includes(path) === isForAll)
+      .reduce((sum, [, { content }]) => sum + gzipSync(content).byteLength, 0);
+  expect(sizeOf(true)).toBeLessThanOrEqual(120 * 1024);
+  expect(sizeOf(false)).toBeLessThanOrEqual(48 * 1024);
+  // A split that puts nothing apart would pass otherwise.
+  expect(sizeOf(false)).toBeGreaterThan(8 * 1024);
+});
+
+test("the files of customers hold nothing of the pages of operators", async () => {
+  const { html, assets } = await loadBundle();
+  const [operators, ...others] = [...assets].filter(([path]) => !html.includes(path));
+  expect(others).toEqual([]);
+  expect(operators?.[1].content.includes("gateway.operations.v1")).toBe(true);
+  for (const [path, { content }] of assets) {
+    if (path === operators?.[0]) continue;
+    // Names of operators' methods, and their generated code.
+    for (const name of ["FindAccounts", "gateway.operations.v1", "Pages of operators"])
+      expect(content.includes(name), `${path} has ${name}`).toBe(false);
+  }
 });
 
 test("a bundle that is made ahead is the one that a start would make", async () => {

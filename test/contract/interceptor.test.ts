@@ -45,7 +45,7 @@ import {
 } from "../../src/contract/contract.ts";
 import { intercept } from "../../src/contract/interceptor.ts";
 import { checkRequest } from "../../src/contract/validate.ts";
-import { noAlerts, noPayments, noPeople } from "../support/no-service.ts";
+import { noAlerts, noOperations, noPayments, noPeople } from "../support/no-service.ts";
 
 const customer = {
   kind: "key" as const,
@@ -93,6 +93,7 @@ function coreWith(methods: {
     people: noPeople,
     payments: noPayments,
     alerts: noAlerts,
+    operations: noOperations,
   };
   return localCore(services);
 }

@@ -115,6 +115,7 @@ describe("health", () => {
       people: true,
       payments: true,
       alerts: true,
+      operations: true,
     });
     const { address } = await startGrpcServer(scriptedServices(emptyAnswers()), { readiness });
     expect(await check(address, "gateway.billing.v1.BillingService")).toBe("SERVING");

@@ -29,6 +29,7 @@ test("a tool finds the health service, and calls it", async () => {
     "gateway.billing.v1.BillingService",
     "gateway.inference.v1.InferenceService",
     "gateway.keys.v1.KeysService",
+    "gateway.operations.v1.OperationsService",
     "gateway.payments.v1.PaymentsService",
     "gateway.people.v1.PeopleService",
     "grpc.health.v1.Health",

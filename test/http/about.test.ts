@@ -50,6 +50,7 @@ const served = [
   "POST /gateway.inference.v1.InferenceService/{method}",
   "POST /gateway.people.v1.PeopleService/{method}",
   "POST /gateway.payments.v1.PaymentsService/{method}",
+  "POST /gateway.operations.v1.OperationsService/{method}",
 ];
 
 test("a 404 lists every path that is served, and no other", async () => {
@@ -91,6 +92,7 @@ test("the descriptor set has every service with its error details", async () => 
     "BillingService",
     "InferenceService",
     "KeysService",
+    "OperationsService",
     "PaymentsService",
     "PeopleService",
   ]);

@@ -103,6 +103,7 @@ test("a role that may not ask is told nothing about standbys, and still of empty
       isSynchronous: true,
       problem: undefined,
       syncStandbys: undefined,
+      version: expect.any(String),
     }),
   );
   await pair.a.set("synchronous_standby_names", "");

@@ -37,7 +37,7 @@ import {
   seed,
 } from "../../src/server/bootstrap.ts";
 import { freshDatabase } from "../support/database.ts";
-import { noAlerts, noPayments, noPeople } from "../support/no-service.ts";
+import { noAlerts, noOperations, noPayments, noPeople } from "../support/no-service.ts";
 
 const cleanups: (() => unknown)[] = [];
 afterEach(async () => {
@@ -71,6 +71,7 @@ async function newInstallation() {
     people: noPeople,
     payments: noPayments,
     alerts: noAlerts,
+    operations: noOperations,
   });
   const publicUrl = () => new URL("http://localhost:8080");
   const installation = createInstallation({ postgres, publicUrl });

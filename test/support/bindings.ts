@@ -60,6 +60,7 @@ export async function startBindings(
       people: true,
       payments: true,
       alerts: true,
+      operations: true,
     }),
     allowPlaintext: false,
     ...(tls && { tls: tls.server }),
@@ -108,6 +109,7 @@ function coreOver(transport: Transport): Core {
     people: createClient(serviceTypes.people, transport),
     payments: createClient(serviceTypes.payments, transport),
     alerts: createClient(serviceTypes.alerts, transport),
+    operations: createClient(serviceTypes.operations, transport),
   };
 }
 
@@ -139,6 +141,8 @@ function find(core: Core, desc: (typeof methods)[number]): BoundMethod<CallOptio
     return boundMethod<typeof serviceTypes.payments, CallOptions>(core.payments, desc);
   if (desc.parent === serviceTypes.alerts)
     return boundMethod<typeof serviceTypes.alerts, CallOptions>(core.alerts, desc);
+  if (desc.parent === serviceTypes.operations)
+    return boundMethod<typeof serviceTypes.operations, CallOptions>(core.operations, desc);
   return boundMethod<typeof serviceTypes.inference, CallOptions>(core.inference, desc);
 }
 

@@ -13,6 +13,7 @@ export const allReady = async () => ({
   people: true,
   payments: true,
   alerts: true,
+  operations: true,
 });
 
 /** Serves until the test has finished. */

@@ -26,6 +26,7 @@ import {
   type ModelSchema,
 } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { AuthenticateResponseSchema, KeysService } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import { OperationsService } from "../../gen/gateway/operations/v1/operations_pb.ts";
 import { PaymentsService } from "../../gen/gateway/payments/v1/payments_pb.ts";
 import { PeopleService } from "../../gen/gateway/people/v1/people_pb.ts";
 import { ApiError } from "../../src/base/errors.ts";
@@ -142,6 +143,7 @@ function scriptedCore(script: ScriptedServices): Core {
     people: client(PeopleService, {}, script),
     payments: client(PaymentsService, {}, script),
     alerts: client(AlertsService, {}, script),
+    operations: client(OperationsService, {}, script),
     keys: client(
       KeysService,
       {

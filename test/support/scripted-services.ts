@@ -109,5 +109,6 @@ export function scriptedServices(script: Script): Services {
     people: scripted(serviceTypes.people),
     payments: scripted(serviceTypes.payments),
     alerts: scripted(serviceTypes.alerts),
+    operations: scripted(serviceTypes.operations),
   };
 }

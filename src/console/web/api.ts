@@ -200,7 +200,7 @@ function entryOf<I extends DescMessage, O extends DescMessage>(
   request: MessageInitShape<I>,
 ): Entry<I, O> {
   const question = toJsonString(method.input, create(method.input, request));
-  const name = `${method.parent.typeName}/${method.name} ${question}`;
+  const name = `${nameOf(method)} ${question}`;
   const kept = entries.get(name);
   // The method is part of the name, so an entry of this name has its types.
   if (kept instanceof Entry) return kept;
@@ -220,10 +220,16 @@ export function keepAnswer<I extends DescMessage, O extends DescMessage>(
   entryOf(method, request).put(create(method.output, answer));
 }
 
+function nameOf({ parent, name }: DescMethod): string {
+  return `${parent.typeName}/${name}`;
+}
+
 /** Forgets the answers of methods: whoever shows them asks again. */
 export function invalidate(...methods: readonly DescMethod[]): void {
+  // By their names: the pages of operators have descriptors of their own.
+  const wanted = new Set(methods.map(nameOf));
   for (const [name, entry] of entries)
-    if (methods.includes(entry.method)) {
+    if (wanted.has(nameOf(entry.method))) {
       if (!entry.isUsed) entries.delete(name);
       entry.invalidate();
     }

@@ -4,6 +4,7 @@ import { type JSX, render } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { type CallError, refreshOnReturn, setPrompts, toCallError } from "./api.ts";
 import { reportOutcome, takeNext } from "./oidc.ts";
+import { OperatorPage } from "./operators.tsx";
 import { LinkPage } from "./pages/link.tsx";
 import { Door, SignIn, SignUp } from "./pages/sign-in.tsx";
 import { Start } from "./pages/start.tsx";
@@ -18,7 +19,9 @@ import {
   account,
   currentSession,
   isAccountKnown,
+  isOperator,
   loadSession,
+  operatorPart,
   preferredAccount,
   rememberAccount,
 } from "./session.ts";
@@ -107,18 +110,23 @@ function Routes(): JSX.Element {
   const [first = "", ...rest] = segments();
   const isHome = first === "" || first === "welcome";
   const home = preferredAccount();
+  const isOfOperators = first === operatorPart;
   // Addresses without an account, such as `/console/keys`, mean the preferred one.
   const isPage = pages.some(({ path }) => path.split("/")[0] === first && path !== "");
   useEffect(() => {
-    if (home === undefined || !(isHome || isPage)) return;
+    // Operators need no account of their own.
+    if (!(isHome || isPage)) return;
+    if (home === undefined && isOperator()) go(hrefOf(operatorPart, ""), { replace: true });
+    if (home === undefined) return;
     const path = isHome ? "" : [first, ...rest].join("/");
     go(hrefOf(home, path) + address.value.search, { replace: true });
   });
   useEffect(() => {
-    if (!isHome && !isPage && isAccountKnown.value) rememberAccount(first);
+    if (!isHome && !isPage && !isOfOperators && isAccountKnown.value) rememberAccount(first);
   }, [first, isHome, isPage]);
-  if (isHome || isPage) return home === undefined ? <NoAccount /> : <Skeleton />;
+  if (isHome || isPage) return home === undefined && !isOperator() ? <NoAccount /> : <Skeleton />;
   if (!isAccountKnown.value) return <NotFound />;
+  if (isOfOperators) return <OperatorPage parts={rest} />;
   if (rest.join("/") === "start") return <Start key={first} />;
   for (const { path, component: Component } of pages) {
     const params = match(path, rest);

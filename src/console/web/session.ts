@@ -74,6 +74,11 @@ const roles = {
   owner: AccountRole.OWNER,
 } as const;
 
+/** True: the person may change what operators change. Others of them only look. */
+export function isOperatorAdmin(): boolean {
+  return currentSession.value?.operator === OperatorRole.ADMIN;
+}
+
 /** Whether the person has at least this role in the account on screen. Operator admins have all. */
 export function can(role: keyof typeof roles): boolean {
   const { operator = OperatorRole.UNSPECIFIED } = currentSession.value ?? {};
@@ -82,9 +87,13 @@ export function can(role: keyof typeof roles): boolean {
   return account.value.role >= roles[role];
 }
 
-function isOperator(): boolean {
+/** True: the person sees every account, and the pages of operators. */
+export function isOperator(): boolean {
   return (currentSession.value?.operator ?? OperatorRole.UNSPECIFIED) !== OperatorRole.UNSPECIFIED;
 }
+
+/** The first part of the addresses of operators, in the place of an account. */
+export const operatorPart = "operator";
 
 const lastAccount = "gateway-last-account";
 

@@ -1,22 +1,20 @@
-// The frame of every page of an account: the column, what is true for all pages, and the page.
+// What is around every page of an account: its sections and balance, and what is true for all.
 
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { AccountStatus, BillingService } from "../../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Forecast } from "../../../gen/gateway/common/v1/forecast_pb.ts";
-import { PeopleService } from "../../../gen/gateway/people/v1/people_pb.ts";
-import { call, useCall } from "./api.ts";
+import { useCall } from "./api.ts";
 import { credits, dollars } from "./format.ts";
+import { Frame } from "./frame.tsx";
 import { familyName, roleName } from "./names.ts";
+import { OperatorSections } from "./operators.tsx";
 import { pages } from "./pages.ts";
 import { LinkButton } from "./parts/button.tsx";
-import { Segments } from "./parts/choices.tsx";
-import { Brand, Icon } from "./parts/icon.tsx";
+import { Icon } from "./parts/icon.tsx";
 import { Menu } from "./parts/menu.tsx";
-import { TroubleLine } from "./parts/trouble.tsx";
 import { href, hrefOf, segments } from "./router.ts";
-import { account, can, refreshSession, session } from "./session.ts";
-import { setTheme, type Theme, theme } from "./theme.ts";
+import { account, can, isOperator, refreshSession, session } from "./session.ts";
 import { words } from "./words.ts";
 
 export function Shell({ children }: { children: ComponentChildren }): JSX.Element {
@@ -30,39 +28,22 @@ export function Shell({ children }: { children: ComponentChildren }): JSX.Elemen
     isOwn ? {} : { everyMs: refreshMs },
   );
   const forecasts = forecast.data?.forecasts ?? [];
-  const content = useRef<HTMLElement>(null);
-  const path = segments().join("/");
-  const isFirst = useRef(true);
-  useEffect(() => {
-    // A new page: whoever reads by ear begins at its start.
-    if (!isFirst.current) content.current?.focus({ preventScroll: true });
-    isFirst.current = false;
-  }, [path]);
   return (
-    <div class="frame">
-      <a class="skip" href="#content">
-        {words.common.skip}
-      </a>
-      <div class="column">
-        <a class="brand" href={href("")} aria-label={words.common.product}>
-          <Brand />
-          <span>{words.common.product}</span>
-        </a>
-        <AccountSwitch />
-        <Sections />
-        <div class="column-foot">
-          <Balance forecasts={forecast.data?.forecasts} />
-          <Me />
-        </div>
-      </div>
-      <div class="page">
-        <TroubleLine />
-        <RunningOut forecasts={forecasts} />
-        <main id="content" ref={content} tabIndex={-1}>
-          {children}
-        </main>
-      </div>
-    </div>
+    <Frame
+      home={href("")}
+      settings={href("settings")}
+      column={
+        <>
+          <AccountSwitch />
+          <Sections />
+          {isOperator() && <OperatorSections />}
+        </>
+      }
+      foot={<Balance forecasts={forecast.data?.forecasts} />}
+      banner={<RunningOut forecasts={forecasts} />}
+    >
+      {children}
+    </Frame>
   );
 }
 
@@ -160,55 +141,6 @@ function Balance({ forecasts }: { forecasts: readonly Forecast[] | undefined }):
         </>
       )}
     </a>
-  );
-}
-
-const themes = ["system", "light", "dark"] as const satisfies readonly Theme[];
-
-function Me(): JSX.Element {
-  const { person } = session.value;
-  const login = person?.login ?? "";
-  const signOut = async () => {
-    await call(PeopleService.method.signOut, {}, { asks: false }).catch(() => undefined);
-    // Everything that is in memory goes.
-    location.assign("/console/sign-in");
-  };
-  return (
-    <Menu
-      class="me"
-      button={
-        <>
-          <Icon name="person" />
-          <span dir="auto">{person?.name || login}</span>
-          <b class="visually-hidden">{words.shell.me}</b>
-        </>
-      }
-    >
-      {(close) => (
-        <>
-          <div class="menu-part">
-            <div dir="auto">{person?.name}</div>
-            <div class="faint">{login}</div>
-          </div>
-          <div class="menu-part">
-            <Segments
-              label={words.shell.theme}
-              value={theme.value}
-              onInput={setTheme}
-              options={themes.map((value) => ({ value, label: words.shell.themes[value] }))}
-            />
-          </div>
-          <a class="menu-item" href={href("settings")} onClick={close}>
-            <Icon name="settings" />
-            {words.shell.settings}
-          </a>
-          <button type="button" class="menu-item" onClick={() => void signOut()}>
-            <Icon name="back" />
-            {words.shell.signOut}
-          </button>
-        </>
-      )}
-    </Menu>
   );
 }
 

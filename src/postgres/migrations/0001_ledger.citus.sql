@@ -7,6 +7,7 @@ select create_reference_table('key_changes');
 select create_reference_table('price_versions');
 select create_reference_table('pending_transfers');
 select create_reference_table('nodes');
+select create_reference_table('verifications');
 select create_distributed_table('pools', 'account_id');
 select create_distributed_table('key_months', 'account_id', colocate_with => 'pools');
 select create_distributed_table('holds', 'account_id', colocate_with => 'pools');

@@ -36,6 +36,8 @@ create table pools (
   primary key (account_id, "family"),
   check (held <= posted or in_debt)
 ) with (fillfactor = 50);
+-- For operators. Few rows: a change of the other columns leaves it alone.
+create index pools_in_debt on pools (account_id) where in_debt;
 
 create table keys (
   key_id              text collate "C" primary key,
@@ -445,5 +447,19 @@ create table nodes (
   -- Polls by other nodes since the last heartbeat, at most one a second.
   silent_polls integer not null default 0,
   -- Time of the last heartbeat or counted poll.
-  polled_at    timestamptz not null default now()
+  polled_at    timestamptz not null default now(),
+  -- How the process describes itself to operators, and when it did. Null: it has not.
+  report       jsonb,
+  reported_at  timestamptz
 ) with (fillfactor = 50);
+
+-- Checks of the whole ledger: one row for each run of the verifier.
+create table verifications (
+  verification_id text collate "C" primary key,
+  started_at      timestamptz not null,
+  ended_at        timestamptz not null,
+  started_by      text not null,
+  violation_count integer not null check (violation_count >= 0),
+  -- The first of them: invariant, subject and detail.
+  violations      jsonb not null default '[]'
+);

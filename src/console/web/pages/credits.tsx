@@ -25,6 +25,7 @@ import { Card, Head } from "../parts/page.tsx";
 import { poolNameOf, poolOf, poolsChanged } from "../parts/pools.ts";
 import { Notice, Time } from "../parts/small.tsx";
 import { Table } from "../parts/table.tsx";
+import { changeOf } from "../parts/transfers.ts";
 import { Skeleton, View } from "../parts/view.tsx";
 import { href, type PageProps, useQuery } from "../router.ts";
 import { account } from "../session.ts";
@@ -303,12 +304,6 @@ function More({ onMore }: { readonly onMore: () => Promise<void> }): JSX.Element
 
 function kindText({ kind }: Transfer): string {
   return textOf(TransferKind, words.credits.kinds, kind);
-}
-
-/** What a transfer changes: the kind gives the direction. */
-export function changeOf({ kind, amountMicrocredits }: Transfer): bigint {
-  const takes = kind === TransferKind.REFUND || kind === TransferKind.CHARGEBACK;
-  return takes ? -amountMicrocredits : amountMicrocredits;
 }
 
 function signed(micro: bigint): string {

@@ -1,0 +1,485 @@
+// One account, as operators see it: what it has, who is in it, what was booked, and what can be
+// done about it.
+
+import type { JSX } from "preact";
+import { useState } from "preact/hooks";
+import {
+  type Account,
+  AccountStatus,
+  BillingService,
+  TransferKind,
+} from "../../../../gen/gateway/billing/v1/billing_pb.ts";
+import { KeyStatus, KeysService } from "../../../../gen/gateway/keys/v1/keys_pb.ts";
+import {
+  type AccountSummary,
+  OperationsService,
+} from "../../../../gen/gateway/operations/v1/operations_pb.ts";
+import { PaymentsService } from "../../../../gen/gateway/payments/v1/payments_pb.ts";
+import { PeopleService } from "../../../../gen/gateway/people/v1/people_pb.ts";
+import { call, invalidate, useCall, usePages } from "../api.ts";
+import { credits, dollars, relative } from "../format.ts";
+import { familyName, roleName } from "../names.ts";
+import { Button, Copy, LinkButton } from "../parts/button.tsx";
+import { Dialog } from "../parts/dialog.tsx";
+import { textOf } from "../parts/enum-names.ts";
+import { Form, TextField } from "../parts/form.tsx";
+import { hintOf } from "../parts/key-names.ts";
+import { tell } from "../parts/messages.tsx";
+import { OrderTag, packText } from "../parts/orders.tsx";
+import { Card, Figure, Figures, Head } from "../parts/page.tsx";
+import { poolOf } from "../parts/pools.ts";
+import { KeyName, Notice, Time } from "../parts/small.tsx";
+import { Table } from "../parts/table.tsx";
+import { changeOf } from "../parts/transfers.ts";
+import { Empty, Skeleton, View } from "../parts/view.tsx";
+import { hrefOf, type PageProps } from "../router.ts";
+import { isOperatorAdmin, operatorPart } from "../session.ts";
+import { words as shared } from "../words.ts";
+import { StatusTag, WaitingTags } from "./accounts.tsx";
+import { EventTable } from "./audit.tsx";
+import {
+  LookOnly,
+  More,
+  Nothing,
+  orderHref,
+  Quoted,
+  signedCredits,
+  usePeopleNames,
+} from "./common.tsx";
+import { TransferDialog } from "./transfer.tsx";
+import { words } from "./words.ts";
+
+const pageSize = 20;
+
+export function AccountPage({ params }: PageProps): JSX.Element {
+  const { accountId = "" } = params;
+  const found = useCall(BillingService.method.getAccount, { accountId });
+  const account = found.data?.account;
+  if (found.error?.reason === "not_found")
+    return (
+      <>
+        <Head
+          title={words.account.missingTitle}
+          back={{ href: hrefOf(operatorPart, ""), label: words.account.back }}
+        />
+        <Card>
+          <Empty title={words.account.missingTitle}>{words.account.missing}</Empty>
+        </Card>
+      </>
+    );
+  return (
+    <>
+      <Head
+        title={account?.name ?? accountId}
+        back={{ href: hrefOf(operatorPart, ""), label: words.account.back }}
+        detail={
+          <span class="row">
+            <code>{accountId}</code>
+            <Copy text={accountId} label={words.copyId} isSmall />
+            <StatusTag status={account?.status ?? AccountStatus.UNSPECIFIED} />
+          </span>
+        }
+        tools={account && <Tools account={account} />}
+      />
+      <p class="intro muted">{words.account.looked}</p>
+      <LookOnly />
+      <View call={found} skeleton={<Skeleton figures={4} />}>
+        {() => account && <StatusNotice account={account} />}
+      </View>
+      <Overview accountId={accountId} />
+      <div class="side-by-side">
+        <KeysCard accountId={accountId} />
+        <MembersCard accountId={accountId} />
+      </div>
+      <TransfersCard accountId={accountId} />
+      <OrdersCard accountId={accountId} />
+      <EventsCard accountId={accountId} />
+    </>
+  );
+}
+
+type OfAccount = { readonly accountId: string };
+
+function Tools({ account }: { readonly account: Account }): JSX.Element {
+  const { accountId, name, status } = account;
+  const [open, setOpen] = useState<"transfer" | "suspend">();
+  const close = () => setOpen(undefined);
+  const resume = async () => {
+    await call(BillingService.method.resumeAccount, { accountId });
+    accountChanged();
+    tell(words.account.resumed(name));
+  };
+  return (
+    <>
+      <LinkButton kind="quiet" href={hrefOf(accountId, "")}>
+        {words.account.asCustomer}
+      </LinkButton>
+      {isOperatorAdmin() && status === AccountStatus.ACTIVE && (
+        <Button onClick={() => setOpen("suspend")}>{words.account.suspend}</Button>
+      )}
+      {isOperatorAdmin() && status === AccountStatus.SUSPENDED && (
+        <Button onClick={resume}>{words.account.resume}</Button>
+      )}
+      {isOperatorAdmin() && (
+        <Button kind="main" onClick={() => setOpen("transfer")}>
+          {words.account.transfer}
+        </Button>
+      )}
+      {open === "transfer" && <TransferDialog account={account} onClose={close} />}
+      {open === "suspend" && <SuspendDialog account={account} onClose={close} />}
+    </>
+  );
+}
+
+function accountChanged(): void {
+  invalidate(BillingService.method.getAccount, OperationsService.method.findAccounts);
+  invalidate(PeopleService.method.listAuditEvents);
+}
+
+type DialogProps = { readonly account: Account; readonly onClose: () => void };
+
+function SuspendDialog({ account, onClose }: DialogProps): JSX.Element {
+  const { accountId, name } = account;
+  const [reason, setReason] = useState("");
+  const suspend = async () => {
+    await call(BillingService.method.suspendAccount, { accountId, reason });
+    accountChanged();
+    tell(words.account.suspended(name));
+    onClose();
+  };
+  return (
+    <Dialog title={words.account.suspendTitle(name)} onClose={onClose}>
+      <p>{words.account.suspendLead}</p>
+      <Form
+        kind="danger"
+        submit={words.account.suspendButton}
+        fields={["reason"]}
+        disabled={reason.trim() === ""}
+        onSubmit={suspend}
+        onCancel={onClose}
+      >
+        <TextField
+          {...{ name: "reason", label: words.account.suspendReason, lines: 3 }}
+          value={reason}
+          onInput={setReason}
+          isFirst
+        />
+      </Form>
+    </Dialog>
+  );
+}
+
+function StatusNotice({ account }: { readonly account: Account }): JSX.Element | null {
+  const { status, statusReason, statusChangedAt: at } = account;
+  const when = at ? relative(at) : "";
+  const texts = words.account.status;
+  if (status === AccountStatus.SUSPENDED)
+    return <Notice tone="warn">{texts.suspended(when, statusReason)}</Notice>;
+  if (status === AccountStatus.CLOSED) return <Notice tone="bad">{texts.closed(when)}</Notice>;
+  return null;
+}
+
+function Overview({ accountId }: OfAccount): JSX.Element {
+  const found = useCall(OperationsService.method.findAccounts, { query: accountId });
+  const pick = (accounts: readonly AccountSummary[]) =>
+    accounts.find(({ account }) => account?.accountId === accountId);
+  return (
+    <View call={found} skeleton={<Skeleton figures={4} />}>
+      {({ accounts }) => {
+        const summary = pick(accounts);
+        if (!summary) return null;
+        const isWaiting =
+          summary.waitingOrders + summary.waitingTransfers > 0 || summary.debtMicrocredits > 0n;
+        return (
+          <Figures>
+            {summary.pools.map(
+              ({ family, freeMicrocredits: free, heldMicrocredits: held = 0n }) => (
+                <Figure
+                  key={family}
+                  label={words.account.free(familyName(family))}
+                  value={credits(free)}
+                  unit={words.account.credits}
+                  {...(free < 0n && { tone: "bad" as const })}
+                  note={
+                    free < 0n
+                      ? words.account.owes(credits(-free))
+                      : `${shared.common.approximately(dollars(free))}, ${words.account.held(credits(held))}`
+                  }
+                />
+              ),
+            )}
+            <Figure
+              label={words.account.spent}
+              value={credits(summary.spentMicrocredits)}
+              unit={words.account.credits}
+              note={shared.common.approximately(dollars(summary.spentMicrocredits))}
+            />
+            <Figure
+              label={words.account.waiting}
+              value={isWaiting ? <WaitingTags {...summary} /> : words.account.waitingNone}
+              note={
+                isWaiting && (
+                  <a href={hrefOf(operatorPart, "attention")}>{words.account.toAttention}</a>
+                )
+              }
+            />
+          </Figures>
+        );
+      }}
+    </View>
+  );
+}
+
+const keysShown = 10;
+
+function KeysCard({ accountId }: OfAccount): JSX.Element {
+  const keys = useCall(KeysService.method.listKeys, { accountId, pageSize: keysShown });
+  const { keysHead: head, keyStatuses } = words.account;
+  return (
+    <Card
+      title={words.account.keys}
+      tools={
+        <LinkButton kind="quiet" href={hrefOf(accountId, "keys", { status: "all" })}>
+          {words.account.allKeys}
+        </LinkButton>
+      }
+      flush
+    >
+      <View
+        call={keys}
+        skeleton={<Skeleton rows={4} />}
+        empty={(data) =>
+          data.keys.length === 0 ? <Nothing>{words.account.keysNone}</Nothing> : undefined
+        }
+      >
+        {(data) => (
+          <Table
+            caption={words.account.keysCaption}
+            columns={[
+              {
+                name: "key",
+                head: head.key,
+                cell: (key) => (
+                  <KeyName
+                    name={key.name}
+                    hint={hintOf(key)}
+                    href={hrefOf(accountId, `keys/${key.keyId}`)}
+                  />
+                ),
+              },
+              {
+                name: "status",
+                head: head.status,
+                cell: ({ status }) => textOf(KeyStatus, keyStatuses, status),
+              },
+              {
+                ...{ name: "month", head: head.month, end: true },
+                cell: ({ monthSpentMicrocredits = 0n }) => credits(monthSpentMicrocredits),
+              },
+              {
+                name: "used",
+                head: head.used,
+                cell: ({ lastUsedAt }) => <Time at={lastUsedAt} />,
+              },
+            ]}
+            rows={data.keys}
+            keyOf={({ keyId }) => keyId}
+          />
+        )}
+      </View>
+    </Card>
+  );
+}
+
+function MembersCard({ accountId }: OfAccount): JSX.Element {
+  const request = isOperatorAdmin() ? { accountId } : undefined;
+  const members = useCall(PeopleService.method.listMembers, request);
+  const { membersHead: head } = words.account;
+  return (
+    <Card
+      title={words.account.members}
+      tools={
+        request && (
+          <LinkButton kind="quiet" href={hrefOf(accountId, "members")}>
+            {words.account.allMembers}
+          </LinkButton>
+        )
+      }
+      flush
+    >
+      {request ? (
+        <View
+          call={members}
+          skeleton={<Skeleton rows={3} />}
+          empty={(data) =>
+            data.members.length === 0 ? <Nothing>{words.account.membersNone}</Nothing> : undefined
+          }
+        >
+          {(data) => (
+            <Table
+              caption={words.account.membersCaption}
+              columns={[
+                {
+                  name: "person",
+                  head: head.person,
+                  cell: ({ name, login }) => (
+                    <span class="key-name">
+                      <bdi class="name">{name || login}</bdi>
+                      {name && <span class="faint">{login}</span>}
+                    </span>
+                  ),
+                },
+                {
+                  name: "role",
+                  head: head.role,
+                  cell: ({ role }) => shared.shell.roles[roleName(role)],
+                },
+                {
+                  name: "seen",
+                  head: head.seen,
+                  cell: ({ lastSeenAt }) => <Time at={lastSeenAt} />,
+                },
+              ]}
+              rows={data.members}
+              keyOf={({ personId }) => personId}
+            />
+          )}
+        </View>
+      ) : (
+        <Nothing>{words.account.membersAdmins}</Nothing>
+      )}
+    </Card>
+  );
+}
+
+function TransfersCard({ accountId }: OfAccount): JSX.Element {
+  const nameOf = usePeopleNames();
+  const transfers = usePages(
+    BillingService.method.listTransfers,
+    { accountId, pageSize },
+    (page) => page.transfers,
+  );
+  const { transfersHead: head } = words.account;
+  return (
+    <Card title={words.account.transfers} flush>
+      <View
+        call={transfers}
+        skeleton={<Skeleton rows={4} />}
+        empty={({ items }) =>
+          items.length === 0 ? <Nothing>{words.account.transfersNone}</Nothing> : undefined
+        }
+      >
+        {({ items, isLast }) => (
+          <>
+            <Table
+              caption={words.account.transfersCaption}
+              columns={[
+                {
+                  name: "at",
+                  head: head.at,
+                  cell: ({ createdAt }) => <Time at={createdAt} as="moment" />,
+                },
+                {
+                  name: "kind",
+                  head: head.kind,
+                  cell: ({ kind }) => textOf(TransferKind, shared.credits.kinds, kind),
+                },
+                {
+                  ...{ name: "amount", head: head.amount, end: true },
+                  cell: (transfer) => signedCredits(changeOf(transfer)),
+                },
+                {
+                  ...{ name: "after", head: head.after, end: true },
+                  cell: ({ postedAfterMicrocredits }) => credits(postedAfterMicrocredits),
+                },
+                { name: "pool", head: head.pool, cell: ({ family }) => poolOf(family).name },
+                { name: "by", head: head.by, cell: ({ actor }) => <bdi>{nameOf(actor)}</bdi> },
+                {
+                  name: "reason",
+                  head: head.reason,
+                  cell: ({ reason }) => <Quoted text={reason} />,
+                },
+              ]}
+              rows={items}
+              keyOf={({ transferId }) => transferId}
+            />
+            {!isLast && <More onMore={transfers.more} />}
+          </>
+        )}
+      </View>
+    </Card>
+  );
+}
+
+function OrdersCard({ accountId }: OfAccount): JSX.Element {
+  const orders = usePages(
+    PaymentsService.method.listOrders,
+    { accountId, pageSize },
+    (page) => page.orders,
+  );
+  const { ordersHead: head } = words.account;
+  return (
+    <Card title={words.account.orders} flush>
+      <View
+        call={orders}
+        skeleton={<Skeleton rows={2} />}
+        empty={({ items }) =>
+          items.length === 0 ? <Nothing>{words.account.ordersNone}</Nothing> : undefined
+        }
+      >
+        {({ items, isLast }) => (
+          <>
+            <Table
+              caption={words.account.ordersCaption}
+              columns={[
+                {
+                  name: "order",
+                  head: head.order,
+                  cell: ({ orderId, createdAt }) => (
+                    <a class="row-link" href={orderHref(orderId)}>
+                      <Time at={createdAt} as="moment" />
+                    </a>
+                  ),
+                },
+                { name: "state", head: head.state, cell: (order) => <OrderTag order={order} /> },
+                { name: "pack", head: head.pack, cell: packText },
+                {
+                  ...{ name: "granted", head: head.granted, end: true },
+                  cell: ({ grantedMicrocredits }) => credits(grantedMicrocredits),
+                },
+              ]}
+              rows={items}
+              keyOf={({ orderId }) => orderId}
+            />
+            {!isLast && <More onMore={orders.more} />}
+          </>
+        )}
+      </View>
+    </Card>
+  );
+}
+
+function EventsCard({ accountId }: OfAccount): JSX.Element {
+  const events = useCall(PeopleService.method.listAuditEvents, { accountId, pageSize });
+  return (
+    <Card
+      title={words.account.audit}
+      tools={
+        <LinkButton kind="quiet" href={hrefOf(operatorPart, "audit", { account: accountId })}>
+          {words.account.allAudit}
+        </LinkButton>
+      }
+      flush
+    >
+      <View
+        call={events}
+        skeleton={<Skeleton rows={4} />}
+        empty={(data) =>
+          data.events.length === 0 ? <Nothing>{words.account.auditNone}</Nothing> : undefined
+        }
+      >
+        {(data) => <EventTable events={data.events} caption={words.account.audit} />}
+      </View>
+    </Card>
+  );
+}

@@ -1,0 +1,209 @@
+// All accounts: found by what operators know of them, with what they ask first.
+
+import type { JSX } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import {
+  type AccountStatus,
+  AccountStatus as AccountStatuses,
+  BillingService,
+  type Pool,
+} from "../../../../gen/gateway/billing/v1/billing_pb.ts";
+import { Family } from "../../../../gen/gateway/common/v1/family_pb.ts";
+import {
+  AccountFilter,
+  type AccountSummary,
+  OperationsService,
+} from "../../../../gen/gateway/operations/v1/operations_pb.ts";
+import { call, invalidate, usePages } from "../api.ts";
+import { credits } from "../format.ts";
+import { Button } from "../parts/button.tsx";
+import { Dialog } from "../parts/dialog.tsx";
+import { textOf } from "../parts/enum-names.ts";
+import { ChoiceFilter, choiceOf, Filters, optionsOf } from "../parts/filters.tsx";
+import { Form, Search, TextField } from "../parts/form.tsx";
+import { tell } from "../parts/messages.tsx";
+import { Card, Head } from "../parts/page.tsx";
+import { Tag, Time } from "../parts/small.tsx";
+import { type Column, Table } from "../parts/table.tsx";
+import { Empty, Skeleton, View } from "../parts/view.tsx";
+import { go, useQuery } from "../router.ts";
+import { isOperatorAdmin } from "../session.ts";
+import { AccountLink, accountHref, LookOnly, More, Owners } from "./common.tsx";
+import { words } from "./words.ts";
+
+const filters = {
+  all: AccountFilter.UNSPECIFIED,
+  waiting: AccountFilter.WAITING,
+  debt: AccountFilter.IN_DEBT,
+  suspended: AccountFilter.SUSPENDED,
+  closed: AccountFilter.CLOSED,
+} as const;
+
+/** So long nobody has typed: then the search begins. */
+const typedMs = 300;
+
+export function Accounts(): JSX.Element {
+  const [query, setQuery] = useQuery({ q: "", show: "all", new: "" });
+  const [text, setText] = useState(query.q);
+  useEffect(() => {
+    if (text === query.q) return;
+    const timer = setTimeout(() => setQuery({ q: text }), typedMs);
+    return () => clearTimeout(timer);
+  }, [text, query.q]);
+  const show = choiceOf(query.show, filters, "all");
+  const accounts = usePages(
+    OperationsService.method.findAccounts,
+    { query: query.q.trim(), filter: filters[show] },
+    (page) => page.accounts,
+  );
+  const isAll = query.q.trim() === "" && show === "all";
+  return (
+    <>
+      <Head
+        title={words.accounts.title}
+        tools={
+          isOperatorAdmin() && (
+            <Button kind="main" icon="plus" onClick={() => setQuery({ new: "1" })}>
+              {words.accounts.create}
+            </Button>
+          )
+        }
+      />
+      <LookOnly />
+      <Filters>
+        <Search label={words.accounts.search} value={text} onInput={setText} />
+        <ChoiceFilter
+          label={words.accounts.show}
+          value={show}
+          onInput={(next) => setQuery({ show: next })}
+          options={optionsOf(words.accounts.filters)}
+        />
+      </Filters>
+      <Card flush>
+        <View
+          call={accounts}
+          skeleton={<Skeleton rows={8} />}
+          empty={({ items }) => {
+            if (items.length > 0) return undefined;
+            if (isAll)
+              return <Empty title={words.accounts.emptyTitle}>{words.accounts.empty}</Empty>;
+            const showAll = () => {
+              setText("");
+              setQuery({ q: "", show: "all" });
+            };
+            return (
+              <Empty
+                title={words.accounts.noMatchTitle}
+                action={<Button onClick={showAll}>{words.accounts.showAll}</Button>}
+              >
+                {words.accounts.noMatch}
+              </Empty>
+            );
+          }}
+        >
+          {({ items, isLast }) => (
+            <>
+              <Table
+                caption={words.accounts.caption}
+                columns={columns}
+                rows={items}
+                keyOf={({ account }) => account?.accountId ?? ""}
+              />
+              {!isLast && <More onMore={accounts.more} />}
+            </>
+          )}
+        </View>
+      </Card>
+      {query.new === "1" && isOperatorAdmin() && (
+        <CreateDialog onClose={() => setQuery({ new: "" })} />
+      )}
+    </>
+  );
+}
+
+const columns: readonly Column<AccountSummary>[] = [
+  {
+    name: "account",
+    head: words.accounts.head.account,
+    cell: ({ account }) => (
+      <span class="row">
+        <AccountLink accountId={account?.accountId ?? ""} name={account?.name} />
+        <StatusTag status={account?.status ?? AccountStatuses.UNSPECIFIED} />
+      </span>
+    ),
+  },
+  { name: "owners", head: words.accounts.head.owners, cell: (one) => <Owners {...one} /> },
+  {
+    ...{ name: "v1", head: words.accounts.head.v1, end: true },
+    cell: ({ pools }) => freeText(pools, Family.V1),
+  },
+  {
+    ...{ name: "v2", head: words.accounts.head.v2, end: true },
+    cell: ({ pools }) => freeText(pools, Family.V2),
+  },
+  {
+    ...{ name: "spent", head: words.accounts.head.spent, end: true },
+    cell: ({ spentMicrocredits }) => credits(spentMicrocredits),
+  },
+  { name: "waiting", head: words.accounts.head.waiting, cell: (one) => <WaitingTags {...one} /> },
+  {
+    name: "made",
+    head: words.accounts.head.made,
+    cell: ({ account }) => <Time at={account?.createdAt} as="day" />,
+  },
+];
+
+function freeText(pools: readonly Pool[], family: Family): string {
+  const pool = pools.find((one) => one.family === family);
+  return pool ? credits(pool.freeMicrocredits) : words.none;
+}
+
+export function StatusTag({ status }: { readonly status: AccountStatus }): JSX.Element | null {
+  const text = textOf(AccountStatuses, words.accounts.statuses, status);
+  if (text === "") return null;
+  return <Tag {...(status === AccountStatuses.SUSPENDED && { tone: "warn" as const })}>{text}</Tag>;
+}
+
+/** What a person has to do. */
+export function WaitingTags(
+  props: Pick<AccountSummary, "waitingOrders" | "waitingTransfers" | "debtMicrocredits">,
+): JSX.Element {
+  const { waitingOrders, waitingTransfers, debtMicrocredits } = props;
+  if (waitingOrders === 0 && waitingTransfers === 0 && debtMicrocredits === 0n)
+    return <span class="faint">{words.none}</span>;
+  return (
+    <span class="tags">
+      {waitingOrders > 0 && <Tag tone="warn">{words.accounts.orders(waitingOrders)}</Tag>}
+      {waitingTransfers > 0 && <Tag tone="warn">{words.accounts.transfers(waitingTransfers)}</Tag>}
+      {debtMicrocredits > 0n && (
+        <Tag tone="bad">{words.accounts.debt(credits(debtMicrocredits))}</Tag>
+      )}
+    </span>
+  );
+}
+
+function CreateDialog({ onClose }: { readonly onClose: () => void }): JSX.Element {
+  const [name, setName] = useState("");
+  const make = async () => {
+    const { account } = await call(BillingService.method.createAccount, { name });
+    invalidate(OperationsService.method.findAccounts);
+    tell(words.accounts.created(name.trim()));
+    go(accountHref(account?.accountId ?? ""));
+  };
+  return (
+    <Dialog title={words.accounts.createTitle} onClose={onClose}>
+      <p class="muted">{words.accounts.createLead}</p>
+      <Form
+        submit={words.accounts.createButton}
+        fields={["name"]}
+        onSubmit={make}
+        onCancel={onClose}
+      >
+        <TextField
+          {...{ name: "name", label: words.accounts.name, value: name, onInput: setName }}
+          isFirst
+        />
+      </Form>
+    </Dialog>
+  );
+}

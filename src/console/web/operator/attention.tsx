@@ -1,0 +1,355 @@
+// What waits for a person: orders, transfers to approve, debts, and the last check of the ledger.
+
+import type { JSX } from "preact";
+import {
+  BillingService,
+  type PendingTransfer,
+  TransferKind,
+} from "../../../../gen/gateway/billing/v1/billing_pb.ts";
+import {
+  AccountFilter,
+  OperationsService,
+  type Verification,
+} from "../../../../gen/gateway/operations/v1/operations_pb.ts";
+import {
+  type Order,
+  PaymentsService,
+  Attention as Reason,
+} from "../../../../gen/gateway/payments/v1/payments_pb.ts";
+import { call, useCall, usePages } from "../api.ts";
+import { credits, duration, relative, toDate } from "../format.ts";
+import { Button, LinkButton } from "../parts/button.tsx";
+import { textOf } from "../parts/enum-names.ts";
+import { tell } from "../parts/messages.tsx";
+import { paidWith } from "../parts/orders.tsx";
+import { Card, Head } from "../parts/page.tsx";
+import { poolOf } from "../parts/pools.ts";
+import { Notice, Tag, Time } from "../parts/small.tsx";
+import { Table } from "../parts/table.tsx";
+import { Skeleton, View } from "../parts/view.tsx";
+import { isOperatorAdmin } from "../session.ts";
+import { words as shared } from "../words.ts";
+import {
+  AccountLink,
+  LookOnly,
+  More,
+  Nothing,
+  Owners,
+  orderHref,
+  ownActor,
+  Quoted,
+  usePeopleNames,
+  useWaitingAccounts,
+} from "./common.tsx";
+import { transfersChanged } from "./transfer.tsx";
+import { words } from "./words.ts";
+
+const pageSize = 50;
+
+export function Attention(): JSX.Element {
+  return (
+    <>
+      <Head title={words.attention.title} />
+      <p class="intro muted">{words.attention.intro}</p>
+      <LookOnly />
+      <OrdersCard />
+      <TransfersCard />
+      <DebtsCard />
+      <LedgerCard />
+    </>
+  );
+}
+
+function OrdersCard(): JSX.Element {
+  const accounts = useWaitingAccounts();
+  const nameOf = usePeopleNames();
+  const orders = usePages(
+    PaymentsService.method.listAttention,
+    { pageSize },
+    (page) => page.orders,
+  );
+  const { ordersHead: head, reasons } = words.attention;
+  return (
+    <Card title={words.attention.orders} about={words.attention.ordersAbout} flush>
+      <View
+        call={orders}
+        skeleton={<Skeleton rows={3} />}
+        empty={({ items }) =>
+          items.length === 0 ? <Nothing>{words.attention.ordersNone}</Nothing> : undefined
+        }
+      >
+        {({ items, isLast }) => (
+          <>
+            <Table
+              caption={words.attention.ordersCaption}
+              columns={[
+                {
+                  name: "order",
+                  head: head.order,
+                  cell: ({ orderId, createdAt }) => (
+                    <a class="row-link" href={orderHref(orderId)}>
+                      <Time at={createdAt} as="moment" />
+                    </a>
+                  ),
+                },
+                {
+                  name: "account",
+                  head: head.account,
+                  cell: ({ accountId }) => (
+                    <AccountLink
+                      accountId={accountId}
+                      name={accounts.get(accountId)?.account?.name}
+                    />
+                  ),
+                },
+                {
+                  name: "why",
+                  head: head.why,
+                  cell: ({ attention }) => textOf(Reason, reasons, attention),
+                },
+                { name: "arrived", head: head.arrived, cell: arrivedText },
+                {
+                  name: "decision",
+                  head: head.decision,
+                  cell: ({ orderId, pendingDecision }) =>
+                    pendingDecision ? (
+                      <Tag tone="accent">{nameOf(pendingDecision.decidedBy)}</Tag>
+                    ) : (
+                      <LinkButton href={orderHref(orderId)}>{words.attention.look}</LinkButton>
+                    ),
+                },
+              ]}
+              rows={items}
+              keyOf={({ orderId }) => orderId}
+            />
+            {!isLast && <More onMore={orders.more} />}
+          </>
+        )}
+      </View>
+    </Card>
+  );
+}
+
+/** The newest deposit, or what was ordered. */
+function arrivedText(order: Order): string {
+  const deposit = order.deposits.at(-1);
+  return deposit ? `${deposit.amount} ${deposit.asset}` : paidWith(order);
+}
+
+function TransfersCard(): JSX.Element {
+  const accounts = useWaitingAccounts();
+  const nameOf = usePeopleNames();
+  const transfers = usePages(
+    BillingService.method.listPendingTransfers,
+    { pageSize },
+    (page) => page.pendingTransfers,
+  );
+  const { transfersHead: head } = words.attention;
+  return (
+    <Card title={words.attention.transfers} about={words.attention.transfersAbout} flush>
+      <View
+        call={transfers}
+        skeleton={<Skeleton rows={2} />}
+        empty={({ items }) =>
+          items.length === 0 ? <Nothing>{words.attention.transfersNone}</Nothing> : undefined
+        }
+      >
+        {({ items, isLast }) => (
+          <>
+            <Table
+              caption={words.attention.transfersCaption}
+              columns={[
+                {
+                  name: "at",
+                  head: head.at,
+                  cell: ({ requestedAt }) => <Time at={requestedAt} />,
+                },
+                {
+                  name: "account",
+                  head: head.account,
+                  cell: ({ accountId }) => (
+                    <AccountLink
+                      accountId={accountId}
+                      name={accounts.get(accountId)?.account?.name}
+                    />
+                  ),
+                },
+                { name: "what", head: head.what, cell: whatText },
+                {
+                  name: "by",
+                  head: head.by,
+                  cell: ({ requestedBy }) => <bdi>{nameOf(requestedBy)}</bdi>,
+                },
+                {
+                  name: "reason",
+                  head: head.reason,
+                  cell: ({ reason }) => <Quoted text={reason} />,
+                },
+                {
+                  ...{ name: "actions", head: head.actions, end: true },
+                  cell: (transfer) => <Actions transfer={transfer} />,
+                },
+              ]}
+              rows={items}
+              keyOf={({ pendingTransferId }) => pendingTransferId}
+            />
+            {!isLast && <More onMore={transfers.more} />}
+          </>
+        )}
+      </View>
+    </Card>
+  );
+}
+
+function whatText({ amountMicrocredits, kind, family }: PendingTransfer): string {
+  const name = textOf(TransferKind, shared.credits.kinds, kind);
+  return words.attention.what(credits(amountMicrocredits), name, poolOf(family).name);
+}
+
+function Actions({ transfer }: { readonly transfer: PendingTransfer }): JSX.Element | null {
+  const { pendingTransferId, requestedBy } = transfer;
+  if (!isOperatorAdmin()) return null;
+  const { approveTransfer, rejectTransfer } = BillingService.method;
+  // Somebody else may have been faster: then the list shows what became of it.
+  const approve = async () => {
+    await call(approveTransfer, { pendingTransferId }).finally(transfersChanged);
+    tell(words.attention.approved);
+  };
+  const reject = async () => {
+    await call(rejectTransfer, { pendingTransferId }).finally(transfersChanged);
+    tell(words.attention.rejected);
+  };
+  return (
+    <span class="row">
+      {requestedBy === ownActor() ? (
+        <span class="faint">{words.attention.own}</span>
+      ) : (
+        <Button kind="main" onClick={approve}>
+          {words.attention.approve}
+        </Button>
+      )}
+      <Button kind="quiet" onClick={reject}>
+        {words.attention.reject}
+      </Button>
+    </span>
+  );
+}
+
+function DebtsCard(): JSX.Element {
+  const accounts = usePages(
+    OperationsService.method.findAccounts,
+    { filter: AccountFilter.IN_DEBT },
+    (page) => page.accounts,
+  );
+  const { debtsHead: head } = words.attention;
+  return (
+    <Card title={words.attention.debts} about={words.attention.debtsAbout} flush>
+      <View
+        call={accounts}
+        skeleton={<Skeleton rows={2} />}
+        empty={({ items }) =>
+          items.length === 0 ? <Nothing>{words.attention.debtsNone}</Nothing> : undefined
+        }
+      >
+        {({ items, isLast }) => (
+          <>
+            <Table
+              caption={words.attention.debtsCaption}
+              columns={[
+                {
+                  name: "account",
+                  head: head.account,
+                  cell: ({ account }) => (
+                    <AccountLink accountId={account?.accountId ?? ""} name={account?.name} />
+                  ),
+                },
+                { name: "owners", head: head.owners, cell: (one) => <Owners {...one} /> },
+                {
+                  ...{ name: "debt", head: head.debt, end: true },
+                  cell: ({ debtMicrocredits }) => credits(debtMicrocredits),
+                },
+              ]}
+              rows={items}
+              keyOf={({ account }) => account?.accountId ?? ""}
+            />
+            {!isLast && <More onMore={accounts.more} />}
+          </>
+        )}
+      </View>
+    </Card>
+  );
+}
+
+const verifyEveryMs = 36 * 3_600_000;
+
+function LedgerCard(): JSX.Element {
+  const found = useCall(OperationsService.method.getVerification, {}, { everyMs: 60_000 });
+  const verify = async () => {
+    await call(BillingService.method.verifyLedger, {});
+    found.refresh();
+    tell(words.attention.verified);
+  };
+  return (
+    <Card
+      title={words.attention.ledger}
+      about={words.attention.ledgerAbout}
+      tools={isOperatorAdmin() && <Button onClick={verify}>{words.attention.verify}</Button>}
+    >
+      <View call={found} skeleton={<Skeleton rows={1} />}>
+        {({ latest, latestCleanAt }) =>
+          latest ? (
+            <VerificationText latest={latest} cleanAt={latestCleanAt && relative(latestCleanAt)} />
+          ) : (
+            <Notice tone="warn">{words.attention.ledgerNever}</Notice>
+          )
+        }
+      </View>
+    </Card>
+  );
+}
+
+type VerificationTextProps = {
+  readonly latest: Verification;
+  readonly cleanAt: string | undefined;
+};
+
+function VerificationText({ latest, cleanAt }: VerificationTextProps): JSX.Element {
+  const nameOf = usePeopleNames();
+  const { startedAt, endedAt, startedBy, violationCount, violations } = latest;
+  const texts = words.attention;
+  const end = endedAt ? toDate(endedAt) : new Date();
+  const took = end.getTime() - (startedAt ? toDate(startedAt) : end).getTime();
+  const when = relative(end);
+  const isOld = Date.now() - end.getTime() > verifyEveryMs;
+  const by = startedBy === "verify-ledger" ? texts.command : nameOf(startedBy);
+  const { violationsHead: head } = texts;
+  return (
+    <div class="stack">
+      {violationCount > 0 ? (
+        <Notice tone="bad">
+          {texts.ledgerBad(violationCount, when)} {cleanAt && texts.ledgerCleanAt(cleanAt)}
+        </Notice>
+      ) : (
+        <Notice tone={isOld ? "warn" : "good"}>
+          {isOld ? texts.ledgerOld(when) : texts.ledgerClean(when)}
+        </Notice>
+      )}
+      <p class="faint">{texts.ledgerBy(by, duration(took))}</p>
+      {violations.length > 0 && (
+        <Table
+          caption={texts.violations}
+          columns={[
+            { name: "invariant", head: head.invariant, cell: ({ invariant }) => invariant },
+            { name: "subject", head: head.subject, cell: ({ subject }) => <code>{subject}</code> },
+            { name: "detail", head: head.detail, cell: ({ detail }) => detail },
+          ]}
+          rows={violations}
+          keyOf={({ invariant, subject }) => `${invariant} ${subject}`}
+        />
+      )}
+      {violations.length < violationCount && (
+        <p class="faint">{texts.violationsMore(violationCount - violations.length)}</p>
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,133 @@
+// What several pages of operators show: accounts, people, amounts, and that a role only looks.
+
+import type { ComponentChildren, JSX } from "preact";
+import {
+  AccountFilter,
+  type AccountSummary,
+  OperationsService,
+} from "../../../../gen/gateway/operations/v1/operations_pb.ts";
+import { PeopleService } from "../../../../gen/gateway/people/v1/people_pb.ts";
+import { useCall } from "../api.ts";
+import { credits } from "../format.ts";
+import { Button } from "../parts/button.tsx";
+import { Notice } from "../parts/small.tsx";
+import { hrefOf } from "../router.ts";
+import { isOperatorAdmin, operatorPart, session } from "../session.ts";
+import { words } from "./words.ts";
+
+/** The page of an account for operators. */
+export function accountHref(accountId: string): string {
+  return hrefOf(operatorPart, `accounts/${accountId}`);
+}
+
+export function orderHref(orderId: string): string {
+  return hrefOf(operatorPart, `orders/${orderId}`);
+}
+
+type AccountLinkProps = { readonly accountId: string; readonly name?: string | undefined };
+
+/** An account by its name, or by its id where that is all that is known. */
+export function AccountLink({ accountId, name }: AccountLinkProps): JSX.Element {
+  return (
+    <a class="row-link" href={accountHref(accountId)} title={accountId}>
+      <bdi>{name || accountId}</bdi>
+    </a>
+  );
+}
+
+const waitingMax = 200;
+
+/** The accounts for which a person has something to do, by id. */
+export function useWaitingAccounts(): ReadonlyMap<string, AccountSummary> {
+  const { data } = useCall(OperationsService.method.findAccounts, {
+    filter: AccountFilter.WAITING,
+    pageSize: waitingMax,
+  });
+  return new Map((data?.accounts ?? []).map((one) => [one.account?.accountId ?? "", one]));
+}
+
+const peopleMax = 1000;
+
+/** Names actors, such as `person:<id>` and `token:<name>`, as far as people are known. */
+export function usePeopleNames(): (actor: string) => string {
+  const { data } = useCall(PeopleService.method.listPeople, { pageSize: peopleMax });
+  const own = session.value.person?.personId;
+  return (actor) => {
+    const [kind = "", id = ""] = actor.split(/:(.*)/s);
+    if (kind === "token") return words.program(id);
+    if (kind !== "person") return actor === "" ? words.gateway : actor;
+    if (id === own) return words.you;
+    if (!data) return id;
+    const person = data.people.find(({ personId }) => personId === id);
+    if (person) return person.name || person.login;
+    return data.nextPageToken === "" ? words.unknownPerson : id;
+  };
+}
+
+/** Who this person is, as transfers and decisions name them. */
+export function ownActor(): string {
+  return `person:${session.value.person?.personId ?? ""}`;
+}
+
+/** Said once on pages where a role only looks. */
+export function LookOnly(): JSX.Element | null {
+  return isOperatorAdmin() ? null : <p class="intro muted">{words.lookOnly}</p>;
+}
+
+/** "+ 200.00", "− 5.00" */
+export function signedCredits(micro: bigint): string {
+  return micro < 0n ? `− ${credits(-micro)}` : `+ ${credits(micro)}`;
+}
+
+/** A text of somebody, which may be long and in any script. */
+export function Quoted({ text }: { readonly text: string }): JSX.Element {
+  return (
+    <span class="clipped muted" dir="auto" title={text}>
+      {text || words.none}
+    </span>
+  );
+}
+
+export function More({ onMore }: { readonly onMore: () => Promise<void> }): JSX.Element {
+  return (
+    <p class="table-foot row">
+      <Button kind="quiet" onClick={onMore}>
+        {words.showMore}
+      </Button>
+    </p>
+  );
+}
+
+/** What stands in a card while there is nothing to list. */
+export function Nothing({ children }: { readonly children: ComponentChildren }): JSX.Element {
+  return <p class="card-text muted">{children}</p>;
+}
+
+type OwnersProps = Pick<AccountSummary, "owners" | "ownerCount">;
+
+export function Owners({ owners, ownerCount }: OwnersProps): JSX.Element {
+  if (owners.length === 0) return <span class="faint">{words.accounts.noOwner}</span>;
+  const more = ownerCount - owners.length;
+  return (
+    <span class="clipped" title={owners.map(({ login }) => login).join(", ")}>
+      {owners.map(({ personId, login }, index) => (
+        <span key={personId}>
+          {index > 0 && ", "}
+          <bdi>{login}</bdi>
+        </span>
+      ))}
+      {more > 0 && <span class="faint"> {words.accounts.moreOwners(more)}</span>}
+    </span>
+  );
+}
+
+/** What operators keep in mind about an account, above its page. */
+export function Remark({
+  tone,
+  children,
+}: {
+  readonly tone: "warn" | "bad";
+  readonly children: ComponentChildren;
+}): JSX.Element {
+  return <Notice tone={tone}>{children}</Notice>;
+}

@@ -1,0 +1,253 @@
+// The running installation: its nodes, providers, database, and the oldest request.
+
+import type { JSX } from "preact";
+import {
+  CircuitState,
+  type Database,
+  type GetStatusResponse,
+  LimitsStore,
+  type Node,
+  OperationsService,
+  type ProviderOnNode,
+} from "../../../../gen/gateway/operations/v1/operations_pb.ts";
+import { useCall } from "../api.ts";
+import { clock, count, credits, relative } from "../format.ts";
+import { LinkButton } from "../parts/button.tsx";
+import { textOf } from "../parts/enum-names.ts";
+import { Card, Figure, Figures, Head } from "../parts/page.tsx";
+import { Tag, Time } from "../parts/small.tsx";
+import { type Column, Table } from "../parts/table.tsx";
+import { Skeleton, View } from "../parts/view.tsx";
+import { hrefOf } from "../router.ts";
+import { operatorPart } from "../session.ts";
+import { LookOnly, Nothing } from "./common.tsx";
+import { words } from "./words.ts";
+
+const everyMs = 10_000;
+/** After so many seconds without a heartbeat, other nodes settle the requests of a node. */
+const deadSeconds = 12;
+/** Heartbeats come once a second: fewer than these are no sign. */
+const silentSeconds = 3;
+
+export function Health(): JSX.Element {
+  const status = useCall(OperationsService.method.getStatus, {}, { everyMs });
+  return (
+    <>
+      <Head
+        title={words.health.title}
+        tools={
+          <LinkButton kind="quiet" href={hrefOf(operatorPart, "attention")}>
+            {words.health.ledger}
+          </LinkButton>
+        }
+      />
+      <p class="intro muted">{words.health.intro}</p>
+      <LookOnly />
+      <View call={status} skeleton={<Skeleton figures={4} rows={4} />}>
+        {(data) => (
+          <>
+            <Summary status={data} />
+            <Card title={words.health.nodes} about={words.health.facades} flush>
+              <Nodes nodes={data.nodes} />
+            </Card>
+            <ProvidersCard nodes={data.nodes} />
+          </>
+        )}
+      </View>
+    </>
+  );
+}
+
+function Summary({ status }: { readonly status: GetStatusResponse }): JSX.Element {
+  const { nodes, running, database } = status;
+  const alive = nodes.filter((node) => node.silentSeconds < deadSeconds).length;
+  const machines = new Set(nodes.map(({ report }) => report?.host ?? "")).size;
+  const oldest = running?.oldestAdmittedAt;
+  const deadline = running?.firstDeadlineAt;
+  return (
+    <Figures>
+      <Figure
+        label={words.health.nodes}
+        value={words.health.nodesOf(count(alive), count(nodes.length))}
+        note={words.health.nodesNote(machines)}
+        {...(alive < nodes.length && { tone: "warn" as const })}
+      />
+      <Figure
+        label={words.health.running}
+        value={count(running?.requests ?? 0n)}
+        note={words.health.runningNote(credits(running?.heldMicrocredits ?? 0n))}
+      />
+      <Figure
+        label={words.health.oldest}
+        value={oldest ? relative(oldest) : words.health.oldestNone}
+        {...(deadline && { note: words.health.oldestNote(clock(deadline)) })}
+      />
+      {database && <DatabaseFigure database={database} />}
+    </Figures>
+  );
+}
+
+function DatabaseFigure({ database }: { readonly database: Database }): JSX.Element {
+  const { engine, version, isEmbedded, isSynchronous, problem, syncStandbys, monthsAhead } =
+    database;
+  const { health } = words;
+  const about = `${health.version(engine, version)}; ${health.months(monthsAhead)}`;
+  if (problem !== "")
+    return (
+      <Figure
+        label={health.database}
+        value={health.notSynchronous}
+        note={`${health.problemNote(problem)}. ${about}`}
+        tone="bad"
+      />
+    );
+  if (isSynchronous)
+    return (
+      <Figure
+        label={health.database}
+        value={health.synchronous}
+        note={syncStandbys === undefined ? about : `${health.standbys(syncStandbys)}; ${about}`}
+      />
+    );
+  return (
+    <Figure
+      label={health.database}
+      value={isEmbedded ? health.embedded : health.alone}
+      note={`${isEmbedded ? health.embeddedNote : health.lonelyNote}; ${about}`}
+    />
+  );
+}
+
+function Nodes({ nodes }: { readonly nodes: readonly Node[] }): JSX.Element {
+  const expected = nodes.find(({ isAnswering }) => isAnswering)?.report?.configuration;
+  const { head } = words.health;
+  const columns: readonly Column<Node>[] = [
+    { name: "node", head: head.node, cell: (node) => <NodeName node={node} /> },
+    { name: "state", head: head.state, cell: (node) => <NodeState node={node} /> },
+    { name: "started", head: head.started, cell: ({ startedAt }) => <Time at={startedAt} /> },
+    {
+      name: "version",
+      head: head.version,
+      cell: ({ report }) =>
+        report ? (
+          <>
+            {report.version}{" "}
+            <span class="faint">{words.health.runtime(report.runtimeVersion)}</span>
+          </>
+        ) : (
+          <span class="faint">{words.none}</span>
+        ),
+    },
+    {
+      name: "limits",
+      head: head.limits,
+      cell: ({ report }) =>
+        report ? <LimitsTag store={report.limits} /> : <span class="faint">{words.none}</span>,
+    },
+    {
+      name: "configuration",
+      head: head.configuration,
+      cell: ({ report }) =>
+        report ? (
+          <span class="row">
+            <code>{report.configuration}</code>
+            {report.configuration !== expected && (
+              <Tag tone="warn">{words.health.otherConfiguration}</Tag>
+            )}
+          </span>
+        ) : (
+          <span class="faint">{words.none}</span>
+        ),
+    },
+  ];
+  return (
+    <Table
+      caption={words.health.caption}
+      columns={columns}
+      rows={nodes}
+      keyOf={({ nodeId }) => nodeId}
+    />
+  );
+}
+
+function NodeName({ node }: { readonly node: Node }): JSX.Element {
+  const { report, nodeId, isAnswering } = node;
+  return (
+    <span class="row" title={nodeId}>
+      {report ? (
+        <bdi>{words.health.name(report.host, report.pid)}</bdi>
+      ) : (
+        <code class="clipped">{nodeId}</code>
+      )}
+      {report && report.worker > 0 && (
+        <span class="faint">{words.health.worker(report.worker)}</span>
+      )}
+      {isAnswering && <Tag>{words.health.answering}</Tag>}
+    </span>
+  );
+}
+
+function NodeState({ node }: { readonly node: Node }): JSX.Element {
+  const { silentSeconds: silent } = node;
+  if (silent >= deadSeconds) return <Tag tone="bad">{words.health.dead}</Tag>;
+  if (silent >= silentSeconds) return <Tag tone="warn">{words.health.silent(silent)}</Tag>;
+  return <Tag tone="good">{words.health.alive}</Tag>;
+}
+
+function LimitsTag({ store }: { readonly store: LimitsStore }): JSX.Element {
+  const text = textOf(LimitsStore, words.health.limits, store);
+  return store === LimitsStore.DEGRADED ? <Tag tone="warn">{text}</Tag> : <span>{text}</span>;
+}
+
+function ProvidersCard({ nodes }: { readonly nodes: readonly Node[] }): JSX.Element {
+  const byProvider = new Map<string, ProviderOnNode[]>();
+  for (const { nodeId, report } of nodes)
+    for (const state of report?.providers ?? []) {
+      const known = byProvider.get(state.provider) ?? [];
+      byProvider.set(state.provider, [...known, onNode(nodeId, state)]);
+    }
+  const { providersHead: head } = words.health;
+  return (
+    <Card title={words.health.providers} about={words.health.providersAbout} flush>
+      {byProvider.size === 0 ? (
+        <Nothing>{words.health.noNodes}</Nothing>
+      ) : (
+        <Table
+          caption={words.health.providersCaption}
+          columns={[
+            { name: "provider", head: head.provider, cell: ([name]) => name },
+            { name: "circuit", head: head.circuit, cell: ([, on]) => <Circuit nodes={on} /> },
+          ]}
+          rows={[...byProvider]}
+          keyOf={([name]) => name}
+        />
+      )}
+    </Card>
+  );
+}
+
+function onNode(nodeId: string, state: NonNullable<ProviderOnNode["state"]>): ProviderOnNode {
+  return { $typeName: "gateway.operations.v1.ProviderOnNode", nodeId, state };
+}
+
+/** The circuits of one provider on all nodes. */
+export function Circuit({ nodes }: { readonly nodes: readonly ProviderOnNode[] }): JSX.Element {
+  if (nodes.length === 0) return <span class="faint">{words.health.noNodes}</span>;
+  const open = nodes.filter(({ state }) => state?.circuit !== CircuitState.CLOSED);
+  const waiting = [...new Set(nodes.flatMap(({ state }) => state?.waitingModels ?? []))];
+  const isOpen = open.some(({ state }) => state?.circuit === CircuitState.OPEN);
+  return (
+    <span class="tags">
+      {open.length === 0 ? (
+        <Tag tone="good">{words.health.allClosed(nodes.length)}</Tag>
+      ) : (
+        <Tag tone={isOpen ? "bad" : "warn"}>
+          {nodes.length === 1
+            ? textOf(CircuitState, words.health.circuits, open[0]?.state?.circuit ?? 0)
+            : words.health.someOpen(open.length, nodes.length)}
+        </Tag>
+      )}
+      {waiting.length > 0 && <Tag tone="warn">{words.health.waitsFor(waiting.join(", "))}</Tag>}
+    </span>
+  );
+}

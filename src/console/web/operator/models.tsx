@@ -1,0 +1,233 @@
+// Models and providers as the configuration file has them, with every price that was charged.
+
+import type { Duration } from "@bufbuild/protobuf/wkt";
+import type { JSX } from "preact";
+import type { Price } from "../../../../gen/gateway/common/v1/usage_pb.ts";
+import {
+  type CatalogModel,
+  OperationsService,
+  type Provider,
+} from "../../../../gen/gateway/operations/v1/operations_pb.ts";
+import { useCall } from "../api.ts";
+import { compact, count, credits, duration } from "../format.ts";
+import { Card, Head } from "../parts/page.tsx";
+import { Facts, Tag, Time } from "../parts/small.tsx";
+import { type Column, Table } from "../parts/table.tsx";
+import { Empty, Skeleton, View } from "../parts/view.tsx";
+import { LookOnly, Nothing } from "./common.tsx";
+import { Circuit } from "./health.tsx";
+import { words } from "./words.ts";
+
+export function Models(): JSX.Element {
+  const catalog = useCall(OperationsService.method.listCatalog, {});
+  return (
+    <>
+      <Head
+        title={words.models.title}
+        detail={
+          catalog.data && (
+            <span class="faint">{words.models.configuration(catalog.data.configuration)}</span>
+          )
+        }
+      />
+      <p class="intro muted">{words.models.intro}</p>
+      <LookOnly />
+      <Card flush>
+        <View
+          call={catalog}
+          skeleton={<Skeleton rows={6} />}
+          empty={({ models }) =>
+            models.length === 0 ? (
+              <Empty title={words.models.emptyTitle}>{words.models.empty}</Empty>
+            ) : undefined
+          }
+        >
+          {({ models }) => (
+            <Table
+              caption={words.models.caption}
+              columns={columns}
+              rows={models.filter(({ price }) => price !== undefined)}
+              keyOf={({ id }) => id}
+            />
+          )}
+        </View>
+      </Card>
+      <Card title={words.models.prices} about={words.models.pricesAbout} flush>
+        <View call={catalog} skeleton={<Skeleton rows={3} />}>
+          {({ models }) => <Prices models={models} />}
+        </View>
+      </Card>
+      <Providers />
+    </>
+  );
+}
+
+const million = 1_000_000n;
+const perMillion = (micro: bigint) => credits(micro * million);
+
+type PriceColumn = Exclude<keyof Price, "$typeName" | "$unknown" | "priceVersion">;
+
+function priceColumn(name: keyof typeof words.models.head, category: PriceColumn) {
+  return {
+    ...{ name, head: words.models.head[name], end: true },
+    cell: ({ price }: CatalogModel) => (price ? perMillion(price[category]) : words.none),
+  };
+}
+
+const columns: readonly Column<CatalogModel>[] = [
+  {
+    name: "model",
+    head: words.models.head.model,
+    cell: ({ id, aliases, isUsable }) => (
+      <span class="key-name" title={aliases.join(", ")}>
+        <span class="name">{id}</span>
+        {!isUsable && <Tag tone="bad">{words.models.notUsable}</Tag>}
+        {aliases.length > 0 && (
+          <span class="faint">{words.models.aliases(aliases.join(", "))}</span>
+        )}
+      </span>
+    ),
+  },
+  priceColumn("input", "input"),
+  priceColumn("output", "output"),
+  priceColumn("thinking", "thinking"),
+  priceColumn("write5m", "cacheWrite5m"),
+  priceColumn("write1h", "cacheWrite1h"),
+  priceColumn("read", "cacheRead"),
+  {
+    ...{ name: "context", head: words.models.head.context, end: true },
+    cell: ({ contextTokens }) => compact(contextTokens),
+  },
+  {
+    name: "routes",
+    head: words.models.head.routes,
+    cell: ({ routes }) => (
+      <>
+        {routes.map(({ provider, model, weight, group }) => {
+          const isShared = routes.filter((one) => one.group === group).length > 1;
+          return (
+            <div key={`${group} ${provider} ${model}`}>
+              {words.models.route(provider, model, weight, isShared)}
+            </div>
+          );
+        })}
+      </>
+    ),
+  },
+];
+
+function Prices({ models }: { readonly models: readonly CatalogModel[] }): JSX.Element {
+  const rows = models.flatMap(({ id, price: current, prices }) =>
+    prices.flatMap(({ price, firstUsedAt }) =>
+      price ? [{ id, price, firstUsedAt, isGone: current === undefined }] : [],
+    ),
+  );
+  if (rows.length === 0) return <Nothing>{words.models.pricesNone}</Nothing>;
+  const { pricesHead: head } = words.models;
+  return (
+    <Table
+      caption={words.models.pricesCaption}
+      columns={[
+        {
+          name: "model",
+          head: head.model,
+          cell: ({ id, isGone }) => (
+            <span class="row">
+              {id} {isGone && <Tag>{words.models.gone}</Tag>}
+            </span>
+          ),
+        },
+        {
+          name: "since",
+          head: head.since,
+          cell: ({ firstUsedAt }) => <Time at={firstUsedAt} as="moment" />,
+        },
+        {
+          name: "prices",
+          head: head.prices,
+          cell: ({ price: { input, output, cacheWrite5m, cacheRead } }) =>
+            words.models.priceText(
+              perMillion(input),
+              perMillion(output),
+              perMillion(cacheWrite5m),
+              perMillion(cacheRead),
+            ),
+        },
+        {
+          name: "version",
+          head: head.version,
+          cell: ({ price }) => <code>{price.priceVersion}</code>,
+        },
+      ]}
+      rows={rows}
+      keyOf={({ price }) => price.priceVersion}
+    />
+  );
+}
+
+function Providers(): JSX.Element {
+  const found = useCall(OperationsService.method.listProviders, {}, { everyMs: 10_000 });
+  return (
+    <View
+      call={found}
+      skeleton={<Skeleton rows={4} />}
+      empty={({ providers }) =>
+        providers.length === 0 ? (
+          <Card title={words.models.providers}>{words.models.providersNone}</Card>
+        ) : undefined
+      }
+    >
+      {({ providers }) => (
+        <div class="side-by-side">
+          {providers.map((provider) => (
+            <ProviderCard key={provider.name} provider={provider} />
+          ))}
+        </div>
+      )}
+    </View>
+  );
+}
+
+function ProviderCard({ provider }: { readonly provider: Provider }): JSX.Element {
+  const { providerFacts: facts } = words.models;
+  const { name, kind, baseUrl, credentialEnv, credentialHeader, headerNames } = provider;
+  const { concurrency, queue, models, nodes } = provider;
+  const queueText = words.models.concurrency(
+    count(concurrency),
+    count(queue),
+    durationText(provider.queueTimeout),
+  );
+  return (
+    <Card title={name}>
+      <Facts>
+        {[
+          [facts.kind, kind],
+          baseUrl === "" ? undefined : [facts.address, <bdi key="url">{baseUrl}</bdi>],
+          [
+            facts.credential,
+            credentialEnv === ""
+              ? words.models.noCredential
+              : words.models.credential(credentialEnv, credentialHeader),
+          ],
+          headerNames.length === 0 ? undefined : [facts.headers, headerNames.join(", ")],
+          [facts.concurrency, queueText],
+          [facts.waits, waitsText(provider)],
+          [facts.models, models.join(", ") || words.none],
+          [facts.circuits, <Circuit key="circuit" nodes={nodes} />],
+        ]}
+      </Facts>
+    </Card>
+  );
+}
+
+function waitsText(provider: Provider): string {
+  const { connectTimeout, firstByteTimeout, idleTimeout, totalTimeout } = provider;
+  const total = durationText(totalTimeout);
+  if (!connectTimeout) return words.models.waitsTotal(total);
+  const [connect, first, idle] = [connectTimeout, firstByteTimeout, idleTimeout].map(durationText);
+  return words.models.waits(connect ?? "", first ?? "", idle ?? "", total);
+}
+
+function durationText(time: Duration | undefined): string {
+  return time ? duration(Number(time.seconds) * 1000 + time.nanos / 1_000_000) : words.none;
+}

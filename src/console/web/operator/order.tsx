@@ -1,0 +1,492 @@
+// One order, as operators see it: what arrived, why it waits, and what can be decided.
+
+import type { MessageInitShape } from "@bufbuild/protobuf";
+import type { JSX } from "preact";
+import { useState } from "preact/hooks";
+import {
+  Attention,
+  type DecideOrderRequestSchema,
+  DecisionState,
+  DepositState,
+  GrantRate,
+  type Order,
+  OrderState,
+  PaymentsService,
+  type Refund,
+  RefundState,
+} from "../../../../gen/gateway/payments/v1/payments_pb.ts";
+import { call, invalidate, useCall } from "../api.ts";
+import { credits, parseCredits } from "../format.ts";
+import { Button, Copy } from "../parts/button.tsx";
+import { exact, groupDigits } from "../parts/decimals.ts";
+import { Dialog } from "../parts/dialog.tsx";
+import { textOf } from "../parts/enum-names.ts";
+import { ChoiceField, Form, fieldError, TextField } from "../parts/form.tsx";
+import { tell } from "../parts/messages.tsx";
+import { OrderTag, packText, paidWith, usdText } from "../parts/orders.tsx";
+import { Card, Head } from "../parts/page.tsx";
+import { poolOf } from "../parts/pools.ts";
+import { Facts, Notice, Time } from "../parts/small.tsx";
+import { Table } from "../parts/table.tsx";
+import { Empty, Skeleton, View } from "../parts/view.tsx";
+import { hrefOf, type PageProps } from "../router.ts";
+import { isOperatorAdmin, operatorPart } from "../session.ts";
+import { words as shared } from "../words.ts";
+import {
+  AccountLink,
+  LookOnly,
+  ownActor,
+  Quoted,
+  usePeopleNames,
+  useWaitingAccounts,
+} from "./common.tsx";
+import { transfersChanged } from "./transfer.tsx";
+import { words } from "./words.ts";
+
+export function OrderPage({ params }: PageProps): JSX.Element {
+  const { orderId = "" } = params;
+  const found = useCall(PaymentsService.method.getOrder, { orderId }, { everyMs: 10_000 });
+  const order = found.data?.order;
+  const back = { href: hrefOf(operatorPart, "attention"), label: words.order.back };
+  if (found.error?.reason === "not_found")
+    return (
+      <>
+        <Head title={words.order.missingTitle} back={back} />
+        <Card>
+          <Empty title={words.order.missingTitle}>{words.order.missing}</Empty>
+        </Card>
+      </>
+    );
+  return (
+    <>
+      <Head
+        title={order ? words.order.title(credits(order.microcredits)) : orderId}
+        back={back}
+        detail={order && <OrderTag order={order} />}
+      />
+      <LookOnly />
+      <View call={found} skeleton={<Skeleton rows={8} />}>
+        {() => order && <Whole order={order} />}
+      </View>
+    </>
+  );
+}
+
+type OfOrder = { readonly order: Order };
+
+function Whole({ order }: OfOrder): JSX.Element {
+  return (
+    <div class="stack">
+      <Waiting order={order} />
+      <OpenRefund order={order} />
+      <Deposits order={order} />
+      <OrderFacts order={order} />
+      {order.refunds.length > 0 && <Refunds refunds={order.refunds} />}
+    </div>
+  );
+}
+
+/** Why it waits, what was decided, and what can be. */
+function Waiting({ order }: OfOrder): JSX.Element {
+  const [open, setOpen] = useState<"decide" | "refund">();
+  const nameOf = usePeopleNames();
+  const { attention, notice, pendingDecision } = order;
+  const close = () => setOpen(undefined);
+  const waits = attention !== Attention.UNSPECIFIED;
+  const mayReopen = order.state === OrderState.EXPIRED || order.state === OrderState.CANCELLED;
+  const mayRefund = order.deposits.some(({ state }) => state === DepositState.SETTLED);
+  const approve = async () => {
+    const { decisionId = "" } = pendingDecision ?? {};
+    await call(PaymentsService.method.approveDecision, { decisionId }).finally(orderChanged);
+    tell(words.order.approved);
+  };
+  return (
+    <Card>
+      <div class="stack">
+        {waits ? (
+          <Notice tone="warn">
+            {words.order.why(textOf(Attention, words.attention.reasons, attention))}{" "}
+            {notice !== "" && <span class="muted">{words.order.customerReads(notice)}</span>}
+          </Notice>
+        ) : (
+          <p class="muted">{words.order.nothingWaits}</p>
+        )}
+        {pendingDecision && (
+          <Notice
+            action={
+              isOperatorAdmin() &&
+              pendingDecision.decidedBy !== ownActor() && (
+                <Button kind="main" onClick={approve}>
+                  {words.order.approve}
+                </Button>
+              )
+            }
+          >
+            <bdi>
+              {pendingDecision.microcredits === 0n
+                ? words.order.pendingClose(
+                    nameOf(pendingDecision.decidedBy),
+                    pendingDecision.reason,
+                  )
+                : words.order.pending(
+                    nameOf(pendingDecision.decidedBy),
+                    credits(pendingDecision.microcredits),
+                    pendingDecision.reason,
+                  )}
+            </bdi>{" "}
+            {pendingDecision.decidedBy === ownActor() && (
+              <span class="faint">{words.order.own}</span>
+            )}
+          </Notice>
+        )}
+        {isOperatorAdmin() && (
+          <div class="row">
+            {(waits || mayReopen) && (
+              <Button kind={pendingDecision ? "plain" : "main"} onClick={() => setOpen("decide")}>
+                {words.order.decide}
+              </Button>
+            )}
+            {mayRefund && <Button onClick={() => setOpen("refund")}>{words.order.refund}</Button>}
+          </div>
+        )}
+      </div>
+      {open === "decide" && <DecideDialog order={order} onClose={close} />}
+      {open === "refund" && <RefundDialog order={order} onClose={close} />}
+    </Card>
+  );
+}
+
+function orderChanged(): void {
+  const { getOrder, listOrders, listAttention } = PaymentsService.method;
+  invalidate(getOrder, listOrders, listAttention);
+  transfersChanged();
+}
+
+type DialogProps = OfOrder & { readonly onClose: () => void };
+
+type Choice = keyof typeof words.order.choices;
+
+function DecideDialog({ order, onClose }: DialogProps): JSX.Element {
+  const waits = order.attention !== Attention.UNSPECIFIED;
+  const mayReopen = order.state === OrderState.EXPIRED || order.state === OrderState.CANCELLED;
+  const choices: readonly Choice[] = [
+    ...(waits ? (["quote", "market", "amount", "close"] as const) : []),
+    ...(mayReopen ? (["reopen"] as const) : []),
+  ];
+  const [choice, setChoice] = useState<Choice>(waits ? "amount" : "reopen");
+  const [amount, setAmount] = useState("");
+  const [reason, setReason] = useState("");
+  const send = async () => {
+    if (reason.trim() === "") throw fieldError("reason", words.missingReason);
+    const { decision } = await call(PaymentsService.method.decideOrder, {
+      ...{ orderId: order.orderId, reason: reason.trim() },
+      choice: choiceOf(choice, amount),
+    }).finally(orderChanged);
+    const isPending = decision?.state === DecisionState.PENDING;
+    tell(isPending ? words.order.waits : words.order.done);
+    onClose();
+  };
+  return (
+    <Dialog title={words.order.decideTitle} onClose={onClose}>
+      <Form
+        submit={words.order.submit}
+        fields={["choice", "rate", "amount_microdollars", "reason"]}
+        onSubmit={send}
+        onCancel={onClose}
+      >
+        <ChoiceField
+          {...{ name: "rate", label: words.order.choice, value: choice, onInput: setChoice }}
+          options={choices.map((value) => ({ value, ...words.order.choices[value] }))}
+        />
+        {choice === "amount" && (
+          <TextField
+            {...{ name: "amount_microdollars", label: words.order.amount, type: "number" }}
+            value={amount}
+            onInput={setAmount}
+          />
+        )}
+        <TextField
+          {...{ name: "reason", label: words.reason, hint: words.reasonHint, lines: 2 }}
+          value={reason}
+          onInput={setReason}
+        />
+      </Form>
+    </Dialog>
+  );
+}
+
+type Decided = NonNullable<MessageInitShape<typeof DecideOrderRequestSchema>["choice"]>;
+
+/** Throws a CallError for an amount that is none. */
+function choiceOf(choice: Choice, amount: string): Decided {
+  switch (choice) {
+    case "close":
+      return { case: "close", value: {} };
+    case "reopen":
+      return { case: "reopen", value: {} };
+    case "amount":
+      return { case: "grant", value: { amountMicrodollars: dollarsOf(amount) } };
+    case "quote":
+      return { case: "grant", value: { rate: GrantRate.QUOTE } };
+    case "market":
+      return { case: "grant", value: { rate: GrantRate.MARKET } };
+  }
+}
+
+/** Micro-dollars. They have six digits, as micro-credits do. */
+function dollarsOf(text: string): bigint {
+  const micro = parseCredits(text.replace(/^\s*\$/, ""));
+  if (micro === undefined || micro === 0n)
+    throw fieldError("amount_microdollars", words.order.notAnAmount);
+  return micro;
+}
+
+function RefundDialog({ order, onClose }: DialogProps): JSX.Element {
+  const unvalued = order.deposits.filter(
+    ({ state, valueMicrodollars }) =>
+      state === DepositState.SETTLED && valueMicrodollars === undefined,
+  );
+  const [what, setWhat] = useState("");
+  const [amount, setAmount] = useState("");
+  const [reason, setReason] = useState("");
+  const begin = async () => {
+    if (reason.trim() === "") throw fieldError("reason", words.missingReason);
+    await call(PaymentsService.method.beginRefund, {
+      ...{ orderId: order.orderId, reason: reason.trim() },
+      what:
+        what === ""
+          ? { case: "amountMicrodollars", value: dollarsOf(amount) }
+          : { case: "depositId", value: what },
+    }).finally(orderChanged);
+    tell(words.order.refundBegun);
+    onClose();
+  };
+  return (
+    <Dialog title={words.order.refundTitle} onClose={onClose}>
+      <p>{words.order.refundLead}</p>
+      <Form
+        kind="danger"
+        submit={words.order.refundSubmit}
+        fields={["deposit_id", "amount_microdollars", "reason"]}
+        onSubmit={begin}
+        onCancel={onClose}
+      >
+        {unvalued.length > 0 && (
+          <ChoiceField
+            {...{ name: "deposit_id", label: words.order.refundWhat, value: what }}
+            onInput={setWhat}
+            options={[
+              { value: "", label: words.order.refundAmount, hint: words.order.refundAmountHint },
+              ...unvalued.map(({ depositId, amount: coins, asset }) => ({
+                value: depositId,
+                label: words.order.refundDeposit(`${coins} ${asset}`),
+                hint: words.order.refundDepositHint,
+              })),
+            ]}
+          />
+        )}
+        {what === "" && (
+          <TextField
+            {...{ name: "amount_microdollars", label: words.order.amount, type: "number" }}
+            value={amount}
+            onInput={setAmount}
+          />
+        )}
+        <TextField
+          {...{ name: "reason", label: words.reason, hint: words.reasonHint, lines: 2 }}
+          value={reason}
+          onInput={setReason}
+        />
+      </Form>
+    </Dialog>
+  );
+}
+
+/** The refund whose coins somebody has to send. */
+function OpenRefund({ order }: OfOrder): JSX.Element | null {
+  const [isOpen, setOpen] = useState(false);
+  const refund = order.refunds.find(({ state }) => state === RefundState.REFUNDING);
+  if (!refund) return null;
+  const { orderId } = order;
+  const giveUp = async () => {
+    await call(PaymentsService.method.cancelRefund, { orderId }).finally(orderChanged);
+    tell(words.order.cancelledRefund);
+  };
+  return (
+    <Notice
+      tone="warn"
+      action={
+        isOperatorAdmin() && (
+          <>
+            <Button kind="quiet" onClick={giveUp}>
+              {words.order.cancelRefund}
+            </Button>
+            <Button kind="main" onClick={() => setOpen(true)}>
+              {words.order.complete}
+            </Button>
+          </>
+        )
+      }
+    >
+      {words.order.refundToSend(refundText(refund))}
+      {isOpen && <CompleteDialog order={order} onClose={() => setOpen(false)} />}
+    </Notice>
+  );
+}
+
+function refundText({ amountMicrodollars: amount }: Refund): string {
+  return amount === 0n ? words.order.wholeDeposit : `$${exact(amount)}`;
+}
+
+function CompleteDialog({ order, onClose }: DialogProps): JSX.Element {
+  const [transaction, setTransaction] = useState("");
+  const complete = async () => {
+    const request = { orderId: order.orderId, transaction: transaction.trim() };
+    await call(PaymentsService.method.completeRefund, request).finally(orderChanged);
+    tell(words.order.completed);
+    onClose();
+  };
+  return (
+    <Dialog title={words.order.completeTitle} onClose={onClose}>
+      <Form
+        submit={words.order.complete}
+        fields={["transaction"]}
+        onSubmit={complete}
+        onCancel={onClose}
+      >
+        <TextField
+          {...{ name: "transaction", label: words.order.transaction, value: transaction }}
+          onInput={setTransaction}
+          isFirst
+        />
+      </Form>
+    </Dialog>
+  );
+}
+
+function Deposits({ order }: OfOrder): JSX.Element | null {
+  const { depositsHead: head, depositStates } = shared.purchase;
+  if (order.deposits.length === 0) return null;
+  return (
+    <Card title={shared.purchase.deposits} flush>
+      <Table
+        caption={shared.purchase.deposits}
+        columns={[
+          {
+            name: "at",
+            head: head.at,
+            cell: ({ firstSeenAt }) => <Time at={firstSeenAt} as="moment" />,
+          },
+          {
+            ...{ name: "amount", head: head.amount, end: true },
+            cell: (deposit) =>
+              `${deposit.amount} ${shared.purchase.methodName(deposit.asset, deposit.network)}`,
+          },
+          {
+            name: "state",
+            head: head.state,
+            cell: ({ state }) => textOf(DepositState, depositStates, state),
+          },
+          {
+            ...{ name: "value", head: head.value, end: true },
+            cell: ({ valueMicrodollars: value }) =>
+              value === undefined ? words.none : `$${exact(value)}`,
+          },
+          {
+            name: "id",
+            head: head.id,
+            cell: ({ depositId }) => (
+              <span class="id">
+                <code class="clipped">{depositId}</code> <Copy text={depositId} isSmall />
+              </span>
+            ),
+          },
+        ]}
+        rows={order.deposits}
+        keyOf={({ depositId }) => depositId}
+      />
+    </Card>
+  );
+}
+
+function Refunds({ refunds }: { readonly refunds: readonly Refund[] }): JSX.Element {
+  const { refundsHead: head, refundStates } = shared.purchase;
+  return (
+    <Card title={shared.purchase.refunds} flush>
+      <Table
+        caption={shared.purchase.refunds}
+        columns={[
+          {
+            name: "at",
+            head: head.at,
+            cell: ({ createdAt }) => <Time at={createdAt} as="moment" />,
+          },
+          { ...{ name: "amount", head: head.amount, end: true }, cell: refundText },
+          {
+            name: "state",
+            head: head.state,
+            cell: ({ state }) => textOf(RefundState, refundStates, state),
+          },
+          { name: "reason", head: head.reason, cell: ({ reason }) => <Quoted text={reason} /> },
+          {
+            name: "transaction",
+            head: head.transaction,
+            cell: ({ transaction }) =>
+              transaction === "" ? words.none : <code class="clipped">{transaction}</code>,
+          },
+        ]}
+        rows={refunds}
+        keyOf={({ number }) => String(number)}
+      />
+    </Card>
+  );
+}
+
+function OrderFacts({ order }: OfOrder): JSX.Element {
+  const { facts } = words.order;
+  const accounts = useWaitingAccounts();
+  const nameOf = usePeopleNames();
+  const { accountId, asset } = order;
+  return (
+    <Card>
+      <Facts>
+        {[
+          [
+            facts.account,
+            <AccountLink
+              key="account"
+              accountId={accountId}
+              name={accounts.get(accountId)?.account?.name}
+            />,
+          ],
+          [
+            facts.pack,
+            `${packText(order)}, $${usdText(order.usdCents)}, ${poolOf(order.family).name}`,
+          ],
+          [facts.paidWith, paidWith(order)],
+          [facts.rate, shared.purchase.rateOf(asset, groupDigits(order.usdRate))],
+          [facts.quoted, `${groupDigits(order.quotedAmount)} ${asset}`],
+          [facts.seen, `${groupDigits(order.seenAmount)} ${asset}`],
+          [facts.settled, `${groupDigits(order.settledAmount)} ${asset}`],
+          [facts.granted, credits(order.grantedMicrocredits)],
+          [facts.refunded, `$${exact(order.refundedMicrodollars)}`],
+          [facts.made, <Time key="made" at={order.createdAt} as="moment" />],
+          [facts.by, <bdi key="by">{nameOf(order.createdBy)}</bdi>],
+          [facts.watched, <Time key="watched" at={order.watchedUntil} as="moment" />],
+          [
+            facts.payTo,
+            <code key="to" class="clipped">
+              {order.payTo}
+            </code>,
+          ],
+          [
+            facts.order,
+            <span key="id" class="id">
+              <code>{order.orderId}</code> <Copy text={order.orderId} isSmall />
+            </span>,
+          ],
+        ]}
+      </Facts>
+    </Card>
+  );
+}

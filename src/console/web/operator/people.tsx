@@ -1,0 +1,448 @@
+// All people of the installation, and the credentials of the operator's programs.
+
+import type { JSX } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import { AdminScope, OperatorRole } from "../../../../gen/gateway/common/v1/roles_pb.ts";
+import {
+  type AdminToken,
+  PeopleService,
+  type Person,
+} from "../../../../gen/gateway/people/v1/people_pb.ts";
+import { call, invalidate, toCallError, usePages } from "../api.ts";
+import { Button, Copy } from "../parts/button.tsx";
+import { Dialog } from "../parts/dialog.tsx";
+import { textOf } from "../parts/enum-names.ts";
+import { Filters } from "../parts/filters.tsx";
+import { ChoiceField, Form, Search, TextField } from "../parts/form.tsx";
+import { report, tell } from "../parts/messages.tsx";
+import { Card, Head } from "../parts/page.tsx";
+import { Tag, Time } from "../parts/small.tsx";
+import { type Column, Table } from "../parts/table.tsx";
+import { Empty, Skeleton, View } from "../parts/view.tsx";
+import { useQuery } from "../router.ts";
+import { isOperatorAdmin, session } from "../session.ts";
+import { LookOnly, More, Nothing, usePeopleNames } from "./common.tsx";
+import { words } from "./words.ts";
+
+const pageSize = 50;
+/** So long nobody has typed: then the search begins. */
+const typedMs = 300;
+
+const roleOf = {
+  none: OperatorRole.UNSPECIFIED,
+  support: OperatorRole.SUPPORT,
+  admin: OperatorRole.ADMIN,
+} as const;
+type Role = keyof typeof roleOf;
+const roles = ["none", "support", "admin"] as const satisfies readonly Role[];
+
+const nameOf = ({ name, login }: Person) => name || login;
+
+export function People(): JSX.Element {
+  const [query, setQuery] = useQuery({ q: "" });
+  const [text, setText] = useState(query.q);
+  useEffect(() => {
+    if (text === query.q) return;
+    const timer = setTimeout(() => setQuery({ q: text }), typedMs);
+    return () => clearTimeout(timer);
+  }, [text, query.q]);
+  const people = usePages(
+    PeopleService.method.listPeople,
+    { query: query.q.trim(), pageSize },
+    (page) => page.people,
+  );
+  return (
+    <>
+      <Head title={words.people.title} />
+      <LookOnly />
+      <Filters>
+        <Search label={words.people.search} value={text} onInput={setText} />
+      </Filters>
+      <Card flush>
+        <View
+          call={people}
+          skeleton={<Skeleton rows={6} />}
+          empty={({ items }) => {
+            if (items.length > 0) return undefined;
+            const { emptyTitle, empty, noMatchTitle, noMatch } = words.people;
+            return query.q.trim() === "" ? (
+              <Empty title={emptyTitle}>{empty}</Empty>
+            ) : (
+              <Empty title={noMatchTitle}>{noMatch}</Empty>
+            );
+          }}
+        >
+          {({ items, isLast }) => (
+            <>
+              <PeopleTable people={items} />
+              {!isLast && <More onMore={people.more} />}
+            </>
+          )}
+        </View>
+      </Card>
+      <Tokens />
+    </>
+  );
+}
+
+function peopleChanged(): void {
+  const { listPeople, listAuditEvents } = PeopleService.method;
+  invalidate(listPeople, listAuditEvents);
+}
+
+function PeopleTable({ people }: { readonly people: readonly Person[] }): JSX.Element {
+  const [open, setOpen] = useState<{
+    readonly kind: "disable" | "link";
+    readonly person: Person;
+  }>();
+  const close = () => setOpen(undefined);
+  const { head } = words.people;
+  const update = async (
+    person: Person,
+    change: { disabled?: boolean; operator?: OperatorRole },
+  ) => {
+    await call(PeopleService.method.updatePerson, { personId: person.personId, ...change });
+    peopleChanged();
+    tell(words.people.changed(nameOf(person)));
+  };
+  const columns: readonly Column<Person>[] = [
+    {
+      name: "person",
+      head: head.person,
+      cell: (person) => (
+        <span class="key-name">
+          <bdi class="name">{nameOf(person)}</bdi>
+          {person.name && <span class="faint">{person.login}</span>}
+          {person.disabledAt && <Tag tone="bad">{words.people.disabled}</Tag>}
+        </span>
+      ),
+    },
+    {
+      name: "operator",
+      head: head.operator,
+      cell: (person) =>
+        isOperatorAdmin() ? (
+          <RoleSelect
+            person={person}
+            onChange={(role) => update(person, { operator: roleOf[role] })}
+          />
+        ) : (
+          words.people.roles[roleNameOf(person)]
+        ),
+    },
+    { name: "seen", head: head.seen, cell: ({ lastSeenAt }) => <Time at={lastSeenAt} /> },
+    {
+      name: "made",
+      head: head.made,
+      cell: ({ createdAt }) => <Time at={createdAt} as="day" />,
+    },
+    {
+      ...{ name: "actions", head: head.actions, end: true },
+      cell: (person) =>
+        isOperatorAdmin() && (
+          <span class="row">
+            <Button kind="quiet" onClick={() => setOpen({ kind: "link", person })}>
+              {words.people.link}
+            </Button>
+            {person.disabledAt ? (
+              <Button kind="quiet" onClick={() => update(person, { disabled: false })}>
+                {words.people.enable}
+              </Button>
+            ) : (
+              <Button kind="quiet" onClick={() => setOpen({ kind: "disable", person })}>
+                {words.people.disable}
+              </Button>
+            )}
+          </span>
+        ),
+    },
+  ];
+  return (
+    <>
+      <Table
+        caption={words.people.caption}
+        columns={columns}
+        rows={people}
+        keyOf={({ personId }) => personId}
+      />
+      {open?.kind === "disable" && (
+        <Dialog title={words.people.disableTitle(nameOf(open.person))} onClose={close}>
+          <p>{words.people.disableLead}</p>
+          <Form
+            kind="danger"
+            submit={words.people.disable}
+            onSubmit={async () => {
+              await update(open.person, { disabled: true });
+              close();
+            }}
+            onCancel={close}
+          />
+        </Dialog>
+      )}
+      {open?.kind === "link" && <LinkDialog person={open.person} onClose={close} />}
+    </>
+  );
+}
+
+function roleNameOf({ operator }: Person): Role {
+  return roles.find((name) => roleOf[name] === operator) ?? "none";
+}
+
+type RoleSelectProps = {
+  readonly person: Person;
+  readonly onChange: (role: Role) => Promise<void>;
+};
+
+/** The role changes when the service has changed it. */
+function RoleSelect({ person, onChange }: RoleSelectProps): JSX.Element {
+  const [wanted, setWanted] = useState<Role>();
+  const choose = async (role: Role) => {
+    setWanted(role);
+    try {
+      await onChange(role);
+    } finally {
+      setWanted(undefined);
+    }
+  };
+  return (
+    <select
+      class="small-select"
+      aria-label={words.people.roleOf(nameOf(person))}
+      value={wanted ?? roleNameOf(person)}
+      disabled={wanted !== undefined || person.personId === session.value.person?.personId}
+      onInput={(event) => {
+        const role = roles.find((one) => one === event.currentTarget.value);
+        if (role) choose(role).catch((thrown: unknown) => report(toCallError(thrown)));
+      }}
+    >
+      {roles.map((role) => (
+        <option key={role} value={role}>
+          {words.people.roles[role]}
+        </option>
+      ))}
+    </select>
+  );
+}
+
+type LinkDialogProps = { readonly person: Person; readonly onClose: () => void };
+
+function LinkDialog({ person, onClose }: LinkDialogProps): JSX.Element {
+  const [link, setLink] = useState<string>();
+  const make = async () => {
+    const made = await call(PeopleService.method.makeSignInLink, { personId: person.personId });
+    setLink(made.link);
+    peopleChanged();
+  };
+  return (
+    <Dialog title={words.people.linkTitle(nameOf(person))} onClose={onClose} wide>
+      {link === undefined ? (
+        <>
+          <p>{words.people.linkAsk}</p>
+          <Form kind="danger" submit={words.people.linkMake} onSubmit={make} onCancel={onClose} />
+        </>
+      ) : (
+        <OnceShown
+          lead={words.people.linkLead}
+          label={words.people.linkLabel}
+          text={link}
+          done={words.people.done}
+          onDone={onClose}
+        />
+      )}
+    </Dialog>
+  );
+}
+
+type OnceShownProps = {
+  readonly lead: string;
+  readonly label: string;
+  readonly text: string;
+  readonly done: string;
+  readonly onDone: () => void;
+};
+
+/** A secret that no later call returns. It is gone with the dialog. */
+export function OnceShown({ lead, label, text, done, onDone }: OnceShownProps): JSX.Element {
+  return (
+    <>
+      <p>{lead}</p>
+      <div class="secret">
+        <div class="secret-row">
+          <input type="text" readOnly aria-label={label} value={text} />
+          <Copy text={text} kind="main" />
+        </div>
+      </div>
+      <div class="buttons">
+        <Button kind="main" onClick={onDone}>
+          {done}
+        </Button>
+      </div>
+    </>
+  );
+}
+
+function Tokens(): JSX.Element {
+  const [open, setOpen] = useState<"new" | AdminToken>();
+  const nameOfActor = usePeopleNames();
+  const tokens = usePages(
+    PeopleService.method.listAdminTokens,
+    { pageSize },
+    (page) => page.tokens,
+  );
+  const { tokensHead: head, scopes } = words.people;
+  return (
+    <Card
+      title={words.people.tokens}
+      about={words.people.tokensAbout}
+      tools={
+        isOperatorAdmin() && (
+          <Button icon="plus" onClick={() => setOpen("new")}>
+            {words.people.newToken}
+          </Button>
+        )
+      }
+      flush
+    >
+      <View
+        call={tokens}
+        skeleton={<Skeleton rows={2} />}
+        empty={({ items }) => (items.length === 0 ? <Nothing>{words.none}</Nothing> : undefined)}
+      >
+        {({ items, isLast }) => (
+          <>
+            <Table
+              caption={words.people.tokensCaption}
+              columns={[
+                {
+                  name: "name",
+                  head: head.name,
+                  cell: ({ name, hint, revokedAt }) => (
+                    <span class="key-name">
+                      <bdi class="name">{name}</bdi>
+                      {hint && <code class="hint">{hint}</code>}
+                      {revokedAt && <Tag tone="bad">{words.people.revoked}</Tag>}
+                    </span>
+                  ),
+                },
+                {
+                  name: "scope",
+                  head: head.scope,
+                  cell: ({ scope }) => textOf(AdminScope, scopes, scope),
+                },
+                {
+                  name: "by",
+                  head: head.by,
+                  cell: ({ createdBy }) =>
+                    createdBy === "" ? (
+                      <span class="faint">{words.people.environment}</span>
+                    ) : (
+                      <bdi>{nameOfActor(createdBy)}</bdi>
+                    ),
+                },
+                {
+                  name: "made",
+                  head: head.made,
+                  cell: ({ createdAt }) => <Time at={createdAt} as="day" otherwise={words.none} />,
+                },
+                {
+                  name: "used",
+                  head: head.used,
+                  cell: ({ lastUsedAt }) => <Time at={lastUsedAt} otherwise={words.none} />,
+                },
+                {
+                  ...{ name: "actions", head: head.actions, end: true },
+                  cell: (token) =>
+                    isOperatorAdmin() &&
+                    token.createdBy !== "" &&
+                    !token.revokedAt && (
+                      <Button kind="quiet" onClick={() => setOpen(token)}>
+                        {words.people.revoke}
+                      </Button>
+                    ),
+                },
+              ]}
+              rows={items}
+              keyOf={({ tokenId }) => tokenId}
+            />
+            {!isLast && <More onMore={tokens.more} />}
+          </>
+        )}
+      </View>
+      {open === "new" && <TokenDialog onClose={() => setOpen(undefined)} />}
+      {open !== undefined && open !== "new" && (
+        <RevokeDialog token={open} onClose={() => setOpen(undefined)} />
+      )}
+    </Card>
+  );
+}
+
+function tokensChanged(): void {
+  const { listAdminTokens, listAuditEvents } = PeopleService.method;
+  invalidate(listAdminTokens, listAuditEvents);
+}
+
+const scopes = ["READ", "KEYS", "MONEY", "ALL"] as const;
+
+function TokenDialog({ onClose }: { readonly onClose: () => void }): JSX.Element {
+  const [name, setName] = useState("");
+  const [scope, setScope] = useState<(typeof scopes)[number]>("READ");
+  const [secret, setSecret] = useState<string>();
+  const make = async () => {
+    const request = { name: name.trim(), scope: AdminScope[scope] };
+    const made = await call(PeopleService.method.createAdminToken, request);
+    setSecret(made.secret);
+    tokensChanged();
+  };
+  if (secret !== undefined)
+    return (
+      <Dialog title={words.people.tokenReady(name.trim())} onClose={onClose} wide>
+        <OnceShown
+          lead={words.people.tokenLead}
+          label={words.people.tokenSecret}
+          text={secret}
+          done={words.people.stored}
+          onDone={onClose}
+        />
+      </Dialog>
+    );
+  return (
+    <Dialog title={words.people.tokenTitle} onClose={onClose}>
+      <Form
+        submit={words.people.tokenSubmit}
+        fields={["name", "scope"]}
+        disabled={name.trim() === ""}
+        onSubmit={make}
+        onCancel={onClose}
+      >
+        <TextField
+          {...{ name: "name", label: words.people.tokenName, hint: words.people.tokenNameHint }}
+          value={name}
+          onInput={setName}
+          isFirst
+        />
+        <ChoiceField
+          {...{ name: "scope", label: words.people.tokenScope, value: scope, onInput: setScope }}
+          options={scopes.map((value) => ({ value, label: words.people.scopes[value] }))}
+        />
+      </Form>
+    </Dialog>
+  );
+}
+
+type RevokeDialogProps = { readonly token: AdminToken; readonly onClose: () => void };
+
+function RevokeDialog({ token, onClose }: RevokeDialogProps): JSX.Element {
+  const { tokenId, name } = token;
+  const revoke = async () => {
+    await call(PeopleService.method.revokeAdminToken, { tokenId });
+    tokensChanged();
+    tell(words.people.revokedDone(name));
+    onClose();
+  };
+  return (
+    <Dialog title={words.people.revokeTitle(name)} onClose={onClose}>
+      <p>{words.people.revokeLead}</p>
+      <Form kind="danger" submit={words.people.revoke} onSubmit={revoke} onCancel={onClose} />
+    </Dialog>
+  );
+}

@@ -1,0 +1,254 @@
+// Codes that add credits: who made them, how often they were redeemed, and their end.
+
+import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import type { JSX } from "preact";
+import { useState } from "preact/hooks";
+import {
+  PaymentsService,
+  type Promotion,
+} from "../../../../gen/gateway/payments/v1/payments_pb.ts";
+import { call, invalidate, usePages } from "../api.ts";
+import { count, credits, parseCredits, toDate } from "../format.ts";
+import { Button } from "../parts/button.tsx";
+import { Dialog } from "../parts/dialog.tsx";
+import { CheckField, Form, fieldError, SelectField, TextField } from "../parts/form.tsx";
+import { tell } from "../parts/messages.tsx";
+import { Card, Head } from "../parts/page.tsx";
+import { familyOf, type PoolName, poolOf } from "../parts/pools.ts";
+import { Tag, Time } from "../parts/small.tsx";
+import { type Column, Table } from "../parts/table.tsx";
+import { Empty, Skeleton, View } from "../parts/view.tsx";
+import { useQuery } from "../router.ts";
+import { isOperatorAdmin } from "../session.ts";
+import { words as shared } from "../words.ts";
+import { LookOnly, More } from "./common.tsx";
+import { OnceShown } from "./people.tsx";
+import { words } from "./words.ts";
+
+const pageSize = 50;
+
+export function Promotions(): JSX.Element {
+  const [query, setQuery] = useQuery({ new: "" });
+  const promotions = usePages(
+    PaymentsService.method.listPromotions,
+    { pageSize },
+    (page) => page.promotions,
+  );
+  const create = isOperatorAdmin() && (
+    <Button kind="main" icon="plus" onClick={() => setQuery({ new: "1" })}>
+      {words.promotions.create}
+    </Button>
+  );
+  return (
+    <>
+      <Head title={words.promotions.title} tools={create} />
+      <LookOnly />
+      <Card flush>
+        <View
+          call={promotions}
+          skeleton={<Skeleton rows={4} />}
+          empty={({ items }) =>
+            items.length === 0 ? (
+              <Empty title={words.promotions.emptyTitle} action={create}>
+                {words.promotions.empty}
+              </Empty>
+            ) : undefined
+          }
+        >
+          {({ items, isLast }) => (
+            <>
+              <PromotionTable promotions={items} />
+              {!isLast && <More onMore={promotions.more} />}
+            </>
+          )}
+        </View>
+      </Card>
+      {query.new === "1" && isOperatorAdmin() && (
+        <CreateDialog onClose={() => setQuery({ new: "" })} />
+      )}
+    </>
+  );
+}
+
+const nameOf = ({ name }: Promotion) => name || words.promotions.unnamed;
+
+function PromotionTable({
+  promotions,
+}: {
+  readonly promotions: readonly Promotion[];
+}): JSX.Element {
+  const [ending, setEnding] = useState<Promotion>();
+  const { head } = words.promotions;
+  const columns: readonly Column<Promotion>[] = [
+    {
+      name: "name",
+      head: head.name,
+      cell: (promotion) => (
+        <span class="row">
+          <bdi>{nameOf(promotion)}</bdi>
+          {promotion.needsPurchase && <span class="faint">{words.promotions.needsPurchase}</span>}
+        </span>
+      ),
+    },
+    {
+      ...{ name: "bonus", head: head.bonus, end: true },
+      cell: ({ bonusMicrocredits }) => credits(bonusMicrocredits),
+    },
+    { name: "pool", head: head.pool, cell: ({ family }) => poolOf(family).name },
+    {
+      ...{ name: "used", head: head.used, end: true },
+      cell: ({ used, most }) =>
+        most === 0
+          ? words.promotions.unlimited(count(used))
+          : words.promotions.used(count(used), count(most)),
+    },
+    {
+      name: "ends",
+      head: head.ends,
+      cell: ({ endsAt }) => <Time at={endsAt} as="moment" otherwise={words.promotions.never} />,
+    },
+    {
+      name: "state",
+      head: head.state,
+      cell: (promotion) => (
+        <Tag {...(isOpen(promotion) && { tone: "good" as const })}>{stateOf(promotion)}</Tag>
+      ),
+    },
+    {
+      ...{ name: "actions", head: head.actions, end: true },
+      cell: (promotion) =>
+        isOperatorAdmin() &&
+        isOpen(promotion) && (
+          <Button kind="quiet" onClick={() => setEnding(promotion)}>
+            {words.promotions.stop}
+          </Button>
+        ),
+    },
+  ];
+  return (
+    <>
+      <Table
+        caption={words.promotions.caption}
+        columns={columns}
+        rows={promotions}
+        keyOf={({ codeId }) => codeId}
+      />
+      {ending && <EndDialog promotion={ending} onClose={() => setEnding(undefined)} />}
+    </>
+  );
+}
+
+function stateOf({ stoppedAt, endsAt, most, used }: Promotion): string {
+  if (stoppedAt) return words.promotions.stopped;
+  if (endsAt && toDate(endsAt).getTime() <= Date.now()) return words.promotions.over;
+  return most > 0 && used >= most ? words.promotions.usedUp : words.promotions.open;
+}
+
+function isOpen(promotion: Promotion): boolean {
+  return stateOf(promotion) === words.promotions.open;
+}
+
+type EndDialogProps = { readonly promotion: Promotion; readonly onClose: () => void };
+
+function EndDialog({ promotion, onClose }: EndDialogProps): JSX.Element {
+  const name = nameOf(promotion);
+  const stop = async () => {
+    await call(PaymentsService.method.stopPromotion, { codeId: promotion.codeId });
+    invalidate(PaymentsService.method.listPromotions);
+    tell(words.promotions.stoppedDone(name));
+    onClose();
+  };
+  return (
+    <Dialog title={words.promotions.stopTitle(name)} onClose={onClose}>
+      <p>{words.promotions.stopLead}</p>
+      <Form kind="danger" submit={words.promotions.stopButton} onSubmit={stop} onCancel={onClose} />
+    </Dialog>
+  );
+}
+
+const dayMs = 86_400_000;
+const pools = ["v1", "v2"] as const satisfies readonly PoolName[];
+
+function CreateDialog({ onClose }: { readonly onClose: () => void }): JSX.Element {
+  const [name, setName] = useState("");
+  const [code, setCode] = useState("");
+  const [pool, setPool] = useState<PoolName>("v1");
+  const [bonus, setBonus] = useState("");
+  const [lastDay, setLastDay] = useState("");
+  const [most, setMost] = useState("");
+  const [needsPurchase, setNeedsPurchase] = useState(true);
+  const [made, setMade] = useState<string>();
+  const make = async () => {
+    const bonusMicrocredits = parseCredits(bonus);
+    if (!bonusMicrocredits) throw fieldError("bonus_microcredits", words.promotions.notAnAmount);
+    if (!/^\d{0,9}$/.test(most.trim())) throw fieldError("most", words.promotions.notANumber);
+    const end = lastDay === "" ? undefined : new Date(Date.parse(`${lastDay}T00:00:00Z`) + dayMs);
+    const { code: shown } = await call(PaymentsService.method.createPromotion, {
+      ...{ name: name.trim(), code: code.trim(), family: familyOf[pool], bonusMicrocredits },
+      ...{ most: Number(most.trim()), needsPurchase },
+      ...(end && { endsAt: timestampFromDate(end) }),
+    });
+    setMade(shown);
+    invalidate(PaymentsService.method.listPromotions);
+  };
+  if (made !== undefined)
+    return (
+      <Dialog
+        title={words.promotions.readyTitle(name.trim() || words.promotions.unnamed)}
+        onClose={onClose}
+        wide
+      >
+        <OnceShown
+          lead={words.promotions.readyLead}
+          label={words.promotions.codeLabel}
+          text={made}
+          done={words.promotions.stored}
+          onDone={onClose}
+        />
+      </Dialog>
+    );
+  const texts = words.promotions;
+  return (
+    <Dialog title={texts.formTitle} onClose={onClose}>
+      <Form
+        submit={texts.submit}
+        fields={["name", "code", "family", "bonus_microcredits", "ends_at", "most"]}
+        onSubmit={make}
+        onCancel={onClose}
+      >
+        <TextField
+          {...{ name: "name", label: texts.name, hint: texts.nameHint, value: name }}
+          onInput={setName}
+          isFirst
+        />
+        <TextField
+          {...{ name: "bonus_microcredits", label: texts.bonus, type: "number", value: bonus }}
+          onInput={setBonus}
+          unit={shared.common.credits}
+        />
+        <SelectField
+          {...{ name: "family", label: texts.pool, value: pool, onInput: setPool }}
+          options={pools.map((value) => ({ value, label: poolOf(familyOf[value]).name }))}
+        />
+        <TextField
+          {...{ name: "code", label: texts.code, hint: texts.codeHint, value: code }}
+          onInput={setCode}
+        />
+        <TextField
+          {...{ name: "ends_at", label: texts.ends, hint: texts.endsHint, type: "date" }}
+          value={lastDay}
+          onInput={setLastDay}
+        />
+        <TextField
+          {...{ name: "most", label: texts.most, hint: texts.mostHint, type: "number" }}
+          value={most}
+          onInput={setMost}
+        />
+        <CheckField
+          {...{ name: "needs_purchase", label: texts.purchase, checked: needsPurchase }}
+          onInput={setNeedsPurchase}
+        />
+      </Form>
+    </Dialog>
+  );
+}

@@ -1,0 +1,94 @@
+// The dialog in which operators move credits.
+
+import type { JSX } from "preact";
+import { useState } from "preact/hooks";
+import {
+  type Account,
+  BillingService,
+  TransferKind,
+} from "../../../../gen/gateway/billing/v1/billing_pb.ts";
+import { OperationsService } from "../../../../gen/gateway/operations/v1/operations_pb.ts";
+import { PeopleService } from "../../../../gen/gateway/people/v1/people_pb.ts";
+import { call, invalidate } from "../api.ts";
+import { credits, dollars, parseCredits } from "../format.ts";
+import { Dialog } from "../parts/dialog.tsx";
+import { ChoiceField, Form, fieldError, SelectField, TextField } from "../parts/form.tsx";
+import { tell } from "../parts/messages.tsx";
+import { familyOf, type PoolName, poolOf } from "../parts/pools.ts";
+import { words as shared } from "../words.ts";
+import { words } from "./words.ts";
+
+const kinds = ["BONUS", "ADJUSTMENT", "PURCHASE", "REFUND", "CHARGEBACK"] as const;
+const pools = ["v1", "v2"] as const satisfies readonly PoolName[];
+
+type TransferDialogProps = { readonly account: Account; readonly onClose: () => void };
+
+export function TransferDialog({ account, onClose }: TransferDialogProps): JSX.Element {
+  const { accountId, name } = account;
+  const [kind, setKind] = useState<(typeof kinds)[number]>("BONUS");
+  const [pool, setPool] = useState<PoolName>("v1");
+  const [amount, setAmount] = useState("");
+  const [reason, setReason] = useState("");
+  // One for the dialog: a repeat after a lost answer books nothing twice.
+  const [idempotencyKey] = useState(() => crypto.randomUUID());
+  const micro = signedAmount(amount, kind);
+  const send = async () => {
+    if (micro === undefined || micro === 0n)
+      throw fieldError("amount_microcredits", words.transfer.notAnAmount);
+    if (reason.trim() === "") throw fieldError("reason", words.missingReason);
+    const { transfer, pendingTransfer } = await call(BillingService.method.createTransfer, {
+      ...{ accountId, family: familyOf[pool], kind: TransferKind[kind] },
+      ...{ amountMicrocredits: micro, idempotencyKey, reason: reason.trim() },
+    });
+    transfersChanged();
+    if (pendingTransfer) tell(words.transfer.waits);
+    else if (transfer) tell(words.transfer.done(credits(micro), name));
+    onClose();
+  };
+  return (
+    <Dialog title={words.transfer.title(name)} onClose={onClose}>
+      <Form
+        submit={words.transfer.submit}
+        fields={["kind", "family", "amount_microcredits", "reason"]}
+        onSubmit={send}
+        onCancel={onClose}
+      >
+        <ChoiceField
+          {...{ name: "kind", label: words.transfer.kind, value: kind, onInput: setKind }}
+          options={kinds.map((value) => ({ value, ...words.transfer.kinds[value] }))}
+        />
+        <SelectField
+          {...{ name: "family", label: words.transfer.pool, value: pool, onInput: setPool }}
+          options={pools.map((value) => ({ value, label: poolOf(familyOf[value]).name }))}
+        />
+        <TextField
+          {...{ name: "amount_microcredits", label: words.transfer.amount, type: "number" }}
+          value={amount}
+          onInput={setAmount}
+          unit={shared.common.credits}
+          {...(micro !== undefined && { hint: words.transfer.inDollars(dollars(micro)) })}
+        />
+        <TextField
+          {...{ name: "reason", label: words.reason, hint: words.reasonHint, lines: 2 }}
+          value={reason}
+          onInput={setReason}
+        />
+      </Form>
+    </Dialog>
+  );
+}
+
+/** Only a correction takes credits out by a minus. */
+function signedAmount(text: string, kind: (typeof kinds)[number]): bigint | undefined {
+  const match = /^\s*([-−])?(.*)$/s.exec(text);
+  const size = parseCredits(match?.[2] ?? "");
+  if (size === undefined || match?.[1] === undefined) return size;
+  return kind === "ADJUSTMENT" ? -size : undefined;
+}
+
+/** Whatever shows credits of accounts asks again. */
+export function transfersChanged(): void {
+  const { listTransfers, listPendingTransfers, getPools } = BillingService.method;
+  invalidate(listTransfers, listPendingTransfers, getPools);
+  invalidate(OperationsService.method.findAccounts, PeopleService.method.listAuditEvents);
+}

@@ -1,0 +1,38 @@
+// What operators see of the whole installation: the implementation of OperationsService. It owns no
+// table: what it shows comes from the parts of the gateway that know it.
+
+import type { OperationsService } from "../../gen/gateway/operations/v1/operations_pb.ts";
+import type { AuthenticatedCall, Implementation } from "../contract/contract.ts";
+import { type AccountsParts, findAccounts } from "./accounts.ts";
+import { type ConfiguredParts, listCatalog, listProviders } from "./configured.ts";
+import { describeNode, getStatus, type StatusParts } from "./status.ts";
+import { createOperationsStore } from "./store.ts";
+import { getVerification, type VerificationParts } from "./verification.ts";
+
+export type Operations = {
+  /** Without authentication: the interceptor has authenticated the caller. */
+  readonly service: Implementation<typeof OperationsService, AuthenticatedCall>;
+  /** How this process describes itself to the others, as JSON. */
+  describe(): string;
+};
+
+type Parts = StatusParts &
+  ConfiguredParts &
+  VerificationParts &
+  Omit<AccountsParts, "store"> & {
+    readonly postgres: Parameters<typeof createOperationsStore>[0];
+  };
+
+export function createOperations(parts: Parts): Operations {
+  const all = { ...parts, store: createOperationsStore(parts.postgres) };
+  return {
+    service: {
+      findAccounts: (request) => findAccounts(all, request),
+      getStatus: () => getStatus(all),
+      listProviders: () => listProviders(all),
+      listCatalog: () => listCatalog(all),
+      getVerification: () => getVerification(all),
+    },
+    describe: () => describeNode(all),
+  };
+}

@@ -1,0 +1,185 @@
+// The running installation: its nodes, its database, and the requests that run. What a node knows
+// of itself alone, such as the circuits of its providers, reaches the others through the ledger:
+// each node describes itself in its row, and writes it again when something has changed.
+
+import { createHash } from "node:crypto";
+import { hostname } from "node:os";
+import { create, fromJson, type JsonValue, toJson } from "@bufbuild/protobuf";
+import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import {
+  CircuitState,
+  type GetStatusResponse,
+  GetStatusResponseSchema,
+  LimitsStore,
+  type Node,
+  type NodeReport,
+  NodeReportSchema,
+  NodeSchema,
+  type ProviderState,
+  ProviderStateSchema,
+} from "../../gen/gateway/operations/v1/operations_pb.ts";
+import type { CatalogFile } from "../config/catalog.ts";
+import type { Durability, Postgres } from "../postgres/postgres.ts";
+import type { ManagedProviders, ProviderCondition } from "../providers/providers.ts";
+
+export type StatusParts = {
+  readonly ledger: {
+    nodes(): Promise<readonly NodeRecord[]>;
+    running(): Promise<{
+      readonly requests: bigint;
+      readonly heldMicro: bigint;
+      readonly oldestAdmittedAt: Date | undefined;
+      readonly firstDeadlineAt: Date | undefined;
+    }>;
+  };
+  readonly nodeId: () => string;
+  readonly postgres: Pick<Postgres, "readDurability">;
+  readonly database: {
+    readonly engine: string;
+    readonly isEmbedded: boolean;
+    /** Undefined: the engine divides nothing into months. */
+    monthsAhead(): number | undefined;
+  };
+  readonly providers: Pick<ManagedProviders, "conditions" | "usableModels">;
+  readonly limits: () => "memory" | "redis" | "degraded";
+  readonly process: {
+    /** Of the gateway. */
+    readonly version: string;
+    /** The number of this worker. 0: the process runs alone. */
+    readonly worker: number;
+  };
+  /** The configuration file of this moment. */
+  readonly file: () => CatalogFile;
+};
+
+/** A process on this database. */
+type NodeRecord = {
+  readonly nodeId: string;
+  readonly startedAt: Date;
+  /** About one a second. */
+  readonly silentPolls: number;
+  /** As `describeNode` wrote it. Undefined: the node has not. */
+  readonly report: unknown;
+  readonly reportedAt: Date | undefined;
+};
+
+export async function getStatus(parts: StatusParts): Promise<GetStatusResponse> {
+  const { ledger, postgres, database, nodeId } = parts;
+  const [nodes, running, durability] = await Promise.all([
+    ledger.nodes(),
+    ledger.running(),
+    postgres.readDurability(),
+  ]);
+  const answering = nodeId();
+  return create(GetStatusResponseSchema, {
+    nodes: nodes.map((record) => toNode(record, answering)),
+    database: describeDatabase(database, durability),
+    running: {
+      requests: running.requests,
+      heldMicrocredits: running.heldMicro,
+      ...(running.oldestAdmittedAt && {
+        oldestAdmittedAt: timestampFromDate(running.oldestAdmittedAt),
+      }),
+      ...(running.firstDeadlineAt && {
+        firstDeadlineAt: timestampFromDate(running.firstDeadlineAt),
+      }),
+    },
+    at: timestampFromDate(new Date()),
+  });
+}
+
+function describeDatabase(
+  { engine, isEmbedded, monthsAhead }: StatusParts["database"],
+  { isSynchronous, problem, syncStandbys, version }: Durability,
+) {
+  return {
+    ...{ engine, version, isEmbedded, isSynchronous },
+    // Nobody replicates the database that the gateway runs by itself.
+    problem: isEmbedded ? "" : (problem ?? ""),
+    ...(syncStandbys !== undefined && { syncStandbys }),
+    monthsAhead: Math.max(0, monthsAhead() ?? 0),
+  };
+}
+
+function toNode(record: NodeRecord, answering: string): Node {
+  const report = readReport(record);
+  return create(NodeSchema, {
+    nodeId: record.nodeId,
+    startedAt: timestampFromDate(record.startedAt),
+    silentSeconds: record.silentPolls,
+    isAnswering: record.nodeId === answering,
+    ...(report && { report }),
+  });
+}
+
+/** Undefined: the node has not described itself. A newer one may say more than is known here. */
+export function readReport({
+  report,
+  reportedAt,
+}: Pick<NodeRecord, "report" | "reportedAt">): NodeReport | undefined {
+  if (report === undefined || reportedAt === undefined) return undefined;
+  const read = fromJson(NodeReportSchema, toJsonValue(report), { ignoreUnknownFields: true });
+  read.reportedAt = timestampFromDate(reportedAt);
+  return read;
+}
+
+function toJsonValue(stored: unknown): JsonValue {
+  return JSON.parse(JSON.stringify(stored));
+}
+
+/** How this process describes itself, as JSON: the same text while nothing has changed. */
+export function describeNode({ providers, limits, process: own, file }: StatusParts): string {
+  const report = create(NodeReportSchema, {
+    host: hostname(),
+    pid: process.pid,
+    worker: own.worker,
+    version: own.version,
+    runtimeVersion: process.version,
+    configuration: hashOf(file()),
+    limits: limitsStores[limits()],
+    providers: providers.conditions().map(toProviderState),
+  });
+  return JSON.stringify(toJson(NodeReportSchema, report));
+}
+
+const limitsStores = {
+  memory: LimitsStore.MEMORY,
+  redis: LimitsStore.REDIS,
+  degraded: LimitsStore.DEGRADED,
+} as const;
+
+const circuits = {
+  closed: CircuitState.CLOSED,
+  open: CircuitState.OPEN,
+  "half-open": CircuitState.HALF_OPEN,
+} as const;
+
+function toProviderState({ name, circuit, waitingModels }: ProviderCondition): ProviderState {
+  return create(ProviderStateSchema, {
+    provider: name,
+    circuit: circuits[circuit],
+    waitingModels: [...waitingModels],
+  });
+}
+
+const hashes = new WeakMap<CatalogFile, string>();
+
+/** A hash of models, prices and providers. Equal for files that mean the same to requests. */
+export function hashOf(file: CatalogFile): string {
+  const known = hashes.get(file);
+  if (known !== undefined) return known;
+  const { models, aliases, providers, features, tierFallback } = file;
+  const text = JSON.stringify(
+    { models, aliases, providers, features, tierFallback },
+    // Values of headers may be secrets, which nothing may be guessed from.
+    (name, value: unknown) =>
+      name === "headers"
+        ? Object.keys(Object(value))
+        : typeof value === "bigint"
+          ? String(value)
+          : value,
+  );
+  const hash = createHash("sha256").update(text).digest("hex").slice(0, 12);
+  hashes.set(file, hash);
+  return hash;
+}

@@ -43,7 +43,7 @@ describe.skipIf(!hasChromium)("in Chromium", { timeout: 120_000 }, () => {
     await page.getByLabel("Login").fill(login);
     await page.getByLabel("Your name").fill(name);
     await page.getByRole("button", { name: "Create a passkey" }).click();
-    await page.locator(".frame, .steps").first().waitFor();
+    await page.waitForURL(({ pathname }) => pathname !== "/console/welcome");
   }
 
   /** Invites somebody to the account on screen, and resolves with the link. */

@@ -141,12 +141,12 @@ describe("health", () => {
     expect(seen).toEqual([]);
     readiness.mockRejectedValue(new Error("the database is gone"));
     await vi.advanceTimersByTimeAsync(1_000);
-    expect(seen).toHaveLength(7);
+    expect(seen).toHaveLength(8);
     expect(seen).toContain("all NOT_SERVING");
     health.stop();
     readiness.mockImplementation(allReady);
     await vi.advanceTimersByTimeAsync(5_000);
-    expect(seen).toHaveLength(7);
+    expect(seen).toHaveLength(8);
   });
 });
 

@@ -43,7 +43,13 @@ function catalogWith(inputPrice: string): CatalogFile {
     context_tokens: 10000
     max_output_tokens: 1000
     thinking: none
-    price: { input: ${inputPrice}, output: 2, cache_write_5m: 1, cache_write_1h: 1, cache_read: 1, thinking: 2 }
+    price:
+      input: ${inputPrice}
+      output: 2
+      cache_write_5m: 1
+      cache_write_1h: 1
+      cache_read: 1
+      thinking: 2
     routes: [[{ provider: nowhere, model: any }]]
 `,
     );

@@ -87,7 +87,7 @@ function readSources(web: string): { readonly shared: string; readonly operators
 
 /** What some sources need. */
 type Used = {
-  /** Full names of messages. */
+  /** Full names of messages, and of the enums in them. */
   readonly messages: ReadonlySet<string>;
   /** Every word of the sources. A method whose name is one of them may be called. */
   readonly words: ReadonlySet<string>;
@@ -103,10 +103,10 @@ function findUsed(files: readonly FileDescriptorProto[], sources: string): Used 
   );
   const messages = new Set<string>();
   const add = (name: string) => {
-    const message = known.get(name);
-    if (messages.has(name) || !message) return;
+    if (messages.has(name)) return;
     messages.add(name);
-    for (const inside of typesIn(message)) add(inside);
+    const message = known.get(name);
+    if (message) for (const inside of typesIn(message)) add(inside);
   };
   const words = new Set(sources.match(/\w+/g));
   for (const { service } of files)
@@ -142,7 +142,13 @@ function prune(file: FileDescriptorProto, { messages, words }: Used): FileDescri
     if (messages.has(`.${file.package}.${message.name}`)) continue;
     message.field = [];
     message.oneofDecl = [];
+    message.nestedType = [];
     message.name = `_${index}`;
+  }
+  for (const [index, one] of file.enumType.entries()) {
+    if (messages.has(`.${file.package}.${one.name}`)) continue;
+    one.value = one.value.slice(0, 1);
+    one.name = `_e${index}`;
   }
   return file;
 }

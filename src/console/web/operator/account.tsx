@@ -23,8 +23,7 @@ import { Button, Copy, LinkButton } from "../parts/button.tsx";
 import { Dialog } from "../parts/dialog.tsx";
 import { textOf } from "../parts/enum-names.ts";
 import { Form, TextField } from "../parts/form.tsx";
-import { hintOf } from "../parts/key-names.ts";
-import { tell } from "../parts/messages.tsx";
+import { tell } from "../parts/messages.ts";
 import { OrderTag, packText } from "../parts/orders.tsx";
 import { Card, Figure, Figures, Head } from "../parts/page.tsx";
 import { poolOf } from "../parts/pools.ts";
@@ -262,7 +261,7 @@ function KeysCard({ accountId }: OfAccount): JSX.Element {
                 cell: (key) => (
                   <KeyName
                     name={key.name}
-                    hint={hintOf(key)}
+                    hint={key.secrets[0]?.hint}
                     href={hrefOf(accountId, `keys/${key.keyId}`)}
                   />
                 ),

@@ -21,7 +21,7 @@ import { Dialog } from "../parts/dialog.tsx";
 import { textOf } from "../parts/enum-names.ts";
 import { ChoiceFilter, choiceOf, Filters, optionsOf } from "../parts/filters.tsx";
 import { Form, Search, TextField } from "../parts/form.tsx";
-import { tell } from "../parts/messages.tsx";
+import { tell } from "../parts/messages.ts";
 import { Card, Head } from "../parts/page.tsx";
 import { Tag, Time } from "../parts/small.tsx";
 import { type Column, Table } from "../parts/table.tsx";

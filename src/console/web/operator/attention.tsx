@@ -20,7 +20,7 @@ import { call, useCall, usePages } from "../api.ts";
 import { credits, duration, relative, toDate } from "../format.ts";
 import { Button, LinkButton } from "../parts/button.tsx";
 import { textOf } from "../parts/enum-names.ts";
-import { tell } from "../parts/messages.tsx";
+import { tell } from "../parts/messages.ts";
 import { paidWith } from "../parts/orders.tsx";
 import { Card, Head } from "../parts/page.tsx";
 import { poolOf } from "../parts/pools.ts";

@@ -22,7 +22,7 @@ import { exact, groupDigits } from "../parts/decimals.ts";
 import { Dialog } from "../parts/dialog.tsx";
 import { textOf } from "../parts/enum-names.ts";
 import { ChoiceField, Form, fieldError, TextField } from "../parts/form.tsx";
-import { tell } from "../parts/messages.tsx";
+import { tell } from "../parts/messages.ts";
 import { OrderTag, packText, paidWith, usdText } from "../parts/orders.tsx";
 import { Card, Head } from "../parts/page.tsx";
 import { poolOf } from "../parts/pools.ts";

@@ -14,7 +14,7 @@ import { Dialog } from "../parts/dialog.tsx";
 import { textOf } from "../parts/enum-names.ts";
 import { Filters } from "../parts/filters.tsx";
 import { ChoiceField, Form, Search, TextField } from "../parts/form.tsx";
-import { report, tell } from "../parts/messages.tsx";
+import { report, tell } from "../parts/messages.ts";
 import { Card, Head } from "../parts/page.tsx";
 import { Tag, Time } from "../parts/small.tsx";
 import { type Column, Table } from "../parts/table.tsx";

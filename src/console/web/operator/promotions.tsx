@@ -12,7 +12,7 @@ import { count, credits, parseCredits, toDate } from "../format.ts";
 import { Button } from "../parts/button.tsx";
 import { Dialog } from "../parts/dialog.tsx";
 import { CheckField, Form, fieldError, SelectField, TextField } from "../parts/form.tsx";
-import { tell } from "../parts/messages.tsx";
+import { tell } from "../parts/messages.ts";
 import { Card, Head } from "../parts/page.tsx";
 import { familyOf, type PoolName, poolOf } from "../parts/pools.ts";
 import { Tag, Time } from "../parts/small.tsx";

@@ -13,7 +13,7 @@ import { call, invalidate } from "../api.ts";
 import { credits, dollars, parseCredits } from "../format.ts";
 import { Dialog } from "../parts/dialog.tsx";
 import { ChoiceField, Form, fieldError, SelectField, TextField } from "../parts/form.tsx";
-import { tell } from "../parts/messages.tsx";
+import { tell } from "../parts/messages.ts";
 import { familyOf, type PoolName, poolOf } from "../parts/pools.ts";
 import { words as shared } from "../words.ts";
 import { words } from "./words.ts";

@@ -19,6 +19,8 @@ type Item = {
   readonly phase: string | undefined;
   /** True for a call whose input is plain text. */
   readonly isCustom: boolean;
+  /** True once the call of the item was opened. */
+  isCall: boolean;
   /** The kind of deltas that gave its text; others repeat it. Absent: none came. */
   source?: string;
   isDone: boolean;
@@ -59,10 +61,10 @@ export class OutputReader {
     this.#start();
     const isCustom = given.type === "custom_tool_call";
     const phase = typeof given.phase === "string" ? given.phase : undefined;
-    const item: Item = { phase, isCustom, isDone: false };
+    const item: Item = { phase, isCustom, isCall: false, isDone: false };
     this.#items.set(index, item);
     if (given.type === "message" || given.type === "reasoning") this.#answer.closeText();
-    if (given.type === "function_call" || isCustom) this.#openCall(index, item, given);
+    if (isCall(given)) this.#openCall(index, item, given);
     return item;
   }
 
@@ -91,14 +93,17 @@ export class OutputReader {
 
   arguments(index: number, text: string): void {
     const item = this.#itemAt(index);
-    if (text === "" || item.isDone) return;
+    // Of a call that was not announced, the whole item has the arguments.
+    if (text === "" || item.isDone || !item.isCall) return;
     item.source = "arguments";
     this.#addArguments(index, item.isCustom ? JSON.stringify(text).slice(1, -1) : text);
   }
 
   /** Adds what no delta of the whole item at `index` gave. */
   close(index: number, given: JsonObject): void {
-    const item = this.#items.get(index) ?? this.open(index, given);
+    const known = this.#items.get(index);
+    const isNewCall = isCall(given) && known?.isCall === false && !known.isDone;
+    const item = known && !isNewCall ? known : this.open(index, given);
     if (item.isDone) return;
     switch (given.type) {
       case "message":
@@ -154,6 +159,7 @@ export class OutputReader {
 
   #openCall(index: number, item: Item, given: JsonObject): void {
     const { call_id, name, namespace } = given;
+    item.isCall = true;
     const called = flatName(textOf(name), typeof namespace === "string" ? namespace : undefined);
     this.#calls.add({
       index,
@@ -185,6 +191,10 @@ export class OutputReader {
     const encrypted = textOf(given.encrypted_content);
     if (encrypted !== "") this.#answer.addSignature(markSignature(encrypted));
   }
+}
+
+function isCall({ type }: JsonObject): boolean {
+  return type === "function_call" || type === "custom_tool_call";
 }
 
 function textOf(value: JsonValue | undefined): string {

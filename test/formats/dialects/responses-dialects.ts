@@ -209,6 +209,17 @@ export const responsesDialects: readonly Dialect[] = [
     meaning: called,
   },
   {
+    name: "a server that announces no items",
+    whole: whole([call("1")]),
+    stream: [
+      begun,
+      event("response.function_call_arguments.delta", { output_index: 0, delta: '{"city":' }),
+      event("response.output_item.done", { output_index: 0, item: call("1") }),
+      done([call("1")]),
+    ],
+    meaning: called,
+  },
+  {
     name: "a server that sends nothing but the end",
     whole: whole([message, call("1")]),
     stream: [done([message, call("1")])],

@@ -57,12 +57,12 @@ describe.skipIf(!hasChromium)("in Chromium", { timeout: 120_000 }, () => {
     return { page, problems };
   }
 
-  async function ask(key: string, words: number, model = "haiku"): Promise<string> {
+  async function ask(key: string, words: number, model = "haiku", tags = ""): Promise<string> {
     const answer = await fetch(`${gateway.address}/v1/messages`, {
       method: "POST",
       headers: {
         ...{ "x-api-key": key, "anthropic-version": "2023-06-01" },
-        "content-type": "application/json",
+        ...{ "content-type": "application/json", "x-gateway-tags": tags },
       },
       body: JSON.stringify({
         ...{ model, max_tokens: 10 },
@@ -229,6 +229,33 @@ describe.skipIf(!hasChromium)("in Chromium", { timeout: 120_000 }, () => {
       if (calls.length > 3) found[path] = [...calls];
     }
     expect(found).toEqual({});
+    await page.close();
+  });
+
+  test("usage by a tag adds up to all, and a value leads to its requests", async () => {
+    for (const tags of ["team=a,env=ci", "team=a", "team=b", ""])
+      await ask(gateway.v1, 3, "haiku", tags);
+    const { rows } = await db.query("select sum(amount)::bigint as amount from charges");
+    const { page, problems } = await open("usage");
+    await page.getByRole("button", { name: "Tag", exact: true }).click();
+    await page.getByText("Name a tag, such as team").waitFor();
+    const field = page.getByRole("textbox", { name: /^Tag/ });
+    await field.fill("team");
+    await field.press("Enter");
+    await expect
+      .poll(async () => (await footOf(page, "By tag"))[1], { timeout: 10_000 })
+      .toBe(credits(BigInt(Object(rows[0]).amount)));
+    await page.getByText("without it", { exact: true }).waitFor();
+    await page.getByRole("link", { name: "a", exact: true }).click();
+    await expect.poll(() => page.locator("tbody tr").count(), { timeout: 10_000 }).toBe(2);
+    expect(new URL(page.url()).searchParams.get("tag")).toBe("team=a");
+    const narrower = page.getByRole("textbox", { name: /^Tag/ });
+    await narrower.fill("team=a, env=ci");
+    await narrower.press("Enter");
+    await expect.poll(() => page.locator("tbody tr").count(), { timeout: 10_000 }).toBe(1);
+    await page.locator("tbody tr a.row-link").first().click();
+    await page.getByText("env=ci, team=a").waitFor();
+    expect(problems).toEqual([]);
     await page.close();
   });
 

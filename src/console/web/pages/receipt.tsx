@@ -18,6 +18,7 @@ import { Card, Figure, Figures, Head } from "../parts/page.tsx";
 import { poolOf } from "../parts/pools.ts";
 import { Facts, KeyName, Notice, Tag, Time, type Tone } from "../parts/small.tsx";
 import { Table } from "../parts/table.tsx";
+import { tagsText } from "../parts/tags.ts";
 import { type TokenCategory, tokenCategories } from "../parts/usage-report.ts";
 import { Skeleton, View } from "../parts/view.tsx";
 import { href, type PageProps } from "../router.ts";
@@ -103,6 +104,9 @@ function Whole({ receipt }: { readonly receipt: Receipt }): JSX.Element {
               />,
             ],
             [words.receipt.model, model],
+            Object.keys(receipt.tags).length > 0
+              ? [words.receipt.tags, tagsText(receipt.tags)]
+              : undefined,
             [words.receipt.admitted, <Time key="at" at={receipt.admittedAt} as="moment" />],
             [words.receipt.basis, textOf(Basis, words.receipt.bases, receipt.basis)],
             [words.receipt.hold, words.receipt.credits(credits(receipt.holdMicrocredits, 4))],

@@ -37,6 +37,7 @@ import { hintOf, type KeyText, learnKeys, useKeys } from "../parts/key-names.ts"
 import { Card, Head } from "../parts/page.tsx";
 import { KeyName, Notice } from "../parts/small.tsx";
 import { type Column, Table } from "../parts/table.tsx";
+import { parseTags } from "../parts/tags.ts";
 import { dayOf, tokenCategories } from "../parts/usage-report.ts";
 import { Empty, Skeleton, View } from "../parts/view.tsx";
 import { useVisible } from "../parts/visible.ts";
@@ -46,7 +47,7 @@ import { words } from "../words.ts";
 import { OutcomeTag } from "./receipt.tsx";
 
 const defaults = {
-  ...{ key: "", model: "", outcome: "", least: "", from: "", to: "" },
+  ...{ key: "", model: "", outcome: "", least: "", tag: "", from: "", to: "" },
   ...{ times: "utc", live: "on" },
 };
 
@@ -82,6 +83,7 @@ export function Requests(_: PageProps): JSX.Element {
   const filter = {
     ...{ keyId: query.key, model: query.model, outcomes: [...outcomes[outcome]] },
     minAmountMicrocredits: least ?? 0n,
+    tags: parseTags(query.tag),
   };
   const request = {
     ...{ accountId, filter, pageSize: chargePageSize },
@@ -103,7 +105,9 @@ export function Requests(_: PageProps): JSX.Element {
   const charges = list.data?.charges ?? [];
   const keys = useKeys([...charges.map(({ keyId }) => keyId), query.key]);
   const isFiltered =
-    [query.key, query.model, query.outcome, query.least, query.from, query.to].join("") !== "";
+    [query.key, query.model, query.outcome, query.least, query.tag, query.from, query.to].join(
+      "",
+    ) !== "";
   return (
     <>
       <Head
@@ -146,6 +150,12 @@ export function Requests(_: PageProps): JSX.Element {
           value={query.least}
           problem={least === undefined ? words.requests.leastWrong : undefined}
           onInput={(value) => setQuery({ least: value.trim() })}
+        />
+        <TextFilter
+          label={words.requests.tag}
+          value={query.tag}
+          mode="text"
+          onInput={(value) => setQuery({ tag: value.trim() })}
         />
         <DayFilter
           label={words.requests.from}

@@ -23,12 +23,14 @@ import {
   Filters,
   ModelFilter,
   optionsOf,
+  TextFilter,
 } from "../parts/filters.tsx";
 import { KeyFilter } from "../parts/key-filter.tsx";
 import { hintOf, type KeyText, learnKeys, useKeys } from "../parts/key-names.ts";
 import { Card, Figure, Figures, Head } from "../parts/page.tsx";
 import { KeyName } from "../parts/small.tsx";
 import { type Column, Table } from "../parts/table.tsx";
+import { parseTags, tagsText } from "../parts/tags.ts";
 import type { Bar } from "../parts/timeline.ts";
 import {
   addSums,
@@ -54,7 +56,7 @@ import { href, type PageProps, useQuery } from "../router.ts";
 import { account, can } from "../session.ts";
 import { words } from "../words.ts";
 
-type By = "category" | "model" | "key";
+type By = "category" | "model" | "key" | "tag";
 
 const defaults = {
   period: "30d",
@@ -65,6 +67,7 @@ const defaults = {
   to: "",
   key: "",
   model: "",
+  tag: "",
 };
 
 const buckets = { hour: Bucket.HOUR, day: Bucket.DAY, month: Bucket.MONTH } as const;
@@ -79,7 +82,10 @@ const rowsOf = ({ rows, keys }: QueryUsageResponse) => {
 export function Usage(_: PageProps) {
   const [query, setQuery] = useQuery(defaults);
   const period: Period = choiceOf(query.period, words.usage.periods, "30d");
-  const by: By = choiceOf(query.by, words.usage.bys, "category");
+  const wantedBy: By = choiceOf(query.by, words.usage.bys, "category");
+  // `team` names a tag, `team=a` the requests with this value too.
+  const [tag = ""] = query.tag.split("=");
+  const by = wantedBy === "tag" && tag === "" ? "category" : wantedBy;
   const measure: Measure = choiceOf(query.in, words.usage.measures, "credits");
   const wanted = choiceOf(query.bucket, words.usage.buckets, "");
   const now = new Date();
@@ -90,6 +96,7 @@ export function Usage(_: PageProps) {
     accountId,
     keyIds: query.key === "" ? [] : [query.key],
     models: query.model === "" ? [] : [query.model],
+    tags: query.tag.includes("=") ? parseTags(query.tag) : {},
   };
   const to = compared && !compared.isOpen ? { to: timestampFromDate(compared.range.to) } : {};
   const from = compared && timestampFromDate(compared.range.from);
@@ -102,24 +109,31 @@ export function Usage(_: PageProps) {
     },
     rowsOf,
   );
-  const group = by === "model" ? UsageGroup.MODEL : UsageGroup.KEY;
+  const group =
+    by === "tag"
+      ? { groupByTag: tag }
+      : { groupBy: [by === "model" ? UsageGroup.MODEL : UsageGroup.KEY] };
   const table = useAllPages(
     BillingService.method.queryUsage,
-    from && { ...filter, ...to, from, bucket: Bucket.NONE, groupBy: [group], withErrors: true },
+    from && { ...filter, ...to, from, bucket: Bucket.NONE, ...group, withErrors: true },
     rowsOf,
   );
-  const nameOf = (row: UsageRow) => (by === "model" ? row.model : row.keyId);
+  const nameOf = (row: UsageRow) =>
+    by === "tag" ? row.tagValue : by === "model" ? row.model : row.keyId;
   const tableRows = table.data?.items ?? [];
   const largest = [...tableRows]
     .sort((a, b) => compare(sumOf(b, measure), sumOf(a, measure)))
-    .slice(0, namedMax)
-    .map(nameOf);
+    .map(nameOf)
+    // Requests without the tag are among the others.
+    .filter((name) => name !== "")
+    .slice(0, namedMax);
   const named = useAllPages(
     BillingService.method.queryUsage,
     by !== "category" && plan && from && table.data?.isLast && largest.length > 0
       ? {
-          ...{ ...filter, ...to, from, bucket: buckets[plan.bucket], groupBy: [group] },
-          ...(by === "model" ? { models: largest } : { keyIds: largest }),
+          ...{ ...filter, ...to, from, bucket: buckets[plan.bucket], ...group },
+          ...(by === "model" && { models: largest }),
+          ...(by === "key" && { keyIds: largest }),
         }
       : undefined,
     rowsOf,
@@ -139,12 +153,12 @@ export function Usage(_: PageProps) {
           />
           <Segments
             label={words.usage.by}
-            value={by}
+            value={wantedBy}
             onInput={(value) => setQuery({ by: value })}
             options={optionsOf(words.usage.bys)}
           />
           {compared && (
-            <LinkButton href={csvAddress(filter, compared, plan)} download>
+            <LinkButton href={csvAddress(filter, compared, plan, by === "tag" ? tag : "")} download>
               {words.usage.csv}
             </LinkButton>
           )}
@@ -174,6 +188,13 @@ export function Usage(_: PageProps) {
         onInput={(key) => setQuery({ key })}
       />
       <ModelFilter value={query.model} onInput={(model) => setQuery({ model })} />
+      <TextFilter
+        label={words.requests.tag}
+        value={query.tag}
+        mode="text"
+        problem={wantedBy === by ? undefined : words.usage.tagNeeded}
+        onInput={(value) => setQuery({ tag: value.trim() })}
+      />
       <ChoiceFilter
         label={words.usage.bucket}
         value={wanted}
@@ -247,7 +268,7 @@ export function Usage(_: PageProps) {
                 isByWeek={wanted === "day" && plan.span === "week"}
               />
               <Rows
-                {...{ rows: list.items, by, keys, isWhole: list.isLast }}
+                {...{ rows: list.items, by, tag, keys, isWhole: list.isLast }}
                 note={until && words.usage.completeUntil(clock(until))}
               />
             </>
@@ -267,11 +288,19 @@ function sumOf({ sums }: UsageRow, measure: Measure): bigint {
   return sums ? measured(measure, sums) : 0n;
 }
 
+type UsageFilter = {
+  readonly accountId: string;
+  readonly keyIds: readonly string[];
+  readonly models: readonly string[];
+  readonly tags: Readonly<Record<string, string>>;
+};
+
 /** The file has the same range and filters as the page. */
 function csvAddress(
-  { accountId, keyIds, models }: { accountId: string; keyIds: string[]; models: string[] },
+  { accountId, keyIds, models, tags }: UsageFilter,
   { range, isOpen }: Compared,
   plan: Plan | undefined,
+  tag: string,
 ): string {
   const search = new URLSearchParams({
     account: accountId,
@@ -280,6 +309,8 @@ function csvAddress(
     bucket: plan?.bucket ?? "day",
     ...(keyIds[0] && { key: keyIds[0] }),
     ...(models[0] && { model: models[0] }),
+    ...(Object.keys(tags).length > 0 && { tag: tagsText(tags) }),
+    ...(tag !== "" && { group_by_tag: tag }),
   });
   return `/console/export/usage.csv?${search}`;
 }
@@ -462,20 +493,22 @@ const rowsAtOnce = 50;
 function Rows({
   rows,
   by,
+  tag,
   keys,
   note,
   isWhole,
 }: {
   readonly rows: readonly UsageRow[];
   readonly by: By;
+  readonly tag: string;
   readonly keys: ReadonlyMap<string, KeyText>;
   readonly note: string | undefined;
   readonly isWhole: boolean;
 }) {
   const [sort, setSort] = useState<Sort>({ by: "credits", descending: true });
   const [shown, setShown] = useState(rowsAtOnce);
-  const kind = by === "model" ? "model" : "key";
-  const columns = columnsOf(kind, keys);
+  const kind = by === "category" ? "key" : by;
+  const columns = columnsOf(kind, tag, keys);
   const column = columns.find(({ column: { name } }) => name === sort.by) ?? columns[0];
   const sorted = [...rows].sort((a, b) => {
     const order = column ? compareValues(column.valueOf(a), column.valueOf(b)) : 0;
@@ -488,7 +521,7 @@ function Rows({
           caption={words.usage.table[kind]}
           columns={columns.map((one) => one.column)}
           rows={sorted.slice(0, shown)}
-          keyOf={(row) => row.keyId || row.model}
+          keyOf={(row) => row.keyId || row.model || row.tagValue}
           foot={[words.usage.total[kind], ...columns.slice(1).map(({ foot }) => foot(rows))]}
           sort={{
             ...sort,
@@ -514,7 +547,11 @@ type Summed = {
   readonly foot: (rows: readonly UsageRow[]) => string;
 };
 
-function columnsOf(kind: "key" | "model", keys: ReadonlyMap<string, KeyText>): Summed[] {
+function columnsOf(
+  kind: Exclude<By, "category">,
+  tag: string,
+  keys: ReadonlyMap<string, KeyText>,
+): Summed[] {
   const { head, categories } = words.usage;
   const number = (
     name: string,
@@ -534,9 +571,11 @@ function columnsOf(kind: "key" | "model", keys: ReadonlyMap<string, KeyText>): S
   const tokens = (row: UsageRow) => row.sums?.usage;
   const named: Summed = {
     column: {
-      ...{ name: kind, head: head[kind], sortable: true },
+      ...{ name: kind, head: kind === "tag" ? tag : head[kind], sortable: true },
       cell: (row) =>
-        kind === "model" ? (
+        kind === "tag" ? (
+          <TagValue {...{ tag, value: row.tagValue }} />
+        ) : kind === "model" ? (
           <a class="row-link" href={href("requests", { model: row.model })}>
             {row.model}
           </a>
@@ -548,7 +587,8 @@ function columnsOf(kind: "key" | "model", keys: ReadonlyMap<string, KeyText>): S
           />
         ),
     },
-    valueOf: (row) => (kind === "model" ? row.model : keyText(row.keyId, keys.get(row.keyId))),
+    valueOf: (row) =>
+      kind === "key" ? keyText(row.keyId, keys.get(row.keyId)) : row.model || row.tagValue,
     foot: () => "",
   };
   return [
@@ -577,6 +617,17 @@ function columnsOf(kind: "key" | "model", keys: ReadonlyMap<string, KeyText>): S
     ),
     number("cache-read", categories.cacheRead, (row) => tokens(row)?.cacheRead ?? 0n, compact),
   ];
+}
+
+/** The rest, and `(other)`, are requests that no list can be asked for. */
+function TagValue({ tag, value }: { readonly tag: string; readonly value: string }) {
+  if (value === "" || value === "(other)")
+    return <span class="faint">{value || words.usage.noTag}</span>;
+  return (
+    <a class="row-link" href={href("requests", { tag: `${tag}=${value}` })}>
+      {value}
+    </a>
+  );
 }
 
 function compareValues(a: bigint | string, b: bigint | string): number {

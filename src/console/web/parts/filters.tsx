@@ -33,15 +33,19 @@ export function DayFilter({ label, value, onInput }: FilterProps): JSX.Element {
 
 /** A text that counts once it is complete: after Enter, or when the field is left. */
 export function TextFilter(
-  props: FilterProps & { readonly problem?: string | undefined },
+  props: FilterProps & {
+    readonly problem?: string | undefined;
+    /** Default: a number. */
+    readonly mode?: "text";
+  },
 ): JSX.Element {
-  const { label, value, onInput, problem } = props;
+  const { label, value, onInput, problem, mode = "decimal" } = props;
   return (
     <label class="filter">
       <span>{label}</span>
       <input
         type="text"
-        inputMode="decimal"
+        inputMode={mode}
         value={value}
         title={problem}
         aria-invalid={problem !== undefined}

@@ -227,6 +227,8 @@ const unconfirmed: Readonly<Record<string, string>> = {
   RedeemPromotion: "it only adds credits",
   StopPromotion: "whoever sees a code that leaked must not be held up",
   ReceiveHook: "no person may call it",
+  DismissAlert: "an alert was read, and nothing else changes",
+  TestWebhook: "it posts a sample to an address that SetAlerts has asked about",
   SignOut: "ends one's own session",
   RevokeSession: "ends one's own session: whoever sees a strange one must not be held up",
 };

@@ -515,6 +515,8 @@ describe("the audit log", () => {
         "ReceiveHook",
         // They concern the session of the caller alone.
         ...["ConfirmIdentity", "SignOut"],
+        // It hides what somebody has read.
+        "DismissAlert",
       ]),
     );
     const administered = methods.filter((desc) => getOption(desc, audited));

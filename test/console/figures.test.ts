@@ -303,6 +303,17 @@ describe("a list of charges", () => {
     expect(secondsOf(addNewest(undefined, page([1])))).toEqual([1]);
   });
 
+  test("knows from when on charges are archived, from the last page", () => {
+    const at = new Date("2026-09-01T00:00:00Z");
+    const last = create(ListChargesResponseSchema, {
+      ...page([1]),
+      archivedBefore: timestampFromDate(at),
+    });
+    const list = begin(page([3, 2], "older"));
+    expect(list.archivedBefore).toBeUndefined();
+    expect(addOlder(list, last)).toMatchObject({ token: "", archivedBefore: at });
+  });
+
   test("says so when the stream left charges out, or the list is too long", () => {
     expect(addLive(begin(page([1])), [], true)?.isIncomplete).toBe(true);
     const many = Array.from({ length: 1_001 }, (_, second) => charge(second));

@@ -2,6 +2,7 @@
 // every charge. docs/operating.md says how an operator uses them.
 
 import type { Log } from "../base/log.ts";
+import { withTimeout } from "../base/timeout.ts";
 import type { SinkSettings } from "../config/environment.ts";
 import type { Metrics } from "../metrics/metrics.ts";
 import type { OpenLedger } from "../postgres/open-ledger.ts";
@@ -17,7 +18,7 @@ export { Refusal } from "./refusal.ts";
 
 export type History = {
   start(): void;
-  /** Ends with the batch that is being sent, and leaves a month that is being closed. */
+  /** Ends with the batch that is being sent, or after five seconds. Closes no month further. */
   stop(): Promise<void>;
 };
 
@@ -33,6 +34,7 @@ type Parts = {
 };
 
 const everyMs = 3_600_000;
+const stopMsMax = 5_000;
 /** Not with the first requests of a new process. */
 const firstMs = 60_000;
 
@@ -57,7 +59,9 @@ export function createHistory({ ledger, log, metrics, retentionMonths, sink }: P
       keeper?.start();
     },
     async stop() {
-      await Promise.all([sending?.stop(), keeper?.stop()]);
+      // What a sink or a lock keeps waiting is done again by another process.
+      const stopped = Promise.all([sending?.stop(), keeper?.stop()]);
+      await withTimeout(stopped, stopMsMax, () => undefined);
     },
   };
 }

@@ -116,6 +116,7 @@ export class Sink {
       if (this.#failures > 0) this.#log.info({ sink: this.#name }, "the sink takes charges again");
       this.#failures = 0;
     } catch (err) {
+      if (this.#isStopped) return;
       this.failed += 1;
       this.#failures += 1;
       // Once for each time that it goes away.

@@ -7,6 +7,7 @@ import { AccountRole } from "../../../gen/gateway/common/v1/roles_pb.ts";
 import { PeopleService } from "../../../gen/gateway/people/v1/people_pb.ts";
 import { type Answer, accountId, answer, type PageStates } from "./answers.ts";
 import { figureStates } from "./figure-states.ts";
+import { operatorStates } from "./operator-states.ts";
 import { peopleStates } from "./people-states.ts";
 
 const at = (text: string) => timestampFromDate(new Date(text));
@@ -80,4 +81,8 @@ export const commonAnswers: readonly Answer[] = [
   answer(PeopleService.method.beginSignIn, () => ({ passkeyOptionsJson: "{}" })),
 ];
 
-export const allPages: readonly PageStates[] = [...peopleStates, ...figureStates];
+export const allPages: readonly PageStates[] = [
+  ...peopleStates,
+  ...figureStates,
+  ...operatorStates,
+];

@@ -76,7 +76,7 @@ type OfOrder = { readonly order: Order };
 
 function Whole({ order }: OfOrder): JSX.Element {
   return (
-    <div class="stack">
+    <div class="order">
       <Waiting order={order} />
       <OpenRefund order={order} />
       <Deposits order={order} />
@@ -473,12 +473,7 @@ function OrderFacts({ order }: OfOrder): JSX.Element {
           [facts.made, <Time key="made" at={order.createdAt} as="moment" />],
           [facts.by, <bdi key="by">{nameOf(order.createdBy)}</bdi>],
           [facts.watched, <Time key="watched" at={order.watchedUntil} as="moment" />],
-          [
-            facts.payTo,
-            <code key="to" class="clipped">
-              {order.payTo}
-            </code>,
-          ],
+          [facts.payTo, <code key="to">{order.payTo}</code>],
           [
             facts.order,
             <span key="id" class="id">

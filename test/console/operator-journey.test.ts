@@ -1,0 +1,252 @@
+// The way of operators in Chromium: from an account that is found to credits that two people give,
+// a suspension that its customer sees, and an order that is decided. And what customers see of it.
+
+import type { Browser, Page } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
+import { type CatalogFile, simulatedPayments } from "../../src/config/catalog.ts";
+import { hasChromium, openPage, startChromium } from "../support/chromium.ts";
+import { fastCatalog, startTestGateway, type TestGateway } from "../support/gateway.ts";
+
+/** Who gives more than 5 dollars needs another person. */
+const catalog: CatalogFile = {
+  ...fastCatalog(),
+  payments: { ...simulatedPayments, secondApprovalAboveUsd: 5 },
+};
+
+// Where it is absent: `apt-get install chromium`.
+describe.skipIf(!hasChromium)("in Chromium", { timeout: 120_000 }, () => {
+  let gateway: TestGateway;
+  let browser: Browser;
+  let origin = "";
+  let olga: Page;
+  let bob: Page;
+  let carla: Page;
+  const problems: string[][] = [];
+  beforeAll(async () => {
+    gateway = await startTestGateway({ split: false, catalog });
+    ({ origin } = new URL(gateway.ownerLink));
+    browser = await startChromium();
+    const opened = [];
+    for (let index = 0; index < 3; index++) opened.push(await openPage(browser));
+    for (const one of opened) problems.push(one.problems);
+    [olga, bob, carla] = opened.map(({ page }) => page) as [Page, Page, Page];
+  }, 120_000);
+  afterAll(async () => {
+    await browser.close();
+    await gateway.stop();
+  });
+
+  /** Opens a link, and makes a passkey. */
+  async function arrive(page: Page, link: string, login: string, name: string): Promise<void> {
+    await page.goto(link);
+    await page.getByLabel("Login").fill(login);
+    await page.getByLabel("Your name").fill(name);
+    await page.getByRole("button", { name: "Create a passkey" }).click();
+    await page.waitForURL(({ pathname }) => pathname !== "/console/welcome");
+  }
+
+  /** Invites somebody to the account on screen, and resolves with the link. */
+  async function invite(page: Page, role: RegExp): Promise<string> {
+    await page.getByRole("button", { name: "Invite" }).click();
+    await page.getByRole("radio", { name: role }).check();
+    await page.getByRole("button", { name: "Make the invitation" }).click();
+    const link = await page.getByLabel("Invitation link").inputValue();
+    await page.getByRole("button", { name: "Done" }).click();
+    return link;
+  }
+
+  const open = (page: Page, path: string) => page.goto(`${origin}/console/operator${path}`);
+  const toast = (page: Page, text: string) =>
+    page.locator(".messages", { hasText: text }).waitFor();
+  let accountId = "";
+
+  test("an operator makes an account, invites its owner, and makes another operator", async () => {
+    await arrive(olga, gateway.ownerLink, "olga@example.com", "Olga");
+    await olga.goto(`${origin}/console/`);
+    // The pages of operators stand below those of the account.
+    await olga.getByRole("link", { name: "Accounts", exact: true }).click();
+    await olga.getByRole("heading", { name: "Accounts" }).waitFor();
+    await olga.getByRole("button", { name: "New account" }).click();
+    await olga.getByLabel("Name", { exact: true }).fill("<b>Carla</b> GmbH شركة");
+    await olga.getByRole("button", { name: "Make account" }).click();
+    await olga.getByRole("heading", { name: "<b>Carla</b> GmbH شركة" }).waitFor();
+    accountId = new URL(olga.url()).pathname.split("/").at(-1) ?? "";
+    await olga.getByRole("link", { name: "Manage members" }).click();
+    await arrive(carla, await invite(olga, /^Owner/), "carla@example.com", "Carla");
+
+    await olga.goto(`${origin}/console/${gateway.accountId}/members`);
+    await arrive(bob, await invite(olga, /^Viewer/), "bob@example.com", "Bob");
+    await open(olga, "/people");
+    await olga.getByLabel("Operator role of Bob").selectOption("admin");
+    await toast(olga, "Bob was changed.");
+    // A new role needs a new sign-in.
+    await bob.goto(`${origin}/console/sign-in`);
+    await bob.getByRole("button", { name: "Sign in with a passkey" }).click();
+    await bob.locator(".frame").waitFor();
+  });
+
+  test("credits above the limit are given by two people, with a reason", async () => {
+    await open(olga, "");
+    await olga.getByLabel("Name, owner, id, key, hint or request").fill("carla@example");
+    await olga.getByRole("link", { name: "<b>Carla</b> GmbH شركة" }).click();
+    await olga.getByRole("button", { name: "Move credits" }).click();
+    await olga.getByLabel("Credits", { exact: true }).fill("2,000");
+    await olga.getByText("That is $10.00.").waitFor();
+    await olga.getByRole("button", { name: "Move credits" }).last().click();
+    await olga.getByText("Say why.").waitFor();
+    await olga.getByLabel("Reason").fill("Goodwill <i>after</i> the outage");
+    await olga.getByRole("button", { name: "Move credits" }).last().click();
+    await toast(olga, "Another person has to approve this.");
+
+    // Who asked cannot agree.
+    await olga.getByRole("link", { name: "Attention", exact: true }).first().click();
+    const row = olga.getByRole("row", { name: /Goodwill/ });
+    await row.getByText("Another person has to approve it").waitFor();
+    expect(await row.getByRole("button", { name: "Approve" }).count()).toBe(0);
+
+    await open(bob, "/attention");
+    // Two at once: one books, the other is told, and both see what became of it.
+    const other = await bob.context().newPage();
+    await open(other, "/attention");
+    const approveIn = (page: Page) =>
+      page.getByRole("row", { name: /Goodwill/ }).getByRole("button", { name: "Approve" });
+    await approveIn(other).waitFor();
+    await approveIn(bob).click();
+    await toast(bob, "Approved and booked.");
+    await approveIn(other).click();
+    await other.getByText("No transfer waits.").waitFor();
+    await other.close();
+    const { pools } = await gateway.admin.core.billing.getPools({ accountId }, gateway.admin.call);
+    expect(pools[0]?.freeMicrocredits).toBe(2_000_000_000n);
+    await open(olga, `/accounts/${accountId}`);
+    await olga.getByRole("row", { name: /Goodwill <i>after<\/i> the outage/ }).waitFor();
+  });
+
+  test("a suspension is seen by the customer with its reason, and ends", async () => {
+    await olga.getByRole("button", { name: "Suspend", exact: true }).click();
+    await olga.getByLabel("What its members read").fill("Your invoice is open.");
+    await olga.getByRole("button", { name: "Suspend account" }).click();
+    await toast(olga, "is suspended.");
+    await carla.goto(`${origin}/console/${accountId}`);
+    await carla.getByText("The operator says: Your invoice is open.").waitFor();
+    await olga.getByRole("button", { name: "Resume", exact: true }).click();
+    await toast(olga, "works again.");
+    await carla.reload();
+    await carla.getByRole("heading", { name: "Overview" }).waitFor();
+    await expect.poll(() => carla.getByText("The operator says").count()).toBe(0);
+  });
+
+  test("an order that waits is decided, and its credits arrive", async () => {
+    const { core, call } = gateway.admin;
+    const { order } = await core.payments.createOrder(
+      {
+        ...{ accountId, family: Family.V1, usdCents: 500, method: "simulated:usdt" },
+        idempotencyKey: "journey",
+      },
+      call,
+    );
+    const { orderId = "" } = order ?? {};
+    const wrong = { orderId, amount: "0.0001", confirmations: 1, asset: "BTC" };
+    await core.payments.simulateDeposit(wrong, call);
+    await open(olga, "/attention");
+    await olga.getByText("Another coin or network arrived").waitFor();
+    await olga.getByRole("link", { name: "Open", exact: true }).click();
+    await olga.getByRole("button", { name: "Decide", exact: true }).click();
+    await olga.getByRole("textbox", { name: "Dollars" }).fill("none");
+    await olga.getByLabel("Reason").fill("It is worth that much.");
+    await olga.getByRole("button", { name: "Decide", exact: true }).last().click();
+    await olga.getByText("This is not an amount of dollars.").waitFor();
+    await olga.getByRole("textbox", { name: "Dollars" }).fill("5");
+    await olga.getByRole("button", { name: "Decide", exact: true }).last().click();
+    await toast(olga, "Decided.");
+    await olga.getByText("Nothing in this order waits for a person.").waitFor();
+    await expect
+      .poll(async () => (await core.billing.getPools({ accountId }, call)).pools[0])
+      .toMatchObject({ freeMicrocredits: 3_000_000_000n });
+  });
+
+  test("the audit shows all of it, and the owner sees who looked", async () => {
+    await open(olga, `/audit?account=${accountId}`);
+    for (const method of ["CreateTransfer", "ApproveTransfer", "SuspendAccount", "DecideOrder"])
+      await olga
+        .getByRole("row", { name: new RegExp(method) })
+        .first()
+        .waitFor();
+    const listed = await carla.evaluate(async (account) => {
+      const answer = await fetch("/gateway.people.v1.PeopleService/ListAuditEvents", {
+        method: "POST",
+        headers: { "content-type": "application/json" },
+        body: JSON.stringify({ accountId: account, pageSize: 1000 }),
+      });
+      return answer.json();
+    }, accountId);
+    const { events } = Object(listed);
+    const methods = new Set(events.map(({ method }: { method: string }) => method));
+    // A look of an operator, who is no member, is an event as well.
+    for (const method of ["GetAccount", "ListTransfers", "SuspendAccount", "ApproveTransfer"])
+      expect([...methods]).toContain(method);
+  });
+
+  test("the other pages of operators show the installation, and work", async () => {
+    await open(olga, "/health");
+    await olga.getByText("alive", { exact: true }).waitFor();
+    await olga.getByText("this answer").waitFor();
+    await olga.getByRole("link", { name: "Models", exact: true }).click();
+    await olga.getByText("model-haiku-4.5").first().waitFor();
+    await olga.getByRole("link", { name: "Attention", exact: true }).first().click();
+    await olga.getByText("It was never checked.").waitFor();
+    await olga.getByRole("button", { name: "Check now" }).click();
+    await olga.getByText("Every balance is right.").waitFor();
+
+    await olga.getByRole("link", { name: "Promotions", exact: true }).click();
+    await olga.getByRole("button", { name: "New promotion" }).first().click();
+    await olga.getByLabel("Name", { exact: true }).fill("Hackathon");
+    await olga.getByLabel("Credits", { exact: true }).fill("500");
+    await olga.getByText("Only after a purchase").click();
+    await olga.getByRole("button", { name: "Make promotion" }).click();
+    const code = await olga.getByLabel("The code").inputValue();
+    expect(code.length).toBeGreaterThanOrEqual(16);
+    await olga.getByRole("button", { name: "I have stored it" }).click();
+    await carla.goto(`${origin}/console/${accountId}/credits`);
+    await carla.getByLabel("Code", { exact: true }).fill(code);
+    await carla.getByRole("button", { name: "Redeem code" }).click();
+    await toast(carla, "500.00 credits were added");
+    await olga.reload();
+    await olga.getByRole("button", { name: "End", exact: true }).click();
+    await olga.getByRole("button", { name: "End promotion" }).click();
+    await toast(olga, "Hackathon has ended.");
+
+    await open(olga, "/people");
+    await olga.getByRole("button", { name: "New token" }).click();
+    await olga.getByLabel("Name", { exact: true }).fill("journey");
+    await olga.getByRole("button", { name: "Make token" }).click();
+    const token = await olga.getByLabel("The admin token").inputValue();
+    expect(token).toMatch(/^adm-gw2-/);
+    await olga.getByRole("button", { name: "I have stored it" }).click();
+    expect(await olga.content()).not.toContain(token);
+    await olga
+      .getByRole("row", { name: /journey/ })
+      .getByRole("button", { name: "Revoke" })
+      .click();
+    await olga.getByRole("button", { name: "Revoke", exact: true }).last().click();
+    await toast(olga, "journey is revoked.");
+    expect(problems).toEqual([[], [], []]);
+  });
+
+  test("customers load nothing of it, and see no such pages", async () => {
+    const asked: string[] = [];
+    carla.on("request", (request) => asked.push(new URL(request.url()).pathname));
+    await carla.goto(`${origin}/console/${accountId}`);
+    await carla.getByRole("heading", { name: "Overview" }).waitFor();
+    for (const path of ["", "/accounts", "/health"]) {
+      await open(carla, path);
+      await carla.getByRole("heading", { name: "There is no such page" }).waitFor();
+    }
+    const scripts = asked.filter((path) => path.startsWith("/console/assets/"));
+    expect(scripts.length).toBeGreaterThan(0);
+    expect(scripts.filter((path) => path.includes("/operator"))).toEqual([]);
+    expect(asked.filter((path) => path.includes("operations.v1"))).toEqual([]);
+    expect(await carla.getByRole("navigation", { name: "Pages of operators" }).count()).toBe(0);
+  });
+});

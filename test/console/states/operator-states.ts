@@ -1,0 +1,614 @@
+// The states of the pages of operators.
+
+import type { MessageInitShape } from "@bufbuild/protobuf";
+import { durationFromMs, timestampFromDate } from "@bufbuild/protobuf/wkt";
+import {
+  AccountStatus,
+  BillingService,
+  type PoolSchema,
+  TransferKind,
+} from "../../../gen/gateway/billing/v1/billing_pb.ts";
+import { Family } from "../../../gen/gateway/common/v1/family_pb.ts";
+import { AccountRole, AdminScope, OperatorRole } from "../../../gen/gateway/common/v1/roles_pb.ts";
+import { KeyStatus, KeysService } from "../../../gen/gateway/keys/v1/keys_pb.ts";
+import {
+  AccountFilter,
+  type AccountSummarySchema,
+  CircuitState,
+  LimitsStore,
+  OperationsService,
+} from "../../../gen/gateway/operations/v1/operations_pb.ts";
+import {
+  Attention,
+  DecisionState,
+  DepositState,
+  type OrderSchema,
+  OrderState,
+  PaymentsService,
+  RefundState,
+} from "../../../gen/gateway/payments/v1/payments_pb.ts";
+import { PeopleService } from "../../../gen/gateway/people/v1/people_pb.ts";
+import { type Answer, answer, failing, now, type PageStates, pending } from "./answers.ts";
+
+const { method: billing } = BillingService;
+const { method: operations } = OperationsService;
+const { method: payments } = PaymentsService;
+const { method: people } = PeopleService;
+
+const minute = 60;
+const hour = 60 * minute;
+const day = 24 * hour;
+const ago = (seconds: number) => timestampFromDate(new Date(now.getTime() - seconds * 1000));
+const credit = 1_000_000n;
+
+const sessionOf = (operator: OperatorRole, accounts: boolean): Answer =>
+  answer(people.getSession, () => ({
+    person: { personId: "per_olga", login: "olga@gateway.example", name: "Olga Marín", operator },
+    accounts: accounts
+      ? [{ accountId: "acct_acme", name: "ACME Robotics", role: AccountRole.OWNER }]
+      : [],
+    operator,
+    strongUntil: ago(-600),
+  }));
+const admin = sessionOf(OperatorRole.ADMIN, true);
+const support = sessionOf(OperatorRole.SUPPORT, false);
+
+type SummaryInit = MessageInitShape<typeof AccountSummarySchema>;
+/** What differs between them. */
+type Summary = {
+  pools: MessageInitShape<typeof PoolSchema>[];
+  spentMicrocredits: bigint;
+  debtMicrocredits: bigint;
+  owners: { personId: string; login: string; name: string }[];
+  ownerCount: number;
+  waitingOrders: number;
+  waitingTransfers: number;
+};
+
+function summaryOf(
+  index: number,
+  name: string,
+  { status = AccountStatus.ACTIVE, ...more }: Partial<Summary> & { status?: AccountStatus } = {},
+): SummaryInit {
+  const pool = (family: Family, free: bigint) => ({
+    ...{ family, postedMicrocredits: free + 12n * credit, heldMicrocredits: 12n * credit },
+    freeMicrocredits: free,
+  });
+  return {
+    account: {
+      accountId: `acc_0199e1c0a1b27c3d8e4f00${index}`,
+      ...{ name, createdAt: ago(index * 3 * day), status },
+    },
+    pools: [
+      pool(Family.V1, BigInt(index * 7919) * credit),
+      pool(Family.V2, BigInt(index * 211) * credit),
+    ],
+    spentMicrocredits: BigInt((index * 104_729) % 9000) * credit + 330_000n,
+    owners: [{ personId: `per_${index}`, login: `owner${index}@customer.example`, name: "" }],
+    ownerCount: 1,
+    ...more,
+  };
+}
+
+/** Real names: long, in other scripts, and with what must stay text. */
+const summaries: readonly SummaryInit[] = [
+  summaryOf(1, "ACME Robotics", { waitingOrders: 2, waitingTransfers: 1 }),
+  summaryOf(2, "a customer whose name has exactly sixty characters, a long one", {
+    ownerCount: 5,
+    owners: ["ana", "boris.the.very.long.login@subsidiary.customer.example", "cleo"].map(
+      (login, index) => ({ personId: `per_x${index}`, login, name: "" }),
+    ),
+  }),
+  summaryOf(3, '<img src="x" onerror="alert(1)"> & Söhne', {
+    debtMicrocredits: 1_500n * credit,
+    pools: [
+      {
+        family: Family.V1,
+        postedMicrocredits: -1_500n * credit,
+        freeMicrocredits: -1_500n * credit,
+      },
+      { family: Family.V2, postedMicrocredits: 0n, freeMicrocredits: 0n },
+    ],
+  }),
+  summaryOf(4, "شركة الروبوتات المتحدة", { owners: [], ownerCount: 0 }),
+  summaryOf(5, "Suspended Ltd", { status: AccountStatus.SUSPENDED }),
+  summaryOf(6, "Closed Ltd", { status: AccountStatus.CLOSED }),
+  summaryOf(7, "Ten million", {
+    pools: [
+      { family: Family.V1, freeMicrocredits: 10_000_000n * credit, heldMicrocredits: 0n },
+      { family: Family.V2, freeMicrocredits: 10_000_000n * credit, heldMicrocredits: 0n },
+    ],
+    spentMicrocredits: 10_000_000n * credit,
+  }),
+];
+const idOf = (index: number) => `acc_0199e1c0a1b27c3d8e4f00${index}`;
+
+const find = answer(operations.findAccounts, ({ query, filter }) => ({
+  accounts: summaries
+    .filter(({ account }) => query === "" || account?.accountId === query)
+    .filter(
+      ({ debtMicrocredits = 0n }) => filter !== AccountFilter.IN_DEBT || debtMicrocredits > 0n,
+    ),
+  nextPageToken: query === "" && filter === AccountFilter.UNSPECIFIED ? "more" : "",
+}));
+const findNone = answer(operations.findAccounts, () => ({}));
+
+const listPeople = answer(people.listPeople, ({ query }) => ({
+  people: [
+    {
+      ...{ personId: "per_ana", login: "ana@gateway.example", name: "Ana Bălan" },
+      ...{ operator: OperatorRole.SUPPORT, createdAt: ago(300 * day), lastSeenAt: ago(2 * hour) },
+    },
+    {
+      ...{ personId: "per_bob", login: "bob@gateway.example", name: "<b>Bob</b>" },
+      ...{ operator: OperatorRole.ADMIN, createdAt: ago(40 * day), lastSeenAt: ago(2 * day) },
+    },
+    {
+      personId: "per_gone",
+      login: "bookkeeping-and-procurement.department@subsidiary.acme-robotics.example",
+      ...{ name: "محاسبة", createdAt: ago(9 * day), disabledAt: ago(day) },
+    },
+    {
+      ...{ personId: "per_olga", login: "olga@gateway.example", name: "Olga Marín" },
+      ...{ operator: OperatorRole.ADMIN, createdAt: ago(265 * day), lastSeenAt: ago(20) },
+    },
+  ].filter(({ login }) => login.includes(query)),
+}));
+
+const tokens = answer(people.listAdminTokens, () => ({
+  tokens: [
+    { tokenId: "ADMIN_TOKEN", name: "ADMIN_TOKEN", scope: AdminScope.ALL },
+    {
+      ...{ tokenId: "tok_1", name: "provisioning", scope: AdminScope.KEYS },
+      ...{ hint: "adm-gw2-1AbC…wXyZ", createdBy: "person:per_olga" },
+      ...{ createdAt: ago(60 * day), lastUsedAt: ago(3 * minute) },
+    },
+    {
+      ...{ tokenId: "tok_2", name: "old billing export", scope: AdminScope.READ },
+      ...{ hint: "adm-gw2-9Qe7…0LmT", createdBy: "person:per_left" },
+      ...{ createdAt: ago(200 * day), revokedAt: ago(30 * day) },
+    },
+  ],
+}));
+
+const acts = [
+  ["CreateTransfer", "person:per_olga", "ok", { family: "V1", amountMicrocredits: "2000000000" }],
+  ["ApproveTransfer", "person:per_bob", "ok", { transferId: "tra_1" }],
+  ["SuspendAccount", "person:per_olga", "ok", {}],
+  ["GetAccount", "person:per_ana", "ok", {}],
+  ["CreateKey", "token:provisioning", "not_permitted", { keyId: "key_0001", family: "V2" }],
+  ["DecideOrder", "person:per_left", "wrong_state", { orderId: "ord_1", choice: "grant" }],
+  ["CreateDeposit", "payments", "ok", {}],
+] as const;
+const events = answer(people.listAuditEvents, () => ({
+  events: acts.map(([method, actor, outcome, facts], index) => ({
+    ...{ eventId: `evt_${index}`, at: ago(index * 17 * minute), method, actor, outcome },
+    ...{ accountId: index % 3 === 1 ? "" : idOf(1), address: "203.0.113.7", facts: { ...facts } },
+  })),
+  nextPageToken: "more",
+}));
+const noEvents = answer(people.listAuditEvents, () => ({}));
+
+type OrderInit = MessageInitShape<typeof OrderSchema>;
+const orderOf = (of: OrderInit): OrderInit => ({
+  ...{ orderId: "ord_0199e1c0a1b27c3d8e4f", accountId: idOf(1), family: Family.V1 },
+  ...{ usdCents: 2_000, microcredits: 4_000n * credit, processor: "btcpay", method: "btcpay:btc" },
+  ...{ asset: "BTC", network: "bitcoin", quotedAmount: "0.00031", usdRate: "64516.13" },
+  payTo: "bc1qxy2kgdygjrsqtzq2n0yrf2493p83kkfjhx0wlh",
+  ...{ state: OrderState.EXPIRED, attention: Attention.LATE, createdBy: "person:per_1" },
+  notice: "Your payment came late. A person looks at it.",
+  ...{ createdAt: ago(2 * day), quotedUntil: ago(2 * day - 900), watchedUntil: ago(-5 * day) },
+  ...{ seenAmount: "0", settledAmount: "0.00031", missingAmount: "0" },
+  deposits: [
+    {
+      depositId: "4a5e1e4baab89f3a32518a88c31bc87f618f76673e2cc77ab2127b7afdeda33b:0",
+      ...{ asset: "BTC", network: "bitcoin", amount: "0.00031", state: DepositState.SETTLED },
+      ...{ confirmations: 2, confirmationsNeeded: 2, firstSeenAt: ago(day), settledAt: ago(day) },
+    },
+  ],
+  ...of,
+});
+const waitingOrder = orderOf({});
+const decidedOrder = orderOf({
+  pendingDecision: {
+    ...{ decisionId: "dec_1", orderId: "ord_0199e1c0a1b27c3d8e4f", state: DecisionState.PENDING },
+    ...{ microcredits: 4_000n * credit, reason: "<b>late</b>, but whole", createdAt: ago(hour) },
+    decidedBy: "person:per_bob",
+  },
+});
+const refundedOrder = orderOf({
+  ...{ state: OrderState.PAID, attention: Attention.UNSPECIFIED, notice: "" },
+  ...{ grantedMicrocredits: 4_000n * credit, refundedMicrodollars: 20_000_000n },
+  refunds: [
+    {
+      ...{ number: 1, state: RefundState.REFUNDING, amountMicrodollars: 20_000_000n },
+      ...{ microcredits: 4_000n * credit, reason: "The customer changed his mind." },
+      ...{ createdBy: "person:per_olga", createdAt: ago(3 * hour) },
+    },
+  ],
+});
+const getOrder = (order: OrderInit) => answer(payments.getOrder, () => ({ order }));
+const listAttention = answer(payments.listAttention, () => ({
+  orders: [
+    waitingOrder,
+    { ...decidedOrder, orderId: "ord_2", attention: Attention.OVERPAID, accountId: idOf(2) },
+    orderOf({
+      ...{ orderId: "ord_3", attention: Attention.WRONG_ASSET, accountId: "acc_unknown" },
+      deposits: [],
+    }),
+  ],
+}));
+const noAttention = answer(payments.listAttention, () => ({}));
+
+const pendingTransfers = answer(billing.listPendingTransfers, () => ({
+  pendingTransfers: [
+    {
+      ...{ pendingTransferId: "ptr_1", accountId: idOf(1), family: Family.V1 },
+      ...{ kind: TransferKind.BONUS, amountMicrocredits: 200_000n * credit },
+      ...{ reason: "Goodwill for the outage of the 20th.", requestedBy: "person:per_bob" },
+      requestedAt: ago(3 * hour),
+    },
+    {
+      ...{ pendingTransferId: "ptr_2", accountId: idOf(4), family: Family.V2 },
+      ...{ kind: TransferKind.PURCHASE, amountMicrocredits: 10_000_000n * credit },
+      ...{ reason: "فاتورة رقم ١٢٣", requestedBy: "person:per_olga", requestedAt: ago(day) },
+    },
+  ],
+}));
+const noTransfers = answer(billing.listPendingTransfers, () => ({}));
+
+const checked = (more: object = {}) =>
+  answer(operations.getVerification, () => ({
+    latest: {
+      ...{ startedAt: ago(5 * hour + 42), endedAt: ago(5 * hour), startedBy: "verify-ledger" },
+      ...more,
+    },
+    latestCleanAt: ago(29 * hour),
+  }));
+const violations = checked({
+  violationCount: 140,
+  violations: ["v1", "v2"].map((family) => ({
+    invariant: "posted = transfers - charges",
+    subject: `${idOf(1)}/${family}`,
+    detail: "posted 6412080000, transfers 20000000000, charges 13587919999",
+  })),
+});
+
+const account = (status: AccountStatus) =>
+  answer(billing.getAccount, () => ({
+    account: {
+      ...{ accountId: idOf(1), name: "ACME Robotics <Söhne>", status, createdAt: ago(90 * day) },
+      statusReason: status === AccountStatus.SUSPENDED ? "An invoice is open since <May>." : "",
+      statusChangedAt: ago(2 * day),
+    },
+  }));
+const keys = answer(KeysService.method.listKeys, () => ({
+  keys: ["ci", "مفتاح", "<b>nightly</b> jobs of the whole department"].map((name, index) => ({
+    ...{ keyId: `key_${index}`, accountId: idOf(1), family: Family.V1, name },
+    status: index === 1 ? KeyStatus.PAUSED : KeyStatus.ACTIVE,
+    secrets: [{ secretId: `sec_${index}`, hint: `sk-gw2-1Ab${index}d…wXyZ` }],
+    ...{ monthSpentMicrocredits: 1_204n * credit, lastUsedAt: ago(index * hour + 60) },
+  })),
+}));
+const members = answer(people.listMembers, () => ({
+  members: [
+    {
+      ...{ personId: "per_1", login: "owner1@customer.example", name: "Ada" },
+      ...{ role: AccountRole.OWNER, joinedAt: ago(90 * day), lastSeenAt: ago(hour) },
+    },
+  ],
+}));
+const transferOf = (
+  index: number,
+  kind: TransferKind,
+  amount: bigint,
+  actor: string,
+  reason = "",
+) => ({
+  ...{ transferId: `tra_${index}`, accountId: idOf(1), family: Family.V1, kind, actor, reason },
+  ...{ amountMicrocredits: amount * credit, createdAt: ago(index * day + 600) },
+  postedAfterMicrocredits: BigInt(9 - index) * 1_000n * credit,
+});
+const transfers = answer(billing.listTransfers, () => ({
+  transfers: [
+    transferOf(0, TransferKind.BONUS, 2_000n, "person:per_olga", "Goodwill for the outage."),
+    transferOf(1, TransferKind.ADJUSTMENT, -50n, "person:per_bob", "Booked twice"),
+    transferOf(2, TransferKind.DEPOSIT, 4_000n, "payments"),
+  ],
+}));
+const orders = answer(payments.listOrders, () => ({ orders: [waitingOrder, refundedOrder] }));
+const ofAccount: readonly Answer[] = [
+  ...[find, keys, members, transfers, orders, events, listPeople],
+];
+const emptyAccount: readonly Answer[] = [
+  find,
+  answer(KeysService.method.listKeys, () => ({})),
+  answer(people.listMembers, () => ({})),
+  answer(billing.listTransfers, () => ({})),
+  answer(payments.listOrders, () => ({})),
+  noEvents,
+  listPeople,
+];
+
+const price = (version: string, input: bigint) => ({
+  ...{ priceVersion: `price_${version}`, input, output: input * 5n, thinking: input * 5n },
+  ...{ cacheWrite5m: (input * 5n) / 4n, cacheWrite1h: input * 2n, cacheRead: input / 10n },
+});
+const catalog = answer(operations.listCatalog, () => ({
+  configuration: "8d1f0c22ab94",
+  models: [
+    ...["opus-4.6", "sonnet-4.6", "haiku-4.5"].map((name, index) => ({
+      ...{ id: `model-${name}`, displayName: name, tier: name.split("-")[0] ?? "" },
+      aliases: index === 2 ? ["haiku", "small", "fast-and-cheap-for-everything"] : [],
+      ...{ contextTokens: 1_000_000 / (index + 1), maxOutputTokens: 64_000 },
+      price: price(`now${index}`, BigInt(700 / (index + 1))),
+      routes: [
+        { provider: "primary", model: `vendor-${name}`, weight: 3, group: 1 },
+        { provider: "second", model: name, weight: 1, group: 1 },
+      ],
+      isUsable: index !== 1,
+      prices: [
+        { price: price(`now${index}`, BigInt(700 / (index + 1))), firstUsedAt: ago(20 * day) },
+        { price: price(`old${index}`, BigInt(900 / (index + 1))), firstUsedAt: ago(200 * day) },
+      ],
+    })),
+    {
+      id: "model-gone-3.5",
+      prices: [{ price: price("gone", 300n), firstUsedAt: ago(400 * day) }],
+    },
+  ],
+}));
+
+const stateOf = (provider: string, circuit: CircuitState, waitingModels: string[] = []) => ({
+  ...{ provider, circuit, waitingModels },
+});
+const providers = answer(operations.listProviders, () => ({
+  providers: [
+    {
+      ...{ name: "primary", kind: "anthropic", baseUrl: "https://api.vendor.example" },
+      ...{ credentialEnv: "VENDOR_API_KEY", credentialHeader: "x-api-key" },
+      ...{ headerNames: ["x-team", "x-region"], concurrency: 10_000, queue: 1_000 },
+      ...{ queueTimeout: durationFromMs(5_000), connectTimeout: durationFromMs(5_000) },
+      ...{ firstByteTimeout: durationFromMs(120_000), idleTimeout: durationFromMs(120_000) },
+      totalTimeout: durationFromMs(1_800_000),
+      models: ["model-opus-4.6", "model-sonnet-4.6", "model-haiku-4.5"],
+      nodes: [
+        { nodeId: "node_1", state: stateOf("primary", CircuitState.CLOSED) },
+        { nodeId: "node_2", state: stateOf("primary", CircuitState.OPEN, ["vendor-opus-4.6"]) },
+      ],
+    },
+    {
+      ...{ name: "second", kind: "simulated", concurrency: 10, queue: 0 },
+      ...{ queueTimeout: durationFromMs(0), totalTimeout: durationFromMs(1_800_000) },
+    },
+  ],
+}));
+
+const report = (index: number, more: object = {}) => ({
+  ...{ host: `gateway-${index}.internal.example`, pid: 4_000 + index, worker: index },
+  ...{ version: "0.1.0", runtimeVersion: "v24.21.0", configuration: "8d1f0c22ab94" },
+  ...{ limits: LimitsStore.REDIS, reportedAt: ago(day) },
+  providers: [stateOf("primary", CircuitState.CLOSED), stateOf("second", CircuitState.CLOSED)],
+  ...more,
+});
+const statusOf = (isTroubled: boolean) =>
+  answer(operations.getStatus, () => ({
+    nodes: [
+      { nodeId: "node_1", startedAt: ago(3 * day), isAnswering: true, report: report(0) },
+      {
+        ...{ nodeId: "node_2", startedAt: ago(3 * day), silentSeconds: isTroubled ? 5 : 0 },
+        report: isTroubled
+          ? report(1, {
+              ...{ limits: LimitsStore.DEGRADED, configuration: "0000000000ab" },
+              providers: [
+                stateOf("primary", CircuitState.OPEN, ["vendor-opus-4.6"]),
+                stateOf("second", CircuitState.HALF_OPEN),
+              ],
+            })
+          : report(1),
+      },
+      ...(isTroubled
+        ? [{ nodeId: "node_0199e1c0a1b27c3d8e4f", startedAt: ago(hour), silentSeconds: 40 }]
+        : []),
+    ],
+    database: {
+      ...{ engine: "postgres", version: "18.4", isSynchronous: !isTroubled, monthsAhead: 3 },
+      problem: isTroubled ? "no synchronous standby is connected" : "",
+      syncStandbys: isTroubled ? 0 : 2,
+    },
+    running: {
+      ...{ requests: 1_204n, heldMicrocredits: 48_000n * credit },
+      ...{ oldestAdmittedAt: ago(4 * minute), firstDeadlineAt: ago(-26 * minute) },
+    },
+    at: ago(0),
+  }));
+const smallStatus = answer(operations.getStatus, () => ({
+  nodes: [{ nodeId: "node_1", startedAt: ago(30), isAnswering: true }],
+  database: { engine: "postgres", version: "18.4", isEmbedded: true, monthsAhead: 3 },
+  running: {},
+  at: ago(0),
+}));
+
+const promotions = answer(payments.listPromotions, () => ({
+  promotions: [
+    {
+      ...{ codeId: "prm_1", name: "Hackathon in November", family: Family.V1, used: 17, most: 50 },
+      ...{ bonusMicrocredits: 500n * credit, endsAt: ago(-8 * day), createdAt: ago(3 * day) },
+    },
+    {
+      ...{ codeId: "prm_2", name: "<i>Welcome</i>", family: Family.V2, used: 1_204 },
+      ...{ bonusMicrocredits: 100n * credit, needsPurchase: true, createdAt: ago(90 * day) },
+    },
+    {
+      ...{ codeId: "prm_3", name: "", family: Family.V1, used: 3, most: 3 },
+      ...{ bonusMicrocredits: 5n * credit, createdAt: ago(99 * day) },
+    },
+    {
+      ...{ codeId: "prm_4", name: "عرض", family: Family.V1, used: 0, stoppedAt: ago(day) },
+      ...{ bonusMicrocredits: 5n * credit, createdAt: ago(100 * day) },
+    },
+  ],
+}));
+
+const at = (path: string) => `/console/operator${path}`;
+const attention = [admin, find, listPeople, listAttention, pendingTransfers];
+const quiet = [admin, findNone, listPeople, noAttention, noTransfers];
+
+export const operatorStates: readonly PageStates[] = [
+  {
+    name: "operator-accounts",
+    path: at(""),
+    states: {
+      loading: [admin, pending(operations.findAccounts)],
+      empty: [admin, findNone],
+      failed: [admin, failing(operations.findAccounts, "report_too_large")],
+      full: [admin, find],
+      "support without an account": [support, find],
+    },
+  },
+  { name: "operator-accounts-none", path: at("?q=nobody"), states: { full: [admin, findNone] } },
+  { name: "operator-new-account", path: at("?new=1"), states: { full: [admin, find] } },
+  {
+    name: "operator-account",
+    path: at(`/accounts/${idOf(1)}`),
+    states: {
+      // A browser opens six connections, and the next page needs one of them.
+      loading: [
+        ...[admin, members, orders, listPeople, events],
+        ...[billing.getAccount, operations.findAccounts, billing.listTransfers].map(pending),
+        pending(KeysService.method.listKeys),
+      ],
+      empty: [admin, account(AccountStatus.ACTIVE), ...emptyAccount],
+      failed: [
+        ...[admin, account(AccountStatus.ACTIVE), find, members, listPeople, orders],
+        failing(KeysService.method.listKeys, "internal"),
+        failing(billing.listTransfers, "billing_unavailable"),
+        failing(people.listAuditEvents, "internal"),
+      ],
+      missing: [
+        ...[admin, failing(billing.getAccount, "not_found"), findNone, listPeople, noEvents],
+      ],
+      full: [admin, account(AccountStatus.ACTIVE), ...ofAccount],
+      suspended: [admin, account(AccountStatus.SUSPENDED), ...ofAccount],
+      closed: [admin, account(AccountStatus.CLOSED), ...emptyAccount],
+      support: [support, account(AccountStatus.ACTIVE), ...ofAccount],
+    },
+  },
+  {
+    name: "operator-attention",
+    path: at("/attention"),
+    states: {
+      loading: [
+        ...[admin, listPeople, pending(operations.findAccounts)],
+        ...[payments.listAttention, billing.listPendingTransfers].map(pending),
+        pending(operations.getVerification),
+      ],
+      empty: [...quiet, checked()],
+      "never checked": [...quiet, answer(operations.getVerification, () => ({}))],
+      failed: [
+        ...[admin, listPeople, failing(operations.findAccounts, "internal")],
+        failing(payments.listAttention, "internal"),
+        failing(billing.listPendingTransfers, "billing_unavailable"),
+        failing(operations.getVerification, "internal"),
+      ],
+      full: [...attention, violations],
+      "old check": [...attention, checked({ endedAt: ago(3 * day), startedAt: ago(3 * day) })],
+      support: [support, find, listPeople, listAttention, pendingTransfers, checked()],
+    },
+  },
+  {
+    name: "operator-order",
+    path: at("/orders/ord_0199e1c0a1b27c3d8e4f"),
+    states: {
+      loading: [admin, find, listPeople, pending(payments.getOrder)],
+      failed: [admin, find, listPeople, failing(payments.getOrder, "internal")],
+      missing: [admin, find, listPeople, failing(payments.getOrder, "not_found")],
+      full: [admin, find, listPeople, getOrder(waitingOrder)],
+      decided: [admin, find, listPeople, getOrder(decidedOrder)],
+      refunding: [admin, find, listPeople, getOrder(refundedOrder)],
+      support: [support, find, listPeople, getOrder(decidedOrder)],
+    },
+  },
+  {
+    name: "operator-models",
+    path: at("/models"),
+    states: {
+      loading: [admin, pending(operations.listCatalog), pending(operations.listProviders)],
+      empty: [
+        admin,
+        answer(operations.listCatalog, () => ({ configuration: "8d1f0c22ab94" })),
+        answer(operations.listProviders, () => ({})),
+      ],
+      failed: [
+        admin,
+        failing(operations.listCatalog, "billing_unavailable"),
+        failing(operations.listProviders, "internal"),
+      ],
+      full: [admin, catalog, providers],
+    },
+  },
+  {
+    name: "operator-health",
+    path: at("/health"),
+    states: {
+      loading: [admin, pending(operations.getStatus)],
+      failed: [admin, failing(operations.getStatus, "internal")],
+      small: [admin, smallStatus],
+      full: [admin, statusOf(false)],
+      troubled: [admin, statusOf(true)],
+    },
+  },
+  {
+    name: "operator-people",
+    path: at("/people"),
+    states: {
+      loading: [admin, pending(people.listPeople), pending(people.listAdminTokens)],
+      empty: [admin, answer(people.listPeople, () => ({})), tokens],
+      failed: [
+        ...[admin, failing(people.listPeople, "internal")],
+        failing(people.listAdminTokens, "internal"),
+      ],
+      full: [admin, listPeople, tokens],
+      support: [support, listPeople, tokens],
+    },
+  },
+  {
+    name: "operator-people-none",
+    path: at("/people?q=zzz"),
+    states: { full: [admin, listPeople, tokens] },
+  },
+  {
+    name: "operator-audit",
+    path: at("/audit"),
+    states: {
+      loading: [admin, listPeople, pending(people.listAuditEvents)],
+      empty: [admin, listPeople, noEvents],
+      failed: [admin, listPeople, failing(people.listAuditEvents, "internal")],
+      full: [admin, listPeople, events],
+    },
+  },
+  {
+    name: "operator-audit-filtered",
+    path: at("/audit?actor=person:per_ana&method=GetAccount&from=2026-11-01&to=2026-11-22"),
+    states: { none: [admin, listPeople, noEvents], full: [admin, listPeople, events] },
+  },
+  {
+    name: "operator-promotions",
+    path: at("/promotions"),
+    states: {
+      loading: [admin, pending(payments.listPromotions)],
+      empty: [admin, answer(payments.listPromotions, () => ({}))],
+      failed: [admin, failing(payments.listPromotions, "internal")],
+      full: [admin, promotions],
+      support: [support, promotions],
+    },
+  },
+  {
+    name: "operator-new-promotion",
+    path: at("/promotions?new=1"),
+    states: { full: [admin, promotions] },
+  },
+  { name: "operator-nowhere", path: at("/no/such"), states: { full: [admin] } },
+  // Nobody but operators hears that there are such pages.
+  { name: "operator-of-customers", path: at("/health"), states: { full: [] } },
+];

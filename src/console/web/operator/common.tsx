@@ -29,7 +29,7 @@ type AccountLinkProps = { readonly accountId: string; readonly name?: string | u
 /** An account by its name, or by its id where that is all that is known. */
 export function AccountLink({ accountId, name }: AccountLinkProps): JSX.Element {
   return (
-    <a class="row-link" href={accountHref(accountId)} title={accountId}>
+    <a class="row-link clipped" href={accountHref(accountId)} title={accountId}>
       <bdi>{name || accountId}</bdi>
     </a>
   );

@@ -340,16 +340,16 @@ const catalog = answer(operations.listCatalog, () => ({
     ...["opus-4.6", "sonnet-4.6", "haiku-4.5"].map((name, index) => ({
       ...{ id: `model-${name}`, displayName: name, tier: name.split("-")[0] ?? "" },
       aliases: index === 2 ? ["haiku", "small", "fast-and-cheap-for-everything"] : [],
-      ...{ contextTokens: 1_000_000 / (index + 1), maxOutputTokens: 64_000 },
-      price: price(`now${index}`, BigInt(700 / (index + 1))),
+      ...{ contextTokens: 1_000_000 >> index, maxOutputTokens: 64_000 },
+      price: price(`now${index}`, BigInt(700 >> index)),
       routes: [
         { provider: "primary", model: `vendor-${name}`, weight: 3, group: 1 },
         { provider: "second", model: name, weight: 1, group: 1 },
       ],
       isUsable: index !== 1,
       prices: [
-        { price: price(`now${index}`, BigInt(700 / (index + 1))), firstUsedAt: ago(20 * day) },
-        { price: price(`old${index}`, BigInt(900 / (index + 1))), firstUsedAt: ago(200 * day) },
+        { price: price(`now${index}`, BigInt(700 >> index)), firstUsedAt: ago(20 * day) },
+        { price: price(`old${index}`, BigInt(900 >> index)), firstUsedAt: ago(200 * day) },
       ],
     })),
     {

@@ -229,7 +229,7 @@ describe.skipIf(!hasChromium)("in Chromium", { timeout: 120_000 }, () => {
       .getByRole("row", { name: /journey/ })
       .getByRole("button", { name: "Revoke" })
       .click();
-    await olga.getByRole("button", { name: "Revoke", exact: true }).last().click();
+    await olga.getByRole("dialog").getByRole("button", { name: "Revoke" }).click();
     await toast(olga, "journey is revoked.");
     expect(problems).toEqual([[], [], []]);
   });

@@ -30,6 +30,7 @@ const byHand = {
   "ROLE=core PUBLIC_URL": "test/grpc/split.test.ts starts both roles",
   "WORKERS=auto npm start": "test/server/workers.test.ts starts workers",
   "npm run bench": "takes minutes",
+  "npm run close-month": "test/history closes and exports months of its own",
 };
 
 let gateway: TestGateway;

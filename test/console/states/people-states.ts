@@ -2,6 +2,12 @@
 
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import {
+  AlertKind,
+  type AlertSettingsSchema,
+  AlertsService,
+  type ListAlertsResponseSchema,
+} from "../../../gen/gateway/alerts/v1/alerts_pb.ts";
 import { BillingService, Outcome } from "../../../gen/gateway/billing/v1/billing_pb.ts";
 import { Family } from "../../../gen/gateway/common/v1/family_pb.ts";
 import { AccountRole } from "../../../gen/gateway/common/v1/roles_pb.ts";
@@ -342,7 +348,29 @@ const forecast = (free: bigint, daysLeft?: number) => [
 ];
 
 const whole = [listKeys, listMembers, usage, charges, catalogue, acts, sessions];
-const settings = [...whole, providers];
+const alertsOf = (more: MessageInitShape<typeof ListAlertsResponseSchema>) =>
+  answer(AlertsService.method.listAlerts, () => more);
+const alertSettings: MessageInitShape<typeof AlertSettingsSchema> = {
+  belowMicrocredits: 500n * credit,
+  belowDays: 3,
+  rules: [AlertKind.CREDITS_LOW, AlertKind.CAP_REACHED].map((kind) => ({ kind, page: true })),
+  webhookUrl: "https://hooks.acme.example/gateway",
+};
+const settings = [...whole, providers, alertsOf({ settings: alertSettings, mails: true })];
+const alerts = alertsOf({
+  alerts: [
+    {
+      alertId: "credits_low/acct_acme/v1-3-days/tra_1",
+      title: "The credits of the pool v1 last for less than 3 days.",
+      at: ago(hour),
+    },
+    {
+      alertId: "cap_reached/acct_acme/key_0001-80-of-1000/2026-11",
+      title: "The key “nightly build” has spent 80 % of its cap in 2026-11.",
+      at: ago(day),
+    },
+  ],
+});
 
 export const peopleStates: readonly PageStates[] = [
   {
@@ -400,7 +428,8 @@ export const peopleStates: readonly PageStates[] = [
         }),
         ...whole,
       ],
-      viewer: [role(AccountRole.VIEWER), ...whole],
+      viewer: [role(AccountRole.VIEWER), alerts, ...whole],
+      alerts: [alerts, ...whole],
     },
   },
   {
@@ -454,6 +483,7 @@ export const peopleStates: readonly PageStates[] = [
       failed: [failing(people.listSessions, "internal")],
       full: settings,
       viewer: [role(AccountRole.VIEWER), ...settings],
+      "no alerts": [alertsOf({ settings: {} }), ...settings],
     },
   },
   { name: "nowhere", path: "no/such/page", states: { full: [] } },

@@ -1,6 +1,7 @@
 // Every page of the console in each of its states. The tests walk over this list.
 
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import { AlertsService } from "../../../gen/gateway/alerts/v1/alerts_pb.ts";
 import { AccountStatus, BillingService } from "../../../gen/gateway/billing/v1/billing_pb.ts";
 import { Family } from "../../../gen/gateway/common/v1/family_pb.ts";
 import { AccountRole } from "../../../gen/gateway/common/v1/roles_pb.ts";
@@ -76,6 +77,7 @@ export const commonAnswers: readonly Answer[] = [
       { family: Family.V2, freeMicrocredits: 1_200_000_000n, filledToMicrocredits: 1_200_000_000n },
     ],
   })),
+  answer(AlertsService.method.listAlerts, () => ({})),
   // Nothing is settled while somebody looks.
   answer(BillingService.method.watchCharges, () => [{}]),
   answer(PeopleService.method.beginSignIn, () => ({ passkeyOptionsJson: "{}" })),

@@ -9,6 +9,7 @@ import {
 import { both, type Call, useCall } from "../api.ts";
 import { credits, dollars } from "../format.ts";
 import { familyName } from "../names.ts";
+import { NewestAlerts } from "../parts/alerts.tsx";
 import { LinkButton } from "../parts/button.tsx";
 import { NewestRequests } from "../parts/newest-requests.tsx";
 import { Card, Figure, Figures, Head } from "../parts/page.tsx";
@@ -49,6 +50,7 @@ export function Overview(): JSX.Element {
           )
         }
       />
+      <NewestAlerts />
       <Amounts />
       {!hasKeys && mayCreate ? (
         <Card>

@@ -9,6 +9,7 @@ import {
 import { call, invalidate, useCall } from "../api.ts";
 import { relative } from "../format.ts";
 import { leaveFor } from "../oidc.ts";
+import { AlertsCard } from "../parts/alerts.tsx";
 import { BillingDetailsCard } from "../parts/billing-details.tsx";
 import { Button, LinkButton } from "../parts/button.tsx";
 import { exact } from "../parts/decimals.ts";
@@ -65,6 +66,7 @@ export function Settings(): JSX.Element {
         </Facts>
       </Card>
       <BillingDetailsCard />
+      {owns && <AlertsCard />}
       <Ways onOpen={setDialog} />
       <Sessions />
       <Card

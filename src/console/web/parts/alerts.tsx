@@ -1,0 +1,183 @@
+// What an account is told: its newest alerts, and which of them go where.
+
+import type { JSX } from "preact";
+import { useState } from "preact/hooks";
+import {
+  AlertKind,
+  type AlertSettings,
+  AlertsService,
+} from "../../../../gen/gateway/alerts/v1/alerts_pb.ts";
+import { call, invalidate, useCall } from "../api.ts";
+import { parseCredits, plainCredits } from "../format.ts";
+import { account, can } from "../session.ts";
+import { words } from "../words.ts";
+import { Button } from "./button.tsx";
+import { CheckField, Form, fieldError, TextField } from "./form.tsx";
+import { tell } from "./messages.tsx";
+import { Card } from "./page.tsx";
+import { Secret } from "./secret.tsx";
+import { Time } from "./small.tsx";
+import { Table } from "./table.tsx";
+import { Skeleton, View } from "./view.tsx";
+
+const { listAlerts, setAlerts, dismissAlert, testWebhook } = AlertsService.method;
+const text = words.alerts;
+const newestMax = 5;
+
+/** Alerts that nobody has marked as read. Nothing while there are none. */
+export function NewestAlerts(): JSX.Element | null {
+  const { accountId } = account.value;
+  const { data } = useCall(listAlerts, { accountId, unread: true, pageSize: newestMax });
+  if (!data?.alerts.length) return null;
+  const dismiss = async (alertId: string) => {
+    await call(dismissAlert, { accountId, alertId });
+    invalidate(listAlerts);
+  };
+  return (
+    <Card title={text.title}>
+      <ul class="endings">
+        {data.alerts.map(({ alertId, title, at }) => (
+          <li class="spread" key={alertId}>
+            <div>
+              <h3 dir="auto">{title}</h3>
+              <p class="muted">
+                <Time at={at} />
+              </p>
+            </div>
+            {can("member") && (
+              <Button kind="quiet" onClick={() => dismiss(alertId)}>
+                {text.dismiss}
+              </Button>
+            )}
+          </li>
+        ))}
+      </ul>
+    </Card>
+  );
+}
+
+/** The settings of alerts, for owners. */
+export function AlertsCard(): JSX.Element {
+  const { accountId } = account.value;
+  const found = useCall(listAlerts, { accountId, pageSize: 1 });
+  return (
+    <Card title={text.title}>
+      <View call={found} skeleton={<Skeleton rows={6} />}>
+        {({ settings, mails }) => settings && <AlertsForm settings={settings} mails={mails} />}
+      </View>
+    </Card>
+  );
+}
+
+const kinds = [
+  AlertKind.CREDITS_LOW,
+  AlertKind.CAP_REACHED,
+  AlertKind.KEY_CREATED,
+  AlertKind.NEW_PLACE,
+  AlertKind.KEY_STOPPED,
+  AlertKind.ORDER_WAITING,
+];
+const channels = ["page", "mail", "webhook"] as const;
+
+type AlertsFormProps = { settings: AlertSettings; mails: boolean };
+
+function AlertsForm({ settings, mails }: AlertsFormProps): JSX.Element {
+  const { accountId } = account.value;
+  const { belowMicrocredits, belowDays } = settings;
+  const [credits, setCredits] = useState(belowMicrocredits ? plainCredits(belowMicrocredits) : "");
+  const [days, setDays] = useState(String(belowDays ?? ""));
+  const [url, setUrl] = useState(settings.webhookUrl);
+  const [rules, setRules] = useState(() =>
+    kinds.map((kind) => {
+      const rule = settings.rules.find((one) => one.kind === kind);
+      const { page = false, mail = false, webhook = false } = rule ?? {};
+      return { kind, page, mail, webhook };
+    }),
+  );
+  const [isNew, setNew] = useState(false);
+  const [secret, setSecret] = useState("");
+  const save = async () => {
+    const amount = parseCredits(credits);
+    if (credits.trim() && amount === undefined)
+      throw fieldError("below_microcredits", words.keyForm.notAnAmount);
+    const count = Number(days);
+    if (!Number.isInteger(count) || count < 0)
+      throw fieldError("below_days", words.keyForm.notANumber);
+    const webhookUrl = url.trim();
+    const { webhookSecret } = await call(setAlerts, {
+      accountId,
+      settings: {
+        ...(amount !== undefined && { belowMicrocredits: amount }),
+        ...(days.trim() && { belowDays: count }),
+        rules: rules.map((rule) => ({ ...rule, webhook: rule.webhook && webhookUrl !== "" })),
+        webhookUrl,
+      },
+      newWebhookSecret: isNew,
+    });
+    setSecret(webhookSecret);
+    setNew(false);
+    invalidate(listAlerts);
+    tell(text.saved);
+  };
+  const test = async () => {
+    const { problem } = await call(testWebhook, { accountId });
+    tell(problem || text.tested);
+  };
+  return (
+    <Form
+      submit={words.common.save}
+      fields={["below_microcredits", "below_days", "webhook_url"]}
+      onSubmit={save}
+    >
+      <div class="field-row">
+        <TextField
+          {...{ name: "below_microcredits", type: "number", label: text.belowCredits }}
+          {...{ value: credits, onInput: setCredits, unit: words.common.credits }}
+        />
+        <TextField
+          {...{ name: "below_days", type: "number", label: text.belowDays }}
+          {...{ value: days, onInput: setDays, unit: text.days }}
+        />
+      </div>
+      <Table
+        caption={text.title}
+        rows={rules}
+        keyOf={({ kind }) => String(kind)}
+        columns={[
+          { name: "kind", head: text.kind, cell: ({ kind }) => text.kinds[kind - 1] },
+          ...channels.map((channel) => ({
+            name: channel,
+            head: text.channels[channel],
+            cell: (rule: (typeof rules)[number]) => (
+              <input
+                type="checkbox"
+                aria-label={`${text.kinds[rule.kind - 1]}: ${text.channels[channel]}`}
+                checked={rule[channel]}
+                disabled={channel === "mail" ? !mails : channel === "webhook" && url === ""}
+                onChange={({ currentTarget: { checked } }) =>
+                  setRules(
+                    rules.map((one) => (one === rule ? { ...one, [channel]: checked } : one)),
+                  )
+                }
+              />
+            ),
+          })),
+        ]}
+      />
+      <TextField
+        {...{ name: "webhook_url", label: text.webhook, hint: text.webhookHint }}
+        {...{ value: url, onInput: setUrl }}
+      />
+      {settings.webhookUrl && (
+        <div class="spread">
+          <CheckField
+            {...{ name: "new_webhook_secret", label: text.newSecret }}
+            {...{ checked: isNew, onInput: setNew }}
+          />
+          <Button onClick={test}>{text.test}</Button>
+        </div>
+      )}
+      {secret && <Secret secret={secret} />}
+    </Form>
+  );
+}

@@ -504,6 +504,7 @@ export const words = {
   },
   alerts: {
     title: "Alerts",
+    none: "Nothing new.",
     dismiss: "Dismiss",
     belowCredits: "Credits below",
     belowDays: "Lasting less than",

@@ -50,7 +50,6 @@ export function Overview(): JSX.Element {
           )
         }
       />
-      <NewestAlerts />
       <Amounts />
       {!hasKeys && mayCreate ? (
         <Card>
@@ -69,6 +68,7 @@ export function Overview(): JSX.Element {
         <>
           <Chart />
           <TopKeys />
+          <NewestAlerts />
           <NewestRequests />
         </>
       )}

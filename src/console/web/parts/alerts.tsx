@@ -13,9 +13,10 @@ import { account, can } from "../session.ts";
 import { words } from "../words.ts";
 import { Button } from "./button.tsx";
 import { CheckField, Form, fieldError, TextField } from "./form.tsx";
-import { tell } from "./messages.tsx";
+import { tell } from "./messages.ts";
 import { Card } from "./page.tsx";
 import { Secret } from "./secret.tsx";
+import { useSeen } from "./seen.ts";
 import { Time } from "./small.tsx";
 import { Table } from "./table.tsx";
 import { Skeleton, View } from "./view.tsx";
@@ -24,34 +25,40 @@ const { listAlerts, setAlerts, dismissAlert, testWebhook } = AlertsService.metho
 const text = words.alerts;
 const newestMax = 5;
 
-/** Alerts that nobody has marked as read. Nothing while there are none. */
-export function NewestAlerts(): JSX.Element | null {
+/** Alerts that nobody has marked as read. */
+export function NewestAlerts(): JSX.Element {
   const { accountId } = account.value;
-  const { data } = useCall(listAlerts, { accountId, unread: true, pageSize: newestMax });
-  if (!data?.alerts.length) return null;
+  const [place, isSeen] = useSeen();
+  const request = { accountId, unread: true, pageSize: newestMax };
+  const found = useCall(listAlerts, isSeen ? request : undefined);
   const dismiss = async (alertId: string) => {
     await call(dismissAlert, { accountId, alertId });
     invalidate(listAlerts);
   };
   return (
-    <Card title={text.title}>
-      <ul class="endings">
-        {data.alerts.map(({ alertId, title, at }) => (
-          <li class="spread" key={alertId}>
-            <div>
-              <h3 dir="auto">{title}</h3>
-              <p class="muted">
-                <Time at={at} />
-              </p>
-            </div>
-            {can("member") && (
-              <Button kind="quiet" onClick={() => dismiss(alertId)}>
-                {text.dismiss}
-              </Button>
-            )}
-          </li>
-        ))}
-      </ul>
+    <Card title={text.title} place={place}>
+      <View call={found} skeleton={<Skeleton rows={1} />}>
+        {({ alerts }) => (
+          <ul class="endings">
+            {alerts.map(({ alertId, title, at }) => (
+              <li class="spread" key={alertId}>
+                <div>
+                  <h3 dir="auto">{title}</h3>
+                  <p class="muted">
+                    <Time at={at} />
+                  </p>
+                </div>
+                {can("member") && (
+                  <Button kind="quiet" onClick={() => dismiss(alertId)}>
+                    {text.dismiss}
+                  </Button>
+                )}
+              </li>
+            ))}
+            {!alerts.length && <li class="muted">{text.none}</li>}
+          </ul>
+        )}
+      </View>
     </Card>
   );
 }
@@ -59,9 +66,10 @@ export function NewestAlerts(): JSX.Element | null {
 /** The settings of alerts, for owners. */
 export function AlertsCard(): JSX.Element {
   const { accountId } = account.value;
-  const found = useCall(listAlerts, { accountId, pageSize: 1 });
+  const [place, isSeen] = useSeen();
+  const found = useCall(listAlerts, isSeen ? { accountId, pageSize: 1 } : undefined);
   return (
-    <Card title={text.title}>
+    <Card title={text.title} place={place}>
       <View call={found} skeleton={<Skeleton rows={6} />}>
         {({ settings, mails }) => settings && <AlertsForm settings={settings} mails={mails} />}
       </View>

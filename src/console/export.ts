@@ -107,7 +107,6 @@ const entryNames = {
   charges: "charge",
   orders: "order",
   documents: "document",
-  alerts: "alert",
 } as const satisfies Partial<Record<keyof ExportAccountResponse, string>>;
 
 function linesOfPage(page: ExportAccountResponse): string[] {

@@ -9,12 +9,12 @@ import {
 import { call, invalidate, useCall } from "../api.ts";
 import { relative } from "../format.ts";
 import { leaveFor } from "../oidc.ts";
-import { AlertsCard } from "../parts/alerts.tsx";
 import { BillingDetailsCard } from "../parts/billing-details.tsx";
 import { Button, LinkButton } from "../parts/button.tsx";
 import { exact } from "../parts/decimals.ts";
 import { Dialog } from "../parts/dialog.tsx";
 import { Form, fieldError, TextField } from "../parts/form.tsx";
+import { Later } from "../parts/later.tsx";
 import { tell } from "../parts/messages.ts";
 import { Card, Head } from "../parts/page.tsx";
 import { useSeen } from "../parts/seen.ts";
@@ -66,9 +66,9 @@ export function Settings(): JSX.Element {
         </Facts>
       </Card>
       <BillingDetailsCard />
-      {owns && <AlertsCard />}
       <Ways onOpen={setDialog} />
       <Sessions />
+      {owns && <Later part="AlertsCard" />}
       <Card
         title={words.settings.you}
         tools={

@@ -1,4 +1,5 @@
-// What an account is told: its newest alerts, and which of them go where.
+// What an account is told: its newest alerts, and which of them go where. `later.tsx` loads this
+// file when somebody scrolls to it.
 
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
@@ -11,32 +12,30 @@ import { call, invalidate, useCall } from "../api.ts";
 import { parseCredits, plainCredits } from "../format.ts";
 import { account, can } from "../session.ts";
 import { words } from "../words.ts";
+import { alertWords } from "../words-alerts.ts";
 import { Button } from "./button.tsx";
 import { CheckField, Form, fieldError, TextField } from "./form.tsx";
 import { tell } from "./messages.ts";
 import { Card } from "./page.tsx";
-import { Secret } from "./secret.tsx";
-import { useSeen } from "./seen.ts";
-import { Time } from "./small.tsx";
+
+import { Snippet, Time } from "./small.tsx";
 import { Table } from "./table.tsx";
 import { Skeleton, View } from "./view.tsx";
 
 const { listAlerts, setAlerts, dismissAlert, testWebhook } = AlertsService.method;
-const text = words.alerts;
+const text = alertWords;
 const newestMax = 5;
 
 /** Alerts that nobody has marked as read. */
 export function NewestAlerts(): JSX.Element {
   const { accountId } = account.value;
-  const [place, isSeen] = useSeen();
-  const request = { accountId, unread: true, pageSize: newestMax };
-  const found = useCall(listAlerts, isSeen ? request : undefined);
+  const found = useCall(listAlerts, { accountId, unread: true, pageSize: newestMax });
   const dismiss = async (alertId: string) => {
     await call(dismissAlert, { accountId, alertId });
     invalidate(listAlerts);
   };
   return (
-    <Card title={text.title} place={place}>
+    <Card title={text.title}>
       <View call={found} skeleton={<Skeleton rows={1} />}>
         {({ alerts }) => (
           <ul class="endings">
@@ -66,10 +65,9 @@ export function NewestAlerts(): JSX.Element {
 /** The settings of alerts, for owners. */
 export function AlertsCard(): JSX.Element {
   const { accountId } = account.value;
-  const [place, isSeen] = useSeen();
-  const found = useCall(listAlerts, isSeen ? { accountId, pageSize: 1 } : undefined);
+  const found = useCall(listAlerts, { accountId, pageSize: 1 });
   return (
-    <Card title={text.title} place={place}>
+    <Card title={text.title}>
       <View call={found} skeleton={<Skeleton rows={6} />}>
         {({ settings, mails }) => settings && <AlertsForm settings={settings} mails={mails} />}
       </View>
@@ -185,7 +183,7 @@ function AlertsForm({ settings, mails }: AlertsFormProps): JSX.Element {
           <Button onClick={test}>{text.test}</Button>
         </div>
       )}
-      {secret && <Secret secret={secret} />}
+      {secret && <Snippet text={secret} />}
     </Form>
   );
 }

@@ -19,7 +19,13 @@ import { AccountRole, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.
 import { BoundedMap } from "../base/bounded-map.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
-import { encodeTimeCursor, parseTimeCursor, readPage, type TimeCursor } from "../base/paging.ts";
+import {
+  encodeTimeCursor,
+  parseTimeCursor,
+  readPage,
+  type TimeCursor,
+  walkPages,
+} from "../base/paging.ts";
 import type { AlertsConfig } from "../config/catalog.ts";
 import { roleIn } from "../contract/callers.ts";
 import type { AuthenticatedCall, Implementation } from "../contract/contract.ts";
@@ -50,6 +56,10 @@ export { createPostWebhook, type Resolve } from "./webhook.ts";
 export type Alerts = {
   /** Without authentication: the interceptor has authenticated the caller. */
   readonly service: Implementation<typeof AlertsService, AuthenticatedCall>;
+  readonly ofAccount: {
+    /** All alerts of an account on its page, newest first. */
+    export(accountId: string): AsyncIterable<{ alerts: Alert[] }>;
+  };
   /** Takes the hosts of webhooks from another file. */
   reload(config: AlertsConfig): void;
   /** Begins to look for alerts, and to deliver them. */
@@ -142,6 +152,16 @@ export function createAlerts(parts: {
         return create(TestWebhookResponseSchema, {
           problem: await testPost(post, webhook, accountId, call.signal),
         });
+      },
+    },
+    ofAccount: {
+      async *export(accountId) {
+        const listed = { accountId, unread: false, hidesPeople: false };
+        const pages = walkPages({
+          read: (after, limit) => store.listAlerts(listed, cursorOf(after), limit),
+          cursorOf: cursorAt,
+        });
+        for await (const page of pages) yield { alerts: page.map((one) => toAlert(one, [])) };
       },
     },
     reload(next) {

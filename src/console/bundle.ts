@@ -8,7 +8,7 @@ import { mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { promisify } from "node:util";
 import { brotliCompress, constants, gzip } from "node:zlib";
-import type { BuildOptions, Metafile } from "esbuild";
+import type { BuildOptions, Metafile, Plugin } from "esbuild";
 import { pruneDescriptors } from "./prune-descriptors.ts";
 
 const root = join(import.meta.dirname, "../..");
@@ -106,8 +106,11 @@ export async function writeBundle(folder = builtFolder): Promise<string> {
   return folder;
 }
 
+const main = join(web, "main.tsx");
+const byNeed = "by need";
+
 const settings = {
-  entryPoints: { main: join(web, "main.tsx"), theme: join(web, "theme.css") },
+  entryPoints: { main, theme: join(web, "theme.css") },
   outdir: "/console/assets",
   entryNames: "[name]-[hash]",
   chunkNames: "[name]-[hash]",
@@ -123,8 +126,31 @@ const settings = {
   jsx: "automatic" as const,
   jsxImportSource: "preact",
   logLevel: "silent" as const,
-  plugins: [pruneDescriptors(root, web)],
+  plugins: [pruneDescriptors(root, web), shareOneFile()],
 } satisfies BuildOptions;
+
+/**
+ * A bundler puts what two files share in a file of its own, so that a page whose parts are loaded
+ * by need would begin with a file for each combination of them. Here each such part imports the
+ * whole page that loads it. So all of the page is shared by all of them, and it is one file.
+ */
+function shareOneFile(): Plugin {
+  return {
+    name: "share-one-file",
+    setup({ onResolve, onLoad }) {
+      onResolve({ filter: /\.tsx?$/ }, ({ kind, path, resolveDir }) =>
+        kind === "dynamic-import"
+          ? { path: join(resolveDir, path), pluginData: byNeed }
+          : undefined,
+      );
+      onLoad({ filter: /\.tsx?$/ }, async ({ path, pluginData }) => {
+        if (pluginData !== byNeed) return undefined;
+        const text = await readFile(path, "utf8");
+        return { contents: `${text}import ${JSON.stringify(main)};`, loader: "tsx" };
+      });
+    },
+  };
+}
 
 async function build(): Promise<Bundle> {
   // Imported by need: a gateway with a built bundle does without.
@@ -174,14 +200,13 @@ async function toBundle({ outputFiles, metafile }: Built, scripts = ""): Promise
   const assets = new Map(
     outputFiles.map(({ path, contents }) => [path, toAsset(path, Buffer.from(contents))]),
   );
-  const [main = "", ...imported] = filesOfEntry(metafile, "main.tsx");
+  // The entry does nothing but import the one file that all share: the page begins with that.
+  const [entry = "", shared = ""] = filesOfEntry(metafile, "main.tsx");
+  assets.delete(entry);
   const [theme = ""] = filesOfEntry(metafile, "theme.css");
-  // Otherwise the browser would find them only when it has read the main file.
-  const preloads = imported.map((path) => `<link rel="modulepreload" href="${path}">\n`).join("");
   const page = await readFile(join(web, "index.html"), "utf8");
   const html = page
-    .replace("<script", `${preloads}<script`)
-    .replace("main.tsx", main)
+    .replace("main.tsx", shared)
     .replace("theme.css", theme)
     .replace("</html>", `${scripts}</html>`);
   return { html, assets };

@@ -107,6 +107,7 @@ const entryNames = {
   charges: "charge",
   orders: "order",
   documents: "document",
+  alerts: "alert",
 } as const satisfies Partial<Record<keyof ExportAccountResponse, string>>;
 
 function linesOfPage(page: ExportAccountResponse): string[] {

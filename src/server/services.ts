@@ -10,7 +10,7 @@ import { KeysService } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { OperationsService } from "../../gen/gateway/operations/v1/operations_pb.ts";
 import { PaymentsService } from "../../gen/gateway/payments/v1/payments_pb.ts";
 import { PeopleService } from "../../gen/gateway/people/v1/people_pb.ts";
-import { createAlerts } from "../alerts/alerts.ts";
+import { type Alerts, createAlerts } from "../alerts/alerts.ts";
 import type { ErrorReason } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { createBilling } from "../billing/billing.ts";
@@ -153,6 +153,7 @@ export async function startServices(
       keys.ofAccount.export,
       people.ofAccount.export,
       (accountId) => payments.ofAccount.export(accountId),
+      (accountId) => alerts.ofAccount.export(accountId),
     ],
     approvalAboveMicro: () => approvalAboveMicro(paymentSettings),
     maxWaitMs: config.ledgerMaxWaitMs,
@@ -241,7 +242,7 @@ export async function startServices(
   });
   payments.start();
   stack.defer(() => payments.stop());
-  const alerts = createAlerts({
+  const alerts: Alerts = createAlerts({
     postgres,
     sources: {
       billing: billing.figures,

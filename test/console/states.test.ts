@@ -7,7 +7,7 @@ import type { Browser, BrowserContext, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { hasChromium, startChromium } from "../support/chromium.ts";
 import { now } from "./states/answers.ts";
-import { type StatesServer, startStates, statePath } from "./states/server.ts";
+import { type StatesServer, scrollThrough, startStates, statePath } from "./states/server.ts";
 import { allPages } from "./states/states.ts";
 
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
@@ -64,17 +64,6 @@ describe.skipIf(!hasChromium)("in Chromium", { timeout: 120_000 }, () => {
     await context.close();
   });
 });
-
-/** Runs in the page. */
-const scrollThrough = `(async () => {
-  const frame = () => new Promise((resolve) => requestAnimationFrame(resolve));
-  for (let at = 0; at < document.documentElement.scrollHeight; at += 300) {
-    scrollTo(0, at);
-    await frame();
-    await frame();
-  }
-  scrollTo(0, 0);
-})()`;
 
 /** What is wrong with a state, one sentence each. */
 async function visit(page: Page, address: string, path: string): Promise<string[]> {

@@ -5,7 +5,7 @@ import { mkdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { startChromium } from "../../support/chromium.ts";
 import { now } from "./answers.ts";
-import { startStates, statePath } from "./server.ts";
+import { scrollThrough, startStates, statePath } from "./server.ts";
 import { allPages } from "./states.ts";
 
 const folder = join(import.meta.dirname, "../../../console-screens");
@@ -33,9 +33,7 @@ try {
           if (!isWanted(title)) continue;
           await page.goto(server.address + statePath(name, state));
           // What is further down is asked for when somebody scrolls to it.
-          await page.mouse.wheel(0, 20_000);
-          await page.waitForTimeout(150);
-          await page.mouse.wheel(0, -20_000);
+          await page.evaluate(scrollThrough);
           // Until nothing arrives any more: streams stay open, so the network is never idle.
           await page.waitForTimeout(400);
           const path = join(folder, `${title}-${colorScheme}-${width}.png`);

@@ -114,3 +114,14 @@ function find({ values }: HandlerContext, method: string, service: string): Answ
     throw toConnectError(new ApiError("unimplemented", { message: `${method}: no answer` }));
   return found;
 }
+
+/** Shows each part of a page once, so that it asks for what it shows. Runs in the page. */
+export const scrollThrough = `(async () => {
+  const frame = () => new Promise((resolve) => requestAnimationFrame(resolve));
+  for (let at = 0; at < document.documentElement.scrollHeight; at += 300) {
+    scrollTo(0, at);
+    await frame();
+    await frame();
+  }
+  scrollTo(0, 0);
+})()`;

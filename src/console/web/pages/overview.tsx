@@ -10,7 +10,7 @@ import { both, type Call, useCall } from "../api.ts";
 import { credits, dollars } from "../format.ts";
 import { familyName } from "../names.ts";
 import { LinkButton } from "../parts/button.tsx";
-import { Later } from "../parts/later.tsx";
+import { AlertsPart } from "../parts/later.tsx";
 import { NewestRequests } from "../parts/newest-requests.tsx";
 import { Card, Figure, Figures, Head } from "../parts/page.tsx";
 import { KeyName } from "../parts/small.tsx";
@@ -68,7 +68,7 @@ export function Overview(): JSX.Element {
         <>
           <Chart />
           <TopKeys />
-          <Later part="NewestAlerts" />
+          <AlertsPart part="NewestAlerts" />
           <NewestRequests />
         </>
       )}

@@ -14,7 +14,7 @@ import { Button, LinkButton } from "../parts/button.tsx";
 import { exact } from "../parts/decimals.ts";
 import { Dialog } from "../parts/dialog.tsx";
 import { Form, fieldError, TextField } from "../parts/form.tsx";
-import { Later } from "../parts/later.tsx";
+import { AlertsPart } from "../parts/later.tsx";
 import { tell } from "../parts/messages.ts";
 import { Card, Head } from "../parts/page.tsx";
 import { useSeen } from "../parts/seen.ts";
@@ -68,7 +68,7 @@ export function Settings(): JSX.Element {
       <BillingDetailsCard />
       <Ways onOpen={setDialog} />
       <Sessions />
-      {owns && <Later part="AlertsCard" />}
+      {owns && <AlertsPart part="AlertsCard" />}
       <Card
         title={words.settings.you}
         tools={

@@ -1,4 +1,4 @@
-// Parts of pages that are files of their own, loaded when somebody scrolls to them.
+// What is loaded by need: parts of the console that not every visit shows are files of their own.
 
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
@@ -6,16 +6,33 @@ import { Card } from "./page.tsx";
 import { useSeen } from "./seen.ts";
 import { Skeleton } from "./view.tsx";
 
-type Loaded = typeof import("./alerts.tsx");
-
-export function Later({ part }: { readonly part: keyof Loaded }): JSX.Element {
-  const [place, isSeen] = useSeen();
+/**
+ * What `load` imports, once it is needed. It stays undefined when the file is gone after an update
+ * of the gateway, until the page is loaded again.
+ */
+export function useNeeded<Loaded>(
+  load: () => Promise<Loaded>,
+  isNeeded = true,
+): Loaded | undefined {
   const [loaded, setLoaded] = useState<Loaded>();
   useEffect(() => {
-    // A file that is gone after an update of the gateway: the bars stay until the page is loaded.
-    if (isSeen) import("./alerts.tsx").then(setLoaded, () => undefined);
-  }, [isSeen]);
-  const Part = loaded?.[part];
+    if (isNeeded)
+      load().then(
+        (module) => setLoaded(() => module),
+        () => undefined,
+      );
+  }, [isNeeded]);
+  return loaded;
+}
+
+/** A part about alerts, loaded when somebody scrolls to it. */
+export function AlertsPart({
+  part,
+}: {
+  readonly part: "NewestAlerts" | "AlertsCard";
+}): JSX.Element {
+  const [place, isSeen] = useSeen();
+  const Part = useNeeded(() => import("./alerts.tsx"), isSeen)?.[part];
   if (Part) return <Part />;
   return (
     <Card place={place}>

@@ -226,11 +226,44 @@ describe.skipIf(!hasChromium)("in Chromium", { timeout: 120_000 }, () => {
       // A page has no sign of being whole that all have in common: calls that follow each other.
       await expect.poll(() => performance.now() - lastAt).toBeGreaterThan(300);
       // The page, its style and its script. The rest is loaded by need: this one is an operator.
-      const first = files.filter((path) => !/\/(operator|alerts|qr-path)-\w+\.js$/.test(path));
+      const first = files.filter((path) => !/\/(operator|alerts|drawing)-\w+\.js$/.test(path));
       expect(first).toHaveLength(3);
       if (calls.length > 3) found[path] = [...calls];
     }
     expect(found).toEqual({});
+    await page.close();
+  });
+
+  test("an owner chooses an alert, is told of it on the page, and puts it away", async () => {
+    const { page, problems } = await open("settings");
+    // Alerts are loaded when they are scrolled to.
+    await page.getByRole("heading", { name: "Leaving", exact: true }).scrollIntoViewIfNeeded();
+    const below = page.getByRole("textbox", { name: "Credits below" });
+    await below.fill("a lot");
+    const form = page.locator("form").filter({ has: below });
+    await form.getByRole("button", { name: "Save" }).click();
+    await expect.poll(() => below.getAttribute("aria-invalid")).toBe("true");
+    await below.fill("5000");
+    await form.getByRole("checkbox", { name: "Low credits: Page" }).check();
+    await form.getByRole("button", { name: "Save" }).click();
+    await page.getByText("Saved.").waitFor();
+
+    await page.goto(`${origin}/console/${gateway.accountId}/`);
+    const alerts = page.locator("li").filter({ hasText: "less than 5000 credits" });
+    const told = async () => {
+      await page.reload();
+      await page.getByRole("heading", { name: "Newest requests" }).waitFor();
+      // Alerts come last, and are loaded when they are scrolled to.
+      await page.mouse.wheel(0, 5_000);
+      await page.locator(".endings li").first().waitFor();
+      return alerts.count();
+    };
+    // One for each pool. The gateway looks every 30 seconds.
+    await expect.poll(told, { timeout: 60_000, interval: 2_000 }).toBe(2);
+    await alerts.first().getByRole("button", { name: "Dismiss" }).click();
+    await expect.poll(() => alerts.count()).toBe(1);
+    await expect.poll(told).toBe(1);
+    expect(problems).toEqual([]);
     await page.close();
   });
 

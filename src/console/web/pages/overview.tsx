@@ -68,8 +68,8 @@ export function Overview(): JSX.Element {
         <>
           <Chart />
           <TopKeys />
-          <AlertsPart part="NewestAlerts" />
           <NewestRequests />
+          <AlertsPart part="NewestAlerts" />
         </>
       )}
     </>

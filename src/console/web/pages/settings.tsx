@@ -68,7 +68,6 @@ export function Settings(): JSX.Element {
       <BillingDetailsCard />
       <Ways onOpen={setDialog} />
       <Sessions />
-      {owns && <AlertsPart part="AlertsCard" />}
       <Card
         title={words.settings.you}
         tools={
@@ -92,6 +91,7 @@ export function Settings(): JSX.Element {
           ]}
         </Facts>
       </Card>
+      {owns && <AlertsPart part="AlertsCard" />}
       <Card title={words.settings.endings}>
         <ul class="endings">
           {owns && (

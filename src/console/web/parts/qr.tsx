@@ -5,7 +5,7 @@ import { useNeeded } from "./later.tsx";
 /** `text`: what a wallet reads. `label`: what the code holds, in words. */
 export function Qr({ text, label }: { readonly text: string; readonly label: string }) {
   // Its place is kept until it is there.
-  const { side, path } = useNeeded(() => import("./qr-path.ts"))?.qrPath(text) ?? { side: 1 };
+  const { side, path } = useNeeded(() => import("./drawing.ts"))?.drawQr(text) ?? { side: 1 };
   return (
     <svg class="qr" role="img" aria-label={label} viewBox={`0 0 ${side} ${side}`}>
       <rect class="qr-light" width={side} height={side} />

@@ -5,7 +5,7 @@ import { encode } from "uqr";
 const quiet = 4;
 
 /** What to draw in a square of `side` units: each run of dark modules of a row as one rectangle. */
-export function qrPath(text: string): { readonly side: number; readonly path: string } {
+export function drawQr(text: string): { readonly side: number; readonly path: string } {
   const { size, data } = encode(text, { ecc: "M", border: 0 });
   const path = data
     .map((row, y) => {

@@ -50,6 +50,7 @@ const served = [
   "POST /gateway.inference.v1.InferenceService/{method}",
   "POST /gateway.people.v1.PeopleService/{method}",
   "POST /gateway.payments.v1.PaymentsService/{method}",
+  "POST /gateway.alerts.v1.AlertsService/{method}",
   "POST /gateway.operations.v1.OperationsService/{method}",
 ];
 
@@ -89,6 +90,7 @@ test("the descriptor set has every service with its error details", async () => 
   const bytes = new Uint8Array(await response.arrayBuffer());
   const { file } = fromBinary(FileDescriptorSetSchema, bytes);
   expect(file.flatMap((one) => one.service.map(({ name }) => name)).sort()).toEqual([
+    "AlertsService",
     "BillingService",
     "InferenceService",
     "KeysService",

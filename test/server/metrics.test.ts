@@ -222,13 +222,14 @@ test("the overhead is known of every request, and leaves out the waits for its p
 
 test("a draining gateway still answers, and says that it drains", async () => {
   const draining = await startTestGateway({
-    env: { METRICS_PORT: "0", DRAIN_DELAY_SECONDS: "1" },
+    env: { METRICS_PORT: "0", DRAIN_DELAY_SECONDS: "3" },
     split: false,
   });
   expect((await scrape(draining.metricsAddress)).sum("gateway_draining")).toBe(0);
   const stopped = draining.stop();
-  await vi.waitFor(async () =>
-    expect((await scrape(draining.metricsAddress)).sum("gateway_draining")).toBe(1),
+  await vi.waitFor(
+    async () => expect((await scrape(draining.metricsAddress)).sum("gateway_draining")).toBe(1),
+    { timeout: 2_900 },
   );
   await stopped;
 });

@@ -192,6 +192,17 @@ describe.skipIf(!hasChromium)("in Chromium", { timeout: 120_000 }, () => {
     await open(olga, "/health");
     await olga.getByText("alive", { exact: true }).waitFor();
     await olga.getByText("this answer").waitFor();
+    // Their own alerts, which are loaded when they are scrolled to.
+    await olga.mouse.wheel(0, 5_000);
+    const finding = () => olga.getByRole("checkbox", { name: "Finding of the verifier: Page" });
+    expect(await finding().isChecked()).toBe(true);
+    await finding().uncheck();
+    await olga.locator("form").getByRole("button", { name: "Save" }).click();
+    await toast(olga, "Saved.");
+    await olga.reload();
+    await olga.getByText("this answer").waitFor();
+    await olga.mouse.wheel(0, 5_000);
+    expect(await finding().isChecked()).toBe(false);
     await olga.getByRole("link", { name: "Models", exact: true }).click();
     await olga.getByText("model-haiku-4.5").first().waitFor();
     await olga.getByRole("link", { name: "Attention", exact: true }).first().click();

@@ -23,5 +23,8 @@ export const alertWords = {
     "Sign-in from a new place",
     "Key paused, account suspended",
     "Payment that waits",
+    "Provider that needs a repair",
+    "Ledger that is not synchronous",
+    "Finding of the verifier",
   ],
 } as const;

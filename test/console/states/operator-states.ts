@@ -2,6 +2,7 @@
 
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { durationFromMs, timestampFromDate } from "@bufbuild/protobuf/wkt";
+import { AlertKind, AlertsService } from "../../../gen/gateway/alerts/v1/alerts_pb.ts";
 import {
   AccountStatus,
   BillingService,
@@ -454,6 +455,11 @@ const at = (path: string) => `/console/operator${path}`;
 const attention = [admin, find, listPeople, listAttention, pendingTransfers];
 const quiet = [admin, findNone, listPeople, noAttention, noTransfers];
 
+const alerts = answer(AlertsService.method.listAlerts, () => ({
+  settings: { rules: [{ kind: AlertKind.PROVIDER_ALARM, page: true, mail: true }] },
+  mails: true,
+}));
+
 export const operatorStates: readonly PageStates[] = [
   {
     name: "operator-accounts",
@@ -554,7 +560,7 @@ export const operatorStates: readonly PageStates[] = [
       loading: [admin, pending(operations.getStatus)],
       failed: [admin, failing(operations.getStatus, "internal")],
       small: [admin, smallStatus],
-      full: [admin, statusOf(false)],
+      full: [admin, statusOf(false), alerts],
       troubled: [admin, statusOf(true)],
     },
   },

@@ -20,6 +20,7 @@ import { call, useCall, usePages } from "../api.ts";
 import { credits, duration, relative, toDate } from "../format.ts";
 import { Button, LinkButton } from "../parts/button.tsx";
 import { textOf } from "../parts/enum-names.ts";
+import { AlertsPart } from "../parts/later.tsx";
 import { tell } from "../parts/messages.ts";
 import { paidWith } from "../parts/orders.tsx";
 import { Card, Head } from "../parts/page.tsx";
@@ -56,6 +57,7 @@ export function Attention(): JSX.Element {
       <TransfersCard />
       <DebtsCard />
       <LedgerCard />
+      <AlertsPart part="NewestAlerts" ofOperators />
     </>
   );
 }

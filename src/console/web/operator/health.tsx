@@ -14,12 +14,13 @@ import { useCall } from "../api.ts";
 import { clock, count, credits, relative } from "../format.ts";
 import { LinkButton } from "../parts/button.tsx";
 import { textOf } from "../parts/enum-names.ts";
+import { AlertsPart } from "../parts/later.tsx";
 import { Card, Figure, Figures, Head } from "../parts/page.tsx";
 import { Tag, Time } from "../parts/small.tsx";
 import { type Column, Table } from "../parts/table.tsx";
 import { Skeleton, View } from "../parts/view.tsx";
 import { hrefOf } from "../router.ts";
-import { operatorPart } from "../session.ts";
+import { isOperatorAdmin, operatorPart } from "../session.ts";
 import { LookOnly, Nothing } from "./common.tsx";
 import { words } from "./words.ts";
 
@@ -54,6 +55,7 @@ export function Health(): JSX.Element {
           </>
         )}
       </View>
+      {isOperatorAdmin() && <AlertsPart part="AlertsCard" ofOperators />}
     </>
   );
 }

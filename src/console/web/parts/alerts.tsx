@@ -10,7 +10,7 @@ import {
 } from "../../../../gen/gateway/alerts/v1/alerts_pb.ts";
 import { call, invalidate, useCall } from "../api.ts";
 import { parseCredits, plainCredits } from "../format.ts";
-import { account, can } from "../session.ts";
+import { account, can, isOperatorAdmin } from "../session.ts";
 import { words } from "../words.ts";
 import { alertWords } from "../words-alerts.ts";
 import { Button } from "./button.tsx";
@@ -26,12 +26,22 @@ const { listAlerts, setAlerts, dismissAlert, testWebhook } = AlertsService.metho
 const text = alertWords;
 const newestMax = 5;
 
+type AlertsProps = {
+  /** The alerts of the whole installation, in place of those of the account. */
+  readonly ofOperators?: boolean | undefined;
+};
+
+/** Of whom a call is. */
+const ownerOf = ({ ofOperators }: AlertsProps) =>
+  ofOperators ? { allAccounts: true } : { accountId: account.value.accountId };
+
 /** Alerts that nobody has marked as read. */
-export function NewestAlerts(): JSX.Element {
-  const { accountId } = account.value;
-  const found = useCall(listAlerts, { accountId, unread: true, pageSize: newestMax });
+export function NewestAlerts(props: AlertsProps): JSX.Element {
+  const owner = ownerOf(props);
+  const mayDismiss = props.ofOperators ? isOperatorAdmin() : can("member");
+  const found = useCall(listAlerts, { ...owner, unread: true, pageSize: newestMax });
   const dismiss = async (alertId: string) => {
-    await call(dismissAlert, { accountId, alertId });
+    await call(dismissAlert, { ...owner, alertId });
     invalidate(listAlerts);
   };
   return (
@@ -47,7 +57,7 @@ export function NewestAlerts(): JSX.Element {
                     <Time at={at} />
                   </p>
                 </div>
-                {can("member") && (
+                {mayDismiss && (
                   <Button kind="quiet" onClick={() => dismiss(alertId)}>
                     {text.dismiss}
                   </Button>
@@ -62,20 +72,27 @@ export function NewestAlerts(): JSX.Element {
   );
 }
 
-/** The settings of alerts, for owners. */
-export function AlertsCard(): JSX.Element {
-  const { accountId } = account.value;
-  const found = useCall(listAlerts, { accountId, pageSize: 1 });
+/** The settings of alerts, for owners and for operators. */
+export function AlertsCard(props: AlertsProps): JSX.Element {
+  const found = useCall(listAlerts, { ...ownerOf(props), pageSize: 1 });
   return (
     <Card title={text.title}>
       <View call={found} skeleton={<Skeleton rows={6} />}>
-        {({ settings, mails }) => settings && <AlertsForm settings={settings} mails={mails} />}
+        {({ settings, mails }) =>
+          settings && <AlertsForm {...props} settings={settings} mails={mails} />
+        }
       </View>
     </Card>
   );
 }
 
-const kinds = [
+const kindsOfOperators = [
+  AlertKind.PROVIDER_ALARM,
+  AlertKind.LEDGER_NOT_SYNCHRONOUS,
+  AlertKind.LEDGER_VIOLATED,
+  AlertKind.ORDER_WAITING,
+];
+const kindsOfAccounts = [
   AlertKind.CREDITS_LOW,
   AlertKind.CAP_REACHED,
   AlertKind.KEY_CREATED,
@@ -85,10 +102,11 @@ const kinds = [
 ];
 const channels = ["page", "mail", "webhook"] as const;
 
-type AlertsFormProps = { settings: AlertSettings; mails: boolean };
+type AlertsFormProps = AlertsProps & { settings: AlertSettings; mails: boolean };
 
-function AlertsForm({ settings, mails }: AlertsFormProps): JSX.Element {
-  const { accountId } = account.value;
+function AlertsForm({ settings, mails, ofOperators }: AlertsFormProps): JSX.Element {
+  const owner = ownerOf({ ofOperators });
+  const kinds = ofOperators ? kindsOfOperators : kindsOfAccounts;
   const { belowMicrocredits, belowDays } = settings;
   const [credits, setCredits] = useState(belowMicrocredits ? plainCredits(belowMicrocredits) : "");
   const [days, setDays] = useState(String(belowDays ?? ""));
@@ -111,7 +129,7 @@ function AlertsForm({ settings, mails }: AlertsFormProps): JSX.Element {
       throw fieldError("below_days", words.keyForm.notANumber);
     const webhookUrl = url.trim();
     const { webhookSecret } = await call(setAlerts, {
-      accountId,
+      ...owner,
       settings: {
         ...(amount !== undefined && { belowMicrocredits: amount }),
         ...(days.trim() && { belowDays: count }),
@@ -126,7 +144,7 @@ function AlertsForm({ settings, mails }: AlertsFormProps): JSX.Element {
     tell(text.saved);
   };
   const test = async () => {
-    const { problem } = await call(testWebhook, { accountId });
+    const { problem } = await call(testWebhook, owner);
     tell(problem || text.tested);
   };
   return (
@@ -135,16 +153,18 @@ function AlertsForm({ settings, mails }: AlertsFormProps): JSX.Element {
       fields={["below_microcredits", "below_days", "webhook_url"]}
       onSubmit={save}
     >
-      <div class="field-row">
-        <TextField
-          {...{ name: "below_microcredits", type: "number", label: text.belowCredits }}
-          {...{ value: credits, onInput: setCredits, unit: words.common.credits }}
-        />
-        <TextField
-          {...{ name: "below_days", type: "number", label: text.belowDays }}
-          {...{ value: days, onInput: setDays, unit: text.days }}
-        />
-      </div>
+      {!ofOperators && (
+        <div class="field-row">
+          <TextField
+            {...{ name: "below_microcredits", type: "number", label: text.belowCredits }}
+            {...{ value: credits, onInput: setCredits, unit: words.common.credits }}
+          />
+          <TextField
+            {...{ name: "below_days", type: "number", label: text.belowDays }}
+            {...{ value: days, onInput: setDays, unit: text.days }}
+          />
+        </div>
+      )}
       <Table
         caption={text.title}
         rows={rules}

@@ -25,15 +25,17 @@ export function useNeeded<Loaded>(
   return loaded;
 }
 
-/** A part about alerts, loaded when somebody scrolls to it. */
-export function AlertsPart({
-  part,
-}: {
+type AlertsPartProps = {
   readonly part: "NewestAlerts" | "AlertsCard";
-}): JSX.Element {
+  /** Of the whole installation, in place of an account. */
+  readonly ofOperators?: boolean;
+};
+
+/** A part about alerts, loaded when somebody scrolls to it. */
+export function AlertsPart({ part, ofOperators }: AlertsPartProps): JSX.Element {
   const [place, isSeen] = useSeen();
   const Part = useNeeded(() => import("./alerts.tsx"), isSeen)?.[part];
-  if (Part) return <Part />;
+  if (Part) return <Part ofOperators={ofOperators} />;
   return (
     <Card place={place}>
       <Skeleton rows={3} />

@@ -32,3 +32,8 @@ export class Stopwatch {
     }
   }
 }
+
+/** Returns `work`, which is a wait of `waits` if somebody asks for them. */
+export function waitFor<T>(work: Promise<T>, waits: Stopwatch | undefined): Promise<T> {
+  return waits ? waits.around(work) : work;
+}

@@ -21,7 +21,7 @@ import {
 } from "@grpc/grpc-js";
 import { Health, HealthCheckResponse_ServingStatus } from "../../gen/grpc/health/v1/health_pb.ts";
 import { ApiError } from "../base/errors.ts";
-import type { Stopwatch } from "../base/stopwatch.ts";
+import { type Stopwatch, waitFor } from "../base/stopwatch.ts";
 import type { ClientTls } from "../config/environment.ts";
 import {
   abortError,
@@ -157,7 +157,7 @@ function callUnary(desc: DescMethod, pick: Pick) {
     for (;;) {
       try {
         const sending = sendUnary(pick(), outgoing);
-        return await (waits?.around(sending) ?? sending);
+        return await waitFor(sending, waits);
       } catch (error) {
         await retries.waitOrThrow(error);
       }

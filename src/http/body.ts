@@ -5,6 +5,7 @@ import type { JsonValue } from "@bufbuild/protobuf";
 import type { FastifyRequest } from "fastify";
 import type { Clock } from "../base/clock.ts";
 import { ApiError, type ErrorReason } from "../base/errors.ts";
+import { waitFor } from "../base/stopwatch.ts";
 import type { BodyMemory } from "./body-memory.ts";
 import { parseBody } from "./parse-body.ts";
 import { checkDeclared, declaredBytes, receiveBody } from "./receive-body.ts";
@@ -38,7 +39,7 @@ export function createReadJson(memory: BodyMemory, clock: Clock): ReadJson {
     };
     try {
       const receiving = receiveBody(raw, { reservation, clock, onBytes });
-      const bytes = await (context.waits?.around(receiving) ?? receiving);
+      const bytes = await waitFor(receiving, context.waits);
       const { length } = bytes;
       context.bodyBytes = length;
       const { value, items } = await parseBody(bytes);
@@ -73,7 +74,7 @@ export function createReadRaw(memory: BodyMemory, clock: Clock): ReadRaw {
     const reservation = memory.open({ keyId: undefined, address: ip });
     try {
       const receiving = receiveBody(raw, { reservation, clock, onBytes: () => {}, bytesMax });
-      const bytes = await (context.waits?.around(receiving) ?? receiving);
+      const bytes = await waitFor(receiving, context.waits);
       context.bodyBytes = bytes.length;
       return bytes;
     } finally {

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import type { FastifyReply } from "fastify";
 import type { Admission, GenerateResponse } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { type ApiError, toApiError } from "../base/errors.ts";
-import type { Stopwatch } from "../base/stopwatch.ts";
+import { type Stopwatch, waitFor } from "../base/stopwatch.ts";
 import type { EventEncoder } from "../formats/codec.ts";
 import { ChunkedBody } from "./chunked-body.ts";
 import { elapsedMs, type RequestContext } from "./context.ts";
@@ -134,7 +134,7 @@ class EventStreamReply {
   /** Resolves when the reader has caught up. Throws if `signal` fires or the connection breaks. */
   drained(signal: AbortSignal, waits: Stopwatch | undefined): Promise<void> | undefined {
     const drained = this.#body?.drained(signal);
-    return drained && waits ? waits.around(drained) : drained;
+    return drained && waitFor(drained, waits);
   }
 
   end(): void {

@@ -7,6 +7,7 @@ import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
 import type { Clock } from "../base/clock.ts";
 import { ApiError, toApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
+import { waitFor } from "../base/stopwatch.ts";
 import type { Span } from "../tracing/tracing.ts";
 import { failed } from "./failures.ts";
 import type {
@@ -55,7 +56,7 @@ export async function startAnswer(
 
   const call = async (routes: readonly ProviderRoute[]): Promise<RunningAttempt> => {
     const acquiring = acquireRoute(routes, request.signal);
-    const route = await (request.waits?.around(acquiring) ?? acquiring);
+    const route = await waitFor(acquiring, request.waits);
     const totalMs = route.connection.settings.totalMs - (clock.now() - startMs);
     const isRepeated = calls.some((earlier) => earlier.route.connection === route.connection);
     const called = new RunningAttempt(route, request, {

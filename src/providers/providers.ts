@@ -4,6 +4,7 @@ import { isDeepStrictEqual } from "node:util";
 import { type Clock, systemClock } from "../base/clock.ts";
 import { ApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
+import { waitFor } from "../base/stopwatch.ts";
 import {
   type CatalogFile,
   findMissingCredentials,
@@ -194,5 +195,5 @@ async function countTokens(
   const route = routes.find((candidate) => waitMsOf(candidate) === 0);
   if (route === undefined) throw new ApiError("overloaded");
   const counting = route.connection.provider.countTokens({ request, route: route.target }, signal);
-  return waits?.around(counting) ?? counting;
+  return waitFor(counting, waits);
 }

@@ -5,7 +5,7 @@ import type { CatalogFile } from "../config/catalog.ts";
 import { type Embedded, startEmbedded } from "../postgres/embedded/embedded.ts";
 import type { Gateway } from "./gateway.ts";
 import type { GatewayParts } from "./services.ts";
-import { shrinkAfterBursts, shrinkHeap } from "./shrink-heap.ts";
+import { shrinkWhenIdle } from "./shrink-heap.ts";
 import { onEndSignals } from "./signals.ts";
 import type { Parent } from "./worker.ts";
 
@@ -71,8 +71,7 @@ export async function runGateway(
       const ms = Math.round(performance.now());
       log.info({ http, grpc, metrics, role: config.role, ms }, "ready");
     }
-    shrinkHeap();
-    shrinkAfterBursts();
+    shrinkWhenIdle();
   } catch (error) {
     log.debug({ err: error }, "the gateway failed to start");
     const { startupErrorMessage } = await import("./startup-error.ts");

@@ -1,5 +1,5 @@
 // V8's young generation grows during the start and keeps its size: an idle gateway takes 160 MB,
-// and 120 MB after this collection (measured, Node 24, 40 ms). Under load it grows again. After a
+// and 120 MB after a collection (measured, Node 24, 40 ms). Under load it grows again. After a
 // burst of large requests, V8 keeps most of their memory until something else needs it.
 
 import { setFlagsFromString } from "node:v8";
@@ -35,12 +35,13 @@ const changeMin = 0.05;
 const waitMax = 32;
 
 /**
- * Shrinks the heap after bursts: when the resident memory has grown and the process has little to
- * do, every ten seconds while that helps, and rarely afterwards. Call it after `shrinkHeap`. The
- * process may end while it is active.
+ * Shrinks the heap after the start, and after bursts: when the resident memory has grown and the
+ * process has little to do, every ten seconds while that helps, and rarely afterwards. The process
+ * may end while it is active.
  */
-export function shrinkAfterBursts(): void {
-  let leastBytes = process.memoryUsage.rss();
+export function shrinkWhenIdle(): void {
+  /** 0 until the first collection: the start leaves much behind, and its end is a bad moment. */
+  let leastBytes = 0;
   /** The resident memory before the last collection. */
   let collectedFrom = 0;
   let wait = 1;
@@ -63,5 +64,6 @@ export function shrinkAfterBursts(): void {
     collectedFrom = bytes;
     waited = 0;
     shrinkHeap(utilization < idleMax ? "last-resort" : "regular");
+    if (leastBytes === 0) leastBytes = process.memoryUsage.rss();
   }, checkMs).unref();
 }

@@ -6,15 +6,24 @@ import { readdirSync, readFileSync } from "node:fs";
 const ticksPerSecond = 100;
 
 /**
- * Processor seconds that the threads of a process used so far. The scheduler counts nanoseconds;
- * `stat` knows 10 ms only.
+ * Processor seconds that the threads of a process used so far; 0 when it has ended. The scheduler
+ * counts nanoseconds; `stat` knows 10 ms only.
  */
 export function cpuSeconds(pid: number): number {
   let nanoseconds = 0;
-  for (const thread of readdirSync(`/proc/${pid}/task`)) {
+  for (const thread of threadsOf(pid)) {
     nanoseconds += Number(readProc(`${pid}/task/${thread}/schedstat`)?.split(" ")[0] ?? 0);
   }
   return nanoseconds / 1e9;
+}
+
+// A process of the database may end between two looks.
+function threadsOf(pid: number): string[] {
+  try {
+    return readdirSync(`/proc/${pid}/task`);
+  } catch {
+    return [];
+  }
 }
 
 /** Processor seconds of a process and everything it started, whether that still runs or not. */

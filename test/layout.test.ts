@@ -120,6 +120,7 @@ const ownTables: Readonly<Record<string, readonly string[]>> = {
   ],
   history: [
     "closed_months",
+    "closing_blocks",
     "closing_sums",
     "history_leases",
     "month_archives",

@@ -2,7 +2,7 @@
 
 import { createLog } from "../base/log.ts";
 import { readCommandConfig } from "../config/environment.ts";
-import { Refusal } from "../history/history.ts";
+import { HistoryError } from "../history/history.ts";
 import { startEmbedded } from "../postgres/embedded/embedded.ts";
 import { type OpenLedger, openLedger } from "../postgres/open-ledger.ts";
 import { checkDatabase } from "../postgres/preflight.ts";
@@ -43,7 +43,9 @@ export async function onLedger(work: (ledger: OpenLedger) => Promise<void>): Pro
     stack.adopt(ledger.postgres, (one) => one.close());
     await work(ledger);
   } catch (error) {
-    console.error(error instanceof Refusal ? error.message : startupErrorMessage(error, config));
+    const message =
+      error instanceof HistoryError ? error.message : startupErrorMessage(error, config);
+    console.error(message);
     process.exitCode = 1;
   }
 }

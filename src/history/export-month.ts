@@ -21,8 +21,8 @@ import {
   placeOf,
   valuesOf,
 } from "./digest.ts";
+import { HistoryError } from "./history-error.ts";
 import { nameOfMonth } from "./months.ts";
-import { Refusal } from "./refusal.ts";
 
 const statements = {
   readLines: statement(import.meta.url, "read-lines"),
@@ -57,8 +57,8 @@ type Ledger = Pick<OpenLedger, "asOwner"> & { readonly postgres: Tx };
 /**
  * Exports a closed month, `YYYY-MM-01`, into a folder of its name in `to`, and records that the
  * export was verified. Where that folder exists, verifies it. Returns its path and manifest. Throws
- * a `Refusal` for a month that is open or whose charges were removed, and an Error for a folder or
- * charges that are not what was closed.
+ * a `HistoryError` for a month that is open or whose charges were removed, and an Error for a
+ * folder or charges that are not what was closed.
  */
 export async function exportMonth(
   ledger: Ledger,
@@ -67,14 +67,17 @@ export async function exportMonth(
   const name = nameOfMonth(month);
   const closing = await findClosing(ledger.postgres, month);
   if (!closing)
-    throw new Refusal(`${name} is open; npm run close-month -- --month ${name} closes it for good`);
+    throw new HistoryError(
+      `${name} is open; npm run close-month -- --month ${name} closes it for good`,
+    );
   await mkdir(to, { recursive: true });
   const folder = resolve(to, name);
   const found = await readManifest(folder);
   if (found === undefined) {
-    if (closing.isDropped) throw new Refusal(`the charges of ${name} were removed after an export`);
+    if (closing.isDropped)
+      throw new HistoryError(`the charges of ${name} were removed after an export`);
     if (closing.form !== lineVersion)
-      throw new Refusal(
+      throw new HistoryError(
         `${name} was closed by another version of the gateway, whose lines have form ${closing.form}; export it with that one`,
       );
     await writeFolder(ledger.postgres, closing, folder);

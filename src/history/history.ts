@@ -11,10 +11,10 @@ import { nameOfMonth } from "./months.ts";
 import { keepRetention, type Waiting } from "./retention.ts";
 import { Sink } from "./sink.ts";
 
-export { type Closing, closeMonth, findClosing } from "./closing.ts";
+export { type Closing, closeMonth, findClosing, prepareClosing } from "./closing.ts";
 export { exportMonth, type Manifest } from "./export-month.ts";
+export { HistoryError } from "./history-error.ts";
 export { nameOfMonth, parseMonth } from "./months.ts";
-export { Refusal } from "./refusal.ts";
 
 export type History = {
   start(): void;
@@ -66,7 +66,9 @@ export function createHistory({ ledger, log, metrics, retentionMonths, sink }: P
   };
 }
 
-/** Closes and removes months once an hour: the months come slowly, but their exports any time. */
+/**
+ * Reads, closes and removes months once an hour: the months come slowly, their exports any time.
+ */
 export class RetentionKeeper {
   readonly #keep: (signal: AbortSignal) => Promise<readonly Waiting[]>;
   readonly #log: Log;

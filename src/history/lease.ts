@@ -1,5 +1,5 @@
-// Work that one process does at a time. Whoever has the lease renews it as he goes on; the lease of
-// one that died ends by itself.
+// Work that one process does at a time. The process that has the lease renews it as it goes on; the
+// lease of one that died ends by itself.
 
 import { statement, type Tx } from "../postgres/postgres.ts";
 

@@ -5,7 +5,7 @@ import type { Client, QueryResultRow } from "pg";
 import type { LedgerEngine } from "../config/environment.ts";
 import { traitsOf } from "./engine.ts";
 import { inTransaction } from "./migrate.ts";
-import { dropPartition, readMonths, sealPartition } from "./partitions.ts";
+import { countCharges, dropPartition, readMonths, sealPartition } from "./partitions.ts";
 import { Servers } from "./servers.ts";
 import type { Statement } from "./statement.ts";
 
@@ -21,6 +21,8 @@ export type Owner = {
   readMonths(): Promise<string[]>;
   /** Makes the partition of a past month refuse charges. In a transaction. */
   sealMonth(month: string): Promise<void>;
+  /** Counts the charges of a month that were settled after a time and up to another. */
+  countCharges(month: string, times: { after: string; upTo: string }): Promise<bigint>;
   /** Removes the charges of a month. In a transaction. */
   dropMonth(month: string): Promise<void>;
 };
@@ -53,6 +55,7 @@ export async function ownerOf(
     transaction: (name, work) => inTransaction(client, name, work),
     readMonths: async () => (traits.hasPartitions ? await readMonths(client) : []),
     sealMonth: (month) => sealPartition(client, month, engine),
+    countCharges: (month, times) => countCharges(client, month, times),
     dropMonth: (month) => dropPartition(client, month),
     end: () => client.end(),
   };

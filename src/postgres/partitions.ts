@@ -79,6 +79,24 @@ export async function sealPartition(
   );
 }
 
+/**
+ * Counts the charges of a month that were settled after a time and up to another. It names the
+ * partition, so that an index has all that is asked for.
+ */
+export async function countCharges(
+  client: ClientBase,
+  month: string,
+  { after, upTo }: { after: string; upTo: string },
+): Promise<bigint> {
+  const { rows } = await client.query<{ charges: bigint }>(
+    `select count(*) as charges
+     from ${nameOf(month)}
+     where amount >= 0 and settled_at > $1::timestamptz and settled_at <= $2::timestamptz`,
+    [after, upTo],
+  );
+  return rows[0]?.charges ?? 0n;
+}
+
 /** Removes the partition of a month with all its charges. */
 export async function dropPartition(client: ClientBase, month: string): Promise<void> {
   const name = nameOf(month);

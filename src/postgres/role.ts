@@ -11,7 +11,13 @@ export const gatewayRole = "model_gateway";
 
 const appendOnly = ["charges", "transfers", "price_versions"];
 /** What the owner of the tables closes and removes. */
-const ofOwner = ["month_closings", "closed_months", "month_archives"];
+const ofOwner = [
+  "month_closings",
+  "closed_months",
+  "month_archives",
+  "closing_blocks",
+  "closing_sums",
+];
 
 type Rights = {
   readonly schema: string;

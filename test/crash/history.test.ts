@@ -72,7 +72,8 @@ test("wrong arguments are refused, with how to give them", async () => {
   });
 });
 
-for (const moment of ["month sealed", "block digested", "sums added", "closing stored"])
+const moments = ["month sealed", "block digested", "sums added", "month read", "closing stored"];
+for (const moment of moments)
   test(`a closing that is killed at "${moment}" leaves the month open`, async () => {
     expect(await close(moment)).toMatchObject({ signal: "SIGKILL" });
     expect(await closings()).toEqual([]);
@@ -86,6 +87,7 @@ test("the same command closes the month", async () => {
     output: expect.stringMatching(/is closed: 6 charges, 780 micro-credits, SHA-256 [0-9a-f]{64}/),
   });
   expect(await closings()).toEqual([{ charges: 6n }]);
+  expect(await world.run("select 1 from closing_blocks")).toEqual([]);
   expect(await world.run("select 1 from closing_sums")).toEqual([]);
   expect(await world.store.verifyLedger()).toEqual([]);
   expect((await close()).code).toBe(0);

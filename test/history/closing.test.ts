@@ -24,9 +24,11 @@ import {
   closeMonth,
   exportMonth,
   findClosing,
-  Refusal,
+  HistoryError,
+  prepareClosing,
   RetentionKeeper,
 } from "../../src/history/history.ts";
+import { asReader, readRest } from "../../src/history/read-month.ts";
 import { keepRetention } from "../../src/history/retention.ts";
 import { callBy } from "../support/calls.ts";
 import { writeCharges } from "../support/charges.ts";
@@ -61,7 +63,7 @@ async function filled(world: FreshHistory): Promise<[Payer, Payer, Payer]> {
 const messageOf = (work: Promise<unknown>) =>
   work.then(
     () => "",
-    (error: unknown) => (error instanceof Refusal ? error.message : String(error)),
+    (error: unknown) => (error instanceof HistoryError ? error.message : String(error)),
   );
 
 async function removeOldest(world: FreshHistory, to: string): Promise<void> {
@@ -133,6 +135,8 @@ test("the role of the gateway reads closed months, and cannot write them", async
     "insert into closed_months select * from closed_months",
     "insert into month_archives (month, sha256, place) values ('2026-01-01', '', '')",
     "update month_archives set dropped_at = now()",
+    "update closing_blocks set sha256 = ''",
+    "delete from closing_sums",
   ])
     await expect(run(text)).rejects.toThrow("permission denied");
 });
@@ -204,7 +208,8 @@ test("of two processes that close a month, one does, and both find it closed", a
     closeMonth(world.ledger, month),
   ]);
   for (const one of both)
-    if (one.status === "rejected") expect(String(one.reason)).toMatch(/another process is closing/);
+    if (one.status === "rejected")
+      expect(String(one.reason)).toMatch(/another process reads or closes a month/);
   expect(both.some(({ status }) => status === "fulfilled")).toBe(true);
   expect(await world.run("select * from month_closings")).toHaveLength(1);
   expect(await world.run("select * from closing_sums")).toEqual([]);
@@ -268,12 +273,10 @@ test("an export read back is the ledger, and its digest that of the closing", as
   expect(closing.sha256.toString("hex")).toBe(manifest.sha256);
 });
 
-test("many charges of one moment are digested, exported and summed up each once", async () => {
-  const world = await fresh();
+/** Charges of one account, three months ago, as if they had been charged by the rules. */
+async function addMany(world: FreshHistory, count: number, stepMs: number): Promise<void> {
   const payer = await world.payer(0n);
-  const from = world.monthsAgo(3);
-  await writeCharges(world.run, { payer, count: 25_000, from, stepMs: 0 });
-  // As if they had been charged by the rules, with their sums.
+  await writeCharges(world.run, { payer, count, from: world.monthsAgo(3), stepMs });
   await world.run("alter table charges disable trigger user");
   await world.run(
     `update charges set amount = cost, hold = cost, overrun = 0, granted_output = 10
@@ -288,15 +291,117 @@ test("many charges of one moment are digested, exported and summed up each once"
      from charges group by 1, 2, 3, 4`,
   );
   await world.days.run();
-  const closing = await closeMonth(world.ledger, world.month(3));
-  expect(closing.charges).toBe(25_000n);
+}
+
+/** Closes the month of `addMany` and exports it: what was closed is what is there. */
+async function closeMany(world: FreshHistory, ledger: Ledger = world.ledger) {
+  const closing = await closeMonth(ledger, world.month(3));
   const { manifest, folder: path } = await exportMonth(world.ledger, {
     month: world.month(3),
     to: await newFolder(),
   });
   expect(manifest.sha256).toBe(closing.sha256.toString("hex"));
+  expect(manifest.charges).toBe(String(closing.charges));
+  expect(await world.run("select 1 from closing_blocks")).toEqual([]);
+  expect(await world.run("select 1 from closing_sums")).toEqual([]);
   const lines = (await readFile(join(path, manifest.file), "utf8")).trimEnd().split("\n");
-  expect(new Set(lines.map((line) => JSON.parse(line).request_id)).size).toBe(25_000);
+  return { closing, ids: new Set(lines.map((line) => JSON.parse(line).request_id)) };
+}
+
+type Ledger = Pick<FreshHistory["ledger"], "asOwner">;
+
+/** A ledger that counts the blocks that are digested. */
+function counting({ asOwner }: Ledger) {
+  const count = { blocks: 0 };
+  const ledger: Ledger = {
+    asOwner: (work) =>
+      asOwner((owner) =>
+        work({
+          ...owner,
+          query: (statement, values) => {
+            if (statement.name === "history/digest-block") count.blocks += 1;
+            return owner.query(statement, values);
+          },
+        }),
+      ),
+  };
+  return { ledger, count };
+}
+
+const progressOf = (world: FreshHistory) =>
+  world.run(
+    `select count(*)::int as blocks, coalesce(sum(charges), 0)::int as charges,
+       (select coalesce(sum(requests), 0)::int from closing_sums) as summed
+     from closing_blocks`,
+  );
+
+test("many charges of one moment are digested, exported and summed up each once", async () => {
+  const world = await fresh();
+  await addMany(world, 25_000, 0);
+  const { closing, ids } = await closeMany(world);
+  expect(closing.charges).toBe(25_000n);
+  expect(ids.size).toBe(25_000);
+});
+
+test("a month is read ahead in whole blocks, and its closing reads the rest alone", async () => {
+  const world = await fresh();
+  const month = world.month(3);
+  await addMany(world, 25_000, 20);
+  await world.run("update charges set settled_at = now() - interval '23 hours' where input < 100");
+  const { ledger, count } = counting(world.ledger);
+  // Its days are not complete: it cannot be closed yet.
+  await world.run("update usage_progress set tags_to = $1::date", [month]);
+  await keepRetention(ledger, { months: 12, sink: undefined });
+  expect(await progressOf(world)).toEqual([{ blocks: 2, charges: 20_000, summed: 20_000 }]);
+  await world.days.run();
+  count.blocks = 0;
+  await prepareClosing(ledger, [month]);
+  expect(count.blocks).toBe(1);
+  expect(await progressOf(world)).toEqual([{ blocks: 2, charges: 20_000, summed: 20_000 }]);
+  const { closing, ids } = await closeMany(world, ledger);
+  expect(count.blocks).toBe(2);
+  expect(closing.charges).toBe(25_000n);
+  expect(ids.size).toBe(25_000);
+  await prepareClosing(ledger, [month]);
+  expect(count.blocks).toBe(2);
+});
+
+// As if a commit had hung for a day, and where nothing seals a month.
+for (const [when, isRead] of [
+  ["before others that were read ahead", "ahead"],
+  ["after a closing that was killed had read all", "whole"],
+] as const)
+  test(`charges that become visible ${when} are closed with them`, async () => {
+    const world = await fresh();
+    const month = world.month(3);
+    await addMany(world, 12_000, 20);
+    const [first, last] = isRead === "ahead" ? [0, 3] : [11_997, 12_000];
+    await world.run("create table late as select * from charges where input >= $1 and input < $2", [
+      first,
+      last,
+    ]);
+    await world.run("delete from charges where request_id in (select request_id from late)");
+    if (isRead === "ahead") await prepareClosing(world.ledger, [month]);
+    else await asReader(world.ledger, undefined, (reader) => readRest(reader, month));
+    await world.run("insert into charges select * from late");
+    const { closing, ids } = await closeMany(world);
+    expect(closing.charges).toBe(12_000n);
+    expect(ids.size).toBe(12_000);
+  });
+
+test("what was read ahead in another form is read again, and so is a month that was refused", async () => {
+  const world = await fresh();
+  const month = world.month(3);
+  await addMany(world, 12_000, 20);
+  await prepareClosing(world.ledger, [month]);
+  await world.run("update closing_blocks set form = 0, sha256 = ''");
+  // It costs less than was summed up.
+  await world.run("update charges set amount = amount - 1 where input = 7");
+  const broken = /1 of its charges break a rule/;
+  expect(await messageOf(closeMonth(world.ledger, month))).toMatch(broken);
+  expect(await progressOf(world)).toEqual([{ blocks: 0, charges: 0, summed: 0 }]);
+  await world.run("update charges set amount = amount + 1 where input = 7");
+  expect((await closeMany(world)).closing.charges).toBe(12_000n);
 });
 
 test("an export that is not what was closed is refused, and so is a folder without a manifest", async () => {

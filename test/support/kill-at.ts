@@ -20,9 +20,11 @@ const moments: Record<string, { statement: string; when: "unsent" | "sent" | "co
   "transfer made": { statement: "payments/put-transfer", when: "unsent" },
   "grant posted": { statement: "payments/put-transfer", when: "committed" },
   // A month that is being closed, exported and recorded.
-  "month sealed": { statement: "history/remove-closing-sums", when: "unsent" },
+  "month sealed": { statement: "history/read-progress", when: "unsent" },
   "block digested": { statement: "history/digest-block", when: "committed" },
-  "sums added": { statement: "history/add-closing-sums", when: "committed" },
+  // In a transaction that has still to be committed.
+  "sums added": { statement: "history/add-sums", when: "committed" },
+  "month read": { statement: "history/check-sums", when: "unsent" },
   // In a transaction that has still to be committed.
   "closing stored": { statement: "history/insert-closing", when: "committed" },
   "lines read": { statement: "history/read-lines", when: "committed" },

@@ -20,6 +20,7 @@ select create_distributed_table('errors_hourly', 'account_id', colocate_with => 
 select create_distributed_table('closed_months', 'account_id', colocate_with => 'pools');
 select create_distributed_table('closing_sums', 'account_id', colocate_with => 'pools');
 select create_reference_table('usage_progress');
+select create_reference_table('closing_blocks');
 select create_reference_table('month_closings');
 select create_reference_table('month_archives');
 select create_reference_table('sink_cursors');

@@ -390,20 +390,37 @@ create table closed_months (
 );
 create index closed_months_by_month on closed_months (month);
 
--- The sums of parts of the month that is being closed. Those of a closing that did not end are
--- removed by the next one.
-create table closing_sums (
-  closing_id text collate "C" not null,
+-- How far the charges of open months are read for their closing: digests of blocks of their lines,
+-- in the order of settlement. They and the sums below are removed when the month is closed. Only
+-- the owner of the tables writes them.
+create table closing_blocks (
+  month      date not null,
+  -- From 1 on.
+  number     integer not null,
+  charges    integer not null,
+  -- Of the lines of its charges, and the form of these lines.
+  sha256     bytea not null,
+  form       integer not null,
+  -- Its last charge.
+  settled_at timestamptz not null,
+  request_id text collate "C" not null,
   account_id text collate "C" not null,
+  primary key (month, number)
+);
+
+-- What the charges of these blocks sum up to.
+create table closing_sums (
+  account_id text collate "C" not null,
+  month      date not null,
   "family"   text not null,
   key_id     text collate "C" not null,
   model      text not null,
   each_charged(# bigint not null),
   overrun    bigint not null,
   -- Charges that break a rule of the ledger.
-  broken     bigint not null
+  broken     bigint not null,
+  primary key (account_id, month, "family", key_id, model)
 );
-create index closing_sums_by_closing on closing_sums (closing_id);
 
 -- Closed months of which a verified export exists. Only the owner of the tables writes it.
 create table month_archives (

@@ -1,2 +1,2 @@
 /** What an operator asked for, or a task wants, and cannot have now. The message says why. */
-export class Refusal extends Error {}
+export class HistoryError extends Error {}

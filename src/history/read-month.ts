@@ -1,0 +1,219 @@
+// Reads the charges of an open month for its closing, in the order of their settlement: it keeps a
+// digest of each block of their lines, and what they sum up to.
+//
+// While a month runs, what was settled a day ago is read ahead: nothing is settled before it any
+// more, so that the closing has little left to read. Should a charge come late all the same, by a
+// clock that was set back or a commit that hung for a day, the closing counts more charges than
+// were read, and reads the month again.
+
+import { lineVersion } from "../base/charge-line.ts";
+import { timeOrderedId } from "../base/ids.ts";
+import type { OpenLedger, Owner } from "../postgres/open-ledger.ts";
+import { statement } from "../postgres/postgres.ts";
+import { blockLines, type Place, type PlaceRow, placeOf, valuesOf } from "./digest.ts";
+import { HistoryError } from "./history-error.ts";
+import { Lease } from "./lease.ts";
+import { nameOfMonth } from "./months.ts";
+
+const statements = {
+  readProgress: statement(import.meta.url, "read-progress"),
+  digestBlock: statement(import.meta.url, "digest-block"),
+  addBlocks: statement(import.meta.url, "add-blocks"),
+  addSums: statement(import.meta.url, "add-sums"),
+  removeBlocks: statement(import.meta.url, "remove-blocks"),
+  removeSums: statement(import.meta.url, "remove-sums"),
+  listTimes: statement(import.meta.url, "list-times"),
+};
+
+/** Blocks that are summed up in one statement, of a second or two. */
+const blocksPerPart = 10;
+/** Blocks that are counted in one statement, which reads an index alone. */
+const blocksPerCount = 100;
+/** No transaction that settles takes as long, and no clocks are as far apart. */
+const settledHoursAgo = 24;
+const leaseMs = 60_000;
+
+/**
+ * The one who reads months, on two connections: a part is digested and summed up at the same time,
+ * which takes equally long.
+ */
+export type Reader = {
+  readonly owner: Owner;
+  readonly other: Owner;
+  /** Of `owner` and of `other`. */
+  readonly lease: Lease;
+  readonly otherLease: Lease;
+  readonly signal: AbortSignal | undefined;
+};
+
+/**
+ * Runs `work` as the only reader of months. Throws a `HistoryError` when another process reads one.
+ */
+export async function asReader<T>(
+  ledger: Pick<OpenLedger, "asOwner">,
+  signal: AbortSignal | undefined,
+  work: (reader: Reader) => Promise<T>,
+): Promise<T> {
+  const holder = timeOrderedId("close_");
+  return ledger.asOwner((owner) =>
+    ledger.asOwner(async (other) => {
+      const [lease, otherLease] = [owner, other].map(
+        (one) => new Lease(one, { task: "close", holder, ms: leaseMs }),
+      );
+      if (!lease || !otherLease) throw new Error("two connections have two leases");
+      await keepLease(lease);
+      try {
+        return await work({ owner, other, lease, otherLease, signal });
+      } finally {
+        await lease.release();
+      }
+    }),
+  );
+}
+
+/** In a transaction, keeps other readers away until its end. */
+export async function keepLease(lease: Lease): Promise<void> {
+  if (!(await lease.take()))
+    throw new HistoryError("another process reads or closes a month; try again in a minute");
+}
+
+/** Reads what was settled a day ago, in whole blocks. */
+export async function readAhead(reader: Reader, month: string): Promise<void> {
+  const { past } = await readProgress(reader.owner, month);
+  await readOn(reader, month, { before: past, isLast: false });
+}
+
+/** Reads all that is left of a month that takes no more charges. Returns the number of them all. */
+export async function readRest(reader: Reader, month: string): Promise<bigint> {
+  for (const isFirst of [true, false]) {
+    const charges = await readOn(reader, month, { before: "infinity", isLast: true });
+    if (charges === (await countCharges(reader, month))) return charges;
+    if (isFirst) await forget(reader, month);
+  }
+  throw new HistoryError(`${nameOfMonth(month)} cannot be closed: it still takes charges`);
+}
+
+/** Removes what is read of a month, so that it is read again. */
+export async function forget({ owner, lease }: Reader, month: string): Promise<void> {
+  await owner.transaction(`closing of ${nameOfMonth(month)}`, async () => {
+    await keepLease(lease);
+    await removeProgress(owner, month);
+  });
+}
+
+/** In a transaction. */
+export async function removeProgress(owner: Owner, month: string): Promise<void> {
+  await owner.query(statements.removeBlocks, [month]);
+  await owner.query(statements.removeSums, [month]);
+}
+
+type ProgressRow = PlaceRow & { blocks: number; charges: bigint; has_form: boolean; past: string };
+
+async function readProgress(owner: Owner, month: string) {
+  const values = [month, lineVersion, settledHoursAgo];
+  const [row] = await owner.query<ProgressRow>(statements.readProgress, values);
+  if (!row) throw new Error("a statement without groups returned no row");
+  return row;
+}
+
+type Block = { readonly charges: number; readonly sha256: Buffer; readonly last: Place };
+
+/**
+ * Reads the charges after those that are read, settled before a time. `isLast`: also a block that
+ * is not full. Returns how many are read then.
+ */
+async function readOn(
+  reader: Reader,
+  month: string,
+  { before, isLast }: { before: string; isLast: boolean },
+): Promise<bigint> {
+  const { owner, signal } = reader;
+  const readAgain = async () => {
+    await forget(reader, month);
+    return readOn(reader, month, { before, isLast });
+  };
+  const progress = await readProgress(owner, month);
+  if (!progress.has_form) return readAgain();
+  let { blocks, charges } = progress;
+  let from = placeOf(progress);
+  let to = from;
+  let part: Block[] = [];
+  let storing: Promise<void> = Promise.resolve();
+  try {
+    for (let isDone = false; !isDone; ) {
+      if (signal?.aborted) throw new HistoryError("this process stops");
+      const block = await readBlock(owner, { month, after: to, before });
+      // The last block was not full, and was thought to be the end.
+      if (block.charges > 0 && charges % BigInt(blockLines) > 0n) return await readAgain();
+      isDone = block.charges < blockLines;
+      if (!isDone || (isLast && block.charges > 0)) {
+        part.push(block);
+        charges += BigInt(block.charges);
+        to = block.last;
+      }
+      if (part.length === 0 || (!isDone && part.length < blocksPerPart)) continue;
+      await storing;
+      storing = storePart(reader, { month, first: blocks + 1, part, from, to });
+      storing.catch(() => undefined);
+      blocks += part.length;
+      from = to;
+      part = [];
+    }
+  } finally {
+    await storing;
+  }
+  return charges;
+}
+
+type Part = {
+  readonly month: string;
+  /** The number of the first block. */
+  readonly first: number;
+  readonly part: readonly Block[];
+  readonly from: Place;
+  readonly to: Place;
+};
+
+async function storePart(
+  { other, otherLease }: Reader,
+  { month, first, part, from, to }: Part,
+): Promise<void> {
+  const columns = [
+    part.map(({ charges }) => charges),
+    part.map(({ sha256 }) => sha256),
+    part.map(({ last }) => last.settledAt),
+    part.map(({ last }) => last.requestId),
+    part.map(({ last }) => last.accountId),
+  ];
+  await other.transaction(`closing of ${nameOfMonth(month)}`, async () => {
+    await keepLease(otherLease);
+    await other.query(statements.addBlocks, [month, first, lineVersion, ...columns]);
+    await other.query(statements.addSums, [month, ...valuesOf(from), ...valuesOf(to)]);
+  });
+}
+
+async function readBlock(
+  owner: Owner,
+  { month, after, before }: { month: string; after: Place; before: string },
+): Promise<Block> {
+  const values = [month, ...valuesOf(after), blockLines, before];
+  const [row] = await owner.query<PlaceRow & { charges: number; sha256: Buffer | null }>(
+    statements.digestBlock,
+    values,
+  );
+  if (!row) throw new Error("a statement without groups returned no row");
+  return { charges: row.charges, sha256: row.sha256 ?? Buffer.alloc(0), last: placeOf(row) };
+}
+
+/** Counts the charges of a month, part by part. */
+async function countCharges({ owner, lease }: Reader, month: string): Promise<bigint> {
+  const values = [month, blocksPerCount];
+  const times = await owner.query<{ settled_at: string }>(statements.listTimes, values);
+  const bounds = ["-infinity", ...times.map(({ settled_at }) => settled_at), "infinity"];
+  let charges = 0n;
+  for (const [index, upTo] of bounds.slice(1).entries()) {
+    await keepLease(lease);
+    charges += await owner.countCharges(month, { after: bounds[index] ?? "", upTo });
+  }
+  return charges;
+}

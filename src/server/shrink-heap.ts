@@ -19,15 +19,18 @@ export function shrinkHeap(flavor: "last-resort" | "regular" = "last-resort"): v
 
 const checkMs = 10_000;
 /**
- * Growth of the resident memory that is worth a collection. Ordinary load takes 2 to 2.6 times what
- * an idle gateway takes. A collection after it throws away what V8 has learned, and the next burst
- * costs up to 1.6 times the processor time (measured, bursts of three seconds).
+ * Growth of the resident memory that is worth a collection: ordinary load takes 2 to 2.6 times what
+ * an idle gateway takes, large requests more. A collection throws away what V8 has learned of the
+ * code: bursts of three seconds, one collection between two, cost 1.6 times the processor time.
  */
-const growthMin = 3;
+const largeGrowth = 3;
+/** Growth that is worth one when nearly nobody has called for as long as `idleChecksMin`. */
+const smallGrowth = 1.3;
+const idleChecksMin = 3;
 /** Share of the time in which the event loop may be busy: the pause delays whoever calls then. */
 const busyMax = 0.3;
 /** Below this share nearly nobody calls, and the longer pause delays nearly nobody. */
-const idleMax = 0.01;
+const idleMax = 0.03;
 
 /** A change of the resident memory below this share is none. */
 const changeMin = 0.05;
@@ -40,8 +43,10 @@ const waitMax = 32;
  * may end while it is active.
  */
 export function shrinkWhenIdle(): void {
-  /** 0 until the first collection: the start leaves much behind, and its end is a bad moment. */
-  let leastBytes = 0;
+  let leastBytes = process.memoryUsage.rss();
+  // The start leaves much behind, and its end is a bad moment: the first request comes.
+  let isNew = true;
+  let idleChecks = 0;
   /** The resident memory before the last collection. */
   let collectedFrom = 0;
   let wait = 1;
@@ -53,17 +58,19 @@ export function shrinkWhenIdle(): void {
     before = now;
     const bytes = process.memoryUsage.rss();
     leastBytes = Math.min(leastBytes, bytes);
+    idleChecks = utilization < idleMax ? idleChecks + 1 : 0;
     waited += 1;
     // Less: the collection helped. More: there is new garbage.
     const hasChanged = Math.abs(bytes - collectedFrom) > changeMin * collectedFrom;
     if (hasChanged) wait = 1;
+    const growthMin = isNew ? 0 : idleChecks >= idleChecksMin ? smallGrowth : largeGrowth;
     if (bytes < growthMin * leastBytes || utilization > busyMax || waited < wait) return;
     // V8 returns memory in the background, on a busy machine a while after the collection. So one
     // that seems not to have helped is not the last.
     if (!hasChanged) wait = Math.min(2 * wait, waitMax);
+    isNew = false;
     collectedFrom = bytes;
     waited = 0;
-    shrinkHeap(utilization < idleMax ? "last-resort" : "regular");
-    if (leastBytes === 0) leastBytes = process.memoryUsage.rss();
+    shrinkHeap(idleChecks > 0 ? "last-resort" : "regular");
   }, checkMs).unref();
 }

@@ -2,8 +2,10 @@ import { availableParallelism } from "node:os";
 import { defineConfig } from "vitest/config";
 import { BaseSequencer, type TestSpecification } from "vitest/node";
 
-/** Suites that start processes and wait for them, a minute and more each. */
-const longest = ["/test/server/", "/test/crash/", "/test/rate-limits/", "/test/e2e/"];
+/** The longest suite, then folders of suites that start processes and wait for them. */
+const longest = ["console/states", "server/", "crash/", "rate-limits/", "payments/", "console/"]
+  .concat(["e2e/", "people/", "postgres/", "grpc/"])
+  .map((path) => `/test/${path}`);
 
 /** Runs the longest suites first, so that none of them is left alone at the end. */
 class LongestFirst extends BaseSequencer {

@@ -7,7 +7,7 @@
 //
 // The last line is the sum of checks and tests: `N passed, N failed, N skipped`.
 
-import { spawnSync } from "node:child_process";
+import { execFile } from "node:child_process";
 import { configDefaults } from "vitest/config";
 import type { Reporter } from "vitest/node";
 import { startVitest } from "vitest/node";
@@ -55,7 +55,8 @@ const words = process.argv.slice(2);
 const isFast = words.includes("--fast");
 const filters = words.filter((word) => word !== "--fast");
 
-if (filters.length === 0) for (const check of checks) runCheck(check);
+// Beside the suites, which leave the processors idle at times.
+const checking = filters.length === 0 ? runChecks() : Promise.resolve();
 
 const counter: Reporter = {
   onTestRunEnd(modules, unhandledErrors) {
@@ -88,6 +89,7 @@ process.on("exit", () => {
 });
 
 await runSuites(filters);
+await checking;
 finished = suites.size > 0;
 // Many suites wait for servers and for each other's processes in real time. One that fails while
 // the machine is busy, and not alone, has too little patience: it is named, to be mended. What is
@@ -114,15 +116,18 @@ async function runSuites(words: string[], fileParallelism = true): Promise<void>
   await vitest.close();
 }
 
-function runCheck({
-  name,
-  command: [program = "", ...args],
-}: {
-  name: string;
-  command: string[];
-}): void {
-  const { status, error } = spawnSync(program, args, { stdio: "inherit" });
-  const passed = status === 0;
-  console.log(`${passed ? "passed" : "FAILED"}: ${name}${error ? ` (${error.message})` : ""}`);
-  count[passed ? "passed" : "failed"]++;
+/** Runs the checks, one after the other. */
+async function runChecks(): Promise<void> {
+  for (const { name, command } of checks) {
+    const [program = "", ...args] = command;
+    const { isPassed, output } = await new Promise<{ isPassed: boolean; output: string }>(
+      (resolve) =>
+        execFile(program, args, { maxBuffer: 2 ** 26 }, (error, stdout, stderr) =>
+          resolve({ isPassed: !error, output: stdout + stderr || String(error ?? "") }),
+        ),
+    );
+    if (!isPassed) console.log(output);
+    console.log(`${isPassed ? "passed" : "FAILED"}: ${name}`);
+    count[isPassed ? "passed" : "failed"]++;
+  }
 }

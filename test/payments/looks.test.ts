@@ -1,15 +1,9 @@
 // How often processors are asked, by how many nodes, and what a page that is open sees.
 
-import { afterEach, beforeEach, expect, test } from "vitest";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { OrderState } from "../../gen/gateway/payments/v1/payments_pb.ts";
 import { nextLookMs, type Watched } from "../../src/payments/schedule.ts";
 import { order, orderWhen, startTestPayments, type TestPayments } from "../support/payments.ts";
-
-let stage: TestPayments;
-beforeEach(async () => {
-  stage = await startTestPayments();
-});
-afterEach(() => stage.stop());
 
 const minute = 60_000;
 const now = new Date(Date.UTC(2026, 10, 22));
@@ -50,132 +44,140 @@ test.each([
   expect(nextLookMs(order, now)).toBe(expected);
 });
 
-/** Inserts open orders that are due now, without asking the processor. */
-async function insertDue(count: number, prefix: string, more = "null"): Promise<void> {
-  await stage.run(
-    `insert into payment_orders (order_id, account_id, "family", idempotency_key, usd_micro,
-       processor, method, asset, network, decimals, external_id, quoted_atoms, rate, created_by,
-       quoted_until, watched_until, next_look_at, hook_at)
-     select $2 || n, 'acc_a', 'v1', $2 || n, 5000000, 'simulated', 'simulated:usdt', 'USDT', 'tron',
-       6, $2 || n, 5000000, 1000000, 'test', now() + interval '15 minutes',
-       now() + interval '7 days', now() - n * interval '1 millisecond', ${more}
-     from generate_series(1, $1::integer) n`,
-    [count, prefix],
-  );
-}
-
-const looks = async () => {
-  const [row] = await stage.run<{ count: number }>(
-    "select count(*)::integer as count from payment_orders where looked_at is not null",
-  );
-  return row?.count ?? 0;
-};
-
-test("of a thousand due orders, three nodes look at no more than five in any second", async () => {
-  await insertDue(1_000, "ord_");
-  for (let node = 0; node < 3; node++) stage.node();
-  await expect.poll(looks, { timeout: 30_000 }).toBeGreaterThanOrEqual(16);
-  const at = await stage.run<{ at: Date }>(
-    "select looked_at as at from payment_orders where looked_at is not null order by 1",
-  );
-  const times = at.map(({ at }) => at.getTime());
-  // The sixth look after each one starts a second later at the earliest.
-  for (const [index, time] of times.entries())
-    expect((times[index + 5] ?? Number.POSITIVE_INFINITY) - time).toBeGreaterThanOrEqual(1_000);
-});
-
-test("an order with a webhook is looked at before a thousand that are due", async () => {
-  await insertDue(1_000, "ord_");
-  const node = stage.node();
-  await expect.poll(looks, { timeout: 10_000 }).toBeGreaterThan(0);
-  const { orderId } = await order(node.admin, { accountId: "acc_b" });
-  await node.admin.simulateDeposit({ orderId, amount: "5", confirmations: 1 });
-  await orderWhen(node.admin, orderId, ({ state }) => state === OrderState.PAID);
-  expect(await looks()).toBeLessThan(40);
-});
-
-test("when nothing is due, a node sends one statement a second", async () => {
-  const node = stage.node();
-  await order(node.admin);
-  await expect
-    .poll(() => node.database.ran.filter((one) => one === "payments/take-work").length, {
-      timeout: 20_000,
-      interval: 20,
-    })
-    .toBeGreaterThanOrEqual(2);
-  const before = node.database.ran.length;
-  await expect
-    .poll(() => node.database.ran.length - before, { timeout: 20_000, interval: 20 })
-    .toBeGreaterThanOrEqual(7);
-  // Seven seconds include a sweep, which is no statement of its own.
-  expect(new Set(node.database.ran.slice(before))).toEqual(new Set(["payments/take-work"]));
-});
-
-test("fifty looks at once, of any node, credit a payment once", async () => {
-  const { admin } = stage.node({ isStarted: false });
-  const { orderId } = await order(admin);
-  await admin.simulateDeposit({ orderId, amount: "2", confirmations: 1 });
-  await admin.simulateDeposit({ orderId, amount: "3", confirmations: 1 });
-  await Promise.all(Array.from({ length: 50 }, () => stage.look(orderId)));
-  expect((await admin.getOrder({ orderId })).order).toMatchObject({
-    state: OrderState.PAID,
-    grantedMicrocredits: 1_000_000_000n,
+describe("on a ledger", () => {
+  let stage: TestPayments;
+  beforeEach(async () => {
+    stage = await startTestPayments();
   });
-  expect(await stage.posted()).toBe(1_000_000_000n);
-  expect(await stage.transfers()).toHaveLength(1);
-  expect(await stage.run("select n from payment_grants where transfer_id is null")).toEqual([]);
-});
+  afterEach(() => stage.stop());
 
-test("an open page shows each change, also one that another node made", async () => {
-  const [one, other] = [stage.node(), stage.node()];
-  const { orderId } = await order(one.admin);
-  const states: OrderState[] = [];
-  const leaving = new AbortController();
-  const watching = (async () => {
-    for await (const { order: shown } of one.admin.watchOrder(
-      { orderId },
-      { signal: leaving.signal },
-    ))
-      states.push(shown?.state ?? OrderState.UNSPECIFIED);
-  })();
-  await expect.poll(() => states, { timeout: 10_000 }).toContain(OrderState.OPEN);
-  const [page] = await stage.run<{ open: boolean }>(
-    "select page_open_until > now() as open from payment_orders where order_id = $1",
-    [orderId],
-  );
-  expect(page?.open).toBe(true);
-  await other.admin.simulateDeposit({ orderId, amount: "5" });
-  await expect.poll(() => states, { timeout: 10_000 }).toContain(OrderState.SEEN);
-  leaving.abort();
-  await watching;
-});
+  /** Inserts open orders that are due now, without asking the processor. */
+  async function insertDue(count: number, prefix: string, more = "null"): Promise<void> {
+    await stage.run(
+      `insert into payment_orders (order_id, account_id, "family", idempotency_key, usd_micro,
+         processor, method, asset, network, decimals, external_id, quoted_atoms, rate, created_by,
+         quoted_until, watched_until, next_look_at, hook_at)
+       select $2 || n, 'acc_a', 'v1', $2 || n, 5000000, 'simulated', 'simulated:usdt', 'USDT', 'tron',
+         6, $2 || n, 5000000, 1000000, 'test', now() + interval '15 minutes',
+         now() + interval '7 days', now() - n * interval '1 millisecond', ${more}
+       from generate_series(1, $1::integer) n`,
+      [count, prefix],
+    );
+  }
 
-test("the stream of an order ends when the order is closed", async () => {
-  const node = stage.node();
-  const { orderId } = await order(node.admin);
-  const seen: OrderState[] = [];
-  const watching = (async () => {
-    for await (const { order: shown } of node.admin.watchOrder({ orderId }))
-      seen.push(shown?.state ?? OrderState.UNSPECIFIED);
-  })();
-  await expect.poll(() => seen, { timeout: 10_000 }).toContain(OrderState.OPEN);
-  await stage.age(orderId, 8 * 24 * 60);
-  await watching;
-  expect(seen.at(-1)).toBe(OrderState.CLOSED);
-});
+  const looks = async () => {
+    const [row] = await stage.run<{ count: number }>(
+      "select count(*)::integer as count from payment_orders where looked_at is not null",
+    );
+    return row?.count ?? 0;
+  };
 
-test("a processor that does not answer is asked less and less, and no order is closed", async () => {
-  const node = stage.node({ isStarted: false });
-  const { orderId } = await order(node.admin);
-  await stage.age(orderId, 8 * 24 * 60);
-  for (let failed = 1; failed <= 3; failed++) {
-    await stage.failLook(orderId);
-    const [row] = await stage.run<{ wait: number; failed_looks: number; state: string }>(
-      `select extract(epoch from next_look_at - now())::float8 as wait, failed_looks, state
-       from payment_orders where order_id = $1`,
+  test("of a thousand due orders, three nodes look at no more than five in any second", async () => {
+    await insertDue(1_000, "ord_");
+    for (let node = 0; node < 3; node++) stage.node();
+    await expect.poll(looks, { timeout: 30_000 }).toBeGreaterThanOrEqual(16);
+    const at = await stage.run<{ at: Date }>(
+      "select looked_at as at from payment_orders where looked_at is not null order by 1",
+    );
+    const times = at.map(({ at }) => at.getTime());
+    // The sixth look after each one starts a second later at the earliest.
+    for (const [index, time] of times.entries())
+      expect((times[index + 5] ?? Number.POSITIVE_INFINITY) - time).toBeGreaterThanOrEqual(1_000);
+  });
+
+  test("an order with a webhook is looked at before a thousand that are due", async () => {
+    await insertDue(1_000, "ord_");
+    const node = stage.node();
+    await expect.poll(looks, { timeout: 10_000 }).toBeGreaterThan(0);
+    const { orderId } = await order(node.admin, { accountId: "acc_b" });
+    await node.admin.simulateDeposit({ orderId, amount: "5", confirmations: 1 });
+    await orderWhen(node.admin, orderId, ({ state }) => state === OrderState.PAID);
+    expect(await looks()).toBeLessThan(40);
+  });
+
+  test("when nothing is due, a node sends one statement a second", async () => {
+    const node = stage.node();
+    await order(node.admin);
+    await expect
+      .poll(() => node.database.ran.filter((one) => one === "payments/take-work").length, {
+        timeout: 20_000,
+        interval: 20,
+      })
+      .toBeGreaterThanOrEqual(2);
+    const before = node.database.ran.length;
+    await expect
+      .poll(() => node.database.ran.length - before, { timeout: 20_000, interval: 20 })
+      .toBeGreaterThanOrEqual(7);
+    // Seven seconds include a sweep, which is no statement of its own.
+    expect(new Set(node.database.ran.slice(before))).toEqual(new Set(["payments/take-work"]));
+  });
+
+  test("fifty looks at once, of any node, credit a payment once", async () => {
+    const { admin } = stage.node({ isStarted: false });
+    const { orderId } = await order(admin);
+    await admin.simulateDeposit({ orderId, amount: "2", confirmations: 1 });
+    await admin.simulateDeposit({ orderId, amount: "3", confirmations: 1 });
+    await Promise.all(Array.from({ length: 50 }, () => stage.look(orderId)));
+    expect((await admin.getOrder({ orderId })).order).toMatchObject({
+      state: OrderState.PAID,
+      grantedMicrocredits: 1_000_000_000n,
+    });
+    expect(await stage.posted()).toBe(1_000_000_000n);
+    expect(await stage.transfers()).toHaveLength(1);
+    expect(await stage.run("select n from payment_grants where transfer_id is null")).toEqual([]);
+  });
+
+  test("an open page shows each change, also one that another node made", async () => {
+    const [one, other] = [stage.node(), stage.node()];
+    const { orderId } = await order(one.admin);
+    const states: OrderState[] = [];
+    const leaving = new AbortController();
+    const watching = (async () => {
+      for await (const { order: shown } of one.admin.watchOrder(
+        { orderId },
+        { signal: leaving.signal },
+      ))
+        states.push(shown?.state ?? OrderState.UNSPECIFIED);
+    })();
+    await expect.poll(() => states, { timeout: 10_000 }).toContain(OrderState.OPEN);
+    const [page] = await stage.run<{ open: boolean }>(
+      "select page_open_until > now() as open from payment_orders where order_id = $1",
       [orderId],
     );
-    expect(row).toMatchObject({ failed_looks: failed, state: "expired" });
-    expect(row?.wait).toBeGreaterThan(590);
-  }
+    expect(page?.open).toBe(true);
+    await other.admin.simulateDeposit({ orderId, amount: "5" });
+    await expect.poll(() => states, { timeout: 10_000 }).toContain(OrderState.SEEN);
+    leaving.abort();
+    await watching;
+  });
+
+  test("the stream of an order ends when the order is closed", async () => {
+    const node = stage.node();
+    const { orderId } = await order(node.admin);
+    const seen: OrderState[] = [];
+    const watching = (async () => {
+      for await (const { order: shown } of node.admin.watchOrder({ orderId }))
+        seen.push(shown?.state ?? OrderState.UNSPECIFIED);
+    })();
+    await expect.poll(() => seen, { timeout: 10_000 }).toContain(OrderState.OPEN);
+    await stage.age(orderId, 8 * 24 * 60);
+    await watching;
+    expect(seen.at(-1)).toBe(OrderState.CLOSED);
+  });
+
+  test("a processor that does not answer is asked less and less, and no order is closed", async () => {
+    const node = stage.node({ isStarted: false });
+    const { orderId } = await order(node.admin);
+    await stage.age(orderId, 8 * 24 * 60);
+    for (let failed = 1; failed <= 3; failed++) {
+      await stage.failLook(orderId);
+      const [row] = await stage.run<{ wait: number; failed_looks: number; state: string }>(
+        `select extract(epoch from next_look_at - now())::float8 as wait, failed_looks, state
+         from payment_orders where order_id = $1`,
+        [orderId],
+      );
+      expect(row).toMatchObject({ failed_looks: failed, state: "expired" });
+      expect(row?.wait).toBeGreaterThan(590);
+    }
+  });
 });

@@ -9,7 +9,7 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { Code, createClient } from "@connectrpc/connect";
 import { createConnectTransport } from "@connectrpc/connect-node";
-import { afterEach, expect, test } from "vitest";
+import { afterAll, afterEach, expect, test } from "vitest";
 import { Role } from "../../gen/gateway/inference/v1/content_pb.ts";
 import { InferenceService } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { defaultCatalog } from "../../src/config/catalog.ts";
@@ -18,9 +18,12 @@ import {
   expectStartToFail,
   startChildGateway,
 } from "../support/child-gateway.ts";
+import { makeDatabase } from "../support/data-dir.ts";
 import { emptyDatabase, freshDatabase } from "../support/database.ts";
 
 const run = promisify(execFile);
+const made = await makeDatabase();
+afterAll(() => made.remove());
 const cleanups: (() => unknown)[] = [];
 afterEach(async () => {
   for (const cleanup of cleanups.splice(0).reverse()) await cleanup();
@@ -29,6 +32,13 @@ afterEach(async () => {
 function newDataDir(): string {
   const folder = mkdtempSync(join(tmpdir(), "gateway-process-"));
   cleanups.push(() => rmSync(folder, { recursive: true, force: true }));
+  return folder;
+}
+
+/** As after an earlier start that was ended before it had made anything in its database. */
+function dataDirWithDatabase(): string {
+  const folder = newDataDir();
+  made.copyTo(folder);
   return folder;
 }
 
@@ -94,7 +104,7 @@ test("a first start prints the keys once, and they pay for a first request", asy
 });
 
 test("a start without first-keys.json makes a new admin token, and logs its file", async () => {
-  const dataDir = newDataDir();
+  const dataDir = dataDirWithDatabase();
   const first = await start({ DATA_DIR: dataDir });
   const lost = readKeys(dataDir);
   expect((await first.end("SIGTERM")).code).toBe(0);
@@ -117,7 +127,7 @@ test("a start without first-keys.json makes a new admin token, and logs its file
 });
 
 test("after a kill of the gateway, the next start finds the database and every charge", async () => {
-  const dataDir = newDataDir();
+  const dataDir = dataDirWithDatabase();
   const first = await start({ DATA_DIR: dataDir });
   const { v1 } = readKeys(dataDir);
   const answer = await send(first.address, v1, "Hello");
@@ -139,7 +149,7 @@ test("after a kill of the gateway, the next start finds the database and every c
 });
 
 test("after a kill of gateway and database, the next start recovers both", async () => {
-  const dataDir = newDataDir();
+  const dataDir = dataDirWithDatabase();
   const first = await start({ DATA_DIR: dataDir });
   const { v1 } = readKeys(dataDir);
   await (await send(first.address, v1, "Hello")).text();
@@ -157,7 +167,7 @@ test("after a kill of gateway and database, the next start recovers both", async
 });
 
 test("SIGTERM lets an active stream finish, rejects new requests, stops the database and exits with 0", async () => {
-  const dataDir = newDataDir();
+  const dataDir = dataDirWithDatabase();
   const gateway = await start({ DATA_DIR: dataDir });
   const { v1 } = readKeys(dataDir);
   const stream = await send(gateway.address, v1, "[[simulate tokens=100 token_ms=20]]", {
@@ -183,7 +193,7 @@ test("SIGTERM lets an active stream finish, rejects new requests, stops the data
 });
 
 test("a signal that comes twice at once, as Ctrl-C does under npm, also lets an active stream finish", async () => {
-  const dataDir = newDataDir();
+  const dataDir = dataDirWithDatabase();
   const gateway = await start({ DATA_DIR: dataDir });
   const stream = await send(
     gateway.address,
@@ -201,7 +211,7 @@ test("a signal that comes twice at once, as Ctrl-C does under npm, also lets an 
 });
 
 test("SIGTERM rejects new Connect calls, and lets active ones finish", async () => {
-  const dataDir = newDataDir();
+  const dataDir = dataDirWithDatabase();
   const gateway = await start({ DATA_DIR: dataDir });
   const headers = { authorization: `Bearer ${readKeys(dataDir).v1}` };
   const { generate } = createClient(
@@ -239,7 +249,7 @@ test("SIGTERM rejects new Connect calls, and lets active ones finish", async () 
 });
 
 test("the drain limit ends a stream with an error event, and charges its usage", async () => {
-  const dataDir = newDataDir();
+  const dataDir = dataDirWithDatabase();
   const gateway = await start({ DATA_DIR: dataDir, DRAIN_LIMIT_SECONDS: "0" });
   const { v1 } = readKeys(dataDir);
   const stream = await send(gateway.address, v1, "[[simulate tokens=400 token_ms=1000]]", {
@@ -263,7 +273,7 @@ test("the drain limit ends a stream with an error event, and charges its usage",
 });
 
 test("a port in use is one clear line, and the gateway that uses it keeps its database", async () => {
-  const dataDir = newDataDir();
+  const dataDir = dataDirWithDatabase();
   const running = await start({ DATA_DIR: dataDir });
   const port = new URL(running.address).port;
   const { code, stdout, stderr } = await expectStartToFail({ DATA_DIR: dataDir, PORT: port });
@@ -284,7 +294,7 @@ test.each(["GRPC_PORT", "METRICS_PORT"])(
     });
     const address = taken.address();
     const port = typeof address === "object" ? String(address?.port) : "";
-    const dataDir = newDataDir();
+    const dataDir = dataDirWithDatabase();
     const { code, stderr } = await expectStartToFail({ DATA_DIR: dataDir, [name]: port });
     expect(code).toBe(1);
     expect(stderr.split("\n").filter((line) => line !== "" && !line.startsWith("{"))).toEqual([
@@ -376,7 +386,7 @@ test("`npm run verify-ledger` reports a consistent ledger, and names each violat
 });
 
 test("SIGHUP loads a new configuration file, and keeps the current one if the new one is invalid", async () => {
-  const dataDir = newDataDir();
+  const dataDir = dataDirWithDatabase();
   const file = join(dataDir, "catalog.yaml");
   writeFileSync(file, defaultCatalog());
   const gateway = await start({ DATA_DIR: dataDir, CONFIG: file });

@@ -8,7 +8,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { Agent, Client, request } from "undici";
-import { afterEach, expect, test } from "vitest";
+import { afterAll, afterEach, expect, test } from "vitest";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { Role } from "../../gen/gateway/inference/v1/content_pb.ts";
 import { toApiError } from "../../src/base/errors.ts";
@@ -19,6 +19,7 @@ import {
   expectStartToFail,
   startChildGateway,
 } from "../support/child-gateway.ts";
+import { makeDatabase } from "../support/data-dir.ts";
 import { scrape } from "../support/metrics.ts";
 import { freePort } from "../support/ports.ts";
 import { isAlive, logged, logLines, workerPids } from "../support/workers.ts";
@@ -26,6 +27,8 @@ import { isAlive, logged, logLines, workerPids } from "../support/workers.ts";
 // Each test starts several processes, which take seconds on a busy machine.
 const timeout = 300_000;
 
+const made = await makeDatabase();
+afterAll(() => made.remove());
 const cleanups: (() => unknown)[] = [];
 afterEach(async () => {
   for (const cleanup of cleanups.splice(0).reverse()) await cleanup();
@@ -34,6 +37,13 @@ afterEach(async () => {
 function newDataDir(): string {
   const folder = mkdtempSync(join(tmpdir(), "gateway-workers-"));
   cleanups.push(() => rmSync(folder, { recursive: true, force: true }));
+  return folder;
+}
+
+/** As after an earlier start that was ended before it had made anything in its database. */
+function dataDirWithDatabase(): string {
+  const folder = newDataDir();
+  made.copyTo(folder);
   return folder;
 }
 
@@ -168,7 +178,7 @@ test("two workers serve one HTTP port, and admit exactly the limit of a key toge
 test("both workers serve the gRPC port, and a stream of calls finds both", {
   timeout,
 }, async () => {
-  const dataDir = newDataDir();
+  const dataDir = dataDirWithDatabase();
   const gateway = await start({ DATA_DIR: dataDir });
   const { v1, adminToken, accountId } = readKeys(dataDir);
   const address = grpcAddressOf(gateway);
@@ -201,7 +211,7 @@ test("both workers serve the gRPC port, and a stream of calls finds both", {
 test("credits that one worker adds are known to the other at once, not when its last error expires", {
   timeout,
 }, async () => {
-  const dataDir = newDataDir();
+  const dataDir = dataDirWithDatabase();
   const gateway = await start({ DATA_DIR: dataDir });
   const { v1, adminToken } = readKeys(dataDir);
   const post = async (client: Client, path: string, headers: object, body: object | string) => {
@@ -255,7 +265,7 @@ test("credits that one worker adds are known to the other at once, not when its 
 test("SIGTERM lets the active streams of all workers finish, rejects new requests, and stops the database", {
   timeout,
 }, async () => {
-  const dataDir = newDataDir();
+  const dataDir = dataDirWithDatabase();
   const gateway = await start({ DATA_DIR: dataDir });
   const { v1 } = readKeys(dataDir);
   const streams = await Promise.all(Array.from({ length: 6 }, () => openStream(gateway, v1)));
@@ -272,7 +282,7 @@ test("SIGTERM lets the active streams of all workers finish, rejects new request
 test("SIGUSR2 replaces every worker under load, and no request fails over HTTP or gRPC", {
   timeout,
 }, async () => {
-  const dataDir = newDataDir();
+  const dataDir = dataDirWithDatabase();
   const gateway = await start({ DATA_DIR: dataDir });
   const { v1 } = readKeys(dataDir);
   const before = workerPids(gateway);
@@ -327,7 +337,7 @@ test("SIGUSR2 replaces every worker under load, and no request fails over HTTP o
 test("a worker that gets SIGTERM itself leaves without rejecting a request, and is replaced", {
   timeout,
 }, async () => {
-  const dataDir = newDataDir();
+  const dataDir = dataDirWithDatabase();
   const gateway = await start({ DATA_DIR: dataDir });
   const { v1 } = readKeys(dataDir);
   const kept = new Agent({ connections: 2, pipelining: 1 });
@@ -363,7 +373,7 @@ test("a worker that gets SIGTERM itself leaves without rejecting a request, and 
 test("a file that no new worker can read stops the replacement, and a dead worker returns with the file in effect", {
   timeout,
 }, async () => {
-  const dataDir = newDataDir();
+  const dataDir = dataDirWithDatabase();
   const file = join(dataDir, "catalog.yaml");
   writeFileSync(file, defaultCatalog());
   const gateway = await start({ DATA_DIR: dataDir, CONFIG: file });
@@ -396,7 +406,7 @@ test("a file that no new worker can read stops the replacement, and a dead worke
 test("after a kill of the parent its workers finish what they can and end, and the next start takes the port and the database", {
   timeout,
 }, async () => {
-  const dataDir = newDataDir();
+  const dataDir = dataDirWithDatabase();
   const gateway = await start({ DATA_DIR: dataDir });
   const { v1 } = readKeys(dataDir);
   const port = new URL(gateway.address).port;
@@ -425,7 +435,7 @@ test("after a kill of the parent its workers finish what they can and end, and t
 test("three deaths within a minute end the gateway with status 1, and stop the database", {
   timeout,
 }, async () => {
-  const dataDir = newDataDir();
+  const dataDir = dataDirWithDatabase();
   const gateway = await start({ DATA_DIR: dataDir });
   for (const pid of workerPids(gateway)) process.kill(pid, "SIGKILL");
   await logged(gateway, "a worker died", 2);
@@ -450,7 +460,7 @@ test.for(["PORT", "GRPC_PORT", "METRICS_PORT"])(
     });
     const address = taken.address();
     const port = typeof address === "object" ? String(address?.port) : "";
-    const dataDir = newDataDir();
+    const dataDir = dataDirWithDatabase();
     const { code, stdout, stderr } = await expectStartToFail({
       ...{ WORKERS: "2", DATA_DIR: dataDir, [name]: port },
     });
@@ -463,7 +473,7 @@ test.for(["PORT", "GRPC_PORT", "METRICS_PORT"])(
 );
 
 test("a facade runs as workers too, and both roles stop cleanly", { timeout }, async () => {
-  const dataDir = newDataDir();
+  const dataDir = dataDirWithDatabase();
   const core = await start({
     ...{ DATA_DIR: dataDir, ROLE: "core", PUBLIC_URL: "http://localhost:8080" },
   });
@@ -480,7 +490,7 @@ test("a facade runs as workers too, and both roles stop cleanly", { timeout }, a
 test("one scrape has the figures of all workers, and keeps the counts of those that left", {
   timeout,
 }, async () => {
-  const dataDir = newDataDir();
+  const dataDir = dataDirWithDatabase();
   const port = await freePort();
   const gateway = await start({ DATA_DIR: dataDir, METRICS_PORT: String(port) });
   const { v1 } = readKeys(dataDir);

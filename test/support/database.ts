@@ -25,7 +25,8 @@ export function emptyDatabase(): Promise<{ url: string; drop(): Promise<void> }>
 
 async function cloneDatabase(template: string): Promise<{ url: string; drop(): Promise<void> }> {
   const name = `test_${randomBytes(8).toString("hex")}`;
-  await administer(`create database ${name} template ${template}`);
+  // The default copies by way of the log, which takes the server more than twice the time.
+  await administer(`create database ${name} template ${template} strategy file_copy`);
   return {
     url: urlOf(name),
     drop: () => administer(`drop database if exists ${name} with (force)`),

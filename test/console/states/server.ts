@@ -118,7 +118,7 @@ function find({ values }: HandlerContext, method: string, service: string): Answ
 /** Shows each part of a page once, so that it asks for what it shows. Runs in the page. */
 export const scrollThrough = `(async () => {
   const frame = () => new Promise((resolve) => requestAnimationFrame(resolve));
-  for (let at = 0; at < document.documentElement.scrollHeight; at += 300) {
+  for (let at = 0; at < document.documentElement.scrollHeight; at += innerHeight / 2) {
     scrollTo(0, at);
     await frame();
     await frame();

@@ -51,7 +51,7 @@ export async function verifyLedger(
     .slice(0, violationsKept)
     .map(({ invariant, subject, detail }) => ({ invariant, subject, detail }));
   const values = [startedAt, new Date(), actorOf(caller), violations.length, JSON.stringify(kept)];
-  // Whoever asked gets the answer all the same.
+  // The caller gets the answer all the same.
   await store
     .query(statements.insertVerification, [timeOrderedId("ver_"), ...values])
     .catch((err: unknown) =>

@@ -110,7 +110,7 @@ export function registerPage(app: FastifyInstance, { publicUrl, log }: PageParts
   if (changes) registerReload(app, changes);
 }
 
-/** Tells pages that their sources changed, for people who work on them. */
+/** Notifies pages that their sources changed, for people who work on them. */
 function registerReload(app: FastifyInstance, target: EventTarget): void {
   const config = { isVariant: true };
   app.get("/console/dev.js", { config }, async (_request, reply) =>
@@ -122,9 +122,9 @@ function registerReload(app: FastifyInstance, target: EventTarget): void {
     reply.hijack();
     reply.raw.writeHead(200, { "content-type": "text/event-stream", "cache-control": "no-store" });
     reply.raw.flushHeaders();
-    const tell = () => reply.raw.write("data: changed\n\n");
-    target.addEventListener("change", tell);
-    reply.raw.once("close", () => target.removeEventListener("change", tell));
+    const notify = () => reply.raw.write("data: changed\n\n");
+    target.addEventListener("change", notify);
+    reply.raw.once("close", () => target.removeEventListener("change", notify));
   });
 }
 

@@ -6,12 +6,33 @@ import type { Browser, BrowserContext, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { parseCredits } from "../../src/base/money.ts";
+import { type CatalogFile, simulatedPayments } from "../../src/config/catalog.ts";
 import { count, credits } from "../../src/console/web/format.ts";
 import { hasChromium, startChromium } from "../support/chromium.ts";
-import { startTestGateway, type TestGateway } from "../support/gateway.ts";
+import { fastCatalog, startTestGateway, type TestGateway } from "../support/gateway.ts";
+import { evmAccountKey } from "../support/onchain.ts";
 
 const login = "olga@example.com";
 const password = "a long password";
+
+/** Besides the simulated coins, a chain with permanent addresses. Its node is away. */
+const onchain = {
+  ...{ type: "onchain", name: "onchain" },
+  evm: {
+    accountKey: evmAccountKey,
+    chains: [
+      {
+        ...{ name: "polygon", chainId: 137, rpcEnv: "RPC_POLYGON" },
+        ...{ depth: 3, takesEther: false, leastUsd: 5 },
+        tokens: [{ asset: "USDC", contract: `0x${"1".repeat(40)}`, decimals: 6 }],
+      },
+    ],
+  },
+} as const;
+const catalog: CatalogFile = {
+  ...fastCatalog(),
+  payments: { ...simulatedPayments, processors: [...simulatedPayments.processors, onchain] },
+};
 
 // Where it is absent: `apt-get install chromium`.
 describe.skipIf(!hasChromium)("in Chromium", { timeout: 120_000 }, () => {
@@ -22,7 +43,10 @@ describe.skipIf(!hasChromium)("in Chromium", { timeout: 120_000 }, () => {
   let origin = "";
 
   beforeAll(async () => {
-    gateway = await startTestGateway({ split: false });
+    gateway = await startTestGateway({
+      ...{ split: false, catalog },
+      env: { RPC_POLYGON: "http://127.0.0.1:9" },
+    });
     db = new Client({ connectionString: gateway.databaseUrl });
     await db.connect();
     browser = await startChromium();
@@ -407,6 +431,68 @@ describe.skipIf(!hasChromium)("in Chromium", { timeout: 120_000 }, () => {
     );
     expect(orders.filter(({ asset }) => asset === "ETH")).toHaveLength(1);
     await page.close();
+  });
+
+  test("a permanent address is made by a click, and stays the same", async () => {
+    const { page, problems } = await open("credits/buy?pool=v1&pack=500");
+    await page.getByText("USDT on TRON", { exact: true }).click();
+    const show = page.getByRole("button", { name: "Show my address on Polygon" });
+    expect(await show.count()).toBe(0);
+    await page.getByText("USDC on Polygon", { exact: true }).click();
+    await show.click();
+    await page.getByRole("img", { name: /^QR code: USDC to 0x/ }).waitFor();
+    const shown = await page.locator(".permanent code").textContent();
+    expect(shown).toMatch(/^0x[0-9a-fA-F]{40}$/);
+    const { address } = await payments().getDepositAddress(
+      { accountId: gateway.accountId, family: Family.V1, network: "polygon" },
+      gateway.admin.call,
+    );
+    expect(shown).toBe(address);
+    await page.getByText("On Polygon, for the v1 pool").waitFor();
+    // The other pool has an address of its own, so the one on screen goes.
+    await page.goto(`${origin}/console/${gateway.accountId}/credits/buy?pool=v2&pack=500`);
+    await page.getByText("USDC on Polygon", { exact: true }).click();
+    await show.click();
+    await page.getByText("On Polygon, for the v2 pool").waitFor();
+    expect(await page.locator(".permanent code").textContent()).not.toBe(address);
+    expect(problems).toEqual([]);
+    await page.close();
+  });
+
+  test("the link of a promotion leads through the sign-in to credits, once", async () => {
+    await payments().createPromotion(
+      {
+        ...{ name: "Spring", code: "SPRING & 2026 +1", family: Family.V1 },
+        ...{ bonusMicrocredits: 50_000_000n, needsPurchase: false },
+      },
+      gateway.admin.call,
+    );
+    const before = await postedOf();
+    const stranger = await browser.newContext();
+    const page = await stranger.newPage();
+    const query = new URLSearchParams({ code: "spring & 2026 +1" });
+    await page.goto(`${origin}/console/credits?${query}`);
+    await page.getByRole("button", { name: "Use a password" }).click();
+    await page.getByLabel("Login").fill(login);
+    await page.getByLabel("Password", { exact: true }).fill(password);
+    await page.getByRole("button", { name: "Sign in", exact: true }).click();
+    const code = page.getByRole("textbox", { name: "Code" });
+    await expect.poll(() => code.inputValue()).toBe("spring & 2026 +1");
+    await page.getByRole("button", { name: "Redeem code" }).click();
+    await page.getByText("50.00 credits of this code are in the v1 pool.").waitFor();
+    expect(await postedOf()).toBe(before + 50_000_000n);
+    expect(new URL(page.url()).search).toBe("");
+    expect(await code.inputValue()).toBe("");
+    // A code that is none stands marked in its field. The same one again adds nothing.
+    await code.fill("SUMMER 2026 1");
+    await page.getByRole("button", { name: "Redeem code" }).click();
+    await expect.poll(() => code.getAttribute("aria-invalid")).toBe("true");
+    expect(await code.inputValue()).toBe("SUMMER 2026 1");
+    await code.fill("SPRING 2026 1");
+    await page.getByRole("button", { name: "Redeem code" }).click();
+    await expect.poll(() => code.inputValue()).toBe("");
+    expect(await postedOf()).toBe(before + 50_000_000n);
+    await stranger.close();
   });
 
   test("a session that ends in the purchase is renewed in place, and the order is made", async () => {

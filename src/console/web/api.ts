@@ -211,7 +211,7 @@ function entryOf<I extends DescMessage, O extends DescMessage>(
   return entry;
 }
 
-/** Keeps what another answer told, as if the method had answered it just now. */
+/** Keeps what another answer brought, as if the method had answered it just now. */
 export function keepAnswer<I extends DescMessage, O extends DescMessage>(
   method: DescMethodUnary<I, O>,
   request: MessageInitShape<I>,
@@ -224,7 +224,7 @@ function nameOf({ parent, name }: DescMethod): string {
   return `${parent.typeName}/${name}`;
 }
 
-/** Forgets the answers of methods: whoever shows them asks again. */
+/** Forgets the answers of methods. The parts that show them ask again. */
 export function invalidate(...methods: readonly DescMethod[]): void {
   // By their names: the pages of operators have descriptors of their own.
   const wanted = new Set(methods.map(nameOf));

@@ -32,7 +32,7 @@ export function Frame(props: FrameProps): JSX.Element {
   const path = segments().join("/");
   const isFirst = useRef(true);
   useEffect(() => {
-    // A new page: whoever reads by ear begins at its start.
+    // A new page: screen readers begin at its start.
     if (!isFirst.current) content.current?.focus({ preventScroll: true });
     isFirst.current = false;
   }, [path]);

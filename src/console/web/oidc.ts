@@ -17,7 +17,7 @@ export function takeNext(): string | undefined {
   return next;
 }
 
-/** Tells the page beside which this window was opened what came of it. */
+/** Reports the outcome to the page beside which this window was opened. */
 export function reportOutcome(outcome: string): void {
   const channel = new BroadcastChannel(channelName);
   channel.postMessage(outcome);

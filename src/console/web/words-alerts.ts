@@ -13,7 +13,7 @@ export const alertWords = {
   test: "Send a test",
   tested: "The receiver took the test.",
   saved: "Saved.",
-  kind: "Tell",
+  kind: "Alert",
   channels: { page: "Page", mail: "Mail", webhook: "Webhook" },
   // In the order of AlertKind.
   kinds: [

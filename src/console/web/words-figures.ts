@@ -438,7 +438,9 @@ export const figures = {
     promotionLabel: "Code",
     promotionHint: "Capitals, spaces and dashes do not matter.",
     promotionSubmit: "Redeem code",
-    promotionDone: (amount: string, pool: string) => `${amount} credits were added to ${pool}.`,
+    // Also for a code that the account has used before.
+    promotionDone: (amount: string, pool: string) =>
+      `${amount} credits of this code are in ${pool}.`,
     requestsCsv: "CSV of all requests",
     details: "On receipts",
     detailsLink: "Billing details",
@@ -573,7 +575,7 @@ export const figures = {
       closed: "This order is no longer watched. Do not send anything to its address.",
       overpaid: (credits: string) =>
         `More arrived than the pack costs, and you get credits for it: ${credits} in all.`,
-      refunding: (usd: string) => `$${usd} go back to you. The operator sends them by hand.`,
+      refunding: (what: string) => `A refund is under way: ${what}. The operator sends it by hand.`,
     },
     waits: (state: string) => `${state}, a part waits`,
     again: "Order again",

@@ -381,7 +381,7 @@ export const words = {
     ends: "Good until",
     by: "By",
     sent: "Link",
-    anybody: "whoever has the link",
+    anybody: "anyone with the link",
     mailWaiting: "mail waits",
     mailSent: "mailed",
     mailFailed: "mail failed",
@@ -403,7 +403,7 @@ export const words = {
       viewerHint: "Sees usage, receipts, keys and credits.",
     },
     linkTitle: "Send them this link",
-    linkLead: "Whoever opens it joins the account. You will not see it again.",
+    linkLead: "Anyone who opens it joins the account. You will not see it again.",
     mailedTitle: "The invitation is on its way",
     mailedLead: (email: string) =>
       `The link goes to ${email}. Here you see when the mail was sent.`,

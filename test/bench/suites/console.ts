@@ -6,8 +6,9 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import type { Page } from "playwright-core";
 import { hasChromium, startChromium } from "../../support/chromium.ts";
+import { nativeBody, nativeHeaders } from "../bodies.ts";
 import { signIn } from "../csv-download.ts";
-import { Lab, urlOf } from "../lab.ts";
+import { type GatewayProcess, Lab, urlOf } from "../lab.ts";
 import { spreadOf } from "../measure.ts";
 import type { Result, Row } from "../report.ts";
 
@@ -26,7 +27,7 @@ export async function consolePages(): Promise<Result> {
   const gateway = await lab.gateway(provider);
   const cookie = await signIn(gateway);
   const origin = urlOf(gateway).replace("127.0.0.1", "localhost");
-  await useKey(urlOf(gateway), gateway.key);
+  await useKey(gateway);
   const browser = await startChromium();
   try {
     const [name = "", value = ""] = cookie.split("=");
@@ -121,19 +122,16 @@ async function bundleOnce(): Promise<{ ms: number; bytes: number }> {
 }
 
 /** So that pages have something to show. */
-async function useKey(url: string, key: string): Promise<void> {
+async function useKey(gateway: GatewayProcess): Promise<void> {
+  const request = {
+    method: "POST",
+    headers: nativeHeaders(gateway),
+    // The body leaves room for the whole answer: beyond `max_tokens`, nothing is charged.
+    body: nativeBody("native", 100, false),
+  };
   for (let sent = 0; sent < requests; sent++) {
-    const answer = await fetch(`${url}/v1/messages`, {
-      method: "POST",
-      headers: {
-        ...{ "x-api-key": key, "anthropic-version": "2023-06-01" },
-        "content-type": "application/json",
-      },
-      body: JSON.stringify({
-        ...{ model: "native", max_tokens: 10 },
-        messages: [{ role: "user", content: "Hello" }],
-      }),
-    });
+    const answer = await fetch(`${urlOf(gateway)}/v1/messages`, request);
     await answer.arrayBuffer();
+    if (!answer.ok) throw new Error(`the gateway answered ${answer.status}`);
   }
 }

@@ -23,24 +23,24 @@ import { Button, Copy, LinkButton } from "../parts/button.tsx";
 import { Dialog } from "../parts/dialog.tsx";
 import { textOf } from "../parts/enum-names.ts";
 import { Form, TextField } from "../parts/form.tsx";
-import { tell } from "../parts/messages.ts";
+import { notify } from "../parts/messages.ts";
 import { OrderTag, packText } from "../parts/orders.tsx";
 import { Card, Figure, Figures, Head } from "../parts/page.tsx";
 import { poolOf } from "../parts/pools.ts";
 import { KeyName, Notice, Time } from "../parts/small.tsx";
-import { Table } from "../parts/table.tsx";
 import { changeOf } from "../parts/transfers.ts";
 import { Empty, Skeleton, View } from "../parts/view.tsx";
 import { hrefOf, type PageProps } from "../router.ts";
 import { isOperatorAdmin, operatorPart } from "../session.ts";
 import { words as shared } from "../words.ts";
 import { StatusTag, WaitingTags } from "./accounts.tsx";
-import { EventTable } from "./audit.tsx";
+import { useEventColumns } from "./audit.tsx";
 import {
+  ListTable,
   LookOnly,
-  More,
   Nothing,
   orderHref,
+  PagedTable,
   Quoted,
   signedCredits,
   usePeopleNames,
@@ -106,7 +106,7 @@ function Tools({ account }: { readonly account: Account }): JSX.Element {
   const resume = async () => {
     await call(BillingService.method.resumeAccount, { accountId });
     accountChanged();
-    tell(words.account.resumed(name));
+    notify(words.account.resumed(name));
   };
   return (
     <>
@@ -143,7 +143,7 @@ function SuspendDialog({ account, onClose }: DialogProps): JSX.Element {
   const suspend = async () => {
     await call(BillingService.method.suspendAccount, { accountId, reason });
     accountChanged();
-    tell(words.account.suspended(name));
+    notify(words.account.suspended(name));
     onClose();
   };
   return (
@@ -244,48 +244,41 @@ function KeysCard({ accountId }: OfAccount): JSX.Element {
       }
       flush
     >
-      <View
+      <ListTable
         call={keys}
-        skeleton={<Skeleton rows={4} />}
-        empty={(data) =>
-          data.keys.length === 0 ? <Nothing>{words.account.keysNone}</Nothing> : undefined
-        }
-      >
-        {(data) => (
-          <Table
-            caption={words.account.keysCaption}
-            columns={[
-              {
-                name: "key",
-                head: head.key,
-                cell: (key) => (
-                  <KeyName
-                    name={key.name}
-                    hint={key.secrets[0]?.hint}
-                    href={hrefOf(accountId, `keys/${key.keyId}`)}
-                  />
-                ),
-              },
-              {
-                name: "status",
-                head: head.status,
-                cell: ({ status }) => textOf(KeyStatus, keyStatuses, status),
-              },
-              {
-                ...{ name: "month", head: head.month, end: true },
-                cell: ({ monthSpentMicrocredits = 0n }) => credits(monthSpentMicrocredits),
-              },
-              {
-                name: "used",
-                head: head.used,
-                cell: ({ lastUsedAt }) => <Time at={lastUsedAt} />,
-              },
-            ]}
-            rows={data.keys}
-            keyOf={({ keyId }) => keyId}
-          />
-        )}
-      </View>
+        rowsOf={(answer) => answer.keys}
+        greyRows={4}
+        empty={words.account.keysNone}
+        caption={words.account.keysCaption}
+        columns={[
+          {
+            name: "key",
+            head: head.key,
+            cell: (key) => (
+              <KeyName
+                name={key.name}
+                hint={key.secrets[0]?.hint}
+                href={hrefOf(accountId, `keys/${key.keyId}`)}
+              />
+            ),
+          },
+          {
+            name: "status",
+            head: head.status,
+            cell: ({ status }) => textOf(KeyStatus, keyStatuses, status),
+          },
+          {
+            ...{ name: "month", head: head.month, end: true },
+            cell: ({ monthSpentMicrocredits = 0n }) => credits(monthSpentMicrocredits),
+          },
+          {
+            name: "used",
+            head: head.used,
+            cell: ({ lastUsedAt }) => <Time at={lastUsedAt} />,
+          },
+        ]}
+        keyOf={({ keyId }) => keyId}
+      />
     </Card>
   );
 }
@@ -307,43 +300,36 @@ function MembersCard({ accountId }: OfAccount): JSX.Element {
       flush
     >
       {request ? (
-        <View
+        <ListTable
           call={members}
-          skeleton={<Skeleton rows={3} />}
-          empty={(data) =>
-            data.members.length === 0 ? <Nothing>{words.account.membersNone}</Nothing> : undefined
-          }
-        >
-          {(data) => (
-            <Table
-              caption={words.account.membersCaption}
-              columns={[
-                {
-                  name: "person",
-                  head: head.person,
-                  cell: ({ name, login }) => (
-                    <span class="key-name">
-                      <bdi class="name">{name || login}</bdi>
-                      {name && <span class="faint">{login}</span>}
-                    </span>
-                  ),
-                },
-                {
-                  name: "role",
-                  head: head.role,
-                  cell: ({ role }) => shared.shell.roles[roleName(role)],
-                },
-                {
-                  name: "seen",
-                  head: head.seen,
-                  cell: ({ lastSeenAt }) => <Time at={lastSeenAt} />,
-                },
-              ]}
-              rows={data.members}
-              keyOf={({ personId }) => personId}
-            />
-          )}
-        </View>
+          rowsOf={(answer) => answer.members}
+          greyRows={3}
+          empty={words.account.membersNone}
+          caption={words.account.membersCaption}
+          columns={[
+            {
+              name: "person",
+              head: head.person,
+              cell: ({ name, login }) => (
+                <span class="key-name">
+                  <bdi class="name">{name || login}</bdi>
+                  {name && <span class="faint">{login}</span>}
+                </span>
+              ),
+            },
+            {
+              name: "role",
+              head: head.role,
+              cell: ({ role }) => shared.shell.roles[roleName(role)],
+            },
+            {
+              name: "seen",
+              head: head.seen,
+              cell: ({ lastSeenAt }) => <Time at={lastSeenAt} />,
+            },
+          ]}
+          keyOf={({ personId }) => personId}
+        />
       ) : (
         <Nothing>{words.account.membersAdmins}</Nothing>
       )}
@@ -361,51 +347,40 @@ function TransfersCard({ accountId }: OfAccount): JSX.Element {
   const { transfersHead: head } = words.account;
   return (
     <Card title={words.account.transfers} flush>
-      <View
-        call={transfers}
-        skeleton={<Skeleton rows={4} />}
-        empty={({ items }) =>
-          items.length === 0 ? <Nothing>{words.account.transfersNone}</Nothing> : undefined
-        }
-      >
-        {({ items, isLast }) => (
-          <>
-            <Table
-              caption={words.account.transfersCaption}
-              columns={[
-                {
-                  name: "at",
-                  head: head.at,
-                  cell: ({ createdAt }) => <Time at={createdAt} as="moment" />,
-                },
-                {
-                  name: "kind",
-                  head: head.kind,
-                  cell: ({ kind }) => textOf(TransferKind, shared.credits.kinds, kind),
-                },
-                {
-                  ...{ name: "amount", head: head.amount, end: true },
-                  cell: (transfer) => signedCredits(changeOf(transfer)),
-                },
-                {
-                  ...{ name: "after", head: head.after, end: true },
-                  cell: ({ postedAfterMicrocredits }) => credits(postedAfterMicrocredits),
-                },
-                { name: "pool", head: head.pool, cell: ({ family }) => poolOf(family).name },
-                { name: "by", head: head.by, cell: ({ actor }) => <bdi>{nameOf(actor)}</bdi> },
-                {
-                  name: "reason",
-                  head: head.reason,
-                  cell: ({ reason }) => <Quoted text={reason} />,
-                },
-              ]}
-              rows={items}
-              keyOf={({ transferId }) => transferId}
-            />
-            {!isLast && <More onMore={transfers.more} />}
-          </>
-        )}
-      </View>
+      <PagedTable
+        pages={transfers}
+        greyRows={4}
+        empty={words.account.transfersNone}
+        caption={words.account.transfersCaption}
+        columns={[
+          {
+            name: "at",
+            head: head.at,
+            cell: ({ createdAt }) => <Time at={createdAt} as="moment" />,
+          },
+          {
+            name: "kind",
+            head: head.kind,
+            cell: ({ kind }) => textOf(TransferKind, shared.credits.kinds, kind),
+          },
+          {
+            ...{ name: "amount", head: head.amount, end: true },
+            cell: (transfer) => signedCredits(changeOf(transfer)),
+          },
+          {
+            ...{ name: "after", head: head.after, end: true },
+            cell: ({ postedAfterMicrocredits }) => credits(postedAfterMicrocredits),
+          },
+          { name: "pool", head: head.pool, cell: ({ family }) => poolOf(family).name },
+          { name: "by", head: head.by, cell: ({ actor }) => <bdi>{nameOf(actor)}</bdi> },
+          {
+            name: "reason",
+            head: head.reason,
+            cell: ({ reason }) => <Quoted text={reason} />,
+          },
+        ]}
+        keyOf={({ transferId }) => transferId}
+      />
     </Card>
   );
 }
@@ -419,47 +394,37 @@ function OrdersCard({ accountId }: OfAccount): JSX.Element {
   const { ordersHead: head } = words.account;
   return (
     <Card title={words.account.orders} flush>
-      <View
-        call={orders}
-        skeleton={<Skeleton rows={2} />}
-        empty={({ items }) =>
-          items.length === 0 ? <Nothing>{words.account.ordersNone}</Nothing> : undefined
-        }
-      >
-        {({ items, isLast }) => (
-          <>
-            <Table
-              caption={words.account.ordersCaption}
-              columns={[
-                {
-                  name: "order",
-                  head: head.order,
-                  cell: ({ orderId, createdAt }) => (
-                    <a class="row-link" href={orderHref(orderId)}>
-                      <Time at={createdAt} as="moment" />
-                    </a>
-                  ),
-                },
-                { name: "state", head: head.state, cell: (order) => <OrderTag order={order} /> },
-                { name: "pack", head: head.pack, cell: packText },
-                {
-                  ...{ name: "granted", head: head.granted, end: true },
-                  cell: ({ grantedMicrocredits }) => credits(grantedMicrocredits),
-                },
-              ]}
-              rows={items}
-              keyOf={({ orderId }) => orderId}
-            />
-            {!isLast && <More onMore={orders.more} />}
-          </>
-        )}
-      </View>
+      <PagedTable
+        pages={orders}
+        greyRows={2}
+        empty={words.account.ordersNone}
+        caption={words.account.ordersCaption}
+        columns={[
+          {
+            name: "order",
+            head: head.order,
+            cell: ({ orderId, createdAt }) => (
+              <a class="row-link" href={orderHref(orderId)}>
+                <Time at={createdAt} as="moment" />
+              </a>
+            ),
+          },
+          { name: "state", head: head.state, cell: (order) => <OrderTag order={order} /> },
+          { name: "pack", head: head.pack, cell: packText },
+          {
+            ...{ name: "granted", head: head.granted, end: true },
+            cell: ({ grantedMicrocredits }) => credits(grantedMicrocredits),
+          },
+        ]}
+        keyOf={({ orderId }) => orderId}
+      />
     </Card>
   );
 }
 
 function EventsCard({ accountId }: OfAccount): JSX.Element {
-  const events = useCall(PeopleService.method.listAuditEvents, { accountId, pageSize });
+  const found = useCall(PeopleService.method.listAuditEvents, { accountId, pageSize });
+  const columns = useEventColumns();
   return (
     <Card
       title={words.account.audit}
@@ -470,15 +435,15 @@ function EventsCard({ accountId }: OfAccount): JSX.Element {
       }
       flush
     >
-      <View
-        call={events}
-        skeleton={<Skeleton rows={4} />}
-        empty={(data) =>
-          data.events.length === 0 ? <Nothing>{words.account.auditNone}</Nothing> : undefined
-        }
-      >
-        {(data) => <EventTable events={data.events} caption={words.account.audit} />}
-      </View>
+      <ListTable
+        call={found}
+        rowsOf={({ events }) => events}
+        greyRows={4}
+        empty={words.account.auditNone}
+        caption={words.account.audit}
+        columns={columns}
+        keyOf={({ eventId }) => eventId}
+      />
     </Card>
   );
 }

@@ -21,14 +21,14 @@ import { Dialog } from "../parts/dialog.tsx";
 import { textOf } from "../parts/enum-names.ts";
 import { ChoiceFilter, choiceOf, Filters, optionsOf } from "../parts/filters.tsx";
 import { Form, Search, TextField } from "../parts/form.tsx";
-import { tell } from "../parts/messages.ts";
+import { notify } from "../parts/messages.ts";
 import { Card, Head } from "../parts/page.tsx";
 import { Tag, Time } from "../parts/small.tsx";
-import { type Column, Table } from "../parts/table.tsx";
-import { Empty, Skeleton, View } from "../parts/view.tsx";
+import type { Column } from "../parts/table.tsx";
+import { Empty } from "../parts/view.tsx";
 import { go, useQuery } from "../router.ts";
 import { isOperatorAdmin } from "../session.ts";
-import { AccountLink, accountHref, LookOnly, More, Owners } from "./common.tsx";
+import { AccountLink, accountHref, LookOnly, Owners, PagedTable } from "./common.tsx";
 import { words } from "./words.ts";
 
 const filters = {
@@ -57,6 +57,10 @@ export function Accounts(): JSX.Element {
     (page) => page.accounts,
   );
   const isAll = query.q.trim() === "" && show === "all";
+  const showAll = () => {
+    setText("");
+    setQuery({ q: "", show: "all" });
+  };
   return (
     <>
       <Head
@@ -80,39 +84,25 @@ export function Accounts(): JSX.Element {
         />
       </Filters>
       <Card flush>
-        <View
-          call={accounts}
-          skeleton={<Skeleton rows={8} />}
-          empty={({ items }) => {
-            if (items.length > 0) return undefined;
-            if (isAll)
-              return <Empty title={words.accounts.emptyTitle}>{words.accounts.empty}</Empty>;
-            const showAll = () => {
-              setText("");
-              setQuery({ q: "", show: "all" });
-            };
-            return (
+        <PagedTable
+          pages={accounts}
+          greyRows={8}
+          empty={
+            isAll ? (
+              <Empty title={words.accounts.emptyTitle}>{words.accounts.empty}</Empty>
+            ) : (
               <Empty
                 title={words.accounts.noMatchTitle}
                 action={<Button onClick={showAll}>{words.accounts.showAll}</Button>}
               >
                 {words.accounts.noMatch}
               </Empty>
-            );
-          }}
-        >
-          {({ items, isLast }) => (
-            <>
-              <Table
-                caption={words.accounts.caption}
-                columns={columns}
-                rows={items}
-                keyOf={({ account }) => account?.accountId ?? ""}
-              />
-              {!isLast && <More onMore={accounts.more} />}
-            </>
-          )}
-        </View>
+            )
+          }
+          caption={words.accounts.caption}
+          columns={columns}
+          keyOf={({ account }) => account?.accountId ?? ""}
+        />
       </Card>
       {query.new === "1" && isOperatorAdmin() && (
         <CreateDialog onClose={() => setQuery({ new: "" })} />
@@ -187,7 +177,7 @@ function CreateDialog({ onClose }: { readonly onClose: () => void }): JSX.Elemen
   const make = async () => {
     const { account } = await call(BillingService.method.createAccount, { name });
     invalidate(OperationsService.method.findAccounts);
-    tell(words.accounts.created(name.trim()));
+    notify(words.accounts.created(name.trim()));
     go(accountHref(account?.accountId ?? ""));
   };
   return (

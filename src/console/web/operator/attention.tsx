@@ -21,7 +21,7 @@ import { credits, duration, relative, toDate } from "../format.ts";
 import { Button, LinkButton } from "../parts/button.tsx";
 import { textOf } from "../parts/enum-names.ts";
 import { AlertsPart } from "../parts/later.tsx";
-import { tell } from "../parts/messages.ts";
+import { notify } from "../parts/messages.ts";
 import { paidWith } from "../parts/orders.tsx";
 import { Card, Head } from "../parts/page.tsx";
 import { poolOf } from "../parts/pools.ts";
@@ -33,11 +33,10 @@ import { words as shared } from "../words.ts";
 import {
   AccountLink,
   LookOnly,
-  More,
-  Nothing,
   Owners,
   orderHref,
   ownActor,
+  PagedTable,
   Quoted,
   usePeopleNames,
   useWaitingAccounts,
@@ -73,61 +72,50 @@ function OrdersCard(): JSX.Element {
   const { ordersHead: head, reasons } = words.attention;
   return (
     <Card title={words.attention.orders} about={words.attention.ordersAbout} flush>
-      <View
-        call={orders}
-        skeleton={<Skeleton rows={3} />}
-        empty={({ items }) =>
-          items.length === 0 ? <Nothing>{words.attention.ordersNone}</Nothing> : undefined
-        }
-      >
-        {({ items, isLast }) => (
-          <>
-            <Table
-              caption={words.attention.ordersCaption}
-              columns={[
-                {
-                  name: "order",
-                  head: head.order,
-                  cell: ({ orderId, createdAt }) => (
-                    <a class="row-link" href={orderHref(orderId)}>
-                      <Time at={createdAt} as="moment" />
-                    </a>
-                  ),
-                },
-                {
-                  name: "account",
-                  head: head.account,
-                  cell: ({ accountId }) => (
-                    <AccountLink
-                      accountId={accountId}
-                      name={accounts.get(accountId)?.account?.name}
-                    />
-                  ),
-                },
-                {
-                  name: "why",
-                  head: head.why,
-                  cell: ({ attention }) => textOf(Reason, reasons, attention),
-                },
-                { name: "arrived", head: head.arrived, cell: arrivedText },
-                {
-                  name: "decision",
-                  head: head.decision,
-                  cell: ({ orderId, pendingDecision }) =>
-                    pendingDecision ? (
-                      <Tag tone="accent">{nameOf(pendingDecision.decidedBy)}</Tag>
-                    ) : (
-                      <LinkButton href={orderHref(orderId)}>{words.attention.look}</LinkButton>
-                    ),
-                },
-              ]}
-              rows={items}
-              keyOf={({ orderId }) => orderId}
-            />
-            {!isLast && <More onMore={orders.more} />}
-          </>
-        )}
-      </View>
+      <PagedTable
+        pages={orders}
+        greyRows={3}
+        empty={words.attention.ordersNone}
+        caption={words.attention.ordersCaption}
+        columns={[
+          {
+            name: "order",
+            head: head.order,
+            cell: ({ orderId, createdAt }) => (
+              <a class="row-link" href={orderHref(orderId)}>
+                <Time at={createdAt} as="moment" />
+              </a>
+            ),
+          },
+          {
+            name: "account",
+            head: head.account,
+            cell: ({ accountId }) => (
+              <AccountLink
+                accountId={accountId}
+                name={accounts.get(accountId)?.account?.name}
+              />
+            ),
+          },
+          {
+            name: "why",
+            head: head.why,
+            cell: ({ attention }) => textOf(Reason, reasons, attention),
+          },
+          { name: "arrived", head: head.arrived, cell: arrivedText },
+          {
+            name: "decision",
+            head: head.decision,
+            cell: ({ orderId, pendingDecision }) =>
+              pendingDecision ? (
+                <Tag tone="accent">{nameOf(pendingDecision.decidedBy)}</Tag>
+              ) : (
+                <LinkButton href={orderHref(orderId)}>{words.attention.look}</LinkButton>
+              ),
+          },
+        ]}
+        keyOf={({ orderId }) => orderId}
+      />
     </Card>
   );
 }
@@ -149,56 +137,45 @@ function TransfersCard(): JSX.Element {
   const { transfersHead: head } = words.attention;
   return (
     <Card title={words.attention.transfers} about={words.attention.transfersAbout} flush>
-      <View
-        call={transfers}
-        skeleton={<Skeleton rows={2} />}
-        empty={({ items }) =>
-          items.length === 0 ? <Nothing>{words.attention.transfersNone}</Nothing> : undefined
-        }
-      >
-        {({ items, isLast }) => (
-          <>
-            <Table
-              caption={words.attention.transfersCaption}
-              columns={[
-                {
-                  name: "at",
-                  head: head.at,
-                  cell: ({ requestedAt }) => <Time at={requestedAt} />,
-                },
-                {
-                  name: "account",
-                  head: head.account,
-                  cell: ({ accountId }) => (
-                    <AccountLink
-                      accountId={accountId}
-                      name={accounts.get(accountId)?.account?.name}
-                    />
-                  ),
-                },
-                { name: "what", head: head.what, cell: whatText },
-                {
-                  name: "by",
-                  head: head.by,
-                  cell: ({ requestedBy }) => <bdi>{nameOf(requestedBy)}</bdi>,
-                },
-                {
-                  name: "reason",
-                  head: head.reason,
-                  cell: ({ reason }) => <Quoted text={reason} />,
-                },
-                {
-                  ...{ name: "actions", head: head.actions, end: true },
-                  cell: (transfer) => <Actions transfer={transfer} />,
-                },
-              ]}
-              rows={items}
-              keyOf={({ pendingTransferId }) => pendingTransferId}
-            />
-            {!isLast && <More onMore={transfers.more} />}
-          </>
-        )}
-      </View>
+      <PagedTable
+        pages={transfers}
+        greyRows={2}
+        empty={words.attention.transfersNone}
+        caption={words.attention.transfersCaption}
+        columns={[
+          {
+            name: "at",
+            head: head.at,
+            cell: ({ requestedAt }) => <Time at={requestedAt} />,
+          },
+          {
+            name: "account",
+            head: head.account,
+            cell: ({ accountId }) => (
+              <AccountLink
+                accountId={accountId}
+                name={accounts.get(accountId)?.account?.name}
+              />
+            ),
+          },
+          { name: "what", head: head.what, cell: whatText },
+          {
+            name: "by",
+            head: head.by,
+            cell: ({ requestedBy }) => <bdi>{nameOf(requestedBy)}</bdi>,
+          },
+          {
+            name: "reason",
+            head: head.reason,
+            cell: ({ reason }) => <Quoted text={reason} />,
+          },
+          {
+            ...{ name: "actions", head: head.actions, end: true },
+            cell: (transfer) => <Actions transfer={transfer} />,
+          },
+        ]}
+        keyOf={({ pendingTransferId }) => pendingTransferId}
+      />
     </Card>
   );
 }
@@ -215,11 +192,11 @@ function Actions({ transfer }: { readonly transfer: PendingTransfer }): JSX.Elem
   // Somebody else may have been faster: then the list shows what became of it.
   const approve = async () => {
     await call(approveTransfer, { pendingTransferId }).finally(transfersChanged);
-    tell(words.attention.approved);
+    notify(words.attention.approved);
   };
   const reject = async () => {
     await call(rejectTransfer, { pendingTransferId }).finally(transfersChanged);
-    tell(words.attention.rejected);
+    notify(words.attention.rejected);
   };
   return (
     <span class="row">
@@ -246,38 +223,27 @@ function DebtsCard(): JSX.Element {
   const { debtsHead: head } = words.attention;
   return (
     <Card title={words.attention.debts} about={words.attention.debtsAbout} flush>
-      <View
-        call={accounts}
-        skeleton={<Skeleton rows={2} />}
-        empty={({ items }) =>
-          items.length === 0 ? <Nothing>{words.attention.debtsNone}</Nothing> : undefined
-        }
-      >
-        {({ items, isLast }) => (
-          <>
-            <Table
-              caption={words.attention.debtsCaption}
-              columns={[
-                {
-                  name: "account",
-                  head: head.account,
-                  cell: ({ account }) => (
-                    <AccountLink accountId={account?.accountId ?? ""} name={account?.name} />
-                  ),
-                },
-                { name: "owners", head: head.owners, cell: (one) => <Owners {...one} /> },
-                {
-                  ...{ name: "debt", head: head.debt, end: true },
-                  cell: ({ debtMicrocredits }) => credits(debtMicrocredits),
-                },
-              ]}
-              rows={items}
-              keyOf={({ account }) => account?.accountId ?? ""}
-            />
-            {!isLast && <More onMore={accounts.more} />}
-          </>
-        )}
-      </View>
+      <PagedTable
+        pages={accounts}
+        greyRows={2}
+        empty={words.attention.debtsNone}
+        caption={words.attention.debtsCaption}
+        columns={[
+          {
+            name: "account",
+            head: head.account,
+            cell: ({ account }) => (
+              <AccountLink accountId={account?.accountId ?? ""} name={account?.name} />
+            ),
+          },
+          { name: "owners", head: head.owners, cell: (one) => <Owners {...one} /> },
+          {
+            ...{ name: "debt", head: head.debt, end: true },
+            cell: ({ debtMicrocredits }) => credits(debtMicrocredits),
+          },
+        ]}
+        keyOf={({ account }) => account?.accountId ?? ""}
+      />
     </Card>
   );
 }
@@ -289,7 +255,7 @@ function LedgerCard(): JSX.Element {
   const verify = async () => {
     await call(BillingService.method.verifyLedger, {});
     found.refresh();
-    tell(words.attention.verified);
+    notify(words.attention.verified);
   };
   return (
     <Card

@@ -9,10 +9,10 @@ import { Button } from "../parts/button.tsx";
 import { DayFilter, Filters } from "../parts/filters.tsx";
 import { Card, Head } from "../parts/page.tsx";
 import { Tag, Time } from "../parts/small.tsx";
-import { type Column, Table } from "../parts/table.tsx";
-import { Empty, Skeleton, View } from "../parts/view.tsx";
+import type { Column } from "../parts/table.tsx";
+import { Empty } from "../parts/view.tsx";
 import { useQuery } from "../router.ts";
-import { AccountLink, More, usePeopleNames } from "./common.tsx";
+import { AccountLink, PagedTable, usePeopleNames } from "./common.tsx";
 import { words } from "./words.ts";
 
 const pageSize = 50;
@@ -36,6 +36,7 @@ export function AuditEvents(): JSX.Element {
     },
     (page) => page.events,
   );
+  const columns = useEventColumns(true);
   const isFiltered = Object.values(query).some((value) => value !== "");
   return (
     <>
@@ -70,30 +71,25 @@ export function AuditEvents(): JSX.Element {
         />
       </Filters>
       <Card flush>
-        <View
-          call={events}
-          skeleton={<Skeleton rows={8} />}
-          empty={({ items }) => {
-            if (items.length > 0) return undefined;
-            if (!isFiltered)
-              return <Empty title={words.audit.emptyTitle}>{words.audit.empty}</Empty>;
-            return (
+        <PagedTable
+          pages={events}
+          greyRows={8}
+          empty={
+            isFiltered ? (
               <Empty
                 title={words.audit.noMatchTitle}
                 action={<Button onClick={() => setQuery(noFilters)}>{words.audit.clear}</Button>}
               >
                 {words.audit.noMatch}
               </Empty>
-            );
-          }}
-        >
-          {({ items, isLast }) => (
-            <>
-              <EventTable events={items} caption={words.audit.caption} isForAll />
-              {!isLast && <More onMore={events.more} />}
-            </>
-          )}
-        </View>
+            ) : (
+              <Empty title={words.audit.emptyTitle}>{words.audit.empty}</Empty>
+            )
+          }
+          caption={words.audit.caption}
+          columns={columns}
+          keyOf={({ eventId }) => eventId}
+        />
       </Card>
     </>
   );
@@ -137,17 +133,11 @@ function WordFilter({ label, value, placeholder, onInput }: WordFilterProps): JS
   );
 }
 
-type EventTableProps = {
-  readonly events: readonly AuditEvent[];
-  readonly caption: string;
-  /** True: the events are of several accounts. */
-  readonly isForAll?: boolean;
-};
-
-export function EventTable({ events, caption, isForAll = false }: EventTableProps): JSX.Element {
+/** `ofAll`: the events are of several accounts. */
+export function useEventColumns(ofAll = false): readonly Column<AuditEvent>[] {
   const nameOf = usePeopleNames();
   const { head } = words.audit;
-  const columns: readonly Column<AuditEvent>[] = [
+  return [
     { name: "at", head: head.at, cell: ({ at }) => <Time at={at} as="moment" /> },
     { name: "method", head: head.method, cell: ({ method }) => method },
     {
@@ -155,7 +145,7 @@ export function EventTable({ events, caption, isForAll = false }: EventTableProp
       head: head.actor,
       cell: ({ actor }) => <bdi title={actor}>{nameOf(actor)}</bdi>,
     },
-    ...(isForAll
+    ...(ofAll
       ? [
           {
             name: "account",
@@ -182,9 +172,6 @@ export function EventTable({ events, caption, isForAll = false }: EventTableProp
       cell: ({ address }) => <span class="faint">{address || words.none}</span>,
     },
   ];
-  return (
-    <Table caption={caption} columns={columns} rows={events} keyOf={({ eventId }) => eventId} />
-  );
 }
 
 function FactsText({ facts }: { readonly facts: AuditEvent["facts"] }): JSX.Element {

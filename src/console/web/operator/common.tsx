@@ -7,10 +7,12 @@ import {
   OperationsService,
 } from "../../../../gen/gateway/operations/v1/operations_pb.ts";
 import { PeopleService } from "../../../../gen/gateway/people/v1/people_pb.ts";
-import { useCall } from "../api.ts";
+import { type Call, type Pages, useCall } from "../api.ts";
 import { credits } from "../format.ts";
 import { Button } from "../parts/button.tsx";
 import { Notice } from "../parts/small.tsx";
+import { type Column, Table } from "../parts/table.tsx";
+import { Skeleton, View } from "../parts/view.tsx";
 import { hrefOf } from "../router.ts";
 import { isOperatorAdmin, operatorPart, session } from "../session.ts";
 import { words } from "./words.ts";
@@ -88,19 +90,69 @@ export function Quoted({ text }: { readonly text: string }): JSX.Element {
   );
 }
 
-export function More({ onMore }: { readonly onMore: () => Promise<void> }): JSX.Element {
-  return (
-    <p class="table-foot row">
-      <Button kind="quiet" onClick={onMore}>
-        {words.showMore}
-      </Button>
-    </p>
-  );
-}
-
 /** What stands in a card while there is nothing to list. */
 export function Nothing({ children }: { readonly children: ComponentChildren }): JSX.Element {
   return <p class="card-text muted">{children}</p>;
+}
+
+type ListProps<Row> = {
+  /** For screen readers. */
+  readonly caption: string;
+  readonly columns: readonly Column<Row>[];
+  readonly keyOf: (row: Row) => string;
+  /** How many grey rows hold the place while it is read. */
+  readonly greyRows: number;
+  /** What stands there while there is nothing: a sentence, or a part of its own. */
+  readonly empty: string | JSX.Element;
+};
+
+type ListTableProps<Row, Answer> = ListProps<Row> & {
+  readonly call: Call<Answer>;
+  readonly rowsOf: (answer: Answer) => readonly Row[];
+  readonly foot?: (answer: Answer) => ComponentChildren;
+};
+
+/** What a call lists, in each of its states. For a card without padding. */
+export function ListTable<Row, Answer>(props: ListTableProps<Row, Answer>): JSX.Element {
+  const { call, rowsOf, foot, greyRows, empty, ...table } = props;
+  const nothing = typeof empty === "string" ? <Nothing>{empty}</Nothing> : empty;
+  return (
+    <View
+      call={call}
+      skeleton={<Skeleton rows={greyRows} />}
+      empty={(answer) => (rowsOf(answer).length === 0 ? nothing : undefined)}
+    >
+      {(answer) => (
+        <>
+          <Table {...table} rows={rowsOf(answer)} />
+          {foot?.(answer)}
+        </>
+      )}
+    </View>
+  );
+}
+
+type PagedTableProps<Row, Answer> = ListProps<Row> & { readonly pages: Pages<Row, Answer> };
+
+/** As `ListTable`, of a list that comes in pages. */
+export function PagedTable<Row, Answer>(props: PagedTableProps<Row, Answer>): JSX.Element {
+  const { pages, ...list } = props;
+  return (
+    <ListTable
+      {...list}
+      call={pages}
+      rowsOf={({ items }) => items}
+      foot={({ isLast }) =>
+        !isLast && (
+          <p class="table-foot row">
+            <Button kind="quiet" onClick={pages.more}>
+              {words.showMore}
+            </Button>
+          </p>
+        )
+      }
+    />
+  );
 }
 
 type OwnersProps = Pick<AccountSummary, "owners" | "ownerCount">;

@@ -12,7 +12,6 @@ import {
   type Order,
   OrderState,
   PaymentsService,
-  type Refund,
   RefundState,
 } from "../../../../gen/gateway/payments/v1/payments_pb.ts";
 import { call, invalidate, useCall } from "../api.ts";
@@ -22,12 +21,12 @@ import { exact, groupDigits } from "../parts/decimals.ts";
 import { Dialog } from "../parts/dialog.tsx";
 import { textOf } from "../parts/enum-names.ts";
 import { ChoiceField, Form, fieldError, TextField } from "../parts/form.tsx";
-import { tell } from "../parts/messages.ts";
+import { notify } from "../parts/messages.ts";
+import { Deposits, Refunds, refundText } from "../parts/order-tables.tsx";
 import { OrderTag, packText, paidWith, usdText } from "../parts/orders.tsx";
 import { Card, Head } from "../parts/page.tsx";
 import { poolOf } from "../parts/pools.ts";
 import { Facts, Notice, Time } from "../parts/small.tsx";
-import { Table } from "../parts/table.tsx";
 import { Empty, Skeleton, View } from "../parts/view.tsx";
 import { hrefOf, type PageProps } from "../router.ts";
 import { isOperatorAdmin, operatorPart } from "../session.ts";
@@ -36,7 +35,6 @@ import {
   AccountLink,
   LookOnly,
   ownActor,
-  Quoted,
   usePeopleNames,
   useWaitingAccounts,
 } from "./common.tsx";
@@ -81,7 +79,7 @@ function Whole({ order }: OfOrder): JSX.Element {
       <OpenRefund order={order} />
       <Deposits order={order} />
       <OrderFacts order={order} />
-      {order.refunds.length > 0 && <Refunds refunds={order.refunds} />}
+      <Refunds refunds={order.refunds} />
     </div>
   );
 }
@@ -98,7 +96,7 @@ function Waiting({ order }: OfOrder): JSX.Element {
   const approve = async () => {
     const { decisionId = "" } = pendingDecision ?? {};
     await call(PaymentsService.method.approveDecision, { decisionId }).finally(orderChanged);
-    tell(words.order.approved);
+    notify(words.order.approved);
   };
   return (
     <Card>
@@ -183,7 +181,7 @@ function DecideDialog({ order, onClose }: DialogProps): JSX.Element {
       choice: choiceOf(choice, amount),
     }).finally(orderChanged);
     const isPending = decision?.state === DecisionState.PENDING;
-    tell(isPending ? words.order.waits : words.order.done);
+    notify(isPending ? words.order.waits : words.order.done);
     onClose();
   };
   return (
@@ -258,7 +256,7 @@ function RefundDialog({ order, onClose }: DialogProps): JSX.Element {
           ? { case: "amountMicrodollars", value: dollarsOf(amount) }
           : { case: "depositId", value: what },
     }).finally(orderChanged);
-    tell(words.order.refundBegun);
+    notify(words.order.refundBegun);
     onClose();
   };
   return (
@@ -310,7 +308,7 @@ function OpenRefund({ order }: OfOrder): JSX.Element | null {
   const { orderId } = order;
   const giveUp = async () => {
     await call(PaymentsService.method.cancelRefund, { orderId }).finally(orderChanged);
-    tell(words.order.cancelledRefund);
+    notify(words.order.cancelledRefund);
   };
   return (
     <Notice
@@ -328,14 +326,12 @@ function OpenRefund({ order }: OfOrder): JSX.Element | null {
         )
       }
     >
-      {words.order.refundToSend(refundText(refund))}
+      {words.order.refundToSend(
+        refund.amountMicrodollars === 0n ? words.order.wholeDeposit : refundText(refund),
+      )}
       {isOpen && <CompleteDialog order={order} onClose={() => setOpen(false)} />}
     </Notice>
   );
-}
-
-function refundText({ amountMicrodollars: amount }: Refund): string {
-  return amount === 0n ? words.order.wholeDeposit : `$${exact(amount)}`;
 }
 
 function CompleteDialog({ order, onClose }: DialogProps): JSX.Element {
@@ -343,7 +339,7 @@ function CompleteDialog({ order, onClose }: DialogProps): JSX.Element {
   const complete = async () => {
     const request = { orderId: order.orderId, transaction: transaction.trim() };
     await call(PaymentsService.method.completeRefund, request).finally(orderChanged);
-    tell(words.order.completed);
+    notify(words.order.completed);
     onClose();
   };
   return (
@@ -361,84 +357,6 @@ function CompleteDialog({ order, onClose }: DialogProps): JSX.Element {
         />
       </Form>
     </Dialog>
-  );
-}
-
-function Deposits({ order }: OfOrder): JSX.Element | null {
-  const { depositsHead: head, depositStates } = shared.purchase;
-  if (order.deposits.length === 0) return null;
-  return (
-    <Card title={shared.purchase.deposits} flush>
-      <Table
-        caption={shared.purchase.deposits}
-        columns={[
-          {
-            name: "at",
-            head: head.at,
-            cell: ({ firstSeenAt }) => <Time at={firstSeenAt} as="moment" />,
-          },
-          {
-            ...{ name: "amount", head: head.amount, end: true },
-            cell: (deposit) =>
-              `${deposit.amount} ${shared.purchase.methodName(deposit.asset, deposit.network)}`,
-          },
-          {
-            name: "state",
-            head: head.state,
-            cell: ({ state }) => textOf(DepositState, depositStates, state),
-          },
-          {
-            ...{ name: "value", head: head.value, end: true },
-            cell: ({ valueMicrodollars: value }) =>
-              value === undefined ? words.none : `$${exact(value)}`,
-          },
-          {
-            name: "id",
-            head: head.id,
-            cell: ({ depositId }) => (
-              <span class="id">
-                <code class="clipped">{depositId}</code> <Copy text={depositId} isSmall />
-              </span>
-            ),
-          },
-        ]}
-        rows={order.deposits}
-        keyOf={({ depositId }) => depositId}
-      />
-    </Card>
-  );
-}
-
-function Refunds({ refunds }: { readonly refunds: readonly Refund[] }): JSX.Element {
-  const { refundsHead: head, refundStates } = shared.purchase;
-  return (
-    <Card title={shared.purchase.refunds} flush>
-      <Table
-        caption={shared.purchase.refunds}
-        columns={[
-          {
-            name: "at",
-            head: head.at,
-            cell: ({ createdAt }) => <Time at={createdAt} as="moment" />,
-          },
-          { ...{ name: "amount", head: head.amount, end: true }, cell: refundText },
-          {
-            name: "state",
-            head: head.state,
-            cell: ({ state }) => textOf(RefundState, refundStates, state),
-          },
-          { name: "reason", head: head.reason, cell: ({ reason }) => <Quoted text={reason} /> },
-          {
-            name: "transaction",
-            head: head.transaction,
-            cell: ({ transaction }) =>
-              transaction === "" ? words.none : <code class="clipped">{transaction}</code>,
-          },
-        ]}
-        rows={refunds}
-        keyOf={({ number }) => String(number)}
-      />
-    </Card>
   );
 }
 

@@ -14,14 +14,14 @@ import { Dialog } from "../parts/dialog.tsx";
 import { textOf } from "../parts/enum-names.ts";
 import { Filters } from "../parts/filters.tsx";
 import { ChoiceField, Form, Search, TextField } from "../parts/form.tsx";
-import { report, tell } from "../parts/messages.ts";
+import { notify, report } from "../parts/messages.ts";
 import { Card, Head } from "../parts/page.tsx";
 import { Tag, Time } from "../parts/small.tsx";
-import { type Column, Table } from "../parts/table.tsx";
-import { Empty, Skeleton, View } from "../parts/view.tsx";
+import type { Column } from "../parts/table.tsx";
+import { Empty } from "../parts/view.tsx";
 import { useQuery } from "../router.ts";
 import { isOperatorAdmin, session } from "../session.ts";
-import { LookOnly, More, Nothing, usePeopleNames } from "./common.tsx";
+import { LookOnly, PagedTable, usePeopleNames } from "./common.tsx";
 import { words } from "./words.ts";
 
 const pageSize = 50;
@@ -51,6 +51,9 @@ export function People(): JSX.Element {
     { query: query.q.trim(), pageSize },
     (page) => page.people,
   );
+  const [open, setOpen] = useState<Opened>();
+  const close = () => setOpen(undefined);
+  const { emptyTitle, empty, noMatchTitle, noMatch } = words.people;
   return (
     <>
       <Head title={words.people.title} />
@@ -59,30 +62,37 @@ export function People(): JSX.Element {
         <Search label={words.people.search} value={text} onInput={setText} />
       </Filters>
       <Card flush>
-        <View
-          call={people}
-          skeleton={<Skeleton rows={6} />}
-          empty={({ items }) => {
-            if (items.length > 0) return undefined;
-            const { emptyTitle, empty, noMatchTitle, noMatch } = words.people;
-            return query.q.trim() === "" ? (
+        <PagedTable
+          pages={people}
+          greyRows={6}
+          empty={
+            query.q.trim() === "" ? (
               <Empty title={emptyTitle}>{empty}</Empty>
             ) : (
               <Empty title={noMatchTitle}>{noMatch}</Empty>
-            );
-          }}
-        >
-          {({ items, isLast }) => (
-            <>
-              <PeopleTable people={items} />
-              {!isLast && <More onMore={people.more} />}
-            </>
-          )}
-        </View>
+            )
+          }
+          caption={words.people.caption}
+          columns={columnsOf(setOpen)}
+          keyOf={({ personId }) => personId}
+        />
       </Card>
+      {open?.kind === "disable" && <DisableDialog person={open.person} onClose={close} />}
+      {open?.kind === "link" && <LinkDialog person={open.person} onClose={close} />}
       <Tokens />
     </>
   );
+}
+
+/** The dialog that is open, and for whom. */
+type Opened = { readonly kind: "disable" | "link"; readonly person: Person };
+
+type PersonChange = { readonly disabled?: boolean; readonly operator?: OperatorRole };
+
+async function update(person: Person, change: PersonChange): Promise<void> {
+  await call(PeopleService.method.updatePerson, { personId: person.personId, ...change });
+  peopleChanged();
+  notify(words.people.changed(nameOf(person)));
 }
 
 function peopleChanged(): void {
@@ -90,22 +100,9 @@ function peopleChanged(): void {
   invalidate(listPeople, listAuditEvents);
 }
 
-function PeopleTable({ people }: { readonly people: readonly Person[] }): JSX.Element {
-  const [open, setOpen] = useState<{
-    readonly kind: "disable" | "link";
-    readonly person: Person;
-  }>();
-  const close = () => setOpen(undefined);
+function columnsOf(onOpen: (opened: Opened) => void): readonly Column<Person>[] {
   const { head } = words.people;
-  const update = async (
-    person: Person,
-    change: { disabled?: boolean; operator?: OperatorRole },
-  ) => {
-    await call(PeopleService.method.updatePerson, { personId: person.personId, ...change });
-    peopleChanged();
-    tell(words.people.changed(nameOf(person)));
-  };
-  const columns: readonly Column<Person>[] = [
+  return [
     {
       name: "person",
       head: head.person,
@@ -141,7 +138,7 @@ function PeopleTable({ people }: { readonly people: readonly Person[] }): JSX.El
       cell: (person) =>
         isOperatorAdmin() && (
           <span class="row">
-            <Button kind="quiet" onClick={() => setOpen({ kind: "link", person })}>
+            <Button kind="quiet" onClick={() => onOpen({ kind: "link", person })}>
               {words.people.link}
             </Button>
             {person.disabledAt ? (
@@ -149,7 +146,7 @@ function PeopleTable({ people }: { readonly people: readonly Person[] }): JSX.El
                 {words.people.enable}
               </Button>
             ) : (
-              <Button kind="quiet" onClick={() => setOpen({ kind: "disable", person })}>
+              <Button kind="quiet" onClick={() => onOpen({ kind: "disable", person })}>
                 {words.people.disable}
               </Button>
             )}
@@ -157,30 +154,20 @@ function PeopleTable({ people }: { readonly people: readonly Person[] }): JSX.El
         ),
     },
   ];
+}
+
+type PersonDialogProps = { readonly person: Person; readonly onClose: () => void };
+
+function DisableDialog({ person, onClose }: PersonDialogProps): JSX.Element {
+  const disable = async () => {
+    await update(person, { disabled: true });
+    onClose();
+  };
   return (
-    <>
-      <Table
-        caption={words.people.caption}
-        columns={columns}
-        rows={people}
-        keyOf={({ personId }) => personId}
-      />
-      {open?.kind === "disable" && (
-        <Dialog title={words.people.disableTitle(nameOf(open.person))} onClose={close}>
-          <p>{words.people.disableLead}</p>
-          <Form
-            kind="danger"
-            submit={words.people.disable}
-            onSubmit={async () => {
-              await update(open.person, { disabled: true });
-              close();
-            }}
-            onCancel={close}
-          />
-        </Dialog>
-      )}
-      {open?.kind === "link" && <LinkDialog person={open.person} onClose={close} />}
-    </>
+    <Dialog title={words.people.disableTitle(nameOf(person))} onClose={onClose}>
+      <p>{words.people.disableLead}</p>
+      <Form kind="danger" submit={words.people.disable} onSubmit={disable} onCancel={onClose} />
+    </Dialog>
   );
 }
 
@@ -224,9 +211,7 @@ function RoleSelect({ person, onChange }: RoleSelectProps): JSX.Element {
   );
 }
 
-type LinkDialogProps = { readonly person: Person; readonly onClose: () => void };
-
-function LinkDialog({ person, onClose }: LinkDialogProps): JSX.Element {
+function LinkDialog({ person, onClose }: PersonDialogProps): JSX.Element {
   const [link, setLink] = useState<string>();
   const make = async () => {
     const made = await call(PeopleService.method.makeSignInLink, { personId: person.personId });
@@ -303,71 +288,62 @@ function Tokens(): JSX.Element {
       }
       flush
     >
-      <View
-        call={tokens}
-        skeleton={<Skeleton rows={2} />}
-        empty={({ items }) => (items.length === 0 ? <Nothing>{words.none}</Nothing> : undefined)}
-      >
-        {({ items, isLast }) => (
-          <>
-            <Table
-              caption={words.people.tokensCaption}
-              columns={[
-                {
-                  name: "name",
-                  head: head.name,
-                  cell: ({ name, hint, revokedAt }) => (
-                    <span class="key-name">
-                      <bdi class="name">{name}</bdi>
-                      {hint && <code class="hint">{hint}</code>}
-                      {revokedAt && <Tag tone="bad">{words.people.revoked}</Tag>}
-                    </span>
-                  ),
-                },
-                {
-                  name: "scope",
-                  head: head.scope,
-                  cell: ({ scope }) => textOf(AdminScope, scopes, scope),
-                },
-                {
-                  name: "by",
-                  head: head.by,
-                  cell: ({ createdBy }) =>
-                    createdBy === "" ? (
-                      <span class="faint">{words.people.environment}</span>
-                    ) : (
-                      <bdi>{nameOfActor(createdBy)}</bdi>
-                    ),
-                },
-                {
-                  name: "made",
-                  head: head.made,
-                  cell: ({ createdAt }) => <Time at={createdAt} as="day" otherwise={words.none} />,
-                },
-                {
-                  name: "used",
-                  head: head.used,
-                  cell: ({ lastUsedAt }) => <Time at={lastUsedAt} otherwise={words.none} />,
-                },
-                {
-                  ...{ name: "actions", head: head.actions, end: true },
-                  cell: (token) =>
-                    isOperatorAdmin() &&
-                    token.createdBy !== "" &&
-                    !token.revokedAt && (
-                      <Button kind="quiet" onClick={() => setOpen(token)}>
-                        {words.people.revoke}
-                      </Button>
-                    ),
-                },
-              ]}
-              rows={items}
-              keyOf={({ tokenId }) => tokenId}
-            />
-            {!isLast && <More onMore={tokens.more} />}
-          </>
-        )}
-      </View>
+      <PagedTable
+        pages={tokens}
+        greyRows={2}
+        empty={words.none}
+        caption={words.people.tokensCaption}
+        columns={[
+          {
+            name: "name",
+            head: head.name,
+            cell: ({ name, hint, revokedAt }) => (
+              <span class="key-name">
+                <bdi class="name">{name}</bdi>
+                {hint && <code class="hint">{hint}</code>}
+                {revokedAt && <Tag tone="bad">{words.people.revoked}</Tag>}
+              </span>
+            ),
+          },
+          {
+            name: "scope",
+            head: head.scope,
+            cell: ({ scope }) => textOf(AdminScope, scopes, scope),
+          },
+          {
+            name: "by",
+            head: head.by,
+            cell: ({ createdBy }) =>
+              createdBy === "" ? (
+                <span class="faint">{words.people.environment}</span>
+              ) : (
+                <bdi>{nameOfActor(createdBy)}</bdi>
+              ),
+          },
+          {
+            name: "made",
+            head: head.made,
+            cell: ({ createdAt }) => <Time at={createdAt} as="day" otherwise={words.none} />,
+          },
+          {
+            name: "used",
+            head: head.used,
+            cell: ({ lastUsedAt }) => <Time at={lastUsedAt} otherwise={words.none} />,
+          },
+          {
+            ...{ name: "actions", head: head.actions, end: true },
+            cell: (token) =>
+              isOperatorAdmin() &&
+              token.createdBy !== "" &&
+              !token.revokedAt && (
+                <Button kind="quiet" onClick={() => setOpen(token)}>
+                  {words.people.revoke}
+                </Button>
+              ),
+          },
+        ]}
+        keyOf={({ tokenId }) => tokenId}
+      />
       {open === "new" && <TokenDialog onClose={() => setOpen(undefined)} />}
       {open !== undefined && open !== "new" && (
         <RevokeDialog token={open} onClose={() => setOpen(undefined)} />
@@ -436,7 +412,7 @@ function RevokeDialog({ token, onClose }: RevokeDialogProps): JSX.Element {
   const revoke = async () => {
     await call(PeopleService.method.revokeAdminToken, { tokenId });
     tokensChanged();
-    tell(words.people.revokedDone(name));
+    notify(words.people.revokedDone(name));
     onClose();
   };
   return (

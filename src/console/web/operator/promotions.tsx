@@ -12,16 +12,16 @@ import { count, credits, parseCredits, toDate } from "../format.ts";
 import { Button } from "../parts/button.tsx";
 import { Dialog } from "../parts/dialog.tsx";
 import { CheckField, Form, fieldError, SelectField, TextField } from "../parts/form.tsx";
-import { tell } from "../parts/messages.ts";
+import { notify } from "../parts/messages.ts";
 import { Card, Head } from "../parts/page.tsx";
 import { familyOf, type PoolName, poolOf } from "../parts/pools.ts";
 import { Tag, Time } from "../parts/small.tsx";
-import { type Column, Table } from "../parts/table.tsx";
-import { Empty, Skeleton, View } from "../parts/view.tsx";
+import type { Column } from "../parts/table.tsx";
+import { Empty } from "../parts/view.tsx";
 import { useQuery } from "../router.ts";
 import { isOperatorAdmin } from "../session.ts";
 import { words as shared } from "../words.ts";
-import { LookOnly, More } from "./common.tsx";
+import { LookOnly, PagedTable } from "./common.tsx";
 import { OnceShown } from "./people.tsx";
 import { words } from "./words.ts";
 
@@ -29,6 +29,7 @@ const pageSize = 50;
 
 export function Promotions(): JSX.Element {
   const [query, setQuery] = useQuery({ new: "" });
+  const [ending, setEnding] = useState<Promotion>();
   const promotions = usePages(
     PaymentsService.method.listPromotions,
     { pageSize },
@@ -44,42 +45,33 @@ export function Promotions(): JSX.Element {
       <Head title={words.promotions.title} tools={create} />
       <LookOnly />
       <Card flush>
-        <View
-          call={promotions}
-          skeleton={<Skeleton rows={4} />}
-          empty={({ items }) =>
-            items.length === 0 ? (
-              <Empty title={words.promotions.emptyTitle} action={create}>
-                {words.promotions.empty}
-              </Empty>
-            ) : undefined
+        <PagedTable
+          pages={promotions}
+          greyRows={4}
+          empty={
+            <Empty title={words.promotions.emptyTitle} action={create}>
+              {words.promotions.empty}
+            </Empty>
           }
-        >
-          {({ items, isLast }) => (
-            <>
-              <PromotionTable promotions={items} />
-              {!isLast && <More onMore={promotions.more} />}
-            </>
-          )}
-        </View>
+          caption={words.promotions.caption}
+          columns={columnsOf(setEnding)}
+          keyOf={({ codeId }) => codeId}
+        />
       </Card>
       {query.new === "1" && isOperatorAdmin() && (
         <CreateDialog onClose={() => setQuery({ new: "" })} />
       )}
+      {ending && <EndDialog promotion={ending} onClose={() => setEnding(undefined)} />}
     </>
   );
 }
 
 const nameOf = ({ name }: Promotion) => name || words.promotions.unnamed;
 
-function PromotionTable({
-  promotions,
-}: {
-  readonly promotions: readonly Promotion[];
-}): JSX.Element {
-  const [ending, setEnding] = useState<Promotion>();
+/** `onStop` is called for the promotion that somebody wants to end. */
+function columnsOf(onStop: (promotion: Promotion) => void): readonly Column<Promotion>[] {
   const { head } = words.promotions;
-  const columns: readonly Column<Promotion>[] = [
+  return [
     {
       name: "name",
       head: head.name,
@@ -119,23 +111,12 @@ function PromotionTable({
       cell: (promotion) =>
         isOperatorAdmin() &&
         isOpen(promotion) && (
-          <Button kind="quiet" onClick={() => setEnding(promotion)}>
+          <Button kind="quiet" onClick={() => onStop(promotion)}>
             {words.promotions.stop}
           </Button>
         ),
     },
   ];
-  return (
-    <>
-      <Table
-        caption={words.promotions.caption}
-        columns={columns}
-        rows={promotions}
-        keyOf={({ codeId }) => codeId}
-      />
-      {ending && <EndDialog promotion={ending} onClose={() => setEnding(undefined)} />}
-    </>
-  );
 }
 
 function stateOf({ stoppedAt, endsAt, most, used }: Promotion): string {
@@ -155,7 +136,7 @@ function EndDialog({ promotion, onClose }: EndDialogProps): JSX.Element {
   const stop = async () => {
     await call(PaymentsService.method.stopPromotion, { codeId: promotion.codeId });
     invalidate(PaymentsService.method.listPromotions);
-    tell(words.promotions.stoppedDone(name));
+    notify(words.promotions.stoppedDone(name));
     onClose();
   };
   return (

@@ -13,7 +13,7 @@ import { call, invalidate } from "../api.ts";
 import { credits, dollars, parseCredits } from "../format.ts";
 import { Dialog } from "../parts/dialog.tsx";
 import { ChoiceField, Form, fieldError, SelectField, TextField } from "../parts/form.tsx";
-import { tell } from "../parts/messages.ts";
+import { notify } from "../parts/messages.ts";
 import { familyOf, type PoolName, poolOf } from "../parts/pools.ts";
 import { words as shared } from "../words.ts";
 import { words } from "./words.ts";
@@ -41,8 +41,8 @@ export function TransferDialog({ account, onClose }: TransferDialogProps): JSX.E
       ...{ amountMicrocredits: micro, idempotencyKey, reason: reason.trim() },
     });
     transfersChanged();
-    if (pendingTransfer) tell(words.transfer.waits);
-    else if (transfer) tell(words.transfer.done(credits(micro), name));
+    if (pendingTransfer) notify(words.transfer.waits);
+    else if (transfer) notify(words.transfer.done(credits(micro), name));
     onClose();
   };
   return (

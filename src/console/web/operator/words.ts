@@ -407,7 +407,7 @@ export const words = {
     },
     allClosed: (n: number) => (n === 1 ? "closed" : `closed on all ${n} nodes`),
     someOpen: (open: number, all: number) => `not closed on ${open} of ${all}`,
-    noNodes: "no node told yet",
+    noNodes: "no node reported yet",
     waitsFor: (models: string) => `waits for ${models}`,
     ledger: "Verifier",
   },
@@ -434,7 +434,7 @@ export const words = {
     link: "Sign-in link",
     linkTitle: (name: string) => `A way in for ${name}`,
     linkLead:
-      "Whoever opens this link chooses new ways to sign in for this person. It works once, for 24 hours. Pass it on safely.",
+      "The person who opens this link chooses new ways to sign in. It works once, for 24 hours. Pass it on safely.",
     linkAsk:
       "Make a link only if you are sure who asks. It replaces all ways to sign in and ends all sessions.",
     linkMake: "Make the link",

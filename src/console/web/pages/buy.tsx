@@ -91,7 +91,7 @@ function creditsFor(usdCents: number): string {
 const stepCount = 3;
 
 function Step({ at, children }: { readonly at: number; readonly children: ComponentChildren }) {
-  // The button of the step before is gone: whoever uses the keyboard goes on here.
+  // The button of the step before is gone: the keyboard goes on here.
   useEffect(() => {
     if (document.activeElement === document.body)
       document.getElementById("content")?.focus({ preventScroll: true });

@@ -19,7 +19,7 @@ import { credits, dollars } from "../format.ts";
 import { Button, LinkButton } from "../parts/button.tsx";
 import { textOf } from "../parts/enum-names.ts";
 import { Form, TextField } from "../parts/form.tsx";
-import { tell } from "../parts/messages.ts";
+import { notify } from "../parts/messages.ts";
 import { OrderTag, packText, paidWith } from "../parts/orders.tsx";
 import { Card, Head } from "../parts/page.tsx";
 import { poolNameOf, poolOf, poolsChanged } from "../parts/pools.ts";
@@ -312,7 +312,7 @@ function signed(micro: bigint): string {
 
 function Promotion(): JSX.Element {
   // A link to a promotion has its code.
-  const [query] = useQuery({ code: "" });
+  const [query, setQuery] = useQuery({ code: "" });
   const [code, setCode] = useState(query.code);
   const { accountId } = account.value;
   const redeem = async () => {
@@ -320,7 +320,8 @@ function Promotion(): JSX.Element {
       ...{ accountId, code: code.trim() },
     });
     setCode("");
-    tell(words.credits.promotionDone(credits(bonusMicrocredits), poolOf(family).inText));
+    setQuery({ code: "" });
+    notify(words.credits.promotionDone(credits(bonusMicrocredits), poolOf(family).inText));
     poolsChanged();
   };
   return (
@@ -338,6 +339,7 @@ function Promotion(): JSX.Element {
           hint={words.credits.promotionHint}
           value={code}
           onInput={setCode}
+          isFirst={query.code !== ""}
         />
       </Form>
     </Card>

@@ -27,7 +27,7 @@ export function LinkPage({ token }: { token: string }): JSX.Element {
   const [error, setError] = useState<CallError>();
   const [isOther, setOther] = useState(false);
   useEffect(() => {
-    // Whoever is signed in already may take an invitation as he is.
+    // Who is signed in already may take an invitation as he is.
     loadSession().catch(() => undefined);
     call(PeopleService.method.beginPasskey, { linkToken: token }).then(
       (answer) => setLink(answer.link),
@@ -105,7 +105,7 @@ function ConfirmAddress({ token, link }: WayProps): JSX.Element {
   const [isDone, setDone] = useState(false);
   const confirm = async () => {
     await call(PeopleService.method.confirmEmail, { token });
-    // Of whoever is signed in here, the address is another one now.
+    // The person who is signed in here may have another address now.
     await loadSession().catch(() => undefined);
     setDone(true);
   };

@@ -14,7 +14,7 @@ import { useActorNames } from "../parts/actors.ts";
 import { Button, Copy } from "../parts/button.tsx";
 import { Dialog } from "../parts/dialog.tsx";
 import { ChoiceField, Form, TextField } from "../parts/form.tsx";
-import { report, tell } from "../parts/messages.ts";
+import { notify, report } from "../parts/messages.ts";
 import { Card, Head } from "../parts/page.tsx";
 import { Tag, Time } from "../parts/small.tsx";
 import { type Column, Table } from "../parts/table.tsx";
@@ -89,7 +89,7 @@ function MemberTable({ members }: { members: readonly Member[] }): JSX.Element {
     const { personId } = member;
     await call(PeopleService.method.updateMember, { accountId, personId, role: roleOf[role] });
     membersChanged();
-    tell(words.members.changed(nameOf(member), words.shell.roles[role]));
+    notify(words.members.changed(nameOf(member), words.shell.roles[role]));
   };
   const columns: readonly Column<Member>[] = [
     {
@@ -186,7 +186,7 @@ function Invitations({ invitations }: { invitations: readonly Invitation[] }): J
   const withdraw = async ({ invitationId }: Invitation) => {
     await call(PeopleService.method.revokeInvitation, { accountId, invitationId });
     membersChanged();
-    tell(words.members.withdrawn);
+    notify(words.members.withdrawn);
   };
   const columns: readonly Column<Invitation>[] = [
     {
@@ -338,7 +338,7 @@ export function RemoveMemberDialog({ personId, name, onClose }: RemoveProps): JS
     // Whatever of the account is in memory goes.
     if (isSelf) return location.assign("/console/");
     membersChanged();
-    tell(words.members.removed(name));
+    notify(words.members.removed(name));
     onClose();
   };
   const { members } = words;

@@ -8,22 +8,20 @@ import {
   type Order,
   OrderState,
   PaymentsService,
-  type Refund,
   RefundState,
 } from "../../../../gen/gateway/payments/v1/payments_pb.ts";
 import { call, invalidate, type StreamState, useCall, useStream } from "../api.ts";
 import { clock, credits, toDate } from "../format.ts";
 import { Button, Copy, LinkButton } from "../parts/button.tsx";
-import { addDecimals, countdown, exact, groupDigits, isZero } from "../parts/decimals.ts";
+import { addDecimals, countdown, groupDigits, isZero } from "../parts/decimals.ts";
 import { Dialog } from "../parts/dialog.tsx";
-import { textOf } from "../parts/enum-names.ts";
 import { Form } from "../parts/form.tsx";
+import { Deposits, Refunds, refundText } from "../parts/order-tables.tsx";
 import { networkName, OrderTag, usdText } from "../parts/orders.tsx";
 import { Card, Head } from "../parts/page.tsx";
 import { poolNameOf, poolOf, poolsChanged } from "../parts/pools.ts";
 import { Qr } from "../parts/qr.tsx";
 import { Facts, Notice, Time } from "../parts/small.tsx";
-import { Table } from "../parts/table.tsx";
 import { Skeleton, View } from "../parts/view.tsx";
 import { href, type PageProps } from "../router.ts";
 import { words } from "../words.ts";
@@ -108,8 +106,8 @@ function Whole({
           </Button>
         )}
       </div>
-      {order.deposits.length > 0 && <Deposits order={order} />}
-      {order.refunds.length > 0 && <Refunds refunds={order.refunds} />}
+      <Deposits order={order} />
+      <Refunds refunds={order.refunds} />
       <Card>
         <Facts>
           {[
@@ -212,7 +210,7 @@ function problemOf(
   const withAgain = (text: string) => ({ text, ...(buyAgain && { action: buyAgain }) });
   if (notice !== "") return { text: notice };
   const refund = order.refunds.find((one) => one.state === RefundState.REFUNDING);
-  if (refund) return { text: wrong.refunding(exact(refund.amountMicrodollars)) };
+  if (refund) return { text: wrong.refunding(refundText(refund)) };
   const isQuoted = quotedUntil !== undefined && toDate(quotedUntil) > now;
   switch (state) {
     case OrderState.PARTLY_PAID:
@@ -305,100 +303,6 @@ function useNow(): Date {
 function ago(at: Date, now: Date): string {
   const seconds = Math.max(0, Math.round((now.getTime() - at.getTime()) / 1000));
   return words.purchase.secondsAgo(seconds);
-}
-
-function Deposits({ order }: { readonly order: Order }): JSX.Element {
-  const { depositsHead: head, depositStates, seen } = words.purchase;
-  return (
-    <Card title={words.purchase.deposits} flush>
-      <Table
-        caption={words.purchase.deposits}
-        columns={[
-          {
-            name: "at",
-            head: head.at,
-            cell: ({ firstSeenAt }) => <Time at={firstSeenAt} as="moment" />,
-          },
-          {
-            ...{ name: "amount", head: head.amount, end: true },
-            cell: ({ amount, asset, network }) =>
-              network === order.network
-                ? `${amount} ${asset}`
-                : `${amount} ${words.purchase.methodName(asset, networkName(network))}`,
-          },
-          {
-            name: "state",
-            head: head.state,
-            cell: ({ state, confirmations, confirmationsNeeded }) =>
-              state === DepositState.SEEN
-                ? seen.confirmations(confirmations, confirmationsNeeded)
-                : textOf(DepositState, depositStates, state),
-          },
-          {
-            ...{ name: "value", head: head.value, end: true },
-            cell: ({ valueMicrodollars: value }) =>
-              value === undefined ? words.requests.none : `$${exact(value)}`,
-          },
-          {
-            name: "id",
-            head: head.id,
-            cell: ({ depositId }) => (
-              <span class="id">
-                <code class="clipped">{depositId}</code> <Copy text={depositId} isSmall />
-              </span>
-            ),
-          },
-        ]}
-        rows={order.deposits}
-        keyOf={({ depositId }) => depositId}
-      />
-    </Card>
-  );
-}
-
-function Refunds({ refunds }: { readonly refunds: readonly Refund[] }): JSX.Element {
-  const { refundsHead: head, refundStates } = words.purchase;
-  return (
-    <Card title={words.purchase.refunds} flush>
-      <Table
-        caption={words.purchase.refunds}
-        columns={[
-          {
-            name: "at",
-            head: head.at,
-            cell: ({ createdAt }) => <Time at={createdAt} as="moment" />,
-          },
-          {
-            ...{ name: "amount", head: head.amount, end: true },
-            cell: ({ amountMicrodollars: amount }) =>
-              amount === 0n ? words.purchase.wholeDeposit : `$${exact(amount)}`,
-          },
-          {
-            name: "state",
-            head: head.state,
-            cell: ({ state }) => textOf(RefundState, refundStates, state),
-          },
-          {
-            name: "reason",
-            head: head.reason,
-            cell: ({ reason }) => (
-              <span class="clipped" dir="auto" title={reason}>
-                {reason}
-              </span>
-            ),
-          },
-          {
-            name: "transaction",
-            head: head.transaction,
-            cell: ({ transaction }) =>
-              transaction === "" ? words.requests.none : <code class="clipped">{transaction}</code>,
-          },
-        ]}
-        rows={refunds}
-        keyOf={({ number }) => String(number)}
-      />
-    </Card>
-  );
 }
 
 function CancelDialog({

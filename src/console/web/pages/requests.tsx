@@ -98,7 +98,7 @@ export function Requests(_: PageProps): JSX.Element {
   const list = useChargeList(request);
   const stream = useStream(
     BillingService.method.watchCharges,
-    // Whoever lists and then watches misses nothing.
+    // A list, and then the stream: nothing is missed.
     isLive && isVisible && list.data ? { accountId, filter } : undefined,
     ({ charges, isIncomplete }) => list.addLive(charges.filter(isSince(from)), isIncomplete),
   );

@@ -15,7 +15,7 @@ import { exact } from "../parts/decimals.ts";
 import { Dialog } from "../parts/dialog.tsx";
 import { Form, fieldError, TextField } from "../parts/form.tsx";
 import { AlertsPart } from "../parts/later.tsx";
-import { tell } from "../parts/messages.ts";
+import { notify } from "../parts/messages.ts";
 import { Card, Head } from "../parts/page.tsx";
 import { useSeen } from "../parts/seen.ts";
 import { Facts, Snippet, Tag, Time } from "../parts/small.tsx";
@@ -158,7 +158,7 @@ function Ways({ onOpen }: { onOpen: (dialog: OpenDialog) => void }): JSX.Element
     await removal?.run();
     setRemoval(undefined);
     await loadSession();
-    tell(words.settings.removed);
+    notify(words.settings.removed);
   };
   return (
     <Card
@@ -282,7 +282,7 @@ function Sessions(): JSX.Element {
   const end = async ({ sessionId }: Session) => {
     await call(PeopleService.method.revokeSession, { sessionId });
     invalidate(PeopleService.method.listSessions);
-    tell(words.settings.ended);
+    notify(words.settings.ended);
   };
   const columns: readonly Column<Session>[] = [
     {
@@ -354,7 +354,7 @@ function RenameDialog({ onClose }: DialogProps): JSX.Element {
     await call(BillingService.method.renameAccount, { accountId, name: name.trim() });
     invalidate(BillingService.method.getAccount);
     refreshSession();
-    tell(words.settings.renamed);
+    notify(words.settings.renamed);
     onClose();
   };
   return (
@@ -386,7 +386,7 @@ function CloseAccountDialog({ onClose }: DialogProps): JSX.Element {
     // The credits may have changed since: the service says what to type then.
     invalidate(BillingService.method.getAccount, BillingService.method.getPools);
     refreshSession();
-    tell(words.settings.closed);
+    notify(words.settings.closed);
     onClose();
   };
   return (
@@ -419,7 +419,7 @@ function PasskeyDialog({ onClose }: DialogProps): JSX.Element {
     const answerJson = await createPasskey(passkeyOptionsJson);
     await call(PeopleService.method.addPasskey, { answerJson, name: name.trim() });
     await loadSession();
-    tell(words.settings.passkeyAdded);
+    notify(words.settings.passkeyAdded);
     onClose();
   };
   return (
@@ -446,7 +446,7 @@ function PasswordDialog({ onClose }: DialogProps): JSX.Element {
     await call(PeopleService.method.setPassword, { password });
     await loadSession();
     invalidate(PeopleService.method.listSessions);
-    tell(words.settings.passwordSaved);
+    notify(words.settings.passwordSaved);
     onClose();
   };
   return (
@@ -479,7 +479,7 @@ function EmailDialog({ onClose }: DialogProps): JSX.Element {
   const send = async () => {
     await call(PeopleService.method.setEmail, { email });
     await loadSession();
-    tell(email === "" ? words.settings.emailRemoved : words.settings.emailSent(email));
+    notify(email === "" ? words.settings.emailRemoved : words.settings.emailSent(email));
     onClose();
   };
   const isRemoval = email === "" && known !== "";

@@ -1,4 +1,4 @@
-// What an account is told: its newest alerts, and which of them go where. `later.tsx` loads this
+// The newest alerts of an account, and which of them go where. `later.tsx` loads this
 // file when somebody scrolls to it.
 
 import type { JSX } from "preact";
@@ -15,7 +15,7 @@ import { words } from "../words.ts";
 import { alertWords } from "../words-alerts.ts";
 import { Button } from "./button.tsx";
 import { CheckField, Form, fieldError, TextField } from "./form.tsx";
-import { tell } from "./messages.ts";
+import { notify } from "./messages.ts";
 import { Card } from "./page.tsx";
 
 import { Snippet, Time } from "./small.tsx";
@@ -141,11 +141,11 @@ function AlertsForm({ settings, mails, ofOperators }: AlertsFormProps): JSX.Elem
     setSecret(webhookSecret);
     setNew(false);
     invalidate(listAlerts);
-    tell(text.saved);
+    notify(text.saved);
   };
   const test = async () => {
     const { problem } = await call(testWebhook, owner);
-    tell(problem || text.tested);
+    notify(problem || text.tested);
   };
   return (
     <Form

@@ -9,7 +9,7 @@ export type ButtonKind = "plain" | "main" | "danger" | "quiet";
 
 type ButtonProps = {
   kind?: ButtonKind;
-  /** While its promise runs, the button is busy. What it throws is told at the foot. */
+  /** While its promise runs, the button is busy. What it throws is shown at the foot. */
   onClick?: () => unknown;
   disabled?: boolean;
   type?: "button" | "submit";
@@ -81,7 +81,7 @@ type CopyProps = {
   onCopied?: () => void;
 };
 
-/** Copies a text, and tells that it did. */
+/** Copies a text, and shows that it did. */
 export function Copy(props: CopyProps): JSX.Element {
   const { text, label = words.common.copy, isSmall = false, kind = "plain", onCopied } = props;
   const [isCopied, setCopied] = useState(false);

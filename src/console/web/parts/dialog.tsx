@@ -7,7 +7,7 @@ type DialogProps = {
   title: string;
   onClose: () => void;
   wide?: boolean;
-  /** False: something would be lost. Whoever asks first closes by itself. */
+  /** False: something would be lost. A dialog that asks first closes by itself. */
   mayClose?: () => boolean;
   children: ComponentChildren;
 };
@@ -46,7 +46,7 @@ export function Dialog(props: DialogProps): JSX.Element {
         event.preventDefault();
         tryClose();
       }}
-      // The browser closes it at a second Escape, whatever the first one was told.
+      // The browser closes it at a second Escape, whatever became of the first.
       onClose={(event) => {
         if (event.target === element.current && !isGone.current) onClose();
       }}

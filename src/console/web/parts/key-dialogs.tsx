@@ -25,11 +25,11 @@ import {
   noKeyFields,
   readKeyFields,
 } from "./key-form.tsx";
-import { tell } from "./messages.ts";
+import { notify } from "./messages.ts";
 import { Secret, SecretSnippets } from "./secret.tsx";
 import { Notice } from "./small.tsx";
 
-/** Whoever shows keys asks again. */
+/** The parts that show keys ask again. */
 export function keysChanged(): void {
   invalidate(KeysService.method.listKeys, KeysService.method.getKey);
 }
@@ -165,7 +165,7 @@ export function EditKeyDialog({ apiKey, onClose }: KeyDialogProps): JSX.Element 
         updateMask: { paths },
       });
     keysChanged();
-    tell(words.key.saved);
+    notify(words.key.saved);
     onClose();
   };
   return (
@@ -235,13 +235,13 @@ function durationOf(ms: number): Duration {
 export async function pauseKey(key: Key): Promise<void> {
   await call(KeysService.method.pauseKey, { keyId: key.keyId });
   keysChanged();
-  tell(words.keys.paused(nameOfKey(key)));
+  notify(words.keys.paused(nameOfKey(key)));
 }
 
 export async function resumeKey(key: Key): Promise<void> {
   await call(KeysService.method.resumeKey, { keyId: key.keyId });
   keysChanged();
-  tell(words.keys.resumed(nameOfKey(key)));
+  notify(words.keys.resumed(nameOfKey(key)));
 }
 
 export function RevokeKeyDialog({ apiKey, onClose }: KeyDialogProps): JSX.Element {
@@ -252,7 +252,7 @@ export function RevokeKeyDialog({ apiKey, onClose }: KeyDialogProps): JSX.Elemen
     if (typed.trim() !== name.trim()) throw fieldError("confirm", words.revoke.wrongName);
     await call(KeysService.method.revokeKey, { keyId: apiKey.keyId });
     keysChanged();
-    tell(words.revoke.done(name));
+    notify(words.revoke.done(name));
     onClose();
   };
   const pause = async () => {

@@ -21,7 +21,7 @@ export function report(problem: CallError | string): void {
 }
 
 /** Says for some seconds that something was done. */
-export function tell(text: string): void {
+export function notify(text: string): void {
   clearTimeout(timer);
   message.value = { text, isProblem: false, requestId: "" };
   timer = setTimeout(silence, 6000);

@@ -19,7 +19,7 @@ export function poolOf(family: Family): (typeof words.credits.pools)[PoolName] {
 
 export const familyOf: Readonly<Record<PoolName, Family>> = { v1: Family.V1, v2: Family.V2 };
 
-/** Whoever shows credits asks again. */
+/** The parts that show credits ask again. */
 export function poolsChanged(): void {
   const { getPools, getForecast, listTransfers } = BillingService.method;
   invalidate(getPools, getForecast, listTransfers);

@@ -42,7 +42,7 @@ export function spansIn(span: Span, from: Date, to: Date): number {
   return count;
 }
 
-/** The given span, or the next coarser one whose bars in the range can be told apart. */
+/** The given span, or the next coarser one whose bars in the range can be seen apart. */
 export function readableSpan(span: Span, from: Date, to: Date): Span {
   let chosen = span;
   while (chosen !== "month" && spansIn(chosen, from, to) > barsMax[chosen])

@@ -67,7 +67,7 @@ export function Ways({ purpose, next = "/console/", onDone }: WaysProps): JSX.El
     setProblem(new CallError(known[outcome] ?? known.sign_in_failed ?? "", { reason: outcome }));
   };
 
-  // Whoever confirms has ways already, and sees only those.
+  // Who confirms has ways already, and sees only those.
   const own = isConfirm ? session.value : undefined;
   const hasPasskey = !own || own.passkeys.length > 0;
   const hasPassword = !own || own.hasPassword;

@@ -102,7 +102,7 @@ describe.skipIf(!hasChromium)("in Chromium", { timeout: 120_000 }, () => {
     // Who asked cannot agree.
     await olga.getByRole("link", { name: "Attention", exact: true }).first().click();
     const row = olga.getByRole("row", { name: /Goodwill/ });
-    await row.getByText("Another person has to approve it").waitFor();
+    await row.getByText("Another person approves it").waitFor();
     expect(await row.getByRole("button", { name: "Approve" }).count()).toBe(0);
 
     await open(bob, "/attention");

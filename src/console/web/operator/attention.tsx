@@ -91,10 +91,7 @@ function OrdersCard(): JSX.Element {
             name: "account",
             head: head.account,
             cell: ({ accountId }) => (
-              <AccountLink
-                accountId={accountId}
-                name={accounts.get(accountId)?.account?.name}
-              />
+              <AccountLink accountId={accountId} name={accounts.get(accountId)?.account?.name} />
             ),
           },
           {
@@ -152,10 +149,7 @@ function TransfersCard(): JSX.Element {
             name: "account",
             head: head.account,
             cell: ({ accountId }) => (
-              <AccountLink
-                accountId={accountId}
-                name={accounts.get(accountId)?.account?.name}
-              />
+              <AccountLink accountId={accountId} name={accounts.get(accountId)?.account?.name} />
             ),
           },
           { name: "what", head: head.what, cell: whatText },

@@ -31,13 +31,7 @@ import { Empty, Skeleton, View } from "../parts/view.tsx";
 import { hrefOf, type PageProps } from "../router.ts";
 import { isOperatorAdmin, operatorPart } from "../session.ts";
 import { words as shared } from "../words.ts";
-import {
-  AccountLink,
-  LookOnly,
-  ownActor,
-  usePeopleNames,
-  useWaitingAccounts,
-} from "./common.tsx";
+import { AccountLink, LookOnly, ownActor, usePeopleNames, useWaitingAccounts } from "./common.tsx";
 import { transfersChanged } from "./transfer.tsx";
 import { words } from "./words.ts";
 

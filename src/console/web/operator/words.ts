@@ -156,7 +156,8 @@ export const words = {
 
   attention: {
     title: "Attention",
-    intro: "What waits for a person. What somebody decided above your limit waits for another one.",
+    intro:
+      "All of this waits for a person. What one person decided above your limit waits for another.",
     nothingTitle: "Nothing waits",
     nothing: "Orders that the rules cannot decide, large gifts and debts stand here.",
     orders: "Orders",
@@ -200,7 +201,7 @@ export const words = {
     what: (amount: string, kind: string, pool: string) => `${amount} credits, ${kind}, ${pool}`,
     approve: "Approve",
     reject: "Reject",
-    own: "Another person has to approve it",
+    own: "Another person approves it",
     approved: "Approved and booked.",
     rejected: "Rejected. Nothing was booked.",
     debts: "Debts",

@@ -78,7 +78,7 @@ export function Figures({ children }: { children: ComponentChildren }): JSX.Elem
 
 /** More than its place has in the size of the others. */
 function isLong(value: ComponentChildren): boolean {
-  return typeof value === "string" && value.length > 11;
+  return typeof value === "string" && value.length > 9;
 }
 
 type FigureProps = {

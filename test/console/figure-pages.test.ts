@@ -6,7 +6,7 @@ import type { Browser, BrowserContext, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { parseCredits } from "../../src/base/money.ts";
-import { type CatalogFile, simulatedPayments } from "../../src/config/catalog.ts";
+import { type CatalogFile, type OnchainSettings, simulatedPayments } from "../../src/config/catalog.ts";
 import { count, credits } from "../../src/console/web/format.ts";
 import { hasChromium, startChromium } from "../support/chromium.ts";
 import { fastCatalog, startTestGateway, type TestGateway } from "../support/gateway.ts";
@@ -16,8 +16,9 @@ const login = "olga@example.com";
 const password = "a long password";
 
 /** Besides the simulated coins, a chain with permanent addresses. Its node is away. */
-const onchain = {
-  ...{ type: "onchain", name: "onchain" },
+const onchain: OnchainSettings = {
+  type: "onchain",
+  name: "onchain",
   evm: {
     accountKey: evmAccountKey,
     chains: [
@@ -28,7 +29,7 @@ const onchain = {
       },
     ],
   },
-} as const;
+};
 const catalog: CatalogFile = {
   ...fastCatalog(),
   payments: { ...simulatedPayments, processors: [...simulatedPayments.processors, onchain] },

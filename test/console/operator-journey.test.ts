@@ -102,7 +102,7 @@ describe.skipIf(!hasChromium)("in Chromium", { timeout: 120_000 }, () => {
     // Who asked cannot agree.
     await olga.getByRole("link", { name: "Attention", exact: true }).first().click();
     const row = olga.getByRole("row", { name: /Goodwill/ });
-    await row.getByText("Another person approves it").waitFor();
+    await row.getByText("Another approves").waitFor();
     expect(await row.getByRole("button", { name: "Approve" }).count()).toBe(0);
 
     await open(bob, "/attention");
@@ -222,7 +222,7 @@ describe.skipIf(!hasChromium)("in Chromium", { timeout: 120_000 }, () => {
     await carla.goto(`${origin}/console/${accountId}/credits`);
     await carla.getByLabel("Code", { exact: true }).fill(code);
     await carla.getByRole("button", { name: "Redeem code" }).click();
-    await toast(carla, "500.00 credits were added");
+    await toast(carla, "500.00 credits of this code are in");
     await olga.reload();
     await olga.getByRole("button", { name: "End", exact: true }).click();
     await olga.getByRole("button", { name: "End promotion" }).click();

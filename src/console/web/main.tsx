@@ -140,10 +140,7 @@ function Routes(): JSX.Element {
   return (
     <Shell>
       <Head title={words.common.notFoundTitle} />
-      <Empty
-        title={words.common.notFoundTitle}
-        action={<LinkButton href={href("")}>{words.common.toOverview}</LinkButton>}
-      >
+      <Empty action={<LinkButton href={href("")}>{words.common.toOverview}</LinkButton>}>
         {words.common.notFound}
       </Empty>
     </Shell>

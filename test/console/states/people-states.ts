@@ -409,6 +409,7 @@ export const peopleStates: readonly PageStates[] = [
         pending(billing.getForecast),
         pending(billing.queryUsage),
         pending(keysMethod.listKeys),
+        pending(billing.listCharges),
       ],
       empty: [answer(keysMethod.listKeys, () => ({})), noUsage, noCharges],
       unused: [listKeys, noUsage, noCharges],

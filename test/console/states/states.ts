@@ -77,7 +77,7 @@ export const commonAnswers: readonly Answer[] = [
       { family: Family.V2, freeMicrocredits: 1_200_000_000n, filledToMicrocredits: 1_200_000_000n },
     ],
   })),
-  answer(AlertsService.method.listAlerts, () => ({})),
+  answer(AlertsService.method.listAlerts, () => ({ settings: {} })),
   // Nothing is settled while somebody looks.
   answer(BillingService.method.watchCharges, () => [{}]),
   answer(PeopleService.method.beginSignIn, () => ({ passkeyOptionsJson: "{}" })),

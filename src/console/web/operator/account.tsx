@@ -62,7 +62,7 @@ export function AccountPage({ params }: PageProps): JSX.Element {
           back={{ href: hrefOf(operatorPart, ""), label: words.account.back }}
         />
         <Card>
-          <Empty title={words.account.missingTitle}>{words.account.missing}</Empty>
+          <Empty>{words.account.missing}</Empty>
         </Card>
       </>
     );
@@ -82,7 +82,8 @@ export function AccountPage({ params }: PageProps): JSX.Element {
       />
       <p class="intro muted">{words.account.looked}</p>
       <LookOnly />
-      <View call={found} skeleton={<Skeleton figures={4} />}>
+      {/* The figures below hold the place for both. */}
+      <View call={found} skeleton={<Skeleton />}>
         {() => account && <StatusNotice account={account} />}
       </View>
       <Overview accountId={accountId} />

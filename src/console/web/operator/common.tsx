@@ -123,10 +123,10 @@ export function ListTable<Row, Answer>(props: ListTableProps<Row, Answer>): JSX.
       empty={(answer) => (rowsOf(answer).length === 0 ? nothing : undefined)}
     >
       {(answer) => (
-        <>
+        <div class="dense tight">
           <Table {...table} rows={rowsOf(answer)} />
           {foot?.(answer)}
-        </>
+        </div>
       )}
     </View>
   );

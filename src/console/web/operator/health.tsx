@@ -163,12 +163,14 @@ function Nodes({ nodes }: { readonly nodes: readonly Node[] }): JSX.Element {
     },
   ];
   return (
-    <Table
-      caption={words.health.caption}
-      columns={columns}
-      rows={nodes}
-      keyOf={({ nodeId }) => nodeId}
-    />
+    <div class="dense tight">
+      <Table
+        caption={words.health.caption}
+        columns={columns}
+        rows={nodes}
+        keyOf={({ nodeId }) => nodeId}
+      />
+    </div>
   );
 }
 

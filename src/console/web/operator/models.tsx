@@ -14,7 +14,7 @@ import { Card, Head } from "../parts/page.tsx";
 import { Facts, Tag, Time } from "../parts/small.tsx";
 import { type Column, Table } from "../parts/table.tsx";
 import { Empty, Skeleton, View } from "../parts/view.tsx";
-import { LookOnly, Nothing } from "./common.tsx";
+import { ListTable, LookOnly, Nothing } from "./common.tsx";
 import { Circuit } from "./health.tsx";
 import { words } from "./words.ts";
 
@@ -33,24 +33,15 @@ export function Models(): JSX.Element {
       <p class="intro muted">{words.models.intro}</p>
       <LookOnly />
       <Card flush>
-        <View
+        <ListTable
           call={catalog}
-          skeleton={<Skeleton rows={6} />}
-          empty={({ models }) =>
-            models.length === 0 ? (
-              <Empty title={words.models.emptyTitle}>{words.models.empty}</Empty>
-            ) : undefined
-          }
-        >
-          {({ models }) => (
-            <Table
-              caption={words.models.caption}
-              columns={columns}
-              rows={models.filter(({ price }) => price !== undefined)}
-              keyOf={({ id }) => id}
-            />
-          )}
-        </View>
+          rowsOf={({ models }) => models.filter(({ price }) => price !== undefined)}
+          greyRows={6}
+          empty={<Empty title={words.models.emptyTitle}>{words.models.empty}</Empty>}
+          caption={words.models.caption}
+          columns={columns}
+          keyOf={({ id }) => id}
+        />
       </Card>
       <Card title={words.models.prices} about={words.models.pricesAbout} flush>
         <View call={catalog} skeleton={<Skeleton rows={3} />}>

@@ -100,7 +100,6 @@ function Shown({ parts }: { readonly parts: readonly string[] }): JSX.Element {
     <>
       <Head title={shared.common.notFoundTitle} />
       <Empty
-        title={shared.common.notFoundTitle}
         action={<LinkButton href={hrefOf(operatorPart, "")}>{words.accounts.title}</LinkButton>}
       >
         {shared.common.notFound}

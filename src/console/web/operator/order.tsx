@@ -45,7 +45,7 @@ export function OrderPage({ params }: PageProps): JSX.Element {
       <>
         <Head title={words.order.missingTitle} back={back} />
         <Card>
-          <Empty title={words.order.missingTitle}>{words.order.missing}</Empty>
+          <Empty>{words.order.missing}</Empty>
         </Card>
       </>
     );

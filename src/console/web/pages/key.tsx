@@ -47,7 +47,7 @@ export function KeyPage({ params }: PageProps): JSX.Element {
       <>
         <Head title={words.key.missingTitle} back={back} />
         <Card>
-          <Empty title={words.key.missingTitle}>{words.key.missing}</Empty>
+          <Empty>{words.key.missing}</Empty>
         </Card>
       </>
     );

@@ -22,47 +22,49 @@ export function Deposits({ order }: { readonly order: Order }): JSX.Element | nu
   if (order.deposits.length === 0) return null;
   return (
     <Card title={words.purchase.deposits} flush>
-      <Table
-        caption={words.purchase.deposits}
-        columns={[
-          {
-            name: "at",
-            head: head.at,
-            cell: ({ firstSeenAt }) => <Time at={firstSeenAt} as="moment" />,
-          },
-          {
-            ...{ name: "amount", head: head.amount, end: true },
-            cell: ({ amount, asset, network }) =>
-              network === order.network
-                ? `${amount} ${asset}`
-                : `${amount} ${words.purchase.methodName(asset, networkName(network))}`,
-          },
-          {
-            name: "state",
-            head: head.state,
-            cell: ({ state, confirmations, confirmationsNeeded }) =>
-              state === DepositState.SEEN
-                ? seen.confirmations(confirmations, confirmationsNeeded)
-                : textOf(DepositState, depositStates, state),
-          },
-          {
-            ...{ name: "value", head: head.value, end: true },
-            cell: ({ valueMicrodollars: value }) =>
-              value === undefined ? words.requests.none : `$${exact(value)}`,
-          },
-          {
-            name: "id",
-            head: head.id,
-            cell: ({ depositId }) => (
-              <span class="id">
-                <code class="clipped">{depositId}</code> <Copy text={depositId} isSmall />
-              </span>
-            ),
-          },
-        ]}
-        rows={order.deposits}
-        keyOf={({ depositId }) => depositId}
-      />
+      <div class="dense tight">
+        <Table
+          caption={words.purchase.deposits}
+          columns={[
+            {
+              name: "at",
+              head: head.at,
+              cell: ({ firstSeenAt }) => <Time at={firstSeenAt} as="moment" />,
+            },
+            {
+              ...{ name: "amount", head: head.amount, end: true },
+              cell: ({ amount, asset, network }) =>
+                network === order.network
+                  ? `${amount} ${asset}`
+                  : `${amount} ${words.purchase.methodName(asset, networkName(network))}`,
+            },
+            {
+              name: "state",
+              head: head.state,
+              cell: ({ state, confirmations, confirmationsNeeded }) =>
+                state === DepositState.SEEN
+                  ? seen.confirmations(confirmations, confirmationsNeeded)
+                  : textOf(DepositState, depositStates, state),
+            },
+            {
+              ...{ name: "value", head: head.value, end: true },
+              cell: ({ valueMicrodollars: value }) =>
+                value === undefined ? words.requests.none : `$${exact(value)}`,
+            },
+            {
+              name: "id",
+              head: head.id,
+              cell: ({ depositId }) => (
+                <span class="id">
+                  <code class="clipped">{depositId}</code> <Copy text={depositId} isSmall />
+                </span>
+              ),
+            },
+          ]}
+          rows={order.deposits}
+          keyOf={({ depositId }) => depositId}
+        />
+      </div>
     </Card>
   );
 }
@@ -73,39 +75,45 @@ export function Refunds({ refunds }: { readonly refunds: readonly Refund[] }): J
   if (refunds.length === 0) return null;
   return (
     <Card title={words.purchase.refunds} flush>
-      <Table
-        caption={words.purchase.refunds}
-        columns={[
-          {
-            name: "at",
-            head: head.at,
-            cell: ({ createdAt }) => <Time at={createdAt} as="moment" />,
-          },
-          { ...{ name: "amount", head: head.amount, end: true }, cell: refundText },
-          {
-            name: "state",
-            head: head.state,
-            cell: ({ state }) => textOf(RefundState, refundStates, state),
-          },
-          {
-            name: "reason",
-            head: head.reason,
-            cell: ({ reason }) => (
-              <span class="clipped" dir="auto" title={reason}>
-                {reason}
-              </span>
-            ),
-          },
-          {
-            name: "transaction",
-            head: head.transaction,
-            cell: ({ transaction }) =>
-              transaction === "" ? words.requests.none : <code class="clipped">{transaction}</code>,
-          },
-        ]}
-        rows={refunds}
-        keyOf={({ number }) => String(number)}
-      />
+      <div class="dense tight">
+        <Table
+          caption={words.purchase.refunds}
+          columns={[
+            {
+              name: "at",
+              head: head.at,
+              cell: ({ createdAt }) => <Time at={createdAt} as="moment" />,
+            },
+            { ...{ name: "amount", head: head.amount, end: true }, cell: refundText },
+            {
+              name: "state",
+              head: head.state,
+              cell: ({ state }) => textOf(RefundState, refundStates, state),
+            },
+            {
+              name: "reason",
+              head: head.reason,
+              cell: ({ reason }) => (
+                <span class="clipped" dir="auto" title={reason}>
+                  {reason}
+                </span>
+              ),
+            },
+            {
+              name: "transaction",
+              head: head.transaction,
+              cell: ({ transaction }) =>
+                transaction === "" ? (
+                  words.requests.none
+                ) : (
+                  <code class="clipped">{transaction}</code>
+                ),
+            },
+          ]}
+          rows={refunds}
+          keyOf={({ number }) => String(number)}
+        />
+      </div>
     </Card>
   );
 }

@@ -37,13 +37,18 @@ export function View<T>(props: ViewProps<T>): JSX.Element {
   );
 }
 
-type EmptyProps = { title: string; action?: ComponentChildren; children: ComponentChildren };
+type EmptyProps = {
+  /** Absent where the page has it as its own. */
+  title?: string;
+  action?: ComponentChildren;
+  children: ComponentChildren;
+};
 
 /** Says what will stand here, and gives the one action. */
 export function Empty({ title, action, children }: EmptyProps): JSX.Element {
   return (
     <div class="empty">
-      <h2>{title}</h2>
+      {title && <h2>{title}</h2>}
       <p>{children}</p>
       {action && <div class="tools">{action}</div>}
     </div>
@@ -83,12 +88,16 @@ export function Skeleton({ rows = 0, figures = 0, chart = false }: SkeletonProps
         </div>
       )}
       {chart && <div class="chart" />}
-      {items(rows).map((index) => (
-        <div class="line" key={index}>
-          <i />
-          <i class="short" />
+      {rows > 0 && (
+        <div class="lines">
+          {items(rows).map((index) => (
+            <div class="line" key={index}>
+              <i />
+              <i class="short" />
+            </div>
+          ))}
         </div>
-      ))}
+      )}
     </div>
   );
 }

@@ -30,6 +30,8 @@ export type Bundle = {
    * operators are loaded by need.
    */
   readonly html: string;
+  /** The same for people who are signed in: they see the frame of all pages before it runs. */
+  readonly framedHtml: string;
   /** By the path at which they are served. */
   readonly assets: ReadonlyMap<string, Asset>;
 };
@@ -96,12 +98,12 @@ export async function watchSources(): Promise<void> {
 /** Writes the bundle and the hash of its sources. Resolves with the folder. */
 export async function writeBundle(folder = builtFolder): Promise<string> {
   const sources = hashSources();
-  const { html, assets } = await build();
+  const { html, framedHtml, assets } = await build();
   await rm(folder, { recursive: true, force: true });
   await mkdir(folder, { recursive: true });
   for (const [path, { content }] of assets) await writeFile(join(folder, basename(path)), content);
   // Last: without it, nothing of the folder counts.
-  const about = { sources, html, assets: [...assets.keys()] };
+  const about = { sources, html, framedHtml, assets: [...assets.keys()] };
   await writeFile(join(folder, "bundle.json"), JSON.stringify(about));
   return folder;
 }
@@ -165,14 +167,14 @@ async function build(): Promise<Bundle> {
 export async function readBuilt(folder = builtFolder): Promise<Bundle | undefined> {
   const text = await readFile(join(folder, "bundle.json"), "utf8").catch(() => undefined);
   if (text === undefined) return undefined;
-  const { sources, html, assets } = Object(JSON.parse(text));
-  if (sources !== hashSources() || typeof html !== "string" || !Array.isArray(assets))
-    return undefined;
+  const { sources, html, framedHtml, assets } = Object(JSON.parse(text));
+  if (sources !== hashSources() || !Array.isArray(assets)) return undefined;
+  if (typeof html !== "string" || typeof framedHtml !== "string") return undefined;
   const entries = assets.map(async (path: unknown) => {
     const content = await readFile(join(folder, basename(String(path))));
     return [String(path), toAsset(String(path), content)] as const;
   });
-  return { html, assets: new Map(await Promise.all(entries)) };
+  return { html, framedHtml, assets: new Map(await Promise.all(entries)) };
 }
 
 /** Of the page, what it imports, and the versions of the packages. */
@@ -209,7 +211,9 @@ async function toBundle({ outputFiles, metafile }: Built, scripts = ""): Promise
     .replace("main.tsx", shared)
     .replace("theme.css", theme)
     .replace("</html>", `${scripts}</html>`);
-  return { html, assets };
+  const frame = await readFile(join(web, "first-frame.html"), "utf8");
+  const place = '<div id="app">';
+  return { html, framedHtml: html.replace(place, place + frame), assets };
 }
 
 /** The path of an entry, then those of the files that it imports at its start. */

@@ -10,6 +10,7 @@ import { type Asset, changes, loadBundle } from "./bundle.ts";
 import { type AccountExportParts, getAccountExport } from "./export.ts";
 import { type ExportParts, registerExports } from "./exports.ts";
 import { createOidcRoutes, type OidcParts } from "./oidc.ts";
+import { createSessionCookie } from "./session-cookie.ts";
 
 export { bundleInProgress } from "./bundle.ts";
 export { createSessionCookie } from "./session-cookie.ts";
@@ -67,12 +68,18 @@ export function registerConsole(app: FastifyInstance, parts: ConsoleParts): void
   });
 }
 
+/** The pages before the sign-in, which have no frame. */
+const isDoor = /^\/console\/(welcome|sign-in|sign-up)\b/;
+
 /** The parts that the page itself needs. */
 export type PageParts = Pick<ConsoleParts, "publicUrl" | "log">;
 
 /** Adds the page, which is the same at every address below `/console/`, and what it loads. */
 export function registerPage(app: FastifyInstance, { publicUrl, log }: PageParts): void {
   const config = { isVariant: true };
+  const { readSession } = createSessionCookie(publicUrl);
+  const mayBeSignedIn = ({ headers }: FastifyRequest) =>
+    readSession(headers.cookie ?? "") !== undefined;
   app.get("/console", { config }, async (request, reply) => {
     const elsewhere = nameOfHost(request, publicUrl()) ?? "";
     return withHeaders(reply, publicUrl()).redirect(`${elsewhere}/console/`, 302);
@@ -82,8 +89,9 @@ export function registerPage(app: FastifyInstance, { publicUrl, log }: PageParts
     if (elsewhere !== undefined) return reply.redirect(`${elsewhere}${request.url}`, 302);
     withHeaders(reply, publicUrl());
     try {
-      const { html } = await loadBundle();
-      return reply.type("text/html; charset=utf-8").send(html);
+      const { html, framedHtml } = await loadBundle();
+      const isFramed = mayBeSignedIn(request) && !isDoor.test(request.url);
+      return reply.type("text/html; charset=utf-8").send(isFramed ? framedHtml : html);
     } catch (error) {
       log.error(
         { code: "console_not_bundled", err: error },

@@ -6,7 +6,11 @@ import type { Browser, BrowserContext, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { parseCredits } from "../../src/base/money.ts";
-import { type CatalogFile, type OnchainSettings, simulatedPayments } from "../../src/config/catalog.ts";
+import {
+  type CatalogFile,
+  type OnchainSettings,
+  simulatedPayments,
+} from "../../src/config/catalog.ts";
 import { count, credits } from "../../src/console/web/format.ts";
 import { hasChromium, startChromium } from "../support/chromium.ts";
 import { fastCatalog, startTestGateway, type TestGateway } from "../support/gateway.ts";
@@ -257,6 +261,24 @@ describe.skipIf(!hasChromium)("in Chromium", { timeout: 120_000 }, () => {
     }
     expect(found).toEqual({});
     await page.close();
+  });
+
+  test("what is seen before the script runs stays in its place", async () => {
+    const looks: (object | null)[] = [];
+    for (const javaScriptEnabled of [false, true])
+      for (const width of [360, 1440]) {
+        const other = await browser.newContext({
+          ...{ javaScriptEnabled, viewport: { width, height: 800 } },
+          storageState: await context.storageState(),
+        });
+        const page = await other.newPage();
+        await page.goto(`${origin}/console/${gateway.accountId}`);
+        if (javaScriptEnabled) await page.locator("h1").waitFor();
+        looks.push(await page.locator(".brand-mark").boundingBox());
+        await other.close();
+      }
+    expect(looks.slice(0, 2)).toEqual(looks.slice(2));
+    expect(looks).not.toContain(null);
   });
 
   test("an owner chooses an alert, is told of it on the page, and puts it away", async () => {

@@ -45,6 +45,26 @@ test("every address of the console is the same page, which no cache keeps", asyn
   }
 });
 
+test("who brings a session sees the frame of the pages before the script runs", async () => {
+  const { html, framedHtml } = await loadBundle();
+  expect(html).not.toContain('class="frame"');
+  expect(framedHtml).toContain('<div id="app"><div class="frame">');
+  // Whether the session is still alive is known to the services alone.
+  const cookie = `gateway-session-${new URL(origin).port}=of-somebody`;
+  const pageOf = async (path: string, headers: Record<string, string>) =>
+    (await read(origin + path, headers)).text();
+  for (const path of ["/console/", "/console/acct_1/keys", "/console/operator/health"]) {
+    expect(await pageOf(path, { cookie })).toBe(framedHtml);
+    expect(await pageOf(path, { cookie: "other=1" })).toBe(html);
+  }
+  for (const path of [
+    "/console/sign-in?next=%2Fconsole%2F",
+    "/console/sign-up",
+    "/console/welcome",
+  ])
+    expect(await pageOf(path, { cookie })).toBe(html);
+});
+
 test("the page and its files have the policy of the console, and no code of their own", async () => {
   const { assets } = await loadBundle();
   for (const path of ["/console/", ...assets.keys()]) {
@@ -219,9 +239,9 @@ test("the files of customers hold nothing of the pages of operators", async () =
 test("a bundle that is made ahead is the one that a start would make", async () => {
   const folder = await writeBundle(await mkdtemp(join(tmpdir(), "gateway-bundle-")));
   try {
-    const { html, assets } = await loadBundle();
+    const { html, framedHtml, assets } = await loadBundle();
     const built = await readBuilt(folder);
-    expect(built?.html).toBe(html);
+    expect([built?.html, built?.framedHtml]).toEqual([html, framedHtml]);
     expect([...(built?.assets.keys() ?? [])].sort()).toEqual([...assets.keys()].sort());
   } finally {
     await rm(folder, { recursive: true });

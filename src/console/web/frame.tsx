@@ -63,6 +63,21 @@ export function Frame(props: FrameProps): JSX.Element {
   );
 }
 
+/** What stands there until it is known who is here, as in `first-frame.html`. */
+export function FirstFrame(): JSX.Element {
+  return (
+    <div class="frame">
+      <div class="column">
+        <span class="brand">
+          <Brand />
+          <span>{words.common.product}</span>
+        </span>
+      </div>
+      <div class="page" />
+    </div>
+  );
+}
+
 const themes = ["system", "light", "dark"] as const satisfies readonly Theme[];
 
 /** Who is here. `settings`: where the ways to sign in are. Undefined: the person has no account. */

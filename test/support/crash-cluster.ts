@@ -196,8 +196,8 @@ export function usageOf(number: number): { input: number; output: number; cost: 
   return { input, output, cost: BigInt(input) * haiku.input + BigInt(output) * haiku.output };
 }
 
-/** A streamed answer to a numbered request, in several writes. */
-export function answerOf(request: ReceivedRequest): Script {
+/** A streamed answer to a numbered request, in several writes with pauses. */
+export function answerOf(request: ReceivedRequest, pauseMs = 8): Script {
   const usage = usageOf(numberIn(request));
-  return nativeStream({ text: ["one ", "two ", "three ", "four"], usage }, { pauseMs: 8 });
+  return nativeStream({ text: ["one ", "two ", "three ", "four"], usage }, { pauseMs });
 }

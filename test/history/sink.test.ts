@@ -2,7 +2,7 @@
 // stand-in that stores rows by their key, as a ReplacingMergeTree does, and checks the requests.
 
 import { once } from "node:events";
-import { mkdtemp, readdir, readFile, rm, truncate, writeFile } from "node:fs/promises";
+import { mkdtemp, readdir, readFile, rename, rm, truncate, writeFile } from "node:fs/promises";
 import { createServer, type IncomingHttpHeaders } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -221,6 +221,29 @@ test("a file that is shorter than what was written, or of another ledger, stops 
   await writeFile(join(other, name), '{"request_id":"req_of_another_ledger"}\n');
   expect(await failure(open(world, filesIn(other)))).toMatch(/move it away/);
   expect(await readFile(join(other, name), "utf8")).toContain("req_of_another_ledger");
+});
+
+test("a folder that is away for an hour gets every charge once when it is back", async () => {
+  const world = await fresh();
+  const folder = await newFolder();
+  await addCharges(world, 1_000, new Date(Date.now() - 3 * hourMs));
+  const sink = open(world, filesIn(folder));
+  await runAll(sink);
+  await rename(folder, `${folder}-unmounted`);
+  await writeFile(folder, "in its place");
+  await addCharges(world, 3_000, new Date(Date.now() - hourMs - 1_500_000));
+  let failures = 0;
+  for (let turn = 0; turn < 1_000 && failures < 3; turn++)
+    await sink.run().catch(() => {
+      failures += 1;
+    });
+  expect(failures).toBe(3);
+  expect(sink.lag).toBeGreaterThan(3_600);
+  expect(sink.sent).toBe(1_000);
+  await rm(folder);
+  await rename(`${folder}-unmounted`, folder);
+  await runAll(sink);
+  expect((await readFiles(folder)).map(idOf)).toEqual(await settledIds(world));
 });
 
 type Insert = { query: URLSearchParams; headers: IncomingHttpHeaders; lines: Line[] };

@@ -146,7 +146,7 @@ function PoolCard({ forecast }: { readonly forecast: Forecast }): JSX.Element {
         <PoolBar free={free} held={held} />
         <ul class="pool-facts muted">
           <li>{held === 0n ? words.credits.heldNone : words.credits.held(credits(held))}</li>
-          <li>{leftText(forecast)}</li>
+          {free > 0n && <li>{leftText(forecast)}</li>}
         </ul>
         {isDebt && <p class="problem">{words.credits.debt}</p>}
         {mayBuy() && (

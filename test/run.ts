@@ -1,6 +1,6 @@
 // Runs the tests.
 //
-//   npm test                  types, lint and protos, then every suite
+//   npm test                  types, lint and protos, and every suite beside that
 //   npm run test:fast         the same checks, then the suites that are not slow: for use between
 //                             edits, less than a minute on two processors
 //   npm test -- keys limits   the suites whose path contains one of the words, and no checks
@@ -51,6 +51,8 @@ const none = (): Count => ({ passed: 0, failed: 0, skipped: 0 });
 const count = none();
 /** What each suite counted when it ran last, by its file. */
 const suites = new Map<string, Count>();
+/** Named once more at the end: their output is between that of suites. */
+const failedChecks: string[] = [];
 const words = process.argv.slice(2);
 const isFast = words.includes("--fast");
 const filters = words.filter((word) => word !== "--fast");
@@ -85,6 +87,7 @@ process.on("exit", () => {
     count.skipped += skipped;
   }
   process.exitCode = count.failed > 0 ? 1 : 0;
+  for (const name of failedChecks) console.log(`FAILED: ${name}`);
   console.log(`${count.passed} passed, ${count.failed} failed, ${count.skipped} skipped`);
 });
 
@@ -126,7 +129,10 @@ async function runChecks(): Promise<void> {
           resolve({ isPassed: !error, output: stdout + stderr || String(error ?? "") }),
         ),
     );
-    if (!isPassed) console.log(output);
+    if (!isPassed) {
+      console.log(output);
+      failedChecks.push(name);
+    }
     console.log(`${isPassed ? "passed" : "FAILED"}: ${name}`);
     count[isPassed ? "passed" : "failed"]++;
   }

@@ -91,6 +91,9 @@ const bodyOf = (text: string, stream = false) =>
     stream,
   });
 
+/** Takes a fifth of a second: workers that start beside it need the processors. */
+const slow = "[[simulate tokens=20 token_ms=10]]";
+
 /** Sends one request on a connection of its own. */
 async function send(
   { address }: ChildGateway,
@@ -311,17 +314,17 @@ test("SIGUSR2 replaces every worker under load, and no request fails over HTTP o
       while (isRunning) {
         const { statusCode, body } = await request(`${gateway.address}/v1/messages`, {
           ...{ dispatcher: kept, method: "POST", headers: nativeHeaders(v1) },
-          body: bodyOf("[[simulate tokens=20 token_ms=2]]", results.http.length % 2 === 0),
+          body: bodyOf(slow, results.http.length % 2 === 0),
         });
         await body.text();
         results.http.push(statusCode);
       }
     }),
     ...Array.from({ length: 2 }, async () => {
-      while (isRunning) results.http.push((await send(gateway, v1)).status);
+      while (isRunning) results.http.push((await send(gateway, v1, slow)).status);
     }),
     ...Array.from({ length: 2 }, async () => {
-      const content = [{ kind: { case: "text" as const, value: { text: "Hello" } } }];
+      const content = [{ kind: { case: "text" as const, value: { text: slow } } }];
       const message = { model: "haiku", maxTokens: 50, messages: [{ role: Role.USER, content }] };
       while (isRunning) {
         let last: string | undefined;
@@ -362,14 +365,14 @@ test("a worker that gets SIGTERM itself leaves without rejecting a request, and 
       while (isRunning) {
         const { statusCode, body } = await request(`${gateway.address}/v1/messages`, {
           ...{ dispatcher: kept, method: "POST", headers: nativeHeaders(v1) },
-          body: bodyOf("Hello", true),
+          body: bodyOf(slow, true),
         });
         await body.text();
         statuses.push(statusCode);
       }
     }),
     (async () => {
-      while (isRunning) statuses.push((await send(gateway, v1)).status);
+      while (isRunning) statuses.push((await send(gateway, v1, slow)).status);
     })(),
   ];
   // More than end a gateway, if they were deaths.

@@ -33,10 +33,7 @@ const blocksPerCount = 100;
 const settledHoursAgo = 24;
 const leaseMs = 60_000;
 
-/**
- * The one who reads months, on two connections: a part is digested and summed up at the same time,
- * which takes equally long.
- */
+/** Who reads months, on two connections: a part is summed up while the next one is digested. */
 export type Reader = {
   readonly owner: Owner;
   readonly other: Owner;

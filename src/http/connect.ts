@@ -362,7 +362,7 @@ function keepGrant(
 }
 
 // Other headers stay in the listener, cookies among them.
-const forwarded = ["authorization", "x-request-id", "traceparent"];
+const forwarded = ["authorization", "x-request-id", "traceparent", "tracestate"];
 
 function callOf(
   { requestHeader, signal, values }: HandlerContext,

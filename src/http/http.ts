@@ -11,7 +11,7 @@ import type { Log } from "../base/log.ts";
 import { Stopwatch } from "../base/stopwatch.ts";
 import { type Core, withCaller, withNewId, withOnTaken, withWaits } from "../contract/contract.ts";
 import type { Metrics } from "../metrics/metrics.ts";
-import type { Tracer } from "../tracing/tracing.ts";
+import type { TraceHeaders, Tracer } from "../tracing/tracing.ts";
 import { aboutOperation, descriptorsOperation, getAbout, getDescriptorSet } from "./about.ts";
 import { createAccessLog } from "./access-log.ts";
 import type { AddressLimit } from "./address-limit.ts";
@@ -247,7 +247,7 @@ function addRoutes(
       pattern,
       startedMs: performance.now(),
       // Probes and descriptions are not worth a trace.
-      trace: credential && tracer?.receive(traceparentOf(request), `${request.method} ${pattern}`),
+      trace: credential && tracer?.receive(traceHeadersOf(request), `${request.method} ${pattern}`),
       waits: requestMetrics && new Stopwatch(),
       hangUp: new AbortController(),
       isTaken: false,
@@ -288,7 +288,7 @@ function addRoutes(
         const headers = {
           authorization,
           "x-request-id": context.requestId,
-          ...(context.trace && { traceparent: context.trace.traceparent }),
+          ...context.trace?.headers,
         };
         const call = { headers, signal: context.hangUp.signal };
         const attempt = { authorization, address: request.ip, monthUsage };
@@ -329,9 +329,12 @@ function addRoutes(
   });
 }
 
-function traceparentOf({ headers }: FastifyRequest): string | undefined {
-  const { traceparent } = headers;
-  return typeof traceparent === "string" ? traceparent : undefined;
+function traceHeadersOf({ headers }: FastifyRequest): Partial<TraceHeaders> {
+  const { traceparent, tracestate } = headers;
+  return {
+    ...(typeof traceparent === "string" && { traceparent }),
+    ...(typeof tracestate === "string" && { tracestate }),
+  };
 }
 
 function endTrace({ method, context }: FastifyRequest, { raw }: FastifyReply): void {

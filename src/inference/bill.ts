@@ -322,6 +322,7 @@ export class Bill {
     this.#answer?.span?.set({
       "gen_ai.usage.input_tokens": tokens.input,
       "gen_ai.usage.output_tokens": tokens.output,
+      "gen_ai.response.finish_reasons": this.#meter.stopReason && [this.#meter.stopReason],
     });
   }
 

@@ -66,7 +66,7 @@ export async function* generate(
   const { genai } = parts;
   const startMs = genai ? performance.now() : 0;
   let firstEventMs: number | undefined;
-  const trace = parts.tracer?.join(call.requestHeader.get("traceparent"), traceName);
+  const trace = parts.tracer?.join(call.requestHeader, traceName);
   const requestId = requestIdOf(call);
   const { prepared, place } = await begin(parts, received, caller);
   // Open before the hold, so that a revocation or a drain also ends requests that are being

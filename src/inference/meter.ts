@@ -73,6 +73,8 @@ export class Meter {
 
   /** True once a stop reason was received. */
   ending = false;
+  /** The last one. Undefined before the first. */
+  stopReason: string | undefined;
   /** True when the provider has marked the answer as complete. */
   complete = false;
   /** True once something was reported ahead of the end. */
@@ -156,6 +158,7 @@ export class Meter {
           if (kind.value.stopReason !== undefined) {
             if (!this.ending) before = index;
             this.ending = true;
+            this.stopReason = kind.value.stopReason;
           }
           break;
         case "progress":
@@ -163,6 +166,7 @@ export class Meter {
           if (kind.value.stopReason !== undefined) {
             if (!this.ending) before = index;
             this.ending = true;
+            this.stopReason = kind.value.stopReason;
           }
           // A running count is as provisional as the usage of the start.
           if (kind.value.usage) this.#report(kind.value.usage, this.ending ? "later" : "start");

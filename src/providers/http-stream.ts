@@ -167,8 +167,8 @@ export class HttpStream implements ProviderStream, Dispatcher.DispatchHandler {
     this.#isSent = true;
     if (this.#end !== undefined) return;
     const { dispatcher, path, headers, body } = this.#request;
-    const { traceparent } = this.#call;
-    if (traceparent !== undefined) headers.push("traceparent", traceparent);
+    for (const [name, value] of Object.entries(this.#call.traceHeaders ?? {}))
+      headers.push(name, value);
     dispatcher.dispatch({ method: "POST", path, headers, body }, this);
   }
 

@@ -8,7 +8,7 @@ import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_p
 import type { ApiError } from "../base/errors.ts";
 import type { Stopwatch } from "../base/stopwatch.ts";
 import type { Route } from "../config/catalog.ts";
-import type { Span, TraceScope } from "../tracing/tracing.ts";
+import type { Span, TraceHeaders, TraceScope } from "../tracing/tracing.ts";
 import type { FailureScope } from "./circuit-breaker.ts";
 
 /** One request of the inference service. */
@@ -101,8 +101,8 @@ export type ProviderCall = {
   readonly onEnd: (end: ProviderEnd) => void;
   /** As in `ProviderRequest`. A provider may ignore it. */
   readonly acceptsRuns?: boolean;
-  /** A header that names our span. Absent: the provider does not hear of it. */
-  readonly traceparent?: string | undefined;
+  /** They name our span. Absent: the provider gets none. */
+  readonly traceHeaders?: TraceHeaders | undefined;
 };
 
 /** How a call ended. */

@@ -4,7 +4,7 @@
 import type { Log } from "../base/log.ts";
 import { withTimeout } from "../base/timeout.ts";
 import type { TracingSettings } from "../config/environment.ts";
-import type { SpanData, SpanKind } from "./span.ts";
+import type { AttributeValue, SpanData, SpanKind } from "./span.ts";
 
 const everyMs = 5_000;
 const batchMax = 512;
@@ -98,6 +98,7 @@ function encodeSpans(spans: readonly SpanData[], serviceName: string) {
               traceId: span.traceId,
               spanId: span.spanId,
               ...(span.parentId !== "" && { parentSpanId: span.parentId }),
+              ...(span.state !== "" && { traceState: span.state }),
               name: span.name,
               kind: kinds[span.kind],
               startTimeUnixNano: nanosOf(span.startMs),
@@ -112,16 +113,15 @@ function encodeSpans(spans: readonly SpanData[], serviceName: string) {
   };
 }
 
-function encodeAttributes(attributes: Readonly<Record<string, string | number>>) {
-  return Object.entries(attributes).map(([key, value]) => ({
-    key,
-    value:
-      typeof value === "string"
-        ? { stringValue: value }
-        : Number.isInteger(value)
-          ? { intValue: String(value) }
-          : { doubleValue: value },
-  }));
+function encodeAttributes(attributes: Readonly<Record<string, AttributeValue>>) {
+  return Object.entries(attributes).map(([key, value]) => ({ key, value: encodeValue(value) }));
+}
+
+function encodeValue(value: AttributeValue): object {
+  if (typeof value === "string") return { stringValue: value };
+  if (typeof value === "number")
+    return Number.isInteger(value) ? { intValue: String(value) } : { doubleValue: value };
+  return { arrayValue: { values: value.map(encodeValue) } };
 }
 
 /** A float has no room for nanoseconds of Unix time: to the microsecond. */

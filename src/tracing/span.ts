@@ -2,7 +2,15 @@
 
 /** As in OTLP: internal, for a client, to a server. */
 export type SpanKind = "internal" | "server" | "client";
-export type Attributes = Readonly<Record<string, string | number | undefined>>;
+export type AttributeValue = string | number | readonly string[];
+export type Attributes = Readonly<Record<string, AttributeValue | undefined>>;
+
+/** The headers of W3C that name a span to another process. */
+export type TraceHeaders = {
+  readonly traceparent: string;
+  /** What the parties before said for their own use. Absent: nothing. */
+  readonly tracestate?: string;
+};
 
 export type SpanData = {
   readonly name: string;
@@ -11,10 +19,12 @@ export type SpanData = {
   readonly spanId: string;
   /** Empty: the first span of its trace. */
   readonly parentId: string;
+  /** The `tracestate` of the client. Empty: none. */
+  readonly state: string;
   /** Unix time. */
   readonly startMs: number;
   endMs: number;
-  readonly attributes: Record<string, string | number>;
+  readonly attributes: Record<string, AttributeValue>;
   /** Why the work failed. Undefined: it did not. */
   error: string | undefined;
 };
@@ -30,8 +40,10 @@ export class Span {
   }
 
   /** Names this span as the parent of what another process does. */
-  get traceparent(): string {
-    return `00-${this.#data.traceId}-${this.#data.spanId}-01`;
+  get headers(): TraceHeaders {
+    const { traceId, spanId, state } = this.#data;
+    const traceparent = `00-${traceId}-${spanId}-01`;
+    return state === "" ? { traceparent } : { traceparent, tracestate: state };
   }
 
   get traceId(): string {

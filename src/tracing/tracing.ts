@@ -7,9 +7,16 @@ import { randomBytes } from "node:crypto";
 import type { Log } from "../base/log.ts";
 import type { TracingSettings } from "../config/environment.ts";
 import { SpanExporter } from "./exporter.ts";
-import { type Attributes, nowMs, Span, type SpanData, type SpanKind } from "./span.ts";
+import {
+  type Attributes,
+  nowMs,
+  Span,
+  type SpanData,
+  type SpanKind,
+  type TraceHeaders,
+} from "./span.ts";
 
-export { type Attributes, Span, type SpanKind } from "./span.ts";
+export { type Attributes, Span, type SpanKind, type TraceHeaders } from "./span.ts";
 
 /** A sampled request, under which spans are made. */
 export type TraceScope = {
@@ -20,12 +27,12 @@ export type TraceScope = {
 };
 
 // Says that nobody traces this request. Without it, the next process would decide again.
-const unsampled = "00-00000000000000000000000000000001-0000000000000001-00";
+const unsampled = { traceparent: "00-00000000000000000000000000000001-0000000000000001-00" };
 
 /** The trace of a request that another party may have begun. */
 export type Incoming = {
-  /** The header of the calls that this request makes. */
-  readonly traceparent: string;
+  /** For the calls that this request makes. */
+  readonly headers: TraceHeaders;
   /** Undefined: the request is not traced. */
   readonly span: Span | undefined;
 };
@@ -42,26 +49,30 @@ export class Tracer {
   }
 
   /** Takes up the trace of a request that this process answers, or begins one. */
-  receive(header: string | undefined, name: string): Incoming {
-    const parent = parse(header);
-    if (!this.#samples(parent)) return { traceparent: unsampled, span: undefined };
+  receive(given: Partial<TraceHeaders>, name: string): Incoming {
+    const parent = parse(given);
+    if (!this.#samples(parent)) return { headers: unsampled, span: undefined };
     const span = this.#span(name, "server", parent);
-    return { traceparent: span.traceparent, span };
+    return { headers: span.headers, span };
   }
 
   /**
    * The scope of a call between services. One that nobody has decided on begins a trace. Undefined:
    * it is not traced.
    */
-  join(header: string | null, name: string): TraceScope | undefined {
-    const parent = parse(header ?? undefined);
+  join(given: Pick<Headers, "get">, name: string): TraceScope | undefined {
+    const [traceparent, tracestate] = [given.get("traceparent"), given.get("tracestate")];
+    const parent = parse({
+      ...(traceparent !== null && { traceparent }),
+      ...(tracestate !== null && { tracestate }),
+    });
     if (parent) {
       if (!parent.isSampled) return undefined;
       return { span: (child, kind = "internal") => this.#span(child, kind, parent), end() {} };
     }
-    const { span } = this.receive(undefined, name);
+    const { span } = this.receive({}, name);
     if (!span) return undefined;
-    const own = parse(span.traceparent);
+    const own = parse(span.headers);
     return {
       span: (child, kind = "internal") => this.#span(child, kind, own),
       end: (attributes, error) => span.end(attributes, error),
@@ -80,6 +91,7 @@ export class Tracer {
       traceId: parent?.traceId ?? randomBytes(16).toString("hex"),
       spanId: randomBytes(8).toString("hex"),
       parentId: parent?.spanId ?? "",
+      state: parent?.state ?? "",
       startMs: nowMs(),
       endMs: 0,
       attributes: {},
@@ -112,16 +124,23 @@ export class Tracer {
   }
 }
 
-type Parent = { readonly traceId: string; readonly spanId: string; readonly isSampled: boolean };
+type Parent = {
+  readonly traceId: string;
+  readonly spanId: string;
+  readonly isSampled: boolean;
+  readonly state: string;
+};
 
-/** The header `traceparent` of W3C. Undefined: absent, or not one. */
-function parse(header: string | undefined): Parent | undefined {
-  if (header === undefined) return undefined;
+/** The headers of W3C. Undefined: `traceparent` is absent, or malformed. */
+function parse({ traceparent, tracestate = "" }: Partial<TraceHeaders>): Parent | undefined {
+  if (traceparent === undefined) return undefined;
   // A later version may have more members.
   const [, version, traceId = "", spanId = "", flags = "", more] =
-    /^([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?$/.exec(header) ?? [];
+    /^([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?$/.exec(traceparent) ?? [];
   if (version === undefined || version === "ff" || (version === "00" && more !== undefined))
     return undefined;
   if (/^0+$/.test(traceId) || /^0+$/.test(spanId)) return undefined;
-  return { traceId, spanId, isSampled: (Number.parseInt(flags, 16) & 1) === 1 };
+  // Longer ones need not be passed on.
+  const state = /^[\x20-\x7e]{0,512}$/.test(tracestate) ? tracestate : "";
+  return { traceId, spanId, isSampled: (Number.parseInt(flags, 16) & 1) === 1, state };
 }

@@ -10,7 +10,9 @@ export type CollectedSpan = {
   readonly spanId: string;
   /** Empty: the first of its trace. */
   readonly parentSpanId: string;
-  readonly attributes: Readonly<Record<string, string | number>>;
+  /** Absent: none. */
+  readonly traceState?: string;
+  readonly attributes: Readonly<Record<string, unknown>>;
   readonly startNanos: bigint;
   readonly endNanos: bigint;
 };
@@ -49,11 +51,18 @@ export async function startCollector(): Promise<Collector> {
   };
 }
 
+type Value = {
+  stringValue?: string;
+  intValue?: string;
+  doubleValue?: number;
+  arrayValue?: { values: Value[] };
+};
+
 type Body = {
   resourceSpans: {
     scopeSpans: {
       spans: (Omit<CollectedSpan, "attributes" | "startNanos" | "endNanos"> & {
-        attributes: { key: string; value: Record<string, string | number> }[];
+        attributes: { key: string; value: Value }[];
         startTimeUnixNano: string;
         endTimeUnixNano: string;
       })[];
@@ -70,13 +79,11 @@ function spansOf({ resourceSpans }: Body): CollectedSpan[] {
       parentSpanId,
       startNanos: BigInt(startTimeUnixNano),
       endNanos: BigInt(endTimeUnixNano),
-      attributes: Object.fromEntries(
-        attributes.map(({ key, value }) => [
-          key,
-          value.intValue === undefined
-            ? (value.stringValue ?? value.doubleValue ?? "")
-            : Number(value.intValue),
-        ]),
-      ),
+      attributes: Object.fromEntries(attributes.map(({ key, value }) => [key, readValue(value)])),
     }));
+}
+
+function readValue({ stringValue, intValue, doubleValue, arrayValue }: Value): unknown {
+  if (arrayValue) return arrayValue.values.map(readValue);
+  return intValue === undefined ? (stringValue ?? doubleValue) : Number(intValue);
 }

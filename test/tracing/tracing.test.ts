@@ -69,7 +69,9 @@ function named(spans: readonly CollectedSpan[], name: string): CollectedSpan {
 for (const split of [false, true]) {
   test(`a trace goes from the client ${split ? "through a facade and a core" : "through one process"} to the provider`, async () => {
     const stage = await startStage({ OTEL_TRACES_SAMPLER: "parentbased_always_off" }, { split });
-    const answer = await pay(stage, { traceparent: `00-${traceId}-${clientSpan}-01` });
+    const tracestate = "vendor=of-the-client,other=1";
+    const given = { traceparent: `00-${traceId}-${clientSpan}-01`, tracestate };
+    const answer = await pay(stage, given);
     expect(answer.status).toBe(200);
     await answer.text();
     await stage.gateway.stop();
@@ -86,7 +88,11 @@ for (const split of [false, true]) {
     expect(server.parentSpanId).toBe(clientSpan);
     for (const name of ["hold", "settle", "chat model-haiku-4.5"])
       expect(named(spans, name).parentSpanId).toBe(server.spanId);
-    expect(stage.provider.requests[0]?.headers.traceparent).toBe(`00-${traceId}-${chat.spanId}-01`);
+    expect(stage.provider.requests[0]?.headers).toMatchObject({
+      traceparent: `00-${traceId}-${chat.spanId}-01`,
+      tracestate,
+    });
+    expect(spans.map(({ traceState }) => traceState)).toEqual(spans.map(() => tracestate));
     expect([server.kind, chat.kind, named(spans, "hold").kind]).toEqual([2, 3, 1]);
     expect(server.attributes).toMatchObject({
       "http.request.method": "POST",
@@ -104,6 +110,7 @@ for (const split of [false, true]) {
       "server.address": "127.0.0.1",
       "server.port": Number(new URL(stage.provider.url).port),
       "gateway.attempt": 1,
+      "gen_ai.response.finish_reasons": ["end_turn"],
     });
     expect(Number(chat.attributes["gen_ai.usage.output_tokens"])).toBeGreaterThan(0);
     for (const { startNanos, endNanos } of spans) {
@@ -126,10 +133,11 @@ test("a client that does not sample is not traced, nor is it decided again in th
 
 test("a provider hears of no trace unless it is configured to", async () => {
   const stage = await startStage({ OTEL_TRACES_SAMPLER: "always_on" }, { tells: false });
-  await (await pay(stage)).text();
+  await (await pay(stage, { tracestate: "vendor=1" })).text();
   await stage.gateway.stop();
   expect(stage.collector.spans).toHaveLength(4);
-  expect(stage.provider.requests[0]?.headers.traceparent).toBeUndefined();
+  for (const name of ["traceparent", "tracestate"])
+    expect(stage.provider.requests[0]?.headers[name]).toBeUndefined();
 });
 
 test("a failed request says why, and headers for the collector are sent", async () => {
@@ -183,12 +191,12 @@ const settings: TracingSettings = {
 
 test("a share of the requests is traced, as the ratio says", () => {
   const tracer = new Tracer(settings, createLog("silent"));
-  const sampled = Array.from({ length: 4_000 }, () => tracer.receive(undefined, "GET /"));
+  const sampled = Array.from({ length: 4_000 }, () => tracer.receive({}, "GET /"));
   const count = sampled.filter(({ span }) => span !== undefined).length;
   // Six standard deviations.
   expect(Math.abs(count - 1_000)).toBeLessThan(6 * Math.sqrt(4_000 * 0.25 * 0.75));
-  for (const { traceparent } of sampled)
-    expect(traceparent).toMatch(/^00-[0-9a-f]{32}-[0-9a-f]{16}-0[01]$/);
+  for (const { headers } of sampled)
+    expect(headers.traceparent).toMatch(/^00-[0-9a-f]{32}-[0-9a-f]{16}-0[01]$/);
 });
 
 const malformed = [
@@ -203,9 +211,21 @@ const malformed = [
 for (const header of malformed) {
   test(`the header ${JSON.stringify(header)} is no trace, and a new one begins`, () => {
     const tracer = new Tracer({ ...settings, sampler: "always_on" }, createLog("silent"));
-    const { span } = tracer.receive(header, "GET /");
+    const { span } = tracer.receive({ traceparent: header, tracestate: "a=1" }, "GET /");
     expect(span?.traceId).toMatch(/^[0-9a-f]{32}$/);
     expect(header).not.toContain(span?.traceId);
+    // It belongs to the trace that was not read.
+    expect(span?.headers.tracestate).toBeUndefined();
+  });
+}
+
+for (const tracestate of ["", "a=1\u00e9", `a=${"b".repeat(511)}`]) {
+  test(`the state ${JSON.stringify(tracestate.slice(0, 8))} of ${tracestate.length} characters is dropped, and its trace goes on`, () => {
+    const tracer = new Tracer({ ...settings, sampler: "always_on" }, createLog("silent"));
+    const traceparent = `00-${traceId}-${clientSpan}-01`;
+    const { headers, span } = tracer.receive({ traceparent, tracestate }, "GET /");
+    expect(span?.traceId).toBe(traceId);
+    expect(headers.tracestate).toBeUndefined();
   });
 }
 

@@ -29,12 +29,17 @@ const slowTokenMs = 20;
 const slowText = `[[simulate tokens=40 token_ms=${slowTokenMs}]]`;
 const slowMessages = [{ role: "user", content: slowText }];
 
-function post(path: string, body: unknown, more: RequestInit = {}): Promise<Response> {
-  return fetch(gateway.address + path, {
+function post(
+  path: string,
+  body: unknown,
+  more: RequestInit = {},
+  { address, v1 } = gateway,
+): Promise<Response> {
+  return fetch(address + path, {
     method: "POST",
     headers: {
-      authorization: `Bearer ${gateway.v1}`,
-      "x-api-key": gateway.v1,
+      authorization: `Bearer ${v1}`,
+      "x-api-key": v1,
       "anthropic-version": "2023-06-01",
       "content-type": "application/json",
     },
@@ -218,6 +223,31 @@ test("the overhead is known of every request, and leaves out the waits for its p
   expect(waited).toBeGreaterThan((2 * 39 * slowTokenMs * 0.95) / 1000);
   // A request that waits for nobody is overhead from its beginning to its end.
   expect(grown(added, "none")).toBeCloseTo(grown(took, "none"), 9);
+});
+
+test("a facade counts its requests, without the waits for its core, and the core their charges", async () => {
+  const split = await startTestGateway({ env: { METRICS_PORT: "0" }, split: true });
+  const slow = { model: "haiku", max_tokens: 60, messages: slowMessages };
+  for (const stream of [true, false])
+    await (await post("/v1/messages", { ...slow, stream }, {}, split)).text();
+  const [facade, core] = await vi.waitUntil(async () => {
+    const both = [await scrape(split.httpMetricsAddress), await scrape(split.metricsAddress)];
+    return both[0]?.sum("gateway_requests_total") === 2 && both;
+  });
+  const seconds = (name: string) => facade?.sum(`${name}_sum`, { route: "/v1/messages" }) ?? 0;
+  const took = seconds("gateway_request_duration_seconds");
+  const added = seconds("gateway_overhead_seconds");
+  expect(facade?.sum("gateway_overhead_seconds_count")).toBe(2);
+  expect(took - added).toBeGreaterThan((2 * 39 * slowTokenMs * 0.95) / 1000);
+  expect(added).toBeGreaterThan(0);
+  expect(core?.sum("gateway_charges_total", { outcome: "completed" })).toBe(2);
+  // What one of them counts, the other does not: sums over both count nothing twice.
+  const shared = facade?.names.filter((name) => core?.names.includes(name)) ?? [];
+  expect(shared.filter((name) => name.startsWith("gateway_")).sort()).toEqual([
+    "gateway_build_info",
+    "gateway_draining",
+  ]);
+  await split.stop();
 });
 
 test("a draining gateway still answers, and says that it drains", async () => {

@@ -20,8 +20,10 @@ export type TestGateway = {
   /** `host:port` of the gRPC listener. */
   grpcAddress: string;
   databaseUrl: string;
-  /** Base address of the metrics, where METRICS_PORT is set. */
+  /** Base address of the metrics of the services, where METRICS_PORT is set. */
   metricsAddress: string | undefined;
+  /** As `metricsAddress`, of the process that serves HTTP. */
+  httpMetricsAddress: string | undefined;
   accountId: string;
   v1: string;
   v2: string;
@@ -105,6 +107,7 @@ export async function startTestGateway(options: TestGatewayOptions = {}): Promis
     grpcAddress: text(core.grpcAddress),
     databaseUrl: database.url,
     metricsAddress: core.metricsAddress,
+    httpMetricsAddress: facade.metricsAddress,
     accountId: text(accountId),
     v1: text(v1),
     v2: text(v2),

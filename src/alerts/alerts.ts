@@ -1,4 +1,4 @@
-// Alerts: what customers should hear of before it hurts, and what operators have to repair. Found
+// Alerts: what customers should know before it hurts, and what operators have to repair. Found
 // by one node (`evaluate.ts`), stored once (`raise.ts`), delivered at least once (`deliver.ts`).
 
 import { randomBytes } from "node:crypto";

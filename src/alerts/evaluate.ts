@@ -1,6 +1,6 @@
-// Looks for what accounts and operators want to hear of. Every 30 seconds one node reads pools,
-// caps, keys, sign-ins and orders of all accounts, in pages of a few statements each. Each node
-// besides raises what only it can see. Whoever finds something twice finds the same id.
+// Finds what becomes an alert. Every 30 seconds one node reads pools, caps, keys, sign-ins and
+// orders of all accounts, in pages of a few statements each. Each node also raises what only it can
+// see. Two nodes that find the same event make the same id.
 
 import type { Log } from "../base/log.ts";
 import { credits } from "../base/money.ts";
@@ -318,7 +318,7 @@ function capReached(cap: Awaited<ReturnType<BillingFigures["findSpentCaps"]>>[nu
       ...{ cap_credits: credits(capMicro), spent_credits: credits(spentMicro) },
     },
   });
-  // Whoever heard of the whole cap need not hear of a part of it.
+  // An alert about the whole cap replaces the one about a part of it.
   return isReached ? [at("100"), { ...at("80"), isSilent: true }] : [at("80")];
 }
 
@@ -349,7 +349,7 @@ function newPlace({ sessionId, personId, login, address, agent, accountIds }: Ne
   }));
 }
 
-/** The account hears of it, and the operators, who decide. */
+/** Two alerts: one for the account, one for the operators, who decide. */
 function orderWaiting({ orderId, accountId, decisions }: WaitingOrder): Finding[] {
   const finding = {
     ...{ kind: "order_waiting" as const, about: orderId, period: String(decisions) },

@@ -21,17 +21,17 @@ export type ListRecipients = (
   personIds: readonly string[],
 ) => Promise<readonly Recipient[]>;
 
-/** Something that somebody may want to hear of. */
+/** Something that may become an alert. */
 export type Finding = {
   /** Empty: the operators. */
   readonly accountId: string;
   readonly kind: KindName;
   /** What it is about, such as a key, with the threshold. */
   readonly about: string;
-  /** Tells one time from the next. */
+  /** Distinguishes one occurrence from the next. */
   readonly period: string;
   readonly facts: AlertFacts;
-  /** True: it is known from now on, and not told. */
+  /** True: it is stored, so that it is never raised, and nobody gets it. */
   readonly isSilent?: boolean;
 };
 
@@ -52,8 +52,8 @@ export type RaiseParts = {
 };
 
 /**
- * Raises what nobody has raised and its account wants to hear of. `settings`: of these accounts, if
- * they are known.
+ * Raises the findings that are new and have a channel in the settings of their account. `settings`:
+ * of these accounts, if they are known.
  */
 export async function raise(
   parts: RaiseParts,
@@ -79,9 +79,9 @@ async function raiseBatch(
     const { accountId, kind, facts, isSilent = false } = finding;
     const { rules } = settings.get(accountId) ?? defaultSettings(accountId);
     const channels = isSilent ? undefined : rules[kind];
-    const isTold = channels && (channels.page || channels.mail || channels.webhook);
-    // What nobody wants to hear of is not kept, and found again when that changes.
-    if (!isTold && !isSilent) return [];
+    const hasChannel = channels && (channels.page || channels.mail || channels.webhook);
+    // A finding without a channel is not stored, so it is raised when the settings give it one.
+    if (!hasChannel && !isSilent) return [];
     const onPage = channels?.page ?? false;
     return [{ alert: { alertId, accountId, kind, facts, onPage }, channels }];
   });

@@ -1,4 +1,4 @@
-// What an account wants to hear of, and how.
+// Which alerts an account gets, and by which channels.
 
 import { create } from "@bufbuild/protobuf";
 import {
@@ -10,7 +10,7 @@ import { invalidField } from "../base/errors.ts";
 import { type KindName, kindOf, kindsOf } from "./kinds.ts";
 import { checkWebhookUrl, type Webhook } from "./webhook.ts";
 
-/** How a kind is told. */
+/** The channels by which alerts of a kind reach people. */
 export type Channels = {
   readonly page: boolean;
   readonly mail: boolean;

@@ -7,7 +7,7 @@ import type { Log } from "./log.ts";
 /** `at`: time of this read, to be passed to the next one. `id`: of the thing that changed. */
 export type ChangePage = { at: Date; changes: { changeId: string; id: string }[] };
 
-/** Tells other processes that something changed. It does not say what. */
+/** Signals to other processes that something changed. It does not say what. */
 export type ChangeHints = {
   send(): void;
   /** Returns the function that unsubscribes. */

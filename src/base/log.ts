@@ -140,7 +140,7 @@ export const logCodes = {
     "people cannot sign in at that company; look at its address and certificate",
   oidc_sign_in_failed:
     "one sign-in failed; if all fail, compare client id, secret and redirect address",
-  order_not_opened: "the buyer was told to choose another way to pay; look at the processor",
+  order_not_opened: "the buyer was asked to choose another way to pay; look at the processor",
   order_work_failed: "repeated by itself; look at the processor and the database if it goes on",
   orders_unread: "payments are credited late; look at the database",
   orphan_not_settled:

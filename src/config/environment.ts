@@ -83,7 +83,7 @@ export type Config = {
   readonly overlap: boolean;
   /** Create the account `default`, with credits and two keys, if no such account exists. */
   readonly seed: boolean;
-  /** Time after SIGTERM in which requests are served, and balancers are told to send no more. */
+  /** Time after SIGTERM in which requests are served, and balancers are asked to send no more. */
   readonly drainDelayMs: number;
   /** Time for active requests to finish after that. */
   readonly drainLimitMs: number;

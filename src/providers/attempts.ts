@@ -179,7 +179,7 @@ class RunningAttempt {
         onAccepted: () => this.#request.onAccepted(true),
         onEnd: (end) => this.#finish(end),
         acceptsRuns: this.#request.acceptsRuns ?? false,
-        traceparent: this.#tracesProvider ? this.#span?.traceparent : undefined,
+        traceHeaders: this.#tracesProvider ? this.#span?.headers : undefined,
       });
     } catch (error) {
       // Nothing was sent.
@@ -278,9 +278,9 @@ class RunningAttempt {
       status: end.status,
     };
     if (end.alarm !== undefined) {
-      const { provider, model, alarm } = { ...facts, alarm: end.alarm };
-      this.#log.error({ code: "provider_alarm", ...facts }, alarm);
-      this.#onAlarm?.({ provider, model, alarm });
+      const { provider, model } = facts;
+      this.#log.error({ code: "provider_alarm", ...facts }, end.alarm);
+      this.#onAlarm?.({ provider, model, alarm: end.alarm });
     } else
       this.#log.warn(
         { code: "provider_call_failed", ...facts, err: end.error.facts.cause },

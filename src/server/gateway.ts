@@ -58,7 +58,7 @@ export type Gateway = {
   /** Counts a file that was rejected before it reached `reload`. */
   countRejectedFile(): void;
   /**
-   * For the drain delay, tells balancers to send no more requests, and serves those that come. Then
+   * For the drain delay, reports to balancers that it leaves, and serves the requests that come. Then
    * rejects new requests, lets active ones finish until the drain limit, cancels and settles the
    * rest, and closes everything.
    */

@@ -137,7 +137,7 @@ async function start(
   const { log } = parts;
   log.debug("starting");
   const embedded = startDatabase(parts, parent);
-  // Whoever needs the database handles it.
+  // The code that needs the database handles it.
   embedded?.catch(() => undefined);
   try {
     const { startGateway } = await import("./gateway.ts");

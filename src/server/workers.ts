@@ -230,7 +230,7 @@ class Workers {
     const worker = cluster.fork();
     const ready = Promise.withResolvers<ReadyMessage>();
     const exited = Promise.withResolvers<Exit>();
-    // Whoever waits for it handles the exit.
+    // The code that waits for it handles the exit.
     ready.promise.catch(() => undefined);
     const child: Child = {
       worker,

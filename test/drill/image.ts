@@ -44,7 +44,7 @@ const podman = (...args: string[]) => run("podman", ...args);
 /** Copies a file of this machine, to the same path in `to`. */
 function take(file: string, to: string, at = file): void {
   mkdirSync(dirname(join(to, at)), { recursive: true });
-  cpSync(file, join(to, at), { dereference: true });
+  copyFileSync(file, join(to, at));
 }
 
 /** Node of this run, with the C library that it needs, and the certificates of this machine. */

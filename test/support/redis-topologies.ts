@@ -86,7 +86,7 @@ export async function startSentinels({
       [
         `sentinel monitor main 127.0.0.1 ${primary.port} 2`,
         `sentinel down-after-milliseconds main ${downMs}`,
-        "sentinel failover-timeout main 2000",
+        "sentinel failover-timeout main 5000",
       ],
     );
     sentinels.push(sentinel);

@@ -1,5 +1,6 @@
 // Looks at the orders that are due, and repeats what a process that died left unposted. One
-// statement a second finds both. It leases what it finds, so that nodes share the work.
+// statement a second finds out whether there is any of both, a second one leases it, so that nodes
+// share the work.
 
 import type { Log } from "../base/log.ts";
 import { WaitGroup } from "../base/wait-group.ts";
@@ -51,7 +52,8 @@ export function createPoller(parts: Parts, repeat: Repeat): Poller {
         ready.add(name);
       }
       const options = { slots, leaseMs, withUnposted };
-      for (const work of await store.takeWork(names, options)) run(work);
+      if (await store.hasWork(names, withUnposted))
+        for (const work of await store.takeWork(names, options)) run(work);
       if (withUnposted) sweptAtMs = performance.now();
       if (isFailing) log.info("orders are looked at again");
       isFailing = false;

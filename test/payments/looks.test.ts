@@ -99,7 +99,7 @@ describe("on a ledger", () => {
     const node = stage.node();
     await order(node.admin);
     await expect
-      .poll(() => node.database.ran.filter((one) => one === "payments/take-work").length, {
+      .poll(() => node.database.ran.filter((one) => one === "payments/has-work").length, {
         timeout: 20_000,
         interval: 20,
       })
@@ -109,7 +109,7 @@ describe("on a ledger", () => {
       .poll(() => node.database.ran.length - before, { timeout: 20_000, interval: 20 })
       .toBeGreaterThanOrEqual(7);
     // Seven seconds include a sweep, which is no statement of its own.
-    expect(new Set(node.database.ran.slice(before))).toEqual(new Set(["payments/take-work"]));
+    expect(new Set(node.database.ran.slice(before))).toEqual(new Set(["payments/has-work"]));
   });
 
   test("fifty looks at once, of any node, credit a payment once", async () => {

@@ -66,6 +66,8 @@ const options = {
   socketTimeout: 3_000,
 } satisfies RedisOptions;
 
+const reopenMs = 1_000;
+
 /**
  * Connects in the background, and reconnects whenever the connection is lost. All keys of a script
  * must have the same hash tag. Throws an Error for an address that `parseRedisUrl` refuses.
@@ -79,6 +81,20 @@ export function connectRedis(url: string, log: Log): Redis {
     maxRetriesPerRequest: null,
   });
   const listeners = new Map<string, Set<(message: string) => void>>();
+  let isClosed = false;
+  // ioredis gives up when a sentinel reports a failover while it asks another one for the primary.
+  const keepOpen = (connection: Connection | Cluster, onOpen: () => void) =>
+    connection.on("end", () => {
+      const open = () => {
+        if (!isClosed) connection.connect().then(onOpen, () => undefined);
+      };
+      setTimeout(open, reopenMs).unref();
+    });
+  keepOpen(commands, () => {});
+  keepOpen(subscriber, () => {
+    const channels = [...listeners.keys()];
+    if (channels.length > 0) subscriber.subscribe(...channels).catch(() => undefined);
+  });
   subscriber.on("message", (channel, message) => {
     for (const listener of listeners.get(channel) ?? []) listener(message);
   });
@@ -125,6 +141,7 @@ export function connectRedis(url: string, log: Log): Redis {
       return commands.status === "ready";
     },
     async close() {
+      isClosed = true;
       commands.disconnect();
       subscriber.disconnect();
     },

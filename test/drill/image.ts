@@ -10,11 +10,13 @@ import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import {
   chownSync,
+  copyFileSync,
   cpSync,
   existsSync,
   mkdirSync,
   mkdtempSync,
   readFileSync,
+  realpathSync,
   rmSync,
 } from "node:fs";
 import { chmod, symlink, writeFile } from "node:fs/promises";
@@ -25,6 +27,7 @@ import { parse } from "yaml";
 import { startCollector } from "../support/collector.ts";
 import { startDebian } from "../support/debian.ts";
 import { freePort } from "../support/ports.ts";
+import { findProgram } from "../support/programs.ts";
 
 const root = join(import.meta.dirname, "../..");
 const containerfile = join(root, "deploy/Containerfile");
@@ -78,11 +81,9 @@ async function makeStandIns(): Promise<void> {
   for (const name of ["sh", "rm", "cp", "mkdir", "find", "env"])
     await symlink("busybox", join(building, "usr/bin", name));
   await symlink("usr/bin", join(building, "bin"));
-  cpSync(
-    join(run("npm", "root", "--global"), "npm"),
-    join(building, "usr/local/lib/node_modules/npm"),
-    { recursive: true },
-  );
+  const program = realpathSync(findProgram("npm") ?? "");
+  const packageFolder = join(building, "usr/local/lib/node_modules/npm");
+  cpSync(join(program, "../.."), packageFolder, { recursive: true });
   const npm = join(building, "usr/local/bin/npm");
   const cli = "/usr/local/lib/node_modules/npm/bin/npm-cli.js";
   await writeFile(npm, `#!/bin/sh\nexec node ${cli} "$@"\n`, { mode: 0o755 });

@@ -46,14 +46,16 @@ const lateMsMax = 100;
 function openStderr(sizes: { readonly minLength: number; readonly maxWrite?: number }) {
   const stderr = pino.destination({ dest: 2, sync: false, ...sizes });
   const write = stderr.write.bind(stderr);
-  let timer: NodeJS.Timeout | undefined;
+  let willFlush = false;
+  const flush = () => {
+    willFlush = false;
+    stderr.flush();
+  };
   // Not `periodicFlush`: without lines it writes nothing ten times a second, which was 40 % of the
   // work of an idle gateway.
   stderr.write = (line) => {
-    timer ??= setTimeout(() => {
-      timer = undefined;
-      stderr.flush();
-    }, lateMsMax).unref();
+    if (!willFlush) setTimeout(flush, lateMsMax).unref();
+    willFlush = true;
     return write(line);
   };
   return stderr;

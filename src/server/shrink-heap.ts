@@ -27,7 +27,7 @@ const largeGrowth = 3;
 /** Growth that is worth one when nearly nobody has called for as long as `idleChecksMin`. */
 const smallGrowth = 1.3;
 const idleChecksMin = 3;
-/** Share of the time in which the event loop may be busy: the pause delays whoever calls then. */
+/** Share of the time in which the event loop may be busy: the pause delays calls of that moment. */
 const busyMax = 0.3;
 /** Below this share nearly nobody calls, and the longer pause delays nearly nobody. */
 const idleMax = 0.03;

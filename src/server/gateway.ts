@@ -58,9 +58,9 @@ export type Gateway = {
   /** Counts a file that was rejected before it reached `reload`. */
   countRejectedFile(): void;
   /**
-   * For the drain delay, reports to balancers that it leaves, and serves the requests that come. Then
-   * rejects new requests, lets active ones finish until the drain limit, cancels and settles the
-   * rest, and closes everything.
+   * For the drain delay, reports to balancers that it leaves, and serves the requests that come.
+   * Then rejects new requests, lets active ones finish until the drain limit, cancels and settles
+   * the rest, and closes everything.
    */
   stop(how?: StopOptions): Promise<void>;
 };

@@ -4,7 +4,7 @@
 //   node test/drill/image.ts [--stand-ins] [further arguments of podman build]
 //
 // With `--stand-ins` it needs no registry of images: the two bases are made from programs of this
-// machine (Debian: busybox-static), a shell in the first and none in the second.
+// machine, with a shell in the first and none in the second.
 
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
@@ -50,13 +50,18 @@ function take(file: string, to: string, at = file): void {
   copyFileSync(file, join(to, at));
 }
 
-/** Node of this run, with the C library that it needs, and the certificates of this machine. */
+/** A program of this machine, with the libraries that it needs. */
+function takeProgram(program: string, to: string, at: string): void {
+  take(program, to, at);
+  for (const file of run("ldd", program).match(/\/\S+/g) ?? []) take(file, to);
+}
+
+/** Node of this run, with what its C library asks for names, and the certificates. */
 function takeNode(to: string, at: string): void {
-  take(process.execPath, to, at);
-  const libraries = run("ldd", process.execPath).match(/\/\S+/g) ?? [];
-  const known = dirname(libraries.find((one) => one.includes("libc.so")) ?? "");
-  for (const file of [...libraries, join(known, "libnss_dns.so.2"), join(known, "libresolv.so.2")])
-    if (existsSync(file)) take(file, to);
+  takeProgram(process.execPath, to, at);
+  const [library = ""] = run("ldd", process.execPath).match(/\/\S+libc\.so\S*/) ?? [];
+  for (const name of ["libnss_dns.so.2", "libresolv.so.2"])
+    if (existsSync(join(dirname(library), name))) take(join(dirname(library), name), to);
   take("/etc/ssl/certs/ca-certificates.crt", to);
 }
 
@@ -77,9 +82,8 @@ async function makeStandIns(): Promise<void> {
   }
   takeNode(running, "/nodejs/bin/node");
   takeNode(building, "/usr/local/bin/node");
-  take("/bin/busybox", building, "/usr/bin/busybox");
   for (const name of ["sh", "rm", "cp", "mkdir", "find", "env"])
-    await symlink("busybox", join(building, "usr/bin", name));
+    takeProgram(findProgram(name) ?? "", building, `/usr/bin/${name}`);
   await symlink("usr/bin", join(building, "bin"));
   const program = realpathSync(findProgram("npm") ?? "");
   const packageFolder = join(building, "usr/local/lib/node_modules/npm");
@@ -182,7 +186,11 @@ try {
   );
   const address = `http://127.0.0.1:${port}`;
   await becomesHealthy(address);
-  const [, key = ""] = /v1 key +(\S+)/.exec(podman("logs", container)) ?? [];
+  let key: string | undefined;
+  for (const untilMs = performance.now() + 10_000; key === undefined; await delay(100)) {
+    assert.ok(performance.now() < untilMs, "the gateway printed no key");
+    key = /v1 key +(\S+)/.exec(podman("logs", container))?.[1];
+  }
   await use(address, key);
   const link = podman("exec", container, "/nodejs/bin/node", "src/cli/sign-in-link.ts");
   assert.match(link, /\/console\/welcome#/);

@@ -7,6 +7,8 @@ import { lookup, Resolver } from "node:dns/promises";
 import { Agent, request } from "node:https";
 import { isIP } from "node:net";
 import { invalidField } from "../base/errors.ts";
+import { closed, described, oneOf, text, time } from "../base/json-schema.ts";
+import { accountKinds } from "./kinds.ts";
 import { isPublicAddress } from "./public-address.ts";
 
 /** Where the alerts of an account are posted. */
@@ -22,6 +24,34 @@ export type Post = {
   readonly id: string;
   /** JSON. */
   readonly body: string;
+};
+
+/** What the public description says of posts. */
+export const describedPosts = {
+  alert: {
+    summary: "An alert of an account",
+    description:
+      "Signed as https://www.standardwebhooks.com says. Alerts arrive at least once: drop repeats " +
+      "by their id. What is not answered with 2xx within five seconds is repeated five times.",
+    headers: {
+      "webhook-id": described("The id of the alert, the same in every repeat.", text),
+      "webhook-timestamp": described("Seconds since 1970.", { type: "string", pattern: "^\\d+$" }),
+      "webhook-signature": described(
+        "`v1,` and the HMAC-SHA256 of id, timestamp and body, with points between them, in base64.",
+        { type: "string", pattern: "^v1,[0-9A-Za-z+/]{43}=$" },
+      ),
+    },
+    body: closed({
+      type: oneOf(...[...accountKinds, "test"].map((kind) => `alert.${kind}`)),
+      timestamp: time,
+      data: closed({
+        alert_id: text,
+        account_id: text,
+        title: described("A sentence for people.", text),
+        facts: { type: "object", additionalProperties: text },
+      }),
+    }),
+  },
 };
 
 /** Posts once. Throws `WebhookError`. */

@@ -15,6 +15,15 @@ export function ref(name: string): Schema {
   return { $ref: `#/components/schemas/${name}` };
 }
 
+/** Marks what `unchecked` returns. */
+export const uncheckedMark = "x-unchecked";
+
+/** What a member should be, although it may be anything: it is ignored, or the provider decides. */
+export function unchecked(schema: Schema): Schema {
+  return { ...schema, [uncheckedMark]: true };
+}
+
+export const object: Schema = { type: "object" };
 export const text: Schema = { type: "string" };
 export const boolean: Schema = { type: "boolean" };
 export const time: Schema = { type: "string", format: "date-time" };
@@ -30,6 +39,19 @@ export function oneOf(...values: readonly string[]): Schema {
 
 export function orNull(schema: Schema): Schema {
   return { anyOf: [schema, { type: "null" }] };
+}
+
+export function anyOf(...schemas: readonly Schema[]): Schema {
+  return { anyOf: [...schemas] };
+}
+
+export function allOf(...schemas: readonly Schema[]): Schema {
+  return { allOf: [...schemas] };
+}
+
+/** Members of which null counts as absent. */
+export function orAbsent(members: Members): Record<string, Schema> {
+  return Object.fromEntries(Object.entries(members).map(([name, one]) => [name, orNull(one)]));
 }
 
 export function list(items: Schema, more: Schema = {}): Schema {

@@ -7,7 +7,7 @@ import { type ErrorReason, errorCatalog, toApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { isLocalhost } from "../config/environment.ts";
 import { type Asset, changes, loadBundle } from "./bundle.ts";
-import { type AccountExportParts, getAccountExport } from "./export.ts";
+import { type AccountExportParts, describedAccountExport, getAccountExport } from "./export.ts";
 import { type ExportParts, registerExports } from "./exports.ts";
 import { createOidcRoutes, type OidcParts } from "./oidc.ts";
 import { createSessionCookie } from "./session-cookie.ts";
@@ -56,7 +56,9 @@ export function registerConsole(app: FastifyInstance, parts: ConsoleParts): void
         return oidc[name](request, withHeaders(reply, publicUrl()));
       },
     );
-  app.get("/console/export/account", { config, exposeHeadRoute: false }, async (request, reply) => {
+  const path = "/console/export/account";
+  const ofAccount = { isVariant: true, described: describedAccountExport(path) };
+  app.get(path, { config: ofAccount, exposeHeadRoute: false }, async (request, reply) => {
     withHeaders(reply, publicUrl());
     try {
       const download = await getAccountExport(parts, request, reply);

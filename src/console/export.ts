@@ -10,6 +10,7 @@ import {
   ExportAccountResponseSchema,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { ApiError } from "../base/errors.ts";
+import { closed, described, text } from "../base/json-schema.ts";
 import { dropOperatorRole, nameClient } from "../contract/callers.ts";
 import type { Core } from "../contract/contract.ts";
 import type { createSessionCookie } from "./session-cookie.ts";
@@ -28,6 +29,25 @@ export type AccountExportParts = {
   checkRequest(request: FastifyRequest): void;
   isDraining(): boolean;
 };
+
+/** What the public description says of the export. */
+export function describedAccountExport(path: string) {
+  return {
+    method: "GET",
+    path,
+    credential: "cookie",
+    operation: {
+      id: "exportAccount",
+      summary: "Downloads all data of an account, as lines of JSON",
+      description:
+        "Each line is an object with one member, which says what it is. The last line is `end`: a " +
+        "file without it is not whole.",
+      query: { account: described("The account.", text) },
+      answer: { "application/x-ndjson": text },
+      failures: { default: closed({ error: closed({ code: text, message: text }) }) },
+    },
+  } as const;
+}
 
 type Download = { readonly headers: Record<string, string>; readonly body: Readable };
 

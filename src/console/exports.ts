@@ -12,6 +12,7 @@ import { Bucket, UsageGroup, type UsageRow } from "../../gen/gateway/billing/v1/
 import { csvLine, textCell } from "../base/csv.ts";
 import { ApiError, errorCatalog, shuttingDown, toApiError } from "../base/errors.ts";
 import { familyName } from "../base/families.ts";
+import { closed, described, oneOf, type Schema, text } from "../base/json-schema.ts";
 import { credits } from "../base/money.ts";
 import {
   choiceOf,
@@ -41,14 +42,47 @@ export type ExportParts = {
 /** The lines of a file. */
 type Lines = (core: Core, query: Query, options: CallOptions) => AsyncIterable<string>;
 
-/** Each file, with the parameters of its query. */
-const files: Readonly<Record<string, { parameters: readonly string[]; lines: Lines }>> = {
-  "charges.csv": { parameters: ["account", "from", "to", "key"], lines: chargeLines },
+/** A file, with the parameters of its query and what the public description says of it. */
+type ExportFile = {
+  readonly id: string;
+  readonly summary: string;
+  readonly parameters: Readonly<Record<string, Schema>>;
+  readonly lines: Lines;
+};
+
+const buckets = { hour: Bucket.HOUR, day: Bucket.DAY, month: Bucket.MONTH };
+const ofBoth = {
+  account: described("The account. May be absent for a member of one account.", text),
+  from: described("A day, or a time with its offset: the first time of admission.", text),
+  to: described("The end of the range, exclusive.", text),
+  key: described("Only these keys, separated by commas.", text),
+};
+
+const files: Readonly<Record<string, ExportFile>> = {
+  "charges.csv": {
+    id: "downloadCharges",
+    summary: "Downloads the charges of an account, a line for each",
+    parameters: { ...ofBoth, key: described("Only this key.", text) },
+    lines: chargeLines,
+  },
   "usage.csv": {
-    parameters: ["account", "from", "to", "key", "model", "bucket", "tag", "group_by_tag"],
+    id: "downloadUsage",
+    summary: "Downloads sums of charges by time, key, model and family",
+    parameters: {
+      ...ofBoth,
+      model: described("Only these models, separated by commas.", text),
+      bucket: described("The time that one line covers. Default: a day.", {
+        ...oneOf(...Object.keys(buckets)),
+      }),
+      tag: described("Only requests with this tag, such as `team=a`.", text),
+      group_by_tag: described("The key of a tag: each of its values gets lines of its own.", text),
+    },
     lines: usageLines,
   },
 };
+
+/** Of every answer of the console that is an error. */
+const errorSchema = closed({ error: closed({ reason: text, message: text }, { field: text }) });
 
 async function* chargeLines(
   core: Core,
@@ -60,7 +94,6 @@ async function* chargeLines(
   for await (const { csv } of core.billing.exportCharges(request, options)) yield csv;
 }
 
-const buckets = { hour: Bucket.HOUR, day: Bucket.DAY, month: Bucket.MONTH };
 const usageColumns = [
   ...["from", "key_id", "model", "family", "requests", "completed", "failed", "cut"],
   ...tokenCategories.map((category) => categoryColumns[category]),
@@ -116,19 +149,32 @@ export function registerExports(
   parts: ExportParts,
   withHeaders: (reply: FastifyReply) => FastifyReply,
 ): void {
-  for (const [name, { parameters, lines }] of Object.entries(files))
+  for (const [name, { id, summary, parameters, lines }] of Object.entries(files)) {
+    const path = `/console/export/${name}`;
+    const operation = {
+      ...{ id, summary, query: parameters },
+      answer: { "text/csv": text },
+      failures: { default: errorSchema },
+    };
     app.route({
       method: "GET",
-      url: `/console/export/${name}`,
+      url: path,
       // A HEAD would write the whole file, for nobody.
       exposeHeadRoute: false,
-      config: { isVariant: true },
+      config: {
+        isVariant: true,
+        described: { method: "GET", path, credential: "cookie", operation },
+      },
       handler: async (request, reply) => {
         withHeaders(reply);
         try {
           if (parts.isDraining()) throw shuttingDown();
           const options = callOf(request, reply, parts);
-          const file = lines(parts.core, readQuery(request.query, parameters), options);
+          const file = lines(
+            parts.core,
+            readQuery(request.query, Object.keys(parameters)),
+            options,
+          );
           const body = await begun(file);
           return reply
             .header("content-type", "text/csv; charset=utf-8")
@@ -139,6 +185,7 @@ export function registerExports(
         }
       },
     });
+  }
 }
 
 /** The call of a signed-in person, which ends when the browser hangs up. */

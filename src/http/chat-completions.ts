@@ -2,7 +2,7 @@
 
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Admission } from "../../gen/gateway/inference/v1/inference_pb.ts";
-import { described, ref, text } from "../base/json-schema.ts";
+import { ref } from "../base/json-schema.ts";
 import { type Core, withRuns } from "../contract/contract.ts";
 import {
   createEventEncoder,
@@ -12,7 +12,7 @@ import {
 } from "../formats/chat/chat.ts";
 import type { ReadJson } from "./body.ts";
 import { identityOf } from "./context.ts";
-import { json, type Operation } from "./operation.ts";
+import { eventStream, eventsOf, json, type Operation } from "./operation.ts";
 import { type AnswerFormat, sendAnswer } from "./send-answer.ts";
 import { type StreamSettings, sendStream } from "./send-stream.ts";
 import { withHeaderTags } from "./tags.ts";
@@ -24,7 +24,7 @@ export const chatOperation: Operation = {
   body: ref("ChatRequest"),
   answer: {
     [json]: ref("ChatCompletion"),
-    "text/event-stream": described("Events of `ChatChunk`, then `[DONE]`.", text),
+    [eventStream]: eventsOf("ChatChunk", "Then `[DONE]`."),
   },
   isPaid: true,
   errors: ["responses_api_unsupported"],

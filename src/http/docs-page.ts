@@ -4,7 +4,7 @@
 import { createHash } from "node:crypto";
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import type { FastifyReply, FastifyRequest } from "fastify";
-import { text } from "../base/json-schema.ts";
+import { text, uncheckedMark } from "../base/json-schema.ts";
 import { isObject } from "../formats/json.ts";
 import type { Operation } from "./operation.ts";
 
@@ -40,7 +40,9 @@ td,th{text-align:left;vertical-align:top;padding:.2rem .8rem .2rem 0}
 ul{padding-left:1.2rem;margin:.2rem 0}
 h3,h4{margin:1rem 0 .2rem}
 .scroll{overflow-x:auto}
-.lines{white-space:pre-line}`;
+p,.lines{white-space:pre-line}
+body{overflow-wrap:anywhere}
+td{overflow-wrap:break-word}`;
 
 const policy = [
   "default-src 'none'",
@@ -53,10 +55,31 @@ const policy = [
 function renderPage(document: JsonObject): string {
   const { title, description } = member(document, "info");
   const name = escaped(String(title));
-  const routes = entries(document.paths).flatMap(([path, methods]) =>
-    entries(methods).map(([method, operation]) => renderOperation(method, path, operation)),
+  const components = member(document, "components");
+  const render = (one: Described) => renderOperation(one, member(components, "parameters"));
+  const operations = entries(document.paths).flatMap(([path, methods]) =>
+    entries(methods).map(([method, operation]) => ({
+      name: `${method.toUpperCase()} ${path}`,
+      operation,
+    })),
   );
-  const schemas = entries(member(document, "components").schemas).map(([schemaName, schema]) =>
+  const ofTag = (tagName: string | undefined) =>
+    operations.filter(({ operation: { tags } }) => {
+      const [first] = Array.isArray(tags) ? tags : [];
+      return first === tagName;
+    });
+  const services = objectsIn(document.tags).map((one) => {
+    const [serviceName, about] = [String(one.name), paragraph(one.description)];
+    const methods = ofTag(serviceName).map(render);
+    return `<h2 id="${escaped(serviceName)}">${escaped(serviceName)}</h2>${about}${methods.join("\n")}`;
+  });
+  const links = objectsIn(document.tags).map(({ name: one }) => `<li>${link(String(one))}</li>`);
+  const webhooks = entries(document.webhooks).flatMap(([hook, methods]) =>
+    entries(methods).map(([method, operation]) =>
+      render({ name: `${method.toUpperCase()} ${hook}`, operation }),
+    ),
+  );
+  const schemas = entries(components.schemas).map(([schemaName, schema]) =>
     tag(
       "section",
       `<h3 id="${escaped(schemaName)}">${code(schemaName)}</h3>${renderSchema(schema)}`,
@@ -67,21 +90,29 @@ function renderPage(document: JsonObject): string {
 <meta name="viewport" content="width=device-width,initial-scale=1"><style>${style}</style></head>
 <body><main><h1>${name}</h1>${paragraph(description)}
 <p>The same for programs: <a href="/openapi.json">openapi.json</a>.</p>
-<h2>Paths</h2>
-${routes.join("\n")}
-<h2>Schemas</h2>
+<ul><li><a href="#paths">Paths</a></li>${links.join("")}
+<li><a href="#webhooks">Webhooks</a></li><li><a href="#schemas">Schemas</a></li></ul>
+<h2 id="paths">Paths</h2>
+${ofTag(undefined).map(render).join("\n")}
+${services.join("\n")}
+<h2 id="webhooks">Webhooks</h2>
+<p>What this gateway posts to its customers.</p>
+${webhooks.join("\n")}
+<h2 id="schemas">Schemas</h2>
 ${schemas.join("\n")}
 </main></body></html>
 `;
 }
 
-function renderOperation(method: string, path: string, operation: JsonObject): string {
+type Described = { readonly name: string; readonly operation: JsonObject };
+
+function renderOperation({ name, operation }: Described, shared: JsonObject): string {
   const { summary, description, parameters, responses } = operation;
-  const body = entries(member(operation, "requestBody").content).map(([, content]) =>
-    tag("section", `<h4>Body</h4>${renderSchema(content.schema)}`),
+  const body = entries(member(operation, "requestBody").content).map(([type, content]) =>
+    tag("section", `<h4>Body</h4>${code(type)}: ${renderSchema(content.schema)}`),
   );
-  const rows = (Array.isArray(parameters) ? parameters : [])
-    .filter(isObject)
+  const rows = objectsIn(parameters)
+    .map((one) => (typeof one.$ref === "string" ? member(shared, nameIn(one.$ref)) : one))
     .map((one) =>
       cells([
         code(String(one.name)),
@@ -92,16 +123,16 @@ function renderOperation(method: string, path: string, operation: JsonObject): s
   const answers = entries(responses).map(([status, response]) =>
     cells([
       code(status),
-      `<span class="lines">${withCode(String(response.description))}</span>` +
+      `<span class="lines">${withCode(String(response.description))}</span> ` +
         entries(response.content)
           .map(([type, content]) => `${code(type)}: ${renderSchema(content.schema)}`)
-          .join(""),
+          .join(" or "),
     ]),
   );
-  const name = `${code(`${method.toUpperCase()} ${path}`)} ${escaped(String(summary))}`;
+  const head = `${code(name)} ${withCode(String(summary))}`;
   return tag(
     "details",
-    `<summary>${name}</summary>${paragraph(description)}` +
+    `<summary>${head}</summary>${paragraph(description)}` +
       (rows.length > 0 ? `<h4>Parameters</h4>${table(rows)}` : "") +
       body.join("") +
       `<h4>Answers</h4>${table(answers)}`,
@@ -111,30 +142,40 @@ function renderOperation(method: string, path: string, operation: JsonObject): s
 /** A schema as text, with a list of its members. */
 function renderSchema(value: JsonValue | undefined): string {
   if (!isObject(value)) return "";
-  const { $ref, description, properties, items, required, additionalProperties } = value;
-  if (typeof $ref === "string") {
-    const name = $ref.split("/").at(-1) ?? "";
-    return `<a href="#${escaped(name)}">${code(name)}</a>`;
-  }
-  const needed: readonly JsonValue[] = Array.isArray(required) ? required : [];
+  const { $ref, description, properties, items, required } = value;
+  const { additionalProperties, contentSchema } = value;
+  const needed = Array.isArray(required) ? required : [];
   const members = entries(properties).map(([name, schema]) => {
     const mark = needed.includes(name) ? "" : " (optional)";
     return `<li>${code(name)}${mark}: ${renderSchema(schema)}</li>`;
   });
   const parts = [
-    escaped(kindOf(value)),
+    ...(typeof $ref === "string" ? [link(nameIn($ref))] : []),
+    escaped(typeof $ref === "string" ? "" : kindOf(value)),
     ...(items === undefined ? [] : [`of ${renderSchema(items)}`]),
     ...(isObject(additionalProperties) ? [`of ${renderSchema(additionalProperties)}`] : []),
-    ...["anyOf", "oneOf"].flatMap((word) => {
-      const choices = value[word];
-      return Array.isArray(choices) && properties === undefined
-        ? [choices.map(renderSchema).join(" or ")]
-        : [];
-    }),
-    ...(typeof description === "string" ? [withCode(description)] : []),
+    ...(isObject(contentSchema) ? [`of ${renderSchema(contentSchema)}`] : []),
+    ...["anyOf", "oneOf"].map((word) => renderChoices(objectsIn(value[word]).map(renderSchema))),
+    objectsIn(value.allOf)
+      .map(renderSchema)
+      .filter((one) => one !== "")
+      .join(" and "),
+    ...[renderSchema(value.not)].map((inner) => (inner === "" ? "" : `not ${inner}`)),
+    ...(typeof description === "string"
+      ? [`<span class="lines">${withCode(description)}</span>`]
+      : []),
+    ...(value[uncheckedMark] === true ? ["(not checked here)"] : []),
   ];
   const list = members.length > 0 ? tag("ul", members.join("")) : "";
   return parts.filter((part) => part !== "").join(" ") + list;
+}
+
+/** Short ones in one line, others as a list. Those that say nothing of members are left out. */
+function renderChoices(choices: readonly string[]): string {
+  const texts = choices.filter((one) => one !== "");
+  if (texts.length < 2) return "";
+  if (texts.every((one) => !one.includes("<ul>"))) return texts.join(" or ");
+  return `one of ${tag("ul", texts.map((one) => tag("li", one)).join(""))}`;
 }
 
 /** `integer from 1 to 1000`, `"v1", "v2"` */
@@ -166,6 +207,19 @@ function member(value: JsonObject, name: string): JsonObject {
 function entries(value: JsonValue | undefined): [string, JsonObject][] {
   if (!isObject(value)) return [];
   return Object.entries(value).flatMap(([name, inner]) => (isObject(inner) ? [[name, inner]] : []));
+}
+
+function objectsIn(value: JsonValue | undefined): JsonObject[] {
+  return Array.isArray(value) ? value.filter(isObject) : [];
+}
+
+/** The last name of a reference. */
+function nameIn(reference: string): string {
+  return reference.split("/").at(-1) ?? "";
+}
+
+function link(name: string): string {
+  return `<a href="#${escaped(name)}">${code(name)}</a>`;
 }
 
 function paragraph(value: JsonValue | undefined): string {

@@ -3,13 +3,20 @@
 
 import { randomBytes } from "node:crypto";
 import { performance } from "node:perf_hooks";
-import type { JsonObject } from "@bufbuild/protobuf";
+import type { DescMethod, JsonObject } from "@bufbuild/protobuf";
 import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
 import { type Clock, systemClock } from "../base/clock.ts";
 import { shuttingDown } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { Stopwatch } from "../base/stopwatch.ts";
-import { type Core, withCaller, withNewId, withOnTaken, withWaits } from "../contract/contract.ts";
+import {
+  type Core,
+  serviceTypes,
+  withCaller,
+  withNewId,
+  withOnTaken,
+  withWaits,
+} from "../contract/contract.ts";
 import type { Metrics } from "../metrics/metrics.ts";
 import type { TraceHeaders, Tracer } from "../tracing/tracing.ts";
 import { aboutOperation, descriptorsOperation, getAbout, getDescriptorSet } from "./about.ts";
@@ -70,16 +77,18 @@ import {
   modelsInfoOperation,
   modelsOperation,
 } from "./models.ts";
-import { type DescribedRoute, describeApi, getOpenapi, openapiOperation } from "./openapi.ts";
-import type { Operation } from "./operation.ts";
+import { type DescribedPost, describeApi, getOpenapi, openapiOperation } from "./openapi.ts";
+import { methodPath } from "./openapi-services.ts";
+import type { DescribedRoute, Operation } from "./operation.ts";
 import { RequestMetrics } from "./request-metrics.ts";
 import { postResponses, responsesOperation } from "./responses.ts";
 import { contentKeyBytes, SealedContent } from "./sealed-content.ts";
 import { defaultKeepAlive, type KeepAlive } from "./send-stream.ts";
 import { getUsage, usageOperation } from "./usage.ts";
-import { postWebhook } from "./webhooks.ts";
+import { postWebhook, webhookOperation } from "./webhooks.ts";
 
 export type { PartState, Readiness } from "./health.ts";
+export type { DescribedPost } from "./openapi.ts";
 
 type HttpServerSettings = {
   /** Read at every request, since the configuration file may be reloaded. */
@@ -102,6 +111,8 @@ export type HttpServerParts = {
   readonly addressLimit: AddressLimit;
   /** Default: of this listener alone. */
   readonly failedCredentials?: FailedCredentials;
+  /** What customers have posted to them, by name, for the public description. Default: nothing. */
+  readonly posts?: Readonly<Record<string, DescribedPost>>;
   /** Default: with a key of this listener alone. */
   readonly sealedContent?: SealedContent;
   /** Default: the clock of this machine. */
@@ -131,8 +142,10 @@ export type HttpServer = FastifyInstance & {
 
 declare module "fastify" {
   interface FastifyContextConfig {
-    /** True for the second and third spelling of a path, which lists of paths leave out. */
+    /** True for a path that lists leave out, such as the second and third spelling of one. */
     isVariant?: boolean;
+    /** What the public description says of the route. Absent: nothing. */
+    described?: DescribedRoute | undefined;
   }
 }
 
@@ -147,8 +160,10 @@ type Route = {
   readonly earlyCheck?: true;
   /** The handler needs the spending of the key this month. */
   readonly monthUsage?: true;
-  /** What the public description says of it. Absent: it and lists of the paths leave it out. */
-  readonly operation?: Operation;
+  /** What the public description says of it. */
+  readonly operation: Operation;
+  /** True: lists of the paths leave it out. */
+  readonly isUnlisted?: true;
   readonly run: (request: FastifyRequest, reply: FastifyReply) => Promise<FastifyReply>;
 };
 
@@ -183,9 +198,18 @@ export function createHttpServer(parts: HttpServerParts): HttpServer {
 
   // On the root, so that they include the routes added from outside.
   const paths = new Set<string>();
+  const described: DescribedRoute[] = [];
   app.addHook("onRoute", ({ method, url, config }) => {
     if (!config?.isVariant) paths.add(`${Array.isArray(method) ? "POST" : method} ${url}`);
+    if (config?.described && method === config.described.method) described.push(config.described);
   });
+  // Made once it is asked for, when all routes are known.
+  let made: JsonObject | undefined;
+  const document = () => {
+    const methods = methodsOf(paths);
+    made ??= describeApi({ routes: described, methods, posts: parts.posts ?? {} });
+    return made;
+  };
   // On the root, so that a drain also waits for routes added from outside.
   app.addHook("onRequest", (request, reply, done) => {
     const startedMs = metrics ? performance.now() : 0;
@@ -197,7 +221,7 @@ export function createHttpServer(parts: HttpServerParts): HttpServer {
   });
   // In a scope, so that its error handler and parsers do not apply to routes added from outside.
   app.register(async (scope) =>
-    addRoutes(scope, { ...parts, requestMetrics: metrics }, openRequests, paths),
+    addRoutes(scope, { ...parts, document, requestMetrics: metrics }, openRequests, paths),
   );
   // Not awaited: `close` itself waits for the connections.
   app.addHook("preClose", async () => void openRequests.drain(app.server));
@@ -211,10 +235,13 @@ export function createHttpServer(parts: HttpServerParts): HttpServer {
   });
 }
 
+/** `document`: the public description. */
+type RouteParts = HttpServerParts & { readonly document: () => JsonObject };
+
 /** Adds every route, and the error of a request that no route serves. */
 function addRoutes(
   scope: FastifyInstance,
-  parts: HttpServerParts & { readonly requestMetrics: RequestMetrics | undefined },
+  parts: RouteParts & { readonly requestMetrics: RequestMetrics | undefined },
   openRequests: OpenRequests,
   paths: ReadonlySet<string>,
 ): void {
@@ -271,13 +298,16 @@ function addRoutes(
   }
 
   function addRoute(url: string, route: Route): void {
-    const isVariant = url !== route.paths[0] || route.operation === undefined;
+    const isVariant = url !== route.paths[0];
     const { method, envelope, credential, needsVersion, monthUsage = false, run } = route;
     const [pattern = url] = route.paths;
     scope.route({
       method,
       url,
-      config: { isVariant },
+      config: {
+        isVariant: isVariant || route.isUnlisted === true,
+        ...(!isVariant && { described: { ...route, path: url } }),
+      },
       onRequest: async (request, reply) => {
         const context = begin({ route: url, pattern, envelope, credential }, request, reply);
         if (!credential) return;
@@ -366,16 +396,20 @@ function listPaths(paths: ReadonlySet<string>): string[] {
     .map((path) => path.replace(/\/:(\w+)/, "/{$1}").replace(/\*$/, "{method}"));
 }
 
-function describedRoute({ paths: [path = ""], operation, ...route }: Route): DescribedRoute[] {
-  return operation ? [{ ...route, path, operation }] : [];
+/** The methods of the services that are served. */
+function methodsOf(paths: ReadonlySet<string>): DescMethod[] {
+  return Object.values(serviceTypes)
+    .flatMap((service): readonly DescMethod[] => service.methods)
+    .filter((desc) => paths.has(`POST ${methodPath(desc)}`));
 }
 
 function createRoutes(
-  parts: HttpServerParts,
+  parts: RouteParts,
   openRequests: OpenRequests,
   paths: () => readonly string[],
 ): readonly Route[] {
   const { core, settings, readiness, bodyMemory, addressLimit, clock = systemClock } = parts;
+  const { document } = parts;
   const { failedCredentials = createFailedCredentials() } = parts;
   const stream = {
     keepAlive: settings.keepAlive ?? defaultKeepAlive,
@@ -393,13 +427,7 @@ function createRoutes(
   const isDraining = () => openRequests.isDraining;
   const sealedContent = parts.sealedContent ?? new SealedContent([randomBytes(contentKeyBytes)]);
   const readJson = createReadJson(bodyMemory, clock);
-  // Made once it is asked for, of all routes.
-  let described: JsonObject | undefined;
-  const document = () => {
-    described ??= describeApi(routes.flatMap(describedRoute));
-    return described;
-  };
-  const routes: readonly Route[] = [
+  return [
     {
       ...native,
       paths: pathVariants("/v1/messages"),
@@ -464,9 +492,10 @@ function createRoutes(
     {
       method: "POST",
       envelope: "union",
-      // Not described: it is for the processors that have a secret, which only the payments service
-      // knows.
       paths: ["/payments/:processor/webhook"],
+      operation: webhookOperation,
+      // It is for processors that have a secret: to others there is no such path.
+      isUnlisted: true,
       run: postWebhook({
         ...{ core, addressLimit, failedCredentials, isDraining },
         readRaw: createReadRaw(bodyMemory, clock),
@@ -491,5 +520,4 @@ function createRoutes(
     { ...open, paths: ["/openapi.json"], operation: openapiOperation, run: getOpenapi(document) },
     { ...open, paths: ["/docs"], operation: docsOperation, run: getDocs(document) },
   ];
-  return routes;
 }

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Admission } from "../../gen/gateway/inference/v1/inference_pb.ts";
-import { described, ref, text } from "../base/json-schema.ts";
+import { ref } from "../base/json-schema.ts";
 import { type Core, withRuns } from "../contract/contract.ts";
 import {
   createEventEncoder,
@@ -14,7 +14,7 @@ import {
 } from "../formats/native/native.ts";
 import type { ReadJson } from "./body.ts";
 import { identityOf, type RequestContext } from "./context.ts";
-import { json, type Operation } from "./operation.ts";
+import { eventStream, eventsOf, json, type Operation } from "./operation.ts";
 import { sendJson } from "./reply.ts";
 import { type AnswerFormat, sendAnswer } from "./send-answer.ts";
 import { type StreamSettings, sendStream } from "./send-stream.ts";
@@ -33,14 +33,12 @@ function formatOf(showCost: boolean): AnswerFormat {
   };
 }
 
-const events = "text/event-stream";
-
 export const messagesOperation: Operation = {
   id: "createMessage",
   summary: "Generates an answer in the native format",
   description: "With `stream`, the answer is a stream of `MessageEvent`, one in each `data`.",
   body: ref("MessagesRequest"),
-  answer: { [json]: ref("Message"), [events]: described("Events of `MessageEvent`.", text) },
+  answer: { [json]: ref("Message"), [eventStream]: eventsOf("MessageEvent") },
   isPaid: true,
 };
 

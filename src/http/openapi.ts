@@ -1,7 +1,7 @@
 // GET /openapi.json: the public API in OpenAPI 3.1, made of the routes themselves, of what their
-// handlers say of them, and of the error table.
+// handlers say of them, of the error table, and of the descriptors of the services.
 
-import type { JsonObject } from "@bufbuild/protobuf";
+import type { DescMethod, JsonObject } from "@bufbuild/protobuf";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { type ErrorReason, errorCatalog } from "../base/errors.ts";
 import {
@@ -14,40 +14,58 @@ import {
   ref,
   type Schema,
   text,
+  uncheckedMark,
 } from "../base/json-schema.ts";
 import { tagKeyMax, tagPrefix, tagsHeader, tagsMax, tagValueMax } from "../base/tags.ts";
 import { chatSchemas } from "../formats/chat/chat.ts";
 import { nativeSchemas } from "../formats/native/native.ts";
 import { responsesSchemas } from "../formats/responses/responses.ts";
 import { receiptSchemas } from "./balance-and-receipts.ts";
-import { type CredentialForm, supportedVersions } from "./credentials.ts";
+import { supportedVersions } from "./credentials.ts";
 import type { Envelope } from "./error-body.ts";
 import { errorTable, type Row } from "./error-table.ts";
 import { modelSchemas } from "./models.ts";
-import { json, type Operation } from "./operation.ts";
-import { sendJson } from "./reply.ts";
+import { describeServices } from "./openapi-services.ts";
+import { type DescribedRoute, json, type Operation, type Parameters } from "./operation.ts";
 import { usageSchemas } from "./usage.ts";
 
-/** A route, as far as the description needs it. */
-export type DescribedRoute = {
-  readonly method: "GET" | "POST";
-  /** As Fastify has it, with `:name`. */
-  readonly path: string;
-  readonly envelope: Envelope;
-  readonly credential?: CredentialForm | undefined;
-  readonly needsVersion?: boolean | undefined;
-  readonly operation: Operation;
+/** What is served, and so what the document is about. */
+export type DescribedApi = {
+  readonly routes: readonly DescribedRoute[];
+  /** The methods that Connect serves. */
+  readonly methods: readonly DescMethod[];
+  /** What this gateway posts to its customers, by name. */
+  readonly posts: Readonly<Record<string, DescribedPost>>;
+};
+
+/** A webhook, of which customers give the address. */
+export type DescribedPost = {
+  readonly summary: string;
+  readonly description: string;
+  /** Schemas by the name of the header. */
+  readonly headers: Readonly<Record<string, Schema>>;
+  readonly body: Schema;
 };
 
 const servers = [{ url: "/", description: "This gateway." }];
 
-/** The document. Every route of the list is in it. */
-export function describeApi(routes: readonly DescribedRoute[]): JsonObject {
+/** The document. Everything that is served is in it. */
+export function describeApi({ routes, methods, posts }: DescribedApi): JsonObject {
   const paths: Record<string, JsonObject> = {};
-  for (const route of routes) {
+  // First what programs call.
+  const isForBrowsers = ({ credential }: DescribedRoute) => credential === "cookie";
+  for (const route of [
+    ...routes.filter((one) => !isForBrowsers(one)),
+    ...routes.filter(isForBrowsers),
+  ]) {
     const path = pathOf(route);
     paths[path] = { ...paths[path], [route.method.toLowerCase()]: describeRoute(route) };
   }
+  const services = describeServices(methods);
+  const webhooks = Object.entries(posts).map(([name, post]) => [
+    name,
+    { post: describePost(name, post) },
+  ]);
   return {
     openapi: "3.1.0",
     info: {
@@ -56,13 +74,23 @@ export function describeApi(routes: readonly DescribedRoute[]): JsonObject {
       license: { name: "Apache-2.0", identifier: "Apache-2.0" },
       description:
         "Language models, paid from the credits of a key. Times are RFC 3339 in UTC. Credits and " +
-        "dollars are exact decimals in strings; 1 credit is 0.005 USD. Every answer has the id of " +
-        "its request in `request-id`. The administration of accounts, keys and people is in the " +
-        "services that `/protos/descriptor.binpb` describes, by gRPC or Connect.",
+        "dollars are exact decimals in strings; 1 credit is 0.005 USD. Every answer of these " +
+        "paths has the id of its request in `request-id`. A member with the mark " +
+        `\`${uncheckedMark}\` may have another value: it is ignored here, or the provider decides.` +
+        "\n\nThe paths that begin with `/gateway.` are the methods of the services by Connect: a " +
+        "POST with JSON in the form of protobuf, where whole numbers of 64 bits are texts, and a " +
+        'member that is 0, false, "" or empty may be absent. gRPC serves the same methods; ' +
+        "`/protos/descriptor.binpb` has their descriptors.",
     },
     servers,
-    paths,
-    components: { schemas, securitySchemes },
+    tags: services.tags,
+    paths: { ...paths, ...services.paths },
+    webhooks: Object.fromEntries(webhooks),
+    components: {
+      schemas: { ...schemas, ...services.schemas },
+      parameters: services.parameters,
+      securitySchemes,
+    },
   };
 }
 
@@ -73,8 +101,12 @@ export const openapiOperation: Operation = {
 };
 
 export function getOpenapi(document: () => JsonObject) {
-  return async (_: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> =>
-    sendJson(reply, document());
+  // Once: everybody may ask for it, and it is large.
+  let bytes: Buffer | undefined;
+  return async (_: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
+    bytes ??= Buffer.from(JSON.stringify(document()));
+    return reply.headers({ "content-type": json, "cache-control": "no-cache" }).send(bytes);
+  };
 }
 
 /** The path with `{name}`. */
@@ -83,19 +115,31 @@ export function pathOf({ path }: Pick<DescribedRoute, "path">): string {
 }
 
 const securitySchemes = {
-  apiKey: { type: "apiKey", in: "header", name: "x-api-key" },
-  bearer: { type: "http", scheme: "bearer" },
+  apiKey: { type: "apiKey", in: "header", name: "x-api-key", description: "An API key." },
+  bearer: { type: "http", scheme: "bearer", description: "An API key or an admin token." },
+  session: {
+    type: "http",
+    scheme: "Session",
+    description: "The token of a session: a person who is signed in.",
+  },
+  cookie: {
+    type: "apiKey",
+    in: "cookie",
+    name: "__Host-session",
+    description: "The session of a browser, on pages of this gateway alone.",
+  },
 };
 
-const securityOf: Readonly<Record<CredentialForm, JsonObject[]>> = {
+const securityOf: Readonly<Record<NonNullable<DescribedRoute["credential"]>, JsonObject[]>> = {
   native: [{ apiKey: [] }, { bearer: [] }],
   chat: [{ bearer: [] }],
   either: [{ apiKey: [] }, { bearer: [] }],
+  cookie: [{ cookie: [] }],
 };
 
 function describeRoute(route: DescribedRoute): JsonObject {
   const { credential, operation } = route;
-  const { id, summary, description, body, answer, failures = {} } = operation;
+  const { id, summary, description, body, bodyType = json, answer, failures = {} } = operation;
   const content = Object.fromEntries(
     Object.entries(answer).map(([type, schema]) => [type, { schema }]),
   );
@@ -106,34 +150,55 @@ function describeRoute(route: DescribedRoute): JsonObject {
     ...(description && { description }),
     security: credential ? securityOf[credential] : [],
     parameters: parametersOf(route),
-    ...(body && { requestBody: { required: true, content: { [json]: { schema: body } } } }),
+    ...(body && { requestBody: { required: true, content: { [bodyType]: { schema: body } } } }),
     responses: {
       "200": { description: "The answer.", headers: headersOf(operation), ...withContent },
       ...errorsOf(route),
       ...Object.fromEntries(
         Object.entries(failures).map(([status, schema]) => [
           status,
-          { description: "The answer.", content: { [json]: { schema } } },
+          { description: "No success.", content: { [json]: { schema } } },
         ]),
       ),
     },
   };
 }
 
+function describePost(
+  name: string,
+  { summary, description, headers, body }: DescribedPost,
+): JsonObject {
+  return {
+    operationId: `receive_${name}`,
+    summary,
+    description,
+    security: [],
+    parameters: headerParameters(headers, true),
+    requestBody: { required: true, content: { [json]: { schema: body } } },
+    responses: { "2XX": { description: "It is taken. Anything else is repeated." } },
+  };
+}
+
 function parametersOf({ needsVersion, operation }: DescribedRoute): JsonObject[] {
   const { query = {}, path = {}, isPaid } = operation;
-  const all = (place: string, schemas: Readonly<Record<string, Schema>>, required: boolean) =>
-    Object.entries(schemas).map(([name, { description, ...schema }]) => ({
-      ...{ name, in: place, required, schema },
-      ...(description !== undefined && { description }),
-    }));
   const version = described("The version of the format.", oneOf(...supportedVersions));
   return [
-    ...all("path", path, true),
-    ...all("query", query, false),
-    ...(needsVersion ? all("header", { "anthropic-version": version }, true) : []),
-    ...(isPaid ? all("header", paidHeaders, false) : []),
+    ...parametersIn("path", path, true),
+    ...parametersIn("query", query, false),
+    ...(needsVersion ? headerParameters({ "anthropic-version": version }, true) : []),
+    ...(isPaid ? headerParameters(paidHeaders, false) : []),
   ];
+}
+
+function headerParameters(schemas: Parameters, required: boolean): JsonObject[] {
+  return parametersIn("header", schemas, required);
+}
+
+function parametersIn(place: string, schemas: Parameters, required: boolean): JsonObject[] {
+  return Object.entries(schemas).map(([name, { description, ...schema }]) => ({
+    ...{ name, in: place, required, schema },
+    ...(description !== undefined && { description }),
+  }));
 }
 
 const paidHeaders = {
@@ -180,11 +245,12 @@ const ofPaying: readonly ErrorReason[] = [
 
 /** The errors of a route, by status: which reasons there are, and how their bodies look. */
 function errorsOf({ credential, needsVersion, envelope, operation }: DescribedRoute): JsonObject {
-  const { body, isPaid, errors = [] } = operation;
+  if (!envelope) return {};
+  const { body, bodyType, isPaid, errors = [] } = operation;
   const reasons = new Set([
     ...(credential ? ofCredentials : []),
     ...(needsVersion ? ofVersions : []),
-    ...(body ? ofBodies : []),
+    ...(body && !bodyType ? ofBodies : []),
     ...(isPaid ? ofPaying : []),
     ...errors,
     ...ofEvery,

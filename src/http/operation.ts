@@ -2,7 +2,22 @@
 // path and its credential. Each handler states it next to the code that reads and renders.
 
 import type { ErrorReason } from "../base/errors.ts";
-import { described, type Schema } from "../base/json-schema.ts";
+import { described, ref, type Schema } from "../base/json-schema.ts";
+import type { CredentialForm } from "./credentials.ts";
+import type { Envelope } from "./error-body.ts";
+
+/** A route, as far as the description needs it. */
+export type DescribedRoute = {
+  readonly method: "GET" | "POST";
+  /** As Fastify has it, with `:name`. */
+  readonly path: string;
+  /** Absent: `failures` of the operation says how errors look. */
+  readonly envelope?: Envelope | undefined;
+  /** `cookie`: the session of a browser. Absent: none is needed. */
+  readonly credential?: CredentialForm | "cookie" | undefined;
+  readonly needsVersion?: boolean | undefined;
+  readonly operation: Operation;
+};
 
 export type Operation = {
   /** The name of the function in generated clients. */
@@ -13,21 +28,34 @@ export type Operation = {
   readonly query?: Parameters;
   /** Names in the path, as the route has them. */
   readonly path?: Parameters;
-  /** The schema of the body, which is JSON. Absent: it has none. */
+  /** The schema of the body. Absent: it has none. */
   readonly body?: Schema;
+  /** The content type of the body. Default: JSON. */
+  readonly bodyType?: string;
   /** Schemas of the answer, by content type. */
   readonly answer: Readonly<Record<string, Schema>>;
   /** True: the route answers from a provider, and takes tags. */
   readonly isPaid?: true;
   /** Reasons for errors that only this route has. */
   readonly errors?: readonly ErrorReason[];
-  /** Bodies of answers that are no success, by status, where they are not plain errors. */
+  /** Bodies that are no success, by status or `default`, where they are not plain errors. */
   readonly failures?: Readonly<Record<string, Schema>>;
 };
 
 export type Parameters = Readonly<Record<string, Schema>>;
 
 export const json = "application/json";
+export const eventStream = "text/event-stream";
+
+/** A stream of events. OpenAPI has no word for it: the schema is that of the `data` of each. */
+export function eventsOf(name: string, description = ""): Schema {
+  return {
+    type: "string",
+    contentMediaType: eventStream,
+    contentSchema: ref(name),
+    ...(description !== "" && { description }),
+  };
+}
 
 /** The parameters of a range of time. */
 export const rangeParameters = {

@@ -4,7 +4,7 @@ import type { JsonValue } from "@bufbuild/protobuf";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Admission } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { ApiError } from "../base/errors.ts";
-import { described, ref, text } from "../base/json-schema.ts";
+import { ref } from "../base/json-schema.ts";
 import { type Core, withRuns } from "../contract/contract.ts";
 import { isObject } from "../formats/json.ts";
 import {
@@ -17,7 +17,7 @@ import {
 } from "../formats/responses/responses.ts";
 import type { ReadJson } from "./body.ts";
 import { identityOf, type RequestContext } from "./context.ts";
-import { json, type Operation } from "./operation.ts";
+import { eventStream, eventsOf, json, type Operation } from "./operation.ts";
 import type { SealedContent } from "./sealed-content.ts";
 import { type AnswerFormat, sendAnswer } from "./send-answer.ts";
 import { type StreamSettings, sendStream } from "./send-stream.ts";
@@ -34,7 +34,7 @@ export const responsesOperation: Operation = {
   body: ref("ResponsesRequest"),
   answer: {
     [json]: ref("Response"),
-    "text/event-stream": described("Events of `ResponseEvent`.", text),
+    [eventStream]: eventsOf("ResponseEvent"),
   },
   isPaid: true,
 };

@@ -3,11 +3,13 @@
 
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { ApiError, shuttingDown, toApiError } from "../base/errors.ts";
+import { closed, described, text } from "../base/json-schema.ts";
 import type { Core } from "../contract/contract.ts";
 import type { AddressLimit } from "./address-limit.ts";
 import type { FailedCredentials } from "./authenticate.ts";
 import type { ReadRaw } from "./body.ts";
 import { pathParam } from "./context.ts";
+import { json, type Operation } from "./operation.ts";
 import { sendJson } from "./reply.ts";
 
 /** Processors send a few kilobytes. */
@@ -15,6 +17,17 @@ const webhookBytesMax = 64 * 1024;
 
 // They are for this gateway, or say what no signature covers.
 const keptHeaders = new Set(["authorization", "cookie", "proxy-authorization"]);
+
+export const webhookOperation: Operation = {
+  id: "receivePaymentWebhook",
+  summary: "Takes what a payment processor reports",
+  description: "For processors alone, which sign what they send, each in its own way.",
+  path: { processor: described("The name of the processor.", text) },
+  body: described("Up to 64 KiB, as the processor writes it.", {}),
+  bodyType: "*/*",
+  answer: { [json]: closed({}) },
+  errors: ["invalid_signature", "not_found", "request_too_large", "auth_rate_limited"],
+};
 
 /**
  * Answers 200 for everything that is signed, 401 for a bad signature, which counts like a wrong

@@ -1,6 +1,7 @@
 // One gateway: the services, or a client of them, and the listeners that its role opens.
 
 import { setTimeout as delay } from "node:timers/promises";
+import { describedPosts } from "../alerts/alerts.ts";
 import { loopbackRanges, matchAddresses } from "../base/client-address.ts";
 import type { ErrorReason } from "../base/errors.ts";
 import { withTimeout } from "../base/timeout.ts";
@@ -303,6 +304,7 @@ async function openHttp(parts: HttpParts): Promise<Listener> {
     bodyMemory,
     addressLimit,
     failedCredentials,
+    posts: describedPosts,
     sealedContent: new SealedContent(await findContentKeys(config)),
     log,
     metrics,

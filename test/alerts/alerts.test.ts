@@ -18,6 +18,7 @@ import { createMailer } from "../../src/mail/mail.ts";
 import { type AlertNodes, member, settingsBy, startAlertNodes } from "../support/alerts.ts";
 import { callBy } from "../support/calls.ts";
 import { errorOf } from "../support/keys.ts";
+import { checker } from "../support/openapi.ts";
 import {
   type Refusal,
   startSilentServer,
@@ -486,6 +487,7 @@ test("what a process that died had taken is delivered by another, with the same 
     settings: settingsBy({ page: true, webhook: true }),
   });
   const ids: string[] = [];
+  const bodies: unknown[] = [];
   const dead = nodes.node({
     // It has sent the post, and never learns what became of it.
     post: async (_, { id }, signal) => {
@@ -500,8 +502,9 @@ test("what a process that died had taken is delivered by another, with the same 
   dead.alerts.start();
   await until(async () => ids.length).toBe(1);
   const other = nodes.node({
-    post: async (_, { id }) => {
+    post: async (_, { id, body }) => {
       ids.push(id);
+      bodies.push(JSON.parse(body));
     },
   });
   await nodes.makeDeliveriesDue();
@@ -511,6 +514,8 @@ test("what a process that died had taken is delivered by another, with the same 
   await dead.alerts.stop();
   const [first] = ids;
   expect(ids).toEqual([first, first]);
+  const { checkPost } = await checker();
+  checkPost("alert", bodies[0]);
   expect(await titlesOf(accountId)).toHaveLength(1);
 });
 
@@ -614,6 +619,9 @@ test("a webhook is tested once in five seconds, and its problem is told", async 
   await owner.setAlerts({ accountId, settings: settingsBy({ webhook: true }) });
   expect((await owner.testWebhook({ accountId })).problem).toBe("");
   expect(bodies).toEqual([expect.objectContaining({ type: "alert.test" })]);
+  const { checkPost } = await checker();
+  checkPost("alert", bodies[0]);
+  expect(() => checkPost("alert", { ...Object(bodies[0]), type: "alert.none" })).toThrow();
   expect(await errorOf(owner.testWebhook({ accountId }))).toContain("rate_limited");
   // The real post: nobody is there.
   await owner.setAlerts({

@@ -6,11 +6,16 @@ import { mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
+import { type DescMethod, fromJson, toJson } from "@bufbuild/protobuf";
 import { Validator } from "@seriousme/openapi-schema-validator";
+import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { serviceTypes } from "../../src/contract/contract.ts";
 import { documents, readSamples, root } from "../docs/documents.ts";
+import { hasChromium, openPage, startChromium } from "../support/chromium.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
-import { checker } from "../support/openapi.ts";
+import { checker, readDocument } from "../support/openapi.ts";
+import { valuesOf } from "../support/schema-values.ts";
 
 const run = promisify(execFile);
 
@@ -33,23 +38,91 @@ test("every path that is served is in the document, and no other", async () => {
   const described = Object.entries(document.paths).flatMap(([path, methods]) =>
     Object.keys(Object(methods)).map((method) => `${method.toUpperCase()} ${path}`),
   );
-  // The services have descriptors of their own.
+  // The list of paths names each service once, and leaves out what is not for newcomers.
   const rest = paths.filter((path: string) => !path.includes("gateway."));
-  expect(described.sort()).toEqual(rest.sort());
+  const unlisted = [
+    ...["charges.csv", "usage.csv", "account"].map((name) => `GET /console/export/${name}`),
+    "POST /payments/{processor}/webhook",
+  ];
+  const methods = Object.values(serviceTypes)
+    .flatMap((service): readonly DescMethod[] => service.methods)
+    .map(({ parent, name }) => `POST /${parent.typeName}/${name}`);
+  expect(described.sort()).toEqual([...rest, ...unlisted, ...methods].sort());
   const ids = Object.values(document.paths).flatMap((methods) =>
     Object.values(Object(methods)).map((one) => Object(one).operationId),
   );
   expect(new Set(ids).size).toBe(ids.length);
 });
 
+test("a port without the methods of operators describes none of them", async () => {
+  const { paths } = await readDocument({ adminMethods: false });
+  expect(paths).toHaveProperty(["/gateway.keys.v1.KeysService/CreateKey"]);
+  expect(paths).not.toHaveProperty(["/gateway.billing.v1.BillingService/CreateAccount"]);
+});
+
 test("every schema is used, and every reference leads to one", () => {
   const text = JSON.stringify(document);
-  const names = new Set(
-    [...text.matchAll(/"#\/components\/schemas\/(\w+)"/g)].map(([, name]) => name),
-  );
-  // Events are named in descriptions: a schema cannot say what a stream consists of.
-  const events = ["ChatChunk", "MessageEvent", "ResponseEvent"];
-  expect([...names, ...events].sort()).toEqual(Object.keys(document.components.schemas).sort());
+  for (const kind of ["schemas", "parameters"]) {
+    const reference = new RegExp(`"#/components/${kind}/([\\w.]+)"`, "g");
+    const names = new Set([...text.matchAll(reference)].map(([, name]) => name));
+    expect([...names].sort()).toEqual(Object.keys(document.components[kind]).sort());
+  }
+});
+
+test("the document stays small enough to load at once", () => {
+  expect(JSON.stringify(document).length).toBeLessThan(500_000);
+});
+
+describe("the services", () => {
+  const bearer = () => ({ authorization: `Bearer ${gateway.v1}` });
+  const call = (name: string, body: unknown, headers: Record<string, string> = bearer()) =>
+    fetch(`${gateway.address}/gateway.${name}`, {
+      method: "POST",
+      headers: { "content-type": "application/json", ...headers },
+      body: JSON.stringify(body),
+    });
+
+  test("answer by Connect as their descriptors say", async () => {
+    // Each answer is checked against the document as it is written.
+    const pools = await call("billing.v1.BillingService/GetPools", {});
+    expect(pools.status).toBe(200);
+    expect(await pools.json()).toMatchObject({ pools: [{ family: "FAMILY_V1" }] });
+    const models = await call("inference.v1.InferenceService/ListModels", {});
+    expect(models.status).toBe(200);
+    const none = await call("keys.v1.KeysService/GetKey", { keyId: "key_none" });
+    expect([none.status, Object(await none.json()).code]).toEqual([403, "permission_denied"]);
+    const nobody = await call("billing.v1.BillingService/GetPools", {}, {});
+    expect([nobody.status, Object(await nobody.json()).code]).toEqual([401, "unauthenticated"]);
+  });
+
+  test("take what the schemas of their messages make, and their messages fit these", async () => {
+    const { checkSchema } = await checker();
+    const { schemas } = document.components;
+    const messages = new Set(
+      Object.values(serviceTypes)
+        .flatMap((service): readonly DescMethod[] => service.methods)
+        .flatMap(({ input, output }) => [input, output]),
+    );
+    for (const desc of messages)
+      fc.assert(
+        fc.property(valuesOf(schemas, desc.typeName), (value) => {
+          const message = fromJson(desc, value);
+          checkSchema(desc.typeName, toJson(desc, message));
+        }),
+        { numRuns: 6 },
+      );
+  });
+
+  test("say who may call each method, and what it needs of its request", () => {
+    const operation = document.paths["/gateway.keys.v1.KeysService/CreateKey"].post;
+    expect(operation.security).toEqual([{ bearer: [] }, { session: [] }]);
+    expect(operation.description).toContain("members of the account, from member");
+    expect(operation.description).toContain("admin tokens (keys)");
+    const { required, properties } =
+      document.components.schemas["gateway.keys.v1.CreateKeyRequest"];
+    expect(required).toEqual(["family"]);
+    expect(properties.name.description).toBe("At most 200 characters, no control characters.");
+  });
 });
 
 describe("the examples of the documents", () => {
@@ -159,9 +232,15 @@ test("a client that a generator makes of the document runs a paid request", asyn
     await writeFile(
       join(folder, "use.ts"),
       `import { client } from "./client/client.gen";
-       import { createMessage, getReceipt, getUsage } from "./client";
+       import {
+         billingServiceGetPools,
+         createMessage,
+         getReceipt,
+         getUsage,
+       } from "./client";
        const { address = "", key = "" } = process.env;
-       const auth = ({ type }) => (type === "apiKey" ? key : undefined);
+       const isKey = ({ type, scheme }) => type === "apiKey" || scheme === "bearer";
+       const auth = (one) => (isKey(one) ? key : undefined);
        client.setConfig({ baseUrl: address, auth });
        const { data, response } = await createMessage({
          headers: { "anthropic-version": "2023-06-01", "x-gateway-tags": "client=generated" },
@@ -171,7 +250,9 @@ test("a client that a generator makes of the document runs a paid request", asyn
        const requestId = response.headers.get("request-id") ?? "";
        const receipt = await getReceipt({ path: { requestId }, throwOnError: true });
        const usage = await getUsage({ query: { group_by_tag: "client" }, throwOnError: true });
-       console.log(JSON.stringify({ data, receipt: receipt.data, usage: usage.data }));`,
+       const pools = await billingServiceGetPools({ body: {}, throwOnError: true });
+       const found = { receipt: receipt.data, usage: usage.data, pools: pools.data };
+       console.log(JSON.stringify({ data, ...found }));`,
     );
     // As a user of the client would: with types, and in one file.
     await run(join(root, "node_modules/.bin/esbuild"), [
@@ -181,10 +262,11 @@ test("a client that a generator makes of the document runs a paid request", asyn
     const { stdout } = await run(process.execPath, [join(folder, "use.mjs")], {
       env: { ...process.env, address: gateway.address, key: gateway.v1 },
     });
-    const { data, receipt, usage } = JSON.parse(stdout);
+    const { data, receipt, usage, pools } = JSON.parse(stdout);
     expect(data.type).toBe("message");
     expect(receipt).toMatchObject({ outcome: "COMPLETED", tags: { client: "generated" } });
     expect(receipt.charge_credits).not.toBe("0");
+    expect(pools.pools[0]).toMatchObject({ family: "FAMILY_V1" });
     expect(usage.data.map((row: Record<string, unknown>) => row.tag_value)).toContain("generated");
   } finally {
     await rm(folder, { recursive: true, force: true });
@@ -201,11 +283,44 @@ describe("the page", () => {
     const policy = answer.headers.get("content-security-policy") ?? "";
     expect(policy).toMatch(/^default-src 'none'; style-src 'sha256-[^']+'; /);
     const html = await answer.text();
-    for (const methods of Object.values(document.paths))
-      for (const one of Object.values(Object(methods))) expect(html).toContain(Object(one).summary);
-    expect(html).not.toMatch(/<script|<link|<img|style="|\son\w+="|https?:\/\//);
+    const hidden = Object.values(document.paths)
+      .flatMap((methods) => Object.values(Object(methods)))
+      .map((one) => `</code> ${shown(Object(one).summary)}</summary>`)
+      .filter((summary) => !html.includes(summary));
+    expect(hidden).toEqual([]);
+    const loaded = /<script|<link|<img|style="|\son\w+="|(src|href)="(?![/#])/.exec(html);
+    expect(loaded).toBeNull();
     // Every link within the page leads somewhere.
     const ids = new Set([...html.matchAll(/ id="([^"]+)"/g)].map(([, id]) => id));
     for (const [, id] of html.matchAll(/href="#([^"]+)"/g)) expect(ids).toContain(id);
   });
+
+  test.skipIf(!hasChromium)("fits a telephone, in both themes, without a script", async () => {
+    const browser = await startChromium();
+    try {
+      const { page, problems } = await openPage(browser);
+      const asked: string[] = [];
+      page.on("request", (request) => asked.push(new URL(request.url()).origin));
+      await page.setViewportSize({ width: 360, height: 740 });
+      for (const colorScheme of ["light", "dark"] as const) {
+        await page.emulateMedia({ colorScheme });
+        await page.goto(`${gateway.address}/docs`);
+        await page.evaluate(
+          "for (const one of document.querySelectorAll('details')) one.open = true",
+        );
+        const width = await page.evaluate("document.documentElement.scrollWidth");
+        expect(width).toBeLessThanOrEqual(360);
+      }
+      expect(new Set(asked)).toEqual(new Set([gateway.address]));
+      expect(problems).toEqual([]);
+    } finally {
+      await browser.close();
+    }
+  });
 });
+
+/** A text as the page shows it. */
+function shown(text: string): string {
+  const escaped = text.replaceAll("<", "&lt;").replaceAll(">", "&gt;").replaceAll('"', "&quot;");
+  return escaped.replace(/`([^`]+)`/g, "<code>$1</code>");
+}

@@ -11,7 +11,7 @@ import { isCount, isObject } from "../json.ts";
  * schema names at most thirty. The decoder copies the members that it does not name, which takes
  * several times as long as parsing them.
  */
-const membersMax = 100;
+export const membersMax = 100;
 
 /**
  * The version that rejects sampling members with any value. It differs from the others in nothing

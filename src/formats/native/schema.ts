@@ -1,26 +1,31 @@
 // What the public description says of the bodies of the native format. A request may have members
-// that are not named here: they go to the provider as they are.
+// that are not named here: they go to the provider as they are. `check-request.ts` refuses what
+// these schemas refuse, and no more but what their texts say.
 
 import {
+  anyOf,
   boolean,
   count,
   described,
   list,
+  object,
   oneOf,
   open,
   orNull,
   ref,
   type Schema,
   text,
+  unchecked,
 } from "../../base/json-schema.ts";
 import { partsMax, toolsMax } from "../codec.ts";
+import { membersMax } from "./check-request.ts";
 
 const fraction: Schema = { type: "number", minimum: 0, maximum: 1 };
 const blocks = list(ref("ContentBlock"));
-const content: Schema = { anyOf: [text, blocks] };
-const object: Schema = { type: "object" };
+const content: Schema = anyOf(text, blocks);
+const cached = { cache_control: unchecked(ref("CacheControl")) };
 
-/** The members of a request that also matter for its count. */
+/** The members that a request must have, and that matter for its count. */
 const prompt = {
   model: described("Id or alias of a model.", { type: "string", minLength: 1 }),
   messages: described(
@@ -28,45 +33,101 @@ const prompt = {
     list(ref("InputMessage"), { minItems: 1 }),
   ),
 };
-const optionalPrompt = {
+const optional = {
   system: described("The instruction.", content),
+  stream: described("Whether the answer comes as server-sent events.", boolean),
+  temperature: fraction,
+  top_p: fraction,
+  top_k: count,
+  stop_sequences: list(text),
   tools: list(ref("Tool"), { maxItems: toolsMax }),
-  tool_choice: object,
-  thinking: described("`{type: enabled, budget_tokens}`, `adaptive` or `disabled`.", object),
-  output_config: described("The effort and the format of the answer.", object),
-  cache_control: object,
+  tool_choice: open(
+    {},
+    {
+      type: unchecked(oneOf("auto", "any", "tool", "none")),
+      name: unchecked(described("The tool, with `tool`.", text)),
+      disable_parallel_tool_use: unchecked(boolean),
+    },
+  ),
+  thinking: open(
+    {},
+    {
+      type: unchecked(oneOf("enabled", "adaptive", "disabled")),
+      budget_tokens: unchecked(described("With `enabled`.", count)),
+    },
+  ),
+  output_config: unchecked(
+    described(
+      "The effort and the format of the answer.",
+      open({}, { effort: text, format: object }),
+    ),
+  ),
+  metadata: ref("Metadata"),
+  ...cached,
 };
+const members = `An object has at most ${membersMax} members.`;
 
 export const nativeSchemas: Readonly<Record<string, Schema>> = {
-  MessagesRequest: open(
-    {
-      ...prompt,
-      max_tokens: described("The most tokens to generate. 0 only fills the cache.", {
-        ...count,
-        maximum: 4_294_967_295,
-      }),
-    },
-    {
-      ...optionalPrompt,
-      stream: described("Whether the answer comes as server-sent events.", boolean),
-      temperature: fraction,
-      top_p: fraction,
-      top_k: count,
-      stop_sequences: list(text),
-      metadata: ref("Metadata"),
-    },
+  MessagesRequest: described(
+    members,
+    open(
+      {
+        ...prompt,
+        max_tokens: described(
+          "The most tokens to generate. 0 only fills the cache, and needs a `cache_control`.",
+          { ...count, maximum: 4_294_967_295 },
+        ),
+      },
+      optional,
+    ),
   ),
-  CountTokensRequest: open(prompt, optionalPrompt),
-  InputMessage: open({ role: oneOf("user", "assistant", "system") }, { content }),
+  CountTokensRequest: described(members, open(prompt, optional)),
+  InputMessage: {
+    ...open(
+      { role: oneOf("user", "assistant", "system") },
+      { content, output_config: unchecked(object) },
+    ),
+    // A system message without content changes the settings of the next turns.
+    anyOf: [
+      { required: ["content"] },
+      { properties: { role: oneOf("system") }, required: ["output_config"] },
+    ],
+  },
   ContentBlock: described(
     "`text`, `image`, `document`, `tool_use`, `tool_result`, `thinking`, `redacted_thinking`, and " +
-      "whatever the provider knows besides.",
-    open({ type: text }),
+      "whatever the provider knows besides. Members by type.",
+    open(
+      { type: text },
+      {
+        text: unchecked(text),
+        source: unchecked(
+          described("`{type: base64, media_type, data}` or `{type: url, url}`.", object),
+        ),
+        title: unchecked(orNull(text)),
+        id: unchecked(text),
+        name: unchecked(text),
+        input: unchecked(object),
+        tool_use_id: unchecked(text),
+        content: unchecked(anyOf(text, blocks)),
+        is_error: unchecked(boolean),
+        thinking: unchecked(text),
+        signature: unchecked(text),
+        data: unchecked(text),
+        ...cached,
+      },
+    ),
   ),
-  Tool: {
-    ...open({}, { name: text, type: text, description: text, input_schema: object }),
-    anyOf: [{ required: ["name"] }, { required: ["type"] }],
-  },
+  CacheControl: open(
+    {},
+    {
+      type: unchecked(oneOf("ephemeral")),
+      ttl: described("`5m` or `1h`.", orNull(text)),
+    },
+  ),
+  Tool: described("Tools that run at the provider may have a type in place of a name.", {
+    ...open({}, { description: unchecked(text), input_schema: unchecked(object), ...cached }),
+    anyOf: [open({ name: text }), open({ type: text })],
+  }),
   Message: open({
     id: text,
     type: oneOf("message"),

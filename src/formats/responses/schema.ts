@@ -1,49 +1,178 @@
 // What the public description says of the bodies of the Responses format. A member of a request
-// that is null counts as absent.
+// that is null counts as absent. The decoders refuse what these schemas refuse, and no more but
+// what their texts say.
 
 import {
+  allOf,
+  anyOf,
   boolean,
   count,
   described,
   list,
+  object,
   oneOf,
   open,
+  orAbsent,
   orNull,
   ref,
   type Schema,
   text,
+  unchecked,
 } from "../../base/json-schema.ts";
+import { filled, formatOf, parallelCalls, positive, sampling, words } from "../chat/schema.ts";
 import { toolsMax } from "../codec.ts";
 
-const object: Schema = { type: "object" };
-const number: Schema = { type: "number" };
-const item = open({}, { type: text });
+const absent: Schema = described("Nothing is stored here: send the whole input.", { type: "null" });
+const parts = anyOf(text, list(ref("ResponsePart")));
+const texts = anyOf(text, list(ref("ResponseTextPart")));
+const named = open({ name: text }, { namespace: orNull(text) });
+const message = { type: orNull(oneOf("message")) };
+const call = { call_id: filled, name: filled };
 
 export const responsesSchemas: Readonly<Record<string, Schema>> = {
   ResponsesRequest: open(
     {
-      model: described("Id or alias of a model.", { type: "string", minLength: 1 }),
-      input: described("A text, or the items of the whole conversation: nothing is stored here.", {
-        anyOf: [{ type: "string", minLength: 1 }, list(item, { minItems: 1 })],
-      }),
+      model: described("Id or alias of a model.", words),
+      input: described(
+        "A text, or the items of the whole conversation, of which one is not blank: nothing is " +
+          "stored here.",
+        anyOf(words, list(ref("ResponseItem"), { minItems: 1 })),
+      ),
     },
     {
-      instructions: orNull(text),
-      max_output_tokens: orNull({ type: "integer", minimum: 1 }),
-      stream: orNull(described("Whether the answer comes as server-sent events.", boolean)),
-      temperature: orNull({ ...number, minimum: 0, maximum: 2 }),
-      top_p: orNull({ ...number, minimum: 0, maximum: 1 }),
-      tools: orNull(list(object, { maxItems: toolsMax })),
-      tool_choice: orNull({ anyOf: [text, object] }),
-      parallel_tool_calls: orNull(boolean),
-      reasoning: orNull(object),
-      text: orNull(object),
-      include: orNull(list(text)),
-      metadata: orNull(ref("Metadata")),
-      store: orNull(described("Whatever it says, nothing is stored.", boolean)),
-      background: orNull({ const: false }),
-      prompt_cache_key: orNull(text),
+      ...orAbsent({
+        instructions: text,
+        max_output_tokens: positive,
+        stream: described("Whether the answer comes as server-sent events.", boolean),
+        ...sampling,
+        tools: list(ref("ResponseTool"), { maxItems: toolsMax }),
+        tool_choice: ref("ResponseToolChoice"),
+        ...parallelCalls,
+        reasoning: open(
+          {},
+          {
+            effort: described("One that is not known is ignored.", orNull(text)),
+            summary: unchecked(text),
+          },
+        ),
+        text: open(
+          {},
+          { format: orNull(formatOf({ schema: object })), verbosity: unchecked(text) },
+        ),
+        include: list(text),
+        metadata: ref("Metadata"),
+        store: described("Whatever it says, nothing is stored.", boolean),
+        background: { const: false },
+        prompt_cache_key: text,
+      }),
+      previous_response_id: absent,
+      conversation: absent,
+      prompt: absent,
     },
+  ),
+  ResponseItem: anyOf(
+    described(
+      "An instruction, which is text.",
+      open({ role: oneOf("system", "developer"), content: texts }, message),
+    ),
+    open({ role: oneOf("user"), content: parts }, message),
+    open({ role: oneOf("assistant"), content: parts }, { ...message, phase: orNull(text) }),
+    described(
+      "Thinking of an earlier answer of this gateway.",
+      open({ type: oneOf("reasoning") }, { encrypted_content: orNull(text) }),
+    ),
+    open(
+      { type: oneOf("function_call"), ...call },
+      {
+        arguments: unchecked(described("The JSON of an object, as a text.", text)),
+        namespace: orNull(text),
+      },
+    ),
+    open({ type: oneOf("custom_tool_call"), ...call, input: text }, { namespace: orNull(text) }),
+    open({
+      type: oneOf("function_call_output", "custom_tool_call_output"),
+      call_id: text,
+      output: parts,
+    }),
+  ),
+  ResponsePart: described(
+    "A part of a content. There is no file store: `file_id` is refused.",
+    anyOf(
+      ref("ResponseTextPart"),
+      open(
+        {
+          type: oneOf("input_image"),
+          image_url: described(
+            "An http or https URL, or a data URL in base64 of a JPEG, PNG, GIF or WebP.",
+            text,
+          ),
+        },
+        { detail: unchecked(text) },
+      ),
+      open(
+        {
+          type: oneOf("input_file"),
+          file_data: described("A PDF, as a data URL in base64.", text),
+        },
+        { filename: orNull(text) },
+      ),
+      open(
+        {
+          type: oneOf("input_file"),
+          file_url: { type: "string", pattern: "^[hH][tT][tT][pP][sS]?://" },
+        },
+        { filename: orNull(text), file_data: { not: text } },
+      ),
+    ),
+  ),
+  ResponseTextPart: anyOf(
+    open({ type: oneOf("input_text", "output_text", "text"), text }),
+    open({ type: oneOf("refusal"), refusal: text }),
+  ),
+  ResponseTool: described(
+    "The names of tools, together with their namespaces, differ.",
+    anyOf(
+      allOf(ref("ChatFunction"), open({ type: oneOf("function") })),
+      open(
+        {
+          type: oneOf("custom"),
+          name: { type: "string", pattern: "^[a-zA-Z0-9_-]{1,64}$" },
+        },
+        customTool(),
+      ),
+      open(
+        {
+          type: oneOf("namespace"),
+          name: filled,
+          tools: list(
+            anyOf(
+              open(
+                { type: oneOf("function"), name: filled },
+                { description: orNull(text), parameters: orNull(object) },
+              ),
+              open({ type: oneOf("custom"), name: filled }, customTool()),
+            ),
+            { minItems: 1 },
+          ),
+        },
+        { description: orNull(text) },
+      ),
+      described(
+        "An empty one is left out.",
+        open({ type: oneOf("namespace") }, { tools: orNull(list({}, { maxItems: 0 })) }),
+      ),
+    ),
+  ),
+  ResponseToolChoice: described(
+    "`required` and a named tool need a tool of the request.",
+    anyOf(
+      oneOf("auto", "none", "required"),
+      open({ type: oneOf("function", "custom"), name: text }, { namespace: orNull(text) }),
+      open(
+        { type: oneOf("allowed_tools") },
+        { mode: unchecked(oneOf("auto", "required")), tools: orNull(list(named)) },
+      ),
+    ),
   ),
   Response: open({
     id: text,
@@ -61,3 +190,16 @@ export const responsesSchemas: Readonly<Record<string, Schema>> = {
     open({ type: text, sequence_number: count }, { response: object, gateway: ref("Cost") }),
   ),
 };
+
+/** The members of a tool whose input is plain text. */
+function customTool(): Readonly<Record<string, Schema>> {
+  return {
+    description: orNull(text),
+    format: orNull(
+      anyOf(
+        open({ type: oneOf("text") }),
+        open({ type: oneOf("grammar"), syntax: text, definition: text }),
+      ),
+    ),
+  };
+}

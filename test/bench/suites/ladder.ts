@@ -79,24 +79,25 @@ export async function ladder(): Promise<Result> {
     });
     for (const { name } of targets.slice(1))
       rows.push({ measure: `${title}: ${name} ÷ F0`, value: cpu(name, "F0") });
-    rows.push({
-      measure: `${title}: gateway ÷ ladder, native`,
-      value: cpu("gateway, native", last),
-      must: stream ? "≤ 1.5" : "≤ 1.4",
-    });
-    if (!stream) continue;
-    rows.push(
-      {
-        measure: `${title}: gateway ÷ ladder, chat`,
-        value: cpu("gateway, chat", "the same, chat"),
-        must: "≤ 1.5",
-      },
-      {
-        measure: `${title}: gateway ÷ ladder, chat to native`,
-        value: cpu("gateway, chat to native", stepNames.cross),
-        must: "≤ 2.0",
-      },
-    );
+    // By themselves: what else runs in between empties the processor's caches, of which the gateway
+    // needs more than a step.
+    const judged = [
+      { to: last, of: "native", must: stream ? "≤ 1.5" : "≤ 1.4" },
+      { to: "the same, chat", of: "chat", must: "≤ 1.5" },
+      { to: stepNames.cross, of: "chat to native", must: "≤ 2.0" },
+    ];
+    for (const { to, of, must } of stream ? judged : judged.slice(0, 1)) {
+      const name = `gateway, ${of}`;
+      const pair = targets.filter((target) => target.name === name || target.name === to);
+      const alone = await compare(lab, pair, {
+        ...{ rounds, warmUp: warmUp / 4, requests: 2 * requests, concurrency: 32 },
+      });
+      rows.push({
+        measure: `${title}: gateway ÷ ladder, ${of}`,
+        value: ratio(alone, name, to, (one) => one.cpuMicros),
+        must,
+      });
+    }
   }
   return { rows, faults: await lab.faults(provider, uncounted, urls) };
 }

@@ -25,9 +25,9 @@ export default defineConfig({
     globalSetup: ["test/support/global-setup.ts"],
     setupFiles: ["test/support/check-answers.ts"],
     pool: "forks",
-    // Many suites wait more than they compute: one and a half workers for each processor leave a
-    // third of a full run idle.
-    maxWorkers: 2 * availableParallelism(),
+    // Most suites wait more than they compute: one worker for each processor leaves a third idle.
+    // Two for each make one another wait for longer than their patience on a slow machine.
+    maxWorkers: Math.ceil(1.5 * availableParallelism()),
     sequence: { sequencer: LongestFirst },
     testTimeout: 60_000,
     expect: { poll: { timeout: 20_000 } },

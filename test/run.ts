@@ -1,6 +1,6 @@
 // Runs the tests.
 //
-//   npm test                  types, lint and protos, and every suite beside that
+//   npm test                  types, lint and protos, then every suite
 //   npm run test:fast         the same checks, then the suites that are not slow: for use between
 //                             edits, less than a minute on two processors
 //   npm test -- keys limits   the suites whose path contains one of the words, and no checks
@@ -44,8 +44,11 @@ const checks = [
   { name: "protos", command: ["buf", "lint"] },
 ];
 
-/** Suites that fail beside others run once more, alone, unless there are more of them than this. */
-const mostUnsteady = 5;
+/**
+ * Suites that fail beside others run once more, alone, unless there are more of them than this, or
+ * the first round took so long that a second one would not end in time.
+ */
+const unsteady = { most: 40, firstRoundMsMax: 50 * 60_000 };
 
 type Count = { passed: number; failed: number; skipped: number };
 const none = (): Count => ({ passed: 0, failed: 0, skipped: 0 });
@@ -58,12 +61,8 @@ const words = process.argv.slice(2);
 const isFast = words.includes("--fast");
 const filters = words.filter((word) => word !== "--fast");
 
-// Beside the suites, which leave the processors idle at times.
-const checking = filters.length === 0 ? runChecks() : Promise.resolve();
-
 const counter: Reporter = {
   onTestRunEnd(modules, unhandledErrors) {
-    count.failed += unhandledErrors.length;
     for (const module of modules) {
       const ofSuite = none();
       for (const test of module.children.allTests()) {
@@ -74,6 +73,11 @@ const counter: Reporter = {
       // A file that cannot be loaded, or a hook that failed, may leave no failed test behind.
       if (module.state() === "failed" && ofSuite.failed === 0) ofSuite.failed++;
       suites.set(module.moduleId, ofSuite);
+    }
+    for (const error of unhandledErrors) {
+      const suite = suites.get(fileOf(error) ?? "");
+      if (suite) suite.failed++;
+      else count.failed++;
     }
   },
 };
@@ -92,14 +96,20 @@ process.on("exit", () => {
   console.log(`${count.passed} passed, ${count.failed} failed, ${count.skipped} skipped`);
 });
 
+if (filters.length === 0) await runChecks();
+const startedAt = performance.now();
 await runSuites(filters);
-await checking;
+const firstRoundMs = performance.now() - startedAt;
 finished = suites.size > 0;
 // Many suites wait for servers and for each other's processes in real time. One that fails while
 // the machine is busy, and not alone, has too little patience: it is named, to be mended. What is
 // wrong with the product fails again.
 const failed = [...suites].flatMap(([file, { failed }]) => (failed > 0 ? [file] : []));
-if (failed.length > 0 && failed.length <= mostUnsteady && filters.length === 0) {
+const isWorthwhile =
+  failed.length <= unsteady.most &&
+  firstRoundMs <= unsteady.firstRoundMsMax &&
+  filters.length === 0;
+if (failed.length > 0 && isWorthwhile) {
   console.log(`once more, one after the other:\n${failed.join("\n")}`);
   finished = false;
   await runSuites(failed, false);
@@ -118,6 +128,14 @@ async function runSuites(words: string[], fileParallelism = true): Promise<void>
     fileParallelism,
   });
   await vitest.close();
+}
+
+/** The suite that ran when an error was left unhandled, or when its worker died. */
+function fileOf(error: unknown): string | undefined {
+  const { VITEST_TEST_PATH: path, message, cause } = Object(error);
+  if (typeof path === "string") return path;
+  const [, file] = / while running test file (\S+)$/.exec(String(message)) ?? [];
+  return file ?? (cause === undefined ? undefined : fileOf(cause));
 }
 
 /** Runs the checks, one after the other. */

@@ -68,7 +68,7 @@ const deliveries = (accountId: string) =>
        order by alert_id, channel`,
     [accountId],
   );
-const until = (check: () => Promise<unknown>) => expect.poll(check, { timeout: 20_000 });
+const until = (check: () => Promise<unknown>) => expect.poll(check);
 
 // What is found.
 
@@ -342,7 +342,7 @@ test("10,000 accounts that are low at once cost few statements, and few posts at
   await until(async () => posts).toBeGreaterThan(200);
   await node.alerts.stop();
   expect(most).toBeLessThanOrEqual(10);
-}, 60_000);
+});
 
 // How it is told.
 
@@ -398,7 +398,7 @@ test("a mail server that is away for an hour loses nothing, and stops no other d
   await until(async () => (await deliveries(accountId))[0]?.state).toBe("sent");
   await back.alerts.stop();
   expect(smtp.mails.filter(({ to }) => to.includes("otto@example.com"))).toHaveLength(1);
-}, 60_000);
+});
 
 test("an address that is refused for good, and a person who left, are given up", async () => {
   const { accountId } = await nodes.payer(0n);
@@ -449,7 +449,7 @@ test("a webhook is tried six times, and given up with its problem", async () => 
   expect([posts, (await deliveries(accountId))[0]?.state]).toEqual([6, "failed"]);
   // Neither page nor mail was asked for.
   expect(await titlesOf(accountId)).toEqual([]);
-}, 60_000);
+});
 
 test("an account whose receiver fails keeps no other account waiting", async () => {
   const [slow, fast] = [await nodes.payer(0n), await nodes.payer(0n)];

@@ -251,17 +251,12 @@ test("a process sends heartbeats while the holds that it must settle are locked"
       )
     )[0]?.heartbeats;
   await vi.waitFor(async () => expect(await heartbeats()).toBeGreaterThanOrEqual(4n), {
-    timeout: 15_000,
     interval: 200,
   });
   expect(await ledger.run("select outcome from charges")).toEqual([]);
   await unlock();
-  await vi.waitFor(
-    async () =>
-      expect(await ledger.run("select outcome from charges")).toEqual([{ outcome: "reaped" }]),
-    {
-      timeout: 5_000,
-    },
+  await vi.waitFor(async () =>
+    expect(await ledger.run("select outcome from charges")).toEqual([{ outcome: "reaped" }]),
   );
   await node.stop();
 });
@@ -617,7 +612,7 @@ test("an orphan that cannot be settled does not block the next page", async () =
   await unlock();
   await first;
   expect(await ledger.store.findCharge(stuck)).toMatchObject({ outcome: Outcome.REAPED });
-}, 20_000);
+});
 
 test("a hold of last month grows within last month's cap", async () => {
   const payer = await ledger.payer(heldFor(100) * 10n, { cap: heldFor(100) * 2n });

@@ -205,9 +205,7 @@ const overdrawn = `
   union all
   select account_id from pools where held > posted and not in_debt`;
 
-test("with random calls of eight clients on several processes, no pool is overdrawn and the ledger is consistent", {
-  timeout: 60_000,
-}, async () => {
+test("with random calls of eight clients on several processes, no pool is overdrawn and the ledger is consistent", async () => {
   const seen: ErrorReason[] = [];
   let charged = 0;
   await fc.assert(

@@ -97,7 +97,7 @@ beforeAll(async () => {
       from keys, generate_series('2026-11-10'::timestamptz, '2026-11-22', interval '1 hour') hour;
     analyze;
   `);
-}, 60_000);
+});
 afterAll(async () => {
   await client.end();
   await database.drop();

@@ -9,7 +9,7 @@ import { idpEnv, idpSettings, startIdp } from "../support/oidc.ts";
 import { startSmtpServer, type TestSmtpServer } from "../support/smtp.ts";
 
 // Where it is absent: `apt-get install chromium`.
-describe.skipIf(!hasChromium)("in Chromium", { timeout: 120_000 }, () => {
+describe.skipIf(!hasChromium)("in Chromium", () => {
   let gateway: TestGateway;
   let browser: Browser;
   let smtp: TestSmtpServer;
@@ -18,7 +18,7 @@ describe.skipIf(!hasChromium)("in Chromium", { timeout: 120_000 }, () => {
     smtp = await startSmtpServer();
     gateway = await startTestGateway({ split: false, env: { ...idpEnv, SMTP_URL: smtp.url } });
     browser = await startChromium();
-  }, 120_000);
+  });
   afterAll(async () => {
     await browser.close();
     await gateway.stop();

@@ -61,13 +61,10 @@ async function buy({ billing, payments }: Core, call: { headers: { authorization
   );
   const id = order?.orderId ?? "";
   await payments.simulateDeposit({ orderId: id, amount: "5", confirmations: 1 }, call);
-  await vi.waitFor(
-    async () => {
-      const { transfers } = await billing.listTransfers({ accountId }, call);
-      expect(transfers).toHaveLength(4);
-    },
-    { timeout: 20_000 },
-  );
+  await vi.waitFor(async () => {
+    const { transfers } = await billing.listTransfers({ accountId }, call);
+    expect(transfers).toHaveLength(4);
+  });
   return id;
 }
 

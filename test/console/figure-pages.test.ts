@@ -40,7 +40,7 @@ const catalog: CatalogFile = {
 };
 
 // Where it is absent: `apt-get install chromium`.
-describe.skipIf(!hasChromium)("in Chromium", { timeout: 120_000 }, () => {
+describe.skipIf(!hasChromium)("in Chromium", () => {
   let gateway: TestGateway;
   let browser: Browser;
   let context: BrowserContext;
@@ -65,7 +65,7 @@ describe.skipIf(!hasChromium)("in Chromium", { timeout: 120_000 }, () => {
     const [name = "", value = ""] = (redeemed.headers.get("set-cookie") ?? "").split(/[=;]/);
     context = await browser.newContext({ acceptDownloads: true });
     await context.addCookies([{ name, value, url: origin }]);
-  }, 120_000);
+  });
   afterAll(async () => {
     await browser.close();
     await db.end();
@@ -123,7 +123,7 @@ describe.skipIf(!hasChromium)("in Chromium", { timeout: 120_000 }, () => {
     const { page, problems } = await open("usage");
     await page.getByText("Credits spent").waitFor();
     const figure = page.locator(".figures dd.value").first();
-    await expect.poll(() => figure.textContent(), { timeout: 10_000 }).toBe(spent);
+    await expect.poll(() => figure.textContent()).toBe(spent);
     expect(await page.locator(".figures dd.value").nth(1).textContent()).toBe(
       count(BigInt(requests)),
     );
@@ -133,14 +133,12 @@ describe.skipIf(!hasChromium)("in Chromium", { timeout: 120_000 }, () => {
     expect(byKey.slice(1, 3)).toEqual([spent, count(BigInt(requests))]);
     await page.getByText("As table").click();
     const inBars = async () => (await footOf(page, "Credits per day")).at(-1);
-    await expect.poll(inBars, { timeout: 10_000 }).toBe(`${spent} credits`);
+    await expect.poll(inBars).toBe(`${spent} credits`);
     for (const by of ["Model", "Key"]) {
       await page.getByRole("button", { name: by, exact: true }).click();
-      await expect
-        .poll(async () => (await footOf(page, `By ${by.toLowerCase()}`))[1], { timeout: 10_000 })
-        .toBe(spent);
+      await expect.poll(async () => (await footOf(page, `By ${by.toLowerCase()}`))[1]).toBe(spent);
       await page.getByText("As table").click();
-      await expect.poll(inBars, { timeout: 10_000 }).toBe(`${spent} credits`);
+      await expect.poll(inBars).toBe(`${spent} credits`);
     }
     expect(new URL(page.url()).searchParams.get("by")).toBe("key");
 
@@ -198,7 +196,7 @@ describe.skipIf(!hasChromium)("in Chromium", { timeout: 120_000 }, () => {
     const model = new URL(page.url()).searchParams.get("model") ?? "";
     const cells = page.locator("tbody tr td:nth-child(3)");
     const others = async () => (await cells.allTextContents()).filter((one) => one !== model);
-    await expect.poll(others, { timeout: 10_000 }).toEqual([]);
+    await expect.poll(others).toEqual([]);
     await page.goto(`${origin}/console/${gateway.accountId}/requests?least=100000`);
     await page.getByText("No request matches").waitFor();
     await page.getByRole("button", { name: "Remove the filters" }).click();
@@ -306,7 +304,7 @@ describe.skipIf(!hasChromium)("in Chromium", { timeout: 120_000 }, () => {
       return alerts.count();
     };
     // One for each pool. The gateway looks every 30 seconds.
-    await expect.poll(told, { timeout: 60_000, interval: 2_000 }).toBe(2);
+    await expect.poll(told, { interval: 2_000 }).toBe(2);
     await alerts.first().getByRole("button", { name: "Dismiss" }).click();
     await expect.poll(() => alerts.count()).toBe(1);
     await expect.poll(told).toBe(1);
@@ -325,16 +323,16 @@ describe.skipIf(!hasChromium)("in Chromium", { timeout: 120_000 }, () => {
     await field.fill("team");
     await field.press("Enter");
     await expect
-      .poll(async () => (await footOf(page, "By tag"))[1], { timeout: 10_000 })
+      .poll(async () => (await footOf(page, "By tag"))[1])
       .toBe(credits(BigInt(Object(rows[0]).amount)));
     await page.getByText("without it", { exact: true }).waitFor();
     await page.getByRole("link", { name: "a", exact: true }).click();
-    await expect.poll(() => page.locator("tbody tr").count(), { timeout: 10_000 }).toBe(2);
+    await expect.poll(() => page.locator("tbody tr").count()).toBe(2);
     expect(new URL(page.url()).searchParams.get("tag")).toBe("team=a");
     const narrower = page.getByRole("textbox", { name: /^Tag/ });
     await narrower.fill("team=a, env=ci");
     await narrower.press("Enter");
-    await expect.poll(() => page.locator("tbody tr").count(), { timeout: 10_000 }).toBe(1);
+    await expect.poll(() => page.locator("tbody tr").count()).toBe(1);
     await page.locator("tbody tr a.row-link").first().click();
     await page.getByText("env=ci, team=a").waitFor();
     expect(problems).toEqual([]);
@@ -385,7 +383,7 @@ describe.skipIf(!hasChromium)("in Chromium", { timeout: 120_000 }, () => {
     expect(await page.locator(".pay-amount b").textContent()).toBe("0.5");
     await simulate(orderId, { amount: "0.5", confirmations: 1 });
     await page.getByText("Paid. 1,000.00 credits were added to the v1 pool.").waitFor();
-    await expect.poll(postedOf, { timeout: 10_000 }).toBe(before + 1_000_000_000n);
+    await expect.poll(postedOf).toBe(before + 1_000_000_000n);
 
     await page.getByRole("link", { name: /^Receipt / }).click();
     await page.getByRole("button", { name: "Print" }).waitFor();

@@ -10,7 +10,7 @@ import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 const password = "a long password";
 
 // Where it is absent: `apt-get install chromium`.
-describe.skipIf(!hasChromium)("in Chromium", { timeout: 120_000 }, () => {
+describe.skipIf(!hasChromium)("in Chromium", () => {
   let gateway: TestGateway;
   let browser: Browser;
   /** Of the first operator, from his first link on. */
@@ -23,7 +23,7 @@ describe.skipIf(!hasChromium)("in Chromium", { timeout: 120_000 }, () => {
     browser = await startChromium();
     ({ page, problems } = await openPage(browser));
     await page.context().grantPermissions(["clipboard-read", "clipboard-write"], { origin });
-  }, 120_000);
+  });
   afterAll(async () => {
     await browser.close();
     await gateway.stop();

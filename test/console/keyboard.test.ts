@@ -11,7 +11,7 @@ const login = "olga@example.com";
 const password = "a long password";
 
 // Where it is absent: `apt-get install chromium`.
-describe.skipIf(!hasChromium)("in Chromium", { timeout: 120_000 }, () => {
+describe.skipIf(!hasChromium)("in Chromium", () => {
   let gateway: TestGateway;
   let browser: Browser;
   let page: Page;
@@ -28,9 +28,9 @@ describe.skipIf(!hasChromium)("in Chromium", { timeout: 120_000 }, () => {
     });
     browser = await startChromium();
     ({ page, problems } = await openPage(browser));
-    page.setDefaultTimeout(10_000);
+    page.setDefaultTimeout(60_000);
     await page.context().grantPermissions(["clipboard-read", "clipboard-write"], { origin });
-  }, 120_000);
+  });
   afterAll(async () => {
     await browser.close();
     await gateway.stop();

@@ -15,7 +15,7 @@ const catalog: CatalogFile = {
 };
 
 // Where it is absent: `apt-get install chromium`.
-describe.skipIf(!hasChromium)("in Chromium", { timeout: 120_000 }, () => {
+describe.skipIf(!hasChromium)("in Chromium", () => {
   let gateway: TestGateway;
   let browser: Browser;
   let origin = "";
@@ -31,7 +31,7 @@ describe.skipIf(!hasChromium)("in Chromium", { timeout: 120_000 }, () => {
     for (let index = 0; index < 3; index++) opened.push(await openPage(browser));
     for (const one of opened) problems.push(one.problems);
     [olga, bob, carla] = opened.map(({ page }) => page) as [Page, Page, Page];
-  }, 120_000);
+  });
   afterAll(async () => {
     await browser.close();
     await gateway.stop();

@@ -20,7 +20,7 @@ const looks = [
 ] as const;
 
 // Where it is absent: `apt-get install chromium`.
-describe.skipIf(!hasChromium)("in Chromium", { timeout: 120_000 }, () => {
+describe.skipIf(!hasChromium)("in Chromium", () => {
   let server: StatesServer;
   let browser: Browser;
   let context: BrowserContext;
@@ -32,7 +32,7 @@ describe.skipIf(!hasChromium)("in Chromium", { timeout: 120_000 }, () => {
       // The policy of the page forbids scripts from elsewhere. A test of its own checks it.
       bypassCSP: true,
     });
-  }, 120_000);
+  });
   afterAll(async () => {
     await browser.close();
     await server.stop();
@@ -91,9 +91,7 @@ async function visit(page: Page, address: string, path: string): Promise<string[
   // What is further down is asked for when somebody scrolls to it.
   await page.evaluate(scrollThrough);
   // A state has no sign of being complete that all have in common: calls that follow each other.
-  await expect
-    .poll(() => performance.now() - lastAnswerAt, { timeout: 10_000 })
-    .toBeGreaterThan(100);
+  await expect.poll(() => performance.now() - lastAnswerAt).toBeGreaterThan(100);
   await page.evaluate(axe);
   // Only its style sheet asks for colour scheme and width, so the page need not be loaded again.
   for (const look of looks) {

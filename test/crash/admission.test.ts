@@ -37,9 +37,7 @@ async function peakMemoryMib({ process }: ChildGateway): Promise<number> {
   return Number(/VmHWM:\s+(\d+) kB/.exec(status)?.[1]) / 1024;
 }
 
-test("a cap of ten holds admits exactly ten of five hundred requests over four processes", {
-  timeout: 60_000,
-}, async () => {
+test("a cap of ten holds admits exactly ten of five hundred requests over four processes", async () => {
   const body = { model: "haiku", max_tokens: 100, messages: [{ role: "user", content: "Hello" }] };
   const cap = (await holdMicro(body)) * BigInt(admitted);
   const { payer, secret } = await stage.key(10n ** 12n, { cap });

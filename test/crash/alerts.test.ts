@@ -29,9 +29,7 @@ async function call(gateway: ChildGateway, method: string, body: object): Promis
   return response.json();
 }
 
-test("an alert whose post dies with its process is posted by another, and listed once", {
-  timeout: 120_000,
-}, async () => {
+test("an alert whose post dies with its process is posted by another, and listed once", async () => {
   const folder = dirname(stage.catalogPath);
   const [config, authorities] = [join(folder, "alerts.yaml"), join(folder, "authorities.pem")];
   const catalog = await readFile(stage.catalogPath, "utf8");
@@ -73,7 +71,7 @@ test("an alert whose post dies with its process is posted by another, and listed
     // The lease of the dead process would end by itself, after two minutes.
     await stage.ledger.run("update alert_deliveries set next_at = now()");
     const second = await stage.start(env);
-    await expect.poll(() => ids.length, { timeout: 30_000 }).toBe(2);
+    await expect.poll(() => ids.length).toBe(2);
     const found = Object(await call(second, "ListAlerts", { accountId }));
     expect(found.alerts).toHaveLength(1);
     const [alert] = found.alerts;

@@ -98,9 +98,7 @@ test("a new month resets a reached cap, and requests of last month that still ru
   expect(current?.spent).toBe(usageOf(3).cost);
 });
 
-test("a new price and a new alias under load: each request is charged at the price and model of its start", {
-  timeout: 30_000,
-}, async () => {
+test("a new price and a new alias under load: each request is charged at the price and model of its start", async () => {
   const { secret } = await stage.key(10n ** 12n);
   const rest = new Gate();
   // Half of the answers pause during the change.
@@ -122,9 +120,7 @@ test("a new price and a new alias under load: each request is charged at the pri
   expect(dearer).not.toBe(before);
   await writeFile(stage.catalogPath, dearer);
   gateway.process.kill("SIGHUP");
-  await vi.waitFor(() => expect(gateway.stdout() + gateway.stderr()).toContain("file reloaded"), {
-    timeout: 10_000,
-  });
+  await vi.waitFor(() => expect(gateway.stdout() + gateway.stderr()).toContain("file reloaded"));
 
   for (let number = 21; number < 61; number += 2) send(number);
   const renamed = await stage.send(gateway, secret, { ...numbered(63), model: "fast" });

@@ -70,9 +70,7 @@ describe("of a process that is killed", () => {
     return polls;
   }
 
-  test("another process of the machine settles its requests at its next poll", {
-    timeout: 60_000,
-  }, async () => {
+  test("another process of the machine settles its requests at its next poll", async () => {
     const other = await cluster.start();
     const gateway = await cluster.start();
     const { nodeId, seen } = await startAnswer(gateway);
@@ -82,7 +80,7 @@ describe("of a process that is killed", () => {
     await other.end("SIGTERM");
   });
 
-  test("its successor settles its requests at once", { timeout: 60_000 }, async () => {
+  test("its successor settles its requests at once", async () => {
     const gateway = await cluster.start();
     const { nodeId } = await startAnswer(gateway);
     await gateway.end("SIGKILL");
@@ -91,9 +89,7 @@ describe("of a process that is killed", () => {
     await next.end("SIGTERM");
   });
 
-  test("a process of another machine settles its requests after twelve polls", {
-    timeout: 60_000,
-  }, async () => {
+  test("a process of another machine settles its requests after twelve polls", async () => {
     const other = await cluster.start();
     const gateway = await cluster.start();
     const { nodeId } = await startAnswer(gateway);
@@ -106,9 +102,7 @@ describe("of a process that is killed", () => {
     await other.end("SIGTERM");
   });
 
-  test("processes that crash every few polls settle its requests after twelve polls together", {
-    timeout: 120_000,
-  }, async () => {
+  test("processes that crash every few polls settle its requests after twelve polls together", async () => {
     const gateway = await cluster.start();
     const { nodeId } = await startAnswer(gateway);
     await scatter();
@@ -192,9 +186,7 @@ describe("of a worker, where no process can look up another", () => {
     expect(await cluster.ledger.store.verifyLedger()).toEqual([]);
   }
 
-  test("the other worker settles its requests at once, by the word of their parent", {
-    timeout: 60_000,
-  }, async () => {
+  test("the other worker settles its requests at once, by the word of their parent", async () => {
     const { gateway, workers, ended } = await startWorkers();
     const [killed, other] = workers;
     if (!killed || !other) throw new Error("no workers");
@@ -209,9 +201,7 @@ describe("of a worker, where no process can look up another", () => {
     await cluster.recover();
   });
 
-  test("the workers that replace all of them settle their requests at once", {
-    timeout: 60_000,
-  }, async () => {
+  test("the workers that replace all of them settle their requests at once", async () => {
     const { gateway, workers, ended } = await startWorkers();
     for (const { pid } of workers) process.kill(pid, "SIGKILL");
     for (const worker of workers) await untilFree(worker);
@@ -220,7 +210,7 @@ describe("of a worker, where no process can look up another", () => {
     await cluster.recover();
   });
 
-  test("a worker that hangs keeps its requests", { timeout: 60_000 }, async () => {
+  test("a worker that hangs keeps its requests", async () => {
     const { gateway, workers } = await startWorkers();
     const [hung] = workers;
     if (!hung) throw new Error("no worker");
@@ -232,9 +222,9 @@ describe("of a worker, where no process can look up another", () => {
           [hung.nodeId],
         )
       )[0]?.silent_polls ?? 0;
-    await expect.poll(silent, { timeout: 30_000 }).toBeGreaterThanOrEqual(3);
+    await expect.poll(silent).toBeGreaterThanOrEqual(3);
     process.kill(hung.pid, "SIGCONT");
-    await expect.poll(silent, { timeout: 30_000 }).toBeLessThan(3);
+    await expect.poll(silent).toBeLessThan(3);
     expect(
       await cluster.ledger.run("select from holds where node_id = $1", [hung.nodeId]),
     ).not.toEqual([]);
@@ -251,7 +241,7 @@ describe("while the database is away for 20 s, no process is dead", () => {
     ["killed", "SIGKILL"],
     ["hung", "SIGSTOP"],
   ] as const) {
-    test(`because it was ${how}`, { timeout: 120_000 }, async () => {
+    test(`because it was ${how}`, async () => {
       const cluster = await startCrashCluster();
       const folder = join(cluster.catalogPath, "../database");
       const embedded = await startEmbedded(folder, log);
@@ -287,7 +277,7 @@ describe("while the database is away for 20 s, no process is dead", () => {
 
       // Each process has found its row again: it counts the polls since then.
       const silent = "select node_id from nodes where silent_polls >= 2";
-      await expect.poll(() => run(silent).catch(() => "away"), { timeout: 30_000 }).toEqual([]);
+      await expect.poll(() => run(silent).catch(() => "away")).toEqual([]);
       gate.open();
       for (const seen of await Promise.all(answers)) expect(seen.complete).toBe(true);
       expect(await run(nodes)).toEqual(before);

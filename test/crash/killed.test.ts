@@ -62,9 +62,7 @@ const ofStatements: { moment: string; charges: { outcome: Outcome; amount: bigin
 const cases = ofStatements.flatMap((one) => [1, 2].map((workers) => ({ ...one, workers })));
 for (const { moment, charges, workers } of cases) {
   const who = workers === 1 ? "killed" : "a worker killed";
-  test(`${who} at "${moment}": no end was seen, and the request is charged at most once`, {
-    timeout: 120_000,
-  }, async () => {
+  test(`${who} at "${moment}": no end was seen, and the request is charged at most once`, async () => {
     const { payer, secret } = await stage.key(credits);
     const before = stage.provider.requests.length;
     stage.provider.always(nativeStream(content));

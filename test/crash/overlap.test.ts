@@ -75,9 +75,7 @@ const victims: Record<string, (gateway: ChildGateway) => unknown> = {
 
 for (const { state, script, isOver } of states)
   for (const [victim, kill] of Object.entries(victims))
-    test(`${state} when ${victim} is killed: nothing is shown, and nothing charged`, {
-      timeout: 120_000,
-    }, async () => {
+    test(`${state} when ${victim} is killed: nothing is shown, and nothing charged`, async () => {
       const { payer, secret } = await stage.key(1_000_000_000n);
       const gateway = await stage.start({ WORKERS: "2", LOG_LEVEL: "info" });
       await logged(gateway, "worker ready", 2);

@@ -18,9 +18,7 @@ afterAll(() => cluster.stop());
 /** A process notices a pause that makes its ticks, one a second, late by five seconds. */
 const pauseMs = 6_500;
 
-test("output that was buffered during the pause is not delivered, and the request stays charged as it was", {
-  timeout: 40_000,
-}, async () => {
+test("output that was buffered during the pause is not delivered, and the request stays charged as it was", async () => {
   const { secret } = await cluster.key(1_000_000_000n);
   const gate = new Gate();
   const events = nativeEvents({ text: ["x".repeat(40), "y".repeat(40)], usage: { input: 11 } });
@@ -37,9 +35,7 @@ test("output that was buffered during the pause is not delivered, and the reques
   await received.promise;
   await gate.reached;
   // Its usage so far is stored every two seconds.
-  await expect
-    .poll(() => cluster.ledger.run("select output from holds"), { timeout: 10_000 })
-    .toEqual([{ output: 10 }]);
+  await expect.poll(() => cluster.ledger.run("select output from holds")).toEqual([{ output: 10 }]);
 
   gateway.process.kill("SIGSTOP");
   gate.open();

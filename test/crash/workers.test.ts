@@ -32,7 +32,7 @@ async function startWorkers(): Promise<ChildGateway> {
 }
 
 test("workers and parents killed under load lose no charge and double none", {
-  timeout: 600_000,
+  timeout: 900_000,
 }, async () => {
   const { payer, secret } = await stage.key(1_000_000_000_000n);
   // A client waits for its answer most of the time: the starts need the processors.

@@ -6,7 +6,7 @@ import { mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
-import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { afterAll, beforeAll, expect, test } from "vitest";
 import { parse, stringify } from "yaml";
 import { defaultCatalog, readCatalogFile } from "../../src/config/catalog.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
@@ -16,7 +16,6 @@ import { documents, readSamples, root } from "./documents.ts";
 const run = promisify(execFile);
 
 // Almost every command starts a process of its own, and some start three.
-vi.setConfig({ testTimeout: 60_000 });
 
 /** Shell samples that do not run here, by a part of their text, with the reason. */
 const byHand = {

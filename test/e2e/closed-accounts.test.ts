@@ -267,9 +267,7 @@ test("the receipt of a purchase names the account's billing details", async () =
   const { order } = await buy(accountId, owner);
   const orderId = order?.orderId ?? "";
   await pay(orderId);
-  await expect
-    .poll(async () => (await orderOf(orderId, owner))?.receiptNumber, { timeout: 20_000 })
-    .not.toBe("");
+  await expect.poll(async () => (await orderOf(orderId, owner))?.receiptNumber).not.toBe("");
   const { receipt } = await core().payments.getReceiptDocument({ orderId }, owner);
   expect(receipt?.buyer).toMatchObject(billingDetails);
 });
@@ -282,7 +280,7 @@ describe("money that arrives after the closing", () => {
     await core().billing.closeAccount({ accountId, confirm: words("Acme", "0") }, owner);
     await pay(orderId);
     await expect
-      .poll(() => orderOf(orderId, owner), { timeout: 20_000 })
+      .poll(() => orderOf(orderId, owner))
       .toMatchObject({
         attention: Attention.ACCOUNT_CLOSED,
         grantedMicrocredits: 1_000_000_000n,
@@ -315,11 +313,11 @@ describe("money that arrives after the closing", () => {
         operator,
       );
     await pay(orderId);
-    await expect.poll(isWaiting, { timeout: 20_000 }).toBe(true);
+    await expect.poll(isWaiting).toBe(true);
     await decide();
     expect(await isWaiting()).toBe(false);
     await pay(orderId, "1");
-    await expect.poll(isWaiting, { timeout: 20_000 }).toBe(true);
+    await expect.poll(isWaiting).toBe(true);
   });
 
   test("is nothing new: neither an order nor a promotion", async () => {
@@ -350,7 +348,7 @@ describe("a suspended account", () => {
     expect(await reasonOf(redeem())).toBe("account_suspended");
     await pay(orderId);
     await expect
-      .poll(() => orderOf(orderId, owner), { timeout: 20_000 })
+      .poll(() => orderOf(orderId, owner))
       .toMatchObject({ attention: Attention.UNSPECIFIED, grantedMicrocredits: 1_000_000_000n });
     const posted = async () =>
       (await core().billing.getPools({ accountId }, owner)).pools[0]?.postedMicrocredits;

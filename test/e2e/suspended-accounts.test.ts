@@ -12,11 +12,11 @@ import { type Cluster, objectOf, startCluster } from "../support/cluster.ts";
 let gateways: Cluster;
 beforeAll(async () => {
   gateways = await startCluster(2);
-}, 60_000);
+});
 afterAll(async () => {
   expect(await gateways.verifyLedger()).toEqual([]);
   await gateways.stop();
-}, 60_000);
+});
 
 const billing = "gateway.billing.v1.BillingService";
 const addressAt = (node: number) => gateways.nodes[node]?.address ?? "";

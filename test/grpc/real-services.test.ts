@@ -265,9 +265,7 @@ describe("a generation", () => {
         }
       })();
       expect(await outcomeOf(reading)).toBe("cancelled");
-      await expect
-        .poll(() => receiptOf(requestId), { timeout: 10_000 })
-        .toMatchObject({ outcome: Outcome.CLIENT_LEFT });
+      await expect.poll(() => receiptOf(requestId)).toMatchObject({ outcome: Outcome.CLIENT_LEFT });
       const { usage, amountMicrocredits } = await receiptOf(requestId);
       expect(usage?.output).toBeLessThan(500);
       expect(amountMicrocredits).toBeGreaterThan(0n);

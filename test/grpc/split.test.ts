@@ -117,73 +117,65 @@ const slowTokens = 900;
 const slow = `[[simulate tokens=${slowTokens} first_token_ms=0 token_ms=20]]`;
 const quick = "[[simulate tokens=20 first_token_ms=0 token_ms=0]]";
 
-const slowTest = { timeout: 60_000 };
+test("a killed core ends its streams with an error, gives 503, and charges no request wrongly", async () => {
+  const port = await freePort();
+  const core = await startCore(port);
+  const facade = await startFacade(port);
+  const key = readKey();
 
-test(
-  "a killed core ends its streams with an error, gives 503, and charges no request wrongly",
-  slowTest,
-  async () => {
-    const port = await freePort();
-    const core = await startCore(port);
-    const facade = await startFacade(port);
-    const key = readKey();
+  const complete = await send(facade.address, key, "native", quick, true);
+  expect(await complete.text()).toContain("event: message_stop");
+  const running = await Promise.all(
+    Array.from({ length: 10 }, async (_, index) => {
+      const format: Format = index % 2 === 0 ? "native" : "chat";
+      const response = await send(facade.address, key, format, slow, true);
+      expect(response.status).toBe(200);
+      return { format, id: response.headers.get("request-id") ?? "", ...follow(response) };
+    }),
+  );
+  const plain = send(facade.address, key, "native", slow, false);
+  await Promise.all(running.map((one) => one.begun));
 
-    const complete = await send(facade.address, key, "native", quick, true);
-    expect(await complete.text()).toContain("event: message_stop");
-    const running = await Promise.all(
-      Array.from({ length: 10 }, async (_, index) => {
-        const format: Format = index % 2 === 0 ? "native" : "chat";
-        const response = await send(facade.address, key, format, slow, true);
-        expect(response.status).toBe(200);
-        return { format, id: response.headers.get("request-id") ?? "", ...follow(response) };
-      }),
+  await core.end("SIGKILL");
+  for (const { format, whole } of running) {
+    const text = await whole;
+    expect(text).not.toMatch(/message_stop|\[DONE\]/);
+    expect(text).toMatch(
+      format === "native" ? /event: error\ndata: .*"type":"error"/ : /data: {"error":{/,
     );
-    const plain = send(facade.address, key, "native", slow, false);
-    await Promise.all(running.map((one) => one.begun));
+  }
+  expect((await plain).status).toBe(503);
+  for (const format of ["native", "chat"] as const) {
+    const refused = await send(facade.address, key, format, quick, true);
+    expect(refused.status).toBe(503);
+    expect(Number(refused.headers.get("retry-after"))).toBeGreaterThanOrEqual(1);
+    expect(await refused.json()).toHaveProperty("error");
+  }
+  expect((await fetch(`${facade.address}/health`)).status).toBe(503);
+  expect((await fetch(`${facade.address}/healthz`)).status).toBe(200);
 
-    await core.end("SIGKILL");
-    for (const { format, whole } of running) {
-      const text = await whole;
-      expect(text).not.toMatch(/message_stop|\[DONE\]/);
-      expect(text).toMatch(
-        format === "native" ? /event: error\ndata: .*"type":"error"/ : /data: {"error":{/,
-      );
-    }
-    expect((await plain).status).toBe(503);
-    for (const format of ["native", "chat"] as const) {
-      const refused = await send(facade.address, key, format, quick, true);
-      expect(refused.status).toBe(503);
-      expect(Number(refused.headers.get("retry-after"))).toBeGreaterThanOrEqual(1);
-      expect(await refused.json()).toHaveProperty("error");
-    }
-    expect((await fetch(`${facade.address}/health`)).status).toBe(503);
-    expect((await fetch(`${facade.address}/healthz`)).status).toBe(200);
+  await startCore(port);
+  await expect
+    .poll(async () => (await send(facade.address, key, "chat", quick, false)).status)
+    .toBe(200);
+  const { billing } = operator(port);
+  expect((await billing.verifyLedger({}, asAdmin)).violations).toEqual([]);
+  const receipt = async (requestId: string) =>
+    (await billing.findRequest({ requestId }, asAdmin)).receipts[0];
+  expect(await receipt(complete.headers.get("request-id") ?? "")).toMatchObject({
+    outcome: Outcome.COMPLETED,
+  });
+  // The new core knows that the one before is dead, and settles its requests at their usage.
+  for (const { id } of running) {
+    await expect.poll(() => receipt(id)).toMatchObject({ outcome: Outcome.REAPED });
+    const { usage, amountMicrocredits } = (await receipt(id)) ?? {};
+    expect(usage?.output).toBeLessThan(slowTokens);
+    expect(amountMicrocredits === 0n).toBe(usage?.output === 0 && usage?.input === 0);
+  }
+  expect((await billing.verifyLedger({}, asAdmin)).violations).toEqual([]);
+});
 
-    await startCore(port);
-    await expect
-      .poll(async () => (await send(facade.address, key, "chat", quick, false)).status, {
-        timeout: 10_000,
-      })
-      .toBe(200);
-    const { billing } = operator(port);
-    expect((await billing.verifyLedger({}, asAdmin)).violations).toEqual([]);
-    const receipt = async (requestId: string) =>
-      (await billing.findRequest({ requestId }, asAdmin)).receipts[0];
-    expect(await receipt(complete.headers.get("request-id") ?? "")).toMatchObject({
-      outcome: Outcome.COMPLETED,
-    });
-    // The new core knows that the one before is dead, and settles its requests at their usage.
-    for (const { id } of running) {
-      await expect.poll(() => receipt(id)).toMatchObject({ outcome: Outcome.REAPED });
-      const { usage, amountMicrocredits } = (await receipt(id)) ?? {};
-      expect(usage?.output).toBeLessThan(slowTokens);
-      expect(amountMicrocredits === 0n).toBe(usage?.output === 0 && usage?.input === 0);
-    }
-    expect((await billing.verifyLedger({}, asAdmin)).violations).toEqual([]);
-  },
-);
-
-test("replacing one core after the other under load fails no request", slowTest, async () => {
+test("replacing one core after the other under load fails no request", async () => {
   const ports = [await freePort(), await freePort()];
   const cores = [await startCore(ports[0] ?? 0), await startCore(ports[1] ?? 0)];
   const facade = await startFacade(...ports);
@@ -206,7 +198,7 @@ test("replacing one core after the other under load fails no request", slowTest,
   const clients = [client("native"), client("chat"), client("native"), client("chat")];
   const answered = async (more: number) => {
     const enough = answers.length + more;
-    await expect.poll(() => answers.length, { timeout: 10_000 }).toBeGreaterThan(enough);
+    await expect.poll(() => answers.length).toBeGreaterThan(enough);
   };
   await answered(20);
   for (const [index, core] of cores.entries()) {

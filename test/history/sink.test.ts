@@ -47,7 +47,7 @@ async function runAll(sink: Sink): Promise<void> {
         await sink.run();
         return sink.lag;
       },
-      { timeout: 30_000, interval: 20 },
+      { interval: 20 },
     )
     .toBe(0);
 }
@@ -167,7 +167,7 @@ test("a settlement whose commit is held up is waited for, and not lost", async (
         await sink.run();
         return (await readFiles(folder)).map(idOf).sort();
       },
-      { timeout: 30_000, interval: 20 },
+      { interval: 20 },
     )
     .toEqual((await settledIds(world)).sort());
 });
@@ -184,7 +184,7 @@ test("nothing of the last minute is sent", async () => {
         await sink.run();
         return (await readdir(folder)).length;
       },
-      { timeout: 30_000, interval: 20 },
+      { interval: 20 },
     )
     .toBe(1);
   expect(await readFiles(folder)).toHaveLength(10);

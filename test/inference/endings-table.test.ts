@@ -136,7 +136,7 @@ async function endWithoutLedger(stream: boolean): Promise<Receipt> {
     );
     for (const { query_start } of waiting) attempts.add(query_start.getTime());
     expect(attempts.size).toBeGreaterThan(1);
-  }, 15_000);
+  });
   await blocker.query("rollback");
   await blocker.end();
   return gateway.charged(admission?.requestId ?? "");

@@ -103,9 +103,7 @@ function fail(): never {
   throw new Error("no such form");
 }
 
-test("a request that is interrupted at any moment has one charge, and leaves nothing behind", {
-  timeout: 60_000,
-}, async () => {
+test("a request that is interrupted at any moment has one charge, and leaves nothing behind", async () => {
   const outcomes = new Set<Outcome>();
   await fc.assert(
     fc.asyncProperty(anyRun, async (run) => {

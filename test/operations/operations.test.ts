@@ -68,7 +68,7 @@ beforeAll(async () => {
   client = new Client({ connectionString: gateway.databaseUrl });
   await client.connect();
   own = gateway.accountId;
-}, 60_000);
+});
 afterAll(async () => {
   await client.end();
   await gateway.stop();

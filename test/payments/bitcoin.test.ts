@@ -62,7 +62,7 @@ describe.skipIf(btcdBinary === undefined)("with btcd", () => {
       ),
       env: { BITCOIN_RPC: front.url },
     });
-  }, 60_000);
+  });
   afterAll(async () => {
     await world?.stop();
     await front?.stop();
@@ -83,8 +83,7 @@ describe.skipIf(btcdBinary === undefined)("with btcd", () => {
     orderWhen(world.as(admin), orderId, isSo);
   const isPaid = ({ state }: Order) => state === OrderState.PAID;
   const isSeen = ({ state }: Order) => state === OrderState.SEEN;
-  const balance = (accountId: string) =>
-    expect.poll(() => world.posted(accountId), { timeout: 20_000 });
+  const balance = (accountId: string) => expect.poll(() => world.posted(accountId));
   const generate = (blocks: number) => node.call("generate", blocks);
   const tip = async () => String(await node.call("getbestblockhash"));
 
@@ -169,14 +168,12 @@ describe.skipIf(btcdBinary === undefined)("with btcd", () => {
     await node.call("invalidateblock", await tip());
     await generate(2);
     await expect
-      .poll(
-        () =>
-          world.run<{ ok: boolean }>(
-            `select p.height = c.tip - 1 as ok from chain_payments p join chains c using (chain)
+      .poll(() =>
+        world.run<{ ok: boolean }>(
+          `select p.height = c.tip - 1 as ok from chain_payments p join chains c using (chain)
              where p.order_id = $1`,
-            [orderId],
-          ),
-        { timeout: 20_000 },
+          [orderId],
+        ),
       )
       .toEqual([{ ok: true }]);
     expect(await world.posted(accountId)).toEqual([pack, 0n]);
@@ -243,7 +240,7 @@ describe.skipIf(btcdBinary === undefined)("with btcd", () => {
       (await world.as(admin).listAttention({})).orders.find(
         (one) => one.accountId === accountId && one.attention === Attention.LATE,
       );
-    await expect.poll(late, { timeout: 20_000 }).toBeDefined();
+    await expect.poll(late).toBeDefined();
     const { orderId = "" } = (await late()) ?? {};
     await world.as(admin).decideOrder({
       ...{ orderId, reason: "the rate of that day" },
@@ -251,7 +248,7 @@ describe.skipIf(btcdBinary === undefined)("with btcd", () => {
     });
     await balance(accountId).toEqual([pack, 0n]);
     rates.prices.BTC = usual;
-  }, 60_000);
+  });
 
   test("a node that is away for an hour: nothing is closed, and all is found", async () => {
     await expect
@@ -270,7 +267,7 @@ describe.skipIf(btcdBinary === undefined)("with btcd", () => {
     front.state.isAway = false;
     await orderThat(orderId, isPaid);
     await balance(accountId).toEqual([pack, 0n]);
-  }, 60_000);
+  });
 
   test("in the end the ledger and the orders agree", async () => {
     await expect

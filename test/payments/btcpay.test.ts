@@ -271,7 +271,7 @@ describe("crediting", () => {
       await world.run("update payment_orders set next_look_at = now() where order_id = $1", [
         orderId,
       ]);
-      await expect.poll(looked, { timeout: 20_000 }).toBe(count);
+      await expect.poll(looked).toBe(count);
     };
     invoice.storeId = "another";
     await fail(1);

@@ -44,7 +44,7 @@ describe.skipIf(anvilBinary === undefined)("with anvil", () => {
       ),
       env: { RPC_ONE: fronts[0]?.url, RPC_TWO: fronts[1]?.url },
     });
-  }, 60_000);
+  });
   afterAll(async () => {
     await world?.stop();
     for (const front of fronts ?? []) await front.stop();
@@ -75,8 +75,7 @@ describe.skipIf(anvilBinary === undefined)("with anvil", () => {
   const ordersOf = async (accountId: string) =>
     (await world.as(admin).listOrders({ accountId })).orders;
   const isPaid = ({ state }: Order) => state === OrderState.PAID;
-  const balance = (accountId: string) =>
-    expect.poll(() => world.posted(accountId), { timeout: 20_000 });
+  const balance = (accountId: string) => expect.poll(() => world.posted(accountId));
 
   /** Waits until each chain was read so often again. */
   async function reads(count: number): Promise<void> {
@@ -91,7 +90,7 @@ describe.skipIf(anvilBinary === undefined)("with anvil", () => {
             );
             return rows.length === 2 && rows.every(({ fresh }) => fresh);
           },
-          { timeout: 20_000, interval: 30 },
+          { interval: 30 },
         )
         .toBe(true);
     }
@@ -145,7 +144,7 @@ describe.skipIf(anvilBinary === undefined)("with anvil", () => {
             )
           ).reason;
         },
-        { timeout: 50_000, interval: 2_500 },
+        { interval: 2_500 },
       )
       .toBe("gateway_unavailable");
     expect(await ordersOf(accountId).then((all) => all.every(({ payTo }) => payTo !== ""))).toBe(
@@ -154,7 +153,7 @@ describe.skipIf(anvilBinary === undefined)("with anvil", () => {
     await orderPack(await world.newAccount());
     rates.troubles.length = 0;
     rates.prices.ETH = usual;
-  }, 60_000);
+  });
 
   test("one permanent address for each account and pool, the same on both chains", async () => {
     const [first, second] = [await world.newAccount(), await world.newAccount()];
@@ -257,12 +256,10 @@ describe.skipIf(anvilBinary === undefined)("with anvil", () => {
     await one().call("anvil_reorg", 6, []);
     await one().mine(2);
     await expect
-      .poll(
-        () =>
-          world.run("select 1 as x from chain_payments where order_id = $1 and height is null", [
-            orderId,
-          ]),
-        { timeout: 20_000 },
+      .poll(() =>
+        world.run("select 1 as x from chain_payments where order_id = $1 and height is null", [
+          orderId,
+        ]),
       )
       .toHaveLength(1);
     // It may come back, so nothing is taken for a day.
@@ -309,7 +306,7 @@ describe.skipIf(anvilBinary === undefined)("with anvil", () => {
     }
     expect(await count()).toEqual(before);
     expect(await world.posted(accountId)).toEqual([pack, 0n]);
-  }, 120_000);
+  });
 
   test("after a sweep the next Ether counts; what may have come during it asks a person", async () => {
     const accountId = await world.newAccount();
@@ -345,12 +342,10 @@ describe.skipIf(anvilBinary === undefined)("with anvil", () => {
     await one().mine(5);
     // Nobody has read the chain for an hour, and the order would be closed by now.
     await expect
-      .poll(
-        () =>
-          world.run(
-            "select 1 as x from chains where chain = 'one' and read_at > now() - interval '1 s'",
-          ),
-        { timeout: 20_000 },
+      .poll(() =>
+        world.run(
+          "select 1 as x from chains where chain = 'one' and read_at > now() - interval '1 s'",
+        ),
       )
       .toEqual([]);
     await world.run("update chains set read_at = now() - interval '1 hour'");
@@ -360,12 +355,10 @@ describe.skipIf(anvilBinary === undefined)("with anvil", () => {
       [orderId],
     );
     await expect
-      .poll(
-        () =>
-          world.run("select 1 as x from payment_orders where order_id = $1 and failed_looks > 0", [
-            orderId,
-          ]),
-        { timeout: 20_000 },
+      .poll(() =>
+        world.run("select 1 as x from payment_orders where order_id = $1 and failed_looks > 0", [
+          orderId,
+        ]),
       )
       .toHaveLength(1);
     expect((await orderThat(orderId, () => true)).state).not.toBe(OrderState.CLOSED);
@@ -376,7 +369,7 @@ describe.skipIf(anvilBinary === undefined)("with anvil", () => {
     front.state.isAway = false;
     await orderThat(orderId, isPaid);
     await balance(accountId).toEqual([pack, 0n]);
-  }, 60_000);
+  });
 
   test("a node that shows logs nobody asked for is not believed", async () => {
     const accountId = await world.newAccount();
@@ -385,9 +378,7 @@ describe.skipIf(anvilBinary === undefined)("with anvil", () => {
     const log = (await one().transfer(other, payTo, 5_000_000n)).logs[0];
     if (front) front.state.bend = (method) => (method === "eth_getLogs" ? [log] : undefined);
     await one().mine(3);
-    await expect
-      .poll(() => front?.calls.length, { timeout: 10_000 })
-      .toBeGreaterThan((front?.calls.length ?? 0) + 5);
+    await expect.poll(() => front?.calls.length).toBeGreaterThan((front?.calls.length ?? 0) + 5);
     expect(await world.posted(accountId)).toEqual([0n, 0n]);
     if (front) front.state.bend = undefined;
     await reads(1);

@@ -75,7 +75,7 @@ describe("on a ledger", () => {
   test("of a thousand due orders, three nodes look at no more than five in any second", async () => {
     await insertDue(1_000, "ord_");
     for (let node = 0; node < 3; node++) stage.node();
-    await expect.poll(looks, { timeout: 30_000 }).toBeGreaterThanOrEqual(16);
+    await expect.poll(looks).toBeGreaterThanOrEqual(16);
     const at = await stage.run<{ at: Date }>(
       "select looked_at as at from payment_orders where looked_at is not null order by 1",
     );
@@ -88,7 +88,7 @@ describe("on a ledger", () => {
   test("an order with a webhook is looked at before a thousand that are due", async () => {
     await insertDue(1_000, "ord_");
     const node = stage.node();
-    await expect.poll(looks, { timeout: 10_000 }).toBeGreaterThan(0);
+    await expect.poll(looks).toBeGreaterThan(0);
     const { orderId } = await order(node.admin, { accountId: "acc_b" });
     await node.admin.simulateDeposit({ orderId, amount: "5", confirmations: 1 });
     await orderWhen(node.admin, orderId, ({ state }) => state === OrderState.PAID);
@@ -100,13 +100,12 @@ describe("on a ledger", () => {
     await order(node.admin);
     await expect
       .poll(() => node.database.ran.filter((one) => one === "payments/has-work").length, {
-        timeout: 20_000,
         interval: 20,
       })
       .toBeGreaterThanOrEqual(2);
     const before = node.database.ran.length;
     await expect
-      .poll(() => node.database.ran.length - before, { timeout: 20_000, interval: 20 })
+      .poll(() => node.database.ran.length - before, { interval: 20 })
       .toBeGreaterThanOrEqual(7);
     // Seven seconds include a sweep, which is no statement of its own.
     expect(new Set(node.database.ran.slice(before))).toEqual(new Set(["payments/has-work"]));
@@ -139,14 +138,14 @@ describe("on a ledger", () => {
       ))
         states.push(shown?.state ?? OrderState.UNSPECIFIED);
     })();
-    await expect.poll(() => states, { timeout: 10_000 }).toContain(OrderState.OPEN);
+    await expect.poll(() => states).toContain(OrderState.OPEN);
     const [page] = await stage.run<{ open: boolean }>(
       "select page_open_until > now() as open from payment_orders where order_id = $1",
       [orderId],
     );
     expect(page?.open).toBe(true);
     await other.admin.simulateDeposit({ orderId, amount: "5" });
-    await expect.poll(() => states, { timeout: 10_000 }).toContain(OrderState.SEEN);
+    await expect.poll(() => states).toContain(OrderState.SEEN);
     leaving.abort();
     await watching;
   });
@@ -159,7 +158,7 @@ describe("on a ledger", () => {
       for await (const { order: shown } of node.admin.watchOrder({ orderId }))
         seen.push(shown?.state ?? OrderState.UNSPECIFIED);
     })();
-    await expect.poll(() => seen, { timeout: 10_000 }).toContain(OrderState.OPEN);
+    await expect.poll(() => seen).toContain(OrderState.OPEN);
     await stage.age(orderId, 8 * 24 * 60);
     await watching;
     expect(seen.at(-1)).toBe(OrderState.CLOSED);

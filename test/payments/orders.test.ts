@@ -587,10 +587,10 @@ describe("refunds", () => {
     const more = { bonusMicro: 0n, state: "asked", reason, madeBy: "test" } as const;
     const n = await store.insertRefund({ ...refund, ...more });
     const refundOf = async () => (await admin.getOrder({ orderId })).order?.refunds[0]?.state;
-    await expect.poll(refundOf, { timeout: 20_000 }).toBe(RefundState.REFUNDING);
+    await expect.poll(refundOf).toBe(RefundState.REFUNDING);
     expect(await stage.posted(accountId)).toBe(600_000_000n);
     await store.moveRefund({ orderId, n }, "refunding", "cancelling");
-    await expect.poll(refundOf, { timeout: 20_000 }).toBe(RefundState.CANCELLED);
+    await expect.poll(refundOf).toBe(RefundState.CANCELLED);
     expect(await stage.posted(accountId)).toBe(pack);
   });
 

@@ -11,9 +11,7 @@ import { errorOf } from "../support/keys.ts";
 
 const program = join(import.meta.dirname, "../../src/cli/sign-in-link.ts");
 
-test("the command prints a link that makes an operator, and ends the link before", {
-  timeout: 120_000,
-}, async () => {
+test("the command prints a link that makes an operator, and ends the link before", async () => {
   await using stack = new AsyncDisposableStack();
   const database = stack.adopt(await freshDatabase(), (one) => one.drop());
   const { PATH, HOME } = process.env;
@@ -47,4 +45,4 @@ test("two hashes run at once, a hundred wait, and more are told to come back", a
   expect(outcomes.filter((one) => one === "gateway_unavailable")).toHaveLength(8);
   // All of them have left.
   expect(await errorOf(hasher.hash("correct horse battery"))).toBe("no error");
-}, 60_000);
+});

@@ -99,7 +99,7 @@ function runOn(open: () => Promise<Database>): void {
     client = new Client(database.url);
     await client.connect();
     payers = [await addPayer(), await addPayer()];
-  }, 120_000);
+  });
   afterAll(async () => {
     await client.end();
     await ledger.postgres.close();

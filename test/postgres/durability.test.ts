@@ -54,7 +54,7 @@ test("a standby that is lost is warned of once, and its return is reported", asy
   expect(warnings(lines)).toEqual(["no synchronous standby is connected"]);
   await expect(watch.start({ requireSync: true })).rejects.toThrow("REQUIRE_SYNC=true");
   await pair.b.start();
-  await vi.waitFor(async () => expect((await watch.check()).syncStandbys).toBe(1), 10_000);
+  await vi.waitFor(async () => expect((await watch.check()).syncStandbys).toBe(1));
   expect(lines.at(-1)?.msg).toContain("on a synchronous standby again");
   watch.stop();
   await postgres.close();

@@ -241,7 +241,6 @@ test("a migration waits for a long report, and nothing waits for the migration",
     "select pid from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and query ilike '%alter table holds%'",
   );
   await vi.waitFor(async () => expect(await running.query(waiting, [])).toHaveLength(1), {
-    timeout: 5_000,
     interval: 20,
   });
   const connection = await running.connect();

@@ -67,10 +67,7 @@ const untilAll = (nodes: readonly Node[], state: string) =>
         nodes.every(({ limits }) => limits.ready().state === state),
         states(nodes),
       ),
-    {
-      timeout: 12_000,
-      interval: 10,
-    },
+    { interval: 10 },
   );
 
 /** True when admitted. */
@@ -405,11 +402,8 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : redisMissing, () => {
     assert.deepEqual(await burst(nodes, "key_b", 30, 10), [10]);
     await stopNodes(nodes);
     // The synced mark lives for three seconds after the last heartbeat.
-    await vi.waitFor(
-      async () => assert.equal(await server.command("exists", "{gateway:limits}:synced"), 0),
-      {
-        timeout: 5_000,
-      },
+    await vi.waitFor(async () =>
+      assert.equal(await server.command("exists", "{gateway:limits}:synced"), 0),
     );
     const redis = connectRedis(server.url, log);
     // The ledger lists a killed node for another minute.
@@ -438,10 +432,7 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : redisMissing, () => {
     try {
       await limiter.redisSync?.start();
       assert.equal(limiter.redisSync?.isSynced, false);
-      await vi.waitFor(() => assert.ok(limiter.redisSync?.isSynced), {
-        timeout: 15_000,
-        interval: 50,
-      });
+      await vi.waitFor(() => assert.ok(limiter.redisSync?.isSynced), { interval: 50 });
     } finally {
       await limiter.redisSync?.stop();
       await redis.close();

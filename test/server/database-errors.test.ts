@@ -2,7 +2,7 @@
 
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from "vitest";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { expectStartToFail } from "../support/child-gateway.ts";
 import { emptyDatabase, freshDatabase } from "../support/database.ts";
 import { pgbouncerBinary, startPgbouncer } from "../support/pgbouncer.ts";
@@ -15,7 +15,6 @@ import {
 } from "../support/server-pair.ts";
 
 // Each test starts a process, or a database server too.
-vi.setConfig({ testTimeout: 60_000 });
 
 const migrated = await freshDatabase();
 const empty = await emptyDatabase();

@@ -26,7 +26,7 @@ let core: RemoteCore;
 let secret: string;
 /** The folder of the tables, on a small disk. Undefined: this user may not mount one. */
 let disk: string | undefined;
-const waiting = { timeout: 15_000, interval: 100 };
+const waiting = { interval: 100 };
 const maxWaitMs = 2_000;
 
 beforeAll(async () => {
@@ -56,7 +56,7 @@ beforeAll(async () => {
   core = grpcCore({ addresses: [address] });
   const keys: unknown = JSON.parse(await readFile(join(folder, "first-keys.json"), "utf8"));
   secret = String(Object(keys).v1);
-}, 60_000);
+});
 afterAll(async () => {
   core.close();
   await facade.stop();
@@ -131,9 +131,7 @@ test("a database that was made read-only is down, until it takes writes", async 
   expect(await pay()).toBe(200);
 });
 
-test("a database that answers, and admits no request, is down until it does", {
-  timeout: 60_000,
-}, async () => {
+test("a database that answers, and admits no request, is down until it does", async () => {
   const locking = new Client({ connectionString: database.url() });
   await locking.connect();
   await locking.query("begin; lock table pools");
@@ -150,9 +148,9 @@ test("a database that answers, and admits no request, is down until it does", {
 
 const allDown = { status: 503, facade: false, grpc: false };
 
-test("a full disk is down until there is room, and no answer goes without its charge", {
-  timeout: 60_000,
-}, async ({ skip }) => {
+test("a full disk is down until there is room, and no answer goes without its charge", async ({
+  skip,
+}) => {
   if (disk === undefined) return skip();
   const ballast = join(disk, "ballast");
   // The pages that exist have room for some requests. Vacuum makes more of it, and so do those that
@@ -164,7 +162,7 @@ test("a full disk is down until there is room, and no answer goes without its ch
     expect(await health()).toMatchObject(allDown);
   };
   for (const untilMs = performance.now() + 7_000; performance.now() < untilMs; await delay(200))
-    await vi.waitFor(isDown, { timeout: 30_000, interval: 50 });
+    await vi.waitFor(isDown, { interval: 50 });
   await rm(ballast);
   await vi.waitFor(async () => expect(await health()).toEqual(ok), waiting);
   const statuses = await Promise.all(paying);

@@ -104,7 +104,7 @@ async function settled(): Promise<Scrape> {
       expect(last.sum("gateway_open_requests")).toBe(0);
       expect(last.sum("gateway_charges_total")).toBe(13);
     },
-    { timeout: 20_000, interval: 50 },
+    { interval: 50 },
   );
   return last;
 }

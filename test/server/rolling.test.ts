@@ -7,7 +7,7 @@ import { freshDatabase } from "../support/database.ts";
 import { loadDuring, startRollingPair } from "../support/rolling.ts";
 
 test("no request fails while both processes are replaced twice at 200 requests a second", {
-  timeout: 300_000,
+  timeout: 900_000,
 }, async () => {
   const database = await freshDatabase();
   const settings = { DATABASE_URL: database.url, DRAIN_DELAY_SECONDS: "2" };

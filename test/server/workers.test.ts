@@ -25,7 +25,7 @@ import { freePort } from "../support/ports.ts";
 import { isAlive, logged, logLines, workerPids } from "../support/workers.ts";
 
 // Each test starts several processes, which take seconds on a busy machine.
-const timeout = 300_000;
+const timeout = 900_000;
 
 const made = await makeDatabase();
 afterAll(() => made.remove());

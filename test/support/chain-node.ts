@@ -42,7 +42,7 @@ async function startNode(
       if (child.exitCode !== null) throw new Error(`${program} exited with ${child.exitCode}`);
       if (!(await isListening(port))) throw new Error(`${program} does not listen yet`);
     },
-    { timeout: 30_000, interval: 50 },
+    { interval: 50 },
   );
   const url = `http://127.0.0.1:${port}`;
   return {
@@ -97,7 +97,6 @@ export async function startAnvil(chainId: number) {
     });
     // It is mined at once, but in a moment.
     const receipt = await vi.waitUntil(() => node.call("eth_getTransactionReceipt", hash), {
-      timeout: 10_000,
       interval: 10,
     });
     return Object(receipt);

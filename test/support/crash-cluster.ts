@@ -149,8 +149,8 @@ async function send(
         "content-type": "application/json",
       },
       body: JSON.stringify(body),
-      headersTimeout: 60_000,
-      bodyTimeout: 60_000,
+      headersTimeout: 240_000,
+      bodyTimeout: 240_000,
     });
     const { "request-id": requestId } = answer.headers;
     seen.requestId = typeof requestId === "string" ? requestId : undefined;

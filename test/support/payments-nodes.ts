@@ -88,16 +88,13 @@ export async function startPaymentsNodes(
     /** Has new nodes complete what others left undone. Returns when nothing is left. */
     async sweepBy(count: number): Promise<void> {
       for (let started = 0; started < count; started++) node().payments.start();
-      await vi.waitFor(
-        async () => {
-          const left = await run(
-            "select from promotion_uses where transfer_id is null union all " +
-              "select from payment_grants where transfer_id is null",
-          );
-          expect(left).toEqual([]);
-        },
-        { timeout: 20_000 },
-      );
+      await vi.waitFor(async () => {
+        const left = await run(
+          "select from promotion_uses where transfer_id is null union all " +
+            "select from payment_grants where transfer_id is null",
+        );
+        expect(left).toEqual([]);
+      });
     },
     /** An order of the v1 pool that was paid in full. Returns its id. */
     async paidOrder(accountId: string, usdCents = 500, processor = "simulated"): Promise<string> {
@@ -107,16 +104,13 @@ export async function startPaymentsNodes(
       });
       const { orderId = "", quotedAmount = "" } = order ?? {};
       await first.as(admin).simulateDeposit({ orderId, amount: quotedAmount, confirmations: 1 });
-      await vi.waitFor(
-        async () => {
-          const left = await run(
-            "select from payment_grants where order_id = $1 and transfer_id is not null",
-            [orderId],
-          );
-          expect(left).toHaveLength(1);
-        },
-        { timeout: 20_000 },
-      );
+      await vi.waitFor(async () => {
+        const left = await run(
+          "select from payment_grants where order_id = $1 and transfer_id is not null",
+          [orderId],
+        );
+        expect(left).toHaveLength(1);
+      });
       return orderId;
     },
     async violations() {

@@ -205,7 +205,7 @@ export async function orderWhen(
         );
       return found;
     },
-    { timeout: 20_000, interval: 50 },
+    { interval: 50 },
   );
 }
 

@@ -1,6 +1,7 @@
 // What `npm install` does at the end. It removes what running does not need: the C headers and
-// manuals of Node, 67 MB. It bundles the page of the console, and compiles the sources, so that no
-// start and no first visitor waits for it. Where that fails, the gateway does it when it has to.
+// manuals of Node, 67 MB. It bundles the program and the page of the console, and compiles the
+// bundle, so that no start and no first visitor waits for it. Where that fails, the gateway does
+// without, or does it when it has to.
 //
 // It begins with the Node that is there, so it is plain JavaScript of Node 20.
 
@@ -23,13 +24,13 @@ if (existsSync(`${root}src`)) {
   const env = { ...process.env, NODE_COMPILE_CACHE };
   const run = (...args) =>
     spawnSync(node, args, { cwd: root, env, stdio: "ignore", timeout: 60_000 });
-  run("src/console/build.ts");
+  run("src/server/build.ts");
   // With the flags of a start: V8 takes no code that was compiled with others.
   const { scripts } = JSON.parse(readFileSync(`${root}package.json`, "utf8"));
   const flags = scripts.start.split(" ").filter((word) => word.startsWith("--"));
   run(
     ...flags,
     "-e",
-    'await import("./src/server/run.ts"); await import("./src/server/gateway.ts")',
+    'await import("./server-bundle/run.js"); await import("./server-bundle/gateway.js")',
   );
 }

@@ -18,7 +18,7 @@ const rootFiles = ["main.ts"];
 const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
   // Programs. A command is an entry point, as `main.ts` is.
   { cli: [] },
-  { server: ["run", "worker", "workers", "startup-error"] },
+  { server: ["bundle", "program", "startup-error"] },
   {
     http: [
       "http",
@@ -30,7 +30,7 @@ const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
       "sealed-content",
     ],
     grpc: ["grpc", "client"],
-    console: ["console"],
+    console: ["console", "bundle"],
   },
   { inference: ["inference"] },
   {

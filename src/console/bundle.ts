@@ -1,5 +1,5 @@
 // The page of the console, bundled from its sources by esbuild. `npm install` and `npm run
-// build-console` do it ahead; otherwise, or when a source has changed since, the gateway does it
+// build` do it ahead; otherwise, or when a source has changed since, the gateway does it
 // when the page is first asked for. Nothing is written then.
 
 import { createHash } from "node:crypto";
@@ -13,7 +13,7 @@ import { pruneDescriptors } from "./prune-descriptors.ts";
 
 const root = join(import.meta.dirname, "../..");
 const web = join(import.meta.dirname, "web");
-/** What `npm run build-console` writes. Git ignores it. */
+/** What `npm run build` writes. Git ignores it. */
 const builtFolder = join(root, "console-bundle");
 
 /** A file that never changes: its name has a hash of its content. */

@@ -2,17 +2,13 @@
 // discoverable: nobody types a login. `@simplewebauthn/server` reads the formats and verifies the
 // signatures.
 
-import {
-  type AuthenticationResponseJSON,
-  generateAuthenticationOptions,
-  generateRegistrationOptions,
-  type RegistrationResponseJSON,
-  verifyAuthenticationResponse,
-  verifyRegistrationResponse,
-} from "@simplewebauthn/server";
+import type { AuthenticationResponseJSON, RegistrationResponseJSON } from "@simplewebauthn/server";
 import { ApiError } from "../base/errors.ts";
 import type { AnsweredChallenge, Challenges } from "./challenges.ts";
 import type { PeopleStore, StoredPasskey } from "./store.ts";
+
+/** By need: its 340 modules are a sixth of a start, and many gateways have no console. */
+const library = () => import("@simplewebauthn/server");
 
 /** EdDSA, ES256 and RS256. Named, because asking the library makes Node print a warning. */
 const algorithms = [-8, -7, -257];
@@ -71,6 +67,7 @@ export function createPasskeys(parts: {
   return {
     async beginRegistration({ personId, login }) {
       const known = await store.listCredentialIds(personId);
+      const { generateRegistrationOptions } = await library();
       const options = await generateRegistrationOptions({
         rpName: "Model Gateway",
         rpID: site(),
@@ -88,6 +85,7 @@ export function createPasskeys(parts: {
 
     async verifyRegistration(field, personId, answer) {
       const response = parseAnswer(field, answer, isRegistration);
+      const { verifyRegistrationResponse } = await library();
       const { result, challenge } = await verified(registrationOf(personId), (expectedChallenge) =>
         verifyRegistrationResponse({
           response,
@@ -105,6 +103,7 @@ export function createPasskeys(parts: {
 
     async beginSignIn(personId) {
       const known = personId === undefined ? [] : await store.listCredentialIds(personId);
+      const { generateAuthenticationOptions } = await library();
       const options = await generateAuthenticationOptions({
         rpID: site(),
         challenge: await challenges.make(signIn, timeoutMs),
@@ -120,6 +119,7 @@ export function createPasskeys(parts: {
       const passkey = await store.findPasskey(response.id);
       if (!passkey) throw failed();
       const { credentialId, personId, publicKey, counter } = passkey;
+      const { verifyAuthenticationResponse } = await library();
       const { result, challenge } = await verified(signIn, (expectedChallenge) =>
         verifyAuthenticationResponse({
           response,

@@ -48,7 +48,7 @@ const checks = [
  * Suites that fail beside others run once more, alone, unless there are more of them than this, or
  * the first round took so long that a second one would not end in time.
  */
-const unsteady = { most: 40, firstRoundMsMax: 50 * 60_000 };
+const unsteady = { most: 40, firstRoundMsMax: 60 * 60_000 };
 
 type Count = { passed: number; failed: number; skipped: number };
 const none = (): Count => ({ passed: 0, failed: 0, skipped: 0 });
@@ -112,20 +112,23 @@ const isWorthwhile =
 if (failed.length > 0 && isWorthwhile) {
   console.log(`once more, one after the other:\n${failed.join("\n")}`);
   finished = false;
-  await runSuites(failed, false);
+  await runSuites(failed, { fileParallelism: false, isolate: true });
   finished = true;
   for (const file of failed) if (suites.get(file)?.failed === 0) console.log(`UNSTEADY: ${file}`);
 }
 process.exit();
 
 /** Runs the suites whose path contains one of the words, or all, and counts their tests. */
-async function runSuites(words: string[], fileParallelism = true): Promise<void> {
+async function runSuites(
+  words: string[],
+  how: { fileParallelism?: boolean; isolate?: boolean } = {},
+): Promise<void> {
   const vitest = await startVitest("test", words, {
     run: true,
     watch: false,
     reporters: ["default", counter],
     exclude: isFast ? [...configDefaults.exclude, ...slowSuites] : configDefaults.exclude,
-    fileParallelism,
+    ...how,
   });
   await vitest.close();
 }

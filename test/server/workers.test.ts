@@ -131,11 +131,11 @@ async function sendGrpc(address: string, key: string, text = "Hello"): Promise<s
 }
 
 /** A streamed answer of two seconds, which has begun. */
-async function openStream(gateway: ChildGateway, key: string) {
+async function openStream(gateway: ChildGateway, key: string, tokens = 100) {
   const response = await fetch(`${gateway.address}/v1/messages`, {
     method: "POST",
     headers: nativeHeaders(key),
-    body: bodyOf("[[simulate tokens=100 token_ms=20]]", true),
+    body: bodyOf(`[[simulate tokens=${tokens} token_ms=20]]`, true),
   });
   const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
   let text = (await reader?.read())?.value ?? "";
@@ -283,7 +283,10 @@ describe("one gateway of two workers", () => {
     timeout,
   }, async () => {
     const { v1 } = readKeys(dataDir);
-    const streams = await Promise.all(Array.from({ length: 6 }, () => openStream(gateway, v1)));
+    // Longer than a busy machine needs until the gateway drains.
+    const streams = await Promise.all(
+      Array.from({ length: 6 }, () => openStream(gateway, v1, 500)),
+    );
     const exit = gateway.end("SIGTERM");
     await logged(gateway, "draining: rejecting new requests", 2);
     const { status, body } = await send(gateway, v1);
@@ -427,7 +430,8 @@ test("after a kill of the parent its workers finish what they can and end, and t
   const { v1 } = readKeys(dataDir);
   const port = new URL(gateway.address).port;
   const grpcPort = grpcAddressOf(gateway).split(":")[1];
-  const short = await openStream(gateway, v1);
+  // Shorter than the five seconds that a worker has without its parent.
+  const short = await openStream(gateway, v1, 30);
   const pids = workerPids(gateway);
   const died = once(gateway.process, "exit");
   gateway.process.kill("SIGKILL");

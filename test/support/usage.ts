@@ -32,6 +32,7 @@ type HoldOptions = {
 
 /** `days` does nothing by itself: no day is closed unless a test runs it. */
 export async function freshUsage() {
+  const openedMs = Date.now();
   const ledger = await freshLedger();
   const reports = createReports(ledger.postgres.reports);
   const days = new UsageDays(ledger.postgres, log);
@@ -114,7 +115,11 @@ export async function freshUsage() {
       return settle(await holdAt(payer, at, options), ending);
     },
     today: row.today,
-    daysAgo: (count: number, ms = 0) => new Date(row.today.getTime() - count * dayMs + ms),
+    /** `ms` after the begin of that day. Never later today, which may have just begun. */
+    daysAgo(count: number, ms = 0) {
+      const at = row.today.getTime() - count * dayMs + ms;
+      return new Date(count < 0 ? at : Math.min(at, openedMs));
+    },
     query: (question: Question, scope: Scope) =>
       reports.queryUsage(create(requestSchema, question), scope),
     /** All pages of a question. */

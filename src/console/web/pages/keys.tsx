@@ -217,11 +217,18 @@ function columnsOf(nameOfActor: (actor: string) => string): readonly Column<Key>
       name: "made",
       head: words.keys.madeBy,
       sortable: true,
-      cell: ({ createdBy, createdAt }) => (
-        <span title={createdAt && relative(createdAt)} dir="auto">
-          {nameOfActor(createdBy)}
-        </span>
-      ),
+      cell: ({ createdBy, createdAt }) => {
+        const name = nameOfActor(createdBy);
+        return (
+          <span
+            class="clipped maker"
+            title={createdAt ? `${name}, ${relative(createdAt)}` : name}
+            dir="auto"
+          >
+            {name}
+          </span>
+        );
+      },
     },
     {
       name: "actions",

@@ -279,7 +279,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     expect(looks).not.toContain(null);
   });
 
-  test("an owner chooses an alert, is told of it on the page, and puts it away", async () => {
+  test("an owner chooses an alert, sees it on the page, and puts it away", async () => {
     const { page, problems } = await open("settings");
     // Alerts are loaded when they are scrolled to.
     await page.getByRole("heading", { name: "Leaving", exact: true }).scrollIntoViewIfNeeded();
@@ -295,7 +295,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
 
     await page.goto(`${origin}/console/${gateway.accountId}/`);
     const alerts = page.locator("li").filter({ hasText: "less than 5000 credits" });
-    const told = async () => {
+    const listed = async () => {
       await page.reload();
       await page.getByRole("heading", { name: "Newest requests" }).waitFor();
       // Alerts come last, and are loaded when they are scrolled to.
@@ -304,10 +304,10 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
       return alerts.count();
     };
     // One for each pool. The gateway looks every 30 seconds.
-    await expect.poll(told, { interval: 2_000 }).toBe(2);
+    await expect.poll(listed, { interval: 2_000 }).toBe(2);
     await alerts.first().getByRole("button", { name: "Dismiss" }).click();
     await expect.poll(() => alerts.count()).toBe(1);
-    await expect.poll(told).toBe(1);
+    await expect.poll(listed).toBe(1);
     expect(problems).toEqual([]);
     await page.close();
   });

@@ -14,7 +14,7 @@ test("keeps tool names and ordinary words that begin like keys", () => {
   ]) {
     expect(shown(message)).toBe(message);
   }
-}, 30_000);
+});
 
 const letters = [..."ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"];
 const all = [...letters, ..."0123456789"];
@@ -115,7 +115,7 @@ test("takes linear time for a text of beginnings of keys", () => {
     const message = beginning.repeat(300_000);
     expect(shown(message)).toBe(message);
   }
-}, 30_000);
+}, 10_000);
 
 test("removes a token that begins like a word", () => {
   expect(shown("Bearer authentication.abc.def")).toBe("[redacted]");

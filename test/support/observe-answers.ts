@@ -1,7 +1,7 @@
 // Compares every JSON answer of our HTTP listener with /openapi.json, and every request that is
 // served. Streams pass unread. Loaded once in each worker, which may run many files of tests.
 //
-// Answers of listeners in this process are looked at where they are written, whoever reads them; a
+// Answers of listeners in this process are looked at where they are written, for all readers; a
 // listener of another process is looked at through `fetch`, which the official SDKs use too.
 
 import { subscribe } from "node:diagnostics_channel";

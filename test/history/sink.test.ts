@@ -6,6 +6,7 @@ import { mkdtemp, readdir, readFile, rename, rm, truncate, writeFile } from "nod
 import { createServer, type IncomingHttpHeaders } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
 import { Client } from "pg";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { parseSink, type SinkSettings } from "../../src/config/sink.ts";
@@ -50,6 +51,15 @@ async function runAll(sink: Sink): Promise<void> {
       { interval: 20 },
     )
     .toBe(0);
+}
+
+/** Runs a sink until it fails. As long as other databases keep it waiting, it tries nothing. */
+async function nextFailure(sink: Sink): Promise<string> {
+  for (;;) {
+    const message = await sink.run().then(() => undefined, String);
+    if (message !== undefined) return message;
+    await delay(5);
+  }
 }
 
 async function settledIds(world: FreshHistory): Promise<string[]> {
@@ -200,17 +210,8 @@ test("a file that is shorter than what was written, or of another ledger, stops 
   const whole = await readFile(join(folder, name));
   await truncate(join(folder, name), 5);
   await addCharges(world, 10, new Date(Date.now() - hourMs / 2));
-  const failure = async (one: Sink) => {
-    let message = "";
-    for (let turn = 0; turn < 1_000 && message === ""; turn++)
-      message = await one.run().then(
-        () => "",
-        (error: unknown) => String(error),
-      );
-    return message;
-  };
   if (new Date(Date.now() - hourMs).getUTCDate() === new Date().getUTCDate()) {
-    expect(await failure(sink)).toMatch(/all processes must share the folder/);
+    expect(await nextFailure(sink)).toMatch(/all processes must share the folder/);
     await writeFile(join(folder, name), whole);
     await runAll(sink);
     expect((await readFiles(folder)).map(idOf)).toEqual(await settledIds(world));
@@ -219,7 +220,7 @@ test("a file that is shorter than what was written, or of another ledger, stops 
 
   const other = await newFolder();
   await writeFile(join(other, name), '{"request_id":"req_of_another_ledger"}\n');
-  expect(await failure(open(world, filesIn(other)))).toMatch(/move it away/);
+  expect(await nextFailure(open(world, filesIn(other)))).toMatch(/move it away/);
   expect(await readFile(join(other, name), "utf8")).toContain("req_of_another_ledger");
 });
 
@@ -232,12 +233,7 @@ test("a folder that is away for an hour gets every charge once when it is back",
   await rename(folder, `${folder}-unmounted`);
   await writeFile(folder, "in its place");
   await addCharges(world, 3_000, new Date(Date.now() - hourMs - 1_500_000));
-  let failures = 0;
-  for (let turn = 0; turn < 1_000 && failures < 3; turn++)
-    await sink.run().catch(() => {
-      failures += 1;
-    });
-  expect(failures).toBe(3);
+  for (let failures = 0; failures < 3; failures++) await nextFailure(sink);
   expect(sink.lag).toBeGreaterThan(3_600);
   expect(sink.sent).toBe(1_000);
   await rm(folder);
@@ -298,12 +294,7 @@ test("ClickHouse gets every charge, through each way in which it can fail for an
   const moods: Mood[] = ["error", "hang-up", "error in the body", "stored, then hang-up"];
   for (const mood of moods) {
     become(mood);
-    let failures = 0;
-    for (let turn = 0; turn < 1_000 && failures < 3; turn++)
-      await sink.run().catch(() => {
-        failures += 1;
-      });
-    expect(failures).toBe(3);
+    for (let failures = 0; failures < 3; failures++) await nextFailure(sink);
     expect(sink.lag).toBeGreaterThan(3_600);
   }
   expect(sink.sent).toBe(0);

@@ -1,5 +1,6 @@
 // Gateways with several worker processes, and what their logs say of them.
 
+import { readFileSync } from "node:fs";
 import { setTimeout as delay } from "node:timers/promises";
 import type { ChildGateway } from "./child-gateway.ts";
 
@@ -29,11 +30,13 @@ export async function logged(gateway: ChildGateway, message: string, count = 1):
   }
 }
 
-/** True while the process runs. */
+/** True while the process runs. One that has exited gets signals until its parent asks for it. */
 export function isAlive(pid: number): boolean {
   try {
     process.kill(pid, 0);
-    return true;
+    if (process.platform !== "linux") return true;
+    // The name of the program, which may contain anything, is in parentheses.
+    return !/\) [ZX] [^)]*$/.test(readFileSync(`/proc/${pid}/stat`, "utf8"));
   } catch {
     return false;
   }

@@ -4,6 +4,7 @@
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { createLedgerStore, type LedgerStore } from "../../src/billing/store.ts";
 import { readCatalogFile } from "../../src/config/catalog.ts";
@@ -103,7 +104,7 @@ const isComplete = ({ complete }: ClientView) => complete;
 /** Every complete answer has its charge, and every other one is a 503 that cost nothing. */
 async function expectNothingLost(ended: readonly Sent[]): Promise<void> {
   // Holds of unconfirmed requests are released soon after the ledger is back.
-  while ((await run("select request_id from holds")).length > 0);
+  while ((await run("select request_id from holds")).length > 0) await delay(10);
   let expected = 0n;
   for (const { number, seen } of ended) {
     const { input, output, cost } = usageOf(number);

@@ -1,6 +1,7 @@
 // Stops the commits of a database's ledger: new holds, charges and transfers wait inside COMMIT
 // until the test lets them go.
 
+import { setTimeout as delay } from "node:timers/promises";
 import { Client } from "pg";
 
 export type CommitLock = {
@@ -33,7 +34,7 @@ export async function lockCommits(databaseUrl: string): Promise<CommitLock> {
     stall: async () => void (await database.query("select pg_advisory_lock(1)")),
     release: async () => void (await database.query("select pg_advisory_unlock(1)")),
     async stalled(count = 1) {
-      while ((await database.query(waiting)).rows.length < count);
+      while ((await database.query(waiting)).rows.length < count) await delay(5);
     },
     stop: () => database.end(),
   };

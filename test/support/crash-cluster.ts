@@ -4,6 +4,7 @@
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
 import { isMessage, type JsonObject } from "@bufbuild/protobuf";
 import { Agent, request } from "undici";
 import { expect } from "vitest";
@@ -84,7 +85,7 @@ export async function startCrashCluster() {
       for (const gateway of started) await gateway.end("SIGKILL");
       started.clear();
       // PostgreSQL may still run a statement that a killed process sent.
-      while ((await ledger.run(busy)).length > 0);
+      while ((await ledger.run(busy)).length > 0) await delay(10);
       const node = await startNode(ledger.url, { silentPollsMax: 1, pollIntervalMs: 0 });
       for (let poll = 0; poll < 4; poll++) await node.node.poll(node.holds);
       await node.stop();

@@ -26,7 +26,7 @@ let ledger: Awaited<ReturnType<typeof freshLedger>>;
 let service: ReturnType<typeof intercept<typeof BillingService>>;
 const audited: unknown[] = [];
 beforeAll(async () => {
-  ledger = stack.adopt(await freshLedger(), (one) => one.close());
+  ledger = stack.adopt(await freshLedger({ ticks: true }), (one) => one.close());
   const { postgres } = ledger;
   const priceOf = () => undefined;
   const approvalAboveMicro = () => above;

@@ -57,7 +57,7 @@ async function startBilling(url: string) {
 }
 
 beforeAll(async () => {
-  ledger = await freshLedger();
+  ledger = await freshLedger({ ticks: true });
   [first, second] = await Promise.all([startBilling(ledger.url), startBilling(ledger.url)]);
 });
 afterAll(async () => {

@@ -39,7 +39,7 @@ function callAs(credential: string): Call {
 }
 
 export async function freshBilling() {
-  const ledger = await freshLedger();
+  const ledger = await freshLedger({ ticks: true });
   const billing = createBilling({
     postgres: ledger.postgres,
     priceOf: (model) => (model === "model-test" ? price : undefined),

@@ -70,11 +70,16 @@ export function heldFor(output: number): bigint {
 
 type ClusterNodeParts = ConstructorParameters<typeof ClusterNode>[0];
 
+type NodeOptions = Pick<ClusterNodeParts, "silentPollsMax" | "pollIntervalMs" | "orphansMax"> & {
+  /**
+   * True: sends heartbeats, as it must where another node polls it for longer than a few seconds.
+   * Default: it polls, and is polled, only by the test.
+   */
+  ticks?: boolean;
+};
+
 /** Starts one node on the ledger at `url`, in this process. */
-export async function startNode(
-  url: string,
-  options: Pick<ClusterNodeParts, "silentPollsMax" | "pollIntervalMs" | "orphansMax"> = {},
-) {
+export async function startNode(url: string, { ticks = false, ...options }: NodeOptions = {}) {
   const postgres = connectPostgres(url);
   const store = createLedgerStore(postgres);
   let lost = 0;
@@ -86,7 +91,8 @@ export async function startNode(
     nodeId: node.id,
     onLost: () => node.lose(),
   });
-  await store.registerNode(node.id(), "");
+  if (ticks) await node.start(holds);
+  else await store.registerNode(node.id(), "");
   return {
     postgres,
     store,
@@ -105,9 +111,9 @@ export async function startNode(
  * A fresh ledger with one node. `payer` creates a key, and an account whose v1 pool has the given
  * micro-credits.
  */
-export async function freshLedger() {
+export async function freshLedger(options: NodeOptions = {}) {
   const database = await freshDatabase();
-  const node = await startNode(database.url);
+  const node = await startNode(database.url, options);
   const run = <Row>(text: string, values: unknown[] = []) => {
     const statement: Statement = { name: "", text };
     return database.postgres.query<Row>(statement, values);

@@ -149,6 +149,9 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     const { orderId = "" } = order ?? {};
     const wrong = { orderId, amount: "0.0001", confirmations: 1, asset: "BTC" };
     await core.payments.simulateDeposit(wrong, call);
+    // The deposit is looked at beside the call. The page lists what waits when it opens.
+    const waiting = async () => (await core.payments.listAttention({}, call)).orders;
+    await expect.poll(waiting).toHaveLength(1);
     await open(olga, "/attention");
     await olga.getByText("Another coin or network arrived").waitFor();
     await olga.getByRole("link", { name: "Open", exact: true }).click();

@@ -56,9 +56,13 @@ test("10,000 malformed bodies get 400, take under a second of CPU per thousand, 
     await answer.dump();
     return statusCode;
   };
+  let cpuMicroseconds = 0;
   const thousand = async (seed: number) => {
     const bodies = fc.sample(malformed, { numRuns: 1_000, seed });
+    const startCpu = process.cpuUsage();
     const statuses = await Promise.all(bodies.map((body, index) => send(body, index % 2 === 0)));
+    const { user, system } = process.cpuUsage(startCpu);
+    cpuMicroseconds += user + system;
     expect(statuses.filter((status) => status !== 400)).toEqual([]);
     script.calls.length = 0;
   };
@@ -75,11 +79,10 @@ test("10,000 malformed bodies get 400, take under a second of CPU per thousand, 
   await thousand(0);
   await thousand(1);
   const before = await bytesInUse();
-  const startCpu = process.cpuUsage();
+  cpuMicroseconds = 0;
   for (let seed = 2; seed < 12; seed++) await thousand(seed);
-  const { user, system } = process.cpuUsage(startCpu);
-  // Includes the clients, which run in this process.
-  expect(user + system).toBeLessThan(10_000_000);
+  // Includes the clients, which run in this process, and not the making of the bodies.
+  expect(cpuMicroseconds).toBeLessThan(10_000_000);
   // 200 bytes per request would be a leak.
   expect((await bytesInUse()) - before).toBeLessThan(2_000_000);
 });

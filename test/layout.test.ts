@@ -56,7 +56,14 @@ const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
   { providers: ["providers"] },
   { formats: ["native/native", "chat/chat", "responses/responses", "codec", "json", "text-run"] },
   {
-    postgres: ["postgres", "open-ledger", "pipeline", "preflight", "embedded/embedded"],
+    postgres: [
+      "postgres",
+      "open-ledger",
+      "pipeline",
+      "preflight",
+      "wait-for-database",
+      "embedded/embedded",
+    ],
     redis: ["redis"],
     mail: ["mail"],
     metrics: ["metrics"],
@@ -88,6 +95,7 @@ const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
       "reasoning-effort",
       "secret-cache",
       "secret-lookup",
+      "stderr",
       "stopwatch",
       "tags",
       "timeout",

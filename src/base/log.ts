@@ -3,6 +3,7 @@
 // redaction below is a second safeguard.
 
 import { type Logger, pino } from "pino";
+import { LineWriter } from "./stderr.ts";
 
 /** Writes a line with a code, which says what an operator does about it. */
 type LogCoded = (fields: LogFields, message: string) => void;
@@ -29,36 +30,12 @@ export function createLog(level: string, worker?: number): Log {
         censor: "[redacted]",
       },
     },
-    openStderr(
+    new LineWriter(
       // Workers write to one pipe. A pipe takes up to 4,096 bytes at once (PIPE_BUF); longer writes
       // of several processes may mix.
       isAlone ? { minLength: 12_288 } : { minLength: 3_072, maxWrite: 4_096 },
     ),
   );
-}
-
-const lateMsMax = 100;
-
-/**
- * Lines are written together, at most 0.1 s late: writing each line by itself took a tenth of the
- * time of a plain request. Exits flush.
- */
-function openStderr(sizes: { readonly minLength: number; readonly maxWrite?: number }) {
-  const stderr = pino.destination({ dest: 2, sync: false, ...sizes });
-  const write = stderr.write.bind(stderr);
-  let willFlush = false;
-  const flush = () => {
-    willFlush = false;
-    stderr.flush();
-  };
-  // Not `periodicFlush`: without lines it writes nothing ten times a second, which was 40 % of the
-  // work of an idle gateway.
-  stderr.write = (line) => {
-    if (!willFlush) setTimeout(flush, lateMsMax).unref();
-    willFlush = true;
-    return write(line);
-  };
-  return stderr;
 }
 
 /**
@@ -104,6 +81,9 @@ export const logCodes = {
     "at the error, and reinstall the packages",
   config_unreadable:
     "make the configuration file readable and send the signal again; the old file is in use",
+  database_awaited:
+    "nothing if the database is starting: a start waits for it for DATABASE_WAIT_SECONDS; " +
+    "otherwise look at the database, and at DATABASE_URL",
   declared_dead:
     "this process was silent for 12 seconds, and its requests were settled by others; look " +
     "for pauses of the machine and of the network to the database",
@@ -113,6 +93,8 @@ export const logCodes = {
   drain_limit_reached:
     "answers were cut at the end of a process; raise `DRAIN_LIMIT_SECONDS` if they may take " +
     "longer",
+  embedded_database_gone:
+    "the embedded database was killed while the gateway ran; its log (postgres.log) may say why",
   embedded_database_slow: "the embedded database takes long to stop; wait, or look at its disk",
   grant_not_posted:
     "credits of a payment are posted late, and it is repeated; look at the database if it " +

@@ -4,6 +4,7 @@
 
 import { setTimeout as delay, setImmediate as nextTick } from "node:timers/promises";
 import { ApiError } from "../base/errors.ts";
+import { withTimeout } from "../base/timeout.ts";
 
 /**
  * Runs a batch and returns one outcome per item, in order. A thrown error is an error of the whole
@@ -61,6 +62,8 @@ type Unfinished<Item, Outcome> = {
 
 /** How long a success shows that the database serves this queue. */
 const servedMsMax = 5_000;
+/** How long a drain that is over waits for the batches that the database has. */
+const inFlightMsMax = 1_000;
 
 export class BatchQueue<Item, Outcome> {
   readonly #run: RunBatch<Item, Outcome>;
@@ -137,7 +140,7 @@ export class BatchQueue<Item, Outcome> {
 
   /**
    * Waits up to `withinMs` until the queue is empty, then stops it. Returns how many items failed
-   * because of that.
+   * because of that, or are in a batch that the database does not answer.
    */
   async drain(withinMs: number): Promise<number> {
     const timeout = new AbortController();
@@ -145,8 +148,8 @@ export class BatchQueue<Item, Outcome> {
     await delay(withinMs, undefined, { signal: timeout.signal }).catch(() => undefined);
     this.#isStopped = true;
     this.#failExpired();
-    await emptied;
-    return this.#failedAtStop;
+    await withTimeout(emptied, inFlightMsMax, () => undefined);
+    return [...this.#inFlight].reduce((sum, { length }) => sum + length, this.#failedAtStop);
   }
 
   async #emptied(): Promise<void> {

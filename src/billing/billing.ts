@@ -138,8 +138,10 @@ export type Billing = {
    * confirmed that it still owns its requests. Nothing may be delivered before.
    */
   confirmAlive(): Promise<void> | undefined;
-  /** Returns when every queued settlement is durable. */
+  /** Returns when every queued settlement is durable, or after a time without the database. */
   stop(): Promise<void>;
+  /** After `stop`: the requests whose settlement is left to other processes. */
+  unsettled(): number;
 };
 
 /** The credits of an account changed. */
@@ -222,6 +224,7 @@ export function createBilling(parts: Parts): Billing {
   });
   if (parts.metrics) readLedger(parts.metrics, holds, node);
   const keys = parts.keys ?? noKeys;
+  let unsettled = 0;
   const usage = createReports(parts.postgres.reports);
   return {
     service: createService({
@@ -271,15 +274,12 @@ export function createBilling(parts: Parts): Billing {
     async stop() {
       funds.stop();
       watch.stop();
-      await holds.close();
+      unsettled = await holds.close();
       // They lose nothing but figures.
-      await withTimeout(
-        Promise.all([days.stop(), rejections.stop()]),
-        figuresMsMax,
-        () => undefined,
-      );
-      await node.stop();
+      const figures = Promise.all([days.stop(), rejections.stop()]);
+      await Promise.all([withTimeout(figures, figuresMsMax, () => undefined), node.stop()]);
     },
+    unsettled: () => unsettled,
   };
 }
 

@@ -30,7 +30,7 @@ const confirmRetryMs = 250;
  * How long a stopping process waits for the ledger. Without deregistration the other processes
  * detect its end by the missing heartbeats.
  */
-const deregisterMsMax = 5_000;
+const deregisterMsMax = 3_000;
 
 /** The row of this process in the `nodes` table. */
 export class ClusterNode {

@@ -502,9 +502,9 @@ export class HoldKeeper implements Holds {
 
   /**
    * Stops both queues and waits up to `withinMs` until every queued settlement is durable. Other
-   * processes settle the rest.
+   * processes settle the rest: returns how many.
    */
-  async close(withinMs = settings.closeMsMax): Promise<void> {
+  async close(withinMs = settings.closeMsMax): Promise<number> {
     this.#isClosing = true;
     const until = performance.now() + withinMs;
     const all = [...this.#queues.values()];
@@ -520,6 +520,7 @@ export class HoldKeeper implements Holds {
     this.#isClosed = true;
     const connections = all.flatMap((queues) => queues.connections);
     await Promise.all(connections.map((connection) => connection.close()));
+    return left;
   }
 
   async #checkpointOnce(): Promise<void> {

@@ -35,6 +35,8 @@ export type Config = {
   readonly ledgerEngine?: LedgerEngine;
   /** Refuse to start on a ledger whose commits are on one server alone. */
   readonly requireSync: boolean;
+  /** How long a start waits for the database. */
+  readonly databaseWaitMs: number;
   /** How long a new request waits for the ledger. */
   readonly ledgerMaxWaitMs: number;
   /** Months before the current one whose charges are kept. Absent: all, and none is closed. */
@@ -313,6 +315,7 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
     ...(migrationDatabaseUrl !== undefined && { migrationDatabaseUrl }),
     ...(engine !== "auto" && { ledgerEngine: engine }),
     requireSync,
+    databaseWaitMs: integer("DATABASE_WAIT_SECONDS", { min: 0, max: 3_600, fallback: 60 }) * 1000,
     ledgerMaxWaitMs: integer("LEDGER_MAX_WAIT_SECONDS", { min: 1, max: 600, fallback: 10 }) * 1000,
     ...(retention !== undefined && { retentionMonths }),
     ...(sink && { sink }),

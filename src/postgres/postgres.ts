@@ -14,6 +14,7 @@ import { type Prepared, type Query, type Result, RoundTrip } from "./pipeline.ts
 import { Servers } from "./servers.ts";
 import {
   connectionConfig,
+  connectTimeoutMs,
   prepareSession,
   type Server,
   type SessionSettings,
@@ -126,7 +127,7 @@ const timeoutMarginMs = 2_000;
 // Locks are held for milliseconds. The server ends the transaction of a process that hangs in one.
 const lockMsMax = 5_000;
 /** How long `close` waits for the server. */
-const closeMsMax = 5_000;
+const closeMsMax = 3_000;
 const attemptsMax = 6;
 
 type ConnectOptions = {
@@ -162,7 +163,7 @@ export function connectPostgres(
     settings: role === undefined ? {} : { role },
     traits: traitsOf[engine],
   };
-  const servers = new Servers(url, log);
+  const servers = new Servers(url, log, connectTimeoutMs);
   servers.watch();
   const pools = new Pools(servers, session, timeoutMs);
   const textFor = statementFor(session.traits);

@@ -7,9 +7,18 @@ import { Servers } from "./servers.ts";
 /** The database cannot be used as it is configured. The message says what is wrong. */
 export class UnusableDatabase extends Error {}
 
+/** A server that hangs ends no statement by itself. */
+const answerMsMax = 15_000;
+
 const poolerMessage =
   "a pooler between the gateway and the database shares connections between transactions; " +
   "set it to session mode (PgBouncer: pool_mode = session), or connect directly";
+
+/** Connects once. Throws the error of a connection that cannot be made. */
+export async function checkConnection(url: string): Promise<void> {
+  const { client } = await new Servers(url).connect();
+  void client.end().catch(() => undefined);
+}
 
 /**
  * Throws `UnusableDatabase` for a server that takes no writes and for a pooler in transaction or
@@ -19,7 +28,7 @@ export async function checkDatabase(url: string): Promise<void> {
   const servers = new Servers(url);
   await using stack = new AsyncDisposableStack();
   const connect = async () => {
-    const { client } = await servers.connect();
+    const { client } = await servers.connect({}, { query_timeout: answerMsMax });
     return stack.adopt(client, (one) => void one.end().catch(() => undefined));
   };
   try {

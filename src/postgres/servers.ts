@@ -20,11 +20,14 @@ type Candidate = {
 const laterMsMax = 500;
 /** How often the other servers are asked whether one of them was promoted. */
 const surveyEveryMs = 10_000;
+/** Nobody waits for connections at the start, or those of an owner, as for those of a request. */
+const patientMs = 15_000;
 
 export class Servers {
   readonly target: TargetServer;
   readonly #list: readonly Server[];
   readonly #log: Log | undefined;
+  readonly #connectTimeoutMs: number;
   #chosen: Server | undefined;
   #choosing: Promise<Server> | undefined;
   /** The server that was chosen last. It is preferred among equals. */
@@ -35,12 +38,16 @@ export class Servers {
   #timer: NodeJS.Timeout | undefined;
   readonly #clients = new Map<Client, Server>();
 
-  /** Throws an Error for an address that `parseDatabaseUrl` refuses. */
-  constructor(url: string, log?: Log) {
+  /**
+   * Throws an Error for an address that `parseDatabaseUrl` refuses. `connectTimeoutMs`: how long a
+   * connection may take.
+   */
+  constructor(url: string, log?: Log, connectTimeoutMs = patientMs) {
     const { servers, target } = parseDatabaseUrl(url);
     this.#list = servers;
     this.target = target;
     this.#log = log;
+    this.#connectTimeoutMs = connectTimeoutMs;
   }
 
   get isList(): boolean {
@@ -75,7 +82,10 @@ export class Servers {
   ): Promise<{ client: Client; server: Server }> {
     const server = await this.choose();
     try {
-      const client = await openClient(server, this.target, settings, config);
+      const client = await openClient(server, this.target, settings, {
+        connectionTimeoutMillis: this.#connectTimeoutMs,
+        ...config,
+      });
       this.track(client, server);
       return { client, server };
     } catch (error) {
@@ -113,7 +123,7 @@ export class Servers {
     const all = Promise.all(
       this.#list.map(async (server) => {
         try {
-          candidates.push(await examine(server, this.target));
+          candidates.push(await examine(server, this.target, this.#connectTimeoutMs));
           first.resolve();
         } catch (error) {
           problems.set(server, messageOf(error));
@@ -188,8 +198,12 @@ export class Servers {
 }
 
 /** Connects to one server and asks what it is. Throws when it is not of this `target`. */
-async function examine(server: Server, target: TargetServer): Promise<Candidate> {
-  const client = await openClient(server, target);
+async function examine(
+  server: Server,
+  target: TargetServer,
+  connectionTimeoutMillis: number,
+): Promise<Candidate> {
+  const client = await openClient(server, target, {}, { connectionTimeoutMillis });
   try {
     const { rows } = await client.query<{ cluster: string; timeline: number | null }>(identity);
     const [row] = rows;

@@ -16,7 +16,8 @@ export type SessionSettings = Readonly<Record<string, string | number>>;
  */
 export const applicationName = "model-gateway";
 
-const connectTimeoutMs = 5_000;
+/** How long a connection of a running gateway may take. */
+export const connectTimeoutMs = 5_000;
 
 /** Settings of every connection to the server at `url`. */
 export function connectionConfig(url: string): ClientConfig {
@@ -39,12 +40,13 @@ export async function openClient(
   settings: SessionSettings = {},
   config: ClientConfig = {},
 ): Promise<Client> {
-  const client = new Client({ ...connectionConfig(server.url), ...config });
+  const all = { ...connectionConfig(server.url), ...config };
+  const client = new Client(all);
   // A broken connection also fails its query. Without a listener it would end the process.
   client.on("error", () => {});
   await client.connect();
   try {
-    await prepareSession(client, server, target, settings);
+    await prepareSession(client, server, target, settings, all.connectionTimeoutMillis);
     return client;
   } catch (error) {
     void client.end().catch(() => undefined);
@@ -61,6 +63,7 @@ export async function prepareSession(
   { name }: Server,
   target: TargetServer,
   settings: SessionSettings,
+  timeoutMs = connectTimeoutMs,
 ): Promise<void> {
   const entries = Object.entries(settings);
   const made = entries.map((_, index) => `set_config($${index * 2 + 1}, $${index * 2 + 2}, false)`);
@@ -69,7 +72,7 @@ export async function prepareSession(
   const { rows } = await client.query<{ is_standby: boolean; is_read_only: boolean }>({
     text: `select ${[state, ...made].join(", ")}`,
     values: entries.flatMap(([setting, value]) => [setting, String(value)]),
-    ...{ query_timeout: connectTimeoutMs },
+    ...{ query_timeout: timeoutMs },
   });
   if (target === "any") return;
   if (rows[0]?.is_standby !== false) throw new ReadOnlyServer(name, "a standby");

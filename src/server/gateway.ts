@@ -64,6 +64,8 @@ export type Gateway = {
    * the rest, and closes everything.
    */
   stop(how?: StopOptions): Promise<void>;
+  /** After `stop`: the requests that it could not settle. Other processes will. */
+  unsettled(): number;
 };
 
 export type StopOptions = {
@@ -168,6 +170,7 @@ async function openGateway(given: GatewayParts, stack: AsyncDisposableStack): Pr
       }
       await stack.disposeAsync();
     },
+    unsettled: () => local?.unsettled() ?? 0,
   };
 }
 

@@ -1,5 +1,6 @@
 // One gateway as a process, alone or as a worker: signals, reload, exit.
 
+import { exitProcess } from "../base/stderr.ts";
 import { withTimeout } from "../base/timeout.ts";
 import type { CatalogFile } from "../config/catalog.ts";
 import { type Embedded, startEmbedded } from "../postgres/embedded/embedded.ts";
@@ -14,6 +15,13 @@ const orphanDrainMs = 5_000;
 const orphanExitMs = 9_000;
 /** How long an exit waits for a bundle of the console that is being made. It takes a second. */
 const bundleMsMax = 10_000;
+/** How long a stop waits for a start that goes on. */
+const startMsMax = 10_000;
+/**
+ * After the drain: time to settle what is left, to leave the ledger and to stop the embedded
+ * database. A process that is not done then ends all the same.
+ */
+const closeMsMax = 25_000;
 
 /**
  * Starts a gateway. Exits with 1 if it cannot start, and with 0 after it has stopped.
@@ -25,7 +33,8 @@ export async function runGateway(
   parent?: Parent,
 ): Promise<void> {
   const { config, log } = parts;
-  const starting = start(parts, parent);
+  const giveUp = new AbortController();
+  const starting = start({ ...parts, giveUp: giveUp.signal }, parent);
   const hurry = new AbortController();
   let isStopping = false;
 
@@ -36,7 +45,7 @@ export async function runGateway(
       // A terminal sends Ctrl-C to the parent as well, which ends its workers by a message.
       else if (signal === "SIGTERM") void stop({ signal, retire: true });
     },
-    () => process.exit(1),
+    () => void exitProcess(1),
   );
   // A worker gets the file from its parent.
   process.on("SIGHUP", () => void (parent ? undefined : reload()));
@@ -52,7 +61,7 @@ export async function runGateway(
   parent?.onStop((reason) => {
     if (reason !== "orphaned") return void stop({ reason, retire: reason === "retire" });
     setTimeout(() => hurry.abort(), orphanDrainMs);
-    setTimeout(() => process.exit(1), orphanExitMs);
+    setTimeout(() => void exitProcess(1), orphanExitMs);
     void stop({ reason, retire: true });
   });
 
@@ -73,6 +82,8 @@ export async function runGateway(
     }
     shrinkWhenIdle();
   } catch (error) {
+    // `stop` ends the process.
+    if (giveUp.signal.aborted) return;
     log.debug({ err: error }, "the gateway failed to start");
     const { startupErrorMessage } = await import("./startup-error.ts");
     const problem = startupErrorMessage(error, config);
@@ -86,7 +97,7 @@ export async function runGateway(
     const { bundleInProgress } = await import("../console/console.ts");
     const bundling = bundleInProgress();
     if (bundling) await withTimeout(bundling, bundleMsMax, () => undefined);
-    process.exit(code);
+    await exitProcess(code);
   }
 
   async function stop({ retire = false, ...why }: StopCause): Promise<void> {
@@ -99,14 +110,31 @@ export async function runGateway(
         : "draining: rejecting new requests after the delay, finishing active ones",
     );
     try {
-      const gateway = await starting;
-      await gateway.stop({ retire, hurry: hurry.signal });
-      await parent?.leave(gateway.metrics());
+      const gateway = await findStarted();
+      const limitMs = (retire ? 0 : config.drainDelayMs) + config.drainLimitMs + closeMsMax;
+      const stopped = gateway?.stop({ retire, hurry: hurry.signal }) ?? Promise.resolve();
+      await withTimeout(stopped, limitMs, () => {
+        throw new Error("a part of the gateway did not stop in time");
+      });
+      if (gateway) await parent?.leave(gateway.metrics());
       log.info("stopped");
-      await exit(0);
+      await exit(gateway && gateway.unsettled() > 0 ? 1 : 0);
     } catch (error) {
       log.error({ code: "stop_failed", err: error }, "the gateway failed to stop cleanly");
-      process.exit(1);
+      await exitProcess(1);
+    }
+  }
+
+  /** The gateway, if it has started or will soon. Undefined: it gave up waiting for a database. */
+  async function findStarted(): Promise<Gateway | undefined> {
+    giveUp.abort();
+    try {
+      return await withTimeout(starting, startMsMax, () => {
+        throw new Error("the gateway was starting, and did not get ready or fail in time");
+      });
+    } catch (error) {
+      if (error === giveUp.signal.reason) return undefined;
+      throw error;
     }
   }
 

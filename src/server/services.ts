@@ -13,6 +13,7 @@ import { PeopleService } from "../../gen/gateway/people/v1/people_pb.ts";
 import { type Alerts, createAlerts } from "../alerts/alerts.ts";
 import type { ErrorReason } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
+import { withTimeout } from "../base/timeout.ts";
 import { createBilling } from "../billing/billing.ts";
 import type { CatalogFile } from "../config/catalog.ts";
 import type { Config } from "../config/environment.ts";
@@ -34,8 +35,10 @@ import { createOperations, type Operations } from "../operations/operations.ts";
 import { createPayments } from "../payments/payments.ts";
 import { createPeople, type Installation, isOfPeople } from "../people/people.ts";
 import { type Embedded, startEmbedded } from "../postgres/embedded/embedded.ts";
-import { openLedger } from "../postgres/open-ledger.ts";
-import { checkDatabase } from "../postgres/preflight.ts";
+import { type OpenLedger, openLedger } from "../postgres/open-ledger.ts";
+import type { Statement } from "../postgres/postgres.ts";
+import { checkConnection, checkDatabase } from "../postgres/preflight.ts";
+import { databaseOf, waitForDatabase } from "../postgres/wait-for-database.ts";
 import { createProviders } from "../providers/providers.ts";
 import { createRateLimits, type RateLimits } from "../rate-limits/rate-limits.ts";
 import { connectRedis, hintsOn, type Redis } from "../redis/redis.ts";
@@ -66,6 +69,8 @@ export type StartedServices = {
   reload(file: CatalogFile): void;
   /** Cancels the active requests. Resolves when each settlement is queued. */
   cancelActive(): Promise<void>;
+  /** After the end: the requests whose settlement is left to other processes. */
+  unsettled(): number;
 };
 
 /** The input of a gateway, in every role. */
@@ -75,6 +80,8 @@ export type GatewayParts = {
   /** Holds the credentials of the providers. */
   readonly env: NodeJS.ProcessEnv;
   readonly log: Log;
+  /** Ends the wait for a database that is not there. */
+  readonly giveUp?: AbortSignal | undefined;
   /** The embedded database, if somebody else has begun to start it. */
   readonly embedded?: Promise<Embedded> | undefined;
   /** Absent: nothing is counted. */
@@ -85,6 +92,9 @@ export type GatewayParts = {
   readonly shared?: Shared;
 };
 
+/** How long a stop waits for what loses nothing. */
+const tasksMsMax = 3_000;
+
 /** Starts the services. `stack` gets the function that stops each part; the database stops last. */
 export async function startServices(
   parts: GatewayParts,
@@ -92,13 +102,15 @@ export async function startServices(
 ): Promise<StartedServices> {
   const { config, env, log, metrics } = parts;
   const url = config.databaseUrl ?? (await embed(parts, stack));
-  if (config.databaseUrl !== undefined) await checkDatabase(url);
-  const { migrationDatabaseUrl: ownerUrl, ledgerEngine: engine } = config;
-  const ledger = await openLedger({ url, ownerUrl, engine }, log);
+  const ledger = await reachLedger(parts, url);
   log.debug("ledger migrated");
   const postgres = stack.adopt(ledger.postgres, (one) => one.close());
+  const untilReached = createWait(parts, config.databaseUrl);
+  // On a slow machine a connection takes longer than a request may wait. What follows uses these.
+  await untilReached(() => postgres.readChangeable());
+  await untilReached(() => postgres.heartbeats.query(ping, []));
   const months = new MonthKeeper(ledger, log);
-  await months.start();
+  await untilReached(() => months.start());
   stack.defer(() => months.stop());
   metrics?.readOne("gateway_ledger_months_ahead", () => months.monthsAhead);
   const adminToken = await findAdminToken(config.dataDir, config.adminToken);
@@ -106,7 +118,8 @@ export async function startServices(
   if (config.databaseUrl !== undefined) {
     const watch = new LedgerWatch(postgres, log);
     ledgerProblem = () => watch.problem;
-    await watch.start({ ...config, roleStatements: ledger.roleStatements });
+    const { roleStatements } = ledger;
+    await untilReached(() => watch.start({ ...config, roleStatements }));
     metrics?.readOne("gateway_ledger_sync_standbys", () => watch.syncStandbys);
     stack.defer(() => watch.stop());
   }
@@ -209,13 +222,19 @@ export async function startServices(
   stack.defer(() => inference.stop());
 
   await billing.start();
-  stack.defer(() => billing.stop());
+  const tasks: (() => Promise<void>)[] = [];
+  stack.defer(async () => {
+    // All at once: where the database hangs, each of them waits for it.
+    const ended = Promise.all(tasks.map((stop) => stop()));
+    const ending = withTimeout(ended, tasksMsMax, () => undefined);
+    await Promise.all([billing.stop(), ending]);
+  });
   keys.start();
-  stack.defer(() => keys.stop());
+  tasks.push(() => keys.stop());
   people.start();
-  stack.defer(() => people.stop());
+  tasks.push(() => people.stop());
   await limits.start();
-  stack.defer(() => limits.stop());
+  tasks.push(() => limits.stop());
 
   const history = createHistory({
     ledger,
@@ -225,7 +244,7 @@ export async function startServices(
     sink: config.sink,
   });
   history.start();
-  stack.defer(() => history.stop());
+  tasks.push(() => history.stop());
 
   const authenticate = identifyBy(keys.authenticate, people.authenticate);
   const { audit, onCallerChange, installation } = people;
@@ -241,7 +260,7 @@ export async function startServices(
     log,
   });
   payments.start();
-  stack.defer(() => payments.stop());
+  tasks.push(() => payments.stop());
   const alerts: Alerts = createAlerts({
     postgres,
     sources: {
@@ -261,7 +280,7 @@ export async function startServices(
     log,
   });
   alerts.start();
-  stack.defer(() => alerts.stop());
+  tasks.push(() => alerts.stop());
   return {
     services: {
       billing: billingService,
@@ -297,6 +316,7 @@ export async function startServices(
       file = next;
     },
     cancelActive: () => inference.cancelAll("draining"),
+    unsettled: billing.unsettled,
   };
 }
 
@@ -320,6 +340,25 @@ const microCreditsPerDollar = 200_000_000n;
 function approvalAboveMicro(settings: CatalogFile["payments"]): bigint | undefined {
   const above = settings?.secondApprovalAboveUsd;
   return above === undefined ? undefined : BigInt(above) * microCreditsPerDollar;
+}
+
+const ping: Statement = { name: "server/ping", text: "select 1" };
+
+/** Runs work that is harmless when repeated until it reaches the database at `url`. */
+function createWait({ config, log, giveUp }: GatewayParts, url: string | undefined) {
+  const database =
+    url === undefined ? `the embedded database in ${config.dataDir}` : databaseOf(url);
+  const wait = { database, withinMs: config.databaseWaitMs, giveUp, log };
+  return <T>(work: () => Promise<T>) => waitForDatabase(wait, work);
+}
+
+/** Migrates the database, and connects to it. */
+async function reachLedger(parts: GatewayParts, url: string): Promise<OpenLedger> {
+  const { databaseUrl, migrationDatabaseUrl: ownerUrl, ledgerEngine: engine } = parts.config;
+  const untilReached = createWait(parts, databaseUrl);
+  if (databaseUrl !== undefined) await untilReached(() => checkDatabase(databaseUrl));
+  if (ownerUrl !== undefined) await createWait(parts, ownerUrl)(() => checkConnection(ownerUrl));
+  return untilReached(() => openLedger({ url, ownerUrl, engine }, parts.log));
 }
 
 async function embed(

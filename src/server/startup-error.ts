@@ -1,15 +1,16 @@
 // The message of a failed start, in one line for the operator.
 
 import { DatabaseError } from "pg";
-import { parseDatabaseUrl } from "../config/database-url.ts";
 import type { Config } from "../config/environment.ts";
 import { isUnreachable } from "../postgres/postgres.ts";
 import { UnusableDatabase } from "../postgres/preflight.ts";
+import { DatabaseAway, databaseOf } from "../postgres/wait-for-database.ts";
 
 const unwritableCodes = ["EACCES", "EROFS", "EPERM", "ENOSPC", "ENOTDIR"];
 
 /** Describes the cause, and the remedy if it is known. Contains no password. */
 export function startupErrorMessage(error: unknown, config: Config): string {
+  if (error instanceof DatabaseAway) return databaseAway(error, config);
   const { code, message, port, path } = detailsOf(error);
   if (code === "EADDRINUSE")
     return portInUse(port === config.metrics?.port ? "METRICS_PORT" : "PORT", port);
@@ -24,15 +25,26 @@ export function startupErrorMessage(error: unknown, config: Config): string {
   return `cannot start: ${problem ?? message}`;
 }
 
+function databaseAway({ database, cause }: DatabaseAway, config: Config): string {
+  const waited = config.databaseWaitMs > 0 ? ` after ${config.databaseWaitMs / 1000} s` : "";
+  const advice =
+    config.databaseUrl === undefined
+      ? `see ${config.dataDir}/postgres.log`
+      : `check ${database === databaseOf(config.databaseUrl) ? "" : "MIGRATION_"}DATABASE_URL`;
+  return `cannot start: ${database} is not reachable${waited} (${reasonOf(cause)}); ${advice}`;
+}
+
+function reasonOf(error: unknown): string {
+  const { code, message } = detailsOf(error);
+  return error instanceof DatabaseError || code === "" ? message : code;
+}
+
 function databaseProblem(error: unknown, url: string): string | undefined {
-  const { servers } = parseDatabaseUrl(url);
-  const database = `the database at ${servers.map(({ name }) => name).join(", ")}`;
+  const database = databaseOf(url);
   const { code, message } = detailsOf(error);
   if (error instanceof UnusableDatabase) return `${database}: ${message}`;
-  if (isUnreachable(error)) {
-    const detail = error instanceof DatabaseError || code === "" ? message : code;
-    return `${database} is not reachable (${detail}); check DATABASE_URL`;
-  }
+  if (isUnreachable(error))
+    return `${database} is not reachable (${reasonOf(error)}); check DATABASE_URL`;
   const describe = serverErrors[code];
   if (error instanceof DatabaseError && describe) return `${database} ${describe(message)}`;
   return undefined;

@@ -5,6 +5,7 @@
 import cluster, { type Worker } from "node:cluster";
 import { setTimeout as delay } from "node:timers/promises";
 import type { Log } from "../base/log.ts";
+import { exitProcess } from "../base/stderr.ts";
 import { withTimeout } from "../base/timeout.ts";
 import type { Config } from "../config/environment.ts";
 import { serveMetrics } from "../metrics/metrics.ts";
@@ -23,7 +24,9 @@ const restartPauseMs = { first: 500, max: 10_000 };
 /** How long a new worker may take before the replacement of the old ones is given up. */
 const replaceMsMax = 30_000;
 /** Added to the drain: time to cancel and settle what is left, and to leave the ledger. */
-const stopMarginMs = 15_000;
+const stopMarginMs = 27_000;
+/** How long the end waits for an embedded database that is still starting. */
+const databaseMsMax = 10_000;
 /** Ended nodes that a new worker hears of. The ledger forgets a node when its requests settled. */
 const endedNodesMax = 100;
 
@@ -39,10 +42,16 @@ export async function runWorkers(parts: Parts): Promise<void> {
   const { config, log } = parts;
   const database = openDatabase(config, log);
   const workers = new Workers(parts, async (exitCode) => {
-    const embedded = await database.catch(() => undefined);
-    await embedded?.stop();
-    log.info("stopped");
-    process.exit(exitCode);
+    try {
+      const started = database.catch(() => undefined);
+      const embedded = await withTimeout(started, databaseMsMax, () => undefined);
+      await embedded?.stop();
+      log.info("stopped");
+    } catch (error) {
+      log.error({ code: "stop_failed", err: error }, "the gateway failed to stop cleanly");
+      await exitProcess(1);
+    }
+    await exitProcess(exitCode);
   });
   onEndSignals(
     (signal) => workers.stop(signal),
@@ -65,7 +74,7 @@ export async function runWorkers(parts: Parts): Promise<void> {
       (embedded) => embedded?.stop(),
       () => undefined,
     );
-    process.exit(1);
+    await exitProcess(1);
   }
 }
 
@@ -170,7 +179,7 @@ class Workers {
   /** Ends everything at once. The next start settles the active requests. */
   abort(): void {
     for (const { worker } of this.#children) worker.process.kill("SIGKILL");
-    process.exit(1);
+    void exitProcess(1);
   }
 
   /** Passes the configuration file to the workers. Each keeps its current one if it is wrong. */

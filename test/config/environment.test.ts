@@ -13,6 +13,7 @@ test("an empty environment gives a gateway for one machine", () => {
     grpcAllowPlaintext: false,
     dataDir: "./data",
     requireSync: false,
+    databaseWaitMs: 60_000,
     ledgerMaxWaitMs: 10_000,
     logLevel: "info",
     role: "all",

@@ -28,6 +28,7 @@ async function startWith(databaseUrl: string, more: NodeJS.ProcessEnv = {}): Pro
     DATABASE_URL: databaseUrl,
     ADMIN_TOKEN: "a-token-of-some-length",
     DATA_DIR: join(tmpdir(), "never-made"),
+    DATABASE_WAIT_SECONDS: "0",
     ...more,
   });
   expect(code).toBe(1);

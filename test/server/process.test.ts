@@ -319,6 +319,7 @@ test("a database that does not answer is one clear line without its password", a
   const env = {
     DATABASE_URL: "postgres://user:hidden@127.0.0.1:1/ledger",
     ADMIN_TOKEN: "a-token-of-some-length",
+    DATABASE_WAIT_SECONDS: "0",
   };
   const { code, stderr } = await expectStartToFail(env);
   expect(code).toBe(1);

@@ -91,6 +91,20 @@ export async function startChildGateway(env: NodeJS.ProcessEnv): Promise<ChildGa
   };
 }
 
+/** Starts a gateway, and does not wait for it. */
+export function launchChildGateway(env: NodeJS.ProcessEnv): Omit<ChildGateway, "address"> {
+  const { child, exited, output } = launch(env);
+  return {
+    process: child,
+    stdout: () => output().stdout,
+    stderr: () => output().stderr,
+    end(signal) {
+      child.kill(signal);
+      return exited;
+    },
+  };
+}
+
 /** Starts a gateway that is expected to exit at start. */
 export function expectStartToFail(env: NodeJS.ProcessEnv): Promise<Exit> {
   return launch(env).exited;

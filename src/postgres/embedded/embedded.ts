@@ -38,7 +38,8 @@ export type Embedded = {
 // Long enough to replay a long log after a crash.
 const startTimeoutMs = 60_000;
 const draftAgeMsMax = 600_000;
-const stopTimeoutMs = 30_000;
+// A slow checkpoint takes longer. The server then ends by itself, and the next start waits for it.
+const stopTimeoutMs = 10_000;
 const pollMs = 20;
 const startsMax = 20;
 // A gateway opens up to 21. The rest is for commands, and for another gateway that takes over.
@@ -47,6 +48,7 @@ const connectionsMin = 180;
 const restartDelayMs = 250;
 // The server still lists a connection for a moment after it was closed.
 const sharedSettleMs = 1_000;
+const askTimeoutMs = 2_000;
 // The path of a socket has at most 107 bytes on Linux and 103 on macOS, including `/.s.PGSQL.5432`.
 const socketFolderBytesMax = 88;
 const user = "gateway";
@@ -274,12 +276,25 @@ async function createDatabase(url: string): Promise<void> {
 async function stop(cluster: string, url: string, log: Log): Promise<void> {
   const server = await findRunning(cluster);
   if (!server) return;
+  // A server that was killed leaves its file, and its id may be that of another program by now.
+  if (!(await isPostgres(server.pid))) {
+    log.warn(
+      { code: "embedded_database_gone", pid: server.pid },
+      "the embedded PostgreSQL had ended before; the next start recovers it",
+    );
+    return;
+  }
   if (await isShared(url)) {
     log.debug("the embedded PostgreSQL keeps running: another gateway uses it");
     return;
   }
   // The fast shutdown; SIGTERM would wait for clients.
-  process.kill(server.pid, "SIGINT");
+  try {
+    process.kill(server.pid, "SIGINT");
+  } catch {
+    // It has ended meanwhile.
+    return;
+  }
   const deadline = Date.now() + stopTimeoutMs;
   while (Date.now() < deadline) {
     const still = await findRunning(cluster);
@@ -293,7 +308,10 @@ async function stop(cluster: string, url: string, log: Log): Promise<void> {
 }
 
 async function isShared(url: string): Promise<boolean> {
-  const client = new Client(connectionConfig(url));
+  const client = new Client({
+    ...connectionConfig(url),
+    ...{ connectionTimeoutMillis: askTimeoutMs, query_timeout: askTimeoutMs },
+  });
   client.on("error", () => {});
   const others = {
     text: "select 1 from pg_stat_activity where application_name = $1 and pid <> pg_backend_pid() and backend_type = 'client backend'",
@@ -310,6 +328,7 @@ async function isShared(url: string): Promise<boolean> {
   } catch {
     return false;
   } finally {
-    await client.end().catch(() => {});
+    // A server that hangs would keep us waiting here.
+    void client.end().catch(() => {});
   }
 }

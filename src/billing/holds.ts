@@ -294,7 +294,7 @@ export class HoldKeeper implements Holds {
     { refine, ...request }: NewHold & { readonly nonce?: string },
     signal: AbortSignal,
   ): Promise<Hold> {
-    await this.#registerPrice(request.model, request.price);
+    if (!this.#hasPrice(request.price)) await this.#registerPrice(request.model, request.price);
     const own = { owner: "process", nonce: randomUUID() } as const;
     let placing: HoldRequest = {
       ...request,
@@ -332,7 +332,7 @@ export class HoldKeeper implements Holds {
   }
 
   async placeFull({ refine: _, ...request }: NewHold): Promise<Hold | undefined> {
-    await this.#registerPrice(request.model, request.price);
+    if (!this.#hasPrice(request.price)) await this.#registerPrice(request.model, request.price);
     const bounds = { ...request.bounds, minOutput: request.bounds.maxOutput };
     const own = { owner: "process", nonce: randomUUID() } as const;
     const placing = { ...request, ...own, kind: "place", bounds } as const;
@@ -541,10 +541,14 @@ export class HoldKeeper implements Holds {
     return ending === undefined ? request : { ...request, ending };
   };
 
+  #hasPrice({ priceVersion }: Price): boolean {
+    return this.#registeredPrices.has(priceVersion);
+  }
+
   // A price must be durable before a hold references it.
   async #registerPrice(model: string, price: Price): Promise<void> {
     const untilMs = performance.now() + this.#maxWaitMs;
-    while (!this.#registeredPrices.has(price.priceVersion)) {
+    while (!this.#hasPrice(price)) {
       try {
         await this.#store.registerPrice(model, price);
         this.#registeredPrices.set(price.priceVersion, { model, price });

@@ -26,8 +26,9 @@ const decoder = new TextDecoder("utf-8", { fatal: true });
  */
 export function parseJson(bytes: Uint8Array): JsonValue {
   try {
-    const value: JsonValue = JSON.parse(decoder.decode(bytes));
-    if (isSound(value, mayHoldSurrogates(bytes))) return value;
+    const text = decoder.decode(bytes);
+    const value: JsonValue = JSON.parse(text);
+    if (isSound(value, mayHoldSurrogates(text))) return value;
   } catch {
     // V8's message repeats content. `findFault` writes a message without it.
   }
@@ -88,9 +89,8 @@ export function isSound(value: JsonValue, checkStrings: boolean, levels = jsonDe
 }
 
 // UTF-8 cannot hold surrogates, so they occur as escapes only, and most bodies have none.
-function mayHoldSurrogates(bytes: Uint8Array): boolean {
-  const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-  return buffer.includes("\\ud") || buffer.includes("\\uD");
+function mayHoldSurrogates(text: string): boolean {
+  return text.includes("\\ud") || text.includes("\\uD");
 }
 
 /**

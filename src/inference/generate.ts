@@ -181,10 +181,10 @@ function rejected(
 }
 
 /** The id that the caller proposes, or a new one. */
-function requestIdOf({ requestHeader }: Call): string {
+function requestIdOf({ requestHeader, hasNewId }: Call): string {
   const proposed = requestHeader.get("x-request-id");
   if (proposed === null) return newRequestId();
-  if (isRequestId(proposed)) return proposed;
+  if (hasNewId || isRequestId(proposed)) return proposed;
   throw invalidField("x-request-id", requestIdRule);
 }
 

@@ -3,7 +3,7 @@
 // needs besides: feature checks, retries, time limits, hang-ups, backpressure and drain. So a step
 // is a lower bound for the same work, and the last one is what the gateway is compared with.
 //
-// Arguments: the step, the provider's URL, and for the last two steps a database URL.
+// Arguments: the step, the provider's URL, and from the step `ledger` on a database URL.
 
 import { hash, randomUUID } from "node:crypto";
 import type { ServerResponse } from "node:http";
@@ -13,13 +13,23 @@ import fastify from "fastify";
 import { pino } from "pino";
 import { type Dispatcher, Pool } from "undici";
 import { Basis, InputCategory, Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
-import { UsageSchema } from "../../gen/gateway/common/v1/usage_pb.ts";
+import { type Usage, UsageSchema } from "../../gen/gateway/common/v1/usage_pb.ts";
+import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
 import { newRequestId } from "../../src/base/ids.ts";
 import { createLog } from "../../src/base/log.ts";
 import { createBilling, type Hold, type Holds } from "../../src/billing/billing.ts";
+import { readCatalogFile } from "../../src/config/catalog.ts";
+import type { EventEncoder } from "../../src/formats/codec.ts";
+import { isObject, parseJson, parseRequest } from "../../src/formats/json.ts";
+import * as native from "../../src/formats/native/native.ts";
+import { type Catalog, createCatalog } from "../../src/inference/catalog.ts";
+import { Meter } from "../../src/inference/meter.ts";
+import { prepare } from "../../src/inference/prepare.ts";
+import { estimatedTokensOf } from "../../src/inference/prompt-size.ts";
 import { isSecret } from "../../src/keys/secret.ts";
 import { connectPostgres } from "../../src/postgres/postgres.ts";
 import { decide, SlidingWindow } from "../../src/rate-limits/sliding-window.ts";
+import { benchCatalog } from "./catalog.ts";
 import { type LadderStep, ladderSteps } from "./ladder.ts";
 import { pairModel, pairPrice } from "./pairs.ts";
 
@@ -28,6 +38,12 @@ const names: readonly string[] = ladderSteps;
 const reached = names.indexOf(step);
 const has = (name: LadderStep) => reached >= ladderSteps.indexOf(name);
 const [parsesJson, checks, translates] = [has("json"), has("checks"), has("cross")];
+const catalog =
+  step === "codecs"
+    ? createCatalog(readCatalogFile(benchCatalog({ pid: 0, port: Number(new URL(url).port) })))
+    : undefined;
+/** The limits in time of a request, of its call to the provider, and of its body. */
+const limitsMs = [1_800_000, 600_000, 10_000];
 
 const pool = new Pool(url, { connections: 256, pipelining: 1 });
 const holds = has("ledger") ? await startLedger() : undefined;
@@ -80,6 +96,8 @@ class Exchange implements Dispatcher.DispatchHandler {
   #end: Buffer[] = [];
   /** The unfinished event of a stream that is translated. */
   #rest = "";
+  /** Set in the step of the codecs. */
+  #codecs: Codecs | undefined;
 
   constructor(response: ServerResponse, path: string) {
     this.#response = response;
@@ -92,7 +110,14 @@ class Exchange implements Dispatcher.DispatchHandler {
       this.#requestId = newRequestId();
       this.#keyId = authenticate(request.headers);
     }
-    if (parsesJson) {
+    if (catalog) {
+      if (!decide(minute, undefined, Number.MAX_SAFE_INTEGER, performance.now()).admitted)
+        throw new Error("the limit is none");
+      minute.add(performance.now(), 0);
+      this.#codecs = new Codecs(catalog, this.#response);
+      sent = this.#codecs.begin(body);
+      this.#model = this.#codecs.model;
+    } else if (parsesJson) {
       const parsed = JSON.parse(body.toString());
       this.#model = parsed.model;
       if (checks && !decide(minute, undefined, Number.MAX_SAFE_INTEGER, performance.now()).admitted)
@@ -153,9 +178,14 @@ class Exchange implements Dispatcher.DispatchHandler {
 
   onResponseData(_: Dispatcher.DispatchController, chunk: Buffer): void {
     if (!this.#isStream) this.#pieces.push(chunk);
+    else if (this.#codecs) this.#write(this.#codecs.translate(chunk));
     else if (translates) this.#translate(chunk);
     else if (checks) this.#relay(chunk);
     else this.#response.write(chunk);
+  }
+
+  #write(text: string): void {
+    if (text !== "") this.#response.write(text);
   }
 
   /** Sends bytes on as they came; looks in them for the usage and the end, and keeps the end. */
@@ -223,6 +253,12 @@ class Exchange implements Dispatcher.DispatchHandler {
       return;
     }
     const body = this.#pieces.length === 1 ? this.#pieces[0] : Buffer.concat(this.#pieces);
+    const codecs = this.#codecs;
+    if (codecs) {
+      codecs.readAnswer(body ?? Buffer.alloc(0));
+      this.#settle((cost) => this.#send(codecs.encodeAnswer(), cost));
+      return;
+    }
     if (!parsesJson) {
       this.#send(body ?? Buffer.alloc(0), "");
       return;
@@ -238,7 +274,9 @@ class Exchange implements Dispatcher.DispatchHandler {
 
   #settle(then: (cost: string) => void): void {
     if (!holds || !this.#hold) return;
-    const usage = create(UsageSchema, { input: this.#input, output: this.#output });
+    const usage = this.#codecs
+      ? this.#codecs.end()
+      : create(UsageSchema, { input: this.#input, output: this.#output });
     const ending = { usage, outcome: Outcome.COMPLETED, basis: Basis.REPORTED, attempts: [] };
     holds.settle(this.#hold, ending).then(
       ({ amountMicrocredits }) => then(String(amountMicrocredits)),
@@ -247,6 +285,7 @@ class Exchange implements Dispatcher.DispatchHandler {
   }
 
   #finishStream(): void {
+    if (this.#codecs) this.#end.push(Buffer.from(this.#codecs.encodeEnd()));
     const [only] = this.#end;
     this.#response.end(this.#end.length === 1 ? only : Buffer.concat(this.#end));
     if (checks) this.#logRequest();
@@ -288,6 +327,86 @@ class Exchange implements Dispatcher.DispatchHandler {
 
   onResponseError(_: Dispatcher.DispatchController, error: Error): void {
     this.#response.destroy(error);
+  }
+}
+
+/**
+ * What a gateway does with the content of a request besides, in straight-line code with its own
+ * codecs: reads and checks it, bounds its tokens, writes it anew, and the same for the answer; with
+ * its timers, and what it needs to notice that the client has left.
+ */
+class Codecs {
+  readonly #catalog: Catalog;
+  readonly #timers = limitsMs.map((ms) => setTimeout(() => this.#hangUp.abort(), ms));
+  readonly #hangUp = new AbortController();
+  #meter: Meter | undefined;
+  #context = { model: "", estimatedInputTokens: 0, showCost: true };
+  #events: Event[] = [];
+  readonly #decoder = native.createEventDecoder(true);
+  #encoder: EventEncoder | undefined;
+
+  constructor(catalog: Catalog, response: ServerResponse) {
+    this.#catalog = catalog;
+    // The hold, the call and the bill each listen.
+    for (let listener = 0; listener < 3; listener++)
+      this.#hangUp.signal.addEventListener("abort", () => response.destroy(), { once: true });
+    response.once("close", () => {
+      if (!response.writableEnded) this.#hangUp.abort();
+    });
+  }
+
+  get model(): string {
+    return this.#context.model;
+  }
+
+  /** Reads the request. Returns that for the provider. */
+  begin(body: Buffer): Buffer {
+    const { value } = parseRequest(body);
+    const decoded = native.decodeRequest(value, { version: "2023-06-01", beta: "" });
+    const { request, target, size, maxTokens } = prepare(this.#catalog, decoded, []);
+    const { id: model, contextTokens, zeroUsage } = target.model;
+    const estimatedInputTokens = estimatedTokensOf(size);
+    this.#context = { model, estimatedInputTokens, showCost: true };
+    this.#meter = new Meter({
+      ...{ countedInput: estimatedInputTokens, writesLiveLong: false, contextTokens, zeroUsage },
+      grantedOutput: maxTokens,
+    });
+    const { stream = false } = decoded;
+    const options = { model: "bench", stream, foldSystem: false };
+    return Buffer.from(JSON.stringify(native.encodeRequest({ ...request, maxTokens }, options)));
+  }
+
+  /** Reads events. Returns those that may be sent before the charge. */
+  translate(chunk: Buffer): string {
+    const events = this.#decoder.push(chunk);
+    const before = this.#meter?.fold(events) ?? 0;
+    if (before < events.length) this.#events.push(...events.slice(before));
+    this.#encoder ??= native.createEventEncoder(this.#context);
+    return this.#encoder.encode(before < events.length ? events.slice(0, before) : events);
+  }
+
+  /** Reads a plain answer. */
+  readAnswer(body: Buffer): void {
+    const answer = parseJson(body);
+    if (!isObject(answer)) throw new Error("not an answer");
+    this.#events = native.decodeAnswer(answer);
+    this.#meter?.fold(this.#events);
+  }
+
+  /** The usage of the answer, which has ended. */
+  end(): Usage {
+    for (const timer of this.#timers) clearTimeout(timer);
+    if (!this.#meter?.complete) throw new Error("the answer has no end");
+    return this.#meter.billableTotal().usage;
+  }
+
+  encodeAnswer(): Buffer {
+    return Buffer.from(JSON.stringify(native.encodeAnswer(this.#events, this.#context)));
+  }
+
+  /** The end of a stream. */
+  encodeEnd(): string {
+    return `${this.#encoder?.encode(this.#events)}${this.#encoder?.end()}`;
   }
 }
 

@@ -1,7 +1,15 @@
 // The steps of the ladder, from a bare forwarder to everything that a paid request needs. Each does
 // what its name says and everything of the steps before it. `ladder-step.ts` is the program.
 
-export const ladderSteps = ["dispatch", "json", "checks", "fastify", "ledger", "cross"] as const;
+export const ladderSteps = [
+  "dispatch",
+  "json",
+  "checks",
+  "fastify",
+  "ledger",
+  "codecs",
+  "cross",
+] as const;
 
 export type LadderStep = (typeof ladderSteps)[number];
 
@@ -12,5 +20,6 @@ export const stepNames: Readonly<Record<LadderStep, string>> = {
   checks: "key, id, limit, meter, headers, log line",
   fastify: "behind Fastify",
   ledger: "hold and settlement",
+  codecs: "the gateway's codecs, checks and meter, time limits, hang-ups",
   cross: "every event parsed, chat to native",
 };

@@ -28,7 +28,7 @@ export async function ladder(): Promise<Result> {
   const steps = new Map<string, BenchProcess>();
   const urls = [url];
   for (const step of ladderSteps) {
-    const usesLedger = step === "ledger" || step === "cross";
+    const usesLedger = step === "ledger" || step === "codecs" || step === "cross";
     const databaseUrl = usesLedger ? await lab.emptyDatabase(`ladder_${step}`) : "";
     if (usesLedger) {
       urls.push(databaseUrl);

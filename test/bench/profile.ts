@@ -1,6 +1,9 @@
-// Reads a profile of V8 and sums its time by part of the gateway.
+// Takes a profile of a gateway by V8, and sums its time by part of the gateway.
 
+import { readdir, readFile } from "node:fs/promises";
+import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import type { BenchProcess, GatewayProcess, Lab } from "./lab.ts";
 
 type Frame = { readonly name: string; readonly url: string; readonly parent: number | undefined };
 export type Profile = {
@@ -11,7 +14,7 @@ export type Profile = {
 };
 
 /** Takes a `.cpuprofile` apart, and keeps its last `lastMs` milliseconds. */
-export function readProfile(json: unknown, lastMs: number): Profile {
+function readProfile(json: unknown, lastMs: number): Profile {
   const { nodes = [], samples = [], timeDeltas = [] } = Object(json);
   const frames = new Map<number, Frame>();
   for (const { id, callFrame } of nodes)
@@ -45,6 +48,61 @@ export function timeByPart({ frames, times }: Profile): { part: string; time: nu
   return [...sums]
     .map(([part, time]) => ({ part, time }))
     .sort((one, other) => other.time - one.time);
+}
+
+/**
+ * The share of the busy time, from 0 to 1, in code of the files whose paths from the root `isOf`
+ * selects, and in what that code calls.
+ */
+export function shareOf({ frames, times }: Profile, isOf: (path: string) => boolean): number {
+  let [of, busy] = [0, 0];
+  for (const [id, time] of times) {
+    const chain = chainOf(frames, id);
+    if (chain[0]?.name === "(idle)") continue;
+    busy += time;
+    if (chain.some(({ url }) => url.startsWith("file:") && isOf(pathOf(url)))) of += time;
+  }
+  return of / busy;
+}
+
+/** A frame and those that called it, innermost first. */
+function chainOf(frames: Profile["frames"], id: number): readonly Frame[] {
+  const chain: Frame[] = [];
+  for (let frame = frames.get(id); frame; ) {
+    chain.push(frame);
+    frame = frame.parent === undefined ? undefined : frames.get(frame.parent);
+  }
+  return chain;
+}
+
+function pathOf(url: string): string {
+  const path = fileURLToPath(url);
+  return path.startsWith(root) ? path.slice(root.length) : path;
+}
+
+/**
+ * Runs a gateway under the profiler while `load` sends to it. Returns the profile of the second
+ * call of `load`: in the first the code is compiled. From the sources, whose files are the parts.
+ */
+export async function profileGateway(
+  lab: Lab,
+  provider: BenchProcess,
+  env: NodeJS.ProcessEnv,
+  load: (gateway: GatewayProcess, isWarmUp: boolean) => Promise<unknown>,
+): Promise<Profile> {
+  const folder = await lab.folder();
+  const gateway = await lab.gateway(provider, {
+    main: "../../src/server/program.ts",
+    flags: ["--cpu-prof", `--cpu-prof-dir=${folder}`],
+    env,
+  });
+  await load(gateway, true);
+  const started = performance.now();
+  await load(gateway, false);
+  await lab.end(gateway);
+  const lastMs = performance.now() - started;
+  const [file = ""] = await readdir(folder);
+  return readProfile(JSON.parse(await readFile(join(folder, file), "utf8")), lastMs);
 }
 
 const root = fileURLToPath(new URL("../../", import.meta.url));

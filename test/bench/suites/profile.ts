@@ -1,12 +1,10 @@
 // Where the processor time of a plain request and of a stream goes, by part of the gateway: from
 // V8's sampling profiler. Runs only when it is named; the profiler itself costs time.
 
-import { readdir, readFile } from "node:fs/promises";
-import { join } from "node:path";
 import { nativeBody, nativeHeaders } from "../bodies.ts";
 import { Lab, urlOf } from "../lab.ts";
 import { cpuSeconds } from "../measure.ts";
-import { readProfile, timeByPart } from "../profile.ts";
+import { profileGateway, timeByPart } from "../profile.ts";
 import { type Result, type Row, single } from "../report.ts";
 
 const warmUps = 1_500;
@@ -23,31 +21,22 @@ export async function profile(): Promise<Result> {
     { name: "stream, unpaced", model: "native", stream: true },
     { name: "stream, paced", model: "native-paced", stream: true },
   ]) {
-    const folder = await lab.folder();
-    const gateway = await lab.gateway(provider, {
-      flags: ["--cpu-prof", `--cpu-prof-dir=${folder}`],
+    const isPaced = model !== "native";
+    const count = isPaced ? requests / 8 : requests;
+    let micros = 0;
+    const found = await profileGateway(lab, provider, {}, async (gateway, isWarmUp) => {
+      const before = cpuSeconds(gateway.pid);
+      await lab.load({
+        url: urlOf(gateway),
+        path: "/v1/messages",
+        headers: nativeHeaders(gateway),
+        bodies: [nativeBody(model, 1_000, stream)],
+        concurrency: 32,
+        requests: isWarmUp ? (isPaced ? 1 : warmUps) : count,
+      });
+      micros = ((cpuSeconds(gateway.pid) - before) * 1e6) / count;
     });
-    const bodies = [nativeBody(model, 1_000, stream)];
-    const job = {
-      url: urlOf(gateway),
-      path: "/v1/messages",
-      headers: nativeHeaders(gateway),
-      bodies,
-      concurrency: 32,
-    };
-    const count = model === "native" ? requests : requests / 8;
-    await lab.load({ ...job, requests: model === "native" ? warmUps : 1 });
-    const started = performance.now();
-    const before = cpuSeconds(gateway.pid);
-    await lab.load({ ...job, requests: count });
-    const micros = ((cpuSeconds(gateway.pid) - before) * 1e6) / count;
-    await lab.end(gateway);
-    const lastMs = performance.now() - started;
-
-    const [file = ""] = await readdir(folder);
-    const parts = timeByPart(
-      readProfile(JSON.parse(await readFile(join(folder, file), "utf8")), lastMs),
-    );
+    const parts = timeByPart(found);
     const sum = parts.reduce((all, { time }) => all + time, 0);
     const [large, small] = [
       parts.filter(({ time }) => time >= shareMin * sum),

@@ -29,14 +29,17 @@ type Start = {
 
 export async function start(): Promise<Result> {
   const starts = { first: [] as Start[], later: [] as Start[] };
-  for (let round = 0; round < rounds; round++) {
-    const folder = await mkdtemp(join(tmpdir(), "bench-start-"));
-    try {
-      starts.first.push(await startOnce(folder));
-      starts.later.push(await startOnce(folder));
-    } finally {
-      await rm(folder, { recursive: true, force: true });
+  const folder = await mkdtemp(join(tmpdir(), "bench-start-"));
+  try {
+    for (let round = 0; round < rounds; round++) {
+      const dataDir = join(folder, String(round));
+      starts.first.push(await startOnce(dataDir));
+      starts.later.push(await startOnce(dataDir));
     }
+  } finally {
+    // Not after each round: ext4 does not give the inodes of removed files to new ones for five
+    // minutes, and looks at each of them for every file of the next round.
+    await rm(folder, { recursive: true, force: true });
   }
   const rows = (Object.entries(starts) as [string, Start[]][]).flatMap(([name, all]): Row[] => [
     {

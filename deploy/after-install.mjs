@@ -1,7 +1,7 @@
 // What `npm install` does at the end. It removes what running does not need: the C headers and
-// manuals of Node, 67 MB. It bundles the program and the page of the console, and compiles the
-// bundle, so that no start and no first visitor waits for it. Where that fails, the gateway does
-// without, or does it when it has to.
+// manuals of Node, 67 MB. It bundles the program and the page of the console, makes the template of
+// the embedded database, and compiles the bundle, so that no start and no first visitor waits for
+// it. Where that fails, the gateway does without, or does it when it has to.
 //
 // It begins with the Node that is there, so it is plain JavaScript of Node 20.
 

@@ -63,6 +63,7 @@ const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
       "preflight",
       "wait-for-database",
       "embedded/embedded",
+      "embedded/make-template",
     ],
     redis: ["redis"],
     mail: ["mail"],

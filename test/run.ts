@@ -34,7 +34,7 @@ const slowSuites = [
   "test/console/{browser,journey,states}.test.ts",
   "test/people/{command,nodes,properties,secrets}.test.ts",
   "test/native/{clients,law,requests,sdk}.test.ts",
-  "test/postgres/{durability,pooler,servers}.test.ts",
+  "test/postgres/{durability,pooler,servers,template}.test.ts",
   "test/rate-limits/{fallback-quota,redis,redis-sync}.test.ts",
 ];
 

@@ -48,6 +48,8 @@ export async function migrate(
     /** The user of the gateway, who gets the right to take its role. Default: the one of `url`. */
     user?: string;
     migrations?: readonly Migration[];
+    /** False: no partitions are added. */
+    partitions?: boolean;
   } = {},
 ): Promise<Migrated> {
   const { client } = await new Servers(url).connect();
@@ -60,7 +62,8 @@ export async function migrate(
       await inTransaction(client, `migration ${migration.name}`, () =>
         applyOnce(client, migration),
       );
-    await inTransaction(client, "partitions", () => addPartitions(client, engine));
+    if (options.partitions !== false)
+      await inTransaction(client, "partitions", () => addPartitions(client, engine));
     let roleStatements: readonly string[] = [];
     await inTransaction(client, "role", async () => {
       roleStatements = await prepareRole(client, {

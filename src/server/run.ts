@@ -3,7 +3,7 @@
 import { exitProcess } from "../base/stderr.ts";
 import { withTimeout } from "../base/timeout.ts";
 import type { CatalogFile } from "../config/catalog.ts";
-import { type Embedded, startEmbedded } from "../postgres/embedded/embedded.ts";
+import { type Embedded, startEmbedded, templateFolder } from "../postgres/embedded/embedded.ts";
 import type { Gateway } from "./gateway.ts";
 import type { GatewayParts } from "./services.ts";
 import { shrinkWhenIdle } from "./shrink-heap.ts";
@@ -164,9 +164,12 @@ async function start(
 ): Promise<Gateway> {
   const { log } = parts;
   log.debug("starting");
-  const embedded = startDatabase(parts, parent);
-  // The code that needs the database handles it.
-  embedded?.catch(() => undefined);
+  const launched = Promise.withResolvers<void>();
+  const embedded = startDatabase(parts, parent, launched.resolve);
+  // The code that needs the database handles its error.
+  void Promise.allSettled([embedded]).then(() => launched.resolve());
+  // The imports let nothing else run: they would delay each step up to here.
+  await launched.promise;
   try {
     const { startGateway } = await import("./gateway.ts");
     log.debug("services imported");
@@ -185,10 +188,12 @@ async function start(
 function startDatabase(
   { config, log }: Pick<GatewayParts, "config" | "log">,
   parent: Parent | undefined,
+  onLaunched: () => void,
 ): Promise<Embedded> | undefined {
   if (config.databaseUrl !== undefined || config.role === "facade") return undefined;
   const url = parent?.embeddedUrl;
-  if (url === undefined) return startEmbedded(config.dataDir, log);
+  if (url === undefined)
+    return startEmbedded(config.dataDir, log, { templates: templateFolder, onLaunched });
   return Promise.resolve({ url, stop: async () => {} });
 }
 

@@ -9,7 +9,7 @@ import { exitProcess } from "../base/stderr.ts";
 import { withTimeout } from "../base/timeout.ts";
 import type { Config } from "../config/environment.ts";
 import { serveMetrics } from "../metrics/metrics.ts";
-import { type Embedded, startEmbedded } from "../postgres/embedded/embedded.ts";
+import { type Embedded, startEmbedded, templateFolder } from "../postgres/embedded/embedded.ts";
 import { createSharedWindows } from "../rate-limits/shared-windows.ts";
 import { shrinkHeap } from "./shrink-heap.ts";
 import { onEndSignals } from "./signals.ts";
@@ -82,7 +82,8 @@ export async function runWorkers(parts: Parts): Promise<void> {
 async function openDatabase(config: Config, log: Log): Promise<Embedded | undefined> {
   if (config.databaseUrl !== undefined || config.role === "facade") return undefined;
   // One more during a replacement.
-  return startEmbedded(config.dataDir, log, config.workers + 1);
+  const processes = config.workers + 1;
+  return startEmbedded(config.dataDir, log, { processes, templates: templateFolder });
 }
 
 type Exit = { readonly code: number | null; readonly signal: string | null };

@@ -19,6 +19,7 @@ function debianBinaries(): Binaries {
   const isRoot = process.getuid?.() === 0;
   const asPostgres = ["setpriv", "--reuid=postgres", "--regid=postgres", "--init-groups"];
   return {
+    programs: folder,
     ownerId: isRoot
       ? Number(execFileSync("id", ["-u", "postgres"], { encoding: "utf8" }))
       : (process.getuid?.() ?? 0),

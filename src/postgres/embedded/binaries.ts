@@ -2,6 +2,7 @@
 
 import { execFile } from "node:child_process";
 import { existsSync } from "node:fs";
+import { readFile } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
 import { promisify } from "node:util";
@@ -14,6 +15,8 @@ export type Binaries = {
   command(program: "initdb" | "postgres", args: readonly string[]): [string, string[]];
   /** User id that must own the data files. */
   ownerId: number;
+  /** The description of the package, with its name and version. */
+  programs: string;
 };
 
 // The user `nobody`, who owns no files.
@@ -40,6 +43,7 @@ const asNobody = [
  */
 export async function findBinaries(): Promise<Binaries> {
   const folder = await findPackage();
+  const programs = await readFile(join(folder, "package.json"), "utf8");
   const ownId = process.getuid?.() ?? 0;
   const candidates =
     ownId === 0
@@ -60,7 +64,7 @@ export async function findBinaries(): Promise<Binaries> {
       () => undefined,
       (error: Error) => error.message.trim(),
     );
-    if (failure === undefined) return { command, ownerId };
+    if (failure === undefined) return { command, ownerId, programs };
     failures.push(failure);
   }
   throw new Error(

@@ -25,6 +25,9 @@ import { randomSecret } from "../../base/ids.ts";
 import type { Log } from "../../base/log.ts";
 import { applicationName, connectionConfig } from "../session.ts";
 import { type Binaries, findBinaries } from "./binaries.ts";
+import { digestSources, findTemplate, unpackTemplate } from "./template.ts";
+
+export { templateFolder } from "./template.ts";
 
 const run = promisify(execFile);
 
@@ -54,20 +57,42 @@ const socketFolderBytesMax = 88;
 const user = "gateway";
 const database = "gateway";
 const passwordFile = "gateway.password";
+/** Files of one data folder: no other may have them. */
+export const ownFiles = [passwordFile, "postmaster.opts", "postmaster.pid"];
+// One call for all files, instead of a thousand.
+const syncMethod = process.platform === "linux" ? ["--sync-method=syncfs"] : [];
+
+export type EmbeddedOptions = {
+  /** How many gateways will connect. Default: 1. */
+  readonly processes?: number;
+  /**
+   * The folder of the template from which a first start makes the data. Absent, or without one of
+   * these sources: it makes an empty database.
+   */
+  readonly templates?: string;
+  /** More settings of the server, `name=value`. */
+  readonly settings?: readonly string[];
+  /** Called when other processes do the rest: this one may block its thread without a delay. */
+  readonly onLaunched?: () => void;
+};
 
 /**
  * Starts the server with its data in `dataDir`, unless it runs already. Creates the data on the
- * first start. `processes`: how many gateways will connect.
+ * first start.
  */
-export async function startEmbedded(dataDir: string, log: Log, processes = 1): Promise<Embedded> {
+export async function startEmbedded(
+  dataDir: string,
+  log: Log,
+  options: EmbeddedOptions = {},
+): Promise<Embedded> {
   const binaries = await findBinaries();
   const cluster = join(resolve(dataDir), "postgres");
   await mkdir(resolve(dataDir), { recursive: true });
-  if (!(await exists(cluster))) await createCluster(binaries, cluster);
+  if (!(await exists(cluster))) await createCluster(binaries, cluster, options, log);
   await removeOldDrafts(cluster);
   await giveTo(binaries.ownerId, cluster);
   const password = await readFile(join(cluster, passwordFile), "utf8");
-  const { server, state } = await ensureRunning({ binaries, cluster, password, log, processes });
+  const { server, state } = await ensureRunning({ binaries, cluster, password, log, options });
   log.debug("the embedded PostgreSQL accepts connections");
   const url = urlOf(server, password, database);
   if (state === "lacks the database") await createDatabase(urlOf(server, password, "postgres"));
@@ -76,36 +101,104 @@ export async function startEmbedded(dataDir: string, log: Log, processes = 1): P
 
 // Creates the data under another name and renames it. So of two processes the slower one finds the
 // data of the other, and a crash leaves no incomplete data under the final name.
-async function createCluster(binaries: Binaries, cluster: string): Promise<void> {
+async function createCluster(
+  binaries: Binaries,
+  cluster: string,
+  { templates, onLaunched }: EmbeddedOptions,
+  log: Log,
+): Promise<void> {
   const draft = await mkdtemp(`${cluster}.new-`);
-  const [data, password] = [join(draft, "data"), join(draft, "password")];
   try {
-    await mkdir(data, { mode: 0o700 });
-    await writeFile(password, randomSecret(24), { mode: 0o600 });
-    for (const path of [draft, data, password]) await giveTo(binaries.ownerId, path);
-    const [file, args] = binaries.command("initdb", [
-      `--pgdata=${data}`,
-      `--username=${user}`,
-      `--pwfile=${password}`,
-      "--auth=scram-sha-256",
-      "--encoding=UTF8",
-      "--locale-provider=builtin",
-      "--builtin-locale=C.UTF-8",
-      "--locale=C",
-      // Commits wait while the server fills a new segment with zeros: 45 ms for the default of 16
-      // MB, 3 ms for 1 MB.
-      "--wal-segsize=1",
-      // One call for all files, instead of a thousand.
-      ...(process.platform === "linux" ? ["--sync-method=syncfs"] : []),
-    ]);
-    await run(file, args);
-    await rename(password, join(data, passwordFile));
+    await giveTo(binaries.ownerId, draft);
+    const data =
+      (await makeFromTemplate(binaries, join(draft, "template"), templates, log)) ??
+      (await makeFromNothing(binaries, join(draft, "data"), onLaunched));
     await rename(data, cluster);
   } catch (error) {
     if (!(await exists(cluster))) throw error;
   } finally {
     await rm(draft, { recursive: true, force: true });
   }
+}
+
+// Undefined: there is no template, or it is of no use.
+async function makeFromTemplate(
+  binaries: Binaries,
+  data: string,
+  templates: string | undefined,
+  log: Log,
+): Promise<string | undefined> {
+  if (templates === undefined) return undefined;
+  try {
+    const template = findTemplate(templates, digestSources(binaries.programs));
+    if (template === undefined) {
+      log.debug({ templates }, "no database template of these sources");
+      return undefined;
+    }
+    const password = randomSecret(24);
+    await mkdir(data, { mode: 0o700 });
+    unpackTemplate(template, data);
+    await writeFile(join(data, passwordFile), password, { mode: 0o600 });
+    await giveTo(binaries.ownerId, data);
+    await runAlone(binaries, data, `alter role ${user} password '${password}'`);
+    // Without it, a crash of the machine after the rename could leave empty files.
+    const [file, args] = binaries.command("initdb", [
+      ...["--sync-only", `--pgdata=${data}`],
+      ...syncMethod,
+    ]);
+    await run(file, args);
+    log.debug({ template }, "the database is made from a template");
+    return data;
+  } catch (err) {
+    log.debug({ err }, "the database template is of no use");
+    await rm(data, { recursive: true, force: true });
+    return undefined;
+  }
+}
+
+async function makeFromNothing(
+  binaries: Binaries,
+  data: string,
+  onLaunched: (() => void) | undefined,
+): Promise<string> {
+  const password = `${data}.password`;
+  await mkdir(data, { mode: 0o700 });
+  await writeFile(password, randomSecret(24), { mode: 0o600 });
+  for (const path of [data, password]) await giveTo(binaries.ownerId, path);
+  const [file, args] = binaries.command("initdb", [
+    `--pgdata=${data}`,
+    `--username=${user}`,
+    `--pwfile=${password}`,
+    "--auth=scram-sha-256",
+    "--encoding=UTF8",
+    "--locale-provider=builtin",
+    "--builtin-locale=C.UTF-8",
+    "--locale=C",
+    // Commits wait while the server fills a new segment with zeros: 45 ms for the default of 16
+    // MB, 3 ms for 1 MB.
+    "--wal-segsize=1",
+    ...syncMethod,
+  ]);
+  const made = run(file, args);
+  onLaunched?.();
+  await made;
+  await rename(password, join(data, passwordFile));
+  return data;
+}
+
+/** Runs a statement on data without a server. Nobody has to log in for it. */
+async function runAlone(binaries: Binaries, data: string, statement: string): Promise<void> {
+  const [file, args] = binaries.command("postgres", [
+    ...["--single", "-D", data],
+    ...["-c", "exit_on_error=on"],
+    ...["-c", "log_checkpoints=off"],
+    "postgres",
+  ]);
+  const running = run(file, args);
+  // It may exit before it reads.
+  running.child.stdin?.on("error", () => {});
+  running.child.stdin?.end(`${statement}\n`);
+  await running;
 }
 
 // Removes the drafts of killed starts. A younger draft may belong to a start that still runs.
@@ -155,13 +248,13 @@ async function ensureRunning({
   cluster,
   password,
   log,
-  processes,
+  options,
 }: {
   binaries: Binaries;
   cluster: string;
   password: string;
   log: Log;
-  processes: number;
+  options: EmbeddedOptions;
 }): Promise<{ server: Server; state: "ready" | "lacks the database" }> {
   const deadline = Date.now() + startTimeoutMs;
   const logFile = join(cluster, "..", "postgres.log");
@@ -177,7 +270,7 @@ async function ensureRunning({
         await rm(join(cluster, "postmaster.pid"), { force: true });
       log.debug({ cluster }, "starting the embedded PostgreSQL");
       starting = true;
-      startServer(binaries, cluster, logFile, processes)
+      startServer(binaries, cluster, logFile, options)
         // The server exited: another process started one, which will accept connections soon, or
         // processes of an earlier server still run.
         .then(() => delay(restartDelayMs))
@@ -199,7 +292,7 @@ async function startServer(
   binaries: Binaries,
   cluster: string,
   logFile: string,
-  processes: number,
+  { processes = 1, settings = [], onLaunched }: EmbeddedOptions,
 ): Promise<void> {
   const socketFolder =
     Buffer.byteLength(cluster) <= socketFolderBytesMax
@@ -215,6 +308,7 @@ async function startServer(
     // `initdb` would choose multiples of the small segment size.
     ...["-c", "min_wal_size=160MB"],
     ...["-c", "max_wal_size=1GB"],
+    ...settings.flatMap((setting) => ["-c", setting]),
   ]);
   // A file, not a pipe: the server continues to write after this process has exited.
   const output = openSync(logFile, "a", 0o600);
@@ -227,6 +321,7 @@ async function startServer(
   });
   closeSync(output);
   child.unref();
+  onLaunched?.();
   return new Promise((resolve, reject) => {
     child.on("exit", () => resolve());
     child.on("error", reject);

@@ -9,7 +9,6 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import {
-  chownSync,
   copyFileSync,
   cpSync,
   existsSync,
@@ -33,6 +32,7 @@ const root = join(import.meta.dirname, "../..");
 const containerfile = join(root, "deploy/Containerfile");
 const bytesMax = 60e6;
 const image = "model-gateway-drill";
+const volume = "model-gateway-drill-data";
 const userId = 65_532;
 
 const given = process.argv.slice(2);
@@ -173,12 +173,9 @@ try {
     ...{ GRPC_PORT: String(await freePort()) },
     ...{ OTEL_EXPORTER_OTLP_ENDPOINT: collector.address, OTEL_TRACES_SAMPLER: "always_on" },
   };
-  const data = join(folder, "data");
-  mkdirSync(data);
-  chownSync(data, userId, userId);
-  // As in deploy/compose.yaml.
+  // As in deploy/compose.yaml. A new volume belongs to the user of the image.
   container = podman(
-    ...["run", "--detach", "--network=host", `--volume=${data}:/data`],
+    ...["run", "--detach", "--network=host", `--volume=${volume}:/data`],
     ...["--read-only", "--read-only-tmpfs=false", "--cap-drop=all"],
     "--security-opt=no-new-privileges",
     ...Object.entries(settings).map(([name, value]) => `--env=${name}=${value}`),
@@ -202,6 +199,9 @@ try {
     assert.ok(performance.now() < untilMs, "no trace arrived");
   const pid = podman("inspect", "--format={{.State.Pid}}", container);
   assert.match(readFileSync(`/proc/${pid}/status`, "utf8"), new RegExp(`^Uid:\t${userId}\\b`, "m"));
+  const bundle = 'import("/app/src/server/bundle.ts").then((one) => console.log(one.findBundle()))';
+  const started = podman("exec", container, "/nodejs/bin/node", "-e", bundle);
+  assert.match(started, /server-bundle/, "the image does not start from its bundle");
   podman("stop", "--time=60", container);
   assert.equal(podman("inspect", "--format={{.State.ExitCode}}", container), "0");
   assert.ok(bytes <= bytesMax, `the image has ${bytes} bytes when compressed`);
@@ -210,7 +210,10 @@ try {
   if (container !== undefined) console.error(podman("logs", container));
   throw error;
 } finally {
-  if (container !== undefined) podman("rm", "--force", container);
+  if (container !== undefined) {
+    podman("rm", "--force", container);
+    podman("volume", "rm", volume);
+  }
   await collector.stop();
   await postgres.stop();
   rmSync(folder, { recursive: true, force: true });

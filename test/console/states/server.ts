@@ -1,6 +1,8 @@
 // The page of the console with fixtures in place of a gateway: `GET /console/states` lists the
 // states of its pages, `/console/states/<page>/<state>` shows one.
 
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
 import type {
   DescMethod,
   DescMethodServerStreaming,
@@ -25,6 +27,10 @@ export type StatesServer = {
   stop(): Promise<void>;
 };
 
+/** Where the script of axe is: Chromium compiles one with an address less often. */
+export const axePath = "/console/states/axe.js";
+const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"));
+
 /** Where the state of a page is shown. */
 export function statePath(page: string, state: string): string {
   return `/console/states/${encodeURIComponent(page)}/${encodeURIComponent(state)}`;
@@ -46,6 +52,9 @@ export async function startStates(port = 0): Promise<StatesServer> {
         .map(([name, state]) => `<p><a href="${statePath(name, state)}">${name}: ${state}</a></p>`)
         .join("")}`,
     ),
+  );
+  app.get(axePath, (_request, reply) =>
+    reply.type("text/javascript").header("cache-control", "max-age=86400").send(axe),
   );
   app.get<{ Params: { page: string; state: string } }>(
     "/console/states/:page/:state",

@@ -42,6 +42,9 @@ function dataDirWithDatabase(): string {
   return folder;
 }
 
+/** An answer that lasts for longer than a busy machine needs to begin a drain and reject others. */
+const outlivingDrain = "[[simulate tokens=400 token_ms=20]]";
+
 async function start(env: NodeJS.ProcessEnv): Promise<ChildGateway> {
   const gateway = await startChildGateway(env);
   cleanups.push(() => gateway.end("SIGTERM"));
@@ -170,7 +173,7 @@ test("SIGTERM lets an active stream finish, rejects new requests, stops the data
   const dataDir = dataDirWithDatabase();
   const gateway = await start({ DATA_DIR: dataDir });
   const { v1 } = readKeys(dataDir);
-  const stream = await send(gateway.address, v1, "[[simulate tokens=100 token_ms=20]]", {
+  const stream = await send(gateway.address, v1, outlivingDrain, {
     stream: true,
   });
   const reader = stream.body?.pipeThrough(new TextDecoderStream()).getReader();
@@ -201,9 +204,8 @@ test("a signal that comes twice at once, as Ctrl-C does under npm, also lets an 
     "[[simulate tokens=40 token_ms=20]]",
     { stream: true },
   );
-  gateway.process.kill("SIGINT");
-  while (!gateway.stderr().includes("draining"))
-    await new Promise((resolve) => setTimeout(resolve, 5));
+  // Two of one kind might arrive as one, and later than a second they are two.
+  gateway.process.kill("SIGTERM");
   const exit = gateway.end("SIGINT");
   expect(await stream.text()).toContain("event: message_stop");
   expect(await exit).toMatchObject({ code: 0 });
@@ -218,9 +220,7 @@ test("SIGTERM rejects new Connect calls, and lets active ones finish", async () 
     InferenceService,
     createConnectTransport({ baseUrl: gateway.address, httpVersion: "1.1" }),
   );
-  const content = [
-    { kind: { case: "text" as const, value: { text: "[[simulate tokens=100 token_ms=20]]" } } },
-  ];
+  const content = [{ kind: { case: "text" as const, value: { text: outlivingDrain } } }];
   const request = { model: "haiku", maxTokens: 500, messages: [{ role: Role.USER, content }] };
   const running = generate(request, { headers })[Symbol.asyncIterator]();
   expect((await running.next()).value?.kind.case).toBe("admission");

@@ -17,6 +17,8 @@ const sse = { "content-type": "text/event-stream" };
 let stage: CrashCluster;
 beforeAll(async () => {
   stage = await startCrashCluster();
+  // What Node has compiled is kept when a process ends, and not when it is killed.
+  await (await killAt("", 1)).end("SIGTERM");
 });
 afterAll(() => stage.stop());
 

@@ -3,6 +3,9 @@
 //
 //   node test/drill/image.ts [--stand-ins] [further arguments of podman build]
 //
+// A machine that is a container itself may need this in /etc/containers/containers.conf:
+// `default_ulimits = []` under [containers], and `runtime = "runc"` under [engine].
+//
 // With `--stand-ins` it needs no registry of images: the two bases are made from programs of this
 // machine, with a shell in the first and none in the second.
 

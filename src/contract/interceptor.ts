@@ -93,7 +93,7 @@ export function intercept<S extends DescService>(
       try {
         const admitted = await admit(request, call, act?.identified);
         if (act) act.accountId = admitted.accountId;
-        else await looks?.record(method.desc, admitted);
+        else if (admitted.caller.kind === "person") await looks?.record(method.desc, admitted);
         const follow = followRights(admitted.caller, isEndless, onCallerChange);
         if (follow) {
           const recheck = () => admit(request, { ...call, caller: undefined });

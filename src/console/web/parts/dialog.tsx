@@ -1,5 +1,5 @@
 import type { ComponentChildren, JSX } from "preact";
-import { useEffect, useId, useRef } from "preact/hooks";
+import { useId, useLayoutEffect, useRef } from "preact/hooks";
 import { words } from "../words.ts";
 import { Icon } from "./icon.tsx";
 
@@ -18,7 +18,9 @@ export function Dialog(props: DialogProps): JSX.Element {
   const element = useRef<HTMLDialogElement>(null);
   const id = useId();
   const isGone = useRef(false);
-  useEffect(() => {
+  // Before the page is painted: of two dialogs that follow each other, the first gives the focus
+  // back before the second looks where it is. Effects after it may come in the other order.
+  useLayoutEffect(() => {
     const before = document.activeElement;
     const dialog = element.current;
     dialog?.showModal();

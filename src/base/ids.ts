@@ -21,6 +21,8 @@ function drawBytes(count: number): Uint8Array {
 const countMax = 0xfff;
 let lastMs = 0;
 let count = 0;
+/** The bytes of the last id. */
+const uuid = Buffer.alloc(16);
 
 /**
  * `prefix` and the 32 hexadecimal digits of a UUIDv7: 48 bits of milliseconds, a 12-bit count and
@@ -38,9 +40,11 @@ export function timeOrderedId(prefix: string): string {
     lastMs++;
     count = 0;
   }
-  const random = Buffer.from(drawBytes(8)).toString("hex");
-  const variant = (8 + (Number.parseInt(random[0] ?? "0", 16) % 4)).toString(16);
-  return `${prefix}${lastMs.toString(16).padStart(12, "0")}7${count.toString(16).padStart(3, "0")}${variant}${random.slice(1)}`;
+  uuid.writeUIntBE(lastMs, 0, 6);
+  uuid.writeUInt16BE(0x7000 | count, 6);
+  uuid.set(drawBytes(8), 8);
+  uuid.writeUInt8((uuid.readUInt8(8) & 0x3f) | 0x80, 8);
+  return prefix + uuid.toString("hex");
 }
 
 /** `prefix` and `length` random characters of 0-9, A-Z, a-z. 24 characters are 142 bits. */

@@ -51,7 +51,7 @@ export async function startAnswer(
   findRoutes: () => readonly ProviderRoute[],
 ): Promise<ProviderAnswer> {
   const calls: RunningAttempt[] = [];
-  const attempts = () => calls.flatMap((call) => call.attempt() ?? []);
+  const attempts = () => calls.map((call) => call.attempt()).filter((one) => one !== undefined);
   const startMs = clock.now();
 
   const call = async (routes: readonly ProviderRoute[]): Promise<RunningAttempt> => {

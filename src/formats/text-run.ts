@@ -119,18 +119,18 @@ export class TextRuns {
   /** The run that begins at `from`, where an event begins. Undefined if there is none. */
   read(text: string, from: number): TextRun | undefined {
     const form = this.#form;
-    if (form === undefined || !text.startsWith(form.before, from)) return undefined;
+    if (form === undefined || !isAt(text, from, form.before)) return undefined;
     const { before, after } = form;
     const ends: number[] = [];
     let at = from;
     let textBytes = 0;
     do {
       const end = this.#endOfText(text, at + before.length);
-      if (end < 0 || !text.startsWith(after, end)) break;
+      if (end < 0 || !isAt(text, end, after)) break;
       textBytes += this.#textBytes;
       ends.push(end - from);
       at = end + after.length;
-    } while (text.startsWith(before, at));
+    } while (isAt(text, at, before));
     return at === from ? undefined : new TextRun(form, text.slice(from, at), textBytes, ends);
   }
 
@@ -191,6 +191,11 @@ export class TextRuns {
     }
     return -1;
   }
+}
+
+/** As `text.startsWith(part, at)`, which compares long parts a character at a time. */
+function isAt(text: string, at: number, part: string): boolean {
+  return text.slice(at, at + part.length) === part;
 }
 
 const [quote, backslash] = [0x22, 0x5c];

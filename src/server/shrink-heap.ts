@@ -42,8 +42,11 @@ const idleMax = 0.03;
 
 /** A change of the resident memory below this share is none. */
 const changeMin = 0.05;
-/** The longest wait for the next collection, in decisions. Each one without effect doubles it. */
-const waitMax = 32;
+/**
+ * Each collection without effect doubles the wait for the next one, in decisions. After this wait
+ * the memory is taken to be in use.
+ */
+const waitMax = 4;
 
 /**
  * Shrinks the heap of a process that is ready: soon, if nobody calls yet, and after its memory had
@@ -70,16 +73,16 @@ export function shrinkWhenIdle(): void {
     // The start leaves garbage behind, and no compiled code worth keeping.
     const leavesStart = isNew && isIdle;
     isNew = false;
-    if (bytes < restGrowth * leastBytes) mostBytes = bytes;
     waited += 1;
     // Less: the collection helped. More: there is new garbage.
     const hasChanged = Math.abs(bytes - collectedFrom) > changeMin * collectedFrom;
     if (hasChanged) wait = 1;
+    if (bytes < restGrowth * leastBytes || wait > waitMax) mostBytes = bytes;
     const hasBurst = mostBytes >= largeGrowth * readyBytes && utilization <= busyMax;
     if (!leavesStart && (!hasBurst || waited < wait)) return;
     // V8 returns memory in the background, on a busy machine a while after the collection. So one
     // that seems not to have helped is not the last.
-    if (!hasChanged) wait = Math.min(2 * wait, waitMax);
+    if (!hasChanged) wait *= 2;
     collectedFrom = bytes;
     waited = 0;
     shrinkHeap(isIdle ? "last-resort" : "regular");

@@ -162,9 +162,8 @@ async function begin(
 ): Promise<{ prepared: Prepared; place: Place | undefined }> {
   try {
     const prepared = prepare(parts.catalog(), received, caller.key.allowedModels);
-    const { keyId, requestsPerMinute: perMinute } = caller.key;
-    if (perMinute === undefined) return { prepared, place: undefined };
-    return { prepared, place: await parts.limits.acquire(keyId, perMinute) };
+    const { keyId, requestsPerMinute } = caller.key;
+    return { prepared, place: await parts.limits.acquire(keyId, requestsPerMinute) };
   } catch (error) {
     throw rejected(parts, caller, error);
   }

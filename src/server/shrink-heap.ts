@@ -2,8 +2,8 @@
 // V8 compiles code for the shapes of objects. A collection that gives memory back forgets each
 // shape of which no object lives, as in a process without a request, and throws its code away: 330
 // functions, and the next 20,000 requests cost a third more. So V8's own collections of an idle
-// process are told to keep them (`--no-memory-reducer-favors-memory`), the size of the young
-// generation is fixed, and only memory that ordinary load does not need is worth a collection.
+// process keep it (`--no-memory-reducer-favors-memory`), the size of the young generation is fixed,
+// and only memory that ordinary load does not need is worth a collection.
 
 import { executionAsyncResource } from "node:async_hooks";
 import { setFlagsFromString } from "node:v8";

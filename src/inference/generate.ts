@@ -55,7 +55,8 @@ const countMaxWaitMs = 2_000;
 
 /**
  * Runs one request: yields its admission, the events of its answer, and its receipt. The events
- * that carry the end of the answer come after its charge is durable.
+ * that carry the end of the answer come after its charge is durable. Takes the messages and tools
+ * out of `received` once a provider answers.
  */
 export async function* generate(
   parts: GenerateParts,
@@ -120,6 +121,8 @@ export async function* generate(
 
     const answer = await (early ?? callProvider(hold.grantedOutput)).answer;
     bill.begin(answer);
+    forgetPrompt(received);
+    forgetPrompt(prepared.request);
     for await (const events of answer.events) {
       const shown = bill.add(events);
       // The hold covers the reported input before any later event is relayed.
@@ -178,6 +181,17 @@ function rejected(
   const { reason } = toApiError(error);
   if (reason !== "cancelled") countRejected(key, reason);
   return error;
+}
+
+/**
+ * Empties the lists of a request, whatever else holds on to it. From the first event of an answer
+ * on, no other provider is called, and the answer may take minutes: the prompts of all open answers
+ * would be most of the memory.
+ */
+function forgetPrompt({ messages, system, tools }: GenerateRequest): void {
+  messages.length = 0;
+  tools.length = 0;
+  if (system) system.content.length = 0;
 }
 
 /** The id that the caller proposes, or a new one. */

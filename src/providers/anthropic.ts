@@ -35,11 +35,11 @@ export function createAnthropic(
           dispatcher,
           path: `${basePath}/v1/messages`,
           headers: headersOf(endpoint, request),
-          body: Buffer.from(JSON.stringify(body)),
           stream,
           codec: native,
           secrets,
         },
+        Buffer.from(JSON.stringify(body)),
         call,
       );
     },

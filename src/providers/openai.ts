@@ -29,11 +29,11 @@ export function createOpenai(
           dispatcher,
           path: `${basePath}/${isResponses ? "responses" : "chat/completions"}`,
           headers: [...headers],
-          body: Buffer.from(JSON.stringify(body)),
           stream,
           codec: isResponses ? responses : chat,
           secrets,
         },
+        Buffer.from(JSON.stringify(body)),
         call,
       );
     },

@@ -54,7 +54,7 @@ export async function idleStreams(): Promise<Result> {
   const last = open.at(-1);
   for (const { count, bytes } of open) {
     const each = (bytes - (before?.bytes ?? 0)) / count / 1000;
-    const must = count === last?.count ? "≤ 60 KB" : "";
+    const must = count === last?.count ? "≤ 46 KB" : "";
     rows.push({
       measure: `memory per open stream, ${count} of them`,
       value: single(each),

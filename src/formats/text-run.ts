@@ -55,29 +55,34 @@ export class TextRun {
 }
 
 /** A delta with a run. Code that does not know runs sees one delta with the whole text. */
-type RunDelta = BlockDelta & { readonly run: TextRun };
+class RunDelta implements BlockDelta {
+  readonly $typeName = "gateway.inference.v1.BlockDelta";
+  index: number;
+  readonly run: TextRun;
+
+  constructor(index: number, run: TextRun) {
+    this.index = index;
+    this.run = run;
+  }
+
+  get kind(): BlockDelta["kind"] {
+    let text = "";
+    this.run.eachText((part) => {
+      text += part;
+    });
+    const value: string = JSON.parse(`"${text}"`);
+    return { case: "text", value };
+  }
+}
 
 /** The event of a run for block `index`. */
 export function runDelta(index: number, run: TextRun): Event {
-  const value: RunDelta = {
-    $typeName: "gateway.inference.v1.BlockDelta",
-    index,
-    run,
-    get kind() {
-      let text = "";
-      run.eachText((part) => {
-        text += part;
-      });
-      const value: string = JSON.parse(`"${text}"`);
-      return { case: "text", value } as const;
-    },
-  };
-  return newEvent({ case: "blockDelta", value });
+  return newEvent({ case: "blockDelta", value: new RunDelta(index, run) });
 }
 
 /** The run of a delta. Undefined if it is an ordinary delta. */
 export function runOf(delta: BlockDelta): TextRun | undefined {
-  return "run" in delta && delta.run instanceof TextRun ? delta.run : undefined;
+  return delta instanceof RunDelta ? delta.run : undefined;
 }
 
 /** `events` with each run replaced by its deltas. */

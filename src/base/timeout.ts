@@ -9,16 +9,26 @@ export function withTimeout<T, U>(
   ms: number,
   onTimeout: () => U,
 ): Promise<T | U> {
-  const { promise, resolve, reject } = Promise.withResolvers<T | U>();
-  let expiry: NodeJS.Immediate | undefined;
-  const timer = setTimeout(() => {
-    // After a pause of this process, timers fire before sockets are read: the result may have
-    // arrived already.
-    expiry = setImmediate(() => resolve(Promise.try(onTimeout)));
-  }, ms);
-  work.then(resolve, reject).finally(() => {
-    clearTimeout(timer);
-    clearImmediate(expiry);
+  return new Promise((resolve, reject) => {
+    let expiry: NodeJS.Immediate | undefined;
+    const timer = setTimeout(() => {
+      // After a pause of this process, timers fire before sockets are read: the result may have
+      // arrived already.
+      expiry = setImmediate(() => resolve(Promise.try(onTimeout)));
+    }, ms);
+    const stop = () => {
+      clearTimeout(timer);
+      clearImmediate(expiry);
+    };
+    work.then(
+      (value) => {
+        stop();
+        resolve(value);
+      },
+      (error: unknown) => {
+        stop();
+        reject(error);
+      },
+    );
   });
-  return promise;
 }

@@ -79,6 +79,8 @@ export interface Holds {
    * smaller hold is written in the background.
    */
   resize(hold: Hold, input: Usage): Promise<Hold>;
+  /** True if `resize` would leave the hold as it is. */
+  fits(hold: Hold, input: Usage): boolean;
   /**
    * Checkpoints a running request until it is settled: calls `read` every two seconds and stores
    * the metered usage for the reaper. `read` returns undefined when the usage has not changed.
@@ -359,10 +361,14 @@ export class HoldKeeper implements Holds {
       assert(admitted.kind !== "reduced", "only a new hold is");
       throw admitted.error;
     }
-    const freedMicro = hold.amountMicro - amountMicro;
-    if (freedMicro <= settings.shrinkMicro && freedMicro * 20n <= hold.freeMicro) return hold;
+    if (this.fits(hold, input)) return hold;
     this.#shrink(hold, amountMicro);
     return { ...hold, amountMicro };
+  }
+
+  fits({ price, grantedOutput, amountMicro, freeMicro }: Hold, input: Usage): boolean {
+    const freedMicro = amountMicro - resizedHoldMicro(price, input, grantedOutput);
+    return freedMicro >= 0n && freedMicro <= settings.shrinkMicro && freedMicro * 20n <= freeMicro;
   }
 
   #shrink(hold: Hold, amountMicro: bigint): void {
@@ -434,15 +440,12 @@ export class HoldKeeper implements Holds {
     const requestKey = keyOf(requestKeyOf(hold));
     delete this.#meters[requestKey];
     this.#unwritten.delete(requestKey);
+    let settled: Settled;
     try {
-      return await this.#settleOnce(hold, ending);
+      settled = await this.#settle({ kind: "settle", hold, ending });
     } finally {
       this.#amended.delete(requestKey);
     }
-  }
-
-  async #settleOnce(hold: PlacedHold, ending: Ending): Promise<Receipt> {
-    const settled = await this.#settle({ kind: "settle", hold, ending });
     this.#onSettled?.(hold.payer.accountId, hold.admittedAt);
     if (settled.kind === "charged") this.#metrics?.count(settled.charge);
     const chargedMicro = settled.kind === "charged" ? settled.charge.amountMicro : 0n;

@@ -105,13 +105,9 @@ function receive(
         fail(error);
       }
     };
-    const onEnd = async () => {
+    const onEnd = () => {
       stop();
-      try {
-        resolve(await target.end());
-      } catch (error) {
-        reject(error);
-      }
+      resolve(target.end());
     };
     const onHangUp = () => {
       if (!request.complete) fail(new ApiError("cancelled"));

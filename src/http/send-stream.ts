@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import type { FastifyReply } from "fastify";
+import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
 import type { Admission, GenerateResponse } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { type ApiError, toApiError } from "../base/errors.ts";
 import { type Stopwatch, waitFor } from "../base/stopwatch.ts";
@@ -52,12 +53,7 @@ export async function sendStream(
   try {
     for await (const { kind } of answer) {
       if (kind.case === "events") {
-        const { events } = kind.value;
-        // A provider's ping does not show yet whether the answer will succeed.
-        if (!stream.isOpen && events.every((event) => event.kind.case === "ping")) continue;
-        const text = stream.encoder.encode(events);
-        if (stream.isOpen && events.at(-1)?.kind.case === "messageStop") stream.deferToEnd(text);
-        else if (!stream.write(text)) await stream.drained(signal, context.waits);
+        if (!stream.send(kind.value.events)) await stream.drained(signal, context.waits);
       } else if (kind.case === "admission") stream.admit(kind.value);
       else if (kind.case === "receipt") context.receipt = kind.value.receipt;
     }
@@ -105,7 +101,7 @@ class EventStreamReply {
     this.#timer = setTimeout(() => this.#tick(), keepAlive.holdMs);
   }
 
-  get encoder(): EventEncoder {
+  get #started(): EventEncoder {
     if (!this.#encoder) throw new Error("events came before the admission");
     return this.#encoder;
   }
@@ -118,17 +114,23 @@ class EventStreamReply {
   }
 
   /** Returns false if the reader is behind: the caller should wait for `drained`. */
-  write(text: string): boolean {
+  send(events: readonly Event[]): boolean {
+    // A provider's ping does not show yet whether the answer will succeed.
+    if (!this.isOpen && events.every((event) => event.kind.case === "ping")) return true;
+    const text = this.#started.encode(events);
+    const isEnd = this.isOpen && events.at(-1)?.kind.case === "messageStop";
+    if (!isEnd) return this.#write(text);
+    // In one write with the end of the stream.
+    this.#deferred += text;
+    return true;
+  }
+
+  #write(text: string): boolean {
     // The head and the first events are sent in one write.
     if (!this.#body) return this.#open().begin(text);
     if (text === "") return true;
     this.#isQuiet = false;
     return this.#body.write(text);
-  }
-
-  /** Keeps the last events back, to send them in one write with the end of the stream. */
-  deferToEnd(text: string): void {
-    this.#deferred += text;
   }
 
   /** Resolves when the reader has caught up. Throws if `signal` fires or the connection breaks. */
@@ -139,12 +141,12 @@ class EventStreamReply {
 
   end(): void {
     assert(this.#body, "a complete answer has events");
-    this.#body.end(this.#deferred + this.encoder.end());
+    this.#body.end(this.#deferred + this.#started.end());
   }
 
   fail(error: ApiError): void {
     const body = toStreamErrorBody(error, this.#format.envelope, this.#context.requestId);
-    this.#body?.end(this.#deferred + this.encoder.failure(body));
+    this.#body?.end(this.#deferred + this.#started.failure(body));
   }
 
   close(): void {
@@ -165,6 +167,6 @@ class EventStreamReply {
     // Before the admission the headers are unknown, and the request may still fail with a status.
     if (!this.#encoder) this.#isOverdue = true;
     else if (this.#body && !this.#isQuiet) this.#isQuiet = true;
-    else if (!this.#body?.isBehind) this.write(this.#encoder.ping());
+    else if (!this.#body?.isBehind) this.#write(this.#encoder.ping());
   }
 }

@@ -62,6 +62,8 @@ export class Bill {
   #leftDuring: LeftDuring | undefined;
   #lastUsageTimer: NodeJS.Timeout | undefined;
   #failure: unknown;
+  /** True for an answer that came in one piece and is shown in one: all of it is its end. */
+  #isWhole = false;
   /** The end of the answer, which waits for the charge. */
   readonly #end: Event[] = [];
   #settlement: Promise<Receipt> | undefined;
@@ -112,6 +114,7 @@ export class Bill {
   begin(answer: ProviderAnswer): void {
     this.#answer = answer;
     this.#meter.mayCut = !answer.isPlain;
+    this.#isWhole = answer.isPlain && this.#prepared.request.stream !== true;
   }
 
   /** Throws when the gateway has cancelled the request, or its client has left. */
@@ -126,7 +129,8 @@ export class Bill {
    */
   add(received: Event[]): Event[] {
     const events = this.#meter.mayCutRun(received) ? withoutRuns(received) : received;
-    const before = this.#meter.fold(events);
+    const toEnd = this.#meter.fold(events);
+    const before = this.#isWhole ? 0 : toEnd;
     const shown = before < events.length ? events.slice(0, before) : events;
     for (const event of events.slice(before, this.#meter.cutIndex))
       if (!isProgress(event)) this.#end.push(event);
@@ -141,16 +145,17 @@ export class Bill {
 
   /**
    * Resizes the hold to the input that the provider reported. Call it after `add`. Returns
-   * undefined without a new report. If the credits do not suffice before the first content, throws,
+   * undefined if it fits. If the credits do not suffice before the first content, throws,
    * and the request costs nothing. If they do not suffice after content, the hold and its limit on
    * the charge stay.
    */
   coverInput(): Promise<void> | undefined {
     const reports = this.#meter.takeInputReports();
-    return reports.length === 0 ? undefined : this.#coverInput(reports);
+    const isCovered = reports.every(({ usage }) => this.#parts.holds.fits(this.#hold, usage));
+    return isCovered ? undefined : this.#resize(reports);
   }
 
-  async #coverInput(reports: ReturnType<Meter["takeInputReports"]>): Promise<void> {
+  async #resize(reports: ReturnType<Meter["takeInputReports"]>): Promise<void> {
     for (const { usage, afterContent } of reports) {
       try {
         this.#hold = await this.#parts.holds.resize(this.#hold, usage);
@@ -202,17 +207,17 @@ export class Bill {
   }
 
   /**
-   * Stops the provider and charges the usage so far. Does nothing after a settlement. If the client
-   * left and the provider is about to report its usage, waits up to two seconds for it.
+   * Stops the provider and charges the usage so far. If the client left and the provider is about
+   * to report its usage, waits up to two seconds for it. Returns undefined after a settlement.
    */
-  async close(): Promise<void> {
-    if (this.#settlement === undefined) {
-      if (this.#failure === undefined) this.#leave();
-      await this.#readLastUsage();
-      this.settleInterrupted();
-    }
-    clearTimeout(this.#lastUsageTimer);
-    this.#client.removeEventListener("abort", this.#onHangUp);
+  close(): Promise<void> | undefined {
+    return this.#settlement === undefined ? this.#closeUnsettled() : undefined;
+  }
+
+  async #closeUnsettled(): Promise<void> {
+    if (this.#failure === undefined) this.#leave();
+    await this.#readLastUsage();
+    this.settleInterrupted();
   }
 
   /** How the request went, once it is closed. */
@@ -305,6 +310,8 @@ export class Bill {
 
   #charge(billable: BillableUsage, outcome: Outcome): Promise<Receipt> {
     if (this.#settlement === undefined) {
+      clearTimeout(this.#lastUsageTimer);
+      this.#client.removeEventListener("abort", this.#onHangUp);
       this.#usage = chargedUsage(billable.usage, this.#hold.grantedOutput);
       this.#settlement = this.#parts.holds.settle(this.#hold, this.#endingOf(billable, outcome));
       if (this.#trace) this.#traceSettlement(this.#trace, this.#settlement, this.#usage);

@@ -77,6 +77,7 @@ export async function* generate(
   const holding = trace?.span("hold");
   let bill: Bill | undefined;
   const callProvider = (maxTokens: number, mayRepeat?: () => Promise<boolean>): ProviderCall => {
+    const calling = { isAccepted: false };
     const answer = parts.providers.generate({
       request: { ...prepared.request, maxTokens },
       omitMaxTokens:
@@ -94,8 +95,7 @@ export async function* generate(
       trace,
       waits: call.waits,
     });
-    const calling = { answer, isAccepted: false };
-    return calling;
+    return Object.assign(calling, { answer });
   };
   const reportAccepted = (to: Bill, isAccepted: boolean) => {
     to.accept(isAccepted);
@@ -148,7 +148,8 @@ export async function* generate(
     throw rejected(parts, caller, error);
   } finally {
     // If the answer failed or its reader left, charges the usage so far. No effect once settled.
-    await bill?.close();
+    const closing = bill?.close();
+    if (closing) await closing;
     trace?.end({ "gateway.request_id": requestId }, bill?.summary().error);
     if (genai && bill)
       genai.count({ ...bill.summary(), durationMs: performance.now() - startMs, firstEventMs });

@@ -55,8 +55,8 @@ export async function startAnswer(
   const startMs = clock.now();
 
   const call = async (routes: readonly ProviderRoute[]): Promise<RunningAttempt> => {
-    const acquiring = acquireRoute(routes, request.signal);
-    const route = await waitFor(acquiring, request.waits);
+    const acquired = acquireRoute(routes, request.signal);
+    const route = acquired instanceof Promise ? await waitFor(acquired, request.waits) : acquired;
     const totalMs = route.connection.settings.totalMs - (clock.now() - startMs);
     const isRepeated = calls.some((earlier) => earlier.route.connection === route.connection);
     const called = new RunningAttempt(route, request, {
@@ -190,7 +190,10 @@ class RunningAttempt {
     // The request was cancelled while it waited for the route.
     if (this.#request.signal.aborted) this.#cancel();
     try {
-      const events = resume(await this.#readFirst(this.#stream), this.#stream);
+      let read = await this.#stream.next();
+      while (!read.done && read.value.every(isPing)) read = await this.#stream.next();
+      if (!read.done) read = this.#noteFirst(read.value);
+      const events = resume(read, this.#stream);
       const { isPlain } = this.#stream;
       this.answer = { provider: this.provider, isPlain, events, span: this.#span };
     } catch (error) {
@@ -200,16 +203,11 @@ class RunningAttempt {
     }
   }
 
-  async #readFirst(stream: ProviderStream): Promise<Read> {
-    for (;;) {
-      const read = await stream.next();
-      if (read.done) return read;
-      const first = read.value.findIndex(({ kind }) => kind.case !== "ping");
-      if (first < 0) continue;
-      this.#firstEventMs = this.#clock.now() - this.#startMs;
-      if (this.#end === undefined) this.route.connection.circuit.succeed(this.route.accountId);
-      return first === 0 ? read : { done: false, value: read.value.slice(first) };
-    }
+  /** Returns the first events of the answer without the pings before them. */
+  #noteFirst(events: Event[]): Read {
+    this.#firstEventMs = this.#clock.now() - this.#startMs;
+    if (this.#end === undefined) this.route.connection.circuit.succeed(this.route.accountId);
+    return { done: false, value: events.slice(events.findIndex((event) => !isPing(event))) };
   }
 
   #finish(end: ProviderEnd): void {
@@ -307,6 +305,10 @@ class RunningAttempt {
         "the provider fails too often for an account: its circuit is open for that account",
       );
   }
+}
+
+function isPing({ kind }: Event): boolean {
+  return kind.case === "ping";
 }
 
 /** A provider's stream, with the read that was taken from it already. */

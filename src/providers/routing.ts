@@ -103,14 +103,14 @@ export type AcquiredRoute = ProviderRoute & { readonly probes: Probes };
 
 /**
  * Acquires the first route that may be called and is below its concurrency limit. If all of them
- * are at their limit, waits for the first one that may be called. Throws `overloaded` when no route
- * may be called or too many calls wait already, and `cancelled` on abort. The caller releases the
- * concurrency limit.
+ * are at their limit, returns a promise, which waits for the first one that may be called. Throws
+ * `overloaded` when no route may be called or too many calls wait already, and `cancelled` on
+ * abort. The caller releases the concurrency limit.
  */
-export async function acquireRoute(
+export function acquireRoute(
   routes: readonly ProviderRoute[],
   signal: AbortSignal,
-): Promise<AcquiredRoute> {
+): AcquiredRoute | Promise<AcquiredRoute> {
   if (signal.aborted) throw new ApiError("cancelled");
   const callable = routes.filter((route) => waitMsOf(route) === 0);
   for (const route of callable)
@@ -118,12 +118,16 @@ export async function acquireRoute(
       return { ...route, probes: route.connection.circuit.begin(route.accountId) };
   const [first] = callable;
   if (first === undefined) throw noneAvailable(routes);
-  const { concurrency, circuit } = first.connection;
+  return waitForRoute(first, signal);
+}
+
+async function waitForRoute(route: ProviderRoute, signal: AbortSignal): Promise<AcquiredRoute> {
+  const { concurrency, circuit } = route.connection;
   await concurrency.acquire(signal);
-  if (waitMsOf(first) === 0) return { ...first, probes: circuit.begin(first.accountId) };
+  if (waitMsOf(route) === 0) return { ...route, probes: circuit.begin(route.accountId) };
   // The circuit opened, or a cool-down began, while this call waited.
   concurrency.release();
-  throw noneAvailable([first]);
+  throw noneAvailable([route]);
 }
 
 function noneAvailable(routes: readonly ProviderRoute[]): ApiError {

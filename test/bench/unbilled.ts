@@ -44,6 +44,7 @@ const holdsInMemory: Holds = {
   placeFull: async () => undefined,
   amend: () => {},
   resize: async (hold) => hold,
+  fits: () => true,
   watch: () => {},
   settle: async (
     { requestId, payer, model, price, admittedAt },

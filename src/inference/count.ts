@@ -47,7 +47,7 @@ export async function countTokens(
     const timeout = AbortSignal.timeout(countMaxWaitMs);
     const counting = parts.providers.countTokens({
       request,
-      affinity: affinityOf(key.keyId, request),
+      affinity: () => affinityOf(key.keyId, request),
       accountId: key.accountId,
       signal: AbortSignal.any([signal, timeout]),
       waits,

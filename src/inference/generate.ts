@@ -82,7 +82,7 @@ export async function* generate(
       request: { ...prepared.request, maxTokens },
       omitMaxTokens:
         received.maxTokens === undefined && maxTokens === prepared.target.model.maxOutputTokens,
-      affinity: affinityOf(caller.key.keyId, prepared.request),
+      affinity: () => affinityOf(caller.key.keyId, prepared.request),
       accountId: caller.key.accountId,
       signal: active.provider.signal,
       client: call.signal,
@@ -295,7 +295,7 @@ async function refineBounds(
 ): Promise<UsageBounds | undefined> {
   const least = { ...bounds, minInput: fewestTokensOf(size) };
   if (minHoldMicro(price, least) > freeMicro) return undefined;
-  const affinity = affinityOf(keyId, request);
+  const affinity = () => affinityOf(keyId, request);
   const inTime = AbortSignal.any([signal, AbortSignal.timeout(countMaxWaitMs)]);
   const counting = providers.countTokens({ request, affinity, accountId, signal: inTime, waits });
   const count = await counting.catch(() => undefined);

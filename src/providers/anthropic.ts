@@ -39,7 +39,7 @@ export function createAnthropic(
           codec: native,
           secrets,
         },
-        Buffer.from(JSON.stringify(body)),
+        body,
         call,
       );
     },

@@ -33,7 +33,7 @@ export function createOpenai(
           codec: isResponses ? responses : chat,
           secrets,
         },
-        Buffer.from(JSON.stringify(body)),
+        body,
         call,
       );
     },

@@ -22,9 +22,9 @@ export type ProviderRequest = {
   readonly omitMaxTokens?: boolean;
   /**
    * The same for all requests of a key's conversation. They go to the same provider, for its prompt
-   * cache.
+   * cache. Asked for only where several share a model.
    */
-  readonly affinity: string;
+  readonly affinity: () => string;
   /** The account of the key. Requests that make a provider fail open the circuit of its calls. */
   readonly accountId: string;
   /** Cancels the provider call at once. */

@@ -157,9 +157,9 @@ export function routesAfter(
  */
 export function orderRoutes(
   groups: readonly (readonly Route[])[],
-  affinity: string,
+  affinity: () => string,
 ): readonly Route[] {
-  return groups.flatMap((group) => (group.length === 1 ? group : orderGroup(group, affinity)));
+  return groups.flatMap((group) => (group.length === 1 ? group : orderGroup(group, affinity())));
 }
 
 function orderGroup(group: readonly Route[], affinity: string): Route[] {

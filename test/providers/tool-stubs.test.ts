@@ -159,7 +159,7 @@ test("a native provider receives them in a request to count too", async () => {
   });
   const count = await providers.countTokens({
     request: nativeRequest(),
-    affinity: "a",
+    affinity: () => "a",
     accountId: "acc_1",
     signal: new AbortController().signal,
   });

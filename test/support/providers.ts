@@ -65,7 +65,7 @@ export function providerRequestFor(
   const abort = new AbortController();
   const observed: ObservedRequest = {
     request,
-    affinity,
+    affinity: () => affinity,
     accountId,
     abort,
     signal: abort.signal,

@@ -1,4 +1,5 @@
-// Memory of open streams without traffic, like those of a model that thinks.
+// Memory of open streams without traffic, like those of a model that thinks: with a prompt of 1 KB,
+// and with one of 200 KB, as coding assistants send.
 
 import { readFileSync } from "node:fs";
 import { setTimeout as delay } from "node:timers/promises";
@@ -9,6 +10,7 @@ import { type Result, single } from "../report.ts";
 
 const counts = [1_000, 5_000];
 const openWithinMs = 60_000;
+const large = { promptBytes: 200_000, count: 500, perSecond: 25 };
 
 export async function idleStreams(): Promise<Result> {
   await using lab = new Lab();
@@ -67,12 +69,46 @@ export async function idleStreams(): Promise<Result> {
     const each = (last.bytes - first.bytes) / (last.count - first.count) / 1000;
     rows.push({ measure: `memory of each further one`, value: single(each), unit: "KB" });
   }
+  const withLarge = await largePrompts(lab, provider);
+  if (withLarge.fault !== undefined) faults.push(withLarge.fault);
+  rows.push({
+    measure: "memory per open stream with a prompt of 200 KB",
+    value: single(withLarge.each / 1000),
+    unit: "KB",
+  });
   rows.push({
     measure: "memory without them",
     value: single((before?.bytes ?? 0) / 1e6),
     unit: "MB",
   });
   return { rows, notes, faults: [...faults, ...(await lab.faults(provider))] };
+}
+
+/** Bytes of each stream with a large prompt, in a gateway of their own. */
+async function largePrompts(
+  lab: Lab,
+  provider: BenchProcess,
+): Promise<{ each: number; fault?: string }> {
+  const { count, perSecond, promptBytes } = large;
+  const gateway = await lab.gateway(provider);
+  const send = (
+    model: string,
+    job: { requests: number; concurrency: number; perSecond?: number },
+  ) =>
+    lab.load({
+      ...{ url: urlOf(gateway), path: "/v1/messages", headers: nativeHeaders(gateway) },
+      bodies: [nativeBody(model, promptBytes, true)],
+      ...job,
+    });
+  await send("native", { requests: 500, concurrency: 8 });
+  const before = await settledBytes(gateway);
+  const loading = send("native-idle", { requests: count, concurrency: count, perSecond });
+  const isOpen = await untilWaiting(provider, count);
+  const each = ((await settledBytes(gateway)) - before) / count;
+  await fetch(`${urlOf(provider)}/release`);
+  const { statuses } = await loading;
+  if (isOpen && statuses["200"] === count) return { each };
+  return { each, fault: `large prompts: ${JSON.stringify(statuses)}` };
 }
 
 async function untilWaiting(provider: BenchProcess, count: number): Promise<boolean> {

@@ -4,6 +4,7 @@
 
 import { nativeBody, nativeHeaders, plainHeaders } from "../bodies.ts";
 import { Lab, urlOf } from "../lab.ts";
+import type { LoadResult } from "../load.ts";
 import { quantile, spreadOf } from "../measure.ts";
 import type { Result, Row } from "../report.ts";
 
@@ -24,6 +25,7 @@ export async function latency(): Promise<Result> {
   await using lab = new Lab();
   const provider = await lab.provider();
   const gateway = await lab.gateway(provider);
+  const forwarder = await lab.forwarder(provider);
   const rows: Row[] = [];
   let uncounted = 0;
   for (const { name, model, own, must } of providers) {
@@ -37,7 +39,12 @@ export async function latency(): Promise<Result> {
       bodies: [nativeBody(model, 1_000, true)],
     };
 
+    // What a process between the two adds at least.
+    const bare = { ...direct, url: urlOf(forwarder) };
+
     // Warm-up: V8 compiles the hot code.
+    await lab.load({ ...bare, requests: warmUps, concurrency: 128 });
+    uncounted += warmUps;
     await lab.load({ ...through, requests: warmUps, concurrency: 128 });
     const full = await lab.load({ ...through, requests: 4_000, concurrency: 128 });
     const half = 4_000 / full.seconds / 2;
@@ -48,20 +55,23 @@ export async function latency(): Promise<Result> {
         ...{ requests: begun + Math.ceil(perSecond * 4), warmUps: begun, perSecond },
         concurrency: 512,
       };
-      const added: Record<"firstP50" | "firstP99" | "totalP50", number[]> = {
-        firstP50: [],
-        firstP99: [],
-        totalP50: [],
-      };
+      const added: Record<"firstP50" | "firstP99" | "totalP50" | "bareP50" | "bareP99", number[]> =
+        {
+          ...{ firstP50: [], firstP99: [], totalP50: [] },
+          ...{ bareP50: [], bareP99: [] },
+        };
       for (let round = 0; round < rounds; round++) {
         const without = await lab.load({ ...direct, ...job });
         const withGateway = await lab.load({ ...through, ...job });
-        uncounted += job.requests;
-        const more = (times: "firstMs" | "totalMs", share: number) =>
-          quantile(withGateway[times], share) - quantile(without[times], share);
-        added.firstP50.push(more("firstMs", 0.5));
-        added.firstP99.push(more("firstMs", 0.99));
-        added.totalP50.push(more("totalMs", 0.5));
+        const withForwarder = await lab.load({ ...bare, ...job });
+        uncounted += 2 * job.requests;
+        const more = (to: LoadResult, times: "firstMs" | "totalMs", share: number) =>
+          quantile(to[times], share) - quantile(without[times], share);
+        added.firstP50.push(more(withGateway, "firstMs", 0.5));
+        added.firstP99.push(more(withGateway, "firstMs", 0.99));
+        added.totalP50.push(more(withGateway, "totalMs", 0.5));
+        added.bareP50.push(more(withForwarder, "firstMs", 0.5));
+        added.bareP99.push(more(withForwarder, "firstMs", 0.99));
       }
       const title = `${name}, ${load === "half" ? "half load" : `${aloneAt}/s`}: added`;
       const goals = "half" in must ? must[load === "half" ? "half" : "alone"] : undefined;
@@ -73,6 +83,8 @@ export async function latency(): Promise<Result> {
         row("to the first token, p50", added.firstP50, goals?.p50),
         row("to the first token, p99", added.firstP99, goals?.p99),
         row("to the end, p50", added.totalP50),
+        row("to the first token by F0, p50", added.bareP50),
+        row("to the first token by F0, p99", added.bareP99),
       );
     }
   }

@@ -230,13 +230,14 @@ async function placeWhileCalling(
   client: AbortSignal,
   callProvider: (maxTokens: number, mayRepeat: () => Promise<boolean>) => ProviderCall,
 ): Promise<(ProviderCall & { readonly hold: Hold }) | undefined> {
-  const placing = holds.placeFull(newHold);
   const isPlaced = () =>
     placing.then(
       (hold) => hold !== undefined,
       () => false,
     );
+  // First, because the batch of the hold may be written at once.
   const calling = callProvider(newHold.bounds.maxOutput, isPlaced);
+  const placing = holds.placeFull(newHold);
   const onHangUp = () => active.stopCall();
   client.addEventListener("abort", onHangUp, { once: true });
   let hold: Hold | undefined;

@@ -298,7 +298,7 @@ export class HttpStream implements ProviderStream, Dispatcher.DispatchHandler {
   }
 }
 
-/** The bytes as a stream that lets go of them: undici holds on to its body until the answer ends. */
+/** The bytes as a stream that lets go of them. undici holds on to a body until the answer ends. */
 function forgetting(bytes: Uint8Array): Readable {
   const unread = [bytes];
   return new Readable({

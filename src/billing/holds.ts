@@ -440,23 +440,22 @@ export class HoldKeeper implements Holds {
     const requestKey = keyOf(requestKeyOf(hold));
     delete this.#meters[requestKey];
     this.#unwritten.delete(requestKey);
-    let settled: Settled;
     try {
-      settled = await this.#settle({ kind: "settle", hold, ending });
+      const settled = await this.#settle({ kind: "settle", hold, ending });
+      this.#onSettled?.(hold.payer.accountId, hold.admittedAt);
+      if (settled.kind === "charged") this.#metrics?.count(settled.charge);
+      const chargedMicro = settled.kind === "charged" ? settled.charge.amountMicro : 0n;
+      this.#wakeWaiting(poolOf(hold.payer), hold.amountMicro - chargedMicro);
+      const charge =
+        settled.kind === "charged"
+          ? receiptOf(settled.charge)
+          : await this.#findCharge(requestKeyOf(hold));
+      if (!charge) throw new ApiError("not_found", { message: "No such hold." });
+      this.#onCharge?.(charge);
+      return charge;
     } finally {
       this.#amended.delete(requestKey);
     }
-    this.#onSettled?.(hold.payer.accountId, hold.admittedAt);
-    if (settled.kind === "charged") this.#metrics?.count(settled.charge);
-    const chargedMicro = settled.kind === "charged" ? settled.charge.amountMicro : 0n;
-    this.#wakeWaiting(poolOf(hold.payer), hold.amountMicro - chargedMicro);
-    const charge =
-      settled.kind === "charged"
-        ? receiptOf(settled.charge)
-        : await this.#findCharge(requestKeyOf(hold));
-    if (!charge) throw new ApiError("not_found", { message: "No such hold." });
-    this.#onCharge?.(charge);
-    return charge;
   }
 
   amend(request: RequestKey, ending: Ending): void {

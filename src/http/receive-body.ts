@@ -107,7 +107,7 @@ function receive(
     };
     const onEnd = () => {
       stop();
-      resolve(target.end());
+      resolve(Promise.try(() => target.end()));
     };
     const onHangUp = () => {
       if (!request.complete) fail(new ApiError("cancelled"));

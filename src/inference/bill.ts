@@ -129,8 +129,8 @@ export class Bill {
    */
   add(received: Event[]): Event[] {
     const events = this.#meter.mayCutRun(received) ? withoutRuns(received) : received;
-    const toEnd = this.#meter.fold(events);
-    const before = this.#isWhole ? 0 : toEnd;
+    const beforeEnd = this.#meter.fold(events);
+    const before = this.#isWhole ? 0 : beforeEnd;
     const shown = before < events.length ? events.slice(0, before) : events;
     for (const event of events.slice(before, this.#meter.cutIndex))
       if (!isProgress(event)) this.#end.push(event);
@@ -145,9 +145,9 @@ export class Bill {
 
   /**
    * Resizes the hold to the input that the provider reported. Call it after `add`. Returns
-   * undefined if it fits. If the credits do not suffice before the first content, throws,
-   * and the request costs nothing. If they do not suffice after content, the hold and its limit on
-   * the charge stay.
+   * undefined if the hold fits already. If the credits do not suffice before the first content,
+   * throws, and the request costs nothing. If they do not suffice after content, the hold and its
+   * limit on the charge stay.
    */
   coverInput(): Promise<void> | undefined {
     const reports = this.#meter.takeInputReports();

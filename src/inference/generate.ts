@@ -137,6 +137,7 @@ export async function* generate(
     }
     // `COMPLETED` is for a client that is still connected.
     bill.throwIfEnded();
+    if (genai) firstEventMs ??= performance.now() - startMs;
     const { receipt, end } = await bill.settle();
     if (end.length > 0) yield response({ case: "events", value: eventsOf(end) });
     yield response({ case: "receipt", value: receiptMessage(receipt) });
@@ -235,7 +236,7 @@ async function placeWhileCalling(
       (hold) => hold !== undefined,
       () => false,
     );
-  // First, because the batch of the hold may be written at once.
+  // First: the batch of the hold is written in a later turn, and the call should not wait for it.
   const calling = callProvider(newHold.bounds.maxOutput, isPlaced);
   const placing = holds.placeFull(newHold);
   const onHangUp = () => active.stopCall();

@@ -47,8 +47,8 @@ const settled = Promise.resolve();
 const answerBytesMax = 64 * 1024 * 1024;
 const errorBytesMax = 256 * 1024;
 
-// Its bytes have memory of their own. Those of `Buffer.from` are part of a pool, all of which would
-// stay for as long as one stream is open.
+// Its bytes have memory of their own. Those that `Buffer.from` makes of a short text are part of a
+// pool, all of which would stay for as long as one stream is open.
 const encoder = new TextEncoder();
 
 // Larger bodies of requests are forgotten once they are sent. A stream of one read costs 20 µs.

@@ -74,6 +74,20 @@ test("usage that the decoder holds back is reported when the connection is reset
   });
 });
 
+test("a large request is sent whole, with its length", async () => {
+  open({ kind: "anthropic" });
+  provider.always(nativeStream(content));
+  const text = "Grüße ".repeat(50_000);
+  const { apiError } = await readAll(providers, requestOf(text));
+  expect(apiError).toBeUndefined();
+  const [received] = provider.requests;
+  expect(received?.bodyText).toContain(text);
+  expect(received?.headers["transfer-encoding"]).toBeUndefined();
+  expect(received?.headers["content-length"]).toBe(
+    String(Buffer.byteLength(received?.bodyText ?? "")),
+  );
+});
+
 for (const format of formats) {
   describe(`a stream of a provider of kind ${format.kind}`, () => {
     test("gives the same events for any split of its bytes", async () => {

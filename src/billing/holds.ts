@@ -351,6 +351,7 @@ export class HoldKeeper implements Holds {
   }
 
   async resize(hold: Hold, input: Usage): Promise<Hold> {
+    if (this.fits(hold, input)) return hold;
     const amountMicro = resizedHoldMicro(hold.price, input, hold.grantedOutput);
     if (amountMicro > hold.amountMicro) {
       await this.#whenShrunk(hold);
@@ -361,7 +362,6 @@ export class HoldKeeper implements Holds {
       assert(admitted.kind !== "reduced", "only a new hold is");
       throw admitted.error;
     }
-    if (this.fits(hold, input)) return hold;
     this.#shrink(hold, amountMicro);
     return { ...hold, amountMicro };
   }

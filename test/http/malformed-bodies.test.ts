@@ -1,11 +1,10 @@
 // The CPU time and memory that malformed bodies take.
 
 import { setImmediate } from "node:timers/promises";
-import { setFlagsFromString } from "node:v8";
-import { runInNewContext } from "node:vm";
 import fc from "fast-check";
 import { Pool } from "undici";
 import { expect, onTestFinished, test } from "vitest";
+import { exposeGc } from "../support/garbage.ts";
 import { chatHeaders, nativeBody, nativeHeaders, startHttpServer } from "../support/http-server.ts";
 
 const whole = JSON.stringify({
@@ -31,12 +30,6 @@ const malformed: fc.Arbitrary<string | Buffer> = fc.oneof(
     .constantFrom("5", {}, [], true, -1, 1.5)
     .map((max_tokens) => JSON.stringify({ ...nativeBody, max_tokens })),
 );
-
-const exposeGc = () => {
-  setFlagsFromString("--expose-gc");
-  const gc: unknown = runInNewContext("gc");
-  return typeof gc === "function" ? () => void gc() : () => {};
-};
 
 test("10,000 malformed bodies get 400, take under a second of CPU per thousand, and leak no memory", async () => {
   const { url, script } = await startHttpServer();

@@ -2,11 +2,10 @@
 
 import { once } from "node:events";
 import { createServer, type IncomingMessage, request, type ServerResponse } from "node:http";
-import { setFlagsFromString } from "node:v8";
-import { runInNewContext } from "node:vm";
 import { expect, onTestFinished, test, vi } from "vitest";
 import { readCatalogFile } from "../../src/config/catalog.ts";
 import { catalogFor } from "../support/catalog.ts";
+import { exposeGc } from "../support/garbage.ts";
 import { startTestGateway } from "../support/gateway.ts";
 import { chatStream, nativeStream } from "../support/provider-answers.ts";
 
@@ -96,10 +95,4 @@ async function startForgetfulProvider(writes: readonly unknown[]) {
       for (const response of open) response.end(texts.slice(4).join(""));
     },
   };
-}
-
-function exposeGc(): () => void {
-  setFlagsFromString("--expose-gc");
-  const gc: unknown = runInNewContext("gc");
-  return typeof gc === "function" ? () => void gc() : () => {};
 }

@@ -55,11 +55,13 @@ export async function latency(): Promise<Result> {
         ...{ requests: begun + Math.ceil(perSecond * 4), warmUps: begun, perSecond },
         concurrency: 512,
       };
-      const added: Record<"firstP50" | "firstP99" | "totalP50" | "bareP50" | "bareP99", number[]> =
-        {
-          ...{ firstP50: [], firstP99: [], totalP50: [] },
-          ...{ bareP50: [], bareP99: [] },
-        };
+      const added = {
+        firstP50: [] as number[],
+        firstP99: [] as number[],
+        totalP50: [] as number[],
+        bareP50: [] as number[],
+        bareP99: [] as number[],
+      };
       for (let round = 0; round < rounds; round++) {
         const without = await lab.load({ ...direct, ...job });
         const withGateway = await lab.load({ ...through, ...job });

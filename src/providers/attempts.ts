@@ -1,6 +1,7 @@
 // The calls to providers that one request leads to: at most two until a provider sends its first
 // event. From then on the request reads that provider's own stream.
 
+import assert from "node:assert/strict";
 import type { Duration } from "@bufbuild/protobuf/wkt";
 import type { Attempt } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
@@ -46,95 +47,120 @@ export type ProviderAlarm = {
  * attempt, because the configuration may change between them.
  */
 export async function startAnswer(
-  { clock, log, budget, metrics, onAlarm }: AnswerParts,
+  parts: AnswerParts,
   request: ProviderRequest,
   findRoutes: () => readonly ProviderRoute[],
 ): Promise<ProviderAnswer> {
   const calls: RunningAttempt[] = [];
-  const attempts = () => calls.map((call) => call.attempt()).filter((one) => one !== undefined);
-  const startMs = clock.now();
-
-  const call = async (routes: readonly ProviderRoute[]): Promise<RunningAttempt> => {
-    const acquired = acquireRoute(routes, request.signal);
-    const route = acquired instanceof Promise ? await waitFor(acquired, request.waits) : acquired;
-    const totalMs = route.connection.settings.totalMs - (clock.now() - startMs);
-    const isRepeated = calls.some((earlier) => earlier.route.connection === route.connection);
-    const called = new RunningAttempt(route, request, {
-      ...{ clock, log, metrics, onAlarm, totalMs, isRepeated },
-      isSecond: calls.length > 0,
-    });
+  const startMs = parts.clock.now();
+  const begin = (route: AcquiredRoute): Promise<RunningAttempt> => {
+    const called = new RunningAttempt(parts, request, route, { startMs, calls });
     calls.push(called);
-    await called.begin();
-    return called;
+    return called.begin();
+  };
+  const call = (routes: readonly ProviderRoute[]): Promise<RunningAttempt> => {
+    const acquired = acquireRoute(routes, request.accountId, request.signal);
+    return acquired instanceof Promise
+      ? waitFor(acquired, request.waits).then(begin)
+      : begin(acquired);
   };
 
-  budget.earn();
+  parts.budget.earn();
   try {
     const first = await call(findRoutes());
-    if (first.answer) return { ...first.answer, attempts };
+    if (first.hasAnswer) return first;
     const { error, retry } = first.failure;
-    const others = retry === "nowhere" ? [] : routesAfter(findRoutes(), first.route, retry);
+    const others =
+      retry === "nowhere" ? [] : routesAfter(findRoutes(), first.route, retry, request.accountId);
     // Once the client has left, a second attempt has no reader.
     if (request.client.aborted || others.length === 0) throw error;
     if (request.mayRepeat && !(await request.mayRepeat())) throw error;
-    if (!budget.spend()) throw error;
+    if (!parts.budget.spend()) throw error;
     const second = await call(others);
-    if (second.answer) return { ...second.answer, attempts };
+    if (second.hasAnswer) return second;
     throw second.failure.error;
   } catch (error) {
-    return { isPlain: false, events: failing(error), attempts };
+    return { isPlain: false, events: failing(error), attempts: () => attemptsOf(calls) };
   }
 }
 
-/** One call to the provider of a route. It releases the route's concurrency limit when it ends. */
-class RunningAttempt {
+function attemptsOf(calls: readonly RunningAttempt[]): Attempt[] {
+  return calls.map((call) => call.attempt()).filter((one) => one !== undefined);
+}
+
+/**
+ * One call to the provider of a route, and its answer once that has begun. It releases the route's
+ * concurrency limit when it ends.
+ */
+class RunningAttempt implements ProviderAnswer {
   readonly route: AcquiredRoute;
-  readonly #clock: Clock;
-  readonly #log: Log;
-  readonly #metrics: ProviderMetrics | undefined;
-  readonly #onAlarm: AnswerParts["onAlarm"];
+  readonly span: Span | undefined;
+  readonly #parts: AnswerParts;
   readonly #request: ProviderRequest;
+  /** All calls of the request so far. */
+  readonly #calls: readonly RunningAttempt[];
   readonly #startMs: number;
+  /** The circuit of a provider counts a request's failure once. */
   readonly #isRepeated: boolean;
   readonly #isSecond: boolean;
-  readonly #span: Span | undefined;
   readonly #cancelTimer: () => void;
-  /** Undefined until the first event. */
-  answer: Omit<ProviderAnswer, "attempts"> | undefined;
+  /** True once its answer may be read. */
+  hasAnswer = false;
   #stream: ProviderStream | undefined;
-  /** Set with the first event of the answer. */
+  /** The first events of the answer, until they are read. */
+  #unread: Read | undefined;
   #firstEventMs: number | undefined;
   #end: ProviderEnd | undefined;
   readonly #cancel = () => this.#stream?.stop(new ApiError("cancelled"));
 
-  /**
-   * `totalMs` is the time left for the whole request. `isRepeated`: a call of the same request to
-   * the same provider failed before, and its circuit counts a request's failure once.
-   */
+  /** `startMs`: when the request began. `calls`: those before this one. */
   constructor(
-    route: AcquiredRoute,
+    parts: AnswerParts,
     request: ProviderRequest,
-    parts: Omit<AnswerParts, "budget"> & {
-      totalMs: number;
-      isRepeated: boolean;
-      isSecond: boolean;
-    },
+    route: AcquiredRoute,
+    { startMs, calls }: { startMs: number; calls: readonly RunningAttempt[] },
   ) {
+    const { clock } = parts;
+    const { connection } = route;
     this.route = route;
-    this.#clock = parts.clock;
-    this.#log = parts.log;
-    this.#metrics = parts.metrics;
-    this.#onAlarm = parts.onAlarm;
+    this.#parts = parts;
     this.#request = request;
-    this.#startMs = parts.clock.now();
-    this.#isRepeated = parts.isRepeated;
-    this.#isSecond = parts.isSecond;
-    this.#span = request.trace?.span(`chat ${request.request.model}`, "client");
-    this.#cancelTimer = parts.clock.after(Math.max(0, parts.totalMs), () =>
+    this.#calls = calls;
+    this.#startMs = clock.now();
+    this.#isRepeated = calls.some((earlier) => earlier.route.connection === connection);
+    this.#isSecond = calls.length > 0;
+    this.span = request.trace?.span(`chat ${request.request.model}`, "client");
+    const leftMs = connection.settings.totalMs - (this.#startMs - startMs);
+    this.#cancelTimer = clock.after(Math.max(0, leftMs), () =>
       this.#stream?.stop(new ApiError("timeout")),
     );
     request.signal.addEventListener("abort", this.#cancel, { once: true });
     request.waits?.start();
+  }
+
+  get isPlain(): boolean {
+    return this.#stream?.isPlain ?? false;
+  }
+
+  get events(): AsyncIterable<Event[]> {
+    return this;
+  }
+
+  attempts(): Attempt[] {
+    return attemptsOf(this.#calls);
+  }
+
+  // Without `return`: the request's signal ends the call, not a reader that stops.
+  [Symbol.asyncIterator](): { next(): Promise<Read> } {
+    return this;
+  }
+
+  next(): Promise<Read> {
+    const unread = this.#unread;
+    this.#unread = undefined;
+    if (unread) return Promise.resolve(unread);
+    assert(this.#stream, "a call that has an answer has its stream");
+    return this.#stream.next();
   }
 
   /** Name of the provider in the configuration. */
@@ -142,7 +168,7 @@ class RunningAttempt {
     return this.route.connection.name;
   }
 
-  /** How the call failed, where it has no `answer`. */
+  /** How the call failed, where no answer has begun. */
   get failure(): ProviderFailure {
     if (this.#end === undefined || this.#end.outcome === "delivered") return failed(0);
     return this.#end;
@@ -167,10 +193,11 @@ class RunningAttempt {
   }
 
   /**
-   * Resolves with the first event of the answer, or when the call has failed. Pings before that
-   * event are dropped: a provider that sent only pings may still be replaced by another.
+   * Sends the request. Resolves with this call at the first event of its answer, or when it has
+   * failed. Pings before that event are dropped: a provider that sent only pings may still be
+   * replaced by another.
    */
-  async begin(): Promise<void> {
+  async begin(): Promise<RunningAttempt> {
     try {
       this.#stream = this.route.connection.provider.generate({
         request: this.#request.request,
@@ -179,34 +206,33 @@ class RunningAttempt {
         onAccepted: () => this.#request.onAccepted(true),
         onEnd: (end) => this.#finish(end),
         acceptsRuns: this.#request.acceptsRuns ?? false,
-        traceHeaders: this.#tracesProvider ? this.#span?.headers : undefined,
+        traceHeaders: this.#tracesProvider ? this.span?.headers : undefined,
       });
     } catch (error) {
       // Nothing was sent.
       const refused = { outcome: "refused", status: 0, retry: "nowhere", isOurs: true } as const;
       this.#finish({ ...refused, error: toApiError(error) });
-      return;
+      return this;
     }
     // The request was cancelled while it waited for the route.
     if (this.#request.signal.aborted) this.#cancel();
     try {
       let read = await this.#stream.next();
       while (!read.done && read.value.every(isPing)) read = await this.#stream.next();
-      if (!read.done) read = this.#noteFirst(read.value);
-      const events = resume(read, this.#stream);
-      const { isPlain } = this.#stream;
-      this.answer = { provider: this.provider, isPlain, events, span: this.#span };
+      this.#unread = read.done ? read : this.#noteFirst(read.value);
+      this.hasAnswer = true;
     } catch (error) {
       // A stream that rejects without having called `onEnd` is a bug of ours. The concurrency limit
       // and the circuit breaker are updated all the same.
       this.#finish({ ...failed(0, { cause: error }), retry: "nowhere" });
     }
+    return this;
   }
 
   /** Returns the first events of the answer without the pings before them. */
   #noteFirst(events: Event[]): Read {
-    this.#firstEventMs = this.#clock.now() - this.#startMs;
-    if (this.#end === undefined) this.route.connection.circuit.succeed(this.route.accountId);
+    this.#firstEventMs = this.#parts.clock.now() - this.#startMs;
+    if (this.#end === undefined) this.route.connection.circuit.succeed(this.#request.accountId);
     return { done: false, value: events.slice(events.findIndex((event) => !isPing(event))) };
   }
 
@@ -221,12 +247,12 @@ class RunningAttempt {
     const isFailed = end.outcome !== "delivered" && end.isOurs !== true;
     if (isFailed && this.#firstEventMs === undefined) this.#request.onAccepted(false);
     this.#reportToCircuit(end);
-    if (this.#span) this.#endSpan(this.#span, end);
-    this.#metrics?.count({
+    if (this.span) this.#endSpan(this.span, end);
+    this.#parts.metrics?.count({
       provider: this.provider,
       model: this.#request.request.model,
       outcome: this.attempt()?.outcome ?? end.outcome,
-      ms: this.#clock.now() - this.#startMs,
+      ms: this.#parts.clock.now() - this.#startMs,
     });
   }
 
@@ -259,8 +285,9 @@ class RunningAttempt {
   }
 
   #reportToCircuit(end: ProviderEnd): void {
-    const { accountId, probes } = this.route;
-    const { circuit, coolDowns } = this.route.connection;
+    const { probes, connection } = this.route;
+    const { circuit, coolDowns } = connection;
+    const { accountId } = this.#request;
     if (end.outcome !== "delivered" && end.isOurs) {
       circuit.noVerdict(accountId, probes);
       return;
@@ -277,10 +304,10 @@ class RunningAttempt {
     };
     if (end.alarm !== undefined) {
       const { provider, model } = facts;
-      this.#log.error({ code: "provider_alarm", ...facts }, end.alarm);
-      this.#onAlarm?.({ provider, model, alarm: end.alarm });
+      this.#parts.log.error({ code: "provider_alarm", ...facts }, end.alarm);
+      this.#parts.onAlarm?.({ provider, model, alarm: end.alarm });
     } else
-      this.#log.warn(
+      this.#parts.log.warn(
         { code: "provider_call_failed", ...facts, err: end.error.facts.cause },
         "provider call failed",
       );
@@ -295,12 +322,12 @@ class RunningAttempt {
     const scope = this.#isRepeated ? "request" : (end.scope ?? "account");
     const opened = circuit.fail(accountId, probes, scope);
     if (opened === "provider")
-      this.#log.error(
+      this.#parts.log.error(
         { code: "provider_circuit_open", ...facts },
         "the provider fails too often: its circuit is open",
       );
     else if (opened === "account")
-      this.#log.warn(
+      this.#parts.log.warn(
         { code: "account_circuit_open", ...facts, accountId },
         "the provider fails too often for an account: its circuit is open for that account",
       );
@@ -309,20 +336,6 @@ class RunningAttempt {
 
 function isPing({ kind }: Event): boolean {
   return kind.case === "ping";
-}
-
-/** A provider's stream, with the read that was taken from it already. */
-function resume(first: Read, stream: ProviderStream): AsyncIterable<Event[]> {
-  let unread: Read | undefined = first;
-  const next = (): Promise<Read> => {
-    if (unread === undefined) return stream.next();
-    const read = unread;
-    unread = undefined;
-    return Promise.resolve(read);
-  };
-  // Without `return`: the request's signal ends the call, not a reader that stops.
-  const iterator = { next };
-  return { [Symbol.asyncIterator]: () => iterator };
 }
 
 /** The events of an answer that no provider began. */

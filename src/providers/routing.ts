@@ -35,20 +35,22 @@ export function createConnection(
   };
 }
 
-/** A route to a model for an account, with the connection to its provider. */
-export type ProviderRoute = {
-  readonly target: Route;
-  readonly connection: ProviderConnection;
-  readonly accountId: string;
-};
+/** A route to a model, with the connection to its provider. */
+export type ProviderRoute = { readonly target: Route; readonly connection: ProviderConnection };
 
 /** The models of a configuration file and the connections that serve them. */
 export class Router {
-  readonly #groupsByModel: ReadonlyMap<string, readonly (readonly Route[])[]>;
+  readonly #groupsByModel: ReadonlyMap<string, readonly (readonly ProviderRoute[])[]>;
   readonly connections: ReadonlyMap<string, ProviderConnection>;
 
   constructor(file: CatalogFile, connections: ReadonlyMap<string, ProviderConnection>) {
-    this.#groupsByModel = new Map(file.models.map((model) => [model.id, model.routes]));
+    const routeTo = (target: Route) => {
+      const connection = connections.get(target.provider);
+      return connection === undefined ? [] : [{ target, connection }];
+    };
+    this.#groupsByModel = new Map(
+      file.models.map(({ id, routes }) => [id, routes.map((group) => group.flatMap(routeTo))]),
+    );
     this.connections = connections;
   }
 
@@ -59,38 +61,32 @@ export class Router {
   routesFor({
     request: { model },
     affinity,
-    accountId,
-  }: Pick<ProviderRequest, "request" | "affinity" | "accountId">): readonly ProviderRoute[] {
+  }: Pick<ProviderRequest, "request" | "affinity">): readonly ProviderRoute[] {
     const groups = this.#groupsByModel.get(model);
     if (groups === undefined) throw new ApiError("model_not_found", { message: `model: ${model}` });
-    return orderRoutes(groups, affinity).flatMap((target) => {
-      const connection = this.connections.get(target.provider);
-      return connection === undefined ? [] : [{ target, connection, accountId }];
-    });
+    return orderRoutes(groups, affinity);
   }
 
   /** True when at least one model has a route that is not closed to all accounts now. */
   isUsable(): boolean {
-    return [...this.#groupsByModel.values()].some((groups) => this.#hasRoute(groups));
+    return [...this.#groupsByModel.values()].some(hasRoute);
   }
 
   /** Each model, and whether it has such a route. */
   usableModels(): [model: string, isUsable: boolean][] {
-    return [...this.#groupsByModel].map(([model, groups]) => [model, this.#hasRoute(groups)]);
-  }
-
-  #hasRoute(groups: readonly (readonly Route[])[]): boolean {
-    return groups.flat().some((target) => {
-      const connection = this.connections.get(target.provider);
-      if (connection === undefined) return false;
-      const { circuit, coolDowns } = connection;
-      return circuit.waitMs() === 0 && coolDowns.waitMs(target.model) === 0;
-    });
+    return [...this.#groupsByModel].map(([model, groups]) => [model, hasRoute(groups)]);
   }
 }
 
-/** 0 when the route may be called now, else the milliseconds until it may. */
-export function waitMsOf({ target, connection, accountId }: ProviderRoute): number {
+function hasRoute(groups: readonly (readonly ProviderRoute[])[]): boolean {
+  return groups.some((group) => group.some((route) => waitMsOf(route) === 0));
+}
+
+/**
+ * 0 when the route may be called for an account now, else the milliseconds until it may. Without an
+ * account: until it may for any.
+ */
+export function waitMsOf({ target, connection }: ProviderRoute, accountId?: string): number {
   const { circuit, coolDowns } = connection;
   return Math.max(circuit.waitMs(accountId), coolDowns.waitMs(target.model, accountId));
 }
@@ -109,29 +105,40 @@ export type AcquiredRoute = ProviderRoute & { readonly probes: Probes };
  */
 export function acquireRoute(
   routes: readonly ProviderRoute[],
+  accountId: string,
   signal: AbortSignal,
 ): AcquiredRoute | Promise<AcquiredRoute> {
   if (signal.aborted) throw new ApiError("cancelled");
-  const callable = routes.filter((route) => waitMsOf(route) === 0);
-  for (const route of callable)
-    if (route.connection.concurrency.tryAcquire())
-      return { ...route, probes: route.connection.circuit.begin(route.accountId) };
-  const [first] = callable;
-  if (first === undefined) throw noneAvailable(routes);
-  return waitForRoute(first, signal);
+  let full: ProviderRoute | undefined;
+  for (const route of routes) {
+    if (waitMsOf(route, accountId) > 0) continue;
+    if (route.connection.concurrency.tryAcquire()) return begin(route, accountId);
+    full ??= route;
+  }
+  if (full === undefined) throw noneAvailable(routes, accountId);
+  return waitForRoute(full, accountId, signal);
 }
 
-async function waitForRoute(route: ProviderRoute, signal: AbortSignal): Promise<AcquiredRoute> {
-  const { concurrency, circuit } = route.connection;
+function begin({ target, connection }: ProviderRoute, accountId: string): AcquiredRoute {
+  return { target, connection, probes: connection.circuit.begin(accountId) };
+}
+
+async function waitForRoute(
+  route: ProviderRoute,
+  accountId: string,
+  signal: AbortSignal,
+): Promise<AcquiredRoute> {
+  const { concurrency } = route.connection;
   await concurrency.acquire(signal);
-  if (waitMsOf(route) === 0) return { ...route, probes: circuit.begin(route.accountId) };
+  if (waitMsOf(route, accountId) === 0) return begin(route, accountId);
   // The circuit opened, or a cool-down began, while this call waited.
   concurrency.release();
-  throw noneAvailable([route]);
+  throw noneAvailable([route], accountId);
 }
 
-function noneAvailable(routes: readonly ProviderRoute[]): ApiError {
-  return new ApiError("overloaded", { retryAfterMs: Math.min(...routes.map(waitMsOf)) });
+function noneAvailable(routes: readonly ProviderRoute[], accountId: string): ApiError {
+  const waitsMs = routes.map((route) => waitMsOf(route, accountId));
+  return new ApiError("overloaded", { retryAfterMs: Math.min(...waitsMs) });
 }
 
 /**
@@ -142,11 +149,12 @@ export function routesAfter(
   routes: readonly ProviderRoute[],
   failed: ProviderRoute,
   retry: "elsewhere" | "anywhere",
+  accountId: string,
 ): readonly ProviderRoute[] {
   const others = routes.filter(({ connection }) => connection !== failed.connection);
   const same = routes.filter(({ connection }) => connection === failed.connection);
   const candidates = retry === "elsewhere" ? others : [...others, ...same];
-  return candidates.filter((route) => waitMsOf(route) === 0);
+  return candidates.filter((route) => waitMsOf(route, accountId) === 0);
 }
 
 /**
@@ -155,16 +163,21 @@ export function routesAfter(
  * shared state, so that it meets that provider's prompt cache. Weights divide the conversations,
  * and removing a provider moves only the conversations that it had.
  */
-export function orderRoutes(
-  groups: readonly (readonly Route[])[],
+export function orderRoutes<R extends Pick<ProviderRoute, "target">>(
+  groups: readonly (readonly R[])[],
   affinity: () => string,
-): readonly Route[] {
+): readonly R[] {
+  const [only] = groups;
+  if (groups.length === 1 && only?.length === 1) return only;
   return groups.flatMap((group) => (group.length === 1 ? group : orderGroup(group, affinity())));
 }
 
-function orderGroup(group: readonly Route[], affinity: string): Route[] {
+function orderGroup<R extends Pick<ProviderRoute, "target">>(
+  group: readonly R[],
+  affinity: string,
+): R[] {
   return group
-    .map((route) => ({ route, score: scoreRoute(route, affinity) }))
+    .map((route) => ({ route, score: scoreRoute(route.target, affinity) }))
     .sort((one, other) => other.score - one.score)
     .map(({ route }) => route);
 }

@@ -333,12 +333,15 @@ export class HoldKeeper implements Holds {
     return leaves(poolOf(payer)) && (!hasCap || leaves(payer.keyId));
   }
 
-  async placeFull({ refine: _, ...request }: NewHold): Promise<Hold | undefined> {
+  async placeFull(request: NewHold): Promise<Hold | undefined> {
     if (!this.#hasPrice(request.price)) await this.#registerPrice(request.model, request.price);
-    const bounds = { ...request.bounds, minOutput: request.bounds.maxOutput };
-    const own = { owner: "process", nonce: randomUUID() } as const;
-    const placing = { ...request, ...own, kind: "place", bounds } as const;
-    const admitted = await this.#admit(placing);
+    const admitted = await this.#admit({
+      ...request,
+      kind: "place",
+      owner: "process",
+      nonce: randomUUID(),
+      bounds: { ...request.bounds, minOutput: request.bounds.maxOutput },
+    });
     return admitted.kind === "held" ? this.#rememberFree(admitted.hold) : undefined;
   }
 

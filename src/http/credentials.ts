@@ -88,6 +88,7 @@ function countAuthorizationHeaders(rawHeaders: readonly string[]): number {
 // The version and beta headers of the native format each have two spellings with the same meaning.
 
 export const supportedVersions: readonly string[] = ["2023-06-01", "2026-10-21"];
+const accepted = supportedVersions.join(", ");
 
 /** From this version on, the official SDKs send the key of a native endpoint only as Bearer. */
 const bearerSince = "2026-10-21";
@@ -113,7 +114,6 @@ export function requireVersion(headers: IncomingHttpHeaders): { version: string;
   const version = readVersion(headers);
   // As the client spells it: the SDKs send one, the vendor's own documents name both.
   const header = headers["vendor-version"] === undefined ? "anthropic-version" : "vendor-version";
-  const accepted = supportedVersions.join(", ");
   if (version === undefined || version === "") {
     if (headers["vendor-version"] !== undefined && headers["anthropic-version"] !== undefined) {
       throw new ApiError("version_unsupported", {

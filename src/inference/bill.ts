@@ -68,9 +68,8 @@ export class Bill {
   readonly #end: Event[] = [];
   #settlement: Promise<Receipt> | undefined;
   #usage: Usage | undefined;
-  readonly #onHangUp = () => this.#leave();
 
-  /** `client` fires when the client hangs up. */
+  /** `client`: aborted when the client has hung up; `leave` is then called, too. */
   constructor(
     parts: BillParts,
     request: {
@@ -95,8 +94,7 @@ export class Bill {
       grantedOutput: hold.grantedOutput,
       zeroUsage: prepared.target.model.zeroUsage,
     });
-    client.addEventListener("abort", this.#onHangUp, { once: true });
-    if (client.aborted) this.#leave();
+    if (client.aborted) this.leave();
     parts.holds.watch({ accountId: hold.payer.accountId, requestId: hold.requestId }, () =>
       this.#meter.movedUsage(),
     );
@@ -215,7 +213,7 @@ export class Bill {
   }
 
   async #closeUnsettled(): Promise<void> {
-    if (this.#failure === undefined) this.#leave();
+    if (this.#failure === undefined) this.leave();
     await this.#readLastUsage();
     this.settleInterrupted();
   }
@@ -231,8 +229,11 @@ export class Bill {
     };
   }
 
-  // Stops the provider at once, unless its next report would make the bill exact.
-  #leave(): void {
+  /**
+   * The client has hung up. Stops the provider at once, unless its next report would make the bill
+   * exact. No effect after a settlement.
+   */
+  leave(): void {
     if (this.#leftDuring !== undefined || this.#active.cancelReason || this.#settlement) return;
     const meter = this.#meter;
     if (!this.#isAccepted) this.#leftDuring = "before acceptance";
@@ -311,7 +312,6 @@ export class Bill {
   #charge(billable: BillableUsage, outcome: Outcome): Promise<Receipt> {
     if (this.#settlement === undefined) {
       clearTimeout(this.#lastUsageTimer);
-      this.#client.removeEventListener("abort", this.#onHangUp);
       this.#usage = chargedUsage(billable.usage, this.#hold.grantedOutput);
       this.#settlement = this.#parts.holds.settle(this.#hold, this.#endingOf(billable, outcome));
       if (this.#trace) this.#traceSettlement(this.#trace, this.#settlement, this.#usage);

@@ -15,7 +15,7 @@ import { type Hold, minHoldMicro, type NewHold, type UsageBounds } from "../bill
 import type { Call, Caller } from "../contract/contract.ts";
 import type { ProviderAnswer, Providers } from "../providers/providers.ts";
 import type { Place, RateLimitState, RateLimits } from "../rate-limits/rate-limits.ts";
-import type { Tracer } from "../tracing/tracing.ts";
+import type { Span, Tracer } from "../tracing/tracing.ts";
 import type { ActiveRequest, ActiveRequests } from "./active-requests.ts";
 import { Bill, type BillParts } from "./bill.ts";
 import type { Catalog } from "./catalog.ts";
@@ -65,52 +65,59 @@ export async function* generate(
   caller: PayingCaller,
 ): AsyncGenerator<GenerateResponse, undefined> {
   const { genai } = parts;
+  const { key, secret } = caller;
   const startMs = genai ? performance.now() : 0;
   let firstEventMs: number | undefined;
   const trace = parts.tracer?.join(call.requestHeader, traceName);
   const requestId = requestIdOf(call);
-  const { prepared, place } = await begin(parts, received, caller);
   // Open before the hold, so that a revocation or a drain also ends requests that are being
   // admitted.
-  const active = parts.activeRequests.open(caller.key.keyId, caller.secret.secretId);
+  const active = parts.activeRequests.open(key.keyId, secret.secretId);
   const timer = setTimeout(() => active.cancel(timeLimit), parts.requestMaxMs);
-  const holding = trace?.span("hold");
+  let place: Place | undefined;
+  let holding: Span | undefined;
   let bill: Bill | undefined;
-  const callProvider = (maxTokens: number, mayRepeat?: () => Promise<boolean>): ProviderCall => {
-    const calling = { isAccepted: false };
-    const answer = parts.providers.generate({
-      request: { ...prepared.request, maxTokens },
-      omitMaxTokens:
-        received.maxTokens === undefined && maxTokens === prepared.target.model.maxOutputTokens,
-      affinity: () => affinityOf(caller.key.keyId, prepared.request),
-      accountId: caller.key.accountId,
-      signal: active.provider.signal,
-      client: call.signal,
-      onAccepted: (isAccepted) => {
-        calling.isAccepted = isAccepted;
-        if (bill) reportAccepted(bill, isAccepted);
-      },
-      acceptsRuns: call.acceptsRuns ?? false,
-      mayRepeat,
-      trace,
-      waits: call.waits,
-    });
-    return Object.assign(calling, { answer });
-  };
-  const reportAccepted = (to: Bill, isAccepted: boolean) => {
+  // What a provider does before the hold is durable is not the client's to pay, and has no bill.
+  let isAccepted = false;
+  const reportAccepted = (to: Bill) => {
     to.accept(isAccepted);
     if (isAccepted) call.onTaken?.();
   };
+  const onHangUp = () => (bill ? bill.leave() : active.stopCall());
+  call.signal.addEventListener("abort", onHangUp, { once: true });
   try {
+    const prepared = prepare(parts.catalog(), received, key.allowedModels);
+    // Nobody waits for the limit of a key that has none.
+    if (key.requestsPerMinute !== undefined)
+      place = await parts.limits.acquire(key.keyId, key.requestsPerMinute);
+    holding = trace?.span("hold");
+    const callProvider: CallProvider = (maxTokens, mayRepeat) =>
+      parts.providers.generate({
+        request: { ...prepared.request, maxTokens },
+        omitMaxTokens:
+          received.maxTokens === undefined && maxTokens === prepared.target.model.maxOutputTokens,
+        affinity: () => affinityOf(key.keyId, prepared.request),
+        accountId: key.accountId,
+        signal: active.provider.signal,
+        client: call.signal,
+        onAccepted: (accepted) => {
+          isAccepted = accepted;
+          if (bill) reportAccepted(bill);
+        },
+        acceptsRuns: call.acceptsRuns ?? false,
+        mayRepeat,
+        trace,
+        waits: call.waits,
+      });
     const newHold = newHoldOf(parts, prepared, requestId, caller);
     const early = mayOverlap(parts, newHold, call, caller)
-      ? await placeWhileCalling(parts, newHold, active, call.signal, callProvider)
+      ? await placeWhileCalling(parts, newHold, active, callProvider)
       : undefined;
+    if (!early) isAccepted = false; // The call was stopped, and reports no more.
     const hold = early?.hold ?? (await placeHold(parts, prepared, newHold, caller, call));
     holding?.end({ "gateway.microcredits": Number(hold.amountMicro) });
     bill = new Bill(parts, { prepared, hold, active, client: call.signal, trace });
-    // Only now: what a provider does before the hold is durable is not the client's to pay.
-    if (early?.isAccepted) reportAccepted(bill, true);
+    if (isAccepted) reportAccepted(bill);
     // Settles at once: a client that stopped reading leaves this generator suspended at a `yield`.
     active.onCancel(() => {
       bill?.settleInterrupted();
@@ -119,7 +126,7 @@ export async function* generate(
     yield admission(prepared, hold, place?.rateLimit);
     bill.throwIfEnded();
 
-    const answer = await (early ?? callProvider(hold.grantedOutput)).answer;
+    const answer = await (early?.answer ?? callProvider(hold.grantedOutput));
     bill.begin(answer);
     forgetPrompt(received);
     forgetPrompt(prepared.request);
@@ -143,10 +150,12 @@ export async function* generate(
     yield response({ case: "receipt", value: receiptMessage(receipt) });
   } catch (error) {
     if (bill) throw bill.fail(error);
-    holding?.end({}, toApiError(error).reason);
     // Only admitted requests count towards the limit of the key.
     place?.cancel();
-    throw rejected(parts, caller, error);
+    const { reason } = toApiError(error);
+    holding?.end({}, reason);
+    if (reason !== "cancelled") parts.countRejected(key, reason);
+    throw error;
   } finally {
     // If the answer failed or its reader left, charges the usage so far. No effect once settled.
     const closing = bill?.close();
@@ -154,35 +163,10 @@ export async function* generate(
     trace?.end({ "gateway.request_id": requestId }, bill?.summary().error);
     if (genai && bill)
       genai.count({ ...bill.summary(), durationMs: performance.now() - startMs, firstEventMs });
+    call.signal.removeEventListener("abort", onHangUp);
     clearTimeout(timer);
     parts.activeRequests.close(active);
   }
-}
-
-/** Prepares the request, and takes its place under the limit of the key. */
-async function begin(
-  parts: GenerateParts,
-  received: GenerateRequest,
-  caller: PayingCaller,
-): Promise<{ prepared: Prepared; place: Place | undefined }> {
-  try {
-    const prepared = prepare(parts.catalog(), received, caller.key.allowedModels);
-    const { keyId, requestsPerMinute } = caller.key;
-    return { prepared, place: await parts.limits.acquire(keyId, requestsPerMinute) };
-  } catch (error) {
-    throw rejected(parts, caller, error);
-  }
-}
-
-/** Counts a request that was not admitted. Returns the error. */
-function rejected(
-  { countRejected }: Pick<GenerateParts, "countRejected">,
-  { key }: PayingCaller,
-  error: unknown,
-): unknown {
-  const { reason } = toApiError(error);
-  if (reason !== "cancelled") countRejected(key, reason);
-  return error;
 }
 
 /**
@@ -204,8 +188,11 @@ function requestIdOf({ requestHeader, hasNewId }: Call): string {
   throw invalidField("x-request-id", requestIdRule);
 }
 
-/** A call to a provider. `isAccepted`: as `ProviderRequest.onAccepted` was last called. */
-type ProviderCall = { readonly answer: Promise<ProviderAnswer>; readonly isAccepted: boolean };
+/** Begins the provider's answer, as `Providers.generate`. */
+type CallProvider = (
+  maxTokens: number,
+  mayRepeat?: () => Promise<boolean>,
+) => Promise<ProviderAnswer>;
 
 /** True if a provider may be called before the hold is durable: the hold can hardly fail. */
 function mayOverlap(
@@ -228,25 +215,21 @@ async function placeWhileCalling(
   { holds, counters }: GenerateParts,
   newHold: NewHold,
   active: ActiveRequest,
-  client: AbortSignal,
-  callProvider: (maxTokens: number, mayRepeat: () => Promise<boolean>) => ProviderCall,
-): Promise<(ProviderCall & { readonly hold: Hold }) | undefined> {
+  callProvider: CallProvider,
+): Promise<{ readonly hold: Hold; readonly answer: Promise<ProviderAnswer> } | undefined> {
   const isPlaced = () =>
     placing.then(
       (hold) => hold !== undefined,
       () => false,
     );
   // First: the batch of the hold is written in a later turn, and the call should not wait for it.
-  const calling = callProvider(newHold.bounds.maxOutput, isPlaced);
+  const answer = callProvider(newHold.bounds.maxOutput, isPlaced);
   const placing = holds.placeFull(newHold);
-  const onHangUp = () => active.stopCall();
-  client.addEventListener("abort", onHangUp, { once: true });
   let hold: Hold | undefined;
   try {
     hold = await placing;
-    return hold && Object.assign(calling, { hold });
+    return hold && { hold, answer };
   } finally {
-    client.removeEventListener("abort", onHangUp);
     if (hold === undefined) {
       counters.discardedCalls += 1;
       active.stopCall();

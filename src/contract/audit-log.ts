@@ -46,7 +46,7 @@ type Admit = (
   request: Message,
   call: Call,
   identified: (caller: Caller) => void,
-) => Promise<AuthenticatedCall>;
+) => AuthenticatedCall | Promise<AuthenticatedCall>;
 type Run = (request: Message, call: AuthenticatedCall) => Promise<Message>;
 
 type Parts = {

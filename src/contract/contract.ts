@@ -300,27 +300,38 @@ const never = new AbortController().signal;
 
 /** How long a service of this process accepts a caller that a listener has authenticated. */
 export const callerMsMax = 400;
-const internalCaller = createContextKey<Caller | undefined>(undefined, {
-  description: "the part of the gateway that calls",
-});
 
-/**
- * Context values of a call that a part of the gateway makes itself. Only the local binding reads
- * them.
- */
-export function asService(service: string): ContextValues {
-  return createContextValues().set(internalCaller, { kind: "internal", service });
+/** What a part of this process says of a call that it makes. No message carries it. */
+export type LocalFacts = Pick<Call, "onTaken" | "acceptsRuns" | "hasNewId" | "waits"> & {
+  /** The caller, and until when it need not be authenticated again, by `performance.now()`. */
+  readonly known?: { readonly caller: Caller; readonly untilMs: number } | undefined;
+};
+
+const noFacts: LocalFacts = {};
+const localFacts = createContextKey(noFacts, { description: "what this process says of a call" });
+
+/** Adds facts to the context values of a call. */
+export function withFacts(values: ContextValues, facts: LocalFacts): ContextValues {
+  return values.set(localFacts, { ...values.get(localFacts), ...facts });
 }
 
-const knownCaller = createContextKey<{ caller: Caller; atMs: number } | undefined>(undefined, {
-  description: "the caller that the listener authenticated, and when",
-});
+/** The facts of `withFacts`. */
+export function factsOf(values: ContextValues | undefined): LocalFacts {
+  return values?.get(localFacts) ?? noFacts;
+}
 
-/** Context values that pass an authenticated caller to the services of this process. */
-export function withCaller(answer: AuthenticateResponse, atMs: number): ContextValues {
-  const values = createContextValues();
+/** Context values of a call that a part of the gateway makes itself. */
+export function asService(service: string): ContextValues {
+  const caller = { kind: "internal", service } as const;
+  return withFacts(createContextValues(), {
+    known: { caller, untilMs: Number.POSITIVE_INFINITY },
+  });
+}
+
+/** A caller that a listener authenticated at `atMs`, for the services of the same process. */
+export function knownCaller(answer: AuthenticateResponse, atMs: number): LocalFacts["known"] {
   const caller = toCaller(answer);
-  return caller ? values.set(knownCaller, { caller, atMs }) : values;
+  return caller && { caller, untilMs: atMs + callerMsMax };
 }
 
 /** The caller that an answer of `KeysService.Authenticate` describes. Undefined: it names none. */
@@ -338,69 +349,17 @@ export function toCaller({ admin, key, secret, person }: AuthenticateResponse): 
   };
 }
 
-const taken = createContextKey<(() => void) | undefined>(undefined, {
-  description: "called when a provider has received the request",
-});
-
-/** Adds the function that is called when a provider has received the request of a generation. */
-export function withOnTaken(values: ContextValues, onTaken: () => void): ContextValues {
-  return values.set(taken, onTaken);
-}
-
-/** The function of `withOnTaken`. */
-export function onTakenOf(values: ContextValues | undefined): (() => void) | undefined {
-  return values?.get(taken);
-}
-
-const runs = createContextKey(false, {
-  description: "whether the listener accepts runs of text deltas",
-});
-
-/** Context values for a call whose answer may have runs of text deltas. */
-export function withRuns(values: ContextValues): ContextValues {
-  return values.set(runs, true);
-}
-
-const newId = createContextKey(false, {
-  description: "whether the listener made the request id",
-});
-
-/** Context values for a call whose request id the listener made. */
-export function withNewId(values: ContextValues): ContextValues {
-  return values.set(newId, true);
-}
-
-const waiting = createContextKey<Stopwatch | undefined>(undefined, {
-  description: "runs while the call waits for others",
-});
-
-/** Adds the stopwatch that runs while a call waits for a provider or a core. */
-export function withWaits(values: ContextValues, waits: Stopwatch): ContextValues {
-  return values.set(waiting, waits);
-}
-
-/** The stopwatch of `withWaits`. */
-export function waitsOf(values: ContextValues | undefined): Stopwatch | undefined {
-  return values?.get(waiting);
-}
-
-function callerOf(values: ContextValues | undefined): Caller | undefined {
-  if (!values) return undefined;
-  const known = values.get(knownCaller);
-  if (known) return performance.now() - known.atMs < callerMsMax ? known.caller : undefined;
-  return values.get(internalCaller);
-}
-
 function callOf(options: CallOptions | undefined): Call {
-  const { signal = never, timeoutMs = 0, headers } = options ?? {};
+  const { signal = never, timeoutMs = 0, headers, contextValues } = options ?? {};
+  const { known, onTaken, acceptsRuns = false, hasNewId = false, waits } = factsOf(contextValues);
   return {
     signal: timeoutMs > 0 ? AbortSignal.any([signal, AbortSignal.timeout(timeoutMs)]) : signal,
     requestHeader: callHeaders(headers),
-    caller: callerOf(options?.contextValues),
-    onTaken: onTakenOf(options?.contextValues),
+    caller: known && performance.now() < known.untilMs ? known.caller : undefined,
+    onTaken,
     namesClient: true,
-    acceptsRuns: options?.contextValues?.get(runs) ?? false,
-    hasNewId: options?.contextValues?.get(newId) ?? false,
-    waits: waitsOf(options?.contextValues),
+    acceptsRuns,
+    hasNewId,
+    waits,
   };
 }

@@ -71,12 +71,12 @@ export function intercept<S extends DescService>(
 
     if (method.kind === "unary") {
       const { desc: unary, run } = method;
-      const admitAndRun = (request: Message, call: Call) =>
-        admit(request, call).then((admitted) =>
-          looks && admitted.caller.kind === "person"
-            ? runAndRecord(request, admitted, looks)
-            : run(request, admitted),
-        );
+      const admitAndRun = async (request: Message, call: Call) => {
+        const admitted = await admit(request, call);
+        return looks && admitted.caller.kind === "person"
+          ? runAndRecord(request, admitted, looks)
+          : run(request, admitted);
+      };
       const runAndRecord = async (request: Message, call: AuthenticatedCall, to: OperatorLooks) => {
         const answer = await run(request, call);
         await to.record(unary, call, answer);
@@ -91,12 +91,13 @@ export function intercept<S extends DescService>(
     const { desc: streaming, run: open } = method;
     const admitAndOpen = async function* (request: Message, call: Call, act?: Act) {
       try {
-        const admitted = await admit(request, call, act?.identified);
+        const admitting = admit(request, call, act?.identified);
+        const admitted = admitting instanceof Promise ? await admitting : admitting;
         if (act) act.accountId = admitted.accountId;
         else if (admitted.caller.kind === "person") await looks?.record(method.desc, admitted);
         const follow = followRights(admitted.caller, isEndless, onCallerChange);
         if (follow) {
-          const recheck = () => admit(request, { ...call, caller: undefined });
+          const recheck = async () => admit(request, { ...call, caller: undefined });
           const run = (signal: AbortSignal) => open(request, { ...admitted, signal });
           yield* whileAdmitted({ follow, recheck, run, signal: call.signal });
         } else {
@@ -111,7 +112,10 @@ export function intercept<S extends DescService>(
   });
 }
 
-/** Authenticates a call of one method, and checks its caller, its request and its account. */
+/**
+ * Authenticates a call of one method, and checks its caller, its request and its account. Returns
+ * no promise for a caller that is known.
+ */
 function admission(desc: DescMethod, authenticate: Authenticate) {
   // Without the option, the empty message admits nobody.
   const allowed = getOption(desc, callers);
@@ -120,27 +124,38 @@ function admission(desc: DescMethod, authenticate: Authenticate) {
   const everyField = desc.input.field.allAccounts;
   const identify = allowed.anyone ? tolerant(authenticate) : authenticate;
 
-  return async (
+  return (
     request: Message,
     call: Call,
     identified?: (caller: Caller) => void,
-  ): Promise<AuthenticatedCall> => {
+  ): AuthenticatedCall | Promise<AuthenticatedCall> => {
     if (call.signal.aborted) throw abortError(call.signal);
-    const caller = call.caller ?? (await identify(call.requestHeader));
-    identified?.(caller);
-    if (!isAdmitted(allowed, caller)) throw new ApiError("not_permitted");
-    checkRequest(desc.input, request);
-    const named = accountField ? String(Reflect.get(request, accountField.localName)) : "";
-    const isForAll =
-      everyField !== undefined && Reflect.get(request, everyField.localName) === true;
-    if (isForAll) checkAllAccounts(allowed, caller, named);
-    const accountId = accountField && !isForAll ? decideAccount(allowed, caller, named) : "";
-    if (needsStrong) checkStrong(caller);
-    if (call.signal.aborted) throw abortError(call.signal);
-    const { signal, requestHeader, namesClient, peer, onTaken, waits } = call;
-    const { acceptsRuns = false, hasNewId = false } = call;
-    const from = { namesClient, peer, onTaken, waits, acceptsRuns, hasNewId };
-    return { signal, requestHeader, caller, allowed, accountId, ...from };
+    const check = (caller: Caller): AuthenticatedCall => {
+      identified?.(caller);
+      if (!isAdmitted(allowed, caller)) throw new ApiError("not_permitted");
+      checkRequest(desc.input, request);
+      const named = accountField ? String(Reflect.get(request, accountField.localName)) : "";
+      const isForAll =
+        everyField !== undefined && Reflect.get(request, everyField.localName) === true;
+      if (isForAll) checkAllAccounts(allowed, caller, named);
+      const accountId = accountField && !isForAll ? decideAccount(allowed, caller, named) : "";
+      if (needsStrong) checkStrong(caller);
+      if (call.signal.aborted) throw abortError(call.signal);
+      return {
+        signal: call.signal,
+        requestHeader: call.requestHeader,
+        namesClient: call.namesClient,
+        peer: call.peer,
+        onTaken: call.onTaken,
+        waits: call.waits,
+        acceptsRuns: call.acceptsRuns ?? false,
+        hasNewId: call.hasNewId ?? false,
+        caller,
+        allowed,
+        accountId,
+      };
+    };
+    return call.caller ? check(call.caller) : identify(call.requestHeader).then(check);
   };
 }
 

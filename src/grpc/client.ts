@@ -23,14 +23,7 @@ import { Health, HealthCheckResponse_ServingStatus } from "../../gen/grpc/health
 import { ApiError } from "../base/errors.ts";
 import { type Stopwatch, waitFor } from "../base/stopwatch.ts";
 import type { ClientTls } from "../config/environment.ts";
-import {
-  abortError,
-  type Core,
-  implement,
-  onTakenOf,
-  serviceTypes,
-  waitsOf,
-} from "../contract/contract.ts";
+import { abortError, type Core, factsOf, implement, serviceTypes } from "../contract/contract.ts";
 import { decodeMessage, encodeMessage, metadataOf, pathOf } from "./codec.ts";
 import { fromStatus } from "./status.ts";
 import { clientCredentials } from "./tls.ts";
@@ -153,7 +146,7 @@ function callUnary(desc: DescMethod, pick: Pick) {
   ): Promise<Message> => {
     const outgoing = prepare(desc, request, options);
     const retries = new RetryPolicy(outgoing.signal);
-    const waits = waitsOf(options?.contextValues);
+    const { waits } = factsOf(options?.contextValues);
     for (;;) {
       try {
         const sending = sendUnary(pick(), outgoing);
@@ -189,13 +182,12 @@ function callStream(desc: DescMethod, pick: Pick) {
   ): AsyncIterable<Message> => {
     const outgoing = prepare(desc, request, options);
     // A core answers when it has received the whole request, and holds it from then on.
-    const onTaken = onTakenOf(options?.contextValues);
+    const { onTaken, waits } = factsOf(options?.contextValues);
     const open = () => {
       const call = openStream(pick(), outgoing);
       if (onTaken) call.once("data", onTaken);
       return call;
     };
-    const waits = waitsOf(options?.contextValues);
     return new ServerStream(open, new RetryPolicy(outgoing.signal), outgoing.signal, waits);
   };
 }

@@ -3,7 +3,7 @@
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Admission } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { ref } from "../base/json-schema.ts";
-import { type Core, withRuns } from "../contract/contract.ts";
+import { type Core, withFacts } from "../contract/contract.ts";
 import {
   createEventEncoder,
   decodeRequest,
@@ -40,7 +40,7 @@ export function postChatCompletions(
     const { call } = identityOf(request);
     const body = await readJson(request);
     const decoded = withHeaderTags(decodeRequest(body), request.headers);
-    if (decoded.stream) withRuns(call.contextValues);
+    if (decoded.stream) withFacts(call.contextValues, { acceptsRuns: true });
     const answer = core.inference.generate(decoded, call);
     const format = formatOf(wantsUsage(body), showCost);
     context.logFields.stream = decoded.stream === true;

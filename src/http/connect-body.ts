@@ -11,7 +11,7 @@ import {
 import type { FastifyRequest } from "fastify";
 import type { Clock } from "../base/clock.ts";
 import { ApiError } from "../base/errors.ts";
-import { withOnTaken } from "../contract/contract.ts";
+import { withFacts } from "../contract/contract.ts";
 import { decodeRequest } from "../contract/decode-request.ts";
 import { requestBytesMax } from "../contract/message-limits.ts";
 import type { BodyMemory, BodyReservation } from "./body-memory.ts";
@@ -114,9 +114,11 @@ async function* receive(
   if (signal.aborted) end();
   signal.addEventListener("abort", end, { once: true });
   if (contextValues)
-    withOnTaken(contextValues, () => {
-      isTaken = true;
-      end();
+    withFacts(contextValues, {
+      onTaken: () => {
+        isTaken = true;
+        end();
+      },
     });
   try {
     reservation.grow(bytes ?? 0);

@@ -4,19 +4,13 @@
 import { randomBytes } from "node:crypto";
 import { performance } from "node:perf_hooks";
 import type { DescMethod, JsonObject } from "@bufbuild/protobuf";
+import { createContextValues } from "@connectrpc/connect";
 import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
 import { type Clock, systemClock } from "../base/clock.ts";
 import { shuttingDown } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { Stopwatch } from "../base/stopwatch.ts";
-import {
-  type Core,
-  serviceTypes,
-  withCaller,
-  withNewId,
-  withOnTaken,
-  withWaits,
-} from "../contract/contract.ts";
+import { type Core, knownCaller, serviceTypes, withFacts } from "../contract/contract.ts";
 import type { Metrics } from "../metrics/metrics.ts";
 import type { TraceHeaders, Tracer } from "../tracing/tracing.ts";
 import { aboutOperation, descriptorsOperation, getAbout, getDescriptorSet } from "./about.ts";
@@ -323,13 +317,16 @@ function addRoutes(
         const call = { headers, signal: context.hangUp.signal };
         const attempt = { authorization, address: request.ip, monthUsage };
         const { caller, atMs } = await identifyCaller(attempt, call);
-        const contextValues = withOnTaken(withCaller(caller, atMs), () => {
-          context.isTaken = true;
-          context.reservation?.release();
-          context.endWork?.(true);
+        const contextValues = withFacts(createContextValues(), {
+          known: knownCaller(caller, atMs),
+          onTaken: () => {
+            context.isTaken = true;
+            context.reservation?.release();
+            context.endWork?.(true);
+          },
+          hasNewId: request.headers["x-request-id"] !== request.id,
+          waits: context.waits,
         });
-        if (request.headers["x-request-id"] !== request.id) withNewId(contextValues);
-        if (context.waits) withWaits(contextValues, context.waits);
         context.identity = { call: { ...call, contextValues }, caller };
         if (needsVersion) context.vendor = requireVersion(request.headers);
         if (route.earlyCheck && context.identity.caller.key)

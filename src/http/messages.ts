@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Admission } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { ref } from "../base/json-schema.ts";
-import { type Core, withRuns } from "../contract/contract.ts";
+import { type Core, withFacts } from "../contract/contract.ts";
 import {
   createEventEncoder,
   decodeCountRequest,
@@ -63,7 +63,7 @@ export function postMessages(
       decodeRequest(await readJson(request), vendorOf(context)),
       request.headers,
     );
-    if (decoded.stream) withRuns(call.contextValues);
+    if (decoded.stream) withFacts(call.contextValues, { acceptsRuns: true });
     const answer = core.inference.generate(decoded, call);
     // Only the body decides: the official SDKs send `accept: application/json` for streams as well.
     context.logFields.stream = decoded.stream === true;

@@ -5,7 +5,7 @@ import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Admission } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { ApiError } from "../base/errors.ts";
 import { ref } from "../base/json-schema.ts";
-import { type Core, withRuns } from "../contract/contract.ts";
+import { type Core, withFacts } from "../contract/contract.ts";
 import { isObject } from "../formats/json.ts";
 import {
   createEventEncoder,
@@ -54,7 +54,7 @@ export function postResponses(
     const open = (sealed: string, at: string) =>
       sealedContent.open(sealed, { accountId, model }, at);
     const decoded = withHeaderTags(decodeRequest(body, open), request.headers);
-    if (decoded.stream) withRuns(call.contextValues);
+    if (decoded.stream) withFacts(call.contextValues, { acceptsRuns: true });
     const answer = core.inference.generate(decoded, call);
     const seal = (text: string, model: string) => sealedContent.seal(text, { accountId, model });
     const format = formatOf(readWishes(body), seal, showCost);

@@ -5,7 +5,7 @@ import { createContextValues } from "@connectrpc/connect";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { AuthenticateResponseSchema, KeysService } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import type { AuthenticatedCall } from "../../src/contract/contract.ts";
-import { localCore, withNewId, withRuns } from "../../src/contract/contract.ts";
+import { localCore, withFacts } from "../../src/contract/contract.ts";
 import { createIdentifyCaller } from "../../src/http/authenticate.ts";
 import { type Bindings, bindingNames, startBindings } from "../support/bindings.ts";
 import {
@@ -50,7 +50,7 @@ describe("what a caller says about itself in process", () => {
     test(`${isLocal ? "reaches" : "does not reach"} the service over ${name}`, async () => {
       const options = {
         headers: { authorization: callersByKind.key.credential },
-        contextValues: withNewId(withRuns(createContextValues())),
+        contextValues: withFacts(createContextValues(), { acceptsRuns: true, hasNewId: true }),
       };
       const request = { model: "haiku", messages: [{}] };
       for await (const _ of bindings[name].inference.generate(request, options));

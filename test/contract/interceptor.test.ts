@@ -1,7 +1,7 @@
 // The interceptor in front of every service, for all bindings.
 
 import { create, type DescMethod, fromJson, getOption, type JsonObject } from "@bufbuild/protobuf";
-import { Code, ConnectError } from "@connectrpc/connect";
+import { Code, ConnectError, createContextValues } from "@connectrpc/connect";
 import { pino } from "pino";
 import { describe, expect, test, vi } from "vitest";
 import {
@@ -38,10 +38,11 @@ import {
   environmentToken,
   type Implementation,
   implement,
+  knownCaller,
   localCore,
   type Services,
   serviceTypes,
-  withCaller,
+  withFacts,
 } from "../../src/contract/contract.ts";
 import { intercept } from "../../src/contract/interceptor.ts";
 import { checkRequest } from "../../src/contract/validate.ts";
@@ -302,14 +303,16 @@ describe("abort", () => {
 
 describe("a caller that the listener of this process has authenticated", () => {
   const named = (ageMs: number, members = {}) =>
-    withCaller(
-      create(AuthenticateResponseSchema, {
-        key: customer.key,
-        secret: customer.secret,
-        ...members,
-      }),
-      performance.now() - ageMs,
-    );
+    withFacts(createContextValues(), {
+      known: knownCaller(
+        create(AuthenticateResponseSchema, {
+          key: customer.key,
+          secret: customer.secret,
+          ...members,
+        }),
+        performance.now() - ageMs,
+      ),
+    });
   const poolsOf = coreWith({
     billing: { getPools: async (_, { caller }) => poolsNamed(caller) },
   });

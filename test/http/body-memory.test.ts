@@ -11,7 +11,7 @@ import fc from "fast-check";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { clientOf, loopbackRanges, matchAddresses } from "../../src/base/client-address.ts";
 import { ApiError } from "../../src/base/errors.ts";
-import { onTakenOf } from "../../src/contract/contract.ts";
+import { factsOf } from "../../src/contract/contract.ts";
 import { AddressLimit } from "../../src/http/address-limit.ts";
 import { BodyMemory } from "../../src/http/body-memory.ts";
 import { paceBytes, paceMs } from "../../src/http/receive-body.ts";
@@ -244,7 +244,7 @@ describe("a listener", () => {
     const used: number[] = [];
     script.instead.set("generate", async function* (_request: never, options: CallOptions) {
       used.push(bodyMemory.usedBytes);
-      onTakenOf(options.contextValues)?.();
+      factsOf(options.contextValues).onTaken?.();
       used.push(bodyMemory.usedBytes);
       yield* play(answerOf("Hello"));
     });

@@ -27,7 +27,8 @@ export function createReadJson(memory: BodyMemory, clock: Clock): ReadJson {
     requireJson(raw.headers["content-type"]);
     const keyId = context.identity?.caller.key?.keyId;
     const isPacked = raw.headers["content-encoding"] !== undefined;
-    const work = await unpaidWork.begin(keyId ?? "", isPacked ? undefined : declaredBytes(raw));
+    const beginning = unpaidWork.begin(keyId ?? "", isPacked ? undefined : declaredBytes(raw));
+    const work = beginning instanceof Promise ? await beginning : beginning;
     let workMs = 0;
     context.endWork = (isPaid) => work.end(isPaid ? 0 : workMs);
     const reservation = memory.open({ keyId, address: ip });
@@ -42,7 +43,8 @@ export function createReadJson(memory: BodyMemory, clock: Clock): ReadJson {
       const bytes = await waitFor(receiving, context.waits);
       const { length } = bytes;
       context.bodyBytes = length;
-      const { value, items } = await parseBody(bytes);
+      const parsing = parseBody(bytes);
+      const { value, items } = parsing instanceof Promise ? await parsing : parsing;
       workMs = workMsOf(length, items);
       return value;
     } catch (error) {

@@ -34,15 +34,18 @@ const waiting: Job[] = [];
 const workers = new Set<ParseWorker>();
 
 /**
- * Parses a request body as `parseRequest` does. The bytes must not be used afterwards: a worker
- * takes their memory.
+ * Parses a request body as `parseRequest` does, a small one at once. The bytes must not be used
+ * afterwards: a worker takes their memory.
  */
-export async function parseBody(bytes: Uint8Array): Promise<ParsedRequest> {
-  // A worker takes the bytes away.
-  const { length } = bytes;
-  const parsed = length <= parsedAtOnceMax ? parseRequest(bytes) : await parseInWorker(bytes);
+export function parseBody(bytes: Uint8Array): ParsedRequest | Promise<ParsedRequest> {
+  return bytes.length <= sameTurnMax ? parseRequest(bytes) : parseLarge(bytes);
+}
+
+async function parseLarge(bytes: Uint8Array): Promise<ParsedRequest> {
+  const isAtOnce = bytes.length <= parsedAtOnceMax;
+  const parsed = isAtOnce ? parseRequest(bytes) : await parseInWorker(bytes);
   // Decoding a value of many items takes longer than parsing it, and gets a turn of its own.
-  if (length > sameTurnMax) await setImmediate();
+  await setImmediate();
   return parsed;
 }
 

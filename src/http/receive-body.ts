@@ -107,7 +107,11 @@ function receive(
     };
     const onEnd = () => {
       stop();
-      resolve(Promise.try(() => target.end()));
+      try {
+        resolve(target.end());
+      } catch (error) {
+        reject(error);
+      }
     };
     const onHangUp = () => {
       if (!request.complete) fail(new ApiError("cancelled"));

@@ -61,10 +61,14 @@ export class UnpaidWork {
 
   /**
    * Begins a request with a body of `bytes` (undefined: not declared). Resolves at once for a key
-   * that owes nothing; the requests of others run one by one. Throws `too_many_bodies`.
+   * that owes nothing; the requests of others run one by one. Rejects with `too_many_bodies`. A
+   * small body needs no promise.
    */
-  async begin(keyId: string, bytes: number | undefined): Promise<Work> {
-    if (bytes !== undefined && bytes <= smallBodyBytes) return noWork;
+  begin(keyId: string, bytes: number | undefined): Work | Promise<Work> {
+    return bytes !== undefined && bytes <= smallBodyBytes ? noWork : this.#beginLarge(keyId);
+  }
+
+  async #beginLarge(keyId: string): Promise<Work> {
     const key = this.#stateOf(keyId);
     const mustWait = key !== undefined && (key.unpaidMs > 0 || key.waiting.length > 0);
     if (mustWait) await this.#wait(key);

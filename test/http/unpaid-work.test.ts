@@ -3,7 +3,7 @@
 import type { CallOptions } from "@connectrpc/connect";
 import { describe, expect, test } from "vitest";
 import { ApiError } from "../../src/base/errors.ts";
-import { onTakenOf } from "../../src/contract/contract.ts";
+import { factsOf } from "../../src/contract/contract.ts";
 import { smallBodyBytes, UnpaidWork, type Work } from "../../src/http/unpaid-work.ts";
 import { ManualClock, runPendingTasks } from "../support/clock.ts";
 import {
@@ -22,7 +22,7 @@ const large = 1_000_000;
 /** Begins a request of a key. `work` is undefined while it waits. */
 function begin(unpaidWork: UnpaidWork, keyId: string, bytes: number | undefined = large) {
   const request: { work?: Work; error?: unknown } = {};
-  unpaidWork.begin(keyId, bytes).then(
+  Promise.resolve(unpaidWork.begin(keyId, bytes)).then(
     (work) => {
       request.work = work;
     },
@@ -89,7 +89,9 @@ describe("a key", () => {
     first.work?.end(1_000);
     const requests = [smallBodyBytes, smallBodyBytes + 1, undefined].map((bytes) => {
       const request: { work?: Work } = {};
-      void unpaidWork.begin("a", bytes).then((work) => Object.assign(request, { work }));
+      void Promise.resolve(unpaidWork.begin("a", bytes)).then((work) =>
+        Object.assign(request, { work }),
+      );
       return request;
     });
     expect(await begun(requests)).toBe(1);
@@ -138,7 +140,7 @@ describe("a listener makes a key wait", () => {
     const clock = new ManualClock();
     const { url, script } = await startHttpServer({ clock });
     script.instead.set("generate", async function* (_request: never, options: CallOptions) {
-      onTakenOf(options.contextValues)?.();
+      factsOf(options.contextValues).onTaken?.();
       yield* play(answerOf("Hello"));
     });
     for (let index = 0; index < 40; index++)

@@ -29,12 +29,12 @@ export function checkRequest(type: DescMessage, request: Message): void {
 type Fault = { path: string[]; message: string; allowed: string[] };
 
 function findFault(type: DescMessage, message: Message): Fault | undefined {
-  for (const { field, isRequired } of rulesOf(type)) {
-    const fault = isFieldSet(message, field)
-      ? findFieldFault(field, readField(message, field))
-      : isRequired
+  for (const rule of rulesOf(type)) {
+    const { field } = rule;
+    const fault =
+      rule.isRequired && !isFieldSet(message, field)
         ? absence
-        : undefined;
+        : findFieldFault(field, readField(message, rule));
     if (fault) return { ...fault, path: [`.${field.name}`, ...fault.path] };
   }
   return undefined;
@@ -67,15 +67,22 @@ function findValueFault(field: DescField, value: unknown): Fault | undefined {
   return field.message && isMessage(value) ? findFault(field.message, value) : undefined;
 }
 
-/** The value of a field that is set. */
-function readField(message: Message, field: DescField): unknown {
-  const value: unknown = Reflect.get(message, field.oneof?.localName ?? field.localName);
-  return field.oneof && typeof value === "object" && value !== null && "value" in value
-    ? value.value
-    : value;
+/** The value of a field. Undefined for a member of a oneof that is not set. */
+function readField(message: Message, { field, member, isMember }: Rule): unknown {
+  const value: unknown = Reflect.get(message, member);
+  if (!isMember) return value;
+  if (typeof value !== "object" || value === null || !("value" in value)) return undefined;
+  return "case" in value && value.case === field.localName ? value.value : undefined;
 }
 
-type Rule = { readonly field: DescField; readonly isRequired: boolean };
+type Rule = {
+  readonly field: DescField;
+  readonly isRequired: boolean;
+  /** The member of a message that holds the field. */
+  readonly member: string;
+  /** True if the field is one of several that share the member. */
+  readonly isMember: boolean;
+};
 const rulesByType = new WeakMap<DescMessage, readonly Rule[]>();
 
 // Read once for each type: reading one option costs more than all checks of a field.
@@ -84,7 +91,12 @@ function rulesOf(type: DescMessage): readonly Rule[] {
   if (known) return known;
   const rules = type.fields
     .filter((field) => hasRules(field, new Set()))
-    .map((field) => ({ field, isRequired: getOption(field, required) }));
+    .map((field) => ({
+      field,
+      isRequired: getOption(field, required),
+      member: field.oneof?.localName ?? field.localName,
+      isMember: field.oneof !== undefined,
+    }));
   rulesByType.set(type, rules);
   return rules;
 }

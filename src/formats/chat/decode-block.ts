@@ -73,8 +73,14 @@ export function toolResult(result: {
       : typeof result.content === "string"
         ? ContentForm.TEXT
         : ContentForm.UNSPECIFIED;
-  const value = { toolUseId: toolId(result.id), content, form, isError: result.isError };
-  return create(BlockSchema, { kind: { case: "toolResult", value } });
+  const value = {
+    $typeName: "gateway.inference.v1.ToolResultBlock",
+    ...{ toolUseId: toolId(result.id), content, form, isError: result.isError },
+  } as const;
+  return {
+    $typeName: "gateway.inference.v1.Block",
+    kind: { case: "toolResult", value },
+  };
 }
 
 function decodePart(part: JsonObject, at: string): Block | undefined {
@@ -234,10 +240,20 @@ export function decodeFunctionCall(value: JsonValue | undefined, at: string, id:
   return toolUse({ id, name, input: parseArguments(called.arguments) });
 }
 
-export function toolUse(call: { id: string; name: string; input: JsonObject }): Block {
-  return create(BlockSchema, {
-    kind: { case: "toolUse", value: { ...call, id: toolId(call.id) } },
-  });
+export function toolUse({
+  id,
+  name,
+  input,
+}: {
+  id: string;
+  name: string;
+  input: JsonObject;
+}): Block {
+  const value = {
+    $typeName: "gateway.inference.v1.ToolUseBlock",
+    ...{ id: toolId(id), name, input },
+  } as const;
+  return { $typeName: "gateway.inference.v1.Block", kind: { case: "toolUse", value } };
 }
 
 /**

@@ -1,10 +1,10 @@
 // Chat messages → the turns of user and assistant in the canonical request, and its instruction.
 
-import { create, type JsonObject, type JsonValue } from "@bufbuild/protobuf";
+import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import {
   type Block,
+  ContentForm,
   type Message,
-  MessageSchema,
   Role,
   type System,
 } from "../../../gen/gateway/inference/v1/content_pb.ts";
@@ -132,7 +132,8 @@ function decodeMessage(conversation: Conversation, message: JsonObject, at: stri
 }
 
 function turn(role: Role, content: Block[]): Message {
-  return create(MessageSchema, { role, content });
+  const form = ContentForm.UNSPECIFIED;
+  return { $typeName: "gateway.inference.v1.Message", role, content, form };
 }
 
 function legacyId(count: number): string {

@@ -1,17 +1,15 @@
 // A request body in the chat format → the canonical request. An unsupported member is ignored,
 // unless the client would misread an answer that ignores it; such a member is an error.
 
-import { create, type JsonObject, type JsonValue, type MessageInitShape } from "@bufbuild/protobuf";
+import { create, type JsonObject, type JsonValue } from "@bufbuild/protobuf";
 import {
   Format,
-  type OutputConfigSchema,
+  type OutputConfig,
+  OutputConfigSchema,
   type Thinking,
   ThinkingSchema,
 } from "../../../gen/gateway/inference/v1/content_pb.ts";
-import {
-  type GenerateRequest,
-  GenerateRequestSchema,
-} from "../../../gen/gateway/inference/v1/inference_pb.ts";
+import type { GenerateRequest } from "../../../gen/gateway/inference/v1/inference_pb.ts";
 import { ApiError } from "../../base/errors.ts";
 import { effortNames } from "../../base/reasoning-effort.ts";
 import { tagsOfMetadata } from "../../base/tags.ts";
@@ -46,7 +44,9 @@ export function decodeRequest(body: JsonValue): GenerateRequest {
   const { messages, system } = decodeMessages(body.messages);
   const { tools, toolChoice } = decodeTools(body);
   const thinking = decodeThinking(body.thinking);
-  return create(GenerateRequestSchema, {
+  // With every member, which makes it an object of one shape. `create` takes 2 µs, too.
+  return {
+    $typeName: "gateway.inference.v1.GenerateRequest",
     model,
     sourceFormat: Format.CHAT,
     messages,
@@ -60,8 +60,12 @@ export function decodeRequest(body: JsonValue): GenerateRequest {
     thinking,
     reasoningEffort: thinking ? undefined : decodeEffort(body.reasoning_effort),
     outputConfig: decodeResponseFormat(body.response_format),
-    tags: tagsOfMetadata(body.metadata),
-  });
+    cacheControl: undefined,
+    vendorVersion: "",
+    vendorBeta: "",
+    extensions: undefined,
+    tags: { ...tagsOfMetadata(body.metadata) },
+  };
 }
 
 /** True if the client requests a usage chunk at the end of the stream. */
@@ -132,12 +136,10 @@ function decodeEffort(value: JsonValue | undefined): string | undefined {
   return typeof value === "string" && effortNames.includes(value) ? value : undefined;
 }
 
-function decodeResponseFormat(
-  value: JsonValue | undefined,
-): MessageInitShape<typeof OutputConfigSchema> | undefined {
+function decodeResponseFormat(value: JsonValue | undefined): OutputConfig | undefined {
   const format = optionalObject(value, "response_format");
   if (format?.type !== "json_schema") return undefined;
   const described = objectAt(format.json_schema, "response_format.json_schema");
   const schema = optionalObject(described.schema, "response_format.json_schema.schema");
-  return schema && { format: { type: "json_schema", schema } };
+  return schema && create(OutputConfigSchema, { format: { type: "json_schema", schema } });
 }

@@ -24,48 +24,61 @@ function decodeKnownBlock(block: JsonObject): Block | undefined {
     case "text": {
       const { type, text, cache_control, ...rest } = block;
       if (typeof text !== "string") return undefined;
-      return blockOf({ case: "text", value: { text } }, cache_control, rest);
+      const value = { $typeName: "gateway.inference.v1.TextBlock", text } as const;
+      return blockOf({ case: "text", value }, cache_control, rest);
     }
     case "tool_use": {
       const { type, id, name, input, cache_control, ...rest } = block;
       if (typeof id !== "string" || typeof name !== "string" || !isObject(input)) return undefined;
-      return blockOf({ case: "toolUse", value: { id, name, input } }, cache_control, rest);
+      const value = {
+        $typeName: "gateway.inference.v1.ToolUseBlock",
+        ...{ id, name, input },
+      } as const;
+      return blockOf({ case: "toolUse", value }, cache_control, rest);
     }
     case "tool_result": {
       const { type, tool_use_id, content, is_error, cache_control, ...rest } = block;
       if (typeof tool_use_id !== "string") return undefined;
       const isError = readBoolean(rest, "is_error", is_error);
+      const { content: blocks, form } = readContent(rest, content);
       const value = {
-        toolUseId: tool_use_id,
-        ...readContent(rest, content),
-        ...(isError !== undefined && { isError }),
-      };
+        $typeName: "gateway.inference.v1.ToolResultBlock",
+        ...{ toolUseId: tool_use_id, content: blocks, form, isError },
+      } as const;
       return blockOf({ case: "toolResult", value }, cache_control, rest);
     }
     case "thinking": {
       const { type, thinking, signature, cache_control, ...rest } = block;
       if (typeof thinking !== "string" || typeof signature !== "string") return undefined;
-      return blockOf({ case: "thinking", value: { thinking, signature } }, cache_control, rest);
+      const value = {
+        $typeName: "gateway.inference.v1.ThinkingBlock",
+        ...{ thinking, signature },
+      } as const;
+      return blockOf({ case: "thinking", value }, cache_control, rest);
     }
     case "redacted_thinking": {
       const { type, data, cache_control, ...rest } = block;
       if (typeof data !== "string") return undefined;
-      return blockOf({ case: "redactedThinking", value: { data } }, cache_control, rest);
+      const value = { $typeName: "gateway.inference.v1.RedactedThinkingBlock", data } as const;
+      return blockOf({ case: "redactedThinking", value }, cache_control, rest);
     }
     case "image": {
       const { type, source, cache_control, ...rest } = block;
       if (!isObject(source)) return undefined;
-      return blockOf(
-        { case: "image", value: { source: decodeSource(source) } },
-        cache_control,
-        rest,
-      );
+      const value = {
+        $typeName: "gateway.inference.v1.ImageBlock",
+        source: decodeSource(source),
+      } as const;
+      return blockOf({ case: "image", value }, cache_control, rest);
     }
     case "document": {
       const { type, source, title, cache_control, ...rest } = block;
       if (!isObject(source)) return undefined;
-      const text = readString(rest, "title", title);
-      const value = { source: decodeSource(source), ...(text !== undefined && { title: text }) };
+      const value = {
+        $typeName: "gateway.inference.v1.DocumentBlock",
+        title: readString(rest, "title", title),
+        source: decodeSource(source),
+      } as const;
       return blockOf({ case: "document", value }, cache_control, rest);
     }
     default:
@@ -73,20 +86,18 @@ function decodeKnownBlock(block: JsonObject): Block | undefined {
   }
 }
 
-type Kind = NonNullable<Parameters<typeof create<typeof BlockSchema>>[1]>["kind"];
-
+// Literals, because a conversation has hundreds of blocks, and `create` takes several times as long.
 function blockOf(
-  kind: NonNullable<Kind>,
+  kind: Block["kind"],
   cacheControl: JsonValue | undefined,
   rest: UnknownFields,
 ): Block {
-  const control = readCacheControl(rest, cacheControl);
-  const extensions = unknownFields(rest);
-  return create(BlockSchema, {
+  return {
+    $typeName: "gateway.inference.v1.Block",
     kind,
-    ...(control && { cacheControl: control }),
-    ...(extensions && { extensions }),
-  });
+    cacheControl: readCacheControl(rest, cacheControl),
+    extensions: unknownFields(rest),
+  };
 }
 
 /**

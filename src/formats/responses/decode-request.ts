@@ -1,12 +1,13 @@
 // A request body in the Responses format → the canonical request. An unsupported member is ignored,
 // unless the client would misread an answer that ignores it; such a member is an error.
 
-import { create, type JsonObject, type JsonValue, type MessageInitShape } from "@bufbuild/protobuf";
-import { Format, type OutputConfigSchema } from "../../../gen/gateway/inference/v1/content_pb.ts";
+import { create, type JsonObject, type JsonValue } from "@bufbuild/protobuf";
 import {
-  type GenerateRequest,
-  GenerateRequestSchema,
-} from "../../../gen/gateway/inference/v1/inference_pb.ts";
+  Format,
+  type OutputConfig,
+  OutputConfigSchema,
+} from "../../../gen/gateway/inference/v1/content_pb.ts";
+import type { GenerateRequest } from "../../../gen/gateway/inference/v1/inference_pb.ts";
 import { effortNames } from "../../base/reasoning-effort.ts";
 import { tagsOfMetadata, withoutTags } from "../../base/tags.ts";
 import {
@@ -53,7 +54,8 @@ export function decodeRequest(body: JsonValue, open: OpenContent): GenerateReque
   const { tools, toolChoice } = decodeTools(body);
   const temperature = optionalNumber(body.temperature, "temperature", { min: 0, max: 2 });
   const topP = optionalNumber(body.top_p, "top_p", { min: 0, max: 1 });
-  return create(GenerateRequestSchema, {
+  return {
+    $typeName: "gateway.inference.v1.GenerateRequest",
     model,
     sourceFormat: Format.RESPONSES,
     messages,
@@ -63,13 +65,19 @@ export function decodeRequest(body: JsonValue, open: OpenContent): GenerateReque
     // As in the chat format: models take up to 1, and not both.
     temperature: temperature === undefined ? undefined : Math.min(temperature, 1),
     topP: temperature === undefined ? topP : undefined,
+    topK: undefined,
+    stopSequences: [],
     tools,
     toolChoice,
+    thinking: undefined,
     reasoningEffort: decodeEffort(body.reasoning),
     outputConfig: decodeFormat(body.text),
+    cacheControl: undefined,
+    vendorVersion: "",
+    vendorBeta: "",
     extensions: keepMembers(body),
-    tags: tagsOfMetadata(body.metadata),
-  });
+    tags: { ...tagsOfMetadata(body.metadata) },
+  };
 }
 
 /** True if the body has an `encrypted_content`. */
@@ -146,16 +154,14 @@ function decodeEffort(value: JsonValue | undefined): string | undefined {
   return effort !== undefined && effortNames.includes(effort) ? effort : undefined;
 }
 
-function decodeFormat(
-  value: JsonValue | undefined,
-): MessageInitShape<typeof OutputConfigSchema> | undefined {
+function decodeFormat(value: JsonValue | undefined): OutputConfig | undefined {
   const format = optionalObject(optionalObject(value, "text")?.format, "text.format");
   if (format?.type !== "json_schema") return undefined;
   const { type, schema, ...extensions } = format;
-  return {
+  return create(OutputConfigSchema, {
     format: { type, schema: objectAt(schema, "text.format.schema") },
     ...(Object.keys(extensions).length > 0 && { extensions }),
-  };
+  });
 }
 
 /** Members that reach a provider of this format, and no other. */

@@ -28,8 +28,7 @@ export function hijackReply(
   headers: Record<string, string>,
 ): ServerResponse {
   const head: OutgoingHttpHeaders = {};
-  for (const [name, value] of Object.entries(reply.headers(headers).getHeaders()))
-    head[name] = value;
+  Object.assign(head, reply.headers(headers).getHeaders());
   reply.hijack();
   return reply.raw.writeHead(status, head);
 }

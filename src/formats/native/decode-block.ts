@@ -86,7 +86,7 @@ function decodeKnownBlock(block: JsonObject): Block | undefined {
   }
 }
 
-// Literals, because a conversation has hundreds of blocks, and `create` takes several times as long.
+// Literals: a conversation has hundreds of blocks, and `create` takes several times as long.
 function blockOf(
   kind: Block["kind"],
   cacheControl: JsonValue | undefined,

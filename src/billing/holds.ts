@@ -71,7 +71,7 @@ export interface Holds {
    * As `place`, for all of `maxOutput` and without waiting for held credits. Undefined: the request
    * is not admitted so; `place` says why.
    */
-  placeFull(request: NewHold): Promise<Hold | undefined>;
+  placeFull(request: Omit<NewHold, "refine">): Promise<Hold | undefined>;
   /**
    * Resizes a hold to the exact input that the provider reported. Returns a larger hold when it is
    * durable. If the credits do not cover it, returns the same hold for input that the admission
@@ -333,7 +333,7 @@ export class HoldKeeper implements Holds {
     return leaves(poolOf(payer)) && (!hasCap || leaves(payer.keyId));
   }
 
-  async placeFull(request: NewHold): Promise<Hold | undefined> {
+  async placeFull(request: Omit<NewHold, "refine">): Promise<Hold | undefined> {
     if (!this.#hasPrice(request.price)) await this.#registerPrice(request.model, request.price);
     const admitted = await this.#admit({
       ...request,

@@ -301,7 +301,10 @@ const never = new AbortController().signal;
 /** How long a service of this process accepts a caller that a listener has authenticated. */
 export const callerMsMax = 400;
 
-/** What a part of this process says of a call that it makes. No message carries it. */
+/**
+ * What a part of this process says of a call that it makes. Only the bindings of this process read
+ * it: no message carries it.
+ */
 export type LocalFacts = Pick<Call, "onTaken" | "acceptsRuns" | "hasNewId" | "waits"> & {
   /** The caller, and until when it need not be authenticated again, by `performance.now()`. */
   readonly known?: { readonly caller: Caller; readonly untilMs: number } | undefined;
@@ -310,7 +313,7 @@ export type LocalFacts = Pick<Call, "onTaken" | "acceptsRuns" | "hasNewId" | "wa
 const noFacts: LocalFacts = {};
 const localFacts = createContextKey(noFacts, { description: "what this process says of a call" });
 
-/** Adds facts to the context values of a call. */
+/** Sets facts of a call in its context values, which it returns. Other facts stay. */
 export function withFacts(values: ContextValues, facts: LocalFacts): ContextValues {
   return values.set(localFacts, { ...values.get(localFacts), ...facts });
 }

@@ -67,10 +67,10 @@ function findValueFault(field: DescField, value: unknown): Fault | undefined {
   return field.message && isMessage(value) ? findFault(field.message, value) : undefined;
 }
 
-/** The value of a field. Undefined for a member of a oneof that is not set. */
-function readField(message: Message, { field, member, isMember }: Rule): unknown {
-  const value: unknown = Reflect.get(message, member);
-  if (!isMember) return value;
+/** The value of a field. Undefined for one of a oneof that is not set. */
+function readField(message: Message, { field, property, inOneof }: Rule): unknown {
+  const value: unknown = Reflect.get(message, property);
+  if (!inOneof) return value;
   if (typeof value !== "object" || value === null || !("value" in value)) return undefined;
   return "case" in value && value.case === field.localName ? value.value : undefined;
 }
@@ -78,10 +78,10 @@ function readField(message: Message, { field, member, isMember }: Rule): unknown
 type Rule = {
   readonly field: DescField;
   readonly isRequired: boolean;
-  /** The member of a message that holds the field. */
-  readonly member: string;
-  /** True if the field is one of several that share the member. */
-  readonly isMember: boolean;
+  /** The property of a message that holds the field. */
+  readonly property: string;
+  /** True if the field shares the property with others. */
+  readonly inOneof: boolean;
 };
 const rulesByType = new WeakMap<DescMessage, readonly Rule[]>();
 
@@ -94,8 +94,8 @@ function rulesOf(type: DescMessage): readonly Rule[] {
     .map((field) => ({
       field,
       isRequired: getOption(field, required),
-      member: field.oneof?.localName ?? field.localName,
-      isMember: field.oneof !== undefined,
+      property: field.oneof?.localName ?? field.localName,
+      inOneof: field.oneof !== undefined,
     }));
   rulesByType.set(type, rules);
   return rules;

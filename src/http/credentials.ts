@@ -88,7 +88,7 @@ function countAuthorizationHeaders(rawHeaders: readonly string[]): number {
 // The version and beta headers of the native format each have two spellings with the same meaning.
 
 export const supportedVersions: readonly string[] = ["2023-06-01", "2026-10-21"];
-const accepted = supportedVersions.join(", ");
+const acceptedVersions = supportedVersions.join(", ");
 
 /** From this version on, the official SDKs send the key of a native endpoint only as Bearer. */
 const bearerSince = "2026-10-21";
@@ -117,17 +117,17 @@ export function requireVersion(headers: IncomingHttpHeaders): { version: string;
   if (version === undefined || version === "") {
     if (headers["vendor-version"] !== undefined && headers["anthropic-version"] !== undefined) {
       throw new ApiError("version_unsupported", {
-        message: `anthropic-version and vendor-version have different values. Accepted: ${accepted}.`,
+        message: `anthropic-version and vendor-version have different values. Accepted: ${acceptedVersions}.`,
         allowed: supportedVersions,
       });
     }
     throw new ApiError("version_required", {
-      message: `anthropic-version (or vendor-version): header is required. Accepted: ${accepted}.`,
+      message: `anthropic-version (or vendor-version): header is required. Accepted: ${acceptedVersions}.`,
     });
   }
   if (!supportedVersions.includes(version)) {
     throw new ApiError("version_unsupported", {
-      message: `${header}: this version is not supported. Accepted: ${accepted}.`,
+      message: `${header}: this version is not supported. Accepted: ${acceptedVersions}.`,
       allowed: supportedVersions,
     });
   }

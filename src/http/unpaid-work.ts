@@ -61,8 +61,8 @@ export class UnpaidWork {
 
   /**
    * Begins a request with a body of `bytes` (undefined: not declared). Resolves at once for a key
-   * that owes nothing; the requests of others run one by one. Rejects with `too_many_bodies`. A
-   * small body needs no promise.
+   * that owes nothing; the requests of others run one by one. Rejects with `too_many_bodies`.
+   * Returns no promise for a small body.
    */
   begin(keyId: string, bytes: number | undefined): Work | Promise<Work> {
     return bytes !== undefined && bytes <= smallBodyBytes ? noWork : this.#beginLarge(keyId);

@@ -69,7 +69,7 @@ export class Bill {
   #settlement: Promise<Receipt> | undefined;
   #usage: Usage | undefined;
 
-  /** `client`: aborted when the client has hung up; `leave` is then called, too. */
+  /** `client` fires when the client hangs up. The owner of the bill then calls `leave`. */
   constructor(
     parts: BillParts,
     request: {

@@ -74,10 +74,12 @@ export async function* generate(
   // admitted.
   const active = parts.activeRequests.open(key.keyId, secret.secretId);
   const timer = setTimeout(() => active.cancel(timeLimit), parts.requestMaxMs);
+  let refusal: ErrorReason | undefined;
   let place: Place | undefined;
   let holding: Span | undefined;
   let bill: Bill | undefined;
-  // What a provider does before the hold is durable is not the client's to pay, and has no bill.
+  // As `onAccepted` last said. Kept here until there is a bill: what a provider does before the hold
+  // is durable, the client does not pay.
   let isAccepted = false;
   const reportAccepted = (to: Bill) => {
     to.accept(isAccepted);
@@ -87,7 +89,7 @@ export async function* generate(
   call.signal.addEventListener("abort", onHangUp, { once: true });
   try {
     const prepared = prepare(parts.catalog(), received, key.allowedModels);
-    // Nobody waits for the limit of a key that has none.
+    // Saves the promise for a key without a limit.
     if (key.requestsPerMinute !== undefined)
       place = await parts.limits.acquire(key.keyId, key.requestsPerMinute);
     holding = trace?.span("hold");
@@ -113,11 +115,11 @@ export async function* generate(
     const early = mayOverlap(parts, newHold, call, caller)
       ? await placeWhileCalling(parts, newHold, active, callProvider)
       : undefined;
-    if (!early) isAccepted = false; // The call was stopped, and reports no more.
     const hold = early?.hold ?? (await placeHold(parts, prepared, newHold, caller, call));
     holding?.end({ "gateway.microcredits": Number(hold.amountMicro) });
     bill = new Bill(parts, { prepared, hold, active, client: call.signal, trace });
-    if (isAccepted) reportAccepted(bill);
+    // Only of the call that goes on: one that was stopped does not count.
+    if (early && isAccepted) reportAccepted(bill);
     // Settles at once: a client that stopped reading leaves this generator suspended at a `yield`.
     active.onCancel(() => {
       bill?.settleInterrupted();
@@ -152,15 +154,15 @@ export async function* generate(
     if (bill) throw bill.fail(error);
     // Only admitted requests count towards the limit of the key.
     place?.cancel();
-    const { reason } = toApiError(error);
-    holding?.end({}, reason);
-    if (reason !== "cancelled") parts.countRejected(key, reason);
+    refusal = toApiError(error).reason;
+    holding?.end({}, refusal);
+    if (refusal !== "cancelled") parts.countRejected(key, refusal);
     throw error;
   } finally {
     // If the answer failed or its reader left, charges the usage so far. No effect once settled.
     const closing = bill?.close();
     if (closing) await closing;
-    trace?.end({ "gateway.request_id": requestId }, bill?.summary().error);
+    trace?.end({ "gateway.request_id": requestId }, bill ? bill.summary().error : refusal);
     if (genai && bill)
       genai.count({ ...bill.summary(), durationMs: performance.now() - startMs, firstEventMs });
     call.signal.removeEventListener("abort", onHangUp);

@@ -52,17 +52,17 @@ export async function startAnswer(
   findRoutes: () => readonly ProviderRoute[],
 ): Promise<ProviderAnswer> {
   const calls: RunningAttempt[] = [];
-  const startMs = parts.clock.now();
-  const begin = (route: AcquiredRoute): Promise<RunningAttempt> => {
-    const called = new RunningAttempt(parts, request, route, { startMs, calls });
+  const requestStartMs = parts.clock.now();
+  const callAt = (route: AcquiredRoute): Promise<RunningAttempt> => {
+    const called = new RunningAttempt(parts, request, route, { requestStartMs, calls });
     calls.push(called);
     return called.begin();
   };
   const call = (routes: readonly ProviderRoute[]): Promise<RunningAttempt> => {
     const acquired = acquireRoute(routes, request.accountId, request.signal);
     return acquired instanceof Promise
-      ? waitFor(acquired, request.waits).then(begin)
-      : begin(acquired);
+      ? waitFor(acquired, request.waits).then(callAt)
+      : callAt(acquired);
   };
 
   parts.budget.earn();
@@ -97,7 +97,7 @@ class RunningAttempt implements ProviderAnswer {
   readonly span: Span | undefined;
   readonly #parts: AnswerParts;
   readonly #request: ProviderRequest;
-  /** All calls of the request so far. */
+  /** All calls of the request, this one and later ones too. */
   readonly #calls: readonly RunningAttempt[];
   readonly #startMs: number;
   /** The circuit of a provider counts a request's failure once. */
@@ -113,12 +113,12 @@ class RunningAttempt implements ProviderAnswer {
   #end: ProviderEnd | undefined;
   readonly #cancel = () => this.#stream?.stop(new ApiError("cancelled"));
 
-  /** `startMs`: when the request began. `calls`: those before this one. */
+  /** `calls`: those of the request before this one, which the caller then adds to the list. */
   constructor(
     parts: AnswerParts,
     request: ProviderRequest,
     route: AcquiredRoute,
-    { startMs, calls }: { startMs: number; calls: readonly RunningAttempt[] },
+    { requestStartMs, calls }: { requestStartMs: number; calls: readonly RunningAttempt[] },
   ) {
     const { clock } = parts;
     const { connection } = route;
@@ -130,7 +130,7 @@ class RunningAttempt implements ProviderAnswer {
     this.#isRepeated = calls.some((earlier) => earlier.route.connection === connection);
     this.#isSecond = calls.length > 0;
     this.span = request.trace?.span(`chat ${request.request.model}`, "client");
-    const leftMs = connection.settings.totalMs - (this.#startMs - startMs);
+    const leftMs = connection.settings.totalMs - (this.#startMs - requestStartMs);
     this.#cancelTimer = clock.after(Math.max(0, leftMs), () =>
       this.#stream?.stop(new ApiError("timeout")),
     );
@@ -142,6 +142,7 @@ class RunningAttempt implements ProviderAnswer {
     return this.#stream?.isPlain ?? false;
   }
 
+  // Itself: an object less for each answer.
   get events(): AsyncIterable<Event[]> {
     return this;
   }

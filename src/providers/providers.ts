@@ -189,14 +189,10 @@ function closeWhenIdle({ name, provider, concurrency }: ProviderConnection, log:
 // Counts at the first provider that may be called. Counting is free: it is outside the concurrency
 // limit and is not reported to the circuit breaker, but it avoids an open circuit.
 async function countTokens(
-  {
-    request,
-    accountId,
-    signal,
-    waits,
-  }: Pick<ProviderRequest, "request" | "accountId" | "signal" | "waits">,
+  counted: Pick<ProviderRequest, "request" | "accountId" | "signal" | "waits">,
   routes: readonly ProviderRoute[],
 ): Promise<ProviderTokenCount | undefined> {
+  const { request, accountId, signal, waits } = counted;
   const route = routes.find((candidate) => waitMsOf(candidate, accountId) === 0);
   if (route === undefined) throw new ApiError("overloaded");
   const counting = route.connection.provider.countTokens({ request, route: route.target }, signal);

@@ -112,14 +112,14 @@ export function acquireRoute(
   let full: ProviderRoute | undefined;
   for (const route of routes) {
     if (waitMsOf(route, accountId) > 0) continue;
-    if (route.connection.concurrency.tryAcquire()) return begin(route, accountId);
+    if (route.connection.concurrency.tryAcquire()) return withProbes(route, accountId);
     full ??= route;
   }
   if (full === undefined) throw noneAvailable(routes, accountId);
   return waitForRoute(full, accountId, signal);
 }
 
-function begin({ target, connection }: ProviderRoute, accountId: string): AcquiredRoute {
+function withProbes({ target, connection }: ProviderRoute, accountId: string): AcquiredRoute {
   return { target, connection, probes: connection.circuit.begin(accountId) };
 }
 
@@ -130,7 +130,7 @@ async function waitForRoute(
 ): Promise<AcquiredRoute> {
   const { concurrency } = route.connection;
   await concurrency.acquire(signal);
-  if (waitMsOf(route, accountId) === 0) return begin(route, accountId);
+  if (waitMsOf(route, accountId) === 0) return withProbes(route, accountId);
   // The circuit opened, or a cool-down began, while this call waited.
   concurrency.release();
   throw noneAvailable([route], accountId);
@@ -168,6 +168,7 @@ export function orderRoutes<R extends Pick<ProviderRoute, "target">>(
   affinity: () => string,
 ): readonly R[] {
   const [only] = groups;
+  // Most models have one route, which needs no new list.
   if (groups.length === 1 && only?.length === 1) return only;
   return groups.flatMap((group) => (group.length === 1 ? group : orderGroup(group, affinity())));
 }

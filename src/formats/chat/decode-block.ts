@@ -75,7 +75,10 @@ export function toolResult(result: {
         : ContentForm.UNSPECIFIED;
   const value = {
     $typeName: "gateway.inference.v1.ToolResultBlock",
-    ...{ toolUseId: toolId(result.id), content, form, isError: result.isError },
+    toolUseId: toolId(result.id),
+    content,
+    form,
+    isError: result.isError,
   } as const;
   return {
     $typeName: "gateway.inference.v1.Block",
@@ -251,7 +254,9 @@ export function toolUse({
 }): Block {
   const value = {
     $typeName: "gateway.inference.v1.ToolUseBlock",
-    ...{ id: toolId(id), name, input },
+    id: toolId(id),
+    name,
+    input,
   } as const;
   return { $typeName: "gateway.inference.v1.Block", kind: { case: "toolUse", value } };
 }

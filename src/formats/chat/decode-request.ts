@@ -44,7 +44,7 @@ export function decodeRequest(body: JsonValue): GenerateRequest {
   const { messages, system } = decodeMessages(body.messages);
   const { tools, toolChoice } = decodeTools(body);
   const thinking = decodeThinking(body.thinking);
-  // With every member, which makes it an object of one shape. `create` takes 2 µs, too.
+  // All members, in the order of the other formats, so that requests have one shape.
   return {
     $typeName: "gateway.inference.v1.GenerateRequest",
     model,
@@ -63,8 +63,8 @@ export function decodeRequest(body: JsonValue): GenerateRequest {
     cacheControl: undefined,
     vendorVersion: "",
     vendorBeta: "",
-    extensions: undefined,
     tags: { ...tagsOfMetadata(body.metadata) },
+    extensions: undefined,
   };
 }
 

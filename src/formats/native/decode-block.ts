@@ -32,7 +32,9 @@ function decodeKnownBlock(block: JsonObject): Block | undefined {
       if (typeof id !== "string" || typeof name !== "string" || !isObject(input)) return undefined;
       const value = {
         $typeName: "gateway.inference.v1.ToolUseBlock",
-        ...{ id, name, input },
+        id,
+        name,
+        input,
       } as const;
       return blockOf({ case: "toolUse", value }, cache_control, rest);
     }
@@ -43,7 +45,10 @@ function decodeKnownBlock(block: JsonObject): Block | undefined {
       const { content: blocks, form } = readContent(rest, content);
       const value = {
         $typeName: "gateway.inference.v1.ToolResultBlock",
-        ...{ toolUseId: tool_use_id, content: blocks, form, isError },
+        toolUseId: tool_use_id,
+        content: blocks,
+        form,
+        isError,
       } as const;
       return blockOf({ case: "toolResult", value }, cache_control, rest);
     }
@@ -52,7 +57,8 @@ function decodeKnownBlock(block: JsonObject): Block | undefined {
       if (typeof thinking !== "string" || typeof signature !== "string") return undefined;
       const value = {
         $typeName: "gateway.inference.v1.ThinkingBlock",
-        ...{ thinking, signature },
+        thinking,
+        signature,
       } as const;
       return blockOf({ case: "thinking", value }, cache_control, rest);
     }
@@ -96,6 +102,7 @@ function blockOf(
     $typeName: "gateway.inference.v1.Block",
     kind,
     cacheControl: readCacheControl(rest, cacheControl),
+    // Last: the readers restore to `rest` what they cannot express.
     extensions: unknownFields(rest),
   };
 }

@@ -86,7 +86,7 @@ function decode(body: CheckedBody, headers: RequestHeaders): GenerateRequest {
     ...rest
   } = body;
   const output = readObject(rest, "output_config", output_config);
-  // With every member, which makes it an object of one shape. `create` takes 2 µs, too.
+  // All members, so that requests have one shape. It also saves the 2 µs of `create`.
   return {
     $typeName: "gateway.inference.v1.GenerateRequest",
     model,
@@ -104,14 +104,14 @@ function decode(body: CheckedBody, headers: RequestHeaders): GenerateRequest {
     tools: readList(rest, "tools", tools, (tool) => decodeTool(isObject(tool) ? tool : {})),
     toolChoice: isObject(tool_choice) ? decodeToolChoice(tool_choice) : undefined,
     thinking: isObject(thinking) ? decodeThinking(thinking) : undefined,
-    outputConfig: output && decodeOutputConfig(output),
     reasoningEffort: undefined,
+    outputConfig: output && decodeOutputConfig(output),
     cacheControl: readCacheControl(rest, cache_control),
     vendorVersion: headers.version,
     vendorBeta: headers.beta,
-    // The readers above restore what they cannot express to `rest`.
-    extensions: unknownFields(rest),
     tags: {},
+    // Last: the readers restore to `rest` what they cannot express.
+    extensions: unknownFields(rest),
   };
 }
 
@@ -159,6 +159,7 @@ function decodeTool(tool: JsonObject): Tool {
     description: readString(rest, "description", description),
     inputSchema: readObject(rest, "input_schema", input_schema),
     cacheControl: readCacheControl(rest, cache_control),
+    // Last, as above.
     extensions: unknownFields(rest),
   };
 }

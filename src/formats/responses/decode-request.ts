@@ -54,6 +54,7 @@ export function decodeRequest(body: JsonValue, open: OpenContent): GenerateReque
   const { tools, toolChoice } = decodeTools(body);
   const temperature = optionalNumber(body.temperature, "temperature", { min: 0, max: 2 });
   const topP = optionalNumber(body.top_p, "top_p", { min: 0, max: 1 });
+  // All members, in the order of the other formats, so that requests have one shape.
   return {
     $typeName: "gateway.inference.v1.GenerateRequest",
     model,
@@ -75,8 +76,8 @@ export function decodeRequest(body: JsonValue, open: OpenContent): GenerateReque
     cacheControl: undefined,
     vendorVersion: "",
     vendorBeta: "",
-    extensions: keepMembers(body),
     tags: { ...tagsOfMetadata(body.metadata) },
+    extensions: keepMembers(body),
   };
 }
 

@@ -55,6 +55,7 @@ export class Bill {
   readonly #client: AbortSignal;
   readonly #meter: Meter;
   readonly #trace: TraceScope | undefined;
+  readonly #stopWatching: () => void;
   #hold: Hold;
   #answer: ProviderAnswer | undefined;
   /** True while a provider has the whole request and has not answered with an error status. */
@@ -95,7 +96,9 @@ export class Bill {
       zeroUsage: prepared.target.model.zeroUsage,
     });
     if (client.aborted) this.leave();
-    parts.holds.watch({ accountId: hold.payer.accountId, requestId: hold.requestId }, () =>
+    const { requestId, payer } = hold;
+    const { accountId } = payer;
+    this.#stopWatching = parts.holds.watch({ accountId, requestId }, () =>
       this.#meter.movedUsage(),
     );
   }
@@ -311,6 +314,7 @@ export class Bill {
 
   #charge(billable: BillableUsage, outcome: Outcome): Promise<Receipt> {
     if (this.#settlement === undefined) {
+      this.#stopWatching();
       clearTimeout(this.#lastUsageTimer);
       this.#usage = chargedUsage(billable.usage, this.#hold.grantedOutput);
       this.#settlement = this.#parts.holds.settle(this.#hold, this.#endingOf(billable, outcome));

@@ -45,7 +45,7 @@ const holdsInMemory: Holds = {
   amend: () => {},
   resize: async (hold) => hold,
   fits: () => true,
-  watch: () => {},
+  watch: () => () => {},
   settle: async (
     { requestId, payer, model, price, admittedAt },
     { usage, outcome, basis, attempts },

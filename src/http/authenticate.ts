@@ -26,13 +26,13 @@ export type LoginAttempt = {
 export type IdentifiedCaller = { readonly caller: AuthenticateResponse; readonly atMs: number };
 
 /**
- * Resolves with the caller. Throws the errors of `KeysService.Authenticate`, and
- * `auth_rate_limited`.
+ * Finds the caller, without a promise where it is known. Throws the errors of
+ * `KeysService.Authenticate`, and `auth_rate_limited`.
  */
 export type IdentifyCaller = (
   attempt: LoginAttempt,
   call: CallOptions,
-) => Promise<IdentifiedCaller>;
+) => IdentifiedCaller | Promise<IdentifiedCaller>;
 
 // All keys that are in use at one time, in a few megabytes.
 const knownCredentialsMax = 10_000;
@@ -58,11 +58,12 @@ export function createIdentifyCaller(
   const isReusable = ({ atMs }: IdentifiedCaller) =>
     performance.now() - atMs < reuseMs && atMs > keysChangedAtMs;
 
-  return async ({ authorization, address, monthUsage }, call) => {
-    const digest = hash("sha256", authorization, "base64");
-    const earlier = known.get(digest);
-    if (earlier && !monthUsage && isReusable(earlier)) return earlier;
-    if (!earlier) failedCredentials.check(address);
+  async function identify(
+    digest: string,
+    { address, monthUsage }: LoginAttempt,
+    call: CallOptions,
+  ) {
+    if (!known.get(digest)) failedCredentials.check(address);
     try {
       const atMs = performance.now();
       const identified = { caller: await core.keys.authenticate({ monthUsage }, call), atMs };
@@ -75,16 +76,26 @@ export function createIdentifyCaller(
         failedCredentials.record(address);
       throw error;
     }
+  }
+
+  return (attempt, call) => {
+    const digest = hash("sha256", attempt.authorization, "base64");
+    const earlier = known.get(digest);
+    if (earlier && !attempt.monthUsage && isReusable(earlier)) return earlier;
+    return identify(digest, attempt, call);
   };
 }
 
 /** The same, but admin tokens fail with `not_permitted`. */
 export function refuseAdminTokens(identify: IdentifyCaller): IdentifyCaller {
-  return async (attempt, call) => {
-    const identified = await identify(attempt, call);
+  const refuse = (identified: IdentifiedCaller) => {
     if (identified.caller.admin)
       throw new ApiError("not_permitted", { message: "Admin tokens are not accepted here." });
     return identified;
+  };
+  return (attempt, call) => {
+    const identified = identify(attempt, call);
+    return identified instanceof Promise ? identified.then(refuse) : refuse(identified);
   };
 }
 

@@ -248,7 +248,7 @@ async function admit(parts: ConnectParts, context: HandlerContext): Promise<void
     if (context.method === serviceTypes.payments.method.receiveHook)
       parts.failedCredentials?.check(address);
     const attempt = { authorization, address, monthUsage: false };
-    const identify = () => identifyCaller(attempt, callOf(context, adminMethods));
+    const identify = async () => identifyCaller(attempt, callOf(context, adminMethods));
     if (allowed.anyone) {
       // What this port refuses whatever the method keeps out such a call, too.
       if (/^\s*bearer/i.test(authorization)) await identify().catch(throwNotPermitted);

@@ -318,7 +318,8 @@ function addRoutes(
         };
         const call = { headers, signal: context.hangUp.signal };
         const attempt = { authorization, address: request.ip, monthUsage };
-        const { caller, atMs } = await identifyCaller(attempt, call);
+        const identifying = identifyCaller(attempt, call);
+        const { caller, atMs } = identifying instanceof Promise ? await identifying : identifying;
         const contextValues = withFacts(createContextValues(), {
           known: knownCaller(caller, atMs),
           onTaken: () => {

@@ -28,12 +28,12 @@ export type ReceiveParts = {
 };
 
 /**
- * Receives a whole body, after `checkDeclared`. Throws `request_too_large`,
+ * Receives a whole body, after `checkDeclared`. Throws or rejects with `request_too_large`,
  * `request_body_encoding_unsupported`, `request_body_encoding_invalid`,
  * `request_body_too_large_after_decoding`, `body_too_slow`, the errors of the reservation, and
  * `cancelled` if the client hung up while sending.
  */
-export async function receiveBody(request: IncomingMessage, parts: ReceiveParts): Promise<Buffer> {
+export function receiveBody(request: IncomingMessage, parts: ReceiveParts): Promise<Buffer> {
   const declared = declaredBytes(request);
   const encoding = request.headers["content-encoding"]?.trim().toLowerCase() ?? "";
   const isPacked = encoding !== "" && encoding !== "identity";
@@ -119,7 +119,7 @@ function receive(
     // These callbacks would otherwise live until the answer ends.
     const stop = () => {
       stopPace();
-      request.off("data", onData).off("end", onEnd).off("error", onHangUp).off("close", onHangUp);
+      request.off("data", onData).off("end", onEnd).off("close", onHangUp);
     };
     const fail = (error: unknown) => {
       stop();
@@ -128,7 +128,8 @@ function receive(
       reject(error);
     };
     target.onError = fail;
-    request.on("data", onData).once("end", onEnd).once("error", onHangUp).once("close", onHangUp);
+    // Node closes a request that broke off, and needs no listener for its error.
+    request.on("data", onData).once("end", onEnd).once("close", onHangUp);
   });
 }
 

@@ -337,7 +337,7 @@ async function openHttp(parts: HttpParts): Promise<Listener> {
     adminMethods,
     checkRequest: (request) => addressLimit.checkRequest(request),
     // Counts wrong credentials, and refuses those of admin tokens where the port does.
-    identify: ({ authorization, address }, call) =>
+    identify: async ({ authorization, address }, call) =>
       identifyCaller({ authorization, address, monthUsage: false }, call),
     isDraining: () => app.isDraining(),
   });

@@ -78,8 +78,8 @@ export async function* generate(
   let place: Place | undefined;
   let holding: Span | undefined;
   let bill: Bill | undefined;
-  // As `onAccepted` last said. Kept here until there is a bill: what a provider does before the hold
-  // is durable, the client does not pay.
+  // As `onAccepted` last said. Kept here until there is a bill: the client does not pay for what a
+  // provider does before the hold is durable.
   let isAccepted = false;
   const reportAccepted = (to: Bill) => {
     to.accept(isAccepted);

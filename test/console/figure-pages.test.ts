@@ -216,6 +216,25 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     await page.close();
   });
 
+  test("what stands below the chart of the overview stays where it is when its answer comes", async () => {
+    const page = await context.newPage();
+    await page.setViewportSize({ width: 1440, height: 900 });
+    const answer = Promise.withResolvers<void>();
+    await page.route("**/QueryUsage", async (route) => {
+      await answer.promise;
+      await route.continue();
+    });
+    await page.goto(`${origin}/console/${gateway.accountId}`);
+    const keys = page.getByRole("heading", { name: "Keys by this month" });
+    const top = async () => (await keys.boundingBox())?.y ?? 0;
+    await page.getByRole("table", { name: "Keys by this month" }).waitFor();
+    const before = await top();
+    answer.resolve();
+    await page.getByRole("group", { name: "Credits per day, by model" }).waitFor();
+    expect(Math.abs((await top()) - before)).toBeLessThan(4);
+    await page.close();
+  });
+
   test("no page makes more than three calls before it is whole", async () => {
     const { accountId, admin } = gateway;
     const page = await context.newPage();

@@ -32,6 +32,7 @@ import {
   AdminScope,
   type OperatorRole,
 } from "../../gen/gateway/common/v1/roles_pb.ts";
+import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
 import { InferenceService } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import {
   type AuthenticateResponse,
@@ -72,10 +73,12 @@ export interface Call {
   /** IP address of the peer of a connection. Absent: the call came from this process. */
   readonly peer?: string | undefined;
   /**
-   * True if the listener writes runs of text deltas (`formats/text-run.ts`). Only the local binding
-   * sets it, so that a run never leaves the process.
+   * Sends deltas of the answer at once, in the turn in which they came: a message for each would
+   * cost several promises. Returns false, and does nothing, where the reader cannot take them now:
+   * they come as a message then. Its listener writes runs of text, too (`formats/text-run.ts`).
+   * Only the local binding passes it on, so that a run never leaves the process.
    */
-  readonly acceptsRuns?: boolean;
+  readonly takeDeltas?: ((deltas: readonly Event[]) => boolean) | undefined;
   /**
    * True if the listener made the header `x-request-id` itself, so that no other request has it.
    * Only the local binding sets it.
@@ -305,7 +308,7 @@ export const callerMsMax = 400;
  * What a part of this process says of a call that it makes. Only the bindings of this process read
  * it: no message carries it.
  */
-export type LocalFacts = Pick<Call, "onTaken" | "acceptsRuns" | "hasNewId" | "waits"> & {
+export type LocalFacts = Pick<Call, "onTaken" | "takeDeltas" | "hasNewId" | "waits"> & {
   /** The caller, and until when it need not be authenticated again, by `performance.now()`. */
   readonly known?: { readonly caller: Caller; readonly untilMs: number } | undefined;
 };
@@ -354,14 +357,14 @@ export function toCaller({ admin, key, secret, person }: AuthenticateResponse): 
 
 function callOf(options: CallOptions | undefined): Call {
   const { signal = never, timeoutMs = 0, headers, contextValues } = options ?? {};
-  const { known, onTaken, acceptsRuns = false, hasNewId = false, waits } = factsOf(contextValues);
+  const { known, onTaken, takeDeltas, hasNewId = false, waits } = factsOf(contextValues);
   return {
     signal: timeoutMs > 0 ? AbortSignal.any([signal, AbortSignal.timeout(timeoutMs)]) : signal,
     requestHeader: callHeaders(headers),
     caller: known && performance.now() < known.untilMs ? known.caller : undefined,
     onTaken,
     namesClient: true,
-    acceptsRuns,
+    takeDeltas,
     hasNewId,
     waits,
   };

@@ -148,7 +148,7 @@ function admission(desc: DescMethod, authenticate: Authenticate) {
         peer: call.peer,
         onTaken: call.onTaken,
         waits: call.waits,
-        acceptsRuns: call.acceptsRuns ?? false,
+        takeDeltas: call.takeDeltas,
         hasNewId: call.hasNewId ?? false,
         caller,
         allowed,

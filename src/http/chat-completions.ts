@@ -3,7 +3,7 @@
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Admission } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { ref } from "../base/json-schema.ts";
-import { type Core, withFacts } from "../contract/contract.ts";
+import type { Core } from "../contract/contract.ts";
 import {
   createEventEncoder,
   decodeRequest,
@@ -13,8 +13,7 @@ import {
 import type { ReadJson } from "./body.ts";
 import { identityOf } from "./context.ts";
 import { eventStream, eventsOf, json, type Operation } from "./operation.ts";
-import { type AnswerFormat, sendAnswer } from "./send-answer.ts";
-import { type StreamSettings, sendStream } from "./send-stream.ts";
+import { type AnswerFormat, type StreamSettings, sendAnswer } from "./send-answer.ts";
 import { withHeaderTags } from "./tags.ts";
 
 export const chatOperation: Operation = {
@@ -40,13 +39,8 @@ export function postChatCompletions(
     const { call } = identityOf(request);
     const body = await readJson(request);
     const decoded = withHeaderTags(decodeRequest(body), request.headers);
-    if (decoded.stream) withFacts(call.contextValues, { acceptsRuns: true });
-    const answer = core.inference.generate(decoded, call);
     const format = formatOf(wantsUsage(body), showCost);
-    context.logFields.stream = decoded.stream === true;
-    return decoded.stream
-      ? sendStream(reply, answer, format, context, call.signal, keepAlive)
-      : sendAnswer(reply, answer, format, context);
+    return sendAnswer(core, request, reply, decoded, format, keepAlive);
   };
 }
 

@@ -77,7 +77,7 @@ import type { DescribedRoute, Operation } from "./operation.ts";
 import { RequestMetrics } from "./request-metrics.ts";
 import { postResponses, responsesOperation } from "./responses.ts";
 import { contentKeyBytes, SealedContent } from "./sealed-content.ts";
-import { defaultKeepAlive, type KeepAlive } from "./send-stream.ts";
+import { defaultKeepAlive, type KeepAlive } from "./send-answer.ts";
 import { getUsage, usageOperation } from "./usage.ts";
 import { postWebhook, webhookOperation } from "./webhooks.ts";
 

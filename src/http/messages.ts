@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Admission } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { ref } from "../base/json-schema.ts";
-import { type Core, withFacts } from "../contract/contract.ts";
+import type { Core } from "../contract/contract.ts";
 import {
   createEventEncoder,
   decodeCountRequest,
@@ -16,8 +16,7 @@ import type { ReadJson } from "./body.ts";
 import { identityOf, type RequestContext } from "./context.ts";
 import { eventStream, eventsOf, json, type Operation } from "./operation.ts";
 import { sendJson } from "./reply.ts";
-import { type AnswerFormat, sendAnswer } from "./send-answer.ts";
-import { type StreamSettings, sendStream } from "./send-stream.ts";
+import { type AnswerFormat, type StreamSettings, sendAnswer } from "./send-answer.ts";
 import { withHeaderTags } from "./tags.ts";
 
 function formatOf(showCost: boolean): AnswerFormat {
@@ -63,13 +62,7 @@ export function postMessages(
       decodeRequest(await readJson(request), vendorOf(context)),
       request.headers,
     );
-    if (decoded.stream) withFacts(call.contextValues, { acceptsRuns: true });
-    const answer = core.inference.generate(decoded, call);
-    // Only the body decides: the official SDKs send `accept: application/json` for streams as well.
-    context.logFields.stream = decoded.stream === true;
-    return decoded.stream
-      ? sendStream(reply, answer, format, context, call.signal, keepAlive)
-      : sendAnswer(reply, answer, format, context);
+    return sendAnswer(core, request, reply, decoded, format, keepAlive);
   };
 }
 

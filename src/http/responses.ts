@@ -5,7 +5,7 @@ import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Admission } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { ApiError } from "../base/errors.ts";
 import { ref } from "../base/json-schema.ts";
-import { type Core, withFacts } from "../contract/contract.ts";
+import type { Core } from "../contract/contract.ts";
 import { isObject } from "../formats/json.ts";
 import {
   createEventEncoder,
@@ -19,8 +19,7 @@ import type { ReadJson } from "./body.ts";
 import { identityOf, type RequestContext } from "./context.ts";
 import { eventStream, eventsOf, json, type Operation } from "./operation.ts";
 import type { SealedContent } from "./sealed-content.ts";
-import { type AnswerFormat, sendAnswer } from "./send-answer.ts";
-import { type StreamSettings, sendStream } from "./send-stream.ts";
+import { type AnswerFormat, type StreamSettings, sendAnswer } from "./send-answer.ts";
 import { withHeaderTags } from "./tags.ts";
 
 type Call = NonNullable<RequestContext["identity"]>["call"];
@@ -54,14 +53,9 @@ export function postResponses(
     const open = (sealed: string, at: string) =>
       sealedContent.open(sealed, { accountId, model }, at);
     const decoded = withHeaderTags(decodeRequest(body, open), request.headers);
-    if (decoded.stream) withFacts(call.contextValues, { acceptsRuns: true });
-    const answer = core.inference.generate(decoded, call);
     const seal = (text: string, model: string) => sealedContent.seal(text, { accountId, model });
     const format = formatOf(readWishes(body), seal, showCost);
-    context.logFields.stream = decoded.stream === true;
-    return decoded.stream
-      ? sendStream(reply, answer, format, context, call.signal, keepAlive)
-      : sendAnswer(reply, answer, format, context);
+    return sendAnswer(core, request, reply, decoded, format, keepAlive);
   };
 }
 

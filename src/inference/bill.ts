@@ -129,7 +129,7 @@ export class Bill {
    * back those of the end of the answer.
    */
   add(received: Event[]): Event[] {
-    const events = this.#meter.mayCutRun(received) ? withoutRuns(received) : received;
+    const events = this.#meter.mayReachGrant(received) ? withoutRuns(received) : received;
     const beforeEnd = this.#meter.fold(events);
     const before = this.#isWhole ? 0 : beforeEnd;
     const shown = before < events.length ? events.slice(0, before) : events;
@@ -137,6 +137,25 @@ export class Bill {
       if (!isProgress(event)) this.#end.push(event);
     if (this.isCut) this.#stopAtGrant();
     return this.#meter.hasProgress ? shown.filter((event) => !isProgress(event)) : shown;
+  }
+
+  /**
+   * Hands deltas to `take` and meters them, if they have no other effect and may be relayed now.
+   * Returns false if nothing was done: they belong to `add`.
+   */
+  relay(events: readonly Event[], take: (deltas: readonly Event[]) => boolean): boolean {
+    const mayRelay =
+      this.#answer !== undefined &&
+      !this.#isWhole &&
+      !this.#meter.ending &&
+      !this.isCut &&
+      this.#active.cancelReason === undefined &&
+      !this.#client.aborted &&
+      events.every(({ kind }) => kind.case === "blockDelta") &&
+      !this.#meter.mayReachGrant(events);
+    if (!mayRelay || !take(events)) return false;
+    this.#meter.fold(events);
+    return true;
   }
 
   /** True when the answer reached its grant and was cut: it ends before its provider ends it. */

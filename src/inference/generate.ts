@@ -85,6 +85,12 @@ export async function* generate(
     to.accept(isAccepted);
     if (isAccepted) call.onTaken?.();
   };
+  const { takeDeltas } = call;
+  // Most reads of a stream need nothing but their reader: those do not come through the loop below.
+  const relay =
+    takeDeltas &&
+    ((events: readonly Event[]) =>
+      parts.confirmAlive() === undefined && bill?.relay(events, takeDeltas) === true);
   const onHangUp = () => (bill ? bill.leave() : active.stopCall());
   call.signal.addEventListener("abort", onHangUp, { once: true });
   try {
@@ -106,7 +112,7 @@ export async function* generate(
           isAccepted = accepted;
           if (bill) reportAccepted(bill);
         },
-        acceptsRuns: call.acceptsRuns ?? false,
+        relay,
         mayRepeat,
         trace,
         waits: call.waits,

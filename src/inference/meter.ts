@@ -114,18 +114,14 @@ export class Meter {
   }
 
   /**
-   * True if these events contain a run with which the answer may exceed its grant. The answer is
-   * cut between two deltas, so `fold` needs them one by one then.
+   * True if the answer may exceed its grant with these events. It is cut between two deltas, so
+   * `fold` needs those of a run one by one then.
    */
-  mayCutRun(events: readonly Event[]): boolean {
+  mayReachGrant(events: readonly Event[]): boolean {
     if (!this.mayCut) return false;
     let bytes = this.#answerBytes + this.#thinkingBytes;
-    let hasRun = false;
-    for (const event of events) {
-      hasRun ||= event.kind.case === "blockDelta" && runOf(event.kind.value) !== undefined;
-      bytes += contentBytesMax(event);
-    }
-    return hasRun && this.#isPastGrant(bytes);
+    for (const event of events) bytes += contentBytesMax(event);
+    return this.#isPastGrant(bytes);
   }
 
   /**

@@ -206,7 +206,7 @@ class RunningAttempt implements ProviderAnswer {
         route: this.route.target,
         onAccepted: () => this.#request.onAccepted(true),
         onEnd: (end) => this.#finish(end),
-        acceptsRuns: this.#request.acceptsRuns ?? false,
+        relay: this.#request.relay,
         traceHeaders: this.#tracesProvider ? this.span?.headers : undefined,
       });
     } catch (error) {

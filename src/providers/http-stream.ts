@@ -136,7 +136,7 @@ export class HttpStream implements ProviderStream, Dispatcher.DispatchHandler {
     }
     this.#reading = kind;
     if (kind === "events")
-      this.#decoder = this.#request.codec.createEventDecoder(this.#call.acceptsRuns);
+      this.#decoder = this.#request.codec.createEventDecoder(this.#call.relay !== undefined);
   }
 
   onResponseData(_controller: Dispatcher.DispatchController, chunk: Buffer): void {
@@ -213,12 +213,22 @@ export class HttpStream implements ProviderStream, Dispatcher.DispatchHandler {
     this.#isWaking = false;
     const waiter = this.#waiter;
     if (waiter === undefined) return;
+    if (this.#ready.length > 0 && this.#isRelayed()) this.#take();
     this.#waiter = undefined;
     if (this.#ready.length > 0) waiter.resolve({ done: false, value: this.#take() });
     else if (this.#end?.outcome === "delivered") waiter.resolve({ done: true, value: undefined });
     else if (this.#end !== undefined) waiter.reject(this.#end.error);
     else this.#waiter = waiter;
   };
+
+  #isRelayed(): boolean {
+    try {
+      return this.#call.relay?.(this.#ready) ?? false;
+    } catch {
+      // The reader gets the same events and meets the same fault, where it is handled.
+      return false;
+    }
+  }
 
   #take(): Event[] {
     const events = this.#ready;

@@ -37,8 +37,12 @@ export type ProviderRequest = {
    * the request any more.
    */
   readonly onAccepted: (isAccepted: boolean) => void;
-  /** Whether text deltas may come as runs (`formats/text-run.ts`). Default: false. */
-  readonly acceptsRuns?: boolean;
+  /**
+   * Called with the events of a read while its reader waits for them. True: they went on, and the
+   * reader does not get them. Text deltas may come as runs (`formats/text-run.ts`) where it is
+   * present.
+   */
+  readonly relay?: ((events: readonly Event[]) => boolean) | undefined;
   /**
    * Called before a second attempt, which is made only if it resolves to true. Never rejects.
    * Absent: one may always be made.
@@ -100,7 +104,7 @@ export type ProviderCall = {
   /** Called once, when the call ends, before the reader's promise settles. */
   readonly onEnd: (end: ProviderEnd) => void;
   /** As in `ProviderRequest`. A provider may ignore it. */
-  readonly acceptsRuns?: boolean;
+  readonly relay?: ((events: readonly Event[]) => boolean) | undefined;
   /** They name our span. Absent: the provider gets none. */
   readonly traceHeaders?: TraceHeaders | undefined;
 };

@@ -42,7 +42,8 @@ beforeEach(() => {
   calls = [];
 });
 
-const facts = () => calls.map(({ acceptsRuns, hasNewId }) => ({ acceptsRuns, hasNewId }));
+const facts = () =>
+  calls.map(({ takeDeltas, hasNewId }) => ({ takesDeltas: takeDeltas !== undefined, hasNewId }));
 
 describe("what a caller says about itself in process", () => {
   for (const name of bindingNames) {
@@ -50,11 +51,14 @@ describe("what a caller says about itself in process", () => {
     test(`${isLocal ? "reaches" : "does not reach"} the service over ${name}`, async () => {
       const options = {
         headers: { authorization: callersByKind.key.credential },
-        contextValues: withFacts(createContextValues(), { acceptsRuns: true, hasNewId: true }),
+        contextValues: withFacts(createContextValues(), {
+          takeDeltas: () => false,
+          hasNewId: true,
+        }),
       };
       const request = { model: "haiku", messages: [{}] };
       for await (const _ of bindings[name].inference.generate(request, options));
-      expect(facts()).toEqual([{ acceptsRuns: isLocal, hasNewId: isLocal }]);
+      expect(facts()).toEqual([{ takesDeltas: isLocal, hasNewId: isLocal }]);
     });
   }
 });
@@ -78,10 +82,10 @@ describe("the HTTP listener", () => {
       return facts();
     };
 
-    test(`${path} asks for runs of text for a stream, and for nothing else`, async () => {
-      expect(await send({ stream: true })).toMatchObject([{ acceptsRuns: true }]);
+    test(`${path} takes deltas at once for a stream, and for nothing else`, async () => {
+      expect(await send({ stream: true })).toMatchObject([{ takesDeltas: true }]);
       calls = [];
-      expect(await send({})).toMatchObject([{ acceptsRuns: false }]);
+      expect(await send({})).toMatchObject([{ takesDeltas: false }]);
     });
 
     test(`${path} says that it made the request id, unless the client proposed it`, async () => {

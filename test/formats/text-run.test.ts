@@ -52,7 +52,7 @@ function relay(reads: readonly Event[][], to: Target, grantedOutput = 1_000) {
   const meter = new Meter({ ...meterSettings, grantedOutput });
   let bytes = "";
   for (const received of reads) {
-    const events = meter.mayCutRun(received) ? withoutRuns(received) : received;
+    const events = meter.mayReachGrant(received) ? withoutRuns(received) : received;
     meter.fold(events);
     bytes += encoder.encode(events.slice(0, meter.cutIndex));
     if (meter.cutIndex !== undefined) break;

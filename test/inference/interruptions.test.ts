@@ -58,18 +58,19 @@ const anyRun = fc.record({
   turns: fc.nat({ max: 12 }),
   /** Pause of the reader before each message. */
   readerMs: fc.constantFrom(0, 0, 1),
+  /** Whether deltas are taken as they come. */
+  takes: fc.boolean(),
 });
 
 type Run = typeof anyRun extends fc.Arbitrary<infer T> ? T : never;
 
-async function interrupt({ form, by, read, turns, readerMs, ...script }: Run) {
+async function interrupt({ form, by, read, turns, readerMs, takes, ...script }: Run) {
   const { model, script: scriptOf } = forms[form] ?? forms["native, streamed"] ?? fail();
   provider.always(scriptOf(script));
   const payer = await gateway.payer(1_000_000_000n);
   const hangUp = new AbortController();
-  const iterator = gateway
-    .generate(payer, { model, maxTokens: 100, stream: form !== "native, plain" }, hangUp)
-    [Symbol.asyncIterator]();
+  const request = { model, maxTokens: 100, stream: form !== "native, plain" };
+  const iterator = gateway.generate(payer, request, hangUp, () => takes)[Symbol.asyncIterator]();
   const seen: GenerateResponse[] = [];
   const next = async (): Promise<boolean> => {
     if (readerMs > 0) await setTimeout(readerMs);

@@ -6,7 +6,7 @@ import { createLog } from "../../src/base/log.ts";
 import { grpcCore } from "../../src/grpc/client.ts";
 import { createFailedCredentials, createIdentifyCaller } from "../../src/http/authenticate.ts";
 import { createHttpServer, type HttpServer } from "../../src/http/http.ts";
-import { defaultKeepAlive } from "../../src/http/send-stream.ts";
+import { defaultKeepAlive } from "../../src/http/send-answer.ts";
 import {
   type GatewayWithProvider,
   smallBody,

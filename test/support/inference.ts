@@ -11,6 +11,7 @@ import {
 import { KeySchema, SecretSchema } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import type { Payer } from "../../src/billing/admission.ts";
 import { defaultCatalog, readCatalogFile } from "../../src/config/catalog.ts";
+import type { AuthenticatedCall } from "../../src/contract/contract.ts";
 import { createCatalog, createInference } from "../../src/inference/inference.ts";
 import type { ProviderRequest, Providers } from "../../src/providers/providers.ts";
 import { createRateLimits } from "../../src/rate-limits/rate-limits.ts";
@@ -57,7 +58,11 @@ export type TestInference = Awaited<ReturnType<typeof freshInference>>;
 
 /** Without `providers`, the test plays the answers. */
 export async function freshInference(
-  options: { requestMaxMs?: number; providers?: Providers } = {},
+  options: {
+    requestMaxMs?: number;
+    providers?: Providers;
+    confirmAlive?: () => Promise<void> | undefined;
+  } = {},
 ) {
   const ledger = await freshLedger();
   const catalog = createCatalog(readCatalogFile(defaultCatalog()));
@@ -111,8 +116,14 @@ export async function freshInference(
       for (const listener of live) listener({ keyId });
     },
     /** Runs a request to its end. The caller hangs up through `hangUp`. */
-    generate(payer: Payer, more: RequestMembers = {}, hangUp = new AbortController()) {
-      return inference.service.generate(requestOf(more), callOf(payer, hangUp.signal));
+    generate(
+      payer: Payer,
+      more: RequestMembers = {},
+      hangUp = new AbortController(),
+      takeDeltas?: AuthenticatedCall["takeDeltas"],
+    ) {
+      const call = callOf(payer, hangUp.signal);
+      return inference.service.generate(requestOf(more), { ...call, takeDeltas });
     },
     async countTokens(payer: Payer) {
       const request = create(CountTokensRequestSchema, { request: requestOf({}) });

@@ -1,0 +1,146 @@
+// Deltas that a listener of the same process takes as they come, beside the messages of the answer:
+// the client gets the same, and pays the same.
+
+import { setImmediate } from "node:timers/promises";
+import fc from "fast-check";
+import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
+import type { Payer } from "../../src/billing/admission.ts";
+import { createEventEncoder } from "../../src/formats/native/native.ts";
+import type { ManagedProviders } from "../../src/providers/providers.ts";
+import { catalogFor } from "../support/catalog.ts";
+import { freshInference, type TestInference } from "../support/inference.ts";
+import { type FakeProvider, Gate, type Script, startFakeProvider } from "../support/provider.ts";
+import { chatStream, nativeEvents, nativeStream } from "../support/provider-answers.ts";
+import { openProviders } from "../support/providers.ts";
+
+let provider: FakeProvider;
+let providers: ManagedProviders;
+let gateway: TestInference;
+let payer: Payer;
+const confirmAlive = vi.fn<() => Promise<void> | undefined>();
+beforeAll(async () => {
+  provider = await startFakeProvider();
+  const text = catalogFor({
+    native: { kind: "anthropic", url: provider.url },
+    chat: { kind: "openai", url: provider.url },
+  });
+  providers = openProviders(
+    text.replace(/(id: model-sonnet.*routes: \[)\[\{ provider: native[^\]]*\], /, "$1"),
+  );
+  gateway = await freshInference({ providers, confirmAlive });
+  payer = await gateway.payer(1_000_000_000_000n);
+});
+afterAll(async () => {
+  expect(await gateway.store.verifyLedger()).toEqual([]);
+  await gateway.close();
+  await providers.close();
+  await provider.stop();
+});
+
+/** Takes deltas. Returns false where it does not. */
+type Take = (deltas: readonly Event[]) => boolean;
+
+/** The bytes that a client of the native format gets, and what it pays. */
+async function run(model: string, maxTokens: number, take?: Take) {
+  const encoder = createEventEncoder({ model, estimatedInputTokens: 1, showCost: false });
+  let bytes = "";
+  const taken: Event["kind"]["case"][] = [];
+  const takeDeltas: Take = (deltas) => {
+    if (take?.(deltas) !== true) return false;
+    bytes += encoder.encode(deltas);
+    taken.push(...deltas.map(({ kind }) => kind.case));
+    return true;
+  };
+  const request = { model, maxTokens, stream: true };
+  const answer = gateway.generate(payer, request, new AbortController(), takeDeltas);
+  const { receipt } = await gateway.collect(
+    (async function* () {
+      for await (const message of answer) {
+        if (message.kind.case === "events") bytes += encoder.encode(message.kind.value.events);
+        yield message;
+      }
+    })(),
+  );
+  const { usage, amountMicrocredits, outcome } = receipt ?? {};
+  return {
+    sent: bytes.replaceAll(/"id":"\w+"/g, '"id":""'),
+    paid: { usage, amountMicrocredits, outcome },
+    taken,
+  };
+}
+
+const content = {
+  thinking: { pieces: ["Hm", "m…"] },
+  text: ["Grüße ", "🙂 ", '"dir" ', "x".repeat(2_000), "und ", "y".repeat(3_000), "ihm"],
+  tool: { name: "get_weather", input: ['{"city":"Å', 'lesund"}'] },
+  usage: { input: 20, output: 9 },
+};
+const scripts: Readonly<Record<string, (more: Script) => Script>> = {
+  haiku: (more) => nativeStream(content, more),
+  sonnet: (more) => chatStream(content, more),
+};
+
+test("whichever deltas are taken, in any reads, the client gets and pays the same", async () => {
+  const taken: Event["kind"]["case"][] = [];
+  const anyAnswer = fc.record({
+    model: fc.constantFrom(...Object.keys(scripts)),
+    splitBytes: fc.constantFrom(60, 500, 10_000),
+    pauseMs: fc.constantFrom(0, 0, 1),
+    // The smaller grant ends the answer early.
+    maxTokens: fc.constantFrom(50, 1_000),
+    takes: fc.infiniteStream(fc.boolean()),
+  });
+  await fc.assert(
+    fc.asyncProperty(anyAnswer, async ({ model, maxTokens, takes, ...more }) => {
+      provider.always(scripts[model]?.(more) ?? {});
+      const expected = await run(model, maxTokens);
+      const { taken: those, ...got } = await run(model, maxTokens, () => takes.next().value);
+      taken.push(...those);
+      expect(expected.taken).toEqual([]);
+      expect(got).toEqual({ sent: expected.sent, paid: expected.paid });
+    }),
+    { numRuns: 30 },
+  );
+  expect(taken.length).toBeGreaterThan(20);
+  // All else waits for the hold or the charge.
+  expect(new Set(taken)).toEqual(new Set(["blockDelta"]));
+});
+
+test("a taker that fails loses nothing: its deltas come as messages", async () => {
+  provider.always(nativeStream(content, { pauseMs: 1 }));
+  const expected = await run("haiku", 1_000);
+  const failing = vi.fn(() => {
+    throw new Error("a fault of the listener");
+  });
+  expect(await run("haiku", 1_000, failing)).toEqual(expected);
+  expect(failing).toHaveBeenCalled();
+});
+
+test("no delta is taken while the ledger has not confirmed a process that was paused", async () => {
+  const [first, second] = [new Gate(), new Gate()];
+  const [start = "", open = "", one = "", ...others] = nativeEvents({ text: ["1", "2", "3"] });
+  const writes = [start + open, first, one, second, ...others];
+  provider.always(nativeStream({}, { writes, pauseMs: 1 }));
+  const seen: string[] = [];
+  const take = vi.fn(() => true);
+  const answer = gateway.generate(payer, { stream: true }, new AbortController(), take);
+  const reading = (async () => {
+    for await (const { kind } of answer) seen.push(kind.case ?? "");
+  })();
+  await first.reached;
+  await vi.waitFor(() => expect(seen.at(-1)).toBe("events"));
+  const [before, confirmed] = [seen.length, Promise.withResolvers<void>()];
+  confirmAlive.mockClear().mockReturnValue(confirmed.promise);
+  first.open();
+  await vi.waitFor(() => expect(confirmAlive).toHaveBeenCalled());
+  await setImmediate();
+  expect(take).not.toHaveBeenCalled();
+  expect(seen.length).toBe(before);
+  confirmAlive.mockReturnValue(undefined);
+  confirmed.resolve();
+  await vi.waitFor(() => expect(seen.length).toBe(before + 1));
+  second.open();
+  await reading;
+  expect(take).toHaveBeenCalled();
+});

@@ -11,7 +11,6 @@ import {
   wantsUsage,
 } from "../formats/chat/chat.ts";
 import type { ReadJson } from "./body.ts";
-import { identityOf } from "./context.ts";
 import { eventStream, eventsOf, json, type Operation } from "./operation.ts";
 import { type AnswerFormat, type StreamSettings, sendAnswer } from "./send-answer.ts";
 import { withHeaderTags } from "./tags.ts";
@@ -35,8 +34,6 @@ export function postChatCompletions(
   { keepAlive, showCost }: StreamSettings,
 ) {
   return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
-    const { context } = request;
-    const { call } = identityOf(request);
     const body = await readJson(request);
     const decoded = withHeaderTags(decodeRequest(body), request.headers);
     const format = formatOf(wantsUsage(body), showCost);

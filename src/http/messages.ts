@@ -56,12 +56,8 @@ export function postMessages(
 ) {
   const format = formatOf(showCost);
   return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
-    const { context } = request;
-    const { call } = identityOf(request);
-    const decoded = withHeaderTags(
-      decodeRequest(await readJson(request), vendorOf(context)),
-      request.headers,
-    );
+    const body = await readJson(request);
+    const decoded = withHeaderTags(decodeRequest(body, vendorOf(request.context)), request.headers);
     return sendAnswer(core, request, reply, decoded, format, keepAlive);
   };
 }

@@ -45,7 +45,6 @@ export function postResponses(
   { keepAlive, showCost }: StreamSettings,
 ) {
   return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
-    const { context } = request;
     const { call, caller } = identityOf(request);
     const accountId = caller.key?.accountId ?? "";
     const body = await readJson(request);

@@ -1,6 +1,7 @@
 // The ladder: what each part of a paid request costs at least, as straight-line code on the same
 // libraries, and how far the gateway is from it.
 
+import assert from "node:assert/strict";
 import { chatBody, chatHeaders, nativeBody, nativeHeaders, plainHeaders } from "../bodies.ts";
 import { addAccounts, addKeys, connectLedger } from "../books.ts";
 import { compare, figuresOf, ratio, type Target } from "../compare.ts";
@@ -80,7 +81,7 @@ export async function ladder(): Promise<Result> {
     for (const { name } of targets.slice(1))
       rows.push({ measure: `${title}: ${name} ÷ F0`, value: cpu(name, "F0") });
     // By themselves: what else runs in between empties the processor's caches, of which the gateway
-    // needs more than a step.
+    // needs more than a step. Many short rounds, because the speed of a machine changes within one.
     const judged = [
       { to: last, of: "native", must: stream ? "≤ 1.5" : "≤ 1.4" },
       { to: "the same, chat", of: "chat", must: "≤ 1.5" },
@@ -90,7 +91,7 @@ export async function ladder(): Promise<Result> {
       const name = `gateway, ${of}`;
       const pair = targets.filter((target) => target.name === name || target.name === to);
       const alone = await compare(lab, pair, {
-        ...{ rounds, warmUp: warmUp / 4, requests: 2 * requests, concurrency: 32 },
+        ...{ rounds: 3 * rounds, warmUp: warmUp / 4, requests, concurrency: 32 },
       });
       rows.push({
         measure: `${title}: gateway ÷ ladder, ${of}`,
@@ -99,5 +100,35 @@ export async function ladder(): Promise<Result> {
       });
     }
   }
+
+  // As models send them: each delta is a read of its own.
+  const paced = { rounds: 3 * rounds, warmUp: 2_000, requests: 150, concurrency: 32 };
+  const step = steps.get("ledger");
+  assert(step, "the last step runs");
+  const bodies = [nativeBody("native-paced", 1_000, true)];
+  const bareBodies = [nativeBody("bench-2", 1_000, true)];
+  const bare = { path: "/v1/messages", headers: plainHeaders, bodies: bareBodies };
+  const comparison = await compare(
+    lab,
+    [
+      { name: "F0", server: forwarder, job: bare },
+      { name: last, server: step, job: { ...native, bodies } },
+      { name: "gateway", server: gateway, job: { ...native, bodies } },
+    ],
+    paced,
+  );
+  uncounted += paced.warmUp + paced.rounds * paced.requests;
+  const title = "100 deltas, each a read of its own";
+  const cpu = (name: string, to: string) => ratio(comparison, name, to, (one) => one.cpuMicros);
+  rows.push(
+    {
+      measure: `${title}: CPU per request, F0`,
+      value: spreadOf(figuresOf(comparison, "F0").cpuMicros),
+      unit: "µs",
+    },
+    { measure: `${title}: ${last} ÷ F0`, value: cpu(last, "F0") },
+    { measure: `${title}: gateway ÷ F0`, value: cpu("gateway", "F0"), must: "≤ 1.2" },
+    { measure: `${title}: gateway ÷ ladder`, value: cpu("gateway", last) },
+  );
   return { rows, faults: await lab.faults(provider, uncounted, urls) };
 }

@@ -53,8 +53,8 @@ const streamHeaders = {
 
 /**
  * Generates the answer to `generateRequest` and sends it. Nothing is sent before its first events,
- * or of an answer in one piece before its charge, so an earlier error is thrown and gets its own
- * HTTP status; a later one becomes the last event.
+ * or of a plain answer before its charge, so an earlier error is thrown and gets its own HTTP
+ * status; a later one becomes the last event.
  */
 export function sendAnswer(
   core: Core,
@@ -75,8 +75,8 @@ export function sendAnswer(
   }
   const out = new EventStreamReply(reply, format, context, keepAlive);
   withFacts(call.contextValues, { takeDeltas: (deltas) => out.take(deltas) });
-  const answer = core.inference.generate(generateRequest, call);
-  return sendStream(answer, out, reply, context, call.signal);
+  const generate = () => core.inference.generate(generateRequest, call);
+  return sendStream(generate, out, reply, context, call.signal);
 }
 
 async function sendWhole(
@@ -103,14 +103,14 @@ async function sendWhole(
 
 /** A client that stops reading stops the answer at its next message. */
 async function sendStream(
-  answer: AsyncIterable<GenerateResponse>,
+  generate: () => AsyncIterable<GenerateResponse>,
   out: EventStreamReply,
   reply: FastifyReply,
   context: RequestContext,
   signal: AbortSignal,
 ): Promise<FastifyReply> {
   try {
-    for await (const { kind } of answer) {
+    for await (const { kind } of generate()) {
       if (kind.case === "events") {
         if (!out.send(kind.value.events)) await out.drained(signal, context.waits);
       } else if (kind.case === "admission") out.admit(kind.value);
@@ -185,8 +185,8 @@ class EventStreamReply {
   }
 
   /**
-   * Sends deltas that come while nothing else is to be sent. Returns false, and does nothing, where
-   * the head is not sent yet or the reader is behind.
+   * Sends deltas ahead of the next message. Returns false, and does nothing, where the head is not
+   * sent yet or the reader is behind.
    */
   take(deltas: readonly Event[]): boolean {
     if (!this.#body || this.#body.isBehind) return false;

@@ -146,11 +146,9 @@ export class Bill {
   relay(events: readonly Event[], take: (deltas: readonly Event[]) => boolean): boolean {
     const mayRelay =
       this.#answer !== undefined &&
-      !this.#isWhole &&
       !this.#meter.ending &&
-      !this.isCut &&
       this.#active.cancelReason === undefined &&
-      !this.#client.aborted &&
+      this.#leftDuring === undefined &&
       events.every(({ kind }) => kind.case === "blockDelta") &&
       !this.#meter.mayReachGrant(events);
     if (!mayRelay || !take(events)) return false;

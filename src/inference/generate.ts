@@ -55,8 +55,9 @@ const countMaxWaitMs = 2_000;
 
 /**
  * Runs one request: yields its admission, the events of its answer, and its receipt. The events
- * that carry the end of the answer come after its charge is durable. Takes the messages and tools
- * out of `received` once a provider answers.
+ * that carry the end of the answer come after its charge is durable. Deltas that
+ * `call.takeDeltas` takes are not yielded. Takes the messages and tools out of `received` once a
+ * provider answers.
  */
 export async function* generate(
   parts: GenerateParts,
@@ -86,7 +87,7 @@ export async function* generate(
     if (isAccepted) call.onTaken?.();
   };
   const { takeDeltas } = call;
-  // Most reads of a stream need nothing but their reader: those do not come through the loop below.
+  // Reads that hold only deltas are offered here. What is not taken comes through the loop below.
   const relay =
     takeDeltas &&
     ((events: readonly Event[]) =>

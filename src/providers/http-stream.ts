@@ -6,7 +6,7 @@ import { Readable } from "node:stream";
 import type { JsonObject } from "@bufbuild/protobuf";
 import type { Dispatcher } from "undici";
 import type { Event, Failure } from "../../gen/gateway/inference/v1/event_pb.ts";
-import { ApiError } from "../base/errors.ts";
+import { ApiError, toApiError } from "../base/errors.ts";
 import type { AnswerCodec, EventDecoder } from "../formats/codec.ts";
 import { isObject, parseJson } from "../formats/json.ts";
 import {
@@ -213,22 +213,18 @@ export class HttpStream implements ProviderStream, Dispatcher.DispatchHandler {
     this.#isWaking = false;
     const waiter = this.#waiter;
     if (waiter === undefined) return;
-    if (this.#ready.length > 0 && this.#isRelayed()) this.#take();
     this.#waiter = undefined;
+    try {
+      if (this.#ready.length > 0 && this.#call.relay?.(this.#ready)) this.#ready = [];
+    } catch (error) {
+      waiter.reject(toApiError(error));
+      return;
+    }
     if (this.#ready.length > 0) waiter.resolve({ done: false, value: this.#take() });
     else if (this.#end?.outcome === "delivered") waiter.resolve({ done: true, value: undefined });
     else if (this.#end !== undefined) waiter.reject(this.#end.error);
     else this.#waiter = waiter;
   };
-
-  #isRelayed(): boolean {
-    try {
-      return this.#call.relay?.(this.#ready) ?? false;
-    } catch {
-      // The reader gets the same events and meets the same fault, where it is handled.
-      return false;
-    }
-  }
 
   #take(): Event[] {
     const events = this.#ready;

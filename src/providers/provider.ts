@@ -39,8 +39,8 @@ export type ProviderRequest = {
   readonly onAccepted: (isAccepted: boolean) => void;
   /**
    * Called with the events of a read while its reader waits for them. True: they went on, and the
-   * reader does not get them. Text deltas may come as runs (`formats/text-run.ts`) where it is
-   * present.
+   * reader does not get them. What it throws ends the answer. Where it is present, text deltas may
+   * come as runs (`formats/text-run.ts`).
    */
   readonly relay?: ((events: readonly Event[]) => boolean) | undefined;
   /**

@@ -6,6 +6,7 @@ import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { describe, expect, test } from "vitest";
 import type { GenerateResponse } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { ApiError } from "../../src/base/errors.ts";
+import { factsOf } from "../../src/contract/contract.ts";
 import {
   admission,
   answerOf,
@@ -481,17 +482,22 @@ describe("a client that hangs up", () => {
     expect(script.calls).toEqual(["authenticate"]);
   });
 
-  test("or stops reading holds the answer back, so that it does not fill memory", async () => {
+  test.each([
+    { deltas: "come as messages", takes: false },
+    { deltas: "are taken", takes: true },
+  ])("or stops reading holds back an answer whose deltas $deltas", async ({ takes }) => {
     const { port, script } = await startHttpServer();
     const big = textDelta("x".repeat(64 * 1024));
-    let yielded = 0;
+    const deltas = big.kind.case === "events" ? big.kind.value.events : [];
+    let sent = 0;
     const left = Promise.withResolvers<void>();
     const hungUp = Promise.withResolvers<void>();
-    script.generate = async function* (_request, { signal }) {
+    script.generate = async function* (_request, { signal, contextValues }) {
+      const { takeDeltas } = factsOf(contextValues);
       signal.addEventListener("abort", () => hungUp.resolve());
       yield* [admission(), start, textStart];
       try {
-        for (; yielded < 4096; yielded++) yield big;
+        for (; sent < 4096; sent++) if (!takes || !takeDeltas?.(deltas)) yield big;
       } finally {
         left.resolve();
       }
@@ -507,12 +513,12 @@ describe("a client that hangs up", () => {
     request.end(JSON.stringify({ ...nativeBody, stream: true }));
     const [response] = await once(request, "response");
     response.pause();
-    for (let before = -1; before !== yielded; ) {
-      before = yielded;
+    for (let before = -1; before !== sent; ) {
+      before = sent;
       await new Promise((resolve) => setTimeout(resolve, 100));
     }
     // The answer has 256 MB; at most the buffers of the kernel are filled.
-    expect(yielded).toBeLessThan(500);
+    expect(sent).toBeLessThan(500);
     request.destroy();
     await left.promise;
     // The hang-up was reported as such, not as an error of the gateway.

@@ -4,13 +4,20 @@
 import { setImmediate } from "node:timers/promises";
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
 import type { Payer } from "../../src/billing/admission.ts";
 import { createEventEncoder } from "../../src/formats/native/native.ts";
 import type { ManagedProviders } from "../../src/providers/providers.ts";
 import { catalogFor } from "../support/catalog.ts";
 import { freshInference, type TestInference } from "../support/inference.ts";
-import { type FakeProvider, Gate, type Script, startFakeProvider } from "../support/provider.ts";
+import {
+  type FakeProvider,
+  Gate,
+  type Script,
+  startFakeProvider,
+  type WriteStep,
+} from "../support/provider.ts";
 import { chatStream, nativeEvents, nativeStream } from "../support/provider-answers.ts";
 import { openProviders } from "../support/providers.ts";
 
@@ -107,14 +114,64 @@ test("whichever deltas are taken, in any reads, the client gets and pays the sam
   expect(new Set(taken)).toEqual(new Set(["blockDelta"]));
 });
 
-test("a taker that fails loses nothing: its deltas come as messages", async () => {
+test("a taker that fails ends its answer with an error, and what came before it is charged", async () => {
   provider.always(nativeStream(content, { pauseMs: 1 }));
-  const expected = await run("haiku", 1_000);
-  const failing = vi.fn(() => {
-    throw new Error("a fault of the listener");
-  });
-  expect(await run("haiku", 1_000, failing)).toEqual(expected);
-  expect(failing).toHaveBeenCalled();
+  const take = vi
+    .fn<Take>()
+    .mockReturnValueOnce(true)
+    .mockImplementation(() => {
+      throw new Error("a fault of the listener");
+    });
+  const answer = gateway.generate(payer, { stream: true }, new AbortController(), take);
+  const { admission, receipt, failure } = await gateway.collect(answer);
+  expect(failure).toMatchObject({ reason: "internal" });
+  expect([receipt, take.mock.calls.length]).toEqual([undefined, 2]);
+  const charge = await gateway.charged(admission?.requestId ?? "");
+  expect(charge).toMatchObject({ outcome: Outcome.GATEWAY_FAILED, usage: { input: 20 } });
+  expect(charge.amountMicrocredits).toBeGreaterThan(0n);
+});
+
+/** Begins an answer of these steps, and reads its first events. */
+async function startStream(writes: readonly WriteStep[], hangUp: AbortController, take: Take) {
+  provider.always(nativeStream({}, { writes, pauseMs: 1 }));
+  const iterator = gateway
+    .generate(payer, { model: "haiku", stream: true }, hangUp, take)
+    [Symbol.asyncIterator]();
+  const admission = await iterator.next();
+  const first = await iterator.next();
+  expect([admission, first].map(({ value }) => value?.kind.case)).toEqual(["admission", "events"]);
+  return iterator;
+}
+
+test("no delta is taken after its reader left", async () => {
+  const gate = new Gate();
+  const [start = "", open = "", ...others] = nativeEvents({ text: ["1", "2"], noUsage: true });
+  const take = vi.fn(() => true);
+  const writes = [start + open, gate, ...others];
+  const iterator = await startStream(writes, new AbortController(), take);
+  // Without content, the provider may still report the input.
+  const returned = iterator.return?.();
+  gate.open();
+  await returned;
+  expect(take).not.toHaveBeenCalled();
+});
+
+test("no delta is taken after the stop reason: it belongs to the end, which is charged first", async () => {
+  const gate = new Gate();
+  const [start = "", open = "", ...others] = nativeEvents({ text: ["1", "2"] });
+  // A start that holds a whole answer, with its reason.
+  const complete = start
+    .replace('"content":[]', '"content":[{"type":"text","text":"0"}]')
+    .replace('"stop_reason":null', '"stop_reason":"end_turn"');
+  const take = vi.fn(() => true);
+  const steps = [complete, open, gate, ...others];
+  const iterator = await startStream(steps, new AbortController(), take);
+  gate.open();
+  const kinds: unknown[] = [];
+  for (let read = await iterator.next(); !read.done; read = await iterator.next())
+    kinds.push(read.value.kind.case);
+  expect(kinds).toEqual(["events", "receipt"]);
+  expect(take).not.toHaveBeenCalled();
 });
 
 test("no delta is taken while the ledger has not confirmed a process that was paused", async () => {

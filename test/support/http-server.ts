@@ -99,10 +99,7 @@ type AnyMethod = (request: never, options: Options) => unknown;
 /** The answers of the services, and a record of the calls that they received. */
 export type ScriptedServices = {
   /** Plays one answer. It may throw an `ApiError` at any point. */
-  generate: (
-    request: GenerateRequest,
-    call: { signal: AbortSignal; headers: Headers },
-  ) => AsyncIterable<GenerateResponse>;
+  generate: (request: GenerateRequest, call: Options) => AsyncIterable<GenerateResponse>;
   models: MessageInitShape<typeof ModelSchema>[];
   receipts: Map<string, Receipt>;
   /** Keys that authenticate. */

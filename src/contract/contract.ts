@@ -49,6 +49,9 @@ import type { Stopwatch } from "../base/stopwatch.ts";
 /** Reads the headers of a call, by names in lower case. `Headers` has this type too. */
 export type CallHeaders = Pick<Headers, "get" | "has">;
 
+/** Returns true if it took the deltas. Otherwise it did nothing. */
+export type TakeDeltas = (deltas: readonly Event[]) => boolean;
+
 /** One call. Connect's `HandlerContext` has this type too. */
 export interface Call {
   /** Aborted when the caller disconnects or the deadline passes. */
@@ -74,11 +77,11 @@ export interface Call {
   readonly peer?: string | undefined;
   /**
    * Sends deltas of the answer at once, in the turn in which they came: a message for each would
-   * cost several promises. Returns false, and does nothing, where the reader cannot take them now:
-   * they come as a message then. Its listener writes runs of text, too (`formats/text-run.ts`).
-   * Only the local binding passes it on, so that a run never leaves the process.
+   * cost several promises. Those that it does not take, because its reader is behind, come as a
+   * message. Its listener writes runs of text, too (`formats/text-run.ts`). Only the local binding
+   * passes it on, so that a run never leaves the process.
    */
-  readonly takeDeltas?: ((deltas: readonly Event[]) => boolean) | undefined;
+  readonly takeDeltas?: TakeDeltas | undefined;
   /**
    * True if the listener made the header `x-request-id` itself, so that no other request has it.
    * Only the local binding sets it.

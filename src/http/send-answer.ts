@@ -6,11 +6,7 @@ import type { JsonObject } from "@bufbuild/protobuf";
 import { timestampDate } from "@bufbuild/protobuf/wkt";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
-import type {
-  Admission,
-  GenerateRequest,
-  GenerateResponse,
-} from "../../gen/gateway/inference/v1/inference_pb.ts";
+import type { Admission, GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { type ApiError, toApiError } from "../base/errors.ts";
 import { credits } from "../base/money.ts";
 import { type Stopwatch, waitFor } from "../base/stopwatch.ts";
@@ -64,30 +60,26 @@ export function sendAnswer(
   format: AnswerFormat,
   keepAlive: KeepAlive,
 ): Promise<FastifyReply> {
-  const { context } = request;
-  const { call } = identityOf(request);
   // Only the body decides: the official SDKs send `accept: application/json` for streams as well.
   const { stream = false } = generateRequest;
-  context.logFields.stream = stream;
-  if (!stream) {
-    const answer = core.inference.generate(generateRequest, call);
-    return sendWhole(answer, reply, format, context);
-  }
-  const out = new EventStreamReply(reply, format, context, keepAlive);
-  withFacts(call.contextValues, { takeDeltas: (deltas) => out.take(deltas) });
-  const generate = () => core.inference.generate(generateRequest, call);
-  return sendStream(generate, out, reply, context, call.signal);
+  request.context.logFields.stream = stream;
+  return stream
+    ? sendStream(core, request, reply, generateRequest, format, keepAlive)
+    : sendWhole(core, request, reply, generateRequest, format);
 }
 
 async function sendWhole(
-  answer: AsyncIterable<GenerateResponse>,
+  core: Core,
+  request: FastifyRequest,
   reply: FastifyReply,
+  generateRequest: GenerateRequest,
   format: AnswerFormat,
-  context: RequestContext,
 ): Promise<FastifyReply> {
+  const { context } = request;
+  const { call } = identityOf(request);
   let admission: Admission | undefined;
   const events: Event[] = [];
-  for await (const { kind } of answer) {
+  for await (const { kind } of core.inference.generate(generateRequest, call)) {
     if (kind.case === "events") events.push(...kind.value.events);
     else if (kind.case === "admission") {
       admission = kind.value;
@@ -103,14 +95,20 @@ async function sendWhole(
 
 /** A client that stops reading stops the answer at its next message. */
 async function sendStream(
-  generate: () => AsyncIterable<GenerateResponse>,
-  out: EventStreamReply,
+  core: Core,
+  request: FastifyRequest,
   reply: FastifyReply,
-  context: RequestContext,
-  signal: AbortSignal,
+  generateRequest: GenerateRequest,
+  format: AnswerFormat,
+  keepAlive: KeepAlive,
 ): Promise<FastifyReply> {
+  const { context } = request;
+  const { call } = identityOf(request);
+  const { signal } = call;
+  const out = new EventStreamReply(reply, format, context, keepAlive);
+  withFacts(call.contextValues, { takeDeltas: (deltas) => out.take(deltas) });
   try {
-    for await (const { kind } of generate()) {
+    for await (const { kind } of core.inference.generate(generateRequest, call)) {
       if (kind.case === "events") {
         if (!out.send(kind.value.events)) await out.drained(signal, context.waits);
       } else if (kind.case === "admission") out.admit(kind.value);
@@ -190,7 +188,7 @@ class EventStreamReply {
    */
   take(deltas: readonly Event[]): boolean {
     if (!this.#body || this.#body.isBehind) return false;
-    this.send(deltas);
+    this.#write(this.#started.encode(deltas));
     return true;
   }
 

@@ -22,6 +22,7 @@ import { ApiError, toApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { withTimeout } from "../base/timeout.ts";
 import { chargedUsage, type Ending, type Hold, type Holds } from "../billing/billing.ts";
+import type { TakeDeltas } from "../contract/contract.ts";
 import { withoutRuns } from "../formats/text-run.ts";
 import type { ProviderAnswer } from "../providers/providers.ts";
 import type { TraceScope } from "../tracing/tracing.ts";
@@ -143,7 +144,7 @@ export class Bill {
    * Hands deltas to `take` and meters them, if they have no other effect and may be relayed now.
    * Returns false if nothing was done: they belong to `add`.
    */
-  relay(events: readonly Event[], take: (deltas: readonly Event[]) => boolean): boolean {
+  relay(events: readonly Event[], take: TakeDeltas): boolean {
     const mayRelay =
       this.#answer !== undefined &&
       !this.#meter.ending &&

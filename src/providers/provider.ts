@@ -104,7 +104,7 @@ export type ProviderCall = {
   /** Called once, when the call ends, before the reader's promise settles. */
   readonly onEnd: (end: ProviderEnd) => void;
   /** As in `ProviderRequest`. A provider may ignore it. */
-  readonly relay?: ((events: readonly Event[]) => boolean) | undefined;
+  readonly relay?: ProviderRequest["relay"];
   /** They name our span. Absent: the provider gets none. */
   readonly traceHeaders?: TraceHeaders | undefined;
 };

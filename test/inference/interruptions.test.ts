@@ -9,11 +9,10 @@ import { Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { GenerateResponse } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { costMicro } from "../../src/billing/billing.ts";
 import type { ManagedProviders } from "../../src/providers/providers.ts";
-import { catalogFor } from "../support/catalog.ts";
 import { freshInference, type TestInference } from "../support/inference.ts";
 import { type FakeProvider, type Script, startFakeProvider } from "../support/provider.ts";
 import { chatStream, nativeAnswer, nativeStream } from "../support/provider-answers.ts";
-import { openProviders } from "../support/providers.ts";
+import { openBothKinds } from "../support/providers.ts";
 
 let provider: FakeProvider;
 let providers: ManagedProviders;
@@ -22,13 +21,7 @@ beforeAll(async () => {
   provider = await startFakeProvider();
   // One call at a time: a call that did not release its place would stop all that follow.
   const more = "concurrency: 1, queue: 1, queue_ms: 1000";
-  const text = catalogFor({
-    native: { kind: "anthropic", url: provider.url, more },
-    chat: { kind: "openai", url: provider.url, more },
-  });
-  providers = openProviders(
-    text.replace(/(id: model-sonnet.*routes: \[)\[\{ provider: native[^\]]*\], /, "$1"),
-  );
+  providers = openBothKinds(provider.url, more);
   gateway = await freshInference({ providers });
 });
 afterAll(async () => {

@@ -7,9 +7,9 @@ import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
 import type { Payer } from "../../src/billing/admission.ts";
+import type { TakeDeltas } from "../../src/contract/contract.ts";
 import { createEventEncoder } from "../../src/formats/native/native.ts";
 import type { ManagedProviders } from "../../src/providers/providers.ts";
-import { catalogFor } from "../support/catalog.ts";
 import { freshInference, type TestInference } from "../support/inference.ts";
 import {
   type FakeProvider,
@@ -19,7 +19,7 @@ import {
   type WriteStep,
 } from "../support/provider.ts";
 import { chatStream, nativeEvents, nativeStream } from "../support/provider-answers.ts";
-import { openProviders } from "../support/providers.ts";
+import { openBothKinds } from "../support/providers.ts";
 
 let provider: FakeProvider;
 let providers: ManagedProviders;
@@ -28,13 +28,7 @@ let payer: Payer;
 const confirmAlive = vi.fn<() => Promise<void> | undefined>();
 beforeAll(async () => {
   provider = await startFakeProvider();
-  const text = catalogFor({
-    native: { kind: "anthropic", url: provider.url },
-    chat: { kind: "openai", url: provider.url },
-  });
-  providers = openProviders(
-    text.replace(/(id: model-sonnet.*routes: \[)\[\{ provider: native[^\]]*\], /, "$1"),
-  );
+  providers = openBothKinds(provider.url);
   gateway = await freshInference({ providers, confirmAlive });
   payer = await gateway.payer(1_000_000_000_000n);
 });
@@ -45,15 +39,12 @@ afterAll(async () => {
   await provider.stop();
 });
 
-/** Takes deltas. Returns false where it does not. */
-type Take = (deltas: readonly Event[]) => boolean;
-
 /** The bytes that a client of the native format gets, and what it pays. */
-async function run(model: string, maxTokens: number, take?: Take) {
+async function run(model: string, maxTokens: number, take?: TakeDeltas) {
   const encoder = createEventEncoder({ model, estimatedInputTokens: 1, showCost: false });
   let bytes = "";
   const taken: Event["kind"]["case"][] = [];
-  const takeDeltas: Take = (deltas) => {
+  const takeDeltas: TakeDeltas = (deltas) => {
     if (take?.(deltas) !== true) return false;
     bytes += encoder.encode(deltas);
     taken.push(...deltas.map(({ kind }) => kind.case));
@@ -117,7 +108,7 @@ test("whichever deltas are taken, in any reads, the client gets and pays the sam
 test("a taker that fails ends its answer with an error, and what came before it is charged", async () => {
   provider.always(nativeStream(content, { pauseMs: 1 }));
   const take = vi
-    .fn<Take>()
+    .fn<TakeDeltas>()
     .mockReturnValueOnce(true)
     .mockImplementation(() => {
       throw new Error("a fault of the listener");
@@ -132,10 +123,10 @@ test("a taker that fails ends its answer with an error, and what came before it 
 });
 
 /** Begins an answer of these steps, and reads its first events. */
-async function startStream(writes: readonly WriteStep[], hangUp: AbortController, take: Take) {
+async function startStream(writes: readonly WriteStep[], take: TakeDeltas) {
   provider.always(nativeStream({}, { writes, pauseMs: 1 }));
   const iterator = gateway
-    .generate(payer, { model: "haiku", stream: true }, hangUp, take)
+    .generate(payer, { model: "haiku", stream: true }, new AbortController(), take)
     [Symbol.asyncIterator]();
   const admission = await iterator.next();
   const first = await iterator.next();
@@ -148,7 +139,7 @@ test("no delta is taken after its reader left", async () => {
   const [start = "", open = "", ...others] = nativeEvents({ text: ["1", "2"], noUsage: true });
   const take = vi.fn(() => true);
   const writes = [start + open, gate, ...others];
-  const iterator = await startStream(writes, new AbortController(), take);
+  const iterator = await startStream(writes, take);
   // Without content, the provider may still report the input.
   const returned = iterator.return?.();
   gate.open();
@@ -165,7 +156,7 @@ test("no delta is taken after the stop reason: it belongs to the end, which is c
     .replace('"stop_reason":null', '"stop_reason":"end_turn"');
   const take = vi.fn(() => true);
   const steps = [complete, open, gate, ...others];
-  const iterator = await startStream(steps, new AbortController(), take);
+  const iterator = await startStream(steps, take);
   gate.open();
   const kinds: unknown[] = [];
   for (let read = await iterator.next(); !read.done; read = await iterator.next())

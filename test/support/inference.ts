@@ -11,7 +11,7 @@ import {
 import { KeySchema, SecretSchema } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import type { Payer } from "../../src/billing/admission.ts";
 import { defaultCatalog, readCatalogFile } from "../../src/config/catalog.ts";
-import type { AuthenticatedCall } from "../../src/contract/contract.ts";
+import type { TakeDeltas } from "../../src/contract/contract.ts";
 import { createCatalog, createInference } from "../../src/inference/inference.ts";
 import type { ProviderRequest, Providers } from "../../src/providers/providers.ts";
 import { createRateLimits } from "../../src/rate-limits/rate-limits.ts";
@@ -120,7 +120,7 @@ export async function freshInference(
       payer: Payer,
       more: RequestMembers = {},
       hangUp = new AbortController(),
-      takeDeltas?: AuthenticatedCall["takeDeltas"],
+      takeDeltas?: TakeDeltas,
     ) {
       const call = callOf(payer, hangUp.signal);
       return inference.service.generate(requestOf(more), { ...call, takeDeltas });

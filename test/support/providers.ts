@@ -18,6 +18,7 @@ import {
   type ProviderAnswer,
   type ProviderRequest,
 } from "../../src/providers/providers.ts";
+import { catalogFor } from "./catalog.ts";
 
 /** The providers of a configuration text, without a log. Default: the real clock. */
 export function openProviders(
@@ -31,6 +32,17 @@ export function openProviders(
     env,
     ...(clock && { clock }),
   });
+}
+
+/** Providers of both kinds at `url`: the native one serves haiku, the other one sonnet. */
+export function openBothKinds(url: string, more = ""): ManagedProviders {
+  const text = catalogFor({
+    native: { kind: "anthropic", url, more },
+    chat: { kind: "openai", url, more },
+  });
+  return openProviders(
+    text.replace(/(id: model-sonnet.*routes: \[)\[\{ provider: native[^\]]*\], /, "$1"),
+  );
 }
 
 /** A request of one user text. */

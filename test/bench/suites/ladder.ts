@@ -4,10 +4,10 @@
 import assert from "node:assert/strict";
 import { chatBody, chatHeaders, nativeBody, nativeHeaders, plainHeaders } from "../bodies.ts";
 import { addAccounts, addKeys, connectLedger } from "../books.ts";
-import { compare, figuresOf, ratio, type Target } from "../compare.ts";
+import { type Comparison, compare, figuresOf, ratio, type Target } from "../compare.ts";
 import { type BenchProcess, Lab } from "../lab.ts";
 import { ladderSteps, stepNames } from "../ladder.ts";
-import { spreadOf } from "../measure.ts";
+import { type Spread, spreadOf } from "../measure.ts";
 import type { Result, Row } from "../report.ts";
 
 /** The step that does all that a paid request needs; `cross` is its variant for two formats. */
@@ -72,14 +72,9 @@ export async function ladder(): Promise<Result> {
     const comparison = await compare(lab, targets, { rounds, warmUp, requests, concurrency: 32 });
     // F0 and the first four steps have no ledger.
     uncounted += 5 * (warmUp + rounds * requests);
-    const cpu = (name: string, to: string) => ratio(comparison, name, to, (one) => one.cpuMicros);
-    rows.push({
-      measure: `${title}: CPU per request, F0`,
-      value: spreadOf(figuresOf(comparison, "F0").cpuMicros),
-      unit: "µs",
-    });
+    rows.push(forwarderRow(title, comparison));
     for (const { name } of targets.slice(1))
-      rows.push({ measure: `${title}: ${name} ÷ F0`, value: cpu(name, "F0") });
+      rows.push({ measure: `${title}: ${name} ÷ F0`, value: cpu(comparison, name, "F0") });
     // By themselves: what else runs in between empties the processor's caches, of which the gateway
     // needs more than a step. Many short rounds, because the speed of a machine changes within one.
     const judged = [
@@ -95,7 +90,7 @@ export async function ladder(): Promise<Result> {
       });
       rows.push({
         measure: `${title}: gateway ÷ ladder, ${of}`,
-        value: ratio(alone, name, to, (one) => one.cpuMicros),
+        value: cpu(alone, name, to),
         must,
       });
     }
@@ -119,16 +114,23 @@ export async function ladder(): Promise<Result> {
   );
   uncounted += paced.warmUp + paced.rounds * paced.requests;
   const title = "100 deltas, each a read of its own";
-  const cpu = (name: string, to: string) => ratio(comparison, name, to, (one) => one.cpuMicros);
   rows.push(
-    {
-      measure: `${title}: CPU per request, F0`,
-      value: spreadOf(figuresOf(comparison, "F0").cpuMicros),
-      unit: "µs",
-    },
-    { measure: `${title}: ${last} ÷ F0`, value: cpu(last, "F0") },
-    { measure: `${title}: gateway ÷ F0`, value: cpu("gateway", "F0"), must: "≤ 1.2" },
-    { measure: `${title}: gateway ÷ ladder`, value: cpu("gateway", last) },
+    forwarderRow(title, comparison),
+    { measure: `${title}: ${last} ÷ F0`, value: cpu(comparison, last, "F0") },
+    { measure: `${title}: gateway ÷ F0`, value: cpu(comparison, "gateway", "F0"), must: "≤ 1.2" },
+    { measure: `${title}: gateway ÷ ladder`, value: cpu(comparison, "gateway", last) },
   );
   return { rows, faults: await lab.faults(provider, uncounted, urls) };
+}
+
+function cpu(comparison: Comparison, name: string, to: string): Spread {
+  return ratio(comparison, name, to, (one) => one.cpuMicros);
+}
+
+function forwarderRow(title: string, comparison: Comparison): Row {
+  return {
+    measure: `${title}: CPU per request, F0`,
+    value: spreadOf(figuresOf(comparison, "F0").cpuMicros),
+    unit: "µs",
+  };
 }

@@ -40,7 +40,8 @@ export function createReadJson(memory: BodyMemory, clock: Clock): ReadJson {
     };
     try {
       const receiving = receiveBody(raw, { reservation, clock, onBytes });
-      const bytes = await waitFor(receiving, context.waits);
+      const bytes =
+        receiving instanceof Promise ? await waitFor(receiving, context.waits) : receiving;
       const { length } = bytes;
       context.bodyBytes = length;
       const parsing = parseBody(bytes);
@@ -76,7 +77,8 @@ export function createReadRaw(memory: BodyMemory, clock: Clock): ReadRaw {
     const reservation = memory.open({ keyId: undefined, address: ip });
     try {
       const receiving = receiveBody(raw, { reservation, clock, onBytes: () => {}, bytesMax });
-      const bytes = await waitFor(receiving, context.waits);
+      const bytes =
+        receiving instanceof Promise ? await waitFor(receiving, context.waits) : receiving;
       context.bodyBytes = bytes.length;
       return bytes;
     } finally {

@@ -1,7 +1,7 @@
 // Connect and gRPC-web: the services on the public HTTP listener, so that browsers and `curl`
 // with JSON can manage keys and read usage. The routes call Core, so they work in every role.
 
-import type { ServerResponse } from "node:http";
+import type { IncomingMessage, ServerResponse } from "node:http";
 import {
   clearField,
   clone,
@@ -41,6 +41,7 @@ import type { FailedCredentials, IdentifyCaller } from "./authenticate.ts";
 import type { BodyMemory } from "./body-memory.ts";
 import { checkBody, senderOf, withSender } from "./connect-body.ts";
 import { toConnectError, toConnectResponse, toUnaryResponse } from "./connect-error.ts";
+import { dropBody, whenSent } from "./receive-body.ts";
 import { UnpaidWork } from "./unpaid-work.ts";
 
 export type ConnectParts = {
@@ -233,7 +234,10 @@ async function admit(parts: ConnectParts, context: HandlerContext): Promise<void
   context.responseHeader.set("cache-control", "no-store");
   nameRequest(context);
   try {
-    if (isDraining()) throw shuttingDown();
+    if (isDraining()) {
+      if (sender) await dropRequest(sender.request.raw);
+      throw shuttingDown();
+    }
     if (sender) addressLimit.checkRequest(sender.request);
     if (!context.requestHeader.has("authorization")) {
       const token = sessionCookie?.tokenOf(context.requestHeader);
@@ -259,6 +263,12 @@ async function admit(parts: ConnectParts, context: HandlerContext): Promise<void
   } catch (error) {
     throw failed(parts, error);
   }
+}
+
+/** Drops the body of a call whose connection is closed with its answer. */
+async function dropRequest(request: IncomingMessage): Promise<void> {
+  dropBody(request);
+  await whenSent(request);
 }
 
 /**

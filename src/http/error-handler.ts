@@ -9,7 +9,7 @@ import type { Log } from "../base/log.ts";
 import { requestIdHeaders } from "./context.ts";
 import { failedStatuses } from "./early-check.ts";
 import { type ErrorResponse, toErrorResponse } from "./error-body.ts";
-import { dropBody } from "./receive-body.ts";
+import { dropBody, lingerMs, whenSent } from "./receive-body.ts";
 import { hijackReply, sendJson } from "./reply.ts";
 
 /**
@@ -57,13 +57,7 @@ function fromFastifyError(error: Error): ApiError | undefined {
     : undefined;
 }
 
-// A client that still sends 2 s after its error does not read it.
-const lingerMs = 2_000;
-
-/**
- * Sends the error at once, and closes the connection when the client has stopped sending. Closing a
- * socket with unread bytes resets it, and the reset can overtake the error.
- */
+/** Sends the error at once, and closes the connection when the client has stopped sending. */
 function sendAndLinger(
   request: FastifyRequest,
   reply: FastifyReply,
@@ -73,12 +67,7 @@ function sendAndLinger(
   const headers = { "content-type": "application/json", "content-length": String(body.length) };
   const raw = hijackReply(reply, response.status, headers);
   raw.write(body);
-  const close = () => {
-    clearTimeout(timer);
-    raw.end();
-  };
-  const timer = setTimeout(close, lingerMs);
-  request.raw.once("end", close).once("close", close);
+  void whenSent(request.raw).then(() => raw.end());
 }
 
 /** A path that routes serve, with `:name` for one free segment, and its methods. */

@@ -327,3 +327,23 @@ function readPaused(): void {
   clearInterval(pauseTimer);
   pauseTimer = undefined;
 }
+
+// A client that still sends 2 s after its error does not read it.
+export const lingerMs = 2_000;
+
+/**
+ * Resolves when the client has sent its whole request, or has hung up, or after two seconds. Wait
+ * for it before the connection of a rejected request is closed, beside `dropBody`: closing a socket
+ * with unread bytes resets it, and the reset can overtake the answer.
+ */
+export function whenSent(request: IncomingMessage): Promise<void> {
+  return new Promise((resolve) => {
+    if (request.complete || request.destroyed) return resolve();
+    const end = () => {
+      clearTimeout(timer);
+      resolve();
+    };
+    const timer = setTimeout(end, lingerMs);
+    request.once("end", end).once("close", end);
+  });
+}

@@ -466,6 +466,24 @@ describe("the public listener", () => {
     expect([response.status, await response.json()]).toMatchObject([503, { code: "unavailable" }]);
   });
 
+  test("answers a call that it rejects while it drains once the request has come", async () => {
+    const url = await open(emptyAnswers(), { isDraining: () => true });
+    const socket = connect({ port: Number(new URL(url).port), host: "127.0.0.1" });
+    const head = `POST /${getPools} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n`;
+    socket.write(`${head}content-type: application/json\r\ncontent-length: 2\r\n\r\n{`);
+    const answer = text(socket);
+    let isAnswered = false;
+    socket.once("data", () => {
+      isAnswered = true;
+    });
+    // Long enough for an answer to another call.
+    await post(url, getPools);
+    await post(url, getPools);
+    expect(isAnswered).toBe(false);
+    socket.write("}");
+    expect(await answer).toMatch(/^HTTP\/1\.1 503 .*"code":"unavailable"/s);
+  });
+
   test("allows no web page of another origin", async () => {
     const url = await open();
     const preflight = await fetch(`${url}/${getPools}`, {

@@ -70,6 +70,8 @@ export class Meter {
   #moved = false;
   #openBlock: number | undefined;
   #inputReports: InputReport[] = [];
+  /** What the last of them says. */
+  #lastInput: Usage | undefined;
 
   /** True once a stop reason was received. */
   ending = false;
@@ -281,7 +283,6 @@ export class Meter {
 
   #report(usage: ReportedUsage, place: "start" | "later"): void {
     const isLater = place === "later";
-    const before = this.#hasInput() ? this.#inputKey() : "";
     this.#input = usage.inputTokens ?? this.#input;
     this.#output = usage.outputTokens ?? this.#output;
     this.#cacheRead = usage.cacheReadInputTokens ?? this.#cacheRead;
@@ -292,15 +293,11 @@ export class Meter {
     this.#iterations = usage.extensions?.iterations ?? this.#iterations;
     this.#inputIsFinal ||= isLater && usage.inputTokens !== undefined;
     this.#outputIsFinal ||= isLater && usage.outputTokens !== undefined;
-    if (!this.#hasInput() || this.#inputKey() === before) return;
-    this.#inputReports.push({
-      usage: this.#billable({ output: 0, thinking: 0 }),
-      afterContent: this.contentBegan,
-    });
-  }
-
-  #inputKey(): string {
-    return `${this.#input}/${this.#cacheRead}/${this.#cacheWrite}/${this.#cacheWrite5m}/${this.#cacheWrite1h}`;
+    if (!this.#hasInput()) return;
+    const billable = this.#billable({ output: 0, thinking: 0 });
+    if (this.#lastInput && isSameInput(this.#lastInput, billable)) return;
+    this.#lastInput = billable;
+    this.#inputReports.push({ usage: billable, afterContent: this.contentBegan });
   }
 
   #countBlock({ kind }: Block): void {
@@ -451,6 +448,15 @@ export class Meter {
       cacheWrite1h: upTo(usage.cacheWrite1h),
     };
   }
+}
+
+function isSameInput(one: Usage, other: Usage): boolean {
+  return (
+    one.input === other.input &&
+    one.cacheRead === other.cacheRead &&
+    one.cacheWrite5m === other.cacheWrite5m &&
+    one.cacheWrite1h === other.cacheWrite1h
+  );
 }
 
 /** Members of a usage object that count charged tokens. */

@@ -28,7 +28,7 @@ with ended as (
     admitted_at, granted_output, hold, least(cost, hold), greatest(cost - hold, 0) + cost_over,
     output_over, thinking_over, outcome, basis, attempts, now(), tags, each_category(#)
   from ended
-  returning *
+  returning account_id, request_id, month, "family", key_id, hold, amount, overrun, settled_at
 ), in_pools as (
   update pools
   set posted = pools.posted - d.amount, held = pools.held - d.hold,

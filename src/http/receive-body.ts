@@ -28,11 +28,10 @@ export type ReceiveParts = {
 };
 
 /**
- * Receives a whole body, after `checkDeclared`: without a promise one that is there already. Throws
- * or rejects with `request_too_large`,
- * `request_body_encoding_unsupported`, `request_body_encoding_invalid`,
- * `request_body_too_large_after_decoding`, `body_too_slow`, the errors of the reservation, and
- * `cancelled` if the client hung up while sending.
+ * Receives a whole body, after `checkDeclared`. Returns no promise for one that has come already.
+ * Throws or rejects with `request_too_large`, `request_body_encoding_unsupported`,
+ * `request_body_encoding_invalid`, `request_body_too_large_after_decoding`, `body_too_slow`, the
+ * errors of the reservation, and `cancelled` if the client hung up while sending.
  */
 export function receiveBody(
   request: IncomingMessage,
@@ -47,8 +46,8 @@ export function receiveBody(
     });
   parts.reservation.grow(declared ?? 0);
   // A small body comes with its headers. To take it at once saves a timer and three listeners.
-  if (request.readableLength === declared && !isPacked && !request.destroyed)
-    return takeWhole(request, parts);
+  const isHere = request.readableLength === declared && declared <= chunkedBelow;
+  if (isHere && !isPacked && !request.destroyed) return takeWhole(request, parts);
   const whole = new WholeBody(isPacked ? undefined : declared, parts);
   const target = isPacked ? new Unpacking(encoding, whole) : whole;
   return receive(request, target, parts);

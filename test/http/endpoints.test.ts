@@ -2,6 +2,7 @@
 
 import { once } from "node:events";
 import { connect } from "node:net";
+import { text } from "node:stream/consumers";
 import { create } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { pino } from "pino";
@@ -370,6 +371,19 @@ test("a draining listener rejects new requests and waits for the active ones", a
   gate.resolve();
   expect(await running.text()).toContain("message_stop");
   await drained;
+});
+
+test("requests that come at once on one connection are each answered, also one without a body", async () => {
+  const { port } = await startHttpServer();
+  const head = `POST /v1/messages HTTP/1.1\r\nhost: x\r\nx-api-key: ${goodKey}\r\nanthropic-version: 2023-06-01\r\n`;
+  const messages = [{ role: "user", content: "Hello" }];
+  const good = JSON.stringify({ model: "haiku", max_tokens: 10, messages });
+  const post = (body: string, more = "") =>
+    `${head}${more}content-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`;
+  const socket = connect({ port, host: "127.0.0.1" });
+  socket.write(post(good) + post("") + post(good, "connection: close\r\n"));
+  const statuses = (await text(socket)).match(/HTTP\/1\.1 \d+/g);
+  expect(statuses).toEqual(["HTTP/1.1 200", "HTTP/1.1 400", "HTTP/1.1 200"]);
 });
 
 test("a draining listener closes a connection only after the rejected request's body", async () => {

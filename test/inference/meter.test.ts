@@ -285,6 +285,18 @@ test("cache writes without a reported lifetime last an hour if the request sets 
   });
 });
 
+test("a report of input is for the hold only if it changes the input that is billed", () => {
+  const inputs = (meter: Meter) => meter.takeInputReports().map(({ usage }) => usage.input);
+  const repeated = delta({ outputTokens: 20, inputTokens: 10 });
+  expect(inputs(meterOf([start(reported), events.text("abcd"), repeated]))).toEqual([10]);
+  const advised = { iterations: [{ type: "advisor_message", input_tokens: 5 }] };
+  const later = delta({ outputTokens: 20, extensions: advised });
+  expect(inputs(meterOf([start(reported), events.text("abcd"), later]))).toEqual([10, 15]);
+  const small = new Meter({ ...settings, contextTokens: 8 });
+  small.fold([start(reported), events.text("abcd"), delta({ outputTokens: 2, inputTokens: 11 })]);
+  expect(inputs(small)).toEqual([8]);
+});
+
 /** A report ahead of the end. */
 function running(usage: Reported, stopReason?: string): Event {
   const value = { usage, ...(stopReason !== undefined && { stopReason }) };

@@ -60,6 +60,8 @@ export type ConnectParts = {
   adminMethods: boolean;
   /** True after the listener has stopped accepting calls. */
   isDraining: () => boolean;
+  /** True if each answer ends its connection. */
+  endsConnections: () => boolean;
   /** Fires when the listener stops: streams without an end of their own must end. */
   stopping: AbortSignal;
   /** Called with the reason of each error that a caller gets. */
@@ -108,7 +110,7 @@ export function registerConnect(app: FastifyInstance, parts: ConnectParts): void
         const clock = parts.clock ?? systemClock;
         const body = { memory: parts.bodyMemory, clock, unpaidWork: new UnpaidWork(clock) };
         for (const [index, handler] of router.handlers.entries())
-          router.handlers[index] = explainRejection(checkBody(handler, body));
+          router.handlers[index] = explainRejection(checkBody(handler, body), parts);
       },
       // Administrative messages are small, and generation streams. Neither is worth a decompressor
       // that unauthenticated callers could overload.
@@ -118,14 +120,16 @@ export function registerConnect(app: FastifyInstance, parts: ConnectParts): void
       contextValues: (request) => withSender({ request, address: request.ip }),
       requestGate: (context) => admit(parts, context),
     });
-    addUnimplemented(scope, parts.grpcAddress);
+    addUnimplemented(scope, parts);
   });
 }
 
 /** Answers calls of methods that do not exist here, and of the reflection service. */
-function addUnimplemented(scope: FastifyInstance, grpcAddress: string | undefined): void {
+function addUnimplemented(scope: FastifyInstance, parts: ConnectParts): void {
+  const { grpcAddress } = parts;
   const add = (path: string, message: string) =>
-    scope.all(path, (request, reply) => {
+    scope.all(path, async (request, reply) => {
+      await dropRest(parts, request.raw);
       const error = new ApiError("unimplemented", { message });
       const type = request.headers["content-type"] ?? "";
       const { status, header, body } = toConnectResponse(toConnectError(error), type);
@@ -173,7 +177,7 @@ type Handler = ConnectRouter["handlers"][number];
  * The same handler. It gives the library's empty 405 and 415 a body in Connect's own form, and
  * keeps it from printing an error for each client that hangs up.
  */
-function explainRejection(handler: Handler): Handler {
+function explainRejection(handler: Handler, parts: ConnectParts): Handler {
   const isStream = handler.method.methodKind !== "unary";
   const types = ["json", "proto"].flatMap((codec) => [
     isStream ? `application/connect+${codec}` : `application/${codec}`,
@@ -183,6 +187,8 @@ function explainRejection(handler: Handler): Handler {
     const response = await handler(request);
     if (response.status !== 405 && response.status !== 415)
       return { ...response, ...(response.body && { body: markHangUps(response.body) }) };
+    const sender = request.contextValues && senderOf(request.contextValues);
+    if (sender) await dropRest(parts, sender.request.raw);
     const isType = response.status === 415;
     const error = isType
       ? new ApiError("invalid_request", {
@@ -234,10 +240,7 @@ async function admit(parts: ConnectParts, context: HandlerContext): Promise<void
   context.responseHeader.set("cache-control", "no-store");
   nameRequest(context);
   try {
-    if (isDraining()) {
-      if (sender) await dropRequest(sender.request.raw);
-      throw shuttingDown();
-    }
+    if (isDraining()) throw shuttingDown();
     if (sender) addressLimit.checkRequest(sender.request);
     if (!context.requestHeader.has("authorization")) {
       const token = sessionCookie?.tokenOf(context.requestHeader);
@@ -261,12 +264,17 @@ async function admit(parts: ConnectParts, context: HandlerContext): Promise<void
     const { caller } = await identify();
     if (sender && caller.key) sender.keyId = caller.key.keyId;
   } catch (error) {
+    if (sender) await dropRest(parts, sender.request.raw);
     throw failed(parts, error);
   }
 }
 
-/** Drops the body of a call whose connection is closed with its answer. */
-async function dropRequest(request: IncomingMessage): Promise<void> {
+/**
+ * Drops the rest of a call that is rejected unread, and waits for its end, if the answer ends the
+ * connection: a client that still sends would get a reset in its place.
+ */
+async function dropRest({ endsConnections }: ConnectParts, request: IncomingMessage) {
+  if (!endsConnections()) return;
   dropBody(request);
   await whenSent(request);
 }

@@ -130,6 +130,8 @@ export type HttpServer = FastifyInstance & {
   retire(): Promise<void>;
   /** True once `drain` was called. Routes added from outside reject new requests themselves. */
   isDraining(): boolean;
+  /** True once `leave`, `drain` or `retire` was called: each answer ends its connection. */
+  endsConnections(): boolean;
   /** Fires once `drain` or `retire` was called: streams without an end of their own must end. */
   readonly stopping: AbortSignal;
 };
@@ -225,6 +227,7 @@ export function createHttpServer(parts: HttpServerParts): HttpServer {
     drain: () => openRequests.drain(app.server),
     retire: () => openRequests.retire(app.server),
     isDraining: () => openRequests.isDraining,
+    endsConnections: () => openRequests.endsConnections,
     stopping: openRequests.stopping,
   });
 }

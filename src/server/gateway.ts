@@ -323,6 +323,7 @@ async function openHttp(parts: HttpParts): Promise<Listener> {
     failedCredentials,
     adminMethods,
     isDraining: () => app.isDraining(),
+    endsConnections: () => app.endsConnections(),
     stopping: app.stopping,
     grpcAddress,
     sessionCookie: cookies,

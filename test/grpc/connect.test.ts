@@ -43,6 +43,7 @@ async function open(script: Script = emptyAnswers(), changes: Changes = {}): Pro
     ...defaultLimits(),
     adminMethods: true,
     isDraining: () => false,
+    endsConnections: () => false,
     stopping: new AbortController().signal,
     ...rest,
   });
@@ -466,23 +467,42 @@ describe("the public listener", () => {
     expect([response.status, await response.json()]).toMatchObject([503, { code: "unavailable" }]);
   });
 
-  test("answers a call that it rejects while it drains once the request has come", async () => {
-    const url = await open(emptyAnswers(), { isDraining: () => true });
-    const socket = connect({ port: Number(new URL(url).port), host: "127.0.0.1" });
-    const head = `POST /${getPools} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n`;
-    socket.write(`${head}content-type: application/json\r\ncontent-length: 2\r\n\r\n{`);
-    const answer = text(socket);
-    let isAnswered = false;
-    socket.once("data", () => {
-      isAnswered = true;
-    });
-    // Long enough for an answer to another call.
-    await post(url, getPools);
-    await post(url, getPools);
-    expect(isAnswered).toBe(false);
-    socket.write("}");
-    expect(await answer).toMatch(/^HTTP\/1\.1 503 .*"code":"unavailable"/s);
-  });
+  test.each([
+    { what: "every call while it drains", status: 503, isDraining: true },
+    { what: "a wrong credential", status: 401, credential: "wrong" },
+    {
+      what: "an unknown method",
+      status: 501,
+      path: "gateway.billing.v1.BillingService/GetNothing",
+    },
+    { what: "an unknown media type", status: 415, type: "text/plain" },
+  ])(
+    "rejects $what once its request has come, if the answer ends the connection",
+    async ({
+      status,
+      isDraining = false,
+      credential = key,
+      path = getPools,
+      type = "application/json",
+    }) => {
+      const changes = { isDraining: () => isDraining, endsConnections: () => true };
+      const url = await open(emptyAnswers(), changes);
+      const socket = connect({ port: Number(new URL(url).port), host: "127.0.0.1" });
+      const head = `POST /${path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: ${type}\r\n`;
+      socket.write(`${head}authorization: Bearer ${credential}\r\ncontent-length: 2\r\n\r\n{`);
+      const answer = text(socket);
+      let isAnswered = false;
+      socket.once("data", () => {
+        isAnswered = true;
+      });
+      // Long enough for an answer to another call.
+      await post(url, getPools);
+      await post(url, getPools);
+      expect(isAnswered).toBe(false);
+      socket.write("}");
+      expect(await answer).toMatch(`HTTP/1.1 ${status} `);
+    },
+  );
 
   test("allows no web page of another origin", async () => {
     const url = await open();

@@ -77,6 +77,7 @@ export async function startBindings(
     ...defaultLimits(),
     adminMethods: true,
     isDraining: () => false,
+    endsConnections: () => false,
     stopping: new AbortController().signal,
   });
   const baseUrl = await http.listen({ host: "127.0.0.1", port: 0 });

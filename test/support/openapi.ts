@@ -47,6 +47,7 @@ function createDescribedServer({ adminMethods } = { adminMethods: true }): HttpS
   const { stopping } = app;
   registerConnect(app, {
     ...{ core, ...limits, identifyCaller: never, adminMethods, isDraining, stopping },
+    endsConnections: () => false,
   });
   const publicUrl = () => new URL("http://localhost:8080");
   registerConsole(app, {

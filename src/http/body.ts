@@ -77,8 +77,7 @@ export function createReadRaw(memory: BodyMemory, clock: Clock): ReadRaw {
     const reservation = memory.open({ keyId: undefined, address: ip });
     try {
       const receiving = receiveBody(raw, { reservation, clock, onBytes: () => {}, bytesMax });
-      const bytes =
-        receiving instanceof Promise ? await waitFor(receiving, context.waits) : receiving;
+      const bytes = await waitFor(Promise.resolve(receiving), context.waits);
       context.bodyBytes = bytes.length;
       return bytes;
     } finally {

@@ -188,7 +188,7 @@ function explainRejection(handler: Handler, parts: ConnectParts): Handler {
     if (response.status !== 405 && response.status !== 415)
       return { ...response, ...(response.body && { body: markHangUps(response.body) }) };
     const sender = request.contextValues && senderOf(request.contextValues);
-    if (sender) await dropRest(parts, sender.request.raw);
+    await dropRest(parts, sender?.request.raw);
     const isType = response.status === 415;
     const error = isType
       ? new ApiError("invalid_request", {
@@ -264,7 +264,7 @@ async function admit(parts: ConnectParts, context: HandlerContext): Promise<void
     const { caller } = await identify();
     if (sender && caller.key) sender.keyId = caller.key.keyId;
   } catch (error) {
-    if (sender) await dropRest(parts, sender.request.raw);
+    await dropRest(parts, sender?.request.raw);
     throw failed(parts, error);
   }
 }
@@ -273,8 +273,11 @@ async function admit(parts: ConnectParts, context: HandlerContext): Promise<void
  * Drops the rest of a call that is rejected unread, and waits for its end, if the answer ends the
  * connection: a client that still sends would get a reset in its place.
  */
-async function dropRest({ endsConnections }: ConnectParts, request: IncomingMessage) {
-  if (!endsConnections()) return;
+async function dropRest(
+  { endsConnections }: ConnectParts,
+  request: IncomingMessage | undefined,
+): Promise<void> {
+  if (!request || !endsConnections()) return;
   dropBody(request);
   await whenSent(request);
 }

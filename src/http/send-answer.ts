@@ -142,8 +142,6 @@ class EventStreamReply {
   /** True if nothing was written since the last tick. */
   #isQuiet = false;
   #deferred = "";
-  /** True once the head is sent. */
-  isOpen = false;
 
   constructor(
     reply: FastifyReply,
@@ -156,6 +154,11 @@ class EventStreamReply {
     this.#context = context;
     this.#keepAlive = keepAlive;
     this.#timer = setTimeout(() => this.#tick(), keepAlive.holdMs);
+  }
+
+  /** True once the head is sent. */
+  get isOpen(): boolean {
+    return this.#body !== undefined;
   }
 
   get #started(): EventEncoder {
@@ -221,7 +224,6 @@ class EventStreamReply {
   }
 
   #open(): ChunkedBody {
-    this.isOpen = true;
     this.#context.logFields.firstByteMs = elapsedMs(this.#context);
     this.#body = new ChunkedBody(hijackReply(this.#reply, 200, streamHeaders));
     clearTimeout(this.#timer);

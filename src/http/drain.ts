@@ -5,7 +5,9 @@ import { Server as NetServer, type Socket } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
 import type { FastifyReply } from "fastify";
 import { shuttingDown } from "../base/errors.ts";
+import { withTimeout } from "../base/timeout.ts";
 import { WaitGroup } from "../base/wait-group.ts";
+import { lingerMs } from "./receive-body.ts";
 
 /** How long an idle connection stays open for its next request. */
 const idleMs = 1_000;
@@ -13,6 +15,8 @@ const idleMs = 1_000;
 export class OpenRequests {
   readonly #replies = new WeakMap<Socket, readonly FastifyReply[]>();
   readonly #open = new WaitGroup();
+  /** Came after the drain began. Each is rejected, but a client can always open another. */
+  readonly #late = new WaitGroup();
   readonly #stopping = new AbortController();
   #isLeaving = false;
   #isDraining = false;
@@ -45,20 +49,21 @@ export class OpenRequests {
 
   /** Open requests. */
   get count(): number {
-    return this.#open.count;
+    return this.#open.count + this.#late.count;
   }
 
   /** Counts a request until its response is sent or its client has hung up, and calls `onEnd`. */
   add(reply: FastifyReply, onEnd?: () => void): void {
     const { socket } = reply.request.raw;
-    this.#open.add();
+    const group = this.#isDraining ? this.#late : this.#open;
+    group.add();
     this.#replies.set(socket, [...this.repliesOn(socket), reply]);
     reply.raw.once("close", () => {
       this.#replies.set(
         socket,
         this.repliesOn(socket).filter((one) => one !== reply),
       );
-      this.#open.done();
+      group.done();
       onEnd?.();
     });
   }
@@ -70,13 +75,14 @@ export class OpenRequests {
 
   /**
    * Rejects new requests from now on, and closes idle connections after a second. Resolves when the
-   * open requests have ended.
+   * open requests have ended, and the rejected ones too, or have had their two seconds.
    */
-  drain(server: Server): Promise<void> {
+  async drain(server: Server): Promise<void> {
     if (!this.#isDraining) setTimeout(() => server.closeIdleConnections(), idleMs).unref();
     this.#isDraining = true;
     this.#stopping.abort(shuttingDown());
-    return this.#open.wait();
+    await this.#open.wait();
+    await withTimeout(this.#late.wait(), lingerMs, () => undefined);
   }
 
   /**

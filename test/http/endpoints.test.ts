@@ -1,8 +1,9 @@
 // The endpoints for models, balance, receipts and health; draining; the access log.
 
 import { once } from "node:events";
-import { connect } from "node:net";
+import { connect, type Socket } from "node:net";
 import { text } from "node:stream/consumers";
+import { setTimeout as delay } from "node:timers/promises";
 import { create } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { pino } from "pino";
@@ -407,6 +408,33 @@ test("a draining listener closes a connection only after the rejected request's 
   expect(isClosed).toBe(false);
   socket.end("{}");
   await ended;
+});
+
+test("a drain ends although a client opens one unfinished request after another", async () => {
+  const { url, port, server, script } = await startHttpServer();
+  const gate = Promise.withResolvers<void>();
+  script.generate = async function* () {
+    yield* [admission(), start, textStart];
+    await gate.promise;
+    yield* [textDelta("Hi"), finish, receipt()];
+  };
+  const running = await postNative(url, { ...nativeBody, stream: true });
+  let isDone = false;
+  const drained = server.drain().then(() => {
+    isDone = true;
+  });
+  const sockets: Socket[] = [];
+  while (!isDone) {
+    const socket = connect({ port, host: "127.0.0.1" });
+    sockets.push(socket);
+    socket.write("POST /v1/messages HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n");
+    expect(String(await once(socket, "data"))).toContain("503 Service Unavailable");
+    gate.resolve();
+    // Each is open for two seconds: the next one comes before that.
+    await Promise.race([drained, delay(500)]);
+  }
+  for (const socket of sockets) socket.destroy();
+  expect(await running.text()).toContain("message_stop");
 });
 
 test("routes added from outside keep their own parsers, and a drain waits for them", async () => {

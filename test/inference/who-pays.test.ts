@@ -221,6 +221,22 @@ test("a client that hangs up before acceptance pays nothing", async () => {
   });
 });
 
+test("a client that hangs up between a failed call and the acceptance of the next pays nothing", async () => {
+  const hangUp = new AbortController();
+  gateway.plays(async function* (request) {
+    request.onAccepted(true);
+    request.onAccepted(false);
+    hangUp.abort();
+    yield await silence(request);
+  });
+  const { admission, failure } = await gateway.collect(gateway.generate(payer, {}, hangUp));
+  expect(failure).toMatchObject({ reason: "cancelled" });
+  expect(await gateway.charged(admission?.requestId ?? "")).toMatchObject({
+    amountMicrocredits: 0n,
+    outcome: Outcome.CLIENT_LEFT_BEFORE_ACCEPTANCE,
+  });
+});
+
 test("a client that hangs up after acceptance pays the input that the provider reports right afterwards", async () => {
   const hangUp = new AbortController();
   gateway.plays(async function* (request) {

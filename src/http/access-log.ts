@@ -1,15 +1,13 @@
 // The access log: one line per request, with ids, route, status, durations and cost. It leaves out
 // the path and headers as sent, which may hold secrets, and all bodies.
 
-import type { ServerResponse } from "node:http";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { OutcomeSchema } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
 import { familyName } from "../base/families.ts";
 import type { Log } from "../base/log.ts";
 import { type TokenCategory, tokenCategories } from "../base/token-categories.ts";
-import { elapsedMs } from "./context.ts";
-import { errorTable } from "./error-table.ts";
+import { elapsedMs, endOf } from "./context.ts";
 
 /**
  * Returns the function that writes a request's line. Call it when the connection is done with it.
@@ -21,9 +19,7 @@ export function createAccessLog(log: Log): (request: FastifyRequest, reply: Fast
   return (request, reply) => {
     const { requestId, route, identity, logFields, receipt, trace } = request.context;
     const key = identity?.caller.key;
-    const { raw } = reply;
-    const unanswered = isUnanswered(raw);
-    const status = unanswered ? errorTable.cancelled.status : raw.statusCode;
+    const { isSent, status, error } = endOf(reply, request.context);
     // Probes come every few seconds.
     const isProbe = identity === undefined && status < 400;
     plain[isProbe ? "debug" : "info"](
@@ -40,21 +36,16 @@ export function createAccessLog(log: Log): (request: FastifyRequest, reply: Fast
         model: logFields.model,
         stream: logFields.stream,
         firstByteMs: logFields.firstByteMs,
-        error: logFields.error ?? (unanswered ? "cancelled" : undefined),
+        error,
         outcome: receipt && OutcomeSchema.value[receipt.outcome]?.localName,
         amountMicrocredits: receipt?.amountMicrocredits.toString(),
         tokens: receipt?.usage && tokensOf(receipt.usage),
         traceId: trace?.span?.traceId,
-        hungUp: raw.writableEnded ? undefined : true,
+        hungUp: isSent ? undefined : true,
       },
       "request",
     );
   };
-}
-
-/** True if nothing was sent: Node shows 200 until another status is set. */
-export function isUnanswered(raw: ServerResponse): boolean {
-  return !raw.headersSent && !raw.writableEnded && raw.statusCode === 200;
 }
 
 /** The categories that have tokens. */

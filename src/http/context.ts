@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import type { IncomingMessage } from "node:http";
 import { performance } from "node:perf_hooks";
 import type { ContextValues } from "@connectrpc/connect";
-import type { FastifyRequest } from "fastify";
+import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Receipt } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { AuthenticateResponse } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import type { ErrorReason } from "../base/errors.ts";
@@ -14,6 +14,7 @@ import type { Incoming } from "../tracing/tracing.ts";
 import type { BodyReservation } from "./body-memory.ts";
 import type { CheckedRequest } from "./early-check.ts";
 import type { Envelope } from "./error-body.ts";
+import { errorTable } from "./error-table.ts";
 
 export type RequestContext = {
   readonly requestId: string;
@@ -81,6 +82,21 @@ export function identityOf(request: FastifyRequest): NonNullable<RequestContext[
 /** Milliseconds since the request arrived, to a tenth. */
 export function elapsedMs(context: RequestContext): number {
   return Math.round((performance.now() - context.startedMs) * 10) / 10;
+}
+
+/**
+ * How a request ended, once its connection is done with it. `context`: absent on a route that was
+ * added from outside. `isSent`: false if its client hung up before the end of the answer.
+ * `isFailed`: true if the gateway or a provider failed, rather than the client.
+ */
+export function endOf({ raw }: FastifyReply, context: RequestContext | undefined) {
+  // Nothing was sent: Node shows 200 until another status is set.
+  const isUnanswered = !raw.headersSent && !raw.writableEnded && raw.statusCode === 200;
+  const status = isUnanswered ? errorTable.cancelled.status : raw.statusCode;
+  const error = context?.logFields.error ?? (isUnanswered ? "cancelled" : undefined);
+  // An error in a stream comes after its status.
+  const isFailed = status >= 500 || (error !== undefined && status < 400);
+  return { isSent: raw.writableEnded, status, error, isFailed };
 }
 
 /** A `:name` segment of the route's path, decoded. */

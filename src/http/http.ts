@@ -32,7 +32,7 @@ import {
 import { createReadJson, createReadRaw } from "./body.ts";
 import type { BodyMemory } from "./body-memory.ts";
 import { chatOperation, postChatCompletions } from "./chat-completions.ts";
-import { type RequestContext, requestIdHeaders, requestIdOf } from "./context.ts";
+import { endOf, type RequestContext, requestIdHeaders, requestIdOf } from "./context.ts";
 import {
   type CredentialForm,
   type NativeBearer,
@@ -370,23 +370,22 @@ function traceHeadersOf({ headers }: FastifyRequest): Partial<TraceHeaders> {
   };
 }
 
-function endTrace({ method, context }: FastifyRequest, { raw }: FastifyReply): void {
-  const { trace, identity, logFields, pattern, requestId } = context;
+function endTrace({ method, context }: FastifyRequest, reply: FastifyReply): void {
+  const { trace, identity, pattern, requestId } = context;
   if (!trace?.span) return;
   const key = identity?.caller.key;
-  const error = logFields.error ?? (raw.writableEnded ? undefined : "cancelled");
-  const isOurs = raw.statusCode >= 500 || (error !== undefined && raw.statusCode < 400);
+  const { status, error, isFailed } = endOf(reply, context);
   trace.span.end(
     {
       "http.request.method": method,
       "http.route": pattern,
-      "http.response.status_code": raw.statusCode,
+      "http.response.status_code": status,
       "error.type": error,
       "gateway.request_id": requestId,
       "gateway.account_id": key?.accountId,
       "gateway.key_id": key?.keyId,
     },
-    isOurs ? error : undefined,
+    isFailed ? error : undefined,
   );
 }
 

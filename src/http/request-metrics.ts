@@ -8,9 +8,7 @@ import {
   type Receipt,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Distribution, Metrics, Tally } from "../metrics/metrics.ts";
-import { isUnanswered } from "./access-log.ts";
-import type { RequestContext } from "./context.ts";
-import { errorTable } from "./error-table.ts";
+import { endOf, type RequestContext } from "./context.ts";
 
 /** The counts of requests with the same route, model, status, outcome and form. */
 type Row = {
@@ -56,14 +54,12 @@ export class RequestMetrics {
   end(request: FastifyRequest, reply: FastifyReply, startedMs: number): void {
     // Routes that were added from outside have none.
     const context: RequestContext | undefined = request.context;
-    const { raw } = reply;
-    const unanswered = isUnanswered(raw);
-    const status = unanswered ? errorTable.cancelled.status : raw.statusCode;
+    const ended = endOf(reply, context);
+    const { status, error } = ended;
     const { receipt, logFields } = context ?? {};
-    const error = logFields?.error ?? (unanswered ? "cancelled" : undefined);
     if (error !== undefined) this.#metrics.counter("gateway_errors_total", [error]).value += 1;
     const route = context?.pattern ?? request.routeOptions.url ?? "none";
-    const outcome = outcomeOf(receipt, { isSent: raw.writableEnded, status, error });
+    const outcome = outcomeOf(receipt, ended);
     const model = logFields?.model ?? "";
     const stream = logFields?.stream === true;
     const waits = context?.waits;
@@ -108,12 +104,11 @@ export class RequestMetrics {
 
 function outcomeOf(
   receipt: Receipt | undefined,
-  { isSent, status, error }: { isSent: boolean; status: number; error: string | undefined },
+  { isSent, status, isFailed }: ReturnType<typeof endOf>,
 ): string {
   if (receipt) return outcomeName(receipt.outcome);
   if (!isSent) return "hung_up";
-  // An error in a stream comes after its status.
-  if (status >= 500 || (error !== undefined && status < 400)) return "failed";
+  if (isFailed) return "failed";
   return status >= 400 ? "rejected" : "free";
 }
 

@@ -13,6 +13,8 @@ export type CollectedSpan = {
   /** Absent: none. */
   readonly traceState?: string;
   readonly attributes: Readonly<Record<string, unknown>>;
+  /** Code 2: an error. */
+  readonly status?: { readonly code?: number; readonly message?: string };
   readonly startNanos: bigint;
   readonly endNanos: bigint;
 };

@@ -10,8 +10,8 @@ import { Tracer } from "../../src/tracing/tracing.ts";
 import { catalogFor } from "../support/catalog.ts";
 import { type CollectedSpan, type Collector, startCollector } from "../support/collector.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
-import { type FakeProvider, startFakeProvider } from "../support/provider.ts";
-import { nativeAnswer } from "../support/provider-answers.ts";
+import { type FakeProvider, Gate, startFakeProvider } from "../support/provider.ts";
+import { nativeAnswer, nativeEvents, nativeStream } from "../support/provider-answers.ts";
 
 const cleanups: (() => unknown)[] = [];
 afterEach(async () => {
@@ -43,7 +43,11 @@ async function startStage(
 const traceId = randomBytes(16).toString("hex");
 const clientSpan = randomBytes(8).toString("hex");
 
-function pay({ gateway }: Stage, headers: Record<string, string> = {}): Promise<Response> {
+function pay(
+  { gateway }: Stage,
+  headers: Record<string, string> = {},
+  { stream = false, signal }: { stream?: boolean; signal?: AbortSignal } = {},
+): Promise<Response> {
   return fetch(`${gateway.address}/v1/messages`, {
     method: "POST",
     headers: {
@@ -55,8 +59,10 @@ function pay({ gateway }: Stage, headers: Record<string, string> = {}): Promise<
     body: JSON.stringify({
       model: "haiku",
       max_tokens: 20,
+      stream,
       messages: [{ role: "user", content: "the secret of the prompt" }],
     }),
+    ...(signal && { signal }),
   });
 }
 
@@ -157,6 +163,34 @@ test("a failed request says why, and headers for the collector are sent", async 
     authorization: "Bearer abc",
   });
 });
+
+for (const when of ["before its answer", "in the middle of its answer"]) {
+  test(`the hang-up of a client ${when} is not an error of the gateway`, async () => {
+    const stage = await startStage({ OTEL_TRACES_SAMPLER: "always_on" });
+    const gate = new Gate();
+    const isStream = when !== "before its answer";
+    const writes = nativeEvents({ text: ["Good", "day"] });
+    stage.provider.always(
+      isStream
+        ? nativeStream({}, { writes: [...writes.slice(0, 3), gate, ...writes.slice(3)] })
+        : nativeAnswer({ text: ["Good day"] }, { before: gate }),
+    );
+    const hangUp = new AbortController();
+    const answering = pay(stage, {}, { stream: isStream, signal: hangUp.signal });
+    if (isStream) await (await answering).body?.getReader().read();
+    await gate.reached;
+    hangUp.abort();
+    await answering.catch(() => {});
+    const [call] = stage.provider.requests;
+    expect((await call?.over)?.by).toBe("client");
+    await stage.gateway.stop();
+    const server = named(stage.collector.spans, "POST /v1/messages");
+    expect(server.attributes["http.response.status_code"]).toBe(isStream ? 200 : 499);
+    expect(server.attributes["error.type"]).toBe(isStream ? undefined : "cancelled");
+    expect(server.status?.code ?? 0).toBe(0);
+    gate.open();
+  });
+}
 
 test("a call over gRPC that nobody traces yet begins a trace", async () => {
   const stage = await startStage({ OTEL_TRACES_SAMPLER: "always_on" });

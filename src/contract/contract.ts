@@ -52,22 +52,22 @@ export type CallHeaders = Pick<Headers, "get" | "has">;
 /** Returns true if it took the deltas. Otherwise it did nothing. */
 export type TakeDeltas = (deltas: readonly Event[]) => boolean;
 
-/** One call. Connect's `HandlerContext` has this type too. */
+/** One call. */
 export interface Call {
   /** Aborted when the caller disconnects or the deadline passes. */
   readonly signal: AbortSignal;
   /** The metadata of the call. `authorization` holds the credential. */
   readonly requestHeader: CallHeaders;
   /**
-   * The caller, if a listener of this process authenticated it within the last second. Only the
-   * local binding sets it, never a message from outside.
+   * The caller, if a listener of this process authenticated it less than `callerMsMax` ago. Only
+   * the local binding sets it, never a message from outside.
    */
   readonly caller?: Caller | undefined;
   /**
    * Called when a provider has received the whole request of a generation, so that a listener may
    * count its memory as free.
    */
-  readonly onTaken?: (() => void) | undefined;
+  readonly onAccepted?: (() => void) | undefined;
   /**
    * True: the headers `x-client-address` and `x-client-agent` were written by a listener of ours.
    * Absent: anybody may have written them.
@@ -311,7 +311,7 @@ export const callerMsMax = 400;
  * What a part of this process says of a call that it makes. Only the bindings of this process read
  * it: no message carries it.
  */
-export type LocalFacts = Pick<Call, "onTaken" | "takeDeltas" | "hasNewId" | "waits"> & {
+export type LocalFacts = Pick<Call, "onAccepted" | "takeDeltas" | "hasNewId" | "waits"> & {
   /** The caller, and until when it need not be authenticated again, by `performance.now()`. */
   readonly known?: { readonly caller: Caller; readonly untilMs: number } | undefined;
 };
@@ -360,12 +360,12 @@ export function toCaller({ admin, key, secret, person }: AuthenticateResponse): 
 
 function callOf(options: CallOptions | undefined): Call {
   const { signal = never, timeoutMs = 0, headers, contextValues } = options ?? {};
-  const { known, onTaken, takeDeltas, hasNewId = false, waits } = factsOf(contextValues);
+  const { known, onAccepted, takeDeltas, hasNewId = false, waits } = factsOf(contextValues);
   return {
     signal: timeoutMs > 0 ? AbortSignal.any([signal, AbortSignal.timeout(timeoutMs)]) : signal,
     requestHeader: callHeaders(headers),
     caller: known && performance.now() < known.untilMs ? known.caller : undefined,
-    onTaken,
+    onAccepted,
     namesClient: true,
     takeDeltas,
     hasNewId,

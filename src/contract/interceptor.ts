@@ -141,19 +141,7 @@ function admission(desc: DescMethod, authenticate: Authenticate) {
       const accountId = accountField && !isForAll ? decideAccount(allowed, caller, named) : "";
       if (needsStrong) checkStrong(caller);
       if (call.signal.aborted) throw abortError(call.signal);
-      return {
-        signal: call.signal,
-        requestHeader: call.requestHeader,
-        namesClient: call.namesClient,
-        peer: call.peer,
-        onTaken: call.onTaken,
-        waits: call.waits,
-        takeDeltas: call.takeDeltas,
-        hasNewId: call.hasNewId ?? false,
-        caller,
-        allowed,
-        accountId,
-      };
+      return { ...call, caller, allowed, accountId };
     };
     return call.caller ? check(call.caller) : identify(call.requestHeader).then(check);
   };

@@ -182,10 +182,10 @@ function callStream(desc: DescMethod, pick: Pick) {
   ): AsyncIterable<Message> => {
     const outgoing = prepare(desc, request, options);
     // A core answers when it has received the whole request, and holds it from then on.
-    const { onTaken, waits } = factsOf(options?.contextValues);
+    const { onAccepted, waits } = factsOf(options?.contextValues);
     const open = () => {
       const call = openStream(pick(), outgoing);
-      if (onTaken) call.once("data", onTaken);
+      if (onAccepted) call.once("data", onAccepted);
       return call;
     };
     return new ServerStream(open, new RetryPolicy(outgoing.signal), outgoing.signal, waits);

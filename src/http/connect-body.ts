@@ -105,18 +105,18 @@ async function* receive(
   const work = keyId === undefined ? undefined : await unpaidWork.begin(keyId, bytes);
   const reservation = memory.open({ keyId, address });
   let received = 0;
-  let isTaken = false;
+  let isAccepted = false;
   // The signal fires when the response has ended, too.
   const end = () => {
     reservation.release();
-    work?.end(isTaken ? 0 : workMsOf(received, undefined));
+    work?.end(isAccepted ? 0 : workMsOf(received, undefined));
   };
   if (signal.aborted) end();
   signal.addEventListener("abort", end, { once: true });
   if (contextValues)
     withFacts(contextValues, {
-      onTaken: () => {
-        isTaken = true;
+      onAccepted: () => {
+        isAccepted = true;
         end();
       },
     });

@@ -39,7 +39,7 @@ export type RequestContext = {
   /** Bytes of the body after decompression. Absent until it is read. */
   bodyBytes?: number;
   /** True once a provider has received the whole request. */
-  isTaken: boolean;
+  isAccepted: boolean;
   /** The memory of the body. Absent until it is read. */
   reservation?: BodyReservation;
   /**

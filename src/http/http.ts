@@ -276,7 +276,7 @@ function addRoutes(
       trace: credential && tracer?.receive(traceHeadersOf(request), `${request.method} ${pattern}`),
       waits: requestMetrics && new Stopwatch(),
       hangUp: new AbortController(),
-      isTaken: false,
+      isAccepted: false,
       logFields: {},
     };
     request.context = context;
@@ -291,7 +291,7 @@ function addRoutes(
       if (!isAnswered) context.hangUp.abort();
       context.reservation?.release();
       // A client that hung up before a provider had its request pays for nothing.
-      context.endWork?.(context.isTaken || isAnswered);
+      context.endWork?.(context.isAccepted || isAnswered);
     });
     return context;
   }
@@ -325,8 +325,8 @@ function addRoutes(
         const { caller, atMs } = identifying instanceof Promise ? await identifying : identifying;
         const contextValues = withFacts(createContextValues(), {
           known: knownCaller(caller, atMs),
-          onTaken: () => {
-            context.isTaken = true;
+          onAccepted: () => {
+            context.isAccepted = true;
             context.reservation?.release();
             context.endWork?.(true);
           },

@@ -45,7 +45,7 @@ export type BillParts = {
   readonly holds: Holds;
   readonly log: Log;
   /** As `Inference.counters`. */
-  readonly counters: { providerReportedZero: number; discardedCalls: number };
+  readonly counters: { providerReportedZero: number };
   readonly inputCounts: InputCounts;
 };
 
@@ -105,12 +105,12 @@ export class Bill {
   }
 
   /**
-   * The providers call this: with true when one has the whole request, with false when that one
-   * failed without an event.
+   * Call it with true when a provider has the whole request, and with false when that one failed
+   * without an event.
    */
-  readonly accept = (isAccepted: boolean): void => {
+  accept(isAccepted: boolean): void {
     this.#isAccepted = isAccepted;
-  };
+  }
 
   /** Call it with the provider's answer, before its first events. */
   begin(answer: ProviderAnswer): void {

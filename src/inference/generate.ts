@@ -25,6 +25,8 @@ import { affinityOf, type Prepared, prepare } from "./prepare.ts";
 import { estimatedTokensOf } from "./prompt-size.ts";
 
 export type GenerateParts = BillParts & {
+  /** As `Inference.counters`. */
+  readonly counters: { discardedCalls: number };
   readonly catalog: () => Catalog;
   readonly limits: RateLimits;
   readonly providers: Providers;
@@ -84,7 +86,7 @@ export async function* generate(
   let isAccepted = false;
   const reportAccepted = (to: Bill) => {
     to.accept(isAccepted);
-    if (isAccepted) call.onTaken?.();
+    if (isAccepted) call.onAccepted?.();
   };
   const { takeDeltas } = call;
   // Reads that hold only deltas are offered here. What is not taken comes through the loop below.

@@ -43,7 +43,10 @@ beforeEach(() => {
 });
 
 const facts = () =>
-  calls.map(({ takeDeltas, hasNewId }) => ({ takesDeltas: takeDeltas !== undefined, hasNewId }));
+  calls.map(({ takeDeltas, hasNewId = false }) => ({
+    takesDeltas: takeDeltas !== undefined,
+    hasNewId,
+  }));
 
 describe("what a caller says about itself in process", () => {
   for (const name of bindingNames) {

@@ -416,9 +416,9 @@ describe("the memory of bodies", () => {
   test("is free when a provider has taken the request", async () => {
     const bodyMemory = new BodyMemory({ ...small, perKeyBytes: small.totalBytes });
     const used: number[] = [];
-    const script = scriptOf(async function* (desc, _request, { onTaken }) {
+    const script = scriptOf(async function* (desc, _request, { onAccepted }) {
       used.push(bodyMemory.usedBytes);
-      onTaken?.();
+      onAccepted?.();
       used.push(bodyMemory.usedBytes);
       yield create(desc.output);
     });

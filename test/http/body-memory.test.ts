@@ -244,7 +244,7 @@ describe("a listener", () => {
     const used: number[] = [];
     script.instead.set("generate", async function* (_request: never, options: CallOptions) {
       used.push(bodyMemory.usedBytes);
-      factsOf(options.contextValues).onTaken?.();
+      factsOf(options.contextValues).onAccepted?.();
       used.push(bodyMemory.usedBytes);
       yield* play(answerOf("Hello"));
     });

@@ -140,7 +140,7 @@ describe("a listener makes a key wait", () => {
     const clock = new ManualClock();
     const { url, script } = await startHttpServer({ clock });
     script.instead.set("generate", async function* (_request: never, options: CallOptions) {
-      factsOf(options.contextValues).onTaken?.();
+      factsOf(options.contextValues).onAccepted?.();
       yield* play(answerOf("Hello"));
     });
     for (let index = 0; index < 40; index++)

@@ -174,7 +174,6 @@ export function createAlerts(parts: {
     async stop() {
       await evaluation.stop();
       await deliverer.stop();
-      mailer?.close();
     },
     look: evaluation.look,
   };

@@ -1,7 +1,8 @@
 // Amounts and prices as exact decimals, computed from integers without floating point.
 
-/** Nano-dollars of one micro-credit: 1 credit is 0.005 USD. */
-const nanoUsdPerMicroCredit = 5n;
+/** 1 credit is 0.005 USD, so this is exact. */
+export const microCreditsPerMicroDollar = 200n;
+const nanoUsdPerMicroCredit = 1_000n / microCreditsPerMicroDollar;
 
 /** Micro-credits as a decimal number of credits: `1500000n` is `1.5`. */
 export function credits(microCredits: bigint): string {

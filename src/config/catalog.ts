@@ -4,6 +4,7 @@
 
 import { readFileSync } from "node:fs";
 import { parseDocument } from "yaml";
+import { microCreditsPerMicroDollar } from "../base/money.ts";
 import {
   basePriceOf,
   byCategory,
@@ -318,9 +319,6 @@ function readPrice(
   return price;
 }
 
-// 1 USD per million tokens = 1e-6 USD a token = 2e-4 credits = 200 micro-credits.
-const microPerUsdPerMillion = 200n;
-
 // Times 2^32 tokens, the largest possible count, this still fits the ledger's 64-bit amounts.
 const priceMax = 1_000_000_000n;
 
@@ -334,7 +332,8 @@ export function microPerToken(usdPerMillion: string, multiplier = "1"): bigint |
   if (dollars === undefined)
     return `must be a decimal number of US dollars per million tokens, not ${usdPerMillion}`;
   if (factor === undefined) return `the multiplier must be a decimal number, not ${multiplier}`;
-  const scaled = dollars.digits * factor.digits * microPerUsdPerMillion;
+  // 1 USD per million tokens is a micro-dollar a token.
+  const scaled = dollars.digits * factor.digits * microCreditsPerMicroDollar;
   const scale = 10n ** BigInt(dollars.decimals + factor.decimals);
   if (scaled % scale !== 0n) {
     const multiple = multiplier === "1" ? "" : ` × ${multiplier}`;

@@ -13,11 +13,12 @@ import {
 } from "../../gen/gateway/payments/v1/payments_pb.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { timeOrderedId } from "../base/ids.ts";
+import { microCreditsPerMicroDollar } from "../base/money.ts";
 import { readPage } from "../base/paging.ts";
 import { actorOf } from "../contract/callers.ts";
 import type { AuthenticatedCall } from "../contract/contract.ts";
 import { postGrants, redecide } from "./crediting.ts";
-import { capUsdMicro, type Decision, isSameAsset, microCreditsPerMicroDollar } from "./decide.ts";
+import { capUsdMicro, type Decision, isSameAsset } from "./decide.ts";
 import { toDecision } from "./messages.ts";
 import { describe, describeAll } from "./orders.ts";
 import { checkReason, findVisible, noSuchOrder, type Parts, wrongState } from "./parts.ts";

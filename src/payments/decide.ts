@@ -1,10 +1,9 @@
 // Every rule about the money of an order, as one pure function: what its deposits are worth, what
 // is granted for them, its state, and why a person has to look. README.md has the rules by number.
 
+import { microCreditsPerMicroDollar } from "../base/money.ts";
 import type { Asset, DepositState } from "./processor.ts";
 
-/** 1 credit is 0.005 USD, so this is exact. */
-export const microCreditsPerMicroDollar = 200n;
 const microDollars = 1_000_000n;
 
 export type OrderState =

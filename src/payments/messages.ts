@@ -18,9 +18,9 @@ import {
   RefundState,
 } from "../../gen/gateway/payments/v1/payments_pb.ts";
 import { familyOf } from "../base/families.ts";
-import { decimal } from "../base/money.ts";
+import { decimal, microCreditsPerMicroDollar } from "../base/money.ts";
 import { coins } from "./coins.ts";
-import { type AttentionName, isSameAsset, microCreditsPerMicroDollar } from "./decide.ts";
+import { type AttentionName, isSameAsset } from "./decide.ts";
 import type { StoredDecision, StoredDeposit, StoredOrder, StoredRefund } from "./store.ts";
 
 const microDollarsPerCent = 10_000n;

@@ -1,10 +1,10 @@
 // NOWPayments, hosted. An order is one payment with a fixed rate. What is sent to its address once
 // more is a payment of its own there, which names the first one as its parent.
 
+import { microCreditsPerMicroDollar } from "../base/money.ts";
 import { type NowpaymentsSettings, nowpaymentsCoins } from "../config/catalog.ts";
 import { type Answer, ask, RefusedError } from "./ask.ts";
 import { atomsOf } from "./coins.ts";
-import { microCreditsPerMicroDollar } from "./decide.ts";
 import type {
   Asset,
   Fault,

@@ -12,10 +12,11 @@ import {
 } from "../../gen/gateway/payments/v1/payments_pb.ts";
 import { ApiError, invalidField, toApiError } from "../base/errors.ts";
 import { familyOf } from "../base/families.ts";
+import { microCreditsPerMicroDollar } from "../base/money.ts";
 import { actorOf } from "../contract/callers.ts";
 import { type AuthenticatedCall, asService } from "../contract/contract.ts";
 import { redecide } from "./crediting.ts";
-import { type Decision, microCreditsPerMicroDollar } from "./decide.ts";
+import type { Decision } from "./decide.ts";
 import { documentRefund } from "./documents.ts";
 import { describe } from "./orders.ts";
 import {

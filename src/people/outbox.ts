@@ -108,7 +108,6 @@ export function createOutbox(parts: {
       stopped.abort();
       wake.resolve();
       await running;
-      mailer.close();
     },
   };
 }

@@ -13,6 +13,7 @@ import { PeopleService } from "../../gen/gateway/people/v1/people_pb.ts";
 import { type Alerts, createAlerts } from "../alerts/alerts.ts";
 import type { ErrorReason } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
+import { microCreditsPerMicroDollar } from "../base/money.ts";
 import { withTimeout } from "../base/timeout.ts";
 import { createBilling } from "../billing/billing.ts";
 import type { CatalogFile } from "../config/catalog.ts";
@@ -127,11 +128,9 @@ export async function startServices(
   const hints = redis ?? parts.shared?.hints;
   let { catalog: file } = parts;
   let catalog = createCatalog(file);
+  const mailer = config.smtp && stack.adopt(createMailer(config.smtp), (one) => one.close());
 
-  const providers = stack.adopt(
-    createProviders({ file: parts.catalog, log, env, metrics }),
-    (one) => one.close(),
-  );
+  const providers = stack.adopt(createProviders({ file, log, env, metrics }), (one) => one.close());
   const keys = createKeys({
     postgres,
     adminToken,
@@ -141,15 +140,14 @@ export async function startServices(
     maxWaitMs: config.ledgerMaxWaitMs,
     metrics,
   });
-  let paymentSettings = parts.catalog.payments;
   let publicUrl = config.publicUrl ?? new URL(`http://localhost:${config.port}`);
   const people = createPeople({
     postgres,
     publicUrl: () => publicUrl,
     keys: keys.managed,
     hints: hints && hintsOn(hints, "gateway:people-changed"),
-    mailer: config.smtp && createMailer(config.smtp),
-    settings: parts.catalog.people,
+    mailer,
+    settings: file.people,
     env,
     ensureAccount: (accountId, name) => billing.ensureAccount(accountId, name),
     forecastsOf: (accountId) => billing.forecastsOf(accountId),
@@ -168,7 +166,7 @@ export async function startServices(
       (accountId) => payments.ofAccount.export(accountId),
       (accountId) => alerts.ofAccount.export(accountId),
     ],
-    approvalAboveMicro: () => approvalAboveMicro(paymentSettings),
+    approvalAboveMicro: () => approvalAboveMicro(file.payments),
     maxWaitMs: config.ledgerMaxWaitMs,
     parent: parts.shared?.nodes,
     metrics,
@@ -254,7 +252,7 @@ export async function startServices(
     postgres,
     billing: localClient(BillingService, billingService),
     publicUrl: () => publicUrl,
-    settings: parts.catalog.payments,
+    settings: file.payments,
     env,
     guesses: people.slowGuesses("promotion code ", "Too many wrong codes. Wait, and try again."),
     log,
@@ -273,10 +271,9 @@ export async function startServices(
       ledgerProblem,
     },
     listRecipients: people.forAlerts.listRecipients,
-    // Not the one of people: each closes its own.
-    mailer: config.smtp && createMailer(config.smtp),
+    mailer,
     publicUrl: () => publicUrl,
-    config: parts.catalog.alerts,
+    config: file.alerts,
     log,
   });
   alerts.start();
@@ -307,12 +304,12 @@ export async function startServices(
     },
     readiness: coreReadiness({ postgres, months, billing, limits, providers }),
     reload(next) {
-      people.reload(next.people);
+      // First: it may throw, and then the file that is in use stays.
       providers.reload(next);
+      people.reload(next.people);
       catalog = createCatalog(next);
       payments.reload(next.payments);
       alerts.reload(next.alerts);
-      paymentSettings = next.payments;
       file = next;
     },
     cancelActive: () => inference.cancelAll("draining"),
@@ -334,12 +331,10 @@ export function identifyBy(keys: Authenticate, people: Authenticate): Authentica
       : keys(requestHeader);
 }
 
-const microCreditsPerDollar = 200_000_000n;
-
 /** What a person adds alone at most, in micro-credits. Undefined: any amount. */
 function approvalAboveMicro(settings: CatalogFile["payments"]): bigint | undefined {
   const above = settings?.secondApprovalAboveUsd;
-  return above === undefined ? undefined : BigInt(above) * microCreditsPerDollar;
+  return above === undefined ? undefined : BigInt(above) * 1_000_000n * microCreditsPerMicroDollar;
 }
 
 const ping: Statement = { name: "server/ping", text: "select 1" };

@@ -2,10 +2,10 @@
 
 import fc from "fast-check";
 import { expect, test } from "vitest";
+import { microCreditsPerMicroDollar } from "../../src/base/money.ts";
 import {
   capUsdMicro,
   decide,
-  microCreditsPerMicroDollar,
   type RuledDeposit,
   type RuledOrder,
   toleranceUsdMicro,

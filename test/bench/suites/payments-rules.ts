@@ -1,10 +1,10 @@
 // The rules about money, on 200,000 random orders: what one decision costs, and that none grants
 // more than was received. A found order makes the run void.
 
+import { microCreditsPerMicroDollar } from "../../../src/base/money.ts";
 import {
   capUsdMicro,
   decide,
-  microCreditsPerMicroDollar,
   type RuledDeposit,
   type RuledOrder,
   toleranceUsdMicro,

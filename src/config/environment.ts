@@ -56,8 +56,6 @@ export type Config = {
    * several processes must open what one of them sealed. A core seals nothing.
    */
   readonly contentKeys?: readonly Buffer[];
-  /** Path of the catalogue file. Absent: the built-in one. */
-  readonly catalogPath?: string;
   readonly logLevel: LogLevel;
   /** Absent: no metrics are counted. `genai`: also under the names of OpenTelemetry. */
   readonly metrics?: { readonly host: string; readonly port: number; readonly genai: boolean };
@@ -83,7 +81,7 @@ export type Config = {
   readonly streamCost: boolean;
   /** Whether a provider may be called while the hold is being placed. */
   readonly overlap: boolean;
-  /** Create the account `default`, with credits and two keys, if no such account exists. */
+  /** Create the account `default`, with credits and two keys, unless an earlier start did. */
   readonly seed: boolean;
   /** Time after SIGTERM in which requests are served, and balancers are asked to send no more. */
   readonly drainDelayMs: number;
@@ -216,7 +214,6 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
   const sink = readSink("EXPORT_SINK");
   const adminToken = text("ADMIN_TOKEN");
   const contentKeys = readContentKeys(text("CONTENT_KEY"), problems);
-  const catalogPath = readCatalogPath(env);
   const publicUrl = origin("PUBLIC_URL");
   const smtpUrl = readSmtpUrl("SMTP_URL");
   const mailFrom = mailAddress("MAIL_FROM");
@@ -322,7 +319,6 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
     ...(redisUrl !== undefined && { redisUrl }),
     ...(adminToken !== undefined && { adminToken }),
     ...(contentKeys && { contentKeys }),
-    ...(catalogPath !== undefined && { catalogPath }),
     logLevel: choice("LOG_LEVEL", logLevels, "info"),
     ...(metricsPort !== undefined && { metrics: { host: metricsHost, port: metricsPort, genai } }),
     ...(tracing && { tracing }),
@@ -387,7 +383,7 @@ function readRequestMemory(integer: ReadInteger): Config["requestMemory"] {
   };
 }
 
-/** Path of the catalogue file. Undefined: the built-in one, as for an empty `CONFIG`. */
+/** Path of the configuration file. Undefined: the built-in one, as for an empty `CONFIG`. */
 export function readCatalogPath(env: NodeJS.ProcessEnv): string | undefined {
   return readText(env, "CONFIG");
 }

@@ -1,4 +1,4 @@
-// The gRPC listener. It serves the three services to internal callers and to separate facades, with
+// The gRPC listener. It serves every service to internal callers and to separate facades, with
 // the same service objects that the HTTP listener calls in this process.
 
 import { once } from "node:events";

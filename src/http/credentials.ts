@@ -7,7 +7,7 @@ import type { CatalogFile } from "../config/catalog.ts";
 
 /**
  * Where a route reads the key. `native`: the native key header, and Bearer as `NativeBearer`
- * allows. `chat`: Bearer. `either`: either of them. /
+ * allows. `chat`: Bearer. `either`: either of them.
  */
 export type CredentialForm = "native" | "chat" | "either";
 

@@ -13,7 +13,8 @@ import { sendJson } from "./reply.ts";
 export type PartState = { readonly state: "ok" | "degraded" | "down"; readonly message?: string };
 
 /**
- * The state of each part that requests need, by name: `database`, `limits`, `providers`, `core`.
+ * The state of each part that requests need, by name: `database`, `months`, `limits` and
+ * `providers`, in a facade `core` in their place, and `gateway` while it stops.
  */
 export type Readiness = Readonly<Record<string, PartState>>;
 

@@ -282,7 +282,6 @@ function addRoutes(
     request.context = context;
     reply.headers(requestIdHeaders(context.requestId));
     const ended = requestMetrics?.begin(pattern);
-    // One listener for all that ends with the answer.
     reply.raw.once("close", () => {
       logRequest(request, reply);
       endTrace(request, reply);

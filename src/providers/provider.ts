@@ -89,7 +89,7 @@ export interface Providers {
     request: Pick<ProviderRequest, "request" | "affinity" | "accountId" | "signal" | "waits">,
   ): Promise<ProviderTokenCount | undefined>;
   /** False when no model has a provider that may be called now. */
-  usable(): boolean;
+  isUsable(): boolean;
 }
 
 /** One call to a provider. */

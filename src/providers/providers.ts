@@ -84,7 +84,7 @@ export function createProviders(parts: {
   return {
     generate: (request) => startAnswer(answerParts, request, () => router.routesFor(request)),
     countTokens: (request) => countTokens(request, router.routesFor(request)),
-    usable: () => router.isUsable(),
+    isUsable: () => router.isUsable(),
     conditions: () =>
       [...router.connections.values()].map(({ name, circuit, coolDowns }) => ({
         name,

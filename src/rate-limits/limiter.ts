@@ -32,7 +32,7 @@ export type Acquired = Verdict & {
 export type RateLimiter = {
   /**
    * Requests one admission under the limit called `name`. Never rejects because of Redis. Rejects
-   * with `shutting_down` in a worker whose parent is gone.
+   * with `gateway_unavailable` in a worker whose parent is gone.
    */
   acquire(name: string, limit: number): Promise<Acquired>;
   /** Returns the place of an admitted request, on all nodes. */

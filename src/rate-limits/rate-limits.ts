@@ -23,6 +23,14 @@ export type Place = {
   cancel(): void;
 };
 
+export const limitStates = ["memory", "redis", "degraded"] as const;
+
+/**
+ * `memory`: no Redis is configured. `redis`: Redis decides. `degraded`: it does not, so each node
+ * admits its fallback quota.
+ */
+export type LimitState = (typeof limitStates)[number];
+
 export type RateLimits = {
   /**
    * Reserves the place of one request of a key. `perMinute`: most requests admitted in any 60
@@ -44,11 +52,7 @@ export type RateLimits = {
    * function when the call ends. Throws `count_rate_limited`.
    */
   acquireFreeCall(keyId: string, bytes: number): Promise<() => void>;
-  /**
-   * `memory`: no Redis is configured. `redis`: Redis decides. `degraded`: it does not, so each node
-   * admits its fallback quota.
-   */
-  ready(): { state: "memory" | "redis" | "degraded" };
+  state(): LimitState;
   /** Connects the limits to Redis. Resolves within about a second, also if Redis is unavailable. */
   start(): Promise<void>;
   stop(): Promise<void>;
@@ -111,9 +115,10 @@ export function createRateLimits(parts: {
       throw limitExceeded("count_calls_per_minute", freeCallsPerMinute, acquired);
     },
 
-    ready: () => ({
-      state: !limiter.redisSync ? "memory" : limiter.redisSync.isSynced ? "redis" : "degraded",
-    }),
+    state() {
+      if (!limiter.redisSync) return "memory";
+      return limiter.redisSync.isSynced ? "redis" : "degraded";
+    },
     start: async () => limiter.redisSync?.start(),
     stop: async () => limiter.redisSync?.stop(),
   };

@@ -38,7 +38,7 @@ export function createSharedWindows(log: Log, nowMs?: () => number): AnswerWindo
   };
 }
 
-/** The limiter of a worker. `acquire` rejects with `shutting_down` after `close`. */
+/** The limiter of a worker. `acquire` rejects with `gateway_unavailable` after `close`. */
 export type SharedLimiter = RateLimiter & {
   /** Takes a reply of the parent. */
   receive(reply: WindowsReply): void;

@@ -3,6 +3,7 @@
 import { withTimeout } from "../base/timeout.ts";
 import type { PartState, Readiness } from "../http/http.ts";
 import type { Postgres } from "../postgres/postgres.ts";
+import type { LimitState } from "../rate-limits/rate-limits.ts";
 
 // Anybody may probe, as often as they like: all probes within this time share one result.
 const reuseMs = 500;
@@ -13,14 +14,14 @@ export function coreReadiness(parts: {
   postgres: Postgres;
   months: { state(): PartState | undefined };
   billing: { problem(): string | undefined };
-  limits: { ready(): { state: "memory" | "redis" | "degraded" } };
-  providers: { usable(): boolean };
+  limits: { state(): LimitState };
+  providers: { isUsable(): boolean };
 }): () => Promise<Readiness> {
   return reused(async () => ({
     database: await stateOfDatabase(parts.postgres, parts.billing.problem()),
     ...withState("months", parts.months.state()),
-    limits: stateOfLimits(parts.limits.ready().state),
-    providers: parts.providers.usable()
+    limits: stateOfLimits(parts.limits.state()),
+    providers: parts.providers.isUsable()
       ? { state: "ok" }
       : { state: "down", message: "no model has a usable provider" },
   }));
@@ -63,7 +64,7 @@ function withState(name: string, state: PartState | undefined): Readiness {
   return state === undefined ? {} : { [name]: state };
 }
 
-function stateOfLimits(state: "memory" | "redis" | "degraded"): PartState {
+function stateOfLimits(state: LimitState): PartState {
   return state === "degraded"
     ? { state, message: "Redis does not answer; each node enforces its share of every limit" }
     : { state: "ok", message: state };

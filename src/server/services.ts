@@ -41,7 +41,7 @@ import type { Statement } from "../postgres/postgres.ts";
 import { checkConnection, checkDatabase } from "../postgres/preflight.ts";
 import { databaseOf, waitForDatabase } from "../postgres/wait-for-database.ts";
 import { createProviders } from "../providers/providers.ts";
-import { createRateLimits, type RateLimits } from "../rate-limits/rate-limits.ts";
+import { createRateLimits, limitStates, type RateLimits } from "../rate-limits/rate-limits.ts";
 import { connectRedis, hintsOn, type Redis } from "../redis/redis.ts";
 import type { Tracer } from "../tracing/tracing.ts";
 import { findAdminToken } from "./bootstrap.ts";
@@ -203,7 +203,7 @@ export async function startServices(
       monthsAhead: () => months.monthsAhead,
     },
     providers,
-    limits: () => limits.ready().state,
+    limits: () => limits.state(),
     process: { version, worker: parts.shared ? (cluster.worker?.id ?? 0) : 0 },
     file: () => file,
     priceOf: (model) => catalog.priceOf(model),
@@ -213,7 +213,7 @@ export async function startServices(
     metrics.readOne("gateway_provider_zero_usage_total", () => counters.providerReportedZero);
     metrics.readOne("gateway_overlap_aborted_total", () => counters.discardedCalls);
     metrics.read("gateway_limits_state", () => {
-      const { state } = limits.ready();
+      const state = limits.state();
       return limitStates.map((one) => ({ labels: [one] as const, value: one === state ? 1 : 0 }));
     });
   }
@@ -316,8 +316,6 @@ export async function startServices(
     unsettled: billing.unsettled,
   };
 }
-
-const limitStates = ["memory", "redis", "degraded"] as const;
 
 /**
  * Finds callers by each kind of credential: `Session …` is a person's, `Bearer adm-gw2-…` an admin

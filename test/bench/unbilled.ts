@@ -11,7 +11,7 @@ import { createLog } from "../../src/base/log.ts";
 import { createBilling, type Hold, type Holds } from "../../src/billing/billing.ts";
 import { costMicro } from "../../src/billing/price.ts";
 import { readCatalogFile } from "../../src/config/catalog.ts";
-import { readConfig } from "../../src/config/environment.ts";
+import { readCatalogPath, readConfig } from "../../src/config/environment.ts";
 import { localCore } from "../../src/contract/contract.ts";
 import { intercept } from "../../src/contract/interceptor.ts";
 import { createFailedCredentials, createIdentifyCaller } from "../../src/http/authenticate.ts";
@@ -63,7 +63,7 @@ const holdsInMemory: Holds = {
 
 const config = readConfig(process.env);
 const log = createLog(config.logLevel);
-const file = readCatalogFile(readFileSync(config.catalogPath ?? "", "utf8"));
+const file = readCatalogFile(readFileSync(readCatalogPath(process.env) ?? "", "utf8"));
 const catalog = createCatalog(file);
 const postgres = connectPostgres(config.databaseUrl ?? "");
 const providers = createProviders({ file, log, env: process.env });

@@ -355,7 +355,7 @@ describe("a failing provider", () => {
   test("that is the only one makes the model overloaded until its retry time, and the gateway not usable", async () => {
     const clock = new ManualClock();
     openFirst("", clock);
-    expect(providers.usable()).toBe(true);
+    expect(providers.isUsable()).toBe(true);
     first.play(
       errorAnswer(529, "overloaded_error", "slow down", { headers: { "retry-after": "30" } }),
     );
@@ -366,13 +366,13 @@ describe("a failing provider", () => {
     await clock.advance(10_000);
     const again = await readAll(providers, "Hi");
     expect(again.apiError).toMatchObject({ reason: "overloaded", facts: { retryAfterMs: 20_000 } });
-    expect([attemptsFor(again.ask), first.requests.length, providers.usable()]).toEqual([
+    expect([attemptsFor(again.ask), first.requests.length, providers.isUsable()]).toEqual([
       [],
       1,
       false,
     ]);
     await clock.advance(20_000);
-    expect(providers.usable()).toBe(true);
+    expect(providers.isUsable()).toBe(true);
   });
 
   test("still serves its other models", async () => {
@@ -394,7 +394,7 @@ describe("a failing provider", () => {
       "first delivered 200",
     ]);
     expect(attemptsOf(await readAll(providers, askOf("model-opus-4.6")))).toEqual([]);
-    expect(providers.usable()).toBe(true);
+    expect(providers.isUsable()).toBe(true);
   });
 
   test("keeps its circuit closed after wrong or cancelled requests", async () => {
@@ -410,7 +410,7 @@ describe("a failing provider", () => {
       ask.abort.abort();
       expect((await done).apiError?.reason).toBe("cancelled");
     }
-    expect(providers.usable()).toBe(true);
+    expect(providers.isUsable()).toBe(true);
     gate.open();
   });
 
@@ -545,13 +545,13 @@ describe("a new configuration", () => {
     providers.reload(
       readCatalogFile(catalogFor({ first: { kind: "anthropic", url: first.url, more: "" } })),
     );
-    expect(providers.usable()).toBe(false);
+    expect(providers.isUsable()).toBe(false);
     providers.reload(
       readCatalogFile(
         catalogFor({ first: { kind: "anthropic", url: first.url, more: "idle_ms: 1000" } }),
       ),
     );
-    expect(providers.usable()).toBe(true);
+    expect(providers.isUsable()).toBe(true);
   });
 
   test("without a required credential changes nothing", async () => {

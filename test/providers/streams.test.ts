@@ -355,7 +355,7 @@ describe("time limits", () => {
     ]);
     expect(await provider.requests[0]?.over).toEqual({ by: "client" });
     // The provider was within its own limits, so this is no failure for the circuit.
-    expect([clock.pending, providers.usable()]).toEqual([0, true]);
+    expect([clock.pending, providers.isUsable()]).toEqual([0, true]);
   });
 
   test("the total time includes the second attempt", async () => {

@@ -62,7 +62,7 @@ test("an admitted request carries what remains, a refused one its limit and when
   assert.deepEqual([name, limit, used, left], ["requests_per_minute", 3n, 3n, 0n]);
   assert.ok(facts.limit?.resetsAt);
   assert.equal((await limits.acquire("key_b", 3))?.rateLimit.remaining, 2);
-  assert.deepEqual(limits.ready(), { state: "memory" });
+  assert.deepEqual(limits.state(), "memory");
 });
 
 test("without Redis this process has the whole limit, whichever nodes the ledger lists", async () => {

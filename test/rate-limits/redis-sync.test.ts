@@ -58,13 +58,12 @@ async function stopNodes(nodes: readonly Node[]): Promise<void> {
   }
 }
 
-const states = (nodes: readonly Node[]) =>
-  nodes.map(({ limits }) => limits.ready().state).join(" ");
+const states = (nodes: readonly Node[]) => nodes.map(({ limits }) => limits.state()).join(" ");
 const untilAll = (nodes: readonly Node[], state: string) =>
   vi.waitFor(
     () =>
       assert.ok(
-        nodes.every(({ limits }) => limits.ready().state === state),
+        nodes.every(({ limits }) => limits.state() === state),
         states(nodes),
       ),
     { interval: 10 },
@@ -384,7 +383,7 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : redisMissing, () => {
     });
     try {
       await limits.start();
-      assert.equal(limits.ready().state, "degraded");
+      assert.equal(limits.state(), "degraded");
       assert.equal((await limits.acquire("key_a", 3))?.rateLimit.remaining, 2);
       assert.equal(warnings.length, 1);
       assert.match(warnings[0] ?? "", /not enforced through Redis/);
@@ -412,7 +411,7 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : redisMissing, () => {
     const node = { redis, limits, calls: { count: 0 } };
     nodes = [node];
     await limits.start();
-    assert.deepEqual(limits.ready(), { state: "degraded" });
+    assert.deepEqual(limits.state(), "degraded");
     assert.deepEqual(await burst([node], "key_a", 30, 20), [0]);
     assert.deepEqual(await burst([node], "key_b", 30, 20), [15]);
     assert.deepEqual(await burst([node], "key_c", 30, 20), [15]);

@@ -73,7 +73,7 @@ async function expectHints(sender: Redis, receiver: Redis): Promise<void> {
 
 function everySynced(all: readonly RateLimits[]): Promise<void> {
   return vi.waitFor(() => {
-    for (const limits of all) expect(limits.ready()).toEqual({ state: "redis" });
+    for (const limits of all) expect(limits.state()).toEqual("redis");
   }, decided);
 }
 
@@ -170,7 +170,7 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : redisMissing, () => {
     const promoted = { timeout: 360_000, interval: 100 };
     await vi.waitFor(async () => {
       expect(String(await sentinels.call(1, "role"))).toMatch(/^master/);
-      for (const node of nodes) expect(node.ready()).toEqual({ state: "redis" });
+      for (const node of nodes) expect(node.state()).toEqual("redis");
     }, promoted);
     await vi.waitFor(() => expect(admittedAtMs.length).toBeGreaterThanOrEqual(limit), promoted);
     for (let index = 0; index < 50; index++)

@@ -96,7 +96,7 @@ test("a key without a limit asks nobody", async () => {
   limits.check("key_a", undefined);
   assert.equal(await limits.acquire("key_a", 5).then((place) => place?.rateLimit.remaining), 4);
   assert.equal(sent[0]?.length, 1);
-  assert.deepEqual(limits.ready(), { state: "memory" });
+  assert.deepEqual(limits.state(), "memory");
 });
 
 test("a refusal is known for a second without asking, unless this worker returns a place", async () => {

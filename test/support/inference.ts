@@ -79,7 +79,7 @@ export async function freshInference(
       const inputTokens = count();
       return inputTokens === undefined ? undefined : { inputTokens };
     },
-    usable: () => true,
+    isUsable: () => true,
   };
   const live = new Set<(change: { keyId: string }) => void>();
   const dead = new Set<string>();

@@ -112,7 +112,7 @@ export class Meter {
 
   /** True when the last report has 0 input tokens beside content, and no setting overrides it. */
   get reportedZeroInput(): boolean {
-    return this.#hasInput() && this.#reportedInputSum() === 0 && this.contentBegan;
+    return this.hasInput && this.#reportedInputSum() === 0 && this.contentBegan;
   }
 
   /**
@@ -154,16 +154,14 @@ export class Meter {
         case "messageDelta":
           if (kind.value.usage) this.#report(kind.value.usage, "later");
           if (kind.value.stopReason !== undefined) {
-            if (!this.ending) before = index;
-            this.ending = true;
+            before = this.#beginEnding(before, index);
             this.stopReason = kind.value.stopReason;
           }
           break;
         case "progress":
           this.hasProgress = true;
           if (kind.value.stopReason !== undefined) {
-            if (!this.ending) before = index;
-            this.ending = true;
+            before = this.#beginEnding(before, index);
             this.stopReason = kind.value.stopReason;
           }
           // A running count is as provisional as the usage of the start.
@@ -172,13 +170,20 @@ export class Meter {
             return this.#cutAt(index, before);
           break;
         case "messageStop":
-          if (!this.ending) before = index;
-          this.ending = true;
+          before = this.#beginEnding(before, index);
           this.complete = true;
           break;
       }
     }
     return before;
+  }
+
+  // The end of the answer begins with this event, unless it has begun. Returns the number of events
+  // of this read before it.
+  #beginEnding(before: number, index: number): number {
+    if (this.ending) return before;
+    this.ending = true;
+    return index;
   }
 
   /** Input reports since the last call, in the order in which they came. */
@@ -188,14 +193,18 @@ export class Meter {
     return reports;
   }
 
-  /** True when the provider has reported its input. */
+  /**
+   * True when the provider has reported its input. A 0 at the start is a placeholder. A later 0 is
+   * a report, unless `zero_usage` of the model is `missing`.
+   */
   get hasInput(): boolean {
-    return this.#hasInput();
+    if (this.#reportedInputSum() > 0) return true;
+    return this.#inputIsFinal && this.#settings.zeroUsage === "reported";
   }
 
   /** True when no later event can change the usage of a complete answer. */
   get hasTotal(): boolean {
-    return this.complete || (this.ending && this.#outputIsFinal && this.#hasInput());
+    return this.complete || (this.ending && this.#outputIsFinal && this.hasInput);
   }
 
   /** The client left: output that comes later is not billed. */
@@ -227,7 +236,7 @@ export class Meter {
   billableInput(): BillableUsage {
     return {
       usage: this.#billable({ output: 0, thinking: 0 }),
-      basis: this.#hasInput() ? Basis.REPORTED : Basis.COUNTED,
+      basis: this.hasInput ? Basis.REPORTED : Basis.COUNTED,
     };
   }
 
@@ -293,7 +302,7 @@ export class Meter {
     this.#iterations = usage.extensions?.iterations ?? this.#iterations;
     this.#inputIsFinal ||= isLater && usage.inputTokens !== undefined;
     this.#outputIsFinal ||= isLater && usage.outputTokens !== undefined;
-    if (!this.#hasInput()) return;
+    if (!this.hasInput) return;
     const billable = this.#billable({ output: 0, thinking: 0 });
     if (this.#lastInput && isSameInput(this.#lastInput, billable)) return;
     this.#lastInput = billable;
@@ -387,16 +396,9 @@ export class Meter {
     return (this.#input ?? 0) + (this.#cacheRead ?? 0) + this.#writes().total;
   }
 
-  // A 0 at the start is a placeholder. A later 0 is a report, unless `zero_usage` of the model is
-  // `missing`.
-  #hasInput(): boolean {
-    if (this.#reportedInputSum() > 0) return true;
-    return this.#inputIsFinal && this.#settings.zeroUsage === "reported";
-  }
-
   #basis(outputReported: boolean): Basis {
-    if (outputReported) return this.#hasInput() ? Basis.REPORTED : Basis.PARTLY_COUNTED;
-    return this.#hasInput() ? Basis.PARTLY_COUNTED : Basis.COUNTED;
+    if (outputReported) return this.hasInput ? Basis.REPORTED : Basis.PARTLY_COUNTED;
+    return this.hasInput ? Basis.PARTLY_COUNTED : Basis.COUNTED;
   }
 
   #writes(): { total: number; short: number; long: number } {
@@ -414,7 +416,7 @@ export class Meter {
   #billable({ output, thinking }: { output: number; thinking: number }): Usage {
     const writes = this.#writes();
     const usage = {
-      input: this.#hasInput() ? (this.#input ?? 0) : this.#settings.countedInput,
+      input: this.hasInput ? (this.#input ?? 0) : this.#settings.countedInput,
       output,
       thinking,
       cacheRead: this.#cacheRead ?? 0,

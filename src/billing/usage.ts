@@ -117,33 +117,34 @@ export function createReports(db: Tx) {
     readonly tag: TagQuestion | undefined;
   };
 
-  function sumGroups({ scope, groupBy, bucket, parts, filters, page }: Reading) {
+  /** The values that both statements of groups begin with. */
+  const groupValues = ({ scope, groupBy, bucket, parts, filters }: Reading) => [
+    scope.accountId,
+    bucketName(bucket),
+    groupBy.includes(UsageGroup.KEY),
+    groupBy.includes(UsageGroup.MODEL),
+    groupBy.includes(UsageGroup.FAMILY),
+    ...parts,
+    ...filters,
+  ];
+
+  function sumGroups(reading: Reading) {
+    const { page } = reading;
     return read<UsageSumRow>(statements.queryUsage, [
-      scope.accountId,
-      bucketName(bucket),
-      groupBy.includes(UsageGroup.KEY),
-      groupBy.includes(UsageGroup.MODEL),
-      groupBy.includes(UsageGroup.FAMILY),
-      ...parts,
-      ...filters,
+      ...groupValues(reading),
       ...[page.after?.at ?? null, ...(page.after?.names.slice(0, 3) ?? [null, null, null])],
       page.size + 1,
     ]);
   }
 
   async function sumTags(
-    { scope, groupBy, bucket, parts, filters, page }: Reading,
+    reading: Reading,
     { key, value, isGrouped }: TagQuestion,
   ): Promise<UsageSumRow[]> {
+    const { page } = reading;
     const [keyId = null, model = null, family = null, after = null] = page.after?.names ?? [];
     const rows = await read<UsageSumRow>(statements.queryTags, [
-      scope.accountId,
-      bucketName(bucket),
-      groupBy.includes(UsageGroup.KEY),
-      groupBy.includes(UsageGroup.MODEL),
-      groupBy.includes(UsageGroup.FAMILY),
-      ...parts,
-      ...filters,
+      ...groupValues(reading),
       ...[page.after?.at ?? null, keyId, model, family],
       page.size + 1,
       ...[key, value, after],

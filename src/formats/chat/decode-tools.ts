@@ -20,16 +20,19 @@ import {
   textAt,
 } from "./fields.ts";
 
-type Choice = MessageInitShape<typeof ToolChoiceSchema>;
-
 const choices = ["auto", "required", "none", "function", "allowed_tools"];
 const nameForm = /^[a-zA-Z0-9_-]{1,64}$/;
 
+/** The choice of a request. `only`: the names of the tools that it allows, if not all. */
+export type WantedTools = {
+  readonly choice: MessageInitShape<typeof ToolChoiceSchema>;
+  readonly only?: ReadonlySet<string>;
+};
+
+export type ChosenTools = { tools: Tool[]; toolChoice: ToolChoice | undefined };
+
 /** Tools and tool choice of a request. Throws `invalid_request`. */
-export function decodeTools(body: JsonObject): {
-  tools: Tool[];
-  toolChoice: ToolChoice | undefined;
-} {
+export function decodeTools(body: JsonObject): ChosenTools {
   const tools = (optionalArray(body.tools, "tools") ?? []).map((tool, index) =>
     decodeTool(tool, `tools[${index}]`),
   );
@@ -38,14 +41,24 @@ export function decodeTools(body: JsonObject): {
     tools.push(buildTool(objectAt(value, at), at));
   }
 
-  const wanted = decodeChoice(body);
+  return chooseTools(body, tools, decodeChoice(body));
+}
+
+/**
+ * The tools of a request that its choice allows, and the choice with `parallel_tool_calls`. Throws
+ * `invalid_request`.
+ */
+export function chooseTools(
+  body: JsonObject,
+  tools: Tool[],
+  wanted: WantedTools | undefined,
+): ChosenTools {
   const allowed = wanted?.only ? tools.filter((tool) => wanted.only?.has(tool.name)) : tools;
   const oneAtATime = optionalBoolean(body.parallel_tool_calls, "parallel_tool_calls") === false;
   if (allowed.length === 0) {
     // Without tools a choice has no effect, unless it requires a call.
-    if (wanted && (wanted.choice.type === "any" || wanted.choice.type === "tool")) {
+    if (wanted && (wanted.choice.type === "any" || wanted.choice.type === "tool"))
       throw invalid("tool_choice", "requires a call, but the request has no such tool");
-    }
     return { tools: allowed, toolChoice: undefined };
   }
   const choice =
@@ -89,10 +102,7 @@ export function buildTool(definition: JsonObject, at: string): Tool {
   });
 }
 
-/** `only` has the names of the tools that may be called, if the choice restricts them. */
-function decodeChoice(
-  body: JsonObject,
-): { choice: Choice; only?: ReadonlySet<string> } | undefined {
+function decodeChoice(body: JsonObject): WantedTools | undefined {
   const { tool_choice: choice, function_call: call } = body;
   if (choice !== undefined && choice !== null) return decodeToolChoice(choice, "tool_choice");
   if (call === undefined || call === null) return undefined;
@@ -103,10 +113,7 @@ function decodeChoice(
   );
 }
 
-function decodeToolChoice(
-  value: JsonValue,
-  at: string,
-): { choice: Choice; only?: ReadonlySet<string> } {
+function decodeToolChoice(value: JsonValue, at: string): WantedTools {
   if (value === "auto" || value === "none") return { choice: { type: value } };
   if (value === "required" || value === "any") return { choice: { type: "any" } };
   if (typeof value === "string") throw invalid(at, "is not a supported choice", choices);

@@ -2,19 +2,18 @@
 // with one argument: other providers know only arguments in JSON. A tool of a namespace becomes a
 // tool with a longer name.
 
-import { create, type JsonObject, type JsonValue, type MessageInitShape } from "@bufbuild/protobuf";
+import { create, type JsonObject, type JsonValue } from "@bufbuild/protobuf";
+import { type Tool, ToolSchema } from "../../../gen/gateway/inference/v1/content_pb.ts";
 import {
-  type Tool,
-  type ToolChoice,
-  ToolChoiceSchema,
-  ToolSchema,
-} from "../../../gen/gateway/inference/v1/content_pb.ts";
-import { buildTool } from "../chat/decode-tools.ts";
+  buildTool,
+  type ChosenTools,
+  chooseTools,
+  type WantedTools,
+} from "../chat/decode-tools.ts";
 import {
   invalid,
   objectAt,
   optionalArray,
-  optionalBoolean,
   optionalObject,
   optionalText,
   textAt,
@@ -22,31 +21,12 @@ import {
 import { toolsMax, tooManyTools } from "../codec.ts";
 import { flatName } from "./tool-names.ts";
 
-type Choice = MessageInitShape<typeof ToolChoiceSchema>;
-
 const toolTypes = ["function", "custom", "namespace"];
 const choices = ["auto", "required", "none", "function", "custom", "allowed_tools"];
 
 /** Tools and tool choice of a request. Throws `invalid_request`. */
-export function decodeTools(body: JsonObject): {
-  tools: Tool[];
-  toolChoice: ToolChoice | undefined;
-} {
-  const tools = decodeList(body.tools);
-  const wanted = decodeChoice(body.tool_choice);
-  const allowed = wanted?.only ? tools.filter(({ name }) => wanted.only?.has(name)) : tools;
-  const oneAtATime = optionalBoolean(body.parallel_tool_calls, "parallel_tool_calls") === false;
-  if (allowed.length === 0) {
-    // Without tools a choice has no effect, unless it requires a call.
-    if (wanted && (wanted.choice.type === "any" || wanted.choice.type === "tool"))
-      throw invalid("tool_choice", "requires a call, but the request has no such tool");
-    return { tools: allowed, toolChoice: undefined };
-  }
-  const choice =
-    oneAtATime && wanted?.choice.type !== "none"
-      ? { type: "auto", ...wanted?.choice, disableParallelToolUse: true }
-      : wanted?.choice;
-  return { tools: allowed, toolChoice: choice && create(ToolChoiceSchema, choice) };
+export function decodeTools(body: JsonObject): ChosenTools {
+  return chooseTools(body, decodeList(body.tools), decodeChoice(body.tool_choice));
 }
 
 function decodeList(value: JsonValue | undefined): Tool[] {
@@ -156,10 +136,7 @@ function describeFormat(format: JsonObject | undefined, at: string): string | un
   return `The input must follow this grammar (${syntax}):\n${definition}`;
 }
 
-/** `only` has the names of the tools that may be called, if the choice restricts them. */
-function decodeChoice(
-  value: JsonValue | undefined,
-): { choice: Choice; only?: ReadonlySet<string> } | undefined {
+function decodeChoice(value: JsonValue | undefined): WantedTools | undefined {
   const at = "tool_choice";
   if (value === undefined || value === null) return undefined;
   if (value === "auto" || value === "none") return { choice: { type: value } };

@@ -37,7 +37,7 @@ export function postChatCompletions(
     const body = await readJson(request);
     const decoded = withHeaderTags(decodeRequest(body), request.headers);
     const format = formatOf(wantsUsage(body), showCost);
-    return sendAnswer(core, request, reply, decoded, format, keepAlive);
+    return sendAnswer({ core, request, reply, generateRequest: decoded, format, keepAlive });
   };
 }
 

@@ -58,7 +58,7 @@ export function postMessages(
   return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
     const body = await readJson(request);
     const decoded = withHeaderTags(decodeRequest(body, vendorOf(request.context)), request.headers);
-    return sendAnswer(core, request, reply, decoded, format, keepAlive);
+    return sendAnswer({ core, request, reply, generateRequest: decoded, format, keepAlive });
   };
 }
 

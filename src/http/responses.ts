@@ -54,7 +54,7 @@ export function postResponses(
     const decoded = withHeaderTags(decodeRequest(body, open), request.headers);
     const seal = (text: string, model: string) => sealedContent.seal(text, { accountId, model });
     const format = formatOf(readWishes(body), seal, showCost);
-    return sendAnswer(core, request, reply, decoded, format, keepAlive);
+    return sendAnswer({ core, request, reply, generateRequest: decoded, format, keepAlive });
   };
 }
 

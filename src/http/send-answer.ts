@@ -47,34 +47,29 @@ const streamHeaders = {
   "x-accel-buffering": "no",
 };
 
+export type Answering = {
+  readonly core: Core;
+  readonly request: FastifyRequest;
+  readonly reply: FastifyReply;
+  readonly generateRequest: GenerateRequest;
+  readonly format: AnswerFormat;
+  readonly keepAlive: KeepAlive;
+};
+
 /**
  * Generates the answer to `generateRequest` and sends it. Nothing is sent before its first events,
  * or of a plain answer before its charge, so an earlier error is thrown and gets its own HTTP
  * status; a later one becomes the last event.
  */
-export function sendAnswer(
-  core: Core,
-  request: FastifyRequest,
-  reply: FastifyReply,
-  generateRequest: GenerateRequest,
-  format: AnswerFormat,
-  keepAlive: KeepAlive,
-): Promise<FastifyReply> {
+export function sendAnswer(answering: Answering): Promise<FastifyReply> {
   // Only the body decides: the official SDKs send `accept: application/json` for streams as well.
-  const { stream = false } = generateRequest;
-  request.context.logFields.stream = stream;
-  return stream
-    ? sendStream(core, request, reply, generateRequest, format, keepAlive)
-    : sendWhole(core, request, reply, generateRequest, format);
+  const { stream = false } = answering.generateRequest;
+  answering.request.context.logFields.stream = stream;
+  return stream ? sendStream(answering) : sendWhole(answering);
 }
 
-async function sendWhole(
-  core: Core,
-  request: FastifyRequest,
-  reply: FastifyReply,
-  generateRequest: GenerateRequest,
-  format: AnswerFormat,
-): Promise<FastifyReply> {
+async function sendWhole(answering: Answering): Promise<FastifyReply> {
+  const { core, request, reply, generateRequest, format } = answering;
   const { context } = request;
   const { call } = identityOf(request);
   let admission: Admission | undefined;
@@ -94,14 +89,8 @@ async function sendWhole(
 }
 
 /** A client that stops reading stops the answer at its next message. */
-async function sendStream(
-  core: Core,
-  request: FastifyRequest,
-  reply: FastifyReply,
-  generateRequest: GenerateRequest,
-  format: AnswerFormat,
-  keepAlive: KeepAlive,
-): Promise<FastifyReply> {
+async function sendStream(answering: Answering): Promise<FastifyReply> {
+  const { core, request, reply, generateRequest, format, keepAlive } = answering;
   const { context } = request;
   const { call } = identityOf(request);
   const { signal } = call;
@@ -241,7 +230,7 @@ class EventStreamReply {
 }
 
 /** The headers of an admitted request: a reduced output limit, and the state of the rate limit. */
-export function admissionHeaders(envelope: Envelope, admission: Admission): Record<string, string> {
+function admissionHeaders(envelope: Envelope, admission: Admission): Record<string, string> {
   const { rateLimit, grantedMaxTokens, requestedMaxTokens } = admission;
   const headers: Record<string, string> = {};
   if (grantedMaxTokens < requestedMaxTokens)

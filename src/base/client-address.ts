@@ -3,10 +3,10 @@
 import { BlockList, isIPv6 } from "node:net";
 
 /**
- * The client that an address stands for: an IPv4 address, or the 64-bit network of an IPv6 address.
- * An IPv6 client owns at least that network, so it would never run out of single addresses.
+ * The network of a client: its IPv4 address, or the 64-bit network of its IPv6 address. An IPv6
+ * client owns at least that network, so it would never run out of single addresses.
  */
-export function clientOf(address: string): string {
+export function networkOf(address: string): string {
   // The colon first: most addresses have none, and `isIPv6` is a regular expression of 2 µs.
   if (!address.includes(":") || !isIPv6(address)) return address;
   const mapped = /^::ffff:([\d.]+)$/i.exec(address);

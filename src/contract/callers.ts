@@ -52,7 +52,7 @@ function isOpenTo(allowed: Callers, operator: OperatorRole): boolean {
  */
 export function decideAccount(allowed: Callers, caller: Caller, accountId: string): string {
   const decided = accountId === "" ? ownAccount(caller) : accountId;
-  checkAccount(allowed, caller, decided, noSuchAccount);
+  checkAccess({ allowed, caller }, decided, noSuchAccount);
   return decided;
 }
 
@@ -75,15 +75,6 @@ export function checkAllAccounts(allowed: Callers, caller: Caller, accountId: st
  */
 export function checkAccess(
   { allowed, caller }: Pick<AuthenticatedCall, "allowed" | "caller">,
-  accountId: string,
-  absent: () => ApiError,
-): void {
-  checkAccount(allowed, caller, accountId, absent);
-}
-
-function checkAccount(
-  allowed: Callers,
-  caller: Caller,
   accountId: string,
   absent: () => ApiError,
 ): void {

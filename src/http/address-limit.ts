@@ -6,7 +6,7 @@ import type { Server } from "node:http";
 import type { Socket } from "node:net";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { addTo } from "../base/bounded-map.ts";
-import { type AddressMatcher, clientOf } from "../base/client-address.ts";
+import { type AddressMatcher, networkOf } from "../base/client-address.ts";
 import { ApiError } from "../base/errors.ts";
 
 export type AddressLimitSettings = {
@@ -31,7 +31,7 @@ export class AddressLimit {
     server.on("connection", (socket: Socket) => {
       const { remoteAddress } = socket;
       if (remoteAddress === undefined || this.#settings.isExempt(remoteAddress)) return;
-      const client = clientOf(remoteAddress);
+      const client = networkOf(remoteAddress);
       if ((this.#connections.get(client) ?? 0) >= this.#settings.max) {
         socket.destroy();
         return;
@@ -63,6 +63,6 @@ export class AddressLimit {
 
   /** The client that a trusted proxy names. Undefined for a client that connects directly. */
   #forwardedClient({ ip, socket }: FastifyRequest): string | undefined {
-    return ip === socket.remoteAddress ? undefined : clientOf(ip);
+    return ip === socket.remoteAddress ? undefined : networkOf(ip);
   }
 }

@@ -6,7 +6,7 @@ import { hash } from "node:crypto";
 import type { CallOptions } from "@connectrpc/connect";
 import type { AuthenticateResponse } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { BoundedMap } from "../base/bounded-map.ts";
-import { clientOf } from "../base/client-address.ts";
+import { networkOf } from "../base/client-address.ts";
 import { ApiError, toApiError } from "../base/errors.ts";
 import { type Core, callerMsMax } from "../contract/contract.ts";
 import { windowMs } from "../rate-limits/rate-limits.ts";
@@ -127,14 +127,14 @@ export function createFailedCredentials(
 
   return {
     check(address) {
-      const first = recentFailures(clientOf(address)).at(-failuresMax);
+      const first = recentFailures(networkOf(address)).at(-failuresMax);
       if (first !== undefined)
         throw new ApiError("auth_rate_limited", {
           retryAfterMs: Math.ceil(first + windowMs - nowMs()),
         });
     },
     record(address) {
-      const client = clientOf(address);
+      const client = networkOf(address);
       failures.set(client, [...recentFailures(client).slice(1 - failuresMax), nowMs()]);
     },
   };

@@ -3,7 +3,7 @@
 // it is read if its length was declared.
 
 import { addTo } from "../base/bounded-map.ts";
-import { clientOf } from "../base/client-address.ts";
+import { networkOf } from "../base/client-address.ts";
 import { ApiError } from "../base/errors.ts";
 
 /**
@@ -58,7 +58,7 @@ export class BodyMemory {
 
   /** Begins a body, without memory at first. */
   open({ keyId, address }: BodyOwner): BodyReservation {
-    const client = clientOf(address);
+    const client = networkOf(address);
     let held = 0;
     let isOpen = true;
     return {

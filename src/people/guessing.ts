@@ -8,7 +8,7 @@
 
 import { hash } from "node:crypto";
 import { setTimeout as delay } from "node:timers/promises";
-import { clientOf } from "../base/client-address.ts";
+import { networkOf } from "../base/client-address.ts";
 import { ApiError } from "../base/errors.ts";
 import type { AttemptSubject, PeopleStore } from "./store.ts";
 
@@ -43,7 +43,7 @@ export function createGuessing(
   let delayed = 0;
   return {
     async begin(login, address, signal) {
-      const network = clientOf(address);
+      const network = networkOf(address);
       const subjects: AttemptSubject[] = [
         { kind: "pair", digest: digestOf(`${purpose}pair`, login, network) },
         { kind: "network", digest: digestOf(`${purpose}network`, network) },
@@ -67,7 +67,7 @@ export function createGuessing(
       return () => store.forgiveAttempt(digests);
     },
     async count(what, address) {
-      const digest = digestOf("network", what, clientOf(address));
+      const digest = digestOf("network", what, networkOf(address));
       const [counted] = await store.countAttempts([{ kind: "network", digest }]);
       if (counted && !counted.counted)
         throw tooMany(counted.waitMs, "Too many attempts from your network. Wait a moment.");

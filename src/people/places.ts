@@ -1,6 +1,6 @@
 // Whether somebody signs in from where he did not before.
 
-import { clientOf } from "../base/client-address.ts";
+import { networkOf } from "../base/client-address.ts";
 
 /**
  * True if no earlier address is of the same network: providers change the last part of an address
@@ -13,6 +13,6 @@ export function isNewPlace(address: string, earlier: readonly string[]): boolean
 
 /** The first three parts: of IPv4 a /24, of IPv6 a /48. */
 function placeOf(address: string): string {
-  const client = clientOf(address);
+  const client = networkOf(address);
   return client.split(client.includes(":") ? ":" : ".", 3).join(" ");
 }

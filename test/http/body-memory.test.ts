@@ -9,7 +9,7 @@ import { brotliCompressSync, gzipSync } from "node:zlib";
 import type { CallOptions } from "@connectrpc/connect";
 import fc from "fast-check";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { clientOf, loopbackRanges, matchAddresses } from "../../src/base/client-address.ts";
+import { loopbackRanges, matchAddresses, networkOf } from "../../src/base/client-address.ts";
 import { ApiError } from "../../src/base/errors.ts";
 import { factsOf } from "../../src/contract/contract.ts";
 import { AddressLimit } from "../../src/http/address-limit.ts";
@@ -323,8 +323,8 @@ describe("the pace of a body", () => {
 describe("an address", () => {
   test("stands for an IPv4 client or an IPv6 network of 64 bits", () => {
     const networks = ["2001:db8::1", "2001:0db8:0:0:ffff::2", "2001:db8:0:0:1:2:3:4%eth0"];
-    expect(new Set(networks.map(clientOf)).size).toBe(1);
-    expect(clientOf("::ffff:192.0.2.7")).toBe("192.0.2.7");
+    expect(new Set(networks.map(networkOf)).size).toBe(1);
+    expect(networkOf("::ffff:192.0.2.7")).toBe("192.0.2.7");
   });
 
   test("in a range is matched in both families and in the IPv6 form of IPv4", () => {

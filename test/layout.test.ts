@@ -310,6 +310,29 @@ test("no file imports itself through others, types included", () => {
   expect([...targets.keys()]).toEqual([]);
 });
 
+test("every value that a file exports has a reader in another file", () => {
+  const named = /(?:import|export)\s+(?:type\s+)?\{([^}]*)\}\s*from\s*"([^"]+)"/g;
+  const whole = /import(?:\s+\*\s+as\s+\w+\s+from\s+|\()"([^"]+)"/g;
+  const read = new Set<string>();
+  const readWhole = new Set<string>();
+  for (const file of [...allSources, ...findFiles("test", ".ts"), ...findFiles("test", ".tsx")]) {
+    const text = readText(file);
+    const resolve = (path = "") => relative(root, join(root, dirname(file), path));
+    for (const [, names = "", path] of text.matchAll(named))
+      for (const name of names.matchAll(/(\w+)(?:\s+as\s+\w+)?\s*(?:,|$)/g))
+        read.add(`${resolve(path)} ${name[1]}`);
+    for (const [, path] of text.matchAll(whole)) readWhole.add(resolve(path));
+  }
+  const unread = allSources
+    .filter((file) => !readWhole.has(file))
+    .flatMap((file) =>
+      [...readText(file).matchAll(/^export (?:async )?(?:function\*?|const|class) (\w+)/gm)]
+        .map(([, name]) => `${file} ${name}`)
+        .filter((one) => !read.has(one)),
+    );
+  expect(unread).toEqual([]);
+});
+
 test("sources import sources, generated code and packages, never tests", () => {
   const outside = imports.filter(({ to }) => !to.startsWith("src/") && !to.startsWith("gen/"));
   expect(outside).toEqual([]);

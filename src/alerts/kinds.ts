@@ -15,7 +15,7 @@ export const accountKinds = [
   "order_waiting",
 ] as const;
 
-export const operatorKinds = [
+const operatorKinds = [
   "order_waiting",
   "provider_alarm",
   "ledger_not_synchronous",

@@ -193,7 +193,7 @@ function send(sent: Sent, signal: AbortSignal): Promise<number> {
 }
 
 /** `v1,` and the HMAC of id, timestamp and body in base64. */
-export function sign(secret: Buffer, content: string): string {
+function sign(secret: Buffer, content: string): string {
   return `v1,${createHmac("sha256", secret).update(content).digest("base64")}`;
 }
 

@@ -53,7 +53,7 @@ export function countParam(query: Query, name: string, max: number): number {
 const timeForm = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d{1,3})?)?(Z|[+-]\d\d:\d\d))?$/;
 
 /** A day, which begins at midnight UTC, or a time with its offset. */
-export function timeParam(query: Query, name: string): Timestamp | undefined {
+function timeParam(query: Query, name: string): Timestamp | undefined {
   const text = textParam(query, name);
   if (text === "") return undefined;
   const time = new Date(text);

@@ -18,7 +18,7 @@ export const tagsHeader = "x-gateway-tags";
 /** What the names of those members of `metadata` begin with that are tags. */
 export const tagPrefix = "tag.";
 /** Stands in roll-ups for the values beyond the most of a day. No request has it. */
-export const otherValues = "(other)";
+const otherValues = "(other)";
 
 // Begins so that no key is `__proto__`.
 const keyForm = new RegExp(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,${tagKeyMax - 1}}$`);

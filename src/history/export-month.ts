@@ -91,7 +91,7 @@ export async function exportMonth(
 }
 
 /** Reads an export from its folder, and compares it with its manifest and with its closing. */
-export async function verifyFolder(folder: string, closing: Closing): Promise<Manifest> {
+async function verifyFolder(folder: string, closing: Closing): Promise<Manifest> {
   const manifest = await readManifest(folder);
   if (manifest === undefined) throw new Error(`${folder} has no ${manifestName}`);
   const file = join(folder, fileOf(closing.month));

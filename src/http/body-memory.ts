@@ -10,7 +10,7 @@ import { ApiError } from "../base/errors.ts";
  * Bytes of memory for each byte of a body: the bytes themselves, their text, its values, and the
  * encoded request to the provider.
  */
-export const memoryPerByte = 4;
+const memoryPerByte = 4;
 
 export type BodyMemoryLimits = {
   /** Bytes of memory of all bodies together. */

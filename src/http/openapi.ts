@@ -110,7 +110,7 @@ export function getOpenapi(document: () => JsonObject) {
 }
 
 /** The path with `{name}`. */
-export function pathOf({ path }: Pick<DescribedRoute, "path">): string {
+function pathOf({ path }: Pick<DescribedRoute, "path">): string {
   return path.replace(/:(\w+)/g, "{$1}");
 }
 

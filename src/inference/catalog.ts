@@ -125,7 +125,7 @@ function toModel(
  * The catalogue's spelling of a name that a client wrote in a vendor's spelling:
  * `claude-haiku-4-5-20251001` becomes `model-haiku-4.5`.
  */
-export function canonicalName(name: string): string {
+function canonicalName(name: string): string {
   return name
     .toLowerCase()
     .replace(/\[1m\]$/, "")
@@ -138,7 +138,7 @@ export function canonicalName(name: string): string {
 const tiers = ["opus", "sonnet", "haiku"] as const;
 
 /** The tier in a vendor's name of an unknown model. Undefined for every other name. */
-export function tierOf(name: string): (typeof tiers)[number] | undefined {
+function tierOf(name: string): (typeof tiers)[number] | undefined {
   const lower = name.toLowerCase();
   return lower.includes("claude") ? tiers.find((tier) => lower.includes(tier)) : undefined;
 }

@@ -270,19 +270,19 @@ const changeable = [
 ];
 
 /** An id that can exist. Any other text fails like an id that does not exist. */
-export function checkId(field: string, id: string): string {
+function checkId(field: string, id: string): string {
   if (!/^[0-9A-Za-z_-]{1,100}$/.test(id)) throw new ApiError("not_found", { field });
   return id;
 }
 
-export function checkFamily(family: Family): KeyFamily {
+function checkFamily(family: Family): KeyFamily {
   if (family === Family.V1) return Family.V1;
   if (family === Family.V2) return Family.V2;
   throw invalidField("family", "has to be FAMILY_V1 or FAMILY_V2");
 }
 
 /** Throws `invalid_request` and `model_not_found`. */
-export function checkControls(request: CreateKeyRequest, resolve: ResolveModel): Controls {
+function checkControls(request: CreateKeyRequest, resolve: ResolveModel): Controls {
   return {
     name: checkName("name", request.name),
     requestsPerMinute: checkRequestsPerMinute("requests_per_minute", request.requestsPerMinute),
@@ -294,7 +294,7 @@ export function checkControls(request: CreateKeyRequest, resolve: ResolveModel):
 }
 
 /** The members named by the update mask. Throws `invalid_request` and `model_not_found`. */
-export function checkUpdate(
+function checkUpdate(
   request: UpdateKeyRequest,
   resolve: ResolveModel,
 ): { keyId: string; controls: Partial<Controls> } {
@@ -337,7 +337,7 @@ export function checkUpdate(
 }
 
 /** How long the earlier secrets remain valid, in milliseconds. */
-export function checkOverlap(overlap: Duration | undefined): number {
+function checkOverlap(overlap: Duration | undefined): number {
   if (!overlap) return overlapMsDefault;
   const { seconds, nanos } = overlap;
   const overlapMs = Number(seconds) * 1000 + nanos / 1e6;

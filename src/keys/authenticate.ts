@@ -119,7 +119,7 @@ const headerLengthMax = 512;
  * case-insensitive. Throws `missing_key` without a token, and `invalid_key` for another scheme or
  * several values.
  */
-export function bearerToken(requestHeader: CallHeaders): string {
+function bearerToken(requestHeader: CallHeaders): string {
   const header = requestHeader.get("authorization");
   if (header === null || header.trim() === "") throw new ApiError("missing_key");
   if (header.length > headerLengthMax) throw new ApiError("invalid_key");

@@ -16,7 +16,7 @@ export type OrderState =
   | "closed";
 
 /** The reasons for which a person has to look at an order, the most pressing first. */
-export const attentionNames = [
+const attentionNames = [
   "lost",
   "account_closed",
   "failed",

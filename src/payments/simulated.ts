@@ -27,9 +27,9 @@ export const simulatedAssets = assets;
 const quotedForMs = 15 * 60_000;
 const watchedForMs = 7 * 24 * 3_600_000;
 /** How old a rate of the market may be. */
-export const rateMsMax = 60_000;
+const rateMsMax = 60_000;
 
-export const confirmationsNeeded = 1;
+const confirmationsNeeded = 1;
 
 /**
  * `webhookSecret`: signs webhooks, which have the header `x-simulated-signature: sha256=<hex>`, the

@@ -41,7 +41,7 @@ function higher<T extends AccountRole | OperatorRole>(one: T, other: T): T {
  * The role after a sign-in. `given`, `before`: what the groups give now, and gave the last time.
  * UNSPECIFIED is no role.
  */
-export function nextRole<T extends AccountRole | OperatorRole>(present: T, before: T, given: T): T {
+function nextRole<T extends AccountRole | OperatorRole>(present: T, before: T, given: T): T {
   if (given > present) return given;
   return before === present && given < before ? given : present;
 }

@@ -83,12 +83,6 @@ export function toDate(at: Moment): Date {
   return at instanceof Date ? at : new Date(Number(at.seconds) * 1000 + at.nanos / 1_000_000);
 }
 
-export function toTimestamp(date: Date): { seconds: bigint; nanos: number } {
-  const ms = date.getTime();
-  const seconds = Math.floor(ms / 1000);
-  return { seconds: BigInt(seconds), nanos: (ms - seconds * 1000) * 1_000_000 };
-}
-
 const months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 const two = (n: number) => String(n).padStart(2, "0");
 

@@ -10,7 +10,6 @@ import { PeopleService } from "../../../../gen/gateway/people/v1/people_pb.ts";
 import { type Call, type Pages, useCall } from "../api.ts";
 import { credits } from "../format.ts";
 import { Button } from "../parts/button.tsx";
-import { Notice } from "../parts/small.tsx";
 import { type Column, Table } from "../parts/table.tsx";
 import { Skeleton, View } from "../parts/view.tsx";
 import { hrefOf } from "../router.ts";
@@ -171,15 +170,4 @@ export function Owners({ owners, ownerCount }: OwnersProps): JSX.Element {
       {more > 0 && <span class="faint"> {words.accounts.moreOwners(more)}</span>}
     </span>
   );
-}
-
-/** What operators keep in mind about an account, above its page. */
-export function Remark({
-  tone,
-  children,
-}: {
-  readonly tone: "warn" | "bad";
-  readonly children: ComponentChildren;
-}): JSX.Element {
-  return <Notice tone={tone}>{children}</Notice>;
 }

@@ -289,7 +289,7 @@ function toneOf(outcome: Outcome): "good" | "warn" | "bad" | undefined {
 }
 
 /** The colour of each category, by its class. */
-export const categoryClasses: Readonly<Record<TokenCategory, string>> = {
+const categoryClasses: Readonly<Record<TokenCategory, string>> = {
   input: "cat-input",
   output: "cat-output",
   thinking: "cat-thinking",

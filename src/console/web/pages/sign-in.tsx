@@ -38,7 +38,7 @@ export function Door({ title, lead, children }: DoorProps): JSX.Element {
 }
 
 /** Where a page before the sign-in continues: an address of the console only. */
-export function readNext(): string {
+function readNext(): string {
   const next = new URLSearchParams(address.value.search).get("next") ?? "";
   return next.startsWith("/console/") ? next : "/console/";
 }

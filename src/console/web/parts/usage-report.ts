@@ -130,7 +130,7 @@ export function isWithin({ from, to }: Range): (row: { readonly from: Date }) =>
 }
 
 /** All tokens of some sums. */
-export function tokensOf({ usage }: UsageSums): bigint {
+function tokensOf({ usage }: UsageSums): bigint {
   if (!usage) return 0n;
   return tokenCategories.reduce((sum, category) => sum + usage[category], 0n);
 }
@@ -163,7 +163,7 @@ export const categoriesOf: Readonly<Record<Measure, readonly Category[]>> = {
 };
 
 /** One value for each of `categoriesOf`. */
-export function partsOf(measure: Measure, sums: UsageSums): bigint[] {
+function partsOf(measure: Measure, sums: UsageSums): bigint[] {
   if (measure === "credits")
     return [
       sums.inputMicrocredits,
@@ -247,7 +247,7 @@ export function addSums(rows: readonly TimedSums[]): {
 }
 
 /** Upper bounds of all but the last count of first events, in milliseconds. */
-export const firstEventBoundsMs = [100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4] as const;
+const firstEventBoundsMs = [100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4] as const;
 
 /**
  * The count in which a share of the first events ends: its upper bound in milliseconds, or

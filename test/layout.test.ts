@@ -310,7 +310,7 @@ test("no file imports itself through others, types included", () => {
   expect([...targets.keys()]).toEqual([]);
 });
 
-test("every value that a file exports has a reader in another file", () => {
+test("every value that a file exports, and all that it hands on, has a reader", () => {
   const named = /(?:import|export)\s+(?:type\s+)?\{([^}]*)\}\s*from\s*"([^"]+)"/g;
   const whole = /import(?:\s+\*\s+as\s+\w+\s+from\s+|\()"([^"]+)"/g;
   const read = new Set<string>();
@@ -325,11 +325,15 @@ test("every value that a file exports has a reader in another file", () => {
   }
   const unread = allSources
     .filter((file) => !readWhole.has(file))
-    .flatMap((file) =>
-      [...readText(file).matchAll(/^export (?:async )?(?:function\*?|const|class) (\w+)/gm)]
-        .map(([, name]) => `${file} ${name}`)
-        .filter((one) => !read.has(one)),
-    );
+    .flatMap((file) => {
+      const text = readText(file);
+      const handedOn = [...text.matchAll(/^export (?:type )?\{([^}]*)\} from/gm)].flatMap(
+        ([, names = ""]) => [...names.matchAll(/(\w+)\s*(?:,|$)/g)],
+      );
+      const own = text.matchAll(/^export (?:async )?(?:function\*?|const|class) (\w+)/gm);
+      return [...own, ...handedOn].map(([, name]) => `${file} ${name}`);
+    })
+    .filter((one) => !read.has(one));
   expect(unread).toEqual([]);
 });
 

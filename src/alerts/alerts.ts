@@ -51,7 +51,7 @@ import {
   WebhookError,
 } from "./webhook.ts";
 
-export { createPostWebhook, describedPosts, type Resolve } from "./webhook.ts";
+export { describedPosts } from "./webhook.ts";
 
 export type Alerts = {
   /** Without authentication: the interceptor has authenticated the caller. */

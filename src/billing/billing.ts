@@ -82,16 +82,9 @@ import { UsageDays } from "./usage-days.ts";
 import { type VerificationParts, verifyLedger } from "./verification.ts";
 
 export type { Hold } from "./admission.ts";
-export type { AlertFigures } from "./alert-figures.ts";
 export { minHoldMicro, type UsageBounds } from "./hold-size.ts";
 export type { Holds, NewHold } from "./holds.ts";
-export {
-  chargedUsage,
-  costMicro,
-  maxInputPriceMicro,
-  maxOutputPriceMicro,
-  priceVersion,
-} from "./price.ts";
+export { chargedUsage, costMicro, priceVersion } from "./price.ts";
 export {
   type Correction,
   compareCharges,

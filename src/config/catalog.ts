@@ -27,7 +27,7 @@ export {
   rpcOf,
 } from "./onchain.ts";
 export { type PaymentSettings, type Seller, simulatedPayments } from "./payments.ts";
-export type { GroupRoles, OidcSettings, PeopleSettings, SignUp } from "./people.ts";
+export type { OidcSettings, PeopleSettings, SignUp } from "./people.ts";
 export { closedPeople } from "./people.ts";
 export {
   apiKeyOf,

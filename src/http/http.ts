@@ -82,7 +82,6 @@ import { getUsage, usageOperation } from "./usage.ts";
 import { postWebhook, webhookOperation } from "./webhooks.ts";
 
 export type { PartState, Readiness } from "./health.ts";
-export type { DescribedPost } from "./openapi.ts";
 
 type HttpServerSettings = {
   /** Read at every request, since the configuration file may be reloaded. */

@@ -20,7 +20,7 @@ import { generate, type PayingCaller } from "./generate.ts";
 import { InputCounts } from "./input-counts.ts";
 import { getModel, listModels } from "./models.ts";
 
-export { type Catalog, createCatalog } from "./catalog.ts";
+export { createCatalog } from "./catalog.ts";
 export { GenaiMetrics } from "./genai-metrics.ts";
 
 export type Inference = {

@@ -27,9 +27,7 @@ import {
 } from "./routing.ts";
 import { type ContextTokensOf, createSimulated } from "./simulated/simulated.ts";
 
-export type { ProviderAlarm } from "./attempts.ts";
-export type { CircuitState } from "./circuit-breaker.ts";
-export type { ProviderAnswer, ProviderRequest, Providers, ProviderTokenCount } from "./provider.ts";
+export type { ProviderAnswer, ProviderRequest, Providers } from "./provider.ts";
 
 /** What this process found out about a provider. */
 export type ProviderCondition = {

@@ -16,7 +16,7 @@ import {
   type TraceHeaders,
 } from "./span.ts";
 
-export { type Attributes, Span, type SpanKind, type TraceHeaders } from "./span.ts";
+export { Span, type TraceHeaders } from "./span.ts";
 
 /** A sampled request, under which spans are made. */
 export type TraceScope = {

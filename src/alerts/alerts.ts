@@ -95,10 +95,22 @@ export function createAlerts(parts: {
   let { config } = parts;
   const post = parts.post ?? createPostWebhook({ allowHosts: () => config.allowHosts });
   const deliverer = createDeliverer({
-    ...{ store, mailer, post, listRecipients, publicUrl, log, leaseMs, pollMs },
+    store,
+    mailer,
+    post,
+    listRecipients,
+    publicUrl,
+    log,
+    leaseMs,
+    pollMs,
   });
   const evaluation = createEvaluation({
-    ...{ store, sources, listRecipients, log, everyMs, leaseMs },
+    store,
+    sources,
+    listRecipients,
+    log,
+    everyMs,
+    leaseMs,
     mails: mailer !== undefined,
     onRaised: deliverer.wake,
   });
@@ -293,12 +305,17 @@ function toAlert(
   deliveries: readonly StoredDelivery[],
 ): Alert {
   return create(AlertSchema, {
-    ...{ alertId, accountId, kind: kindOf(kind), at: timestampFromDate(at) },
-    ...{ title: titleOf(kind, facts), facts },
+    alertId,
+    accountId,
+    kind: kindOf(kind),
+    at: timestampFromDate(at),
+    title: titleOf(kind, facts),
+    facts,
     ...(dismissedAt && { dismissedAt: timestampFromDate(dismissedAt) }),
     deliveries: deliveries.map(({ channel, state, problem }) => ({
       ...(channel.startsWith("mail:") && { personId: channel.slice("mail:".length) }),
-      ...{ state: states[state], problem },
+      state: states[state],
+      problem,
     })),
   });
 }

@@ -208,8 +208,10 @@ function bodyOf({
   at,
 }: Omit<DueDelivery, "channel" | "failures">): string {
   const data = {
-    ...{ alert_id: alertId, account_id: accountId },
-    ...{ title: titleOf(kind, facts), facts },
+    alert_id: alertId,
+    account_id: accountId,
+    title: titleOf(kind, facts),
+    facts,
   };
   return JSON.stringify({ type: `alert.${kind}`, timestamp: at.toISOString(), data });
 }

@@ -202,7 +202,9 @@ export function createEvaluation(
       const bound = days === undefined ? `${credits(belowMicro)}-credits` : `${days}-days`;
       return [
         {
-          ...{ accountId, kind: "credits_low" as const, about: `${family}-${bound}` },
+          accountId,
+          kind: "credits_low" as const,
+          about: `${family}-${bound}`,
           period: found.filledBy ?? "never",
           facts: {
             family,
@@ -286,14 +288,18 @@ function ownFindings({ takeAlarms, ledgerProblem }: Sources): Finding[] {
   const problem = ledgerProblem();
   return [
     ...takeAlarms().map(({ provider, model, alarm }) => ({
-      ...{ ...ours, kind: "provider_alarm" as const, about: provider },
+      ...ours,
+      kind: "provider_alarm" as const,
+      about: provider,
       facts: { provider, model, alarm },
     })),
     ...(problem === undefined
       ? []
       : [
           {
-            ...{ ...ours, kind: "ledger_not_synchronous" as const, about: "ledger" },
+            ...ours,
+            kind: "ledger_not_synchronous" as const,
+            about: "ledger",
             facts: { problem },
           },
         ]),
@@ -302,7 +308,10 @@ function ownFindings({ takeAlarms, ledgerProblem }: Sources): Finding[] {
 
 function accountStopped(accountId: string, at: Date): Finding {
   return {
-    ...{ accountId, kind: "key_stopped", about: "account", period: at.toISOString() },
+    accountId,
+    kind: "key_stopped",
+    about: "account",
+    period: at.toISOString(),
     facts: {},
   };
 }
@@ -310,12 +319,18 @@ function accountStopped(accountId: string, at: Date): Finding {
 function capReached(cap: Awaited<ReturnType<BillingFigures["findSpentCaps"]>>[number]): Finding[] {
   const { accountId, keyId, name, capMicro, spentMicro, month, isReached } = cap;
   const at = (percent: "80" | "100"): Finding => ({
-    ...{ accountId, kind: "cap_reached", period: month },
+    accountId,
+    kind: "cap_reached",
+    period: month,
     // A cap that is raised can be reached again.
     about: `${keyId}-${percent}-of-${credits(capMicro)}`,
     facts: {
-      ...{ key_id: keyId, key: name, percent, month },
-      ...{ cap_credits: credits(capMicro), spent_credits: credits(spentMicro) },
+      key_id: keyId,
+      key: name,
+      percent,
+      month,
+      cap_credits: credits(capMicro),
+      spent_credits: credits(spentMicro),
     },
   });
   // An alert about the whole cap replaces the one about a part of it.
@@ -326,7 +341,10 @@ function keyFindings(key: KeyEvent, sinceMs: number): Finding[] {
   const { accountId, keyId, name, hint, createdBy, createdAt, pausedAt } = key;
   const facts: AlertFacts = { key_id: keyId, key: name, hint };
   const created: Finding = {
-    ...{ accountId, kind: "key_created", about: keyId, period: createdAt.toISOString() },
+    accountId,
+    kind: "key_created",
+    about: keyId,
+    period: createdAt.toISOString(),
     facts: { ...facts, ...(createdBy !== "" && { by: createdBy }) },
   };
   return [
@@ -334,8 +352,11 @@ function keyFindings(key: KeyEvent, sinceMs: number): Finding[] {
     ...(pausedAt && pausedAt.getTime() > sinceMs
       ? [
           {
-            ...{ accountId, kind: "key_stopped" as const, about: keyId },
-            ...{ period: pausedAt.toISOString(), facts },
+            accountId,
+            kind: "key_stopped" as const,
+            about: keyId,
+            period: pausedAt.toISOString(),
+            facts,
           },
         ]
       : []),
@@ -344,7 +365,10 @@ function keyFindings(key: KeyEvent, sinceMs: number): Finding[] {
 
 function newPlace({ sessionId, personId, login, address, agent, accountIds }: NewPlace): Finding[] {
   return accountIds.map((accountId) => ({
-    ...{ accountId, kind: "new_place", about: personId, period: sessionId },
+    accountId,
+    kind: "new_place",
+    about: personId,
+    period: sessionId,
     facts: { person_id: personId, login, address, agent },
   }));
 }
@@ -352,7 +376,9 @@ function newPlace({ sessionId, personId, login, address, agent, accountIds }: Ne
 /** Two alerts: one for the account, one for the operators, who decide. */
 function orderWaiting({ orderId, accountId, decisions }: WaitingOrder): Finding[] {
   const finding = {
-    ...{ kind: "order_waiting" as const, about: orderId, period: String(decisions) },
+    kind: "order_waiting" as const,
+    about: orderId,
+    period: String(decisions),
   };
   return [
     { ...finding, accountId, facts: { order_id: orderId } },

@@ -221,7 +221,12 @@ export function createBilling(parts: Parts): Billing {
   const usage = createReports(parts.postgres.reports);
   return {
     service: createService({
-      ...{ store, reports, holds, watch, priceOf: parts.priceOf, usage },
+      store,
+      reports,
+      holds,
+      watch,
+      priceOf: parts.priceOf,
+      usage,
       labelsOf: (accountId, keyIds) => keys.labels(parts.postgres.reports, accountId, keyIds),
       log: parts.log,
       accounts: {

@@ -145,7 +145,9 @@ async function book(billing: Billing, correction: Correction): Promise<boolean> 
     await billing.service.createTransfer(
       {
         $typeName: "gateway.billing.v1.CreateTransferRequest",
-        ...{ accountId, family, idempotencyKey },
+        accountId,
+        family,
+        idempotencyKey,
         kind: TransferKind.ADJUSTMENT,
         amountMicrocredits: amountMicro,
         reason: `reconcile: ${requests} charges that the ledger lacked`,

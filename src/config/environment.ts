@@ -524,8 +524,19 @@ function createReader(env: NodeJS.ProcessEnv, problems: string[]) {
     return undefined;
   };
   return {
-    ...{ text, integer, choice, flag, list, origin, databaseUrl, redisUrl, sink, file, pair },
-    ...{ smtpUrl, mailAddress },
+    text,
+    integer,
+    choice,
+    flag,
+    list,
+    origin,
+    databaseUrl,
+    redisUrl,
+    sink,
+    file,
+    pair,
+    smtpUrl,
+    mailAddress,
   };
 }
 

@@ -108,7 +108,10 @@ function readChain(section: Section): EvmChain {
       section.problem(`tokens[${index}].asset`, `there are two tokens ${asset}`);
   if (tokens.length === 0 && !takesEther) section.problem("tokens", "is required, or ether");
   const settings = {
-    ...{ name, chainId, takesEther, tokens },
+    name,
+    chainId,
+    takesEther,
+    tokens,
     rpcEnv: readRpc(section),
     depth: depth === "finalized" ? undefined : section.integer("depth", { min: 1, max: 10_000 }),
     leastUsd: readLeast(section, chainId === mainChainId ? mainChainLeastUsd : stepUsd),

@@ -67,7 +67,10 @@ export function readPayments(section: Section): PaymentSettings {
       section.problem(`rates.${coin}`, "is required: a processor of the type onchain takes it");
   section.rejectUnknown();
   return {
-    ...{ packsUsd, mostUsd, seller, processors },
+    packsUsd,
+    mostUsd,
+    seller,
+    processors,
     ...(rates && { rates }),
     ...(above !== undefined && { secondApprovalAboveUsd: above }),
   };

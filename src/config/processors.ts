@@ -170,7 +170,8 @@ function readMethods(section: Section): BtcpayMethod[] {
       asset: one.choice("asset", ["BTC", "ETH", "USDT", "USDC"], knownAsset(known)),
       network: one.text("network", known?.network),
       decimals: one.integer("decimals", {
-        ...{ min: 0, max: 18 },
+        min: 0,
+        max: 18,
         ...(known && { fallback: known.decimals }),
       }),
     };

@@ -353,7 +353,11 @@ export function toCaller({ admin, key, secret, person }: AuthenticateResponse): 
   if (!person) return undefined;
   const { personId, sessionId, memberships, operator, strongUntil } = person;
   return {
-    ...{ kind: "person", personId, sessionId, memberships, operator },
+    kind: "person",
+    personId,
+    sessionId,
+    memberships,
+    operator,
     strongUntil: strongUntil && timestampDate(strongUntil),
   };
 }

@@ -61,7 +61,9 @@ export function intercept<S extends DescService>(
       if (error.reason === "internal")
         log.error(
           {
-            ...{ code: "internal_error", method: desc.name, err: error.cause ?? error },
+            code: "internal_error",
+            method: desc.name,
+            err: error.cause ?? error,
             requestId: requestHeader.get("x-request-id") ?? undefined,
           },
           "call failed",

@@ -497,7 +497,10 @@ function createRoutes(
       // It is for processors that have a secret: to others there is no such path.
       isUnlisted: true,
       run: postWebhook({
-        ...{ core, addressLimit, failedCredentials, isDraining },
+        core,
+        addressLimit,
+        failedCredentials,
+        isDraining,
         readRaw: createReadRaw(bodyMemory, clock),
       }),
     },

@@ -196,7 +196,10 @@ function headerParameters(schemas: Parameters, required: boolean): JsonObject[] 
 
 function parametersIn(place: string, schemas: Parameters, required: boolean): JsonObject[] {
   return Object.entries(schemas).map(([name, { description, ...schema }]) => ({
-    ...{ name, in: place, required, schema },
+    name,
+    in: place,
+    required,
+    schema,
     ...(description !== undefined && { description }),
   }));
 }

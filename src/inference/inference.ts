@@ -67,7 +67,12 @@ export function createInference(parts: {
   const overlap = parts.overlap ?? true;
   const countRejected = parts.countRejected ?? (() => {});
   const all = {
-    ...{ ...parts, activeRequests, counters, inputCounts, requestMaxMs, overlap },
+    ...parts,
+    activeRequests,
+    counters,
+    inputCounts,
+    requestMaxMs,
+    overlap,
     countRejected,
   };
   const stopWatching = parts.keys.onChanged(({ keyId }) => {

@@ -186,7 +186,10 @@ async function describeCaller(
     const { personId, sessionId, memberships, operator, strongUntil } = caller;
     return create(AuthenticateResponseSchema, {
       person: {
-        ...{ personId, sessionId, operator, memberships: [...memberships] },
+        personId,
+        sessionId,
+        operator,
+        memberships: [...memberships],
         ...(strongUntil && { strongUntil: timestampFromDate(strongUntil) }),
       },
     });

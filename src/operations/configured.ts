@@ -61,14 +61,18 @@ function routesTo({ routes }: CatalogFile["models"][number], provider: string): 
 function describe(settings: ProviderSettings) {
   const { kind, concurrency, queue, queueMs, totalMs } = settings;
   const common = {
-    ...{ kind, concurrency, queue },
+    kind,
+    concurrency,
+    queue,
     queueTimeout: durationFromMs(queueMs),
     totalTimeout: durationFromMs(totalMs),
   };
   if (settings.kind === "simulated") return common;
   const { baseUrl, credentialEnv = "", credentialHeader, headers } = settings;
   return {
-    ...{ ...common, baseUrl, credentialEnv },
+    ...common,
+    baseUrl,
+    credentialEnv,
     credentialHeader: credentialEnv === "" ? "" : credentialHeader,
     headerNames: Object.keys(headers),
     connectTimeout: durationFromMs(settings.connectMs),
@@ -91,12 +95,19 @@ export async function listCatalog(parts: ConfiguredParts): Promise<ListCatalogRe
     const { id, displayName, tier, contextTokens, maxOutputTokens, routes } = model;
     const price = priceOf(id);
     return {
-      ...{ id, displayName, tier, contextTokens, maxOutputTokens },
+      id,
+      displayName,
+      tier,
+      contextTokens,
+      maxOutputTokens,
       aliases: Object.keys(aliases).filter((alias) => aliases[alias] === id),
       ...(price && { price }),
       routes: routes.flatMap((group, index) =>
         group.map(({ provider, model: name, weight }) => ({
-          ...{ provider, model: name, weight, group: index + 1 },
+          provider,
+          model: name,
+          weight,
+          group: index + 1,
         })),
       ),
       isUsable: usable.get(id) ?? false,

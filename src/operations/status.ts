@@ -93,7 +93,10 @@ function describeDatabase(
   { isSynchronous, problem, syncStandbys, version }: Durability,
 ) {
   return {
-    ...{ engine, version, isEmbedded, isSynchronous },
+    engine,
+    version,
+    isEmbedded,
+    isSynchronous,
     // Nobody replicates the database that the gateway runs by itself.
     problem: isEmbedded ? "" : (problem ?? ""),
     ...(syncStandbys !== undefined && { syncStandbys }),

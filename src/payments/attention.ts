@@ -70,7 +70,11 @@ export async function decideOrder(
         ? waiting.map(({ externalId }) => ({ depositId: externalId, micro: 0n }))
         : await grantFor(tables, choice.value, { order, now, waiting, marketRates });
     return putDecision(parts, tables, order, {
-      ...{ orderId, reason, granted, kind: choice.case, facts: now.facts },
+      orderId,
+      reason,
+      granted,
+      kind: choice.case,
+      facts: now.facts,
       decidedBy: actorOf(call.caller),
     });
   });

@@ -66,7 +66,13 @@ export function createBitcoin(
       if (atoms === undefined) throw output.at("value").fault("is no amount");
       if (atoms === 0n) return [];
       return {
-        ...{ address, asset, decimals, atoms, block, seenAt, marketRate: rate },
+        address,
+        asset,
+        decimals,
+        atoms,
+        block,
+        seenAt,
+        marketRate: rate,
         externalId: `${transaction.at("txid").text()}:${output.at("n").text()}`,
         spends: spentBy(transaction),
       };

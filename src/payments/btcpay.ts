@@ -40,7 +40,9 @@ export function createBtcpay(
   const { name, store } = settings;
   const methods = settings.methods.map(
     ({ asset, network, decimals }): Method => ({
-      ...{ asset, network, decimals },
+      asset,
+      network,
+      decimals,
       method: `${name}:${asset.toLowerCase()}-${network}`,
       leastUsdMicro: 5_000_000n,
       feeNote:
@@ -49,7 +51,8 @@ export function createBtcpay(
   );
   const call = (path: string, signal: AbortSignal, body?: unknown) =>
     ask({
-      ...{ whom: name, signal },
+      whom: name,
+      signal,
       url: `${settings.url}/api/v1/${path}`,
       headers: { authorization: `token ${secrets.apiKey}` },
       ...(body !== undefined && { body }),
@@ -77,7 +80,8 @@ export function createBtcpay(
       currency: "USD",
       metadata: { orderId },
       checkout: {
-        ...{ expirationMinutes, monitoringMinutes },
+        expirationMinutes,
+        monitoringMinutes,
         speedPolicy: speedPolicies[settings.confirmations] ?? "LowSpeed",
         paymentTolerance: 0,
         paymentMethods: [id],
@@ -147,7 +151,9 @@ function quoteOf(invoice: Answer, chosen: Answer, { decimals }: BtcpayMethod): Q
   const leftMs = (member: string) => Math.max(0, invoice.at(member).time().getTime() - Date.now());
   const quotedForMs = leftMs("expirationTime");
   return {
-    ...{ atoms, rate, quotedForMs },
+    atoms,
+    rate,
+    quotedForMs,
     externalId: invoice.at("id").text(),
     payTo: chosen.at("destination").text(),
     memo: "",
@@ -180,7 +186,11 @@ function depositsOf(shown: Answer, { methods, confirmations }: BtcpaySettings): 
       if (state === undefined) throw payment.at("status").fault("is unknown");
       if (atoms === 0n) return [];
       return {
-        ...{ asset, network, decimals, atoms, state },
+        asset,
+        network,
+        decimals,
+        atoms,
+        state,
         externalId: payment.at("id").text(),
         firstSeenAt: payment.at("receivedDate").time(),
         confirmations: state === "settled" ? confirmations : 0,

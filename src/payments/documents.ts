@@ -98,7 +98,11 @@ function toDocument(
   const shown = lines.map(toLine);
   const sum = (of: (line: DocumentLine) => bigint) => shown.reduce((all, one) => all + of(one), 0n);
   return create(DocumentSchema, {
-    ...{ number, orderId, accountId, receiptNumber, family: familyOf(family) },
+    number,
+    orderId,
+    accountId,
+    receiptNumber,
+    family: familyOf(family),
     kind: kind === "receipt" ? DocumentKind.RECEIPT : DocumentKind.CREDIT_NOTE,
     issuedAt: timestampFromDate(issuedAt),
     seller: toParty(seller),

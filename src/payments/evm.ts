@@ -70,7 +70,9 @@ export function createEvm(
       if (addresses.length === 0) break;
       const topics = addresses.map((address) => `0x${address.slice(2).padStart(64, "0")}`);
       const filter = {
-        ...{ fromBlock: hex(from), toBlock: hex(to), address: [...tokenAt.keys()] },
+        fromBlock: hex(from),
+        toBlock: hex(to),
+        address: [...tokenAt.keys()],
         topics: [transferTopic, null, topics],
       };
       // One request for both: a node that lacks the block would answer without its logs.
@@ -131,7 +133,12 @@ export function createEvm(
     const { asset, decimals } = token;
     const seenAt = block.at;
     const payment: ChainPayment = {
-      ...{ asset, decimals, atoms, block, seenAt, spends: [] },
+      asset,
+      decimals,
+      atoms,
+      block,
+      seenAt,
+      spends: [],
       externalId: `${name}:${transaction}:${place}`,
       address: `0x${receiver.slice(-40).toLowerCase()}`,
       marketRate: await marketRate?.({ asset }, seenAt),
@@ -164,8 +171,11 @@ export function createEvm(
         const [atoms, nonce] = [answers[1 + 2 * index], answers[2 + 2 * index]];
         if (!atoms || !nonce) throw new Error(`${name}: the node left a call without an answer`);
         const now: Balance = {
-          ...{ address: before.address, height: final.height, blockAt: final.at },
-          ...{ atoms: atomsOf(atoms), nonce: numberOf(nonce) },
+          address: before.address,
+          height: final.height,
+          blockAt: final.at,
+          atoms: atomsOf(atoms),
+          nonce: numberOf(nonce),
         };
         changed.push(...(await compare(reading, before, now, final)));
       }
@@ -197,8 +207,15 @@ export function createEvm(
       if (atoms === 0n) return [];
       const externalId = `${name}:${now.address}:${final.height}`;
       await tables.putChainPayment(id, {
-        ...{ externalId, address: now.address, asset: "ETH", decimals: etherDecimals, atoms },
-        ...{ block: final, seenAt, marketRate: rate, spends: [] },
+        externalId,
+        address: now.address,
+        asset: "ETH",
+        decimals: etherDecimals,
+        atoms,
+        block: final,
+        seenAt,
+        marketRate: rate,
+        spends: [],
       });
       return [externalId];
     });

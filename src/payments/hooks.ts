@@ -33,7 +33,10 @@ export async function receiveHook(
   const bodySha256 = hash("sha256", raw, "buffer");
   const { deliveryKey, externalId, depositId = "" } = processor.readHook(headers, raw);
   const isDue = await store.receiveHook({
-    ...{ processor: name, externalId, depositId, bodySha256 },
+    processor: name,
+    externalId,
+    depositId,
+    bodySha256,
     // What names no delivery is one by its content.
     deliveryKey: deliveryKey === "" ? bodySha256.toString("hex") : deliveryKey,
   });

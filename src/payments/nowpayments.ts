@@ -44,7 +44,10 @@ export function createNowpayments(
 ): Processor {
   const call = (path: string, signal: AbortSignal, body?: unknown) =>
     ask({
-      ...{ whom: name, signal, url: `${url}/${path}`, headers: { "x-api-key": apiKey } },
+      whom: name,
+      signal,
+      url: `${url}/${path}`,
+      headers: { "x-api-key": apiKey },
       ...(body !== undefined && { body }),
     });
   const least = new Map<string, Least>();
@@ -215,7 +218,10 @@ function quoteOf(payment: Answer, { orderId, usdMicro }: NewOrder, coin: string)
   if (rate === 0n) throw payment.at("pay_amount").fault("is no price");
   const memo = payment.at("payin_extra_id");
   return {
-    ...{ atoms, rate, watchedForMs, quotedForMs: quotedForMs(payment) },
+    atoms,
+    rate,
+    watchedForMs,
+    quotedForMs: quotedForMs(payment),
     externalId: idOf(payment, "payment_id"),
     payTo: payment.at("pay_address").text(),
     memo: memo.isAbsent ? "" : memo.text(),
@@ -264,7 +270,9 @@ function depositsOf(payment: Answer): SeenDeposit[] {
   const asset = assetOf(coinOf(payment));
   return [
     {
-      ...{ ...asset, atoms, state },
+      ...asset,
+      atoms,
+      state,
       // Its status says nothing of what arrived, so without a value it is rule 7's.
       ...(isFurther && usdMicro === 0n && { network: "unknown" }),
       ...(usdMicro > 0n && { usdMicro }),

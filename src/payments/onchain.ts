@@ -45,7 +45,8 @@ export function createOnchain(
   const add = (asset: Asset, leastUsd: number, feeNote: string) =>
     methods.push({
       ...asset,
-      ...{ method: methodOf(name, asset.asset, asset.network), feeNote },
+      method: methodOf(name, asset.asset, asset.network),
+      feeNote,
       leastUsdMicro: BigInt(leastUsd) * microDollars,
     });
   // The start refuses a configuration without the address of a node.
@@ -55,7 +56,8 @@ export function createOnchain(
   if (bitcoin) {
     const { chain, accountKey, leastUsd } = bitcoin;
     keyrings.push({
-      ...{ keyId: keyIdOf(accountKey), networks: [chain] },
+      keyId: keyIdOf(accountKey),
+      networks: [chain],
       address: (index) => bitcoinAddress(accountKey, index, chain),
       show: (address) => address,
     });
@@ -66,7 +68,8 @@ export function createOnchain(
   if (evm) {
     const { accountKey } = evm;
     keyrings.push({
-      ...{ keyId: keyIdOf(accountKey), networks: evm.chains.map((one) => one.name) },
+      keyId: keyIdOf(accountKey),
+      networks: evm.chains.map((one) => one.name),
       address: (index) => evmAddress(accountKey, index),
       show: checksummed,
     });
@@ -129,7 +132,12 @@ export function createOnchain(
         });
       const payTo = await addressOf(order.accountId, order.family, network);
       return {
-        ...{ payTo, rate, quotedForMs, watchedForMs, memo: "", checkoutUrl: "" },
+        payTo,
+        rate,
+        quotedForMs,
+        watchedForMs,
+        memo: "",
+        checkoutUrl: "",
         // What arrives belongs to the order whose quote stood then, so it names its chain alone.
         externalId: `${network}:${order.orderId}`,
         atoms: atomsFor(order.usdMicro, rate, decimals),

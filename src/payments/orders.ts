@@ -92,7 +92,14 @@ export async function createOrder(
   const { asset, network, decimals } = method;
   const orderId = timeOrderedId("ord_");
   const stored = await storeOnce(parts, signal, {
-    ...{ orderId, accountId, family, idempotencyKey, usdMicro, asset, network, decimals },
+    orderId,
+    accountId,
+    family,
+    idempotencyKey,
+    usdMicro,
+    asset,
+    network,
+    decimals,
     processor: processor.name,
     method: method.method,
     createdBy: actorOf(caller),

@@ -96,11 +96,18 @@ export function createPayments(parts: {
   // Nobody may take pretended money for real: elsewhere it has to be configured.
   const offered = (settings: PaymentSettings | undefined) =>
     openOffer(settings ?? (isLocalhost(publicUrl()) ? simulatedPayments : nothing), {
-      ...{ store, env, publicUrl, log },
+      store,
+      env,
+      publicUrl,
+      log,
     });
   let current = offered(parts.settings);
   const all: Parts = {
-    ...{ store, billing, watchers, guesses, log },
+    store,
+    billing,
+    watchers,
+    guesses,
+    log,
     processors: () => current.processors,
     chains: () => current.chains,
     addresses: () => current.addresses,

@@ -62,7 +62,11 @@ export async function createPromotion(
   const stored = await store.insertPromotion({
     codeId: timeOrderedId("pro_"),
     digest: digestOf(code),
-    ...{ name, family, bonusMicro: bonusMicrocredits, endsAt, needsPurchase },
+    name,
+    family,
+    bonusMicro: bonusMicrocredits,
+    endsAt,
+    needsPurchase,
     most: most === 0 ? undefined : most,
     createdBy: actorOf(caller),
   });
@@ -146,8 +150,11 @@ async function postBonus(
 ): Promise<string> {
   const { transfer } = await billing.createTransfer(
     {
-      ...{ accountId, family: familyOf(family), kind: TransferKind.BONUS },
-      ...{ amountMicrocredits: bonusMicro, idempotencyKey: `promo:${codeId}` },
+      accountId,
+      family: familyOf(family),
+      kind: TransferKind.BONUS,
+      amountMicrocredits: bonusMicro,
+      idempotencyKey: `promo:${codeId}`,
       reason: "promotion code",
     },
     { contextValues: asService("payments") },
@@ -193,8 +200,14 @@ function digestOf(code: string): Buffer {
 function toPromotion(stored: StoredPromotion): Promotion {
   const { codeId, name, family, bonusMicro, endsAt, most, used, needsPurchase } = stored;
   return create(PromotionSchema, {
-    ...{ codeId, name, family: familyOf(family), bonusMicrocredits: bonusMicro },
-    ...{ most: most ?? 0, used, needsPurchase, createdBy: stored.createdBy },
+    codeId,
+    name,
+    family: familyOf(family),
+    bonusMicrocredits: bonusMicro,
+    most: most ?? 0,
+    used,
+    needsPurchase,
+    createdBy: stored.createdBy,
     ...(endsAt && { endsAt: timestampFromDate(endsAt) }),
     ...(stored.stoppedAt && { stoppedAt: timestampFromDate(stored.stoppedAt) }),
     createdAt: timestampFromDate(stored.createdAt),

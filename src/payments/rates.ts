@@ -86,7 +86,9 @@ async function readRate(
 
 async function readSource({ url, path }: RateSource): Promise<bigint> {
   const answer = await ask({
-    ...{ whom: new URL(url).host, url, ageSecondsMax: ageMsMax / second },
+    whom: new URL(url).host,
+    url,
+    ageSecondsMax: ageMsMax / second,
     signal: AbortSignal.timeout(answerMsMax),
   });
   const place = path.split(".").reduce((at, member) => at.at(member), answer);

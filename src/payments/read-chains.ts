@@ -69,7 +69,8 @@ export function createChainReader(parts: Parts, paceMs: number): ChainReader {
     if (!leased) return;
     const { lease, cursor } = leased;
     const reading: Reading = {
-      ...{ id, cursor },
+      id,
+      cursor,
       signal: AbortSignal.any([stopping.signal, AbortSignal.timeout(readMsMax)]),
       transaction: (work) =>
         store.transaction(async (tables) => {
@@ -160,15 +161,25 @@ async function orderDirectly(
     const orderId = timeOrderedId("ord_");
     await transaction(async (tables) => {
       await tables.insertDirect({
-        ...{ orderId, accountId, family, asset, decimals, address, atoms },
+        orderId,
+        accountId,
+        family,
+        asset,
+        decimals,
+        address,
+        atoms,
         idempotencyKey: `direct:${name}:${first.externalId}`,
         // Of unknown value, it came after the end of its quote: a person decides what it is worth.
         ...(isValued ? { rate, usdMicro } : { rate: 1n, usdMicro: 1n }),
         quotedUntil: new Date(isValued ? Math.max(...seenMs) : Math.min(...seenMs) - second),
-        ...{ processor: name, network: chain, method: methodOf(name, asset, chain) },
+        processor: name,
+        network: chain,
+        method: methodOf(name, asset, chain),
         externalId: `${chain}:${orderId}`,
         createdBy: `processor:${name}`,
-        ...{ seller: sellerOf(parts, name), buyer: buyerOf(account), watchedForMs },
+        seller: sellerOf(parts, name),
+        buyer: buyerOf(account),
+        watchedForMs,
       });
       const ids = payments.map(({ externalId }) => externalId);
       if ((await tables.putPaymentOrder(name, ids, orderId)).length < ids.length)

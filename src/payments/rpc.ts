@@ -30,9 +30,14 @@ export function createRpc(whom: string, address: URL): Rpc {
       : { authorization: `Basic ${Buffer.from(secret).toString("base64")}` };
   const post = (body: unknown, signal: AbortSignal) =>
     ask({
-      ...{ whom, url: url.href, headers, body, signal },
+      whom,
+      url: url.href,
+      headers,
+      body,
+      signal,
       // Amounts of Bitcoin have 8 places, which numbers hold exactly; all others are texts.
-      ...{ bytesMax: answerBytesMax, isInexact: true },
+      bytesMax: answerBytesMax,
+      isInexact: true,
     });
   return {
     async call(method, params, signal) {

@@ -225,7 +225,9 @@ function readClaims(
 async function fetchSmall(url: string, options: client.CustomFetchOptions): Promise<Response> {
   const { method, headers: sent, redirect, signal, body: content } = options;
   const response = await fetch(url, {
-    ...{ method, headers: sent, redirect },
+    method,
+    headers: sent,
+    redirect,
     ...(signal && { signal }),
     ...(content !== null && content !== undefined && { body: content }),
   });

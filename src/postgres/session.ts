@@ -72,6 +72,7 @@ export async function prepareSession(
   const { rows } = await client.query<{ is_standby: boolean; is_read_only: boolean }>({
     text: `select ${[state, ...made].join(", ")}`,
     values: entries.flatMap(([setting, value]) => [setting, String(value)]),
+    // In a spread: the types of `pg` lack it.
     ...{ query_timeout: timeoutMs },
   });
   if (target === "any") return;

@@ -102,7 +102,13 @@ export function createRateLimiter(parts: {
   const redisSync =
     redis &&
     new RedisSync({
-      ...{ redis, nodes, quotas, log, nowMs, answerMsMax, admittedEntries },
+      redis,
+      nodes,
+      quotas,
+      log,
+      nowMs,
+      answerMsMax,
+      admittedEntries,
       onOverage: (name) => stateOf(name).overage.add(nowMs(), 0),
     });
 

@@ -59,8 +59,13 @@ const titlesOf = async (accountId: string) => {
 const mailer = () => createMailer({ url: new URL(smtp.url), from: "gw@localhost" });
 const transfer = (accountId: string, amountMicro: bigint) =>
   nodes.store.createTransfer({
-    ...{ accountId, family: "v1", kind: TransferKind.ADJUSTMENT, amountMicro },
-    ...{ idempotencyKey: newRequestId(), reason: "", actor: "test" },
+    accountId,
+    family: "v1",
+    kind: TransferKind.ADJUSTMENT,
+    amountMicro,
+    idempotencyKey: newRequestId(),
+    reason: "",
+    actor: "test",
   });
 const deliveries = (accountId: string) =>
   nodes.run<{ channel: string; state: string; problem: string; failures: number }>(
@@ -237,7 +242,10 @@ test("a suspended account and a waiting order are told, the order to operators t
   );
   const { order } = await nodes.payments.createOrder(
     create(CreateOrderRequestSchema, {
-      ...{ family: Family.V1, usdCents: 500, method: "simulated:usdt", idempotencyKey: "1" },
+      family: Family.V1,
+      usdCents: 500,
+      method: "simulated:usdt",
+      idempotencyKey: "1",
     }),
     callBy(environmentToken, { accountId: (await nodes.payer(0n)).accountId }),
   );

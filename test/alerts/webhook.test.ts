@@ -52,7 +52,9 @@ type Options = Partial<Parameters<typeof createPostWebhook>[0]>;
 /** Posts to the receiver as `host`, which the operator allows. */
 function send(path = "/", options: Options = {}, host = "localhost"): Promise<void> {
   const posting = createPostWebhook({
-    ...{ allowHosts: () => ["localhost"], ca: authority.certificate, ...options },
+    allowHosts: () => ["localhost"],
+    ca: authority.certificate,
+    ...options,
   });
   return posting({ url: `https://${host}:${port}${path}`, secret }, post, never);
 }

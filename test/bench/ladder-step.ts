@@ -368,7 +368,10 @@ class Codecs {
     const estimatedInputTokens = estimatedTokensOf(size);
     this.#context = { model, estimatedInputTokens, showCost: true };
     this.#meter = new Meter({
-      ...{ countedInput: estimatedInputTokens, writesLiveLong: false, contextTokens, zeroUsage },
+      countedInput: estimatedInputTokens,
+      writesLiveLong: false,
+      contextTokens,
+      zeroUsage,
       grantedOutput: maxTokens,
     });
     const { stream = false } = decoded;

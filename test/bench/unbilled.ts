@@ -32,7 +32,12 @@ const freeMicro = 2n ** 52n;
 /** Grants every hold at once and stores none. */
 const holdsInMemory: Holds = {
   place: async ({ requestId, payer, model, price, bounds }): Promise<Hold> => ({
-    ...{ requestId, payer, model, price, freeMicro, expectedInputMicro: freeMicro },
+    requestId,
+    payer,
+    model,
+    price,
+    freeMicro,
+    expectedInputMicro: freeMicro,
     monthFreeMicro: undefined,
     grantedOutput: bounds.maxOutput,
     amountMicro: 1n,
@@ -51,7 +56,12 @@ const holdsInMemory: Holds = {
     { usage, outcome, basis, attempts },
   ) =>
     create(ReceiptSchema, {
-      ...{ requestId, model, price, usage, outcome, basis },
+      requestId,
+      model,
+      price,
+      usage,
+      outcome,
+      basis,
       accountId: payer.accountId,
       keyId: payer.keyId,
       amountMicrocredits: costMicro(price, usage),

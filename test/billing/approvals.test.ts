@@ -45,21 +45,32 @@ afterAll(() => stack.disposeAsync());
 
 function person(personId: string, operator: OperatorRole = OperatorRole.ADMIN): Caller {
   return {
-    ...{ kind: "person", personId, sessionId: "ses_1", memberships: [], operator },
+    kind: "person",
+    personId,
+    sessionId: "ses_1",
+    memberships: [],
+    operator,
     strongUntil: new Date(Date.now() + 3_600_000),
   };
 }
 const [ann, bob] = [person("per_ann"), person("per_bob")];
 const callAs = (caller: Caller) => ({
-  ...{ caller, signal: new AbortController().signal, requestHeader: new Headers() },
+  caller,
+  signal: new AbortController().signal,
+  requestHeader: new Headers(),
 });
 
 let keys = 0;
 type Request = MessageInitShape<typeof CreateTransferRequestSchema>;
 const requestOf = (accountId: string, more: Request = {}) =>
   create(CreateTransferRequestSchema, {
-    ...{ accountId, family: Family.V1, kind: TransferKind.BONUS, amountMicrocredits: 5_000n },
-    ...{ idempotencyKey: `key-${++keys}`, reason: "goodwill", ...more },
+    accountId,
+    family: Family.V1,
+    kind: TransferKind.BONUS,
+    amountMicrocredits: 5_000n,
+    idempotencyKey: `key-${++keys}`,
+    reason: "goodwill",
+    ...more,
   });
 const request = (caller: Caller, one: ReturnType<typeof requestOf>) =>
   service.createTransfer(one, callAs(caller));
@@ -90,8 +101,13 @@ test("what a person adds above the limit waits, and is booked by another person'
   const { transfer, pendingTransfer: pending } = await request(ann, one);
   expect(transfer).toBeUndefined();
   expect(pending).toMatchObject({
-    ...{ accountId, family: Family.V1, kind: TransferKind.BONUS, amountMicrocredits: 5_000n },
-    ...{ idempotencyKey: one.idempotencyKey, reason: "goodwill", requestedBy: "person:per_ann" },
+    accountId,
+    family: Family.V1,
+    kind: TransferKind.BONUS,
+    amountMicrocredits: 5_000n,
+    idempotencyKey: one.idempotencyKey,
+    reason: "goodwill",
+    requestedBy: "person:per_ann",
   });
   expect(await postedOf(accountId)).toEqual([0n, 0n]);
   expect(await pendingOf(accountId)).toEqual([pending]);
@@ -110,7 +126,10 @@ test("what a person adds above the limit waits, and is booked by another person'
   expect(await postedOf(accountId)).toEqual([5_000n, 0n]);
   expect(audited).toContainEqual(
     expect.objectContaining({
-      ...{ method: "ApproveTransfer", actor: "person:per_bob", outcome: "ok", accountId },
+      method: "ApproveTransfer",
+      actor: "person:per_bob",
+      outcome: "ok",
+      accountId,
       facts: expect.objectContaining({ pendingTransferId, requestedBy: "person:per_ann" }),
     }),
   );

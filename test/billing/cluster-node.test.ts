@@ -74,8 +74,13 @@ test("a heartbeat does not wait for statements that wait for a lock on every oth
     Array.from({ length: 12 }, (_, index) =>
       store
         .createTransfer({
-          ...{ accountId, family: "v1", kind: TransferKind.BONUS, amountMicro: 1n },
-          ...{ idempotencyKey: `key-${index}`, reason: "", actor: "test" },
+          accountId,
+          family: "v1",
+          kind: TransferKind.BONUS,
+          amountMicro: 1n,
+          idempotencyKey: `key-${index}`,
+          reason: "",
+          actor: "test",
         })
         .finally(ended),
     ),

@@ -27,7 +27,9 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : redisMissing, () => {
       const redis = stack.adopt(connectRedis(server.url, log), (one) => one.close());
       const billing = stack.adopt(
         createBilling({
-          ...{ postgres: ledger.postgres, hints: redis, log },
+          postgres: ledger.postgres,
+          hints: redis,
+          log,
           priceOf: () => undefined,
           onLost: () => {},
         }),

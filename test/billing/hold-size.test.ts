@@ -117,7 +117,9 @@ test("whoever sets the cap to the least worth of each request before it pays all
       for (const { bounds, input: inputs, output: outputs } of uses) {
         const limit = spent + minHoldMicro(prices, bounds);
         const grant = sizeHold(prices, bounds, {
-          ...{ posted, poolHeld: 0n, cap: { limit, spent, held: 0n } },
+          posted,
+          poolHeld: 0n,
+          cap: { limit, spent, held: 0n },
         });
         if (grant.kind === "short") {
           expect(grant.of).toBe("pool");

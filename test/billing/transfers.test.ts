@@ -100,8 +100,11 @@ test("the payments service books deposits of any amount", async () => {
   const payer = await world.payer(0n);
   const { transfer: made } = await world.core.billing.createTransfer(
     {
-      ...{ accountId: payer.accountId, family: Family.V1, idempotencyKey: "pay:ord_1#1" },
-      ...{ kind: TransferKind.DEPOSIT, amountMicrocredits: 1n },
+      accountId: payer.accountId,
+      family: Family.V1,
+      idempotencyKey: "pay:ord_1#1",
+      kind: TransferKind.DEPOSIT,
+      amountMicrocredits: 1n,
     },
     { contextValues: payments },
   );
@@ -133,8 +136,12 @@ for (const { name, more, field, owner } of reserved) {
   test(`${name} is for ${owner} alone, and costs others nothing`, async () => {
     const payer = await world.payer(0n);
     const request = {
-      ...{ accountId: payer.accountId, family: Family.V1, kind: TransferKind.BONUS },
-      ...{ amountMicrocredits: 5n, idempotencyKey: "own", ...more },
+      accountId: payer.accountId,
+      family: Family.V1,
+      kind: TransferKind.BONUS,
+      amountMicrocredits: 5n,
+      idempotencyKey: "own",
+      ...more,
     };
     const others = [
       {},

@@ -97,7 +97,10 @@ test("a row that a crash left without the id of its transfer is none", async () 
 test("a deposit that no order accounts for is a violation", async () => {
   await world.billing.createTransfer(
     {
-      ...{ accountId, family: Family.V1, kind: TransferKind.DEPOSIT, amountMicrocredits: 1n },
+      accountId,
+      family: Family.V1,
+      kind: TransferKind.DEPOSIT,
+      amountMicrocredits: 1n,
       idempotencyKey: `pay:${orderId}#9`,
     },
     { contextValues: asService("payments") },

@@ -92,20 +92,31 @@ test("every processor with its defaults", () => {
     { name: sandbox, type: nowpayments, api_key: NOW_KEY, coins: [eth], sandbox: true }] }`);
   expect(payments?.processors).toEqual([
     {
-      ...{ name: "btcpay", type: "btcpay", url: "https://pay.example.com", store: "S1" },
-      ...{ apiKeyEnv: "BTCPAY_KEY", confirmations: 1 },
+      name: "btcpay",
+      type: "btcpay",
+      url: "https://pay.example.com",
+      store: "S1",
+      apiKeyEnv: "BTCPAY_KEY",
+      confirmations: 1,
       methods: [
         { id: "BTC-CHAIN", asset: "BTC", network: "bitcoin", decimals: 8 },
         { id: "BTC-LN", asset: "BTC", network: "lightning", decimals: 11 },
       ],
     },
     {
-      ...{ name: "now", type: "nowpayments", url: "https://api.nowpayments.io/v1" },
-      ...{ apiKeyEnv: "NOW_KEY", webhookSecretEnv: "NOW_SECRET", coins: ["btc"] },
+      name: "now",
+      type: "nowpayments",
+      url: "https://api.nowpayments.io/v1",
+      apiKeyEnv: "NOW_KEY",
+      webhookSecretEnv: "NOW_SECRET",
+      coins: ["btc"],
     },
     {
-      ...{ name: "sandbox", type: "nowpayments", url: "https://api-sandbox.nowpayments.io/v1" },
-      ...{ apiKeyEnv: "NOW_KEY", coins: ["eth"] },
+      name: "sandbox",
+      type: "nowpayments",
+      url: "https://api-sandbox.nowpayments.io/v1",
+      apiKeyEnv: "NOW_KEY",
+      coins: ["eth"],
     },
   ]);
   const [chains] = read(evmWith(usdc)).payments?.processors ?? [];
@@ -113,11 +124,16 @@ test("every processor with its defaults", () => {
     evm: {
       chains: [
         {
-          ...{ name: "base", chainId: 8453, rpcEnv: "BASE_RPC", takesEther: false, leastUsd: 5 },
+          name: "base",
+          chainId: 8453,
+          rpcEnv: "BASE_RPC",
+          takesEther: false,
+          leastUsd: 5,
           depth: undefined,
           tokens: [
             {
-              ...{ asset: "USDC", decimals: 6 },
+              asset: "USDC",
+              decimals: 6,
               contract: "0x833589fcd6edb6e08f4c7c32d4f71b54bda02913",
             },
           ],

@@ -27,8 +27,12 @@ const onchain: OnchainSettings = {
     accountKey: evmAccountKey,
     chains: [
       {
-        ...{ name: "polygon", chainId: 137, rpcEnv: "RPC_POLYGON" },
-        ...{ depth: 3, takesEther: false, leastUsd: 5 },
+        name: "polygon",
+        chainId: 137,
+        rpcEnv: "RPC_POLYGON",
+        depth: 3,
+        takesEther: false,
+        leastUsd: 5,
         tokens: [{ asset: "USDC", contract: `0x${"1".repeat(40)}`, decimals: 6 }],
       },
     ],
@@ -49,7 +53,8 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
 
   beforeAll(async () => {
     gateway = await startTestGateway({
-      ...{ split: false, catalog },
+      split: false,
+      catalog,
       env: { RPC_POLYGON: "http://127.0.0.1:9" },
     });
     db = new Client({ connectionString: gateway.databaseUrl });
@@ -90,11 +95,14 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     const answer = await fetch(`${gateway.address}/v1/messages`, {
       method: "POST",
       headers: {
-        ...{ "x-api-key": key, "anthropic-version": "2023-06-01" },
-        ...{ "content-type": "application/json", "x-gateway-tags": tags },
+        "x-api-key": key,
+        "anthropic-version": "2023-06-01",
+        "content-type": "application/json",
+        "x-gateway-tags": tags,
       },
       body: JSON.stringify({
-        ...{ model, max_tokens: 10 },
+        model,
+        max_tokens: 10,
         messages: [{ role: "user", content: "word ".repeat(words) }],
       }),
     });
@@ -287,7 +295,8 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     for (const javaScriptEnabled of [false, true])
       for (const width of [360, 1440]) {
         const other = await browser.newContext({
-          ...{ javaScriptEnabled, viewport: { width, height: 800 } },
+          javaScriptEnabled,
+          viewport: { width, height: 800 },
           storageState: await context.storageState(),
         });
         const page = await other.newPage();
@@ -504,8 +513,11 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
   test("the link of a promotion leads through the sign-in to credits, once", async () => {
     await payments().createPromotion(
       {
-        ...{ name: "Spring", code: "SPRING & 2026 +1", family: Family.V1 },
-        ...{ bonusMicrocredits: 50_000_000n, needsPurchase: false },
+        name: "Spring",
+        code: "SPRING & 2026 +1",
+        family: Family.V1,
+        bonusMicrocredits: 50_000_000n,
+        needsPurchase: false,
       },
       gateway.admin.call,
     );

@@ -191,7 +191,8 @@ describe("reports of usage", () => {
     // Ten years are read by month, without the ten years before them.
     const years = { from: "2016-11-23", to: "2026-11-22" };
     expect(plan("custom", "day", years)).toEqual({
-      ...{ span: "month", bucket: "month" },
+      span: "month",
+      bucket: "month",
       askFrom: new Date("2016-11-23"),
     });
   });

@@ -36,11 +36,13 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     const answer = await fetch(`${gateway.address}/v1/messages`, {
       method: "POST",
       headers: {
-        ...{ "x-api-key": secret, "anthropic-version": "2023-06-01" },
+        "x-api-key": secret,
+        "anthropic-version": "2023-06-01",
         "content-type": "application/json",
       },
       body: JSON.stringify({
-        ...{ model: "haiku", max_tokens: 100 },
+        model: "haiku",
+        max_tokens: 100,
         messages: [{ role: "user", content: "Hello" }],
       }),
     });

@@ -141,7 +141,10 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     const { core, call } = gateway.admin;
     const { order } = await core.payments.createOrder(
       {
-        ...{ accountId, family: Family.V1, usdCents: 500, method: "simulated:usdt" },
+        accountId,
+        family: Family.V1,
+        usdCents: 500,
+        method: "simulated:usdt",
         idempotencyKey: "journey",
       },
       call,

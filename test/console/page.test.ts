@@ -122,7 +122,8 @@ test("a session brings what each page of an account shows: figures, and names fo
 
   const invited = await people.invite({ accountId, role: AccountRole.VIEWER }, call);
   const viewer = await people.redeemLink({
-    ...{ token: new URL(invited.link).hash.slice(1), login: "vic" },
+    token: new URL(invited.link).hash.slice(1),
+    login: "vic",
     password: "a long password",
   });
   const asViewer = { headers: { authorization: `Session ${viewer.grant?.token}` } };
@@ -188,7 +189,8 @@ test("keys are listed by what they spent in this month, in one page", async () =
 async function ask(secret: string, model: string): Promise<number> {
   const headers = { "x-api-key": secret, "anthropic-version": "2023-06-01" };
   const answer = await fetch(`${gateway.address}/v1/messages`, {
-    ...{ method: "POST", headers: { ...headers, "content-type": "application/json" } },
+    method: "POST",
+    headers: { ...headers, "content-type": "application/json" },
     body: JSON.stringify({ model, max_tokens: 9, messages: [{ role: "user", content: "Hi" }] }),
   });
   await answer.arrayBuffer();
@@ -199,7 +201,8 @@ test("an answer has the id of its call, also one that failed", async () => {
   const path = "/gateway.people.v1.PeopleService/GetSession";
   const send = (headers: Record<string, string>) =>
     fetch(origin + path, {
-      ...{ method: "POST", body: "{}" },
+      method: "POST",
+      body: "{}",
       headers: { "content-type": "application/json", ...headers },
     });
   const { status, headers } = await send({});

@@ -70,7 +70,8 @@ describe("the HTTP listener", () => {
   const formats = [
     { path: "/v1/messages", headers: { ...nativeHeaders, "x-api-key": key }, body: nativeBody },
     {
-      ...{ path: "/v1/chat/completions", body: chatBody },
+      path: "/v1/chat/completions",
+      body: chatBody,
       headers: { ...chatHeaders, authorization: `Bearer ${key}` },
     },
   ];

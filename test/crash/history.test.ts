@@ -36,7 +36,8 @@ async function run(command: string, args: readonly string[], moment?: string) {
     [...(moment ? ["--import", killAt] : []), join(root, `src/cli/${command}.ts`), ...args],
     {
       env: {
-        ...{ PATH: process.env.PATH, NODE_COMPILE_CACHE: process.env.NODE_COMPILE_CACHE },
+        PATH: process.env.PATH,
+        NODE_COMPILE_CACHE: process.env.NODE_COMPILE_CACHE,
         DATABASE_URL: world.url,
         ...(moment !== undefined && { KILL_AT: moment }),
       },

@@ -35,8 +35,11 @@ async function orderPack(gateway: ChildGateway): Promise<{ accountId: string; or
   const { accountId } = made.account;
   const ordered = Object(
     await call(gateway, "payments.v1.PaymentsService/CreateOrder", {
-      ...{ accountId, family: "FAMILY_V1", usdCents: 500 },
-      ...{ method: "simulated:usdc", idempotencyKey: "once" },
+      accountId,
+      family: "FAMILY_V1",
+      usdCents: 500,
+      method: "simulated:usdc",
+      idempotencyKey: "once",
     }),
   );
   return { accountId, orderId: ordered.order.orderId };
@@ -58,7 +61,9 @@ for (const { moment, before } of moments) {
     const exited = once(gateway.process, "exit");
     // The answer may be lost with the process.
     await call(gateway, "payments.v1.PaymentsService/SimulateDeposit", {
-      ...{ orderId, amount: "5", confirmations: 1 },
+      orderId,
+      amount: "5",
+      confirmations: 1,
     }).catch(() => undefined);
     expect((await exited)[1]).toBe("SIGKILL");
     const transfers = () =>

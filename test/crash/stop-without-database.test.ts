@@ -49,7 +49,9 @@ afterAll(async () => {
 });
 
 const settings = () => ({
-  ...{ CONFIG: join(folder, "catalog.yaml"), DATA_DIR: folder, SEED: "true" },
+  CONFIG: join(folder, "catalog.yaml"),
+  DATA_DIR: folder,
+  SEED: "true",
   DRAIN_LIMIT_SECONDS: "1",
 });
 
@@ -225,7 +227,10 @@ test("a start names the database of the owner, where that is away", async () => 
   const server = await startServer();
   const away = `127.0.0.1:${await freePort()}`;
   const { stderr } = await expectStartToFail({
-    ...{ ...settings(), ADMIN_TOKEN, DATABASE_URL: server.url(), DATABASE_WAIT_SECONDS: "0" },
+    ...settings(),
+    ADMIN_TOKEN,
+    DATABASE_URL: server.url(),
+    DATABASE_WAIT_SECONDS: "0",
     MIGRATION_DATABASE_URL: `postgres://owner@${away}/gateway`,
   });
   expect(stderr).toBe(

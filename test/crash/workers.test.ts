@@ -46,7 +46,8 @@ test("workers and parents killed under load lose no charge and double none", {
     while (isRunning) {
       const number = sent++;
       const view = await stage.send(gateway, secret, {
-        ...{ ...numbered(number), stream: number % 5 > 0 },
+        ...numbered(number),
+        stream: number % 5 > 0,
       });
       seen.push({ number, seen: view });
       // Nobody listens between a killed parent and the next one.

@@ -212,7 +212,9 @@ function releaseFolder(): { folder: string; run: (env: NodeJS.ProcessEnv) => str
   const run = (env: NodeJS.ProcessEnv) => {
     const PATH = `${programs}:${process.env.PATH}`;
     execFileSync("deploy/release.sh", [], {
-      ...{ cwd: folder, stdio: "pipe", env: { ...process.env, PATH, ...env } },
+      cwd: folder,
+      stdio: "pipe",
+      env: { ...process.env, PATH, ...env },
     });
     return readFileSync(join(home, "calls"), "utf8");
   };

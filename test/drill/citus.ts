@@ -27,7 +27,8 @@ for (const workers of [1, 2]) {
   const pairs = await startPairs(postgres);
   const run = async (count: number, width: number) => {
     const { perSecond } = await pairs.run({
-      ...{ count, width },
+      count,
+      width,
       keyOf: (pair) => keys[pair % accounts] ?? fail(),
     });
     return perSecond;
@@ -53,8 +54,13 @@ async function addKey(postgres: Postgres): Promise<PairKey> {
   const store = createLedgerStore(postgres);
   const { accountId } = await store.insertAccount("drill");
   await store.createTransfer({
-    ...{ accountId, family: "v1", kind: TransferKind.BONUS, amountMicro: 10n ** 15n },
-    ...{ idempotencyKey: "drill", reason: "", actor: "drill" },
+    accountId,
+    family: "v1",
+    kind: TransferKind.BONUS,
+    amountMicro: 10n ** 15n,
+    idempotencyKey: "drill",
+    reason: "",
+    actor: "drill",
   });
   const keyId = timeOrderedId("key_");
   const text = `insert into keys (key_id, account_id, "family", name) values ($1, $2, 'v1', 'drill')`;

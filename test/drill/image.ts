@@ -133,7 +133,8 @@ async function use(address: string, key: string): Promise<void> {
       "content-type": "application/json",
     },
     body: JSON.stringify({
-      ...{ model: "haiku", max_tokens: 20 },
+      model: "haiku",
+      max_tokens: 20,
       messages: [{ role: "user", content: "Hello" }],
     }),
   });
@@ -171,10 +172,14 @@ try {
   const { REDIS_URL: _, ...composed } = composedSettings();
   const settings = {
     ...composed,
-    ...{ PORT: String(port), HOST: "127.0.0.1", DATABASE_URL: postgres.url },
-    ...{ METRICS_PORT: String(metricsPort), METRICS_HOST: "127.0.0.1" },
-    ...{ GRPC_PORT: String(await freePort()) },
-    ...{ OTEL_EXPORTER_OTLP_ENDPOINT: collector.address, OTEL_TRACES_SAMPLER: "always_on" },
+    PORT: String(port),
+    HOST: "127.0.0.1",
+    DATABASE_URL: postgres.url,
+    METRICS_PORT: String(metricsPort),
+    METRICS_HOST: "127.0.0.1",
+    GRPC_PORT: String(await freePort()),
+    OTEL_EXPORTER_OTLP_ENDPOINT: collector.address,
+    OTEL_TRACES_SAMPLER: "always_on",
   };
   // As in deploy/compose.yaml. A new volume belongs to the user of the image.
   container = podman(

@@ -254,7 +254,10 @@ async function createMember({ name, port }: Member): Promise<void> {
     etcd3: { host: `127.0.0.1:${etcdPort}` },
     bootstrap: {
       dcs: {
-        ...{ ttl: 20, loop_wait: 5, retry_timeout: 5, synchronous_mode: true },
+        ttl: 20,
+        loop_wait: 5,
+        retry_timeout: 5,
+        synchronous_mode: true,
         postgresql: {
           use_pg_rewind: true,
           parameters: { max_connections: 200, wal_log_hints: "on", wal_keep_size: "256MB" },

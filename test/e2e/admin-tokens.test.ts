@@ -63,8 +63,11 @@ for (const split of [false, true]) {
       const { core, call } = gateway.admin;
       const { accountId } = gateway;
       const bonus = {
-        ...{ accountId, family: Family.V1, kind: TransferKind.BONUS },
-        ...{ amountMicrocredits: 5n, idempotencyKey: "of the token" },
+        accountId,
+        family: Family.V1,
+        kind: TransferKind.BONUS,
+        amountMicrocredits: 5n,
+        idempotencyKey: "of the token",
       };
       const { transfer } = await overHttp.billing.createTransfer(bonus, as(MONEY));
       expect(transfer?.actor).toBe("token:money");
@@ -86,8 +89,11 @@ for (const split of [false, true]) {
       const { accountId } = gateway;
       const before = await core.billing.getPools({ accountId }, call);
       const transfer = {
-        ...{ accountId, family: Family.V1, kind: TransferKind.BONUS },
-        ...{ amountMicrocredits: 5n, idempotencyKey: "of a lesser one" },
+        accountId,
+        family: Family.V1,
+        kind: TransferKind.BONUS,
+        amountMicrocredits: 5n,
+        idempotencyKey: "of a lesser one",
       };
       for (const scope of [READ, KEYS]) {
         const error = await core.billing.createTransfer(transfer, as(scope)).catch(apiErrorOf);
@@ -110,7 +116,8 @@ for (const split of [false, true]) {
           "content-type": "application/json",
         },
         body: JSON.stringify({
-          ...{ model: "haiku", max_tokens: 5 },
+          model: "haiku",
+          max_tokens: 5,
           messages: [{ role: "user", content: "Hello" }],
         }),
       });

@@ -62,11 +62,15 @@ function post(secret: string, more: object = {}, headers: Record<string, string>
   return fetch(`${gateway.address}/v1/messages`, {
     method: "POST",
     headers: {
-      ...{ "x-api-key": secret, "anthropic-version": "2023-06-01" },
-      ...{ "content-type": "application/json", ...headers },
+      "x-api-key": secret,
+      "anthropic-version": "2023-06-01",
+      "content-type": "application/json",
+      ...headers,
     },
     body: JSON.stringify({
-      ...{ model: "haiku", max_tokens: 64, messages: [{ role: "user", content: "Hello" }] },
+      model: "haiku",
+      max_tokens: 64,
+      messages: [{ role: "user", content: "Hello" }],
       ...more,
     }),
   });
@@ -250,7 +254,10 @@ let orders = 0;
 const buy = (accountId: string, call: Credential) =>
   core().payments.createOrder(
     {
-      ...{ accountId, family: Family.V1, usdCents: 500, method: "simulated:usdt" },
+      accountId,
+      family: Family.V1,
+      usdCents: 500,
+      method: "simulated:usdt",
       idempotencyKey: `order-${++orders}`,
     },
     call,

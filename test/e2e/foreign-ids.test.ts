@@ -101,7 +101,11 @@ beforeAll(async () => {
   const publicUrl = () => new URL("http://localhost:8080");
   const people = createPeople({ postgres, publicUrl, keys: keys.managed, log });
   const payments = createPayments({
-    ...{ postgres, publicUrl, settings: undefined, env: {}, log },
+    postgres,
+    publicUrl,
+    settings: undefined,
+    env: {},
+    log,
     billing: localClient(
       BillingService,
       intercept(BillingService, billing.service, { authenticate: nobody, log }),
@@ -110,7 +114,11 @@ beforeAll(async () => {
     guesses: { begin: async () => async () => {} },
   });
   const alerts = createAlerts({
-    ...{ postgres, publicUrl, mailer: undefined, config: publicAlerts, log },
+    postgres,
+    publicUrl,
+    mailer: undefined,
+    config: publicAlerts,
+    log,
     sources: {
       billing: billing.figures,
       listKeyEvents: keys.listEvents,
@@ -159,7 +167,10 @@ beforeAll(async () => {
   async function addOrder(accountId: string) {
     const { order } = await payments.service.createOrder(
       create(CreateOrderRequestSchema, {
-        ...{ family: Family.V1, usdCents: 500, method: "simulated:usdt", idempotencyKey: "1" },
+        family: Family.V1,
+        usdCents: 500,
+        method: "simulated:usdt",
+        idempotencyKey: "1",
       }),
       callBy(environmentToken, { accountId }),
     );
@@ -207,7 +218,9 @@ beforeAll(async () => {
   const secret = key?.secrets[0];
   if (!key || !secret) return expect.unreachable("the key has a secret");
   const person = (role: AccountRole): Person => ({
-    ...{ kind: "person", personId: own.person_id, sessionId: own.session_id },
+    kind: "person",
+    personId: own.person_id,
+    sessionId: own.session_id,
     memberships: [{ accountId: own.account_id, role }],
     operator: OperatorRole.UNSPECIFIED,
     strongUntil: new Date("2100-01-01T00:00:00Z"),
@@ -353,7 +366,13 @@ test("nothing of the other account has changed", async () => {
     [person_id, session_id, invitation_id, order_id, alert_id],
   );
   expect(left).toEqual({
-    ...{ members: 1, passkeys: 1, identities: 1, sessions: 1, links: 1 },
-    ...{ login: person_id, order: "open", dismissed: null },
+    members: 1,
+    passkeys: 1,
+    identities: 1,
+    sessions: 1,
+    links: 1,
+    login: person_id,
+    order: "open",
+    dismissed: null,
   });
 });

@@ -66,11 +66,13 @@ for (const split of [false, true]) {
       const answer = await fetch(`${gateway.address}/v1/messages`, {
         method: "POST",
         headers: {
-          ...{ "x-api-key": other, "anthropic-version": "2023-06-01" },
+          "x-api-key": other,
+          "anthropic-version": "2023-06-01",
           "content-type": "application/json",
         },
         body: JSON.stringify({
-          ...{ model: "haiku", max_tokens: 10 },
+          model: "haiku",
+          max_tokens: 10,
           messages: [{ role: "user", content: "Hello" }],
         }),
       });
@@ -94,7 +96,10 @@ for (const split of [false, true]) {
         ({ facts }: { facts: Record<string, string> }) => facts.keyId === key.keyId,
       );
       expect(event).toMatchObject({
-        ...{ method: "CreateKey", outcome: "ok", accountId, actor: key.createdBy },
+        method: "CreateKey",
+        outcome: "ok",
+        accountId,
+        actor: key.createdBy,
         facts: { requestsPerMinute: "7" },
         address: "127.0.0.1",
       });

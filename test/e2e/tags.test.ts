@@ -58,7 +58,9 @@ for (const name of names) {
     );
     expect(answer.status).toBe(200);
     expect(await tagsOf(answer.headers.get("request-id"))).toEqual({
-      ...{ env: "ci", kind: name, team: "größe" },
+      env: "ci",
+      kind: name,
+      team: "größe",
     });
   });
 
@@ -97,7 +99,9 @@ test("gRPC and Connect have a field for tags", async () => {
   const connect = createClient(serviceTypes.inference, transport);
   const content = [{ kind: { case: "text" as const, value: { text: "Hello" } } }];
   const request = create(GenerateRequestSchema, {
-    ...{ model: "haiku", maxTokens: 10, messages: [{ role: Role.USER, content }] },
+    model: "haiku",
+    maxTokens: 10,
+    messages: [{ role: Role.USER, content }],
     tags: { team: "rpc" },
   });
   const call = { headers: { authorization: `Bearer ${gateway.v1}` } };

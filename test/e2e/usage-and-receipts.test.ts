@@ -66,11 +66,13 @@ for (const split of [false, true]) {
       const answer = await fetch(`${gateway.address}/v1/messages`, {
         method: "POST",
         headers: {
-          ...{ "x-api-key": secret, "anthropic-version": "2023-06-01" },
+          "x-api-key": secret,
+          "anthropic-version": "2023-06-01",
           "content-type": "application/json",
         },
         body: JSON.stringify({
-          ...{ model, max_tokens: 10 },
+          model,
+          max_tokens: 10,
           messages: [{ role: "user", content: "word ".repeat(words) }],
         }),
       });

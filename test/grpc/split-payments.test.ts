@@ -42,7 +42,9 @@ test("through a facade an order is made, watched and paid, and becomes credits i
   };
   const port = await freePort();
   await start({
-    ...{ ROLE: "core", DATABASE_URL: database.url, ADMIN_TOKEN: adminToken },
+    ROLE: "core",
+    DATABASE_URL: database.url,
+    ADMIN_TOKEN: adminToken,
     GRPC_PORT: String(port),
   });
   const facade = await start({ ROLE: "facade", CORE_ADDRESS: `127.0.0.1:${port}` });
@@ -56,7 +58,10 @@ test("through a facade an order is made, watched and paid, and becomes credits i
   const { methods } = await payments.listPaymentMethods({}, asAdmin);
   const { order } = await payments.createOrder(
     {
-      ...{ accountId, family: Family.V1, usdCents: 500, idempotencyKey: "once" },
+      accountId,
+      family: Family.V1,
+      usdCents: 500,
+      idempotencyKey: "once",
       method: methods.find(({ asset }) => asset === "ETH")?.method ?? "",
     },
     asAdmin,

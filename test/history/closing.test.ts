@@ -564,7 +564,10 @@ test("logged charges of an archived month are not taken for lost", async () => {
   await removeOldest(world, await newFolder());
   const { accountId } = payer;
   const logged = [3, 2, 0].map((count) => ({
-    ...{ accountId, requestId: `req_of-month-${count}`, family: "v1" as const, amountMicro: 1n },
+    accountId,
+    requestId: `req_of-month-${count}`,
+    family: "v1" as const,
+    amountMicro: 1n,
     day: world.monthsAgo(count).toISOString().slice(0, 10),
   }));
   // Admitted in the archived month, and logged in the next one.

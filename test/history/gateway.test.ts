@@ -30,8 +30,11 @@ beforeAll(async () => {
   await keepRetention(world.ledger, { months: 2, sink: undefined });
   metricsPort = await freePort();
   gateway = await startChildGateway({
-    ...{ DATABASE_URL: world.url, ADMIN_TOKEN: token, DATA_DIR: folder },
-    ...{ METRICS_PORT: String(metricsPort), RETENTION_MONTHS: "2" },
+    DATABASE_URL: world.url,
+    ADMIN_TOKEN: token,
+    DATA_DIR: folder,
+    METRICS_PORT: String(metricsPort),
+    RETENTION_MONTHS: "2",
     EXPORT_SINK: `file://${folder}/sink`,
   });
 });

@@ -29,8 +29,11 @@ for (const split of [false, true]) {
     const { account } = await core.billing.createAccount({ name: "buyer" }, call);
     const { order } = await core.payments.createOrder(
       {
-        ...{ accountId: account?.accountId ?? "", family: Family.V1, usdCents: 500 },
-        ...{ method: `${processor}:usdc`, idempotencyKey: "one" },
+        accountId: account?.accountId ?? "",
+        family: Family.V1,
+        usdCents: 500,
+        method: `${processor}:usdc`,
+        idempotencyKey: "one",
       },
       call,
     );

@@ -29,12 +29,15 @@ for (const { kind, path, answer } of formats)
     onTestFinished(() => gateway.stop());
     const body = Buffer.from(
       JSON.stringify({
-        ...{ model: "haiku", max_tokens: 50, stream: true },
+        model: "haiku",
+        max_tokens: 50,
+        stream: true,
         messages: [{ role: "user", content: "a word ".repeat(promptBytes / 7) }],
       }),
     );
     const headers = {
-      ...{ "anthropic-version": "2023-06-01", "content-type": "application/json" },
+      "anthropic-version": "2023-06-01",
+      "content-type": "application/json",
       authorization: `Bearer ${gateway.v1}`,
       ...(kind === "anthropic" && { "x-api-key": gateway.v1 }),
     };

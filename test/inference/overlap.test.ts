@@ -120,11 +120,15 @@ const forms = [
   { name: "native stream", ...nativeForm, end: "message_stop" },
   { name: "native answer", path: "/v1/messages", stream: false, end: '"stop_reason":"end_turn"' },
   {
-    ...{ name: "chat stream", path: "/v1/chat/completions", stream: true },
+    name: "chat stream",
+    path: "/v1/chat/completions",
+    stream: true,
     end: '"finish_reason":"stop"',
   },
   {
-    ...{ name: "chat answer", path: "/v1/chat/completions", stream: false },
+    name: "chat answer",
+    path: "/v1/chat/completions",
+    stream: false,
     end: '"finish_reason":"stop"',
   },
 ];

@@ -37,7 +37,10 @@ const strongUntil = new Date("2100-01-01T00:00:00Z");
 
 function person(personId: string, role: AccountRole, more: Partial<Person> = {}): Person {
   return {
-    ...{ kind: "person", personId, sessionId: "ses_1", strongUntil },
+    kind: "person",
+    personId,
+    sessionId: "ses_1",
+    strongUntil,
     memberships: [{ accountId: "acc_a", role }],
     operator: OperatorRole.UNSPECIFIED,
     ...more,
@@ -172,10 +175,14 @@ test("a change of limits leaves the old and the new ones in the audit", async ()
   await service.updateKey(update(keyId, {}, ["requests_per_minute"]), call);
   expect(events.map(({ facts }) => facts)).toMatchObject([
     {
-      ...{ keyId, accountId: "acc_a" },
-      ...{ oldRequestsPerMinute: "unlimited", requestsPerMinute: "60" },
-      ...{ oldAllowedModels: "all", allowedModels: "model-haiku-4.5" },
-      ...{ oldMonthlyCapMicrocredits: "unlimited", monthlyCapMicrocredits: "5" },
+      keyId,
+      accountId: "acc_a",
+      oldRequestsPerMinute: "unlimited",
+      requestsPerMinute: "60",
+      oldAllowedModels: "all",
+      allowedModels: "model-haiku-4.5",
+      oldMonthlyCapMicrocredits: "unlimited",
+      monthlyCapMicrocredits: "5",
     },
     { oldRequestsPerMinute: "60", requestsPerMinute: "unlimited" },
   ]);

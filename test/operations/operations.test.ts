@@ -87,8 +87,12 @@ let transfers = 0;
 async function book(accountId: string, kind: TransferKind, credits: bigint): Promise<void> {
   await billing().createTransfer(
     {
-      ...{ accountId, family: Family.V1, kind, amountMicrocredits: credits * 1_000_000n },
-      ...{ idempotencyKey: `test-${++transfers}`, reason: "a test" },
+      accountId,
+      family: Family.V1,
+      kind,
+      amountMicrocredits: credits * 1_000_000n,
+      idempotencyKey: `test-${++transfers}`,
+      reason: "a test",
     },
     call(),
   );
@@ -118,11 +122,13 @@ async function ask(model: string): Promise<number> {
   const answer = await fetch(`${gateway.address}/v1/messages`, {
     method: "POST",
     headers: {
-      ...{ "x-api-key": gateway.v1, "anthropic-version": "2023-06-01" },
+      "x-api-key": gateway.v1,
+      "anthropic-version": "2023-06-01",
       "content-type": "application/json",
     },
     body: JSON.stringify({
-      ...{ model, max_tokens: 20 },
+      model,
+      max_tokens: 20,
       messages: [{ role: "user", content: "Hello" }],
     }),
   });
@@ -208,7 +214,10 @@ describe("an account", () => {
     const { payments } = gateway.admin.core;
     const { order } = await payments.createOrder(
       {
-        ...{ accountId: buyer, family: Family.V1, usdCents: 500, method: "simulated:usdt" },
+        accountId: buyer,
+        family: Family.V1,
+        usdCents: 500,
+        method: "simulated:usdt",
         idempotencyKey: "1",
       },
       call(),
@@ -268,8 +277,12 @@ describe("the installation", () => {
     expect(nodes[0]).toMatchObject({ isAnswering: true, silentSeconds: 0 });
     const { configuration } = await operations().listCatalog({}, call());
     expect(nodes[0]?.report).toMatchObject({
-      ...{ pid: process.pid, worker: 0, version: "0.1.0", runtimeVersion: process.version },
-      ...{ limits: LimitsStore.MEMORY, configuration },
+      pid: process.pid,
+      worker: 0,
+      version: "0.1.0",
+      runtimeVersion: process.version,
+      limits: LimitsStore.MEMORY,
+      configuration,
     });
     expect(database).toMatchObject({ engine: "postgres", isEmbedded: false, problem: "" });
     expect(database?.version).toMatch(/^\d+/);
@@ -289,8 +302,12 @@ describe("the installation", () => {
     const answer = await operations().listProviders({}, call());
     const nowhere = answer.providers.find(({ name }) => name === "nowhere");
     expect(nowhere).toMatchObject({
-      ...{ kind: "openai", baseUrl: "http://127.0.0.1:9/v1", credentialEnv: "NOWHERE_KEY" },
-      ...{ headerNames: ["x-team"], concurrency: 7, models: ["model-broken"] },
+      kind: "openai",
+      baseUrl: "http://127.0.0.1:9/v1",
+      credentialEnv: "NOWHERE_KEY",
+      headerNames: ["x-team"],
+      concurrency: 7,
+      models: ["model-broken"],
     });
     const text = JSON.stringify(toJson(ListProvidersResponseSchema, answer));
     expect(text).not.toContain(headerSecret);

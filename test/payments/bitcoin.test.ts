@@ -55,7 +55,9 @@ describe.skipIf(btcdBinary === undefined)("with btcd", () => {
         {
           bitcoin: {
             chain: "regtest",
-            ...{ rpcEnv: "BITCOIN_RPC", leastUsd: 5, accountKey: regtestAccountKey },
+            rpcEnv: "BITCOIN_RPC",
+            leastUsd: 5,
+            accountKey: regtestAccountKey,
           },
         },
         rates.sources,
@@ -73,7 +75,10 @@ describe.skipIf(btcdBinary === undefined)("with btcd", () => {
   let keys = 0;
   async function orderPack(accountId: string, cents = 500) {
     const { order } = await world.as(admin).createOrder({
-      ...{ accountId, family: Family.V1, usdCents: cents, method: "onchain:btc-regtest" },
+      accountId,
+      family: Family.V1,
+      usdCents: cents,
+      method: "onchain:btc-regtest",
       idempotencyKey: `key_${++keys}`,
     });
     if (!order) throw new Error("the answer has no order");
@@ -96,7 +101,9 @@ describe.skipIf(btcdBinary === undefined)("with btcd", () => {
   function signed(coin: ReturnType<typeof takeCoin>, to: string, satoshi: bigint, fee = 1_000n) {
     const transaction = new Transaction();
     transaction.addInput({
-      ...{ txid: coin.txid, index: coin.index, sequence: 0xffff_fffd },
+      txid: coin.txid,
+      index: coin.index,
+      sequence: 0xffff_fffd,
       witnessUtxo: { script: payment.script, amount: coin.amount },
       sighashType: SigHash.ALL,
     });
@@ -225,7 +232,8 @@ describe.skipIf(btcdBinary === undefined)("with btcd", () => {
     rates.prices.BTC = 0;
     await expect
       .poll(async () => (await orderPack(accountId).catch(() => undefined))?.orderId, {
-        ...{ timeout: 30_000, interval: 1_000 },
+        timeout: 30_000,
+        interval: 1_000,
       })
       .toBeUndefined();
     for (const { orderId } of (await world.as(admin).listOrders({ accountId })).orders)
@@ -243,7 +251,8 @@ describe.skipIf(btcdBinary === undefined)("with btcd", () => {
     await expect.poll(late).toBeDefined();
     const { orderId = "" } = (await late()) ?? {};
     await world.as(admin).decideOrder({
-      ...{ orderId, reason: "the rate of that day" },
+      orderId,
+      reason: "the rate of that day",
       choice: { case: "grant", value: { amountMicrodollars: 5_000_000n } },
     });
     await balance(accountId).toEqual([pack, 0n]);
@@ -255,7 +264,8 @@ describe.skipIf(btcdBinary === undefined)("with btcd", () => {
       .poll(
         async () => (await orderPack(await world.newAccount()).catch(() => undefined))?.orderId,
         {
-          ...{ timeout: 30_000, interval: 1_000 },
+          timeout: 30_000,
+          interval: 1_000,
         },
       )
       .toBeDefined();

@@ -41,8 +41,11 @@ afterAll(async () => {
 let keys = 0;
 async function orderPack(of: { method?: string; accountId?: string; key?: string } = {}) {
   const { order } = await world.as(admin).createOrder({
-    ...{ accountId: of.accountId ?? (await world.newAccount()), family: Family.V1, usdCents: 500 },
-    ...{ method: of.method ?? "btcpay:btc-bitcoin", idempotencyKey: of.key ?? `key_${++keys}` },
+    accountId: of.accountId ?? (await world.newAccount()),
+    family: Family.V1,
+    usdCents: 500,
+    method: of.method ?? "btcpay:btc-bitcoin",
+    idempotencyKey: of.key ?? `key_${++keys}`,
   });
   if (!order) throw new Error("the answer has no order");
   return order;
@@ -71,17 +74,26 @@ describe("ordering", () => {
       currency: "USD",
       metadata: { orderId: order.orderId },
       checkout: {
-        ...{ expirationMinutes: 30, monitoringMinutes: 10_080, speedPolicy: "MediumSpeed" },
-        ...{ paymentTolerance: 0, paymentMethods: ["BTC-CHAIN"] },
+        expirationMinutes: 30,
+        monitoringMinutes: 10_080,
+        speedPolicy: "MediumSpeed",
+        paymentTolerance: 0,
+        paymentMethods: ["BTC-CHAIN"],
         redirectURL: `http://localhost:8080/console/credits/${order.orderId}`,
         redirectAutomatically: true,
       },
     });
     const { id } = btcpay.invoiceOf(order.orderId);
     expect(order).toMatchObject({
-      ...{ processor: "btcpay", asset: "BTC", network: "bitcoin", simulated: false },
-      ...{ quotedAmount: "0.00007692", usdRate: "65000.00", payTo: `bc1q-of-${id}` },
-      ...{ checkoutUrl: `https://pay.example.com/i/${id}`, state: OrderState.OPEN },
+      processor: "btcpay",
+      asset: "BTC",
+      network: "bitcoin",
+      simulated: false,
+      quotedAmount: "0.00007692",
+      usdRate: "65000.00",
+      payTo: `bc1q-of-${id}`,
+      checkoutUrl: `https://pay.example.com/i/${id}`,
+      state: OrderState.OPEN,
     });
     const minutesTo = (at: Order["quotedUntil"]) =>
       ((at ? timestampDate(at).getTime() : 0) - Date.now()) / 60_000;
@@ -318,8 +330,11 @@ describe("webhooks", () => {
 
   test("one before the answer to the create is taken, and the order is paid all the same", async () => {
     const early = signedHook({
-      ...{ deliveryId: "early", originalDeliveryId: "early", type: "InvoiceCreated" },
-      ...{ storeId: "store-of-tests", invoiceId: `Inv${btcpay.invoices.size + 1_000}` },
+      deliveryId: "early",
+      originalDeliveryId: "early",
+      type: "InvoiceCreated",
+      storeId: "store-of-tests",
+      invoiceId: `Inv${btcpay.invoices.size + 1_000}`,
     });
     await world.as(anyone).receiveHook(early);
     const { orderId, quotedAmount } = await orderPack();
@@ -351,7 +366,10 @@ describe("webhooks", () => {
     const mine = await orderPack();
     const other = await orderPack({ method: "simulated:usdc" });
     await world.as(admin).simulateDeposit({
-      ...{ orderId: other.orderId, amount: "5", confirmations: 1, withoutHook: true },
+      orderId: other.orderId,
+      amount: "5",
+      confirmations: 1,
+      withoutHook: true,
     });
     btcpay.pay(mine.orderId, mine.quotedAmount);
     const [before] = await world.run("select count(*) as count from payment_hooks");
@@ -361,7 +379,9 @@ describe("webhooks", () => {
     expect((await errorOf(world.as(anyone).receiveHook(large))).reason).toBe("request_too_large");
     expect(await world.run("select count(*) as count from payment_hooks")).toEqual([before]);
     const foreign = signedHook({
-      ...{ deliveryId: "foreign", storeId: "store-of-tests", invoiceId: other.orderId },
+      deliveryId: "foreign",
+      storeId: "store-of-tests",
+      invoiceId: other.orderId,
     });
     await world.as(anyone).receiveHook(foreign);
     const rows = await world.run<{ hook_at: Date | null }>(

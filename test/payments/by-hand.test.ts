@@ -129,7 +129,8 @@ const cases: readonly Case[] = [
     [
       (orderId) =>
         admin.beginRefund({
-          ...{ orderId, reason },
+          orderId,
+          reason,
           what: { case: "amountMicrodollars", value: 5_000_000n },
         }),
       PAID,

@@ -38,7 +38,10 @@ test("a paid order has a receipt with seller, buyer, credits, dollars and what w
     // Pretended money has a series of its own.
     seller: { ...seller, name: "Example Ltd (simulated, no real money)" },
     buyer: { name: "ACME", address: "", taxId: "" },
-    ...{ orderId, accountId, family: Family.V1, receiptNumber: "" },
+    orderId,
+    accountId,
+    family: Family.V1,
+    receiptNumber: "",
     totalMicrocredits: 4_000_000_000n,
     totalMicrodollars: 20_000_000n,
     lines: [{ microcredits: 4_000_000_000n, microdollars: 20_000_000n }],
@@ -56,8 +59,11 @@ test("numbers have no gap, however many orders are credited at once on two nodes
   );
   // An order that is never paid takes no number.
   await world.as(admin).createOrder({
-    ...{ accountId: await world.newAccount(), family: Family.V1, usdCents: 500 },
-    ...{ method: "simulated:btc", idempotencyKey: "unpaid" },
+    accountId: await world.newAccount(),
+    family: Family.V1,
+    usdCents: 500,
+    method: "simulated:btc",
+    idempotencyKey: "unpaid",
   });
   const numbers = await Promise.all(
     orders.map(async (orderId) => countOf((await documentsOf(orderId)).receipt?.number)),
@@ -70,8 +76,11 @@ test("numbers have no gap, however many orders are credited at once on two nodes
 test("an order without credits has no receipt, and a foreign one looks absent", async () => {
   const accountId = await world.newAccount();
   const { order } = await world.as(admin).createOrder({
-    ...{ accountId, family: Family.V1, usdCents: 500 },
-    ...{ method: "simulated:btc", idempotencyKey: "open" },
+    accountId,
+    family: Family.V1,
+    usdCents: 500,
+    method: "simulated:btc",
+    idempotencyKey: "open",
   });
   const { orderId = "" } = order ?? {};
   expect((await errorOf(documentsOf(orderId))).reason).toBe("not_found");
@@ -99,7 +108,8 @@ test("a refund has a credit note when it is completed, a cancelled one has none"
   const orderId = await world.paidOrder(accountId, 1_000);
   const refund = (dollars: bigint) =>
     world.as(admin).beginRefund({
-      ...{ orderId, reason: "asked for" },
+      orderId,
+      reason: "asked for",
       what: { case: "amountMicrodollars", value: dollars * 1_000_000n },
     });
   await refund(3n);

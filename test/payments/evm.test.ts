@@ -29,7 +29,12 @@ describe.skipIf(anvilBinary === undefined)("with anvil", () => {
     other = await one().deployToken();
     await chains[1]?.deployToken();
     const of = (name: string, chainId: number, rpcEnv: string) => ({
-      ...{ name, chainId, rpcEnv, depth: 3, takesEther: true, leastUsd: 5 },
+      name,
+      chainId,
+      rpcEnv,
+      depth: 3,
+      takesEther: true,
+      leastUsd: 5,
       tokens: [{ asset: "USDC" as const, contract: token, decimals: 6 }],
     });
     world = await startPaymentsNodes({
@@ -64,7 +69,10 @@ describe.skipIf(anvilBinary === undefined)("with anvil", () => {
   let keys = 0;
   async function orderPack(accountId: string, coin = "usdc", cents = 500, chain = "one") {
     const { order } = await world.as(admin).createOrder({
-      ...{ accountId, family: Family.V1, usdCents: cents, method: `onchain:${coin}-${chain}` },
+      accountId,
+      family: Family.V1,
+      usdCents: cents,
+      method: `onchain:${coin}-${chain}`,
       idempotencyKey: `key_${++keys}`,
     });
     if (!order) throw new Error("the answer has no order");

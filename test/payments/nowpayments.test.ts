@@ -36,8 +36,10 @@ async function orderPack(
   of: { coin?: string; accountId?: string; key?: string; cents?: number } = {},
 ) {
   const { order } = await world.as(admin).createOrder({
-    ...{ accountId: of.accountId ?? (await world.newAccount()), family: Family.V1 },
-    ...{ usdCents: of.cents ?? 500, method: `nowpayments:${of.coin ?? "btc"}` },
+    accountId: of.accountId ?? (await world.newAccount()),
+    family: Family.V1,
+    usdCents: of.cents ?? 500,
+    method: `nowpayments:${of.coin ?? "btc"}`,
     idempotencyKey: of.key ?? `key_${++keys}`,
   });
   if (!order) throw new Error("the answer has no order");
@@ -83,23 +85,31 @@ describe("ordering", () => {
     const order = await orderPack({ cents: 500 });
     const create = now.calls.findLast(({ method }) => method === "POST");
     expect(create?.body).toEqual({
-      ...{ price_amount: 5, price_currency: "usd", pay_currency: "btc" },
+      price_amount: 5,
+      price_currency: "usd",
+      pay_currency: "btc",
       ipn_callback_url: "http://localhost:8080/payments/nowpayments/webhook",
-      ...{ order_id: order.orderId, order_description: "1,000 credits" },
-      ...{ is_fixed_rate: true, is_fee_paid_by_user: false },
+      order_id: order.orderId,
+      order_description: "1,000 credits",
+      is_fixed_rate: true,
+      is_fee_paid_by_user: false,
     });
     expect(order).toMatchObject({
       ...{
         quotedAmount: "0.00007692",
         payTo: `address-of-${now.paymentOf(order.orderId).payment_id}`,
       },
-      ...{ memo: "", checkoutUrl: "", state: OrderState.OPEN },
+      memo: "",
+      checkoutUrl: "",
+      state: OrderState.OPEN,
     });
   });
 
   test("a memo that must be sent along is shown", async () => {
     expect(await orderPack({ coin: "usdttrc20" })).toMatchObject({
-      ...{ memo: "memo-1", quotedAmount: "5", usdRate: "1.00" },
+      memo: "memo-1",
+      quotedAmount: "5",
+      usdRate: "1.00",
     });
   });
 
@@ -205,7 +215,9 @@ describe("crediting", () => {
   test("a payment that names another parent is no redeposit", async () => {
     const { orderId } = await orderPack({ coin: "usdttrc20" });
     const foreign = now.redeposit(orderId, {
-      ...{ parent_payment_id: 1, actually_paid: 50, actually_paid_at_fiat: 50 },
+      parent_payment_id: 1,
+      actually_paid: 50,
+      actually_paid_at_fiat: 50,
     });
     now.become(orderId, { payment_extra_ids: [foreign.payment_id] });
     await become(orderId, { actually_paid: 5, payment_status: "finished" });
@@ -339,7 +351,9 @@ describe("notifications", () => {
           family: "v1" as const,
           method: "nowpayments:btc",
         },
-        ...{ usdMicro: 5_000_000n, createdAt: new Date(), isRepeat: false },
+        usdMicro: 5_000_000n,
+        createdAt: new Date(),
+        isRepeat: false,
       },
       signal,
     );

@@ -95,7 +95,10 @@ describe("ordering", () => {
   test("a repeat is the same order, and another body with its key is refused", async () => {
     const accountId = await freshAccount();
     const request = {
-      ...{ accountId, family: Family.V1, usdCents: 500, method: "simulated:btc" },
+      accountId,
+      family: Family.V1,
+      usdCents: 500,
+      method: "simulated:btc",
       idempotencyKey: "once",
     };
     const made = await Promise.all(
@@ -118,7 +121,10 @@ describe("ordering", () => {
 
   test("refuses what cannot be ordered", async () => {
     const request = {
-      ...{ accountId: "acc_a", family: Family.V1, usdCents: 500, method: "simulated:btc" },
+      accountId: "acc_a",
+      family: Family.V1,
+      usdCents: 500,
+      method: "simulated:btc",
       idempotencyKey: "bad",
     };
     for (const [change, error] of [
@@ -259,8 +265,11 @@ describe("crediting", () => {
     await orderWhen(admin, orderId, isPaid);
     await expect.poll(() => stage.posted(accountId)).toBe(pack);
     await stage.ledger.createTransfer({
-      ...{ accountId, family: Family.V1, kind: TransferKind.ADJUSTMENT },
-      ...{ amountMicrocredits: -900_000_000n, idempotencyKey: "spent" },
+      accountId,
+      family: Family.V1,
+      kind: TransferKind.ADJUSTMENT,
+      amountMicrocredits: -900_000_000n,
+      idempotencyKey: "spent",
     });
     await admin.simulateDeposit({ orderId, depositId, lost: true });
     const lost = await orderWhen(admin, orderId, needs(Attention.LOST));
@@ -534,7 +543,8 @@ describe("refunds", () => {
     await expect.poll(() => stage.posted(accountId)).toBeGreaterThan(0n);
     const begin = (amountMicrodollars: bigint) =>
       admin.beginRefund({
-        ...{ orderId, reason },
+        orderId,
+        reason,
         what: { case: "amountMicrodollars", value: amountMicrodollars },
       });
     return { accountId, orderId, depositId, begin };
@@ -597,8 +607,11 @@ describe("refunds", () => {
   test("is refused when the credits were spent, and nothing happens", async () => {
     const { accountId, orderId, begin } = await paidOrder();
     await stage.ledger.createTransfer({
-      ...{ accountId, family: Family.V1, kind: TransferKind.ADJUSTMENT },
-      ...{ amountMicrocredits: -1n, idempotencyKey: "spent" },
+      accountId,
+      family: Family.V1,
+      kind: TransferKind.ADJUSTMENT,
+      amountMicrocredits: -1n,
+      idempotencyKey: "spent",
     });
     expect(await errorOf(begin(5_000_000n))).toBe("insufficient_funds");
     expect(await stage.posted(accountId)).toBe(pack - 1n);

@@ -35,7 +35,9 @@ type New = {
 /** A promotion that needs no purchase, unless told otherwise. */
 const newPromotion = async (more: New = {}) => {
   const { promotion, code } = await world.as(admin).createPromotion({
-    ...{ family: Family.V1, bonusMicrocredits: bonus, needsPurchase: false },
+    family: Family.V1,
+    bonusMicrocredits: bonus,
+    needsPurchase: false,
     ...more,
   });
   if (!promotion) throw new Error("the answer has no promotion");
@@ -255,7 +257,8 @@ async function withPurchase(usdCents = 500) {
   const paid = BigInt(usdCents) * 2_000_000n;
   const refund = (dollars: number) =>
     world.as(admin).beginRefund({
-      ...{ orderId, reason: "asked for" },
+      orderId,
+      reason: "asked for",
       what: { case: "amountMicrodollars", value: BigInt(dollars) * 1_000_000n },
     });
   return { ...promotion, accountId, orderId, paid, refund };
@@ -269,8 +272,11 @@ test("a code that needs a purchase is of use only after a paid order for its poo
   expect(await errorOf(redeem(accountId, code))).toEqual(refused);
   // An order that is not paid is none, and the refusal used nothing up.
   await world.as(admin).createOrder({
-    ...{ accountId, family: Family.V1, usdCents: 500 },
-    ...{ method: "simulated:btc", idempotencyKey: "unpaid" },
+    accountId,
+    family: Family.V1,
+    usdCents: 500,
+    method: "simulated:btc",
+    idempotencyKey: "unpaid",
   });
   expect(await errorOf(redeem(accountId, code))).toEqual(refused);
   await world.paidOrder(accountId);
@@ -294,7 +300,10 @@ test("who has spent the bonus gets less back: it is taken before the credits", a
   const { accountId, refund } = await withPurchase(1_000);
   await world.billing.createTransfer(
     {
-      ...{ accountId, family: Family.V1, kind: TransferKind.ADJUSTMENT, idempotencyKey: "spent" },
+      accountId,
+      family: Family.V1,
+      kind: TransferKind.ADJUSTMENT,
+      idempotencyKey: "spent",
       amountMicrocredits: -(bonus + 1n),
     },
     world.internal,
@@ -331,7 +340,8 @@ test("of a refund and a redemption at once, the refund takes the bonus, or none 
     const accountId = await world.newAccount();
     const orderId = await world.paidOrder(accountId);
     const refund = world.as(admin).beginRefund({
-      ...{ orderId, reason: "asked for" },
+      orderId,
+      reason: "asked for",
       what: { case: "amountMicrodollars", value: 5_000_000n },
     });
     const [refunded] = await Promise.allSettled([refund, redeem(accountId, code)]);

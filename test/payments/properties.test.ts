@@ -23,7 +23,8 @@ const orders = fc.record({
 function orderOf(of: { usdMicro: bigint; isStable: boolean; cancelledAt: Date | undefined }) {
   const { usdMicro, isStable, cancelledAt } = of;
   return ruledOrder({
-    ...{ usdMicro, cancelledAt },
+    usdMicro,
+    cancelledAt,
     ...(isStable && { ...usdt, rate: 1_000_000n }),
   });
 }
@@ -53,7 +54,10 @@ function depositsOf(order: RuledOrder, paid: readonly Payment[]): RuledDeposit[]
     const whole = (order.usdMicro * 10n ** BigInt(order.decimals)) / order.rate;
     const atoms = (whole * BigInt(parts)) / 1_000n + 1n;
     return {
-      ...{ asset, network, decimals, atoms },
+      asset,
+      network,
+      decimals,
+      atoms,
       externalId: `dep_${index}`,
       state: ends === "seen" ? "seen" : ends.startsWith("lost") ? "lost" : "settled",
       firstSeenAt: at(seenAfter),

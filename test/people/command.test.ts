@@ -16,7 +16,10 @@ test("the command prints a link that makes an operator, and ends the link before
   const database = stack.adopt(await freshDatabase(), (one) => one.drop());
   const { PATH, HOME, NODE_COMPILE_CACHE } = process.env;
   const env = {
-    ...{ PATH, HOME, NODE_COMPILE_CACHE, DATABASE_URL: database.url },
+    PATH,
+    HOME,
+    NODE_COMPILE_CACHE,
+    DATABASE_URL: database.url,
     PUBLIC_URL: "https://gateway.example.com",
   };
   const run = (...args: string[]) =>

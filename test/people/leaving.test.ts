@@ -156,7 +156,8 @@ describe("a member who is removed", () => {
       ["", ""],
     ]);
     expect(kept).toMatchObject({
-      ...{ status: KeyStatus.ACTIVE, createdBy: `person:${idOf(ben)}` },
+      status: KeyStatus.ACTIVE,
+      createdBy: `person:${idOf(ben)}`,
       managedBy: managers.get(manager),
     });
     expect(await errorOf(keys.authenticate(bearer(key?.secret ?? "")))).toBe("no error");
@@ -210,7 +211,8 @@ describe("a member who is removed", () => {
         .as(owner.token)
         .listAuditEvents({ accountId: "acc_a", method: "RemoveMember", pageSize: 1 });
       expect(events[0]?.facts).toMatchObject({
-        ...{ personId: idOf(dan), keys: "REVOKE 2" },
+        personId: idOf(dan),
+        keys: "REVOKE 2",
       });
       const ids = events[0]?.facts.revokedKeys?.split(" ");
       expect(ids?.sort()).toEqual([one?.keyId, two?.keyId].sort());
@@ -242,7 +244,10 @@ describe("a person who is deleted", () => {
     const anyone = node.as(undefined, "203.0.113.77");
     const password = "correct horse battery";
     const { grant, person } = await anyone.redeemLink({
-      ...{ token: tokenOf(link), login, name: "Zoltan Example", password },
+      token: tokenOf(link),
+      login,
+      name: "Zoltan Example",
+      password,
     });
     const zoltan = { ...owner, token: grant?.token ?? "", person: person ?? owner.person };
     await node.as(owner.token).invite({ accountId: "acc_b", role: VIEWER, login });
@@ -284,7 +289,9 @@ describe("a person who is deleted", () => {
       );
     // The key works, and its account's owners manage it.
     expect(await readKey(key?.keyId ?? "")).toMatchObject({
-      ...{ status: KeyStatus.ACTIVE, managedBy: "", createdBy: `person:${idOf(zoltan)}` },
+      status: KeyStatus.ACTIVE,
+      managedBy: "",
+      createdBy: `person:${idOf(zoltan)}`,
     });
     expect(await errorOf(keys.authenticate(bearer(key?.secret ?? "")))).toBe("no error");
     // The owners of the account see that he left, and who it was to them.
@@ -292,7 +299,9 @@ describe("a person who is deleted", () => {
       .as(owner.token)
       .listAuditEvents({ accountId: "acc_a", method: "DeletePerson" });
     expect(events[0]).toMatchObject({
-      ...{ actor: `person:${idOf(zoltan)}`, outcome: "ok", facts: { personId: idOf(zoltan) } },
+      actor: `person:${idOf(zoltan)}`,
+      outcome: "ok",
+      facts: { personId: idOf(zoltan) },
     });
     const { people: found } = await node.as(owner.token).listPeople({});
     expect(found.map(({ personId }) => personId)).not.toContain(idOf(zoltan));

@@ -118,8 +118,10 @@ async function pay(): Promise<number> {
 
 const ok = { status: 200, database: { state: "ok" }, facade: true, grpc: true };
 const down = (message: string) => ({
-  ...{ status: 503, database: { state: "down", message } },
-  ...{ facade: false, grpc: false },
+  status: 503,
+  database: { state: "down", message },
+  facade: false,
+  grpc: false,
 });
 
 test("a database that was made read-only is down, until it takes writes", async () => {

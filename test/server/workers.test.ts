@@ -103,7 +103,10 @@ async function send(
   const dispatcher = new Agent();
   try {
     const { statusCode, body } = await request(`${address}/v1/messages`, {
-      ...{ dispatcher, method: "POST", headers: nativeHeaders(key), body: bodyOf(text) },
+      dispatcher,
+      method: "POST",
+      headers: nativeHeaders(key),
+      body: bodyOf(text),
     });
     return { status: statusCode, body: await body.text() };
   } finally {
@@ -265,13 +268,19 @@ describe("one gateway of two workers", () => {
       });
       const { accountId } = account;
       const { secret } = await administer(one, "keys.v1.KeysService/CreateKey", {
-        ...{ accountId, family: "FAMILY_V1", name: "poor" },
+        accountId,
+        family: "FAMILY_V1",
+        name: "poor",
       });
       const startedMs = performance.now();
       expect((await generate(other, secret)).status).toBe(402);
       await administer(one, "billing.v1.BillingService/CreateTransfer", {
-        ...{ accountId, family: "FAMILY_V1", kind: "TRANSFER_KIND_BONUS" },
-        ...{ amountMicrocredits: "1000000", idempotencyKey: "first", reason: "test" },
+        accountId,
+        family: "FAMILY_V1",
+        kind: "TRANSFER_KIND_BONUS",
+        amountMicrocredits: "1000000",
+        idempotencyKey: "first",
+        reason: "test",
       });
       while ((await generate(other, secret)).status === 402);
       isKnownInTime = performance.now() - startedMs < 1_000;
@@ -316,7 +325,9 @@ test("SIGUSR2 replaces every worker under load, and no request fails over HTTP o
     ...Array.from({ length: 4 }, async () => {
       while (isRunning) {
         const { statusCode, body } = await request(`${gateway.address}/v1/messages`, {
-          ...{ dispatcher: kept, method: "POST", headers: nativeHeaders(v1) },
+          dispatcher: kept,
+          method: "POST",
+          headers: nativeHeaders(v1),
           body: bodyOf(slow, results.http.length % 2 === 0),
         });
         await body.text();
@@ -367,7 +378,9 @@ test("a worker that gets SIGTERM itself leaves without rejecting a request, and 
     ...Array.from({ length: 2 }, async () => {
       while (isRunning) {
         const { statusCode, body } = await request(`${gateway.address}/v1/messages`, {
-          ...{ dispatcher: kept, method: "POST", headers: nativeHeaders(v1) },
+          dispatcher: kept,
+          method: "POST",
+          headers: nativeHeaders(v1),
           body: bodyOf(slow, true),
         });
         await body.text();
@@ -483,7 +496,9 @@ test.for(["PORT", "GRPC_PORT", "METRICS_PORT"])(
     const port = typeof address === "object" ? String(address?.port) : "";
     const dataDir = dataDirWithDatabase();
     const { code, stdout, stderr } = await expectStartToFail({
-      ...{ WORKERS: "2", DATA_DIR: dataDir, [name]: port },
+      WORKERS: "2",
+      DATA_DIR: dataDir,
+      [name]: port,
     });
     expect([code, stdout]).toEqual([1, ""]);
     expect(stderr.split("\n").filter((line) => line !== "" && !line.startsWith("{"))).toEqual([
@@ -496,11 +511,15 @@ test.for(["PORT", "GRPC_PORT", "METRICS_PORT"])(
 test("a facade runs as workers too, and both roles stop cleanly", { timeout }, async () => {
   const dataDir = dataDirWithDatabase();
   const core = await start({
-    ...{ DATA_DIR: dataDir, ROLE: "core", PUBLIC_URL: "http://localhost:8080" },
+    DATA_DIR: dataDir,
+    ROLE: "core",
+    PUBLIC_URL: "http://localhost:8080",
   });
   const { v1 } = readKeys(dataDir);
   const facade = await start({
-    ...{ DATA_DIR: newDataDir(), ROLE: "facade", CORE_ADDRESS: grpcAddressOf(core) },
+    DATA_DIR: newDataDir(),
+    ROLE: "facade",
+    CORE_ADDRESS: grpcAddressOf(core),
     PUBLIC_URL: "http://localhost:8080",
   });
   expect((await send(facade, v1)).status).toBe(200);

@@ -133,7 +133,11 @@ function createNode(postgres: Postgres, options: AlertNodeOptions) {
   const billing = createBilling({ postgres, priceOf: () => price, log, onLost: () => {} });
   const people = createPeople({ postgres, publicUrl, keys: keys.managed, log });
   const payments = createPayments({
-    ...{ postgres, publicUrl, settings: undefined, env: {}, log },
+    postgres,
+    publicUrl,
+    settings: undefined,
+    env: {},
+    log,
     billing: localClient(
       BillingService,
       intercept(BillingService, billing.service, { authenticate, log }),
@@ -141,7 +145,10 @@ function createNode(postgres: Postgres, options: AlertNodeOptions) {
     guesses: { begin: async () => async () => {} },
   });
   const alerts = createAlerts({
-    ...{ postgres, publicUrl, config: publicAlerts, log },
+    postgres,
+    publicUrl,
+    config: publicAlerts,
+    log,
     listRecipients: people.forAlerts.listRecipients,
     mailer: options.mailer,
     times: { everyMs: 60_000, pollMs: 20, ...options.times },

@@ -48,7 +48,13 @@ export async function startBtcpay() {
     const id = `Inv${++made}`;
     const now = seconds();
     const invoice: Invoice = {
-      ...{ id, storeId, amount, currency, metadata, checkout, type: "Standard" },
+      id,
+      storeId,
+      amount,
+      currency,
+      metadata,
+      checkout,
+      type: "Standard",
       checkoutLink: `https://pay.example.com/i/${id}`,
       createdTime: now,
       expirationTime: now + checkout.expirationMinutes * 60,
@@ -72,7 +78,10 @@ export async function startBtcpay() {
   function paymentMethods({ id, amount }: Invoice) {
     const value = Number(amount) / Number(rate);
     return [...(payments.get(id) ?? [])].map(([paymentMethodId, list]) => ({
-      ...{ paymentMethodId, currency: "BTC", rate, activated: true },
+      paymentMethodId,
+      currency: "BTC",
+      rate,
+      activated: true,
       destination: paymentMethodId === "BTC-LN" ? `lnbc-of-${id}` : `bc1q-of-${id}`,
       paymentLink: `bitcoin:bc1q-of-${id}`,
       amount: value.toFixed(8),
@@ -107,8 +116,12 @@ export async function startBtcpay() {
   return {
     ...server,
     settings: {
-      ...{ type: "btcpay" as const, name: "btcpay", url: server.url, store: storeId },
-      ...{ apiKeyEnv: "BTCPAY_API_KEY", webhookSecretEnv: "BTCPAY_WEBHOOK_SECRET" },
+      type: "btcpay" as const,
+      name: "btcpay",
+      url: server.url,
+      store: storeId,
+      apiKeyEnv: "BTCPAY_API_KEY",
+      webhookSecretEnv: "BTCPAY_WEBHOOK_SECRET",
       methods: [
         { id: "BTC-CHAIN", asset: "BTC", network: "bitcoin", decimals: 8 },
         { id: "BTC-LN", asset: "BTC", network: "lightning", decimals: 11 },
@@ -130,8 +143,12 @@ export async function startBtcpay() {
       const list = methods.get(method) ?? [];
       methods.set(method, list);
       const payment: BtcpayPayment = {
-        ...{ id: `tx-${id}-${list.length}`, receivedDate: seconds(), value, fee: "0.0" },
-        ...{ status: "Settled", destination: `bc1q-of-${id}` },
+        id: `tx-${id}-${list.length}`,
+        receivedDate: seconds(),
+        value,
+        fee: "0.0",
+        status: "Settled",
+        destination: `bc1q-of-${id}`,
         ...rest,
       };
       const at = list.findIndex((one) => one.id === payment.id);
@@ -143,8 +160,14 @@ export async function startBtcpay() {
     hook(orderId: string, type = "InvoiceReceivedPayment", of: object = {}) {
       const { id } = this.invoiceOf(orderId);
       return signedHook({
-        ...{ deliveryId: `del-${++made}`, webhookId: "hook-1", originalDeliveryId: `del-${made}` },
-        ...{ isRedelivery: false, type, timestamp: seconds(), storeId, invoiceId: id },
+        deliveryId: `del-${++made}`,
+        webhookId: "hook-1",
+        originalDeliveryId: `del-${made}`,
+        isRedelivery: false,
+        type,
+        timestamp: seconds(),
+        storeId,
+        invoiceId: id,
         metadata: { orderId },
         ...of,
       });

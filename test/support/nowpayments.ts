@@ -43,17 +43,31 @@ export async function startNowpayments() {
     const now = new Date();
     const payment: NowPayment = {
       // They answer a create with the id as a text, and everything else with a number.
-      ...{ payment_id: id, payment_status: "waiting", pay_address: `address-of-${id}` },
+      payment_id: id,
+      payment_status: "waiting",
+      pay_address: `address-of-${id}`,
       payin_extra_id: pay_currency === "usdttrc20" ? "memo-1" : null,
-      ...{ price_amount, price_currency, pay_currency, order_id, order_description },
+      price_amount,
+      price_currency,
+      pay_currency,
+      order_id,
+      order_description,
       pay_amount: Number((price_amount / rate).toPrecision(8)),
-      ...{ amount_received: null, network: pay_currency, network_precision: 8 },
-      ...{ smart_contract: null, time_limit: null, burning_percent: null },
-      ...{ actually_paid: 0, actually_paid_at_fiat: 0, parent_payment_id: null },
-      ...{ payment_extra_ids: null, purchase_id: "6105448077" },
+      amount_received: null,
+      network: pay_currency,
+      network_precision: 8,
+      smart_contract: null,
+      time_limit: null,
+      burning_percent: null,
+      actually_paid: 0,
+      actually_paid_at_fiat: 0,
+      parent_payment_id: null,
+      payment_extra_ids: null,
+      purchase_id: "6105448077",
       expiration_estimate_date: new Date(now.getTime() + 20 * 60_000).toISOString(),
       valid_until: new Date(now.getTime() + 7 * 86_400_000).toISOString(),
-      ...{ created_at: now.toISOString(), updated_at: now.toISOString() },
+      created_at: now.toISOString(),
+      updated_at: now.toISOString(),
     };
     payments.set(String(id), payment);
     return { status: 201, body: { ...payment, payment_id: String(id) } };
@@ -98,8 +112,11 @@ export async function startNowpayments() {
     least,
     rights,
     settings: {
-      ...{ type: "nowpayments" as const, name: "nowpayments", url: `${server.url}/v1` },
-      ...{ apiKeyEnv: "NOWPAYMENTS_API_KEY", webhookSecretEnv: "NOWPAYMENTS_IPN_SECRET" },
+      type: "nowpayments" as const,
+      name: "nowpayments",
+      url: `${server.url}/v1`,
+      apiKeyEnv: "NOWPAYMENTS_API_KEY",
+      webhookSecretEnv: "NOWPAYMENTS_IPN_SECRET",
       coins: ["btc", "eth", "usdttrc20", "usdcsol"],
     },
     env: { NOWPAYMENTS_API_KEY: nowpaymentsKey, NOWPAYMENTS_IPN_SECRET: ipnSecret },
@@ -113,8 +130,11 @@ export async function startNowpayments() {
       const first = paymentOf(orderId);
       const payment: NowPayment = {
         ...first,
-        ...{ payment_id: ++made, parent_payment_id: first.payment_id, payment_extra_ids: null },
-        ...{ payment_status: "finished", updated_at: Date.now() },
+        payment_id: ++made,
+        parent_payment_id: first.payment_id,
+        payment_extra_ids: null,
+        payment_status: "finished",
+        updated_at: Date.now(),
         ...of,
       };
       payments.set(String(payment.payment_id), payment);

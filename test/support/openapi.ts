@@ -37,7 +37,9 @@ function createDescribedServer({ adminMethods } = { adminMethods: true }): HttpS
   const core = services as Core;
   const isDraining = () => false;
   const app = createHttpServer({
-    ...{ core, ...limits, posts: describedPosts },
+    core,
+    ...limits,
+    posts: describedPosts,
     settings: { nativeBearer: () => "auto", trustedProxies: [] },
     readiness: async () => ({}),
     identifyCaller: never,
@@ -46,12 +48,21 @@ function createDescribedServer({ adminMethods } = { adminMethods: true }): HttpS
   });
   const { stopping } = app;
   registerConnect(app, {
-    ...{ core, ...limits, identifyCaller: never, adminMethods, isDraining, stopping },
+    core,
+    ...limits,
+    identifyCaller: never,
+    adminMethods,
+    isDraining,
+    stopping,
     endsConnections: () => false,
   });
   const publicUrl = () => new URL("http://localhost:8080");
   registerConsole(app, {
-    ...{ core, people: core.people, publicUrl, adminMethods, isDraining },
+    core,
+    people: core.people,
+    publicUrl,
+    adminMethods,
+    isDraining,
     cookies: createSessionCookie(publicUrl),
     checkRequest: () => {},
     identify: never,

@@ -54,7 +54,10 @@ export function ruledDeposit(
   const { asset, network, decimals } = order;
   const state = of.state ?? "settled";
   return {
-    ...{ asset, network, decimals, state },
+    asset,
+    network,
+    decimals,
+    state,
     externalId: `dep_${++made}`,
     atoms: (usd(dollars) * 10n ** BigInt(decimals)) / order.rate,
     firstSeenAt: at(1),

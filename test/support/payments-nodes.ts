@@ -99,7 +99,10 @@ export async function startPaymentsNodes(
     /** An order of the v1 pool that was paid in full. Returns its id. */
     async paidOrder(accountId: string, usdCents = 500, processor = "simulated"): Promise<string> {
       const { order } = await first.as(admin).createOrder({
-        ...{ accountId, family: Family.V1, usdCents, method: `${processor}:usdc` },
+        accountId,
+        family: Family.V1,
+        usdCents,
+        method: `${processor}:usdc`,
         idempotencyKey: timeOrderedId("key_"),
       });
       const { orderId = "", quotedAmount = "" } = order ?? {};
@@ -138,7 +141,13 @@ function createNode(
   const billing = localClient(BillingService, intercept(BillingService, core.service, interceptor));
   const people = createPeopleStore(postgres);
   const payments = createPayments({
-    ...{ postgres, billing, publicUrl, settings, log, env, chainPaceMs },
+    postgres,
+    billing,
+    publicUrl,
+    settings,
+    log,
+    env,
+    chainPaceMs,
     guesses: createGuessing(people, "promotion code ", "Too many wrong codes."),
   });
   const service = intercept(PaymentsService, payments.service, interceptor);

@@ -108,7 +108,10 @@ export async function startTestPayments() {
   const store = createPaymentsStore(postgres);
   const simulated = createSimulated("simulated", store);
   const parts: Parts = {
-    ...{ store, billing: ledger, log, watchers: createWatchers(store, log) },
+    store,
+    billing: ledger,
+    log,
+    watchers: createWatchers(store, log),
     processors: () => new Map([[simulated.name, simulated]]),
     chains: () => [],
     addresses: () => undefined,

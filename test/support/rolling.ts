@@ -27,8 +27,12 @@ export async function startRollingPair(env: NodeJS.ProcessEnv): Promise<RollingP
   const CONFIG = join(folder, "catalog.yaml");
   await writeFile(CONFIG, defaultCatalogWithoutPauses());
   const settings = {
-    ...{ CONFIG, DATA_DIR: folder, LOG_LEVEL: "warn", SEED: "true" },
-    ...{ ADMIN_TOKEN: "the-admin-token-of-a-rolling-pair", ...env },
+    CONFIG,
+    DATA_DIR: folder,
+    LOG_LEVEL: "warn",
+    SEED: "true",
+    ADMIN_TOKEN: "the-admin-token-of-a-rolling-pair",
+    ...env,
   };
   const ports = [await freePort(), await freePort()];
   const start = (port: number) => startChildGateway({ ...settings, PORT: String(port) });

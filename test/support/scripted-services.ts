@@ -53,7 +53,10 @@ function tokenCaller(scope: AdminScope): Caller {
 
 function person(more: Partial<Person>): Person {
   return {
-    ...{ kind: "person", personId: "per_1", sessionId: "ses_1", memberships: [] },
+    kind: "person",
+    personId: "per_1",
+    sessionId: "ses_1",
+    memberships: [],
     operator: OperatorRole.UNSPECIFIED,
     strongUntil: new Date("2100-01-01T00:00:00Z"),
     ...more,

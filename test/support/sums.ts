@@ -104,8 +104,10 @@ export async function sumPages(
     for (const { amountMicrocredits: amountMicro, usage } of page.charges) {
       const { input = 0, output = 0 } = usage ?? {};
       sums = add(sums, {
-        ...{ requests: 1n, amountMicro },
-        ...{ input: BigInt(input), output: BigInt(output) },
+        requests: 1n,
+        amountMicro,
+        input: BigInt(input),
+        output: BigInt(output),
       });
     }
     pageToken = page.nextPageToken;

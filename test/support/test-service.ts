@@ -25,7 +25,9 @@ type Marks = {
 const methods: Readonly<Record<string, Marks & { readonly streams?: true }>> = {
   Read: {
     callers: {
-      ...{ key: true, admin: AdminScope.READ, person: AccountRole.VIEWER },
+      key: true,
+      admin: AdminScope.READ,
+      person: AccountRole.VIEWER,
       operator: OperatorRole.SUPPORT,
     },
   },

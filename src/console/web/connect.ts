@@ -58,7 +58,9 @@ async function post(
   const url = `/${method.parent.typeName}/${method.name}`;
   const headers = { "content-type": type, "connect-protocol-version": "1" };
   const response = await fetch(url, {
-    ...{ method: "POST", headers, body },
+    method: "POST",
+    headers,
+    body,
     ...(signal && { signal }),
   }).catch(() => {
     throw new CallError(words.common.offline, { reason: "offline" });

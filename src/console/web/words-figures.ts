@@ -4,16 +4,25 @@
 import type { Span } from "./parts/timeline.ts";
 
 const utcDay = new Intl.DateTimeFormat("en-GB", {
-  ...{ day: "numeric", month: "short", timeZone: "UTC" },
+  day: "numeric",
+  month: "short",
+  timeZone: "UTC",
 });
 const utcDayOfYear = new Intl.DateTimeFormat("en-GB", {
-  ...{ day: "numeric", month: "short", year: "numeric", timeZone: "UTC" },
+  day: "numeric",
+  month: "short",
+  year: "numeric",
+  timeZone: "UTC",
 });
 const utcMonth = new Intl.DateTimeFormat("en-GB", {
-  ...{ month: "short", year: "numeric", timeZone: "UTC" },
+  month: "short",
+  year: "numeric",
+  timeZone: "UTC",
 });
 const utcHour = new Intl.DateTimeFormat("en-GB", {
-  ...{ hour: "2-digit", minute: "2-digit", timeZone: "UTC" },
+  hour: "2-digit",
+  minute: "2-digit",
+  timeZone: "UTC",
 });
 
 const plural = (n: bigint | number, one: string, many: string) => (Number(n) === 1 ? one : many);
@@ -375,11 +384,13 @@ export const figures = {
     intro: "A pool pays for the keys of its kind. The two never mix, and credits do not expire.",
     pools: {
       v1: {
-        ...{ name: "v1 pool", inText: "the v1 pool" },
+        name: "v1 pool",
+        inText: "the v1 pool",
         keys: "Pays for keys that begin with sk-gw2-1: editors, SDKs and your own programs.",
       },
       v2: {
-        ...{ name: "v2 pool", inText: "the v2 pool" },
+        name: "v2 pool",
+        inText: "the v2 pool",
         keys: "Pays for keys that begin with sk-gw2-2: the command-line coding assistant.",
       },
     },

@@ -60,8 +60,11 @@ export function decodeItems(
 ): { messages: Message[]; system: System | undefined } {
   const { input } = body;
   const conversation: Conversation = {
-    ...{ open, instructions: [], turns: [] },
-    ...{ openCalls: new Set(), waiting: [] },
+    open,
+    instructions: [],
+    turns: [],
+    openCalls: new Set(),
+    waiting: [],
   };
   const { instructions, turns } = conversation;
   const instruction = optionalText(body.instructions, "instructions") ?? "";

@@ -405,7 +405,8 @@ async function stop(cluster: string, url: string, log: Log): Promise<void> {
 async function isShared(url: string): Promise<boolean> {
   const client = new Client({
     ...connectionConfig(url),
-    ...{ connectionTimeoutMillis: askTimeoutMs, query_timeout: askTimeoutMs },
+    connectionTimeoutMillis: askTimeoutMs,
+    query_timeout: askTimeoutMs,
   });
   client.on("error", () => {});
   const others = {

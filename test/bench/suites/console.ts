@@ -60,7 +60,9 @@ export async function consolePages(): Promise<Result> {
       { measure: "first paint, cold", value: spreadOf(firstPaints), unit: "ms", must: "≤ 300" },
       { measure: "overview whole, cold", value: spreadOf(wholePages), unit: "ms" },
       {
-        ...{ measure: "page change until it is drawn, all pages", unit: "ms", must: "≤ 100" },
+        measure: "page change until it is drawn, all pages",
+        unit: "ms",
+        must: "≤ 100",
         value: spreadOf(all.map(({ drawn }) => drawn)),
       },
       ...[...changes].map(([title, times]) => ({
@@ -69,11 +71,15 @@ export async function consolePages(): Promise<Result> {
         unit: "ms",
       })),
       {
-        ...{ measure: "bundling beside a start, alone", unit: "ms", must: "≤ 300" },
+        measure: "bundling beside a start, alone",
+        unit: "ms",
+        must: "≤ 300",
         value: spreadOf(made.map(({ ms }) => ms)),
       },
       {
-        ...{ measure: "memory of the bundle and its bundler", unit: "MB", must: "≤ 15" },
+        measure: "memory of the bundle and its bundler",
+        unit: "MB",
+        must: "≤ 15",
         value: spreadOf(made.map(({ bytes }) => bytes / 1e6)),
       },
     ];

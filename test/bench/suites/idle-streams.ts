@@ -96,7 +96,9 @@ async function largePrompts(
     job: { requests: number; concurrency: number; perSecond?: number },
   ) =>
     lab.load({
-      ...{ url: urlOf(gateway), path: "/v1/messages", headers: nativeHeaders(gateway) },
+      url: urlOf(gateway),
+      path: "/v1/messages",
+      headers: nativeHeaders(gateway),
       bodies: [nativeBody(model, promptBytes, true)],
       ...job,
     });

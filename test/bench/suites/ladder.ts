@@ -86,7 +86,10 @@ export async function ladder(): Promise<Result> {
       const name = `gateway, ${of}`;
       const pair = targets.filter((target) => target.name === name || target.name === to);
       const alone = await compare(lab, pair, {
-        ...{ rounds: 3 * rounds, warmUp: warmUp / 4, requests, concurrency: 32 },
+        rounds: 3 * rounds,
+        warmUp: warmUp / 4,
+        requests,
+        concurrency: 32,
       });
       rows.push({
         measure: `${title}: gateway ÷ ladder, ${of}`,

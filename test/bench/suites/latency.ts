@@ -16,7 +16,9 @@ const providers = [
   // The provider's own name of a model tells it how fast to answer.
   { name: "provider at once", model: "native", own: "bench", must: {} },
   {
-    ...{ name: "provider at 20 ms", model: "native-first", own: "bench-first20" },
+    name: "provider at 20 ms",
+    model: "native-first",
+    own: "bench-first20",
     must: { half: { p50: "≤ 0.7 ms", p99: "≤ 4 ms" }, alone: { p50: "≤ 0.8 ms", p99: "" } },
   },
 ] as const;
@@ -31,11 +33,15 @@ export async function latency(): Promise<Result> {
   for (const { name, model, own, must } of providers) {
     const path = "/v1/messages";
     const direct = {
-      ...{ url: urlOf(provider), path, headers: plainHeaders },
+      url: urlOf(provider),
+      path,
+      headers: plainHeaders,
       bodies: [nativeBody(own, 1_000, true)],
     };
     const through = {
-      ...{ url: urlOf(gateway), path, headers: nativeHeaders(gateway) },
+      url: urlOf(gateway),
+      path,
+      headers: nativeHeaders(gateway),
       bodies: [nativeBody(model, 1_000, true)],
     };
 
@@ -52,7 +58,9 @@ export async function latency(): Promise<Result> {
     for (const [load, perSecond] of Object.entries({ half, alone: aloneAt })) {
       const begun = Math.ceil(perSecond * 2);
       const job = {
-        ...{ requests: begun + Math.ceil(perSecond * 4), warmUps: begun, perSecond },
+        requests: begun + Math.ceil(perSecond * 4),
+        warmUps: begun,
+        perSecond,
         concurrency: 512,
       };
       const added = {
@@ -78,7 +86,9 @@ export async function latency(): Promise<Result> {
       const title = `${name}, ${load === "half" ? "half load" : `${aloneAt}/s`}: added`;
       const goals = "half" in must ? must[load === "half" ? "half" : "alone"] : undefined;
       const row = (measure: string, values: number[], goal = ""): Row => ({
-        ...{ measure: `${title} ${measure}`, value: spreadOf(values), unit: "ms" },
+        measure: `${title} ${measure}`,
+        value: spreadOf(values),
+        unit: "ms",
         ...(goal !== "" && { must: goal }),
       });
       rows.push(

@@ -98,7 +98,9 @@ function arrive(order: RuledOrder, index: number, random: () => number, now: Dat
   const whole = (order.usdMicro * 10n ** BigInt(decimals)) / order.rate;
   const share = random() < 0.4 ? 1_000 : Math.floor(random() * 2_500);
   return {
-    ...{ asset, network: random() < 0.03 ? "elsewhere" : network, decimals },
+    asset,
+    network: random() < 0.03 ? "elsewhere" : network,
+    decimals,
     externalId: `dep_${index}`,
     atoms: (whole * BigInt(share)) / 1_000n + 1n,
     state: "seen",

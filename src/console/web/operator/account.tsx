@@ -159,7 +159,9 @@ function SuspendDialog({ account, onClose }: DialogProps): JSX.Element {
         onCancel={onClose}
       >
         <TextField
-          {...{ name: "reason", label: words.account.suspendReason, lines: 3 }}
+          name="reason"
+          label={words.account.suspendReason}
+          lines={3}
           value={reason}
           onInput={setReason}
           isFirst
@@ -269,7 +271,9 @@ function KeysCard({ accountId }: OfAccount): JSX.Element {
             cell: ({ status }) => textOf(KeyStatus, keyStatuses, status),
           },
           {
-            ...{ name: "month", head: head.month, end: true },
+            name: "month",
+            head: head.month,
+            end: true,
             cell: ({ monthSpentMicrocredits = 0n }) => credits(monthSpentMicrocredits),
           },
           {
@@ -365,11 +369,15 @@ function TransfersCard({ accountId }: OfAccount): JSX.Element {
             cell: ({ kind }) => textOf(TransferKind, shared.credits.kinds, kind),
           },
           {
-            ...{ name: "amount", head: head.amount, end: true },
+            name: "amount",
+            head: head.amount,
+            end: true,
             cell: (transfer) => signedCredits(changeOf(transfer)),
           },
           {
-            ...{ name: "after", head: head.after, end: true },
+            name: "after",
+            head: head.after,
+            end: true,
             cell: ({ postedAfterMicrocredits }) => credits(postedAfterMicrocredits),
           },
           { name: "pool", head: head.pool, cell: ({ family }) => poolOf(family).name },
@@ -413,7 +421,9 @@ function OrdersCard({ accountId }: OfAccount): JSX.Element {
           { name: "state", head: head.state, cell: (order) => <OrderTag order={order} /> },
           { name: "pack", head: head.pack, cell: packText },
           {
-            ...{ name: "granted", head: head.granted, end: true },
+            name: "granted",
+            head: head.granted,
+            end: true,
             cell: ({ grantedMicrocredits }) => credits(grantedMicrocredits),
           },
         ]}

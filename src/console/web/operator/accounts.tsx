@@ -124,15 +124,21 @@ const columns: readonly Column<AccountSummary>[] = [
   },
   { name: "owners", head: words.accounts.head.owners, cell: (one) => <Owners {...one} /> },
   {
-    ...{ name: "v1", head: words.accounts.head.v1, end: true },
+    name: "v1",
+    head: words.accounts.head.v1,
+    end: true,
     cell: ({ pools }) => freeText(pools, Family.V1),
   },
   {
-    ...{ name: "v2", head: words.accounts.head.v2, end: true },
+    name: "v2",
+    head: words.accounts.head.v2,
+    end: true,
     cell: ({ pools }) => freeText(pools, Family.V2),
   },
   {
-    ...{ name: "spent", head: words.accounts.head.spent, end: true },
+    name: "spent",
+    head: words.accounts.head.spent,
+    end: true,
     cell: ({ spentMicrocredits }) => credits(spentMicrocredits),
   },
   { name: "waiting", head: words.accounts.head.waiting, cell: (one) => <WaitingTags {...one} /> },
@@ -189,10 +195,7 @@ function CreateDialog({ onClose }: { readonly onClose: () => void }): JSX.Elemen
         onSubmit={make}
         onCancel={onClose}
       >
-        <TextField
-          {...{ name: "name", label: words.accounts.name, value: name, onInput: setName }}
-          isFirst
-        />
+        <TextField name="name" label={words.accounts.name} value={name} onInput={setName} isFirst />
       </Form>
     </Dialog>
   );

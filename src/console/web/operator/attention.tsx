@@ -164,7 +164,9 @@ function TransfersCard(): JSX.Element {
             cell: ({ reason }) => <Quoted text={reason} />,
           },
           {
-            ...{ name: "actions", head: head.actions, end: true },
+            name: "actions",
+            head: head.actions,
+            end: true,
             cell: (transfer) => <Actions transfer={transfer} />,
           },
         ]}
@@ -232,7 +234,9 @@ function DebtsCard(): JSX.Element {
           },
           { name: "owners", head: head.owners, cell: (one) => <Owners {...one} /> },
           {
-            ...{ name: "debt", head: head.debt, end: true },
+            name: "debt",
+            head: head.debt,
+            end: true,
             cell: ({ debtMicrocredits }) => credits(debtMicrocredits),
           },
         ]}

@@ -29,7 +29,9 @@ export function AuditEvents(): JSX.Element {
     PeopleService.method.listAuditEvents,
     {
       ...(account === "" ? { allAccounts: true } : { accountId: account }),
-      ...{ actor, method, pageSize },
+      actor,
+      method,
+      pageSize,
       ...(from && { from: timestampFromDate(from) }),
       // The last day is a part of the range.
       ...(to && { to: timestampFromDate(new Date(to.getTime() + dayMs)) }),

@@ -60,7 +60,9 @@ type PriceColumn = Exclude<keyof Price, "$typeName" | "$unknown" | "priceVersion
 
 function priceColumn(name: keyof typeof words.models.head, category: PriceColumn) {
   return {
-    ...{ name, head: words.models.head[name], end: true },
+    name,
+    head: words.models.head[name],
+    end: true,
     cell: ({ price }: CatalogModel) => (price ? perMillion(price[category]) : words.none),
   };
 }
@@ -86,7 +88,9 @@ const columns: readonly Column<CatalogModel>[] = [
   priceColumn("write1h", "cacheWrite1h"),
   priceColumn("read", "cacheRead"),
   {
-    ...{ name: "context", head: words.models.head.context, end: true },
+    name: "context",
+    head: words.models.head.context,
+    end: true,
     cell: ({ contextTokens }) => compact(contextTokens),
   },
   {

@@ -171,7 +171,8 @@ function DecideDialog({ order, onClose }: DialogProps): JSX.Element {
   const send = async () => {
     if (reason.trim() === "") throw fieldError("reason", words.missingReason);
     const { decision } = await call(PaymentsService.method.decideOrder, {
-      ...{ orderId: order.orderId, reason: reason.trim() },
+      orderId: order.orderId,
+      reason: reason.trim(),
       choice: choiceOf(choice, amount),
     }).finally(orderChanged);
     const isPending = decision?.state === DecisionState.PENDING;
@@ -187,18 +188,26 @@ function DecideDialog({ order, onClose }: DialogProps): JSX.Element {
         onCancel={onClose}
       >
         <ChoiceField
-          {...{ name: "rate", label: words.order.choice, value: choice, onInput: setChoice }}
+          name="rate"
+          label={words.order.choice}
+          value={choice}
+          onInput={setChoice}
           options={choices.map((value) => ({ value, ...words.order.choices[value] }))}
         />
         {choice === "amount" && (
           <TextField
-            {...{ name: "amount_microdollars", label: words.order.amount, type: "number" }}
+            name="amount_microdollars"
+            label={words.order.amount}
+            type="number"
             value={amount}
             onInput={setAmount}
           />
         )}
         <TextField
-          {...{ name: "reason", label: words.reason, hint: words.reasonHint, lines: 2 }}
+          name="reason"
+          label={words.reason}
+          hint={words.reasonHint}
+          lines={2}
           value={reason}
           onInput={setReason}
         />
@@ -244,7 +253,8 @@ function RefundDialog({ order, onClose }: DialogProps): JSX.Element {
   const begin = async () => {
     if (reason.trim() === "") throw fieldError("reason", words.missingReason);
     await call(PaymentsService.method.beginRefund, {
-      ...{ orderId: order.orderId, reason: reason.trim() },
+      orderId: order.orderId,
+      reason: reason.trim(),
       what:
         what === ""
           ? { case: "amountMicrodollars", value: dollarsOf(amount) }
@@ -265,7 +275,9 @@ function RefundDialog({ order, onClose }: DialogProps): JSX.Element {
       >
         {unvalued.length > 0 && (
           <ChoiceField
-            {...{ name: "deposit_id", label: words.order.refundWhat, value: what }}
+            name="deposit_id"
+            label={words.order.refundWhat}
+            value={what}
             onInput={setWhat}
             options={[
               { value: "", label: words.order.refundAmount, hint: words.order.refundAmountHint },
@@ -279,13 +291,18 @@ function RefundDialog({ order, onClose }: DialogProps): JSX.Element {
         )}
         {what === "" && (
           <TextField
-            {...{ name: "amount_microdollars", label: words.order.amount, type: "number" }}
+            name="amount_microdollars"
+            label={words.order.amount}
+            type="number"
             value={amount}
             onInput={setAmount}
           />
         )}
         <TextField
-          {...{ name: "reason", label: words.reason, hint: words.reasonHint, lines: 2 }}
+          name="reason"
+          label={words.reason}
+          hint={words.reasonHint}
+          lines={2}
           value={reason}
           onInput={setReason}
         />
@@ -345,7 +362,9 @@ function CompleteDialog({ order, onClose }: DialogProps): JSX.Element {
         onCancel={onClose}
       >
         <TextField
-          {...{ name: "transaction", label: words.order.transaction, value: transaction }}
+          name="transaction"
+          label={words.order.transaction}
+          value={transaction}
           onInput={setTransaction}
           isFirst
         />

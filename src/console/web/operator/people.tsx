@@ -134,7 +134,9 @@ function columnsOf(onOpen: (opened: Opened) => void): readonly Column<Person>[] 
       cell: ({ createdAt }) => <Time at={createdAt} as="day" />,
     },
     {
-      ...{ name: "actions", head: head.actions, end: true },
+      name: "actions",
+      head: head.actions,
+      end: true,
       cell: (person) =>
         isOperatorAdmin() && (
           <span class="row">
@@ -331,7 +333,9 @@ function Tokens(): JSX.Element {
             cell: ({ lastUsedAt }) => <Time at={lastUsedAt} otherwise={words.none} />,
           },
           {
-            ...{ name: "actions", head: head.actions, end: true },
+            name: "actions",
+            head: head.actions,
+            end: true,
             cell: (token) =>
               isOperatorAdmin() &&
               token.createdBy !== "" &&
@@ -391,13 +395,18 @@ function TokenDialog({ onClose }: { readonly onClose: () => void }): JSX.Element
         onCancel={onClose}
       >
         <TextField
-          {...{ name: "name", label: words.people.tokenName, hint: words.people.tokenNameHint }}
+          name="name"
+          label={words.people.tokenName}
+          hint={words.people.tokenNameHint}
           value={name}
           onInput={setName}
           isFirst
         />
         <ChoiceField
-          {...{ name: "scope", label: words.people.tokenScope, value: scope, onInput: setScope }}
+          name="scope"
+          label={words.people.tokenScope}
+          value={scope}
+          onInput={setScope}
           options={scopes.map((value) => ({ value, label: words.people.scopes[value] }))}
         />
       </Form>

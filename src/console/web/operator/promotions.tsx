@@ -83,12 +83,16 @@ function columnsOf(onStop: (promotion: Promotion) => void): readonly Column<Prom
       ),
     },
     {
-      ...{ name: "bonus", head: head.bonus, end: true },
+      name: "bonus",
+      head: head.bonus,
+      end: true,
       cell: ({ bonusMicrocredits }) => credits(bonusMicrocredits),
     },
     { name: "pool", head: head.pool, cell: ({ family }) => poolOf(family).name },
     {
-      ...{ name: "used", head: head.used, end: true },
+      name: "used",
+      head: head.used,
+      end: true,
       cell: ({ used, most }) =>
         most === 0
           ? words.promotions.unlimited(count(used))
@@ -107,7 +111,9 @@ function columnsOf(onStop: (promotion: Promotion) => void): readonly Column<Prom
       ),
     },
     {
-      ...{ name: "actions", head: head.actions, end: true },
+      name: "actions",
+      head: head.actions,
+      end: true,
       cell: (promotion) =>
         isOperatorAdmin() &&
         isOpen(promotion) && (
@@ -165,8 +171,12 @@ function CreateDialog({ onClose }: { readonly onClose: () => void }): JSX.Elemen
     if (!/^\d{0,9}$/.test(most.trim())) throw fieldError("most", words.promotions.notANumber);
     const end = lastDay === "" ? undefined : new Date(Date.parse(`${lastDay}T00:00:00Z`) + dayMs);
     const { code: shown } = await call(PaymentsService.method.createPromotion, {
-      ...{ name: name.trim(), code: code.trim(), family: familyOf[pool], bonusMicrocredits },
-      ...{ most: Number(most.trim()), needsPurchase },
+      name: name.trim(),
+      code: code.trim(),
+      family: familyOf[pool],
+      bonusMicrocredits,
+      most: Number(most.trim()),
+      needsPurchase,
       ...(end && { endsAt: timestampFromDate(end) }),
     });
     setMade(shown);
@@ -198,35 +208,55 @@ function CreateDialog({ onClose }: { readonly onClose: () => void }): JSX.Elemen
         onCancel={onClose}
       >
         <TextField
-          {...{ name: "name", label: texts.name, hint: texts.nameHint, value: name }}
+          name="name"
+          label={texts.name}
+          hint={texts.nameHint}
+          value={name}
           onInput={setName}
           isFirst
         />
         <TextField
-          {...{ name: "bonus_microcredits", label: texts.bonus, type: "number", value: bonus }}
+          name="bonus_microcredits"
+          label={texts.bonus}
+          type="number"
+          value={bonus}
           onInput={setBonus}
           unit={shared.common.credits}
         />
         <SelectField
-          {...{ name: "family", label: texts.pool, value: pool, onInput: setPool }}
+          name="family"
+          label={texts.pool}
+          value={pool}
+          onInput={setPool}
           options={pools.map((value) => ({ value, label: poolOf(familyOf[value]).name }))}
         />
         <TextField
-          {...{ name: "code", label: texts.code, hint: texts.codeHint, value: code }}
+          name="code"
+          label={texts.code}
+          hint={texts.codeHint}
+          value={code}
           onInput={setCode}
         />
         <TextField
-          {...{ name: "ends_at", label: texts.ends, hint: texts.endsHint, type: "date" }}
+          name="ends_at"
+          label={texts.ends}
+          hint={texts.endsHint}
+          type="date"
           value={lastDay}
           onInput={setLastDay}
         />
         <TextField
-          {...{ name: "most", label: texts.most, hint: texts.mostHint, type: "number" }}
+          name="most"
+          label={texts.most}
+          hint={texts.mostHint}
+          type="number"
           value={most}
           onInput={setMost}
         />
         <CheckField
-          {...{ name: "needs_purchase", label: texts.purchase, checked: needsPurchase }}
+          name="needs_purchase"
+          label={texts.purchase}
+          checked={needsPurchase}
           onInput={setNeedsPurchase}
         />
       </Form>

@@ -37,8 +37,12 @@ export function TransferDialog({ account, onClose }: TransferDialogProps): JSX.E
       throw fieldError("amount_microcredits", words.transfer.notAnAmount);
     if (reason.trim() === "") throw fieldError("reason", words.missingReason);
     const { transfer, pendingTransfer } = await call(BillingService.method.createTransfer, {
-      ...{ accountId, family: familyOf[pool], kind: TransferKind[kind] },
-      ...{ amountMicrocredits: micro, idempotencyKey, reason: reason.trim() },
+      accountId,
+      family: familyOf[pool],
+      kind: TransferKind[kind],
+      amountMicrocredits: micro,
+      idempotencyKey,
+      reason: reason.trim(),
     });
     transfersChanged();
     if (pendingTransfer) notify(words.transfer.waits);
@@ -54,22 +58,33 @@ export function TransferDialog({ account, onClose }: TransferDialogProps): JSX.E
         onCancel={onClose}
       >
         <ChoiceField
-          {...{ name: "kind", label: words.transfer.kind, value: kind, onInput: setKind }}
+          name="kind"
+          label={words.transfer.kind}
+          value={kind}
+          onInput={setKind}
           options={kinds.map((value) => ({ value, ...words.transfer.kinds[value] }))}
         />
         <SelectField
-          {...{ name: "family", label: words.transfer.pool, value: pool, onInput: setPool }}
+          name="family"
+          label={words.transfer.pool}
+          value={pool}
+          onInput={setPool}
           options={pools.map((value) => ({ value, label: poolOf(familyOf[value]).name }))}
         />
         <TextField
-          {...{ name: "amount_microcredits", label: words.transfer.amount, type: "number" }}
+          name="amount_microcredits"
+          label={words.transfer.amount}
+          type="number"
           value={amount}
           onInput={setAmount}
           unit={shared.common.credits}
           {...(micro !== undefined && { hint: words.transfer.inDollars(dollars(micro)) })}
         />
         <TextField
-          {...{ name: "reason", label: words.reason, hint: words.reasonHint, lines: 2 }}
+          name="reason"
+          label={words.reason}
+          hint={words.reasonHint}
+          lines={2}
           value={reason}
           onInput={setReason}
         />

@@ -169,7 +169,9 @@ function PackStep({
         />
         {pack === another && (
           <TextField
-            {...{ name: "usd_cents", label: words.purchase.anotherLabel, type: "number" }}
+            name="usd_cents"
+            label={words.purchase.anotherLabel}
+            type="number"
             value={typed}
             onInput={setTyped}
             isFirst
@@ -198,8 +200,11 @@ function MethodStep({
     const key = attempts.current.get(chosen) ?? randomText();
     attempts.current.set(chosen, key);
     const { order: made } = await call(PaymentsService.method.createOrder, {
-      ...{ accountId: account.value.accountId, family: familyOf[pool], usdCents },
-      ...{ method: chosen, idempotencyKey: key },
+      accountId: account.value.accountId,
+      family: familyOf[pool],
+      usdCents,
+      method: chosen,
+      idempotencyKey: key,
     });
     invalidate(PaymentsService.method.listOrders);
     if (made) go(href(`credits/orders/${made.orderId}`), { replace: true });

@@ -198,7 +198,9 @@ function Orders({ orders }: { readonly orders: readonly Order[] }): JSX.Element 
         { name: "paid", head: head.paidBy, cell: paidWith },
         { name: "pool", head: head.pool, cell: ({ family }) => poolOf(family).name },
         {
-          ...{ name: "granted", head: head.granted, end: true },
+          name: "granted",
+          head: head.granted,
+          end: true,
           cell: ({ grantedMicrocredits }) => credits(grantedMicrocredits),
         },
         {
@@ -263,11 +265,15 @@ function Transfers(): JSX.Element {
                 },
                 { name: "kind", head: head.kind, cell: kindText },
                 {
-                  ...{ name: "amount", head: head.amount, end: true },
+                  name: "amount",
+                  head: head.amount,
+                  end: true,
                   cell: (transfer) => signed(changeOf(transfer)),
                 },
                 {
-                  ...{ name: "after", head: head.after, end: true },
+                  name: "after",
+                  head: head.after,
+                  end: true,
                   cell: ({ postedAfterMicrocredits }) => credits(postedAfterMicrocredits),
                 },
                 { name: "pool", head: head.pool, cell: ({ family }) => poolOf(family).name },
@@ -317,7 +323,8 @@ function Promotion(): JSX.Element {
   const { accountId } = account.value;
   const redeem = async () => {
     const { bonusMicrocredits, family } = await call(PaymentsService.method.redeemPromotion, {
-      ...{ accountId, code: code.trim() },
+      accountId,
+      code: code.trim(),
     });
     setCode("");
     setQuery({ code: "" });

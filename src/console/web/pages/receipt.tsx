@@ -165,7 +165,8 @@ function Cost({ receipt }: { readonly receipt: Receipt }): JSX.Element {
         caption={words.receipt.cost}
         columns={[
           {
-            ...{ name: "category", head: head.category },
+            name: "category",
+            head: head.category,
             cell: ({ category }) => (
               <>
                 <i class={`bars-mark ${categoryClasses[category]}`} />
@@ -174,23 +175,31 @@ function Cost({ receipt }: { readonly receipt: Receipt }): JSX.Element {
             ),
           },
           {
-            ...{ name: "tokens", head: head.tokens, end: true },
+            name: "tokens",
+            head: head.tokens,
+            end: true,
             cell: (line) => count(line.tokens),
           },
           ...(reportedUsage
             ? [
                 {
-                  ...{ name: "reported", head: head.reported, end: true },
+                  name: "reported",
+                  head: head.reported,
+                  end: true,
                   cell: (line: Line) => count(line.reported),
                 },
               ]
             : []),
           {
-            ...{ name: "price", head: head.price, end: true },
+            name: "price",
+            head: head.price,
+            end: true,
             cell: (line) => <span class="muted">× {count(line.price)}</span>,
           },
           {
-            ...{ name: "credits", head: head.credits, end: true },
+            name: "credits",
+            head: head.credits,
+            end: true,
             cell: (line) => `= ${credits(costOf(line), 4)}`,
           },
         ]}
@@ -239,11 +248,15 @@ function Attempts({ receipt }: { readonly receipt: Receipt }): JSX.Element {
           cell: ({ one }) => ended[one.outcome] ?? one.outcome,
         },
         {
-          ...{ name: "status", head: attemptHead.status, end: true },
+          name: "status",
+          head: attemptHead.status,
+          end: true,
           cell: ({ one }) => (one.status === 0 ? words.requests.none : String(one.status)),
         },
         {
-          ...{ name: "first", head: attemptHead.first, end: true },
+          name: "first",
+          head: attemptHead.first,
+          end: true,
           cell: ({ one: { firstEventAfter: after } }) =>
             after
               ? duration(Number(after.seconds) * 1000 + after.nanos / 1_000_000)

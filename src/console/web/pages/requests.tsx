@@ -47,8 +47,15 @@ import { words } from "../words.ts";
 import { OutcomeTag } from "./receipt.tsx";
 
 const defaults = {
-  ...{ key: "", model: "", outcome: "", least: "", tag: "", from: "", to: "" },
-  ...{ times: "utc", live: "on" },
+  key: "",
+  model: "",
+  outcome: "",
+  least: "",
+  tag: "",
+  from: "",
+  to: "",
+  times: "utc",
+  live: "on",
 };
 
 const outcomes: Readonly<Record<keyof typeof words.requests.outcomes, readonly Outcome[]>> = {
@@ -81,12 +88,16 @@ export function Requests(_: PageProps): JSX.Element {
   const to = last && new Date(last.getTime() + dayMs);
   const { accountId } = account.value;
   const filter = {
-    ...{ keyId: query.key, model: query.model, outcomes: [...outcomes[outcome]] },
+    keyId: query.key,
+    model: query.model,
+    outcomes: [...outcomes[outcome]],
     minAmountMicrocredits: least ?? 0n,
     tags: parseTags(query.tag),
   };
   const request = {
-    ...{ accountId, filter, pageSize: chargePageSize },
+    accountId,
+    filter,
+    pageSize: chargePageSize,
     ...(from && { from: timestampFromDate(from) }),
     ...(to && { to: timestampFromDate(to) }),
   };
@@ -363,7 +374,11 @@ function Foot({
 function timeText(at: Date, zone: keyof typeof words.requests.zones): string {
   const isThisYear = at.getUTCFullYear() === new Date().getUTCFullYear();
   return new Intl.DateTimeFormat("en-GB", {
-    ...{ day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", second: "2-digit" },
+    day: "numeric",
+    month: "short",
+    hour: "2-digit",
+    minute: "2-digit",
+    second: "2-digit",
     ...(!isThisYear && { year: "numeric" }),
     ...(zone === "utc" && { timeZone: "UTC" }),
   }).format(at);
@@ -396,11 +411,15 @@ function columnsOf(
     },
     { name: "model", head: head.model, cell: ({ model }) => model },
     ...tokenCategories.map((category) => ({
-      ...{ name: category, head: categories[category], end: true },
+      name: category,
+      head: categories[category],
+      end: true,
       cell: ({ usage }: Receipt) => <Tokens count={usage?.[category] ?? 0} />,
     })),
     {
-      ...{ name: "credits", head: head.credits, end: true },
+      name: "credits",
+      head: head.credits,
+      end: true,
       cell: ({ amountMicrocredits }) => credits(amountMicrocredits, 4),
     },
     {
@@ -409,11 +428,15 @@ function columnsOf(
       cell: ({ outcome }) => <OutcomeTag outcome={outcome} />,
     },
     {
-      ...{ name: "first", head: head.firstToken, end: true },
+      name: "first",
+      head: head.firstToken,
+      end: true,
       cell: (charge) => timeOf(firstEventOf(charge)) ?? none,
     },
     {
-      ...{ name: "duration", head: head.duration, end: true },
+      name: "duration",
+      head: head.duration,
+      end: true,
       cell: (charge) => timeOf(durationOf(charge)) ?? none,
     },
   ];

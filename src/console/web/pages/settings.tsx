@@ -333,7 +333,9 @@ function Sessions(): JSX.Element {
 const browsers = ["Edg", "OPR", "Firefox", "Chrome", "Safari"];
 const systems = ["Android", "iPhone", "iPad", "Windows", "Mac OS X", "Linux"];
 const shownNames: Readonly<Record<string, string>> = {
-  ...{ Edg: "Edge", OPR: "Opera", "Mac OS X": "macOS" },
+  Edg: "Edge",
+  OPR: "Opera",
+  "Mac OS X": "macOS",
 };
 
 /** "Firefox, Linux" of what a browser calls itself; else the beginning of that. */

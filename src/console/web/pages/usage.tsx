@@ -104,7 +104,9 @@ export function Usage(_: PageProps) {
   const chart = useAllPages(
     BillingService.method.queryUsage,
     plan && {
-      ...{ ...filter, ...to, from: timestampFromDate(plan.askFrom) },
+      ...filter,
+      ...to,
+      from: timestampFromDate(plan.askFrom),
       bucket: buckets[plan.bucket],
     },
     rowsOf,
@@ -131,7 +133,11 @@ export function Usage(_: PageProps) {
     BillingService.method.queryUsage,
     by !== "category" && plan && from && table.data?.isLast && largest.length > 0
       ? {
-          ...{ ...filter, ...to, from, bucket: buckets[plan.bucket], ...group },
+          ...filter,
+          ...to,
+          from,
+          bucket: buckets[plan.bucket],
+          ...group,
           ...(by === "model" && { models: largest }),
           ...(by === "key" && { keyIds: largest }),
         }
@@ -262,13 +268,20 @@ export function Usage(_: PageProps) {
             <>
               <Totals current={current} before={before} period={period} />
               <Chart
-                {...{ measure, series, plan, bars }}
+                measure={measure}
+                series={series}
+                plan={plan}
+                bars={bars}
                 isOpen={compared.isOpen}
                 onMeasure={(value) => setQuery({ in: value })}
                 isByWeek={wanted === "day" && plan.span === "week"}
               />
               <Rows
-                {...{ rows: list.items, by, tag, keys, isWhole: list.isLast }}
+                rows={list.items}
+                by={by}
+                tag={tag}
+                keys={keys}
+                isWhole={list.isLast}
                 note={until && words.usage.completeUntil(clock(until))}
               />
             </>
@@ -470,7 +483,10 @@ function Chart({
     >
       <Legend series={series} />
       <Bars
-        {...{ label, series, bars, span: plan.span }}
+        label={label}
+        series={series}
+        bars={bars}
+        span={plan.span}
         openFrom={isOpen ? bars.at(-1)?.from : undefined}
         format={(value) => unit(isCredits ? credits(value) : count(value))}
         formatTick={(value) => (isCredits ? tickOfCredits(value) : compact(value))}
@@ -563,7 +579,8 @@ function columnsOf(
       name,
       head: label,
       cell: (row) => format(valueIn(row)),
-      ...{ end: true, sortable: true },
+      end: true,
+      sortable: true,
     },
     valueOf: valueIn,
     foot: (rows) => format(rows.reduce((sum, row) => sum + valueIn(row), 0n)),
@@ -571,10 +588,12 @@ function columnsOf(
   const tokens = (row: UsageRow) => row.sums?.usage;
   const named: Summed = {
     column: {
-      ...{ name: kind, head: kind === "tag" ? tag : head[kind], sortable: true },
+      name: kind,
+      head: kind === "tag" ? tag : head[kind],
+      sortable: true,
       cell: (row) =>
         kind === "tag" ? (
-          <TagValue {...{ tag, value: row.tagValue }} />
+          <TagValue tag={tag} value={row.tagValue} />
         ) : kind === "model" ? (
           <a class="row-link" href={href("requests", { model: row.model })}>
             {row.model}
@@ -647,15 +666,19 @@ function Refused({ errors }: { readonly errors: QueryErrorsResponse }) {
           caption={usage.refused}
           columns={[
             {
-              ...{ name: "reason", head: usage.refusedHead.reason },
+              name: "reason",
+              head: usage.refusedHead.reason,
               cell: (row) => refusalOf(row.reason).label,
             },
             {
-              ...{ name: "count", head: usage.refusedHead.count, end: true },
+              name: "count",
+              head: usage.refusedHead.count,
+              end: true,
               cell: (row) => count(row.requests),
             },
             {
-              ...{ name: "advice", head: usage.refusedHead.last },
+              name: "advice",
+              head: usage.refusedHead.last,
               cell: (row) => <span class="muted">{refusalOf(row.reason).advice}</span>,
             },
           ]}

@@ -156,12 +156,20 @@ function AlertsForm({ settings, mails, ofOperators }: AlertsFormProps): JSX.Elem
       {!ofOperators && (
         <div class="field-row">
           <TextField
-            {...{ name: "below_microcredits", type: "number", label: text.belowCredits }}
-            {...{ value: credits, onInput: setCredits, unit: words.common.credits }}
+            name="below_microcredits"
+            type="number"
+            label={text.belowCredits}
+            value={credits}
+            onInput={setCredits}
+            unit={words.common.credits}
           />
           <TextField
-            {...{ name: "below_days", type: "number", label: text.belowDays }}
-            {...{ value: days, onInput: setDays, unit: text.days }}
+            name="below_days"
+            type="number"
+            label={text.belowDays}
+            value={days}
+            onInput={setDays}
+            unit={text.days}
           />
         </div>
       )}
@@ -191,14 +199,19 @@ function AlertsForm({ settings, mails, ofOperators }: AlertsFormProps): JSX.Elem
         ]}
       />
       <TextField
-        {...{ name: "webhook_url", label: text.webhook, hint: text.webhookHint }}
-        {...{ value: url, onInput: setUrl }}
+        name="webhook_url"
+        label={text.webhook}
+        hint={text.webhookHint}
+        value={url}
+        onInput={setUrl}
       />
       {settings.webhookUrl && (
         <div class="spread">
           <CheckField
-            {...{ name: "new_webhook_secret", label: text.newSecret }}
-            {...{ checked: isNew, onInput: setNew }}
+            name="new_webhook_secret"
+            label={text.newSecret}
+            checked={isNew}
+            onInput={setNew}
           />
           <Button onClick={test}>{text.test}</Button>
         </div>

@@ -75,7 +75,10 @@ export function Bars(props: BarsProps) {
       return (
         <rect
           key={id}
-          {...{ class: colour, y: y + full - drawn, height: drawn, rx: 1.5 }}
+          class={colour}
+          y={y + full - drawn}
+          height={drawn}
+          rx={1.5}
           x={`${(index + 0.16) * width}%`}
           width={`${0.68 * width}%`}
         />
@@ -135,8 +138,11 @@ export function Bars(props: BarsProps) {
               {ticks.map((tick) => (
                 <line
                   key={String(tick)}
-                  {...{ class: "bars-grid", x1: "0", x2: "100%" }}
-                  {...{ y1: yOf(tick) - 8, y2: yOf(tick) - 8 }}
+                  class="bars-grid"
+                  x1="0"
+                  x2="100%"
+                  y1={yOf(tick) - 8}
+                  y2={yOf(tick) - 8}
                 />
               ))}
               {stacks}

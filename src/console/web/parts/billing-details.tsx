@@ -82,17 +82,24 @@ function DetailsDialog({
         onCancel={onClose}
       >
         <TextField
-          {...{ name: "name", label: words.credits.detailsName, value: name, onInput: setName }}
+          name="name"
+          label={words.credits.detailsName}
+          value={name}
+          onInput={setName}
           autocomplete="organization"
           isFirst
         />
         <TextField
-          {...{ name: "address", label: words.credits.detailsAddress, lines: 4 }}
+          name="address"
+          label={words.credits.detailsAddress}
+          lines={4}
           value={address}
           onInput={setAddress}
         />
         <TextField
-          {...{ name: "tax_id", label: words.credits.detailsTaxId, value: taxId }}
+          name="tax_id"
+          label={words.credits.detailsTaxId}
+          value={taxId}
           onInput={setTaxId}
           hint={words.credits.detailsNote}
         />

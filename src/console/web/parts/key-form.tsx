@@ -25,8 +25,14 @@ export type KeyFields = {
 };
 
 export const noKeyFields: KeyFields = {
-  ...{ name: "", perMinute: "", cap: "", capDollars: "", expires: "" },
-  ...{ hasAllModels: true, models: [], reader: false },
+  name: "",
+  perMinute: "",
+  cap: "",
+  capDollars: "",
+  expires: "",
+  hasAllModels: true,
+  models: [],
+  reader: false,
 };
 
 const dayMs = 86_400_000;

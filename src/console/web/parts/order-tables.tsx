@@ -32,7 +32,9 @@ export function Deposits({ order }: { readonly order: Order }): JSX.Element | nu
               cell: ({ firstSeenAt }) => <Time at={firstSeenAt} as="moment" />,
             },
             {
-              ...{ name: "amount", head: head.amount, end: true },
+              name: "amount",
+              head: head.amount,
+              end: true,
               cell: ({ amount, asset, network }) =>
                 network === order.network
                   ? `${amount} ${asset}`
@@ -47,7 +49,9 @@ export function Deposits({ order }: { readonly order: Order }): JSX.Element | nu
                   : textOf(DepositState, depositStates, state),
             },
             {
-              ...{ name: "value", head: head.value, end: true },
+              name: "value",
+              head: head.value,
+              end: true,
               cell: ({ valueMicrodollars: value }) =>
                 value === undefined ? words.requests.none : `$${exact(value)}`,
             },
@@ -84,7 +88,7 @@ export function Refunds({ refunds }: { readonly refunds: readonly Refund[] }): J
               head: head.at,
               cell: ({ createdAt }) => <Time at={createdAt} as="moment" />,
             },
-            { ...{ name: "amount", head: head.amount, end: true }, cell: refundText },
+            { name: "amount", head: head.amount, end: true, cell: refundText },
             {
               name: "state",
               head: head.state,

@@ -20,24 +20,14 @@ import packageFile from "../../package.json" with { type: "json" };
 import { readConfig } from "../../src/config/environment.ts";
 import { nodeFlags, startVariables } from "../support/child-gateway.ts";
 import { findProgram } from "../support/programs.ts";
+import { readSettingNames } from "../support/settings.ts";
 
 const root = join(import.meta.dirname, "../..");
 const folder = join(root, "deploy");
 const read = (name: string) => readFileSync(join(folder, name), "utf8");
 
 /** The environment variables that a gateway reads, with those of its C library. */
-const settings = new Set<string>(Object.keys(startVariables));
-readConfig(
-  new Proxy<NodeJS.ProcessEnv>(
-    {},
-    {
-      get(_, name) {
-        if (typeof name === "string") settings.add(name);
-        return undefined;
-      },
-    },
-  ),
-);
+const settings = new Set([...Object.keys(startVariables), ...readSettingNames()]);
 const unknown = (names: Iterable<string>) => [...names].filter((name) => !settings.has(name));
 
 const image = read("Containerfile");

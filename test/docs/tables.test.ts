@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { Outcome, OutcomeSchema } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { logCodes } from "../../src/base/log.ts";
-import { readConfig } from "../../src/config/environment.ts";
+import { readSettingNames } from "../support/settings.ts";
 import { readDocument, readSection, root } from "./documents.ts";
 import { refreshTables, tablesDocuments } from "./tables.ts";
 
@@ -25,17 +25,7 @@ test("every code of a log line is used", () => {
 });
 
 test("the settings are the environment variables that are read", () => {
-  const read = new Set<string>();
-  const recording = new Proxy<NodeJS.ProcessEnv>(
-    {},
-    {
-      get(_, name) {
-        if (typeof name === "string") read.add(name);
-        return undefined;
-      },
-    },
-  );
-  readConfig(recording);
+  const read = readSettingNames();
   expect(read).toContain("PORT");
   expect(firstCells(readSection("docs/operating.md", "## Settings"))).toEqual([...read].sort());
 });

@@ -142,7 +142,7 @@ function resizeCall(resized: readonly Resized[], mayGrow: boolean): Query {
   return [calls.resize, [resized.map(({ requestId }) => requestId), amounts, mayGrow]];
 }
 
-function lockQuery(account: string, { payers, placing, proposed, growing }: AdmissionReads): Query {
+function lockQuery(account: string, { payers, named, proposed, growing }: AdmissionReads): Query {
   const isOwn = ({ payer }: { readonly payer: Payer }) => payer.accountId === account;
   const idOf = ({ requestId }: { readonly requestId: string }) => requestId;
   const own = growing.filter(isOwn);
@@ -151,7 +151,7 @@ function lockQuery(account: string, { payers, placing, proposed, growing }: Admi
     [
       account,
       distinct(payers.flatMap(({ accountId, keyId }) => (accountId === account ? [keyId] : []))),
-      distinct([...placing.filter(isOwn), ...own].map(idOf)),
+      distinct([...named.filter(isOwn), ...own].map(idOf)),
       distinct(proposed.filter(isOwn).map(idOf)),
       distinct(own.map(({ month }) => month)),
     ],

@@ -43,6 +43,11 @@ export type HoldRequest = {
   readonly kind: "place";
   readonly requestId: string;
   /**
+   * True: this process made the id for this request, and no admission of it may have been committed
+   * unseen. So no request can have it, and nobody looks for one.
+   */
+  readonly hasNewId?: boolean | undefined;
+  /**
    * Who settles the hold. When the owning process dies, other processes settle it. A hold of a
    * calling service outlives every process, until its deadline.
    */

@@ -8,9 +8,13 @@ import { withTimeout } from "../base/timeout.ts";
 
 /**
  * Runs a batch and returns one outcome per item, in order. A thrown error is an error of the whole
- * batch, which `classify` classifies.
+ * batch, which `classify` classifies. `isRepeat`: an earlier batch with some of the items may have
+ * been committed.
  */
-type RunBatch<Item, Outcome> = (items: readonly Item[]) => Promise<readonly Outcome[]>;
+type RunBatch<Item, Outcome> = (
+  items: readonly Item[],
+  isRepeat: boolean,
+) => Promise<readonly Outcome[]>;
 
 /**
  * The class of a batch error:
@@ -209,7 +213,9 @@ export class BatchQueue<Item, Outcome> {
     this.#inFlight.add(batch);
     const startMs = metrics ? performance.now() : 0;
     try {
-      const outcomes = await run(batch.map(({ item }) => item));
+      const isRepeat = batch.some(({ isUnconfirmed }) => isUnconfirmed);
+      const items = batch.map(({ item }) => item);
+      const outcomes = await run(items, isRepeat);
       this.noteSuccess();
       metrics?.onBatch(performance.now() - startMs, batch.length);
       batch.forEach(({ resolve, reject }, index) => {

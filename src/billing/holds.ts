@@ -224,8 +224,12 @@ export class HoldKeeper implements Holds {
     // For blocked groups only.
     const blockedAdmissions = new BatchConnection(postgres, { prepare });
     const blockedSettlements = new BatchConnection(postgres);
-    const admitOn = (connection: BatchConnection) => (requests: readonly AdmissionRequest[]) =>
-      connection.run(() => admissionBatch(requests, nodeId(), onLost, by));
+    const admitOn =
+      (connection: BatchConnection) =>
+      (requests: readonly AdmissionRequest[], isRepeat: boolean) => {
+        const asked = isRepeat ? requests.map(withUsedId) : requests;
+        return connection.run(() => admissionBatch(asked, nodeId(), onLost, by));
+      };
     const settleOn = (connection: BatchConnection) => (requests: readonly SettleRequest[]) =>
       connection.run(() => settlementBatch(requests.map(this.#withAmendment), by));
     return {
@@ -627,6 +631,11 @@ export class HoldKeeper implements Holds {
       if (leftMicro <= 0n) return;
     }
   }
+}
+
+/** The request, where an earlier batch with it may have been committed. */
+function withUsedId(request: AdmissionRequest): AdmissionRequest {
+  return request.kind === "place" ? { ...request, hasNewId: false } : request;
 }
 
 type Stall = { readonly stalledMs: number; readonly servedLately: boolean };

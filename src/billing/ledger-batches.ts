@@ -11,7 +11,7 @@ import { mayBeOld } from "../base/ids.ts";
 import { byCategory, type TokenCategory, tokenCategories } from "../base/token-categories.ts";
 import { firstEventNumber } from "../base/usage-sums.ts";
 import type { Query } from "../postgres/pipeline.ts";
-import { statement } from "../postgres/postgres.ts";
+import { type Statement, statement } from "../postgres/postgres.ts";
 import {
   type AccountStatusName,
   type AdmissionRequest,
@@ -96,8 +96,9 @@ export type EndedRequest = SettleRequest & { readonly kind: "settle" };
 export type AdmissionReads = {
   readonly payers: readonly Payer[];
   readonly keyIds: readonly string[];
-  readonly placing: readonly HoldRequest[];
-  /** Those with an id that may have been used long ago. */
+  /** New requests with an id that may have been used. */
+  readonly named: readonly HoldRequest[];
+  /** Those of them with an id that may have been used long ago. */
   readonly proposed: readonly HoldRequest[];
   readonly growing: readonly Hold[];
 };
@@ -130,16 +131,15 @@ export type BatchStatements = {
 
 /** One statement for all accounts. */
 const jointStatements: BatchStatements = {
-  read: ({ payers, placing, proposed, growing }) => ({
+  read: ({ payers, named, proposed, growing }) => ({
     queries: [
       [statements.lockPools, poolIds(payers)],
-      [statements.readUsedRequests, requestIds(placing)],
-      ...(proposed.length > 0
-        ? [[statements.readOldRequests, requestIds(proposed)] satisfies Query]
-        : []),
+      ...lookUp(statements.readUsedRequests, named),
+      ...lookUp(statements.readOldRequests, proposed),
       ...(growing.length > 0 ? readsForGrowing(growing) : []),
     ],
-    rowsOf: ([pools, used, ...more]) => {
+    rowsOf: ([pools, ...more]) => {
+      const used = named.length > 0 ? (more.shift() ?? []) : [];
       const old = proposed.length > 0 ? (more.shift() ?? []) : [];
       const [amounts = [], months = []] = growing.length > 0 ? more : [];
       return {
@@ -151,10 +151,10 @@ const jointStatements: BatchStatements = {
     },
   }),
   place: (placed, nodeId) => {
-    const ids = requestIds(placed.map(({ request }) => request));
+    const requests = placed.map(({ request }) => request);
     return [
-      [statements.placeHolds, [...ids, ...placedValues(placed, nodeId)]],
-      [statements.refuseCharged, ids],
+      [statements.placeHolds, [...requestIds(requests), ...placedValues(placed, nodeId)]],
+      ...lookUp(statements.refuseCharged, requests.filter(mayBeUsed)),
     ];
   },
   grow: (grown) => [resizeHolds(grown, true)],
@@ -196,10 +196,11 @@ export function admissionBatch(
   const payers = requests.map(payerOf);
   const keyIds = distinct(payers.map(({ keyId }) => keyId));
   const placing = requests.flatMap((request) => (request.kind === "place" ? [request] : []));
+  const named = placing.filter(mayBeUsed);
   // Only a caller proposes an id that may have been used long ago.
-  const proposed = placing.filter(({ requestId }) => mayBeOld(requestId));
+  const proposed = named.filter(({ requestId }) => mayBeOld(requestId));
   const growing = requests.flatMap((request) => (request.kind === "grow" ? [request.hold] : []));
-  const { queries, rowsOf } = by.read({ payers, keyIds, placing, proposed, growing });
+  const { queries, rowsOf } = by.read({ payers, keyIds, named, proposed, growing });
   return {
     reads: [
       [statements.nodeClock, [nodeId]],
@@ -258,6 +259,15 @@ export function admissionBatch(
       return { outcome, writes: admissionWrites(requests, outcome, nodeId, by) };
     },
   };
+}
+
+function mayBeUsed({ hasNewId }: HoldRequest): boolean {
+  return hasNewId !== true;
+}
+
+/** No query where there is nothing to look up. */
+function lookUp(by: Statement, requests: readonly HoldRequest[]): Query[] {
+  return requests.length > 0 ? [[by, requestIds(requests)]] : [];
 }
 
 function readsForGrowing(holds: readonly Hold[]): Query[] {

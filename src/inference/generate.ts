@@ -120,7 +120,7 @@ export async function* generate(
         trace,
         waits: call.waits,
       });
-    const newHold = newHoldOf(parts, prepared, requestId, caller);
+    const newHold = newHoldOf(parts, prepared, { requestId, hasNewId: call.hasNewId }, caller);
     const early = mayOverlap(parts, newHold, call, caller)
       ? await placeWhileCalling(parts, newHold, active, callProvider)
       : undefined;
@@ -251,14 +251,14 @@ async function placeWhileCalling(
 function newHoldOf(
   parts: GenerateParts,
   { target, bounds, request: { tags } }: Prepared,
-  requestId: string,
+  id: Pick<NewHold, "requestId" | "hasNewId">,
   { key, secret }: PayingCaller,
 ): NewHold {
   const family = familyName(key.family);
   assert(family, "a key has a family");
   const { accountId, keyId } = key;
   return {
-    requestId,
+    ...id,
     payer: { accountId, family, keyId, secretId: secret.secretId },
     model: target.model.id,
     price: target.price,

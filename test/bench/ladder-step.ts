@@ -137,6 +137,7 @@ class Exchange implements Dispatcher.DispatchHandler {
     }
     const hold = {
       requestId: this.#requestId,
+      hasNewId: true,
       payer: { accountId: "acc_1", family: "v1", keyId: "key_1" },
       model: pairModel,
       price: pairPrice,

@@ -58,6 +58,7 @@ export async function startPairs(postgres: Postgres) {
     const payer = { accountId, keyId, family: "v1" } as const;
     const request = {
       requestId: newRequestId(),
+      hasNewId: true,
       payer,
       model: pairModel,
       price: pairPrice,

@@ -325,18 +325,55 @@ test("released credits wake as many waiting requests as they may cover, the olde
   await close();
 });
 
-test("a commit without an answer is neither lost nor repeated", async () => {
-  const { holds, breakAfter, close } = breakableHolds();
-  const payer = await ledger.payer(heldFor(100) * 2n);
+for (const hasNewId of [true, false]) {
+  const title = hasNewId ? "a new id" : "an id that may be used";
+  test(`a commit without an answer is neither lost nor repeated: ${title}`, async () => {
+    const { holds, breakAfter, close } = breakableHolds();
+    const payer = await ledger.payer(heldFor(100) * 2n);
+    breakAfter("billing/commit");
+    const hold = await holds.place(holdRequest(payer, 100, { hasNewId }), never);
+    expect(hold.grantedOutput).toBe(100);
+    expect(await ledger.pool(payer)).toEqual({ posted: heldFor(100) * 2n, held: heldFor(100) });
+    breakAfter("billing/commit");
+    expect((await holds.settle(hold, endingWith({ output: 7 }))).amountMicrocredits).toBe(350n);
+    expect(await ledger.pool(payer)).toEqual({ posted: heldFor(100) * 2n - 350n, held: 0n });
+    expect(await ledger.store.verifyLedger()).toEqual([]);
+    await close();
+  });
+}
+
+test("a new id is looked up in a repeat only, and beside an id that may be used", async () => {
+  const { holds, sentTo, breakAfter, close } = breakableHolds();
+  const payer = await ledger.payer(heldFor(100) * 9n);
+  const lookUps = () =>
+    ["billing/read-used-requests", "billing/refuse-charged"].flatMap((name) =>
+      sentTo(name).map(([, ids]) => ids),
+    );
+  const place = (hasNewId: boolean) => {
+    const request = holdRequest(payer, 100, { hasNewId });
+    return { id: request.requestId, placing: holds.place(request, never) };
+  };
+  await place(true).placing;
+  expect(lookUps()).toEqual([]);
+  const [fresh, named] = [place(true), place(false)];
+  await Promise.all([fresh.placing, named.placing]);
+  expect(lookUps()).toEqual([[named.id], [named.id]]);
   breakAfter("billing/commit");
-  const hold = await holds.place(holdRequest(payer, 100), never);
-  expect(hold.grantedOutput).toBe(100);
-  expect(await ledger.pool(payer)).toEqual({ posted: heldFor(100) * 2n, held: heldFor(100) });
-  breakAfter("billing/commit");
-  expect((await holds.settle(hold, endingWith({ output: 7 }))).amountMicrocredits).toBe(350n);
-  expect(await ledger.pool(payer)).toEqual({ posted: heldFor(100) * 2n - 350n, held: 0n });
-  expect(await ledger.store.verifyLedger()).toEqual([]);
+  const repeated = place(true);
+  await repeated.placing;
+  // The repeat finds the hold, and so stores nothing.
+  expect(lookUps()).toEqual([[named.id], [repeated.id], [named.id]]);
   await close();
+});
+
+test("an id that is taken is refused, although its process thinks that it is new", async () => {
+  const payer = await ledger.payer(heldFor(100) * 9n);
+  const { requestId } = await ledger.holds.place(holdRequest(payer, 100), never);
+  const again = holdRequest(payer, 100, { requestId, hasNewId: true });
+  await expect(ledger.holds.place(again, never)).rejects.toMatchObject({
+    reason: "request_id_used",
+  });
+  expect(await ledger.pool(payer)).toEqual({ posted: heldFor(100) * 9n, held: heldFor(100) });
 });
 
 test("a charge whose commit got no answer is found, although the database is unavailable at first", async () => {

@@ -43,7 +43,7 @@ export function endingWith(tokens: Parameters<typeof usage>[0], attempts: Attemp
 export function holdRequest(
   payer: Payer,
   output: number,
-  more: { requestId?: string; nonce?: string; minOutput?: number } = {},
+  more: { requestId?: string; hasNewId?: boolean; nonce?: string; minOutput?: number } = {},
 ) {
   const bounds = {
     input: 100,
@@ -51,9 +51,10 @@ export function holdRequest(
     minOutput: more.minOutput ?? output,
     maxOutput: output,
   };
-  const { requestId = newRequestId(), nonce } = more;
+  const { requestId = newRequestId(), hasNewId, nonce } = more;
   return {
     requestId,
+    hasNewId,
     payer,
     model: "model-test",
     price,

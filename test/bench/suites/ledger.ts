@@ -1,5 +1,6 @@
 // The ledger alone: pairs of hold and settlement per second, spread over many accounts, on one
-// account, and on one account by four processes at once.
+// account, and on one account by four processes at once; and what a pair costs where few requests
+// share a batch.
 
 import { migrate } from "../../../src/postgres/migrate.ts";
 import { addAccounts, addKeys, connectLedger, findViolations, sumCharges } from "../books.ts";
@@ -15,6 +16,8 @@ const pairs = 20_000;
 const width = 1_000;
 const rounds = 3;
 const pairsAlone = 300;
+/** As many at once as in the suites of whole requests. */
+const few = { width: 32, pairs: 6_000 };
 const processes = 4;
 const together = { warmUp: 2_000, count: 5_000, width: width / processes };
 
@@ -36,6 +39,8 @@ export async function ledger(): Promise<Result> {
   const four: number[] = [];
   const spreadDatabase: number[] = [];
   const hotDatabase: number[] = [];
+  const fewAtOnce: PairFigures[] = [];
+  const fewDatabase: number[] = [];
   await run({ count: pairs / 2, width, keyOf: spreadKey });
   for (let round = 0; round < rounds; round++) {
     const before = cpuSecondsOfTree(pid);
@@ -45,6 +50,8 @@ export async function ledger(): Promise<Result> {
     const after = cpuSecondsOfTree(pid);
     spreadDatabase.push(((between - before) * 1e6) / pairs);
     hotDatabase.push(((after - between) * 1e6) / pairs);
+    fewAtOnce.push(await run({ count: few.pairs, width: few.width, keyOf: () => keyOf(1) }));
+    fewDatabase.push(((cpuSecondsOfTree(pid) - after) * 1e6) / few.pairs);
     alone.push(await run({ count: pairsAlone, width: 1, keyOf: spreadKey }));
     const job: PairsJob = { url, key: keyOf(1), ...together };
     const each = await Promise.all(
@@ -58,7 +65,9 @@ export async function ledger(): Promise<Result> {
 
   const faults = await findViolations(postgres);
   const made = BigInt(
-    pairs / 2 + rounds * (2 * pairs + pairsAlone + processes * (together.warmUp + together.count)),
+    pairs / 2 +
+      rounds *
+        (2 * pairs + few.pairs + pairsAlone + processes * (together.warmUp + together.count)),
   );
   const expected = made * BigInt(pairTokens) * (benchPrice.input + benchPrice.output);
   const charged = await sumCharges(postgres);
@@ -101,6 +110,18 @@ export async function ledger(): Promise<Result> {
         measure: "CPU of PostgreSQL per pair, one hot account",
         value: spreadOf(hotDatabase),
         unit: "µs",
+      },
+      {
+        measure: `CPU of the gateway per pair, ${few.width} at once`,
+        value: spreadOf(fewAtOnce.map((one) => one.cpuMicros)),
+        unit: "µs",
+        must: "≤ 40 µs",
+      },
+      {
+        measure: `CPU of PostgreSQL per pair, ${few.width} at once`,
+        value: spreadOf(fewDatabase),
+        unit: "µs",
+        must: "≤ 60 µs",
       },
       {
         measure: "one pair alone (two commits)",

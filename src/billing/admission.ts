@@ -43,8 +43,8 @@ export type HoldRequest = {
   readonly kind: "place";
   readonly requestId: string;
   /**
-   * True: this process made the id for this request, and no admission of it may have been committed
-   * unseen. So no request can have it, and nobody looks for one.
+   * True: this process made the id for this request, and no hold with it can have been placed
+   * before. So no request has it, and nobody looks for one.
    */
   readonly hasNewId?: boolean | undefined;
   /**

@@ -633,7 +633,7 @@ export class HoldKeeper implements Holds {
   }
 }
 
-/** The request, where an earlier batch with it may have been committed. */
+/** The request, with its id to be looked up: an earlier batch may have been committed. */
 function withUsedId(request: AdmissionRequest): AdmissionRequest {
   return request.kind === "place" ? { ...request, hasNewId: false } : request;
 }

@@ -266,8 +266,8 @@ function mayBeUsed({ hasNewId }: HoldRequest): boolean {
 }
 
 /** No query where there is nothing to look up. */
-function lookUp(by: Statement, requests: readonly HoldRequest[]): Query[] {
-  return requests.length > 0 ? [[by, requestIds(requests)]] : [];
+function lookUp(inTables: Statement, requests: readonly HoldRequest[]): Query[] {
+  return requests.length > 0 ? [[inTables, requestIds(requests)]] : [];
 }
 
 function readsForGrowing(holds: readonly Hold[]): Query[] {

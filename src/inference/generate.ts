@@ -121,10 +121,13 @@ export async function* generate(
         waits: call.waits,
       });
     const newHold = newHoldOf(parts, prepared, { requestId, hasNewId: call.hasNewId }, caller);
-    const early = mayOverlap(parts, newHold, call, caller)
+    const overlaps = mayOverlap(parts, newHold, call, caller);
+    const early = overlaps
       ? await placeWhileCalling(parts, newHold, active, callProvider)
       : undefined;
-    const hold = early?.hold ?? (await placeHold(parts, prepared, newHold, caller, call));
+    // The first attempt may have been committed unseen, and settled by another process since.
+    const next = overlaps ? { ...newHold, hasNewId: false } : newHold;
+    const hold = early?.hold ?? (await placeHold(parts, prepared, next, caller, call));
     holding?.end({ "gateway.microcredits": Number(hold.amountMicro) });
     bill = new Bill(parts, { prepared, hold, active, client: call.signal, trace });
     // Only of the call that goes on: one that was stopped does not count.

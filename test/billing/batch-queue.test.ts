@@ -21,11 +21,14 @@ const usual: Omit<BatchQueueSettings<string, string>, "runBlocked"> = {
 
 /** Batches that the test completes or fails. */
 function playedBatches() {
-  const batches: { items: readonly string[]; answer: PromiseWithResolvers<readonly string[]> }[] =
-    [];
-  const run = (items: readonly string[]) => {
+  const batches: {
+    items: readonly string[];
+    isRepeat: boolean;
+    answer: PromiseWithResolvers<readonly string[]>;
+  }[] = [];
+  const run = (items: readonly string[], isRepeat: boolean) => {
     const answer = Promise.withResolvers<readonly string[]>();
-    batches.push({ items, answer });
+    batches.push({ items, isRepeat, answer });
     return answer.promise;
   };
   const next = async (index: number) => {
@@ -71,6 +74,43 @@ test("a lone item runs at once, and later items share the next batch", async () 
   expect(await pass(2)).toEqual(["e", "f"]);
   expect(await Promise.all(more)).toEqual(["B", "C", "D", "E", "F"]);
   expect(batches).toHaveLength(3);
+});
+
+test("a batch is a repeat once an earlier one with some of its items may have been committed", async () => {
+  const { queue, batches, separate, fail, pass } = playedQueue();
+  const all = ["a1", "b1"].map((item) => queue.submit(item));
+  await fail(0, new Unsent());
+  await fail(1, new Unconfirmed());
+  all.push(queue.submit("c1"));
+  await fail(2, new Unsent());
+  await fail(3, new Blocked());
+  await separate.fail(0, new Unsent());
+  for (const group of [1, 2, 3]) await separate.pass(group);
+  const late = queue.submit("d1");
+  await pass(4);
+  await Promise.all([...all, late]);
+  const seen = (played: typeof batches) =>
+    played.map(({ items, isRepeat }) => `${items.join("+")} ${isRepeat}`);
+  expect(seen(batches)).toEqual([
+    "a1+b1 false",
+    "a1+b1 false",
+    "a1+b1+c1 true",
+    "a1+b1+c1 true",
+    "d1 false",
+  ]);
+  expect(seen(separate.batches).toSorted()).toEqual(
+    ["a1 true", "a1 true", "b1 true", "c1 false"].toSorted(),
+  );
+});
+
+test("items of a batch that was rejected run one by one, as repeats", async () => {
+  const { queue, batches, fail, pass } = playedQueue();
+  const all = ["a1", "b1"].map((item) => queue.submit(item));
+  await fail(0, new Error("a value is at fault"));
+  await pass(1);
+  await pass(2);
+  await Promise.all(all);
+  expect(batches.map(({ isRepeat }) => isRepeat)).toEqual([false, true, true]);
 });
 
 test("one batch is in flight at a time", async () => {

@@ -366,6 +366,23 @@ test("a new id is looked up in a repeat only, and beside an id that may be used"
   await close();
 });
 
+test("a new id that was held unseen, and then charged by another process, is refused in the repeat", async () => {
+  const { holds, breakAfter, runBefore, close } = breakableHolds();
+  const payer = await ledger.payer(heldFor(100));
+  const request = holdRequest(payer, 100, { hasNewId: true });
+  const settleElsewhere = async () => {
+    const [held] = await ledger.store.findHolds([requestKeyOf(request)]);
+    if (held) await ledger.holds.settle(held.hold, endingWith({ output: 7 }));
+  };
+  breakAfter("billing/commit");
+  // Before the first statement of the repeat.
+  runBefore("billing/commit", async () => runBefore("billing/node-clock", settleElsewhere));
+  await expect(holds.place(request, never)).rejects.toMatchObject({ reason: "request_id_used" });
+  expect(await ledger.pool(payer)).toEqual({ posted: heldFor(100) - 350n, held: 0n });
+  expect(await ledger.store.verifyLedger()).toEqual([]);
+  await close();
+});
+
 test("an id that is taken is refused, although its process thinks that it is new", async () => {
   const payer = await ledger.payer(heldFor(100) * 9n);
   const { requestId } = await ledger.holds.place(holdRequest(payer, 100), never);

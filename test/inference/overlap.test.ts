@@ -5,6 +5,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
+import { HoldKeeper } from "../../src/billing/holds.ts";
 import { readCatalogFile } from "../../src/config/catalog.ts";
 import { catalogFor } from "../support/catalog.ts";
 import { type CommitLock, lockCommits } from "../support/commit-lock.ts";
@@ -241,6 +242,17 @@ describe("a pool that empties between two looks", () => {
     expect(calls[0]?.body.max_tokens).toBe(60_000);
     expect(Number(calls[1]?.body.max_tokens)).toBeLessThan(5_000);
     expect(await charges()).toHaveLength(charged + 1);
+  });
+
+  test("looks up its id in the second attempt: the first may have been committed unseen", async () => {
+    const first = vi.spyOn(HoldKeeper.prototype, "placeFull");
+    const second = vi.spyOn(HoldKeeper.prototype, "place");
+    await sendWhileLeaving(1n, nativeForm);
+    const [[tried] = []] = first.mock.calls;
+    expect(tried).toMatchObject({ hasNewId: true });
+    expect(second.mock.calls.map(([request]) => request)).toMatchObject([
+      { requestId: tried?.requestId, hasNewId: false },
+    ]);
   });
 
   test("leaves the circuit of the provider closed, and its concurrency free", async () => {

@@ -15,7 +15,7 @@ const idleMs = 1_000;
 export class OpenRequests {
   readonly #replies = new WeakMap<Socket, readonly FastifyReply[]>();
   readonly #open = new WaitGroup();
-  /** Came after the drain began. Each is rejected, but a client can always open another. */
+  /** Came after the drain began. They end soon, but a client can always open another. */
   readonly #late = new WaitGroup();
   readonly #stopping = new AbortController();
   #isLeaving = false;
@@ -75,7 +75,7 @@ export class OpenRequests {
 
   /**
    * Rejects new requests from now on, and closes idle connections after a second. Resolves when the
-   * open requests have ended, and the rejected ones too, or have had their two seconds.
+   * open requests have ended, and those that came later too, or two seconds after the last open one.
    */
   async drain(server: Server): Promise<void> {
     if (!this.#isDraining) setTimeout(() => server.closeIdleConnections(), idleMs).unref();

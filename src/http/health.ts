@@ -14,7 +14,7 @@ export type PartState = { readonly state: "ok" | "degraded" | "down"; readonly m
 
 /**
  * The state of each part that requests need, by name: `database`, `months`, `limits` and
- * `providers`, in a facade `core` in their place, and `gateway` while it stops.
+ * `providers`, in a facade `core` in their place. The answer adds `gateway`, the process itself.
  */
 export type Readiness = Readonly<Record<string, PartState>>;
 

@@ -93,10 +93,13 @@ async function run(job: LoadJob): Promise<LoadResult> {
     await Promise.all(Array.from({ length: job.concurrency }, worker));
   } else {
     const sent: Promise<void>[] = [];
+    const gapsMs = randomGapsMs(job.requests, job.perSecond);
     let dueMs = started;
     while (next < job.requests && performance.now() < endMs) {
-      for (; next < job.requests && dueMs <= performance.now(); dueMs += gapMs(job.perSecond))
+      while (next < job.requests && dueMs <= performance.now()) {
+        dueMs += gapsMs[next] ?? 0;
         sent.push(send(next++));
+      }
       await new Promise((resolve) => setTimeout(resolve, 1));
     }
     await Promise.all(sent);
@@ -114,9 +117,12 @@ async function run(job: LoadJob): Promise<LoadResult> {
 }
 
 /**
- * The time to the next request of callers that know nothing of each other. Even gaps of 10 ms keep
- * time with a provider that takes 20: each request then meets the answer to another one.
+ * Times from each request to the next, of callers that know nothing of each other. Even gaps of 10
+ * ms keep time with a provider that takes 20: each request then meets the answer to another one.
+ * Together they take as long as even gaps, so that runs can be compared.
  */
-function gapMs(perSecond: number): number {
-  return (-Math.log(1 - Math.random()) * 1000) / perSecond;
+function randomGapsMs(requests: number, perSecond: number): number[] {
+  const gaps = Array.from({ length: requests }, () => -Math.log(1 - Math.random()));
+  const sum = gaps.reduce((total, gap) => total + gap, 0);
+  return gaps.map((gap) => (gap * requests * 1000) / perSecond / sum);
 }

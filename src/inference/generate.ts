@@ -125,9 +125,9 @@ export async function* generate(
     const early = overlaps
       ? await placeWhileCalling(parts, newHold, active, callProvider)
       : undefined;
-    // The first attempt may have been committed unseen, and settled by another process since.
-    const next = overlaps ? { ...newHold, hasNewId: false } : newHold;
-    const hold = early?.hold ?? (await placeHold(parts, prepared, next, caller, call));
+    const hold =
+      early?.hold ??
+      (await placeHold(parts, prepared, overlaps ? again(newHold) : newHold, caller, call));
     holding?.end({ "gateway.microcredits": Number(hold.amountMicro) });
     bill = new Bill(parts, { prepared, hold, active, client: call.signal, trace });
     // Only of the call that goes on: one that was stopped does not count.
@@ -269,6 +269,11 @@ function newHoldOf(
     tags,
     deadlineMs: parts.requestMaxMs + deadlineMarginMs,
   };
+}
+
+/** A second attempt: the first may have been committed unseen, and settled elsewhere since. */
+function again(newHold: NewHold): NewHold {
+  return { ...newHold, hasNewId: false };
 }
 
 function placeHold(

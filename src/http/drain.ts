@@ -75,7 +75,7 @@ export class OpenRequests {
 
   /**
    * Rejects new requests from now on, and closes idle connections after a second. Resolves when the
-   * open requests have ended, and those that came later too, or two seconds after the last open one.
+   * open requests have ended, and those that came later too, or two seconds later.
    */
   async drain(server: Server): Promise<void> {
     if (!this.#isDraining) setTimeout(() => server.closeIdleConnections(), idleMs).unref();

@@ -195,8 +195,9 @@ export function admissionBatch(
 ): Decision<readonly Admitted[]> {
   const payers = requests.map(payerOf);
   const keyIds = distinct(payers.map(({ keyId }) => keyId));
-  const placing = requests.flatMap((request) => (request.kind === "place" ? [request] : []));
-  const named = placing.filter(mayBeUsed);
+  const named = requests.flatMap((request) =>
+    request.kind === "place" && mayBeUsed(request) ? [request] : [],
+  );
   // Only a caller proposes an id that may have been used long ago.
   const proposed = named.filter(({ requestId }) => mayBeOld(requestId));
   const growing = requests.flatMap((request) => (request.kind === "grow" ? [request.hold] : []));

@@ -254,14 +254,15 @@ async function placeWhileCalling(
 function newHoldOf(
   parts: GenerateParts,
   { target, bounds, request: { tags } }: Prepared,
-  id: Pick<NewHold, "requestId" | "hasNewId">,
+  { requestId, hasNewId }: Pick<NewHold, "requestId" | "hasNewId">,
   { key, secret }: PayingCaller,
 ): NewHold {
   const family = familyName(key.family);
   assert(family, "a key has a family");
   const { accountId, keyId } = key;
   return {
-    ...id,
+    requestId,
+    hasNewId,
     payer: { accountId, family, keyId, secretId: secret.secretId },
     model: target.model.id,
     price: target.price,

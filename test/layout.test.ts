@@ -87,6 +87,7 @@ const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
       "headers-init.d",
       "ids",
       "json-schema",
+      "keep-alive",
       "log",
       "mail-address",
       "money",

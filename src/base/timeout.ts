@@ -1,4 +1,4 @@
-// A promise with a time limit.
+// Promises of time limits and signals.
 
 /**
  * Settles as `work` does. After `ms` milliseconds without a result, it settles as `onTimeout` does
@@ -31,4 +31,12 @@ export function withTimeout<T, U>(
       },
     );
   });
+}
+
+/** Resolves when `signal` fires, at once if it already has. */
+export function aborted(signal: AbortSignal): Promise<void> {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  if (signal.aborted) resolve();
+  else signal.addEventListener("abort", () => resolve(), { once: true });
+  return promise;
 }

@@ -2,25 +2,25 @@
 
 import type { Server } from "node:http";
 import { Server as NetServer, type Socket } from "node:net";
-import { setTimeout as delay } from "node:timers/promises";
 import type { FastifyReply } from "fastify";
 import { shuttingDown } from "../base/errors.ts";
-import { withTimeout } from "../base/timeout.ts";
+import { aborted, withTimeout } from "../base/timeout.ts";
 import { WaitGroup } from "../base/wait-group.ts";
 import { lingerMs } from "./receive-body.ts";
 
-/** How long an idle connection stays open for its next request. */
+/** How long an idle connection stays open for its next request once it is to be closed. */
 const idleMs = 1_000;
 
 export class OpenRequests {
-  readonly #replies = new WeakMap<Socket, readonly FastifyReply[]>();
+  readonly #replies = new Map<Socket, readonly FastifyReply[]>();
   readonly #open = new WaitGroup();
   /** Came after the drain began. They end soon, but a client can always open another. */
   readonly #late = new WaitGroup();
   readonly #stopping = new AbortController();
   #isLeaving = false;
   #isDraining = false;
-  #isRetiring = false;
+  /** Resolves when the last connection has ended. Undefined until `retire`. */
+  #disconnected: Promise<void> | undefined;
 
   /** True once `drain` was called: new requests get 503. */
   get isDraining(): boolean {
@@ -34,7 +34,7 @@ export class OpenRequests {
 
   /** True once `leave`, `drain` or `retire` was called: each reply ends its connection. */
   get endsConnections(): boolean {
-    return this.isLeaving || this.#isRetiring;
+    return this.isLeaving || this.#disconnected !== undefined;
   }
 
   /** Fires with `gateway_unavailable` once `drain` or `retire` was called: endless streams end. */
@@ -58,11 +58,11 @@ export class OpenRequests {
     const group = this.#isDraining ? this.#late : this.#open;
     group.add();
     this.#replies.set(socket, [...this.repliesOn(socket), reply]);
+    if (this.endsConnections) endConnection(reply);
     reply.raw.once("close", () => {
-      this.#replies.set(
-        socket,
-        this.repliesOn(socket).filter((one) => one !== reply),
-      );
+      const others = this.repliesOn(socket).filter((one) => one !== reply);
+      if (others.length > 0) this.#replies.set(socket, others);
+      else this.#replies.delete(socket);
       group.done();
       onEnd?.();
     });
@@ -71,6 +71,7 @@ export class OpenRequests {
   /** Serves requests as before, until `drain`. */
   leave(): void {
     this.#isLeaving = true;
+    this.#endConnections();
   }
 
   /**
@@ -78,25 +79,57 @@ export class OpenRequests {
    * open requests have ended, and those that came later too, or two seconds later.
    */
   async drain(server: Server): Promise<void> {
-    if (!this.#isDraining) setTimeout(() => server.closeIdleConnections(), idleMs).unref();
+    if (!this.#isDraining) void closeIdleSoon(server);
     this.#isDraining = true;
+    this.#endConnections();
     this.#stopping.abort(shuttingDown());
     await this.#open.wait();
     await withTimeout(this.#late.wait(), lingerMs, () => undefined);
   }
 
   /**
-   * Leaves the port to the other processes that listen on it. Connections that are open are served
-   * until their next reply; idle ones are closed after a second. Resolves when no request is open.
+   * Leaves the port to the other processes that listen on it. Requests on connections that are open
+   * are served. Resolves when no request is open.
    */
   async retire(server: Server): Promise<void> {
-    this.#isRetiring = true;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#disconnected = promise;
+    this.#endConnections();
     this.#stopping.abort(shuttingDown());
     // The method of the HTTP server would also close idle connections, at this moment: a client
     // that is about to send a request on one could not know whether it was read.
-    NetServer.prototype.close.call(server);
-    await delay(idleMs);
-    server.closeIdleConnections();
+    NetServer.prototype.close.call(server, () => resolve());
     await this.#open.wait();
   }
+
+  /**
+   * After `retire`: resolves when the last connection has ended, by its next answer or because it
+   * was idle for as long as its client was told that it may be. Once `hurry` fires, idle ones are
+   * closed after a second, and it resolves when no request is open.
+   */
+  async disconnect(server: Server, hurry: AbortSignal): Promise<void> {
+    const closed = aborted(hurry).then(() => closeIdleSoon(server));
+    await Promise.race([this.#disconnected, closed]);
+    await this.#open.wait();
+  }
+
+  /** Lets each open connection end with its answer. A head that is sent cannot say so any more. */
+  #endConnections(): void {
+    for (const replies of this.#replies.values()) for (const reply of replies) endConnection(reply);
+  }
+}
+
+/** On the connection itself: replies of Connect do not pass through Fastify. */
+function endConnection({ raw }: FastifyReply): void {
+  if (!raw.headersSent) raw.setHeader("connection", "close");
+}
+
+/** Resolves when the idle connections are closed. */
+function closeIdleSoon(server: Server): Promise<void> {
+  return new Promise((resolve) => {
+    setTimeout(() => {
+      server.closeIdleConnections();
+      resolve();
+    }, idleMs).unref();
+  });
 }

@@ -8,6 +8,7 @@ import { createContextValues } from "@connectrpc/connect";
 import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
 import { type Clock, systemClock } from "../base/clock.ts";
 import { shuttingDown } from "../base/errors.ts";
+import { keepAliveMarginMs, keepAliveTimeoutMs } from "../base/keep-alive.ts";
 import type { Log } from "../base/log.ts";
 import { Stopwatch } from "../base/stopwatch.ts";
 import { type Core, knownCaller, serviceTypes, withFacts } from "../contract/contract.ts";
@@ -127,6 +128,11 @@ export type HttpServer = FastifyInstance & {
    * connections, with `connection: close`. Resolves when no request is open.
    */
   retire(): Promise<void>;
+  /**
+   * After `retire`: resolves when no connection is left that its client may still send on. Once
+   * `hurry` fires, idle ones are closed after a second instead.
+   */
+  disconnect(hurry: AbortSignal): Promise<void>;
   /** True once `drain` was called. Routes added from outside reject new requests themselves. */
   isDraining(): boolean;
   /** True once `leave`, `drain` or `retire` was called: each answer ends its connection. */
@@ -173,6 +179,7 @@ export function createHttpServer(parts: HttpServerParts): HttpServer {
     trustProxy: trustedProxies.length > 0 ? [...trustedProxies] : false,
     // Time in which a client must send its whole request. Answers have no time limit.
     requestTimeout: 300_000,
+    keepAliveTimeout: keepAliveTimeoutMs,
     // Requests during a close get this gateway's own 503.
     return503OnClosing: false,
     routerOptions: { maxParamLength: 500 },
@@ -181,7 +188,7 @@ export function createHttpServer(parts: HttpServerParts): HttpServer {
       handleClientError(error, socket, openRequests.repliesOn(socket)),
     // Node rejects a request without Host with an error that has no request id and no body. No
     // route reads that header.
-    http: { requireHostHeader: false },
+    http: { requireHostHeader: false, keepAliveTimeoutBuffer: keepAliveMarginMs },
   });
   // Node rejects an unknown `Expect` header with an error that has no request id either.
   app.server.on("checkExpectation", (request, response) =>
@@ -210,8 +217,6 @@ export function createHttpServer(parts: HttpServerParts): HttpServer {
     const startedMs = metrics ? performance.now() : 0;
     openRequests.add(reply, metrics && (() => metrics.end(request, reply, startedMs)));
     parts.addressLimit.countRequest(request, reply);
-    // On the connection itself: replies of Connect do not pass through Fastify.
-    if (openRequests.endsConnections) reply.raw.setHeader("connection", "close");
     done();
   });
   // In a scope, so that its error handler and parsers do not apply to routes added from outside.
@@ -225,6 +230,7 @@ export function createHttpServer(parts: HttpServerParts): HttpServer {
     leave: () => openRequests.leave(),
     drain: () => openRequests.drain(app.server),
     retire: () => openRequests.retire(app.server),
+    disconnect: (hurry: AbortSignal) => openRequests.disconnect(app.server, hurry),
     isDraining: () => openRequests.isDraining,
     endsConnections: () => openRequests.endsConnections,
     stopping: openRequests.stopping,

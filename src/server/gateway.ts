@@ -4,7 +4,8 @@ import { setTimeout as delay } from "node:timers/promises";
 import { describedPosts } from "../alerts/alerts.ts";
 import { loopbackRanges, matchAddresses } from "../base/client-address.ts";
 import type { ErrorReason } from "../base/errors.ts";
-import { withTimeout } from "../base/timeout.ts";
+import { disconnectMsMax } from "../base/keep-alive.ts";
+import { aborted, withTimeout } from "../base/timeout.ts";
 import type { CatalogFile } from "../config/catalog.ts";
 import type { Config } from "../config/environment.ts";
 import { hostAndPort } from "../config/environment.ts";
@@ -70,12 +71,19 @@ export type Gateway = {
 
 export type StopOptions = {
   /**
-   * True: other processes serve the same ports. Requests on open connections are served instead of
+   * Other processes serve the same ports: requests on open connections are served instead of
    * rejected, and new connections are left to the others.
    */
-  readonly retire?: boolean;
+  readonly retire?: Retirement | undefined;
   /** Ends the delay and the drain before their time. */
   readonly hurry?: AbortSignal;
+};
+
+export type Retirement = {
+  /** Called when no request is open. Clients may still send some on connections that they keep. */
+  onIdle(): void;
+  /** Idle connections are closed instead of left to their clients. */
+  readonly closeIdle: AbortSignal;
 };
 
 /** An open listener. */
@@ -87,6 +95,11 @@ type Listener = {
   drain(): Promise<void>;
   /** Leaves new connections to other processes. Resolves when the active requests have ended. */
   retire(): Promise<void>;
+};
+
+type HttpListener = Listener & {
+  /** After `retire`: resolves when no connection is left, or no request once `hurry` has fired. */
+  disconnect(hurry: AbortSignal): Promise<void>;
 };
 
 /**
@@ -149,24 +162,32 @@ async function openGateway(given: GatewayParts, stack: AsyncDisposableStack): Pr
       ({ nativeBearer } = catalog);
       countReload("taken");
     },
-    async stop({ retire = false, hurry } = {}) {
+    async stop({ retire, hurry } = {}) {
       isDraining = true;
       const open = [http, grpc].filter((listener) => listener !== undefined);
-      if (!retire && config.drainDelayMs > 0) {
-        for (const listener of open) listener.leave();
-        await delay(config.drainDelayMs, undefined, hurry && { signal: hurry }).catch(() => {});
-      }
-      const ended = open.map((listener) => (retire ? listener.retire() : listener.drain()));
-      const drained = Promise.all(ended).then(() => true);
       const hurried = hurry && aborted(hurry).then(() => false);
-      const early = Promise.race([drained, ...(hurried ? [hurried] : [])]);
-      if (!(await withTimeout(early, config.drainLimitMs, () => false))) {
+      /** Waits for requests to end. Cancels and settles those that are left after the limit. */
+      const finish = async (ending: Promise<void>[], limitMs: number) => {
+        const ended = Promise.all(ending).then(() => true);
+        const early = Promise.race([ended, ...(hurried ? [hurried] : [])]);
+        if (await withTimeout(early, limitMs, () => false)) return;
         log.warn(
           { code: "drain_limit_reached" },
           "drain limit reached: cancelling and settling the active requests",
         );
-        const settled = Promise.all([drained, local?.cancelActive()]);
+        const settled = Promise.all([ended, local?.cancelActive()]);
         await withTimeout(settled, cancelLimitMs, () => undefined);
+      };
+      if (!retire && config.drainDelayMs > 0) {
+        for (const listener of open) listener.leave();
+        await delay(config.drainDelayMs, undefined, hurry && { signal: hurry }).catch(() => {});
+      }
+      const ending = open.map((listener) => (retire ? listener.retire() : listener.drain()));
+      await finish(ending, config.drainLimitMs);
+      if (retire && http) {
+        retire.onIdle();
+        const limitMs = disconnectMsMax + config.drainLimitMs;
+        await finish([http.disconnect(retire.closeIdle)], limitMs);
       }
       await stack.disposeAsync();
     },
@@ -276,7 +297,7 @@ type HttpParts = GatewayParts & {
   readonly stack: AsyncDisposableStack;
 };
 
-async function openHttp(parts: HttpParts): Promise<Listener> {
+async function openHttp(parts: HttpParts): Promise<HttpListener> {
   const { config, log, metrics, tracer, shared, local, services } = parts;
   const { readiness, nativeBearer, grpcAddress, stack } = parts;
   const { host, port, trustedProxies, httpAdmin, streamCost } = config;
@@ -356,10 +377,8 @@ async function openHttp(parts: HttpParts): Promise<Listener> {
     address: `http://${hostAndPort(host, bound)}`,
     leave: () => app.leave(),
     drain: () => app.drain(),
-    async retire() {
-      await app.retire();
-      await app.drain();
-    },
+    retire: () => app.retire(),
+    disconnect: (hurry) => app.disconnect(hurry),
   };
 }
 
@@ -394,11 +413,4 @@ function watchChanges(core: Core): { core: Core; onPayerChange: OnPayerChange } 
       },
     },
   };
-}
-
-function aborted(signal: AbortSignal): Promise<void> {
-  const { promise, resolve } = Promise.withResolvers<void>();
-  if (signal.aborted) resolve();
-  else signal.addEventListener("abort", () => resolve(), { once: true });
-  return promise;
 }

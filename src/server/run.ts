@@ -1,5 +1,6 @@
 // One gateway as a process, alone or as a worker: signals, reload, exit.
 
+import { retireMsMax } from "../base/keep-alive.ts";
 import { exitProcess } from "../base/stderr.ts";
 import { withTimeout } from "../base/timeout.ts";
 import type { CatalogFile } from "../config/catalog.ts";
@@ -36,6 +37,7 @@ export async function runGateway(
   const giveUp = new AbortController();
   const starting = start({ ...parts, giveUp: giveUp.signal }, parent);
   const hurry = new AbortController();
+  const closeIdle = new AbortController();
   let isStopping = false;
 
   // A second signal stops the process at once. The next start settles the active requests.
@@ -43,7 +45,10 @@ export async function runGateway(
     (signal) => {
       if (!parent) void stop({ signal });
       // A terminal sends Ctrl-C to the parent as well, which ends its workers by a message.
-      else if (signal === "SIGTERM") void stop({ signal, retire: true });
+      else if (signal === "SIGTERM") {
+        parent.report("leaving");
+        void stop({ signal, retire: true });
+      }
     },
     () => void exitProcess(1),
   );
@@ -59,10 +64,12 @@ export async function runGateway(
   parent?.onReload(reload);
   parent?.onMetrics(async () => (await starting).metrics());
   parent?.onStop((reason) => {
-    if (reason !== "orphaned") return void stop({ reason, retire: reason === "retire" });
-    setTimeout(() => hurry.abort(), orphanDrainMs);
-    setTimeout(() => void exitProcess(1), orphanExitMs);
-    void stop({ reason, retire: true });
+    if (reason !== "retire") closeIdle.abort();
+    if (reason === "orphaned") {
+      setTimeout(() => hurry.abort(), orphanDrainMs);
+      setTimeout(() => void exitProcess(1), orphanExitMs);
+    }
+    void stop({ reason, retire: reason !== "stop" });
   });
 
   try {
@@ -111,9 +118,13 @@ export async function runGateway(
     );
     try {
       const gateway = await findStarted();
-      const limitMs = (retire ? 0 : config.drainDelayMs) + config.drainLimitMs + closeMsMax;
-      const stopped = gateway?.stop({ retire, hurry: hurry.signal }) ?? Promise.resolve();
-      await withTimeout(stopped, limitMs, () => {
+      const { drainDelayMs, drainLimitMs } = config;
+      const limitMs = retire ? retireMsMax(drainLimitMs) : drainDelayMs + drainLimitMs;
+      const retirement = { onIdle: () => parent?.report("idle"), closeIdle: closeIdle.signal };
+      const stopped =
+        gateway?.stop({ hurry: hurry.signal, retire: retire ? retirement : undefined }) ??
+        Promise.resolve();
+      await withTimeout(stopped, limitMs + closeMsMax, () => {
         throw new Error("a part of the gateway did not stop in time");
       });
       if (gateway) await parent?.leave(gateway.metrics());

@@ -22,7 +22,10 @@ export type ToWorker =
   | { readonly kind: "reload"; readonly version: number; readonly catalogText: string }
   /** Reject new requests, finish active ones, exit. */
   | { readonly kind: "stop" }
-  /** Leave new connections to the other workers, finish those that are open, exit. */
+  /**
+   * Leave new connections to the other workers, finish those that are open, exit. `stop` after that
+   * closes the idle ones.
+   */
   | { readonly kind: "retire" }
   | { readonly kind: "windows"; readonly reply: WindowsReply }
   /** Send `metrics`. */
@@ -37,6 +40,10 @@ export type ToParent =
   | { readonly kind: "node"; readonly nodeId: string }
   /** The worker cannot start, and exits. */
   | { readonly kind: "failed"; readonly problem: string }
+  /** The worker got SIGTERM itself: it retires. */
+  | { readonly kind: "leaving" }
+  /** The worker retires, and has no request. Clients may send some on connections they keep. */
+  | { readonly kind: "idle" }
   /** The worker has taken this version of the configuration file. */
   | { readonly kind: "reloaded"; readonly version: number }
   | { readonly kind: "windows"; readonly request: WindowsRequest }

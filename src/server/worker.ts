@@ -26,6 +26,7 @@ export type Parent = {
   ready(message: Omit<ReadyMessage, "kind">): void;
   /** Reports why this worker cannot start. Resolves when the message was sent. */
   fail(problem: string): Promise<void>;
+  report(kind: "leaving" | "idle"): void;
   /** `reload` returns false if the file has a mistake. */
   onReload(reload: (catalogText: string) => Promise<boolean>): void;
   onStop(listener: (reason: StopReason) => void): void;
@@ -88,6 +89,7 @@ export async function joinParent(worker: Worker): Promise<Parent> {
     shared: { limiter, hints, nodes },
     ready: (message) => send({ kind: "ready", ...message }),
     fail: (problem) => new Promise((resolve) => send({ kind: "failed", problem }, resolve)),
+    report: (kind) => send({ kind }),
     onReload(listener) {
       reload = listener;
     },

@@ -4,6 +4,7 @@
 
 import cluster, { type Worker } from "node:cluster";
 import { setTimeout as delay } from "node:timers/promises";
+import { retireMsMax } from "../base/keep-alive.ts";
 import type { Log } from "../base/log.ts";
 import { exitProcess } from "../base/stderr.ts";
 import { withTimeout } from "../base/timeout.ts";
@@ -81,8 +82,8 @@ export async function runWorkers(parts: Parts): Promise<void> {
 /** Starts the embedded database, unless another one is configured or none is needed. */
 async function openDatabase(config: Config, log: Log): Promise<Embedded | undefined> {
   if (config.databaseUrl !== undefined || config.role === "facade") return undefined;
-  // One more during a replacement.
-  const processes = config.workers + 1;
+  // Those that were replaced wait until their clients have left them.
+  const processes = 2 * config.workers;
   return startEmbedded(config.dataDir, log, { processes, templates: templateFolder });
 }
 
@@ -94,6 +95,8 @@ type Child = {
   /** Rejects if the worker exits before. */
   readonly ready: Promise<ReadyMessage>;
   readonly exited: Promise<Exit>;
+  /** Resolves when it retires and has no request, or has exited. */
+  readonly idle: Promise<unknown>;
   /** Its nodes of the ledger: another one each time that it was declared dead. */
   readonly nodeIds: string[];
   /** The version of the configuration file at its start. */
@@ -209,6 +212,8 @@ class Workers {
     const { version } = this.#offered;
     this.#log.info("replacing the workers");
     for (const old of [...this.#children].filter(({ state }) => state === "serving")) {
+      await this.#waitForRoom();
+      if (this.#isStopping) return;
       const next = this.#fork(text);
       const ready = next.ready.then(() => true);
       const isReady = await withTimeout(ready, replaceMsMax, () => false).catch(() => false);
@@ -228,8 +233,9 @@ class Workers {
       // Meanwhile the old one may have died: then the new one already takes its place.
       if (this.#children.has(old)) {
         this.#end(old, "retire");
-        // One at a time, so that never more than one worker too many uses the machine.
-        await this.#waitForEnd(old);
+        void this.#waitForEnd(old, retireMsMax(this.#config.drainLimitMs));
+        // One at a time, so that never more than one worker too many uses the processors.
+        await old.idle;
       }
       void this.#restartMissing(0);
     }
@@ -240,12 +246,14 @@ class Workers {
     const worker = cluster.fork();
     const ready = Promise.withResolvers<ReadyMessage>();
     const exited = Promise.withResolvers<Exit>();
+    const idle = Promise.withResolvers<void>();
     // The code that waits for it handles the exit.
     ready.promise.catch(() => undefined);
     const child: Child = {
       worker,
       ready: ready.promise,
       exited: exited.promise,
+      idle: Promise.race([idle.promise, exited.promise]),
       nodeIds: [],
       catalogVersion: this.#offered.version,
       state: "starting",
@@ -273,6 +281,12 @@ class Workers {
         case "failed":
           child.problem = message.problem;
           return;
+        case "leaving":
+          child.state = "ending";
+          void this.#waitForEnd(child, retireMsMax(this.#config.drainLimitMs));
+          return void this.#restartMissing(0);
+        case "idle":
+          return idle.resolve();
         case "reloaded":
           if (message.version === this.#offered.version) this.#catalogText = this.#offered.text;
           return;
@@ -314,8 +328,6 @@ class Workers {
   }
 
   #onDeath({ worker }: Child, { code: exitCode, signal }: Exit): void {
-    // Somebody sent SIGTERM to this worker alone.
-    if (exitCode === 0) return void this.#restartMissing(0);
     const nowMs = performance.now();
     this.#deathsAtMs = [...this.#deathsAtMs.filter((atMs) => atMs > nowMs - deathsMs), nowMs];
     this.#log.error(
@@ -361,16 +373,25 @@ class Workers {
     const ending = [...this.#children];
     const serving = ending.filter(({ state }) => state === "serving");
     for (const child of ending) this.#end(child, "stop");
-    await Promise.all(ending.map((child) => this.#waitForEnd(child)));
+    const { drainDelayMs, drainLimitMs } = this.#config;
+    const limitMs = drainDelayMs + drainLimitMs;
+    await Promise.all(ending.map((child) => this.#waitForEnd(child, limitMs)));
     const exits = await Promise.all(serving.map(({ exited }) => exited));
     const isClean = exits.every(({ code }) => code === 0);
     await this.#onEnd(exitCode === 0 && !isClean ? 1 : exitCode);
   }
 
-  async #waitForEnd({ worker, exited }: Child): Promise<void> {
-    const { drainDelayMs, drainLimitMs } = this.#config;
-    const limitMs = drainDelayMs + drainLimitMs + stopMarginMs;
-    if (await withTimeout(exited, limitMs, () => undefined)) return;
+  /** Waits until no more workers retire than serve: each has memory and database connections. */
+  async #waitForRoom(): Promise<void> {
+    for (;;) {
+      const ending = [...this.#children].filter(({ state }) => state === "ending");
+      if (ending.length < this.#config.workers) return;
+      await Promise.race(ending.map(({ exited }) => exited));
+    }
+  }
+
+  async #waitForEnd({ worker, exited }: Child, limitMs: number): Promise<void> {
+    if (await withTimeout(exited, limitMs + stopMarginMs, () => undefined)) return;
     this.#log.error(
       { code: "worker_killed", worker: worker.id },
       "a worker did not stop in time: killing it",

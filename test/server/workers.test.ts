@@ -133,22 +133,25 @@ async function sendGrpc(address: string, key: string, text = "Hello"): Promise<s
   }
 }
 
-/** A streamed answer of two seconds, which has begun. */
+/** A streamed answer of two seconds, which has begun, on a connection of its own. */
 async function openStream(gateway: ChildGateway, key: string, tokens = 100) {
-  const response = await fetch(`${gateway.address}/v1/messages`, {
+  const dispatcher = new Agent();
+  const { headers, body } = await request(`${gateway.address}/v1/messages`, {
+    dispatcher,
     method: "POST",
     headers: nativeHeaders(key),
     body: bodyOf(`[[simulate tokens=${tokens} token_ms=20]]`, true),
   });
-  const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
-  let text = (await reader?.read())?.value ?? "";
+  const begun = once(body, "readable");
+  await begun;
   return {
-    requestId: response.headers.get("request-id") ?? "",
+    requestId: String(headers["request-id"]),
     /** The whole text, also of a connection that broke. */
     async rest(): Promise<string> {
+      let text = "";
       try {
-        for (let next = await reader?.read(); next && !next.done; next = await reader?.read())
-          text += next.value;
+        for await (const part of body.setEncoding("utf8")) text += part;
+        await dispatcher.close();
       } catch {
         // The text up to here is the result.
       }
@@ -318,7 +321,7 @@ test("SIGUSR2 replaces every worker under load, and no request fails over HTTP o
   const results = { http: [] as number[], grpc: [] as string[] };
   // Connections that are kept, as SDKs do, and new ones.
   const kept = new Agent({ connections: 4, pipelining: 1 });
-  cleanups.push(() => kept.close());
+  cleanups.push(() => kept.destroy());
   const core = grpcCore({ addresses: [grpcAddressOf(gateway)] });
   cleanups.push(() => core.close());
   const load = [
@@ -358,50 +361,59 @@ test("SIGUSR2 replaces every worker under load, and no request fails over HTTP o
   expect(new Set(results.http)).toEqual(new Set([200]));
   expect(new Set(results.grpc)).toEqual(new Set(["receipt"]));
   expect(await stream.rest()).toContain("event: message_stop");
-  const after = workerPids(gateway).filter(isAlive);
-  expect(after).toHaveLength(2);
-  expect(after.filter((pid) => before.includes(pid))).toEqual([]);
+  await kept.close();
+  // Each leaves when the last client that kept a connection to it has left.
+  await expect.poll(() => workerPids(gateway).filter(isAlive)).toHaveLength(2);
+  expect(before.filter(isAlive)).toEqual([]);
   expect((await send(gateway, v1)).status).toBe(200);
 });
 
-test("a worker that gets SIGTERM itself leaves without rejecting a request, and is replaced", {
-  timeout,
-}, async () => {
-  const dataDir = dataDirWithDatabase();
-  const gateway = await start({ DATA_DIR: dataDir });
-  const { v1 } = readKeys(dataDir);
-  const kept = new Agent({ connections: 2, pipelining: 1 });
-  cleanups.push(() => kept.close());
-  const statuses: number[] = [];
-  let isRunning = true;
-  const load = [
-    ...Array.from({ length: 2 }, async () => {
-      while (isRunning) {
-        const { statusCode, body } = await request(`${gateway.address}/v1/messages`, {
-          dispatcher: kept,
-          method: "POST",
-          headers: nativeHeaders(v1),
-          body: bodyOf(slow, true),
-        });
-        await body.text();
-        statuses.push(statusCode);
-      }
-    }),
-    (async () => {
-      while (isRunning) statuses.push((await send(gateway, v1, slow)).status);
-    })(),
-  ];
-  // More than end a gateway, if they were deaths.
-  for (let left = 0; left < 4; left++) {
-    // In the order of their starts: one that was told may still be at its last answers.
-    process.kill(workerPids(gateway)[left] ?? 0, "SIGTERM");
-    await logged(gateway, "worker ready", 3 + left);
-  }
-  isRunning = false;
-  await Promise.all(load);
-  expect(new Set(statuses)).toEqual(new Set([200]));
-  expect((await gateway.end("SIGTERM")).code).toBe(0);
-});
+test.for([
+  { kind: "short", answer: slow },
+  // Longer than the second after which idle connections used to be closed.
+  { kind: "long", answer: "[[simulate tokens=20 token_ms=80]]" },
+])(
+  "a worker that gets SIGTERM itself leaves without rejecting a request or resetting a connection, and is replaced: $kind answers",
+  {
+    timeout,
+  },
+  async ({ answer }) => {
+    const dataDir = dataDirWithDatabase();
+    const gateway = await start({ DATA_DIR: dataDir });
+    const { v1 } = readKeys(dataDir);
+    const kept = new Agent({ connections: 2, pipelining: 1 });
+    cleanups.push(() => kept.destroy());
+    const statuses: number[] = [];
+    let isRunning = true;
+    const load = [
+      ...Array.from({ length: 2 }, async () => {
+        while (isRunning) {
+          const { statusCode, body } = await request(`${gateway.address}/v1/messages`, {
+            dispatcher: kept,
+            method: "POST",
+            headers: nativeHeaders(v1),
+            body: bodyOf(answer, true),
+          });
+          await body.text();
+          statuses.push(statusCode);
+        }
+      }),
+      (async () => {
+        while (isRunning) statuses.push((await send(gateway, v1, answer)).status);
+      })(),
+    ];
+    // More than end a gateway, if they were deaths.
+    for (let left = 0; left < 4; left++) {
+      // In the order of their starts: one that was told may still be at its last answers.
+      process.kill(workerPids(gateway)[left] ?? 0, "SIGTERM");
+      await logged(gateway, "worker ready", 3 + left);
+    }
+    isRunning = false;
+    await Promise.all(load);
+    expect(new Set(statuses)).toEqual(new Set([200]));
+    expect((await gateway.end("SIGTERM")).code).toBe(0);
+  },
+);
 
 test("a file that no new worker can read stops the replacement, and a dead worker returns with the file in effect", {
   timeout,

@@ -1,42 +1,39 @@
 // Runs the tests.
 //
-//   npm test                  types, lint and protos, then every suite
-//   npm run test:fast         the same checks, then the suites that are not slow: for use between
-//                             edits, less than a minute on two processors
-//   npm test -- keys limits   the suites whose path contains one of the words, and no checks
+//   npm test                          types, lint and protos, then every suite that is not deep
+//   npm test -- keys limits           the suites whose path contains one of the words, no checks
+//   npm run test:deep                 the deep suites, and all properties from fresh seeds
+//   npm run test:deep -- crash        those whose path contains one of the words
+//   npm run test:deep -- --part 2/6   a sixth of them
+//
+// `--deep-until SECONDS` lets `npm test` go on with deep suites until that time (since 1970), for
+// `.ci/run`. `--record` stores how long each suite took in test/times.json.
 //
 // The last line is the sum of checks and tests: `N passed, N failed, N skipped`.
 
 import { execFile } from "node:child_process";
-import { configDefaults } from "vitest/config";
+import { readFileSync, writeFileSync } from "node:fs";
+import { join, relative } from "node:path";
+import { parseArgs } from "node:util";
 import type { Reporter } from "vitest/node";
 import { startVitest } from "vitest/node";
 import { findBundle, writeBundle } from "../src/server/bundle.ts";
-
-/**
- * Suites that `npm run test:fast` leaves out, as folders or files: they start processes, load
- * client libraries, wait for real time, or try thousands of generated inputs. A new suite is fast
- * unless it is added here.
- */
-const slowSuites = [
-  "test/crash/**",
-  "test/docs/samples.test.ts",
-  "test/e2e/**",
-  "test/server/**",
-  "test/billing/{faults,interleavings}.test.ts",
-  "test/chat/clients.test.ts",
-  "test/formats/schemas.test.ts",
-  "test/formats/native/{decode-request,law}.test.ts",
-  "test/grpc/{contract,floods,lifecycle,real-services,server,split,split-suites}.test.ts",
-  "test/http/{malformed-bodies,openapi,sdk}.test.ts",
-  "test/inference/reported-usage.test.ts",
-  "test/keys/{nodes,propagation}.test.ts",
-  "test/console/{browser,journey,states}.test.ts",
-  "test/people/{command,nodes,properties,secrets}.test.ts",
-  "test/native/{clients,law,requests,sdk}.test.ts",
-  "test/postgres/{durability,pooler,servers,template}.test.ts",
-  "test/rate-limits/{fallback-quota,redis,redis-sync}.test.ts",
-];
+import {
+  changedFiles,
+  countCommits,
+  deepSuites,
+  dependOn,
+  fitInto,
+  isDeep,
+  partOf,
+  readTimes,
+  renderTimes,
+  root,
+  suites,
+  usualMs,
+  workers,
+} from "./runner/suites.ts";
+import { faultsOf, isListed, type Unsteady } from "./runner/unsteady.ts";
 
 const checks = [
   { name: "types", command: ["tsc", "--noEmit"] },
@@ -45,95 +42,171 @@ const checks = [
   { name: "protos", command: ["buf", "lint"] },
 ];
 
-/**
- * Suites that fail beside others run once more, alone, unless there are more of them than this, or
- * the first round took so long that a second one would not end in time.
- */
-const unsteady = { most: 40, firstRoundMsMax: 60 * 60_000 };
+/** Parts of the deep suites that `.ci/run` takes by turns. */
+const turns = 6;
+const recentCommits = 20;
+/** A start of the runner and its database. */
+const startMs = 15_000;
+/** Failing suites are run once more, unless there are more of them than this. */
+const repeatedMax = 40;
+/** A suite is over its budget at so many times its usual time, in the pace of this run. */
+const overBudget = 3;
 
-type Count = { passed: number; failed: number; skipped: number };
-const none = (): Count => ({ passed: 0, failed: 0, skipped: 0 });
-const count = none();
-/** What each suite counted when it ran last, by its file. */
-const suites = new Map<string, Count>();
-/** Named once more at the end: their output is between that of suites. */
-const failedChecks: string[] = [];
-const words = process.argv.slice(2);
-const isFast = words.includes("--fast");
-const filters = words.filter((word) => word !== "--fast");
-
-const counter: Reporter = {
-  onTestRunEnd(modules, unhandledErrors) {
-    for (const module of modules) {
-      const ofSuite = none();
-      for (const test of module.children.allTests()) {
-        const { state } = test.result();
-        if (state === "passed" || state === "failed") ofSuite[state]++;
-        else ofSuite.skipped++;
-      }
-      // A file that cannot be loaded, or a hook that failed, may leave no failed test behind.
-      if (module.state() === "failed" && ofSuite.failed === 0) ofSuite.failed++;
-      suites.set(module.moduleId, ofSuite);
-    }
-    for (const error of unhandledErrors) {
-      const suite = suites.get(fileOf(error) ?? "");
-      if (suite) suite.failed++;
-      else count.failed++;
-    }
-  },
+type Result = {
+  passed: number;
+  failed: number;
+  skipped: number;
+  /** Full names. */
+  failures: string[];
+  ms: number;
 };
 
+const { values: options, positionals: words } = parseArgs({
+  allowPositionals: true,
+  options: {
+    deep: { type: "boolean", default: false },
+    part: { type: "string" },
+    "deep-until": { type: "string" },
+    record: { type: "boolean", default: false },
+  },
+});
+const times = readTimes();
+const startedMs = performance.now();
+/** The checks, and what no suite can be blamed for. */
+const count = { passed: 0, failed: 0, skipped: 0 };
+/** By suite, and in which run: the properties run in both. */
+const results = new Map<string, Result>();
+/** Shown once more at the end: their output is between that of suites. */
+const lastLines: string[] = [];
+
 // A run that ends before its suites have run is a failed run.
-let finished = false;
+let isFinished = false;
 process.on("exit", () => {
-  if (!finished) count.failed++;
-  for (const { passed, failed, skipped } of suites.values()) {
+  if (!isFinished) count.failed++;
+  for (const { passed, failed, skipped } of results.values()) {
     count.passed += passed;
     count.failed += failed;
     count.skipped += skipped;
   }
   process.exitCode = count.failed > 0 ? 1 : 0;
-  for (const name of failedChecks) console.log(`FAILED: ${name}`);
+  printFigures();
+  for (const line of lastLines) console.log(line);
   console.log(`${count.passed} passed, ${count.failed} failed, ${count.skipped} skipped`);
 });
 
-if (filters.length === 0) await runChecks();
-// As after `npm install`: gateways that are processes of their own start in half of the time.
-if (!isFast && findBundle() === undefined) await writeBundle();
-const startedAt = performance.now();
-await runSuites(filters);
-const firstRoundMs = performance.now() - startedAt;
-finished = suites.size > 0;
-// Many suites wait for servers and for each other's processes in real time. One that fails while
-// the machine is busy, and not alone, has too little patience: it is named, to be mended. What is
-// wrong with the product fails again.
-const failed = [...suites].flatMap(([file, { failed }]) => (failed > 0 ? [file] : []));
-const isWorthwhile =
-  failed.length <= unsteady.most &&
-  firstRoundMs <= unsteady.firstRoundMsMax &&
-  filters.length === 0;
-if (failed.length > 0 && isWorthwhile) {
-  console.log(`once more, one after the other:\n${failed.join("\n")}`);
-  finished = false;
-  await runSuites(failed, { fileParallelism: false, isolate: true });
-  finished = true;
-  for (const file of failed) if (suites.get(file)?.failed === 0) console.log(`UNSTEADY: ${file}`);
+const unsteady: Unsteady[] = JSON.parse(readFileSync(join(root, "test/unsteady.json"), "utf8"));
+for (const fault of faultsOf(unsteady, new Date())) {
+  lastLines.push(`FAILED: test/unsteady.json: ${fault}`);
+  count.failed++;
 }
+// As after `npm install`: gateways that are processes of their own start in half of the time.
+if (findBundle() === undefined) await writeBundle();
+if (options.deep) await runAll("deep", chooseDeep());
+else {
+  if (words.length === 0) await runChecks();
+  await runAll("fast", matching(suites.filter((suite) => !isDeep(suite))));
+  const untilSeconds = options["deep-until"];
+  if (untilSeconds !== undefined) await runDeepUntil(Number(untilSeconds) * 1_000);
+}
+isFinished = results.size > 0;
+if (options.record) writeFileSync(join(root, "test/times.json"), renderTimes(times, measured()));
 process.exit();
 
-/** Runs the suites whose path contains one of the words, or all, and counts their tests. */
+function matching(all: readonly string[]): string[] {
+  return all.filter((suite) => words.length === 0 || words.some((word) => suite.includes(word)));
+}
+
+function chooseDeep(): string[] {
+  const [part, of] = (options.part ?? "1/1").split("/").map(Number);
+  if (!part || !of || part > of) throw new Error("--part takes a part of a whole, such as 2/6");
+  return partOf(matching(deepSuites), { part, of }, times);
+}
+
+/** First what recent commits may have broken, then the next sixth. */
+async function runDeepUntil(untilMs: number): Promise<void> {
+  const changed = changedFiles(recentCommits);
+  const touched = changed ? dependOn(changed, deepSuites) : [];
+  const part = (countCommits() % turns) + 1;
+  let left = [...new Set([...touched, ...partOf(deepSuites, { part, of: turns }, times)])];
+  for (;;) {
+    const limits = { ms: untilMs - Date.now() - startMs, workers, pace: pace() };
+    const next = fitInto(left, limits, times);
+    if (next.length === 0) break;
+    console.log(`${next.length} deep suites`);
+    await runAll("deep", next);
+    left = left.filter((suite) => !next.includes(suite));
+  }
+  const out = deepSuites.filter((suite) => !results.has(`deep ${suite}`));
+  lastLines.push(
+    `left out: ${out.length} of ${deepSuites.length} deep suites` +
+      `${left.length > 0 ? `, for lack of time ${left.join(" ")}` : ""}; ` +
+      `this was part ${part} of ${turns}`,
+  );
+}
+
+/**
+ * Runs these suites. Those that fail run once more, alone: that tells what is wrong with the product
+ * from what is wrong beside others. Both are failures.
+ */
+async function runAll(run: "fast" | "deep", chosen: readonly string[]): Promise<void> {
+  if (chosen.length === 0) return;
+  process.env.TEST_RUN = run;
+  const first = await runSuites(chosen);
+  for (const [suite, result] of first) results.set(`${run} ${suite}`, result);
+  const failed = [...first].filter(([, result]) => result.failed > 0);
+  if (failed.length === 0 || failed.length > repeatedMax) return;
+  console.log(`once more, one after the other:\n${failed.map(([suite]) => suite).join("\n")}`);
+  const alone = await runSuites(
+    failed.map(([suite]) => suite),
+    { fileParallelism: false, isolate: true },
+  );
+  for (const [suite, result] of failed) {
+    const how = alone.get(suite)?.failed === 0 ? "fails beside others" : "fails always";
+    const isKnown = isListed(unsteady, suite, result.failures);
+    lastLines.push(`${isKnown ? "UNSTEADY" : "FAILED"}: ${suite}: ${how}`);
+    for (const name of result.failures) lastLines.push(`  ${name}`);
+    if (!isKnown) continue;
+    result.skipped += result.failed;
+    result.failed = 0;
+  }
+}
+
 async function runSuites(
-  words: string[],
+  chosen: readonly string[],
   how: { fileParallelism?: boolean; isolate?: boolean } = {},
-): Promise<void> {
-  const vitest = await startVitest("test", words, {
+): Promise<Map<string, Result>> {
+  const ended = new Map<string, Result>();
+  const counter: Reporter = {
+    onTestRunEnd(modules, unhandledErrors) {
+      for (const module of modules) {
+        const { duration, setupDuration, collectDuration } = module.diagnostic();
+        const ms = duration + setupDuration + collectDuration;
+        const result: Result = { passed: 0, failed: 0, skipped: 0, failures: [], ms };
+        for (const test of module.children.allTests()) {
+          const { state } = test.result();
+          if (state === "passed" || state === "failed") result[state]++;
+          else result.skipped++;
+          if (state === "failed") result.failures.push(test.fullName);
+        }
+        // A file that cannot be loaded, or a hook that failed, may leave no failed test behind.
+        if (module.state() === "failed" && result.failed === 0) result.failed++;
+        ended.set(relative(root, module.moduleId), result);
+      }
+      for (const error of unhandledErrors) {
+        const result = ended.get(relative(root, fileOf(error) ?? ""));
+        if (result) result.failed++;
+        else count.failed++;
+      }
+    },
+  };
+  const vitest = await startVitest("test", [...chosen], {
     run: true,
     watch: false,
     reporters: ["default", counter],
-    exclude: isFast ? [...configDefaults.exclude, ...slowSuites] : configDefaults.exclude,
     ...how,
   });
   await vitest.close();
+  return ended;
 }
 
 /** The suite that ran when an error was left unhandled, or when its worker died. */
@@ -156,9 +229,59 @@ async function runChecks(): Promise<void> {
     );
     if (!isPassed) {
       console.log(output);
-      failedChecks.push(name);
+      lastLines.push(`FAILED: ${name}`);
     }
     console.log(`${isPassed ? "passed" : "FAILED"}: ${name}`);
     count[isPassed ? "passed" : "failed"]++;
+  }
+}
+
+/** How long each suite took, in milliseconds. */
+function measured(): Map<string, number> {
+  return new Map([...results].map(([name, { ms }]) => [name.split(" ")[1] ?? "", ms]));
+}
+
+/** How many times longer than usual the suites of this run took together. */
+function pace(): number {
+  const all = [...measured()];
+  const sum = all.reduce((sumMs, [, ms]) => sumMs + ms, 0);
+  const usual = all.reduce((sumMs, [suite]) => sumMs + usualMs(times, suite), 0);
+  return usual > 0 ? sum / usual : 1;
+}
+
+function printFigures(): void {
+  const seconds = (ms: number) => `${(ms / 1_000).toFixed(1)} s`;
+  const cases = [...results.values()].reduce(
+    (sum, { passed, failed, skipped }) => sum + passed + failed + skipped,
+    0,
+  );
+  const processor = processorMs();
+  const figures = [
+    `${cases} cases of ${results.size} suites`,
+    `${seconds(performance.now() - startedMs)} wall`,
+    ...(processor === undefined ? [] : [`${seconds(processor)} of processor time`]),
+  ];
+  console.log(figures.join(", "));
+  const slowest = [...results].sort(([, one], [, other]) => other.ms - one.ms).slice(0, 10);
+  for (const [name, { ms }] of slowest) console.log(`  ${seconds(ms).padStart(8)}  ${name}`);
+  const limit = overBudget * Math.max(1, pace());
+  for (const [suite, ms] of measured())
+    if (ms > usualMs(times, suite) * limit)
+      lastLines.unshift(
+        `OVER BUDGET: ${suite}: ${seconds(ms)}, usually ${seconds(usualMs(times, suite))}`,
+      );
+}
+
+/** Of this process and of those that it waited for. Undefined where the system does not say. */
+function processorMs(): number | undefined {
+  try {
+    // The name of the program, which may contain anything, is in parentheses.
+    const stat = readFileSync("/proc/self/stat", "utf8");
+    const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
+    const ticks = fields.slice(11, 15).reduce((sum, field) => sum + Number(field), 0);
+    // A hundred ticks a second, on every Linux that Node runs on.
+    return ticks * 10;
+  } catch {
+    return undefined;
   }
 }

@@ -1,5 +1,4 @@
-import assert from "node:assert/strict";
-import { afterEach, beforeEach, test, vi } from "vitest";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { type ChangePage, createFeed } from "../../src/base/change-feed.ts";
 import { createLog } from "../../src/base/log.ts";
 
@@ -44,14 +43,11 @@ test("the feed is read twice a second from the last successful read, and reports
   const { feed, since, reported } = feedOf(() => answers.shift()?.() ?? page(3_000));
   feed.start();
   await vi.advanceTimersByTimeAsync(1_600);
-  assert.deepEqual(reported, ["key_of_a", "key_of_b", "key_of_c"]);
-  assert.deepEqual(
-    since.map((one) => one?.getTime()),
-    [undefined, 1_000, 1_500, 1_500],
-  );
+  expect(reported).toStrictEqual(["key_of_a", "key_of_b", "key_of_c"]);
+  expect(since.map((one) => one?.getTime())).toStrictEqual([undefined, 1_000, 1_500, 1_500]);
   await feed.stop();
   await vi.advanceTimersByTimeAsync(5_000);
-  assert.equal(since.length, 4);
+  expect(since.length).toBe(4);
 });
 
 test("a hint causes a read at once; a hint during a read causes another read after it", async () => {
@@ -65,18 +61,18 @@ test("a hint causes a read at once; a hint during a read causes another read aft
   await vi.advanceTimersByTimeAsync(0);
   held[0]?.resolve(await page(1_000));
   await vi.advanceTimersByTimeAsync(10);
-  assert.equal(since.length, 1);
+  expect(since.length).toBe(1);
   feed.pollSoon();
   feed.pollSoon();
   await vi.advanceTimersByTimeAsync(100);
-  assert.equal(since.length, 2);
+  expect(since.length).toBe(2);
   feed.pollSoon();
   held[1]?.resolve(await page(1_010));
   await vi.advanceTimersByTimeAsync(100);
-  assert.equal(since.length, 3);
+  expect(since.length).toBe(3);
   held[2]?.resolve(await page(1_020));
   await vi.advanceTimersByTimeAsync(400);
-  assert.equal(since.length, 3);
+  expect(since.length).toBe(3);
   await feed.stop();
 });
 
@@ -86,7 +82,7 @@ test("a flood of hints causes at most ten reads a second, one at a time", async 
     reading += 1;
     await new Promise((resolve) => setTimeout(resolve, 20));
     reading -= 1;
-    assert.equal(reading, 0);
+    expect(reading).toBe(0);
     return { at: new Date(), changes: [] };
   });
   feed.start();
@@ -94,13 +90,13 @@ test("a flood of hints causes at most ten reads a second, one at a time", async 
     feed.pollSoon();
     await vi.advanceTimersByTimeAsync(1);
   }
-  assert.equal(since.length, 10);
+  expect(since.length).toBe(10);
   // A hint after a pause causes a read at once.
   await vi.advanceTimersByTimeAsync(300);
   const before = since.length;
   feed.pollSoon();
   await vi.advanceTimersByTimeAsync(0);
-  assert.equal(since.length, before + 1);
+  expect(since.length).toBe(before + 1);
   const stopped = feed.stop();
   await vi.advanceTimersByTimeAsync(20);
   await stopped;
@@ -110,7 +106,7 @@ test("old changes are removed every ten minutes", async () => {
   const { feed, cleaned } = feedOf(() => page(Date.now()));
   feed.start();
   await vi.advanceTimersByTimeAsync(21 * 60_000);
-  assert.equal(cleaned(), 2);
+  expect(cleaned()).toBe(2);
   await feed.stop();
 });
 
@@ -119,15 +115,15 @@ test("the feed is current while its reads succeed, and no longer a second after 
   const { feed } = feedOf(() =>
     isReachable ? page(Date.now()) : Promise.reject(new Error("unreachable")),
   );
-  assert.equal(feed.isCurrent(), false);
+  expect(feed.isCurrent()).toBe(false);
   feed.start();
   await vi.advanceTimersByTimeAsync(2_000);
-  assert.equal(feed.isCurrent(), true);
+  expect(feed.isCurrent()).toBe(true);
   isReachable = false;
   await vi.advanceTimersByTimeAsync(1_100);
-  assert.equal(feed.isCurrent(), false);
+  expect(feed.isCurrent()).toBe(false);
   isReachable = true;
   await vi.advanceTimersByTimeAsync(600);
-  assert.equal(feed.isCurrent(), true);
+  expect(feed.isCurrent()).toBe(true);
   await feed.stop();
 });

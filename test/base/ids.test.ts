@@ -1,5 +1,4 @@
-import assert from "node:assert/strict";
-import { afterEach, beforeEach, test, vi } from "vitest";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { timeOrderedId } from "../../src/base/ids.ts";
 
 beforeEach(
@@ -10,18 +9,18 @@ afterEach(() => void vi.useRealTimers());
 
 test("ids sort as they were made, however many fall into one millisecond", () => {
   const ids = Array.from({ length: 10_000 }, () => timeOrderedId("key_"));
-  assert.deepEqual(ids, ids.toSorted());
-  assert.equal(new Set(ids).size, ids.length);
+  expect(ids).toStrictEqual(ids.toSorted());
+  expect(new Set(ids).size).toBe(ids.length);
 });
 
 test("ids go on upwards when the clock is set back", () => {
   const before = timeOrderedId("key_");
   vi.setSystemTime(Date.now() - 60_000);
-  assert.ok(timeOrderedId("key_") > before);
+  expect.assert(timeOrderedId("key_") > before);
 });
 
 test("an id is a UUIDv7 without hyphens", () => {
   for (let index = 0; index < 100; index++) {
-    assert.match(timeOrderedId("req_"), /^req_[0-9a-f]{12}7[0-9a-f]{3}[89ab][0-9a-f]{15}$/);
+    expect(timeOrderedId("req_")).toMatch(/^req_[0-9a-f]{12}7[0-9a-f]{3}[89ab][0-9a-f]{15}$/);
   }
 });

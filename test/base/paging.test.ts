@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { type Timestamp, timestampFromDate } from "@bufbuild/protobuf/wkt";
-import { test } from "vitest";
+import { expect, test } from "vitest";
 import { ApiError } from "../../src/base/errors.ts";
 import {
   encodePageToken,
@@ -28,13 +28,13 @@ function list(pageSize: number, pageToken = "") {
 
 test("pages follow each other, and a full last page has no token", async () => {
   const first = await list(2);
-  assert.deepEqual(first.entries, ["a", "b"]);
+  expect(first.entries).toStrictEqual(["a", "b"]);
   const second = await list(2, first.nextPageToken);
-  assert.deepEqual(second, { entries: ["c", "d"], nextPageToken: "" });
+  expect(second).toStrictEqual({ entries: ["c", "d"], nextPageToken: "" });
 });
 
 test("a page size of 0 is the default", async () => {
-  assert.deepEqual(await list(0), { entries: names, nextPageToken: "" });
+  expect(await list(0)).toStrictEqual({ entries: names, nextPageToken: "" });
 });
 
 const nul = Buffer.from("a\0").toString("base64url");
@@ -46,8 +46,8 @@ for (const { fault, pageSize = 1, pageToken = "", field } of [
 ]) {
   test(`${fault} is an invalid request`, async () => {
     await assert.rejects(list(pageSize, pageToken), (error) => {
-      assert.ok(error instanceof ApiError);
-      assert.deepEqual([error.reason, error.facts.field], ["invalid_request", field]);
+      expect.assert(error instanceof ApiError);
+      expect([error.reason, error.facts.field]).toStrictEqual(["invalid_request", field]);
       return true;
     });
   });
@@ -55,18 +55,18 @@ for (const { fault, pageSize = 1, pageToken = "", field } of [
 
 test("a cursor of time and id is read as it was written", () => {
   const cursor = { at: new Date("2026-03-01T12:00:00.123Z"), id: "req_1" };
-  assert.deepEqual(parseTimeCursor(encodeTimeCursor(cursor)), cursor);
+  expect(parseTimeCursor(encodeTimeCursor(cursor))).toStrictEqual(cursor);
   for (const text of ["", "req_1", "yesterday req_1", "+012026-01-01T00:00:00.000Z req_1"])
-    assert.throws(() => parseTimeCursor(text), ApiError);
+    expect(() => parseTimeCursor(text)).toThrow(ApiError);
 });
 
 test("a token continues the question that it was made of, and no other", () => {
   const question = ["acc_1", ["key_1", "key_2"], 5n, new Date(0)];
   const token = encodePageToken("req_1", question);
-  assert.equal(parsePageToken(token, [...question]), "req_1");
+  expect(parsePageToken(token, [...question])).toBe("req_1");
   const others = [["acc_2", ...question.slice(1)], ["acc_1", ["key_1,key_2"], 5n, new Date(0)], []];
-  for (const other of others) assert.throws(() => parsePageToken(token, other), isInvalid);
-  assert.throws(() => parsePageToken(encodePageToken("req_1"), question), isInvalid);
+  for (const other of others) expect(() => parsePageToken(token, other)).toThrow(isInvalid);
+  expect(() => parsePageToken(encodePageToken("req_1"), question)).toThrow(isInvalid);
 });
 
 function isInvalid(error: unknown): boolean {
@@ -78,9 +78,9 @@ const at = (text: string) => timestampFromDate(new Date(text));
 const seconds = (count: bigint) => ({ seconds: count, nanos: 0 }) as Timestamp;
 
 test("a range is read as it was asked", () => {
-  assert.deepEqual(readTimeRange({}, now), { from: undefined, to: undefined });
+  expect(readTimeRange({}, now)).toStrictEqual({ from: undefined, to: undefined });
   const range = { from: at("2016-11-22T12:00:00Z"), to: at("2026-11-22T12:00:00Z") };
-  assert.deepEqual(readTimeRange(range, now), {
+  expect(readTimeRange(range, now)).toStrictEqual({
     from: new Date("2016-11-22T12:00:00Z"),
     to: now,
   });

@@ -1,6 +1,5 @@
-import assert from "node:assert/strict";
 import fc from "fast-check";
-import { test } from "vitest";
+import { expect, test } from "vitest";
 import { type Found, SecretCache } from "../../src/base/secret-cache.ts";
 import { cacheLimits } from "../../src/keys/authenticate.ts";
 
@@ -16,34 +15,34 @@ function cacheAt(limits = { foundMax: 100, unknownMax: 100 }) {
 
 test("an entry is fresh for 5 s, then stale but usable until 30 s, then gone", () => {
   const { now, cache } = cacheAt();
-  assert.equal(cache.get("d"), undefined);
+  expect(cache.get("d")).toBe(undefined);
   cache.set("d", found("d", "key_a"), now.ms);
   now.ms += 5_000;
-  assert.equal(cache.get("d")?.isStale, false);
+  expect(cache.get("d")?.isStale).toBe(false);
   now.ms += 1;
-  assert.equal(cache.get("d")?.isStale, true);
+  expect(cache.get("d")?.isStale).toBe(true);
   now.ms += 24_999;
-  assert.equal(cache.get("d")?.isStale, true);
+  expect(cache.get("d")?.isStale).toBe(true);
   now.ms += 1;
-  assert.equal(cache.get("d"), undefined);
+  expect(cache.get("d")).toBe(undefined);
 });
 
 test("an unknown secret is cached for 30 s", () => {
   const { now, cache } = cacheAt();
   cache.set("d", undefined, now.ms);
   now.ms += 30_000;
-  assert.deepEqual(cache.get("d"), { found: undefined, isExpired: false, isStale: false });
+  expect(cache.get("d")).toStrictEqual({ found: undefined, isExpired: false, isStale: false });
   now.ms += 1;
-  assert.equal(cache.get("d"), undefined);
+  expect(cache.get("d")).toBe(undefined);
 });
 
 test("a cached secret expires at its time", () => {
   const { now, cache } = cacheAt();
   cache.set("d", found("d", "key_a", 1_000), now.ms);
   now.ms += 999;
-  assert.equal(cache.get("d")?.isExpired, false);
+  expect(cache.get("d")?.isExpired).toBe(false);
   now.ms += 1;
-  assert.equal(cache.get("d")?.isExpired, true);
+  expect(cache.get("d")?.isExpired).toBe(true);
 });
 
 test("a change of a key invalidates only its entries, also one that is being read", () => {
@@ -53,13 +52,13 @@ test("a change of a key invalidates only its entries, also one that is being rea
   const readAtMs = now.ms + 1;
   now.ms += 2;
   cache.invalidate("key_a");
-  assert.equal(cache.get("a1"), undefined);
-  assert.equal(cache.get("b1")?.found?.ownerId, "key_b");
+  expect(cache.get("a1")).toBe(undefined);
+  expect(cache.get("b1")?.found?.ownerId).toBe("key_b");
   now.ms += 1;
-  assert.equal(cache.set("a1", found("a1", "key_a"), readAtMs), false);
-  assert.equal(cache.get("a1"), undefined);
-  assert.equal(cache.set("a1", found("a1", "key_a"), now.ms), true);
-  assert.equal(cache.get("a1")?.found?.ownerId, "key_a");
+  expect(cache.set("a1", found("a1", "key_a"), readAtMs)).toBe(false);
+  expect(cache.get("a1")).toBe(undefined);
+  expect(cache.set("a1", found("a1", "key_a"), now.ms)).toBe(true);
+  expect(cache.get("a1")?.found?.ownerId).toBe("key_a");
 });
 
 test("more changes than the cache remembers invalidate every entry", () => {
@@ -67,24 +66,24 @@ test("more changes than the cache remembers invalidate every entry", () => {
   cache.set("a1", found("a1", "key_a"), now.ms);
   now.ms += 1;
   for (let index = 0; index < 150_000; index++) cache.invalidate(`key_${index}`);
-  assert.equal(cache.get("a1"), undefined);
+  expect(cache.get("a1")).toBe(undefined);
 });
 
 test("invented secrets evict no real one, and both caches keep their bounds", () => {
   const { now, cache } = cacheAt({ foundMax: 100, unknownMax: 100 });
   cache.set("real", found("real", "key_a"), now.ms);
   for (let index = 0; index < 10_000; index++) cache.set(`none${index}`, undefined, now.ms);
-  assert.ok(cache.get("real")?.found);
+  expect.assert(cache.get("real")?.found);
   const remembered = Array.from({ length: 10_000 }, (_, index) => cache.get(`none${index}`)).filter(
     Boolean,
   ).length;
-  assert.ok(remembered > 0 && remembered <= 100);
+  expect.assert(remembered > 0 && remembered <= 100);
   for (let index = 0; index < 1_000; index++)
     cache.set(`more${index}`, found(`more${index}`, "key_b"), now.ms);
   const left = Array.from({ length: 1_000 }, (_, index) => cache.get(`more${index}`)).filter(
     Boolean,
   ).length;
-  assert.ok(left > 0 && left <= 100);
+  expect.assert(left > 0 && left <= 100);
 });
 
 test("in any order of events, no result was read before a known change or more than 30 s ago", () => {
@@ -112,7 +111,7 @@ test("in any order of events, no result was read before a known change or more t
             readAtMs.set(one.key, startMs);
         } else if (cache.get(`d${one.key}`)) {
           const atMs = readAtMs.get(one.key) ?? Number.NEGATIVE_INFINITY;
-          assert.ok(
+          expect.assert(
             now.ms - atMs <= 30_000 &&
               atMs > (changedAtMs.get(one.key) ?? Number.NEGATIVE_INFINITY),
           );

@@ -1,5 +1,4 @@
-import assert from "node:assert/strict";
-import { test, vi } from "vitest";
+import { expect, test, vi } from "vitest";
 import { ApiError } from "../../src/base/errors.ts";
 import { type Found, SecretCache } from "../../src/base/secret-cache.ts";
 import { createSecretLookup } from "../../src/base/secret-lookup.ts";
@@ -34,13 +33,10 @@ const settled = () => new Promise((resolve) => setImmediate(resolve));
 test("concurrent look-ups of one secret share one statement", async () => {
   const { statements, lookup } = heldLookup();
   const results = Array.from({ length: 100 }, () => lookup.find("a"));
-  assert.deepEqual(
-    statements.map((one) => one.digests),
-    [["a"]],
-  );
+  expect(statements.map((one) => one.digests)).toStrictEqual([["a"]]);
   statements[0]?.answer.resolve([found("a")]);
-  for (const one of await Promise.all(results)) assert.equal(one?.ownerId, "key_a");
-  assert.equal(statements.length, 1);
+  for (const one of await Promise.all(results)) expect(one?.ownerId).toBe("key_a");
+  expect(statements.length).toBe(1);
 });
 
 test("look-ups during a statement share the next one, in bounded batches", async () => {
@@ -48,18 +44,15 @@ test("look-ups during a statement share the next one, in bounded batches", async
   const first = lookup.find("first");
   const others = Array.from({ length: 600 }, (_, index) => lookup.find(`d${index}`));
   statements[0]?.answer.resolve([]);
-  assert.equal(await first, undefined);
+  expect(await first).toBe(undefined);
   for (let index = 1; index <= 3; index++) {
     await settled();
     statements[index]?.answer.resolve([found("d599")]);
   }
-  assert.equal((await Promise.all(others)).filter(Boolean).length, 1);
-  assert.deepEqual(
-    statements.map((one) => one.digests.length),
-    [1, 256, 256, 88],
-  );
-  assert.equal(cache.get("d0")?.found, undefined);
-  assert.equal(cache.get("d599")?.found?.ownerId, "key_d599");
+  expect((await Promise.all(others)).filter(Boolean).length).toBe(1);
+  expect(statements.map((one) => one.digests.length)).toStrictEqual([1, 256, 256, 88]);
+  expect(cache.get("d0")?.found).toBe(undefined);
+  expect(cache.get("d599")?.found?.ownerId).toBe("key_d599");
 });
 
 test("a key that changes during a read is read again, and its callers get the newer result", async () => {
@@ -70,13 +63,13 @@ test("a key that changes during a read is read again, and its callers get the ne
   statements[0]?.answer.resolve([found("a")]);
   await settled();
   statements[1]?.answer.resolve([found("a", 2)]);
-  assert.equal((await result)?.version, 2);
+  expect((await result)?.version).toBe(2);
 });
 
 test("beyond 10,000 waiting look-ups further ones fail at once, and those that wait are served", async () => {
   const { statements, lookup } = heldLookup();
   const waiting = Array.from({ length: 10_000 }, (_, index) => lookup.find(`d${index}`));
-  assert.equal(await errorOf(lookup.find("more")), "gateway_unavailable");
+  expect(await errorOf(lookup.find("more"))).toBe("gateway_unavailable");
   for (let index = 0; index <= 40; index++) {
     statements[index]?.answer.resolve([]);
     await settled();
@@ -94,8 +87,8 @@ test("after a short outage of the database callers get their result late, not an
     },
     new SecretCache<Read>({ ...cacheLimits, foundMax: 10, unknownMax: 10 }),
   );
-  assert.equal((await lookup.find("a"))?.ownerId, "key_a");
-  assert.equal(attempts, 3);
+  expect((await lookup.find("a"))?.ownerId).toBe("key_a");
+  expect(attempts).toBe(3);
 });
 
 test("a longer outage of the database fails the look-ups that waited long enough", async () => {
@@ -108,7 +101,7 @@ test("a longer outage of the database fails the look-ups that waited long enough
     100,
   );
   const errors = await Promise.all(["a", "b"].map((digest) => errorOf(lookup.find(digest))));
-  assert.deepEqual(errors, ["billing_unavailable", "billing_unavailable"]);
+  expect(errors).toStrictEqual(["billing_unavailable", "billing_unavailable"]);
 });
 
 test("a refresh joins the next statement, or runs a tenth of a second later", async () => {
@@ -118,15 +111,15 @@ test("a refresh joins the next statement, or runs a tenth of a second later", as
     lookup.refresh("old1");
     lookup.refresh("old1");
     lookup.refresh("old2");
-    assert.equal(statements.length, 0);
+    expect(statements.length).toBe(0);
     const result = lookup.find("new");
-    assert.deepEqual(statements[0]?.digests, ["new", "old1", "old2"]);
+    expect(statements[0]?.digests).toStrictEqual(["new", "old1", "old2"]);
     lookup.refresh("old3");
     statements[0]?.answer.resolve([found("new"), found("old1")]);
-    assert.equal((await result)?.ownerId, "key_new");
-    assert.equal(statements.length, 1);
+    expect((await result)?.ownerId).toBe("key_new");
+    expect(statements.length).toBe(1);
     await vi.advanceTimersByTimeAsync(100);
-    assert.deepEqual(statements[1]?.digests, ["old3"]);
+    expect(statements[1]?.digests).toStrictEqual(["old3"]);
     statements[1]?.answer.reject(new Error("no caller waits for this"));
     await settled();
   } finally {
@@ -144,6 +137,6 @@ test("a failed statement fails its look-ups, and later ones are served", async (
     },
     new SecretCache<Read>({ ...cacheLimits, foundMax: 10, unknownMax: 10 }),
   );
-  await assert.rejects(lookup.find("a"), /broken/);
-  assert.equal((await lookup.find("a"))?.ownerId, "key_a");
+  await expect(lookup.find("a")).rejects.toThrow(/broken/);
+  expect((await lookup.find("a"))?.ownerId).toBe("key_a");
 });

@@ -1,6 +1,5 @@
-import assert from "node:assert/strict";
 import { setImmediate } from "node:timers/promises";
-import { afterEach, beforeEach, test, vi } from "vitest";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { withTimeout } from "../../src/base/timeout.ts";
 
 beforeEach(() => void vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] }));
@@ -10,9 +9,11 @@ const never = new Promise<string>(() => {});
 const onTimeout = () => "late";
 
 test("work that settles in time settles the promise and stops the timer", async () => {
-  assert.equal(await withTimeout(Promise.resolve("done"), 1000, onTimeout), "done");
-  await assert.rejects(withTimeout(Promise.reject(new Error("broken")), 1000, onTimeout), /broken/);
-  assert.equal(vi.getTimerCount(), 0);
+  expect(await withTimeout(Promise.resolve("done"), 1000, onTimeout)).toBe("done");
+  await expect(withTimeout(Promise.reject(new Error("broken")), 1000, onTimeout)).rejects.toThrow(
+    /broken/,
+  );
+  expect(vi.getTimerCount()).toBe(0);
 });
 
 test("after the time, the callback decides: its value or its exception", async () => {
@@ -20,9 +21,9 @@ test("after the time, the callback decides: its value or its exception", async (
   const failure = withTimeout(never, 1000, () => {
     throw new Error("too late");
   });
-  const refused = assert.rejects(failure, /too late/);
+  const refused = expect(failure).rejects.toThrow(/too late/);
   await vi.advanceTimersByTimeAsync(1000);
-  assert.equal(await value, "late");
+  expect(await value).toBe("late");
   await refused;
 });
 
@@ -33,6 +34,6 @@ test("a result that arrives in the same turn as the timer wins, and nothing else
   vi.advanceTimersByTime(1000);
   work.resolve("just in time");
   await setImmediate();
-  assert.equal(await limited, "just in time");
-  assert.equal(callback.mock.calls.length, 0);
+  expect(await limited).toBe("just in time");
+  expect(callback.mock.calls.length).toBe(0);
 });

@@ -1,5 +1,4 @@
-import assert from "node:assert/strict";
-import { test } from "vitest";
+import { expect, test } from "vitest";
 import { WaitGroup } from "../../src/base/wait-group.ts";
 
 test("waiters are released when the last unit of work is done, again after each restart", async () => {
@@ -12,9 +11,9 @@ test("waiters are released when the last unit of work is done, again after each 
     const waits = ["first", "second"].map((name) => group.wait().then(() => events.push(name)));
     group.done();
     await Promise.resolve();
-    assert.deepEqual([group.count, events], [1, []]);
+    expect([group.count, events]).toStrictEqual([1, []]);
     group.done();
     await Promise.all(waits);
-    assert.deepEqual([group.count, events], [0, ["first", "second"]]);
+    expect([group.count, events]).toStrictEqual([0, ["first", "second"]]);
   }
 });

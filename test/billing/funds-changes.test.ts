@@ -1,8 +1,7 @@
 // Which processes learn that the credits of an account changed.
 
-import assert from "node:assert/strict";
 import { create } from "@bufbuild/protobuf";
-import { describe, test, vi } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import {
   CreateTransferRequestSchema,
   TransferKind,
@@ -39,11 +38,11 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : redisMissing, () => {
       return { redis, billing };
     });
     const [first] = processes;
-    assert.ok(first);
+    expect.assert(first);
     await vi.waitFor(async () => {
       const subscribers = await server.command("pubsub", "numsub", "gateway:transfers");
-      assert.deepEqual(subscribers, ["gateway:transfers", 2]);
-      assert.ok(first.redis.connected);
+      expect(subscribers).toStrictEqual(["gateway:transfers", 2]);
+      expect.assert(first.redis.connected);
     });
 
     const transfer = {
@@ -56,7 +55,7 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : redisMissing, () => {
     };
     const request = create(CreateTransferRequestSchema, transfer);
     await first.billing.service.createTransfer(request, callBy(environmentToken, { accountId }));
-    assert.equal(changes[0]?.[0], `transfer ${accountId}`);
-    await vi.waitFor(() => assert.equal(changes[1]?.[0], `transfer ${accountId}`));
+    expect(changes[0]?.[0]).toBe(`transfer ${accountId}`);
+    await vi.waitFor(() => expect(changes[1]?.[0]).toBe(`transfer ${accountId}`));
   });
 });

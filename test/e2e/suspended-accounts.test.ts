@@ -1,7 +1,6 @@
 // A suspended account on two nodes: its keys fail in every format with a reason that says so, its
 // streams end, and all of it works again after the suspension.
 
-import assert from "node:assert/strict";
 import { createClient } from "@connectrpc/connect";
 import { createConnectTransport, createGrpcTransport } from "@connectrpc/connect-node";
 import { afterAll, beforeAll, expect, test } from "vitest";
@@ -48,7 +47,7 @@ async function open(node: number, secret: string, chat: boolean) {
   const text = "[[simulate tokens=100 token_ms=100]]";
   const answer = await post(node, secret, { chat, stream: true, text });
   expect(answer.status).toBe(200);
-  assert.ok(answer.body);
+  expect.assert(answer.body);
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   let received = (await reader.read()).value ?? "";
   const ended = (async () => {

@@ -1,6 +1,5 @@
 // Which headers reach the services, and whom they believe about the client of a call.
 
-import assert from "node:assert/strict";
 import { create } from "@bufbuild/protobuf";
 import { expect, onTestFinished, test } from "vitest";
 import { type Client, clientOf } from "../../src/contract/callers.ts";
@@ -76,7 +75,7 @@ test.for<BindingName>(["Connect with JSON", "Connect with protobuf", "gRPC-web"]
     const sent = { ...claimed, cookie: "__Host-session=secret", "user-agent": "a tool" };
     const seen = await call(binding, { ...sent, "x-request-id": "req_12345678" });
     expect(clientOf(seen)).toEqual({ address: "127.0.0.1", agent: "a tool" });
-    assert(seen.requestHeader instanceof Headers);
+    expect.assert(seen.requestHeader instanceof Headers);
     expect([...seen.requestHeader.keys()].sort()).toEqual([
       "authorization",
       "x-client-address",

@@ -1,7 +1,6 @@
-import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { timestampDate } from "@bufbuild/protobuf/wkt";
-import { afterAll, beforeAll, test } from "vitest";
+import { afterAll, beforeAll, expect, test } from "vitest";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { KeyStatus } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { environmentToken } from "../../src/contract/contract.ts";
@@ -27,55 +26,53 @@ test("a created key has the requested members, with model ids, and its secret au
     allowedModels: ["opus", "model-opus-4.6", "haiku"],
     monthlyCapMicrocredits: 5_000_000n,
   });
-  assert.ok(key);
-  assert.deepEqual(key.allowedModels, ["model-opus-4.6", "model-haiku-4.5"]);
-  assert.deepEqual(
-    [
-      key.accountId,
-      key.family,
-      key.name,
-      key.status,
-      key.requestsPerMinute,
-      key.monthlyCapMicrocredits,
-    ],
-    ["acc_a", Family.V2, "Ana’s editor", KeyStatus.ACTIVE, 60, 5_000_000n],
-  );
-  assert.match(key.keyId, /^key_[0-9a-f]{32}$/);
-  assert.deepEqual(
-    [key.monthSpentMicrocredits, key.monthHeldMicrocredits, key.lastUsedAt],
-    [0n, 0n, undefined],
-  );
-  assert.equal(key.secrets.length, 1);
-  assert.match(key.secrets[0]?.secretId ?? "", /^sec_/);
-  assert.equal(key.secrets[0]?.hint, `${secret.slice(0, 12)}…${secret.slice(-4)}`);
+  expect.assert(key);
+  expect(key.allowedModels).toStrictEqual(["model-opus-4.6", "model-haiku-4.5"]);
+  expect([
+    key.accountId,
+    key.family,
+    key.name,
+    key.status,
+    key.requestsPerMinute,
+    key.monthlyCapMicrocredits,
+  ]).toStrictEqual(["acc_a", Family.V2, "Ana’s editor", KeyStatus.ACTIVE, 60, 5_000_000n]);
+  expect(key.keyId).toMatch(/^key_[0-9a-f]{32}$/);
+  expect([key.monthSpentMicrocredits, key.monthHeldMicrocredits, key.lastUsedAt]).toStrictEqual([
+    0n,
+    0n,
+    undefined,
+  ]);
+  expect(key.secrets.length).toBe(1);
+  expect(key.secrets[0]?.secretId ?? "").toMatch(/^sec_/);
+  expect(key.secrets[0]?.hint).toBe(`${secret.slice(0, 12)}…${secret.slice(-4)}`);
 
   const caller = await keys.authenticate(bearer(secret));
-  assert.ok(caller.kind === "key");
-  assert.deepEqual(
-    [caller.key.keyId, caller.secret.secretId],
-    [key.keyId, key.secrets[0]?.secretId],
-  );
-  assert.deepEqual(
-    [caller.key.requestsPerMinute, caller.key.monthlyCapMicrocredits],
-    [60, 5_000_000n],
-  );
+  expect.assert(caller.kind === "key");
+  expect([caller.key.keyId, caller.secret.secretId]).toStrictEqual([
+    key.keyId,
+    key.secrets[0]?.secretId,
+  ]);
+  expect([caller.key.requestsPerMinute, caller.key.monthlyCapMicrocredits]).toStrictEqual([
+    60,
+    5_000_000n,
+  ]);
 });
 
 test("limits that are not set are absent, and a limit of zero stays zero", async () => {
   const { client, keys } = fixture;
   const free = await client.createKey({ accountId: "acc_a" });
-  assert.deepEqual(
-    [free.key?.requestsPerMinute, free.key?.monthlyCapMicrocredits],
-    [undefined, undefined],
-  );
+  expect([free.key?.requestsPerMinute, free.key?.monthlyCapMicrocredits]).toStrictEqual([
+    undefined,
+    undefined,
+  ]);
   const none = await client.createKey({
     accountId: "acc_a",
     requestsPerMinute: 0,
     monthlyCapMicrocredits: 0n,
   });
   const caller = await keys.authenticate(bearer(none.secret));
-  assert.ok(caller.kind === "key");
-  assert.deepEqual([caller.key.requestsPerMinute, caller.key.monthlyCapMicrocredits], [0, 0n]);
+  expect.assert(caller.kind === "key");
+  expect([caller.key.requestsPerMinute, caller.key.monthlyCapMicrocredits]).toStrictEqual([0, 0n]);
 });
 
 test("a secret is not stored, and only the response that creates it contains it", async () => {
@@ -89,15 +86,15 @@ test("a secret is not stored, and only the response that creates it contains it"
   const text = JSON.stringify([stored, answers], (_, value: unknown) =>
     typeof value === "bigint" ? String(value) : value,
   );
-  assert.ok(text.includes(key?.keyId ?? "-"));
-  assert.ok(!text.includes(secret) && !text.includes(secret.slice(12, -4)));
+  expect.assert(text.includes(key?.keyId ?? "-"));
+  expect.assert(!text.includes(secret) && !text.includes(secret.slice(12, -4)));
 });
 
 test("the admin token authenticates the operator, a similar token does not", async () => {
   const { keys } = fixture;
-  assert.deepEqual(await keys.authenticate(bearer(adminToken)), environmentToken);
+  expect(await keys.authenticate(bearer(adminToken))).toStrictEqual(environmentToken);
   for (const token of [`${adminToken}x`, adminToken.slice(1), adminToken.toUpperCase()]) {
-    assert.equal(await errorOf(keys.authenticate(bearer(token))), "invalid_key");
+    expect(await errorOf(keys.authenticate(bearer(token)))).toBe("invalid_key");
   }
 });
 
@@ -115,8 +112,8 @@ for (const [name, header, reason] of badHeaders) {
     const { keys, database } = fixture;
     const before = database.ran.length;
     const headers = new Headers(header === undefined ? {} : { authorization: header });
-    assert.equal(await errorOf(keys.authenticate(headers)), reason);
-    assert.equal(database.ran.length, before);
+    expect(await errorOf(keys.authenticate(headers))).toBe(reason);
+    expect(database.ran.length).toBe(before);
   });
 }
 
@@ -124,7 +121,7 @@ test("the scheme is case-insensitive, and blanks around the secret are trimmed",
   const { keys, client } = fixture;
   const { secret, key } = await client.createKey({ accountId: "acc_a" });
   const caller = await keys.authenticate(new Headers({ authorization: `bEARER   ${secret}  ` }));
-  assert.ok(caller.kind === "key" && caller.key.keyId === key?.keyId);
+  expect.assert(caller.kind === "key" && caller.key.keyId === key?.keyId);
 });
 
 test("unknown and malformed secrets fail with one message; an expired and a revoked one say what they are", async () => {
@@ -144,10 +141,10 @@ test("unknown and malformed secrets fail with one message; an expired and a revo
     messageFor("sk-gw2-1abc"),
     messageFor(secret),
   ]);
-  assert.equal(unknown, "Incorrect API key provided.");
-  assert.equal(malformed, unknown);
-  assert.match(expired, /^Incorrect API key provided: .* expired after its key was rotated/);
-  assert.match(await messageFor(revoked.secret), /revoked/);
+  expect(unknown).toBe("Incorrect API key provided.");
+  expect(malformed).toBe(unknown);
+  expect(expired).toMatch(/^Incorrect API key provided: .* expired after its key was rotated/);
+  expect(await messageFor(revoked.secret)).toMatch(/revoked/);
 });
 
 test("a rotated key keeps its id and limits; both secrets work during the overlap", async () => {
@@ -156,24 +153,24 @@ test("a rotated key keeps its id and limits; both secrets work during the overla
   const keyId = first.key?.keyId ?? "";
   const before = Date.now();
   const second = await client.rotateKey({ keyId });
-  assert.notEqual(second.secret, first.secret);
-  assert.equal(second.secret.slice(0, 8), first.secret.slice(0, 8));
+  expect(second.secret).not.toBe(first.secret);
+  expect(second.secret.slice(0, 8)).toBe(first.secret.slice(0, 8));
   for (const secret of [first.secret, second.secret]) {
     const caller = await keys.authenticate(bearer(secret));
-    assert.ok(caller.kind === "key");
-    assert.deepEqual([caller.key.keyId, caller.key.requestsPerMinute], [keyId, 7]);
+    expect.assert(caller.kind === "key");
+    expect([caller.key.keyId, caller.key.requestsPerMinute]).toStrictEqual([keyId, 7]);
   }
   const [newer, older] = second.key?.secrets ?? [];
-  assert.equal(newer?.expiresAt, undefined);
-  assert.ok(older?.expiresAt);
+  expect(newer?.expiresAt).toBe(undefined);
+  expect.assert(older?.expiresAt);
   const overlapMs = timestampDate(older.expiresAt).getTime() - before;
-  assert.ok(overlapMs > 23.9 * 3_600_000 && overlapMs < 24.1 * 3_600_000);
+  expect.assert(overlapMs > 23.9 * 3_600_000 && overlapMs < 24.1 * 3_600_000);
 
   // A later rotation with a long overlap does not prolong the first secret.
   const third = await client.rotateKey({ keyId, overlap: { seconds: 604_800n, nanos: 0 } });
   const oldest = third.key?.secrets.at(-1);
-  assert.deepEqual(oldest?.expiresAt, older.expiresAt);
-  assert.equal(third.key?.secrets.length, 3);
+  expect(oldest?.expiresAt).toStrictEqual(older.expiresAt);
+  expect(third.key?.secrets.length).toBe(3);
 });
 
 test("one secret of a key can be revoked, and the other remains valid", async () => {
@@ -183,21 +180,17 @@ test("one secret of a key can be revoked, and the other remains valid", async ()
   const second = await client.rotateKey({ keyId });
   const secretId = first.key?.secrets[0]?.secretId ?? "";
   const { key } = await client.revokeSecret(keyId, secretId);
-  assert.ok(key?.secrets.find((one) => one.secretId === secretId)?.revokedAt);
-  assert.equal(await errorOf(keys.authenticate(bearer(first.secret))), "revoked_key");
+  expect.assert(key?.secrets.find((one) => one.secretId === secretId)?.revokedAt);
+  expect(await errorOf(keys.authenticate(bearer(first.secret)))).toBe("revoked_key");
   await keys.authenticate(bearer(second.secret));
-  assert.deepEqual(
-    [
-      await keys.refusalOf(keyId, secretId),
-      await keys.refusalOf(keyId, key?.secrets[0]?.secretId ?? ""),
-    ],
-    ["revoked_key", undefined],
-  );
+  expect([
+    await keys.refusalOf(keyId, secretId),
+    await keys.refusalOf(keyId, key?.secrets[0]?.secretId ?? ""),
+  ]).toStrictEqual(["revoked_key", undefined]);
   await client.revokeSecret(keyId, secretId);
-  assert.equal(await errorOf(client.revokeSecret(keyId, "sec_none")), "not_found secret_id");
+  expect(await errorOf(client.revokeSecret(keyId, "sec_none"))).toBe("not_found secret_id");
   const other = await client.createKey({ accountId: "acc_b" });
-  assert.equal(
-    await errorOf(client.revokeSecret(other.key?.keyId ?? "", secretId)),
+  expect(await errorOf(client.revokeSecret(other.key?.keyId ?? "", secretId))).toBe(
     "not_found secret_id",
   );
 });
@@ -208,14 +201,14 @@ test("a revoked key does not authenticate, its active requests must end, and it 
   const keyId = key?.keyId ?? "";
   await keys.authenticate(bearer(secret));
   const revoked = await client.revokeKey(keyId);
-  assert.equal(revoked.key?.status, KeyStatus.REVOKED);
-  assert.ok(revoked.key?.revokedAt);
-  assert.equal(await errorOf(keys.authenticate(bearer(secret))), "revoked_key");
-  assert.equal(await keys.refusalOf(keyId, key?.secrets[0]?.secretId ?? ""), "revoked_key");
-  assert.deepEqual((await client.revokeKey(keyId)).key, revoked.key);
-  assert.equal(await errorOf(client.rotateKey({ keyId })), "key_not_active key_id");
+  expect(revoked.key?.status).toBe(KeyStatus.REVOKED);
+  expect.assert(revoked.key?.revokedAt);
+  expect(await errorOf(keys.authenticate(bearer(secret)))).toBe("revoked_key");
+  expect(await keys.refusalOf(keyId, key?.secrets[0]?.secretId ?? "")).toBe("revoked_key");
+  expect((await client.revokeKey(keyId)).key).toStrictEqual(revoked.key);
+  expect(await errorOf(client.rotateKey({ keyId }))).toBe("key_not_active key_id");
   const update = { key: { keyId, name: "late" }, updateMask: { paths: ["name"] } };
-  assert.equal(await errorOf(client.updateKey(update)), "key_not_active key_id");
+  expect(await errorOf(client.updateKey(update))).toBe("key_not_active key_id");
 });
 
 test("an update changes the members of its mask, clears absent ones, and takes effect here at once", async () => {
@@ -233,12 +226,14 @@ test("an update changes the members of its mask, clears absent ones, and takes e
     updateMask: { paths: ["requests_per_minute", "allowed_models", "monthly_cap_microcredits"] },
   });
   const caller = await keys.authenticate(bearer(secret));
-  assert.ok(caller.kind === "key");
+  expect.assert(caller.kind === "key");
   const { name, requestsPerMinute, allowedModels, monthlyCapMicrocredits } = caller.key;
-  assert.deepEqual(
-    [name, requestsPerMinute, allowedModels, monthlyCapMicrocredits],
-    ["before", 8, ["model-haiku-4.5"], undefined],
-  );
+  expect([name, requestsPerMinute, allowedModels, monthlyCapMicrocredits]).toStrictEqual([
+    "before",
+    8,
+    ["model-haiku-4.5"],
+    undefined,
+  ]);
 });
 
 test("the keys of an account are listed, oldest first, in pages", async () => {
@@ -250,16 +245,15 @@ test("the keys of an account are listed, oldest first, in pages", async () => {
   let pageToken = "";
   do {
     const page = await client.listKeys({ accountId: "acc_b", pageSize: 2, pageToken });
-    assert.ok(page.keys.length <= 2);
+    expect.assert(page.keys.length <= 2);
     listed.push(...page.keys.map((key) => key.keyId));
     pageToken = page.nextPageToken;
   } while (pageToken !== "");
-  assert.deepEqual(listed.slice(-5), created);
-  assert.deepEqual(listed, listed.toSorted());
-  assert.deepEqual(
+  expect(listed.slice(-5)).toStrictEqual(created);
+  expect(listed).toStrictEqual(listed.toSorted());
+  expect(
     await client.listKeys({ accountId: "acc_nobody" }).then((page) => page.keys),
-    [],
-  );
+  ).toStrictEqual([]);
 });
 
 test("a listed key shows the usage of the month and its last use, read from key_months", async () => {
@@ -274,13 +268,16 @@ test("a listed key shows the usage of the month and its last use, read from key_
   );
   const page = await client.listKeys({ accountId: "acc_b", pageSize: 1000 });
   const listed = page.keys.find((one) => one.keyId === keyId);
-  assert.deepEqual([listed?.monthSpentMicrocredits, listed?.monthHeldMicrocredits], [700n, 30n]);
-  assert.ok(listed?.lastUsedAt);
-  assert.equal(timestampDate(listed.lastUsedAt).toISOString(), "2026-05-04T03:02:01.000Z");
+  expect([listed?.monthSpentMicrocredits, listed?.monthHeldMicrocredits]).toStrictEqual([
+    700n,
+    30n,
+  ]);
+  expect.assert(listed?.lastUsedAt);
+  expect(timestampDate(listed.lastUsedAt).toISOString()).toBe("2026-05-04T03:02:01.000Z");
 
   const caller = await fixture.keys.authenticate(bearer(secret));
   const described = await client.authenticate({ monthUsage: true }, { ...adminCall, caller });
-  assert.deepEqual([described.key?.monthSpentMicrocredits, described.key?.secrets], [700n, []]);
+  expect([described.key?.monthSpentMicrocredits, described.key?.secrets]).toStrictEqual([700n, []]);
 });
 
 test("a caller sees its key and the secret it used, without a statement; the admin has no key", async () => {
@@ -289,16 +286,19 @@ test("a caller sees its key and the secret it used, without a statement; the adm
   const caller = await keys.authenticate(bearer(secret));
   const before = database.ran.length;
   const described = await client.authenticate({}, { ...adminCall, caller });
-  assert.deepEqual(
-    [described.admin, described.key?.name, described.key?.secrets, described.secret?.secretId],
-    [undefined, "mine", [], key?.secrets[0]?.secretId],
-  );
+  expect([
+    described.admin,
+    described.key?.name,
+    described.key?.secrets,
+    described.secret?.secretId,
+  ]).toStrictEqual([undefined, "mine", [], key?.secrets[0]?.secretId]);
   const admin = await client.authenticate({}, adminCall);
-  assert.deepEqual(
-    [admin.admin?.name, admin.key, admin.secret],
-    ["ADMIN_TOKEN", undefined, undefined],
-  );
-  assert.equal(database.ran.length, before);
+  expect([admin.admin?.name, admin.key, admin.secret]).toStrictEqual([
+    "ADMIN_TOKEN",
+    undefined,
+    undefined,
+  ]);
+  expect(database.ran.length).toBe(before);
 });
 
 test("the error of an invalid request names its field, and nothing is stored", async () => {
@@ -369,12 +369,9 @@ test("the error of an invalid request names its field, and nothing is stored", a
     [client.listKeys({ accountId: "acc_a", pageToken: "acc_a" }), "invalid_request page_token"],
   ];
   const got = await Promise.all(cases.map(([call]) => errorOf(call)));
-  assert.deepEqual(
-    got,
-    cases.map(([, expected]) => expected),
-  );
-  assert.equal(await count(), before);
-  assert.equal(
+  expect(got).toStrictEqual(cases.map(([, expected]) => expected));
+  expect(await count()).toBe(before);
+  expect(
     (
       await client.createKey({
         accountId,
@@ -382,6 +379,5 @@ test("the error of an invalid request names its field, and nothing is stored", a
         monthlyCapMicrocredits: 2n ** 53n,
       })
     ).key?.name.length,
-    400,
-  );
+  ).toBe(400);
 });

@@ -1,6 +1,5 @@
 // Keys that pause, keys that expire, and when a secret was last used.
 
-import assert from "node:assert/strict";
 import { create } from "@bufbuild/protobuf";
 import {
   type Timestamp,
@@ -8,7 +7,7 @@ import {
   timestampDate,
   timestampFromDate,
 } from "@bufbuild/protobuf/wkt";
-import { afterAll, beforeAll, describe, test, vi } from "vitest";
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { KeyStatus } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { hintOf, mintSecret } from "../../src/keys/secret.ts";
@@ -38,7 +37,7 @@ const hourMs = 3_600_000;
 
 async function createKey(more: Parameters<KeysClient["createKey"]>[0] = {}) {
   const { key, secret } = await client.createKey({ accountId: "acc_a", ...more });
-  assert.ok(key);
+  expect.assert(key);
   return { keyId: key.keyId, secretId: key.secrets[0]?.secretId ?? "", key, secret };
 }
 
@@ -57,33 +56,34 @@ const statusOf = async (keyId: string) => (await client.getKey(keyId)).key?.stat
 describe("a paused key", () => {
   test("is refused at once, keeps its limits, and works again when it is resumed", async () => {
     const { keyId, secret } = await createKey({ requestsPerMinute: 7 });
-    assert.equal(await authenticate(secret), "no error");
+    expect(await authenticate(secret)).toBe("no error");
     const { key } = await client.pauseKey(keyId);
-    assert.deepEqual(
-      [key?.paused, key?.status, key?.requestsPerMinute],
-      [true, KeyStatus.PAUSED, 7],
-    );
-    assert.equal(await authenticate(secret), "key_paused");
+    expect([key?.paused, key?.status, key?.requestsPerMinute]).toStrictEqual([
+      true,
+      KeyStatus.PAUSED,
+      7,
+    ]);
+    expect(await authenticate(secret)).toBe("key_paused");
     const resumed = await client.resumeKey(keyId);
-    assert.deepEqual([resumed.key?.paused, resumed.key?.status], [false, KeyStatus.ACTIVE]);
-    assert.equal(await authenticate(secret), "no error");
+    expect([resumed.key?.paused, resumed.key?.status]).toStrictEqual([false, KeyStatus.ACTIVE]);
+    expect(await authenticate(secret)).toBe("no error");
   });
 
   test("lets its active requests go on to their end", async () => {
     const { keyId, secretId } = await createKey();
     await client.pauseKey(keyId);
-    assert.equal(await fixture.keys.refusalOf(keyId, secretId), undefined);
+    expect(await fixture.keys.refusalOf(keyId, secretId)).toBe(undefined);
   });
 
   test("can be changed, rotated and revoked, and a new secret of it is paused, too", async () => {
     const { keyId } = await createKey();
     await client.pauseKey(keyId);
     const named = { key: { keyId, name: "later" }, updateMask: { paths: ["name"] } };
-    assert.equal((await client.updateKey(named)).key?.paused, true);
+    expect((await client.updateKey(named)).key?.paused).toBe(true);
     const { secret } = await client.rotateKey({ keyId });
-    assert.equal(await authenticate(secret), "key_paused");
-    assert.equal((await client.revokeKey(keyId)).key?.status, KeyStatus.REVOKED);
-    assert.equal(await authenticate(secret), "revoked_key");
+    expect(await authenticate(secret)).toBe("key_paused");
+    expect((await client.revokeKey(keyId)).key?.status).toBe(KeyStatus.REVOKED);
+    expect(await authenticate(secret)).toBe("revoked_key");
   });
 
   const repeats: [string, "pauseKey" | "resumeKey", boolean][] = [
@@ -98,8 +98,8 @@ describe("a paused key", () => {
         run("changes", "select change_id from key_changes where key_id = $1", [keyId]);
       const before = (await changes()).length;
       const { key } = await client[method](keyId);
-      assert.equal(key?.paused, paused);
-      assert.equal((await changes()).length, before);
+      expect(key?.paused).toBe(paused);
+      expect((await changes()).length).toBe(before);
     });
   }
 
@@ -108,10 +108,10 @@ describe("a paused key", () => {
     await client.pauseKey(keyId);
     await client.revokeKey(keyId);
     for (const method of ["pauseKey", "resumeKey"] as const) {
-      assert.equal(await errorOf(client[method](keyId)), "key_not_active key_id");
-      assert.equal(await errorOf(client[method]("key_none")), "not_found key_id");
+      expect(await errorOf(client[method](keyId))).toBe("key_not_active key_id");
+      expect(await errorOf(client[method]("key_none"))).toBe("not_found key_id");
     }
-    assert.equal(await statusOf(keyId), KeyStatus.REVOKED);
+    expect(await statusOf(keyId)).toBe(KeyStatus.REVOKED);
   });
 
   test("is revoked or paused when both happen at once, and never active", async () => {
@@ -122,8 +122,8 @@ describe("a paused key", () => {
         client.revokeKey(keyId),
         errorOf(client.resumeKey(keyId)),
       ]);
-      assert.equal(await statusOf(keyId), KeyStatus.REVOKED);
-      assert.equal(await authenticate(secret), "revoked_key");
+      expect(await statusOf(keyId)).toBe(KeyStatus.REVOKED);
+      expect(await authenticate(secret)).toBe("revoked_key");
     }
   });
 });
@@ -132,10 +132,10 @@ describe("the expiry of a key", () => {
   test("is set with the key, changed, and cleared", async () => {
     const expiresAt = inMs(hourMs);
     const { keyId, key } = await createKey({ expiresAt });
-    assert.deepEqual(key.expiresAt, expiresAt);
+    expect(key.expiresAt).toStrictEqual(expiresAt);
     const later = inMs(2 * hourMs);
-    assert.deepEqual((await update(keyId, later)).key?.expiresAt, later);
-    assert.equal((await update(keyId)).key?.expiresAt, undefined);
+    expect((await update(keyId, later)).key?.expiresAt).toStrictEqual(later);
+    expect((await update(keyId)).key?.expiresAt).toBe(undefined);
   });
 
   const wrong: [string, Timestamp][] = [
@@ -146,10 +146,10 @@ describe("the expiry of a key", () => {
   ];
   for (const [name, expiresAt] of wrong) {
     test(`${name} is refused, and changes nothing`, async () => {
-      assert.equal(await errorOf(createKey({ expiresAt })), "invalid_request expires_at");
+      expect(await errorOf(createKey({ expiresAt }))).toBe("invalid_request expires_at");
       const { keyId } = await createKey();
-      assert.equal(await errorOf(update(keyId, expiresAt)), "invalid_request key.expires_at");
-      assert.equal((await client.getKey(keyId)).key?.expiresAt, undefined);
+      expect(await errorOf(update(keyId, expiresAt))).toBe("invalid_request key.expires_at");
+      expect((await client.getKey(keyId)).key?.expiresAt).toBe(undefined);
     });
   }
 
@@ -157,12 +157,12 @@ describe("the expiry of a key", () => {
     const { keyId, secretId, secret } = await createKey({ expiresAt: inMs(hourMs) });
     await expire(keyId);
     const other = createNodeKeys(fixture.database);
-    assert.equal(await errorOf(other.authenticate(bearer(secret))), "key_expired");
-    assert.equal(await statusOf(keyId), KeyStatus.EXPIRED);
-    assert.equal(await other.refusalOf(keyId, secretId), undefined);
+    expect(await errorOf(other.authenticate(bearer(secret)))).toBe("key_expired");
+    expect(await statusOf(keyId)).toBe(KeyStatus.EXPIRED);
+    expect(await other.refusalOf(keyId, secretId)).toBe(undefined);
     await update(keyId, inMs(hourMs));
-    assert.equal(await authenticate(secret), "no error");
-    assert.equal(await statusOf(keyId), KeyStatus.ACTIVE);
+    expect(await authenticate(secret)).toBe("no error");
+    expect(await statusOf(keyId)).toBe(KeyStatus.ACTIVE);
   });
 
   test("ends a key in the cache on time, without a statement", async () => {
@@ -175,13 +175,13 @@ describe("the expiry of a key", () => {
     const seen = await vi.waitFor(
       async () => {
         const reason = await errorOf(keys.authenticate(bearer(secret)));
-        assert.equal(reason, "key_expired");
+        expect(reason).toBe("key_expired");
         return Date.now();
       },
       { interval: 20 },
     );
-    assert.ok(seen >= timestampDate(expiresAt).getTime() - 50);
-    assert.deepEqual(database.ran.slice(before), []);
+    expect.assert(seen >= timestampDate(expiresAt).getTime() - 50);
+    expect(database.ran.slice(before)).toStrictEqual([]);
   });
 
   test("comes before a pause, and after a revocation", async () => {
@@ -189,15 +189,21 @@ describe("the expiry of a key", () => {
     await client.pauseKey(keyId);
     await expire(keyId);
     const reason = () => errorOf(createNodeKeys(fixture.database).authenticate(bearer(secret)));
-    assert.deepEqual([await reason(), await statusOf(keyId)], ["key_expired", KeyStatus.EXPIRED]);
+    expect([await reason(), await statusOf(keyId)]).toStrictEqual([
+      "key_expired",
+      KeyStatus.EXPIRED,
+    ]);
     await client.revokeKey(keyId);
-    assert.deepEqual([await reason(), await statusOf(keyId)], ["revoked_key", KeyStatus.REVOKED]);
+    expect([await reason(), await statusOf(keyId)]).toStrictEqual([
+      "revoked_key",
+      KeyStatus.REVOKED,
+    ]);
   });
 
   test("is told apart from the end of a rotated secret", async () => {
     const { keyId, secret } = await createKey({ expiresAt: inMs(hourMs) });
     await client.rotateKey({ keyId, overlap: { seconds: 0n, nanos: 0 } });
-    assert.equal(await authenticate(secret), "invalid_key");
+    expect(await authenticate(secret)).toBe("invalid_key");
   });
 });
 
@@ -225,21 +231,20 @@ describe("the last use of a secret", () => {
     const { keyId, secret } = await createKey();
     const other = await createKey();
     await client.rotateKey({ keyId });
-    assert.deepEqual(await usesOf(keyId), [undefined, undefined]);
+    expect(await usesOf(keyId)).toStrictEqual([undefined, undefined]);
     const before = Date.now();
     const node = createNodeKeys(fixture.database);
     fixture.database.ran.length = 0;
     for (let times = 0; times < 200; times++)
       await Promise.all([secret, other.secret].map((one) => node.authenticate(bearer(one))));
     await node.stop();
-    assert.deepEqual(
-      fixture.database.ran.filter((name) => name === "keys/record-uses"),
-      ["keys/record-uses"],
-    );
+    expect(fixture.database.ran.filter((name) => name === "keys/record-uses")).toStrictEqual([
+      "keys/record-uses",
+    ]);
     const [newer, older] = (await usesOf(keyId)) ?? [];
-    assert.equal(newer, undefined);
-    assert.ok(older && Math.abs(older.getTime() - before) < 60_000);
-    assert.ok((await usesOf(other.keyId))?.[0]);
+    expect(newer).toBe(undefined);
+    expect.assert(older && Math.abs(older.getTime() - before) < 60_000);
+    expect.assert((await usesOf(other.keyId))?.[0]);
   });
 
   test("is written once a minute, whichever nodes use it", async () => {
@@ -249,8 +254,8 @@ describe("the last use of a secret", () => {
     const [recent] = (await usesOf(keyId)) ?? [];
     fixture.database.ran.length = 0;
     await Promise.all([useOn(secret, 10), useOn(secret, 10)]);
-    assert.deepEqual(await usesOf(keyId), [recent]);
-    assert.ok(!fixture.database.ran.includes("keys/record-uses"));
+    expect(await usesOf(keyId)).toStrictEqual([recent]);
+    expect.assert(!fixture.database.ran.includes("keys/record-uses"));
 
     // Both nodes read that it is due, and both write: the second write changes no row.
     await age(keyId, "61 seconds");
@@ -265,7 +270,7 @@ describe("the last use of a secret", () => {
       const nodes = [0, 1, 2].map(() => createNodeKeys(fixture.database));
       await Promise.all(nodes.map((node) => node.authenticate(bearer(secret))));
       await Promise.all(nodes.map((node) => node.stop()));
-      assert.equal((await run("counted", "select secret_id from counted")).length, 1);
+      expect((await run("counted", "select secret_id from counted")).length).toBe(1);
     } finally {
       await run("untrigger", "drop trigger count_use on key_secrets");
     }
@@ -284,8 +289,8 @@ describe("the last use of a secret", () => {
       [expired, "key_expired"],
     ];
     for (const [{ keyId, secret }, reason] of refused) {
-      assert.equal(await useOn(secret), reason);
-      assert.deepEqual(await usesOf(keyId), [undefined]);
+      expect(await useOn(secret)).toBe(reason);
+      expect(await usesOf(keyId)).toStrictEqual([undefined]);
     }
   });
 
@@ -300,10 +305,10 @@ describe("the last use of a secret", () => {
           ? Promise.reject(Object.assign(new Error("connect"), { code: "ECONNREFUSED" }))
           : counted.query(statement, values),
     });
-    assert.equal(await errorOf(node.authenticate(bearer(secret))), "no error");
+    expect(await errorOf(node.authenticate(bearer(secret)))).toBe("no error");
     await node.stop();
     await postgres.close();
-    assert.deepEqual(await usesOf(keyId), [undefined]);
+    expect(await usesOf(keyId)).toStrictEqual([undefined]);
   });
 });
 
@@ -359,14 +364,14 @@ describe("a list of keys", () => {
         found.push(...page.keys.map((key) => key.name));
         pageToken = page.nextPageToken;
       } while (pageToken !== "");
-      assert.deepEqual(found, expected);
+      expect(found).toStrictEqual(expected);
     });
   }
 
   test("has no keys of another account, and refuses a text of more than 200 characters", async () => {
     const query = ids.get("job") ?? "";
-    assert.deepEqual((await client.listKeys({ accountId: "acc_a", query })).keys, []);
+    expect((await client.listKeys({ accountId: "acc_a", query })).keys).toStrictEqual([]);
     const long = client.listKeys({ accountId, query: "x".repeat(201) });
-    assert.equal(await errorOf(long), "invalid_request query");
+    expect(await errorOf(long)).toBe("invalid_request query");
   });
 });

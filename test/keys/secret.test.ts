@@ -1,7 +1,6 @@
-import assert from "node:assert/strict";
 import { crc32 } from "node:zlib";
 import fc from "fast-check";
-import { test } from "vitest";
+import { expect, test } from "vitest";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { digestBytes, digestSecret, hintOf, isSecret, mintSecret } from "../../src/keys/secret.ts";
 
@@ -13,27 +12,27 @@ test("a minted secret has the documented form, and its checksum is the CRC-32 of
   fc.assert(
     fc.property(families, (family) => {
       const secret = mintSecret(family);
-      assert.match(secret, /^sk-gw2-[12][0-9A-Za-z]{43}[0-9A-Za-z]{6}$/);
-      assert.equal(secret.at(7), family === Family.V1 ? "1" : "2");
+      expect(secret).toMatch(/^sk-gw2-[12][0-9A-Za-z]{43}[0-9A-Za-z]{6}$/);
+      expect(secret.at(7)).toBe(family === Family.V1 ? "1" : "2");
       const value = [...secret.slice(-6)].reduce((sum, one) => sum * 62 + alphabet.indexOf(one), 0);
-      assert.equal(value, crc32(secret.slice(0, -6)));
-      assert.ok(isSecret(secret));
+      expect(value).toBe(crc32(secret.slice(0, -6)));
+      expect.assert(isSecret(secret));
     }),
   );
 });
 
 test("secrets do not repeat and use every character of the alphabet about equally", () => {
   const secrets = Array.from({ length: 5_000 }, () => mintSecret(Family.V1));
-  assert.equal(new Set(secrets).size, secrets.length);
+  expect(new Set(secrets).size).toBe(secrets.length);
   const counts = new Map<string, number>();
   for (const one of secrets)
     for (const character of one.slice(8, 51))
       counts.set(character, (counts.get(character) ?? 0) + 1);
   const expected = (5_000 * 43) / 62;
-  assert.equal(counts.size, 62);
+  expect(counts.size).toBe(62);
   // Eight standard deviations: a fair draw fails this once in 10^13 runs.
   for (const count of counts.values())
-    assert.ok(Math.abs(count - expected) < 8 * Math.sqrt(expected));
+    expect.assert(Math.abs(count - expected) < 8 * Math.sqrt(expected));
 });
 
 test("a wrong, swapped, lost or added character is rejected without a look-up", () => {
@@ -41,15 +40,17 @@ test("a wrong, swapped, lost or added character is rejected without a look-up", 
     fc.property(families, fc.nat(55), fc.nat(61), (family, index, other) => {
       const secret = mintSecret(family);
       const replaced = secret.slice(0, index) + alphabet.charAt(other) + secret.slice(index + 1);
-      if (replaced !== secret) assert.ok(!isSecret(replaced));
+      if (replaced !== secret) expect.assert(!isSecret(replaced));
       const swapped =
         secret.slice(0, index) +
         secret.charAt(index + 1) +
         secret.charAt(index) +
         secret.slice(index + 2);
-      if (swapped !== secret) assert.ok(!isSecret(swapped));
-      assert.ok(!isSecret(secret.slice(0, index) + secret.slice(index + 1)));
-      assert.ok(!isSecret(secret.slice(0, index) + alphabet.charAt(other) + secret.slice(index)));
+      if (swapped !== secret) expect.assert(!isSecret(swapped));
+      expect.assert(!isSecret(secret.slice(0, index) + secret.slice(index + 1)));
+      expect.assert(
+        !isSecret(secret.slice(0, index) + alphabet.charAt(other) + secret.slice(index)),
+      );
     }),
   );
 });
@@ -70,7 +71,7 @@ test("look-alikes, other cases, blanks and sizes are not secrets", () => {
     "x".repeat(10_240),
     secret + secret,
   ];
-  for (const one of wrong) assert.ok(!isSecret(one), JSON.stringify(one));
+  for (const one of wrong) expect.assert(!isSecret(one), JSON.stringify(one));
 });
 
 test("arbitrary text is not a secret", () => {
@@ -79,7 +80,7 @@ test("arbitrary text is not a secret", () => {
 
 test("the hint and the digest do not reveal the secret", () => {
   const secret = mintSecret(Family.V1);
-  assert.match(hintOf(secret), /^sk-gw2-1[0-9A-Za-z]{4}…[0-9A-Za-z]{4}$/);
-  assert.equal(digestBytes(digestSecret("abc")).toString("hex").slice(0, 16), "ba7816bf8f01cfea");
-  assert.equal(digestBytes(digestSecret(secret)).length, 32);
+  expect(hintOf(secret)).toMatch(/^sk-gw2-1[0-9A-Za-z]{4}…[0-9A-Za-z]{4}$/);
+  expect(digestBytes(digestSecret("abc")).toString("hex").slice(0, 16)).toBe("ba7816bf8f01cfea");
+  expect(digestBytes(digestSecret(secret)).length).toBe(32);
 });

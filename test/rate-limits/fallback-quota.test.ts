@@ -1,8 +1,7 @@
 // The requests that processes may admit while Redis is unavailable, while other processes start and
 // stop, on a clock that the test moves.
 
-import assert from "node:assert/strict";
-import { afterEach, test, vi } from "vitest";
+import { afterEach, expect, test, vi } from "vitest";
 import { createLog } from "../../src/base/log.ts";
 import { createRateLimiter, type RateLimiter } from "../../src/rate-limits/limiter.ts";
 import { connectRedis, type Redis } from "../../src/redis/redis.ts";
@@ -56,17 +55,17 @@ test("the quota of a process that stopped stays reserved for a minute, since its
   const gateway = startGateway();
   gateway.setLive("node_a", "node_b");
   const [a, b] = [gateway.node("node_a"), gateway.node("node_b")];
-  assert.equal(await admittedBy(b), 30);
+  expect(await admittedBy(b)).toBe(30);
   gateway.advance(30_000);
-  assert.equal(await admittedBy(a), 30);
+  expect(await admittedBy(a)).toBe(30);
   gateway.setLive("node_b");
   gateway.advance(31_000);
   // The requests of this node have expired, those of the other have not.
-  assert.equal(await admittedBy(b), 30);
+  expect(await admittedBy(b)).toBe(30);
   gateway.setLive("node_b");
   gateway.advance(60_000);
   gateway.setLive("node_b");
-  assert.equal(await admittedBy(b), 60);
+  expect(await admittedBy(b)).toBe(60);
 });
 
 test("a process that ran between two requests is known, and its quota is reserved for a minute after it stops", async () => {
@@ -77,12 +76,12 @@ test("a process that ran between two requests is known, and its quota is reserve
   try {
     gateway.setLive("node_a", "node_b");
     const b = gateway.node("node_b");
-    assert.equal(await admittedBy(b), 30);
+    expect(await admittedBy(b)).toBe(30);
     const reads = gateway.reads();
-    await vi.waitFor(() => assert.ok(gateway.reads() > reads));
+    await vi.waitFor(() => expect.assert(gateway.reads() > reads));
     gateway.setLive("node_a");
     gateway.advance(30_000);
-    assert.equal(await admittedBy(a), 30);
+    expect(await admittedBy(a)).toBe(30);
   } finally {
     await a.redisSync?.stop();
   }
@@ -92,26 +91,28 @@ test("a process that starts adds at most one quota, computed from all that ran i
   const gateway = startGateway();
   gateway.setLive("node_a", "node_b");
   const [a, b] = [gateway.node("node_a"), gateway.node("node_b")];
-  assert.deepEqual([await admittedBy(a), await admittedBy(b)], [30, 30]);
+  expect([await admittedBy(a), await admittedBy(b)]).toStrictEqual([30, 30]);
   gateway.advance(5_000);
   gateway.setLive("node_a", "node_b", "node_c");
   const c = gateway.node("node_c");
-  assert.deepEqual([await admittedBy(a), await admittedBy(b), await admittedBy(c)], [0, 0, 20]);
+  expect([await admittedBy(a), await admittedBy(b), await admittedBy(c)]).toStrictEqual([0, 0, 20]);
   gateway.advance(5_000);
   gateway.setLive("node_b", "node_c");
-  assert.deepEqual([await admittedBy(b), await admittedBy(c)], [0, 0]);
+  expect([await admittedBy(b), await admittedBy(c)]).toStrictEqual([0, 0]);
   gateway.advance(5_000);
   gateway.setLive("node_b", "node_c", "node_d");
   const d = gateway.node("node_d");
-  assert.deepEqual([await admittedBy(b), await admittedBy(c), await admittedBy(d)], [0, 0, 20]);
+  expect([await admittedBy(b), await admittedBy(c), await admittedBy(d)]).toStrictEqual([0, 0, 20]);
   // A minute after the last start, all nodes know each other.
   gateway.advance(61_000);
   gateway.setLive("node_b", "node_c", "node_d");
-  assert.deepEqual([await admittedBy(b), await admittedBy(c), await admittedBy(d)], [20, 20, 20]);
+  expect([await admittedBy(b), await admittedBy(c), await admittedBy(d)]).toStrictEqual([
+    20, 20, 20,
+  ]);
 });
 
 test("a process that starts alone serves at once", async () => {
   const gateway = startGateway();
   gateway.setLive("node_a");
-  assert.equal(await admittedBy(gateway.node("node_a")), 60);
+  expect(await admittedBy(gateway.node("node_a"))).toBe(60);
 });

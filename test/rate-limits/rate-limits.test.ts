@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import fc from "fast-check";
-import { test } from "vitest";
+import { expect, test } from "vitest";
 import { ApiError } from "../../src/base/errors.ts";
 import { createLog } from "../../src/base/log.ts";
 import { createFailedCredentials } from "../../src/http/authenticate.ts";
@@ -30,19 +30,19 @@ function clock() {
 test("a key without a limit is never counted; a limit of 0 allows no request, at any time", async () => {
   const limits = createRateLimits({ nodes, log });
   for (let index = 0; index < 1_000; index++)
-    assert.equal(await limits.acquire("key_a", undefined), undefined);
+    expect(await limits.acquire("key_a", undefined)).toBe(undefined);
   const { reason, facts } = await errorOf(() => limits.acquire("key_a", 0));
-  assert.deepEqual(
-    [reason, facts.retryAfterMs, facts.limit?.limit],
-    ["requests_not_allowed", undefined, undefined],
-  );
+  expect([reason, facts.retryAfterMs, facts.limit?.limit]).toStrictEqual([
+    "requests_not_allowed",
+    undefined,
+    undefined,
+  ]);
 });
 
 test("the error message uses the singular for a limit of one", async () => {
   const limits = createRateLimits({ nodes, log });
   await limits.acquire("key_a", 1);
-  assert.equal(
-    (await errorOf(() => limits.acquire("key_a", 1))).facts.message,
+  expect((await errorOf(() => limits.acquire("key_a", 1))).facts.message).toBe(
     "This key is limited to 1 request a minute.",
   );
 });
@@ -52,17 +52,17 @@ test("an admitted request carries what remains, a refused one its limit and when
   const remaining: (number | undefined)[] = [];
   for (let index = 0; index < 3; index++)
     remaining.push((await limits.acquire("key_a", 3))?.rateLimit.remaining);
-  assert.deepEqual(remaining, [2, 1, 0]);
+  expect(remaining).toStrictEqual([2, 1, 0]);
   const { reason, facts } = await errorOf(() => limits.acquire("key_a", 3));
-  assert.equal(reason, "rate_limited");
-  assert.ok(
+  expect(reason).toBe("rate_limited");
+  expect.assert(
     facts.retryAfterMs !== undefined && facts.retryAfterMs > 50_000 && facts.retryAfterMs <= 60_000,
   );
   const { name, limit, used, remaining: left } = facts.limit ?? {};
-  assert.deepEqual([name, limit, used, left], ["requests_per_minute", 3n, 3n, 0n]);
-  assert.ok(facts.limit?.resetsAt);
-  assert.equal((await limits.acquire("key_b", 3))?.rateLimit.remaining, 2);
-  assert.deepEqual(limits.state(), "memory");
+  expect([name, limit, used, left]).toStrictEqual(["requests_per_minute", 3n, 3n, 0n]);
+  expect.assert(facts.limit?.resetsAt);
+  expect((await limits.acquire("key_b", 3))?.rateLimit.remaining).toBe(2);
+  expect(limits.state()).toStrictEqual("memory");
 });
 
 test("without Redis this process has the whole limit, whichever nodes the ledger lists", async () => {
@@ -70,7 +70,7 @@ test("without Redis this process has the whole limit, whichever nodes the ledger
     nodes: { id: () => "node_2", live: () => ["node_1", "node_2"] },
     log,
   });
-  assert.equal((await limits.acquire("key_a", 10))?.rateLimit.remaining, 9);
+  expect((await limits.acquire("key_a", 10))?.rateLimit.remaining).toBe(9);
 });
 
 test("the whole limit is available again after a minute without requests", async () => {
@@ -78,8 +78,8 @@ test("the whole limit is available again after a minute without requests", async
   const limiter = createRateLimiter({ nodes, log, answerMsMax: 50, nowMs });
   for (let index = 0; index < 1_000; index++) await limiter.acquire(`rpm:${index}`, 1);
   now.ms += 60_000;
-  assert.equal((await limiter.acquire("rpm:0", 1)).admitted, true);
-  assert.equal((await limiter.acquire("rpm:0", 1)).admitted, false);
+  expect((await limiter.acquire("rpm:0", 1)).admitted).toBe(true);
+  expect((await limiter.acquire("rpm:0", 1)).admitted).toBe(false);
 });
 
 test("the places that were not returned decide, and a request fits exactly when fewer than the limit are left", async () => {
@@ -97,9 +97,9 @@ test("the places that were not returned decide, and a request fits exactly when 
         taken = taken.filter(({ atMs }) => atMs > now.ms - 60_000);
         if (one.kind === "wait") now.ms += one.ms;
         else if (one.kind === "acquire") {
-          assert.equal(limiter.knownWaitMs("rpm:a", limit) === 0, taken.length < limit);
+          expect(limiter.knownWaitMs("rpm:a", limit) === 0).toBe(taken.length < limit);
           const { admitted, id } = await limiter.acquire("rpm:a", limit);
-          assert.equal(admitted, taken.length < limit);
+          expect(admitted).toBe(taken.length < limit);
           if (admitted) taken.push({ id, atMs: now.ms });
         } else {
           const [returned] = taken.splice(one.index, 1);
@@ -115,12 +115,12 @@ test("a full limit is known without reserving a place, and until when", async ()
   limits.check("key_a", 1);
   const place = await limits.acquire("key_a", 1);
   const { reason, facts } = await errorOf(() => limits.check("key_a", 1));
-  assert.equal(reason, "rate_limited");
-  assert.ok(facts.retryAfterMs !== undefined && facts.retryAfterMs > 50_000);
+  expect(reason).toBe("rate_limited");
+  expect.assert(facts.retryAfterMs !== undefined && facts.retryAfterMs > 50_000);
   limits.check("key_a", 2);
   place?.cancel();
   limits.check("key_a", 1);
-  assert.equal((await errorOf(() => limits.check("key_a", 0))).reason, "requests_not_allowed");
+  expect((await errorOf(() => limits.check("key_a", 0))).reason).toBe("requests_not_allowed");
   limits.check("key_a", undefined);
 });
 
@@ -133,29 +133,30 @@ test("a key may fail sixty times a minute, or twice its limit if that is more", 
   ];
   for (const { keyId, perMinute, failures } of cases) {
     for (let index = 0; index < failures; index++) {
-      assert.equal(limits.tooManyFailed(keyId, perMinute), undefined);
+      expect(limits.tooManyFailed(keyId, perMinute)).toBe(undefined);
       await limits.recordFailed(keyId, perMinute, 10);
     }
     const error = limits.tooManyFailed(keyId, perMinute);
-    assert.deepEqual(
-      [error?.reason, error?.facts.limit?.name, error?.facts.limit?.limit],
-      ["too_many_failed", "failed_requests_per_minute", BigInt(failures)],
-    );
+    expect([error?.reason, error?.facts.limit?.name, error?.facts.limit?.limit]).toStrictEqual([
+      "too_many_failed",
+      "failed_requests_per_minute",
+      BigInt(failures),
+    ]);
   }
 });
 
 test("the bodies of a key's failed requests may have 256 MiB a minute", async () => {
   const limits = createRateLimits({ nodes, log });
   for (let index = 0; index < 8; index++) {
-    assert.equal(limits.tooManyFailed("key_a", undefined), undefined);
+    expect(limits.tooManyFailed("key_a", undefined)).toBe(undefined);
     await limits.recordFailed("key_a", undefined, 32 * 1024 * 1024);
   }
   const error = limits.tooManyFailed("key_a", undefined);
-  assert.deepEqual(
-    [error?.reason, error?.facts.limit?.name],
-    ["too_many_failed", "failed_bytes_per_minute"],
-  );
-  assert.equal(limits.tooManyFailed("key_b", undefined), undefined);
+  expect([error?.reason, error?.facts.limit?.name]).toStrictEqual([
+    "too_many_failed",
+    "failed_bytes_per_minute",
+  ]);
+  expect(limits.tooManyFailed("key_b", undefined)).toBe(undefined);
 });
 
 test("a key may count 600 times a minute, apart from its requests per minute", async () => {
@@ -163,10 +164,11 @@ test("a key may count 600 times a minute, apart from its requests per minute", a
   await limits.acquire("key_a", 1);
   for (let index = 0; index < 600; index++) (await limits.acquireFreeCall("key_a", 1_000))();
   const { reason, facts } = await errorOf(() => limits.acquireFreeCall("key_a", 1_000));
-  assert.deepEqual(
-    [reason, facts.limit?.name, facts.limit?.limit],
-    ["count_rate_limited", "count_calls_per_minute", 600n],
-  );
+  expect([reason, facts.limit?.name, facts.limit?.limit]).toStrictEqual([
+    "count_rate_limited",
+    "count_calls_per_minute",
+    600n,
+  ]);
   (await limits.acquireFreeCall("key_b", 1_000))();
 });
 
@@ -181,16 +183,17 @@ test("four counting calls of a key run at once, the next ones wait their turn, a
   });
   const settled = () => new Promise((resolve) => setImmediate(resolve));
   await settled();
-  assert.equal(begun, 4);
+  expect(begun).toBe(4);
   const { reason, facts } = await errorOf(() => limits.acquireFreeCall("key_a", 10));
-  assert.deepEqual(
-    [reason, facts.limit?.name, facts.limit?.limit],
-    ["count_rate_limited", "count_concurrency", 4n],
-  );
+  expect([reason, facts.limit?.name, facts.limit?.limit]).toStrictEqual([
+    "count_rate_limited",
+    "count_concurrency",
+    4n,
+  ]);
   ends[0]?.();
   ends[0]?.();
   await settled();
-  assert.equal(begun, 5);
+  expect(begun).toBe(5);
   for (let index = 1; index < 104; index++) {
     ends[index]?.();
     await settled();
@@ -210,8 +213,8 @@ test("a key may count 256 MiB a minute; the wait lasts until enough expires, and
     now.ms += 1_000;
   }
   const { facts } = await errorOf(() => count(33 * mib));
-  assert.deepEqual([facts.limit?.name, facts.retryAfterMs], ["count_bytes_per_minute", 53_000]);
-  assert.equal((await errorOf(() => count(1))).facts.retryAfterMs, 52_000);
+  expect([facts.limit?.name, facts.retryAfterMs]).toStrictEqual(["count_bytes_per_minute", 53_000]);
+  expect((await errorOf(() => count(1))).facts.retryAfterMs).toBe(52_000);
   now.ms += 52_000;
   await count(32 * mib, "refused");
   await count(32 * mib);
@@ -231,7 +234,7 @@ test("an address that fails a hundred times in a minute is refused until the fir
     (error: ApiError) =>
       error.reason === "auth_rate_limited" && error.facts.retryAfterMs === 50_000,
   );
-  assert.throws(() => failed.check("::ffff:192.0.2.1"));
+  expect(() => failed.check("::ffff:192.0.2.1")).toThrow();
   failed.check("192.0.2.2");
   now.ms += 50_000;
   failed.check("192.0.2.1");
@@ -240,7 +243,7 @@ test("an address that fails a hundred times in a minute is refused until the fir
 test("addresses of one IPv6 network count as one client, apart from other networks", () => {
   const failed = createFailedCredentials();
   for (let index = 0; index < 100; index++) failed.record(`2001:db8:0:7::${index.toString(16)}`);
-  assert.throws(() => failed.check("2001:0DB8::7:1:2:3:4"));
+  expect(() => failed.check("2001:0DB8::7:1:2:3:4")).toThrow();
   failed.check("2001:db8:0:8::1");
   failed.check("::1");
 });

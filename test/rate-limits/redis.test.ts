@@ -1,6 +1,5 @@
-import assert from "node:assert/strict";
 import { pino } from "pino";
-import { afterAll, beforeAll, describe, test, vi } from "vitest";
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { createLog } from "../../src/base/log.ts";
 import { connectRedis } from "../../src/redis/redis.ts";
 import { redisBinary } from "../support/programs.ts";
@@ -19,8 +18,8 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : redisMissing, () => {
   test("a script that the server does not know is sent in full", async () => {
     const redis = connectRedis(server.url, createLog("silent"));
     try {
-      await vi.waitFor(() => assert.ok(redis.connected));
-      assert.equal(await redis.run(ping, [], [], 1_000), "pong");
+      await vi.waitFor(() => expect.assert(redis.connected));
+      expect(await redis.run(ping, [], [], 1_000)).toBe("pong");
     } finally {
       await redis.close();
     }
@@ -28,15 +27,15 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : redisMissing, () => {
 
   test("a call fails at once without a server, and at its time limit without an answer", async () => {
     const unreachable = connectRedis("redis://127.0.0.1:1", createLog("silent"));
-    await assert.rejects(unreachable.run(ping, [], [], 60_000));
+    await expect(unreachable.run(ping, [], [], 60_000)).rejects.toThrow();
     unreachable.publish("channel", "lost");
-    assert.equal(unreachable.connected, false);
+    expect(unreachable.connected).toBe(false);
     await unreachable.close();
 
     const redis = connectRedis(server.url, createLog("silent"));
     try {
-      await vi.waitFor(() => assert.ok(redis.connected));
-      await assert.rejects(redis.run(hang, [], [], 20), /did not answer within 20 ms/);
+      await vi.waitFor(() => expect.assert(redis.connected));
+      await expect(redis.run(hang, [], [], 20)).rejects.toThrow(/did not answer within 20 ms/);
     } finally {
       await redis.close();
       await server.restart();
@@ -49,16 +48,14 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : redisMissing, () => {
     const log = pino({ level: "debug" }, { write: (line: string) => void lines.push(line) });
     const redis = connectRedis(`redis://:the-wrong-password@127.0.0.1:${server.port}`, log);
     try {
-      await vi.waitFor(() => assert.ok(lines.some((line) => line.includes("cannot connect"))));
+      await vi.waitFor(() => expect.assert(lines.some((line) => line.includes("cannot connect"))));
       await vi.waitFor(() =>
-        assert.ok(lines.filter((line) => line.includes("connection closed")).length >= 2),
+        expect.assert(lines.filter((line) => line.includes("connection closed")).length >= 2),
       );
-      assert.equal(
-        lines.filter((line) => line.includes("cannot connect")).length,
+      expect(lines.filter((line) => line.includes("cannot connect")).length, lines.join("")).toBe(
         1,
-        lines.join(""),
       );
-      assert.ok(!lines.join().includes("the-wrong-password"));
+      expect.assert(!lines.join().includes("the-wrong-password"));
     } finally {
       await redis.close();
     }

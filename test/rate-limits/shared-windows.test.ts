@@ -3,7 +3,7 @@
 
 import assert from "node:assert/strict";
 import fc from "fast-check";
-import { test } from "vitest";
+import { expect, test } from "vitest";
 import { ApiError } from "../../src/base/errors.ts";
 import { createLog } from "../../src/base/log.ts";
 import { createRateLimiter } from "../../src/rate-limits/limiter.ts";
@@ -58,10 +58,11 @@ test("several workers admit what one process would, whoever asks and whoever ret
         now.ms += gapMs;
         const shared = await limiterOf(worker).acquire(key, limit);
         const expected = await alone.acquire(key, limit);
-        assert.deepEqual(
-          { ...shared, id: 0, waitMs: shared.waitMs ?? null },
-          { ...expected, id: 0, waitMs: expected.waitMs ?? null },
-        );
+        expect({ ...shared, id: 0, waitMs: shared.waitMs ?? null }).toStrictEqual({
+          ...expected,
+          id: 0,
+          waitMs: expected.waitMs ?? null,
+        });
         if (shared.admitted && cancels) {
           limiterOf(worker).cancel(key, shared.id);
           alone.cancel(key, expected.id);
@@ -79,14 +80,17 @@ test("requests of one turn are one message, and each gets its own answer", async
     ...Array.from({ length: 2 }, () => limiterOf(0).acquire("rpm:b", 1)),
     limiterOf(1).acquire("rpm:c", 1),
   ]);
-  assert.deepEqual(
-    answers.map(({ admitted }) => admitted),
-    [true, true, true, false, false, true, false, true],
-  );
-  assert.deepEqual(
-    sent.map((messages) => messages.length),
-    [1, 1],
-  );
+  expect(answers.map(({ admitted }) => admitted)).toStrictEqual([
+    true,
+    true,
+    true,
+    false,
+    false,
+    true,
+    false,
+    true,
+  ]);
+  expect(sent.map((messages) => messages.length)).toStrictEqual([1, 1]);
 });
 
 test("a key without a limit asks nobody", async () => {
@@ -94,26 +98,26 @@ test("a key without a limit asks nobody", async () => {
   const limits = createRateLimits({ nodes, log, limiter: limiterOf(0) });
   for (let index = 0; index < 100; index++) await limits.acquire("key_a", undefined);
   limits.check("key_a", undefined);
-  assert.equal(await limits.acquire("key_a", 5).then((place) => place?.rateLimit.remaining), 4);
-  assert.equal(sent[0]?.length, 1);
-  assert.deepEqual(limits.state(), "memory");
+  expect(await limits.acquire("key_a", 5).then((place) => place?.rateLimit.remaining)).toBe(4);
+  expect(sent[0]?.length).toBe(1);
+  expect(limits.state()).toStrictEqual("memory");
 });
 
 test("a refusal is known for a second without asking, unless this worker returns a place", async () => {
   const { now, limiterOf } = machine(2);
   const [one, two] = [limiterOf(0), limiterOf(1)];
   const place = await one.acquire("rpm:a", 1);
-  assert.equal(one.knownWaitMs("rpm:a", 1), 0);
-  assert.equal((await one.acquire("rpm:a", 1)).admitted, false);
-  assert.equal(one.knownWaitMs("rpm:a", 1), 1_000);
+  expect(one.knownWaitMs("rpm:a", 1)).toBe(0);
+  expect((await one.acquire("rpm:a", 1)).admitted).toBe(false);
+  expect(one.knownWaitMs("rpm:a", 1)).toBe(1_000);
   // A higher limit was set meanwhile.
-  assert.equal(one.knownWaitMs("rpm:a", 2), 0);
-  assert.equal(two.knownWaitMs("rpm:a", 1), 0);
+  expect(one.knownWaitMs("rpm:a", 2)).toBe(0);
+  expect(two.knownWaitMs("rpm:a", 1)).toBe(0);
   now.ms += 999;
-  assert.equal(one.knownWaitMs("rpm:a", 1), 1);
+  expect(one.knownWaitMs("rpm:a", 1)).toBe(1);
   one.cancel("rpm:a", place.id);
-  assert.equal(one.knownWaitMs("rpm:a", 1), 0);
-  assert.equal((await two.acquire("rpm:a", 1)).admitted, true);
+  expect(one.knownWaitMs("rpm:a", 1)).toBe(0);
+  expect((await two.acquire("rpm:a", 1)).admitted).toBe(true);
 });
 
 test("failed requests and free calls count over all workers", async () => {
@@ -124,7 +128,7 @@ test("failed requests and free calls count over all workers", async () => {
   for (let index = 0; index < 30; index++)
     for (const limits of [one, two]) await limits?.recordFailed("key_a", 1, 10);
   await one?.recordFailed("key_a", 1, 10);
-  assert.equal(one?.tooManyFailed("key_a", 1)?.reason, "too_many_failed");
+  expect(one?.tooManyFailed("key_a", 1)?.reason).toBe("too_many_failed");
   for (let index = 0; index < 300; index++)
     for (const limits of [one, two]) (await limits?.acquireFreeCall("key_a", 10))?.();
   await assert.rejects(

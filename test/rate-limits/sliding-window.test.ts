@@ -1,6 +1,5 @@
-import assert from "node:assert/strict";
 import fc from "fast-check";
-import { test } from "vitest";
+import { expect, test } from "vitest";
 import { decide, quotaOf, SlidingWindow, windowMs } from "../../src/rate-limits/sliding-window.ts";
 
 /** Random arrivals, as the milliseconds between one and the next. */
@@ -34,10 +33,10 @@ test("no window of 60 seconds contains more requests than the limit, and no requ
       const { times, waits } = admittedTimes(limit, gapsMs);
       for (const [index, atMs] of times.entries()) {
         const before = times[index - limit];
-        if (before !== undefined) assert.ok(atMs - before >= windowMs);
+        if (before !== undefined) expect.assert(atMs - before >= windowMs);
       }
       for (const [atMs] of waits) {
-        assert.equal(times.filter((one) => one <= atMs && one > atMs - windowMs).length, limit);
+        expect(times.filter((one) => one <= atMs && one > atMs - windowMs).length).toBe(limit);
       }
     }),
   );
@@ -55,10 +54,10 @@ test("the wait is exact: a request is refused one millisecond before its end and
       nowMs += laterMs;
       const { admitted, waitMs } = decide(window, undefined, limit, nowMs);
       if (admitted || waitMs === undefined) return;
-      assert.ok(waitMs > 0 && waitMs <= windowMs);
+      expect.assert(waitMs > 0 && waitMs <= windowMs);
       if (waitMs > 1)
-        assert.equal(decide(window, undefined, limit, nowMs + waitMs - 1).admitted, false);
-      assert.equal(decide(window, undefined, limit, nowMs + waitMs).admitted, true);
+        expect(decide(window, undefined, limit, nowMs + waitMs - 1).admitted).toBe(false);
+      expect(decide(window, undefined, limit, nowMs + waitMs).admitted).toBe(true);
     }),
   );
 });
@@ -67,23 +66,23 @@ test("refused requests are not counted: repeating them does not delay the next a
   const window = new SlidingWindow();
   for (const atMs of [0, 1_000]) window.add(atMs, 0);
   for (let atMs = 2_000; atMs < 60_000; atMs += 10)
-    assert.equal(decide(window, undefined, 2, atMs).admitted, false);
-  assert.equal(decide(window, undefined, 2, 60_000).admitted, true);
+    expect(decide(window, undefined, 2, atMs).admitted).toBe(false);
+  expect(decide(window, undefined, 2, 60_000).admitted).toBe(true);
 });
 
 test("after a limit is lowered, the next request waits until enough earlier ones have expired", () => {
   const window = new SlidingWindow();
   for (const atMs of [0, 100, 200, 300, 400]) window.add(atMs, 0);
-  assert.deepEqual(decide(window, undefined, 2, 500), {
+  expect(decide(window, undefined, 2, 500)).toStrictEqual({
     admitted: false,
     used: 5,
     waitMs: 60_300 - 500,
   });
-  assert.deepEqual(decide(window, undefined, 6, 500), { admitted: true, used: 5, waitMs: 0 });
+  expect(decide(window, undefined, 6, 500)).toStrictEqual({ admitted: true, used: 5, waitMs: 0 });
 });
 
 test("a limit of 0 admits nothing, and waiting does not help", () => {
-  assert.deepEqual(decide(new SlidingWindow(), undefined, 0, 0), {
+  expect(decide(new SlidingWindow(), undefined, 0, 0)).toStrictEqual({
     admitted: false,
     used: 0,
     waitMs: undefined,
@@ -102,8 +101,7 @@ test("two windows decide as their merge does", () => {
         return window;
       };
       const merged = [...mine, ...theirs].toSorted((a, b) => a - b);
-      assert.deepEqual(
-        decide(windowOf(mine), windowOf(theirs), limit, 70_000),
+      expect(decide(windowOf(mine), windowOf(theirs), limit, 70_000)).toStrictEqual(
         decide(windowOf(merged), undefined, limit, 70_000),
       );
     }),
@@ -118,30 +116,21 @@ test("a window removes expired entries and keeps the others in order, however lo
   }
   window.expire(999_900);
   const left = [...window.entries()];
-  assert.equal(left.length, 600);
-  assert.equal(window.size, 600);
-  assert.deepEqual(
-    [left[0], left.at(-1)],
-    [
-      { atMs: 940_000, id: 9_400 },
-      { atMs: 999_900, id: 9_999 },
-    ],
-  );
+  expect(left.length).toBe(600);
+  expect(window.size).toBe(600);
+  expect([left[0], left.at(-1)]).toStrictEqual([
+    { atMs: 940_000, id: 9_400 },
+    { atMs: 999_900, id: 9_999 },
+  ]);
 });
 
 test("the quotas of all nodes add up to the limit and differ by at most one, the first nodes having more", () => {
   fc.assert(
     fc.property(fc.nat(1_000_000), fc.integer({ min: 1, max: 50 }), (limit, nodes) => {
       const quotas = Array.from({ length: nodes }, (_, rank) => quotaOf(limit, nodes, rank));
-      assert.equal(
-        quotas.reduce((sum, quota) => sum + quota, 0),
-        limit,
-      );
-      assert.deepEqual(
-        quotas,
-        quotas.toSorted((a, b) => b - a),
-      );
-      assert.ok((quotas[0] ?? 0) - (quotas.at(-1) ?? 0) <= 1);
+      expect(quotas.reduce((sum, quota) => sum + quota, 0)).toBe(limit);
+      expect(quotas).toStrictEqual(quotas.toSorted((a, b) => b - a));
+      expect.assert((quotas[0] ?? 0) - (quotas.at(-1) ?? 0) <= 1);
     }),
   );
 });

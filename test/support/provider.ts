@@ -233,7 +233,14 @@ export function parseObject(text: string): JsonObject {
 
 async function perform(script: Script, response: ServerResponse): Promise<void> {
   const { status = 200, headers = {}, end = "good", pauseMs = 0 } = script;
-  if (script.before !== undefined) await untilClosed(response, script.before.pass());
+  const gone = new AbortController();
+  const closed = new Promise<void>((resolve) =>
+    response.once("close", () => {
+      gone.abort();
+      resolve();
+    }),
+  );
+  if (script.before !== undefined) await Promise.race([script.before.pass(), closed]);
   response.socket?.setNoDelay(true);
   let isFirst = true;
   for (const step of splitWrites(script.writes ?? [], script.splitBytes)) {
@@ -241,7 +248,7 @@ async function perform(script: Script, response: ServerResponse): Promise<void> 
     if (step instanceof Gate) {
       if (isFirst) response.writeHead(status, headers).flushHeaders();
       isFirst = false;
-      await untilClosed(response, step.pass());
+      await Promise.race([step.pass(), closed]);
       continue;
     }
     if (typeof step === "object" && "pauseMs" in step) {
@@ -251,18 +258,13 @@ async function perform(script: Script, response: ServerResponse): Promise<void> 
     if (isFirst) response.writeHead(status, headers);
     else if (pauseMs > 0) await pause(response, pauseMs);
     isFirst = false;
-    if (!response.write(step)) await untilClosed(response, once(response, "drain"));
+    if (!response.write(step)) await once(response, "drain", gone).catch(() => undefined);
   }
   if (response.closed || response.destroyed) return;
   if (isFirst) response.writeHead(status, headers);
   if (end === "good") response.end();
   else if (end === "hang") response.flushHeaders();
   else await reset(response);
-}
-
-/** Waits for `work`, or until the connection is closed. */
-function untilClosed(response: ServerResponse, work: Promise<unknown>): Promise<unknown> {
-  return Promise.race([work, once(response, "close")]);
 }
 
 /** Waits for the time, or until the connection is closed: it leaves no timer behind. */

@@ -1,6 +1,5 @@
 // The settings of a key apply on several gateway processes at once.
 
-import assert from "node:assert/strict";
 import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { ChildGateway } from "../support/child-gateway.ts";
@@ -23,7 +22,7 @@ afterAll(async () => {
 
 const nodeAt = (index: number): ChildGateway => {
   const node = gateways.nodes[index % nodeCount];
-  assert.ok(node);
+  expect.assert(node);
   return node;
 };
 
@@ -81,17 +80,17 @@ test("requests per minute are limited over all nodes, and refused ones carry a r
   // Fewer only when this machine is so busy that Redis answers too late and nodes use their
   // fallback quotas.
   if (gateways.redis)
-    assert.ok(admittedCount <= 20 && admittedCount >= 10, `${admittedCount} admitted`);
+    expect.assert(admittedCount <= 20 && admittedCount >= 10, `${admittedCount} admitted`);
   for (const one of all) {
     if (one.status !== 429) continue;
     const seconds = Number(one.headers.get("retry-after"));
-    assert.ok(Number.isInteger(seconds) && seconds >= 1 && seconds <= 60);
-    assert.match(String(codeOf(one)), /^rate_limit(ed|_exceeded)$/);
+    expect.assert(Number.isInteger(seconds) && seconds >= 1 && seconds <= 60);
+    expect(String(codeOf(one))).toMatch(/^rate_limit(ed|_exceeded)$/);
   }
   const admitted = all.find(
     (one) => one.status === 200 && one.headers.has("anthropic-ratelimit-requests-limit"),
   );
-  assert.equal(admitted?.headers.get("anthropic-ratelimit-requests-limit"), "20");
+  expect(admitted?.headers.get("anthropic-ratelimit-requests-limit")).toBe("20");
 });
 
 test("of many requests over all nodes that race for a monthly cap of ten holds, ten are admitted", async () => {
@@ -110,16 +109,16 @@ test("of many requests over all nodes that race for a monthly cap of ten holds, 
   const all = await Promise.all(
     Array.from({ length: 60 }, (_, index) => send(nodeAt(index), secret, prompt)),
   );
-  assert.deepEqual(statuses(all), { 200: 10, 429: 50 });
-  for (const one of all) if (one.status === 429) assert.equal(codeOf(one), "credits_held");
-  assert.equal((await first).status, 200);
+  expect(statuses(all)).toStrictEqual({ 200: 10, 429: 50 });
+  for (const one of all) if (one.status === 429) expect(codeOf(one)).toBe("credits_held");
+  expect((await first).status).toBe(200);
   const { key } = await gateways.admin("gateway.keys.v1.KeysService/GetKey", { keyId });
   const { monthSpentMicrocredits, monthHeldMicrocredits, lastUsedAt } = objectOf(key);
-  assert.ok(
+  expect.assert(
     BigInt(String(monthSpentMicrocredits)) > 0n && BigInt(String(monthSpentMicrocredits)) <= cap,
   );
-  assert.equal(String(monthHeldMicrocredits ?? "0"), "0");
-  assert.ok(lastUsedAt);
+  expect(String(monthHeldMicrocredits ?? "0")).toBe("0");
+  expect.assert(lastUsedAt);
 });
 
 test("a revocation ends the streams of the key on every node within a second, and charges them", async () => {
@@ -128,8 +127,8 @@ test("a revocation ends the streams of the key on every node within a second, an
   const long = { stream: true, text: "[[simulate tokens=60 token_ms=100]]" };
   const open = async (index: number, secret: string, chat: boolean) => {
     const response = await post(nodeAt(index), secret, { ...long, chat });
-    assert.equal(response.status, 200);
-    assert.ok(response.body);
+    expect(response.status).toBe(200);
+    expect.assert(response.body);
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
     let text = (await reader.read()).value ?? "";
     const ended = (async () => {
@@ -149,19 +148,17 @@ test("a revocation ends the streams of the key on every node within a second, an
   const revokedAtMs = performance.now();
   // Every node refuses the next paid call, also with the key in its cache.
   const refused = await Promise.all([0, 1, 2].map((index) => send(nodeAt(index), revoked.secret)));
-  assert.deepEqual(
-    refused.map((one) => [one.status, codeOf(one)]),
+  expect(refused.map((one) => [one.status, codeOf(one)])).toStrictEqual(
     Array(3).fill([401, "revoked_key"]),
   );
 
   for (const { chat, ended, requestId } of streams) {
     const { text, atMs } = await ended;
-    assert.ok(atMs - revokedAtMs < 1_000, `${atMs - revokedAtMs} ms`);
-    assert.match(
-      text,
+    expect.assert(atMs - revokedAtMs < 1_000, `${atMs - revokedAtMs} ms`);
+    expect(text).toMatch(
       chat ? /revoked_api_key/ : /event: error\ndata: .*authentication_error.*revoked_key/,
     );
-    assert.doesNotMatch(text, /message_stop|"finish_reason":"stop"/);
+    expect(text).not.toMatch(/message_stop|"finish_reason":"stop"/);
     const request = { accountId, requestId };
     const receiptOf = async () =>
       objectOf(
@@ -169,10 +166,10 @@ test("a revocation ends the streams of the key on every node within a second, an
       );
     // The stream ends before its charge is settled.
     await expect.poll(async () => (await receiptOf()).outcome).toBe("OUTCOME_REVOKED");
-    assert.ok(BigInt(String((await receiptOf()).amountMicrocredits)) > 0n);
+    expect(BigInt(String((await receiptOf()).amountMicrocredits)) > 0n).toBeTruthy();
   }
   const { text } = await other.ended;
-  assert.match(text, /message_stop/);
+  expect(text).toMatch(/message_stop/);
 });
 
 test("a pause refuses new requests on every node, and lets running streams end", async () => {
@@ -188,8 +185,7 @@ test("a pause refuses new requests on every node, and lets running streams end",
     const refused = await Promise.all(
       nodes.map((index) => send(nodeAt(index), paused.secret, { chat })),
     );
-    assert.deepEqual(
-      refused.map((one) => [one.status, codeOf(one)]),
+    expect(refused.map((one) => [one.status, codeOf(one)])).toStrictEqual(
       Array(3).fill([403, "key_paused"]),
     );
   }
@@ -199,16 +195,16 @@ test("a pause refuses new requests on every node, and lets running streams end",
     return (await fetch(`${nodeAt(index).address}/v1/models`, { headers })).status;
   };
   for (const index of nodes) await expect.poll(() => free(index), soon).toBe(403);
-  assert.equal((await send(nodeAt(1), sibling.secret)).status, 200);
+  expect((await send(nodeAt(1), sibling.secret)).status).toBe(200);
   for (const response of streams) {
-    assert.equal(response.status, 200);
-    assert.match(await response.text(), /message_stop/);
+    expect(response.status).toBe(200);
+    expect(await response.text()).toMatch(/message_stop/);
     const request = { accountId, requestId: response.headers.get("request-id") ?? "" };
     const { receipt } = await gateways.admin(
       "gateway.billing.v1.BillingService/GetReceipt",
       request,
     );
-    assert.equal(objectOf(receipt).outcome, "OUTCOME_COMPLETED");
+    expect(objectOf(receipt).outcome).toBe("OUTCOME_COMPLETED");
   }
 
   await gateways.admin("gateway.keys.v1.KeysService/ResumeKey", { keyId: paused.keyId }, 2);
@@ -231,11 +227,10 @@ test("a key that expires during a stream lets it end, and is refused on every no
   });
   await delay(expiresAt.getTime() - Date.now() + 50);
   const refused = await Promise.all(nodes.map((index) => send(nodeAt(index), secret)));
-  assert.deepEqual(
-    refused.map((one) => [one.status, codeOf(one)]),
+  expect(refused.map((one) => [one.status, codeOf(one)])).toStrictEqual(
     Array(3).fill([401, "key_expired"]),
   );
-  for (const response of streams) assert.match(await response.text(), /message_stop/);
+  for (const response of streams) expect(await response.text()).toMatch(/message_stop/);
 });
 
 test("at two hundred requests a second, rotations fail no request", async () => {
@@ -263,9 +258,9 @@ test("at two hundred requests a second, rotations fail no request", async () => 
   }
   await Promise.all(rotations);
   const all = await Promise.all(sent);
-  assert.ok(all.length >= 500);
-  assert.deepEqual(Object.keys(statuses(all)), ["200"]);
-  assert.notEqual(secret, first);
+  expect.assert(all.length >= 500);
+  expect(Object.keys(statuses(all))).toStrictEqual(["200"]);
+  expect(secret).not.toBe(first);
 });
 
 test("a narrower allow-list and a cap apply to the next paid call on every node, other changes within a second", async () => {
@@ -281,16 +276,16 @@ test("a narrower allow-list and a cap apply to the next paid call on every node,
   const warm = [0, 1, 2].flatMap((index) =>
     [narrowed, capped].map(({ secret }) => send(nodeAt(index), secret)),
   );
-  assert.deepEqual(statuses(await Promise.all(warm)), { 200: 6 });
+  expect(statuses(await Promise.all(warm))).toStrictEqual({ 200: 6 });
 
   const errorsOf = async ({ secret }: { secret: string }) => {
     const all = await Promise.all([1, 2].map((index) => send(nodeAt(index), secret)));
     return all.map((one) => `${one.status} ${codeOf(one)}`);
   };
   await update(narrowed, { allowedModels: ["opus"] }, "allowedModels");
-  assert.deepEqual(await errorsOf(narrowed), Array(2).fill("403 model_not_allowed"));
+  expect(await errorsOf(narrowed)).toStrictEqual(Array(2).fill("403 model_not_allowed"));
   await update(capped, { monthlyCapMicrocredits: "1" }, "monthlyCapMicrocredits");
-  assert.deepEqual(await errorsOf(capped), Array(2).fill("402 monthly_cap_reached"));
+  expect(await errorsOf(capped)).toStrictEqual(Array(2).fill("402 monthly_cap_reached"));
 
   const soon = { timeout: 1_000, interval: 20 };
   const statusAt = async (index: number, { secret }: { secret: string }) =>
@@ -314,10 +309,7 @@ test("each family draws only on its own pool, on both endpoints", async () => {
       [false, true].map((chat) => send(nodeAt(0), secret, { chat })),
     ),
   );
-  assert.deepEqual(
-    all.map((one) => one.status),
-    [200, 200, 402, 402],
-  );
+  expect(all.map((one) => one.status)).toStrictEqual([200, 200, 402, 402]);
 });
 
 test("unknown and malformed keys get the same response; it and that of an expired one name no key", async () => {
@@ -331,16 +323,16 @@ test("unknown and malformed keys get the same response; it and that of an expire
     ),
   );
   const [expired = "", ...bodies] = all.map((one) => one.text.replace(/req_\w+/g, "req_"));
-  assert.match(expired, /this secret expired after its key was rotated/);
-  assert.deepEqual(
-    [new Set(all.map((one) => one.status)), new Set(bodies).size],
-    [new Set([401]), 1],
-  );
-  assert.doesNotMatch(`${expired}${bodies[0]}`, /x-api-key|sk-gw2/i);
+  expect(expired).toMatch(/this secret expired after its key was rotated/);
+  expect([new Set(all.map((one) => one.status)), new Set(bodies).size]).toStrictEqual([
+    new Set([401]),
+    1,
+  ]);
+  expect(`${expired}${bodies[0]}`).not.toMatch(/x-api-key|sk-gw2/i);
   const inQuery = await fetch(
     `${nodeAt(0).address}/v1/models?api_key=${secret}&x-api-key=${secret}`,
   );
-  assert.equal(inQuery.status, 401);
+  expect(inQuery.status).toBe(401);
 });
 
 test("requests continue without Redis, and /health is degraded until Redis is back", async ({
@@ -358,7 +350,7 @@ test("requests continue without Redis, and /health is degraded until Redis is ba
     const all = await Promise.all(
       Array.from({ length: 45 }, (_, index) => send(nodeAt(index), secret)),
     );
-    assert.deepEqual(statuses(all), { 200: 30, 429: 15 });
+    expect(statuses(all)).toStrictEqual({ 200: 30, 429: 15 });
     await expect.poll(health).toBe("200 degraded");
   } finally {
     await gateways.redis.restart();
@@ -367,5 +359,5 @@ test("requests continue without Redis, and /health is degraded until Redis is ba
   const after = await Promise.all(
     Array.from({ length: 9 }, (_, index) => send(nodeAt(index), secret)),
   );
-  assert.deepEqual(statuses(after), { 429: 9 });
+  expect(statuses(after)).toStrictEqual({ 429: 9 });
 });

@@ -2,9 +2,8 @@
 // test takes less than a minute, so all requests that it admits are in one window: their number may
 // never exceed the limit.
 
-import assert from "node:assert/strict";
 import { setTimeout as delay } from "node:timers/promises";
-import { afterAll, afterEach, beforeAll, beforeEach, describe, test, vi } from "vitest";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { ApiError } from "../../src/base/errors.ts";
 import { createLog } from "../../src/base/log.ts";
 import { createRateLimiter } from "../../src/rate-limits/limiter.ts";
@@ -62,7 +61,7 @@ const states = (nodes: readonly Node[]) => nodes.map(({ limits }) => limits.stat
 const untilAll = (nodes: readonly Node[], state: string) =>
   vi.waitFor(
     () =>
-      assert.ok(
+      expect.assert(
         nodes.every(({ limits }) => limits.state() === state),
         states(nodes),
       ),
@@ -114,40 +113,39 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : redisMissing, () => {
 
   test("four nodes together admit exactly the limit, with one Redis call per request", async () => {
     nodes = await startNodes(server.url, 4);
-    assert.equal(states(nodes), "redis redis redis redis");
-    assert.equal(sum(await burst(nodes, "key_a", 50, 40)), 50);
-    assert.deepEqual(
-      nodes.map(({ calls }) => calls.count),
-      [40, 40, 40, 40],
-    );
+    expect(states(nodes)).toBe("redis redis redis redis");
+    expect(sum(await burst(nodes, "key_a", 50, 40))).toBe(50);
+    expect(nodes.map(({ calls }) => calls.count)).toStrictEqual([40, 40, 40, 40]);
   });
 
   test("one node may use the whole limit, and another node then admits nothing", async () => {
     nodes = await startNodes(server.url, 2);
     const [first, second] = nodes;
-    assert.ok(first && second);
-    assert.deepEqual(
-      [await burst([first], "key_a", 20, 30), await burst([second], "key_a", 20, 5)],
-      [[20], [0]],
-    );
+    expect.assert(first && second);
+    expect([
+      await burst([first], "key_a", 20, 30),
+      await burst([second], "key_a", 20, 5),
+    ]).toStrictEqual([[20], [0]]);
     const error: unknown = await second.limits
       .acquire("key_a", 20)
       .catch((thrown: unknown) => thrown);
-    assert.ok(error instanceof ApiError);
-    assert.ok(error.facts.retryAfterMs !== undefined && error.facts.retryAfterMs > 50_000);
-    assert.deepEqual([error.facts.limit?.used, error.facts.limit?.limit], [20n, 20n]);
+    expect.assert(error instanceof ApiError);
+    expect.assert(error.facts.retryAfterMs !== undefined && error.facts.retryAfterMs > 50_000);
+    expect([error.facts.limit?.used, error.facts.limit?.limit]).toStrictEqual([20n, 20n]);
   });
 
   test("a place that one node returns is free for another node, and only one request takes it", async () => {
     nodes = await startNodes(server.url, 2);
     const [first, second] = nodes;
-    assert.ok(first && second);
+    expect.assert(first && second);
     const place = await first.limits.acquire("key_a", 1);
-    assert.equal(await isAdmitted(second, "key_a", 1), false);
-    assert.throws(() => second.limits.check("key_a", 1), { reason: "rate_limited" });
+    expect(await isAdmitted(second, "key_a", 1)).toBe(false);
+    expect(() => second.limits.check("key_a", 1)).toThrow(
+      expect.objectContaining({ reason: "rate_limited" }),
+    );
     place?.cancel();
-    await vi.waitFor(async () => assert.equal(await isAdmitted(second, "key_a", 1), true));
-    assert.equal(await isAdmitted(first, "key_a", 1), false);
+    await vi.waitFor(async () => expect(await isAdmitted(second, "key_a", 1)).toBe(true));
+    expect(await isAdmitted(first, "key_a", 1)).toBe(false);
   });
 
   test("a place that was returned while Redis was away never reaches Redis", async () => {
@@ -155,7 +153,7 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : redisMissing, () => {
     try {
       nodes = await startNodes(server.url, 1);
       const [node] = nodes;
-      assert.ok(node);
+      expect.assert(node);
       const place = await node.limits.acquire("key_a", 2);
       await node.limits.acquire("key_a", 2);
       place?.cancel();
@@ -163,59 +161,59 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : redisMissing, () => {
       await server.restart();
     }
     await untilAll(nodes, "redis");
-    assert.equal(await server.command("zcard", "{gateway:limits}:window:rpm:key_a"), 1);
+    expect(await server.command("zcard", "{gateway:limits}:window:rpm:key_a")).toBe(1);
   });
 
   test("failed requests count over all nodes", async () => {
     nodes = await startNodes(server.url, 2);
     const [first, second] = nodes;
-    assert.ok(first && second);
+    expect.assert(first && second);
     for (let index = 0; index < 60; index++)
       await (index % 2 === 0 ? first : second).limits.recordFailed("key_a", 1, 10);
     for (const { limits } of nodes) {
       // The request after the last that fits shows a node that the window is full.
       await limits.recordFailed("key_a", 1, 10);
-      assert.equal(limits.tooManyFailed("key_a", 1)?.reason, "too_many_failed");
+      expect(limits.tooManyFailed("key_a", 1)?.reason).toBe("too_many_failed");
     }
   });
 
   test("an admission carries what remains over all nodes; a key without a limit does not call Redis", async () => {
     nodes = await startNodes(server.url, 2);
     const [first, second] = nodes;
-    assert.ok(first && second);
-    assert.equal((await first.limits.acquire("key_a", 5))?.rateLimit.remaining, 4);
-    assert.equal((await second.limits.acquire("key_a", 5))?.rateLimit.remaining, 3);
+    expect.assert(first && second);
+    expect((await first.limits.acquire("key_a", 5))?.rateLimit.remaining).toBe(4);
+    expect((await second.limits.acquire("key_a", 5))?.rateLimit.remaining).toBe(3);
     for (let index = 0; index < 100; index++) await first.limits.acquire("key_free", undefined);
-    assert.deepEqual([first.calls.count, second.calls.count], [1, 1]);
+    expect([first.calls.count, second.calls.count]).toStrictEqual([1, 1]);
   });
 
   test("a request that is sixty seconds old by the clock of Redis no longer counts, and the wait is exact", async () => {
     nodes = await startNodes(server.url, 1);
     const [node] = nodes;
-    assert.ok(node);
+    expect.assert(node);
     const time = await server.command("time");
-    assert.ok(Array.isArray(time));
+    expect.assert(Array.isArray(time));
     const nowMs = Number(time[0]) * 1000 + Number(time[1]) / 1000;
     const entries = [-60_000, -59_000, -58_500].flatMap((agoMs, index) => [
       (nowMs + agoMs).toFixed(3),
       `other:${index}`,
     ]);
     await server.command("zadd", "{gateway:limits}:window:rpm:key_a", ...entries);
-    assert.deepEqual(await burst([node], "key_a", 3, 3), [1]);
+    expect(await burst([node], "key_a", 3, 3)).toStrictEqual([1]);
     const error: unknown = await node.limits.acquire("key_a", 3).catch((thrown: unknown) => thrown);
-    assert.ok(error instanceof ApiError && error.facts.retryAfterMs !== undefined);
-    assert.ok(error.facts.retryAfterMs > 0 && error.facts.retryAfterMs <= 1_000);
+    expect.assert(error instanceof ApiError && error.facts.retryAfterMs !== undefined);
+    expect.assert(error.facts.retryAfterMs > 0 && error.facts.retryAfterMs <= 1_000);
     await delay(error.facts.retryAfterMs + 2);
-    assert.equal(await isAdmitted(node, "key_a", 3), true);
-    assert.equal(await isAdmitted(node, "key_a", 3), false);
+    expect(await isAdmitted(node, "key_a", 3)).toBe(true);
+    expect(await isAdmitted(node, "key_a", 3)).toBe(false);
   });
 
   test("refused requests leave nothing in Redis, and a window expires a minute after its last request", async () => {
     nodes = await startNodes(server.url, 1);
     await burst(nodes, "key_a", 4, 50);
-    assert.equal(await server.command("zcard", "{gateway:limits}:window:rpm:key_a"), 4);
+    expect(await server.command("zcard", "{gateway:limits}:window:rpm:key_a")).toBe(4);
     const life = Number(await server.command("pttl", "{gateway:limits}:window:rpm:key_a"));
-    assert.ok(life > 55_000 && life <= 61_000);
+    expect.assert(life > 55_000 && life <= 61_000);
   });
 
   test("a Redis that answers in 20 ms still decides, and the limit holds", async () => {
@@ -224,9 +222,9 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : redisMissing, () => {
       nodes = await startNodes(`redis://127.0.0.1:${relay.port}`, 2);
       await untilAll(nodes, "redis");
       const [first] = nodes;
-      assert.ok(first);
-      assert.deepEqual(await burst([first], "key_a", 10, 15), [10]);
-      assert.equal(sum(await burst(nodes, "key_a", 10, 15)), 0);
+      expect.assert(first);
+      expect(await burst([first], "key_a", 10, 15)).toStrictEqual([10]);
+      expect(sum(await burst(nodes, "key_a", 10, 15))).toBe(0);
     } finally {
       await stopNodes(nodes);
       nodes = [];
@@ -238,8 +236,8 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : redisMissing, () => {
     const relay = await startSlowRelay(server.port, 200);
     try {
       nodes = await startNodes(`redis://127.0.0.1:${relay.port}`, 3, 50);
-      assert.equal(states(nodes), "degraded degraded degraded");
-      assert.deepEqual(await burst(nodes, "key_a", 11, 15), [4, 4, 3]);
+      expect(states(nodes)).toBe("degraded degraded degraded");
+      expect(await burst(nodes, "key_a", 11, 15)).toStrictEqual([4, 4, 3]);
     } finally {
       await stopNodes(nodes);
       nodes = [];
@@ -251,9 +249,9 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : redisMissing, () => {
     nodes = await startNodes(server.url, 4);
     await server.kill();
     await untilAll(nodes, "degraded").finally(() => server.restart());
-    assert.deepEqual(await burst(nodes, "key_a", 10, 10), [3, 3, 2, 2]);
+    expect(await burst(nodes, "key_a", 10, 10)).toStrictEqual([3, 3, 2, 2]);
     await untilAll(nodes, "redis");
-    assert.equal(sum(await burst(nodes, "key_a", 10, 10)), 0);
+    expect(sum(await burst(nodes, "key_a", 10, 10))).toBe(0);
   });
 
   const outages: { name: string; begin: () => Promise<void>; end: () => Promise<void> }[] = [
@@ -267,24 +265,24 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : redisMissing, () => {
     test(`${name} after one node used the whole limit: no node admits another request`, async () => {
       nodes = await startNodes(server.url, 3);
       const [first, ...others] = nodes;
-      assert.ok(first);
-      assert.deepEqual(await burst([first], "key_a", 30, 40), [30]);
+      expect.assert(first);
+      expect(await burst([first], "key_a", 30, 40)).toStrictEqual([30]);
       try {
         await begin();
-        assert.equal(sum(await burst(others, "key_a", 30, 20)), 0);
-        assert.equal(sum(await burst([first], "key_a", 30, 20)), 0);
+        expect(sum(await burst(others, "key_a", 30, 20))).toBe(0);
+        expect(sum(await burst([first], "key_a", 30, 20))).toBe(0);
       } finally {
         await end();
       }
       await untilAll(nodes, "redis");
-      assert.equal(sum(await burst(nodes, "key_a", 30, 20)), 0);
+      expect(sum(await burst(nodes, "key_a", 30, 20))).toBe(0);
     });
 
     test(`${name} halfway: requests are admitted meanwhile, and all together stay within the limit`, async () => {
       nodes = await startNodes(server.url, 3);
       const limit = 90;
       const before = sum(await burst(nodes, "key_a", limit, 10));
-      assert.equal(before, 30);
+      expect(before).toBe(30);
       let during = 0;
       try {
         await begin();
@@ -292,11 +290,11 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : redisMissing, () => {
       } finally {
         await end();
       }
-      assert.ok(during > 0);
+      expect.assert(during > 0);
       await untilAll(nodes, "redis");
       const after = sum(await burst(nodes, "key_a", limit, 100));
       // Not fewer either: synced requests are counted once.
-      assert.equal(before + during + after, limit);
+      expect(before + during + after).toBe(limit);
     });
 
     test(`${name} under random arrivals: the limit holds and is used`, async () => {
@@ -323,17 +321,17 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : redisMissing, () => {
       arriving = false;
       await Promise.all(arrivals);
       await burst(nodes, "key_a", limit, 60);
-      assert.ok(admitted <= limit, `${admitted} admitted`);
-      assert.ok(admitted >= limit / 2, `${admitted} admitted`);
+      expect.assert(admitted <= limit, `${admitted} admitted`);
+      expect.assert(admitted >= limit / 2, `${admitted} admitted`);
     });
   }
 
   test("after a long pause Redis decides only when every node has synced again", async () => {
     nodes = await startNodes(server.url, 3);
-    assert.equal(sum(await burst(nodes, "key_a", 30, 3)), 9);
+    expect(sum(await burst(nodes, "key_a", 30, 3))).toBe(9);
     server.pause();
     try {
-      assert.ok(sum(await burst(nodes.slice(0, 2), "key_a", 30, 5)) > 0);
+      expect(sum(await burst(nodes.slice(0, 2), "key_a", 30, 5)) > 0).toBeTruthy();
       // The synced mark lives for three seconds.
       await delay(3_300);
     } finally {
@@ -342,19 +340,19 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : redisMissing, () => {
     await untilAll(nodes, "degraded");
     await untilAll(nodes, "redis");
     const stored = Number(await server.command("zcard", "{gateway:limits}:window:rpm:key_a"));
-    assert.equal(sum(await burst(nodes, "key_a", 30, 40)), 30 - stored);
+    expect(sum(await burst(nodes, "key_a", 30, 40))).toBe(30 - stored);
   });
 
   test("a node that starts without Redis admits its quota at once, and syncs when Redis starts", async () => {
     await server.kill();
     try {
       nodes = await startNodes(server.url, 2);
-      assert.deepEqual(await burst(nodes, "key_a", 9, 9), [5, 4]);
+      expect(await burst(nodes, "key_a", 9, 9)).toStrictEqual([5, 4]);
     } finally {
       await server.restart();
     }
     await untilAll(nodes, "redis");
-    assert.equal(sum(await burst(nodes, "key_a", 12, 12)), 3);
+    expect(sum(await burst(nodes, "key_a", 12, 12))).toBe(3);
   });
 
   test("a Redis that may not run scripts fails the self-check: one clear warning, and fallback quotas", async () => {
@@ -383,11 +381,11 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : redisMissing, () => {
     });
     try {
       await limits.start();
-      assert.equal(limits.state(), "degraded");
-      assert.equal((await limits.acquire("key_a", 3))?.rateLimit.remaining, 2);
-      assert.equal(warnings.length, 1);
-      assert.match(warnings[0] ?? "", /not enforced through Redis/);
-      assert.ok(!warnings.join().includes("weak-password"));
+      expect(limits.state()).toBe("degraded");
+      expect((await limits.acquire("key_a", 3))?.rateLimit.remaining).toBe(2);
+      expect(warnings.length).toBe(1);
+      expect(warnings[0] ?? "").toMatch(/not enforced through Redis/);
+      expect.assert(!warnings.join().includes("weak-password"));
     } finally {
       warn.mockRestore();
       await limits.stop();
@@ -397,12 +395,12 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : redisMissing, () => {
 
   test("while nodes register, Redis and the quota both must admit: requests of a dead node still count", async () => {
     nodes = await startNodes(server.url, 1);
-    assert.deepEqual(await burst(nodes, "key_a", 30, 40), [30]);
-    assert.deepEqual(await burst(nodes, "key_b", 30, 10), [10]);
+    expect(await burst(nodes, "key_a", 30, 40)).toStrictEqual([30]);
+    expect(await burst(nodes, "key_b", 30, 10)).toStrictEqual([10]);
     await stopNodes(nodes);
     // The synced mark lives for three seconds after the last heartbeat.
     await vi.waitFor(async () =>
-      assert.equal(await server.command("exists", "{gateway:limits}:synced"), 0),
+      expect(await server.command("exists", "{gateway:limits}:synced")).toBe(0),
     );
     const redis = connectRedis(server.url, log);
     // The ledger lists a killed node for another minute.
@@ -411,13 +409,13 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : redisMissing, () => {
     const node = { redis, limits, calls: { count: 0 } };
     nodes = [node];
     await limits.start();
-    assert.deepEqual(limits.state(), "degraded");
-    assert.deepEqual(await burst([node], "key_a", 30, 20), [0]);
-    assert.deepEqual(await burst([node], "key_b", 30, 20), [15]);
-    assert.deepEqual(await burst([node], "key_c", 30, 20), [15]);
+    expect(limits.state()).toStrictEqual("degraded");
+    expect(await burst([node], "key_a", 30, 20)).toStrictEqual([0]);
+    expect(await burst([node], "key_b", 30, 20)).toStrictEqual([15]);
+    expect(await burst([node], "key_c", 30, 20)).toStrictEqual([15]);
     await untilAll(nodes, "redis");
-    assert.deepEqual(await burst([node], "key_b", 30, 20), [5]);
-    assert.deepEqual(await burst([node], "key_c", 30, 20), [15]);
+    expect(await burst([node], "key_b", 30, 20)).toStrictEqual([5]);
+    expect(await burst([node], "key_c", 30, 20)).toStrictEqual([15]);
   });
 
   test("a dead node delays the others for about ten seconds, not for good", async () => {
@@ -430,8 +428,8 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : redisMissing, () => {
     });
     try {
       await limiter.redisSync?.start();
-      assert.equal(limiter.redisSync?.isSynced, false);
-      await vi.waitFor(() => assert.ok(limiter.redisSync?.isSynced), { interval: 50 });
+      expect(limiter.redisSync?.isSynced).toBe(false);
+      await vi.waitFor(() => expect.assert(limiter.redisSync?.isSynced), { interval: 50 });
     } finally {
       await limiter.redisSync?.stop();
       await redis.close();

@@ -1,8 +1,7 @@
 // Several nodes on one database: each learns the changes of the others.
 
-import assert from "node:assert/strict";
 import { setTimeout as delay } from "node:timers/promises";
-import { afterAll, afterEach, beforeAll, describe, test, vi } from "vitest";
+import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from "vitest";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { createLog } from "../../src/base/log.ts";
 import type { Keys } from "../../src/keys/keys.ts";
@@ -52,11 +51,11 @@ test("a cached key costs no statement, also with a limit", async () => {
   const before = database.ran.length;
   for (let index = 0; index < 500; index++) {
     const caller = await node.authenticate(bearer(secret));
-    assert.ok(caller.kind === "key");
+    expect.assert(caller.kind === "key");
     await limits.acquire(caller.key.keyId, caller.key.requestsPerMinute);
   }
   const ran = database.ran.slice(before).filter((name) => name !== "keys/read-changes");
-  assert.deepEqual(ran, []);
+  expect(ran).toStrictEqual([]);
 });
 
 test("a thousand callers with one key that is not cached cost one statement", async () => {
@@ -65,7 +64,7 @@ test("a thousand callers with one key that is not cached cost one statement", as
   const node = createNodeKeys(database);
   const before = database.ran.length;
   await Promise.all(Array.from({ length: 1_000 }, () => node.authenticate(bearer(secret))));
-  assert.deepEqual(database.ran.slice(before), ["keys/find-secrets"]);
+  expect(database.ran.slice(before)).toStrictEqual(["keys/find-secrets"]);
 });
 
 test("a flood of invented secrets costs few statements, and a repeated one costs none", async () => {
@@ -76,13 +75,13 @@ test("a flood of invented secrets costs few statements, and a repeated one costs
   const flood = Array.from({ length: 5_000 }, () => mintSecret(Family.V1));
   const refused = Promise.all(flood.map((one) => errorOf(node.authenticate(bearer(one)))));
   // A real key works meanwhile.
-  assert.equal((await node.authenticate(bearer(secret))).kind, "key");
-  assert.deepEqual(new Set(await refused), new Set(["invalid_key"]));
-  assert.ok(database.ran.length - before <= 30, `${database.ran.length - before} statements`);
+  expect((await node.authenticate(bearer(secret))).kind).toBe("key");
+  expect(new Set(await refused)).toStrictEqual(new Set(["invalid_key"]));
+  expect.assert(database.ran.length - before <= 30, `${database.ran.length - before} statements`);
   const after = database.ran.length;
   for (const one of flood.slice(0, 100))
-    assert.equal(await errorOf(node.authenticate(bearer(one))), "invalid_key");
-  assert.equal(database.ran.length, after);
+    expect(await errorOf(node.authenticate(bearer(one)))).toBe("invalid_key");
+  expect(database.ran.length).toBe(after);
 });
 
 test("a change on one node is known on every other within a second, and reported there once", async () => {
@@ -100,28 +99,31 @@ test("a change on one node is known on every other within a second, and reported
     const caller = await node.authenticate(bearer(secret));
     return caller.kind === "key" ? caller.key.requestsPerMinute : undefined;
   };
-  assert.deepEqual(await Promise.all(nodes.map(limitAt)), [5, 5, 5]);
+  expect(await Promise.all(nodes.map(limitAt))).toStrictEqual([5, 5, 5]);
   // The feed has the new key, too.
-  await vi.waitFor(() => assert.deepEqual(reports(), [1, 1, 1]), { interval: 20 });
+  await vi.waitFor(() => expect(reports()).toStrictEqual([1, 1, 1]), { interval: 20 });
   changed = nodes.map(() => []);
   const writer = nodes[0];
-  assert.ok(writer);
+  expect.assert(writer);
   await keysClient(writer).updateKey({
     key: { keyId, requestsPerMinute: 9 },
     updateMask: { paths: ["requests_per_minute"] },
   });
-  assert.equal(await limitAt(writer), 9);
-  await vi.waitFor(async () => assert.deepEqual(await Promise.all(nodes.map(limitAt)), [9, 9, 9]), {
-    timeout: 1_000,
-    interval: 20,
-  });
-  await vi.waitFor(() => assert.ok(reports().every((times) => times > 0)), {
+  expect(await limitAt(writer)).toBe(9);
+  await vi.waitFor(
+    async () => expect(await Promise.all(nodes.map(limitAt))).toStrictEqual([9, 9, 9]),
+    {
+      timeout: 1_000,
+      interval: 20,
+    },
+  );
+  await vi.waitFor(() => expect.assert(reports().every((times) => times > 0)), {
     timeout: 1_000,
     interval: 20,
   });
   // Two more reads repeat the same ten seconds. The writer reports its own change, and the feed it.
   await delay(1_100);
-  assert.deepEqual(reports(), [2, 1, 1]);
+  expect(reports()).toStrictEqual([2, 1, 1]);
 });
 
 test("a revoked key fails on every node within a second, and other keys of its account work", async () => {
@@ -137,12 +139,12 @@ test("a revoked key fails on every node within a second, and other keys of its a
       const reasons = await Promise.all(
         nodes.map((node) => errorOf(node.authenticate(bearer(revoked.secret)))),
       );
-      assert.deepEqual(new Set(reasons), new Set(["revoked_key"]));
+      expect(new Set(reasons)).toStrictEqual(new Set(["revoked_key"]));
     },
     { timeout: 1_000, interval: 20 },
   );
   for (const node of nodes)
-    assert.equal((await node.authenticate(bearer(sibling.secret))).kind, "key");
+    expect((await node.authenticate(bearer(sibling.secret))).kind).toBe("key");
 });
 
 test("a change that commits later than younger ones is found too", async () => {
@@ -167,13 +169,13 @@ test("a change that commits later than younger ones is found too", async () => {
     await other.close();
   }
   await vi.waitFor(
-    async () => assert.equal(await errorOf(node.authenticate(bearer(secret))), "revoked_key"),
+    async () => expect(await errorOf(node.authenticate(bearer(secret)))).toBe("revoked_key"),
     {
       timeout: 1_000,
       interval: 20,
     },
   );
-  assert.ok(database.ran.includes("keys/read-changes"));
+  expect.assert(database.ran.includes("keys/read-changes"));
 });
 
 test("under load a rotation fails no request: the old and the new secret work on every node", async () => {
@@ -202,8 +204,8 @@ test("under load a rotation fails no request: the old and the new secret work on
   }
   loading = false;
   await Promise.all(load);
-  assert.ok(served > 100);
-  assert.equal(failed, 0);
+  expect.assert(served > 100);
+  expect(failed).toBe(0);
 });
 
 test("without the database cached keys work, and changes fail with billing_unavailable", async () => {
@@ -221,13 +223,13 @@ test("without the database cached keys work, and changes fail with billing_unava
   try {
     await node.authenticate(bearer(secret));
     broken.on = true;
-    assert.equal((await node.authenticate(bearer(secret))).kind, "key");
-    assert.equal(await errorOf(keysClient(node).getKey("key_a")), "billing_unavailable");
+    expect((await node.authenticate(bearer(secret))).kind).toBe("key");
+    expect(await errorOf(keysClient(node).getKey("key_a"))).toBe("billing_unavailable");
     // The revocation check retries until the database is back.
     const refusal = node.refusalOf(key?.keyId ?? "", key?.secrets[0]?.secretId ?? "");
     await delay(100);
     broken.on = false;
-    assert.equal(await refusal, undefined);
+    expect(await refusal).toBe(undefined);
   } finally {
     await postgres.close();
   }
@@ -240,15 +242,15 @@ test("a database that hangs during a statement counts as unreachable after five 
     { name: "test/pid", text: "select pg_backend_pid() as pid" },
     [],
   );
-  assert.ok(backend);
+  expect.assert(backend);
   process.kill(backend.pid, "SIGSTOP");
   try {
     const sinceMs = performance.now();
-    assert.equal(await errorOf(node.revokeKey("key_a")), "billing_unavailable");
+    expect(await errorOf(node.revokeKey("key_a"))).toBe("billing_unavailable");
     const tookMs = performance.now() - sinceMs;
-    assert.ok(tookMs > 4_900 && tookMs < 7_000, `${tookMs} ms`);
+    expect.assert(tookMs > 4_900 && tookMs < 7_000, `${tookMs} ms`);
     // On another connection.
-    assert.equal(await errorOf(node.revokeKey("key_a")), "not_found key_id");
+    expect(await errorOf(node.revokeKey("key_a"))).toBe("not_found key_id");
   } finally {
     process.kill(backend.pid, "SIGCONT");
     await postgres.close();
@@ -271,13 +273,13 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : redisMissing, () => {
         const [, listeners] = [
           await server.command("pubsub", "numsub", "gateway:keys-changed"),
         ].flat();
-        assert.equal(listeners, 2);
-        assert.ok(connections.every((redis) => redis.connected));
+        expect(listeners).toBe(2);
+        expect.assert(connections.every((redis) => redis.connected));
       });
       const node = createNodeKeys(fixture.database, writer);
       const { key } = await keysClient(node).createKey({ accountId: "acc_a" });
       await keysClient(node).revokeKey(key?.keyId ?? "");
-      await vi.waitFor(() => assert.deepEqual(hints, [1, 1]));
+      await vi.waitFor(() => expect(hints).toStrictEqual([1, 1]));
     } finally {
       for (const redis of connections) await redis.close();
       await server.stop();

@@ -12,7 +12,6 @@ import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { serviceTypes } from "../../src/contract/contract.ts";
 import { documents, readSamples, root } from "../docs/documents.ts";
-import { hasChromium, openPage, startChromium } from "../support/chromium.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { checker, readDocument } from "../support/openapi.ts";
 import { valuesOf } from "../support/schema-values.ts";
@@ -293,29 +292,6 @@ describe("the page", () => {
     // Every link within the page leads somewhere.
     const ids = new Set([...html.matchAll(/ id="([^"]+)"/g)].map(([, id]) => id));
     for (const [, id] of html.matchAll(/href="#([^"]+)"/g)) expect(ids).toContain(id);
-  });
-
-  test.skipIf(!hasChromium)("fits a telephone, in both themes, without a script", async () => {
-    const browser = await startChromium();
-    try {
-      const { page, problems } = await openPage(browser);
-      const asked: string[] = [];
-      page.on("request", (request) => asked.push(new URL(request.url()).origin));
-      await page.setViewportSize({ width: 360, height: 740 });
-      for (const colorScheme of ["light", "dark"] as const) {
-        await page.emulateMedia({ colorScheme });
-        await page.goto(`${gateway.address}/docs`);
-        await page.evaluate(
-          "for (const one of document.querySelectorAll('details')) one.open = true",
-        );
-        const width = await page.evaluate("document.documentElement.scrollWidth");
-        expect(width).toBeLessThanOrEqual(360);
-      }
-      expect(new Set(asked)).toEqual(new Set([gateway.address]));
-      expect(problems).toEqual([]);
-    } finally {
-      await browser.close();
-    }
   });
 });
 

@@ -120,6 +120,7 @@ describe("Vercel's AI SDK", () => {
     const { output } = await generateText({
       model: modelAt("/v1"),
       prompt: "Where?",
+      maxOutputTokens: 100,
       output: Output.object({ schema }),
       maxRetries: 0,
     });

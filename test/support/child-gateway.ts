@@ -56,7 +56,12 @@ function launch(env: NodeJS.ProcessEnv) {
     stderr += text;
   });
   const exited = new Promise<Exit>((resolve) => {
-    child.on("close", (code, signal) => resolve({ code, signal, stdout, stderr }));
+    child.on("close", (code, signal) => {
+      // As one of this process, which fails its suite.
+      for (const [warning] of stderr.matchAll(/^\(node:\d+\) .*Warning.*$/gm))
+        process.emitWarning(warning);
+      resolve({ code, signal, stdout, stderr });
+    });
   });
   return { child, exited, output: () => ({ stdout, stderr }) };
 }

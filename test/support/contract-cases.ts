@@ -42,12 +42,10 @@ export type CallMethod = (
   options: CallOptions,
 ) => Promise<Message[]>;
 
-type Headers = { headers: Record<string, string> };
-
 /** `Service.Method`. */
 export const pathOf = (desc: DescMethod) => `${desc.parent.name}.${desc.name}`;
 
-export function as(authorization: string): Headers {
+export function as(authorization: string): { headers: Record<string, string> } {
   return { headers: { authorization } };
 }
 
@@ -274,6 +272,7 @@ export function callerTable(
   httpAdmin: HttpAdmin = "true",
 ): Cell[] {
   return methods.flatMap((desc) => {
+    const rights = rightsOf(desc);
     const { accountId, allAccounts } = desc.input.field;
     const accounts: Account[] = [
       "their account",
@@ -284,7 +283,7 @@ export function callerTable(
       const request = requestFor(desc, account);
       return credentials.map((credential) => ({
         name: `${pathOf(desc)} for ${account} by ${credential}`,
-        expected: expectedOf(desc, account, credential, httpAdmin),
+        expected: expectedOf(rights, account, credential, httpAdmin),
         outcome: async () => {
           const answers = await call(desc, request, headersOf(credential)).catch(apiErrorOf);
           if (!Array.isArray(answers)) return answers.reason;
@@ -324,23 +323,36 @@ function answersFor(desc: DescMethod, toAdmin: boolean): Message[] {
 
 /** A credential that may call this method. */
 export function goodCredential(desc: DescMethod): string {
-  const kind = kinds.find((one) => expectedOf(desc, "their account", one, "true") === "ok");
+  const rights = rightsOf(desc);
+  const kind = kinds.find((one) => expectedOf(rights, "their account", one, "true") === "ok");
   return callersByKind[kind ?? "key"].credential;
+}
+
+/** The options of a method. Read once for many cells: protobuf takes its time. */
+function rightsOf(desc: DescMethod) {
+  const { accountId } = desc.input.field;
+  return {
+    allowed: getOption(desc, callers),
+    isStrong: getOption(desc, strong),
+    hasAccount: accountId !== undefined,
+    /** True if every caller has to name an account. */
+    needsAccount: accountId !== undefined && getOption(accountId, required),
+  };
 }
 
 /** The outcome by the options of the method, as options.proto explains them. */
 function expectedOf(
-  desc: DescMethod,
+  rights: ReturnType<typeof rightsOf>,
   account: Account,
   credential: Credential,
   httpAdmin: HttpAdmin,
 ): string {
-  const { allowed, isStrong, needsAccount } = rightsOf(desc);
+  const { allowed, isStrong, hasAccount, needsAccount } = rights;
   const { key, accountReader, person, operator, anyone } = allowed;
   const isOperator = credential === "support" || credential === "operator";
   if (httpAdmin === "false") {
     if (!key && !accountReader && !person && !anyone) return "unimplemented";
-    if (isOperator) return expectedOf(desc, account, "stranger", "true");
+    if (isOperator) return expectedOf(rights, account, "stranger", "true");
   }
   if (httpAdmin !== "true" && isToken(credential)) return "not_permitted";
   if (anyone) return "ok";
@@ -352,34 +364,11 @@ function expectedOf(
   const seesAll = isToken(credential) || (isOperator && isOpenToOperator);
   // Who has no account of their own.
   const isHomeless = isToken(credential) || isOperator || credential === "stranger";
-  const isStranger = isHomeless && !seesAll && desc.input.field.accountId !== undefined;
   if (account === "all accounts" && !seesAll) return "not_permitted";
   if (account === "another account" && !seesAll) return "not_found";
-  if (account === "their account" && isStranger) return "not_found";
+  if (account === "their account" && hasAccount && isHomeless && !seesAll) return "not_found";
   if (account === "no account" && (isHomeless || needsAccount)) return "invalid_request";
   return credential === "unconfirmed owner" && isStrong ? "confirm_identity" : "ok";
-}
-
-type Rights = {
-  readonly allowed: Callers;
-  readonly isStrong: boolean;
-  /** True if every caller has to name an account. */
-  readonly needsAccount: boolean;
-};
-const rights = new Map<DescMethod, Rights>();
-
-/** The options of a method. Kept, because protobuf reads them anew each time. */
-function rightsOf(desc: DescMethod): Rights {
-  const known = rights.get(desc);
-  if (known) return known;
-  const { accountId } = desc.input.field;
-  const read = {
-    allowed: getOption(desc, callers),
-    isStrong: getOption(desc, strong),
-    needsAccount: accountId !== undefined && getOption(accountId, required),
-  };
-  rights.set(desc, read);
-  return read;
 }
 
 function isAdmitted(allowed: Callers, kind: CallerKind): boolean {

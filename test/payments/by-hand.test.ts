@@ -16,7 +16,6 @@ import {
 import { errorOf } from "../support/keys.ts";
 import {
   order,
-  orderWhen,
   type PaymentsClient,
   startTestPayments,
   type TestPayments,
@@ -59,7 +58,7 @@ const ofFirst =
   };
 const settles: Step = async (orderId) => {
   await ofFirst({ confirmations: 1 })(orderId);
-  await orderWhen(admin, orderId, ({ deposits: [first] }) => first?.state === DepositState.SETTLED);
+  await stage.orderWhen(orderId, ({ deposits: [first] }) => first?.state === DepositState.SETTLED);
 };
 const isLost = ofFirst({ lost: true });
 const decides =
@@ -175,8 +174,7 @@ describe("a tester plays", () => {
     const { orderId } = await order(admin, { accountId, coin });
     for (const [step, state, attention = NONE, dollars] of steps) {
       await step(orderId);
-      await orderWhen(
-        admin,
+      await stage.orderWhen(
         orderId,
         (one) =>
           one.state === state &&
@@ -189,11 +187,11 @@ describe("a tester plays", () => {
   test("late bitcoin, whose rate nobody knows", async () => {
     const { orderId } = await order(admin, { coin: "btc" });
     await event(QUOTE_OVER)(orderId);
-    await orderWhen(admin, orderId, ({ state }) => state === EXPIRED);
+    await stage.orderWhen(orderId, ({ state }) => state === EXPIRED);
     // A quote that has just ended is younger than any late payment.
     await stage.age(orderId, 120);
     await pays("0.00007693", { firstSeenAt: longAgo })(orderId);
-    await orderWhen(admin, orderId, ({ attention }) => attention === Attention.LATE);
+    await stage.orderWhen(orderId, ({ attention }) => attention === Attention.LATE);
   });
 });
 

@@ -1,5 +1,6 @@
-// A clock that tests move by hand.
+// Time that tests move by hand.
 
+import { vi } from "vitest";
 import type { Clock } from "../../src/base/clock.ts";
 
 /** A clock that stands still until `advance` moves it. */
@@ -38,6 +39,24 @@ export class ManualClock implements Clock {
     this.#nowMs = untilMs;
     await runPendingTasks();
   }
+}
+
+/**
+ * Lets time pass, by calls of `pass`, until `check` throws no more. Returns what it returns. What
+ * the clock sets off may still need a database, which takes real time.
+ */
+export function passUntil<T>(pass: () => Promise<void>, check: () => T | Promise<T>): Promise<T> {
+  return vi.waitFor(
+    async () => {
+      try {
+        return await check();
+      } catch (error) {
+        await pass();
+        throw error;
+      }
+    },
+    { interval: 10 },
+  );
 }
 
 /** Runs everything that is already due: promise callbacks and one turn of the event loop. */

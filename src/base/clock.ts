@@ -16,6 +16,19 @@ export const systemClock: Clock = {
   },
 };
 
+/** Calls back each time that `ms` have passed, until the returned function is called. */
+export function every(clock: Clock, ms: number, callback: () => void): () => void {
+  let cancel = () => {};
+  const plan = () => {
+    cancel = clock.after(ms, () => {
+      plan();
+      callback();
+    });
+  };
+  plan();
+  return () => cancel();
+}
+
 /** Resolves after `ms`, or when `signal` fires. */
 export function pause(clock: Clock, ms: number, signal?: AbortSignal): Promise<void> {
   if (signal?.aborted) return Promise.resolve();

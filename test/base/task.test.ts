@@ -1,5 +1,5 @@
 import { expect, test, vi } from "vitest";
-import { pause } from "../../src/base/clock.ts";
+import { every, pause } from "../../src/base/clock.ts";
 import { createLog } from "../../src/base/log.ts";
 import { Task, warnOnce } from "../../src/base/task.ts";
 import { ManualClock, runPendingTasks } from "../support/clock.ts";
@@ -160,6 +160,18 @@ test("a stop tells the active run, waits for it, and is no failure", async () =>
   await clock.advance(10_000);
   expect(runs).toHaveLength(1);
   expect(clock.pending).toBe(0);
+});
+
+test("what is done every second is done until it is stopped", async () => {
+  const clock = new ManualClock();
+  const callback = vi.fn();
+  const stop = every(clock, 1_000, callback);
+  expect(callback).not.toHaveBeenCalled();
+  await clock.advance(3_000);
+  expect(callback).toHaveBeenCalledTimes(3);
+  stop();
+  await clock.advance(10_000);
+  expect(callback).toHaveBeenCalledTimes(3);
 });
 
 test("a pause ends with its time, or as soon as its signal fires", async () => {

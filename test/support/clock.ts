@@ -23,6 +23,11 @@ export class ManualClock implements Clock {
     return this.#timers.size;
   }
 
+  /** Moves the clock without its timers, as for a process that was paused. */
+  skip(ms: number): void {
+    this.#nowMs += ms;
+  }
+
   /** Moves the clock and runs the timers that fall due, in order of their time. */
   async advance(ms: number): Promise<void> {
     const untilMs = this.#nowMs + ms;
@@ -33,7 +38,7 @@ export class ManualClock implements Clock {
         .sort((one, other) => one.atMs - other.atMs)[0];
       if (due === undefined) break;
       this.#timers.delete(due);
-      this.#nowMs = due.atMs;
+      this.#nowMs = Math.max(this.#nowMs, due.atMs);
       due.callback();
     }
     this.#nowMs = untilMs;

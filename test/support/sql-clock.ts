@@ -9,7 +9,8 @@ const hideNow = `do $$ begin
   insert into clock.shifts values ('0');
   create function clock.now() returns timestamptz language sql stable as
     'select pg_catalog.now() + shift from clock.shifts';
-  execute format('alter database %I set search_path = public, clock, pg_catalog', current_database());
+  execute format('alter database %I set search_path = public, clock, pg_catalog',
+    current_database());
 end $$`;
 
 /**

@@ -223,11 +223,12 @@ export class HoldKeeper implements Holds {
   #open({ postgres, nodeId, onLost }: Pick<Parts, "postgres" | "nodeId" | "onLost">): Queues {
     const by = postgres.isDistributed ? accountCalls : undefined;
     const prepare = (connection: Connection) => this.#registerPricesAgain(connection);
-    const admissions = new BatchConnection(postgres, { prepare });
-    const settlements = new BatchConnection(postgres);
+    const clock = this.#clock;
+    const admissions = new BatchConnection(postgres, { prepare, clock });
+    const settlements = new BatchConnection(postgres, { clock });
     // For blocked groups only.
-    const blockedAdmissions = new BatchConnection(postgres, { prepare });
-    const blockedSettlements = new BatchConnection(postgres);
+    const blockedAdmissions = new BatchConnection(postgres, { prepare, clock });
+    const blockedSettlements = new BatchConnection(postgres, { clock });
     const admitOn =
       (connection: BatchConnection) =>
       (requests: readonly AdmissionRequest[], isRepeat: boolean) => {
@@ -243,7 +244,7 @@ export class HoldKeeper implements Holds {
         queueMax: settings.admitQueueMax,
         pauseMs: settings.pauseMs,
         maxWaitMs: this.#maxWaitMs,
-        clock: this.#clock,
+        clock,
         classify: classifyAdmissionError,
         groupOf: (request) => poolOf(payerOf(request)),
         runBlocked: admitOn(blockedAdmissions),
@@ -260,7 +261,7 @@ export class HoldKeeper implements Holds {
         queueMax: settings.settleQueueMax,
         pauseMs: settings.pauseMs,
         maxWaitMs: Number.POSITIVE_INFINITY,
-        clock: this.#clock,
+        clock,
         classify: classifySettlementError,
         groupOf: ({ hold }) => poolOf(hold.payer),
         runBlocked: settleOn(blockedSettlements),
@@ -437,7 +438,7 @@ export class HoldKeeper implements Holds {
     const all = [...this.#queues.values()].flatMap((one) => [one.admission, one.settlement]);
     const failed = all.filter(({ needsTrial }) => needsTrial);
     if (failed.length === 0) return;
-    const connection = new BatchConnection(this.#postgres);
+    const connection = new BatchConnection(this.#postgres, { clock: this.#clock });
     try {
       await connection.rehearse([[tryWrites, [newRequestId()]]]);
     } finally {

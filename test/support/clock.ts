@@ -1,5 +1,6 @@
 // Time that tests move by hand.
 
+import { setTimeout as delay } from "node:timers/promises";
 import { vi } from "vitest";
 import type { Clock } from "../../src/base/clock.ts";
 
@@ -26,6 +27,12 @@ export class ManualClock implements Clock {
   /** Moves the clock without its timers, as for a process that was paused. */
   skip(ms: number): void {
     this.#nowMs += ms;
+  }
+
+  /** Ends the next pause of work that tries again soon. Leaves time limits alone. */
+  async endPause(msMax = 250): Promise<void> {
+    const nextMs = Math.min(...[...this.#timers].map(({ atMs }) => atMs)) - this.#nowMs;
+    await this.advance(nextMs <= msMax ? Math.max(0, nextMs) : 0);
   }
 
   /** Moves the clock and runs the timers that fall due, in order of their time. */
@@ -62,6 +69,20 @@ export function passUntil<T>(pass: () => Promise<void>, check: () => T | Promise
     },
     { interval: 10 },
   );
+}
+
+/** Lets time pass, by calls of `pass`, until `work` has settled. Settles as it does. */
+export async function passDuring<T>(pass: () => Promise<void>, work: Promise<T>): Promise<T> {
+  let isOver = false;
+  const over = () => {
+    isOver = true;
+  };
+  work.then(over, over);
+  while (!isOver) {
+    await pass();
+    await delay(1);
+  }
+  return work;
 }
 
 /** Runs everything that is already due: promise callbacks and one turn of the event loop. */

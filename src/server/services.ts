@@ -141,6 +141,7 @@ export async function startServices(
     log,
     hints,
     maxWaitMs: config.ledgerMaxWaitMs,
+    clock,
     metrics,
   });
   let publicUrl = config.publicUrl ?? new URL(`http://localhost:${config.port}`);
@@ -154,6 +155,7 @@ export async function startServices(
     env,
     ensureAccount: (accountId, name) => billing.ensureAccount(accountId, name),
     forecastsOf: (accountId) => billing.forecastsOf(accountId),
+    clock,
     log,
   });
   const billing = createBilling({

@@ -7,9 +7,16 @@ import type { Clock } from "../../src/base/clock.ts";
 /** A clock that stands still until `advance` moves it. */
 export class ManualClock implements Clock {
   #nowMs = 0;
+  readonly #creepMs: number;
   readonly #timers = new Set<{ atMs: number; callback: () => void }>();
 
+  /** `creeps`: no two looks at it show the same moment, as with a real one. */
+  constructor({ creeps = false } = {}) {
+    this.#creepMs = creeps ? 1e-6 : 0;
+  }
+
   now(): number {
+    this.#nowMs += this.#creepMs;
     return this.#nowMs;
   }
 

@@ -158,7 +158,12 @@ function createNode(postgres: Postgres, options: NodeOptions & { clock: Clock })
     env,
     chainPaceMs: 100,
     clock,
-    guesses: createGuessing(people, "promotion code ", "Too many wrong codes."),
+    guesses: createGuessing({
+      store: people,
+      purpose: "promotion code ",
+      advice: "Too many wrong codes.",
+      clock,
+    }),
   });
   const service = intercept(PaymentsService, payments.service, interceptor);
   return {

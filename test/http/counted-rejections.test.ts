@@ -7,7 +7,7 @@ import { ManualClock } from "../support/clock.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 
 let gateway: TestGateway;
-const clock = new ManualClock();
+const clock = new ManualClock({ creeps: true });
 beforeAll(async () => {
   gateway = await startTestGateway({ split: false, clock });
 });

@@ -254,7 +254,7 @@ test("a facade counts its requests, without the waits for its core, and the core
 });
 
 test("a draining gateway still answers, and says that it drains", async () => {
-  const clock = new ManualClock();
+  const clock = new ManualClock({ creeps: true });
   const draining = await startTestGateway({
     env: { METRICS_PORT: "0", DRAIN_DELAY_SECONDS: "3" },
     split: false,

@@ -10,7 +10,10 @@ export class ManualClock implements Clock {
   readonly #creepMs: number;
   readonly #timers = new Set<{ atMs: number; callback: () => void }>();
 
-  /** `creeps`: no two looks at it show the same moment, as with a real one. */
+  /**
+   * `creeps`: no two looks at it show the same moment, as with a real one. Who compares moments may
+   * need that: a secret that was read in the moment of its change is read again.
+   */
   constructor({ creeps = false } = {}) {
     this.#creepMs = creeps ? 1e-6 : 0;
   }

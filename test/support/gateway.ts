@@ -51,7 +51,7 @@ export type TestGatewayOptions = {
   env?: NodeJS.ProcessEnv;
   /** Default: the built-in catalogue without pauses. */
   catalog?: CatalogFile;
-  /** Default: the clock of this machine. */
+  /** One that creeps, if it is moved by hand. Default: the clock of this machine. */
   clock?: Clock;
   /**
    * True: a gateway of the role `facade` serves HTTP, one of the role `core` the services.

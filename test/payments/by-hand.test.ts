@@ -15,6 +15,7 @@ import {
 } from "../../gen/gateway/payments/v1/payments_pb.ts";
 import { errorOf } from "../support/keys.ts";
 import {
+  movableTime,
   order,
   type PaymentsClient,
   startTestPayments,
@@ -24,7 +25,7 @@ import {
 let stage: TestPayments;
 let admin: PaymentsClient;
 beforeAll(async () => {
-  stage = await startTestPayments();
+  stage = await startTestPayments(movableTime);
   admin = stage.node().admin;
 });
 afterAll(() => stage.stop());

@@ -5,6 +5,7 @@ import { OrderState } from "../../gen/gateway/payments/v1/payments_pb.ts";
 import { nextLookMs, type Watched } from "../../src/payments/schedule.ts";
 import { passUntil } from "../support/clock.ts";
 import {
+  movableTime,
   movableTimeAndNow,
   order,
   startTestPayments,
@@ -53,7 +54,7 @@ test.each([
 describe("on a ledger", () => {
   let stage: TestPayments;
   beforeEach(async () => {
-    stage = await startTestPayments();
+    stage = await startTestPayments(movableTime);
   });
   afterEach(() => stage.stop());
 

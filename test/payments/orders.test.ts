@@ -15,6 +15,7 @@ import {
 import { errorOf } from "../support/keys.ts";
 import {
   memberOf,
+  movableTime,
   operator,
   order,
   type PaymentsClient,
@@ -29,7 +30,7 @@ let stage: TestPayments;
 let node: TestNode;
 let admin: PaymentsClient;
 beforeAll(async () => {
-  stage = await startTestPayments();
+  stage = await startTestPayments(movableTime);
   node = stage.node();
   admin = node.admin;
 });

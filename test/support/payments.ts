@@ -70,11 +70,13 @@ export type Time = {
   until<T>(check: () => T | Promise<T>): Promise<T>;
 };
 
+type MovableTime = Time & { readonly clock: ManualClock };
+
 /**
  * Time that stands still in the nodes, except in `pass` and `until`. The database paces the looks
  * at processors by its own clock: what it has noted of earlier looks is moved into the past.
  */
-export async function movableTime({ postgres }: FreshDatabase) {
+export async function movableTime({ postgres }: FreshDatabase): Promise<MovableTime> {
   const clock = new ManualClock();
   const age = {
     name: "test/age-slots",
@@ -95,7 +97,7 @@ export const realTime: Time = {
 };
 
 /** As `movableTime`, and the database moves with the nodes. */
-export async function movableTimeAndNow(database: FreshDatabase): ReturnType<typeof movableTime> {
+export async function movableTimeAndNow(database: FreshDatabase): Promise<MovableTime> {
   const clock = new ManualClock();
   const moveNow = await movableNow(database);
   let passedMs = 0;
@@ -108,7 +110,9 @@ export async function movableTimeAndNow(database: FreshDatabase): ReturnType<typ
 }
 
 /** Nodes on a database with the accounts `acc_a` and `acc_b`. */
-export async function startTestPayments(timeOf = movableTime) {
+export async function startTestPayments<T extends Time>(
+  timeOf: (database: FreshDatabase) => Promise<T>,
+) {
   const database = await freshDatabase();
   const time = await timeOf(database);
   const postgres = connectPostgres(database.url);
@@ -232,7 +236,7 @@ export async function startTestPayments(timeOf = movableTime) {
   };
 }
 
-export type TestPayments = Awaited<ReturnType<typeof startTestPayments>>;
+export type TestPayments = Awaited<ReturnType<typeof startTestPayments<MovableTime>>>;
 export type TestNode = ReturnType<TestPayments["node"]>;
 
 let keys = 0;

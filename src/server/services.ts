@@ -194,6 +194,7 @@ export async function startServices(
     providers,
     log,
     overlap: config.overlap,
+    clock,
     genai: metrics && config.metrics?.genai ? new GenaiMetrics(metrics) : undefined,
     tracer: parts.tracer,
   });

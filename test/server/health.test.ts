@@ -1,23 +1,19 @@
 // GET /health says whether requests can be paid, not only whether a database answers, by a clock
 // that the test moves. (health.deep.test.ts has read-only servers, real seconds and a full disk.)
 
-import { Client } from "pg";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { grpcCore } from "../../src/grpc/client.ts";
 import { ManualClock, passDuring } from "../support/clock.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
+import { refuseInserts } from "../support/refused-inserts.ts";
 
 const clock = new ManualClock({ creeps: true });
-const stack = new AsyncDisposableStack();
 let gateway: TestGateway;
-let database: Client;
 beforeAll(async () => {
   const env = { LEDGER_MAX_WAIT_SECONDS: "2" };
-  gateway = stack.adopt(await startTestGateway({ clock, env }), (one) => one.stop());
-  database = stack.adopt(new Client({ connectionString: gateway.databaseUrl }), (one) => one.end());
-  await database.connect();
+  gateway = await startTestGateway({ clock, env });
 });
-afterAll(() => stack.disposeAsync());
+afterAll(() => gateway.stop());
 
 async function health() {
   const response = await fetch(`${gateway.address}/health`);
@@ -55,10 +51,7 @@ const down = {
 test("a database that answers, and admits no request, is down until it does", async () => {
   await vi.waitFor(async () => expect(await health()).toEqual(ok));
   expect(await pay()).toBe(200);
-  await database.query(`
-    create function be_away() returns trigger language plpgsql as $$
-    begin raise exception 'away' using errcode = 'admin_shutdown'; end $$;
-    create trigger be_away before insert on holds execute function be_away()`);
+  const refused = await refuseInserts(gateway.databaseUrl, "holds");
   const paying = pay();
   expect(await passDuring(() => clock.endPause(), paying)).toBe(503);
   await clock.advance(1_000);
@@ -68,7 +61,7 @@ test("a database that answers, and admits no request, is down until it does", as
     await clock.advance(1_000);
     expect((await health()).status).toBe(503);
   }
-  await database.query("drop trigger be_away on holds");
+  await refused.stop();
   await clock.advance(1_000);
   await vi.waitFor(async () => expect(await health()).toEqual(ok));
   expect(await pay()).toBe(200);

@@ -4,6 +4,7 @@
 import type { JsonObject } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { isObject } from "../../src/formats/json.ts";
+import { ManualClock, passDuring } from "../support/clock.ts";
 import {
   type GatewayWithProvider,
   readEvents,
@@ -15,8 +16,9 @@ import { Gate } from "../support/provider.ts";
 import { errorAnswer, nativeEvents, nativeStream, sseEvent } from "../support/provider-answers.ts";
 
 let native: GatewayWithProvider;
+const clock = new ManualClock({ creeps: true });
 beforeAll(async () => {
-  native = await startGatewayWithProvider("native");
+  native = await startGatewayWithProvider("native", "", { clock });
 });
 afterAll(() => native.stop());
 
@@ -304,7 +306,9 @@ describe("a client that disconnects", () => {
     const received = await next;
     leaving.abort();
     await expect(response).rejects.toThrow();
-    expect((await received.over).by).toBe("client");
+    // The gateway waits two seconds for the usage.
+    const over = await passDuring(() => clock.endPause(2_000), received.over);
+    expect(over.by).toBe("client");
 
     const { core, call } = native.gateway.admin;
     await vi.waitFor(async () => {

@@ -41,13 +41,16 @@ export class ManualClock implements Clock {
 
   /** Ends the next pause of work that tries again soon. Leaves time limits alone. */
   async endPause(msMax = 250): Promise<void> {
-    const nextMs = Math.min(...[...this.#timers].map(({ atMs }) => atMs)) - this.#nowMs;
-    await this.advance(nextMs <= msMax ? Math.max(0, nextMs) : 0);
+    const nextMs = Math.min(...[...this.#timers].map(({ atMs }) => atMs));
+    await this.#moveTo(nextMs <= this.#nowMs + msMax ? nextMs : this.#nowMs);
   }
 
   /** Moves the clock and runs the timers that fall due, in order of their time. */
-  async advance(ms: number): Promise<void> {
-    const untilMs = this.#nowMs + ms;
+  advance(ms: number): Promise<void> {
+    return this.#moveTo(this.#nowMs + ms);
+  }
+
+  async #moveTo(untilMs: number): Promise<void> {
     for (;;) {
       await runPendingTasks();
       const due = [...this.#timers]
@@ -58,7 +61,7 @@ export class ManualClock implements Clock {
       this.#nowMs = Math.max(this.#nowMs, due.atMs);
       due.callback();
     }
-    this.#nowMs = untilMs;
+    this.#nowMs = Math.max(this.#nowMs, untilMs);
     await runPendingTasks();
   }
 }

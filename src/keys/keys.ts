@@ -11,6 +11,7 @@ import {
   type KeysService,
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { createChanges } from "../base/change-feed.ts";
+import type { Clock } from "../base/clock.ts";
 import { ApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { walkPages } from "../base/paging.ts";
@@ -105,10 +106,12 @@ export function createKeys(parts: {
   hints?: Hints | undefined;
   /** How long a call waits for an unreachable database. */
   maxWaitMs?: number;
+  /** Default: the clock of this machine. */
+  clock?: Clock | undefined;
   /** Absent: nothing is counted. */
   metrics?: Metrics | undefined;
 }): Keys {
-  const { adminToken, resolveModel, log, hints } = parts;
+  const { adminToken, resolveModel, log, hints, clock } = parts;
   const store = createKeyStore(parts.postgres);
   const lastUse = new LastUse(store.recordUses, log);
   const { authenticate, forget } = createAuthentication({
@@ -116,12 +119,14 @@ export function createKeys(parts: {
     findSecrets: store.findSecrets,
     onUse: (secretId) => lastUse.add(secretId),
     maxWaitMs: parts.maxWaitMs,
+    clock,
     metrics: parts.metrics,
   });
-  const revocation = new RevocationCheck(store.liveSecrets);
+  const revocation = new RevocationCheck(store.liveSecrets, clock);
   const changes = createChanges({
     source: { name: "keys", read: store.readChanges, clean: store.removeOldChanges },
     hints: hints && hintsOn(hints, hintChannel),
+    clock,
     log,
   });
   // Registered first: other listeners may read the key at once.

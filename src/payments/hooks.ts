@@ -9,6 +9,7 @@ import {
   ReceiveHookResponseSchema,
 } from "../../gen/gateway/payments/v1/payments_pb.ts";
 import { ApiError } from "../base/errors.ts";
+import { Task, warnOnce } from "../base/task.ts";
 import type { Parts } from "./parts.ts";
 
 /** Larger bodies are refused, on every listener. */
@@ -47,23 +48,19 @@ export async function receiveHook(
 const cleaningMs = 3_600_000;
 
 /** Removes what the inbox has kept for 90 days, once an hour. */
-export function createCleaning({ store, log }: Pick<Parts, "store" | "log">) {
-  let timer: NodeJS.Timeout | undefined;
-  let running = Promise.resolve();
-  const clean = () => {
-    running = store
-      .removeHooks()
-      .catch((err: unknown) =>
-        log.warn({ code: "webhooks_not_removed", err }, "old webhooks could not be removed"),
-      );
-  };
-  return {
-    start(): void {
-      timer = setInterval(clean, cleaningMs);
-    },
-    async stop(): Promise<void> {
-      clearInterval(timer);
-      await running;
-    },
-  };
+export function createCleaning({
+  store,
+  clock,
+  log,
+}: Pick<Parts, "store" | "clock" | "log">): Task {
+  return new Task({
+    run: () => store.removeHooks(),
+    firstMs: cleaningMs,
+    everyMs: cleaningMs,
+    report: warnOnce(log, {
+      code: "webhooks_not_removed",
+      failed: "old webhooks could not be removed",
+    }),
+    clock,
+  });
 }

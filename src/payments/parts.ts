@@ -6,6 +6,7 @@ import {
   AccountStatus,
   type BillingService,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import type { Clock } from "../base/clock.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import type { FamilyName } from "../base/families.ts";
 import type { Log } from "../base/log.ts";
@@ -60,6 +61,7 @@ export type Parts = {
   readonly changed: (orderId: string) => void;
   /** Makes this process look for work at once. */
   readonly wake: () => void;
+  readonly clock: Clock;
   readonly log: Log;
 };
 

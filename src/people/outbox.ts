@@ -5,8 +5,10 @@
 // The token of a link is made when its mail is sent, and each attempt makes a new one. So the
 // database never holds a secret, and the newest mail is the one whose link works.
 
+import type { Clock } from "../base/clock.ts";
 import { randomSecret } from "../base/ids.ts";
 import type { Log } from "../base/log.ts";
+import { Task, warnOnce } from "../base/task.ts";
 import { MailError, type Mailer } from "../mail/mail.ts";
 import { linkAddress } from "./links.ts";
 import { renderMail } from "./mail-texts.ts";
@@ -30,36 +32,28 @@ export function createOutbox(parts: {
   store: PeopleStore;
   mailer: Mailer;
   publicUrl: () => URL;
+  clock?: Clock | undefined;
   log: Log;
 }): Outbox {
-  const { store, mailer, publicUrl, log } = parts;
-  const stopped = new AbortController();
-  let wake = Promise.withResolvers<void>();
-  let running: Promise<void> | undefined;
-
-  async function run(): Promise<void> {
-    while (!stopped.signal.aborted) {
-      const { promise } = wake;
-      const isMore = await sendDue().catch((err: unknown) => {
-        log.warn({ code: "mails_unread", err }, "the mails that wait could not be read");
-        return false;
-      });
-      if (isMore || stopped.signal.aborted) continue;
-      const timer = setTimeout(wake.resolve, pollMs);
-      await promise;
-      clearTimeout(timer);
-      wake = Promise.withResolvers();
-    }
-  }
+  const { store, mailer, publicUrl, clock, log } = parts;
+  const sending = new Task({
+    run: sendDue,
+    everyMs: pollMs,
+    report: warnOnce(log, {
+      code: "mails_unread",
+      failed: "the mails that wait could not be read",
+    }),
+    clock,
+  });
 
   /** True if more mails may be due. */
-  async function sendDue(): Promise<boolean> {
+  async function sendDue(stopping: AbortSignal): Promise<boolean> {
     const due = await store.claimMails(atOnceMax);
-    await Promise.all(due.map(attempt));
+    await Promise.all(due.map((mail) => attempt(mail, stopping)));
     return due.length === atOnceMax;
   }
 
-  async function attempt(mail: DueMail): Promise<void> {
+  async function attempt(mail: DueMail, stopping: AbortSignal): Promise<void> {
     const { mailId, kind, attempts } = mail;
     try {
       // Decided here: the answer to a sign-up takes equally long for known and unknown addresses.
@@ -68,7 +62,7 @@ export function createOutbox(parts: {
       const link = linkId === undefined ? undefined : await renewLink(linkId);
       if (link === null) return await store.settleMail(mailId, "failed", "The link has ended.", 0);
       const content = renderMail(isKnown ? "known" : kind, mail.facts, publicUrl(), link);
-      await mailer.send({ to: mail.address, ...content }, stopped.signal);
+      await mailer.send({ to: mail.address, ...content }, stopping);
       await store.settleMail(mailId, "sent", "", 0);
     } catch (error) {
       const isPermanent = error instanceof MailError && error.isPermanent;
@@ -100,14 +94,8 @@ export function createOutbox(parts: {
   }
 
   return {
-    notify: () => wake.resolve(),
-    start() {
-      running ??= run();
-    },
-    async stop() {
-      stopped.abort();
-      wake.resolve();
-      await running;
-    },
+    notify: () => sending.wake(),
+    start: () => sending.start(),
+    stop: () => sending.stop(),
   };
 }

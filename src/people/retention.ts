@@ -20,7 +20,7 @@ export type Retention = {
 
 export function createRetention(parts: {
   store: Pick<PeopleStore, "claimCleaning" | "removeSessions" | "removeAddresses">;
-  clock?: Clock;
+  clock?: Clock | undefined;
   log: Log;
 }): Retention {
   const { store, clock = systemClock, log } = parts;

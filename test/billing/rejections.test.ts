@@ -30,7 +30,7 @@ const query = (payer: Payer, asked: Asked = {}, onlyKey?: string) =>
 test("rejections of several processes are added up, by key and reason", async () => {
   const payer = await world.payer(0n);
   const other = await world.payer(0n, { accountId: payer.accountId });
-  const processes = [new Rejections(world.postgres, log), new Rejections(world.postgres, log)];
+  const processes = [world, world].map(({ postgres }) => new Rejections({ postgres, log }));
   for (const one of processes) {
     for (let times = 0; times < 3; times++) one.count(payer, "rate_limited");
     one.count(payer, "credits_exhausted");
@@ -83,9 +83,9 @@ test("counts that cannot be written now are written later", async () => {
   let isAway = true;
   const query = (...asked: Parameters<typeof world.postgres.query>) =>
     isAway ? Promise.reject(new Error("away")) : world.postgres.query<never>(...asked);
-  const rejections = new Rejections({ query }, log);
+  const rejections = new Rejections({ postgres: { query }, log });
   rejections.count(payer, "rate_limited");
-  await rejections.write();
+  await expect(rejections.write()).rejects.toThrow("away");
   rejections.count(payer, "rate_limited");
   isAway = false;
   await rejections.stop();
@@ -98,7 +98,7 @@ test("counts that cannot be written now are written later", async () => {
 
 test("memory is bounded: more keys than it holds are left out, and the ones in it are counted on", async () => {
   const payer = await world.payer(0n);
-  const rejections = new Rejections(world.postgres, log, 10);
+  const rejections = new Rejections({ postgres: world.postgres, log, countsMax: 10 });
   for (let key = 0; key < 50; key++) {
     rejections.count({ ...payer, keyId: `key_${key}` }, "rate_limited");
     rejections.count({ ...payer, keyId: "key_0" }, "rate_limited");

@@ -21,7 +21,7 @@ declare module "vitest" {
   }
 }
 
-/** In memory, where there is room: a database that is cloned has 1,000 files, each new on a disk. */
+/** In memory, where there is room: a cloned database has 1,000 files, each new on a disk. */
 async function folderOfRun(): Promise<string> {
   const memory = await statfs("/dev/shm").catch(() => undefined);
   const hasRoom = memory !== undefined && memory.bavail * memory.bsize > 4 * 2 ** 30;

@@ -209,8 +209,8 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
       .getByRole("alert")
       .filter({ hasText: /revoked/ })
       .waitFor();
-    const { secrets } = await gateway.admin.core.keys.getKey({ keyId }, gateway.admin.call);
-    expect(secrets).toHaveLength(1);
+    const { key: revoked } = await gateway.admin.core.keys.getKey({ keyId }, gateway.admin.call);
+    expect(revoked?.secrets).toHaveLength(1);
     await other.keyboard.press("Escape");
     await other.context().close();
   });

@@ -120,12 +120,12 @@ export type EarlierLimits = Omit<Controls, "name">;
 
 export type KeyStore = ReturnType<typeof createKeyStore>;
 
-/** Every function throws `billing_unavailable` while the database is unreachable. */
+/** Every function throws `database_unavailable` while the database is unreachable. */
 export function createKeyStore(postgres: Postgres) {
   const query = <Row>(one: Statement, values: readonly unknown[]): Promise<Row[]> =>
     postgres.query<Row>(one, values).catch((cause: unknown) => {
       throw isUnreachable(cause)
-        ? new ApiError("billing_unavailable", { retryAfterMs: 1000, cause })
+        ? new ApiError("database_unavailable", { retryAfterMs: 1000, cause })
         : cause;
     });
 

@@ -16,7 +16,7 @@ const hookBytesMax = 64 * 1024;
 
 /**
  * Takes a webhook in. Throws `not_found` for a processor without webhooks, `request_too_large`,
- * `invalid_signature`, and `billing_unavailable` if it cannot be noted.
+ * `invalid_signature`, and `database_unavailable` if it cannot be noted.
  */
 export async function receiveHook(
   { store, processors, wake }: Pick<Parts, "store" | "processors" | "wake">,

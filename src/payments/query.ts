@@ -10,5 +10,5 @@ export function timed(file: string): Statement {
   return { ...statement(import.meta.url, file), timeoutMs: answerMsMax };
 }
 
-/** Runs a statement, in a transaction or without one. Throws `billing_unavailable`. */
+/** Runs a statement, in a transaction or without one. Throws `database_unavailable`. */
 export type Query = <Row>(one: Statement, values: readonly unknown[]) => Promise<Row[]>;

@@ -245,11 +245,7 @@ export function createPaymentsStore(postgres: Postgres): PaymentsStore {
 
 function fail(cause: unknown): never {
   throw isUnreachable(cause)
-    ? new ApiError("billing_unavailable", {
-        message: "The database is unreachable. Try again shortly.",
-        retryAfterMs: 1000,
-        cause,
-      })
+    ? new ApiError("database_unavailable", { retryAfterMs: 1000, cause })
     : cause;
 }
 

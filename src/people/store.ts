@@ -342,7 +342,7 @@ export type PeopleStore = PeopleTables & {
   transaction<T>(work: (tables: PeopleTables, tx: Tx) => Promise<T>): Promise<T>;
 };
 
-/** Every function throws `billing_unavailable` while the database is unreachable. */
+/** Every function throws `database_unavailable` while the database is unreachable. */
 export function createPeopleStore(postgres: Postgres): PeopleStore {
   return {
     ...tablesOn(postgres),
@@ -354,11 +354,7 @@ export function createPeopleStore(postgres: Postgres): PeopleStore {
 
 function fail(cause: unknown): never {
   throw isUnreachable(cause)
-    ? new ApiError("billing_unavailable", {
-        message: "The database is unreachable. Try again shortly.",
-        retryAfterMs: 1000,
-        cause,
-      })
+    ? new ApiError("database_unavailable", { retryAfterMs: 1000, cause })
     : cause;
 }
 

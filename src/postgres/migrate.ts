@@ -7,8 +7,6 @@ import { setTimeout as delay } from "node:timers/promises";
 import type { Client } from "pg";
 import { expandCategories } from "../base/token-categories.ts";
 import { expandSums } from "../base/usage-sums.ts";
-import type { LedgerEngine } from "../config/environment.ts";
-import { definitionFor, findEngine, traitsOf } from "./engine.ts";
 import { isBlocked } from "./failures.ts";
 import { addPartitions } from "./partitions.ts";
 import { prepareRole } from "./role.ts";
@@ -30,7 +28,6 @@ const prepare = `
 
 /** The database, as the migration found it. */
 export type Migrated = {
-  readonly engine: LedgerEngine;
   /** What an administrator has to run, so that the gateway can take its role. Empty: nothing. */
   readonly roleStatements: readonly string[];
 };
@@ -38,13 +35,12 @@ export type Migrated = {
 /**
  * Runs the migrations that the database at `url` lacks, and adds partitions for the months ahead.
  * Safe when many processes do it at the same time. Needs the rights of the owner of the tables.
- * Throws when the database is newer than this program. `engine`: the configured one. `migrations`:
- * by default those of the program.
+ * Throws when the database is newer than this program. `migrations`: by default those of the
+ * program.
  */
 export async function migrate(
   url: string,
   options: {
-    engine?: LedgerEngine | undefined;
     /** The user of the gateway, who gets the right to take its role. Default: the one of `url`. */
     user?: string;
     migrations?: readonly Migration[];
@@ -54,34 +50,30 @@ export async function migrate(
 ): Promise<Migrated> {
   const { client } = await new Servers(url).connect();
   try {
-    const engine = await findEngine(client, options.engine);
     await prepareTable(client);
-    const { migrations = readMigrations(engine) } = options;
+    const { migrations = readMigrations() } = options;
     await refuseNewer(client, migrations);
     for (const migration of migrations)
       await inTransaction(client, `migration ${migration.name}`, () =>
         applyOnce(client, migration),
       );
     if (options.partitions !== false)
-      await inTransaction(client, "partitions", () => addPartitions(client, engine));
+      await inTransaction(client, "partitions", () => addPartitions(client));
     let roleStatements: readonly string[] = [];
     await inTransaction(client, "role", async () => {
-      roleStatements = await prepareRole(client, {
-        user: options.user ?? (await userOf(client)),
-        engine,
-      });
+      roleStatements = await prepareRole(client, options.user ?? (await userOf(client)));
     });
-    return { engine, roleStatements };
+    return { roleStatements };
   } finally {
     await client.end();
   }
 }
 
 /** Adds partitions for the months ahead. Needs the rights of the owner of the tables. */
-export async function keepMonthsAhead(url: string, engine: LedgerEngine): Promise<void> {
+export async function keepMonthsAhead(url: string): Promise<void> {
   const { client } = await new Servers(url).connect();
   try {
-    await inTransaction(client, "partitions", () => addPartitions(client, engine));
+    await inTransaction(client, "partitions", () => addPartitions(client));
   } finally {
     await client.end();
   }
@@ -92,25 +84,14 @@ async function userOf(client: Client): Promise<string> {
   return rows[0]?.name ?? "";
 }
 
-/**
- * The files of `migrations/` for an engine, in order. A file `<name>.<variant>.sql` follows
- * `<name>.sql` in the same transaction. Throws when two share a number.
- */
-export function readMigrations(engine: LedgerEngine = "postgres"): Migration[] {
-  const all = readdirSync(folder).filter((file) => file.endsWith(".sql"));
-  const read = (file: string) =>
-    all.includes(file)
-      ? expandSums(
-          expandCategories(definitionFor(engine, readFileSync(new URL(file, folder), "utf8"))),
-        )
-      : "";
-  const migrations = all
-    .map((file) => file.slice(0, -".sql".length))
-    .filter((name) => !name.includes("."))
-    .map((name) => ({
-      number: Number.parseInt(name, 10),
-      name,
-      text: `${read(`${name}.sql`)}\n${read(`${name}.${traitsOf[engine].variant ?? "sql"}.sql`)}`,
+/** The files of `migrations/`, in order. Throws when two share a number. */
+export function readMigrations(): Migration[] {
+  const migrations = readdirSync(folder)
+    .filter((file) => file.endsWith(".sql"))
+    .map((file) => ({
+      number: Number.parseInt(file, 10),
+      name: file.slice(0, -".sql".length),
+      text: expandSums(expandCategories(readFileSync(new URL(file, folder), "utf8"))),
     }));
   migrations.sort((a, b) => a.number - b.number);
   migrations.forEach(({ number, name }, index) => {

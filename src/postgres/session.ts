@@ -1,8 +1,9 @@
 // One connection to one server: how values are read, and the settings of its session.
 
-import { Client, type ClientBase, type ClientConfig, types } from "pg";
+import { Client, type ClientBase, type ClientConfig, type Pool, types } from "pg";
 import type { TargetServer } from "../config/database-url.ts";
 import { ReadOnlyServer } from "./failures.ts";
+import { checkColumns, type Query, type Text } from "./statement.ts";
 
 /** A server, with the address that names it alone. `name` has no secret. */
 export type Server = { readonly name: string; readonly url: string };
@@ -101,3 +102,30 @@ const parseBigints = (text: string) =>
         .slice(1, -1)
         .split(",")
         .map((one) => (one === "NULL" ? null : BigInt(one)));
+
+/** The names of the result columns are checked once in the life of this process. */
+const checked = new WeakSet<Text>();
+
+/** Runs a statement. Returns the result of its kind. */
+export async function runOn<Row, Result>(
+  db: Pool | ClientBase,
+  statement: Text<Row> & { result(rows: Row[], changed: number): Result },
+  [, values]: Query<Row>,
+): Promise<Result> {
+  const { name, text, timeoutMs, row } = statement;
+  const { rows, fields, rowCount } = await db.query<unknown[]>({
+    name,
+    text,
+    values: [...values],
+    rowMode: "array",
+    ...(timeoutMs !== undefined && { query_timeout: timeoutMs }),
+  });
+  if (!checked.has(statement)) {
+    checkColumns(
+      statement,
+      fields.map(({ name }) => name),
+    );
+    checked.add(statement);
+  }
+  return statement.result(row ? rows.map(row) : [], rowCount ?? 0);
+}

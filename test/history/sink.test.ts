@@ -92,6 +92,10 @@ function failing(db: Tx, name: string, every: number): Tx {
       if (one.name === name && ++count % every === 0) return Promise.reject(new Error("away"));
       return db.query(one, values);
     },
+    run: (one, ...values) => {
+      if (one.name === name && ++count % every === 0) return Promise.reject(new Error("away"));
+      return db.run(one, ...values);
+    },
   };
 }
 

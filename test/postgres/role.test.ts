@@ -33,8 +33,7 @@ async function addUser(): Promise<{ name: string; url: string }> {
   return { name, url: url.href };
 }
 
-const open = (url: string, ownerUrl?: string) =>
-  openLedger({ url, ownerUrl, engine: undefined }, log);
+const open = (url: string, ownerUrl?: string) => openLedger({ url, ownerUrl }, log);
 
 const changes = [
   "update charges set amount = 0",

@@ -60,7 +60,7 @@ export type MailsRow = { mailId: string; kind: "email" | "email_changed" | "invi
 
 export type MembersRow = { accountId: string; personId: string; role: "viewer" | "member" | "owner"; joinedAt: Date };
 
-export type MigrationsRow = { number: number; name: string; appliedAt: Date };
+export type MigrationsRow = { number: number; name: string; appliedAt: Date; sha256: string | null; compatibleFrom: number | null };
 
 export type MonthArchivesRow = { month: string; sha256: Buffer; place: string; verifiedAt: Date; droppedAt: Date | null };
 

@@ -15,13 +15,13 @@
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { basename, join, relative } from "node:path";
-import { Client, type Connection, type Submittable } from "pg";
+import type { Client, Connection, Submittable } from "pg";
 import { serialize } from "pg-protocol";
 import { createLog } from "../base/log.ts";
 import { startEmbedded, templateFolder } from "./embedded/embedded.ts";
 import { families } from "./families.ts";
 import { migrate } from "./migrate.ts";
-import { connectionConfig } from "./session.ts";
+import { Servers } from "./servers.ts";
 import { camelCase } from "./statement.ts";
 
 const root = join(import.meta.dirname, "../..");
@@ -478,8 +478,7 @@ const header = (of: string) => `// Made of ${of} by \`npm run generate\`. Do not
 
 /** Writes `sql/` in the folder `out`, from the statements of `src` and the database at `url`. */
 export async function generate(url: string, out: string): Promise<void> {
-  const client = new Client(connectionConfig(url));
-  await client.connect();
+  const { client } = await new Servers(url).connect();
   try {
     const schema = await readSchema(client);
     mkdirSync(join(out, "sql"), { recursive: true });

@@ -55,6 +55,18 @@ export async function openClient(
   }
 }
 
+// How values are written is ours to know, whatever the database, the user or the server sets. The
+// search path names the one schema of our tables: `"$user"` in it would be that of our role.
+const ownSettings = [
+  "set_config('search_path', quote_ident(current_schema()), false)",
+  "set_config('DateStyle', 'ISO', false)",
+  "set_config('IntervalStyle', 'postgres', false)",
+  "set_config('TimeZone', 'UTC', false)",
+  "set_config('bytea_output', 'hex', false)",
+  "set_config('extra_float_digits', '1', false)",
+  "set_config('standard_conforming_strings', 'on', false)",
+];
+
 /**
  * Makes the settings of a new connection. They are made by a statement, not as parameters of the
  * connection: PgBouncer refuses to connect with a parameter that it does not know.
@@ -71,7 +83,7 @@ export async function prepareSession(
   const state = `pg_is_in_recovery() as is_standby,
     current_setting('transaction_read_only') = 'on' as is_read_only`;
   const { rows } = await client.query<{ is_standby: boolean; is_read_only: boolean }>({
-    text: `select ${[state, ...made].join(", ")}`,
+    text: `select ${[state, ...ownSettings, ...made].join(", ")}`,
     values: entries.flatMap(([setting, value]) => [setting, String(value)]),
     // In a spread: the types of `pg` lack it.
     ...{ query_timeout: timeoutMs },

@@ -47,7 +47,7 @@ export type Run<Parameters> = Statement<Parameters, never, number>;
 
 /** Runs statements, in a transaction or each in its own. */
 export type Runner = {
-  run<Parameters, Row, Result>(
+  run<Parameters = undefined, Row = unknown, Result = unknown>(
     statement: Statement<Parameters, Row, Result>,
     ...parameters: Given<Parameters>
   ): Promise<Result>;

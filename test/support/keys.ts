@@ -45,6 +45,10 @@ export function countStatements(postgres: Postgres): CountedPostgres {
       ran.push(statement.name);
       return postgres.query(statement, values);
     },
+    run: (statement, ...parameters) => {
+      ran.push(statement.name);
+      return postgres.run(statement, ...parameters);
+    },
   };
 }
 

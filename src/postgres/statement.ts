@@ -47,7 +47,8 @@ export type Run<Parameters> = Statement<Parameters, never, number>;
 
 /** Runs statements, in a transaction or each in its own. */
 export type Runner = {
-  run<Parameters, Row, Result>(
+  // A statement without parameters has nothing to infer them from: hence the default.
+  run<Row, Result, Parameters = undefined>(
     statement: Statement<Parameters, Row, Result>,
     ...parameters: Given<Parameters>
   ): Promise<Result>;

@@ -24,6 +24,8 @@ export type ChainPaymentsRow = { processor: string; externalId: string; chain: s
 
 export type ChainsRow = { processor: string; chain: string; height: bigint | null; hash: string | null; tip: bigint | null; readAt: Date | null; nextReadAt: Date; leaseUntil: Date | null };
 
+export type ChargeLines1Row = { accountId: string | null; requestId: string | null; month: string | null; settledAt: Date | null; line: string | null };
+
 export type ChargesRow = { accountId: string; requestId: string; month: string; family: string; keyId: string; secretId: string | null; model: string; input: number; output: number; cacheWrite5m: number; cacheWrite1h: number; cacheRead: number; thinking: number; priceVersion: string; grantedOutput: number; hold: bigint; amount: bigint; overrun: bigint; outputOver: number; thinkingOver: number; outcome: string; basis: string; attempts: Json; admittedAt: Date; settledAt: Date; tags: Json | null };
 
 export type ClosedMonthsRow = { accountId: string; month: string; family: string; keyId: string; model: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; amount: bigint; amountInput: bigint; amountOutput: bigint; amountCache: bigint; amountThinking: bigint; requests: bigint; completed: bigint; failed: bigint; cut: bigint; overrun: bigint };

@@ -1,3 +1,4 @@
+-- compatible_from: 4
 -- Views of charges. They have the condition of the indexes of charges, so that these serve them.
 
 -- A charge as a line of JSON: for the digest of a closed month, for exports and for sinks. One form

@@ -5,8 +5,6 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { setTimeout as delay } from "node:timers/promises";
 import type { Client } from "pg";
-import { expandCategories } from "../base/token-categories.ts";
-import { expandSums } from "../base/usage-sums.ts";
 import { isBlocked } from "./failures.ts";
 import { addPartitions } from "./partitions.ts";
 import { prepareRole } from "./role.ts";
@@ -91,7 +89,7 @@ export function readMigrations(): Migration[] {
     .map((file) => ({
       number: Number.parseInt(file, 10),
       name: file.slice(0, -".sql".length),
-      text: expandSums(expandCategories(readFileSync(new URL(file, folder), "utf8"))),
+      text: readFileSync(new URL(file, folder), "utf8"),
     }));
   migrations.sort((a, b) => a.number - b.number);
   migrations.forEach(({ number, name }, index) => {

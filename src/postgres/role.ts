@@ -8,8 +8,9 @@ import { Servers } from "./servers.ts";
 export const gatewayRole = "model_gateway";
 
 const appendOnly = ["charges", "transfers", "price_versions"];
-/** What the owner of the tables closes and removes. */
+/** What the owner of the tables closes and removes, and views. */
 const ofOwner = [
+  "charge_sums",
   "month_closings",
   "closed_months",
   "month_archives",
@@ -22,7 +23,7 @@ type Rights = {
   readonly roleExists: boolean;
   /** Whether the user of the gateway may take the role. */
   readonly isMember: boolean;
-  /** Our tables, without the partitions and the list of migrations. */
+  /** Our tables and views, without the partitions and the list of migrations. */
   readonly tables: readonly { name: string; isRight: boolean }[];
 };
 
@@ -104,7 +105,8 @@ async function readRights(client: ClientBase, user: string): Promise<Rights> {
     `select c.relname::text as name, ${rightsOf} as is_right
      from pg_class c
      join pg_namespace n on n.oid = c.relnamespace and n.nspname = current_schema()
-     where c.relkind in ('r', 'p') and not c.relispartition and c.relname <> 'migrations'
+     where (c.relkind in ('r', 'p') or c.relname = any($2::text[]))
+       and not c.relispartition and c.relname <> 'migrations'
        and pg_has_role(current_user, c.relowner, 'usage')
      order by c.relname`,
     [appendOnly, ofOwner],

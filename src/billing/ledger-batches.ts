@@ -2,14 +2,18 @@
 // decides, and writes in a second one. A settlement batch needs one round trip: its writes do not
 // depend on rows that it reads.
 
-import { toJson } from "@bufbuild/protobuf";
+import { create, toJson } from "@bufbuild/protobuf";
 import { durationMs } from "@bufbuild/protobuf/wkt";
 import { type Attempt, AttemptSchema } from "../../gen/gateway/billing/v1/billing_pb.ts";
-import type { Price, Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
+import { type Price, PriceSchema, type Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
 import { ApiError } from "../base/errors.ts";
 import { mayBeOld } from "../base/ids.ts";
-import { byCategory, type TokenCategory, tokenCategories } from "../base/token-categories.ts";
-import { firstEventNumber } from "../base/usage-sums.ts";
+import {
+  byCategory,
+  categoryColumns,
+  type TokenCategory,
+  tokenCategories,
+} from "../base/token-categories.ts";
 import type { Query } from "../postgres/pipeline.ts";
 import { type Statement, statement } from "../postgres/postgres.ts";
 import {
@@ -31,11 +35,10 @@ import {
 } from "./admission.ts";
 import type { Decision, Sequence } from "./batch-connection.ts";
 import { chargedUsage, costMicro, costsUpTo } from "./price.ts";
-import { basisName, outcomeName, type PriceRow, toPrice } from "./rows.ts";
+import { basisName, outcomeName } from "./rows.ts";
 import type { Charge, Settled, SettleRequest } from "./settlement.ts";
 
 const statements = {
-  registerPrice: statement(import.meta.url, "register-price"),
   nodeClock: statement(import.meta.url, "node-clock"),
   lockPools: statement(import.meta.url, "lock-pools"),
   readKeys: statement(import.meta.url, "read-keys"),
@@ -49,6 +52,15 @@ const statements = {
   resizeHolds: statement(import.meta.url, "resize-holds"),
   settleHolds: statement(import.meta.url, "settle-holds"),
 };
+
+type PriceRow = { price_version: string } & {
+  [C in TokenCategory as (typeof categoryColumns)[C]]: bigint;
+};
+
+function toPrice(row: PriceRow): Price {
+  const prices = byCategory((category) => row[categoryColumns[category]]);
+  return create(PriceSchema, { priceVersion: row.price_version, ...prices });
+}
 
 export type PoolRow = {
   account_id: string;
@@ -173,15 +185,6 @@ const jointStatements: BatchStatements = {
   // Only the last one returns charges, and without a settlement it returns no rows.
   chargedOf: (results) => (results.at(-1) ?? []) as ChargedRow[],
 };
-
-/**
- * Stores a price, which must be durable before a hold references it. Where it is stored already, a
- * distributed engine throws a unique violation.
- */
-export function registerPrice(model: string, price: Price): Query {
-  const values = tokenCategories.map((category) => price[category]);
-  return [statements.registerPrice, [price.priceVersion, model, ...values]];
-}
 
 /**
  * Admits or rejects each request. When the row of the node no longer exists, rejects all of them
@@ -402,10 +405,15 @@ export function endingValues(requests: readonly EndedRequest[]): unknown[][] {
   ];
 }
 
+/** Upper bounds of all but the last count of first events, in milliseconds. */
+const firstEventBoundsMs = [100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000];
+
 /** The number of the count in which roll-ups have the first event. Null: there was none. */
 function firstEventOf(attempts: readonly Attempt[]): number | null {
   const after = attempts.findLast(({ firstEventAfter }) => firstEventAfter)?.firstEventAfter;
-  return after ? firstEventNumber(durationMs(after)) : null;
+  if (!after) return null;
+  const index = firstEventBoundsMs.findIndex((bound) => durationMs(after) <= bound);
+  return (index === -1 ? firstEventBoundsMs.length : index) + 1;
 }
 
 /** The charged part of the usage of a request. */

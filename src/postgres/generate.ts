@@ -55,7 +55,7 @@ export type Block = {
 const blockStart = /^-- name: ([A-Z]\w*) :(one|optional|many|run)(?: timeout_ms=(\d+))?$/;
 const fileTimeout = /^-- timeout_ms=(\d+)$/;
 const parameterLine = /^-- :(\w+)(\[\]\?|\?)?(?: ([a-z_]\w*\.\w+)(?:\[\])?)?(?: {2}(.+))?$/;
-const resultLine = /^-- =(\w+) ([a-z_]\w*\.\w+|'\w+'(?: \| '\w+')*)$/;
+const resultLine = /^-- =(\w+) ([a-z_]\w*\.\w+|'\w*'(?: \| '\w*')*)$/;
 const notEachLine = /^-- not each: (\w+(?:, \w+)*) {2}\S/;
 
 /** Reads the blocks of a file. Throws an Error with file and line for what is none. */
@@ -146,6 +146,12 @@ export function bindParameters(sql: string): Bound {
 
 /** The text of a statement without its comments and the contents of its strings. */
 const bareText = (sql: string) => sql.replace(/--[^\n]*|'(?:[^']|'')*'/g, " ");
+
+/** What a text has outside of its brackets. */
+function withoutBrackets(text: string): string {
+  const outer = text.replace(/\([^()]*\)/g, " ");
+  return outer === text ? text : withoutBrackets(outer);
+}
 
 type Column = {
   readonly table: string;
@@ -331,7 +337,8 @@ class Schema {
   }
 
   #checkForm({ at, name, sql, notEach }: Block, bare: string): void {
-    if (/\b(select|returning|distinct)\s+\*|,\s*\*|\w\.\*/i.test(bare))
+    // In brackets it is of a part whose columns the rest of the statement chooses by name.
+    if (/\b(select|returning|distinct)\s+\*|,\s*\*|\w\.\*/i.test(withoutBrackets(bare)))
       throw fault(at, `${name}: write the columns in place of *`);
     if (/\b(public|pg_temp)\./.test(bare))
       throw fault(at, `${name}: name no schema, the session's search path finds the tables`);

@@ -47,9 +47,9 @@ export type Run<Parameters> = Statement<Parameters, never, number>;
 
 /** Runs statements, in a transaction or each in its own. */
 export type Runner = {
-  run<Parameters, Row, Result>(
+  run<Row, Result, Parameters = undefined>(
     statement: Statement<Parameters, Row, Result>,
-    ...parameters: Given<Parameters>
+    ...parameters: Given<NoInfer<Parameters>>
   ): Promise<Result>;
 };
 

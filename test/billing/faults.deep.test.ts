@@ -9,6 +9,7 @@ import { BatchConnection, isTransient } from "../../src/billing/batch-connection
 import { ClusterNode } from "../../src/billing/cluster-node.ts";
 import { HoldKeeper } from "../../src/billing/holds.ts";
 import { createLedgerStore } from "../../src/billing/store.ts";
+import { throwUnavailable } from "../../src/postgres/failures.ts";
 import type { Query } from "../../src/postgres/pipeline.ts";
 import { connectPostgres, type Postgres } from "../../src/postgres/postgres.ts";
 import {
@@ -42,11 +43,11 @@ function breakableHolds(options: { maxWaitMs?: number } = {}) {
   const sent: Query[] = [];
   const postgres: Postgres = {
     ...real,
-    async query(statement, values) {
-      sent.push([statement, values]);
-      const rows = await real.query<never>(statement, values);
-      if (takes(statement.name)) throw lost();
-      return rows;
+    async run(statement, ...parameters) {
+      sent.push(statement.with(...parameters));
+      const result = await real.run(statement, ...parameters);
+      if (takes(statement.name)) throwUnavailable(lost());
+      return result;
     },
     async connect() {
       if (connectError) throw connectError;

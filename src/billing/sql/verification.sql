@@ -1,5 +1,23 @@
+-- name: InsertVerification :run
+-- Stores what a check of the ledger found.
+-- :violations  the first of them
+insert into verifications
+  (verification_id, started_at, ended_at, started_by, violation_count, violations)
+values (:verification_id, :started_at, :ended_at, :started_by, :violation_count, :violations);
+
+-- name: ReadVerification :optional
+-- Reads the last check of the ledger, and the end of the last one that found nothing. No row: it
+-- was never checked.
+select v.verification_id, v.started_at, v.ended_at, v.started_by, v.violation_count, v.violations,
+  (select max(c.ended_at) from verifications c where c.violation_count = 0) as "clean_at?"
+from verifications v
+order by v.verification_id desc
+limit 1;
+
+-- name: VerifyLedger :many
 -- Checks every invariant of the ledger. Each row is a violation, at most 100 per invariant; no rows
 -- means that all invariants hold. Of closed months it takes the sums instead of the charges.
+-- not each: category  the grant bounds output and thinking alone
 with open_from as (
   -- Months are closed in their order.
   select coalesce(max(month) + interval '1 month', '-infinity')::date as day
@@ -9,52 +27,66 @@ with open_from as (
   from charges
   where month >= (select day from open_from)
 ), charged_hours as materialized (
-  select c.account_id, c.key_id, c.model, date_trunc('hour', c.admitted_at, 'UTC') as hour,
-    each_category(sum(c.#) as #), sum(c.amount) as amount,
-    sum(least(upto.input, c.hold)) as amount_input,
-    sum(c.amount - least(upto.thinking, c.hold)) as amount_output,
-    sum(least(upto.cache, c.hold) - least(upto.input, c.hold)) as amount_cache,
-    sum(least(upto.thinking, c.hold) - least(upto.cache, c.hold)) as amount_thinking,
-    count(*) as requests,
-    count(*) filter (where c.outcome = 'completed') as completed,
-    count(*) filter (where c.outcome in ('provider_failed', 'provider_broke', 'gateway_failed',
-      'reaped', 'input_above_hold')) as failed,
-    count(*) filter (where c.outcome in ('client_left_before_acceptance',
-      'client_left_before_content', 'client_left', 'revoked', 'time_limit')) as cut
-  from open_charges c
-  join price_versions p using (price_version)
-  cross join lateral (
-    select c.input * p.input as input,
-      c.cache_write_5m * p.cache_write_5m + c.cache_write_1h * p.cache_write_1h
-        + c.cache_read * p.cache_read as cache,
-      c.thinking * p.thinking as thinking
-  ) cost
-  cross join lateral (
-    select cost.input, cost.input + cost.cache as cache,
-      cost.input + cost.cache + cost.thinking as thinking
-  ) upto
+  select account_id, key_id, model, date_trunc('hour', admitted_at, 'UTC') as hour,
+    sum(input)::bigint as input, sum(output)::bigint as output, sum(thinking)::bigint as thinking,
+    sum(cache_write_5m)::bigint as cache_write_5m, sum(cache_write_1h)::bigint as cache_write_1h,
+    sum(cache_read)::bigint as cache_read,
+    sum(amount)::bigint as amount, sum(amount_input)::bigint as amount_input,
+    sum(amount_output)::bigint as amount_output, sum(amount_cache)::bigint as amount_cache,
+    sum(amount_thinking)::bigint as amount_thinking,
+    sum(requests)::bigint as requests, sum(completed)::bigint as completed,
+    sum(failed)::bigint as failed, sum(cut)::bigint as cut
+  from charge_sums
+  where month >= (select day from open_from)
   group by 1, 2, 3, 4
 ), charged_days as (
   select account_id, key_id, model, (hour at time zone 'utc')::date as day,
-    each_charged(sum(#) as #)
+    sum(input)::bigint as input, sum(output)::bigint as output, sum(thinking)::bigint as thinking,
+    sum(cache_write_5m)::bigint as cache_write_5m, sum(cache_write_1h)::bigint as cache_write_1h,
+    sum(cache_read)::bigint as cache_read,
+    sum(amount)::bigint as amount, sum(amount_input)::bigint as amount_input,
+    sum(amount_output)::bigint as amount_output, sum(amount_cache)::bigint as amount_cache,
+    sum(amount_thinking)::bigint as amount_thinking,
+    sum(requests)::bigint as requests, sum(completed)::bigint as completed,
+    sum(failed)::bigint as failed, sum(cut)::bigint as cut
   from charged_hours
   group by 1, 2, 3, 4
 ), summed_days as (
-  select account_id, key_id, model, (hour at time zone 'utc')::date as day, each_sum(sum(#) as #)
+  select account_id, key_id, model, (hour at time zone 'utc')::date as day,
+    sum(input)::bigint as input, sum(output)::bigint as output, sum(thinking)::bigint as thinking,
+    sum(cache_write_5m)::bigint as cache_write_5m, sum(cache_write_1h)::bigint as cache_write_1h,
+    sum(cache_read)::bigint as cache_read,
+    sum(amount)::bigint as amount, sum(amount_input)::bigint as amount_input,
+    sum(amount_output)::bigint as amount_output, sum(amount_cache)::bigint as amount_cache,
+    sum(amount_thinking)::bigint as amount_thinking,
+    sum(requests)::bigint as requests, sum(completed)::bigint as completed,
+    sum(failed)::bigint as failed, sum(cut)::bigint as cut,
+    sum(first_event_1)::bigint as first_event_1, sum(first_event_2)::bigint as first_event_2,
+    sum(first_event_3)::bigint as first_event_3, sum(first_event_4)::bigint as first_event_4,
+    sum(first_event_5)::bigint as first_event_5, sum(first_event_6)::bigint as first_event_6,
+    sum(first_event_7)::bigint as first_event_7, sum(first_event_8)::bigint as first_event_8,
+    sum(first_event_9)::bigint as first_event_9, sum(first_event_10)::bigint as first_event_10
   from usage_hourly
   group by 1, 2, 3, 4
 ), charged_tags as (
   -- A value that its day does not keep is one of the others.
-  select account_id, tag, case when k.value is null then '(other)' else t.value end as value,
-    key_id, model, day, each_charged(sum(t.#) as #)
+  select account_id, tag collate "C" as tag,
+    case when k.value is null then '(other)' else t.value end collate "C" as value,
+    key_id, model, day,
+    sum(input)::bigint as input, sum(output)::bigint as output, sum(thinking)::bigint as thinking,
+    sum(cache_write_5m)::bigint as cache_write_5m, sum(cache_write_1h)::bigint as cache_write_1h,
+    sum(cache_read)::bigint as cache_read,
+    sum(amount)::bigint as amount, sum(amount_input)::bigint as amount_input,
+    sum(amount_output)::bigint as amount_output, sum(amount_cache)::bigint as amount_cache,
+    sum(amount_thinking)::bigint as amount_thinking,
+    sum(requests)::bigint as requests, sum(completed)::bigint as completed,
+    sum(failed)::bigint as failed, sum(cut)::bigint as cut
   from (
-    select c.account_id, t.tag, t.value, c.key_id, c.model,
-      (c.admitted_at at time zone 'utc')::date as day, charged_of(c, p)
-    from open_charges c
-    join price_versions p using (price_version)
-    cross join lateral jsonb_each_text(c.tags) as t (tag, value)
-    where c.tags is not null
-  ) t
+    select *, (admitted_at at time zone 'utc')::date as day
+    from charge_sums
+    where tags is not null and month >= (select day from open_from)
+  ) c
+  cross join lateral jsonb_each_text(tags) as t (tag, value)
   left join (select distinct account_id, tag, value, day from tags_daily) k
     using (account_id, tag, value, day)
   group by 1, 2, 3, 4, 5, 6
@@ -127,17 +159,12 @@ with open_from as (
   group by account_id, request_id
   having count(*) > 1
   union all
-  select 'charge = tokens x price', c.account_id || '/' || c.request_id,
-    format('amount %s, overrun %s, price %s', c.amount, c.overrun, c.price_version)
-  from open_charges c
-  left join price_versions p using (price_version)
-  cross join lateral (
-    select sum(tokens * price) as micro
-    from unnest(array[each_category(c.#::bigint)], array[each_category(p.#)]) as _ (tokens, price)
-  ) cost
-  where c.amount is distinct from least(c.hold, cost.micro)
-    or c.amount + c.overrun is distinct from
-      cost.micro + c.output_over * p.output + c.thinking_over * p.thinking
+  select 'charge = tokens x price', account_id || '/' || request_id,
+    format('amount %s, overrun %s, price %s', amount, overrun, price_version)
+  from charge_sums
+  where month >= (select day from open_from)
+    and (amount is distinct from least(hold, cost)
+      or amount + overrun is distinct from cost + cost_over)
   union all
   select 'charged output <= granted output', account_id || '/' || request_id,
     format('output %s, thinking %s, granted %s', output, thinking, granted_output)
@@ -147,54 +174,92 @@ with open_from as (
   union all
   select 'hours = charges', concat_ws('/', account_id, key_id, model, hour),
     format('amount %s and %s, requests %s and %s', u.amount, c.amount, u.requests, c.requests)
-  from usage_hourly u
+  from (
+    select account_id, key_id, model, hour,
+      input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+      amount, amount_input, amount_output, amount_cache, amount_thinking,
+      requests, completed, failed, cut
+    from usage_hourly
+  ) u
   full join charged_hours c using (account_id, key_id, model, hour)
   cross join usage_progress g
   -- The hours before are removed.
   where (u.hour is not null or (hour at time zone 'utc')::date >= g.hours_from)
     and (hour at time zone 'utc')::date >= (select day from open_from)
-    and (each_charged(u.#)) is distinct from (each_charged(c.#))
+    and u is distinct from c
   union all
   select 'days = charges', concat_ws('/', account_id, key_id, model, day),
     format('amount %s and %s, requests %s and %s', u.amount, c.amount, u.requests, c.requests)
-  from usage_daily u
+  from (
+    select account_id, key_id, model, day,
+      input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+      amount, amount_input, amount_output, amount_cache, amount_thinking,
+      requests, completed, failed, cut
+    from usage_daily
+  ) u
   full join charged_days c using (account_id, key_id, model, day)
   cross join usage_progress g
   where (u.day is not null or day < g.closed_to)
     and day >= (select day from open_from)
-    and (each_charged(u.#)) is distinct from (each_charged(c.#))
+    and u is distinct from c
   union all
   select 'days = hours', concat_ws('/', account_id, key_id, model, day),
     format('amount %s and %s, requests %s and %s', u.amount, h.amount, u.requests, h.requests)
-  from usage_daily u
+  from (
+    select account_id, key_id, model, day,
+      input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+      amount, amount_input, amount_output, amount_cache, amount_thinking,
+      requests, completed, failed, cut,
+      first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
+      first_event_7, first_event_8, first_event_9, first_event_10
+    from usage_daily
+  ) u
   full join summed_days h using (account_id, key_id, model, day)
   cross join usage_progress g
-  where day >= g.hours_from and day < g.closed_to
-    and (each_sum(u.#)) is distinct from (each_sum(h.#))
+  where day >= g.hours_from and day < g.closed_to and u is distinct from h
   union all
   select 'tags of days = charges', concat_ws('/', account_id, tag, value, key_id, model, day),
     format('amount %s and %s, requests %s and %s', u.amount, c.amount, u.requests, c.requests)
-  from tags_daily u
+  from (
+    select account_id, tag, value, key_id, model, day,
+      input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+      amount, amount_input, amount_output, amount_cache, amount_thinking,
+      requests, completed, failed, cut
+    from tags_daily
+  ) u
   full join charged_tags c using (account_id, tag, value, key_id, model, day)
   cross join usage_progress g
   where (u.amount is not null or day < g.tags_to) and day >= (select day from open_from)
-    and (each_charged(u.#)) is distinct from (each_charged(c.#))
+    and u is distinct from c
   union all
   select 'days = closed months', concat_ws('/', account_id, key_id, model, month),
     format('amount %s and %s, requests %s and %s', u.amount, c.amount, u.requests, c.requests)
   from (
     select account_id, key_id, model, date_trunc('month', day)::date as month,
-      each_charged(sum(#) as #)
+      sum(input) as input, sum(output) as output, sum(thinking) as thinking,
+      sum(cache_write_5m) as cache_write_5m, sum(cache_write_1h) as cache_write_1h,
+      sum(cache_read) as cache_read,
+      sum(amount) as amount, sum(amount_input) as amount_input, sum(amount_output) as amount_output,
+      sum(amount_cache) as amount_cache, sum(amount_thinking) as amount_thinking,
+      sum(requests) as requests, sum(completed) as completed, sum(failed) as failed,
+      sum(cut) as cut
     from usage_daily
     where day < (select day from open_from)
     group by 1, 2, 3, 4
   ) u
   full join (
-    select account_id, key_id, model, month, each_charged(sum(#) as #)
+    select account_id, key_id, model, month,
+      sum(input) as input, sum(output) as output, sum(thinking) as thinking,
+      sum(cache_write_5m) as cache_write_5m, sum(cache_write_1h) as cache_write_1h,
+      sum(cache_read) as cache_read,
+      sum(amount) as amount, sum(amount_input) as amount_input, sum(amount_output) as amount_output,
+      sum(amount_cache) as amount_cache, sum(amount_thinking) as amount_thinking,
+      sum(requests) as requests, sum(completed) as completed, sum(failed) as failed,
+      sum(cut) as cut
     from closed_months
     group by 1, 2, 3, 4
   ) c using (account_id, key_id, model, month)
-  where (each_charged(u.#)) is distinct from (each_charged(c.#))
+  where u is distinct from c
   union all
   select 'a closed month = its sums', month::text,
     format('amount %s and %s, charges %s and %s', m.amount, c.amount, m.charges, c.requests)
@@ -214,15 +279,33 @@ with open_from as (
   select 'sums = their parts', concat_ws('/', account_id, key_id, model, at),
     format('amount %s, requests %s', amount, requests)
   from (
-    select account_id, key_id, model, hour::text as at, each_sum(#) from usage_hourly
+    select account_id, key_id, model, hour::text as at,
+      input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+      amount, amount_input, amount_output, amount_cache, amount_thinking,
+      requests, completed, failed, cut,
+      first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
+      first_event_7, first_event_8, first_event_9, first_event_10
+    from usage_hourly
     union all
-    select account_id, key_id, model, day::text, each_sum(#) from usage_daily
+    select account_id, key_id, model, day::text,
+      input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+      amount, amount_input, amount_output, amount_cache, amount_thinking,
+      requests, completed, failed, cut,
+      first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
+      first_event_7, first_event_8, first_event_9, first_event_10
+    from usage_daily
   ) sums
   where amount <> amount_input + amount_output + amount_cache + amount_thinking
     or requests <> completed + failed + cut
     or requests < first_event_1 + first_event_2 + first_event_3 + first_event_4 + first_event_5
       + first_event_6 + first_event_7 + first_event_8 + first_event_9 + first_event_10
-    or least(each_sum(#)) < 0
+    or least(
+      input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+      amount, amount_input, amount_output, amount_cache, amount_thinking,
+      requests, completed, failed, cut,
+      first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
+      first_event_7, first_event_8, first_event_9, first_event_10
+    ) < 0
   union all
   select 'no hold outlives its deadline', account_id || '/' || request_id, deadline::text
   from holds
@@ -300,7 +383,7 @@ with open_from as (
     and not exists (
       select 1 from payment_documents d where d.order_id = o.order_id and d.kind = 'receipt')
 )
-select invariant, subject, detail
+select invariant as "invariant!", subject as "subject!", detail as "detail!"
 from (
   select *, row_number() over (partition by invariant order by subject) as position from checks
 ) numbered

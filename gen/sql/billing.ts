@@ -183,6 +183,85 @@ returning account_id, name, created_at, status, status_reason, status_changed_at
 
 // admission.sql
 
+/**
+ * Stores holds and adds them to their pools and months. The caller has locked the pools and found
+ * that they and the months cover the holds. Unique violation: another transaction took one of the
+ * requests in the meantime. Times of admission are whole milliseconds, as in JavaScript.
+ * `secretIds`: null: the caller presented none
+ * `nodeIds`: null: the hold belongs to a calling service
+ * `tags`: null: none
+ * `deadlinesMs`: from now
+ */
+export const placeHolds: Run<{ accountIds: readonly string[]; requestIds: readonly string[]; families: readonly string[]; keyIds: readonly string[]; secretIds: readonly (string | null)[]; models: readonly string[]; amounts: readonly (bigint | number)[]; priceVersions: readonly string[]; nonces: readonly string[]; deadlinesMs: readonly number[]; nodeIds: readonly (string | null)[]; grantedOutputs: readonly number[]; tags: readonly (string | null)[] }> = run(
+  "billing/place-holds",
+  `-- billing/place-holds
+with placed as (
+  insert into holds (account_id, request_id, "family", key_id, secret_id, model, month, amount,
+    price_version, node_id, nonce, admitted_at, deadline, granted_output, tags)
+  select account_id, request_id, "family", key_id, secret_id, model,
+    date_trunc('month', now() at time zone 'utc')::date, amount, price_version, node_id, nonce,
+    date_trunc('milliseconds', now()), now() + deadline * interval '1 millisecond',
+    granted_output, tags
+  from unnest($1::text[], $2::text[], $3::text[], $4::text[],
+      $5::text[], $6::text[], $7::bigint[], $8::text[],
+      $9::text[], $10::integer[], $11::text[], $12::integer[],
+      $13::jsonb[])
+    as h (account_id, request_id, "family", key_id, secret_id, model,
+      amount, price_version, nonce, deadline, node_id, granted_output, tags)
+  returning account_id, "family", key_id, month, amount
+), in_pools as (
+  update pools
+  set held = pools.held + d.amount
+  from (
+    select account_id, "family", sum(amount)::bigint as amount
+    from placed
+    group by account_id, "family"
+  ) d
+  where pools.account_id = d.account_id and pools."family" = d."family"
+)
+-- The first hold of a key in a month creates the row of the month.
+insert into key_months (account_id, key_id, month, held)
+select account_id, key_id, month, sum(amount)
+from placed
+group by account_id, key_id, month
+order by account_id, key_id, month
+on conflict (account_id, key_id, month) do update
+set held = key_months.held + excluded.held`,
+  (p) => [p.accountIds, p.requestIds, p.families, p.keyIds, p.secretIds, p.models, p.amounts, p.priceVersions, p.nonces, p.deadlinesMs, p.nodeIds, p.grantedOutputs, p.tags],
+);
+
+/**
+ * Fails with a unique violation when one of these requests was charged lately; stores nothing. Runs
+ * after the holds of the requests were inserted: it sees charges that other transactions committed
+ * since this one read the used requests, and transactions that insert the same request wait for
+ * this commit. So a request is never both held and charged. Such a charge is of the current UTC
+ * month or of the one before.
+ */
+export const refuseCharged: Run<{ accountIds: readonly string[]; requestIds: readonly string[] }> = run(
+  "billing/refuse-charged",
+  `-- billing/refuse-charged
+insert into charges (account_id, request_id, month, "family", key_id, secret_id, model,
+  input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+  price_version, granted_output, hold, amount, overrun, output_over, thinking_over, outcome, basis,
+  attempts, admitted_at, settled_at, tags)
+select c.account_id, c.request_id, c.month, c."family", c.key_id, c.secret_id, c.model,
+  c.input, c.output, c.thinking, c.cache_write_5m, c.cache_write_1h, c.cache_read,
+  c.price_version, c.granted_output, c.hold, c.amount, c.overrun, c.output_over, c.thinking_over,
+  c.outcome, c.basis, c.attempts, c.admitted_at, c.settled_at, c.tags
+from unnest($1::text[], $2::text[]) as d (account_id, request_id)
+-- The offset makes the planner look up each request, rather than read both months.
+cross join lateral (
+  select *
+  from charges
+  where account_id = d.account_id and request_id = d.request_id
+    and month between
+      (date_trunc('month', now() at time zone 'utc') - interval '1 month')::date
+      and date_trunc('month', now() at time zone 'utc')::date
+  offset 0
+) c`,
+  (p) => [p.accountIds, p.requestIds],
+);
+
 export type FindPayerRow = { accountId: string; family: "v1" | "v2" };
 /**
  * Finds the pool that pays for a key. No row: no such key.
@@ -193,6 +272,146 @@ export const findPayer: Optional<{ keyId: string }, FindPayerRow> = optional(
 select account_id, "family" from keys where key_id = $1`,
   (p) => [p.keyId],
   (v) => ({ accountId: v[0], family: v[1] }) as never,
+  "",
+);
+
+export type ReadKeysRow = { keyId: string; allowedModels: string[]; cap: bigint | null; status: "active" | "paused" | "expired" | "revoked"; spent: bigint; held: bigint };
+/**
+ * Reads the fields of keys that admission checks, with their current UTC month. A key without a row
+ * for the month has neither spent nor held credits in it.
+ */
+export const readKeys: Many<{ keyIds: readonly string[] }, ReadKeysRow> = many(
+  "billing/read-keys",
+  `-- billing/read-keys
+select k.key_id as key_id, k.allowed_models as allowed_models, k.monthly_cap as cap,
+  case when k.status = 'revoked' then 'revoked'
+    when k.expires_at <= now() then 'expired'
+    when k.paused then 'paused'
+    else 'active' end as status,
+  coalesce(m.spent, 0) as spent, coalesce(m.held, 0) as held
+from keys k
+left join key_months m
+  on m.account_id = k.account_id and m.key_id = k.key_id
+    and m.month = date_trunc('month', now() at time zone 'utc')::date
+where k.key_id = any($1::text[])`,
+  (p) => [p.keyIds],
+  (v) => ({ keyId: v[0], allowedModels: v[1], cap: v[2], status: v[3], spent: v[4], held: v[5] }) as never,
+  "cap",
+);
+
+export type ReadDeadSecretsRow = { secretId: string; revoked: boolean };
+/**
+ * Returns those of these secrets that were revoked or have expired.
+ */
+export const readDeadSecrets: Many<{ secretIds: readonly string[] }, ReadDeadSecretsRow> = many(
+  "billing/read-dead-secrets",
+  `-- billing/read-dead-secrets
+select secret_id, revoked_at is not null as revoked
+from key_secrets
+where secret_id = any($1::text[]) and (revoked_at is not null or expires_at <= now())`,
+  (p) => [p.secretIds],
+  (v) => ({ secretId: v[0], revoked: v[1] }) as never,
+  "",
+);
+
+export type ReadUsedRequestsRow = { accountId: string; requestId: string; nodeId: string | null; nonce: string; keyId: string; model: string; amount: bigint; grantedOutput: number; admittedAt: Date; month: string; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint };
+/**
+ * Returns those of these requests that run or were charged lately, with the prices at which they
+ * were admitted. Lately: in the current UTC month or in the one before. An id that was made a
+ * moment ago cannot have been used before.
+ */
+export const readUsedRequests: Many<{ accountIds: readonly string[]; requestIds: readonly string[] }, ReadUsedRequestsRow> = many(
+  "billing/read-used-requests",
+  `-- billing/read-used-requests
+select u.account_id as account_id, u.request_id as request_id, u.node_id as node_id,
+  u.nonce as nonce, u.key_id as key_id, u.model as model, u.amount as amount,
+  u.granted_output as granted_output, u.admitted_at as admitted_at, u.month as month,
+  p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read
+from (
+  select account_id, request_id, node_id, nonce, key_id, model, amount, granted_output,
+    admitted_at, month, price_version
+  from holds
+  join unnest($1::text[], $2::text[]) as d (account_id, request_id)
+    using (account_id, request_id)
+  union all
+  select c.account_id, c.request_id, '', '', c.key_id, c.model, 0, c.granted_output, c.admitted_at,
+    c.month, c.price_version
+  from unnest($1::text[], $2::text[]) as d (account_id, request_id)
+  -- The offset makes the planner look up each request, rather than read both months.
+  cross join lateral (
+    select *
+    from charges
+    where account_id = d.account_id and request_id = d.request_id
+      and month between
+        (date_trunc('month', now() at time zone 'utc') - interval '1 month')::date
+        and date_trunc('month', now() at time zone 'utc')::date
+    offset 0
+  ) c
+) u
+join price_versions p using (price_version)`,
+  (p) => [p.accountIds, p.requestIds],
+  (v) => ({ accountId: v[0], requestId: v[1], nodeId: v[2], nonce: v[3], keyId: v[4], model: v[5], amount: v[6], grantedOutput: v[7], admittedAt: v[8], month: v[9], priceVersion: v[10], input: v[11], output: v[12], thinking: v[13], cacheWrite5m: v[14], cacheWrite1h: v[15], cacheRead: v[16] }) as never,
+  "nodeId",
+);
+
+export type ReadOldRequestsRow = { accountId: string; requestId: string; nodeId: string; nonce: string; keyId: string; model: string; amount: bigint; grantedOutput: number; admittedAt: Date; month: string; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint };
+/**
+ * Returns those of these requests that were charged before the months of ReadUsedRequests. Only for
+ * ids that a caller proposed.
+ */
+export const readOldRequests: Many<{ accountIds: readonly string[]; requestIds: readonly string[] }, ReadOldRequestsRow> = many(
+  "billing/read-old-requests",
+  `-- billing/read-old-requests
+select c.account_id, c.request_id, '' as node_id, '' as nonce, c.key_id, c.model,
+  0::bigint as amount, c.granted_output, c.admitted_at, c.month,
+  p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read
+from unnest($1::text[], $2::text[]) as d (account_id, request_id)
+-- The offset makes the planner look up each request, rather than read all months.
+cross join lateral (
+  select *
+  from charges
+  where account_id = d.account_id and request_id = d.request_id
+    and month < (date_trunc('month', now() at time zone 'utc') - interval '1 month')::date
+  offset 0
+) c
+join price_versions p using (price_version)`,
+  (p) => [p.accountIds, p.requestIds],
+  (v) => ({ accountId: v[0], requestId: v[1], nodeId: v[2], nonce: v[3], keyId: v[4], model: v[5], amount: v[6], grantedOutput: v[7], admittedAt: v[8], month: v[9], priceVersion: v[10], input: v[11], output: v[12], thinking: v[13], cacheWrite5m: v[14], cacheWrite1h: v[15], cacheRead: v[16] }) as never,
+  "",
+);
+
+export type ReadPastMonthsRow = { keyId: string; month: string; spent: bigint; held: bigint };
+/**
+ * Reads the spent and held credits of keys, in the months in which growing holds were admitted.
+ */
+export const readPastMonths: Many<{ accountIds: readonly string[]; keyIds: readonly string[]; months: readonly string[] }, ReadPastMonthsRow> = many(
+  "billing/read-past-months",
+  `-- billing/read-past-months
+select m.key_id, m.month, m.spent, m.held
+from key_months m
+join unnest($1::text[], $2::text[], $3::date[])
+  as wanted (account_id, key_id, month)
+  using (account_id, key_id, month)`,
+  (p) => [p.accountIds, p.keyIds, p.months],
+  (v) => ({ keyId: v[0], month: v[1], spent: v[2], held: v[3] }) as never,
+  "",
+);
+
+export type LockPoolsRow = { accountId: string; family: "v1" | "v2"; posted: bigint; held: bigint; inDebt: boolean; accountStatus: "active" | "suspended" | "closed" };
+/**
+ * Locks pools in the order of their ids. The lock of a pool guards everything below it: the months
+ * of its keys, its roll-ups and its holds.
+ */
+export const lockPools: Many<{ accountIds: readonly string[]; families: readonly string[] }, LockPoolsRow> = many(
+  "billing/lock-pools",
+  `-- billing/lock-pools
+select p.account_id, p."family", p.posted, p.held, p.in_debt, p.account_status
+from unnest($1::text[], $2::text[]) as d (account_id, "family")
+join pools p using (account_id, "family")
+order by p.account_id, p."family"
+for update of p`,
+  (p) => [p.accountIds, p.families],
+  (v) => ({ accountId: v[0], family: v[1], posted: v[2], held: v[3], inDebt: v[4], accountStatus: v[5] }) as never,
   "",
 );
 
@@ -541,6 +760,131 @@ order by c.admitted_at, c.request_id`,
 
 // holds.sql
 
+export type SettleHoldsRow = { accountId: string; requestId: string; hold: bigint; amount: bigint; overrun: bigint; settledAtMs: bigint };
+/**
+ * Turns holds into charges. The caller has locked the pools. A charge is at most its hold: the rest
+ * of the cost, and the cost of output beyond the grant, is the overrun. The hold is released, the
+ * charge is added to the month of the key, which also records the last use of the key, and the
+ * charge is added to the roll-up of the UTC hour of admission. There, a hold that is too small
+ * covers the input first, then the cache, then thinking, then output. Returns the charges. A
+ * request that was settled before has no hold and no row.
+ * `costsCache`: of the input and the cache
+ * `costsThinking`: of these and thinking
+ * `costsOver`: of the output and the thinking beyond the grant
+ * `firstEvents`: the numbers of the counts of first events; null: there was none
+ * `input`: charged tokens, as the other categories
+ */
+export const settleHolds: Many<{ accountIds: readonly string[]; requestIds: readonly string[]; costsInput: readonly (bigint | number)[]; costsCache: readonly (bigint | number)[]; costsThinking: readonly (bigint | number)[]; costs: readonly (bigint | number)[]; costsOver: readonly (bigint | number)[]; outputsOver: readonly number[]; thinkingsOver: readonly number[]; outcomes: readonly string[]; bases: readonly string[]; attempts: readonly string[]; firstEvents: readonly (number | null)[]; input: readonly number[]; output: readonly number[]; thinking: readonly number[]; cacheWrite5m: readonly number[]; cacheWrite1h: readonly number[]; cacheRead: readonly number[] }, SettleHoldsRow> = many(
+  "billing/settle-holds",
+  `-- billing/settle-holds
+with ended as (
+  delete from holds h
+  using unnest($1::text[], $2::text[], $3::bigint[],
+      $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[],
+      $8::integer[], $9::integer[], $10::text[], $11::text[],
+      $12::jsonb[], $13::integer[],
+      $14::integer[], $15::integer[], $16::integer[], $17::integer[],
+      $18::integer[], $19::integer[])
+    as e (account_id, request_id, cost_input, cost_cache, cost_thinking, cost, cost_over,
+      output_over, thinking_over, outcome, basis, attempts, first_event,
+      input, output, thinking, cache_write_5m, cache_write_1h, cache_read)
+  where h.account_id = e.account_id and h.request_id = e.request_id
+  returning h.account_id, h.request_id, h.month, h."family", h.key_id, h.secret_id, h.model,
+    h.price_version, h.admitted_at, h.granted_output, h.tags, h.amount as hold, e.cost_input,
+    e.cost_cache, e.cost_thinking, e.cost, e.cost_over, e.output_over, e.thinking_over, e.outcome,
+    e.basis, e.attempts, e.first_event,
+    e.input, e.output, e.thinking, e.cache_write_5m, e.cache_write_1h, e.cache_read
+), charged as (
+  insert into charges (account_id, request_id, month, "family", key_id, secret_id, model,
+    price_version, admitted_at, granted_output, hold, amount, overrun, output_over, thinking_over,
+    outcome, basis, attempts, settled_at, tags,
+    input, output, thinking, cache_write_5m, cache_write_1h, cache_read)
+  select account_id, request_id, month, "family", key_id, secret_id, model, price_version,
+    admitted_at, granted_output, hold, least(cost, hold), greatest(cost - hold, 0) + cost_over,
+    output_over, thinking_over, outcome, basis, attempts, now(), tags,
+    input, output, thinking, cache_write_5m, cache_write_1h, cache_read
+  from ended
+  returning account_id, request_id, month, "family", key_id, hold, amount, overrun, settled_at
+), in_pools as (
+  update pools
+  set posted = pools.posted - d.amount, held = pools.held - d.hold,
+    -- A debt ends when the credits that are left cover the running holds.
+    in_debt = pools.in_debt
+      and (pools.posted - d.amount < pools.held - d.hold or pools.posted - d.amount < 0)
+  from (
+    select account_id, "family", sum(amount)::bigint as amount, sum(hold)::bigint as hold
+    from charged
+    group by account_id, "family"
+  ) d
+  where pools.account_id = d.account_id and pools."family" = d."family"
+), in_months as (
+  update key_months
+  set spent = key_months.spent + d.amount, held = key_months.held - d.hold,
+    last_used_at = greatest(key_months.last_used_at, now())
+  from (
+    select account_id, key_id, month, sum(amount)::bigint as amount, sum(hold)::bigint as hold
+    from charged
+    group by account_id, key_id, month
+  ) d
+  where key_months.account_id = d.account_id and key_months.key_id = d.key_id
+    and key_months.month = d.month
+), rolled_up as (
+  insert into usage_hourly as u (account_id, key_id, model, hour,
+    input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+    amount, amount_input, amount_output, amount_cache, amount_thinking,
+    requests, completed, failed, cut,
+    first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
+    first_event_7, first_event_8, first_event_9, first_event_10)
+  select account_id, key_id, model, date_trunc('hour', admitted_at, 'UTC'),
+    sum(input), sum(output), sum(thinking), sum(cache_write_5m), sum(cache_write_1h),
+    sum(cache_read),
+    sum(least(cost, hold)),
+    sum(least(cost_input, hold)),
+    sum(least(cost, hold) - least(cost_thinking, hold)),
+    sum(least(cost_cache, hold) - least(cost_input, hold)),
+    sum(least(cost_thinking, hold) - least(cost_cache, hold)),
+    count(*),
+    count(*) filter (where outcome = 'completed'),
+    count(*) filter (where outcome in ('provider_failed', 'provider_broke', 'gateway_failed',
+      'reaped', 'input_above_hold')),
+    count(*) filter (where outcome in ('client_left_before_acceptance',
+      'client_left_before_content', 'client_left', 'revoked', 'time_limit')),
+    count(*) filter (where first_event = 1), count(*) filter (where first_event = 2),
+    count(*) filter (where first_event = 3), count(*) filter (where first_event = 4),
+    count(*) filter (where first_event = 5), count(*) filter (where first_event = 6),
+    count(*) filter (where first_event = 7), count(*) filter (where first_event = 8),
+    count(*) filter (where first_event = 9), count(*) filter (where first_event = 10)
+  from ended
+  group by 1, 2, 3, 4
+  order by 1, 4, 2, 3
+  on conflict (account_id, hour, key_id, model) do update
+  set (input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+      amount, amount_input, amount_output, amount_cache, amount_thinking,
+      requests, completed, failed, cut,
+      first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
+      first_event_7, first_event_8, first_event_9, first_event_10) = row (
+        u.input + excluded.input, u.output + excluded.output, u.thinking + excluded.thinking,
+        u.cache_write_5m + excluded.cache_write_5m, u.cache_write_1h + excluded.cache_write_1h,
+        u.cache_read + excluded.cache_read,
+        u.amount + excluded.amount, u.amount_input + excluded.amount_input,
+        u.amount_output + excluded.amount_output, u.amount_cache + excluded.amount_cache,
+        u.amount_thinking + excluded.amount_thinking,
+        u.requests + excluded.requests, u.completed + excluded.completed,
+        u.failed + excluded.failed, u.cut + excluded.cut,
+        u.first_event_1 + excluded.first_event_1, u.first_event_2 + excluded.first_event_2,
+        u.first_event_3 + excluded.first_event_3, u.first_event_4 + excluded.first_event_4,
+        u.first_event_5 + excluded.first_event_5, u.first_event_6 + excluded.first_event_6,
+        u.first_event_7 + excluded.first_event_7, u.first_event_8 + excluded.first_event_8,
+        u.first_event_9 + excluded.first_event_9, u.first_event_10 + excluded.first_event_10)
+)
+select account_id, request_id, hold, amount, overrun,
+  floor(extract(epoch from settled_at) * 1000)::bigint as settled_at_ms
+from charged`,
+  (p) => [p.accountIds, p.requestIds, p.costsInput, p.costsCache, p.costsThinking, p.costs, p.costsOver, p.outputsOver, p.thinkingsOver, p.outcomes, p.bases, p.attempts, p.firstEvents, p.input, p.output, p.thinking, p.cacheWrite5m, p.cacheWrite1h, p.cacheRead],
+  (v) => ({ accountId: v[0], requestId: v[1], hold: v[2], amount: v[3], overrun: v[4], settledAtMs: v[5] }) as never,
+  "",
+);
+
 export type FindHoldsRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; secretId: string | null; model: string; month: string; nonce: string; amount: bigint; grantedOutput: number; admittedAt: Date; tags: Json | null; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint };
 /**
  * Finds the holds of those of these requests that run, with their prices.
@@ -672,6 +1016,68 @@ from holds`,
   "oldestAdmittedAt firstDeadlineAt",
 );
 
+export type LockHoldsRow = { accountId: string; requestId: string; amount: bigint };
+/**
+ * Locks holds in the order of their ids. A settled request has no hold and no row.
+ */
+export const lockHolds: Many<{ accountIds: readonly string[]; requestIds: readonly string[] }, LockHoldsRow> = many(
+  "billing/lock-holds",
+  `-- billing/lock-holds
+select h.account_id, h.request_id, h.amount
+from holds h
+join unnest($1::text[], $2::text[]) as d (account_id, request_id)
+  using (account_id, request_id)
+order by h.account_id, h.request_id
+for update of h`,
+  (p) => [p.accountIds, p.requestIds],
+  (v) => ({ accountId: v[0], requestId: v[1], amount: v[2] }) as never,
+  "",
+);
+
+/**
+ * Changes the amounts of holds, and with them the held amounts of their pools and months. The
+ * caller has locked the pools. A hold that no longer exists is ignored.
+ * `mayGrow`: false: a larger amount is ignored, too
+ */
+export const resizeHolds: Run<{ accountIds: readonly string[]; requestIds: readonly string[]; amounts: readonly (bigint | number)[]; mayGrow: boolean }> = run(
+  "billing/resize-holds",
+  `-- billing/resize-holds
+with resized as materialized (
+  select h.request_id, h.account_id, h."family", h.key_id, h.month,
+    d.amount, d.amount - h.amount as added
+  from holds h
+  join unnest($1::text[], $2::text[], $3::bigint[])
+    as d (account_id, request_id, amount)
+    on h.account_id = d.account_id and h.request_id = d.request_id
+  where (d.amount < h.amount or ($4::boolean and d.amount > h.amount))
+), in_pools as (
+  update pools
+  set held = pools.held + d.added,
+    in_debt = pools.in_debt and (pools.posted < pools.held + d.added or pools.posted < 0)
+  from (
+    select account_id, "family", sum(added)::bigint as added
+    from resized
+    group by account_id, "family"
+  ) d
+  where pools.account_id = d.account_id and pools."family" = d."family"
+), in_months as (
+  update key_months
+  set held = key_months.held + d.added
+  from (
+    select account_id, key_id, month, sum(added)::bigint as added
+    from resized
+    group by account_id, key_id, month
+  ) d
+  where key_months.account_id = d.account_id and key_months.key_id = d.key_id
+    and key_months.month = d.month
+)
+update holds
+set amount = resized.amount
+from resized
+where holds.account_id = resized.account_id and holds.request_id = resized.request_id`,
+  (p) => [p.accountIds, p.requestIds, p.amounts, p.mayGrow],
+);
+
 /**
  * Stores the metered usage of running requests; a count never decreases. Locks the holds in the
  * order of their ids, as settlement does. Changes the requests that still run.
@@ -739,6 +1145,23 @@ export const registerNode: Run<{ nodeId: string; process: string }> = run(
   `-- billing/register-node
 insert into nodes (node_id, process) values ($1, $2)`,
   (p) => [p.nodeId, p.process],
+);
+
+export type NodeClockRow = { at: Date; month: string };
+/**
+ * Returns the database's time of this transaction and its UTC month, and locks the row of this node
+ * against deletion. No row: the node was declared dead, and must not admit requests.
+ */
+export const nodeClock: Optional<{ nodeId: string }, NodeClockRow> = optional(
+  "billing/node-clock",
+  `-- billing/node-clock
+select now() as at, date_trunc('month', now() at time zone 'utc')::date as month
+from nodes
+where node_id = $1
+for key share`,
+  (p) => [p.nodeId],
+  (v) => ({ at: v[0], month: v[1] }) as never,
+  "",
 );
 
 export type ListNodesRow = { nodeId: string; startedAt: Date; silentPolls: number; report: Json | null; reportedAt: Date | null };

@@ -1,3 +1,119 @@
+-- name: SettleHolds :many
+-- Turns holds into charges. The caller has locked the pools. A charge is at most its hold: the rest
+-- of the cost, and the cost of output beyond the grant, is the overrun. The hold is released, the
+-- charge is added to the month of the key, which also records the last use of the key, and the
+-- charge is added to the roll-up of the UTC hour of admission. There, a hold that is too small
+-- covers the input first, then the cache, then thinking, then output. Returns the charges. A
+-- request that was settled before has no hold and no row.
+-- :costs_cache  of the input and the cache
+-- :costs_thinking  of these and thinking
+-- :costs_over  of the output and the thinking beyond the grant
+-- :first_events[]?  the numbers of the counts of first events; null: there was none
+-- :input  charged tokens, as the other categories
+with ended as (
+  delete from holds h
+  using unnest(:account_ids::text[], :request_ids::text[], :costs_input::bigint[],
+      :costs_cache::bigint[], :costs_thinking::bigint[], :costs::bigint[], :costs_over::bigint[],
+      :outputs_over::integer[], :thinkings_over::integer[], :outcomes::text[], :bases::text[],
+      :attempts::jsonb[], :first_events::integer[],
+      :input::integer[], :output::integer[], :thinking::integer[], :cache_write_5m::integer[],
+      :cache_write_1h::integer[], :cache_read::integer[])
+    as e (account_id, request_id, cost_input, cost_cache, cost_thinking, cost, cost_over,
+      output_over, thinking_over, outcome, basis, attempts, first_event,
+      input, output, thinking, cache_write_5m, cache_write_1h, cache_read)
+  where h.account_id = e.account_id and h.request_id = e.request_id
+  returning h.account_id, h.request_id, h.month, h."family", h.key_id, h.secret_id, h.model,
+    h.price_version, h.admitted_at, h.granted_output, h.tags, h.amount as hold, e.cost_input,
+    e.cost_cache, e.cost_thinking, e.cost, e.cost_over, e.output_over, e.thinking_over, e.outcome,
+    e.basis, e.attempts, e.first_event,
+    e.input, e.output, e.thinking, e.cache_write_5m, e.cache_write_1h, e.cache_read
+), charged as (
+  insert into charges (account_id, request_id, month, "family", key_id, secret_id, model,
+    price_version, admitted_at, granted_output, hold, amount, overrun, output_over, thinking_over,
+    outcome, basis, attempts, settled_at, tags,
+    input, output, thinking, cache_write_5m, cache_write_1h, cache_read)
+  select account_id, request_id, month, "family", key_id, secret_id, model, price_version,
+    admitted_at, granted_output, hold, least(cost, hold), greatest(cost - hold, 0) + cost_over,
+    output_over, thinking_over, outcome, basis, attempts, now(), tags,
+    input, output, thinking, cache_write_5m, cache_write_1h, cache_read
+  from ended
+  returning account_id, request_id, month, "family", key_id, hold, amount, overrun, settled_at
+), in_pools as (
+  update pools
+  set posted = pools.posted - d.amount, held = pools.held - d.hold,
+    -- A debt ends when the credits that are left cover the running holds.
+    in_debt = pools.in_debt
+      and (pools.posted - d.amount < pools.held - d.hold or pools.posted - d.amount < 0)
+  from (
+    select account_id, "family", sum(amount)::bigint as amount, sum(hold)::bigint as hold
+    from charged
+    group by account_id, "family"
+  ) d
+  where pools.account_id = d.account_id and pools."family" = d."family"
+), in_months as (
+  update key_months
+  set spent = key_months.spent + d.amount, held = key_months.held - d.hold,
+    last_used_at = greatest(key_months.last_used_at, now())
+  from (
+    select account_id, key_id, month, sum(amount)::bigint as amount, sum(hold)::bigint as hold
+    from charged
+    group by account_id, key_id, month
+  ) d
+  where key_months.account_id = d.account_id and key_months.key_id = d.key_id
+    and key_months.month = d.month
+), rolled_up as (
+  insert into usage_hourly as u (account_id, key_id, model, hour,
+    input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+    amount, amount_input, amount_output, amount_cache, amount_thinking,
+    requests, completed, failed, cut,
+    first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
+    first_event_7, first_event_8, first_event_9, first_event_10)
+  select account_id, key_id, model, date_trunc('hour', admitted_at, 'UTC'),
+    sum(input), sum(output), sum(thinking), sum(cache_write_5m), sum(cache_write_1h),
+    sum(cache_read),
+    sum(least(cost, hold)),
+    sum(least(cost_input, hold)),
+    sum(least(cost, hold) - least(cost_thinking, hold)),
+    sum(least(cost_cache, hold) - least(cost_input, hold)),
+    sum(least(cost_thinking, hold) - least(cost_cache, hold)),
+    count(*),
+    count(*) filter (where outcome = 'completed'),
+    count(*) filter (where outcome in ('provider_failed', 'provider_broke', 'gateway_failed',
+      'reaped', 'input_above_hold')),
+    count(*) filter (where outcome in ('client_left_before_acceptance',
+      'client_left_before_content', 'client_left', 'revoked', 'time_limit')),
+    count(*) filter (where first_event = 1), count(*) filter (where first_event = 2),
+    count(*) filter (where first_event = 3), count(*) filter (where first_event = 4),
+    count(*) filter (where first_event = 5), count(*) filter (where first_event = 6),
+    count(*) filter (where first_event = 7), count(*) filter (where first_event = 8),
+    count(*) filter (where first_event = 9), count(*) filter (where first_event = 10)
+  from ended
+  group by 1, 2, 3, 4
+  order by 1, 4, 2, 3
+  on conflict (account_id, hour, key_id, model) do update
+  set (input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+      amount, amount_input, amount_output, amount_cache, amount_thinking,
+      requests, completed, failed, cut,
+      first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
+      first_event_7, first_event_8, first_event_9, first_event_10) = row (
+        u.input + excluded.input, u.output + excluded.output, u.thinking + excluded.thinking,
+        u.cache_write_5m + excluded.cache_write_5m, u.cache_write_1h + excluded.cache_write_1h,
+        u.cache_read + excluded.cache_read,
+        u.amount + excluded.amount, u.amount_input + excluded.amount_input,
+        u.amount_output + excluded.amount_output, u.amount_cache + excluded.amount_cache,
+        u.amount_thinking + excluded.amount_thinking,
+        u.requests + excluded.requests, u.completed + excluded.completed,
+        u.failed + excluded.failed, u.cut + excluded.cut,
+        u.first_event_1 + excluded.first_event_1, u.first_event_2 + excluded.first_event_2,
+        u.first_event_3 + excluded.first_event_3, u.first_event_4 + excluded.first_event_4,
+        u.first_event_5 + excluded.first_event_5, u.first_event_6 + excluded.first_event_6,
+        u.first_event_7 + excluded.first_event_7, u.first_event_8 + excluded.first_event_8,
+        u.first_event_9 + excluded.first_event_9, u.first_event_10 + excluded.first_event_10)
+)
+select account_id, request_id, hold, amount, overrun,
+  floor(extract(epoch from settled_at) * 1000)::bigint as "settled_at_ms!"
+from charged;
+
 -- name: FindHolds :many
 -- Finds the holds of those of these requests that run, with their prices.
 -- =family pools.family
@@ -77,6 +193,53 @@ from usage_progress;
 select count(*)::bigint as "requests!", coalesce(sum(amount), 0)::bigint as "held_micro!",
   min(admitted_at) as "oldest_admitted_at?", min(deadline) as "first_deadline_at?"
 from holds;
+
+-- name: LockHolds :many
+-- Locks holds in the order of their ids. A settled request has no hold and no row.
+select h.account_id, h.request_id, h.amount
+from holds h
+join unnest(:account_ids::text[], :request_ids::text[]) as d (account_id, request_id)
+  using (account_id, request_id)
+order by h.account_id, h.request_id
+for update of h;
+
+-- name: ResizeHolds :run
+-- Changes the amounts of holds, and with them the held amounts of their pools and months. The
+-- caller has locked the pools. A hold that no longer exists is ignored.
+-- :may_grow  false: a larger amount is ignored, too
+with resized as materialized (
+  select h.request_id, h.account_id, h."family", h.key_id, h.month,
+    d.amount, d.amount - h.amount as added
+  from holds h
+  join unnest(:account_ids::text[], :request_ids::text[], :amounts::bigint[])
+    as d (account_id, request_id, amount)
+    on h.account_id = d.account_id and h.request_id = d.request_id
+  where (d.amount < h.amount or (:may_grow::boolean and d.amount > h.amount))
+), in_pools as (
+  update pools
+  set held = pools.held + d.added,
+    in_debt = pools.in_debt and (pools.posted < pools.held + d.added or pools.posted < 0)
+  from (
+    select account_id, "family", sum(added)::bigint as added
+    from resized
+    group by account_id, "family"
+  ) d
+  where pools.account_id = d.account_id and pools."family" = d."family"
+), in_months as (
+  update key_months
+  set held = key_months.held + d.added
+  from (
+    select account_id, key_id, month, sum(added)::bigint as added
+    from resized
+    group by account_id, key_id, month
+  ) d
+  where key_months.account_id = d.account_id and key_months.key_id = d.key_id
+    and key_months.month = d.month
+)
+update holds
+set amount = resized.amount
+from resized
+where holds.account_id = resized.account_id and holds.request_id = resized.request_id;
 
 -- name: CheckpointHolds :run
 -- Stores the metered usage of running requests; a count never decreases. Locks the holds in the

@@ -2,6 +2,14 @@
 -- Registers a node as live.
 insert into nodes (node_id, process) values (:node_id, :process);
 
+-- name: NodeClock :optional
+-- Returns the database's time of this transaction and its UTC month, and locks the row of this node
+-- against deletion. No row: the node was declared dead, and must not admit requests.
+select now() as "at!", date_trunc('month', now() at time zone 'utc')::date as "month!"
+from nodes
+where node_id = :node_id
+for key share;
+
 -- name: ListNodes :many
 -- Lists all nodes, in the order of their starts.
 select node_id, started_at, silent_polls, report, reported_at

@@ -78,7 +78,6 @@ const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
       "base62",
       "bounded-map",
       "change-feed",
-      "charge-line",
       "client-address",
       "clock",
       "csv",

@@ -71,7 +71,7 @@ type KeyEvent = {
   readonly hint: string;
   readonly createdBy: string;
   readonly createdAt: Date;
-  readonly pausedAt: Date | undefined;
+  readonly pausedAt: Date | null;
 };
 type NewPlace = {
   readonly sessionId: string;

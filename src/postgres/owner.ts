@@ -1,17 +1,14 @@
 // A connection of the owner of the tables, for work that the role of the gateway has no right to:
 // months are closed and removed with it.
 
-import type { Client, QueryResultRow } from "pg";
-import type { Statement } from "./file-statement.ts";
 import { inTransaction } from "./migrate.ts";
 import { countCharges, dropPartition, readMonths, sealPartition } from "./partitions.ts";
 import { Servers } from "./servers.ts";
 import { runOn } from "./session.ts";
 import type { Runner } from "./statement.ts";
 
+/** Runs statements in the transaction if there is one. */
 export type Owner = Runner & {
-  /** Runs a statement, in the transaction if there is one. Values as of `Tx`. */
-  query<Row>(statement: Statement, values: readonly unknown[]): Promise<Row[]>;
   /**
    * Runs `work` in one transaction that waits for locks so shortly that requests do not notice,
    * and again while it meets one. One process at a time. `name`: what an Error calls it.
@@ -47,7 +44,6 @@ export async function ownerOf(url: string): Promise<Owner & { end(): Promise<voi
     ...plannerSettings,
   });
   return {
-    query: (statement, values) => queryOn(client, statement, values),
     run: (statement, ...parameters) => runOn(client, statement, statement.with(...parameters)),
     transaction: (name, work) => inTransaction(client, name, work),
     readMonths: () => readMonths(client),
@@ -56,17 +52,4 @@ export async function ownerOf(url: string): Promise<Owner & { end(): Promise<voi
     dropMonth: (month) => dropPartition(client, month),
     end: () => client.end(),
   };
-}
-
-async function queryOn<Row>(
-  client: Client,
-  { name, text }: Statement,
-  values: readonly unknown[],
-): Promise<Row[]> {
-  const { rows } = await client.query<QueryResultRow & Row>({
-    name,
-    text,
-    values: [...values],
-  });
-  return rows;
 }

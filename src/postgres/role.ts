@@ -10,6 +10,7 @@ export const gatewayRole = "model_gateway";
 const appendOnly = ["charges", "transfers", "price_versions"];
 /** What the owner of the tables closes and removes, and views. */
 const ofOwner = [
+  "charge_lines_1",
   "charge_sums",
   "month_closings",
   "closed_months",

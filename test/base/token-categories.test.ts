@@ -61,7 +61,11 @@ test("the generator names every statement that lacks a new category", async () =
     ...["WriteDay", "AddToDay", "WriteTags", "SumUsage", "ListUsage", "QueryUsage", "QueryTags"],
     "CompareDay",
   ];
-  expect(named).toEqual(ofBilling.map((name) => `billing/${name}`));
+  const ofHistory = ["InsertClosedSums", "CompareClosing"];
+  expect(named).toEqual([
+    ...ofBilling.map((name) => `billing/${name}`),
+    ...ofHistory.map((name) => `history/${name}`),
+  ]);
 });
 
 test("a token of a category is charged in one part of the amount, at its price", async () => {

@@ -3,6 +3,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from "vitest";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
+import { ApiError } from "../../src/base/errors.ts";
 import { createLog } from "../../src/base/log.ts";
 import type { Keys } from "../../src/keys/keys.ts";
 import { hintChannel } from "../../src/keys/keys.ts";
@@ -215,10 +216,10 @@ test("without the database cached keys work, and changes fail with database_unav
   const postgres = connectPostgres(url);
   const node = createNodeKeys({
     ...countStatements(postgres),
-    query: (statement, values) =>
+    run: (statement, ...values) =>
       broken.on
-        ? Promise.reject(Object.assign(new Error("connect ECONNREFUSED"), { code: "ECONNREFUSED" }))
-        : postgres.query(statement, values),
+        ? Promise.reject(new ApiError("database_unavailable"))
+        : postgres.run(statement, ...values),
   });
   try {
     await node.authenticate(bearer(secret));

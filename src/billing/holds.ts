@@ -6,17 +6,13 @@ import { randomUUID } from "node:crypto";
 import { create } from "@bufbuild/protobuf";
 import { Basis, Outcome, type Receipt } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { type Price, type Usage, UsageSchema } from "../../gen/gateway/common/v1/usage_pb.ts";
+import * as sql from "../../gen/sql/billing.ts";
 import { BoundedMap } from "../base/bounded-map.ts";
 import { ApiError } from "../base/errors.ts";
 import { newRequestId } from "../base/ids.ts";
 import type { Log } from "../base/log.ts";
 import { withTimeout } from "../base/timeout.ts";
-import {
-  type Connection,
-  isUniqueViolation,
-  type Postgres,
-  statement,
-} from "../postgres/postgres.ts";
+import type { Connection, Postgres } from "../postgres/postgres.ts";
 import {
   type AdmissionRequest,
   type Admitted,
@@ -36,7 +32,7 @@ import {
 } from "./batch-connection.ts";
 import { BatchQueue } from "./batch-queue.ts";
 import { maxHoldMicro, minHoldMicro, resizedHoldMicro, type UsageBounds } from "./hold-size.ts";
-import { admissionBatch, registerPrice, settlementBatch } from "./ledger-batches.ts";
+import { admissionBatch, settlementBatch } from "./ledger-batches.ts";
 import type { LedgerMetrics } from "./ledger-metrics.ts";
 import { costMicro } from "./price.ts";
 import { type Ending, receiptOf, type Settled, type SettleRequest } from "./settlement.ts";
@@ -123,8 +119,6 @@ const settings = {
   shrinkMicro: 10_000_000n,
   closeMsMax: 10_000,
 };
-
-const tryWrites = statement(import.meta.url, "try-writes");
 
 const unused: Ending = {
   usage: create(UsageSchema),
@@ -395,7 +389,7 @@ export class HoldKeeper implements Holds {
     if (failed.length === 0) return;
     const connection = new BatchConnection(this.#postgres);
     try {
-      await connection.rehearse([[tryWrites, [newRequestId()]]]);
+      await connection.rehearse([sql.tryWrites.with({ requestId: newRequestId() })]);
     } finally {
       await connection.close();
     }
@@ -536,11 +530,8 @@ export class HoldKeeper implements Holds {
   // A restored backup, or a failover without synchronous replication, may have lost prices. Without
   // its price a hold is never found, and never released.
   async #registerPricesAgain(connection: Connection): Promise<void> {
-    for (const { model, price } of this.#registeredPrices.values()) {
-      await connection.send([registerPrice(model, price)]).catch((error: unknown) => {
-        if (!isUniqueViolation(error)) throw error;
-      });
-    }
+    for (const { model, price } of this.#registeredPrices.values())
+      await connection.send([sql.registerPrice.with({ ...price, model })]);
   }
 
   // A calling service repeats its request with its own nonce. Only this process knows the nonces

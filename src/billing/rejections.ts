@@ -1,11 +1,10 @@
 // Counts of rejected requests, by account, UTC hour, key and reason. They are figures, not money: a
 // crash loses those of the last seconds.
 
+import * as sql from "../../gen/sql/billing.ts";
 import type { Log } from "../base/log.ts";
-import { type Postgres, statement } from "../postgres/postgres.ts";
+import type { Runner } from "../postgres/statement.ts";
 import { hourMs } from "./usage-days.ts";
-
-const addErrors = statement(import.meta.url, "add-errors");
 
 const everyMs = 10_000;
 const batchMax = 1_000;
@@ -13,7 +12,7 @@ const batchMax = 1_000;
 type Rejected = { accountId: string; hourMs: number; keyId: string; reason: string; count: bigint };
 
 export class Rejections {
-  readonly #postgres: Pick<Postgres, "query">;
+  readonly #db: Runner;
   readonly #log: Log;
   /** The most counts in memory. Rejections beyond are not counted, and logged. */
   readonly #countsMax: number;
@@ -22,8 +21,8 @@ export class Rejections {
   #timer: NodeJS.Timeout | undefined;
   #writing: Promise<void> | undefined;
 
-  constructor(postgres: Pick<Postgres, "query">, log: Log, countsMax = 20_000) {
-    this.#postgres = postgres;
+  constructor(db: Runner, log: Log, countsMax = 20_000) {
+    this.#db = db;
     this.#log = log;
     this.#countsMax = countsMax;
   }
@@ -63,13 +62,13 @@ export class Rejections {
     while (left.length > 0) {
       const batch = left.slice(0, batchMax);
       try {
-        await this.#postgres.query(addErrors, [
-          batch.map(({ accountId }) => accountId),
-          batch.map(({ hourMs }) => new Date(hourMs)),
-          batch.map(({ keyId }) => keyId),
-          batch.map(({ reason }) => reason),
-          batch.map(({ count }) => count),
-        ]);
+        await this.#db.run(sql.addErrors, {
+          accountIds: batch.map(({ accountId }) => accountId),
+          hours: batch.map(({ hourMs }) => new Date(hourMs)),
+          keyIds: batch.map(({ keyId }) => keyId),
+          reasons: batch.map(({ reason }) => reason),
+          counts: batch.map(({ count }) => count),
+        });
         left.splice(0, batch.length);
       } catch (err) {
         this.#log.warn(

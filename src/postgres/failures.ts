@@ -32,7 +32,7 @@ export function isBlocked(error: unknown): boolean {
 }
 
 /** The server ended the statement because it took too long. */
-export function isTimedOut(error: unknown): boolean {
+function isTimedOut(error: unknown): boolean {
   return error instanceof DatabaseError && error.code === "57014";
 }
 

@@ -3,8 +3,6 @@
 import { readFileSync } from "node:fs";
 import { basename, dirname } from "node:path";
 import { fileURLToPath } from "node:url";
-import { expandCategories } from "../base/token-categories.ts";
-import { expandSums } from "../base/usage-sums.ts";
 
 /** One SQL statement. The server's statistics list it under the same name. */
 export type Statement = {
@@ -15,14 +13,14 @@ export type Statement = {
 };
 
 /**
- * Reads `sql/<file>.sql` beside the caller's module, and expands its token categories and sums. The
- * name of the statement is `<folder>/<file>`. Call once, when the module loads.
+ * Reads `sql/<file>.sql` beside the caller's module. The name of the statement is
+ * `<folder>/<file>`. Call once, when the module loads.
  */
 export function statement(moduleUrl: string, file: string): Statement {
   const folder = dirname(fileURLToPath(moduleUrl));
   const text = readFileSync(`${folder}/sql/${file}.sql`, "utf8");
   return {
     name: `${basename(folder)}/${file}`,
-    text: expandSums(expandCategories(text)),
+    text,
   };
 }

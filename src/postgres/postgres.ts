@@ -27,13 +27,12 @@ import {
   type SessionSettings,
   textParser,
 } from "./session.ts";
-import { isSkipped, type Query, type Runner } from "./statement.ts";
+import { isSkipped, type Query, type Runner, type Statement } from "./statement.ts";
 
 export type { Durability } from "./durability.ts";
 export {
   isBlocked,
   isConflict,
-  isTimedOut,
   isUniqueViolation,
   isUnreachable,
 } from "./failures.ts";
@@ -79,10 +78,10 @@ export interface Postgres extends Tx {
    * Runs a statement of up to `timeoutMs` on a connection of its own, until `signal` or `close`
    * cancels it.
    */
-  runLong<Row>(
-    statement: FileStatement,
+  runLong<Row, Result>(
+    statement: Statement<undefined, Row, Result>,
     limits: { timeoutMs: number; signal: AbortSignal },
-  ): Promise<Row[]>;
+  ): Promise<Result>;
   connect(): Promise<Connection>;
   /** Asks the server whether its commits survive its loss. */
   readDurability(): Promise<Durability>;
@@ -174,12 +173,14 @@ export function connectPostgres(
     reports: runsOn(({ reports }) => reports, throwTooLarge),
     heartbeats: runsOn(({ heartbeats }) => heartbeats),
     runLong: (statement, { timeoutMs, signal }) =>
-      pools.use(() =>
-        runLong(servers, session, statement, {
-          timeoutMs,
-          signal: AbortSignal.any([signal, closing.signal]),
-        }),
-      ),
+      pools
+        .use(() =>
+          runLong(servers, session, statement, {
+            timeoutMs,
+            signal: AbortSignal.any([signal, closing.signal]),
+          }),
+        )
+        .catch(throwUnavailable),
     connect: () => connect(servers, session),
     async readDurability() {
       const { client } = await servers.connect();
@@ -304,12 +305,12 @@ async function queryOn<Row>(
   return rows;
 }
 
-async function runLong<Row>(
+async function runLong<Row, Result>(
   servers: Servers,
   session: SessionSettings,
-  { text }: FileStatement,
+  statement: Statement<undefined, Row, Result>,
   { timeoutMs, signal }: { timeoutMs: number; signal: AbortSignal },
-): Promise<Row[]> {
+): Promise<Result> {
   const { client } = await servers.connect({ statement_timeout: timeoutMs, ...session });
   let cancel = () => {};
   try {
@@ -321,7 +322,7 @@ async function runLong<Row>(
     };
     signal.throwIfAborted();
     signal.addEventListener("abort", cancel, { once: true });
-    return (await client.query<QueryResultRow & Row>(text)).rows;
+    return await runOn(client, statement, statement.with());
   } finally {
     signal.removeEventListener("abort", cancel);
     await client.end();

@@ -5,12 +5,19 @@ import { afterEach, beforeEach, expect, onTestFinished, test, vi } from "vitest"
 import { Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { newRequestId } from "../../src/base/ids.ts";
 import { type Payer, requestKeyOf } from "../../src/billing/admission.ts";
-import { BatchConnection, isTransient } from "../../src/billing/batch-connection.ts";
+import {
+  BatchConnection,
+  decision,
+  isTransient,
+  sequence,
+} from "../../src/billing/batch-connection.ts";
 import { ClusterNode } from "../../src/billing/cluster-node.ts";
 import { HoldKeeper } from "../../src/billing/holds.ts";
 import { createLedgerStore } from "../../src/billing/store.ts";
+import { throwUnavailable } from "../../src/postgres/failures.ts";
 import type { Query } from "../../src/postgres/pipeline.ts";
 import { connectPostgres, type Postgres } from "../../src/postgres/postgres.ts";
+import type { Text } from "../../src/postgres/statement.ts";
 import {
   endingWith,
   freshLedger,
@@ -42,11 +49,11 @@ function breakableHolds(options: { maxWaitMs?: number } = {}) {
   const sent: Query[] = [];
   const postgres: Postgres = {
     ...real,
-    async query(statement, values) {
-      sent.push([statement, values]);
-      const rows = await real.query<never>(statement, values);
-      if (takes(statement.name)) throw lost();
-      return rows;
+    async run(statement, ...parameters) {
+      sent.push(statement.with(...parameters));
+      const result = await real.run(statement, ...parameters);
+      if (takes(statement.name)) throwUnavailable(lost());
+      return result;
     },
     async connect() {
       if (connectError) throw connectError;
@@ -499,16 +506,16 @@ test("a caller's forgotten hold is settled after its deadline", async () => {
   });
 });
 
+const pidQuery: Text<{ pid: number }> = {
+  name: "pid",
+  text: "select pg_backend_pid() as pid",
+  row: ([pid]) => ({ pid: Number(pid) }),
+};
+
 test("a batch whose server stops responding fails in time, and succeeds on another connection", async () => {
   const postgres = connectPostgres(ledger.url);
   const connection = new BatchConnection(postgres, { batchMs: 200 });
-  const pidOf = {
-    reads: [[{ name: "pid", text: "select pg_backend_pid() as pid" }, []]] as const,
-    decide: ([rows]: readonly unknown[][]) => ({
-      writes: [],
-      outcome: Number(Object(rows?.[0]).pid),
-    }),
-  };
+  const pidOf = decision([[pidQuery, []]], ([[row]]) => ({ writes: [], outcome: row?.pid ?? 0 }));
   const pid = await connection.run(() => pidOf);
   process.kill(pid, "SIGSTOP");
   try {
@@ -525,10 +532,7 @@ test("a batch whose server stops responding fails in time, and succeeds on anoth
 test("a connection to a server that stopped responding can be closed", async () => {
   const postgres = connectPostgres(ledger.url);
   const connection = new BatchConnection(postgres);
-  const pid = await connection.run(() => ({
-    queries: [[{ name: "pid", text: "select pg_backend_pid() as pid" }, []]],
-    outcome: ([rows]) => Number(Object(rows?.[0]).pid),
-  }));
+  const pid = await connection.run(() => sequence([[pidQuery, []]], ([[row]]) => row?.pid ?? 0));
   process.kill(pid, "SIGSTOP");
   try {
     await connection.close();

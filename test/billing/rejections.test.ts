@@ -10,6 +10,7 @@ import {
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Payer } from "../../src/billing/admission.ts";
 import { Rejections } from "../../src/billing/rejections.ts";
+import type { Runner } from "../../src/postgres/statement.ts";
 import { errorOf } from "../support/billing.ts";
 import { log } from "../support/ledger.ts";
 import { freshUsage, stamp } from "../support/usage.ts";
@@ -81,9 +82,9 @@ test("pages follow each other, and a range beyond what is kept says where it beg
 test("counts that cannot be written now are written later", async () => {
   const payer = await world.payer(0n);
   let isAway = true;
-  const query = (...asked: Parameters<typeof world.postgres.query>) =>
-    isAway ? Promise.reject(new Error("away")) : world.postgres.query<never>(...asked);
-  const rejections = new Rejections({ query }, log);
+  const run: Runner["run"] = (statement, ...parameters) =>
+    isAway ? Promise.reject(new Error("away")) : world.postgres.run(statement, ...parameters);
+  const rejections = new Rejections({ run }, log);
   rejections.count(payer, "rate_limited");
   await rejections.write();
   rejections.count(payer, "rate_limited");

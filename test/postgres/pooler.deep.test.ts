@@ -5,6 +5,7 @@ import { afterAll, beforeAll, expect, onTestFinished, test, vi } from "vitest";
 import { migrate } from "../../src/postgres/migrate.ts";
 import { connectPostgres } from "../../src/postgres/postgres.ts";
 import { checkDatabase } from "../../src/postgres/preflight.ts";
+import { one } from "../../src/postgres/statement.ts";
 import { pgbouncerBinary, startPgbouncer } from "../support/pgbouncer.ts";
 import { startTestServer } from "../support/server-pair.ts";
 
@@ -37,7 +38,11 @@ suite("PgBouncer in session mode loses no limit, and leaks none to the next clie
   expect(await postgres.reports.query(limits, [])).toEqual([report]);
   expect(await postgres.transaction((tx) => tx.query(limits, []))).toEqual([pool]);
   const long = { timeoutMs: 60_000, signal: new AbortController().signal };
-  expect(await postgres.runLong(limits, long)).toMatchObject([{ statement: "1min", lock: "0" }]);
+  const row = ([lock, statement]: readonly unknown[]) => ({ lock, statement });
+  const text =
+    "select current_setting('lock_timeout') as lock, current_setting('statement_timeout') as statement";
+  const longLimits = one<undefined, unknown>("test/long-limits", text, () => [], row, "");
+  expect(await postgres.runLong(longLimits, long)).toEqual({ statement: "1min", lock: "0" });
   const connection = await postgres.connect();
   const queue = { lock: "1s", statement: "2s", idle: "2s", seqscan: "off" };
   const [answer] = await connection.send([[limits, []]]);

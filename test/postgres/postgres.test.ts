@@ -8,6 +8,7 @@ import {
   type Postgres,
   type Statement,
 } from "../../src/postgres/postgres.ts";
+import { run } from "../../src/postgres/statement.ts";
 import { emptyDatabase, freshDatabase } from "../support/database.ts";
 
 const { postgres, drop } = await freshDatabase();
@@ -153,10 +154,13 @@ for (const { name, stop } of stopped) {
     const { url, drop: dropOther, postgres: watch } = await freshDatabase();
     const database = connectPostgres(url);
     const caller = new AbortController();
-    const long = database.runLong(sql("long", "select pg_sleep(600)"), {
-      timeoutMs: 600_000,
-      signal: caller.signal,
-    });
+    const long = database.runLong(
+      run<undefined>("test/long", "select pg_sleep(600)", () => []),
+      {
+        timeoutMs: 600_000,
+        signal: caller.signal,
+      },
+    );
     const failed = expect(long).rejects.toThrow();
     const sleeping = sql(
       "sleeping",

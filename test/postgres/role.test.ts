@@ -5,6 +5,7 @@ import { Client } from "pg";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { createLog, type Log } from "../../src/base/log.ts";
 import { openLedger } from "../../src/postgres/open-ledger.ts";
+import { run } from "../../src/postgres/statement.ts";
 import { MonthKeeper } from "../../src/server/month-keeper.ts";
 import { emptyDatabase } from "../support/database.ts";
 
@@ -60,7 +61,10 @@ test("no connection of a gateway may change what is append-only, even as the own
     await expect(connection.send([query])).rejects.toThrow(/permission denied/);
   }
   const limits = { timeoutMs: 5_000, signal: new AbortController().signal };
-  const long = ledger.postgres.runLong(sql("delete from charges"), limits);
+  const long = ledger.postgres.runLong(
+    run<undefined>("", "delete from charges", () => []),
+    limits,
+  );
   await expect(long).rejects.toThrow(/permission denied/);
   // Not through a partition either.
   const [partition] = await ledger.postgres.query<{ name: string }>(
@@ -90,6 +94,11 @@ test("a gateway whose user owns nothing works after its owner migrated, and cann
   await expect(ledger.postgres.query(sql("delete from transfers"), [])).rejects.toThrow(
     /permission denied/,
   );
+  expect(await ledger.postgres.query(sql("select amount from charge_sums"), [])).toEqual([]);
+  const mayWrite = "has_table_privilege('charge_sums', 'INSERT, UPDATE, DELETE') as may_write";
+  expect(await ledger.postgres.query(sql(`select ${mayWrite}`), [])).toEqual([
+    { may_write: false },
+  ]);
   await ledger.postgres.close();
   const again = await open(process.url, empty.url);
   await again.postgres.close();

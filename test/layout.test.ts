@@ -100,6 +100,7 @@ const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
       "stderr",
       "stopwatch",
       "tags",
+      "task",
       "timeout",
       "token-categories",
       "wait-group",

@@ -145,8 +145,8 @@ async function runDeepUntil(untilMs: number): Promise<void> {
 }
 
 /**
- * Runs these suites. Those that fail run once more, alone: that tells what is wrong with the product
- * from what is wrong beside others. Both are failures.
+ * Runs these suites. Those that fail run once more, alone: that tells what is wrong with the
+ * product from what is wrong beside others. Both are failures.
  */
 async function runAll(run: "fast" | "deep", chosen: readonly string[]): Promise<void> {
   if (chosen.length === 0) return;

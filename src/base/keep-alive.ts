@@ -11,5 +11,5 @@ export const keepAliveMarginMs = 1_000;
 /** How long a listener that accepts no more connections has idle ones at most. */
 export const disconnectMsMax = keepAliveTimeoutMs + keepAliveMarginMs;
 
-/** How long a worker takes to retire at most: its requests, its connections, and their last ones. */
+/** How long a worker takes to retire at most: with its requests, and the last ones of clients. */
 export const retireMsMax = (drainLimitMs: number) => disconnectMsMax + 2 * drainLimitMs;

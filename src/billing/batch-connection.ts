@@ -1,6 +1,7 @@
 // Runs the transactions of a batch queue on a connection of its own, and classifies their errors.
 
 import { DatabaseError } from "pg";
+import { type Clock, systemClock } from "../base/clock.ts";
 import type { Result } from "../postgres/pipeline.ts";
 import {
   type Connection,
@@ -65,7 +66,7 @@ const closeMsMax = 1_000;
  */
 export class BatchConnection {
   readonly #postgres: Postgres;
-  readonly #batchMs: number;
+  readonly #clock: Clock;
   readonly #prepare: ((connection: Connection) => Promise<void>) | undefined;
   #connection: Connection | undefined;
 
@@ -73,12 +74,12 @@ export class BatchConnection {
   constructor(
     postgres: Postgres,
     {
-      batchMs = batchMsMax,
       prepare,
-    }: { batchMs?: number; prepare?: (connection: Connection) => Promise<void> } = {},
+      clock = systemClock,
+    }: { prepare?: (connection: Connection) => Promise<void>; clock?: Clock } = {},
   ) {
     this.#postgres = postgres;
-    this.#batchMs = batchMs;
+    this.#clock = clock;
     this.#prepare = prepare;
   }
 
@@ -111,7 +112,7 @@ export class BatchConnection {
       this.#connection = await this.#connect();
     }
     const connection = this.#connection;
-    const timer = setTimeout(() => connection.destroy(), this.#batchMs);
+    const cancelTimer = this.#clock.after(batchMsMax, () => connection.destroy());
     try {
       return await work(connection);
     } catch (error) {
@@ -120,7 +121,7 @@ export class BatchConnection {
         ? new ConnectionLost("the connection broke during a batch", { cause: error })
         : error;
     } finally {
-      clearTimeout(timer);
+      cancelTimer();
     }
   }
 
@@ -128,17 +129,17 @@ export class BatchConnection {
   // not sent.
   async #connect(): Promise<Connection> {
     let connection: Connection | undefined;
-    const timer = setTimeout(() => connection?.destroy(), this.#batchMs);
+    let cancelTimer = () => {};
     try {
       connection = await this.#postgres.connect();
-      timer.refresh();
+      cancelTimer = this.#clock.after(batchMsMax, () => connection?.destroy());
       await this.#prepare?.(connection);
       return connection;
     } catch (cause) {
       connection?.destroy();
       throw new NotConnected("cannot connect to the ledger", { cause });
     } finally {
-      clearTimeout(timer);
+      cancelTimer();
     }
   }
 
@@ -152,9 +153,9 @@ export class BatchConnection {
     const connection = this.#connection;
     this.#connection = undefined;
     // Without a timeout, a server that does not respond delays this until the system's own one.
-    const timer = setTimeout(() => connection?.destroy(), closeMsMax);
+    const cancelTimer = this.#clock.after(closeMsMax, () => connection?.destroy());
     await connection?.end().catch(() => undefined);
-    clearTimeout(timer);
+    cancelTimer();
   }
 }
 

@@ -30,6 +30,7 @@ import {
 import type { Forecast } from "../../gen/gateway/common/v1/forecast_pb.ts";
 import type { Price, Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
 import type { Key, KeyLabel } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import type { Clock } from "../base/clock.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { isRequestId, requestIdRule } from "../base/ids.ts";
 import type { Log } from "../base/log.ts";
@@ -170,6 +171,8 @@ type Parts = {
   readonly approvalAboveMicro?: (() => bigint | undefined) | undefined;
   /** How long an admission waits for the database. */
   readonly maxWaitMs?: number;
+  /** Default: the clock of this machine. */
+  readonly clock?: Clock | undefined;
   /** Present in a worker. */
   readonly parent?: NodeParent | undefined;
   /** Absent: nothing is counted. */
@@ -194,6 +197,7 @@ export function createBilling(parts: Parts): Billing {
     onLost: parts.onLost,
     onRegister: parts.parent?.announce,
     describe: parts.describe,
+    clock: parts.clock,
     onReaped(requests) {
       if (metrics) metrics.reaped.value += requests;
     },
@@ -201,8 +205,8 @@ export function createBilling(parts: Parts): Billing {
   parts.parent?.onNodeEnded((nodeId) => node.markEnded(nodeId));
   const funds = createFundsChanges(parts.hints);
   const days = new UsageDays(parts.postgres, parts.log);
-  const rejections = new Rejections(parts.postgres, parts.log);
-  const watch = new ChargeWatch({ store: reports, log: parts.log });
+  const rejections = new Rejections({ ...parts, db: parts.postgres });
+  const watch = new ChargeWatch({ ...parts, store: reports });
   const holds = new HoldKeeper({
     ...parts,
     metrics,
@@ -271,10 +275,10 @@ export function createBilling(parts: Parts): Billing {
     },
     async stop() {
       funds.stop();
-      watch.stop();
+      const watched = watch.stop();
       unsettled = await holds.close();
       // They lose nothing but figures.
-      const figures = Promise.all([days.stop(), rejections.stop()]);
+      const figures = Promise.all([watched, days.stop(), rejections.stop()]);
       await Promise.all([withTimeout(figures, figuresMsMax, () => undefined), node.stop()]);
     },
     unsettled: () => unsettled,

@@ -11,6 +11,7 @@ import { OperationsService } from "../../gen/gateway/operations/v1/operations_pb
 import { PaymentsService } from "../../gen/gateway/payments/v1/payments_pb.ts";
 import { PeopleService } from "../../gen/gateway/people/v1/people_pb.ts";
 import { type Alerts, createAlerts } from "../alerts/alerts.ts";
+import type { Clock } from "../base/clock.ts";
 import type { ErrorReason } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { microCreditsPerMicroDollar } from "../base/money.ts";
@@ -89,6 +90,8 @@ export type GatewayParts = {
   readonly metrics?: Metrics | undefined;
   /** Absent: nothing is traced. */
   readonly tracer?: Tracer | undefined;
+  /** Of heartbeats, polls, retries and counts. Default: the clock of this machine. */
+  readonly clock?: Clock;
   /** Present in a worker: what the workers of a machine share. Redis, if configured, goes first. */
   readonly shared?: Shared;
 };
@@ -101,7 +104,7 @@ export async function startServices(
   parts: GatewayParts,
   stack: AsyncDisposableStack,
 ): Promise<StartedServices> {
-  const { config, env, log, metrics } = parts;
+  const { config, env, log, metrics, clock } = parts;
   const url = config.databaseUrl ?? (await embed(parts, stack));
   const ledger = await reachLedger(parts, url);
   log.debug("ledger migrated");
@@ -138,6 +141,7 @@ export async function startServices(
     log,
     hints,
     maxWaitMs: config.ledgerMaxWaitMs,
+    clock,
     metrics,
   });
   let publicUrl = config.publicUrl ?? new URL(`http://localhost:${config.port}`);
@@ -151,6 +155,7 @@ export async function startServices(
     env,
     ensureAccount: (accountId, name) => billing.ensureAccount(accountId, name),
     forecastsOf: (accountId) => billing.forecastsOf(accountId),
+    clock,
     log,
   });
   const billing = createBilling({
@@ -169,6 +174,7 @@ export async function startServices(
     approvalAboveMicro: () => approvalAboveMicro(file.payments),
     maxWaitMs: config.ledgerMaxWaitMs,
     parent: parts.shared?.nodes,
+    clock,
     metrics,
     // Called only after this process has lost its heartbeat, when `inference` exists.
     onLost: () => void inference.cancelAll("declared dead"),
@@ -188,6 +194,7 @@ export async function startServices(
     providers,
     log,
     overlap: config.overlap,
+    clock,
     genai: metrics && config.metrics?.genai ? new GenaiMetrics(metrics) : undefined,
     tracer: parts.tracer,
   });
@@ -245,7 +252,7 @@ export async function startServices(
 
   const authenticate = identifyBy(keys.authenticate, people.authenticate);
   const { audit, onCallerChange, installation } = people;
-  const interceptor = { authenticate, log, audit, onCallerChange };
+  const interceptor = { authenticate, log, audit, onCallerChange, clock };
   const billingService = intercept(BillingService, billing.service, interceptor);
   const payments = createPayments({
     postgres,
@@ -254,6 +261,7 @@ export async function startServices(
     settings: file.payments,
     env,
     guesses: people.slowGuesses("promotion code ", "Too many wrong codes. Wait, and try again."),
+    clock,
     log,
   });
   payments.start();

@@ -31,7 +31,7 @@ const query = (payer: Payer, asked: Asked = {}, onlyKey?: string) =>
 test("rejections of several processes are added up, by key and reason", async () => {
   const payer = await world.payer(0n);
   const other = await world.payer(0n, { accountId: payer.accountId });
-  const processes = [new Rejections(world.postgres, log), new Rejections(world.postgres, log)];
+  const processes = [world, world].map(({ postgres }) => new Rejections({ db: postgres, log }));
   for (const one of processes) {
     for (let times = 0; times < 3; times++) one.count(payer, "rate_limited");
     one.count(payer, "credits_exhausted");
@@ -84,9 +84,9 @@ test("counts that cannot be written now are written later", async () => {
   let isAway = true;
   const run: Runner["run"] = (statement, ...parameters) =>
     isAway ? Promise.reject(new Error("away")) : world.postgres.run(statement, ...parameters);
-  const rejections = new Rejections({ run }, log);
+  const rejections = new Rejections({ db: { run }, log });
   rejections.count(payer, "rate_limited");
-  await rejections.write();
+  await expect(rejections.write()).rejects.toThrow("away");
   rejections.count(payer, "rate_limited");
   isAway = false;
   await rejections.stop();
@@ -99,7 +99,7 @@ test("counts that cannot be written now are written later", async () => {
 
 test("memory is bounded: more keys than it holds are left out, and the ones in it are counted on", async () => {
   const payer = await world.payer(0n);
-  const rejections = new Rejections(world.postgres, log, 10);
+  const rejections = new Rejections({ db: world.postgres, log, countsMax: 10 });
   for (let key = 0; key < 50; key++) {
     rejections.count({ ...payer, keyId: `key_${key}` }, "rate_limited");
     rejections.count({ ...payer, keyId: "key_0" }, "rate_limited");

@@ -19,15 +19,16 @@ const run = promisify(execFile);
 
 /** Shell samples that do not run here, by a part of their text, with the reason. */
 const byHand = {
-  "npm install --omit=dev && npm start": "test/server/process.test.ts starts gateways",
+  "npm install --omit=dev && npm start": "test/server/process.deep.test.ts starts gateways",
   "METRICS_PORT=9464 npm start": "test/server/metrics.test.ts reads metrics",
   gateway_ledger_violations: "writes to a folder of the node exporter",
   "npm install && npm test": "runs this very suite",
+  "npm run test:deep": "runs this very suite",
   "claude -p hello": "needs Claude Code",
   "aider --model": "needs Aider",
   "PROVIDER_KEY=… npm start": "needs a credential of a provider",
-  "ROLE=core PUBLIC_URL": "test/grpc/split.test.ts starts both roles",
-  "WORKERS=auto npm start": "test/server/workers.test.ts starts workers",
+  "ROLE=core PUBLIC_URL": "test/grpc/split.deep.test.ts starts both roles",
+  "WORKERS=auto npm start": "test/server/workers.deep.test.ts starts workers",
   "npm run bench": "takes minutes",
   "npm run close-month": "test/history closes and exports months of its own",
 };

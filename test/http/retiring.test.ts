@@ -1,4 +1,4 @@
-// A listener that leaves its port to other processes: what happens to connections that clients keep.
+// A listener that leaves its port to other processes, and the connections that clients keep.
 
 import { Client } from "undici";
 import { expect, onTestFinished, test } from "vitest";

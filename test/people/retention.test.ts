@@ -7,21 +7,15 @@ import { connectPostgres, type Postgres } from "../../src/postgres/postgres.ts";
 import type { Runner } from "../../src/postgres/statement.ts";
 import { ManualClock } from "../support/clock.ts";
 import { freshDatabase } from "../support/database.ts";
+import { movableNow } from "../support/sql-clock.ts";
 
 const stack = new AsyncDisposableStack();
 let postgres: Postgres;
-// Statements use the clock of the database only, so a function that hides the real one shifts it.
-const shiftedClock = `do $$ begin
-  create schema clock;
-  create table clock.shifts (shift interval not null);
-  insert into clock.shifts values ('0');
-  create function clock.now() returns timestamptz language sql stable as
-    'select pg_catalog.now() + shift from clock.shifts';
-  execute format('alter database %I set search_path = public, clock, pg_catalog', current_database());
-end $$`;
+let shiftTo: (days: number) => Promise<void>;
 beforeAll(async () => {
   const database = stack.adopt(await freshDatabase(), (one) => one.drop());
-  await database.postgres.query({ name: "test/clock", text: shiftedClock }, []);
+  const moveNow = await movableNow(database);
+  shiftTo = (days) => moveNow(days * 24 * hourMs);
   // The search path is that of new connections.
   postgres = stack.adopt(connectPostgres(database.url), (one) => one.close());
 });
@@ -29,8 +23,6 @@ afterAll(() => stack.disposeAsync());
 
 const query = <Row>(name: string, text: string, values: unknown[] = []) =>
   postgres.query<Row>({ name: `test/${name}`, text }, values);
-const shiftTo = (days: number) =>
-  query("shift", "update clock.shifts set shift = $1 * interval '1 day'", [days]);
 const hourMs = 3_600_000;
 const soon = { timeout: 30_000, interval: 20 };
 

@@ -71,7 +71,10 @@ export function heldFor(output: number): bigint {
 
 type ClusterNodeParts = ConstructorParameters<typeof ClusterNode>[0];
 
-type NodeOptions = Pick<ClusterNodeParts, "silentPollsMax" | "pollIntervalMs" | "orphansMax"> & {
+type NodeOptions = Pick<
+  ClusterNodeParts,
+  "silentPollsMax" | "pollIntervalMs" | "orphansMax" | "clock"
+> & {
   /**
    * True: sends heartbeats, as it must where another node polls it for longer than a few seconds.
    * Default: it polls, and is polled, only by the test.
@@ -91,6 +94,7 @@ export async function startNode(url: string, { ticks = false, ...options }: Node
     log,
     nodeId: node.id,
     onLost: () => node.lose(),
+    clock: options.clock,
   });
   if (ticks) await node.start(holds);
   else await store.registerNode(node.id(), "");

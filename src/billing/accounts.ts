@@ -26,7 +26,7 @@ import { credits } from "../base/money.ts";
 import { walkPages } from "../base/paging.ts";
 import { actorOf } from "../contract/callers.ts";
 import type { AuthenticatedCall } from "../contract/contract.ts";
-import type { Postgres, Tx } from "../postgres/postgres.ts";
+import type { Postgres } from "../postgres/postgres.ts";
 import type { Runner } from "../postgres/statement.ts";
 import type { AccountStatusName } from "./admission.ts";
 import { listCharges } from "./charges.ts";
@@ -39,11 +39,11 @@ export type KeysOfAccount = {
    * Announces, in the transaction that changes the status of an account, that its keys changed.
    * Returns the ids for `publish`.
    */
-  announce(tx: Tx, accountId: string): Promise<readonly string[]>;
+  announce(tx: Runner, accountId: string): Promise<readonly string[]>;
   /** Revokes all of them in the same way, for good. */
-  revokeAll(tx: Tx, accountId: string): Promise<readonly string[]>;
+  revokeAll(tx: Runner, accountId: string): Promise<readonly string[]>;
   /** What people know these keys of an account by, in the order of their ids. */
-  labels(db: Tx, accountId: string, keyIds: readonly string[]): Promise<KeyLabel[]>;
+  labels(db: Runner, accountId: string, keyIds: readonly string[]): Promise<KeyLabel[]>;
   /** Called after the commit. */
   publish(keyIds: readonly string[]): void;
 };
@@ -54,7 +54,7 @@ export type MembersOfAccount = {
    * Throws `not_permitted` unless the person owns the account at this moment. Until the end of the
    * transaction he goes on to own it.
    */
-  checkOwner(tx: Tx, accountId: string, personId: string): Promise<void>;
+  checkOwner(tx: Runner, accountId: string, personId: string): Promise<void>;
 };
 
 /** The data of accounts that other services have. */

@@ -27,7 +27,7 @@ import * as sql from "../../gen/sql/people.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { actorOf, roleIn } from "../contract/callers.ts";
 import type { AuditFacts, AuthenticatedCall, Caller } from "../contract/contract.ts";
-import type { Tx } from "../postgres/postgres.ts";
+import type { Runner } from "../postgres/statement.ts";
 import { mailLink, makeLink } from "./links.ts";
 import { checkEmail, checkLogin, checkStillAdmin, type Parts } from "./parts.ts";
 import type { LockedMember, PeopleTables } from "./store.ts";
@@ -210,7 +210,7 @@ async function leaveKeys(
 
 type LeaveParts = {
   readonly keys: Parts["keys"];
-  readonly tx: Tx;
+  readonly tx: Runner;
   readonly members: readonly LockedMember[];
   readonly caller: Caller;
 };

@@ -8,7 +8,6 @@ import type { Log } from "../base/log.ts";
 import { readMailAddress } from "../base/mail-address.ts";
 import type { SignUp } from "../config/catalog.ts";
 import type { AuthenticatedCall, Caller, Person } from "../contract/contract.ts";
-import type { Tx } from "../postgres/postgres.ts";
 import type { Runner } from "../postgres/statement.ts";
 import type { Flows } from "./flows.ts";
 import type { Guessing } from "./guessing.ts";
@@ -45,11 +44,11 @@ export type Parts = {
 /** The keys of a person who leaves an account, which another service has. */
 export type ManagedKeys = {
   /** How many keys he manages there, without the revoked ones. */
-  count(tx: Tx, manager: Membership): Promise<number>;
+  count(tx: Runner, manager: Membership): Promise<number>;
   /** Gives all of them to another person of the account. `to` undefined: to its owners alone. */
-  handOver(tx: Tx, manager: Membership, to: string | undefined): Promise<void>;
+  handOver(tx: Runner, manager: Membership, to: string | undefined): Promise<void>;
   /** Revokes them for good. Returns the ids for `publish`. */
-  revoke(tx: Tx, manager: Membership): Promise<readonly string[]>;
+  revoke(tx: Runner, manager: Membership): Promise<readonly string[]>;
   /** Call after the commit. */
   publish(keyIds: readonly string[]): void;
 };

@@ -23,7 +23,7 @@ import type {
 } from "../contract/contract.ts";
 import type { AuditSink } from "../contract/interceptor.ts";
 import type { Mailer } from "../mail/mail.ts";
-import type { Postgres, Tx } from "../postgres/postgres.ts";
+import type { Postgres } from "../postgres/postgres.ts";
 import type { Runner } from "../postgres/statement.ts";
 import {
   createAdminToken,
@@ -103,7 +103,7 @@ type MembersOfAccount = {
    * Throws `not_permitted` unless the person owns the account at this moment. Until the end of the
    * transaction he goes on to own it.
    */
-  checkOwner(tx: Tx, accountId: string, personId: string): Promise<void>;
+  checkOwner(tx: Runner, accountId: string, personId: string): Promise<void>;
   /** The members and open invitations, then all audit events of the account, newest first. */
   export(accountId: string): AsyncIterable<PeopleOfAccount>;
 };

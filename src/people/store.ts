@@ -27,7 +27,7 @@ import { timeOrderedId } from "../base/ids.ts";
 import type { Found } from "../base/secret-cache.ts";
 import type { Membership } from "../contract/contract.ts";
 import type { AuditEvent } from "../contract/interceptor.ts";
-import type { Postgres, Tx } from "../postgres/postgres.ts";
+import type { Postgres } from "../postgres/postgres.ts";
 import type { Json, Runner } from "../postgres/statement.ts";
 
 /** An admin token, as it authenticates calls. */
@@ -124,7 +124,7 @@ export function createPeopleStore(postgres: Postgres) {
   return {
     ...tablesOn(postgres),
     /** Runs `work` in one transaction. Repeats it after a conflict. */
-    transaction: <T>(work: (tables: PeopleTables, tx: Tx) => Promise<T>): Promise<T> =>
+    transaction: <T>(work: (tables: PeopleTables, tx: Runner) => Promise<T>): Promise<T> =>
       postgres.transaction((tx) => work(tablesOn(tx), tx)),
   };
 }

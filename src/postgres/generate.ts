@@ -492,8 +492,6 @@ export async function readSchema(client: Client, of = families): Promise<Schema>
 export function readFiles(): { folder: string; path: string; blocks: Block[] }[] {
   const files = readdirSync(join(root, "src"), { recursive: true, encoding: "utf8" })
     .filter((path) => /^\w[\w-]*\/sql\/[\w-]+\.sql$/.test(path))
-    // Others are read by file-statement.ts.
-    .filter((path) => readFileSync(join(root, "src", path), "utf8").includes("-- name: "))
     .sort();
   return files.map((path) => {
     const file = join("src", path);

@@ -3,7 +3,9 @@
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { verifyLedger } from "../../gen/sql/billing.ts";
 import { digestBytes, digestSecret, mintSecret } from "../../src/keys/secret.ts";
-import { connectPostgres, type Postgres, type Tx } from "../../src/postgres/postgres.ts";
+import { connectPostgres, type Postgres } from "../../src/postgres/postgres.ts";
+import type { Runner } from "../../src/postgres/statement.ts";
+import { query } from "../support/query.ts";
 
 type Row = Record<string, unknown>;
 
@@ -14,11 +16,11 @@ export function connectLedger(url: string): Postgres {
 
 /** Runs a statement without a name. */
 export function runSql<R = Row>(
-  postgres: Tx,
+  postgres: Runner,
   text: string,
   values: readonly unknown[] = [],
 ): Promise<R[]> {
-  return postgres.query<R>({ name: "", text }, values);
+  return query<R>(postgres, { name: "", text }, values);
 }
 
 /** Credits of each account, in micro-credits. */

@@ -116,7 +116,10 @@ test("fifty requests racing for ten holds' worth of credits admit exactly ten", 
 test("a request that waits for held credits starts as soon as another one releases them", async () => {
   const payer = await ledger.payer(heldFor(100));
   const first = await place(holdRequest(payer, 100));
+  const after = vi.spyOn(clock, "after");
   const second = place(holdRequest(payer, 100));
+  // It was refused, and would try again at that time.
+  await vi.waitFor(() => expect(after).toHaveBeenCalledWith(250, expect.anything()));
   await ledger.holds.settle(first, endingWith({}));
   const started = await second;
   expect(started.amountMicro).toBe(heldFor(100));

@@ -26,6 +26,7 @@ import { writeCharges } from "../support/charges.ts";
 import { ManualClock, passUntil } from "../support/clock.ts";
 import { endingWith, freshLedger, holdRequest, log, price } from "../support/ledger.ts";
 import { planOf, scannedCharges } from "../support/plans.ts";
+import { query } from "../support/query.ts";
 
 type Ledger = Awaited<ReturnType<typeof freshLedger>>;
 let ledger: Ledger;
@@ -43,10 +44,6 @@ async function startBilling(url: string) {
   const postgres: Postgres = {
     ...connected,
     reports: {
-      query: (statement, values) => {
-        ran.push(statement.name);
-        return connected.reports.query(statement, values);
-      },
       run: (statement, ...values) => {
         ran.push(statement.name);
         return connected.reports.run(statement, ...values);

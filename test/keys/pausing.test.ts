@@ -22,6 +22,7 @@ import {
   type KeysClient,
   startTestKeys,
 } from "../support/keys.ts";
+import { query } from "../support/query.ts";
 
 let fixture: Awaited<ReturnType<typeof startTestKeys>>;
 let client: KeysClient;
@@ -32,7 +33,7 @@ beforeAll(async () => {
 afterAll(() => fixture.drop());
 
 const run = <Row>(name: string, text: string, values: unknown[] = []) =>
-  fixture.database.query<Row>({ name: `test/${name}`, text }, values);
+  query<Row>(fixture.database, { name: `test/${name}`, text }, values);
 const authenticate = (secret: string) => errorOf(fixture.keys.authenticate(bearer(secret)));
 const inMs = (ms: number) => timestampFromDate(new Date(Date.now() + ms));
 const hourMs = 3_600_000;

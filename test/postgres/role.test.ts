@@ -8,6 +8,7 @@ import { openLedger } from "../../src/postgres/open-ledger.ts";
 import { run } from "../../src/postgres/statement.ts";
 import { MonthKeeper } from "../../src/server/month-keeper.ts";
 import { emptyDatabase } from "../support/database.ts";
+import { query } from "../support/query.ts";
 
 const log: Log = createLog("silent");
 const sql = (text: string) => ({ name: "", text });
@@ -55,10 +56,11 @@ test("no connection of a gateway may change what is append-only, even as the own
   expect(ledger.roleStatements).toEqual([]);
   const connection = await ledger.postgres.connect();
   for (const text of changes) {
-    await expect(ledger.postgres.query(sql(text), [])).rejects.toThrow(/permission denied/);
-    await expect(ledger.postgres.reports.query(sql(text), [])).rejects.toThrow(/permission denied/);
-    const query = [{ name: text, text }, []] as const;
-    await expect(connection.send([query])).rejects.toThrow(/permission denied/);
+    await expect(query(ledger.postgres, sql(text), [])).rejects.toThrow(/permission denied/);
+    await expect(query(ledger.postgres.reports, sql(text), [])).rejects.toThrow(
+      /permission denied/,
+    );
+    await expect(connection.send([[sql(text), []]])).rejects.toThrow(/permission denied/);
   }
   const limits = { timeoutMs: 5_000, signal: new AbortController().signal };
   const long = ledger.postgres.runLong(
@@ -67,13 +69,14 @@ test("no connection of a gateway may change what is append-only, even as the own
   );
   await expect(long).rejects.toThrow(/permission denied/);
   // Not through a partition either.
-  const [partition] = await ledger.postgres.query<{ name: string }>(
+  const [partition] = await query<{ name: string }>(
+    ledger.postgres,
     sql(
       "select min(inhrelid::regclass::text) as name from pg_inherits where inhparent = 'charges'::regclass",
     ),
     [],
   );
-  await expect(ledger.postgres.query(sql(`delete from ${partition?.name}`), [])).rejects.toThrow(
+  await expect(query(ledger.postgres, sql(`delete from ${partition?.name}`), [])).rejects.toThrow(
     /permission denied/,
   );
   await connection.end();
@@ -87,16 +90,17 @@ test("a gateway whose user owns nothing works after its owner migrated, and cann
   const process = await addUser();
   const ledger = await open(process.url, empty.url);
   expect(ledger.roleStatements).toEqual([]);
-  await ledger.postgres.query(
+  await query(
+    ledger.postgres,
     sql("insert into accounts (account_id, name) values ('acc_1', 'x')"),
     [],
   );
-  await expect(ledger.postgres.query(sql("delete from transfers"), [])).rejects.toThrow(
+  await expect(query(ledger.postgres, sql("delete from transfers"), [])).rejects.toThrow(
     /permission denied/,
   );
-  expect(await ledger.postgres.query(sql("select amount from charge_sums"), [])).toEqual([]);
+  expect(await query(ledger.postgres, sql("select amount from charge_sums"), [])).toEqual([]);
   const mayWrite = "has_table_privilege('charge_sums', 'INSERT, UPDATE, DELETE') as may_write";
-  expect(await ledger.postgres.query(sql(`select ${mayWrite}`), [])).toEqual([
+  expect(await query(ledger.postgres, sql(`select ${mayWrite}`), [])).toEqual([
     { may_write: false },
   ]);
   await ledger.postgres.close();

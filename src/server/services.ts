@@ -39,7 +39,7 @@ import { createPeople, type Installation, isOfPeople } from "../people/people.ts
 import { type Embedded, startEmbedded } from "../postgres/embedded/embedded.ts";
 import { type OpenLedger, openLedger } from "../postgres/open-ledger.ts";
 import { checkConnection, checkDatabase } from "../postgres/preflight.ts";
-import { run } from "../postgres/statement.ts";
+import { many } from "../postgres/statement.ts";
 import { databaseOf, waitForDatabase } from "../postgres/wait-for-database.ts";
 import { createProviders } from "../providers/providers.ts";
 import { createRateLimits, limitStates, type RateLimits } from "../rate-limits/rate-limits.ts";
@@ -342,7 +342,13 @@ function approvalAboveMicro(settings: CatalogFile["payments"]): bigint | undefin
   return above === undefined ? undefined : BigInt(above) * 1_000_000n * microCreditsPerMicroDollar;
 }
 
-const ping = run<undefined>("server/ping", "select", () => []);
+const ping = many<undefined, void>(
+  "server/ping",
+  "select",
+  () => [],
+  () => undefined,
+  "",
+);
 
 /** Runs work that is harmless when repeated until it reaches the database at `url`. */
 function createWait({ config, log, giveUp }: GatewayParts, url: string | undefined) {

@@ -2,7 +2,7 @@
 
 import { DatabaseError } from "pg";
 import { type Clock, systemClock } from "../base/clock.ts";
-import type { Query } from "../postgres/pipeline.ts";
+import type { Result } from "../postgres/pipeline.ts";
 import {
   type Connection,
   isBlocked,
@@ -10,30 +10,50 @@ import {
   isUniqueViolation,
   isUnreachable,
   type Postgres,
-  type Statement,
 } from "../postgres/postgres.ts";
+import type { Query, RowsOf } from "../postgres/statement.ts";
 import type { Failure } from "./batch-queue.ts";
 
-const begin: Statement = { name: "billing/begin", text: "begin" };
-const commit: Statement = { name: "billing/commit", text: "commit" };
-const rollback: Statement = { name: "billing/rollback", text: "rollback" };
+const begin: Query = [{ name: "billing/begin", text: "begin" }, []];
+const commit: Query = [{ name: "billing/commit", text: "commit" }, []];
+const rollback: Query = [{ name: "billing/rollback", text: "rollback" }, []];
 
-/**
- * A transaction in two round trips: `decide` gets the rows of the reads and returns the writes.
- */
+/** What a transaction writes after its reads. */
+export type Decided<Outcome> = { readonly writes: readonly Query[]; readonly outcome: Outcome };
+
+/** A transaction in two round trips. */
 export type Decision<Outcome> = {
   readonly reads: readonly Query[];
-  readonly decide: (rows: readonly unknown[][]) => {
-    readonly writes: readonly Query[];
-    readonly outcome: Outcome;
-  };
+  /** `results`: of the reads. */
+  decide(results: readonly Result[]): Decided<Outcome>;
 };
 
 /** A transaction in one round trip: no query depends on the rows of another. */
 export type Sequence<Outcome> = {
   readonly queries: readonly Query[];
-  readonly outcome: (rows: readonly unknown[][]) => Outcome;
+  outcome(results: readonly Result[]): Outcome;
 };
+
+/** `decide` gets the rows of the reads. */
+export function decision<const Reads extends readonly Query[], Outcome>(
+  reads: Reads,
+  decide: (rows: RowsOf<Reads>) => Decided<Outcome>,
+): Decision<Outcome> {
+  return { reads, decide: (results) => decide(rowsOf(results)) };
+}
+
+/** `outcome` gets the rows of the queries. */
+export function sequence<const Queries extends readonly Query[], Outcome>(
+  queries: Queries,
+  outcome: (rows: RowsOf<Queries>) => Outcome,
+): Sequence<Outcome> {
+  return { queries, outcome: (results) => outcome(rowsOf(results)) };
+}
+
+/** The one place where results get the types of their queries, which read them. */
+function rowsOf<Queries extends readonly Query[]>(results: readonly Result[]): RowsOf<Queries> {
+  return results.map(({ rows }) => rows) as never;
+}
 
 // Several times the server's own time limits for the statements of a batch.
 const batchMsMax = 5_000;
@@ -71,11 +91,11 @@ export class BatchConnection {
     return this.#use(async (connection) => {
       const batch = build();
       if ("queries" in batch) {
-        const [, ...rows] = await this.#commit(connection, [[begin, []], ...batch.queries]);
-        return batch.outcome(rows);
+        const [, ...results] = await this.#commit(connection, [begin, ...batch.queries]);
+        return batch.outcome(results);
       }
-      const [, ...read] = await connection.send([[begin, []], ...batch.reads]);
-      const { writes, outcome } = batch.decide(read.map(({ rows }) => rows));
+      const [, ...results] = await connection.send([begin, ...batch.reads]);
+      const { writes, outcome } = batch.decide(results);
       await this.#commit(connection, writes);
       return outcome;
     });
@@ -83,7 +103,7 @@ export class BatchConnection {
 
   /** Runs the queries and takes back what they wrote. Throws as `run` does. */
   async rehearse(queries: readonly Query[]): Promise<void> {
-    await this.#use((connection) => connection.send([[begin, []], ...queries, [rollback, []]]));
+    await this.#use((connection) => connection.send([begin, ...queries, rollback]));
   }
 
   async #use<T>(work: (connection: Connection) => Promise<T>): Promise<T> {
@@ -96,7 +116,7 @@ export class BatchConnection {
     try {
       return await work(connection);
     } catch (error) {
-      await connection.send([[rollback, []]]).catch(() => undefined);
+      await connection.send([rollback]).catch(() => undefined);
       throw connection.lost
         ? new ConnectionLost("the connection broke during a batch", { cause: error })
         : error;
@@ -123,10 +143,10 @@ export class BatchConnection {
     }
   }
 
-  async #commit(connection: Connection, queries: readonly Query[]): Promise<unknown[][]> {
-    const results = await connection.send([...queries, [commit, []]]);
+  async #commit(connection: Connection, queries: readonly Query[]): Promise<Result[]> {
+    const results = await connection.send([...queries, commit]);
     if (results.pop()?.command !== "COMMIT") throw new RolledBack();
-    return results.map(({ rows }) => rows);
+    return results;
   }
 
   async close(): Promise<void> {

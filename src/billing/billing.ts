@@ -189,7 +189,7 @@ export type NodeParent = {
 
 export function createBilling(parts: Parts): Billing {
   const store = createLedgerStore(parts.postgres);
-  const reports = createLedgerStore({ ...parts.postgres, query: parts.postgres.reports.query });
+  const reports = createLedgerStore({ ...parts.postgres, run: parts.postgres.reports.run });
   const metrics = parts.metrics && new LedgerMetrics(parts.metrics);
   const node = new ClusterNode({
     store,
@@ -205,7 +205,7 @@ export function createBilling(parts: Parts): Billing {
   parts.parent?.onNodeEnded((nodeId) => node.markEnded(nodeId));
   const funds = createFundsChanges(parts.hints);
   const days = new UsageDays(parts.postgres, parts.log);
-  const rejections = new Rejections(parts);
+  const rejections = new Rejections({ ...parts, db: parts.postgres });
   const watch = new ChargeWatch({ ...parts, store: reports });
   const holds = new HoldKeeper({
     ...parts,
@@ -222,7 +222,7 @@ export function createBilling(parts: Parts): Billing {
   if (parts.metrics) readLedger(parts.metrics, holds, node);
   const keys = parts.keys ?? noKeys;
   let unsettled = 0;
-  const usage = createReports(parts.postgres.reports);
+  const usage = createReports(reports);
   return {
     service: createService({
       store,
@@ -259,10 +259,10 @@ export function createBilling(parts: Parts): Billing {
     forecastsOf: (accountId) => usage.forecast(accountId),
     liveNodes: node.live,
     nodeId: node.id,
-    overview: createOverview(parts.postgres, reports),
+    overview: createOverview(reports),
     onFundsChange: funds.listen,
     problem: () => problemOf(holds, node),
-    figures: createAlertFigures(parts.postgres.reports),
+    figures: createAlertFigures(reports),
     findAmounts: (requests) => reports.findAmounts(requests),
     countRejected: (key, reason) => rejections.count(key, reason),
     countRunning: async (requests) => (await reports.findHolds(requests)).length,

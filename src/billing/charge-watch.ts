@@ -17,7 +17,7 @@ import { Task, warnOnce } from "../base/task.ts";
 import type { LedgerStore, SettledRequest } from "./store.ts";
 
 const pollMs = 1_000;
-/** How far back each read goes, as `sql/read-settled.sql` says. */
+/** How far back each read goes, as `ReadSettled` says. */
 const rereadMs = 10_000;
 /** Charges in one read, of all watched accounts: 1,000 a second for the ten seconds it repeats. */
 const readMax = 10_000;

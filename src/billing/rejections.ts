@@ -1,13 +1,12 @@
 // Counts of rejected requests, by account, UTC hour, key and reason. They are figures, not money: a
 // crash loses those of the last seconds.
 
+import * as sql from "../../gen/sql/billing.ts";
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import { type Report, Task, warnOnce } from "../base/task.ts";
-import { type Postgres, statement } from "../postgres/postgres.ts";
+import type { Runner } from "../postgres/statement.ts";
 import { hourMs } from "./usage-days.ts";
-
-const addErrors = statement(import.meta.url, "add-errors");
 
 const everyMs = 10_000;
 const batchMax = 1_000;
@@ -15,7 +14,7 @@ const batchMax = 1_000;
 type Rejected = { accountId: string; hourMs: number; keyId: string; reason: string; count: bigint };
 
 type Parts = {
-  readonly postgres: Pick<Postgres, "query">;
+  readonly db: Runner;
   readonly log: Log;
   readonly clock?: Clock | undefined;
   /** The most counts in memory. Rejections beyond are not counted, and logged. */
@@ -60,7 +59,7 @@ export class Rejections {
 
   /** Throws when it cannot: what is left is written the next time. */
   async write(): Promise<void> {
-    const { postgres, log } = this.#parts;
+    const { db, log } = this.#parts;
     if (this.#uncounted > 0)
       log.warn(
         { code: "rejections_not_counted", requests: this.#uncounted },
@@ -72,13 +71,13 @@ export class Rejections {
     try {
       while (left.length > 0) {
         const batch = left.slice(0, batchMax);
-        await postgres.query(addErrors, [
-          batch.map(({ accountId }) => accountId),
-          batch.map(({ hourMs }) => new Date(hourMs)),
-          batch.map(({ keyId }) => keyId),
-          batch.map(({ reason }) => reason),
-          batch.map(({ count }) => count),
-        ]);
+        await db.run(sql.addErrors, {
+          accountIds: batch.map(({ accountId }) => accountId),
+          hours: batch.map(({ hourMs }) => new Date(hourMs)),
+          keyIds: batch.map(({ keyId }) => keyId),
+          reasons: batch.map(({ reason }) => reason),
+          counts: batch.map(({ count }) => count),
+        });
         left.splice(0, batch.length);
       }
     } finally {

@@ -8,6 +8,7 @@ import {
   type ReceiveHookRequest,
   ReceiveHookResponseSchema,
 } from "../../gen/gateway/payments/v1/payments_pb.ts";
+import * as sql from "../../gen/sql/payments.ts";
 import { ApiError } from "../base/errors.ts";
 import { Task, warnOnce } from "../base/task.ts";
 import type { Parts } from "./parts.ts";
@@ -17,7 +18,7 @@ const hookBytesMax = 64 * 1024;
 
 /**
  * Takes a webhook in. Throws `not_found` for a processor without webhooks, `request_too_large`,
- * `invalid_signature`, and `billing_unavailable` if it cannot be noted.
+ * `invalid_signature`, and `database_unavailable` if it cannot be noted.
  */
 export async function receiveHook(
   { store, processors, wake }: Pick<Parts, "store" | "processors" | "wake">,
@@ -33,7 +34,7 @@ export async function receiveHook(
   const raw = Buffer.from(body.buffer, body.byteOffset, body.byteLength);
   const bodySha256 = hash("sha256", raw, "buffer");
   const { deliveryKey, externalId, depositId = "" } = processor.readHook(headers, raw);
-  const isDue = await store.receiveHook({
+  const due = await store.run(sql.receiveHook, {
     processor: name,
     externalId,
     depositId,
@@ -41,7 +42,7 @@ export async function receiveHook(
     // What names no delivery is one by its content.
     deliveryKey: deliveryKey === "" ? bodySha256.toString("hex") : deliveryKey,
   });
-  if (isDue) wake();
+  if (due > 0) wake();
   return create(ReceiveHookResponseSchema);
 }
 
@@ -54,7 +55,9 @@ export function createCleaning({
   log,
 }: Pick<Parts, "store" | "clock" | "log">): Task {
   return new Task({
-    run: () => store.removeHooks(),
+    async run() {
+      await store.run(sql.removeHooks);
+    },
     firstMs: cleaningMs,
     everyMs: cleaningMs,
     report: warnOnce(log, {

@@ -1,6 +1,7 @@
 // Tells streams of this process that an order changed: at once if this process changed it, else
 // within a second, by reading the versions of all watched orders with one statement.
 
+import * as sql from "../../gen/sql/payments.ts";
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import { Task, warnOnce } from "../base/task.ts";
@@ -17,7 +18,7 @@ export type Watchers = {
 };
 
 export function createWatchers(parts: {
-  store: Pick<PaymentsStore, "readVersions">;
+  store: Pick<PaymentsStore, "run">;
   clock: Clock;
   log: Log;
 }): Watchers {
@@ -30,7 +31,8 @@ export function createWatchers(parts: {
   };
   const polling = new Task({
     async run() {
-      const found = await store.readVersions([...watched.keys()]);
+      const rows = await store.run(sql.readVersions, { orderIds: [...watched.keys()] });
+      const found = new Map(rows.map(({ orderId, version }) => [orderId, version]));
       // An order that is new here may have changed since its stream read it.
       for (const [orderId, version] of found)
         if (versions.get(orderId) !== version) changed(orderId);

@@ -38,8 +38,8 @@ import { createPayments } from "../payments/payments.ts";
 import { createPeople, type Installation, isOfPeople } from "../people/people.ts";
 import { type Embedded, startEmbedded } from "../postgres/embedded/embedded.ts";
 import { type OpenLedger, openLedger } from "../postgres/open-ledger.ts";
-import type { Statement } from "../postgres/postgres.ts";
 import { checkConnection, checkDatabase } from "../postgres/preflight.ts";
+import { many } from "../postgres/statement.ts";
 import { databaseOf, waitForDatabase } from "../postgres/wait-for-database.ts";
 import { createProviders } from "../providers/providers.ts";
 import { createRateLimits, limitStates, type RateLimits } from "../rate-limits/rate-limits.ts";
@@ -112,7 +112,7 @@ export async function startServices(
   const untilReached = createWait(parts, config.databaseUrl);
   // On a slow machine a connection takes longer than a request may wait. What follows uses these.
   await untilReached(() => postgres.readChangeable());
-  await untilReached(() => postgres.heartbeats.query(ping, []));
+  await untilReached(() => postgres.heartbeats.run(ping));
   const months = new MonthKeeper(ledger, log);
   await untilReached(() => months.start());
   stack.defer(() => months.stop());
@@ -205,7 +205,6 @@ export async function startServices(
     waitingOrders: (limit) => payments.waitingOrders(limit),
     nodeId: billing.nodeId,
     database: {
-      engine: ledger.engine,
       isEmbedded: config.databaseUrl === undefined,
       monthsAhead: () => months.monthsAhead,
     },
@@ -343,7 +342,13 @@ function approvalAboveMicro(settings: CatalogFile["payments"]): bigint | undefin
   return above === undefined ? undefined : BigInt(above) * 1_000_000n * microCreditsPerMicroDollar;
 }
 
-const ping: Statement = { name: "server/ping", text: "select 1" };
+const ping = many<undefined, void>(
+  "server/ping",
+  "select",
+  () => [],
+  () => undefined,
+  "",
+);
 
 /** Runs work that is harmless when repeated until it reaches the database at `url`. */
 function createWait({ config, log, giveUp }: GatewayParts, url: string | undefined) {
@@ -355,11 +360,11 @@ function createWait({ config, log, giveUp }: GatewayParts, url: string | undefin
 
 /** Migrates the database, and connects to it. */
 async function reachLedger(parts: GatewayParts, url: string): Promise<OpenLedger> {
-  const { databaseUrl, migrationDatabaseUrl: ownerUrl, ledgerEngine: engine } = parts.config;
+  const { databaseUrl, migrationDatabaseUrl: ownerUrl } = parts.config;
   const untilReached = createWait(parts, databaseUrl);
   if (databaseUrl !== undefined) await untilReached(() => checkDatabase(databaseUrl));
   if (ownerUrl !== undefined) await createWait(parts, ownerUrl)(() => checkConnection(ownerUrl));
-  return untilReached(() => openLedger({ url, ownerUrl, engine }, parts.log));
+  return untilReached(() => openLedger({ url, ownerUrl }, parts.log));
 }
 
 async function embed(

@@ -85,7 +85,7 @@ test("after a short outage of the database callers get their result late, not an
   let attempts = 0;
   const { clock, lookup } = lookupBy(async (digests) => {
     attempts += 1;
-    if (attempts < 3) throw new ApiError("billing_unavailable");
+    if (attempts < 3) throw new ApiError("database_unavailable");
     return digests.map(found);
   });
   const result = passDuring(() => clock.endPause(), lookup.find("a"));
@@ -95,12 +95,12 @@ test("after a short outage of the database callers get their result late, not an
 
 test("a longer outage of the database fails the look-ups that waited long enough", async () => {
   const { clock, lookup } = lookupBy(async () => {
-    throw new ApiError("billing_unavailable");
+    throw new ApiError("database_unavailable");
   });
   /** When each look-up failed. */
   const failed: Record<string, number> = {};
   const find = async (digest: string) => {
-    expect(await errorOf(lookup.find(digest))).toBe("billing_unavailable");
+    expect(await errorOf(lookup.find(digest))).toBe("database_unavailable");
     failed[digest] = Math.round(clock.now());
   };
   const first = find("a");

@@ -5,9 +5,15 @@ import { afterEach, beforeEach, expect, onTestFinished, test, vi } from "vitest"
 import { Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { newRequestId } from "../../src/base/ids.ts";
 import { requestKeyOf } from "../../src/billing/admission.ts";
-import { BatchConnection, isTransient } from "../../src/billing/batch-connection.ts";
+import {
+  BatchConnection,
+  decision,
+  isTransient,
+  sequence,
+} from "../../src/billing/batch-connection.ts";
 import { ClusterNode } from "../../src/billing/cluster-node.ts";
 import { connectPostgres } from "../../src/postgres/postgres.ts";
+import type { Text } from "../../src/postgres/statement.ts";
 import { breakableHolds, lockPool, lockWaits } from "../support/breakable-holds.ts";
 import { ManualClock, passDuring, runPendingTasks } from "../support/clock.ts";
 import {
@@ -385,17 +391,17 @@ test("a caller's forgotten hold is settled after its deadline", async () => {
   });
 });
 
+const pidQuery: Text<{ pid: number }> = {
+  name: "pid",
+  text: "select pg_backend_pid() as pid",
+  row: ([pid]) => ({ pid: Number(pid) }),
+};
+
 test("a batch whose server stops responding fails in time, and succeeds on another connection", async () => {
   const postgres = connectPostgres(ledger.url);
   const clock = new ManualClock();
   const connection = new BatchConnection(postgres, { clock });
-  const pidOf = {
-    reads: [[{ name: "pid", text: "select pg_backend_pid() as pid" }, []]] as const,
-    decide: ([rows]: readonly unknown[][]) => ({
-      writes: [],
-      outcome: Number(Object(rows?.[0]).pid),
-    }),
-  };
+  const pidOf = decision([[pidQuery, []]], ([[row]]) => ({ writes: [], outcome: row?.pid ?? 0 }));
   const pid = await connection.run(() => pidOf);
   process.kill(pid, "SIGSTOP");
   try {
@@ -414,10 +420,7 @@ test("a connection to a server that stopped responding can be closed", async () 
   const postgres = connectPostgres(ledger.url);
   const clock = new ManualClock();
   const connection = new BatchConnection(postgres, { clock });
-  const pid = await connection.run(() => ({
-    queries: [[{ name: "pid", text: "select pg_backend_pid() as pid" }, []]],
-    outcome: ([rows]) => Number(Object(rows?.[0]).pid),
-  }));
+  const pid = await connection.run(() => sequence([[pidQuery, []]], ([[row]]) => row?.pid ?? 0));
   process.kill(pid, "SIGSTOP");
   try {
     const closing = connection.close();

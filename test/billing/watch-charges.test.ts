@@ -10,6 +10,7 @@ import {
   type Receipt,
   WatchChargesRequestSchema,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import * as sql from "../../gen/sql/billing.ts";
 import { ApiError, toApiError } from "../../src/base/errors.ts";
 import type { Payer } from "../../src/billing/admission.ts";
 import { createBilling } from "../../src/billing/billing.ts";
@@ -25,6 +26,7 @@ import { writeCharges } from "../support/charges.ts";
 import { ManualClock, passUntil } from "../support/clock.ts";
 import { endingWith, freshLedger, holdRequest, log, price } from "../support/ledger.ts";
 import { planOf, scannedCharges } from "../support/plans.ts";
+import { query } from "../support/query.ts";
 
 type Ledger = Awaited<ReturnType<typeof freshLedger>>;
 let ledger: Ledger;
@@ -42,9 +44,9 @@ async function startBilling(url: string) {
   const postgres: Postgres = {
     ...connected,
     reports: {
-      query: (statement, values) => {
+      run: (statement, ...values) => {
         ran.push(statement.name);
-        return connected.reports.query(statement, values);
+        return connected.reports.run(statement, ...values);
       },
     },
   };
@@ -305,16 +307,12 @@ describe("the reads", () => {
     await writeCharges(ledger.run, { payer, count: 40_000, from, stepMs: 86_000 });
     for (const hasStatistics of [false, true]) {
       if (hasStatistics) await ledger.run("analyze charges");
-      const accounts = `array['${payer.accountId}']`;
-      const read = await planOf(ledger.url, "billing/read-settled", {
-        values: [accounts, "now()", "10000"],
-        isGeneric,
-      });
-      const found = await planOf(ledger.url, "billing/find-settled", {
-        values: [accounts, "array['req_1']", "array[current_date]"],
-        isGeneric,
-      });
-      expect(scannedCharges([...read, ...found])).toEqual([]);
+      const accountIds = [payer.accountId];
+      const read = sql.readSettled.with({ accountIds, since: new Date(), rows: 10_000 });
+      const months = [new Date().toISOString().slice(0, 10)];
+      const found = sql.findSettled.with({ accountIds, requestIds: ["req_1"], months });
+      for (const query of [read, found])
+        expect(scannedCharges(await planOf(ledger.url, query, isGeneric))).toEqual([]);
     }
   });
 });

@@ -10,6 +10,7 @@ import {
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { KeyStatus } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import { ApiError } from "../../src/base/errors.ts";
 import { hintOf, mintSecret } from "../../src/keys/secret.ts";
 import { connectPostgres } from "../../src/postgres/postgres.ts";
 import { ManualClock } from "../support/clock.ts";
@@ -21,6 +22,7 @@ import {
   type KeysClient,
   startTestKeys,
 } from "../support/keys.ts";
+import { query } from "../support/query.ts";
 
 let fixture: Awaited<ReturnType<typeof startTestKeys>>;
 let client: KeysClient;
@@ -31,7 +33,7 @@ beforeAll(async () => {
 afterAll(() => fixture.drop());
 
 const run = <Row>(name: string, text: string, values: unknown[] = []) =>
-  fixture.database.query<Row>({ name: `test/${name}`, text }, values);
+  query<Row>(fixture.database, { name: `test/${name}`, text }, values);
 const authenticate = (secret: string) => errorOf(fixture.keys.authenticate(bearer(secret)));
 const inMs = (ms: number) => timestampFromDate(new Date(Date.now() + ms));
 const hourMs = 3_600_000;
@@ -299,10 +301,10 @@ describe("the last use of a secret", () => {
     const counted = countStatements(postgres);
     const node = createNodeKeys({
       ...counted,
-      query: (statement, values) =>
+      run: (statement, ...values) =>
         statement.name === "keys/record-uses"
-          ? Promise.reject(Object.assign(new Error("connect"), { code: "ECONNREFUSED" }))
-          : counted.query(statement, values),
+          ? Promise.reject(new ApiError("database_unavailable"))
+          : counted.run(statement, ...values),
     });
     expect(await errorOf(node.authenticate(bearer(secret)))).toBe("no error");
     await node.stop();

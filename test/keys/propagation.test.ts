@@ -16,6 +16,7 @@ import {
   keysClient,
   startTestKeys,
 } from "../support/keys.ts";
+import { query } from "../support/query.ts";
 
 let fixture: Awaited<ReturnType<typeof startTestKeys>>;
 /** Of all nodes. It stands still, except in `soon` and `feedsRead`. */
@@ -156,8 +157,9 @@ test("a change that commits later than younger ones is found too", async () => {
   try {
     await other.transaction(async (tx) => {
       const text = "insert into key_changes (change_id, key_id) values ('chg_late', $1)";
-      await tx.query({ name: "test/late", text }, [key?.keyId]);
-      await tx.query(
+      await query(tx, { name: "test/late", text }, [key?.keyId]);
+      await query(
+        tx,
         { name: "test/late-key", text: "update keys set status = 'revoked' where key_id = $1" },
         [key?.keyId],
       );
@@ -182,8 +184,8 @@ test("without the database cached keys work, and changes fail with billing_unava
   const node = createNodeKeys(
     {
       ...countStatements(postgres),
-      query: (statement, values) => {
-        if (!broken.on) return postgres.query(statement, values);
+      run: (statement, ...values) => {
+        if (!broken.on) return postgres.run(statement, ...values);
         broken.calls += 1;
         return Promise.reject(Object.assign(new Error("away"), { code: "ECONNREFUSED" }));
       },

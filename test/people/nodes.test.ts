@@ -14,6 +14,7 @@ import {
   startTestPeople,
   type TestPeople,
 } from "../support/people.ts";
+import { query } from "../support/query.ts";
 
 let people: TestPeople;
 let one: PeopleNode;
@@ -133,9 +134,9 @@ describe("guesses", () => {
       await guess(one, "nobody", "203.0.113.4");
       const text = `select round(extract(epoch from wait_until - last_at)) as wait
         from sign_in_failures where kind = 'pair' order by last_at desc limit 1`;
-      const [row] = await people.database.query<{ wait: string }>({ name: "test/wait", text }, []);
+      const [row] = await query<{ wait: string }>(people.database, { name: "test/wait", text }, []);
       waits.push(Number(row?.wait));
-      await people.database.query(endWaits, []);
+      await query(people.database, endWaits, []);
     }
     expect(waits.slice(4, 10)).toEqual([1, 2, 4, 8, 16, 32]);
     expect(Math.max(...waits)).toBe(900);
@@ -158,7 +159,7 @@ describe("guesses", () => {
       text: "update sign_in_failures set failures = 100000 where kind = 'login'",
     };
     expect(await guess(one, "popular", "198.51.100.1")).toBe("sign_in_failed");
-    await people.database.query(many, []);
+    await query(people.database, many, []);
     // It is delayed by five seconds.
     const idle = clock.pending;
     const right = guess(one, "popular", "198.51.100.9", password);

@@ -38,6 +38,7 @@ import {
 } from "../../src/server/bootstrap.ts";
 import { freshDatabase } from "../support/database.ts";
 import { noAlerts, noOperations, noPayments, noPeople } from "../support/no-service.ts";
+import { query } from "../support/query.ts";
 
 const cleanups: (() => unknown)[] = [];
 afterEach(async () => {
@@ -76,7 +77,7 @@ async function newInstallation() {
   const publicUrl = () => new URL("http://localhost:8080");
   const installation = createInstallation({ postgres, publicUrl });
   const rename = (accountId: string, name: string) =>
-    postgres.query(renameAccount, [accountId, name]);
+    query(postgres, renameAccount, [accountId, name]);
   const { ensureAccount } = billing;
   return { core, dataDir, adminToken, installation, ensureAccount, rename };
 }

@@ -10,6 +10,7 @@ import { ManualClock } from "../support/clock.ts";
 import { fastCatalog, startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { type Scrape, scrape } from "../support/metrics.ts";
 import { findProgram } from "../support/programs.ts";
+import { query } from "../support/query.ts";
 
 let gateway: TestGateway;
 let postgres: Postgres;
@@ -93,8 +94,8 @@ async function readLedger(): Promise<{ sums: Sums[]; tokens: Record<string, numb
       from charges group by 1`,
   };
   return {
-    sums: await postgres.query<Sums>(sums, []),
-    tokens: await postgres.query<Record<string, number>>(byModel, []),
+    sums: await query<Sums>(postgres, sums, []),
+    tokens: await query<Record<string, number>>(postgres, byModel, []),
   };
 }
 

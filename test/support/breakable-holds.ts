@@ -4,6 +4,7 @@ import { Client } from "pg";
 import type { Payer } from "../../src/billing/admission.ts";
 import { HoldKeeper } from "../../src/billing/holds.ts";
 import { createLedgerStore } from "../../src/billing/store.ts";
+import { throwUnavailable } from "../../src/postgres/failures.ts";
 import type { Query } from "../../src/postgres/pipeline.ts";
 import { connectPostgres, type Postgres } from "../../src/postgres/postgres.ts";
 import { ManualClock, passDuring } from "./clock.ts";
@@ -29,11 +30,11 @@ export function breakableHolds(ledger: Ledger, options: { maxWaitMs?: number } =
   const sent: Query[] = [];
   const postgres: Postgres = {
     ...real,
-    async query(statement, values) {
-      sent.push([statement, values]);
-      const rows = await real.query<never>(statement, values);
-      if (takes(statement.name)) throw lost();
-      return rows;
+    async run(statement, ...parameters) {
+      sent.push(statement.with(...parameters));
+      const result = await real.run(statement, ...parameters);
+      if (takes(statement.name)) throwUnavailable(lost());
+      return result;
     },
     async connect() {
       if (connectError) {

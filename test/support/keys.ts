@@ -23,6 +23,7 @@ import type { Postgres } from "../../src/postgres/postgres.ts";
 import type { Redis } from "../../src/redis/redis.ts";
 import { callBy } from "./calls.ts";
 import { freshDatabase } from "./database.ts";
+import { query } from "./query.ts";
 
 export const adminToken = "admin-token-of-the-tests";
 const models = new Map([
@@ -42,9 +43,9 @@ export function countStatements(postgres: Postgres): CountedPostgres {
   return {
     ...postgres,
     ran,
-    query: (statement, values) => {
+    run: (statement, ...values) => {
       ran.push(statement.name);
-      return postgres.query(statement, values);
+      return postgres.run(statement, ...values);
     },
   };
 }
@@ -107,7 +108,7 @@ const insertAccount = {
 /** A database with the accounts `acc_a` and `acc_b`, and one node's keys on it. */
 export async function startTestKeys(options: { clock?: Clock } = {}) {
   const { postgres, url, drop } = await freshDatabase();
-  for (const accountId of ["acc_a", "acc_b"]) await postgres.query(insertAccount, [accountId]);
+  for (const accountId of ["acc_a", "acc_b"]) await query(postgres, insertAccount, [accountId]);
   const database = countStatements(postgres);
   const keys = createNodeKeys(database, options);
   return { database, url, keys, client: keysClient(keys), drop };

@@ -27,6 +27,7 @@ import { createPeopleStore } from "../../src/people/store.ts";
 import { connectPostgres, type Postgres } from "../../src/postgres/postgres.ts";
 import { freshDatabase } from "./database.ts";
 import { admin, movableTime, orderThat, realTime, type Time } from "./payments.ts";
+import { query } from "./query.ts";
 
 export { admin };
 
@@ -62,7 +63,7 @@ export async function startPaymentsNodes({
   const opened: Postgres[] = [];
   const nodes: PaymentsNode[] = [];
   const run = <Row>(text: string, values: unknown[] = []) =>
-    database.postgres.query<Row>({ name: "", text }, values);
+    query<Row>(database.postgres, { name: "", text }, values);
   const node = () => {
     const postgres = connectPostgres(database.url);
     opened.push(postgres);

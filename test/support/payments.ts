@@ -32,6 +32,7 @@ import { connectPostgres, type Postgres } from "../../src/postgres/postgres.ts";
 import { ManualClock, passUntil } from "./clock.ts";
 import { type FreshDatabase, freshDatabase } from "./database.ts";
 import { countStatements } from "./keys.ts";
+import { query } from "./query.ts";
 import { movableNow } from "./sql-clock.ts";
 
 export type PaymentsClient = Client<typeof PaymentsService>;
@@ -83,7 +84,7 @@ export async function movableTime({ postgres }: FreshDatabase): Promise<MovableT
     text: "update payment_look_slots set used_at = used_at - $1 * interval '1 millisecond'",
   };
   const pass = async (ms = 1_000) => {
-    await postgres.query(age, [ms]);
+    await query(postgres, age, [ms]);
     await clock.advance(ms);
   };
   return { clock, pass, until: <T>(check: () => T | Promise<T>) => passUntil(pass, check) };
@@ -127,7 +128,7 @@ export async function startTestPayments<T extends Time>(
   );
   const started: { stop(): Promise<void> }[] = [];
   const run = <Row>(text: string, values: readonly unknown[] = []) =>
-    postgres.query<Row>({ name: "", text }, values);
+    query<Row>(postgres, { name: "", text }, values);
 
   /** A node. `isStarted` false: it looks at nothing by itself. */
   const node = (options: { offer?: () => Offer; address?: string; isStarted?: boolean } = {}) => {

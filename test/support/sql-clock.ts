@@ -1,6 +1,7 @@
 // The clock of a database, which tests move by hand.
 
 import type { FreshDatabase } from "./database.ts";
+import { query } from "./query.ts";
 
 // Statements ask `now()` only. A function of that name hides the real one, which moves on, too.
 const hideNow = `do $$ begin
@@ -20,12 +21,12 @@ end $$`;
 export async function movableNow({
   postgres,
 }: FreshDatabase): Promise<(aheadMs: number) => Promise<void>> {
-  await postgres.query({ name: "", text: hideNow }, []);
+  await query(postgres, { name: "", text: hideNow }, []);
   const shift = {
     name: "",
     text: "update clock.shifts set shift = $1 * interval '1 millisecond'",
   };
   return async (aheadMs) => {
-    await postgres.query(shift, [aheadMs]);
+    await query(postgres, shift, [aheadMs]);
   };
 }

@@ -1,0 +1,136 @@
+// Fits requests for providers of the native format: those of clients of OpenAI's formats, and the
+// thinking in a conversation that other providers took part in.
+
+import { type Block, Format, type Message } from "../../../gen/gateway/inference/v1/content_pb.ts";
+import type { GenerateRequest } from "../../../gen/gateway/inference/v1/inference_pb.ts";
+import { ApiError } from "../../base/errors.ts";
+import { dialectOf } from "../../config/catalog.ts";
+import { isOpenai } from "../codec.ts";
+import type { Fit } from "../fit.ts";
+import { type ReturnTarget, returnOf } from "../returned.ts";
+import { toNativeId } from "../tool-ids.ts";
+import { fitTurns } from "../turns.ts";
+
+/**
+ * The request by the rules of this format; one of a native client as it is. Throws
+ * `feature_not_offered` for content that this format has not, and for `moderation`: a block policy
+ * that a client asks for is never dropped.
+ */
+export function fitRequest(request: GenerateRequest, fit?: Fit): GenerateRequest {
+  if (!isOpenai(request.sourceFormat)) return request;
+  const { moderation } = request.extensions ?? {};
+  if (moderation !== undefined && moderation !== null)
+    throw new ApiError("feature_not_offered", {
+      field: "moderation",
+      message: "moderation: the provider of this model has none.",
+    });
+  const { temperature, topP } = request;
+  const fitted = fitTurns(request, fit);
+  return {
+    ...fitted,
+    messages: withNativeIds(fitted.messages),
+    // OpenAI's formats allow up to 2, the models up to 1.
+    temperature: temperature === undefined ? undefined : Math.min(temperature, 1),
+    // The models reject both together. Clients that send both mean the temperature.
+    topP: temperature === undefined ? topP : undefined,
+  };
+}
+
+/**
+ * Ids in the alphabet of this format, and each of one call only: a later call with the id of another
+ * one gets a new id, with its result.
+ */
+function withNativeIds(messages: readonly Message[]): Message[] {
+  const used = new Set<string>();
+  /** New ids of the calls with each id that wait for their results, and the last one of them. */
+  const waiting = new Map<string, { ids: string[]; last: string }>();
+  const idOfCall = (id: string): string => {
+    const native = toNativeId(id);
+    let own = native;
+    for (let count = 2; used.has(own); count++) own = `${native}_${count}`;
+    used.add(own);
+    const known = waiting.get(id);
+    if (known) {
+      known.ids.push(own);
+      known.last = own;
+    } else waiting.set(id, { ids: [own], last: own });
+    return own;
+  };
+  const idOfResult = (id: string): string => {
+    const known = waiting.get(id);
+    return known ? (known.ids.shift() ?? known.last) : toNativeId(id);
+  };
+  return messages.map((message) => ({
+    ...message,
+    content: message.content.map((block): Block => {
+      const { kind } = block;
+      if (kind.case === "toolUse") {
+        const id = idOfCall(kind.value.id);
+        return { ...block, kind: { case: "toolUse", value: { ...kind.value, id } } };
+      }
+      if (kind.case !== "toolResult") return block;
+      const toolUseId = idOfResult(kind.value.toolUseId);
+      return { ...block, kind: { case: "toolResult", value: { ...kind.value, toolUseId } } };
+    }),
+  }));
+}
+
+/**
+ * `messages` without thinking that the provider would refuse: of other formats, without a signature,
+ * or signed by another provider, as far as that is known. A message of nothing else is left out.
+ */
+export function fitThinking(
+  messages: readonly Message[],
+  target: ReturnTarget,
+  fit: Fit,
+): readonly Message[] {
+  const { unsignedThinking = false } = dialectOf(target.dialect);
+  return messages.flatMap((message, index) => {
+    const isKept = (block: Block) => fateOf(block, target) === "kept";
+    for (const block of message.content)
+      if (block.attached && isThinking(block) && isKept(block)) fit.carry("back");
+    if (message.content.every(isKept)) return [message];
+    const content = message.content.flatMap((block) => {
+      const fate = fateOf(block, target);
+      if (fate === "kept") return [block];
+      const plain = unsignedThinking ? withoutSignature(block) : undefined;
+      if (plain) return [plain];
+      fit.carry(fate);
+      fit.leaveOut({ where: `messages[${index}]`, what: "thinking", why: fate });
+      return [];
+    });
+    return content.length === 0 ? [] : [{ ...message, content }];
+  });
+}
+
+function isThinking({ kind }: Block): boolean {
+  return kind.case === "thinking" || kind.case === "redactedThinking";
+}
+
+function fateOf({ kind, attached }: Block, target: ReturnTarget): "kept" | "foreign" | "model" {
+  switch (kind.case) {
+    case "thinking":
+    case "redactedThinking": {
+      if (attached) {
+        const returned = returnOf(attached, Format.NATIVE, target);
+        return returned === "back" ? "kept" : returned;
+      }
+      const isUnsigned = kind.case === "thinking" && kind.value.signature === "";
+      return isUnsigned ? "foreign" : "kept";
+    }
+    case "other":
+      // Without a signature it has no typed form.
+      return kind.value.type === "thinking" ? "foreign" : "kept";
+    default:
+      return "kept";
+  }
+}
+
+/** The text of a thought for a provider that wants it back without a signature. */
+function withoutSignature(block: Block): Block | undefined {
+  const { kind } = block;
+  if (kind.case === "other") return block;
+  if (kind.case !== "thinking" || kind.value.thinking === "") return undefined;
+  const value = { ...kind.value, signature: "" };
+  return { ...block, kind: { case: "thinking", value } };
+}

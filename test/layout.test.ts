@@ -54,10 +54,12 @@ const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
     ],
   },
   { providers: ["providers"] },
-  { formats: [
+  {
+    formats: [
       ...["native/native", "chat/chat", "responses/responses"],
       ...["codec", "fit", "json", "packs", "text-run", "turns"],
-    ] },
+    ],
+  },
   {
     postgres: [
       "postgres",

@@ -83,7 +83,8 @@ export function fitTurns(request: GenerateRequest, fit?: Fit): GenerateRequest {
       if (kind.case === "toolUse") open.add(kind.value.id);
       if (kind.case === "toolResult") open.delete(kind.value.toolUseId);
     }
-    turns.push(message);
+    const content = message.content.filter(({ kind }) => kind.case !== "other");
+    turns.push(content.length === message.content.length ? message : { ...message, content });
     if (open.size === 0 && waiting.length > 0) {
       turns.push(...waiting);
       waiting = [];

@@ -7,6 +7,7 @@ import type { Event, ReportedUsage } from "../../../gen/gateway/inference/v1/eve
 import { type AnswerSource, type EventDecoder, unreadableAnswer } from "../codec.ts";
 import { failure } from "../events.ts";
 import { isObject } from "../json.ts";
+import { pieceEvent } from "../pieces.ts";
 import { createSseParser, type SseEvent } from "../sse.ts";
 import { type TextDeltas, type TextRun, TextRuns } from "../text-run.ts";
 import { AnswerEvents } from "./answer-events.ts";
@@ -36,13 +37,21 @@ export function createEventDecoder(acceptsRuns = false, source?: AnswerSource): 
 const textDeltas: TextDeltas = {
   mark: '"content"',
   firstForm: undefined,
-  read(name, { error, object, usage, x_groq, choices }) {
+  read(name, chunk) {
+    const { error, object, usage, x_groq, choices } = chunk;
     if (name === "error" || object === "error" || !hasNone([error, usage, x_groq])) return;
     const [choice] = Array.isArray(choices) && choices.length === 1 ? choices : [];
     if (!isObject(choice) || !isFirstChoice(choice) || !isObject(choice.delta)) return;
-    const { role, content, ...others } = choice.delta;
+    const { delta } = choice;
+    const { role, content, ...others } = delta;
     if (!hasNone([choice.finish_reason, choice.usage, ...Object.values(others)])) return;
-    return typeof content === "string" ? { text: content, index: 0 } : undefined;
+    if (typeof content !== "string") return;
+    const pieceFor = (text: string) =>
+      pieceOfChoice({ ...choice, delta: { ...delta, content: text } }, chunk);
+    if (isPlainPiece(pieceFor(content))) return { text: content, index: 0 };
+    const piece = (text: string, kind: Event["kind"]) =>
+      pieceEvent(Format.CHAT, pieceFor(text), kind);
+    return { text: content, index: 0, piece };
   },
 };
 

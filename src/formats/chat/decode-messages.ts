@@ -157,7 +157,7 @@ function decodeAssistant(
   const blocks = decodeReasoning(message, at, conversation.carried);
   // Not a spread: a message may have more parts than a call may have arguments.
   for (const block of content.blocks) blocks.push(block);
-  if (typeof refusal === "string" && content.blocks.length === 0)
+  if (typeof refusal === "string" && content.form === ContentForm.ABSENT)
     blocks.push(...decodeContent(refusal, at, conversation.carried).blocks);
   const known = new Set(blocks.map(callIdOf));
   for (const [index, call] of (optionalArray(tool_calls, `${at}.tool_calls`) ?? []).entries()) {

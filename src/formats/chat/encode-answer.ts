@@ -10,6 +10,7 @@ import type {
 import { isObject } from "../json.ts";
 import { pieceOf } from "../pieces.ts";
 import { readStartContent } from "../start-content.ts";
+import { withoutRuns } from "../text-run.ts";
 import { ChoiceFold } from "./choice.ts";
 import {
   type CompletionContext,
@@ -56,7 +57,7 @@ function asItCame(events: readonly Event[]): Joined {
   let members: JsonObject = {};
   let usage: ReportedUsage | undefined;
   let stopReason: string | undefined;
-  for (const event of events) {
+  for (const event of withoutRuns(events)) {
     const { kind } = event;
     if (kind.case === "messageStart" || kind.case === "messageDelta")
       usage = mergeUsage(usage, kind.value.usage);
@@ -75,12 +76,11 @@ function asItCame(events: readonly Event[]): Joined {
   }
   const { message, ...choice } = fold.whole();
   const reason = choice.finish_reason ?? toFinishReason(stopReason);
-  const whole = { role: "assistant", ...(isObject(message) && message) };
-  return {
-    members,
-    choice: { ...choice, message: { content: null, ...whole }, finish_reason: reason },
-    usage,
-  };
+  // Members that every client reads, where the provider left them out.
+  const own = isObject(message) ? message : {};
+  const content = own.tool_calls === undefined ? "" : null;
+  const whole = { role: "assistant", content, ...own };
+  return { members, choice: { ...choice, message: whole, finish_reason: reason }, usage };
 }
 
 /** The answer of a provider of another format. */

@@ -14,18 +14,11 @@ import { Carrier } from "../carry.ts";
 import { type AnswerContext, type EventEncoder, encodeCost } from "../codec.ts";
 import { escapeLineSeparators, isObject, stringifyJson } from "../json.ts";
 import { pieceOf } from "../pieces.ts";
-import { createSseParser } from "../sse.ts";
 import { readStartContent } from "../start-content.ts";
 import { runOf, type TextForm, type TextRun } from "../text-run.ts";
 import { fromNativeId } from "../tool-ids.ts";
-import { pieceOfChoice, toDelta } from "./choice.ts";
-import {
-  encodeUsage,
-  isFirstChoice,
-  mergeUsage,
-  reasoningDetail,
-  toFinishReason,
-} from "./usage-and-endings.ts";
+import { toDelta } from "./choice.ts";
+import { encodeUsage, mergeUsage, reasoningDetail, toFinishReason } from "./usage-and-endings.ts";
 
 /** The values of an answer that come from the gateway, not from the provider. */
 export type CompletionContext = AnswerContext & {
@@ -340,14 +333,10 @@ class Chunks {
   /** What stands around the text of a chunk whose provider wrote its text in this form. */
   #formOf(form: TextForm): { head: string; tail: string } {
     if (this.#form?.form === form) return this.#form;
-    const [event] = createSseParser().push(Buffer.from(form.before + probe + form.after));
-    const chunk: JsonValue = JSON.parse(event?.data ?? "{}");
-    const { choices, ...members } = isObject(chunk) ? chunk : {};
-    const choice = (Array.isArray(choices) ? choices : []).filter(isObject).find(isFirstChoice);
-    const piece = choice && pieceOfChoice(choice, members);
-    const [head, tail] = piece
-      ? this.choice(choice, withoutChoices(piece)).split(`"${probe}"`)
-      : [];
+    const event = form.piece?.(probe, { case: undefined });
+    const { choices, ...members } = (event && pieceOf(event)) ?? {};
+    const [choice] = Array.isArray(choices) ? choices : [];
+    const [head, tail] = isObject(choice) ? this.choice(choice, members).split(`"${probe}"`) : [];
     const known = head !== undefined && tail !== undefined ? { head, tail } : undefined;
     this.#form = { form, head: this.#textHead, tail: this.#textTail, ...known };
     return this.#form;
@@ -379,10 +368,6 @@ class Chunks {
   usage(usage: JsonObject, cost?: JsonObject): string {
     return withCost(`${this.#head}],"usage":${stringifyJson(usage)}}\n\n`, cost);
   }
-}
-
-function withoutChoices({ choices: _, ...members }: JsonObject): JsonObject {
-  return members;
 }
 
 /** `chunk` with `cost` as its last member. */

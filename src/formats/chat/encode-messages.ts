@@ -44,19 +44,22 @@ export function encodeMessages(
 ): JsonObject[] {
   const dialect = dialectOf(target.dialect);
   const isOwn = request.sourceFormat === Format.CHAT;
-  const encoder = new MessageEncoder(target, dialect.reasoningNeeded, fit);
+  const encoder = new MessageEncoder(target, isOwn, dialect.reasoningNeeded, fit);
   const messages = isOwn ? encoder.own(request) : encoder.foreign(request);
   return fitMessages(messages, dialect, fit);
 }
 
 class MessageEncoder {
   readonly #target: MessageTarget;
+  /** True for a request of a chat client. */
+  readonly #isOwn: boolean;
   /** The member in which the provider needs the reasoning of every turn with calls. */
   readonly #needed: string | undefined;
   readonly #fit: Fit;
 
-  constructor(target: MessageTarget, needed: string | undefined, fit: Fit) {
+  constructor(target: MessageTarget, isOwn: boolean, needed: string | undefined, fit: Fit) {
     this.#target = target;
+    this.#isOwn = isOwn;
     this.#needed = needed;
     this.#fit = fit;
   }
@@ -157,7 +160,9 @@ class MessageEncoder {
     if (attached && returned === "back") {
       this.#fit.carry("back");
       const { list, textMembers, members = {} } = attached;
-      const texts = textMembers.map((name) => [name, text] as const);
+      if (protectedMembers.has(list) && list !== "content") return;
+      const own = textMembers.filter((name) => !protectedMembers.has(name));
+      const texts = own.map((name) => [name, text] as const);
       if (list === "content") parts.push({ type: "thinking", ...members, ...partTexts(texts) });
       else if (list !== "") addTo(message, list, { ...members, ...Object.fromEntries(texts) });
       else {
@@ -167,8 +172,9 @@ class MessageEncoder {
       return;
     }
     const signature = kind.case === "thinking" ? kind.value.signature : "";
-    // A gateway to native models knows their signatures.
-    if (signature !== "" && this.#target.cacheMarks) {
+    // A gateway to native models knows their signatures, and a client of this format its provider's.
+    const isNative = attached === undefined || attached.format === Format.NATIVE;
+    if (signature !== "" && isNative && (this.#target.cacheMarks || this.#isOwn)) {
       addTo(message, "reasoning_details", reasoningDetail(text, signature));
       return;
     }

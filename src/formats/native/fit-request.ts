@@ -1,7 +1,12 @@
 // Fits requests for providers of the native format: those of clients of OpenAI's formats, and the
 // thinking in a conversation that other providers took part in.
 
-import { type Block, Format, type Message } from "../../../gen/gateway/inference/v1/content_pb.ts";
+import {
+  type Block,
+  Format,
+  type Message,
+  Role,
+} from "../../../gen/gateway/inference/v1/content_pb.ts";
 import type { GenerateRequest } from "../../../gen/gateway/inference/v1/inference_pb.ts";
 import { ApiError } from "../../base/errors.ts";
 import { dialectOf } from "../../config/catalog.ts";
@@ -86,6 +91,7 @@ export function fitThinking(
 ): readonly Message[] {
   const { unsignedThinking = false } = dialectOf(target.dialect);
   return messages.flatMap((message, index) => {
+    if (message.role !== Role.ASSISTANT) return [message];
     const isKept = (block: Block) => fateOf(block, target) === "kept";
     for (const block of message.content)
       if (block.attached && isThinking(block) && isKept(block)) fit.carry("back");

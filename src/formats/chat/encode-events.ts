@@ -234,6 +234,11 @@ class ChunkEncoder implements EventEncoder {
       return this.#role() + this.#chunks.run(run, this.#isOwn);
     }
     const { kind } = delta;
+    if (this.#isOwn) {
+      // The start of the block may be a part of a piece.
+      if (kind.case === "text") return this.#text(kind.value);
+      return kind.case === "thinking" ? this.#reasoning(kind.value) : "";
+    }
     // The kind of the block decides, not the kind of the delta: the deltas of a block without a
     // counterpart are omitted too.
     switch (this.#open.case) {

@@ -213,7 +213,10 @@ export const chatSchemas: Readonly<Record<string, Schema>> = {
     choices: list(
       open({
         index: count,
-        message: open({ role: oneOf("assistant"), content: orNull(text) }),
+        message: described(
+          "What the provider wrote, where it has this format, too.",
+          open({ role: oneOf("assistant"), content: orNull(anyOf(text, list(object))) }),
+        ),
         finish_reason: text,
       }),
     ),

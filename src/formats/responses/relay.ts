@@ -11,6 +11,7 @@ import { attachedOf, type Origin, sealPack } from "../packs.ts";
 import { pieceOf } from "../pieces.ts";
 import type { ResponseContext } from "./encode-events.ts";
 import { endingOf, headOf } from "./ending.ts";
+import { newItemId } from "./item-ids.ts";
 
 /** True for the first event of an answer that a provider of this format streams. */
 export function isRelayed(start: Event | undefined): boolean {
@@ -30,6 +31,8 @@ export class ResponseRelay {
   /** The items of the output, as far as they came, by their numbers. */
   readonly #items = new Map<number, { item: JsonObject; isDone: boolean }>();
   /** What was sealed, by what it was. */
+  /** The parts that were announced, by the numbers of item and part. */
+  readonly #parts = new Set<string>();
   readonly #sealed = new Map<string, string | undefined>();
   readonly #seals = new Set<string>();
   #usage: ReportedUsage | undefined;
@@ -104,18 +107,65 @@ export class ResponseRelay {
 
   #write({ response, ...event }: JsonObject): string {
     const given = isObject(event.item) ? { ...event, item: this.#ownItem(event.item) } : event;
+    const announced = this.#announce(given);
+    if (announced === undefined) return "";
+    return this.#started(given) + announced + this.#writeOne(given, response);
+  }
+
+  #writeOne(given: JsonObject, response: JsonValue | undefined): string {
     this.#fold(given);
-    if (!isObject(response)) return this.#started(given) + this.#event(given);
+    if (!isObject(response)) return this.#event(given);
     this.#response = response;
-    const { type } = event;
+    const { type } = given;
     // The response of a plain answer has no event around it.
     this.#hasEnd =
       type === "response.completed" || type === "response.incomplete" || type === undefined;
-    if (!this.#hasEnd)
-      return this.#started(given) + this.#event({ ...given, response: this.#patched({}) });
+    if (!this.#hasEnd) return this.#event({ ...given, response: this.#patched({}) });
+    const { output } = response;
+    // Items that were not announced on their way.
+    const late = (Array.isArray(output) ? output : []).map((item, index) =>
+      isObject(item) && !this.#items.has(index) ? this.#wholeItem(index, item) : "",
+    );
     this.#isClosed = true;
     const { usage = null } = this.#ending().members;
-    return this.#event({ ...given, response: this.#patched({ usage }), ...this.#gateway() });
+    const last = this.#event({ ...given, response: this.#patched({ usage }), ...this.#gateway() });
+    return late.join("") + last;
+  }
+
+  #wholeItem(index: number, given: JsonObject): string {
+    const item = this.#ownItem(given);
+    const done = { type: "response.output_item.done", output_index: index, item };
+    return (this.#announce(done) ?? "") + this.#writeOne(done, undefined);
+  }
+
+  /**
+   * The events without which clients cannot read this one, where its provider left them out.
+   * Undefined for more of an item that was not announced: its end has all of it.
+   */
+  #announce({
+    type,
+    output_index: index,
+    content_index: part,
+    item,
+  }: JsonObject): string | undefined {
+    if (typeof index !== "number" || type === "response.output_item.added") return "";
+    const isText = type === "response.output_text.delta";
+    let text = "";
+    if (!this.#items.has(index)) {
+      if (!isObject(item) && !isText) return undefined;
+      const empty = { type: "message", id: newItemId("msg"), role: "assistant", content: [] };
+      const added = { ...(isObject(item) ? item : empty), status: "in_progress" };
+      const event = { type: "response.output_item.added", output_index: index, item: added };
+      text = this.#writeOne(event, undefined);
+    }
+    const place = `${index} ${String(part)}`;
+    if (type === "response.content_part.added") this.#parts.add(place);
+    if (!isText || this.#parts.has(place)) return text;
+    this.#parts.add(place);
+    const { id = null } = this.#items.get(index)?.item ?? {};
+    const members = { item_id: id, output_index: index, content_index: part ?? 0 };
+    const empty = { type: "output_text", text: "", annotations: [], logprobs: [] };
+    return text + this.#event({ type: "response.content_part.added", ...members, part: empty });
   }
 
   /** The beginning of a stream, where its provider left it out. */
@@ -134,6 +184,10 @@ export class ResponseRelay {
   #patched(members: JsonObject): JsonObject {
     const whole: JsonObject = { ...this.#response, ...members, ...this.#head, store: false };
     const { output } = whole;
+    // Some servers do not repeat the items at the end.
+    const isMissing = !Array.isArray(output) || output.length === 0;
+    if (this.#hasEnd && isMissing && this.#items.size > 0)
+      return { ...whole, output: this.#output() };
     if (!Array.isArray(output)) return whole;
     return {
       ...whole,

@@ -35,7 +35,7 @@ const block: fc.Arbitrary<JsonObject> = fc.oneof(
   fc
     .record({ id: words, name: fc.constant("web_search"), input: anyObject })
     .map((one) => ({ type: "server_tool_use", ...one })),
-  fc.constant({ type: "web_search_tool_result", tool_use_id: "s", content: [] }),
+  fc.constant<JsonObject>({ type: "web_search_tool_result", tool_use_id: "s", content: [] }),
 );
 const usage = {
   input_tokens: 5,

@@ -245,7 +245,7 @@ const rest = fc.record(
     top_logprobs: fc.nat(5),
     max_tool_calls: fc.nat(5),
     moderation: fc.constant({ model: "omni" }),
-    context_management: fc.constant([{ type: "compaction", compact_threshold: 1000 }]),
+    context_management: fc.constant<JsonValue>([{ type: "compaction", compact_threshold: 1000 }]),
     stream_options: fc.constant({ include_obfuscation: false }),
     store: fc.constant(false),
     background: fc.constant(false),

@@ -102,7 +102,7 @@ const assistant = fc
     reasoning_details: optional(fc.array(detail, { maxLength: 3 })),
     refusal: fc.constantFrom(undefined, null, "No."),
     audio: fc.constantFrom(undefined, null, { id: "audio_1" }),
-    annotations: fc.constantFrom(undefined, []),
+    annotations: optional(fc.constant<JsonValue>([])),
     function_call: fc.constantFrom(undefined, null, { name: "f", arguments: "{}" }),
     name: optional(words),
   })
@@ -224,7 +224,9 @@ const answerMessage: fc.Arbitrary<JsonObject> = fc
     details: optional(fc.array(detail, { minLength: 1, maxLength: 2 })),
     refusal: fc.constantFrom(undefined, null),
     images: optional(
-      fc.constant([{ type: "image_url", image_url: { url: "data:image/png;base64,AAAA" } }]),
+      fc.constant<JsonValue>([
+        { type: "image_url", image_url: { url: "data:image/png;base64,AAAA" } },
+      ]),
     ),
     annotations: optional(fc.array(annotation, { minLength: 1, maxLength: 2 })),
     encrypted_content: optional(words),
@@ -277,9 +279,6 @@ export const chatAnswer: fc.Arbitrary<JsonObject> = fc
     });
   });
 
-/** The choices of a stream, each of one chunk, and the other members of each chunk. */
-export type ChatStream = { readonly chunks: readonly JsonObject[] };
-
 const delta = fc.oneof(
   { weight: 4, arbitrary: words.map((content): JsonObject => ({ content })) },
   words.map((content): JsonObject => ({ content, reasoning_content: null })),
@@ -305,17 +304,24 @@ const delta = fc.oneof(
 );
 
 /** The chunks of one answer: deltas of all kinds, then calls in fragments, then the end. */
-export const chatStream: fc.Arbitrary<ChatStream> = fc
+export const chatStream: fc.Arbitrary<JsonObject[]> = fc
   .record({
     deltas: fc.array(delta, { maxLength: 8 }),
     calls: fc.uniqueArray(answerCall, { maxLength: 2, selector: (one) => one.id }),
     cuts: fc.array(fc.nat(30), { maxLength: 3 }),
-    choice: fc.record({ logprobs, content_filter_results: optional(anyObject) }),
+    // Most chunks have nothing but their delta.
+    choice: fc.oneof(
+      { weight: 2, arbitrary: fc.constant({}) },
+      fc.record({ logprobs, content_filter_results: optional(anyObject) }),
+    ),
     reason,
     endsWithText: fc.boolean(),
-    top: fc.record(
-      { system_fingerprint: words, service_tier: fc.constant("default"), provider: words },
-      { requiredKeys: [] },
+    top: fc.oneof(
+      { weight: 2, arbitrary: fc.constant({}) },
+      fc.record(
+        { system_fingerprint: words, service_tier: fc.constant("default"), provider: words },
+        { requiredKeys: [] },
+      ),
     ),
   })
   .map(({ deltas, calls, cuts, choice, reason: last, endsWithText, top }) => {
@@ -336,13 +342,11 @@ export const chatStream: fc.Arbitrary<ChatStream> = fc
         })),
       ];
     });
-    return {
-      chunks: [
-        chunk({ role: "assistant", content: "" }),
-        ...deltas.map((one) => chunk(one)),
-        ...fragments.map((one) => chunk(one)),
-        endsWithText ? chunk({ content: "." }, last) : chunk({}, last),
-        { id: "cmpl-1", choices: [], usage, ...top },
-      ],
-    };
+    return [
+      chunk({ role: "assistant", content: "" }),
+      ...deltas.map((one) => chunk(one)),
+      ...fragments.map((one) => chunk(one)),
+      endsWithText ? chunk({ content: "." }, last) : chunk({}, last),
+      { id: "cmpl-1", choices: [], usage, ...top },
+    ];
   });

@@ -230,7 +230,8 @@ export function joinResponse(stream: string): JsonObject {
     const addPart = (list: string, at: JsonValue | undefined) => {
       const parts = objectsOf(item[list]);
       const part = parts[numberOf(at)] ?? { text: "" };
-      parts[numberOf(at)] = { ...part, text: textOf(part.text) + textOf(event.delta) };
+      const kind = type === "response.refusal.delta" && { type: "refusal" };
+      parts[numberOf(at)] = { ...part, ...kind, text: textOf(part.text) + textOf(event.delta) };
       item[list] = parts;
     };
     if (type === "response.output_item.added") items.push({ ...objectOf(event.item) });

@@ -1,6 +1,6 @@
 // Carriers: what the provider of an answer wants back, in blocks that a client of another format
-// returns. Reasoning goes into the signature of its own thinking; members of calls and of the message
-// into that of an empty thinking beside them.
+// returns. Reasoning goes into the signature of its own thinking; members of calls and of the
+// message into that of an empty thinking beside them.
 
 import { type Attached, type Block, Format } from "../../gen/gateway/inference/v1/content_pb.ts";
 import type { BlockDelta, Event } from "../../gen/gateway/inference/v1/event_pb.ts";

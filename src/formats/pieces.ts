@@ -1,6 +1,6 @@
-// Pieces: what a provider wrote, for a client of the same format, who gets it as it came. A piece is
-// the `raw` of the first event that was made of it; the other events have its format only, and an
-// encoder of that format skips them. An encoder of another format sees the events alone.
+// Pieces: what a provider wrote, for a client of the same format, who gets it as it came. A piece
+// is the `raw` of the first event that was made of it; the other events have its format only, and
+// an encoder of that format skips them. An encoder of another format sees the events alone.
 
 import type { JsonObject } from "@bufbuild/protobuf";
 import type { Format } from "../../gen/gateway/inference/v1/content_pb.ts";

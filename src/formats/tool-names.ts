@@ -1,6 +1,6 @@
 // The names of tools. Models know one flat list of names, and most formats names of at most 64
-// characters; clients of the Responses format may group tools in namespaces, and clients of OpenAI's
-// formats may have tools whose input is plain text.
+// characters; clients of the Responses format may group tools in namespaces, and clients of
+// OpenAI's formats may have tools whose input is plain text.
 
 import { hash } from "node:crypto";
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";

@@ -37,8 +37,8 @@ export class SealedContent {
   }
 
   /**
-   * Seals and opens for an account. `oldModel`: the catalogue id that content of the old form must be
-   * of.
+   * Seals and opens for an account. `oldModel`: the catalogue id that content of the old form must
+   * be of.
    */
   sealingOf(accountId: string, oldModel = ""): Sealing {
     return {

@@ -1,5 +1,5 @@
-// Builds the events of an answer. In the chat format, text, reasoning and the fragments of tool calls
-// arrive in any order. This class puts them into blocks, one after the other.
+// Builds the events of an answer. In the chat format, text, reasoning and the fragments of tool
+// calls arrive in any order. This class puts them into blocks, one after the other.
 
 import type { JsonObject } from "@bufbuild/protobuf";
 import type { Attached, Block, Format } from "../../../gen/gateway/inference/v1/content_pb.ts";

@@ -1,5 +1,5 @@
-// The choice of a provider's answer as clients of this format get it: in pieces, each with one choice
-// and the few members of its chunk that do not show the operator's account or costs.
+// The choice of a provider's answer as clients of this format get it: in pieces, each with one
+// choice and the few members of its chunk that do not show the operator's account or costs.
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import { isObject } from "../json.ts";
@@ -44,7 +44,7 @@ export function toDelta({ tool_calls: calls, ...message }: JsonObject): JsonObje
 const texts = ["content", "refusal", "reasoning_content", "reasoning", "reasoning_text"];
 
 /** The message that the deltas of one answer make. */
-export class MessageFold {
+class MessageFold {
   readonly message: JsonObject = {};
   readonly #calls = new Map<number, JsonObject>();
 

@@ -100,8 +100,8 @@ function readCall(entry: JsonObject, index: number, calls: StreamedCalls): JsonO
 }
 
 /**
- * The choice of the answer; undefined without a message. GitHub Copilot sends the text and each call
- * as choices of their own: their calls are joined.
+ * The choice of the answer; undefined without a message. GitHub Copilot sends the text and each
+ * call as choices of their own: their calls are joined.
  */
 function readChoice(
   choices: JsonValue | undefined,

@@ -172,7 +172,8 @@ class MessageEncoder {
       return;
     }
     const signature = kind.case === "thinking" ? kind.value.signature : "";
-    // A gateway to native models knows their signatures, and a client of this format its provider's.
+    // A gateway to native models knows their signatures, and a client of this format its
+    // provider's.
     const isNative = attached === undefined || attached.format === Format.NATIVE;
     if (signature !== "" && isNative && (this.#target.cacheMarks || this.#isOwn)) {
       addTo(message, "reasoning_details", reasoningDetail(text, signature));

@@ -1,5 +1,5 @@
-// The reasoning in the deltas of a provider's answer → thinking. It comes as plain text under one of
-// three names, as a list of details, as a part of the content, or as two of these at once.
+// The reasoning in the deltas of a provider's answer → thinking. It comes as plain text under one
+// of three names, as a list of details, as a part of the content, or as two of these at once.
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import { isObject } from "../json.ts";

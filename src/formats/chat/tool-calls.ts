@@ -25,7 +25,7 @@ type Call = {
 };
 
 /** A call, or the part of a call that one chunk has. Absent members are empty. */
-export type CallFragment = { id: string; name: string; arguments: string };
+type CallFragment = { id: string; name: string; arguments: string };
 
 /** Joins the fragments of calls and passes the calls to `answer`, one after the other. */
 export class StreamedCalls {
@@ -163,7 +163,7 @@ export class StreamedCalls {
 }
 
 /** The members of one entry of `tool_calls`. */
-export function readFragment({ id, function: called }: JsonObject): CallFragment {
+function readFragment({ id, function: called }: JsonObject): CallFragment {
   const { name, arguments: given } = isObject(called) ? called : {};
   return {
     id: typeof id === "string" ? id : "",
@@ -173,7 +173,7 @@ export function readFragment({ id, function: called }: JsonObject): CallFragment
 }
 
 /** True if the fragment has nothing of a call. */
-export function isEmptyFragment({ id, name, arguments: text }: CallFragment): boolean {
+function isEmptyFragment({ id, name, arguments: text }: CallFragment): boolean {
   return id === "" && name === "" && text.trim() === "";
 }
 
@@ -210,7 +210,7 @@ function hasWholeArguments({ arguments: text }: Call): boolean {
 }
 
 /** Assigns the ids of the calls of one answer. They are unique, because results refer to them. */
-export class CallIds {
+class CallIds {
   readonly #used = new Set<string>();
 
   /** The provider's id; a new one if it is empty or was used before. */

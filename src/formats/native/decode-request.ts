@@ -41,8 +41,8 @@ import {
 type RequestHeaders = { version: string; beta: string };
 
 /**
- * The canonical request, without loss: of `metadata` it has the tags apart, and `sealing` opens what
- * the client returned. Throws `invalid_request` with the path of the fault.
+ * The canonical request, without loss: of `metadata` it has the tags apart, and `sealing` opens
+ * what the client returned. Throws `invalid_request` with the path of the fault.
  */
 export function decodeRequest(
   body: JsonValue,

@@ -42,8 +42,8 @@ export function fitRequest(request: GenerateRequest, fit?: Fit): GenerateRequest
 }
 
 /**
- * Ids in the alphabet of this format, and each of one call only: a later call with the id of another
- * one gets a new id, with its result.
+ * Ids in the alphabet of this format, and each of one call only: a later call with the id of
+ * another one gets a new id, with its result.
  */
 function withNativeIds(messages: readonly Message[]): Message[] {
   const used = new Set<string>();

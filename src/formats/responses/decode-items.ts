@@ -1,5 +1,5 @@
-// The items of a request → messages of the canonical request, one for each. Nothing is merged, moved
-// or left out: `turns.ts` fits them for providers of other formats.
+// The items of a request → messages of the canonical request, one for each. Nothing is merged,
+// moved or left out: `turns.ts` fits them for providers of other formats.
 
 import { create, type JsonObject, type JsonValue } from "@bufbuild/protobuf";
 import {

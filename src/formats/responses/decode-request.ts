@@ -47,9 +47,9 @@ export type Wishes = {
 };
 
 /**
- * The canonical request of a `/v1/responses` body, without loss: `extensions` keep every member as it
- * came, and the typed fields say what providers of other formats can express. `sealing` opens what
- * the client returned. Throws `invalid_request` with the path of the fault.
+ * The canonical request of a `/v1/responses` body, without loss: `extensions` keep every member as
+ * it came, and the typed fields say what providers of other formats can express. `sealing` opens
+ * what the client returned. Throws `invalid_request` with the path of the fault.
  */
 export function decodeRequest(body: JsonValue, sealing: Sealing = noSealing): GenerateRequest {
   if (!isObject(body)) throw invalid("", "the body must be a JSON object");

@@ -3,7 +3,8 @@
 import type { JsonObject } from "@bufbuild/protobuf";
 import { Format } from "../../../gen/gateway/inference/v1/content_pb.ts";
 import type { Event } from "../../../gen/gateway/inference/v1/event_pb.ts";
-import { type ResponseContext, ResponseEncoder } from "./encode-events.ts";
+import { ResponseEncoder } from "./encode-events.ts";
+import type { ResponseContext } from "./ending.ts";
 import { ResponseRelay } from "./relay.ts";
 
 /** The plain answer with the content of `events`, which are all events of one complete answer. */

@@ -17,22 +17,15 @@ import type {
 } from "../../../gen/gateway/inference/v1/event_pb.ts";
 import { Carrier } from "../carry.ts";
 import { mergeUsage } from "../chat/usage-and-endings.ts";
-import { type AnswerContext, type EventEncoder, encodeCost } from "../codec.ts";
+import { type EventEncoder, encodeCost } from "../codec.ts";
 import { escapeLineSeparators, isObject, parseJsonText, stringifyJson } from "../json.ts";
 import { readStartContent } from "../start-content.ts";
 import { runOf } from "../text-run.ts";
 import { fromNativeId } from "../tool-ids.ts";
 import type { ClientTool } from "../tool-names.ts";
-import type { Wishes } from "./decode-request.ts";
-import { type Ending, endingOf, headOf } from "./ending.ts";
+import { type Ending, endingOf, headOf, type ResponseContext } from "./ending.ts";
 import { newItemId } from "./item-ids.ts";
 import { isRelayed, ResponseRelay } from "./relay.ts";
-
-/** The values of an answer that come from the gateway and from the request. */
-export type ResponseContext = AnswerContext & {
-  readonly createdAtMs: number;
-  readonly wishes: Wishes;
-};
 
 /** Encodes one stream, from `response.created` to `response.completed` or its like. */
 export function createEventEncoder(context: ResponseContext): EventEncoder {

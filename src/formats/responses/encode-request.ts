@@ -1,6 +1,6 @@
 // A canonical request → the body for a provider with the Responses API. Nothing is stored there,
-// and its thinking comes back encrypted, so that any node can continue it. The request of a client of
-// this format goes out as it came, but for what the gateway decides.
+// and its thinking comes back encrypted, so that any node can continue it. The request of a client
+// of this format goes out as it came, but for what the gateway decides.
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import {

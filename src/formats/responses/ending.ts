@@ -6,15 +6,19 @@ import { randomId } from "../../base/ids.ts";
 import { encodeUsage as encodeChatUsage } from "../chat/usage-and-endings.ts";
 import type { AnswerContext } from "../codec.ts";
 import { isObject } from "../json.ts";
+import type { Wishes } from "./decode-request.ts";
+
+/** The values of an answer that come from the gateway and from the request. */
+export type ResponseContext = AnswerContext & {
+  readonly createdAtMs: number;
+  readonly wishes: Wishes;
+};
 
 /** How a response ends. */
 export type Ending = { readonly status: string; readonly members: JsonObject };
 
 /** The first members of a response. */
-export function headOf({
-  createdAtMs,
-  model,
-}: AnswerContext & { readonly createdAtMs: number }): JsonObject {
+export function headOf({ createdAtMs, model }: ResponseContext): JsonObject {
   return {
     id: randomId("resp_"),
     object: "response",

@@ -9,8 +9,7 @@ import { encodeCost } from "../codec.ts";
 import { isObject, stringifyJson } from "../json.ts";
 import { attachedOf, type Origin, sealPack } from "../packs.ts";
 import { pieceOf } from "../pieces.ts";
-import type { ResponseContext } from "./encode-events.ts";
-import { endingOf, headOf } from "./ending.ts";
+import { endingOf, headOf, type ResponseContext } from "./ending.ts";
 import { newItemId } from "./item-ids.ts";
 
 /** True for the first event of an answer that a provider of this format streams. */
@@ -180,9 +179,13 @@ export class ResponseRelay {
     return `event: ${String(event.type)}\ndata: ${stringifyJson(numbered)}\n\n`;
   }
 
-  /** The response with what is the gateway's own in it. */
+  /**
+   * The response with what is the gateway's own in it. Clients rely on some members of the request
+   * in it, which not every server repeats.
+   */
   #patched(members: JsonObject): JsonObject {
-    const whole: JsonObject = { ...this.#response, ...members, ...this.#head, store: false };
+    const given = { ...this.#context.wishes.echo, ...this.#response };
+    const whole: JsonObject = { ...given, ...members, ...this.#head, store: false };
     const { output } = whole;
     // Some servers do not repeat the items at the end.
     const isMissing = !Array.isArray(output) || output.length === 0;

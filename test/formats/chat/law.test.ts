@@ -1,5 +1,5 @@
-// The law of the chat format: a provider of this format receives what its client sent, and the client
-// what the provider answered, but for the closed list.
+// The law of the chat format: a provider of this format receives what its client sent, and the
+// client what the provider answered, but for the closed list.
 
 import { fromBinary, type JsonObject, type JsonValue, toBinary } from "@bufbuild/protobuf";
 import fc from "fast-check";

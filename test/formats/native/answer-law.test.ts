@@ -1,5 +1,5 @@
-// The law of the native format, of answers: a native client receives exactly what a provider of this
-// format answered, but for the closed list.
+// The law of the native format, of answers: a native client receives exactly what a provider of
+// this format answered, but for the closed list.
 
 import { fromBinary, type JsonObject, toBinary } from "@bufbuild/protobuf";
 import fc from "fast-check";

@@ -143,8 +143,8 @@ export type MessageStart = Message<"gateway.inference.v1.MessageStart"> & {
   usage?: ReportedUsage | undefined;
 
   /**
-   * Who writes the answer: format, dialect and model, without members. Absent: a provider that wants
-   * nothing back.
+   * Who writes the answer: format, dialect and model, without members. Absent: a provider that
+   * wants nothing back.
    *
    * @generated from field: gateway.inference.v1.Attached attached = 5;
    */

@@ -33,7 +33,9 @@ for (const file of files) {
       const body = one.replace(/^(\s*--.*\n)+/, "").trim();
       await client.query("begin");
       try {
-        await client.query(utility.test(body) ? body : `prepare checked as ${body}`);
+        const [, command = "prepare"] = utility.exec(body) ?? [];
+        const run = command === "prepare" ? `prepare checked as ${body}` : body;
+        expect(await client.query(run)).toMatchObject({ command: command.toUpperCase() });
       } finally {
         await client.query("rollback");
         await client.query("deallocate all");

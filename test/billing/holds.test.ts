@@ -114,7 +114,10 @@ test("a request that waits for held credits starts as soon as another one releas
   const first = await place(holdRequest(payer, 100));
   const second = place(holdRequest(payer, 100));
   await ledger.holds.settle(first, endingWith({}));
-  await ledger.holds.settle(await second, endingWith({}));
+  const started = await second;
+  expect(started.amountMicro).toBe(heldFor(100));
+  expect(await ledger.pool(payer)).toEqual({ posted: heldFor(100), held: heldFor(100) });
+  await ledger.holds.settle(started, endingWith({}));
 });
 
 test("the error of a request beyond the credits names the free and the needed credits", async () => {

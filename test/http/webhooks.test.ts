@@ -1,5 +1,5 @@
-// Webhooks of payment processors over HTTP, with real services. With TEST_SPLIT the listener is a
-// facade, which has no secrets.
+// Webhooks of payment processors over HTTP, with real services, and through a facade, which has no
+// secrets.
 
 import { hash } from "node:crypto";
 import { gzipSync } from "node:zlib";

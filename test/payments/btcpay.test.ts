@@ -164,7 +164,8 @@ describe("crediting", () => {
     const { orderId, quotedAmount } = await orderPack({ method: "btcpay:btc-lightning" });
     btcpay.pay(orderId, quotedAmount, { method: "BTC-LN", id: "payment-hash-of-1" });
     await knock(orderId);
-    await orderThat(orderId, ({ state }) => state === OrderState.PAID);
+    const paid = await orderThat(orderId, ({ state }) => state === OrderState.PAID);
+    expect(paid.grantedMicrocredits).toBe(pack);
   });
 
   test("a webhook that is lost changes only the time of the look", async () => {
@@ -173,7 +174,8 @@ describe("crediting", () => {
     await world.run("update payment_orders set next_look_at = now() where order_id = $1", [
       orderId,
     ]);
-    await orderThat(orderId, ({ state }) => state === OrderState.PAID);
+    const paid = await orderThat(orderId, ({ state }) => state === OrderState.PAID);
+    expect(paid.grantedMicrocredits).toBe(pack);
   });
 
   test("more is worth more, and two payments are worth their sum", async () => {
@@ -210,7 +212,8 @@ describe("crediting", () => {
     Object.assign(btcpay.invoiceOf(orderId), { status: "Expired", additionalStatus: "PaidLate" });
     btcpay.pay(orderId, quotedAmount, { receivedDate });
     await knock(orderId);
-    await orderThat(orderId, ({ state }) => state === OrderState.PAID);
+    const paid = await orderThat(orderId, ({ state }) => state === OrderState.PAID);
+    expect(paid.grantedMicrocredits).toBe(pack);
   });
 
   test("late bitcoin without a rate of the market waits for a person", async () => {
@@ -226,7 +229,8 @@ describe("crediting", () => {
     const { orderId } = await orderPack();
     btcpay.pay(orderId, "5.0", { method: "LTC-CHAIN", id: "ltc-1" });
     await knock(orderId);
-    await orderThat(orderId, ({ attention }) => attention === Attention.WRONG_ASSET);
+    const order = await orderThat(orderId, ({ attention }) => attention === Attention.WRONG_ASSET);
+    expect(order.grantedMicrocredits).toBe(0n);
   });
 
   test("replaced by fee: the first is lost, the second counts, and nothing is charged back", async () => {
@@ -340,7 +344,8 @@ describe("webhooks", () => {
     const { orderId, quotedAmount } = await orderPack();
     btcpay.pay(orderId, quotedAmount);
     await knock(orderId);
-    await orderThat(orderId, ({ state }) => state === OrderState.PAID);
+    const paid = await orderThat(orderId, ({ state }) => state === OrderState.PAID);
+    expect(paid.grantedMicrocredits).toBe(pack);
   });
 
   test("a redelivery is another delivery, and a test event is taken", async () => {

@@ -251,7 +251,8 @@ describe("crediting", () => {
       [orderId],
     );
     await become(orderId, { actually_paid: 0.0000769, payment_status: "finished" });
-    await orderThat(orderId, ({ attention }) => attention === Attention.LATE);
+    const order = await orderThat(orderId, ({ attention }) => attention === Attention.LATE);
+    expect(order.grantedMicrocredits).toBe(0n);
   });
 
   test("an unknown status and another order's payment are no answers", async () => {

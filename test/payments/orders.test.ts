@@ -301,6 +301,7 @@ describe("crediting", () => {
       orderId,
     ]);
     await orderWhen(admin, orderId, isPaid);
+    await expect.poll(() => stage.posted(accountId)).toBe(pack);
   });
 
   test("a deposit that another order has is credited to neither twice", async () => {

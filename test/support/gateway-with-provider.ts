@@ -59,10 +59,11 @@ export type PostOptions = {
   signal?: AbortSignal;
 };
 
-/** `settings` are further lines of the configuration file. */
+/** `settings` are further lines of the configuration file. `split`: a facade and a core. */
 export async function startGatewayWithProvider(
   format: ProviderFormat,
   settings = "",
+  { split = false } = {},
 ): Promise<GatewayWithProvider> {
   const provider = await startFakeProvider();
   const kind = format === "native" ? "anthropic" : "openai";
@@ -72,6 +73,7 @@ export async function startGatewayWithProvider(
     ...(format === "responses" && { more: "api: responses" }),
   } as const;
   const gateway = await startTestGateway({
+    split,
     catalog: readCatalogFile(`${settings}\n${catalogFor({ real })}`),
   });
   const [stream, plain] = answers[format];

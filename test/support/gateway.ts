@@ -50,10 +50,7 @@ export type TestGatewayOptions = {
   env?: NodeJS.ProcessEnv;
   /** Default: the built-in catalogue without pauses. */
   catalog?: CatalogFile;
-  /**
-   * True: a gateway of the role `facade` serves HTTP, one of the role `core` the services.
-   * Default: TEST_SPLIT is "true".
-   */
+  /** True: a gateway of the role `facade` serves HTTP, one of the role `core` the services. */
   split?: boolean;
 };
 
@@ -67,7 +64,7 @@ export async function startTestGateway(options: TestGatewayOptions = {}): Promis
   const database = await freshDatabase();
   const dataDir = await mkdtemp(join(tmpdir(), "gateway-data-"));
   const adminToken = "the-admin-token-of-a-test";
-  const split = options.split ?? process.env.TEST_SPLIT === "true";
+  const { split = false } = options;
   const catalog = options.catalog ?? fastCatalog();
   const start = (env: NodeJS.ProcessEnv): Promise<Gateway> => {
     const ports = {

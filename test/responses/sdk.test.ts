@@ -1,6 +1,5 @@
 // The official `openai` SDK on /v1/responses, with a scripted provider of each format.
 
-import { APIError } from "openai";
 import { zodTextFormat } from "openai/helpers/zod";
 import type {
   ResponseCreateParamsNonStreaming,
@@ -77,16 +76,6 @@ function expectOrder(events: readonly ResponseStreamEvent[]): void {
     } else if ("output_index" in event) openAt(`${event.output_index}`);
   }
   expect(open.size).toBe(0);
-}
-
-async function errorOf(promise: Promise<unknown>): Promise<APIError> {
-  try {
-    await promise;
-  } catch (error) {
-    if (error instanceof APIError) return error;
-    throw error;
-  }
-  throw new Error("the request succeeded");
 }
 
 for (const format of providerFormats) {

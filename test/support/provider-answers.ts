@@ -153,7 +153,7 @@ export function chatChunks(content: AnswerContent = {}): string[] {
     `data: ${JSON.stringify({ ...head, choices: [{ index: 0, delta, finish_reason }] })}\n\n`;
   const call = (members: JsonObject) => chunk({ tool_calls: [{ index: 0, ...members }] });
   return [
-    chunk({ role: "assistant" }),
+    chunk({ role: "assistant", refusal: null }),
     ...(thinking?.pieces ?? []).map((piece) => chunk({ reasoning_content: piece })),
     ...text.map((piece) => chunk({ content: piece })),
     ...(tool

@@ -81,8 +81,9 @@ function withNativeIds(messages: readonly Message[]): Message[] {
 }
 
 /**
- * `messages` without thinking that the provider would refuse: of other formats, without a signature,
- * or signed by another provider, as far as that is known. A message of nothing else is left out.
+ * `messages` without thinking that the provider would refuse: of other formats, without a
+ * signature, or signed by another provider, as far as that is known. A message of nothing else is
+ * left out.
  */
 export function fitThinking(
   messages: readonly Message[],

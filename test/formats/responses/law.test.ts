@@ -424,7 +424,7 @@ function shown(value: JsonObject): string {
     ...members,
     ...(output && { output }),
     ...(item !== undefined && { item: opened(item) }),
-    ...(isObject(inner) && { response: shown(closedResponse(inner)) }),
+    ...(isObject(inner) && { response: shown(closedResponse(inner, context.wishes.echo)) }),
   });
 }
 
@@ -442,11 +442,11 @@ test("a client receives the plain response that the provider gave", () => {
   fc.assert(
     fc.property(grown(outputItems.map((items) => response(items))), (whole) => {
       const events = decodeAnswer(whole, { origin });
-      const expectedText = shown(closedResponse(whole));
+      const expectedText = shown(closedResponse(whole, context.wishes.echo));
       const received = encodeAnswer(events, context);
-      expect(shown(closedResponse(received))).toBe(expectedText);
+      expect(shown(closedResponse(received, context.wishes.echo))).toBe(expectedText);
       const far = encodeAnswer(events.map(travelled), context);
-      expect(shown(closedResponse(far))).toBe(expectedText);
+      expect(shown(closedResponse(far, context.wishes.echo))).toBe(expectedText);
     }),
     { numRuns: 500 },
   );
@@ -483,8 +483,8 @@ test("a client receives every event of a stream in its order, in any split of it
       // A plain client gets the response of the last event.
       const plain = encodeAnswer(all.map(travelled), context);
       const { response: whole } = events.at(-1) ?? {};
-      expect(shown(closedResponse(plain))).toBe(
-        isObject(whole) ? shown(closedResponse(whole)) : "",
+      expect(shown(closedResponse(plain, context.wishes.echo))).toBe(
+        isObject(whole) ? shown(closedResponse(whole, context.wishes.echo)) : "",
       );
     }),
     { numRuns: 500 },

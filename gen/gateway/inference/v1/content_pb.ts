@@ -143,9 +143,9 @@ export type LeftOut = Message$1<"gateway.inference.v1.LeftOut"> & {
 
   /**
    * `foreign`: another provider wrote it. `model`: another model did. `changed`: it does not open,
-   * because it was changed, is of another account, or its key is gone. `age`: it is too old. `size`:
-   * it is too large. `member`: no provider is known to want it. `unsupported`: the other side has
-   * no place for it. `placeholder`: it was missing, and something stands in its place.
+   * because it was changed, is of another account, or its key is gone. `age`: it is too old.
+   * `size`: it is too large. `member`: no provider is known to want it. `unsupported`: the other
+   * side has no place for it. `placeholder`: it was missing, and something stands in its place.
    *
    * @generated from field: string why = 3;
    */

@@ -15,3 +15,21 @@ export function fromNativeId(id: string): string {
   const read = Buffer.from(id.slice(prefix.length), "base64url").toString();
   return toNativeId(read) === id ? read : id;
 }
+
+/** The new ids of calls, so that each result gets that of its own call. */
+export class PairedIds {
+  readonly #calls = new Map<string, { readonly ids: string[]; answered: number }>();
+
+  addCall(id: string, own: string): void {
+    const calls = this.#calls.get(id);
+    if (calls) calls.ids.push(own);
+    else this.#calls.set(id, { ids: [own], answered: 0 });
+  }
+
+  /** The new id of the call that the next result with this id is for. */
+  ofResult(id: string): string | undefined {
+    const calls = this.#calls.get(id);
+    if (!calls) return undefined;
+    return calls.ids[Math.min(calls.answered++, calls.ids.length - 1)];
+  }
+}

@@ -6,6 +6,7 @@ import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import type { Dialect, IdForm } from "../../config/catalog.ts";
 import type { Fit } from "../fit.ts";
 import { isObject } from "../json.ts";
+import { PairedIds } from "../tool-ids.ts";
 
 /** `messages` as the provider accepts them. Changed messages are copies. */
 export function fitMessages(messages: JsonObject[], dialect: Dialect, fit: Fit): JsonObject[] {
@@ -99,8 +100,7 @@ function notePlaceholder(index: number, fit: Fit): void {
 /** Replaces ids of calls that a provider does not accept, with those of their results. */
 export class CallIds {
   readonly #form: IdForm;
-  /** The replacement of the latest call with each id. */
-  readonly #replaced = new Map<string, string>();
+  readonly #pairs = new PairedIds();
   #calls = 0;
 
   constructor(form: IdForm) {
@@ -110,14 +110,13 @@ export class CallIds {
   /** The id of the next call of the conversation. */
   ofCall(id: string, name: string): string {
     const replaced = this.#replace(id, name);
-    this.#replaced.set(id, replaced);
+    this.#pairs.addCall(id, replaced);
     this.#calls++;
     return replaced;
   }
 
-  /** The id of a result: that of the latest call which had it. */
   ofResult(id: string): string {
-    return this.#replaced.get(id) ?? this.#replace(id, "");
+    return this.#pairs.ofResult(id) ?? this.#replace(id, "");
   }
 
   #replace(id: string, name: string): string {

@@ -13,7 +13,7 @@ import { dialectOf } from "../../config/catalog.ts";
 import { isOpenai } from "../codec.ts";
 import type { Fit } from "../fit.ts";
 import { type ReturnTarget, returnOf } from "../returned.ts";
-import { toNativeId } from "../tool-ids.ts";
+import { PairedIds, toNativeId } from "../tool-ids.ts";
 import { fitTurns } from "../turns.ts";
 
 /**
@@ -47,23 +47,18 @@ export function fitRequest(request: GenerateRequest, fit?: Fit): GenerateRequest
  */
 function withNativeIds(messages: readonly Message[]): Message[] {
   const used = new Set<string>();
-  /** New ids of the calls with each id that wait for their results, and the last one of them. */
-  const waiting = new Map<string, { ids: string[]; last: string }>();
+  /** The number in the latest new id of each. */
+  const numbers = new Map<string, number>();
+  const pairs = new PairedIds();
   const idOfCall = (id: string): string => {
     const native = toNativeId(id);
+    let number = numbers.get(native) ?? 1;
     let own = native;
-    for (let count = 2; used.has(own); count++) own = `${native}_${count}`;
+    while (used.has(own)) own = `${native}_${++number}`;
+    numbers.set(native, number);
     used.add(own);
-    const known = waiting.get(id);
-    if (known) {
-      known.ids.push(own);
-      known.last = own;
-    } else waiting.set(id, { ids: [own], last: own });
+    pairs.addCall(id, own);
     return own;
-  };
-  const idOfResult = (id: string): string => {
-    const known = waiting.get(id);
-    return known ? (known.ids.shift() ?? known.last) : toNativeId(id);
   };
   return messages.map((message) => ({
     ...message,
@@ -74,7 +69,8 @@ function withNativeIds(messages: readonly Message[]): Message[] {
         return { ...block, kind: { case: "toolUse", value: { ...kind.value, id } } };
       }
       if (kind.case !== "toolResult") return block;
-      const toolUseId = idOfResult(kind.value.toolUseId);
+      const { toolUseId: given } = kind.value;
+      const toolUseId = pairs.ofResult(given) ?? toNativeId(given);
       return { ...block, kind: { case: "toolResult", value: { ...kind.value, toolUseId } } };
     }),
   }));

@@ -98,8 +98,8 @@ export function closedChatAnswer(answer: JsonObject): JsonObject {
 }
 
 /**
- * The response that a client gets, but for its id, time, model and usage. Members that each response
- * has to have come from the request, as `echo` has them, where the provider left them out.
+ * The response that a client gets, but for its id, time, model and usage. Members that each
+ * response has to have come from the request, as `echo` has them, where the provider left them out.
  */
 export function closedResponse(response: JsonObject, echo: JsonObject): JsonObject {
   const { id, created_at, model, usage, gateway, ...members } = response;

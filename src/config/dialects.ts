@@ -22,7 +22,9 @@ export type Dialect = {
   readonly reasoningNeeded?: string;
   /** Whether its signed reasoning is good for all its models. Default: for one. */
   readonly boundTo?: "host";
-  /** kind anthropic: takes thinking without a signature. */
+  /**
+   * kind anthropic: takes thinking without a signature, and needs it in every turn with calls.
+   */
   readonly unsignedThinking?: true;
   /** With the Responses API: refuses a reasoning item without encrypted content. */
   readonly needsEncrypted?: true;
@@ -70,7 +72,11 @@ const openai = {
   refusedRequestMembers: ["metadata"],
   ids: shortIds,
 } as const;
-const everyTurn = { reasoning: ["reasoning_content"], reasoningNeeded: "reasoning_content" };
+const everyTurn = {
+  reasoning: ["reasoning_content"],
+  reasoningNeeded: "reasoning_content",
+  unsignedThinking: true,
+} as const;
 
 /** The default: passes everything on as it came. */
 const generic: Dialect = {};
@@ -84,11 +90,10 @@ const rows = {
     ...openai,
     noEmptyDescription: true,
   },
-  deepseek: { hosts: ["api.deepseek.com"], ...everyTurn, unsignedThinking: true },
+  deepseek: { hosts: ["api.deepseek.com"], ...everyTurn },
   kimi: {
     hosts: ["api.moonshot.ai", "api.moonshot.cn", "api.kimi.com"],
     ...everyTurn,
-    unsignedThinking: true,
     // Its template counts calls by their ids, and fails after a few of any other form.
     ids: { accepted: /^functions\.[\w-]+:\d+$/, replacement: { kind: "counted" } },
   },

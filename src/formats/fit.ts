@@ -42,3 +42,17 @@ export class Fit {
     this.carried[result] = (this.carried[result] ?? 0) + 1;
   }
 }
+
+/**
+ * What stands where a provider needs the reasoning of a turn and the client lost it. Another text
+ * for each turn: of a constant, models learn to answer with nothing.
+ */
+export function reasoningPlaceholder(calls: readonly string[], where: string, fit: Fit): string {
+  notePlaceholder(where, fit);
+  return `Calling ${calls.join(", then ")}.`;
+}
+
+export function notePlaceholder(where: string, fit: Fit): void {
+  fit.carry("placeholder");
+  fit.leaveOut({ where, what: "thinking", why: "placeholder" });
+}

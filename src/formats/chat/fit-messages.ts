@@ -4,7 +4,7 @@
 import { hash } from "node:crypto";
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import type { Dialect, IdForm } from "../../config/catalog.ts";
-import type { Fit } from "../fit.ts";
+import { type Fit, notePlaceholder, reasoningPlaceholder } from "../fit.ts";
 import { isObject } from "../json.ts";
 import { PairedIds } from "../tool-ids.ts";
 
@@ -64,15 +64,12 @@ function nameOf(call: JsonObject): string {
   return typeof name === "string" ? name : "";
 }
 
-/**
- * Gives a turn with calls the reasoning that its client lost. The text is another one for each
- * turn: of a constant, models learn to answer with nothing.
- */
+/** Gives a turn with calls the reasoning that its client lost. */
 function addReasoning(message: JsonObject, name: string, index: number, fit: Fit): JsonObject {
   const calls = callsOf(message);
   if (calls.length === 0 || typeof message[name] === "string") return message;
-  notePlaceholder(index, fit);
-  return { ...message, [name]: `Calling ${calls.map(nameOf).join(", then ")}.` };
+  const text = reasoningPlaceholder(calls.map(nameOf), `messages[${index}]`, fit);
+  return { ...message, [name]: text };
 }
 
 /** Gives the first call of a turn the members that are lost or were never there. */
@@ -87,14 +84,9 @@ function addPlaceholder(
   if (!isObject(first)) return message;
   const missing = Object.entries(placeholder).filter(([name]) => !isObject(first[name]));
   if (missing.length === 0) return message;
-  notePlaceholder(index, fit);
+  notePlaceholder(`messages[${index}]`, fit);
   const filled: JsonObject = { ...first, ...Object.fromEntries(missing) };
   return { ...message, tool_calls: [filled, ...others] };
-}
-
-function notePlaceholder(index: number, fit: Fit): void {
-  fit.carry("placeholder");
-  fit.leaveOut({ where: `messages[${index}]`, what: "thinking", why: "placeholder" });
 }
 
 /** Replaces ids of calls that a provider does not accept, with those of their results. */

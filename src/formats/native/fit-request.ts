@@ -1,8 +1,10 @@
 // Fits requests for providers of the native format: those of clients of OpenAI's formats, and the
 // thinking in a conversation that other providers took part in.
 
+import { create } from "@bufbuild/protobuf";
 import {
   type Block,
+  BlockSchema,
   Format,
   type Message,
   Role,
@@ -11,7 +13,7 @@ import type { GenerateRequest } from "../../../gen/gateway/inference/v1/inferenc
 import { ApiError } from "../../base/errors.ts";
 import { dialectOf } from "../../config/catalog.ts";
 import { isOpenai } from "../codec.ts";
-import type { Fit } from "../fit.ts";
+import { type Fit, reasoningPlaceholder } from "../fit.ts";
 import { type ReturnTarget, returnOf } from "../returned.ts";
 import { PairedIds, toNativeId } from "../tool-ids.ts";
 import { fitTurns } from "../turns.ts";
@@ -79,7 +81,8 @@ function withNativeIds(messages: readonly Message[]): Message[] {
 /**
  * `messages` without thinking that the provider would refuse: of other formats, without a
  * signature, or signed by another provider, as far as that is known. A message of nothing else is
- * left out.
+ * left out. Where the provider needs the thinking of every turn with calls, a text stands in for
+ * what is missing.
  */
 export function fitThinking(
   messages: readonly Message[],
@@ -89,44 +92,65 @@ export function fitThinking(
   const { unsignedThinking = false } = dialectOf(target.dialect);
   return messages.flatMap((message, index) => {
     if (message.role !== Role.ASSISTANT) return [message];
+    const where = `messages[${index}]`;
     const isKept = (block: Block) => fateOf(block, target) === "kept";
     for (const block of message.content)
       if (block.attached && isThinking(block) && isKept(block)) fit.carry("back");
-    if (message.content.every(isKept)) return [message];
-    const content = message.content.flatMap((block) => {
-      const fate = fateOf(block, target);
-      if (fate === "kept") return [block];
-      const plain = unsignedThinking ? withoutSignature(block) : undefined;
-      if (plain) return [plain];
-      fit.carry(fate);
-      fit.leaveOut({ where: `messages[${index}]`, what: "thinking", why: fate });
-      return [];
-    });
-    return content.length === 0 ? [] : [{ ...message, content }];
+    let fitted = message;
+    if (!message.content.every(isKept)) {
+      const content = keepThinking(message.content, where, target, fit);
+      if (content.length === 0) return [];
+      fitted = { ...message, content };
+    }
+    return [unsignedThinking ? withThinking(fitted, where, fit) : fitted];
   });
+}
+
+function keepThinking(
+  content: readonly Block[],
+  where: string,
+  target: ReturnTarget,
+  fit: Fit,
+): Block[] {
+  const { unsignedThinking = false } = dialectOf(target.dialect);
+  return content.flatMap((block) => {
+    const fate = fateOf(block, target);
+    if (fate === "kept") return [block];
+    const plain = unsignedThinking ? withoutSignature(block) : undefined;
+    if (plain) return [plain];
+    fit.carry(fate);
+    fit.leaveOut({ where, what: "thinking", why: fate });
+    return [];
+  });
+}
+
+function withThinking(message: Message, where: string, fit: Fit): Message {
+  const { content } = message;
+  const calls = content.flatMap(({ kind }) => (kind.case === "toolUse" ? [kind.value.name] : []));
+  const isThere = content.some((block) => isThinking(block) || isUnsigned(block));
+  if (calls.length === 0 || isThere) return message;
+  const value = { thinking: reasoningPlaceholder(calls, where, fit), signature: "" };
+  const block = create(BlockSchema, { kind: { case: "thinking", value } });
+  return { ...message, content: [block, ...content] };
+}
+
+/** Without a signature it has no typed form. */
+function isUnsigned({ kind }: Block): boolean {
+  return kind.case === "other" && kind.value.type === "thinking";
 }
 
 function isThinking({ kind }: Block): boolean {
   return kind.case === "thinking" || kind.case === "redactedThinking";
 }
 
-function fateOf({ kind, attached }: Block, target: ReturnTarget): "kept" | "foreign" | "model" {
-  switch (kind.case) {
-    case "thinking":
-    case "redactedThinking": {
-      if (attached) {
-        const returned = returnOf(attached, Format.NATIVE, target);
-        return returned === "back" ? "kept" : returned;
-      }
-      const isUnsigned = kind.case === "thinking" && kind.value.signature === "";
-      return isUnsigned ? "foreign" : "kept";
-    }
-    case "other":
-      // Without a signature it has no typed form.
-      return kind.value.type === "thinking" ? "foreign" : "kept";
-    default:
-      return "kept";
+function fateOf(block: Block, target: ReturnTarget): "kept" | "foreign" | "model" {
+  const { kind, attached } = block;
+  if (attached && isThinking(block)) {
+    const returned = returnOf(attached, Format.NATIVE, target);
+    return returned === "back" ? "kept" : returned;
   }
+  if (kind.case === "thinking") return kind.value.signature === "" ? "foreign" : "kept";
+  return isUnsigned(block) ? "foreign" : "kept";
 }
 
 /** The text of a thought for a provider that wants it back without a signature. */

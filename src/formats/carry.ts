@@ -145,8 +145,8 @@ export class Carrier {
   }
 
   #signatureOf({ text, signature, attached }: Open): string {
-    const own = attached ?? (signature === "" ? undefined : this.#signed({ signature }));
-    if (!own) return signature;
+    const own = attached ?? this.#signed(signature === "" ? {} : { signature });
+    if (!own || (text === "" && signature === "" && !attached)) return signature;
     const hidden = this.#form.hidesText ? { text } : {};
     return this.#seal({ block: own, ...hidden }) ?? "";
   }

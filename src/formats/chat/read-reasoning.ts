@@ -23,17 +23,18 @@ export class ReasoningReader {
   /** Adds what a delta, or a whole message, has outside its content. */
   read(delta: JsonObject): void {
     const { names, text } = plainReasoning(delta);
-    if (text !== "") {
+    const { reasoning_details: details, thinking_blocks: blocks } = delta;
+    const list = Array.isArray(details) ? "reasoning_details" : "thinking_blocks";
+    const entries = Array.isArray(details) ? details : Array.isArray(blocks) ? blocks : [];
+    // Details say the plain text of their delta again.
+    if (text !== "" && !entries.some(hasText)) {
       this.#hasPlain = true;
       this.#answer.addThinking(
         text,
         this.#entry === undefined ? { textMembers: names } : undefined,
       );
     }
-    const { reasoning_details: details, thinking_blocks: blocks } = delta;
-    const list = Array.isArray(details) ? "reasoning_details" : "thinking_blocks";
-    for (const entry of Array.isArray(details) ? details : Array.isArray(blocks) ? blocks : [])
-      if (isObject(entry)) this.#addDetail(list, entry);
+    for (const entry of entries) if (isObject(entry)) this.#addDetail(list, entry);
   }
 
   /** Adds a thought that is a part of the content. */
@@ -41,6 +42,14 @@ export class ReasoningReader {
     const attached = { list: "content", textMembers: ["thinking"], members };
     if (text !== "" || signature === "") this.#answer.addThinking(text, attached);
     if (signature !== "") this.#answer.addSignature(signature, attached);
+  }
+
+  /** Adds an entry without a text that a reader sees. */
+  #addHidden(list: string, entry: JsonObject): void {
+    this.#answer.closeText();
+    this.#answer.addThinking("", { list, members: entry });
+    this.#answer.closeText();
+    this.#entry = undefined;
   }
 
   #addDetail(list: string, entry: JsonObject): void {
@@ -58,8 +67,11 @@ export class ReasoningReader {
     const key = `${String(entry.type)} ${String(entry.index)}`;
     const isSame = key === this.#entry && this.#answer.isThinking;
     if (!isSame && this.#entry !== undefined && this.#answer.isThinking) this.#answer.closeText();
-    // A signature that arrives after its thinking has ended signs nothing that is here.
-    if (this.#hasPlain && !this.#answer.isThinking && signature !== "") return;
+    if (this.#hasPlain && !this.#answer.isThinking) {
+      // Its text was shown, in a block that is closed. A signature alone signs nothing that is here.
+      if (text !== "") this.#addHidden(list, entry);
+      return;
+    }
     this.#members = isSame ? { ...this.#members, ...filled(members) } : members;
     this.#entry = key;
     const attached = { list, textMembers: [member], members: this.#members };
@@ -69,6 +81,16 @@ export class ReasoningReader {
     this.#answer.addSignature(signature, attached);
     this.#entry = undefined;
   }
+}
+
+function hasText(entry: JsonValue): boolean {
+  const member = isObject(entry) ? textMemberOf(entry.type) : undefined;
+  return (
+    isObject(entry) &&
+    member !== undefined &&
+    typeof entry[member] === "string" &&
+    entry[member] !== ""
+  );
 }
 
 function textMemberOf(type: JsonValue | undefined): string | undefined {

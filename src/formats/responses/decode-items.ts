@@ -21,7 +21,7 @@ import {
 } from "../chat/decode-block.ts";
 import { invalid, objectAt, optionalText, textAt } from "../chat/fields.ts";
 import { isObject } from "../json.ts";
-import { blockOf, type Carried, isPack } from "../packs.ts";
+import { blockOf, type Carried, isPack, type Packed } from "../packs.ts";
 import { flatName } from "../tool-names.ts";
 import { checkArguments, isBlankText, textBlock, turnOf } from "../turns.ts";
 import { readableText } from "./reasoning.ts";
@@ -64,8 +64,10 @@ function decodeItem(item: JsonObject, at: string, carried: Carried): Message {
     case "message":
       return decodeMessage(item, at);
     case "reasoning": {
-      const block = decodeReasoning(item, at, carried);
-      return { ...turnOf(Role.ASSISTANT, block ? [block] : []), source: item };
+      const packed = decodeReasoning(item, at, carried);
+      const block = packed && blockOf(packed, readableText(item));
+      const message = turnOf(Role.ASSISTANT, block ? [block] : []);
+      return { ...message, source: item, ...(packed?.message && { attached: packed.message }) };
     }
     case "function_call": {
       const call = decodeCall(item, at, parseArguments(item.arguments));
@@ -203,12 +205,10 @@ function decodeInputFile(members: JsonObject, at: string): DecodedPart {
 }
 
 /** What this gateway sealed. Reasoning that it did not seal is left out: nobody here can vouch. */
-function decodeReasoning(item: JsonObject, at: string, carried: Carried): Block | undefined {
+function decodeReasoning(item: JsonObject, at: string, carried: Carried): Packed | undefined {
   const path = `${at}.encrypted_content`;
   const sealed = optionalText(item.encrypted_content, path) ?? "";
-  if (sealed === "") return undefined;
-  const packed = carried.open(sealed, path);
-  return packed && blockOf(packed, readableText(item));
+  return sealed === "" ? undefined : carried.open(sealed, path);
 }
 
 function decodeCall(item: JsonObject, at: string, input: JsonObject): Block {

@@ -6,18 +6,14 @@ import { randomUUID } from "node:crypto";
 import { create } from "@bufbuild/protobuf";
 import { Basis, Outcome, type Receipt } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { type Price, type Usage, UsageSchema } from "../../gen/gateway/common/v1/usage_pb.ts";
+import * as sql from "../../gen/sql/billing.ts";
 import { BoundedMap } from "../base/bounded-map.ts";
+import { type Clock, pause, systemClock } from "../base/clock.ts";
 import { ApiError } from "../base/errors.ts";
 import { newRequestId } from "../base/ids.ts";
 import type { Log } from "../base/log.ts";
 import { withTimeout } from "../base/timeout.ts";
-import {
-  type Connection,
-  isUniqueViolation,
-  type Postgres,
-  statement,
-} from "../postgres/postgres.ts";
-import { accountCalls } from "./account-calls.ts";
+import type { Connection, Postgres } from "../postgres/postgres.ts";
 import {
   type AdmissionRequest,
   type Admitted,
@@ -37,9 +33,8 @@ import {
 } from "./batch-connection.ts";
 import { BatchQueue } from "./batch-queue.ts";
 import { maxHoldMicro, minHoldMicro, resizedHoldMicro, type UsageBounds } from "./hold-size.ts";
-import { admissionBatch, registerPrice, settlementBatch } from "./ledger-batches.ts";
+import { admissionBatch, settlementBatch } from "./ledger-batches.ts";
 import type { LedgerMetrics } from "./ledger-metrics.ts";
-import { Placement } from "./placement.ts";
 import { costMicro } from "./price.ts";
 import { type Ending, receiptOf, type Settled, type SettleRequest } from "./settlement.ts";
 import type { LedgerStore, Metered } from "./store.ts";
@@ -126,8 +121,6 @@ const settings = {
   closeMsMax: 10_000,
 };
 
-const tryWrites = statement(import.meta.url, "try-writes");
-
 const unused: Ending = {
   usage: create(UsageSchema),
   outcome: Outcome.GATEWAY_FAILED,
@@ -150,6 +143,7 @@ type Parts = {
   onCharge?: (charge: Receipt) => void;
   /** How long an admission waits for the database. */
   maxWaitMs?: number;
+  clock?: Clock | undefined;
   /** Absent: nothing is counted. */
   metrics?: LedgerMetrics | undefined;
 };
@@ -165,14 +159,7 @@ export class HoldKeeper implements Holds {
   readonly #postgres: Postgres;
   readonly #store: LedgerStore;
   readonly #log: Log;
-  /** Present where an engine spreads the accounts over servers. */
-  readonly #placement: Placement | undefined;
-  readonly #openQueues: () => Queues;
-  /**
-   * By server, so that a batch commits at one of them and none waits for another. One entry where
-   * the accounts are not spread.
-   */
-  readonly #queues = new Map<string, Queues>();
+  readonly #queues: Queues;
   /** By price version. */
   readonly #registeredPrices = new Map<string, { readonly model: string; readonly price: Price }>();
   /**
@@ -196,11 +183,11 @@ export class HoldKeeper implements Holds {
   /** Endings that replace those of queued settlements, by request. */
   readonly #amended = new Map<string, Ending>();
   readonly #maxWaitMs: number;
+  readonly #clock: Clock;
   readonly #onSettled: ((accountId: string, admittedAt: Date) => void) | undefined;
   readonly #onCharge: ((charge: Receipt) => void) | undefined;
   readonly #metrics: LedgerMetrics | undefined;
   #checkpointing: Promise<void> | undefined;
-  #isClosing = false;
   #isClosed = false;
 
   constructor(parts: Parts) {
@@ -210,28 +197,27 @@ export class HoldKeeper implements Holds {
     this.#onSettled = parts.onSettled;
     this.#onCharge = parts.onCharge;
     this.#metrics = parts.metrics;
+    this.#clock = parts.clock ?? systemClock;
     this.#maxWaitMs = parts.maxWaitMs ?? settings.admitMaxWaitMs;
-    this.#placement = parts.postgres.isDistributed ? new Placement(parts.postgres) : undefined;
-    this.#openQueues = () => this.#open(parts);
-    if (!this.#placement) this.#queues.set("", this.#openQueues());
+    this.#queues = this.#open(parts);
   }
 
   #open({ postgres, nodeId, onLost }: Pick<Parts, "postgres" | "nodeId" | "onLost">): Queues {
-    const by = postgres.isDistributed ? accountCalls : undefined;
     const prepare = (connection: Connection) => this.#registerPricesAgain(connection);
-    const admissions = new BatchConnection(postgres, { prepare });
-    const settlements = new BatchConnection(postgres);
+    const clock = this.#clock;
+    const admissions = new BatchConnection(postgres, { prepare, clock });
+    const settlements = new BatchConnection(postgres, { clock });
     // For blocked groups only.
-    const blockedAdmissions = new BatchConnection(postgres, { prepare });
-    const blockedSettlements = new BatchConnection(postgres);
+    const blockedAdmissions = new BatchConnection(postgres, { prepare, clock });
+    const blockedSettlements = new BatchConnection(postgres, { clock });
     const admitOn =
       (connection: BatchConnection) =>
       (requests: readonly AdmissionRequest[], isRepeat: boolean) => {
         const asked = isRepeat ? requests.map(withUsedId) : requests;
-        return connection.run(() => admissionBatch(asked, nodeId(), onLost, by));
+        return connection.run(() => admissionBatch(asked, nodeId(), onLost));
       };
     const settleOn = (connection: BatchConnection) => (requests: readonly SettleRequest[]) =>
-      connection.run(() => settlementBatch(requests.map(this.#withAmendment), by));
+      connection.run(() => settlementBatch(requests.map(this.#withAmendment)));
     return {
       connections: [admissions, settlements, blockedAdmissions, blockedSettlements],
       admission: new BatchQueue(admitOn(admissions), {
@@ -239,6 +225,7 @@ export class HoldKeeper implements Holds {
         queueMax: settings.admitQueueMax,
         pauseMs: settings.pauseMs,
         maxWaitMs: this.#maxWaitMs,
+        clock,
         classify: classifyAdmissionError,
         groupOf: (request) => poolOf(payerOf(request)),
         runBlocked: admitOn(blockedAdmissions),
@@ -255,6 +242,7 @@ export class HoldKeeper implements Holds {
         queueMax: settings.settleQueueMax,
         pauseMs: settings.pauseMs,
         maxWaitMs: Number.POSITIVE_INFINITY,
+        clock,
         classify: classifySettlementError,
         groupOf: ({ hold }) => poolOf(hold.payer),
         runBlocked: settleOn(blockedSettlements),
@@ -269,32 +257,11 @@ export class HoldKeeper implements Holds {
   }
 
   #admit(request: AdmissionRequest): Promise<Admitted> {
-    const queues = this.#queuesOf(payerOf(request).accountId);
-    if (queues instanceof Promise) return queues.then(({ admission }) => admission.submit(request));
-    return queues.admission.submit(request);
+    return this.#queues.admission.submit(request);
   }
 
   #settle(request: SettleRequest): Promise<Settled> {
-    const queues = this.#queuesOf(request.hold.payer.accountId);
-    if (queues instanceof Promise)
-      return queues.then(({ settlement }) => settlement.submit(request));
-    return queues.settlement.submit(request);
-  }
-
-  #queuesOf(accountId: string): Queues | Promise<Queues> {
-    return this.#placement
-      ? this.#placement.serverOf(accountId).then((server) => this.#queuesAt(server))
-      : this.#queuesAt("");
-  }
-
-  #queuesAt(server: string): Queues {
-    const known = this.#queues.get(server);
-    if (known) return known;
-    // Queues that are opened now would never be closed.
-    const [any] = this.#isClosing ? this.#queues.values() : [];
-    const queues = any ?? this.#openQueues();
-    this.#queues.set(server, queues);
-    return queues;
+    return this.#queues.settlement.submit(request);
   }
 
   async place(
@@ -309,7 +276,7 @@ export class HoldKeeper implements Holds {
       mayRefine: refine !== undefined,
       ...(request.nonce === undefined ? own : { owner: "caller", nonce: request.nonce }),
     };
-    const untilMs = performance.now() + settings.heldWaitMs;
+    const untilMs = this.#clock.now() + settings.heldWaitMs;
     for (;;) {
       const admitted = await this.#admit(placing);
       if (admitted.kind === "held") return this.#rememberFree(admitted.hold);
@@ -322,7 +289,7 @@ export class HoldKeeper implements Holds {
         }
       }
       assert(admitted.kind !== "reduced", "only a request that may be refined is");
-      if (admitted.kind === "rejected" || performance.now() >= untilMs || signal.aborted)
+      if (admitted.kind === "rejected" || this.#clock.now() >= untilMs || signal.aborted)
         throw admitted.error;
       await this.#waitForCredits(placing, signal);
     }
@@ -330,7 +297,7 @@ export class HoldKeeper implements Holds {
 
   expectsFull({ payer, price, bounds }: NewHold, hasCap: boolean): boolean {
     const neededMicro = maxHoldMicro(price, bounds) * 16n;
-    const sinceMs = performance.now() - settings.freeKnownMs;
+    const sinceMs = this.#clock.now() - settings.freeKnownMs;
     const leaves = (key: string) => {
       const free = this.#free.get(key);
       return free !== undefined && free.atMs >= sinceMs && free.micro >= neededMicro;
@@ -352,7 +319,7 @@ export class HoldKeeper implements Holds {
 
   #rememberFree(hold: Hold): Hold {
     const { payer, freeMicro, monthFreeMicro } = hold;
-    const atMs = performance.now();
+    const atMs = this.#clock.now();
     this.#free.set(poolOf(payer), { micro: freeMicro, atMs });
     if (monthFreeMicro !== undefined) this.#free.set(payer.keyId, { micro: monthFreeMicro, atMs });
     return hold;
@@ -405,22 +372,18 @@ export class HoldKeeper implements Holds {
 
   /** How long no request could be admitted although some tried; 0 while all is well. */
   get admissionStalledMs(): number {
-    return longestStall([...this.#queues.values()].map(({ admission }) => admission));
+    return this.#queues.admission.stalledMs;
   }
 
   /** How long no request could be settled although some ended; 0 while all is well. */
   get settlementStalledMs(): number {
-    return longestStall([...this.#queues.values()].map(({ settlement }) => settlement));
+    return this.#queues.settlement.stalledMs;
   }
 
   /** Requests that wait for their admission, and for their settlement. */
   get waiting(): { readonly admit: number; readonly settle: number } {
-    let [admit, settle] = [0, 0];
-    for (const { admission, settlement } of this.#queues.values()) {
-      admit += admission.size;
-      settle += settlement.size;
-    }
-    return { admit, settle };
+    const { admission, settlement } = this.#queues;
+    return { admit: admission.size, settle: settlement.size };
   }
 
   /**
@@ -428,12 +391,12 @@ export class HoldKeeper implements Holds {
    * writes what a request would, and takes it back. Throws while it is not.
    */
   async tryWrites(): Promise<void> {
-    const all = [...this.#queues.values()].flatMap((one) => [one.admission, one.settlement]);
-    const failed = all.filter(({ needsTrial }) => needsTrial);
+    const { admission, settlement } = this.#queues;
+    const failed = [admission, settlement].filter(({ needsTrial }) => needsTrial);
     if (failed.length === 0) return;
-    const connection = new BatchConnection(this.#postgres);
+    const connection = new BatchConnection(this.#postgres, { clock: this.#clock });
     try {
-      await connection.rehearse([[tryWrites, [newRequestId()]]]);
+      await connection.rehearse([sql.tryWrites.with({ requestId: newRequestId() })]);
     } finally {
       await connection.close();
     }
@@ -484,7 +447,7 @@ export class HoldKeeper implements Holds {
         return await this.#store.findCharge(request);
       } catch (error) {
         if (this.#isClosed || !isUnavailable(error)) throw error;
-        await new Promise((resolve) => setTimeout(resolve, settings.pauseMs));
+        await pause(this.#clock, settings.pauseMs);
       }
     }
   }
@@ -504,7 +467,7 @@ export class HoldKeeper implements Holds {
   async releaseUnconfirmed(): Promise<void> {
     if (this.#unconfirmed.size === 0) return;
     const unconfirmed = new Map(this.#unconfirmed);
-    const readAtMs = performance.now();
+    const readAtMs = this.#clock.now();
     const stored = await this.#store.findHolds([...unconfirmed.values()]);
     const ours = stored.filter(
       ({ hold, nonce }) => unconfirmed.get(keyOf(requestKeyOf(hold)))?.nonce === nonce,
@@ -521,20 +484,16 @@ export class HoldKeeper implements Holds {
    * processes settle the rest: returns how many.
    */
   async close(withinMs = settings.closeMsMax): Promise<number> {
-    this.#isClosing = true;
-    const until = performance.now() + withinMs;
-    const all = [...this.#queues.values()];
-    await Promise.all(all.map(({ admission }) => admission.drain(withinMs)));
-    const restMs = Math.max(0, until - performance.now());
-    const leftBy = await Promise.all(all.map(({ settlement }) => settlement.drain(restMs)));
-    const left = leftBy.reduce((sum, one) => sum + one, 0);
+    const until = this.#clock.now() + withinMs;
+    const { admission, settlement, connections } = this.#queues;
+    await admission.drain(withinMs);
+    const left = await settlement.drain(Math.max(0, until - this.#clock.now()));
     if (left > 0)
       this.#log.error(
         { code: "settlements_left", requests: left },
         "stopped before the ledger was reachable; other processes will settle these requests",
       );
     this.#isClosed = true;
-    const connections = all.flatMap((queues) => queues.connections);
     await Promise.all(connections.map((connection) => connection.close()));
     return left;
   }
@@ -563,14 +522,14 @@ export class HoldKeeper implements Holds {
 
   // A price must be durable before a hold references it.
   async #registerPrice(model: string, price: Price): Promise<void> {
-    const untilMs = performance.now() + this.#maxWaitMs;
+    const untilMs = this.#clock.now() + this.#maxWaitMs;
     while (!this.#hasPrice(price)) {
       try {
         await this.#store.registerPrice(model, price);
         this.#registeredPrices.set(price.priceVersion, { model, price });
       } catch (error) {
-        if (!isUnavailable(error) || performance.now() >= untilMs) throw error;
-        await new Promise((resolve) => setTimeout(resolve, settings.pauseMs));
+        if (!isUnavailable(error) || this.#clock.now() >= untilMs) throw error;
+        await pause(this.#clock, settings.pauseMs);
       }
     }
   }
@@ -578,11 +537,8 @@ export class HoldKeeper implements Holds {
   // A restored backup, or a failover without synchronous replication, may have lost prices. Without
   // its price a hold is never found, and never released.
   async #registerPricesAgain(connection: Connection): Promise<void> {
-    for (const { model, price } of this.#registeredPrices.values()) {
-      await connection.send([registerPrice(model, price)]).catch((error: unknown) => {
-        if (!isUniqueViolation(error)) throw error;
-      });
-    }
+    for (const { model, price } of this.#registeredPrices.values())
+      await connection.send([sql.registerPrice.with({ ...price, model })]);
   }
 
   // A calling service repeats its request with its own nonce. Only this process knows the nonces
@@ -594,7 +550,7 @@ export class HoldKeeper implements Holds {
     this.#unconfirmed.set(keyOf(requestKey), {
       ...requestKey,
       nonce: request.nonce,
-      untilMs: performance.now() + settings.unconfirmedMs,
+      untilMs: this.#clock.now() + settings.unconfirmedMs,
     });
   }
 
@@ -608,14 +564,14 @@ export class HoldKeeper implements Holds {
       const waiting = this.#waiting.get(pool) ?? new Set();
       this.#waiting.set(pool, waiting);
       const wake = () => {
-        clearTimeout(timer);
+        cancelTimer();
         signal.removeEventListener("abort", wake);
         waiting.delete(waiter);
         if (waiting.size === 0) this.#waiting.delete(pool);
         resolve();
       };
       const waiter = { neededMicro: minHoldMicro(price, bounds), wake };
-      const timer = setTimeout(wake, settings.heldRetryMs);
+      const cancelTimer = this.#clock.after(settings.heldRetryMs, wake);
       signal.addEventListener("abort", wake, { once: true });
       waiting.add(waiter);
     });
@@ -638,14 +594,9 @@ function withUsedId(request: AdmissionRequest): AdmissionRequest {
   return request.kind === "place" ? { ...request, hasNewId: false } : request;
 }
 
-type Stall = { readonly stalledMs: number; readonly servedLately: boolean };
-
-function longestStall(queues: readonly Stall[]): number {
-  // While one server serves its accounts, this process is of use.
-  if (queues.length > 1 && queues.some(({ servedLately }) => servedLately)) return 0;
-  return Math.max(0, ...queues.map(({ stalledMs }) => stalledMs));
-}
-
 function isUnavailable(error: unknown): boolean {
-  return error instanceof ApiError && error.reason === "billing_unavailable";
+  return (
+    error instanceof ApiError &&
+    (error.reason === "billing_unavailable" || error.reason === "database_unavailable")
+  );
 }

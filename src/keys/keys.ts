@@ -10,7 +10,9 @@ import {
   type KeyLabel,
   type KeysService,
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import * as sql from "../../gen/sql/keys.ts";
 import { createChanges } from "../base/change-feed.ts";
+import type { Clock } from "../base/clock.ts";
 import { ApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { walkPages } from "../base/paging.ts";
@@ -21,7 +23,7 @@ import type {
   Implementation,
 } from "../contract/contract.ts";
 import type { Metrics } from "../metrics/metrics.ts";
-import type { Postgres, Tx } from "../postgres/postgres.ts";
+import type { Runner } from "../postgres/statement.ts";
 import { type Hints, hintsOn } from "../redis/redis.ts";
 import type { ResolveModel } from "./administration.ts";
 import {
@@ -39,6 +41,7 @@ import { createAuthentication } from "./authenticate.ts";
 import { LastUse } from "./last-use.ts";
 import { RevocationCheck } from "./revocation.ts";
 import {
+  accountKeys,
   createKeyStore,
   type KeyEvent,
   type KeyStore,
@@ -79,13 +82,13 @@ type KeysOfAccount = {
    * Announces, in the transaction that changes the status of an account, that its keys changed.
    * Returns the ids for `publish`.
    */
-  announce(tx: Tx, accountId: string): Promise<readonly string[]>;
+  announce(tx: Runner, accountId: string): Promise<readonly string[]>;
   /** Revokes all of them in the same way, for good. */
-  revokeAll(tx: Tx, accountId: string): Promise<readonly string[]>;
+  revokeAll(tx: Runner, accountId: string): Promise<readonly string[]>;
   /** All keys, oldest first, without their secrets. */
   export(accountId: string): AsyncIterable<{ keys: Key[] }>;
   /** What people know these keys of an account by, in the order of their ids. */
-  labels(db: Tx, accountId: string, keyIds: readonly string[]): Promise<KeyLabel[]>;
+  labels(db: Runner, accountId: string, keyIds: readonly string[]): Promise<KeyLabel[]>;
   /** Call after the commit: this process follows at once, others by the feed. */
   publish(keyIds: readonly string[]): void;
 };
@@ -96,7 +99,7 @@ const everyKey = { status: undefined, text: "" };
 export const hintChannel = "gateway:keys-changed";
 
 export function createKeys(parts: {
-  postgres: Postgres;
+  postgres: Runner;
   /** Empty: no token authenticates the operator. */
   adminToken: string;
   resolveModel: ResolveModel;
@@ -105,23 +108,31 @@ export function createKeys(parts: {
   hints?: Hints | undefined;
   /** How long a call waits for an unreachable database. */
   maxWaitMs?: number;
+  /** Default: the clock of this machine. */
+  clock?: Clock | undefined;
   /** Absent: nothing is counted. */
   metrics?: Metrics | undefined;
 }): Keys {
-  const { adminToken, resolveModel, log, hints } = parts;
+  const { adminToken, resolveModel, log, hints, clock } = parts;
   const store = createKeyStore(parts.postgres);
-  const lastUse = new LastUse(store.recordUses, log);
+  const lastUse = new LastUse((secretIds) => store.run(sql.recordUses, { secretIds }), log);
   const { authenticate, forget } = createAuthentication({
     adminToken,
     findSecrets: store.findSecrets,
     onUse: (secretId) => lastUse.add(secretId),
     maxWaitMs: parts.maxWaitMs,
+    clock,
     metrics: parts.metrics,
   });
-  const revocation = new RevocationCheck(store.liveSecrets);
+  const revocation = new RevocationCheck(store.liveSecrets, clock);
   const changes = createChanges({
-    source: { name: "keys", read: store.readChanges, clean: store.removeOldChanges },
+    source: {
+      name: "keys",
+      read: store.readChanges,
+      clean: () => store.run(sql.removeChanges),
+    },
     hints: hints && hintsOn(hints, hintChannel),
+    clock,
     log,
   });
   // Registered first: other listeners may read the key at once.
@@ -146,11 +157,10 @@ export function createKeys(parts: {
     },
     authenticate,
     onChanged: (listener) => changes.onChanged((keyId) => listener({ keyId })),
-    listEvents: (since, limit) => store.listEvents(since, limit),
+    listEvents: (since, rows) => store.run(sql.listEvents, { since, rows }),
     refusalOf: (keyId, secretId) => revocation.refusalOf(keyId, secretId),
     ofAccount: {
-      announce: store.announceAccount,
-      revokeAll: store.revokeAccountKeys,
+      ...accountKeys,
       async *export(accountId) {
         const pages = walkPages({
           read: (after, limit) => store.listKeys(accountId, everyKey, after ?? "", limit),

@@ -28,16 +28,16 @@ export type StatusParts = {
     running(): Promise<{
       readonly requests: bigint;
       readonly heldMicro: bigint;
-      readonly oldestAdmittedAt: Date | undefined;
-      readonly firstDeadlineAt: Date | undefined;
+      /** Null: none runs. */
+      readonly oldestAdmittedAt: Date | null;
+      readonly firstDeadlineAt: Date | null;
     }>;
   };
   readonly nodeId: () => string;
   readonly postgres: Pick<Postgres, "readDurability">;
   readonly database: {
-    readonly engine: string;
     readonly isEmbedded: boolean;
-    /** Undefined: the engine divides nothing into months. */
+    /** Undefined: not read yet. */
     monthsAhead(): number | undefined;
   };
   readonly providers: Pick<ManagedProviders, "conditions" | "usableModels">;
@@ -58,9 +58,9 @@ type NodeRecord = {
   readonly startedAt: Date;
   /** About one a second. */
   readonly silentPolls: number;
-  /** As `describeNode` wrote it. Undefined: the node has not. */
+  /** As `describeNode` wrote it. Null: the node has not. */
   readonly report: unknown;
-  readonly reportedAt: Date | undefined;
+  readonly reportedAt: Date | null;
 };
 
 export async function getStatus(parts: StatusParts): Promise<GetStatusResponse> {
@@ -89,11 +89,10 @@ export async function getStatus(parts: StatusParts): Promise<GetStatusResponse> 
 }
 
 function describeDatabase(
-  { engine, isEmbedded, monthsAhead }: StatusParts["database"],
+  { isEmbedded, monthsAhead }: StatusParts["database"],
   { isSynchronous, problem, syncStandbys, version }: Durability,
 ) {
   return {
-    engine,
     version,
     isEmbedded,
     isSynchronous,
@@ -120,7 +119,7 @@ export function readReport({
   report,
   reportedAt,
 }: Pick<NodeRecord, "report" | "reportedAt">): NodeReport | undefined {
-  if (report === undefined || reportedAt === undefined) return undefined;
+  if (report === null || reportedAt === null) return undefined;
   const read = fromJson(NodeReportSchema, toJsonValue(report), { ignoreUnknownFields: true });
   read.reportedAt = timestampFromDate(reportedAt);
   return read;

@@ -2,18 +2,19 @@
 // statement a second finds out whether there is any of both, a second one leases it, so that nodes
 // share the work.
 
+import * as sql from "../../gen/sql/payments.ts";
 import type { Log } from "../base/log.ts";
+import { Task, warnOnce } from "../base/task.ts";
 import { WaitGroup } from "../base/wait-group.ts";
 import { applyLook, recordFailedLook } from "./crediting.ts";
 import type { Parts } from "./parts.ts";
-import type { Work } from "./store.ts";
 
 /** Looks a second at one processor, over all nodes. The last one is kept for webhooks. */
 const slots = 5;
 const leaseMs = 30_000;
 /** Less than the lease, so that no two nodes look at an order at once. */
 const lookMsMax = 20_000;
-const tickMs = 1_000;
+const pollMs = 1_000;
 const sweepMs = 5_000;
 
 export type Poller = {
@@ -30,44 +31,33 @@ export type Repeat = {
 };
 
 export function createPoller(parts: Parts, repeat: Repeat): Poller {
-  const { store, log } = parts;
+  const { store, clock, log } = parts;
   const running = new WaitGroup();
   const stopping = new AbortController();
   const ready = new Set<string>();
-  let timer: NodeJS.Timeout | undefined;
-  let isTicking = false;
-  let isWoken = false;
-  let isFailing = false;
   let sweptAtMs = Number.NEGATIVE_INFINITY;
+  const polling = new Task({
+    run: takeWork,
+    everyMs: pollMs,
+    report: warnOnce(log, {
+      code: "orders_unread",
+      failed: "cannot find the orders that are due",
+      recovered: "orders are looked at again",
+    }),
+    clock,
+  });
 
-  async function tick(): Promise<void> {
-    clearTimeout(timer);
-    isTicking = true;
-    running.add();
-    const withUnposted = performance.now() - sweptAtMs >= sweepMs;
-    try {
-      const names = [...parts.processors().keys()];
-      for (const name of names) {
-        if (!ready.has(name)) await store.ensureSlots(name, slots);
-        ready.add(name);
-      }
-      const options = { slots, leaseMs, withUnposted };
-      if (await store.hasWork(names, withUnposted))
-        for (const work of await store.takeWork(names, options)) run(work);
-      if (withUnposted) sweptAtMs = performance.now();
-      if (isFailing) log.info("orders are looked at again");
-      isFailing = false;
-    } catch (err) {
-      if (!isFailing)
-        log.warn({ code: "orders_unread", err }, "cannot find the orders that are due");
-      isFailing = true;
+  async function takeWork(): Promise<void> {
+    const withUnposted = clock.now() - sweptAtMs >= sweepMs;
+    const processors = [...parts.processors().keys()];
+    for (const name of processors) {
+      if (!ready.has(name)) await store.run(sql.ensureSlots, { processor: name, slots });
+      ready.add(name);
     }
-    isTicking = false;
-    if (!stopping.signal.aborted) {
-      timer = setTimeout(tick, isWoken && !isFailing ? 0 : tickMs);
-      isWoken = false;
-    }
-    running.done();
+    const { hasWork } = await store.run(sql.hasWork, { processors, withUnposted });
+    const taken = { processors, slots, leaseMs, withUnposted };
+    if (hasWork) for (const row of await store.run(sql.takeWork, taken)) run(toWork(row));
+    if (withUnposted) sweptAtMs = clock.now();
   }
 
   function run(work: Work): void {
@@ -91,7 +81,10 @@ export function createPoller(parts: Parts, repeat: Repeat): Poller {
   async function lookAt({ orderId, processor: name, externalId, startedAt }: LookWork) {
     const processor = parts.processors().get(name);
     if (!processor) return;
-    const named = processor.readHook ? await store.listNamed(name, externalId) : [];
+    const hooks = processor.readHook
+      ? await store.run(sql.listNamed, { processor: name, externalId })
+      : [];
+    const named = hooks.map(({ depositId }) => depositId);
     const signal = AbortSignal.any([stopping.signal, AbortSignal.timeout(lookMsMax)]);
     const look = await processor
       .look({ orderId, externalId, named }, signal)
@@ -102,18 +95,23 @@ export function createPoller(parts: Parts, repeat: Repeat): Poller {
   }
 
   return {
-    start: () => void tick(),
+    start: () => polling.start(),
     async stop() {
       stopping.abort();
-      clearTimeout(timer);
+      await polling.stop();
       await running.wait();
     },
-    wake() {
-      if (stopping.signal.aborted) return;
-      if (isTicking) isWoken = true;
-      else void tick();
-    },
+    wake: () => polling.wake(),
   };
+}
+
+/** What a node is to do now. */
+type Work = ReturnType<typeof toWork>;
+
+function toWork({ work: kind, ...row }: sql.TakeWorkRow) {
+  if (kind === "post") return { kind, orderId: row.orderId };
+  if (kind === "bonus") return { kind, codeId: row.orderId, accountId: row.externalId };
+  return { kind, ...row };
 }
 
 type LookWork = Extract<Work, { kind: "look" }>;

@@ -6,6 +6,8 @@ import {
   type WatchOrderResponse,
   WatchOrderResponseSchema,
 } from "../../gen/gateway/payments/v1/payments_pb.ts";
+import * as sql from "../../gen/sql/payments.ts";
+import { every } from "../base/clock.ts";
 import type { AuthenticatedCall } from "../contract/contract.ts";
 import { describe } from "./orders.ts";
 import { findVisible, type Parts } from "./parts.ts";
@@ -20,7 +22,7 @@ export async function* watchOrder(
   { orderId }: WatchOrderRequest,
   call: AuthenticatedCall,
 ): AsyncGenerator<WatchOrderResponse, void> {
-  const { store, watchers, wake } = parts;
+  const { store, watchers, wake, clock } = parts;
   await findVisible(parts, orderId, call);
   let isChanged = true;
   let notify = () => {};
@@ -31,11 +33,11 @@ export async function* watchOrder(
   const onAbort = () => notify();
   call.signal.addEventListener("abort", onAbort, { once: true });
   const keepOpen = async () => {
-    await store.openPage(orderId, openMs, pageOpenPaceMs);
+    await store.run(sql.openPage, { orderId, openMs, paceMs: pageOpenPaceMs });
     wake();
   };
   // A failed renewal slows the looks until the next one.
-  const renewal = setInterval(() => void keepOpen().catch(() => undefined), pageOpenPaceMs);
+  const stopRenewal = every(clock, pageOpenPaceMs, () => void keepOpen().catch(() => undefined));
   try {
     await keepOpen();
     let shown: bigint | undefined;
@@ -52,7 +54,7 @@ export async function* watchOrder(
       if (!isChanged && !call.signal.aborted) await promise;
     }
   } finally {
-    clearInterval(renewal);
+    stopRenewal();
     unsubscribe();
     call.signal.removeEventListener("abort", onAbort);
   }

@@ -7,8 +7,9 @@
 //   a login                  after 100 failures within an hour, each attempt takes up to 5 s longer
 
 import { hash } from "node:crypto";
-import { setTimeout as delay } from "node:timers/promises";
+import * as sql from "../../gen/sql/people.ts";
 import { networkOf } from "../base/client-address.ts";
+import { type Clock, pause, systemClock } from "../base/clock.ts";
 import { ApiError } from "../base/errors.ts";
 import type { AttemptSubject, PeopleStore } from "./store.ts";
 
@@ -31,16 +32,21 @@ export type Guessing = {
   count(what: string, address: string): Promise<() => Promise<void>>;
 };
 
-/**
- * `purpose`: what is guessed, each counted by itself. Empty: passwords. `advice`: the message of
- * the error.
- */
-export function createGuessing(
-  store: PeopleStore,
-  purpose = "",
-  advice = "Too many wrong passwords. Wait, or sign in with a passkey.",
-): Guessing {
+export function createGuessing(parts: {
+  store: PeopleStore;
+  /** What is guessed, each counted by itself. Default: passwords. */
+  purpose?: string;
+  /** The message of the error. */
+  advice?: string;
+  /** Default: the clock of this machine. */
+  clock?: Clock | undefined;
+}): Guessing {
+  const { store, purpose = "", clock = systemClock } = parts;
+  const { advice = "Too many wrong passwords. Wait, or sign in with a passkey." } = parts;
   let delayed = 0;
+  const forgive = async (subjects: readonly Buffer[]) => {
+    await store.run(sql.forgiveAttempt, { subjects });
+  };
   return {
     async begin(login, address, signal) {
       const network = networkOf(address);
@@ -51,8 +57,8 @@ export function createGuessing(
       ];
       const digests = subjects.map((one) => one.digest);
       // First, so that an attempt which has to wait is not counted for the other subjects.
-      const waitMs = await store.readWaitMs(digests);
-      if (waitMs > 0) throw tooMany(waitMs, advice);
+      const waits = await store.run(sql.readWaits, { subjects: digests });
+      if (waits) throw tooMany(waits.waitMs, advice);
       const counted = await store.countAttempts(subjects);
       const refused = counted.filter((one) => !one.counted);
       if (refused.length > 0) throw tooMany(Math.max(...refused.map((one) => one.waitMs)), advice);
@@ -62,16 +68,18 @@ export function createGuessing(
       if (delayMs > 0) {
         if (delayed >= delayedMax) throw tooMany(delayMsMax, advice);
         delayed++;
-        await delay(delayMs, undefined, { signal }).finally(() => delayed--);
+        await pause(clock, delayMs, signal);
+        delayed--;
+        signal.throwIfAborted();
       }
-      return () => store.forgiveAttempt(digests);
+      return () => forgive(digests);
     },
     async count(what, address) {
       const digest = digestOf("network", what, networkOf(address));
       const [counted] = await store.countAttempts([{ kind: "network", digest }]);
       if (counted && !counted.counted)
         throw tooMany(counted.waitMs, "Too many attempts from your network. Wait a moment.");
-      return () => store.forgiveAttempt([digest]);
+      return () => forgive([digest]);
     },
   };
 }

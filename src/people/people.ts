@@ -8,7 +8,9 @@ import type {
   Member,
   PeopleService,
 } from "../../gen/gateway/people/v1/people_pb.ts";
+import * as sql from "../../gen/sql/people.ts";
 import { type ChangeHints, createChanges } from "../base/change-feed.ts";
+import type { Clock } from "../base/clock.ts";
 import { ApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { closedPeople, type PeopleSettings } from "../config/catalog.ts";
@@ -21,7 +23,8 @@ import type {
 } from "../contract/contract.ts";
 import type { AuditSink } from "../contract/interceptor.ts";
 import type { Mailer } from "../mail/mail.ts";
-import type { Postgres, Tx } from "../postgres/postgres.ts";
+import type { Postgres } from "../postgres/postgres.ts";
+import type { Runner } from "../postgres/statement.ts";
 import {
   createAdminToken,
   createAdminTokens,
@@ -58,13 +61,7 @@ import {
   signOut,
 } from "./sign-in.ts";
 import { confirmEmail, signUp } from "./sign-up.ts";
-import {
-  createPeopleStore,
-  type Owners,
-  type PeopleStore,
-  type Recipient,
-  type SignIn,
-} from "./store.ts";
+import { createPeopleStore, type Owners, type PeopleStore } from "./store.ts";
 import { addPasskey, removeIdentity, removePasskey, setPassword } from "./ways-in.ts";
 
 /** True for a credential that only people can know: of a person, or an admin token of theirs. */
@@ -106,7 +103,7 @@ type MembersOfAccount = {
    * Throws `not_permitted` unless the person owns the account at this moment. Until the end of the
    * transaction he goes on to own it.
    */
-  checkOwner(tx: Tx, accountId: string, personId: string): Promise<void>;
+  checkOwner(tx: Runner, accountId: string, personId: string): Promise<void>;
   /** The members and open invitations, then all audit events of the account, newest first. */
   export(accountId: string): AsyncIterable<PeopleOfAccount>;
 };
@@ -117,7 +114,7 @@ type PeopleForAlerts = {
    * The sign-ins since ten seconds before a time, from networks from which the person has not
    * signed in as long as sessions are kept. Not the first sign-in of a person.
    */
-  listNewPlaces(since: Date, limit: number): Promise<readonly SignIn[]>;
+  listNewPlaces(since: Date, limit: number): Promise<readonly sql.ListSignInsRow[]>;
   /**
    * The confirmed addresses of the owners of accounts and of these other members; of operator
    * admins for the account ''.
@@ -125,7 +122,7 @@ type PeopleForAlerts = {
   listRecipients(
     accountIds: readonly string[],
     personIds: readonly string[],
-  ): Promise<readonly Recipient[]>;
+  ): Promise<readonly sql.ListRecipientsRow[]>;
 };
 
 type PeopleOfAccount =
@@ -166,13 +163,16 @@ export function createPeople(parts: {
   ensureAccount?: (accountId: string, name: string) => Promise<void>;
   /** How long the credits of an account will last. Absent: nobody knows. */
   forecastsOf?: (accountId: string) => Promise<readonly Forecast[]>;
+  /** Default: the clock of this machine. */
+  clock?: Clock | undefined;
   log: Log;
 }): People {
-  const { publicUrl, hints, mailer, ensureAccount = noAccounts, env = {}, log } = parts;
+  const { publicUrl, hints, mailer, ensureAccount = noAccounts, env = {}, clock, log } = parts;
   const store = createPeopleStore(parts.postgres);
   const changes = createChanges({
     source: { name: "people", read: store.readChanges, clean: store.clean },
     hints,
+    clock,
     log,
   });
   const passkeyOnly = () => !isLocalhost(publicUrl());
@@ -186,11 +186,11 @@ export function createPeople(parts: {
   const createProviders = ({ oidc }: PeopleSettings) =>
     createOidcProviders({ settings: oidc, env, publicUrl, log });
   let oidc = createProviders(settings);
-  const outbox = mailer && createOutbox({ store, mailer, publicUrl, log });
+  const outbox = mailer && createOutbox({ store, mailer, publicUrl, clock, log });
   const all: Parts = {
     store,
     hasher: new PasswordHasher(),
-    guessing: createGuessing(store),
+    guessing: createGuessing({ store, clock }),
     passkeys: createPasskeys({ store, challenges, origin: publicUrl }),
     outbox,
     publicUrl,
@@ -204,7 +204,7 @@ export function createPeople(parts: {
     publish: changes.publish,
     keys: parts.keys,
   };
-  const retention = createRetention({ store, log });
+  const retention = createRetention({ store, clock, log });
 
   return {
     service: {
@@ -246,11 +246,11 @@ export function createPeople(parts: {
         ? tokens.authenticate(headers)
         : sessions.authenticate(headers),
     onCallerChange: (listener) => changes.onChanged((subjectId) => listener({ subjectId })),
-    slowGuesses: (purpose, advice) => createGuessing(store, purpose, advice),
-    audit: { record: (event) => store.insertAuditEvent(event) },
+    slowGuesses: (purpose, advice) => createGuessing({ store, purpose, advice, clock }),
+    audit: { record: store.insertAuditEvent },
     ofAccount: {
       async checkOwner(tx, accountId, personId) {
-        if (!(await store.on(tx).lockOwner(accountId, personId)))
+        if (!(await tx.run(sql.lockOwner, { accountId, personId })))
           throw new ApiError("not_permitted");
       },
       async *export(accountId) {
@@ -259,14 +259,15 @@ export function createPeople(parts: {
         for await (const auditEvents of walkAuditEvents(store, accountId)) yield { auditEvents };
       },
     },
-    ownersOf: (accountIds) => store.listOwners(accountIds),
+    ownersOf: store.listOwners,
     installation: installationOn(store, publicUrl),
     forAlerts: {
-      async listNewPlaces(since, limit) {
-        const signIns = await store.listSignIns(since, limit);
+      async listNewPlaces(since, rows) {
+        const signIns = await store.run(sql.listSignIns, { since, rows });
         return signIns.filter(({ address, earlier }) => isNewPlace(address, earlier));
       },
-      listRecipients: (accountIds, personIds) => store.listRecipients(accountIds, personIds),
+      listRecipients: (accountIds, personIds) =>
+        store.run(sql.listRecipients, { accountIds, personIds }),
     },
     reload(next) {
       oidc = createProviders(next);
@@ -294,13 +295,14 @@ export function createInstallation(parts: {
 
 function installationOn(store: PeopleStore, publicUrl: () => URL): Installation {
   return {
-    findFirstAccount: () => store.findFirstAccount(),
-    claimFirstAccount: (accountId) => store.claimFirstAccount(accountId),
-    hasOperator: () => store.hasOperator(),
+    findFirstAccount: () => findFirstAccount(store),
+    claimFirstAccount: async (accountId) =>
+      (await store.run(sql.claimAccount, { accountId })).accountId,
+    hasOperator: async () => (await store.run(sql.hasOperator)) !== undefined,
     async makeOwnerLink() {
       const { address } = await store.transaction(async (tables) => {
-        const accountId = await tables.findFirstAccount();
-        await tables.endLinks("owner");
+        const accountId = await findFirstAccount(tables);
+        await tables.run(sql.endLinks, { purpose: "owner", personId: null });
         return makeLink(tables, publicUrl(), {
           purpose: "owner",
           member: accountId === undefined ? undefined : { accountId, role: AccountRole.OWNER },
@@ -316,6 +318,10 @@ function installationOn(store: PeopleStore, publicUrl: () => URL): Installation 
       return address;
     },
   };
+}
+
+async function findFirstAccount(tables: Runner): Promise<string | undefined> {
+  return (await tables.run(sql.readInstallation)).accountId ?? undefined;
 }
 
 function noAccounts(): Promise<void> {

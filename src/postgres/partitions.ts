@@ -2,20 +2,18 @@
 // are made months ahead: by the migration, and by a task of every process each day.
 
 import type { ClientBase } from "pg";
-import type { LedgerEngine } from "../config/environment.ts";
-import { traitsOf } from "./engine.ts";
-import type { Statement } from "./statement.ts";
+import { runOn } from "./session.ts";
+import { one } from "./statement.ts";
 
 /** The current month and this many after it have partitions. */
 const monthsAhead = 3;
 
-/** The row of `readPartitions`. */
-export type PartitionsRow = { year: number; month: number; names: string[] };
+type PartitionsRow = { year: number; month: number; names: string[] };
 
 /** Reads the current month and the partitions, for `lastMonthOf`. */
-export const readPartitions: Statement = {
-  name: "postgres/partitions",
-  text: `
+export const readPartitions = one<undefined, PartitionsRow>(
+  "postgres/partitions",
+  `
     select extract(year from now() at time zone 'utc')::int as year,
       extract(month from now() at time zone 'utc')::int as month,
       array(
@@ -24,7 +22,14 @@ export const readPartitions: Statement = {
         join pg_class c on c.oid = i.inhrelid
         where i.inhparent = 'charges'::regclass
       ) as names`,
-};
+  () => [],
+  ([year, month, names]) => ({
+    year: Number(year),
+    month: Number(month),
+    names: Array.isArray(names) ? names.map(String) : [],
+  }),
+  "",
+);
 
 type State = {
   /** The current UTC month of the database, counted from year 0. */
@@ -37,13 +42,12 @@ type State = {
  * Adds the partitions that are missing. The caller is in a transaction and keeps other processes
  * from doing the same. Needs the rights of the owner.
  */
-export async function addPartitions(client: ClientBase, engine: LedgerEngine): Promise<void> {
-  if (!traitsOf[engine].hasPartitions) return;
+export async function addPartitions(client: ClientBase): Promise<void> {
   const { current, present } = await readState(client);
   // In a new database also the month before: clocks differ.
   const first = present.size === 0 ? current - 1 : current;
   for (let month = first; month <= current + monthsAhead; month++)
-    if (!present.has(month)) await addPartition(client, month, engine);
+    if (!present.has(month)) await addPartition(client, month);
 }
 
 /**
@@ -65,14 +69,9 @@ export async function readMonths(client: ClientBase): Promise<string[]> {
 
 /**
  * Makes the partition of a past month refuse charges, once. Waits for the transactions that write
- * to it. An engine without triggers lets them in.
+ * to it.
  */
-export async function sealPartition(
-  client: ClientBase,
-  month: string,
-  engine: LedgerEngine,
-): Promise<void> {
-  if (traitsOf[engine].variant !== "postgres") return;
+export async function sealPartition(client: ClientBase, month: string): Promise<void> {
   await client.query(
     `create or replace trigger closed before insert on ${nameOf(month)}
        for each row execute function refuse_charge()`,
@@ -113,10 +112,7 @@ function nameOf(month: string): string {
 }
 
 async function readState(client: ClientBase): Promise<State> {
-  const { rows } = await client.query<PartitionsRow>(readPartitions.text);
-  const [row] = rows;
-  if (row === undefined) throw new Error("a query without groups returned no row");
-  return stateOf(row);
+  return stateOf(await runOn(client, readPartitions, readPartitions.with()));
 }
 
 function stateOf({ year, month, names }: PartitionsRow): State {
@@ -129,11 +125,7 @@ function stateOf({ year, month, names }: PartitionsRow): State {
 
 // Attached and not created in its place: this waits for no transaction that uses `charges`, and
 // none waits for this.
-async function addPartition(
-  client: ClientBase,
-  month: number,
-  engine: LedgerEngine,
-): Promise<void> {
+async function addPartition(client: ClientBase, month: number): Promise<void> {
   const [from, to] = [startOf(month), startOf(month + 1)];
   const name = nameOf(from);
   await client.query(`create table ${name} (like charges including all)`);
@@ -141,11 +133,10 @@ async function addPartition(
     `alter table charges attach partition ${name} for values from ('${from}') to ('${to}')`,
   );
   // The trigger of `charges` sees no truncation of a partition.
-  if (traitsOf[engine].variant === "postgres")
-    await client.query(
-      `create trigger no_truncate before truncate on ${name}
-         for each statement execute function refuse_change()`,
-    );
+  await client.query(
+    `create trigger no_truncate before truncate on ${name}
+       for each statement execute function refuse_change()`,
+  );
 }
 
 /** The first day of a month, `YYYY-MM-01`. */

@@ -3,40 +3,38 @@
 import { Socket } from "node:net";
 import { performance } from "node:perf_hooks";
 import { setTimeout as delay } from "node:timers/promises";
-import { Client, Pool, type PoolClient, type QueryResultRow } from "pg";
+import { Client, Pool } from "pg";
 import type { Log } from "../base/log.ts";
 import { withTimeout } from "../base/timeout.ts";
-import type { LedgerEngine } from "../config/environment.ts";
 import { changeable, type Durability, readDurability } from "./durability.ts";
-import { type Traits, traitsOf } from "./engine.ts";
-import { isConflict, isReadOnly, isRefusal, isServerAtFault } from "./failures.ts";
-import { type Prepared, type Query, type Result, RoundTrip } from "./pipeline.ts";
+import {
+  isConflict,
+  isReadOnly,
+  isRefusal,
+  isServerAtFault,
+  throwTooLarge,
+  throwUnavailable,
+} from "./failures.ts";
+import { type Prepared, type Result, RoundTrip } from "./pipeline.ts";
 import { Servers } from "./servers.ts";
 import {
   connectionConfig,
   connectTimeoutMs,
   prepareSession,
+  runOn,
   type Server,
   type SessionSettings,
   textParser,
 } from "./session.ts";
-import type { Statement } from "./statement.ts";
+import { isSkipped, type Query, type Runner, type Statement } from "./statement.ts";
 
 export type { Durability } from "./durability.ts";
 export {
   isBlocked,
   isConflict,
-  isTimedOut,
   isUniqueViolation,
   isUnreachable,
 } from "./failures.ts";
-export { type Statement, statement } from "./statement.ts";
-
-/**
- * Runs statements, in a transaction or each in its own. `int8` is a `bigint`, `date` is
- * `YYYY-MM-DD`, `timestamptz` is a `Date`.
- */
-export type Tx = { query<Row>(statement: Statement, values: readonly unknown[]): Promise<Row[]> };
 
 /** A connection outside the pools, for transactions of few round trips. */
 export interface Connection {
@@ -53,29 +51,27 @@ export interface Connection {
 }
 
 /** The database of one gateway. */
-export interface Postgres extends Tx {
-  /** True for an engine that spreads the accounts over servers. */
-  readonly isDistributed: boolean;
+export interface Postgres extends Runner {
   /**
    * Runs `work` in one transaction. Retries up to five times after a serialization failure or a
    * deadlock.
    */
-  transaction<T>(work: (tx: Tx) => Promise<T>): Promise<T>;
+  transaction<T>(work: (tx: Runner) => Promise<T>): Promise<T>;
   /**
    * A separate pool for reports. Callers may request as many large reports as they like; other
    * statements do not wait for them. The server ends a statement after ten seconds.
    */
-  readonly reports: Tx;
+  readonly reports: Runner;
   /** For heartbeats: other statements that wait for locks do not keep them waiting. */
-  readonly heartbeats: Tx;
+  readonly heartbeats: Runner;
   /**
    * Runs a statement of up to `timeoutMs` on a connection of its own, until `signal` or `close`
    * cancels it.
    */
-  runLong<Row>(
-    statement: Statement,
+  runLong<Row, Result>(
+    statement: Statement<undefined, Row, Result>,
     limits: { timeoutMs: number; signal: AbortSignal },
-  ): Promise<Row[]>;
+  ): Promise<Result>;
   connect(): Promise<Connection>;
   /** Asks the server whether its commits survive its loss. */
   readDurability(): Promise<Durability>;
@@ -129,27 +125,15 @@ const lockMsMax = 5_000;
 /** How long `close` waits for the server. */
 const closeMsMax = 3_000;
 const attemptsMax = 6;
+/** The result of a query that was not sent. */
+const nothing: Result = { rows: [], command: "" };
 
 type ConnectOptions = {
   readonly timeoutMs?: number;
   readonly log?: Log | undefined;
-  /** Default: PostgreSQL. */
-  readonly engine?: LedgerEngine;
   /** The role that every connection takes. Default: that of its user. */
   readonly role?: string | undefined;
 };
-
-/** What every connection of a gateway has in common. */
-type Session = { readonly settings: SessionSettings; readonly traits: Traits };
-
-type TextFor = (statement: Statement) => Statement;
-
-/** The statement as this engine runs it. */
-function statementFor({ isDistributed }: Traits): TextFor {
-  if (!isDistributed) return (statement) => statement;
-  return (statement) =>
-    statement.distributed === undefined ? statement : { ...statement, text: statement.distributed };
-}
 
 /**
  * Connects with the first query, to the server of the list that takes writes. `timeoutMs` is the
@@ -157,44 +141,41 @@ function statementFor({ isDistributed }: Traits): TextFor {
  */
 export function connectPostgres(
   url: string,
-  { timeoutMs = defaultTimeoutMs, log, engine = "postgres", role }: ConnectOptions = {},
+  { timeoutMs = defaultTimeoutMs, log, role }: ConnectOptions = {},
 ): Postgres {
-  const session: Session = {
-    settings: role === undefined ? {} : { role },
-    traits: traitsOf[engine],
-  };
+  /** What every connection has in common. */
+  const session: SessionSettings = role === undefined ? {} : { role };
   const servers = new Servers(url, log, connectTimeoutMs);
   servers.watch();
   const pools = new Pools(servers, session, timeoutMs);
-  const textFor = statementFor(session.traits);
   const closing = new AbortController();
+  const runsOn = (choose: (pools: ServerPools) => Pool, fail = throwUnavailable): Runner => ({
+    run: (statement, ...parameters) =>
+      pools
+        .use((open) => runOn(choose(open), statement, statement.with(...parameters)))
+        .catch(fail),
+  });
   return {
-    isDistributed: session.traits.isDistributed,
-    query: (statement, values) =>
-      pools.use(({ pool }) => runOn<never>(pool, textFor(statement), values)),
-    transaction: (work) => pools.use(({ pool }) => transaction(pool, textFor, work)),
-    reports: {
-      query: (statement, values) =>
-        pools.use(({ reports }) => runOn<never>(reports, textFor(statement), values)),
-    },
-    heartbeats: {
-      query: (statement, values) =>
-        pools.use(({ heartbeats }) => runOn<never>(heartbeats, textFor(statement), values)),
-    },
+    ...runsOn(({ pool }) => pool),
+    transaction: (work) => pools.use(({ pool }) => transaction(pool, work)).catch(throwUnavailable),
+    reports: runsOn(({ reports }) => reports, throwTooLarge),
+    heartbeats: runsOn(({ heartbeats }) => heartbeats),
     runLong: (statement, { timeoutMs, signal }) =>
-      pools.use(() =>
-        runLong(servers, session, textFor(statement), {
-          timeoutMs,
-          signal: AbortSignal.any([signal, closing.signal]),
-        }),
-      ),
-    connect: () => connect(servers, session, textFor),
+      pools
+        .use(() =>
+          runLong(servers, session, statement, {
+            timeoutMs,
+            signal: AbortSignal.any([signal, closing.signal]),
+          }),
+        )
+        .catch(throwUnavailable),
+    connect: () => connect(servers, session),
     async readDurability() {
       const { client } = await servers.connect();
       return readDurability(client, servers.isList).finally(() => client.end());
     },
     async readChangeable() {
-      const tables = await pools.use(({ pool }) => runOn<{ name: string }>(pool, changeable, []));
+      const tables = await pools.use(({ pool }) => runOn(pool, changeable, changeable.with()));
       return tables.map(({ name }) => name);
     },
     async close() {
@@ -217,12 +198,12 @@ type ServerPools = {
 /** The pools of the server of the moment. */
 class Pools {
   readonly #servers: Servers;
-  readonly #session: Session;
+  readonly #session: SessionSettings;
   readonly #timeoutMs: number;
   #open: ServerPools | undefined;
   #isClosed = false;
 
-  constructor(servers: Servers, session: Session, timeoutMs: number) {
+  constructor(servers: Servers, session: SessionSettings, timeoutMs: number) {
     this.#servers = servers;
     this.#session = session;
     this.#timeoutMs = timeoutMs;
@@ -259,7 +240,7 @@ class Pools {
       server,
       pool: this.#openPool(server, poolConnectionsMax),
       reports: this.#openPool(server, reportConnectionsMax, {
-        ...(this.#session.traits.hasPlannerSettings && reportSettings),
+        ...reportSettings,
         statement_timeout: Math.min(reportMsMax, this.#timeoutMs - timeoutMarginMs),
       }),
       heartbeats: this.#openPool(server, heartbeatConnectionsMax),
@@ -277,7 +258,7 @@ class Pools {
           lock_timeout: lockMsMax,
           idle_in_transaction_session_timeout: lockMsMax,
           statement_timeout: this.#timeoutMs - timeoutMarginMs,
-          ...this.#session.settings,
+          ...this.#session,
           ...settings,
         }),
     });
@@ -296,29 +277,13 @@ function poolsOf(open: ServerPools | undefined): Pool[] {
   return open ? [open.pool, open.reports, open.heartbeats] : [];
 }
 
-async function runOn<Row>(
-  db: Pool | PoolClient,
-  statement: Statement,
-  values: readonly unknown[],
-): Promise<Row[]> {
-  const { name, text, timeoutMs } = statement;
-  const query = {
-    name,
-    text,
-    values: [...values],
-    ...(timeoutMs !== undefined && { query_timeout: timeoutMs }),
-  };
-  const { rows } = await db.query<QueryResultRow & Row>(query);
-  return rows;
-}
-
-async function runLong<Row>(
+async function runLong<Row, Result>(
   servers: Servers,
-  { settings }: Session,
-  { text }: Statement,
+  session: SessionSettings,
+  statement: Statement<undefined, Row, Result>,
   { timeoutMs, signal }: { timeoutMs: number; signal: AbortSignal },
-): Promise<Row[]> {
-  const { client } = await servers.connect({ statement_timeout: timeoutMs, ...settings });
+): Promise<Result> {
+  const { client } = await servers.connect({ statement_timeout: timeoutMs, ...session });
   let cancel = () => {};
   try {
     const { rows } = await client.query<{ pid: number }>("select pg_backend_pid() as pid");
@@ -329,7 +294,7 @@ async function runLong<Row>(
     };
     signal.throwIfAborted();
     signal.addEventListener("abort", cancel, { once: true });
-    return (await client.query<QueryResultRow & Row>(text)).rows;
+    return await runOn(client, statement, statement.with());
   } finally {
     signal.removeEventListener("abort", cancel);
     await client.end();
@@ -342,14 +307,10 @@ async function cancelBackend(servers: Servers, pid: number | undefined): Promise
   await client.query("select pg_cancel_backend($1)", [pid]).finally(() => client.end());
 }
 
-async function transaction<T>(
-  pool: Pool,
-  textFor: TextFor,
-  work: (tx: Tx) => Promise<T>,
-): Promise<T> {
+async function transaction<T>(pool: Pool, work: (tx: Runner) => Promise<T>): Promise<T> {
   for (let attempt = 1; ; attempt++) {
     try {
-      return await transactionOnce(pool, textFor, work);
+      return await transactionOnce(pool, work);
     } catch (error) {
       if (!isConflict(error) || attempt === attemptsMax) throw error;
       await delay(Math.random() * 10 * 2 ** attempt);
@@ -357,16 +318,12 @@ async function transaction<T>(
   }
 }
 
-async function transactionOnce<T>(
-  pool: Pool,
-  textFor: TextFor,
-  work: (tx: Tx) => Promise<T>,
-): Promise<T> {
+async function transactionOnce<T>(pool: Pool, work: (tx: Runner) => Promise<T>): Promise<T> {
   const client = await pool.connect();
   try {
     await client.query("begin");
     const result = await work({
-      query: (statement, values) => runOn(client, textFor(statement), values),
+      run: (statement, ...parameters) => runOn(client, statement, statement.with(...parameters)),
     });
     // The commit of a failed transaction succeeds, with the command ROLLBACK.
     const { command } = await client.query("commit");
@@ -383,19 +340,15 @@ async function transactionOnce<T>(
   }
 }
 
-async function connect(
-  servers: Servers,
-  { settings: shared, traits }: Session,
-  textFor: TextFor,
-): Promise<Connection> {
+async function connect(servers: Servers, session: SessionSettings): Promise<Connection> {
   const socket = new Socket();
   const settings = {
     // A waiting batch delays every batch behind it, so it fails early and is repeated.
     lock_timeout: 1_000,
     statement_timeout: 2_000,
     idle_in_transaction_session_timeout: 2_000,
-    ...(traits.hasPlannerSettings && plannerSettings),
-    ...shared,
+    ...plannerSettings,
+    ...session,
   };
   const { client, server } = await servers.connect(settings, { stream: () => socket });
   let isLost = false;
@@ -414,11 +367,11 @@ async function connect(
         prepared.clear();
         preparedAtMs = performance.now();
       }
-      const own = traits.isDistributed
-        ? queries.map(([one, values]) => [textFor(one), values] as const)
-        : queries;
       try {
-        return await client.query(new RoundTrip(own, prepared, textParser)).results;
+        const sent = queries.filter((query) => !isSkipped(query));
+        const results = await client.query(new RoundTrip(sent, prepared, textParser)).results;
+        let next = 0;
+        return queries.map((query) => (isSkipped(query) ? nothing : (results[next++] ?? nothing)));
       } catch (error) {
         // The server was made read-only: another connection may reach the new primary.
         if (isReadOnly(error)) lose();

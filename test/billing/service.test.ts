@@ -511,7 +511,7 @@ test("every read of a key or an operator runs on connections that admissions and
   const { requestId } = await world.holds.settle(hold, endingWith({}));
   const elsewhere = () => Promise.reject(new Error("read on a connection that others need"));
   const { service } = createBilling({
-    postgres: { ...world.postgres, query: elsewhere, transaction: elsewhere },
+    postgres: { ...world.postgres, run: elsewhere, transaction: elsewhere },
     priceOf: () => undefined,
     log,
     onLost: () => {},

@@ -11,7 +11,7 @@ import { Client } from "pg";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { parseSink, type SinkSettings } from "../../src/config/sink.ts";
 import { Sink } from "../../src/history/sink.ts";
-import type { Tx } from "../../src/postgres/postgres.ts";
+import type { Runner } from "../../src/postgres/statement.ts";
 import { writeCharges } from "../support/charges.ts";
 import { type FreshHistory, historyOfTest } from "../support/history.ts";
 import { log } from "../support/ledger.ts";
@@ -27,16 +27,25 @@ const newFolder = () => mkdtemp(join(root, "folder-"));
 const filesIn = (folder: string) => parseSink(`file://${folder}`);
 const hourMs = 3_600_000;
 
-/** Charges of two accounts that were settled from `from` on, two a second. */
-async function addCharges(world: FreshHistory, count: number, from: Date): Promise<void> {
+/** Charges of two accounts that were settled from `from` on, two in each step. */
+async function addCharges(
+  world: FreshHistory,
+  count: number,
+  from: Date,
+  stepMs = 1_000,
+): Promise<void> {
   for (const offset of [0, 1]) {
     const payer = await world.payer(0n);
     const start = new Date(from.getTime() + offset);
-    await writeCharges(world.run, { payer, count: count / 2, from: start, stepMs: 1_000 });
+    await writeCharges(world.run, { payer, count: count / 2, from: start, stepMs });
   }
 }
 
-function open(world: FreshHistory, settings: SinkSettings, db: Tx = world.ledger.postgres): Sink {
+function open(
+  world: FreshHistory,
+  settings: SinkSettings,
+  db: Runner = world.ledger.postgres,
+): Sink {
   return new Sink({ db, log, settings, margin: 0 });
 }
 
@@ -85,12 +94,12 @@ async function readFiles(folder: string): Promise<Line[]> {
 }
 
 /** Fails every nth statement with this name, before it runs. */
-function failing(db: Tx, name: string, every: number): Tx {
+function failing(db: Runner, name: string, every: number): Runner {
   let count = 0;
   return {
-    query: (one, values) => {
+    run: (one, ...values) => {
       if (one.name === name && ++count % every === 0) return Promise.reject(new Error("away"));
-      return db.query(one, values);
+      return db.run(one, ...values);
     },
   };
 }
@@ -114,7 +123,7 @@ test("files have every charge once and in order, one file for each day of settle
       expect(`charges-${settled_at.slice(0, 10)}.ndjson`).toBe(name);
   // Another process goes on where this one has ended.
   await sink.stop();
-  await addCharges(world, 10, new Date(Date.now() - 1_000));
+  await addCharges(world, 10, new Date(Date.now() - 10_000));
   await runAll(open(world, filesIn(folder)));
   expect((await readFiles(folder)).map(idOf)).toEqual(await settledIds(world));
 });
@@ -166,7 +175,7 @@ test("a settlement whose commit is held up is waited for, and not lost", async (
        admitted_at, now()
      from charges limit 1`,
   );
-  await addCharges(world, 10, new Date(Date.now() + 1));
+  await addCharges(world, 10, new Date(Date.now() + 1), 1);
   for (let turn = 0; turn < 10; turn++) await sink.run();
   expect(await readFiles(folder)).toHaveLength(10);
   await client.query("commit");

@@ -6,6 +6,7 @@ import { KeyStatus } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { environmentToken } from "../../src/contract/contract.ts";
 import { mintSecret } from "../../src/keys/secret.ts";
 import { adminCall, adminToken, bearer, errorOf, startTestKeys } from "../support/keys.ts";
+import { query } from "../support/query.ts";
 
 let fixture: Awaited<ReturnType<typeof startTestKeys>>;
 beforeAll(async () => {
@@ -14,7 +15,11 @@ beforeAll(async () => {
 afterAll(() => fixture.drop());
 
 const run = <Row>(text: string, values: unknown[] = []) =>
-  fixture.database.query<Row>({ name: createHash("md5").update(text).digest("hex"), text }, values);
+  query<Row>(
+    fixture.database,
+    { name: createHash("md5").update(text).digest("hex"), text },
+    values,
+  );
 
 test("a created key has the requested members, with model ids, and its secret authenticates it", async () => {
   const { client, keys } = fixture;

@@ -16,6 +16,7 @@ import { createPeople } from "../../src/people/people.ts";
 import { connectPostgres, type Postgres } from "../../src/postgres/postgres.ts";
 import { countStatements, createNodeKeys, keysClient } from "./keys.ts";
 import { freshLedger, log, price } from "./ledger.ts";
+import { query } from "./query.ts";
 
 type Parts = Parameters<typeof createAlerts>[0];
 
@@ -48,9 +49,9 @@ export async function startAlertNodes() {
     const postgres = stack.adopt(connectPostgres(ledger.url), (one) => one.close());
     const counted = countStatements(postgres);
     const reports: Postgres["reports"] = {
-      query: (statement, values) => {
+      run: (statement, ...values) => {
         counted.ran.push(statement.name);
-        return postgres.reports.query(statement, values);
+        return postgres.reports.run(statement, ...values);
       },
     };
     const made = createNode({ ...counted, reports }, options);

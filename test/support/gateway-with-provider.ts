@@ -6,7 +6,7 @@ import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { readCatalogFile } from "../../src/config/catalog.ts";
 import { createSseParser } from "../../src/formats/sse.ts";
 import { catalogFor } from "./catalog.ts";
-import { startTestGateway, type TestGateway } from "./gateway.ts";
+import { startTestGateway, type TestGateway, type TestGatewayOptions } from "./gateway.ts";
 import { type FakeProvider, type Respond, type Script, startFakeProvider } from "./provider.ts";
 import {
   type AnswerContent,
@@ -63,7 +63,7 @@ export type PostOptions = {
 export async function startGatewayWithProvider(
   format: ProviderFormat,
   settings = "",
-  { split = false } = {},
+  { split = false, clock }: Pick<TestGatewayOptions, "split" | "clock"> = {},
 ): Promise<GatewayWithProvider> {
   const provider = await startFakeProvider();
   const kind = format === "native" ? "anthropic" : "openai";
@@ -75,6 +75,7 @@ export async function startGatewayWithProvider(
   const gateway = await startTestGateway({
     split,
     catalog: readCatalogFile(`${settings}\n${catalogFor({ real })}`),
+    ...(clock && { clock }),
   });
   const [stream, plain] = answers[format];
   return {

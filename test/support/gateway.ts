@@ -5,6 +5,7 @@ import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect } from "vitest";
+import type { Clock } from "../../src/base/clock.ts";
 import { createLog } from "../../src/base/log.ts";
 import { type CatalogFile, readCatalogFile } from "../../src/config/catalog.ts";
 import { readConfig } from "../../src/config/environment.ts";
@@ -50,6 +51,8 @@ export type TestGatewayOptions = {
   env?: NodeJS.ProcessEnv;
   /** Default: the built-in catalogue without pauses. */
   catalog?: CatalogFile;
+  /** One that creeps, if it is moved by hand. Default: the clock of this machine. */
+  clock?: Clock;
   /** True: a gateway of the role `facade` serves HTTP, one of the role `core` the services. */
   split?: boolean;
 };
@@ -80,6 +83,7 @@ export async function startTestGateway(options: TestGatewayOptions = {}): Promis
       catalog,
       env: { ...process.env, ...env, ...options.env },
       log: createLog(config.logLevel),
+      ...(options.clock && { clock: options.clock }),
     });
   };
 

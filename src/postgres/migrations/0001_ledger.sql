@@ -260,7 +260,7 @@ create table usage_hourly (
   completed       bigint not null default 0,
   failed          bigint not null default 0,
   cut             bigint not null default 0,
-  -- Requests by the time to their first event: base/usage-sums.ts has the bounds.
+  -- Requests by the time to their first event: billing/ledger-batches.ts has the bounds.
   first_event_1    bigint not null default 0,
   first_event_2    bigint not null default 0,
   first_event_3    bigint not null default 0,
@@ -300,7 +300,7 @@ create table usage_daily (
   completed       bigint not null default 0,
   failed          bigint not null default 0,
   cut             bigint not null default 0,
-  -- Requests by the time to their first event: base/usage-sums.ts has the bounds.
+  -- Requests by the time to their first event: billing/ledger-batches.ts has the bounds.
   first_event_1    bigint not null default 0,
   first_event_2    bigint not null default 0,
   first_event_3    bigint not null default 0,
@@ -379,13 +379,27 @@ create table month_closings (
 
 -- What the charges of a closed month sum up to. Never changed.
 create table closed_months (
-  account_id text collate "C" not null,
-  month      date not null,
-  "family"   text not null,
-  key_id     text collate "C" not null,
-  model      text not null,
-  each_charged(# bigint not null),
-  overrun    bigint not null,
+  account_id      text collate "C" not null,
+  month           date not null,
+  "family"        text not null,
+  key_id          text collate "C" not null,
+  model           text not null,
+  input           bigint not null,
+  output          bigint not null,
+  thinking        bigint not null,
+  cache_write_5m  bigint not null,
+  cache_write_1h  bigint not null,
+  cache_read      bigint not null,
+  amount          bigint not null,
+  amount_input    bigint not null,
+  amount_output   bigint not null,
+  amount_cache    bigint not null,
+  amount_thinking bigint not null,
+  requests        bigint not null,
+  completed       bigint not null,
+  failed          bigint not null,
+  cut             bigint not null,
+  overrun         bigint not null,
   primary key (account_id, month, "family", key_id, model)
 );
 create index closed_months_by_month on closed_months (month);
@@ -410,15 +424,29 @@ create table closing_blocks (
 
 -- What the charges of these blocks sum up to.
 create table closing_sums (
-  account_id text collate "C" not null,
-  month      date not null,
-  "family"   text not null,
-  key_id     text collate "C" not null,
-  model      text not null,
-  each_charged(# bigint not null),
-  overrun    bigint not null,
+  account_id      text collate "C" not null,
+  month           date not null,
+  "family"        text not null,
+  key_id          text collate "C" not null,
+  model           text not null,
+  input           bigint not null,
+  output          bigint not null,
+  thinking        bigint not null,
+  cache_write_5m  bigint not null,
+  cache_write_1h  bigint not null,
+  cache_read      bigint not null,
+  amount          bigint not null,
+  amount_input    bigint not null,
+  amount_output   bigint not null,
+  amount_cache    bigint not null,
+  amount_thinking bigint not null,
+  requests        bigint not null,
+  completed       bigint not null,
+  failed          bigint not null,
+  cut             bigint not null,
+  overrun         bigint not null,
   -- Charges that break a rule of the ledger.
-  broken     bigint not null,
+  broken          bigint not null,
   primary key (account_id, month, "family", key_id, model)
 );
 
@@ -480,3 +508,39 @@ create table verifications (
   -- The first of them: invariant, subject and detail.
   violations      jsonb not null default '[]'
 );
+
+-- Charges, transfers and prices are append-only for every database user. The role of the gateway
+-- has no right to change them either; triggers also stop their owner.
+create function refuse_change() returns trigger language plpgsql as $$
+begin
+  raise exception '% is append-only', tg_table_name
+    using errcode = 'integrity_constraint_violation';
+end
+$$;
+create trigger charges_append_only before update or delete on charges
+  for each row execute function refuse_change();
+create trigger charges_no_truncate before truncate on charges
+  for each statement execute function refuse_change();
+create trigger transfers_append_only before update or delete on transfers
+  for each row execute function refuse_change();
+create trigger transfers_no_truncate before truncate on transfers
+  for each statement execute function refuse_change();
+create trigger price_versions_append_only before update or delete on price_versions
+  for each row execute function refuse_change();
+create trigger price_versions_no_truncate before truncate on price_versions
+  for each statement execute function refuse_change();
+create trigger month_closings_append_only before update or delete on month_closings
+  for each row execute function refuse_change();
+create trigger month_closings_no_truncate before truncate on month_closings
+  for each statement execute function refuse_change();
+create trigger closed_months_append_only before update or delete on closed_months
+  for each row execute function refuse_change();
+create trigger closed_months_no_truncate before truncate on closed_months
+  for each statement execute function refuse_change();
+-- The partition of a closed month takes no charges: partitions.ts gives it this trigger.
+create function refuse_charge() returns trigger language plpgsql as $$
+begin
+  raise exception 'the month of % is closed', tg_table_name
+    using errcode = 'integrity_constraint_violation';
+end
+$$;

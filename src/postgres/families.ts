@@ -1,0 +1,11 @@
+// Columns that go together: a statement that has two of a family has all of them, equally often.
+// The generator of statements checks it, so that a new one is missing nowhere.
+
+import { categoryColumns, tokenCategories } from "../base/token-categories.ts";
+
+export const families: Readonly<Record<string, readonly string[]>> = {
+  category: tokenCategories.map((category) => categoryColumns[category]),
+  firstEvent: Array.from({ length: 10 }, (_, index) => `first_event_${index + 1}`),
+  amountPart: ["amount_input", "amount_output", "amount_cache", "amount_thinking"],
+  ending: ["completed", "failed", "cut"],
+};

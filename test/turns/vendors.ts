@@ -29,8 +29,10 @@ export type Vendor = {
   readonly turn: (said: Said) => JsonObject;
   /** The id of call number `count` of a conversation. */
   readonly idOf: (count: number, name: string) => string;
-  /** The turn as the vendor wants it back. Default: as it was. */
+  /** The turn as it comes back through clients of other formats. Default: as it was. */
   readonly wanted?: (turn: JsonObject) => JsonObject;
+  /** The same through clients of its own format. */
+  readonly wantedOfOwn?: (turn: JsonObject) => JsonObject;
   /** Why it refuses a body; `given` are the turns that it wrote. */
   readonly refuse?: (body: JsonObject, given: readonly JsonObject[]) => string | undefined;
 };
@@ -377,6 +379,8 @@ export const vendors: readonly Vendor[] = [
       api: "responses",
       turn: (said) => responsesTurn(said, name),
       idOf: plainId,
+      // No other format has a place for the phase of a message.
+      wanted: ({ output }) => ({ output: objectsOf(output).map(without("phase")) }),
       refuse: refuseItems,
     };
   }),
@@ -463,6 +467,8 @@ export const vendors: readonly Vendor[] = [
         ],
       }),
     idOf: (count) => `toolu_vrtx_${count}`,
+    // The list says it again.
+    wanted: without("reasoning"),
     refuse: refuseDetails,
   },
   {
@@ -523,6 +529,7 @@ export const vendors: readonly Vendor[] = [
     turn: (said) => chatTurn(said, { reasoning: said.thought }),
     idOf: plainId,
     wanted: without("reasoning"),
+    wantedOfOwn: without("reasoning"),
     refuse: refuseMembers([...reasoningNames, "extra_content", "images"]),
   },
   openServer("vllm", ["reasoning", "reasoning_content"]),
@@ -537,6 +544,13 @@ export const vendors: readonly Vendor[] = [
       ...chatCalls(said.calls, (index) => ({ step: index })),
     }),
     idOf: (count, name) => `${name} ${count}`,
+    // Members that nobody knows go back through clients of the same format only.
+    wanted: (turn) => ({
+      ...without("note", "tool_calls")(turn),
+      ...(turn.tool_calls !== undefined && {
+        tool_calls: objectsOf(turn.tool_calls).map(without("step")),
+      }),
+    }),
   },
 ];
 

@@ -100,7 +100,7 @@ function foldMember(name: string, before: JsonValue | undefined, value: JsonValu
   if (name === "reasoning_details" && Array.isArray(before) && Array.isArray(value))
     return value.reduce<JsonValue[]>(addDetail, [...before]);
   const [list, more] = [listOf(before), listOf(value)];
-  if (list && more) return [...list, ...more];
+  if (list && more) return name === "content" ? joinParts(list, more) : [...list, ...more];
   // A call in the older form.
   if (isObject(before) && isObject(value)) {
     const { arguments: added, ...others } = value;
@@ -116,6 +116,23 @@ function listOf(value: JsonValue): JsonValue[] | undefined {
   if (Array.isArray(value)) return value;
   if (typeof value !== "string") return undefined;
   return value === "" ? [] : [{ type: "text", text: value }];
+}
+
+/** The first of the later parts may go on with the last one: a text, or Mistral's thinking. */
+function joinParts(before: JsonValue[], [next, ...others]: JsonValue[]): JsonValue[] {
+  const last = before.at(-1);
+  if (next === undefined) return before;
+  const joined = isObject(last) && isObject(next) ? joinPart(last, next) : undefined;
+  return joined ? [...before.slice(0, -1), joined, ...others] : [...before, next, ...others];
+}
+
+function joinPart(last: JsonObject, next: JsonObject): JsonObject | undefined {
+  if (last.type !== next.type) return undefined;
+  if (typeof last.text === "string" && typeof next.text === "string")
+    return { ...last, ...next, text: last.text + next.text };
+  const [before, more] = [last.thinking, next.thinking];
+  if (!Array.isArray(before) || !Array.isArray(more)) return undefined;
+  return { ...last, ...next, thinking: joinParts(before, more) };
 }
 
 /** Fragments with the same number and type are one entry. */

@@ -57,6 +57,7 @@ const reasoningMembers = [
   "reasoning_text",
   "reasoning_details",
   "thinking_blocks",
+  "encrypted_content",
 ];
 const foreignMembers = [...reasoningMembers, "extra_content", "images", "cache_control"];
 const shortIds: IdForm = {

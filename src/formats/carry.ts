@@ -9,6 +9,9 @@ import { blockDelta, blockStart, blockStop, thinkingStart } from "./events.ts";
 import { attachedOf, type Origin, type Packed, sealPack } from "./packs.ts";
 import { runOf } from "./text-run.ts";
 
+/** A provider of the native format that does not say who it is. */
+const unnamed: Origin = { format: Format.NATIVE, dialect: "", model: "" };
+
 /** How clients of a format return things. */
 export type CarrierForm = {
   readonly format: Format;
@@ -38,7 +41,7 @@ type Open = {
 export class Carrier {
   readonly #form: CarrierForm;
   readonly #sealing: AnswerContext["sealing"];
-  #origin: Origin = { format: Format.NATIVE, dialect: "", model: "" };
+  #origin: Origin | undefined;
   #open: Open | undefined;
 
   constructor(form: CarrierForm, sealing: AnswerContext["sealing"]) {
@@ -146,7 +149,10 @@ export class Carrier {
 
   #signatureOf({ text, signature, attached }: Open): string {
     const own = attached ?? this.#signed(signature === "" ? {} : { signature });
-    if (!own || (text === "" && signature === "" && !attached)) return signature;
+    const isEmpty = text === "" && signature === "" && !attached;
+    // Of a provider that wants nothing back, unsigned thinking is for readers.
+    const isUnwanted = signature === "" && !attached && !this.#origin;
+    if (!own || isEmpty || isUnwanted) return signature;
     const hidden = this.#form.hidesText ? { text } : {};
     return this.#seal({ block: own, ...hidden }) ?? "";
   }
@@ -158,7 +164,7 @@ export class Carrier {
   #signed(members: Record<string, string>): Attached | undefined {
     const { format } = this.#form;
     if (format === Format.RESPONSES || (format === Format.CHAT && members.data !== undefined))
-      return attachedOf(this.#origin, { members });
+      return attachedOf(this.#origin ?? unnamed, { members });
     return undefined;
   }
 

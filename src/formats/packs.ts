@@ -9,6 +9,7 @@ import {
   Format,
   type LeftOut,
   type Message,
+  Role,
 } from "../../gen/gateway/inference/v1/content_pb.ts";
 import { Fit } from "./fit.ts";
 import { isObject, parseJsonText } from "./json.ts";
@@ -157,6 +158,8 @@ export class Carried {
   readonly #fit = new Fit();
   /** Members of calls that are still to come, or were before, by the ids of the calls. */
   readonly #calls = new Map<string, Attached[]>();
+  /** Numbers of the messages with a pack that did not open. */
+  readonly #refused = new Set<number>();
 
   constructor(sealing: Sealing) {
     this.#sealing = sealing;
@@ -184,8 +187,14 @@ export class Carried {
     return packed;
   }
 
-  /** Gives the calls of the conversation their members back. Changes the blocks. */
+  /**
+   * Gives the calls of the conversation their members back. Changes the blocks, and removes the
+   * entries of lists of which another one did not open: a provider takes them whole, or not.
+   */
   give(messages: readonly Message[]): void {
+    let done = -1;
+    // In the order of the messages.
+    for (const index of this.#refused) if (index > done) done = dropLists(messages, index);
     if (this.#calls.size === 0) return;
     for (const { content } of messages)
       for (const block of content) {
@@ -201,9 +210,25 @@ export class Carried {
   }
 
   #refuse(where: string, why: OpenFailure | "size"): undefined {
+    const index = /^\w+\[(\d+)\]/.exec(where)?.[1];
+    if (index !== undefined) this.#refused.add(Number(index));
     this.#fit.leaveOut({ where, what: "thinking", why });
     return undefined;
   }
+}
+
+/**
+ * Removes the entries of lists from the turn that this message is a part of. Returns the number of
+ * the last message of the turn.
+ */
+function dropLists(messages: readonly Message[], index: number): number {
+  const isAnswer = (at: number) => messages[at]?.role === Role.ASSISTANT;
+  let [from, to] = [index, index];
+  while (isAnswer(from - 1)) from--;
+  while (isAnswer(to + 1)) to++;
+  for (const message of messages.slice(from, to + 1))
+    message.content = message.content.filter(({ attached }) => (attached?.list ?? "") === "");
+  return to;
 }
 
 /** What `encrypted_content` held until packs came: one signed block. */

@@ -229,13 +229,18 @@ function signaturesOf(turn: JsonObject): string[] {
   return typeof signature === "string" ? [signature] : [];
 }
 
-/** OpenRouter takes its list back in its order, unchanged. */
+/** OpenRouter takes a list of its own back in its order, unchanged. */
 function refuseDetails(body: JsonObject, given: readonly JsonObject[]): string | undefined {
   const known = new Set(given.map((turn) => canonical(turn.reasoning_details ?? null)));
-  const changed = assistantsOf(body).find(
-    ({ reasoning_details: details }) => details !== undefined && !known.has(canonical(details)),
+  const own = new Set(
+    given.flatMap((turn) => objectsOf(turn.reasoning_details)).map((entry) => canonical(entry)),
   );
-  return changed && "reasoning_details were changed";
+  const changed = assistantsOf(body).some(
+    ({ reasoning_details: details }) =>
+      objectsOf(details).some((entry) => own.has(canonical(entry))) &&
+      !known.has(canonical(details ?? null)),
+  );
+  return changed ? "reasoning_details were changed" : undefined;
 }
 
 function nativeTurn({ thought, text, calls }: Said, thinking: JsonObject[]): JsonObject {
@@ -259,7 +264,7 @@ function refuseNative(body: JsonObject, given: readonly JsonObject[]): string | 
     for (const block of objectsOf(content)) {
       const { type, id, signature, data } = block;
       if (type === "thinking" && !known.has(signature))
-        return `messages.${at}: Invalid \`signature\` in \`thinking\` block`;
+        return `messages.${at}: Invalid \`signature\` in \`thinking\``;
       if (type === "redacted_thinking" && !known.has(data))
         return `messages.${at}: Invalid \`data\` in \`redacted_thinking\` block`;
       if (type !== "tool_use") continue;
@@ -453,7 +458,7 @@ export const vendors: readonly Vendor[] = [
             type: "reasoning.text",
             text: said.thought,
             signature: `sig-${said.thought}`,
-            format: "anthropic-claude-v1",
+            format: "google-gemini-v1",
             index: 0,
           },
           { type: "reasoning.summary", summary: "Short.", format: "openai-v1", index: 1 },

@@ -1,5 +1,7 @@
 // A gateway before stand-ins of all vendors: a model for each, and a second one.
 
+import { TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { readCatalogFile } from "../../src/config/catalog.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { type Stand, startVendors, vendors } from "./vendors.ts";
@@ -7,9 +9,15 @@ import { type Stand, startVendors, vendors } from "./vendors.ts";
 /** The name of the second model of a vendor. */
 export const otherModel = (vendor: string) => `${vendor}-other`;
 
-export async function startWorld(
-  settings: Readonly<Record<string, string>> = {},
-): Promise<{ gateway: TestGateway; stand: Stand; stop(): Promise<void> }> {
+export type World = {
+  readonly gateway: TestGateway;
+  readonly stand: Stand;
+  /** A key of another account. */
+  keyOfOther(): Promise<string>;
+  stop(): Promise<void>;
+};
+
+export async function startWorld(settings: Readonly<Record<string, string>> = {}): Promise<World> {
   const stand = await startVendors();
   const gateway = await startTestGateway({
     catalog: readCatalogFile(catalogOf(stand.provider.url, settings)),
@@ -17,6 +25,21 @@ export async function startWorld(
   return {
     gateway,
     stand,
+    async keyOfOther() {
+      const { core, call } = gateway.admin;
+      const { account } = await core.billing.createAccount({ name: "Other" }, call);
+      const { accountId = "" } = account ?? {};
+      const bonus = { kind: TransferKind.BONUS, amountMicrocredits: 1_000_000_000n };
+      await core.billing.createTransfer(
+        { accountId, family: Family.V1, ...bonus, idempotencyKey: "bonus" },
+        call,
+      );
+      const { secret } = await core.keys.createKey(
+        { accountId, family: Family.V1, name: "other" },
+        call,
+      );
+      return secret;
+    },
     async stop() {
       await gateway.stop();
       await stand.stop();

@@ -229,6 +229,11 @@ function isText(value: JsonValue | undefined): value is string {
   return typeof value === "string" && value !== "";
 }
 
+/** True unless an entry says that a model of another vendor than the native one signed it. */
+function isOfNative({ format }: JsonObject): boolean {
+  return typeof format !== "string" || format.startsWith("anthropic-claude");
+}
+
 function decodeDetail(entry: JsonObject, at: string, carried: Carried): Block | undefined {
   const list = "reasoning_details";
   switch (entry.type) {
@@ -238,7 +243,8 @@ function decodeDetail(entry: JsonObject, at: string, carried: Carried): Block | 
       const { [member]: given, ...members } = entry;
       const text = optionalText(given, `${at}.${member}`) ?? "";
       const signature = optionalText(entry.signature, `${at}.signature`) ?? "";
-      if (signature !== "") return decodeSigned(text, signature, `${at}.signature`, carried);
+      if (signature !== "" && isOfNative(entry))
+        return decodeSigned(text, signature, `${at}.signature`, carried);
       return text === ""
         ? undefined
         : thinkingBlock(text, "", { list, textMembers: [member], members });

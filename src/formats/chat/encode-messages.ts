@@ -139,11 +139,12 @@ class MessageEncoder {
     this.#addMembers(message, turn.attached, index);
     const parts: JsonObject[] = [];
     const calls: JsonObject[] = [];
+    const refused = this.#refusedLists(turn);
     for (const block of turn.content) {
       const { kind } = block;
       if (kind.case === "toolUse") calls.push(this.#call(block, kind.value, index));
       else if (kind.case === "thinking" || kind.case === "redactedThinking")
-        this.#addThinking(message, parts, block, index);
+        this.#addThinking(message, parts, block, { index, refused });
     }
     if (text === "" && calls.length === 0) return [];
     if (parts.length > 0)
@@ -152,11 +153,27 @@ class MessageEncoder {
     return [message];
   }
 
+  /** The lists of a turn of which an entry is for another model: they go back whole, or not. */
+  #refusedLists({ content }: Message): ReadonlySet<string> {
+    const refused = new Set<string>();
+    for (const { attached } of content)
+      if (attached && returnOf(attached, Format.CHAT, this.#target) === "model")
+        refused.add(attached.list);
+    refused.delete("");
+    return refused;
+  }
+
   /** Adds the reasoning of a block where the provider takes it. */
-  #addThinking(message: JsonObject, parts: JsonObject[], block: Block, index: number): void {
+  #addThinking(
+    message: JsonObject,
+    parts: JsonObject[],
+    block: Block,
+    { index, refused }: { index: number; refused: ReadonlySet<string> },
+  ): void {
     const { kind, attached } = block;
     const text = thinkingOf(block);
-    const returned = returnOf(attached, Format.CHAT, this.#target);
+    const isRefused = attached !== undefined && refused.has(attached.list);
+    const returned = isRefused ? "model" : returnOf(attached, Format.CHAT, this.#target);
     if (attached && returned === "back") {
       this.#fit.carry("back");
       const { list, textMembers, members = {} } = attached;

@@ -10,19 +10,32 @@ import { PairedIds } from "../tool-ids.ts";
 
 /** `messages` as the provider accepts them. Changed messages are copies. */
 export function fitMessages(messages: JsonObject[], dialect: Dialect, fit: Fit): JsonObject[] {
-  const { refusedMembers = [], reasoningNeeded, callPlaceholder, noDeveloper, ids } = dialect;
+  const { refusedMembers = [], reasoning, reasoningNeeded, callPlaceholder } = dialect;
+  const { noDeveloper, ids } = dialect;
+  const noParts = reasoning !== undefined && !reasoning.includes("content");
   const refused = refusedMembers.length > 0 ? new Set(refusedMembers) : undefined;
   const callIds = ids && new CallIds(ids);
-  if (!refused && reasoningNeeded === undefined && !callPlaceholder && !noDeveloper && !callIds)
-    return messages;
+  if (!refused && !noParts && !callPlaceholder && !noDeveloper && !callIds) return messages;
   return messages.map((given, index) => {
     let message = given;
     if (noDeveloper && message.role === "developer") message = { ...message, role: "system" };
+    if (noParts) message = withoutThoughts(message, index, fit);
     if (refused) message = withoutRefused(message, refused, index, fit);
     if (reasoningNeeded !== undefined) message = addReasoning(message, reasoningNeeded, index, fit);
     if (callPlaceholder) message = addPlaceholder(message, callPlaceholder, index, fit);
     return callIds ? fitIds(message, callIds) : message;
   });
+}
+
+/** Without parts of thinking, which only providers know that write it so. */
+function withoutThoughts(message: JsonObject, index: number, fit: Fit): JsonObject {
+  const { content } = message;
+  if (message.role !== "assistant" || !Array.isArray(content)) return message;
+  const kept = content.filter((part) => !isObject(part) || part.type !== "thinking");
+  if (kept.length === content.length) return message;
+  fit.carry("foreign");
+  fit.leaveOut({ where: `messages[${index}]`, what: "thinking", why: "foreign" });
+  return { ...message, content: kept.length > 0 ? kept : callsOf(message).length > 0 ? null : "" };
 }
 
 function withoutRefused(

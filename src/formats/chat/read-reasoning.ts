@@ -68,7 +68,7 @@ export class ReasoningReader {
     const isSame = key === this.#entry && this.#answer.isThinking;
     if (!isSame && this.#entry !== undefined && this.#answer.isThinking) this.#answer.closeText();
     if (this.#hasPlain && !this.#answer.isThinking) {
-      // Its text was shown, in a block that is closed. A signature alone signs nothing that is here.
+      // Its text was shown, in a block that is closed. A signature alone signs nothing.
       if (text !== "") this.#addHidden(list, entry);
       return;
     }

@@ -41,6 +41,11 @@ export class Conversation {
     this.#key = key;
   }
 
+  /** The ids of all calls of the conversation. */
+  get callIds(): string[] {
+    return this.history.flatMap(callIdsOf);
+  }
+
   say(text: string): void {
     this.history.push({ role: "user", content: text });
   }

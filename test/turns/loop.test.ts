@@ -3,11 +3,12 @@
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { isObject } from "../../src/formats/json.ts";
+import { toNativeId } from "../../src/formats/tool-ids.ts";
 import { canonical } from "../support/canonical-json.ts";
 import { type ProviderFormat, providerFormats } from "../support/gateway-with-provider.ts";
 import { Conversation } from "./clients.ts";
 import { textOf } from "./json.ts";
-import { turnsIn, type Vendor, vendors } from "./vendors.ts";
+import { callIdsOf, turnsIn, type Vendor, vendors } from "./vendors.ts";
 import { startWorld } from "./world.ts";
 
 let world: Awaited<ReturnType<typeof startWorld>>;
@@ -67,6 +68,10 @@ describe.for(providerFormats)("a %s client", (format) => {
       expect(world.stand.refusals).toEqual([]);
       const given = world.stand.given(name).slice(0, 3);
       expect(essences(received(vendor))).toEqual(essences(given.map(wanted)));
+      // The ids of calls are the provider's, where the client's format has the letters for them.
+      const { callIds } = conversation;
+      const ofVendor = world.stand.given(name).flatMap(callIdsOf);
+      expect(callIds).toEqual(format === "native" ? ofVendor.map(toNativeId) : ofVendor);
     }
   });
 });

@@ -608,7 +608,8 @@ export async function startVendors(): Promise<Stand> {
 
 function saidNext({ api, name, idOf }: Vendor, number: number, body: JsonObject): Said {
   const before = turnsIn(api, body).flatMap(callIdsOf).length;
-  const names = [["read_file"], ["grep", "read_file"], []][number % 3] ?? [];
+  const [first = "read_file", second = "grep"] = toolNamesIn(body);
+  const names = [[first], [second, first], []][number % 3] ?? [];
   return {
     thought: `Thought ${number} of ${name}. ${"So. ".repeat(number)}`,
     text: number % 3 === 0 ? "" : `Text ${number} of ${name}.`,
@@ -618,6 +619,12 @@ function saidNext({ api, name, idOf }: Vendor, number: number, body: JsonObject)
       input: { path: `${number}.txt`, lines: [1, 2] },
     })),
   };
+}
+
+function toolNamesIn(body: JsonObject): string[] {
+  return objectsOf(body.tools)
+    .map(({ name, function: tool }) => (isObject(tool) ? tool.name : name))
+    .filter((name) => typeof name === "string");
 }
 
 function scriptOf(api: ProviderFormat, turn: JsonObject, isStream: boolean): Script {

@@ -4,8 +4,10 @@
 import {
   createCipheriv,
   createDecipheriv,
+  createSecretKey,
   type DecipherGCM,
   hkdfSync,
+  type KeyObject,
   randomBytes,
 } from "node:crypto";
 import { ApiError } from "../base/errors.ts";
@@ -24,14 +26,17 @@ const headBytes = 1 + 6 + nonceBytes;
 const ageMaxSeconds = 30 * 24 * 3600;
 
 export class SealedContent {
-  readonly #keys: readonly Buffer[];
+  readonly #keys: readonly KeyObject[];
   readonly #nowMs: () => number;
 
   /** The first key seals. All of them open, so that a key can be replaced by another. */
   constructor(keys: readonly Uint8Array[], nowMs: () => number = Date.now) {
-    // A new key for each purpose of the configured one.
+    // A new key for each purpose of the configured one. As an object, because a cipher of plain
+    // bytes takes 11 µs to make, and one of an object 1 µs (Node 24).
     this.#keys = keys.map((key) =>
-      Buffer.from(hkdfSync("sha256", key, "", "gateway responses encrypted_content", 32)),
+      createSecretKey(
+        Buffer.from(hkdfSync("sha256", key, "", "gateway responses encrypted_content", 32)),
+      ),
     );
     this.#nowMs = nowMs;
   }
@@ -89,7 +94,9 @@ export class SealedContent {
       cipher.setAuthTag(bytes.subarray(-tagBytes));
       try {
         const text = cipher.update(bytes.subarray(headBytes, -tagBytes));
-        return Buffer.concat([text, cipher.final()]).toString("utf8");
+        // Checks the tag; GCM keeps nothing back.
+        cipher.final();
+        return text.toString("utf8");
       } catch {
         // Of another key.
       }

@@ -139,7 +139,7 @@ export function measurePrompt(request: GenerateRequest): PromptSize {
           addBlocks(kind.value.content);
           break;
         case "other":
-          addJson(kind.value);
+          addJson(withoutImages(kind.value));
           break;
       }
     }
@@ -166,8 +166,9 @@ export function measurePrompt(request: GenerateRequest): PromptSize {
     addBlocks(content.filter(({ kind }) => !isAround(kind)));
     addLarger(
       () => addBlocks(content.filter(({ kind }) => isAround(kind))),
-      () => addJson(withoutPacks(source)),
+      () => addJson(withoutPacks(withoutImages(source))),
     );
+    size.images += imagesIn(source);
   };
 
   addCacheControl(request.cacheControl);
@@ -199,6 +200,19 @@ export function measurePrompt(request: GenerateRequest): PromptSize {
 /** True for blocks that chat and Responses messages have beside their content. */
 function isAround(kind: Block["kind"]): boolean {
   return ["toolUse", "thinking", "redactedThinking", "other"].includes(kind.case ?? "");
+}
+
+/** The images that a model made, in a message of the chat format or an item of Responses. */
+function imagesIn({ type, result, images }: JsonObject): number {
+  if (type === "image_generation_call") return typeof result === "string" ? 1 : 0;
+  return Array.isArray(images) ? images.length : 0;
+}
+
+/** A message or an item without them. */
+function withoutImages(source: JsonObject): JsonObject {
+  if (imagesIn(source) === 0) return source;
+  const { result, images, ...members } = source;
+  return members;
 }
 
 /**

@@ -5,6 +5,7 @@ import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { isObject } from "../../src/formats/json.ts";
 import { type ProviderFormat, providerFormats } from "../support/gateway-with-provider.ts";
+import { scrape } from "../support/metrics.ts";
 import { Conversation } from "./clients.ts";
 import { objectsOf, textOf } from "./json.ts";
 import { turnsIn, type Vendor, vendors } from "./vendors.ts";
@@ -185,4 +186,25 @@ test("a text stands in for lost reasoning, another one for each turn", async () 
     "Calling grep, then read_file.",
     undefined,
   ]);
+});
+
+test("a metric counts what became of what clients returned", async () => {
+  const count = async (result: string) =>
+    (await scrape(world.gateway.metricsAddress)).sum("gateway_carried_total", { result });
+  const results = ["back", "foreign", "model", "changed", "placeholder"] as const;
+  const before = await Promise.all(results.map(count));
+  const vendor = "openai-responses";
+  const conversation = startConversation("native");
+  await conversation.next({ model: vendor });
+  conversation.reply();
+  for (const model of [vendor, otherModel(vendor), "openai"])
+    expect((await conversation.send({ model })).status).toBe(200);
+  const lost = startConversation("native");
+  await lost.next({ model: "openai" });
+  lost.reply();
+  expect((await lost.send({ model: "deepseek" })).status).toBe(200);
+  changeHistory(conversation, (text) => (text.startsWith("gw1.") ? `${text}A` : text));
+  expect((await conversation.send({ model: vendor })).status).toBe(200);
+  const after = await Promise.all(results.map(count));
+  expect(results.filter((_, at) => (after[at] ?? 0) === (before[at] ?? 0))).toEqual([]);
 });

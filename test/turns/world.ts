@@ -20,6 +20,7 @@ export type World = {
 export async function startWorld(settings: Readonly<Record<string, string>> = {}): Promise<World> {
   const stand = await startVendors();
   const gateway = await startTestGateway({
+    env: { METRICS_PORT: "0" },
     catalog: readCatalogFile(catalogOf(stand.provider.url, settings)),
   });
   return {

@@ -50,13 +50,12 @@ export function decodeMessages(value: JsonValue | undefined, carried: Carried): 
 
 // A blank message reaches a provider as it is, beside others.
 function checkContent(messages: readonly Message[]): void {
-  const filled = messages.filter(({ content }) => content.some((block) => !isBlankText(block)));
-  const blank = messages.findIndex(
-    (message) => message.role === Role.USER && !filled.includes(message),
-  );
-  if (blank >= 0 && !filled.some(({ role }) => role === Role.USER))
-    throw invalid(`messages[${blank}].content`, "must not be blank");
-  if (filled.length === 0) throw invalid("messages", "must have a message with content");
+  const hasContent = ({ content }: Message) => content.some((block) => !isBlankText(block));
+  const isUser = ({ role }: Message) => role === Role.USER;
+  const first = messages.findIndex(isUser);
+  if (first >= 0 && !messages.some((message) => isUser(message) && hasContent(message)))
+    throw invalid(`messages[${first}].content`, "must not be blank");
+  if (!messages.some(hasContent)) throw invalid("messages", "must have a message with content");
 }
 
 function checkCalls(list: readonly JsonValue[]): void {

@@ -54,7 +54,12 @@ const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
     ],
   },
   { providers: ["providers"] },
-  { formats: ["native/native", "chat/chat", "responses/responses", "codec", "json", "text-run"] },
+  {
+    formats: [
+      ...["native/native", "chat/chat", "responses/responses"],
+      ...["codec", "fit", "json", "packs", "text-run", "turns"],
+    ],
+  },
   {
     postgres: [
       "postgres",

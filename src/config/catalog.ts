@@ -20,6 +20,7 @@ import { nearestName, Section } from "./section.ts";
 
 export { readAccountKey } from "./account-key.ts";
 export { type AlertsConfig, publicAlerts } from "./alerts.ts";
+export { type Dialect, type DialectName, dialectOf, type IdForm } from "./dialects.ts";
 export {
   type BitcoinSettings,
   type EvmChain,

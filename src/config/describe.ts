@@ -102,6 +102,7 @@ function describeProvider(settings: ProviderSettings): string {
   const {
     kind,
     api,
+    dialect,
     baseUrl,
     credentialEnv,
     credentialHeader,
@@ -118,7 +119,7 @@ function describeProvider(settings: ProviderSettings): string {
   const extra =
     Object.keys(headers).length === 0 ? "" : `; headers ${Object.keys(headers).join(", ")}`;
   const limits = `connect ${connectMs} ms, first byte ${firstByteMs} ms, idle ${idleMs} ms, total ${totalMs} ms`;
-  const what = api === "responses" ? `${kind} (api: responses)` : kind;
+  const what = `${kind} (${api === "responses" ? "api: responses, " : ""}dialect: ${dialect})`;
   return `${what} at ${baseUrl}; ${credential}${extra}; ${limits}; ${load}`;
 }
 

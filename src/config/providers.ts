@@ -1,5 +1,6 @@
 // The section `providers` of the configuration file.
 
+import { type DialectName, dialectAt, dialectNames } from "./dialects.ts";
 import type { Section } from "./section.ts";
 
 /** One entry of `providers`. */
@@ -32,6 +33,10 @@ export type HttpProviderSettings = LoadSettings & {
   readonly kind: "anthropic" | "openai";
   /** openai: which of its APIs the provider serves. */
   readonly api: (typeof apis)[number];
+  /** Its habits within the format. Default: by the host of its URL. */
+  readonly dialect: DialectName;
+  /** openai with the chat API: request members that it gets beyond the known ones. */
+  readonly passMembers: "all" | readonly string[];
   /**
    * The URL before `/v1/messages` (anthropic), or before `/chat/completions` or `/responses`
    * (openai). No slash at the end.
@@ -103,11 +108,14 @@ function readHttpProvider(
   const credentialEnv = section.variable("credential_env");
   const api = kind === "openai" ? section.choice("api", apis, "chat") : "chat";
   const isChat = kind === "openai" && api === "chat";
+  const baseUrl = readBaseUrl(section);
   return {
     ...load,
     kind,
     api,
-    baseUrl: readBaseUrl(section),
+    dialect: section.choice("dialect", dialectNames, dialectAt(baseUrl)),
+    passMembers: isChat ? readPassMembers(section) : [],
+    baseUrl,
     ...(credentialEnv !== undefined && { credentialEnv }),
     credentialHeader: section.choice(
       "credential_header",
@@ -125,6 +133,12 @@ function readHttpProvider(
       ? section.choice("max_tokens_name", maxTokensNames, "max_tokens")
       : "max_tokens",
   };
+}
+
+function readPassMembers(section: Section): HttpProviderSettings["passMembers"] {
+  if (!section.has("pass_members")) return [];
+  if (!section.isText("pass_members")) return section.texts("pass_members");
+  return section.choice("pass_members", ["all"]) === "all" ? "all" : [];
 }
 
 function readBaseUrl(section: Section): string {

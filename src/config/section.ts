@@ -28,6 +28,10 @@ export class Section {
     return this.#members.has(key);
   }
 
+  isText(key: string): boolean {
+    return typeof this.#members.get(key) === "string";
+  }
+
   /** The text of a member. In all readers, a member without a fallback is required. */
   text(key: string, fallback?: string): string {
     const value = this.#read(key);

@@ -2,11 +2,12 @@
 // answers for the providers.
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
-import { type Block, Format } from "../../gen/gateway/inference/v1/content_pb.ts";
+import { Format, type LeftOut } from "../../gen/gateway/inference/v1/content_pb.ts";
 import type { Cost, Event } from "../../gen/gateway/inference/v1/event_pb.ts";
 import { ApiError } from "../base/errors.ts";
 import { credits } from "../base/money.ts";
 import { isObject } from "./json.ts";
+import type { Origin, Sealing } from "./packs.ts";
 
 /** Most messages and parts of a conversation together. */
 export const partsMax = 20_000;
@@ -27,27 +28,6 @@ export function checkCounts({ messages, system, tools }: JsonObject): void {
 /** True for the two formats of OpenAI, whose extensions mean nothing in the native format. */
 export function isOpenai(format: Format): boolean {
   return format === Format.CHAT || format === Format.RESPONSES;
-}
-
-const responsesMark = "responses:";
-
-/**
- * The signature of a thinking block that holds the `encrypted_content` of a provider of the
- * Responses format. The mark tells it from a native signature: each kind of provider refuses what
- * the other kind signed, and a model may have both.
- */
-export function markSignature(encrypted: string): string {
-  return responsesMark + encrypted;
-}
-
-/** The `encrypted_content` in a signature; undefined for a signature of another format. */
-export function encryptedOf(signature: string): string | undefined {
-  return signature.startsWith(responsesMark) ? signature.slice(responsesMark.length) : undefined;
-}
-
-/** True for the thinking of a provider of the Responses format, which other providers refuse. */
-export function isResponsesThinking({ kind }: Pick<Block, "kind">): boolean {
-  return kind.case === "thinking" && encryptedOf(kind.value.signature) !== undefined;
 }
 
 /** The error for a request with more than `max` messages and parts. */
@@ -89,6 +69,8 @@ export type AnswerContext = {
   readonly estimatedInputTokens: number;
   /** Whether the end of a stream shows what the request was charged. Default: false. */
   readonly showCost?: boolean;
+  /** Seals what a provider of another format wants back. Default: nothing is carried. */
+  readonly sealing?: Sealing;
 };
 
 /** The member `gateway` that shows a charge. */
@@ -134,10 +116,20 @@ export interface EventDecoder {
  */
 export const unreadableAnswer = "unreadable_answer";
 
+/** What is known of an answer before it comes. */
+export type AnswerSource = {
+  /** Who writes it. Absent: its provider wants nothing back. */
+  readonly origin?: Origin;
+  /** What its request had and the provider did not get. */
+  readonly leftOut?: readonly LeftOut[];
+  /** The client's names of tools by those that the provider got, where they differ. */
+  readonly toolNames?: ReadonlyMap<string, string>;
+};
+
 /** The part of a format that decodes answers. */
 export interface AnswerCodec {
   /** With `acceptsRuns`, text deltas may come as runs (`text-run.ts`). Default: false. */
-  createEventDecoder(acceptsRuns?: boolean): EventDecoder;
+  createEventDecoder(acceptsRuns?: boolean, source?: AnswerSource): EventDecoder;
   /** The events of a plain answer; one `failure` if the body is not an answer. */
-  decodeAnswer(body: JsonObject): Event[];
+  decodeAnswer(body: JsonObject, source?: AnswerSource): Event[];
 }

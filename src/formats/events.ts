@@ -4,7 +4,12 @@
 // of five runs of 300,000).
 
 import type { JsonObject } from "@bufbuild/protobuf";
-import { type Block, Format, type TextBlock } from "../../gen/gateway/inference/v1/content_pb.ts";
+import {
+  type Attached,
+  type Block,
+  Format,
+  type TextBlock,
+} from "../../gen/gateway/inference/v1/content_pb.ts";
 import type {
   BlockDelta,
   Event,
@@ -13,6 +18,9 @@ import type {
   MessageStart,
   Progress,
 } from "../../gen/gateway/inference/v1/event_pb.ts";
+
+import type { AnswerSource } from "./codec.ts";
+import { attachedOf } from "./packs.ts";
 
 const noBytes = new Uint8Array(0);
 
@@ -27,11 +35,17 @@ export function newEvent(kind: Event["kind"]): Event {
 }
 
 /** `model` is the provider's name of the model. With an empty `id`, the listener makes one. */
-export function messageStart(start: Omit<MessageStart, "$typeName">): Event {
-  return newEvent({
-    case: "messageStart",
-    value: { $typeName: "gateway.inference.v1.MessageStart", ...start },
-  });
+export function messageStart(
+  start: Omit<MessageStart, "$typeName" | "attached" | "leftOut">,
+  { origin, leftOut = [] }: AnswerSource = {},
+): Event {
+  const value: MessageStart = {
+    $typeName: "gateway.inference.v1.MessageStart",
+    ...start,
+    leftOut: [...leftOut],
+  };
+  if (origin) value.attached = attachedOf(origin, {});
+  return newEvent({ case: "messageStart", value });
 }
 
 export function blockStart(index: number, block: Block): Event {
@@ -41,8 +55,10 @@ export function blockStart(index: number, block: Block): Event {
   });
 }
 
-function newBlock(kind: Block["kind"]): Block {
-  return { $typeName: "gateway.inference.v1.Block", kind };
+function newBlock(kind: Block["kind"], attached?: Attached): Block {
+  const block: Block = { $typeName: "gateway.inference.v1.Block", kind };
+  if (attached) block.attached = attached;
+  return block;
 }
 
 export function textStart(index: number, text: string, phase?: string): Event {
@@ -56,14 +72,20 @@ export function thinkingStart(index: number, thinking: string, signature: string
   return blockStart(index, newBlock({ case: "thinking", value }));
 }
 
+/** `attached`: what the provider wants back with it. */
+export function redactedStart(index: number, data: string, attached?: Attached): Event {
+  const value = { $typeName: "gateway.inference.v1.RedactedThinkingBlock", data } as const;
+  return blockStart(index, newBlock({ case: "redactedThinking", value }, attached));
+}
+
 /**
  * The arguments follow as deltas, in plain answers too, so that their text stays as the provider
  * wrote it.
  */
-export function toolUseStart(index: number, id: string, name: string): Event {
+export function toolUseStart(index: number, id: string, name: string, attached?: Attached): Event {
   const input: JsonObject = {};
   const value = { $typeName: "gateway.inference.v1.ToolUseBlock", id, name, input } as const;
-  return blockStart(index, newBlock({ case: "toolUse", value }));
+  return blockStart(index, newBlock({ case: "toolUse", value }, attached));
 }
 
 export function blockDelta(
@@ -74,6 +96,13 @@ export function blockDelta(
   const value: BlockDelta = { $typeName: "gateway.inference.v1.BlockDelta", index, kind };
   if (extensions) value.extensions = extensions;
   return newEvent({ case: "blockDelta", value });
+}
+
+/** What the provider wants back with the block, once that is known. */
+export function attachedDelta(index: number, attached: Attached): Event {
+  const kind = { case: undefined } as const;
+  const $typeName = "gateway.inference.v1.BlockDelta";
+  return newEvent({ case: "blockDelta", value: { $typeName, index, kind, attached } });
 }
 
 export function blockStop(index: number): Event {

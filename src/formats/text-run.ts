@@ -14,7 +14,13 @@ import { isObject } from "./json.ts";
  * The form of a text delta in one stream: an event is `before`, its text as a JSON string without
  * the quotes, and `after`, which ends with the blank line.
  */
-export type TextForm = { readonly before: string; readonly after: string; readonly index: number };
+export type TextForm = {
+  readonly before: string;
+  readonly after: string;
+  readonly index: number;
+  /** What a client of the provider's format gets of a delta with this text, if more than that. */
+  readonly piece?: ((text: string, kind: Event["kind"]) => Event) | undefined;
+};
 
 /** Text deltas of one block that came one after the other in one read. */
 export class TextRun {
@@ -48,7 +54,8 @@ export class TextRun {
     const events: Event[] = [];
     this.eachText((text) => {
       const value: string = JSON.parse(`"${text}"`);
-      events.push(blockDelta(index, { case: "text", value }));
+      const delta = blockDelta(index, { case: "text", value });
+      events.push(this.form.piece?.(value, delta.kind) ?? delta);
     });
     return events;
   }
@@ -99,7 +106,10 @@ export type TextDeltas = {
   /** Occurs in every event with a text delta. A cheap test before the event is parsed. */
   readonly mark: string;
   /** The text delta of an event. Undefined if the event has any other effect. */
-  readonly read: (name: string, json: JsonObject) => { text: string; index: number } | undefined;
+  readonly read: (
+    name: string,
+    json: JsonObject,
+  ) => (Pick<TextForm, "index" | "piece"> & { readonly text: string }) | undefined;
   /** The form to begin with. Undefined: the first delta is parsed to learn it. */
   readonly firstForm: TextForm | undefined;
 };
@@ -156,7 +166,8 @@ export class TextRuns {
       const [head, tail] = [data.slice(0, at + 1), data.slice(at + quoted.length - 1)];
       if (this.#read(name, head + probe + tail)?.text !== probe) continue;
       const before = frame.slice(0, frame.length - data.length - 2) + head;
-      this.#form = { before, after: `${tail}\n\n`, index: delta.index };
+      const { index, piece } = delta;
+      this.#form = { before, after: `${tail}\n\n`, index, piece };
       return;
     }
   }

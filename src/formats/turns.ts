@@ -1,20 +1,34 @@
-// The turns of a conversation and its instruction, as the decoders of OpenAI's two formats build
-// them: by the rules of the native format, which are the strictest.
+// The turns of a conversation and its instruction, by the rules of the native format, which are the
+// strictest. The decoders of OpenAI's two formats keep every message as it came; the encoders of
+// other formats fit them here.
 
-import { create } from "@bufbuild/protobuf";
+import { create, type JsonObject } from "@bufbuild/protobuf";
 import {
   type Block,
   BlockSchema,
   ContentForm,
+  Format,
   type Message,
   Role,
   type System,
   SystemSchema,
 } from "../../gen/gateway/inference/v1/content_pb.ts";
+import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
+import { ApiError } from "../base/errors.ts";
+import { isOpenai } from "./codec.ts";
+import type { Fit } from "./fit.ts";
 import { countItems, jsonItemsMax, tooManyItems } from "./json.ts";
 
 export function textBlock(text: string): Block {
   return create(BlockSchema, { kind: { case: "text", value: { text } } });
+}
+
+/** The text of a conversation of one message, which is plain text. */
+export function textOfOnly(messages: readonly Message[]): string | undefined {
+  const [only, second] = messages;
+  const [block] = only?.content ?? [];
+  const isPlain = !second && only?.form === ContentForm.TEXT && !only.source;
+  return isPlain && block?.kind.case === "text" ? block.kind.value.text : undefined;
 }
 
 export function isBlankText(block: Block): boolean {
@@ -37,10 +51,64 @@ export function checkArguments(texts: readonly string[]): void {
 }
 
 /**
+ * The turns of a request in one of OpenAI's formats as providers of other formats accept them. Of a
+ * chat request, all instructions become one; of a Responses request, those before the first turn,
+ * and later ones keep their place, because the provider has cached what is before them. Neighbours
+ * of one role are merged, tool results come first in a user turn (providers require them right
+ * after the call), blank text and empty turns are omitted, and the end of a final assistant turn is
+ * trimmed. Invents nothing: no stub turns, no missing tool results. Does not change `request`;
+ * requests of other formats are returned as they are.
+ *
+ * Throws `feature_not_offered` for a part of a user's message that no other format has.
+ */
+export function fitTurns(request: GenerateRequest, fit?: Fit): GenerateRequest {
+  if (!isOpenai(request.sourceFormat)) return request;
+  const isChat = request.sourceFormat === Format.CHAT;
+  const instructions: Block[][] = request.system ? [[...request.system.content]] : [];
+  const turns: Message[] = [];
+  /** Instructions that wait for the results of the open calls, which must follow the calls. */
+  let waiting: Message[] = [];
+  /** Ids of the calls without a result. */
+  const open = new Set<string>();
+  for (const [index, message] of request.messages.entries()) {
+    if (message.role === Role.SYSTEM) {
+      const content = message.content.filter((block) => !isBlankText(block));
+      if (content.length === 0) continue;
+      if (isChat || turns.length === 0) instructions.push(content);
+      else (open.size > 0 ? waiting : turns).push({ ...message, content });
+      continue;
+    }
+    checkParts(message, index, isChat, fit);
+    for (const { kind } of message.content) {
+      if (kind.case === "toolUse") open.add(kind.value.id);
+      if (kind.case === "toolResult") open.delete(kind.value.toolUseId);
+    }
+    const content = message.content.filter(({ kind }) => kind.case !== "other");
+    turns.push(content.length === message.content.length ? message : { ...message, content });
+    if (open.size === 0 && waiting.length > 0) {
+      turns.push(...waiting);
+      waiting = [];
+    }
+  }
+  let messages = mergeTurns([...turns, ...waiting]);
+  const last = messages.length === 0 ? instructions.pop() : undefined;
+  // Of instructions alone, the last one is the message.
+  if (last) messages = mergeTurns([turnOf(Role.SYSTEM, last)]);
+  const joined = isChat ? joinInstructions(instructions.flat()) : listOf(instructions.flat());
+  return { ...request, system: joined, messages };
+}
+
+/** A message without anything but its role and its content. */
+export function turnOf(role: Role, content: Block[]): Message {
+  const form = ContentForm.UNSPECIFIED;
+  return { $typeName: "gateway.inference.v1.Message", role, content, form };
+}
+
+/**
  * Joins all instructions of the conversation, in their order. The result is a list only if cache
  * marks need the boundaries between them.
  */
-export function joinInstructions(blocks: readonly Block[]): System | undefined {
+function joinInstructions(blocks: readonly Block[]): System | undefined {
   if (blocks.length === 0) return undefined;
   if (blocks.some((block) => block.cacheControl))
     return create(SystemSchema, { content: [...blocks] });
@@ -50,31 +118,73 @@ export function joinInstructions(blocks: readonly Block[]): System | undefined {
   return create(SystemSchema, { content: [textBlock(text)], form: ContentForm.TEXT });
 }
 
-/**
- * Adapts turns to the native rules: merges neighbours of one role, puts tool results first in a
- * user turn (providers require them right after the call), omits blank text and empty turns, and
- * trims the end of a final assistant turn. Invents nothing: no stub turns, no missing tool results.
- * Changes the given messages.
- */
-export function normaliseTurns(turns: readonly Message[]): Message[] {
+function listOf(blocks: readonly Block[]): System | undefined {
+  if (blocks.length === 0) return undefined;
+  const form = blocks.length === 1 ? ContentForm.TEXT : ContentForm.UNSPECIFIED;
+  return create(SystemSchema, { content: [...blocks], form });
+}
+
+// The question may depend on what a user's message holds, so a part of it is never left out.
+function checkParts(
+  { role, content }: Message,
+  index: number,
+  isChat: boolean,
+  fit: Fit | undefined,
+): void {
+  const at = `${isChat ? "messages" : "input"}[${index}]`;
+  for (const [part, block] of content.entries()) {
+    const { kind } = block;
+    if (kind.case === "toolResult") {
+      const output = isChat ? "content" : "output";
+      for (const [inner, { kind: found }] of kind.value.content.entries())
+        if (found.case === "other") throw notKnown(`${at}.${output}[${inner}]`, found.value);
+    } else if (kind.case === "other") {
+      if (role === Role.USER) throw notKnown(`${at}.content[${part}]`, kind.value);
+      fit?.leaveOut({ where: at, what: typeOf(kind.value), why: "unsupported" });
+    }
+  }
+}
+
+function notKnown(at: string, part: JsonObject): ApiError {
+  const field = `${at}.type`;
+  return new ApiError("feature_not_offered", {
+    field,
+    message: `${field}: the provider of this model does not accept parts of type ${typeOf(part)}.`,
+  });
+}
+
+function typeOf({ type }: JsonObject): string {
+  return typeof type === "string" ? type.slice(0, 64) : "";
+}
+
+function mergeTurns(turns: readonly Message[]): Message[] {
   const merged: Message[] = [];
   for (const turn of turns) {
-    const content = turn.content.filter((block) => !isBlankText(block));
-    if (content.length === 0) continue;
+    const content = turn.content.filter((block) => !isBlankText(block)).map(fitResult);
+    if (content.length === 0 && !turn.attached) continue;
     const last = merged.at(-1);
     if (last?.role === turn.role) {
       for (const block of content) last.content.push(block);
-      continue;
-    }
-    turn.content = content;
-    merged.push(turn);
+      last.attached ??= turn.attached;
+    } else merged.push({ ...turnOf(turn.role, content), attached: turn.attached });
   }
-  for (const turn of merged) {
+  const filled = merged.filter(({ content }) => content.length > 0);
+  for (const turn of filled) {
     if (turn.role === Role.USER) turn.content = resultsFirst(turn.content);
     setForm(turn);
   }
-  trimFinalAnswer(merged.at(-1));
-  return merged;
+  trimFinalAnswer(filled.at(-1));
+  return filled;
+}
+
+/** A tool result without blank text, which providers reject. Other blocks stay as they are. */
+function fitResult(block: Block): Block {
+  if (block.kind.case !== "toolResult") return block;
+  const { value } = block.kind;
+  const content = value.content.filter((inner) => !isBlankText(inner));
+  if (content.length > 0 && content.length === value.content.length) return block;
+  const form = content.length === 0 ? ContentForm.ABSENT : value.form;
+  return { ...block, kind: { case: "toolResult", value: { ...value, content, form } } };
 }
 
 function resultsFirst(content: Block[]): Block[] {
@@ -84,7 +194,7 @@ function resultsFirst(content: Block[]): Block[] {
 }
 
 // Every provider accepts a plain string.
-export function setForm(turn: Message): void {
+function setForm(turn: Message): void {
   const [only, second] = turn.content;
   const isPlain = only?.kind.case === "text" && !second && !only.cacheControl;
   turn.form = isPlain ? ContentForm.TEXT : ContentForm.UNSPECIFIED;
@@ -92,5 +202,9 @@ export function setForm(turn: Message): void {
 
 function trimFinalAnswer(turn: Message | undefined): void {
   const last = turn?.role === Role.ASSISTANT ? turn.content.at(-1) : undefined;
-  if (last?.kind.case === "text") last.kind.value.text = last.kind.value.text.trimEnd();
+  if (turn && last?.kind.case === "text") {
+    const { value } = last.kind;
+    const trimmed = { ...value, text: value.text.trimEnd() };
+    turn.content[turn.content.length - 1] = { ...last, kind: { case: "text", value: trimmed } };
+  }
 }

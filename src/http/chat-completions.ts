@@ -10,8 +10,11 @@ import {
   encodeAnswer,
   wantsUsage,
 } from "../formats/chat/chat.ts";
+import type { Sealing } from "../formats/packs.ts";
 import type { ReadJson } from "./body.ts";
+import { accountOf } from "./context.ts";
 import { eventStream, eventsOf, json, type Operation } from "./operation.ts";
+import type { SealedContent } from "./sealed-content.ts";
 import { type AnswerFormat, type StreamSettings, sendAnswer } from "./send-answer.ts";
 import { withHeaderTags } from "./tags.ts";
 
@@ -31,23 +34,26 @@ export const chatOperation: Operation = {
 export function postChatCompletions(
   core: Core,
   readJson: ReadJson,
+  sealedContent: SealedContent,
   { keepAlive, showCost }: StreamSettings,
 ) {
   return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
+    const sealing = sealedContent.sealingOf(accountOf(request));
     const body = await readJson(request);
-    const decoded = withHeaderTags(decodeRequest(body), request.headers);
-    const format = formatOf(wantsUsage(body), showCost);
+    const decoded = withHeaderTags(decodeRequest(body, sealing), request.headers);
+    const format = formatOf(wantsUsage(body), sealing, showCost);
     return sendAnswer({ core, request, reply, generateRequest: decoded, format, keepAlive });
   };
 }
 
-function formatOf(includeUsage: boolean, showCost: boolean): AnswerFormat {
+function formatOf(includeUsage: boolean, sealing: Sealing, showCost: boolean): AnswerFormat {
   // All chunks of one stream carry the same time.
   const createdAtMs = Date.now();
   const contextOf = ({ model, estimatedInputTokens }: Admission) => ({
     model,
     estimatedInputTokens,
     showCost,
+    sealing,
     includeUsage,
     createdAtMs,
   });

@@ -79,6 +79,11 @@ export function identityOf(request: FastifyRequest): NonNullable<RequestContext[
   return identity;
 }
 
+/** The account of the caller's key; empty for a caller without one. */
+export function accountOf(request: FastifyRequest): string {
+  return identityOf(request).caller.key?.accountId ?? "";
+}
+
 /** Milliseconds since the request arrived, to a tenth. */
 export function elapsedMs(context: RequestContext): number {
   return Math.round((performance.now() - context.startedMs) * 10) / 10;

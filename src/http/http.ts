@@ -439,20 +439,20 @@ function createRoutes(
       paths: pathVariants("/v1/messages"),
       operation: messagesOperation,
       earlyCheck: true,
-      run: postMessages(core, readJson, stream),
+      run: postMessages(core, readJson, sealedContent, stream),
     },
     {
       ...native,
       paths: pathVariants("/v1/messages/count_tokens"),
       operation: countOperation,
-      run: postCountTokens(core, readJson),
+      run: postCountTokens(core, readJson, sealedContent),
     },
     {
       ...chat,
       paths: pathVariants("/v1/chat/completions"),
       operation: chatOperation,
       earlyCheck: true,
-      run: postChatCompletions(core, readJson, stream),
+      run: postChatCompletions(core, readJson, sealedContent, stream),
     },
     {
       ...chat,

@@ -12,18 +12,21 @@ import {
   encodeAnswer,
   encodeCount,
 } from "../formats/native/native.ts";
+import type { Sealing } from "../formats/packs.ts";
 import type { ReadJson } from "./body.ts";
-import { identityOf, type RequestContext } from "./context.ts";
+import { accountOf, identityOf, type RequestContext } from "./context.ts";
 import { eventStream, eventsOf, json, type Operation } from "./operation.ts";
 import { sendJson } from "./reply.ts";
+import type { SealedContent } from "./sealed-content.ts";
 import { type AnswerFormat, type StreamSettings, sendAnswer } from "./send-answer.ts";
 import { withHeaderTags } from "./tags.ts";
 
-function formatOf(showCost: boolean): AnswerFormat {
+function formatOf(sealing: Sealing, showCost: boolean): AnswerFormat {
   const contextOf = ({ model, estimatedInputTokens }: Admission) => ({
     model,
     estimatedInputTokens,
     showCost,
+    sealing,
   });
   return {
     envelope: "native",
@@ -52,20 +55,25 @@ export const countOperation: Operation = {
 export function postMessages(
   core: Core,
   readJson: ReadJson,
+  sealedContent: SealedContent,
   { keepAlive, showCost }: StreamSettings,
 ) {
-  const format = formatOf(showCost);
   return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
+    const sealing = sealedContent.sealingOf(accountOf(request));
     const body = await readJson(request);
-    const decoded = withHeaderTags(decodeRequest(body, vendorOf(request.context)), request.headers);
+    const generate = decodeRequest(body, vendorOf(request.context), sealing);
+    const decoded = withHeaderTags(generate, request.headers);
+    const format = formatOf(sealing, showCost);
     return sendAnswer({ core, request, reply, generateRequest: decoded, format, keepAlive });
   };
 }
 
-export function postCountTokens(core: Core, readJson: ReadJson) {
+export function postCountTokens(core: Core, readJson: ReadJson, sealedContent: SealedContent) {
   return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
     const { call } = identityOf(request);
-    const decoded = decodeCountRequest(await readJson(request), vendorOf(request.context));
+    const sealing = sealedContent.sealingOf(accountOf(request));
+    const body = await readJson(request);
+    const decoded = decodeCountRequest(body, vendorOf(request.context), sealing);
     const count = await core.inference.countTokens(decoded, call);
     request.context.endWork?.(false);
     return sendJson(reply, encodeCount(count));

@@ -7,16 +7,17 @@ import { ApiError } from "../base/errors.ts";
 import { ref } from "../base/json-schema.ts";
 import type { Core } from "../contract/contract.ts";
 import { isObject } from "../formats/json.ts";
+import type { Sealing } from "../formats/packs.ts";
 import {
   createEventEncoder,
   decodeRequest,
   encodeAnswer,
-  hasSealedContent,
+  hasOldContent,
   readWishes,
   type Wishes,
 } from "../formats/responses/responses.ts";
 import type { ReadJson } from "./body.ts";
-import { identityOf, type RequestContext } from "./context.ts";
+import { accountOf, identityOf, type RequestContext } from "./context.ts";
 import { eventStream, eventsOf, json, type Operation } from "./operation.ts";
 import type { SealedContent } from "./sealed-content.ts";
 import { type AnswerFormat, type StreamSettings, sendAnswer } from "./send-answer.ts";
@@ -45,20 +46,17 @@ export function postResponses(
   { keepAlive, showCost }: StreamSettings,
 ) {
   return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
-    const { call, caller } = identityOf(request);
-    const accountId = caller.key?.accountId ?? "";
+    const { call } = identityOf(request);
     const body = await readJson(request);
-    const model = hasSealedContent(body) ? await resolveModel(core, body, call) : "";
-    const open = (sealed: string, at: string) =>
-      sealedContent.open(sealed, { accountId, model }, at);
-    const decoded = withHeaderTags(decodeRequest(body, open), request.headers);
-    const seal = (text: string, model: string) => sealedContent.seal(text, { accountId, model });
-    const format = formatOf(readWishes(body), seal, showCost);
+    const oldModel = hasOldContent(body) ? await resolveModel(core, body, call) : "";
+    const sealing = sealedContent.sealingOf(accountOf(request), oldModel);
+    const decoded = withHeaderTags(decodeRequest(body, sealing), request.headers);
+    const format = formatOf(readWishes(body), sealing, showCost);
     return sendAnswer({ core, request, reply, generateRequest: decoded, format, keepAlive });
   };
 }
 
-/** Catalogue id of the model that will answer: sealed content belongs to one model. */
+/** Catalogue id of the model that will answer: content of the old form is sealed for one model. */
 async function resolveModel(core: Core, body: JsonValue, call: Call): Promise<string> {
   const name = isObject(body) && typeof body.model === "string" ? body.model : "";
   if (name === "") throw new ApiError("model_not_found", { field: "model" });
@@ -66,11 +64,7 @@ async function resolveModel(core: Core, body: JsonValue, call: Call): Promise<st
   return model?.aliasFor || model?.id || "";
 }
 
-function formatOf(
-  wishes: Wishes,
-  seal: (text: string, model: string) => string,
-  showCost: boolean,
-): AnswerFormat {
+function formatOf(wishes: Wishes, sealing: Sealing, showCost: boolean): AnswerFormat {
   const createdAtMs = Date.now();
   const contextOf = ({ model, estimatedInputTokens }: Admission) => ({
     model,
@@ -78,7 +72,7 @@ function formatOf(
     showCost,
     createdAtMs,
     wishes,
-    seal: (text: string) => seal(text, model),
+    sealing,
   });
   return {
     envelope: "responses",

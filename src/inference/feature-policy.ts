@@ -8,6 +8,7 @@ import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_p
 import { ApiError, invalidField } from "../base/errors.ts";
 import type { CatalogFile } from "../config/catalog.ts";
 import { isOpenai } from "../formats/codec.ts";
+import { isObject } from "../formats/json.ts";
 
 type FeaturePolicy = CatalogFile["features"];
 
@@ -28,9 +29,33 @@ export function enforceFeaturePolicy(
   }
   for (const [index, { content }] of request.messages.entries())
     refuseFiles(content, `messages[${index}]`);
-  // Members of OpenAI's formats never reach a provider under a native name.
-  if (request.extensions === undefined || isOpenai(request.sourceFormat)) return request;
-  return { ...request, extensions: enforceOnExtensions(request.extensions, features) };
+  if (request.extensions === undefined) return request;
+  const extensions = isOpenai(request.sourceFormat)
+    ? enforceOnOpenai(request.extensions)
+    : enforceOnExtensions(request.extensions, features);
+  return { ...request, extensions };
+}
+
+/** Types of tools that run at the client. The vendor runs all others itself, at a price. */
+const clientTools: readonly unknown[] = [undefined, null, "function", "custom", "namespace"];
+
+function enforceOnOpenai(extensions: JsonObject): JsonObject {
+  refuseHosted(extensions.tools, "tools");
+  const { service_tier: tier } = extensions;
+  if (tier === undefined || tier === null) return extensions;
+  // With `auto` the operator's account may choose a more expensive tier.
+  if (tier !== "auto" && tier !== "default") throw notOffered("service_tier", tier);
+  return { ...extensions, service_tier: "default" };
+}
+
+// The listeners refuse these. A gRPC caller's members are its own.
+function refuseHosted(tools: JsonValue | undefined, at: string): void {
+  if (!Array.isArray(tools)) return;
+  for (const [index, tool] of tools.entries()) {
+    if (!isObject(tool)) continue;
+    if (!clientTools.includes(tool.type)) throw notOffered(`${at}[${index}].type`, tool.type);
+    refuseHosted(tool.tools, `${at}[${index}].tools`);
+  }
 }
 
 function enforceOnExtensions(extensions: JsonObject, features: FeaturePolicy): JsonObject {
@@ -118,7 +143,7 @@ function hasField(field: string): ApiError {
   return invalidField(field, "has a field of its own and cannot be an extension");
 }
 
-function notOffered(field: string, value?: JsonValue): ApiError {
+function notOffered(field: string, value?: JsonValue | undefined): ApiError {
   const feature = typeof value === "string" ? `${field}: ${value.slice(0, 100)}` : field;
   return new ApiError("feature_not_offered", {
     field,

@@ -188,10 +188,13 @@ export async function* generate(
  * on, no other provider is called, and the answer may take minutes: the prompts of all open answers
  * would be most of the memory.
  */
-function forgetPrompt({ messages, system, tools }: GenerateRequest): void {
+function forgetPrompt(request: GenerateRequest): void {
+  const { messages, system, tools } = request;
   messages.length = 0;
   tools.length = 0;
   if (system) system.content.length = 0;
+  // Of OpenAI's formats they have the tools and a plain input, too.
+  request.extensions = undefined;
 }
 
 /** The id that the caller proposes, or a new one. */

@@ -336,7 +336,9 @@ export class Meter {
       this.#answerBytes += run.textBytes;
       return;
     }
-    const { kind, extensions } = delta;
+    const { kind, extensions, attached } = delta;
+    const encrypted = attached?.members?.encrypted_content;
+    if (typeof encrypted === "string") this.#signatureBytes += encrypted.length;
     switch (kind.case) {
       case "text":
       case "inputJson":

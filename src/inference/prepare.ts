@@ -1,7 +1,7 @@
 // Prepares a request before its hold: finds the model, enforces the rules, and bounds the tokens.
 // Pure.
 
-import type { Block } from "../../gen/gateway/inference/v1/content_pb.ts";
+import { type Block, Role } from "../../gen/gateway/inference/v1/content_pb.ts";
 import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { checkTags } from "../base/tags.ts";
@@ -114,8 +114,11 @@ export function affinityOf(keyId: string, request: GenerateRequest): string {
 
 // Enough of the beginning of a conversation to distinguish it from others.
 function conversationStart({ messages, system }: GenerateRequest): string {
-  const instruction = system?.content.find((block) => !textOf(block).startsWith(attribution));
-  const first = messages[0]?.content[0];
+  // OpenAI's formats have the instruction among the messages.
+  const instructions =
+    system?.content ?? messages.find(({ role }) => role === Role.SYSTEM)?.content ?? [];
+  const instruction = instructions.find((block) => !textOf(block).startsWith(attribution));
+  const first = (messages.find(({ role }) => role !== Role.SYSTEM) ?? messages[0])?.content[0];
   return [instruction, first].map((block) => textOf(block).slice(0, 256)).join("/");
 }
 

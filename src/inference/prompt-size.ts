@@ -1,9 +1,18 @@
 // Measures a prompt without a provider. Pure; walks the request once.
 
-import type { JsonValue } from "@bufbuild/protobuf";
+import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import { InputCategory } from "../../gen/gateway/billing/v1/billing_pb.ts";
-import type { Block, CacheControl, Source } from "../../gen/gateway/inference/v1/content_pb.ts";
+import type {
+  Block,
+  CacheControl,
+  Message,
+  Source,
+} from "../../gen/gateway/inference/v1/content_pb.ts";
 import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
+import { isOpenai } from "../formats/codec.ts";
+import { isObject } from "../formats/json.ts";
+import { isOurs } from "../formats/packs.ts";
+import { textOfOnly } from "../formats/turns.ts";
 
 export type PromptSize = {
   /** UTF-8 bytes of all text, without the punctuation of JSON. */
@@ -99,9 +108,11 @@ export function measurePrompt(request: GenerateRequest): PromptSize {
     }
   };
   const addBlocks = (blocks: readonly Block[]): void => {
-    for (const { kind, cacheControl, extensions } of blocks) {
+    for (const { kind, cacheControl, attached, extensions } of blocks) {
       addCacheControl(cacheControl);
       if (extensions) addJson(extensions);
+      // What a provider wrote and gets back, without its seal.
+      if (attached?.members) addJson(attached.members);
       switch (kind.case) {
         case "text":
           addText(kind.value.text);
@@ -128,29 +139,95 @@ export function measurePrompt(request: GenerateRequest): PromptSize {
           addBlocks(kind.value.content);
           break;
         case "other":
-          addJson(kind.value);
+          addJson(withoutImages(kind.value));
           break;
       }
     }
   };
 
-  addCacheControl(request.cacheControl);
-  if (request.extensions) addJson(request.extensions);
-  if (request.system) addBlocks(request.system.content);
-  for (const { content, extensions } of request.messages) {
+  /** Adds the larger of two ways to say the same: no provider gets both. */
+  const addLarger = (one: () => void, other: () => void) => {
+    const before = size.textBytes;
+    one();
+    const first = size.textBytes;
+    size.textBytes = before;
+    other();
+    size.textBytes = Math.max(first, size.textBytes);
+  };
+  const addMessage = ({ content, attached, extensions, source }: Message) => {
     size.textBytes += 8;
-    addBlocks(content);
     if (extensions) addJson(extensions);
-  }
-  for (const { name, description, inputSchema, cacheControl, extensions } of request.tools) {
-    addText(name);
-    addText(description ?? "");
-    addJson(inputSchema);
-    addCacheControl(cacheControl);
-    if (extensions) addJson(extensions);
-  }
-  addJson(request.outputConfig?.format);
+    if (attached?.members) addJson(attached.members);
+    if (!source) {
+      addBlocks(content);
+      return;
+    }
+    // Of calls and thinking, the client's own words are around the content.
+    addBlocks(content.filter(({ kind }) => !isAround(kind)));
+    addLarger(
+      () => addBlocks(content.filter(({ kind }) => isAround(kind))),
+      () => addJson(withoutPacks(withoutImages(source))),
+    );
+    size.images += imagesIn(source);
+  };
+
+  addCacheControl(request.cacheControl);
+  const { extensions } = request;
+  if (request.system) addBlocks(request.system.content);
+  request.messages.forEach(addMessage);
+  addLarger(
+    () => {
+      if (extensions && !isOpenai(request.sourceFormat)) addJson(extensions);
+      for (const { name, description, inputSchema, cacheControl, ...tool } of request.tools) {
+        addText(name);
+        addText(description ?? "");
+        addJson(inputSchema);
+        addCacheControl(cacheControl);
+        if (tool.extensions) addJson(tool.extensions);
+      }
+      addJson(request.outputConfig?.format);
+    },
+    () => {
+      if (!extensions || !isOpenai(request.sourceFormat)) return;
+      // A plain input is a message, too.
+      const { input, ...members } = extensions;
+      addJson(input === textOfOnly(request.messages) ? members : extensions);
+    },
+  );
   return size;
+}
+
+/** True for blocks that chat and Responses messages have beside their content. */
+function isAround(kind: Block["kind"]): boolean {
+  return ["toolUse", "thinking", "redactedThinking", "other"].includes(kind.case ?? "");
+}
+
+/** The images that a model made, in a message of the chat format or an item of Responses. */
+function imagesIn({ type, result, images }: JsonObject): number {
+  if (type === "image_generation_call") return typeof result === "string" ? 1 : 0;
+  return Array.isArray(images) ? images.length : 0;
+}
+
+/** A message or an item without them. */
+function withoutImages(source: JsonObject): JsonObject {
+  if (imagesIn(source) === 0) return source;
+  const { result, images, ...members } = source;
+  return members;
+}
+
+/**
+ * The members of a message as its client wrote it, without what this gateway sealed: providers get
+ * that opened, or not at all, and the blocks have it.
+ */
+function withoutPacks({ encrypted_content, reasoning_details: details, ...members }: JsonObject) {
+  const kept: JsonObject = { ...members };
+  if (encrypted_content !== undefined && !isOurs(encrypted_content))
+    kept.encrypted_content = encrypted_content;
+  if (Array.isArray(details))
+    kept.reasoning_details = details.filter(
+      (entry) => !isObject(entry) || !(isOurs(entry.data) || isOurs(entry.signature)),
+    );
+  return kept;
 }
 
 function pagesOf(source: Source | undefined): number {

@@ -13,16 +13,27 @@ import {
 import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { budgetTokensMin, defaultBudgetTokens, findEffort } from "../base/reasoning-effort.ts";
 import type { ModelEntry } from "../config/catalog.ts";
+import { isOpenai } from "../formats/codec.ts";
 import { isObject } from "../formats/json.ts";
 
 /**
  * The request without its thinking options. Providers refuse them for models that cannot think.
  */
 export function withoutThinking({ reasoningEffort, ...request }: GenerateRequest): GenerateRequest {
-  const plain = dropThinking(request);
+  const plain = withoutMembers(dropThinking(request));
   return request.outputConfig?.effort === undefined
     ? plain
     : withoutEffort(plain, request.outputConfig);
+}
+
+/** Members of OpenAI's formats that ask for thinking. */
+const thinkingMembers = ["reasoning_effort", "reasoning", "thinking", "enable_thinking"];
+
+function withoutMembers(request: GenerateRequest): GenerateRequest {
+  const { extensions, sourceFormat } = request;
+  if (!extensions || !isOpenai(sourceFormat)) return request;
+  const kept = Object.entries(extensions).filter(([name]) => !thinkingMembers.includes(name));
+  return { ...request, extensions: Object.fromEntries(kept) };
 }
 
 /**

@@ -121,6 +121,13 @@ export const definitions = {
     help: "answers for which the provider reported 0 input tokens",
     labels: [],
   },
+  gateway_carried_total: {
+    kind: "counter",
+    help:
+      "what a client returned of a provider's reasoning: back, or left out because it was " +
+      "foreign, of another model, changed, too old or too large; placeholder: it was missing",
+    labels: ["result"],
+  },
   gateway_overlap_aborted_total: {
     kind: "counter",
     help: "provider calls that were stopped because their hold was not granted as expected",

@@ -1,20 +1,23 @@
 // Providers with the native messages API.
 
+import { Format } from "../../gen/gateway/inference/v1/content_pb.ts";
 import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { ApiError, toApiError } from "../base/errors.ts";
 import type { HttpProviderSettings } from "../config/catalog.ts";
+import { Fit } from "../formats/fit.ts";
 import { isObject, parseJson } from "../formats/json.ts";
 import * as native from "../formats/native/native.ts";
 import { addToolStubs, type Endpoint, openEndpoint, wantsStream } from "./endpoint.ts";
 import { failureOfAnswer, readRetryAfterMs } from "./failures.ts";
 import { HttpStream } from "./http-stream.ts";
-import type { Provider, ProviderCall, ProviderTokenCount } from "./provider.ts";
+import type { CountCarried, Provider, ProviderTokenCount } from "./provider.ts";
 import { redactSecrets } from "./redact.ts";
 
 /** Connects a provider with the native API. `credential` undefined: none is sent. */
 export function createAnthropic(
   settings: HttpProviderSettings,
   credential: string | undefined,
+  countCarried: CountCarried = () => {},
 ): Provider {
   const endpoint = openEndpoint(settings, credential);
   const { dispatcher, basePath, secrets } = endpoint;
@@ -25,11 +28,12 @@ export function createAnthropic(
       const { route } = call;
       const request = withToolStubs(call.request);
       const stream = wantsStream(request);
-      const body = native.encodeRequest(request, {
-        model: route.model,
-        stream,
-        foldSystem: route.systemEntries === "fold",
-      });
+      const { dialect } = settings;
+      const fit = new Fit();
+      const target = { model: route.model, dialect, foldSystem: route.systemEntries === "fold" };
+      const body = native.encodeRequest(request, { ...target, stream }, fit);
+      countCarried(fit, request);
+      const origin = { format: Format.NATIVE, dialect, model: route.model };
       return new HttpStream(
         {
           dispatcher,
@@ -37,14 +41,18 @@ export function createAnthropic(
           headers: headersOf(endpoint, request),
           stream,
           codec: native,
+          source: { origin, leftOut: fit.leftOut },
           secrets,
         },
         body,
         call,
       );
     },
-    countTokens: ({ request, route }, signal) =>
-      countTokens(endpoint, { request: withToolStubs(request), route }, signal),
+    countTokens({ request, route }, signal) {
+      const { dialect } = settings;
+      const target = { model: route.model, dialect, foldSystem: route.systemEntries === "fold" };
+      return countTokens(endpoint, withToolStubs(request), target, signal);
+    },
     close: () => dispatcher.close(),
     destroy: () => dispatcher.destroy(),
   };
@@ -71,11 +79,11 @@ const statusesWithoutCounting = new Set([404, 405, 501]);
 
 async function countTokens(
   endpoint: Endpoint,
-  { request, route }: Pick<ProviderCall, "request" | "route">,
+  request: GenerateRequest,
+  target: Parameters<typeof native.encodeCountRequest>[1],
   signal: AbortSignal,
 ): Promise<ProviderTokenCount | undefined> {
   const { dispatcher, basePath, secrets } = endpoint;
-  const target = { model: route.model, foldSystem: route.systemEntries === "fold" };
   const body = JSON.stringify(native.encodeCountRequest(request, target));
   const headers = headersOf(endpoint, request);
   try {
@@ -97,7 +105,7 @@ async function countTokens(
       const error = { status: answer.statusCode, body: redactSecrets(counted, secrets) };
       throw failureOfAnswer(
         { ...error, ...(retryAfterMs !== undefined && { retryAfterMs }) },
-        route.model,
+        target.model,
       ).error;
     }
     return native.decodeCount(counted);

@@ -7,7 +7,7 @@ import type { JsonObject } from "@bufbuild/protobuf";
 import type { Dispatcher } from "undici";
 import type { Event, Failure } from "../../gen/gateway/inference/v1/event_pb.ts";
 import { ApiError, toApiError } from "../base/errors.ts";
-import type { AnswerCodec, EventDecoder } from "../formats/codec.ts";
+import type { AnswerCodec, AnswerSource, EventDecoder } from "../formats/codec.ts";
 import { isObject, parseJson } from "../formats/json.ts";
 import {
   aborted,
@@ -35,6 +35,7 @@ export type HttpRequest = {
   /** True when the request is for an event stream. */
   readonly stream: boolean;
   readonly codec: AnswerCodec;
+  readonly source: AnswerSource;
   /** Strings that are removed from error texts of the provider before a caller sees them. */
   readonly secrets: readonly string[];
 };
@@ -135,8 +136,9 @@ export class HttpStream implements ProviderStream, Dispatcher.DispatchHandler {
       return;
     }
     this.#reading = kind;
-    if (kind === "events")
-      this.#decoder = this.#request.codec.createEventDecoder(this.#call.relay !== undefined);
+    if (kind !== "events") return;
+    const { codec, source } = this.#request;
+    this.#decoder = codec.createEventDecoder(this.#call.relay !== undefined, source);
   }
 
   onResponseData(_controller: Dispatcher.DispatchController, chunk: Buffer): void {
@@ -261,7 +263,7 @@ export class HttpStream implements ProviderStream, Dispatcher.DispatchHandler {
   #readAnswer(): Event[] {
     const body = parseJson(Buffer.concat(this.#body));
     if (!isObject(body)) throw new ApiError("upstream_error");
-    return this.#request.codec.decodeAnswer(body);
+    return this.#request.codec.decodeAnswer(body, this.#request.source);
   }
 
   #readFailure(): ProviderFailure {

@@ -1,10 +1,14 @@
 // Counts the calls to providers.
 
+import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
+import type { Fit } from "../formats/fit.ts";
 import type { Distribution, Metrics, Tally } from "../metrics/metrics.ts";
 
 export class ProviderMetrics {
   readonly #metrics: Metrics;
   readonly #rows = new Map<string, { attempts: Tally; duration: Distribution }>();
+
+  readonly #carried = new Map<string, Tally>();
 
   constructor(metrics: Metrics) {
     this.#metrics = metrics;
@@ -25,5 +29,20 @@ export class ProviderMetrics {
     }
     row.attempts.value += 1;
     row.duration.observe(ms / 1000);
+  }
+
+  /** A request was written for a provider. What its listener left out is counted with it. */
+  countCarried({ carried }: Fit, { leftOut }: GenerateRequest): void {
+    for (const [result, count] of Object.entries(carried)) this.#carry(result, count);
+    for (const { why, count } of leftOut) this.#carry(why, count);
+  }
+
+  #carry(result: string, count: number): void {
+    let tally = this.#carried.get(result);
+    if (!tally) {
+      tally = this.#metrics.counter("gateway_carried_total", [result]);
+      this.#carried.set(result, tally);
+    }
+    tally.value += count;
   }
 }

@@ -8,6 +8,7 @@ import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_p
 import type { ApiError } from "../base/errors.ts";
 import type { Stopwatch } from "../base/stopwatch.ts";
 import type { Route } from "../config/catalog.ts";
+import type { Fit } from "../formats/fit.ts";
 import type { Span, TraceHeaders, TraceScope } from "../tracing/tracing.ts";
 import type { FailureScope } from "./circuit-breaker.ts";
 
@@ -108,6 +109,9 @@ export type ProviderCall = {
   /** They name our span. Absent: the provider gets none. */
   readonly traceHeaders?: TraceHeaders | undefined;
 };
+
+/** Counts what became of the reasoning that a client returned with its request. */
+export type CountCarried = (fit: Fit, request: GenerateRequest) => void;
 
 /** How a call ended. */
 export type ProviderEnd = Delivery | ProviderFailure;

@@ -16,7 +16,13 @@ import { createAnthropic } from "./anthropic.ts";
 import { type ProviderAlarm, RetryBudget, startAnswer } from "./attempts.ts";
 import type { CircuitState } from "./circuit-breaker.ts";
 import { createOpenai } from "./openai.ts";
-import type { Provider, ProviderRequest, Providers, ProviderTokenCount } from "./provider.ts";
+import type {
+  CountCarried,
+  Provider,
+  ProviderRequest,
+  Providers,
+  ProviderTokenCount,
+} from "./provider.ts";
 import { ProviderMetrics } from "./provider-metrics.ts";
 import {
   createConnection,
@@ -76,7 +82,9 @@ export function createProviders(parts: {
   const answerParts = { clock, log, metrics, onAlarm, budget: new RetryBudget() };
   let { models } = parts.file;
   const contextTokensOf = (id: string) => models.find((model) => model.id === id)?.contextTokens;
-  const open = (settings: ProviderSettings) => openProvider(settings, env, clock, contextTokensOf);
+  const countCarried: CountCarried = (fit, request) => metrics?.countCarried(fit, request);
+  const open = (settings: ProviderSettings) =>
+    openProvider(settings, { env, clock, contextTokensOf, countCarried });
   let router = new Router(parts.file, openConnections(parts.file, new Map(), env, open, clock));
   if (parts.metrics) readProviders(parts.metrics, () => router);
   return {
@@ -152,17 +160,21 @@ function openConnections(
 
 function openProvider(
   settings: ProviderSettings,
-  env: NodeJS.ProcessEnv,
-  clock: Clock,
-  contextTokensOf: ContextTokensOf,
+  parts: {
+    env: NodeJS.ProcessEnv;
+    clock: Clock;
+    contextTokensOf: ContextTokensOf;
+    countCarried: CountCarried;
+  },
 ): Provider {
+  const { env, clock, contextTokensOf, countCarried } = parts;
   switch (settings.kind) {
     case "simulated":
       return createSimulated(settings, clock, contextTokensOf);
     case "anthropic":
-      return createAnthropic(settings, credentialOf(settings, env));
+      return createAnthropic(settings, credentialOf(settings, env), countCarried);
     case "openai":
-      return createOpenai(settings, credentialOf(settings, env));
+      return createOpenai(settings, credentialOf(settings, env), countCarried);
   }
 }
 

@@ -312,6 +312,8 @@ describe("providers", () => {
     expect(providers.real).toEqual({
       kind: "anthropic",
       api: "chat",
+      dialect: "generic",
+      passMembers: [],
       baseUrl: "https://api.example.com",
       credentialEnv: "REAL_KEY",
       credentialHeader: "x-api-key",

@@ -28,8 +28,7 @@ const meterSettings = {
 
 function encoderOf(name: Target): EventEncoder {
   const context = { model: "m", estimatedInputTokens: 7, includeUsage: true, createdAtMs: 0 };
-  if (name === "responses")
-    return responses.createEventEncoder({ ...context, wishes, seal: (text) => text });
+  if (name === "responses") return responses.createEventEncoder({ ...context, wishes });
   return codecs[name].createEventEncoder(context);
 }
 

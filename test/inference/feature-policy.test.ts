@@ -130,13 +130,35 @@ test("an extension of a tool or an image cannot change what it is", () => {
   expect(errorOf(() => enforceFeaturePolicy(request, none))?.reason).toBe("invalid_request");
 });
 
-test("extensions of a chat request are not checked, because they never reach a provider", () => {
-  const request = requestOf({
-    sourceFormat: Format.CHAT,
-    extensions: { service_tier: "priority", thread: {} },
+const openai = [
+  ["chat", Format.CHAT],
+  ["Responses", Format.RESPONSES],
+] as const;
+for (const [name, sourceFormat] of openai) {
+  const enforce = (extensions: JsonObject) =>
+    enforceFeaturePolicy(requestOf({ sourceFormat, extensions }), none).extensions;
+
+  test(`of the ${name} format, the service tier is the default one, and others are refused`, () => {
+    expect(enforce({ service_tier: "auto", thread: {} })).toEqual({
+      service_tier: "default",
+      thread: {},
+    });
+    expect(enforce({ service_tier: "default" })).toEqual({ service_tier: "default" });
+    expect(enforce({ service_tier: null })).toEqual({ service_tier: null });
+    for (const tier of ["flex", "priority", "scale", "fast", "tomorrow", 1, {}])
+      expect(() => enforce({ service_tier: tier })).toThrow("service_tier");
   });
-  expect(enforceFeaturePolicy(request, none).extensions).toEqual({
-    service_tier: "priority",
-    thread: {},
+
+  test(`of the ${name} format, tools that the vendor runs are refused by their path`, () => {
+    const inNamespace = { type: "namespace", name: "n", tools: [{ type: "mcp" }] };
+    expect(() => enforce({ tools: [{ type: "function" }, { type: "web_search" }] })).toThrow(
+      "tools[1].type: web_search is not offered",
+    );
+    expect(() => enforce({ tools: [inNamespace] })).toThrow("tools[0].tools[0].type: mcp");
+    const tools = [
+      { type: "function", name: "f" },
+      { type: "custom", name: "c" },
+    ];
+    expect(enforce({ tools })).toEqual({ tools });
   });
-});
+}

@@ -58,6 +58,12 @@ function signature(bytes: number): Event {
     },
   });
 }
+function encrypted(bytes: number): Event {
+  const members = { encrypted_content: "e".repeat(bytes) };
+  return create(EventSchema, {
+    kind: { case: "blockDelta", value: { index: 0, attached: { members } } },
+  });
+}
 function redacted(bytes: number): Event {
   const kind = { case: "redactedThinking" as const, value: { data: "r".repeat(bytes) } };
   return create(EventSchema, {
@@ -245,6 +251,18 @@ const table: { name: string; read: Event[]; usage: Partial<typeof noUsage>; basi
     name: "hidden thinking is counted by its signature and its redacted data",
     read: [start({ inputTokens: 1 }), signature(400), redacted(80), delta()],
     usage: { input: 1, thinking: 120 },
+    basis: Basis.PARTLY_COUNTED,
+  },
+  {
+    name: "hidden thinking is counted by its encrypted content",
+    read: [start({ inputTokens: 1 }), encrypted(400), delta()],
+    usage: { input: 1, thinking: 100 },
+    basis: Basis.PARTLY_COUNTED,
+  },
+  {
+    name: "the encrypted content of visible thinking is not counted again",
+    read: [start({ inputTokens: 1 }), thought("x".repeat(40)), encrypted(4_000), delta()],
+    usage: { input: 1, thinking: 10 },
     basis: Basis.PARTLY_COUNTED,
   },
   {

@@ -1,10 +1,14 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { InputCategory } from "../../gen/gateway/billing/v1/billing_pb.ts";
-import { Role } from "../../gen/gateway/inference/v1/content_pb.ts";
+import { Format, Role } from "../../gen/gateway/inference/v1/content_pb.ts";
+import * as chat from "../../src/formats/chat/chat.ts";
 import * as native from "../../src/formats/native/native.ts";
+import { attachedOf, sealPack } from "../../src/formats/packs.ts";
+import * as responses from "../../src/formats/responses/responses.ts";
 import { estimatedTokensOf, maxTokensOf, measurePrompt } from "../../src/inference/prompt-size.ts";
 import { type RequestMembers, requestOf, userMessage } from "../support/requests.ts";
+import { readableSealing } from "../support/sealing.ts";
 
 const window = 200_000;
 const bytesOf = (more: RequestMembers) => measurePrompt(requestOf(more)).textBytes;
@@ -52,6 +56,56 @@ test("an image counts by a constant, however many bytes it has", () => {
   expect(size).toMatchObject({ images: 2, unbounded: false });
   expect(size.textBytes).toBeLessThan(100);
   expect(maxTokensOf(size, window)).toBeLessThan(10_000);
+});
+
+test("an image that a model made counts by that constant, too", () => {
+  const data = "A".repeat(400_000);
+  const url = `data:image/png;base64,${data}`;
+  const messages = [
+    { role: "user", content: "Draw." },
+    { role: "assistant", content: "Here.", images: [{ type: "image_url", image_url: { url } }] },
+  ];
+  const input = [
+    { role: "user", content: "Draw." },
+    { type: "image_generation_call", id: "ig_1", status: "completed", result: data },
+  ];
+  for (const request of [
+    chat.decodeRequest({ model: "m", messages }),
+    responses.decodeRequest({ model: "m", input }),
+  ]) {
+    const size = measurePrompt(request);
+    expect(size).toMatchObject({ images: 1, unbounded: false });
+    expect(size.textBytes).toBeLessThan(1_000);
+  }
+});
+
+test("a pack counts by what is in it, not by its sealed bytes", () => {
+  const hidden = "x".repeat(3_000);
+  const members = { encrypted_content: hidden };
+  const origin = { format: Format.RESPONSES, dialect: "openai", model: "m" };
+  const pack = sealPack({ block: attachedOf(origin, { members }) }, readableSealing) ?? "";
+  expect(pack.length).toBeGreaterThan(4_000);
+  const hello = { role: "user", content: "Hello" };
+  const thinking = { type: "thinking", thinking: "", signature: pack };
+  const details = [{ type: "reasoning.encrypted", data: pack }];
+  const turns = {
+    native: { role: "assistant", content: [thinking, { type: "text", text: "Hi" }] },
+    chat: { role: "assistant", content: "Hi", reasoning_details: details },
+    responses: { type: "reasoning", summary: [], encrypted_content: pack },
+  };
+  for (const request of [
+    native.decodeRequest(
+      { model: "m", max_tokens: 9, messages: [hello, turns.native, hello] },
+      { version: "2023-06-01", beta: "" },
+      readableSealing,
+    ),
+    chat.decodeRequest({ model: "m", messages: [hello, turns.chat] }, readableSealing),
+    responses.decodeRequest({ model: "m", input: [hello, turns.responses] }, readableSealing),
+  ]) {
+    const { textBytes } = measurePrompt(request);
+    expect(textBytes).toBeGreaterThanOrEqual(3_000);
+    expect(textBytes).toBeLessThan(3_500);
+  }
 });
 
 test("a document of unknown size may fill the model's context window", () => {

@@ -9,6 +9,7 @@ import {
   startGatewayWithProvider,
 } from "../support/gateway-with-provider.ts";
 import { nativeAnswer } from "../support/provider-answers.ts";
+import { closedNativeRequest } from "../support/samples/closed-list.ts";
 import { anyBody } from "../support/samples/native-bodies.ts";
 
 let native: GatewayWithProvider;
@@ -29,7 +30,8 @@ test("any body reaches the provider unchanged, or is rejected and reaches no pro
       if (response.status === 200) {
         taken++;
         const received = JSON.parse(native.provider.requests.at(-1)?.bodyText ?? "");
-        const sent = JSON.parse(JSON.stringify({ ...body, model: "provider-model" }));
+        const target = { model: "provider-model", stream: false };
+        const sent = JSON.parse(JSON.stringify(closedNativeRequest(body, target)));
         expect(isDeepStrictEqual(received, sent), JSON.stringify(received)).toBe(true);
       } else {
         expect(answer).toMatchObject({ error: { type: "invalid_request_error" } });

@@ -176,7 +176,7 @@ describe("the provider receives", () => {
 
   test("the thinking and calls of earlier turns byte for byte, empty ones too", async () => {
     const content = [
-      { type: "thinking", thinking: "", signature: "" },
+      { type: "thinking", thinking: "", signature: "ZW1wdHk=" },
       { type: "thinking", thinking: "é 😀", signature: "c2ln+/==" },
       { type: "redacted_thinking", data: "b3BhcXVl" },
       { type: "tool_use", id: "toolu_1", name: "f", input: { z: 1, a: [] } },

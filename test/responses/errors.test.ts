@@ -55,7 +55,7 @@ const refused: readonly [name: string, body: unknown, param: string | null][] = 
   ["an empty input", { ...base, input: [] }, "input"],
   ["a number as input", { ...base, input: 5 }, "input"],
   ["an item that is no object", { ...base, input: ["x"] }, "input[0]"],
-  ["an unknown item", { ...base, input: [{ type: "web_search_call" }] }, "input[0].type"],
+  ["an item without a type", { ...base, input: [{ type: 5 }] }, "input[0].type"],
   ["a reference", { ...base, input: [{ type: "item_reference", id: "x" }] }, "input[0].type"],
   ["an unknown role", { ...base, input: [{ role: "tool", content: "" }] }, "input[0].role"],
   ["a content of another type", messageOf(7), "input[0].content"],

@@ -15,6 +15,8 @@ export type AnswerContent = {
     readonly id?: string;
     readonly name: string;
     readonly input: readonly string[];
+    /** In the Responses format: true for a call whose input is plain text. */
+    readonly isCustom?: boolean;
   };
   readonly stopReason?: string;
   /** As the native format counts; the usage of the chat format is computed from it. */
@@ -69,6 +71,7 @@ export function chatAnswer(content: AnswerContent = {}, more: Script = {}): Scri
         message: {
           role: "assistant",
           content: text?.join("") ?? null,
+          refusal: null,
           ...(thinking && { reasoning_content: thinking.pieces.join("") }),
           ...(call && { tool_calls: [call] }),
         },
@@ -150,7 +153,7 @@ export function chatChunks(content: AnswerContent = {}): string[] {
     `data: ${JSON.stringify({ ...head, choices: [{ index: 0, delta, finish_reason }] })}\n\n`;
   const call = (members: JsonObject) => chunk({ tool_calls: [{ index: 0, ...members }] });
   return [
-    chunk({ role: "assistant" }),
+    chunk({ role: "assistant", refusal: null }),
     ...(thinking?.pieces ?? []).map((piece) => chunk({ reasoning_content: piece })),
     ...text.map((piece) => chunk({ content: piece })),
     ...(tool
@@ -201,7 +204,7 @@ type ResponsesItem = {
   deltas: [type: string, members: JsonObject][];
 };
 
-function responsesItems({ text, thinking, tool }: AnswerContent): ResponsesItem[] {
+function responsesItems({ text, thinking, tool, stopReason }: AnswerContent): ResponsesItem[] {
   const items: ResponsesItem[] = [];
   if (thinking !== undefined) {
     const place = { item_id: "rs_1", summary_index: 0 };
@@ -231,7 +234,11 @@ function responsesItems({ text, thinking, tool }: AnswerContent): ResponsesItem[
     const part = { type: "output_text", text: text.join(""), annotations: [], logprobs: [] };
     items.push({
       start: { ...head, status: "in_progress", content: [] },
-      whole: { ...head, status: "completed", content: [part] },
+      whole: {
+        ...head,
+        status: stopReason === "max_tokens" ? "incomplete" : "completed",
+        content: [part],
+      },
       deltas: [
         ["response.content_part.added", { ...place, part: { ...part, text: "" } }],
         ...text.map((delta): [string, JsonObject] => [
@@ -243,7 +250,23 @@ function responsesItems({ text, thinking, tool }: AnswerContent): ResponsesItem[
       ],
     });
   }
-  if (tool !== undefined) {
+  if (tool?.isCustom) {
+    const place = { item_id: "ctc_1" };
+    const head = { id: "ctc_1", type: "custom_tool_call", call_id: tool.id ?? "call_1" };
+    const given = tool.input.join("");
+    const name = tool.name;
+    items.push({
+      start: { ...head, status: "in_progress", name, input: "" },
+      whole: { ...head, status: "completed", name, input: given },
+      deltas: [
+        ...tool.input.map((delta): [string, JsonObject] => [
+          "response.custom_tool_call_input.delta",
+          { ...place, delta },
+        ]),
+        ["response.custom_tool_call_input.done", { ...place, input: given }],
+      ],
+    });
+  } else if (tool !== undefined) {
     const place = { item_id: "fc_1" };
     const head = { id: "fc_1", type: "function_call", call_id: tool.id ?? "call_1" };
     const given = tool.input.join("");

@@ -135,7 +135,7 @@ export async function readAll(
 
 /** Kinds of events, in order. */
 export function kindsOf(events: readonly Event[]): string[] {
-  return events.map(({ kind }) => kind.case ?? "none");
+  return events.flatMap(({ kind }) => kind.case ?? []);
 }
 
 /** The text of all blocks, joined. */

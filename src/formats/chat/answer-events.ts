@@ -1,19 +1,26 @@
-// Builds the events of a streamed answer. Chat has no blocks: text, reasoning and the fragments of
-// tool calls arrive in any order. This class puts them into blocks, one after the other.
+// Builds the events of an answer. In the chat format, text, reasoning and the fragments of tool
+// calls arrive in any order. This class puts them into blocks, one after the other.
 
 import type { JsonObject } from "@bufbuild/protobuf";
+import type { Attached, Block, Format } from "../../../gen/gateway/inference/v1/content_pb.ts";
 import type { Event, ReportedUsage } from "../../../gen/gateway/inference/v1/event_pb.ts";
+import type { AnswerSource } from "../codec.ts";
 import {
+  attachedDelta,
   blockDelta,
+  blockStart,
   blockStop,
   messageDelta,
   messageStart,
   messageStop,
   progress,
+  redactedStart,
   textStart,
   thinkingStart,
   toolUseStart,
 } from "../events.ts";
+import { attachedOf, type Origin } from "../packs.ts";
+import { cover, pieceEvent } from "../pieces.ts";
 import { runDelta, type TextRun } from "../text-run.ts";
 
 /**
@@ -21,15 +28,28 @@ import { runDelta, type TextRun } from "../text-run.ts";
  * a new one.
  */
 export class AnswerEvents {
+  readonly #source: AnswerSource;
   #events: Event[] = [];
   #open: "text" | "thinking" | "toolUse" | undefined;
+  /** What the provider wants back with the open thinking, and its signature. */
+  #attached: Partial<Attached> | undefined;
+  #signature = "";
   /** The number of the latest block, which is the open one if any is open. */
   #index = -1;
   #isOver = false;
 
+  constructor(source: AnswerSource = {}) {
+    this.#source = source;
+  }
+
   /** True after the end of the answer, including a failure. */
   get isOver(): boolean {
     return this.#isOver;
+  }
+
+  /** Who writes the answer, if he wants anything back. */
+  get origin(): Origin | undefined {
+    return this.#source.origin;
   }
 
   get isThinking(): boolean {
@@ -53,8 +73,27 @@ export class AnswerEvents {
     return events;
   }
 
+  /** Events since the last call of `take`. */
+  get count(): number {
+    return this.#events.length;
+  }
+
+  /** Marks the events from number `from` on as made of a piece of this format. */
+  cover(from: number, format: Format, piece: JsonObject): void {
+    if (this.#isOver) return;
+    cover(this.#events, from, format, piece);
+  }
+
+  /** The same for several pieces: the first event, which begins the answer, carries the first. */
+  coverFirst(from: number, format: Format, [first, ...others]: readonly JsonObject[]): void {
+    if (this.#isOver || first === undefined) return;
+    cover(this.#events, from, format, first);
+    const pieces = others.map((piece) => pieceEvent(format, piece));
+    this.#events.splice(from + 1, 0, ...pieces);
+  }
+
   start(model: string): void {
-    this.#events.push(messageStart({ id: "", model }));
+    this.#events.push(messageStart({ id: "", model }, this.#source));
   }
 
   /** `phase` is that of the block, if this opens one. */
@@ -68,16 +107,42 @@ export class AnswerEvents {
     this.#events.push(runDelta(this.#index, run));
   }
 
-  addThinking(text: string): void {
+  /** `attached`: how the provider wrote it, and whatever else it wants back. */
+  addThinking(text: string, attached?: Partial<Attached>): void {
     this.#openThinking();
-    this.#events.push(blockDelta(this.#index, { case: "thinking", value: text }));
+    this.#attached = attached ?? this.#attached;
+    if (text !== "") this.#events.push(blockDelta(this.#index, { case: "thinking", value: text }));
   }
 
   /** Adds the signature of the open thinking block, or of a new empty one, and closes the block. */
-  addSignature(signature: string): void {
+  addSignature(signature: string, attached?: Partial<Attached>): void {
     this.#openThinking();
-    this.#events.push(blockDelta(this.#index, { case: "signature", value: signature }));
+    this.#attached = attached ?? this.#attached;
+    this.#signature = signature;
     this.#close();
+  }
+
+  /** A block of thinking that nobody but its provider can read. */
+  addRedacted(data: string, attached: Partial<Attached>): void {
+    this.#close();
+    this.#index++;
+    const { origin } = this.#source;
+    const own = origin && attachedOf(origin, attached);
+    this.#events.push(redactedStart(this.#index, data, own), blockStop(this.#index));
+  }
+
+  /** A block that came whole. */
+  addBlock(block: Block): void {
+    this.#close();
+    this.#index++;
+    this.#events.push(blockStart(this.#index, block), blockStop(this.#index));
+  }
+
+  /** Notes on the open text, such as citations, which only a reader wants. */
+  addNotes(members: JsonObject, format: Format): void {
+    if (this.#open !== "text") return;
+    const notes = attachedOf({ format, dialect: "", model: "" }, { members });
+    this.#events.push(attachedDelta(this.#index, notes));
   }
 
   /** Closes an open text or thinking block, so that the next one is a block of its own. */
@@ -86,9 +151,18 @@ export class AnswerEvents {
   }
 
   /** Opens a tool call. Returns the number of its block. */
-  openCall(id: string, name: string): number {
-    this.#events.push(toolUseStart(this.#openBlock("toolUse"), id, name));
+  openCall(id: string, name: string, attached?: JsonObject): number {
+    const { origin, toolNames } = this.#source;
+    const own = origin && attached ? attachedOf(origin, { members: attached }) : undefined;
+    const called = toolNames?.get(name) ?? name;
+    this.#events.push(toolUseStart(this.#openBlock("toolUse"), id, called, own));
     return this.#index;
+  }
+
+  /** Members of the open call that came after its start. */
+  attachToCall(members: JsonObject): void {
+    const { origin } = this.#source;
+    if (origin) this.#events.push(attachedDelta(this.#index, attachedOf(origin, { members })));
   }
 
   /** Appends to the arguments of the open call. */
@@ -106,13 +180,34 @@ export class AnswerEvents {
     this.#events.push(progress(report));
   }
 
-  end(stopReason: string, usage: ReportedUsage | undefined, extensions?: JsonObject): void {
-    this.#isOver = true;
+  /**
+   * Ends the answer. `attached`: members of its message that the provider wants back. `last`: the
+   * pieces with its end, in the format `format`; absent: the provider wrote none.
+   */
+  end(
+    stopReason: string,
+    usage: ReportedUsage | undefined,
+    {
+      attached,
+      format,
+      last,
+    }: { attached?: JsonObject; format?: Format; last?: JsonObject[] } = {},
+  ): void {
     this.#close();
-    this.#events.push(
-      messageDelta({ stopReason, usage, ...(extensions && { extensions }) }),
-      messageStop(),
-    );
+    this.#isOver = true;
+    const { origin } = this.#source;
+    const delta = messageDelta({
+      stopReason,
+      usage,
+      ...(origin && attached && { attached: attachedOf(origin, { members: attached }) }),
+    });
+    this.#events.push(delta);
+    if (format !== undefined && last) {
+      delta.rawFormat = format;
+      // After the usage and the charge, which an encoder writes into them.
+      for (const piece of last) this.#events.push(pieceEvent(format, piece));
+    }
+    this.#events.push(messageStop());
   }
 
   fail(failure: Event): void {
@@ -134,7 +229,20 @@ export class AnswerEvents {
 
   #close(): void {
     if (this.#open === undefined) return;
+    if (this.#open === "thinking") this.#endThinking();
     this.#events.push(blockStop(this.#index));
     this.#open = undefined;
+  }
+
+  #endThinking(): void {
+    const { origin } = this.#source;
+    const [attached, signature] = [this.#attached, this.#signature];
+    this.#attached = undefined;
+    this.#signature = "";
+    // First, so that a client of another format is sent one of the two.
+    if (origin && attached)
+      this.#events.push(attachedDelta(this.#index, attachedOf(origin, attached)));
+    if (signature !== "")
+      this.#events.push(blockDelta(this.#index, { case: "signature", value: signature }));
   }
 }

@@ -7,5 +7,5 @@ export { createEventDecoder } from "./decode-events.ts";
 export { decodeRequest, wantsUsage } from "./decode-request.ts";
 export { encodeAnswer } from "./encode-answer.ts";
 export { createEventEncoder } from "./encode-events.ts";
-export { encodeRequest } from "./encode-request.ts";
+export { encodeRequest, shortNames } from "./encode-request.ts";
 export { chatSchemas } from "./schema.ts";

@@ -1,123 +1,122 @@
 // A provider's plain answer → events.
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
+import { Format } from "../../../gen/gateway/inference/v1/content_pb.ts";
 import type { Event } from "../../../gen/gateway/inference/v1/event_pb.ts";
-import { unreadableAnswer } from "../codec.ts";
-import {
-  blockDelta,
-  blockStop,
-  failure,
-  messageDelta,
-  messageStart,
-  messageStop,
-  textStart,
-  thinkingStart,
-  toolUseStart,
-} from "../events.ts";
+import { type AnswerSource, unreadableAnswer } from "../codec.ts";
+import { failure } from "../events.ts";
 import { isObject } from "../json.ts";
-import { type CallFragment, CallIds, isEmptyFragment, readFragment } from "./tool-calls.ts";
+import { AnswerEvents } from "./answer-events.ts";
+import { pieceOfChoice } from "./choice.ts";
+import { ReasoningReader } from "./read-reasoning.ts";
+import { attachedMembers, StreamedCalls } from "./tool-calls.ts";
 import {
   decodeUsage,
   failureOfReason,
   isFirstChoice,
   readAnnotations,
   readContent,
-  readDetails,
+  readImages,
   readProviderError,
-  readReasoning,
   readToolCalls,
-  type Thought,
   toStopReason,
 } from "./usage-and-endings.ts";
 
 /** The events of a `chat.completion` body; one `failure` if the body is not an answer. */
-export function decodeAnswer(body: JsonObject): Event[] {
+export function decodeAnswer(body: JsonObject, source?: AnswerSource): Event[] {
   const error = readProviderError(body);
   if (error) return [error];
-  const choice = readChoice(body.choices);
-  if (!choice)
+  const given = readChoice(body.choices);
+  if (!given)
     return [failure(unreadableAnswer, "The model provider's answer is not a chat completion.")];
-  const { message, finishReason } = choice;
-  const broken = failureOfReason(finishReason);
+  const reason = typeof given.finish_reason === "string" ? given.finish_reason : "stop";
+  const broken = failureOfReason(reason);
   if (broken) return [broken];
 
-  const events = [
-    messageStart({ id: "", model: typeof body.model === "string" ? body.model : "" }),
-  ];
-  let index = 0;
-  for (const { text, signature } of readThoughts(message)) {
-    events.push(thinkingStart(index, text, signature), blockStop(index++));
-  }
-  const text = readText(message);
-  if (text !== "") events.push(textStart(index, text), blockStop(index++));
-  const calls = readCalls(message);
-  const ids = new CallIds();
-  for (const { id: given, name, arguments: callArguments } of calls) {
-    if (name === "")
-      return [failure(unreadableAnswer, "The model provider sent a tool call without a name.")];
-    events.push(toolUseStart(index, ids.assign(given), name));
-    if (callArguments !== "")
-      events.push(blockDelta(index, { case: "inputJson", value: callArguments }));
-    events.push(blockStop(index++));
-  }
-
-  const refusal = typeof message.refusal === "string" && message.refusal !== "";
-  const stopReason = toStopReason(finishReason, { toolCalls: calls.length > 0, refusal });
-  const annotations = readAnnotations(message);
-  events.push(
-    messageDelta({
-      stopReason,
-      usage: decodeUsage(body.usage),
-      ...(annotations.length > 0 && { extensions: { annotations } }),
-    }),
-    messageStop(),
+  const answer = new AnswerEvents(source);
+  answer.start(typeof body.model === "string" ? body.model : "");
+  const calls = new StreamedCalls(answer);
+  const { message, ...choice } = given;
+  const own = readMessage(message, answer, calls);
+  calls.finish();
+  if (answer.isOver) return answer.take().slice(-1);
+  // Of a stream, the reason comes with the end.
+  const { finish_reason: last, ...begun } = choice;
+  answer.cover(
+    0,
+    Format.CHAT,
+    pieceOfChoice({ ...begun, message: own, finish_reason: null }, body),
   );
-  return events;
+  const refusal = typeof message.refusal === "string" && message.refusal !== "";
+  const attached = attachedMembers(message);
+  answer.end(toStopReason(reason, { toolCalls: calls.any, refusal }), decodeUsage(body.usage), {
+    ...(attached && { attached }),
+    ...(typeof last === "string" && {
+      format: Format.CHAT,
+      last: [{ choices: [{ index: 0, delta: {}, finish_reason: last }] }],
+    }),
+  });
+  return answer.take();
+}
+
+/** Reads a message. Returns it as clients of this format can read it. */
+function readMessage(message: JsonObject, answer: AnswerEvents, calls: StreamedCalls): JsonObject {
+  const reasoning = new ReasoningReader(answer);
+  reasoning.read(message);
+  answer.closeText();
+  for (const part of readContent(message.content))
+    if ("text" in part) answer.addText(part.text);
+    else reasoning.addPart(part.thought);
+  const { refusal } = message;
+  if (typeof refusal === "string" && refusal !== "") answer.addText(refusal);
+  const annotations = readAnnotations(message);
+  if (annotations.length > 0) answer.addNotes({ annotations }, Format.CHAT);
+  for (const image of readImages(message)) answer.addBlock(image);
+  const entries = readToolCalls(message);
+  if (entries.length === 0) {
+    if (isObject(message.function_call)) calls.add({ index: 0, function: message.function_call });
+    return message;
+  }
+  const read = entries.map((entry, index) => readCall(entry, index, calls));
+  if (Array.isArray(message.tool_calls) && read.every((entry, at) => entry === entries[at]))
+    return message;
+  const { tool_calls: _, ...others } = message;
+  const kept = read.filter((entry) => entry !== undefined);
+  return kept.length === 0 ? others : { ...others, tool_calls: kept };
+}
+
+/** Adds a whole call. Returns it as clients can read it; undefined if it says nothing. */
+function readCall(entry: JsonObject, index: number, calls: StreamedCalls): JsonObject | undefined {
+  const numbered = { ...entry, index };
+  const added = calls.add(numbered);
+  if (added === undefined) return undefined;
+  const { function: called } = added;
+  const text = isObject(called) && typeof called.arguments === "string" ? called.arguments : "";
+  // Clients parse the arguments, and an empty text is not JSON.
+  if (added === numbered && text.trim() !== "") return entry;
+  const { index: _, ...members } = added;
+  if (text.trim() !== "" || !isObject(called)) return members;
+  return { ...members, function: { ...called, arguments: "{}" } };
 }
 
 /**
- * The message of the answer and its finish reason; undefined without a message. GitHub Copilot
- * sends the text and each call as choices of their own: their calls are joined.
+ * The choice of the answer; undefined without a message. GitHub Copilot sends the text and each
+ * call as choices of their own: their calls are joined.
  */
 function readChoice(
   choices: JsonValue | undefined,
-): { message: JsonObject; finishReason: string } | undefined {
+): (JsonObject & { message: JsonObject }) | undefined {
   const own = (Array.isArray(choices) ? choices : []).filter(isObject).filter(isFirstChoice);
+  const first = own.find(({ message }) => isObject(message));
+  if (!first || !isObject(first.message)) return undefined;
+  if (own.length === 1) return { ...first, message: first.message };
   const messages = own.map(({ message }) => message).filter(isObject);
-  const [first] = messages;
-  if (!first) return undefined;
   const calls = messages.flatMap(readToolCalls);
-  const finishReasons = own.map(({ finish_reason: reason }) => reason);
+  const reasons = own.map(({ finish_reason: reason }) => reason);
+  const reason = reasons.find((one) => typeof one === "string");
   return {
-    message: calls.length > 0 ? { ...first, tool_calls: calls } : first,
-    finishReason: finishReasons.find((reason) => typeof reason === "string") ?? "stop",
+    ...first,
+    message: calls.length > 0 ? { ...first.message, tool_calls: calls } : first.message,
+    ...(reason !== undefined && { finish_reason: reason }),
   };
-}
-
-/**
- * One thought for each detail if the details have the whole reasoning; otherwise one thought with
- * the plain reasoning. Without either, the thoughts in the content.
- */
-function readThoughts(message: JsonObject): Thought[] {
-  const details = readDetails(message);
-  const detailed = details.map((thought) => thought.text).join("");
-  const plain = readReasoning(message);
-  if (plain !== "" && plain !== detailed) return [{ text: plain, signature: "" }];
-  if (details.length > 0) return details;
-  return readContent(message.content).flatMap((part) => ("thought" in part ? [part.thought] : []));
-}
-
-function readText({ content, refusal }: JsonObject): string {
-  const text = readContent(content)
-    .map((part) => ("text" in part ? part.text : ""))
-    .join("");
-  return typeof refusal === "string" ? text + refusal : text;
-}
-
-/** The calls of the message. An entry in which all is empty stands for none. */
-function readCalls(message: JsonObject): CallFragment[] {
-  const calls = readToolCalls(message);
-  if (calls.length === 0 && isObject(message.function_call))
-    calls.push({ function: message.function_call });
-  return calls.map(readFragment).filter((call) => !isEmptyFragment(call));
 }

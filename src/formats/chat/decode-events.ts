@@ -2,26 +2,27 @@
 // waits for it.
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
+import { Format } from "../../../gen/gateway/inference/v1/content_pb.ts";
 import type { Event, ReportedUsage } from "../../../gen/gateway/inference/v1/event_pb.ts";
-import type { EventDecoder } from "../codec.ts";
-import { unreadableAnswer } from "../codec.ts";
+import { type AnswerSource, type EventDecoder, unreadableAnswer } from "../codec.ts";
 import { failure } from "../events.ts";
 import { isObject } from "../json.ts";
+import { pieceEvent } from "../pieces.ts";
 import { createSseParser, type SseEvent } from "../sse.ts";
 import { type TextDeltas, type TextRun, TextRuns } from "../text-run.ts";
 import { AnswerEvents } from "./answer-events.ts";
-import { StreamedCalls } from "./tool-calls.ts";
+import { isEmptyDelta, isPlainDelta, pieceOfChoice, toDelta } from "./choice.ts";
+import { ReasoningReader } from "./read-reasoning.ts";
+import { attachedMembers, StreamedCalls } from "./tool-calls.ts";
 import {
   decodeUsage,
   failureOfReason,
   isFirstChoice,
   readAnnotations,
   readContent,
-  readDetails,
+  readImages,
   readProviderError,
-  readReasoning,
   readToolCalls,
-  type Thought,
   toStopReason,
 } from "./usage-and-endings.ts";
 
@@ -29,20 +30,28 @@ import {
  * Decodes the stream of one answer. An answer that is incomplete or malformed ends in a `failure`,
  * and nothing follows the end.
  */
-export function createEventDecoder(acceptsRuns = false): EventDecoder {
-  return new ChunkDecoder(acceptsRuns);
+export function createEventDecoder(acceptsRuns = false, source?: AnswerSource): EventDecoder {
+  return new ChunkDecoder(acceptsRuns, source);
 }
 
 const textDeltas: TextDeltas = {
   mark: '"content"',
   firstForm: undefined,
-  read(name, { error, object, usage, x_groq, choices }) {
+  read(name, chunk) {
+    const { error, object, usage, x_groq, choices } = chunk;
     if (name === "error" || object === "error" || !hasNone([error, usage, x_groq])) return;
     const [choice] = Array.isArray(choices) && choices.length === 1 ? choices : [];
     if (!isObject(choice) || !isFirstChoice(choice) || !isObject(choice.delta)) return;
-    const { role, content, ...others } = choice.delta;
+    const { delta } = choice;
+    const { role, content, ...others } = delta;
     if (!hasNone([choice.finish_reason, choice.usage, ...Object.values(others)])) return;
-    return typeof content === "string" ? { text: content, index: 0 } : undefined;
+    if (typeof content !== "string") return;
+    const pieceFor = (text: string) =>
+      pieceOfChoice({ ...choice, delta: { ...delta, content: text } }, chunk);
+    if (isPlainPiece(pieceFor(content))) return { text: content, index: 0 };
+    const piece = (text: string, kind: Event["kind"]) =>
+      pieceEvent(Format.CHAT, pieceFor(text), kind);
+    return { text: content, index: 0, piece };
   },
 };
 
@@ -53,17 +62,23 @@ function hasNone(values: readonly (JsonValue | undefined)[]): boolean {
 
 class ChunkDecoder implements EventDecoder {
   readonly #parser: ReturnType<typeof createSseParser>;
-  readonly #answer = new AnswerEvents();
-  readonly #calls = new StreamedCalls(this.#answer);
+  readonly #answer: AnswerEvents;
+  readonly #calls: StreamedCalls;
+  readonly #reasoning: ReasoningReader;
   #isStarted = false;
   #isRefused = false;
-  #hasPlainReasoning = false;
   #finishReason: string | undefined;
   #usage: ReportedUsage | undefined;
-  readonly #annotations: JsonObject[] = [];
+  /** Members of the message that its provider wants back. */
+  #attached: JsonObject | undefined;
+  /** The pieces with the end of the answer, for clients of this format. */
+  readonly #last: JsonObject[] = [];
 
-  constructor(acceptsRuns: boolean) {
+  constructor(acceptsRuns: boolean, source: AnswerSource | undefined) {
     this.#parser = createSseParser(acceptsRuns ? new TextRuns(textDeltas) : undefined);
+    this.#answer = new AnswerEvents(source);
+    this.#calls = new StreamedCalls(this.#answer);
+    this.#reasoning = new ReasoningReader(this.#answer);
   }
 
   push(bytes: Uint8Array): Event[] {
@@ -118,10 +133,13 @@ class ChunkDecoder implements EventDecoder {
     }
     if (!this.#isStarted) {
       this.#isStarted = true;
+      const from = this.#answer.count;
       this.#answer.start(typeof chunk.model === "string" ? chunk.model : "");
+      // An empty piece says that others follow.
+      this.#answer.cover(from, Format.CHAT, { choices: [] });
     }
     const wasFinished = this.#finishReason !== undefined;
-    for (const choice of choices) if (!this.#answer.isOver) this.#readChoice(choice);
+    for (const choice of choices) if (!this.#answer.isOver) this.#readChoice(choice, chunk);
     if (this.#answer.isOver) return;
     const broken = failureOfReason(this.#finishReason ?? "");
     if (broken) {
@@ -136,43 +154,66 @@ class ChunkDecoder implements EventDecoder {
     else if (reported) this.#answer.report({ usage: reported });
   }
 
-  #readChoice({ delta, message, finish_reason: reason }: JsonObject): void {
-    if (isObject(delta)) this.#readDelta(delta);
+  #readChoice(given: JsonObject, chunk: JsonObject): void {
+    const { delta, message, finish_reason: reason } = given;
+    const from = this.#answer.count;
+    const wasFinished = this.#finishReason !== undefined;
     // A server that cannot stream sends the whole message; some repeat it at the end.
-    else if (isObject(message) && !this.#answer.hasContent) this.#readDelta(message);
+    const isWhole = !isObject(delta) && isObject(message);
+    const read = isObject(delta)
+      ? delta
+      : isWhole && !this.#answer.hasContent
+        ? toDelta(message)
+        : {};
+    const own = this.#readDelta(read);
     // Some servers send an empty reason instead of null.
-    if (typeof reason === "string" && reason !== "") this.#finishReason = reason;
+    const isFinish = typeof reason === "string" && reason !== "";
+    if (isFinish) this.#finishReason = reason;
+    if (this.#answer.isOver) return;
+    const { message: _, ...choice } = own === delta ? given : { ...given, delta: own };
+    if (wasFinished || (isFinish && isEmptyDelta(own))) {
+      this.#last.push(pieceOfChoice(choice, chunk));
+      return;
+    }
+    const piece = pieceOfChoice(isFinish ? { ...choice, finish_reason: null } : choice, chunk);
+    if (!isPlainPiece(piece)) this.#answer.cover(from, Format.CHAT, piece);
+    // The end of the answer waits for its charge; its content does not.
+    if (isFinish) this.#last.push({ choices: [{ index: 0, delta: {}, finish_reason: reason }] });
   }
 
-  #readDelta(delta: JsonObject): void {
-    const reasoning = readReasoning(delta);
-    if (reasoning !== "") {
-      this.#hasPlainReasoning = true;
-      this.#answer.addThinking(reasoning);
-    }
-    for (const detail of readDetails(delta)) this.#addDetail(detail);
+  /** Reads a delta. Returns it as clients of this format can read it. */
+  #readDelta(delta: JsonObject): JsonObject {
+    this.#reasoning.read(delta);
     const { content, refusal } = delta;
     for (const part of readContent(content)) {
       if ("text" in part) this.#addText(part.text);
-      else this.#addDetail(part.thought);
+      else this.#reasoning.addPart(part.thought);
     }
     if (typeof refusal === "string" && refusal !== "") {
       this.#isRefused = true;
       this.#addText(refusal);
     }
-    const calls = readToolCalls(delta);
-    if (calls.length === 0 && isObject(delta.function_call))
-      calls.push({ index: 0, function: delta.function_call });
-    for (const entry of calls) if (!this.#answer.isOver) this.#calls.add(entry);
-    this.#annotations.push(...readAnnotations(delta));
+    const annotations = readAnnotations(delta);
+    if (annotations.length > 0) this.#answer.addNotes({ annotations }, Format.CHAT);
+    for (const image of readImages(delta)) this.#answer.addBlock(image);
+    const attached = attachedMembers(delta);
+    if (attached) this.#attached = { ...this.#attached, ...attached };
+    return this.#readCalls(delta);
   }
 
-  // Details repeat the plain reasoning, so beside it only their signatures count. A signature that
-  // arrives after its thinking block has ended is dropped.
-  #addDetail({ text, signature }: Thought): void {
-    if (text !== "" && !this.#hasPlainReasoning) this.#answer.addThinking(text);
-    if (signature === "" || (this.#hasPlainReasoning && !this.#answer.isThinking)) return;
-    this.#answer.addSignature(signature);
+  #readCalls(delta: JsonObject): JsonObject {
+    const calls = readToolCalls(delta);
+    if (calls.length === 0) {
+      if (isObject(delta.function_call))
+        this.#calls.add({ index: 0, function: delta.function_call });
+      return delta;
+    }
+    const read = calls.map((entry) => (this.#answer.isOver ? undefined : this.#calls.add(entry)));
+    if (Array.isArray(delta.tool_calls) && read.every((entry, at) => entry === calls[at]))
+      return delta;
+    const kept = read.filter((entry) => entry !== undefined);
+    const { tool_calls: _, ...others } = delta;
+    return kept.length === 0 ? others : { ...others, tool_calls: kept };
   }
 
   #addText(text: string): void {
@@ -185,12 +226,19 @@ class ChunkDecoder implements EventDecoder {
   #finish(): void {
     this.#calls.finish();
     if (this.#answer.isOver) return;
-    const annotations = this.#annotations;
-    this.#answer.end(
-      this.#stopReason(),
-      this.#usage,
-      annotations.length > 0 ? { annotations } : undefined,
-    );
+    // Clients parse the arguments, and an empty text is not JSON.
+    const missing = this.#calls.withoutArguments.map((index) => ({
+      index,
+      function: { arguments: "{}" },
+    }));
+    const arguments_ = {
+      choices: [{ index: 0, delta: { tool_calls: missing }, finish_reason: null }],
+    };
+    const last = missing.length > 0 ? [arguments_, ...this.#last] : this.#last;
+    this.#answer.end(this.#stopReason(), this.#usage, {
+      ...(this.#attached && { attached: this.#attached }),
+      ...(this.#last.length > 0 && { format: Format.CHAT, last }),
+    });
   }
 
   #stopReason(): string {
@@ -207,6 +255,16 @@ class ChunkDecoder implements EventDecoder {
     if (this.#isStarted && usage) this.#answer.report({ usage });
     this.#answer.fail(error);
   }
+}
+
+/** True for a piece that an encoder makes of the events in the same way. */
+function isPlainPiece({ choices, ...others }: JsonObject): boolean {
+  for (const _ in others) return false;
+  const [choice] = Array.isArray(choices) ? choices : [];
+  if (!isObject(choice) || !isObject(choice.delta) || !isPlainDelta(choice.delta)) return false;
+  const { index, delta, finish_reason: reason, ...more } = choice;
+  for (const _ in more) return false;
+  return index === 0 && reason === null;
 }
 
 const incomplete = "The model provider's answer ended before it was complete.";

@@ -1,4 +1,5 @@
-// Chat messages → the turns of user and assistant in the canonical request, and its instruction.
+// Chat messages → messages of the canonical request, one for each. Nothing is merged, moved or left
+// out: `turns.ts` fits them for providers of other formats.
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import {
@@ -6,20 +7,15 @@ import {
   ContentForm,
   type Message,
   Role,
-  type System,
 } from "../../../gen/gateway/inference/v1/content_pb.ts";
 import { isObject } from "../json.ts";
+import type { Carried } from "../packs.ts";
+import { checkArguments, isBlankText } from "../turns.ts";
 import {
-  checkArguments,
-  isBlankText,
-  joinInstructions,
-  normaliseTurns,
-  setForm,
-} from "../turns.ts";
-import {
+  type DecodedContent,
   decodeContent,
   decodeFunctionCall,
-  decodeReasoningDetails,
+  decodeReasoning,
   decodeToolCall,
   toolResult,
 } from "./decode-block.ts";
@@ -27,60 +23,39 @@ import { decodeCacheMark, invalid, markLast, objectAt, optionalArray, textAt } f
 
 const roles = ["system", "developer", "user", "assistant", "tool", "function"];
 
-/** The part of the conversation that is decoded. */
+/** What is known of the conversation while it is decoded. */
 type Conversation = {
-  /** The blocks of each instruction that is not blank. */
-  instructions: Block[][];
-  turns: Message[];
+  readonly carried: Carried;
   /** Number of legacy function calls. They have no ids, so their number serves as one. */
   functionCalls: number;
-  /** Path of the first user message without content. */
-  blankUser?: string;
 };
 
 /**
- * The turns and the instruction of a request. Throws `invalid_request`, or `request_too_large` if
- * the arguments of its calls have too many items.
+ * The messages of a request. Throws `invalid_request`, also if none has content, or
+ * `request_too_large` if the arguments of its calls have too many items.
  */
-export function decodeMessages(value: JsonValue | undefined): {
-  messages: Message[];
-  system: System | undefined;
-} {
+export function decodeMessages(value: JsonValue | undefined, carried: Carried): Message[] {
   const list = optionalArray(value, "messages");
   if (!list || list.length === 0)
     throw invalid("messages", "must be an array of at least one message");
   checkCalls(list);
-
-  const conversation: Conversation = { instructions: [], turns: [], functionCalls: 0 };
-  for (const [index, message] of list.entries()) {
-    decodeMessage(conversation, objectAt(message, `messages[${index}]`), `messages[${index}]`);
-  }
-
-  const instructions = conversation.instructions.filter((blocks) => blocks.length > 0);
-  const messages =
-    conversation.turns.length === 0
-      ? takeLastInstruction(instructions)
-      : normaliseTurns(conversation.turns);
-  if (
-    conversation.blankUser !== undefined &&
-    !messages.some((message) => message.role === Role.USER)
-  ) {
-    throw invalid(conversation.blankUser, "must not be blank");
-  }
-  if (messages.length === 0) throw invalid("messages", "must have a message with content");
-  return { messages, system: joinInstructions(instructions.flat()) };
+  const conversation: Conversation = { carried, functionCalls: 0 };
+  const messages = list.map((message, index) => {
+    const at = `messages[${index}]`;
+    return decodeMessage(conversation, objectAt(message, at), at);
+  });
+  checkContent(messages);
+  return messages;
 }
 
-/**
- * The messages of a conversation that consists of instructions: the last one, which is removed from
- * `instructions`. None if there is no instruction.
- */
-function takeLastInstruction(instructions: Block[][]): Message[] {
-  const content = instructions.pop();
-  if (!content) return [];
-  const message = turn(Role.SYSTEM, content);
-  setForm(message);
-  return [message];
+// A blank message reaches a provider as it is, beside others.
+function checkContent(messages: readonly Message[]): void {
+  const hasContent = ({ content }: Message) => content.some((block) => !isBlankText(block));
+  const isUser = ({ role }: Message) => role === Role.USER;
+  const first = messages.findIndex(isUser);
+  if (first >= 0 && !messages.some((message) => isUser(message) && hasContent(message)))
+    throw invalid(`messages[${first}].content`, "must not be blank");
+  if (!messages.some(hasContent)) throw invalid("messages", "must have a message with content");
 }
 
 function checkCalls(list: readonly JsonValue[]): void {
@@ -97,90 +72,106 @@ function checkCalls(list: readonly JsonValue[]): void {
   checkArguments(texts);
 }
 
-function decodeMessage(conversation: Conversation, message: JsonObject, at: string): void {
-  const { instructions, turns } = conversation;
+function decodeMessage(conversation: Conversation, message: JsonObject, at: string): Message {
+  const { carried } = conversation;
+  const content = decodeContent(message.content, `${at}.content`, carried);
   switch (message.role) {
     case "system":
     case "developer":
-      instructions.push(decodeInstruction(message, at));
-      return;
-    case "user": {
-      const content = decodeUser(message, at);
-      if (content.every(isBlankText)) conversation.blankUser ??= `${at}.content`;
-      turns.push(turn(Role.USER, content));
-      return;
+      if (content.blocks.some(({ kind }) => kind.case !== "text"))
+        throw invalid(`${at}.content`, "an instruction may hold text only");
+      return messageOf(Role.SYSTEM, content.blocks, message, content, at);
+    case "user":
+      if (content.form === ContentForm.ABSENT)
+        throw invalid(`${at}.content`, "must be a string or an array of parts");
+      return messageOf(Role.USER, content.blocks, message, content, at);
+    case "assistant": {
+      const blocks = decodeAssistant(conversation, message, content, at);
+      return messageOf(Role.ASSISTANT, blocks, message, content, at);
     }
-    case "assistant":
-      turns.push(turn(Role.ASSISTANT, decodeAssistant(conversation, message, at)));
-      return;
     case "tool": {
       const id = textAt(message.tool_call_id, `${at}.tool_call_id`);
-      turns.push(turn(Role.USER, [decodeResult(message, at, id)]));
-      return;
+      return resultOf(id, message, content, at);
     }
     case "function": {
       if (conversation.functionCalls === 0)
         throw invalid(`${at}.role`, "no function was called before this message");
-      turns.push(
-        turn(Role.USER, [decodeResult(message, at, legacyId(conversation.functionCalls - 1))]),
-      );
-      return;
+      return resultOf(legacyId(conversation.functionCalls - 1), message, content, at);
     }
     default:
       throw invalid(`${at}.role`, "is not a supported role", roles);
   }
 }
 
-function turn(role: Role, content: Block[]): Message {
-  const form = ContentForm.UNSPECIFIED;
-  return { $typeName: "gateway.inference.v1.Message", role, content, form };
+/** Roles that a message has without a source. */
+const plainRoles = new Map<Role, string>([
+  [Role.SYSTEM, "system"],
+  [Role.USER, "user"],
+  [Role.ASSISTANT, "assistant"],
+]);
+
+function messageOf(
+  role: Role,
+  blocks: Block[],
+  message: JsonObject,
+  { form, isExact }: DecodedContent,
+  at: string,
+): Message {
+  const { content, ...around } = message;
+  const isPlain = isExact && around.role === plainRoles.get(role) && !hasMore(around);
+  const decoded: Message = {
+    $typeName: "gateway.inference.v1.Message",
+    role,
+    content: markLast(blocks, decodeCacheMark(message, at)),
+    form,
+  };
+  if (!isPlain) decoded.source = isExact ? around : message;
+  return decoded;
+}
+
+function resultOf(id: string, message: JsonObject, content: DecodedContent, at: string): Message {
+  const decoded = messageOf(Role.USER, [toolResult(id, content)], message, content, at);
+  decoded.form = ContentForm.UNSPECIFIED;
+  return decoded;
+}
+
+/** True if the message has more members than its role. */
+function hasMore(around: JsonObject): boolean {
+  let members = 0;
+  for (const _ in around) members++;
+  return members > 1;
 }
 
 function legacyId(count: number): string {
   return `call_fn_${count}`;
 }
 
-function decodeInstruction(message: JsonObject, at: string): Block[] {
-  const content = decodeContent(message.content, `${at}.content`) ?? [];
-  const other = content.findIndex((block) => block.kind.case !== "text");
-  if (other >= 0) throw invalid(`${at}.content`, "an instruction may hold text only");
-  return markLast(
-    content.filter((block) => !isBlankText(block)),
-    decodeCacheMark(message, at),
-  );
-}
-
-function decodeUser(message: JsonObject, at: string): Block[] {
-  const content = decodeContent(message.content, `${at}.content`);
-  if (!content) throw invalid(`${at}.content`, "must be a string or an array of parts");
-  if (content.length === 0 && Array.isArray(message.content) && message.content.length > 0) {
-    throw invalid(`${at}.content`, "has no supported part (audio is not supported)");
+function decodeAssistant(
+  conversation: Conversation,
+  message: JsonObject,
+  content: DecodedContent,
+  at: string,
+): Block[] {
+  const { tool_calls, function_call, refusal } = message;
+  const blocks = decodeReasoning(message, at, conversation.carried);
+  // Not a spread: a message may have more parts than a call may have arguments.
+  for (const block of content.blocks) blocks.push(block);
+  if (typeof refusal === "string" && content.form === ContentForm.ABSENT)
+    blocks.push(...decodeContent(refusal, at, conversation.carried).blocks);
+  const known = new Set(blocks.map(callIdOf));
+  for (const [index, call] of (optionalArray(tool_calls, `${at}.tool_calls`) ?? []).entries()) {
+    const block = decodeToolCall(call, `${at}.tool_calls[${index}]`);
+    // Some editors send a call as a part, and once more in this list.
+    if (!known.has(callIdOf(block))) blocks.push(block);
   }
-  return markLast(content, decodeCacheMark(message, at));
-}
-
-function decodeAssistant(conversation: Conversation, message: JsonObject, at: string): Block[] {
-  const blocks = decodeReasoningDetails(message.reasoning_details, `${at}.reasoning_details`);
-  for (const block of decodeContent(message.content, `${at}.content`) ?? []) blocks.push(block);
-  for (const [index, call] of (
-    optionalArray(message.tool_calls, `${at}.tool_calls`) ?? []
-  ).entries()) {
-    blocks.push(decodeToolCall(call, `${at}.tool_calls[${index}]`));
-  }
-  if (message.function_call !== undefined && message.function_call !== null) {
-    blocks.push(
-      decodeFunctionCall(
-        message.function_call,
-        `${at}.function_call`,
-        legacyId(conversation.functionCalls),
-      ),
-    );
+  if (function_call !== undefined && function_call !== null) {
+    const id = legacyId(conversation.functionCalls);
+    blocks.push(decodeFunctionCall(function_call, `${at}.function_call`, id));
     conversation.functionCalls += 1;
   }
-  return markLast(blocks, decodeCacheMark(message, at));
+  return blocks;
 }
 
-function decodeResult(message: JsonObject, at: string, id: string): Block {
-  const block = toolResult({ id, content: message.content, at: `${at}.content` });
-  return markLast([block], decodeCacheMark(message, at))[0] ?? block;
+function callIdOf({ kind }: Block): string {
+  return kind.case === "toolUse" ? kind.value.id : "";
 }

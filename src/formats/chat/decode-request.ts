@@ -1,5 +1,6 @@
-// A request body in the chat format → the canonical request. An unsupported member is ignored,
-// unless the client would misread an answer that ignores it; such a member is an error.
+// A request body in the chat format → the canonical request, without loss: `extensions` keep every
+// member as it came, and the typed fields say what providers of other formats can express. A member
+// without which the client would misread its answer is an error.
 
 import { create, type JsonObject, type JsonValue } from "@bufbuild/protobuf";
 import {
@@ -15,6 +16,7 @@ import { effortNames } from "../../base/reasoning-effort.ts";
 import { tagsOfMetadata } from "../../base/tags.ts";
 import { checkCounts } from "../codec.ts";
 import { isCount, isObject } from "../json.ts";
+import { Carried, noSealing, type Sealing } from "../packs.ts";
 import { decodeMessages } from "./decode-messages.ts";
 import { decodeTools } from "./decode-tools.ts";
 import {
@@ -29,10 +31,11 @@ import {
 } from "./fields.ts";
 
 /**
- * The canonical request of a `/v1/chat/completions` body. Throws `invalid_request` with the path of
- * the fault, or `responses_api_unsupported` for a body of the Responses API.
+ * The canonical request of a `/v1/chat/completions` body. `sealing` opens what the client returned.
+ * Throws `invalid_request` with the path of the fault, or `responses_api_unsupported` for a body of
+ * the Responses API.
  */
-export function decodeRequest(body: JsonValue): GenerateRequest {
+export function decodeRequest(body: JsonValue, sealing: Sealing = noSealing): GenerateRequest {
   if (!isObject(body)) throw invalid("", "the body must be a JSON object");
   checkCounts(body);
   if (isAbsent(body.messages) && !isAbsent(body.input))
@@ -41,7 +44,9 @@ export function decodeRequest(body: JsonValue): GenerateRequest {
   if (model.trim() === "") throw invalid("model", "must not be empty");
   rejectUnanswerable(body);
 
-  const { messages, system } = decodeMessages(body.messages);
+  const carried = new Carried(sealing);
+  const messages = decodeMessages(body.messages, carried);
+  carried.give(messages);
   const { tools, toolChoice } = decodeTools(body);
   const thinking = decodeThinking(body.thinking);
   // All members, in the order of the other formats, so that requests have one shape.
@@ -50,7 +55,7 @@ export function decodeRequest(body: JsonValue): GenerateRequest {
     model,
     sourceFormat: Format.CHAT,
     messages,
-    system,
+    system: undefined,
     maxTokens: decodeMaxTokens(body),
     stream: optionalBoolean(body.stream, "stream"),
     ...decodeSampling(body),
@@ -64,8 +69,14 @@ export function decodeRequest(body: JsonValue): GenerateRequest {
     vendorVersion: "",
     vendorBeta: "",
     tags: { ...tagsOfMetadata(body.metadata) },
-    extensions: undefined,
+    leftOut: carried.leftOut,
+    extensions: membersOf(body),
   };
+}
+
+function membersOf({ model, messages, ...members }: JsonObject): JsonObject | undefined {
+  for (const _ in members) return members;
+  return undefined;
 }
 
 /** True if the client requests a usage chunk at the end of the stream. */
@@ -83,9 +94,8 @@ function rejectUnanswerable(body: JsonObject): void {
   if (!isAbsent(body.n) && body.n !== 1)
     throw invalid("n", "only one choice is supported: send 1 or omit it");
   const { modalities } = body;
-  if (Array.isArray(modalities) && modalities.includes("audio") && !modalities.includes("text")) {
+  if (Array.isArray(modalities) && modalities.includes("audio"))
     throw invalid("modalities", "audio answers are not supported", ["text"]);
-  }
   const options = optionalObject(body.stream_options, "stream_options");
   optionalBoolean(options?.include_usage, "stream_options.include_usage");
 }
@@ -96,13 +106,9 @@ function decodeMaxTokens(body: JsonObject): number | undefined {
 }
 
 function decodeSampling(body: JsonObject) {
-  const temperature = optionalNumber(body.temperature, "temperature", { min: 0, max: 2 });
-  const topP = optionalNumber(body.top_p, "top_p", { min: 0, max: 1 });
   return {
-    // This format allows up to 2, the models up to 1.
-    temperature: temperature === undefined ? undefined : Math.min(temperature, 1),
-    // The models reject both together. Clients that send both mean the temperature.
-    topP: temperature === undefined ? topP : undefined,
+    temperature: optionalNumber(body.temperature, "temperature", { min: 0, max: 2 }),
+    topP: optionalNumber(body.top_p, "top_p", { min: 0, max: 1 }),
     topK: optionalInteger(body.top_k, "top_k", 0),
   };
 }

@@ -1,14 +1,23 @@
 // Events → a plain chat completion.
 
-import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
-import type { Block } from "../../../gen/gateway/inference/v1/content_pb.ts";
+import type { JsonObject } from "@bufbuild/protobuf";
+import { type Block, Format } from "../../../gen/gateway/inference/v1/content_pb.ts";
 import type {
   BlockDelta,
   Event,
   ReportedUsage,
 } from "../../../gen/gateway/inference/v1/event_pb.ts";
+import { isObject } from "../json.ts";
+import { pieceOf } from "../pieces.ts";
 import { readStartContent } from "../start-content.ts";
-import { type CompletionContext, completionHead } from "./encode-events.ts";
+import { withoutRuns } from "../text-run.ts";
+import { ChoiceFold } from "./choice.ts";
+import {
+  type CompletionContext,
+  carrierOf,
+  completionHead,
+  encryptedDetail,
+} from "./encode-events.ts";
 import { encodeUsage, mergeUsage, reasoningDetail, toFinishReason } from "./usage-and-endings.ts";
 
 /** The answer while its events are added. */
@@ -22,11 +31,64 @@ type OpenBlock = { kind: Block["kind"]; text: string; signature: string };
  * `includeUsage` has no effect: a plain answer always has its usage.
  */
 export function encodeAnswer(events: readonly Event[], context: CompletionContext): JsonObject {
+  const [start] = events;
+  const isOwn = start?.kind.case === "messageStart" && start.rawFormat === Format.CHAT;
+  const { members, choice, usage } = isOwn
+    ? asItCame(events)
+    : joinBlocks(carrierOf(context).carry(events));
+  return {
+    ...completionHead("chat.completion", context),
+    ...members,
+    choices: [{ index: 0, ...choice }],
+    usage: encodeUsage(usage, context.estimatedInputTokens),
+  };
+}
+
+/** A choice, the other members of its answer, and the usage. */
+type Joined = {
+  readonly members: JsonObject;
+  readonly choice: JsonObject;
+  readonly usage: ReportedUsage | undefined;
+};
+
+/** The answer of a provider of this format. */
+function asItCame(events: readonly Event[]): Joined {
+  const fold = new ChoiceFold();
+  let members: JsonObject = {};
+  let usage: ReportedUsage | undefined;
+  let stopReason: string | undefined;
+  for (const event of withoutRuns(events)) {
+    const { kind } = event;
+    if (kind.case === "messageStart" || kind.case === "messageDelta")
+      usage = mergeUsage(usage, kind.value.usage);
+    if (kind.case === "messageDelta") stopReason = kind.value.stopReason ?? stopReason;
+    if (event.rawFormat !== Format.CHAT) {
+      // Plain text, which needs no piece.
+      const delta = kind.case === "blockDelta" ? kind.value.kind : undefined;
+      if (delta?.case === "text") fold.add({ delta: { content: delta.value } });
+      if (delta?.case === "thinking") fold.add({ delta: { reasoning_content: delta.value } });
+      continue;
+    }
+    const { choices, ...others } = pieceOf(event) ?? {};
+    members = { ...members, ...others };
+    for (const choice of Array.isArray(choices) ? choices : [])
+      if (isObject(choice)) fold.add(choice);
+  }
+  const { message, ...choice } = fold.whole();
+  const reason = choice.finish_reason ?? toFinishReason(stopReason);
+  // Members that every client reads, where the provider left them out.
+  const own = isObject(message) ? message : {};
+  const content = own.tool_calls === undefined ? "" : null;
+  const whole = { role: "assistant", content, ...own };
+  return { members, choice: { ...choice, message: whole, finish_reason: reason }, usage };
+}
+
+/** The answer of a provider of another format. */
+function joinBlocks(events: readonly Event[]): Joined {
   const answer: Answer = { text: "", reasoning: "", calls: [], details: [] };
   let open: OpenBlock | undefined;
   let usage: ReportedUsage | undefined;
   let stopReason: string | undefined;
-  let annotations: JsonValue | undefined;
   for (const { kind } of events) {
     switch (kind.case) {
       case "messageStart": {
@@ -49,7 +111,6 @@ export function encodeAnswer(events: readonly Event[], context: CompletionContex
         break;
       case "messageDelta":
         stopReason = kind.value.stopReason ?? stopReason;
-        annotations = kind.value.extensions?.annotations ?? annotations;
         usage = mergeUsage(usage, kind.value.usage);
         break;
     }
@@ -63,12 +124,12 @@ export function encodeAnswer(events: readonly Event[], context: CompletionContex
   };
   if (answer.reasoning !== "") message.reasoning_content = answer.reasoning;
   if (answer.details.length > 0) message.reasoning_details = answer.details;
-  if (annotations !== undefined) message.annotations = annotations;
   if (answer.calls.length > 0) message.tool_calls = answer.calls;
+  const finishReason = toFinishReason(stopReason);
   return {
-    ...completionHead("chat.completion", context),
-    choices: [{ index: 0, message, logprobs: null, finish_reason: toFinishReason(stopReason) }],
-    usage: encodeUsage(usage, context.estimatedInputTokens),
+    members: {},
+    choice: { message, logprobs: null, finish_reason: finishReason },
+    usage,
   };
 }
 
@@ -99,6 +160,9 @@ function add(answer: Answer, { kind, text, signature }: OpenBlock): void {
     case "thinking":
       answer.reasoning += text;
       if (signature !== "") answer.details.push(reasoningDetail(text, signature));
+      return;
+    case "redactedThinking":
+      answer.details.push(encryptedDetail(kind.value.data));
       return;
     case "toolUse": {
       const { id, name, input } = kind.value;

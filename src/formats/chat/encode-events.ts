@@ -1,7 +1,7 @@
 // Events → the chunks of a chat completion stream.
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
-import type { Block } from "../../../gen/gateway/inference/v1/content_pb.ts";
+import { type Block, Format } from "../../../gen/gateway/inference/v1/content_pb.ts";
 import type {
   BlockDelta,
   Cost,
@@ -10,10 +10,14 @@ import type {
   ReportedUsage,
 } from "../../../gen/gateway/inference/v1/event_pb.ts";
 import { randomId } from "../../base/ids.ts";
+import { Carrier } from "../carry.ts";
 import { type AnswerContext, type EventEncoder, encodeCost } from "../codec.ts";
-import { escapeLineSeparators, stringifyJson } from "../json.ts";
+import { escapeLineSeparators, isObject, stringifyJson } from "../json.ts";
+import { pieceOf } from "../pieces.ts";
 import { readStartContent } from "../start-content.ts";
-import { runOf, type TextRun } from "../text-run.ts";
+import { runOf, type TextForm, type TextRun } from "../text-run.ts";
+import { fromNativeId } from "../tool-ids.ts";
+import { toDelta } from "./choice.ts";
 import { encodeUsage, mergeUsage, reasoningDetail, toFinishReason } from "./usage-and-endings.ts";
 
 /** The values of an answer that come from the gateway, not from the provider. */
@@ -41,17 +45,32 @@ export function createEventEncoder(context: CompletionContext): EventEncoder {
 }
 
 const keepAlive = ": keep-alive\n\n";
+/** Stands for a text. */
+const probe = "the probe for a text";
+
+/** How clients of this format return what other formats' providers want back. */
+export function carrierOf({ sealing }: AnswerContext): Carrier {
+  return new Carrier({ format: Format.CHAT, toClientId: fromNativeId, hidesText: false }, sealing);
+}
+
+/** Thinking that nobody but its provider can read. */
+export function encryptedDetail(data: string): JsonObject {
+  return { type: "reasoning.encrypted", data };
+}
 
 class ChunkEncoder implements EventEncoder {
   readonly #context: CompletionContext;
   readonly #chunks: Chunks;
+  /** Of an answer of another format. Absent: a provider of this format writes it. */
+  #carrier: Carrier | undefined;
   #hasRole = false;
   #isClosed = false;
   #toolCalls = 0;
   #usage: ReportedUsage | undefined;
   #stopReason: string | undefined;
   #cost: Cost | undefined;
-  #annotations: JsonValue | undefined;
+  /** True once a piece had the finish reason. */
+  #isFinished = false;
   // At most one block is open at a time.
   #open: Block["kind"] = { case: undefined };
   #thinking = "";
@@ -61,12 +80,46 @@ class ChunkEncoder implements EventEncoder {
   constructor(context: CompletionContext) {
     this.#context = context;
     this.#chunks = new Chunks(context);
+    this.#carrier = carrierOf(context);
   }
 
   encode(events: readonly Event[]): string {
+    const [first] = events;
+    // As it came: a provider of this format wrote it.
+    if (first?.kind.case === "messageStart" && first.rawFormat === Format.CHAT)
+      this.#carrier = undefined;
     let text = "";
-    for (const event of events) if (!this.#isClosed) text += this.#encodeOne(event);
+    for (const event of this.#carrier ? this.#carrier.carry(events) : events)
+      if (!this.#isClosed)
+        text += event.rawFormat === Format.CHAT ? this.#piece(event) : this.#encodeOne(event);
     return text;
+  }
+
+  /** What the provider wrote in one piece, at its first event. The others have nothing to add. */
+  #piece(event: Event): string {
+    this.#note(event);
+    const { choices, ...members } = pieceOf(event) ?? {};
+    let text = "";
+    for (const choice of Array.isArray(choices) ? choices : [])
+      if (isObject(choice)) text += this.#choice(choice, members);
+    return text;
+  }
+
+  #choice({ message, ...given }: JsonObject, members: JsonObject): string {
+    // A plain answer to a client that reads a stream.
+    const choice: JsonObject = isObject(message) ? { ...given, delta: toDelta(message) } : given;
+    const { role } = isObject(choice.delta) ? choice.delta : {};
+    const before = typeof role === "string" ? "" : this.#role();
+    this.#hasRole = true;
+    const isFinish = typeof choice.finish_reason === "string";
+    // The charge stands where the usage is, or else with the reason.
+    const cost = isFinish && !this.#isFinished && !this.#context.includeUsage;
+    this.#isFinished ||= isFinish;
+    return before + this.#chunks.choice(choice, members, cost ? this.#shownCost() : undefined);
+  }
+
+  #shownCost(): JsonObject | undefined {
+    return this.#context.showCost && this.#cost ? encodeCost(this.#cost) : undefined;
   }
 
   /** A comment, because clients of this format fail on unknown events. */
@@ -82,19 +135,27 @@ class ChunkEncoder implements EventEncoder {
   /** Empty if the events had their own end. */
   end(): string {
     if (this.#isClosed) return "";
-    const { includeUsage, estimatedInputTokens, showCost } = this.#context;
+    const { includeUsage, estimatedInputTokens } = this.#context;
     let text = this.#role() + this.#stopBlock();
     this.#isClosed = true;
-    if (this.#annotations) text += this.#chunks.delta({ annotations: this.#annotations });
-    const cost = showCost && this.#cost ? encodeCost(this.#cost) : undefined;
-    const finishReason = toFinishReason(this.#stopReason);
-    if (includeUsage) {
-      const usage = encodeUsage(this.#usage, estimatedInputTokens);
-      text += this.#chunks.finish(finishReason) + this.#chunks.usage(usage, cost);
-    } else {
-      text += this.#chunks.finish(finishReason, cost);
-    }
+    const cost = this.#shownCost();
+    if (!this.#isFinished)
+      text += this.#chunks.finish(
+        toFinishReason(this.#stopReason),
+        includeUsage ? undefined : cost,
+      );
+    if (includeUsage)
+      text += this.#chunks.usage(encodeUsage(this.#usage, estimatedInputTokens), cost);
     return `${text}data: [DONE]\n\n`;
+  }
+
+  /** Usage, reason and charge. */
+  #note({ kind }: Pick<Event, "kind">): void {
+    if (kind.case !== "messageStart" && kind.case !== "messageDelta") return;
+    this.#usage = mergeUsage(this.#usage, kind.value.usage);
+    if (kind.case === "messageStart") return;
+    this.#stopReason = kind.value.stopReason ?? this.#stopReason;
+    this.#cost = kind.value.cost;
   }
 
   #encodeOne({ kind }: Event): string {
@@ -106,13 +167,10 @@ class ChunkEncoder implements EventEncoder {
       case "blockStop":
         return this.#stopBlock();
       case "messageStart":
-        this.#usage = mergeUsage(this.#usage, kind.value.usage);
+        this.#note({ kind });
         return this.#role() + this.#wholeBlocks(kind.value);
       case "messageDelta":
-        this.#stopReason = kind.value.stopReason ?? this.#stopReason;
-        this.#annotations = kind.value.extensions?.annotations ?? this.#annotations;
-        this.#cost = kind.value.cost;
-        this.#usage = mergeUsage(this.#usage, kind.value.usage);
+        this.#note({ kind });
         return "";
       case "messageStop":
         return this.end();
@@ -146,7 +204,11 @@ class ChunkEncoder implements EventEncoder {
         this.#thinking = "";
         this.#signature = kind.value.signature;
         return this.#reasoning(kind.value.thinking);
+      case "redactedThinking":
+        return this.#isOwn ? "" : this.#detail(encryptedDetail(kind.value.data));
       case "toolUse": {
+        // Of a provider of this format, its pieces have the calls.
+        if (this.#isOwn) return "";
         const { id, name } = kind.value;
         // Tool calls have numbers of their own; blocks of other kinds do not count.
         const index = this.#toolCalls++;
@@ -160,10 +222,23 @@ class ChunkEncoder implements EventEncoder {
     }
   }
 
+  /** True if a provider of this format writes the answer. */
+  get #isOwn(): boolean {
+    return this.#carrier === undefined;
+  }
+
   #continueBlock(delta: BlockDelta): string {
     const run = runOf(delta);
-    if (run) return this.#open.case === "text" ? this.#chunks.run(run) : "";
+    if (run) {
+      if (this.#open.case !== "text" && !this.#isOwn) return "";
+      return this.#role() + this.#chunks.run(run, this.#isOwn);
+    }
     const { kind } = delta;
+    if (this.#isOwn) {
+      // The start of the block may be a part of a piece.
+      if (kind.case === "text") return this.#text(kind.value);
+      return kind.case === "thinking" ? this.#reasoning(kind.value) : "";
+    }
     // The kind of the block decides, not the kind of the delta: the deltas of a block without a
     // counterpart are omitted too.
     switch (this.#open.case) {
@@ -184,10 +259,9 @@ class ChunkEncoder implements EventEncoder {
     this.#open = { case: undefined };
     // Sent right after the thinking that it signs, so that a gateway before this one can sign its
     // block before it ends.
-    if (kind.case === "thinking" && this.#signature !== "") {
-      const detail = reasoningDetail(this.#thinking, this.#signature);
-      return this.#chunks.delta({ reasoning_details: [detail] });
-    }
+    if (this.#isOwn) return "";
+    if (kind.case === "thinking" && this.#signature !== "")
+      return this.#detail(reasoningDetail(this.#thinking, this.#signature));
     // The call arrived whole or has no arguments. Clients parse the text, and empty text is not
     // JSON.
     return kind.case === "toolUse" && !this.#hasArguments
@@ -195,17 +269,21 @@ class ChunkEncoder implements EventEncoder {
       : "";
   }
 
+  #detail(detail: JsonObject): string {
+    return this.#chunks.delta({ reasoning_details: [detail] });
+  }
+
   #text(text: string): string {
-    return text === "" ? "" : this.#chunks.text(text);
+    return text === "" ? "" : this.#role() + this.#chunks.text(text);
   }
 
   #reasoning(text: string): string {
     this.#thinking += text;
-    return text === "" ? "" : this.#chunks.reasoning(text);
+    return text === "" ? "" : this.#role() + this.#chunks.reasoning(text);
   }
 
   #arguments(text: string): string {
-    if (text === "") return "";
+    if (text === "" || this.#isOwn) return "";
     this.#hasArguments = true;
     return this.#chunks.callArguments(this.#toolCalls - 1, text);
   }
@@ -223,6 +301,8 @@ class Chunks {
   readonly #textHead: string;
   readonly #reasoningHead: string;
   readonly #textTail: string;
+  /** Of the form that the texts of runs came in last. */
+  #form: { readonly form: TextForm; readonly head: string; readonly tail: string } | undefined;
 
   constructor(context: CompletionContext) {
     this.#head = `data: ${stringifyJson(completionHead("chat.completion.chunk", context)).slice(0, -1)},"choices":[`;
@@ -243,12 +323,36 @@ class Chunks {
     return this.#textHead + quote(text) + this.#textTail;
   }
 
-  run(run: TextRun): string {
+  /** `isOwn`: a provider of this format wrote them, whose other members are kept. */
+  run(run: TextRun, isOwn: boolean): string {
+    const { head, tail } = isOwn
+      ? this.#formOf(run.form)
+      : { head: this.#textHead, tail: this.#textTail };
     let chunks = "";
     run.eachText((text) => {
-      chunks += `${this.#textHead}"${text}"${this.#textTail}`;
+      chunks += `${head}"${text}"${tail}`;
     });
     return chunks;
+  }
+
+  /** What stands around the text of a chunk whose provider wrote its text in this form. */
+  #formOf(form: TextForm): { head: string; tail: string } {
+    if (this.#form?.form === form) return this.#form;
+    const event = form.piece?.(probe, { case: undefined });
+    const { choices, ...members } = (event && pieceOf(event)) ?? {};
+    const [choice] = Array.isArray(choices) ? choices : [];
+    const [head, tail] = isObject(choice) ? this.choice(choice, members).split(`"${probe}"`) : [];
+    const known = head !== undefined && tail !== undefined ? { head, tail } : undefined;
+    this.#form = { form, head: this.#textHead, tail: this.#textTail, ...known };
+    return this.#form;
+  }
+
+  /** A choice as its provider wrote it, with some members of its chunk. */
+  choice(choice: JsonObject, members: JsonObject, cost?: JsonObject): string {
+    const more = stringifyJson(members).slice(1, -1);
+    const own = `${this.#head}${stringifyJson({ index: 0, ...choice })}`;
+    const chunk = more === "" ? own + this.#tail : `${own}],${more}${this.#tail.slice(1)}`;
+    return withCost(chunk, cost);
   }
 
   reasoning(text: string): string {

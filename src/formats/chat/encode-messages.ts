@@ -1,10 +1,14 @@
-// The conversation of a canonical request → chat messages. One user turn may become several: first
-// its tool results, as `tool` messages right after the calls, then the rest.
+// The conversation of a canonical request → chat messages. Those of a chat client go out as they
+// came. Of other clients, one user turn may become several messages: first its tool results, as
+// `tool` messages right after the calls, then the rest.
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import {
+  type Attached,
   type Block,
+  ContentForm,
   type DocumentBlock,
+  Format,
   type Message,
   Role,
   type Source,
@@ -14,36 +18,280 @@ import {
 } from "../../../gen/gateway/inference/v1/content_pb.ts";
 import type { GenerateRequest } from "../../../gen/gateway/inference/v1/inference_pb.ts";
 import { ApiError } from "../../base/errors.ts";
-import { isOpenai } from "../codec.ts";
+import { dialectOf } from "../../config/catalog.ts";
+import type { Fit } from "../fit.ts";
 import { foldSystemEntries, hasOnlyInstructions } from "../fold-system.ts";
+import { isObject } from "../json.ts";
+import { isOurs } from "../packs.ts";
+import { type ReturnTarget, returnOf, thinkingOf } from "../returned.ts";
+import { fromNativeId } from "../tool-ids.ts";
+import { shortName } from "../tool-names.ts";
 import { encodeCacheMark, textsOf } from "./fields.ts";
-import { signedThinking } from "./usage-and-endings.ts";
+import { fitMessages } from "./fit-messages.ts";
+import { reasoningDetail } from "./usage-and-endings.ts";
+
+/** The settings of a provider that affect its messages. */
+type MessageTarget = ReturnTarget & { readonly cacheMarks: boolean };
 
 /**
  * The messages for a provider; with `cacheMarks`, including `cache_control` members. Throws
  * `feature_not_offered` for content that chat cannot express.
  */
-export function encodeMessages(request: GenerateRequest, cacheMarks: boolean): JsonObject[] {
-  const messages: JsonObject[] = [];
-  const system = request.system && encodeSystem(request.system, cacheMarks);
-  if (system) messages.push(system);
-  if (hasOnlyInstructions(request)) {
-    const last = request.messages.map((message) => encodeSystem(message, cacheMarks));
-    return [...messages, ...last.filter((message) => message !== undefined)];
+export function encodeMessages(
+  request: GenerateRequest,
+  target: MessageTarget,
+  fit: Fit,
+): JsonObject[] {
+  const dialect = dialectOf(target.dialect);
+  const isOwn = request.sourceFormat === Format.CHAT;
+  const encoder = new MessageEncoder(target, isOwn, dialect.reasoningNeeded, fit);
+  const messages = isOwn ? encoder.own(request) : encoder.foreign(request);
+  return fitMessages(messages, dialect, fit);
+}
+
+class MessageEncoder {
+  readonly #target: MessageTarget;
+  /** True for a request of a chat client. */
+  readonly #isOwn: boolean;
+  /** The member in which the provider needs the reasoning of every turn with calls. */
+  readonly #needed: string | undefined;
+  readonly #fit: Fit;
+
+  constructor(target: MessageTarget, isOwn: boolean, needed: string | undefined, fit: Fit) {
+    this.#target = target;
+    this.#isOwn = isOwn;
+    this.#needed = needed;
+    this.#fit = fit;
   }
-  // Chat clients return the thinking that such a provider gave them. That of a native client may be
-  // of a native provider, and many providers reject the member: only a gateway to native models,
-  // which knows cache marks too, gets it.
-  const echoReasoning = isOpenai(request.sourceFormat) || cacheMarks;
-  for (const turn of foldSystemEntries(request.messages)) {
-    const isAssistant = turn.role === Role.ASSISTANT;
-    const encoded = isAssistant
-      ? encodeAssistant(turn, echoReasoning)
-      : encodeUser(turn, cacheMarks);
-    // Not a spread: a turn may have more results than a call may have arguments.
-    for (const message of encoded) messages.push(message);
+
+  own({ system, messages }: GenerateRequest): JsonObject[] {
+    const instruction = system && encodeSystem(system, this.#target.cacheMarks);
+    const encoded = messages.flatMap((message, index) => this.#own(message, index));
+    return instruction ? [instruction, ...encoded] : encoded;
   }
-  return messages;
+
+  foreign(request: GenerateRequest): JsonObject[] {
+    const { cacheMarks } = this.#target;
+    const messages: JsonObject[] = [];
+    const system = request.system && encodeSystem(request.system, cacheMarks);
+    if (system) messages.push(system);
+    if (hasOnlyInstructions(request)) {
+      const last = request.messages.map((message) => encodeSystem(message, cacheMarks));
+      return [...messages, ...last.filter((message) => message !== undefined)];
+    }
+    for (const [index, turn] of foldSystemEntries(request.messages).entries()) {
+      // Not a spread: a turn may have more results than a call may have arguments.
+      for (const message of this.#turn(turn, index)) messages.push(message);
+    }
+    return messages;
+  }
+
+  /** A message of a chat client, as it came. */
+  #own(message: Message, index: number): JsonObject[] {
+    const { source, content, role } = message;
+    const hasParts = content.every(({ kind }) => partKinds.has(kind.case ?? ""));
+    // Content in the form of another format: it is written in this one.
+    if (!source && !hasParts) return this.#turn(message, index);
+    const around: JsonObject = source ?? { role: roleNames.get(role) ?? "user" };
+    const given = "content" in around ? {} : ownContent(message);
+    const encoded = { ...around, ...given };
+    if (role !== Role.ASSISTANT) return [encoded];
+    return [this.#withReasoning(this.#withoutPacks(encoded, content, index), content)];
+  }
+
+  /** What this gateway sealed is of providers of other formats. */
+  #withoutPacks(message: JsonObject, content: readonly Block[], index: number): JsonObject {
+    const { reasoning_details: details, ...others } = message;
+    if (!Array.isArray(details)) return message;
+    const kept = details.filter(
+      (entry) => !isObject(entry) || !(isOurs(entry.data) || isOurs(entry.signature)),
+    );
+    if (kept.length === details.length) return message;
+    for (const { attached } of content)
+      if (attached && attached.format !== Format.CHAT) this.#leaveOut("foreign", index);
+    return kept.length === 0 ? others : { ...others, reasoning_details: kept };
+  }
+
+  #leaveOut(why: "foreign" | "model", index: number): void {
+    this.#fit.carry(why);
+    this.#fit.leaveOut({ where: `messages[${index}]`, what: "thinking", why });
+  }
+
+  /** The reasoning of a turn with calls under the name under which the provider needs it. */
+  #withReasoning(message: JsonObject, content: readonly Block[]): JsonObject {
+    const needed = this.#needed;
+    if (needed === undefined || typeof message[needed] === "string") return message;
+    if (!Array.isArray(message.tool_calls) || message.tool_calls.length === 0) return message;
+    const text = content.map(thinkingOf).join("");
+    return text === "" ? message : { ...message, [needed]: text };
+  }
+
+  #turn(turn: Message, index: number): JsonObject[] {
+    if (turn.role === Role.ASSISTANT) return this.#assistant(turn, index);
+    if (turn.role === Role.USER) return encodeUser(turn, this.#target.cacheMarks);
+    const system = encodeSystem(turn, this.#target.cacheMarks);
+    return system ? [system] : [];
+  }
+
+  #assistant(turn: Message, index: number): JsonObject[] {
+    const text = turn.content.map(textOf).join("");
+    const message: JsonObject = { role: "assistant", content: text === "" ? null : text };
+    this.#addMembers(message, turn.attached, index);
+    const parts: JsonObject[] = [];
+    const calls: JsonObject[] = [];
+    const refused = this.#refusedLists(turn);
+    for (const block of turn.content) {
+      const { kind } = block;
+      if (kind.case === "toolUse") calls.push(this.#call(block, kind.value, index));
+      else if (kind.case === "thinking" || kind.case === "redactedThinking")
+        this.#addThinking(message, parts, block, { index, refused });
+    }
+    if (text === "" && calls.length === 0) return [];
+    if (parts.length > 0)
+      message.content = text === "" ? parts : [...parts, { type: "text", text }];
+    if (calls.length > 0) message.tool_calls = calls;
+    return [message];
+  }
+
+  /** The lists of a turn of which an entry is for another model: they go back whole, or not. */
+  #refusedLists({ content }: Message): ReadonlySet<string> {
+    const refused = new Set<string>();
+    for (const { attached } of content)
+      if (attached && returnOf(attached, Format.CHAT, this.#target) === "model")
+        refused.add(attached.list);
+    refused.delete("");
+    return refused;
+  }
+
+  /** Adds the reasoning of a block where the provider takes it. */
+  #addThinking(
+    message: JsonObject,
+    parts: JsonObject[],
+    block: Block,
+    { index, refused }: { index: number; refused: ReadonlySet<string> },
+  ): void {
+    const { kind, attached } = block;
+    const text = thinkingOf(block);
+    const isRefused = attached !== undefined && refused.has(attached.list);
+    const returned = isRefused ? "model" : returnOf(attached, Format.CHAT, this.#target);
+    if (attached && returned === "back") {
+      this.#fit.carry("back");
+      const { list, textMembers, members = {} } = attached;
+      if (protectedMembers.has(list) && list !== "content") return;
+      const own = textMembers.filter((name) => !protectedMembers.has(name));
+      const texts = own.map((name) => [name, text] as const);
+      if (list === "content") parts.push({ type: "thinking", ...members, ...partTexts(texts) });
+      else if (list !== "") addTo(message, list, { ...members, ...Object.fromEntries(texts) });
+      else {
+        for (const [name] of texts) append(message, name, text);
+        this.#addMembers(message, attached, index);
+      }
+      return;
+    }
+    const signature = kind.case === "thinking" ? kind.value.signature : "";
+    // A gateway to native models knows their signatures, and a client of this format its
+    // provider's.
+    const isNative = attached === undefined || attached.format === Format.NATIVE;
+    if (signature !== "" && isNative && (this.#target.cacheMarks || this.#isOwn)) {
+      addTo(message, "reasoning_details", reasoningDetail(text, signature));
+      return;
+    }
+    if (this.#needed !== undefined && text !== "") append(message, this.#needed, text);
+    else this.#leaveOut(returned === "model" ? "model" : "foreign", index);
+  }
+
+  /** Members of the message itself that the provider wrote. */
+  #addMembers(message: JsonObject, attached: Attached | undefined, index: number): void {
+    if (attached?.list !== "") return;
+    const returned = returnOf(attached, Format.CHAT, this.#target);
+    if (returned !== "back") this.#leaveOut(returned, index);
+    else
+      for (const [name, value] of Object.entries(attached.members ?? {}))
+        if (!protectedMembers.has(name)) message[name] = value;
+  }
+
+  #call(block: Block, call: ToolUseBlock, index: number): JsonObject {
+    const { attached } = block;
+    const returned = returnOf(attached, Format.CHAT, this.#target);
+    if (attached && returned !== "back") this.#leaveOut(returned, index);
+    else if (attached) this.#fit.carry("back");
+    const members = attached && returned === "back" ? attached.members : undefined;
+    return {
+      ...members,
+      id: fromNativeId(call.id),
+      type: "function",
+      function: { name: shortName(call.name), arguments: JSON.stringify(call.input ?? {}) },
+    };
+  }
+}
+
+/** Members that nothing returned may set. */
+const protectedMembers = new Set([
+  "role",
+  "content",
+  "tool_calls",
+  "tool_call_id",
+  "function_call",
+  "__proto__",
+]);
+const partKinds = new Set(["text", "image", "document", "other"]);
+const roleNames = new Map<Role, string>([
+  [Role.ASSISTANT, "assistant"],
+  [Role.SYSTEM, "system"],
+]);
+
+function partTexts(texts: readonly (readonly [name: string, text: string])[]): JsonObject {
+  return Object.fromEntries(texts.map(([name, text]) => [name, [{ type: "text", text }]]));
+}
+
+function append(message: JsonObject, name: string, text: string): void {
+  const before = message[name];
+  message[name] = typeof before === "string" ? before + text : text;
+}
+
+function addTo(message: JsonObject, list: string, entry: JsonObject): void {
+  const before = message[list];
+  if (Array.isArray(before)) before.push(entry);
+  else message[list] = [entry];
+}
+
+/** The `content` of a message whose blocks hold all of it. */
+function ownContent({ content, form }: Message): JsonObject {
+  const [first] = content;
+  const result = first?.kind.case === "toolResult" ? first.kind.value : undefined;
+  const blocks = result?.content ?? content.filter(({ kind }) => partKinds.has(kind.case ?? ""));
+  switch (result?.form ?? form) {
+    case ContentForm.ABSENT:
+      return {};
+    case ContentForm.TEXT: {
+      const [text] = blocks;
+      return { content: text ? textOf(text) : "" };
+    }
+    default:
+      return { content: blocks.map(ownPart) };
+  }
+}
+
+/** A part as it came, from a block that holds all of it. */
+function ownPart({ kind, extensions = {} }: Block): JsonObject {
+  switch (kind.case) {
+    case "text":
+      return { type: "text", text: kind.value.text, ...extensions };
+    case "image": {
+      const { image_url: inner, ...rest } = extensions;
+      const url = urlOf(kind.value.source, "image");
+      return { type: "image_url", ...rest, image_url: { url, ...(isObject(inner) && inner) } };
+    }
+    case "document": {
+      const { title = "", source } = kind.value;
+      const file_data = urlOf(source, "document");
+      return { type: "file", file: { filename: title, file_data }, ...extensions };
+    }
+    case "other":
+      return kind.value;
+    default:
+      return {};
+  }
 }
 
 /**
@@ -78,27 +326,6 @@ export function textOf(block: Block): string {
   return block.kind.case === "text" ? block.kind.value.text : "";
 }
 
-function encodeAssistant(turn: Message, echoReasoning: boolean): JsonObject[] {
-  const calls = turn.content.flatMap((block) =>
-    block.kind.case === "toolUse" ? [encodeCall(block.kind.value)] : [],
-  );
-  const text = turn.content.map(textOf).join("");
-  if (text === "" && calls.length === 0) return [];
-  const message: JsonObject = { role: "assistant", content: text === "" ? null : text };
-  const details = echoReasoning ? signedThinking(turn.content) : [];
-  if (details.length > 0) message.reasoning_details = details;
-  if (calls.length > 0) message.tool_calls = calls;
-  return [message];
-}
-
-function encodeCall(call: ToolUseBlock): JsonObject {
-  return {
-    id: call.id,
-    type: "function",
-    function: { name: call.name, arguments: JSON.stringify(call.input ?? {}) },
-  };
-}
-
 function encodeUser(turn: Message, cacheMarks: boolean): JsonObject[] {
   const messages: JsonObject[] = [];
   const parts: JsonObject[] = [];
@@ -126,7 +353,7 @@ function encodeResult(
   const content = textOfBlocks(result.content.filter((one) => !isAttachment(one)));
   const mark = cacheMarks ? encodeCacheMark(block.cacheControl) : {};
   return {
-    message: { role: "tool", tool_call_id: result.toolUseId, content, ...mark },
+    message: { role: "tool", tool_call_id: fromNativeId(result.toolUseId), content, ...mark },
     attachments,
   };
 }
@@ -197,7 +424,7 @@ function titled(title: string | undefined, text: string): string {
   return title === undefined ? text : `${title}\n${text}`;
 }
 
-function urlOf(source: Source | undefined, kind: "image" | "document"): string {
+export function urlOf(source: Source | undefined, kind: "image" | "document"): string {
   if (source?.kind.case === "url") return source.kind.value;
   if (source?.kind.case === "base64")
     return `data:${source.kind.value.mediaType};base64,${source.kind.value.data}`;

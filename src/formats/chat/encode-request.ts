@@ -1,24 +1,38 @@
 // A canonical request → the body for a provider of chat completions: vLLM, Ollama, llama.cpp,
-// OpenRouter and hosted ones. Unless the request or the operator requires more, the body has only
-// members that all of them know, because some reject a body with one unknown member.
+// OpenRouter and hosted ones. The request of a chat client goes out as it came, but for what its
+// provider refuses and what the gateway decides. Of other clients, the body has only members that
+// all providers know, unless the request or the operator requires more, because some reject a body
+// with one unknown member.
 
-import type { JsonObject } from "@bufbuild/protobuf";
-import type {
-  OutputConfig,
-  Tool,
-  ToolChoice,
+import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
+import {
+  Format,
+  type OutputConfig,
+  type Tool,
+  type ToolChoice,
 } from "../../../gen/gateway/inference/v1/content_pb.ts";
 import type { GenerateRequest } from "../../../gen/gateway/inference/v1/inference_pb.ts";
 import { ApiError } from "../../base/errors.ts";
 import { chatEffortOfBudget, findEffort } from "../../base/reasoning-effort.ts";
+import { type DialectName, dialectOf } from "../../config/catalog.ts";
+import { isOpenai } from "../codec.ts";
+import { Fit } from "../fit.ts";
+import { isObject } from "../json.ts";
+import { shortName } from "../tool-names.ts";
+import { fitTurns } from "../turns.ts";
 import { encodeMessages } from "./encode-messages.ts";
 import { encodeCacheMark } from "./fields.ts";
+import { type PassMembers, passMembers } from "./members.ts";
 
 /** The settings of a provider that affect the body. */
 export type RequestTarget = {
   /** The provider's name of the model. */
   readonly model: string;
   readonly stream: boolean;
+  /** Its habits. Default: `generic`, which takes everything. */
+  readonly dialect?: DialectName;
+  /** Members that it gets beyond the known ones. Default: none. */
+  readonly passMembers?: PassMembers;
   /** True for providers that know `cache_control` marks. Default: false. */
   readonly cacheMarks?: boolean;
   /**
@@ -32,26 +46,103 @@ export type RequestTarget = {
 
 /**
  * The body for the provider. Throws `feature_not_offered` for tools and content that have no
- * counterpart in this format.
+ * counterpart in this format. It shares values with `request`, so treat it as read-only.
  */
-export function encodeRequest(request: GenerateRequest, target: RequestTarget): JsonObject {
-  const body: JsonObject = {
-    model: target.model,
-    messages: encodeMessages(request, target.cacheMarks ?? false),
+export function encodeRequest(
+  request: GenerateRequest,
+  target: RequestTarget,
+  fit: Fit = new Fit(),
+): JsonObject {
+  const { model, stream, dialect = "generic", cacheMarks = false } = target;
+  const isOwn = request.sourceFormat === Format.CHAT;
+  const fitted = isOwn ? request : fitTurns(request, fit);
+  const limit = request.maxTokens;
+  const options = isObject(request.extensions?.stream_options)
+    ? request.extensions.stream_options
+    : {};
+  return {
+    ...(isOwn && request.extensions
+      ? ownMembers(request, request.extensions, target, fit)
+      : encodeMembers(fitted, target)),
+    model,
+    messages: encodeMessages(fitted, { model, dialect, cacheMarks }, fit),
+    ...(limit !== undefined &&
+      !target.omitMaxTokens && { [target.maxTokensName ?? "max_tokens"]: limit }),
+    stream,
+    ...(stream && { stream_options: { ...(isOwn && options), include_usage: true } }),
   };
-  if (request.maxTokens !== undefined && !target.omitMaxTokens)
-    body[target.maxTokensName ?? "max_tokens"] = request.maxTokens;
+}
+
+/** The members of a chat client that its provider gets. */
+function ownMembers(
+  request: GenerateRequest,
+  members: JsonObject,
+  target: RequestTarget,
+  fit: Fit,
+): JsonObject {
+  const dialect = dialectOf(target.dialect ?? "generic");
+  const passed = passMembers(members, dialect, target.passMembers ?? [], fit);
+  const { tools, tool_choice: choice, ...others } = passed;
+  const added: JsonObject = {};
+  if (Array.isArray(tools)) added.tools = tools.map((tool) => ownTool(tool, request.tools, target));
+  else if (tools !== undefined) added.tools = tools;
+  // Stubs of the tools that the conversation has called.
+  else if (members.functions === undefined) addTools(added, request, target);
+  if (choice !== undefined && added.tool_choice === undefined)
+    added.tool_choice = isOwnChoice(choice)
+      ? choice
+      : (encodeToolChoice(request.toolChoice) ?? choice);
+  return { ...others, ...added };
+}
+
+/** A tool as it came, with a schema that every provider accepts. */
+function ownTool(tool: JsonValue, typed: readonly Tool[], target: RequestTarget): JsonValue {
+  if (!isObject(tool)) return tool;
+  const { function: called } = tool;
+  if (!isObject(called)) {
+    // In the form of another format, or of a kind without arguments.
+    const known = typed.find(({ name }) => name === tool.name);
+    return known ? (encodeTool(known, 0, target)[0] ?? tool) : tool;
+  }
+  const { refusedMembers = [], noEmptyDescription } = dialectOf(target.dialect ?? "generic");
+  const { cache_control: mark, ...unmarked } = tool;
+  const { description, ...others } = called;
+  const isEmpty = noEmptyDescription === true && description === "";
+  return {
+    ...(refusedMembers.includes("cache_control") ? unmarked : tool),
+    function: { ...(isEmpty ? others : called), parameters: withProperties(called.parameters) },
+  };
+}
+
+/** A schema with the two members without which some providers refuse it. */
+export function withProperties(schema: JsonValue | undefined): JsonObject {
+  if (!isObject(schema)) return { type: "object", properties: {} };
+  if (schema.type !== undefined && schema.properties !== undefined) return schema;
+  return { type: "object", properties: {}, ...schema };
+}
+
+/** False for a choice in the form of another format. */
+function isOwnChoice(choice: JsonValue): boolean {
+  if (!isObject(choice)) return choice !== "any";
+  return isObject(choice.function) || choice.type === "allowed_tools" || choice.type === "custom";
+}
+
+/** The members of a request of another format. */
+function encodeMembers(request: GenerateRequest, target: RequestTarget): JsonObject {
+  const body: JsonObject = {};
   if (request.temperature !== undefined) body.temperature = request.temperature;
   if (request.topP !== undefined) body.top_p = request.topP;
-  if (request.topK !== undefined) body.top_k = request.topK;
+  const { isStrict } = dialectOf(target.dialect ?? "generic");
+  if (request.topK !== undefined && !isStrict) body.top_k = request.topK;
   if (request.stopSequences.length > 0) body.stop = request.stopSequences;
   addTools(body, request, target);
   const effort = encodeEffort(request);
   if (effort !== undefined) body.reasoning_effort = effort;
   const format = encodeResponseFormat(request.outputConfig);
   if (format) body.response_format = format;
-  body.stream = target.stream;
-  if (target.stream) body.stream_options = { include_usage: true };
+  const moderation = request.extensions?.moderation;
+  if (request.sourceFormat === Format.RESPONSES && moderation !== undefined)
+    body.moderation = moderation;
   return body;
 }
 
@@ -74,9 +165,11 @@ function encodeTool(tool: Tool, index: number, target: RequestTarget): JsonObjec
       message: `tools.${index}.type: the provider of this model does not know the tool type ${tool.type}.`,
     });
   }
-  const described: JsonObject = { name: tool.name };
-  if (tool.description !== undefined) described.description = tool.description;
-  described.parameters = tool.inputSchema ?? { type: "object", properties: {} };
+  const { noEmptyDescription } = dialectOf(target.dialect ?? "generic");
+  const described: JsonObject = { name: shortName(tool.name) };
+  if (tool.description !== undefined && !(noEmptyDescription && tool.description === ""))
+    described.description = tool.description;
+  described.parameters = withProperties(tool.inputSchema);
   if (tool.extensions?.strict === true) described.strict = true;
   return [
     {
@@ -95,10 +188,18 @@ function encodeToolChoice(choice: ToolChoice | undefined): JsonObject | string |
     case "any":
       return "required";
     case "tool":
-      return { type: "function", function: { name: choice.name ?? "" } };
+      return { type: "function", function: { name: shortName(choice.name ?? "") } };
     default:
       return undefined;
   }
+}
+
+/** The client's names of the tools that providers know by a shorter one; undefined if none is. */
+export function shortNames({ sourceFormat, tools }: GenerateRequest) {
+  // Those of OpenAI's formats are short.
+  if (isOpenai(sourceFormat) || !tools.some(({ name }) => shortName(name) !== name))
+    return undefined;
+  return new Map(tools.map(({ name }) => [shortName(name), name]));
 }
 
 /** The effort that the request asks for, as every chat provider knows it. */

@@ -1,6 +1,6 @@
 // What the public description says of the bodies of the chat format. A member of a request that is
-// null counts as absent, and one that is not named here is ignored. The decoders refuse what these
-// schemas refuse, and no more but what their texts say.
+// null counts as absent. The decoders refuse what these schemas refuse, and no more but what their
+// texts say.
 
 import {
   allOf,
@@ -29,8 +29,12 @@ export const positive: Schema = { type: "integer", minimum: 1, maximum: 4_294_96
 const fraction: Schema = { type: "number", minimum: 0, maximum: 1 };
 /** What samples of both formats of OpenAI have. */
 export const sampling = {
-  temperature: described("Above 1 it counts as 1.", { type: "number", minimum: 0, maximum: 2 }),
-  top_p: described("Without effect beside `temperature`.", fraction),
+  temperature: described("For native providers it counts as 1 at most.", {
+    type: "number",
+    minimum: 0,
+    maximum: 2,
+  }),
+  top_p: described("Without effect beside `temperature` at native providers.", fraction),
 };
 export const parallelCalls = {
   parallel_tool_calls: described("False: at most one call.", boolean),
@@ -45,6 +49,12 @@ export function formatOf(known: Readonly<Record<string, Schema>>): Schema {
 
 const cached = { cache_control: orNull(ref("CacheControl")) };
 const parts = anyOf(text, list(ref("ChatPart")));
+const refusal = oneOf("refusal");
+/** Types of parts that the decoder reads. */
+const partTypes = [
+  ...["text", "image_url", "file", "refusal"],
+  ...["image", "document", "tool_use", "tool_result", "thinking", "redacted_thinking"],
+];
 const called = open({ name: text });
 const toolName: Schema = { type: "string", pattern: "^[a-zA-Z0-9_-]{1,64}$" };
 
@@ -76,7 +86,7 @@ export const chatSchemas: Readonly<Record<string, Schema>> = {
       function_call: unchecked(described("The older form of `tool_choice`.", anyOf(text, called))),
       reasoning_effort: unchecked(oneOf(...effortNames)),
       thinking: unchecked(described("As in the native format.", object)),
-      modalities: unchecked(described("Answers are text, never audio alone.", list(text))),
+      modalities: unchecked(described("Never audio.", list(text))),
       metadata: unchecked(ref("Metadata")),
     },
   ),
@@ -88,7 +98,7 @@ export const chatSchemas: Readonly<Record<string, Schema>> = {
     open(
       { role: oneOf("system", "developer") },
       {
-        content: orNull(anyOf(text, list(anyOf(ref("ChatTextPart"), ref("ChatIgnoredPart"))))),
+        content: orNull(anyOf(text, list(anyOf(ref("ChatTextPart"), open({ type: refusal }))))),
         ...cached,
       },
     ),
@@ -100,8 +110,11 @@ export const chatSchemas: Readonly<Record<string, Schema>> = {
       content: orNull(parts),
       tool_calls: orNull(list(ref("ChatToolCall"))),
       function_call: orNull(described("The older form of `tool_calls`.", ref("ChatCalled"))),
+      reasoning_content: unchecked(
+        described("Thinking of earlier answers, under the name that it had.", text),
+      ),
       reasoning_details: orNull(
-        described("Signed thinking of earlier answers, as they had it.", list(object)),
+        described("Signed or sealed thinking of earlier answers, as they had it.", list(object)),
       ),
       ...cached,
     },
@@ -122,7 +135,7 @@ export const chatSchemas: Readonly<Record<string, Schema>> = {
     { arguments: unchecked(described("The JSON of an object, as a text.", text)) },
   ),
   ChatPart: described(
-    "A part of a content. The last six are in the native form.",
+    "A part of a content. Six kinds are in the native form.",
     anyOf(
       ref("ChatTextPart"),
       open(
@@ -145,7 +158,7 @@ export const chatSchemas: Readonly<Record<string, Schema>> = {
         },
         cached,
       ),
-      ref("ChatIgnoredPart"),
+      ref("ChatOtherPart"),
       open({ type: oneOf("image"), source: ref("ChatSource") }, cached),
       open(
         { type: oneOf("document"), source: ref("ChatSource") },
@@ -161,11 +174,14 @@ export const chatSchemas: Readonly<Record<string, Schema>> = {
     ),
   ),
   ChatTextPart: open({ type: oneOf("text"), text }, cached),
-  ChatIgnoredPart: described(
-    "Left out: providers take no audio, no refusals, and no thinking without a signature.",
+  ChatOtherPart: described(
+    "Reaches a provider of this format as it is. For other providers a refusal is text, thinking " +
+      "without a signature is left out, and any other type, such as `input_audio`, is refused.",
     anyOf(
-      open({ type: oneOf("input_audio", "refusal") }),
+      open({ type: { type: "string", not: { enum: [...partTypes] } } }),
+      open({ type: refusal }),
       open({ type: oneOf("thinking") }, { signature: { enum: ["", null] } }),
+      open({ type: oneOf("thinking"), thinking: list({}) }),
     ),
   ),
   ChatSource: anyOf(
@@ -213,7 +229,10 @@ export const chatSchemas: Readonly<Record<string, Schema>> = {
     choices: list(
       open({
         index: count,
-        message: open({ role: oneOf("assistant"), content: orNull(text) }),
+        message: described(
+          "What the provider wrote, where it has this format, too.",
+          open({ role: oneOf("assistant"), content: orNull(anyOf(text, list(object))) }),
+        ),
         finish_reason: text,
       }),
     ),

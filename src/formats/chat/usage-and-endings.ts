@@ -1,14 +1,17 @@
 // The members of an answer that plain answers and streams share: usage, the reason of the end,
 // errors and reasoning.
 
-import { create, type JsonObject, type JsonValue } from "@bufbuild/protobuf";
-import type { Block } from "../../../gen/gateway/inference/v1/content_pb.ts";
+import { create, type JsonObject, type JsonValue, type MessageInitShape } from "@bufbuild/protobuf";
+import {
+  type Block,
+  BlockSchema,
+  type SourceSchema,
+} from "../../../gen/gateway/inference/v1/content_pb.ts";
 import {
   type Event,
   type ReportedUsage,
   ReportedUsageSchema,
 } from "../../../gen/gateway/inference/v1/event_pb.ts";
-import { isResponsesThinking } from "../codec.ts";
 import { failure } from "../events.ts";
 import { isObject } from "../json.ts";
 import { textsOf } from "./fields.ts";
@@ -207,48 +210,47 @@ export function reasoningDetail(text: string, signature: string): JsonObject {
   return { type: "reasoning.text", text, signature };
 }
 
-/** The `reasoning_details` of the thinking blocks that such a provider or a native one signed. */
-export function signedThinking(blocks: readonly Block[]): JsonObject[] {
-  return blocks.flatMap((block) => {
-    const { kind } = block;
-    return kind.case === "thinking" && kind.value.signature !== "" && !isResponsesThinking(block)
-      ? [reasoningDetail(kind.value.thinking, kind.value.signature)]
-      : [];
-  });
+/** A part of a provider's reasoning. `members`: those of its part without its text. */
+export type Thought = { text: string; signature: string; members: JsonObject };
+
+/** The plain reasoning of a delta or message, and the names that it has there. */
+export function plainReasoning(from: JsonObject): { names: string[]; text: string } {
+  const { reasoning_content, reasoning, reasoning_text } = from;
+  const text = reasoning_content || reasoning || reasoning_text;
+  // Most deltas have none.
+  if (typeof text !== "string" || text === "") return noReasoning;
+  const names = ["reasoning_content", "reasoning", "reasoning_text"];
+  // Some providers send two, one of them empty.
+  return { text, names: names.filter((name) => from[name] === text) };
 }
 
-/** A part of a provider's reasoning. Either member may be empty. */
-export type Thought = { text: string; signature: string };
+const noReasoning = { names: [], text: "" };
 
-function thoughtOf(text: JsonValue | undefined, signature: JsonValue | undefined): Thought {
+function thoughtOf(
+  text: JsonValue | undefined,
+  signature: JsonValue | undefined,
+  members: JsonObject,
+): Thought {
   return {
     text: typeof text === "string" ? text : "",
     signature: typeof signature === "string" ? signature : "",
+    members,
   };
 }
 
-/**
- * The thoughts in the `reasoning_details` of a provider's delta or message, or in LiteLLM's
- * `thinking_blocks`. Entries of other kinds have no readable text.
- */
-export function readDetails(from: JsonObject): Thought[] {
-  const { reasoning_details: details, thinking_blocks: blocks } = from;
-  const entries = Array.isArray(details) ? details : Array.isArray(blocks) ? blocks : [];
-  return entries.flatMap((entry) => {
-    if (!isObject(entry)) return [];
-    if (entry.type === "reasoning.text") return [thoughtOf(entry.text, entry.signature)];
-    if (entry.type === "thinking") return [thoughtOf(entry.thinking, entry.signature)];
-    return [];
-  });
-}
+type SourceKind = NonNullable<MessageInitShape<typeof SourceSchema>["kind"]>;
 
-/**
- * The reasoning in a provider's delta or message, under any of its three names. Some providers send
- * two, one of them empty.
- */
-export function readReasoning(from: JsonObject): string {
-  const named = from.reasoning_content || from.reasoning || from.reasoning_text;
-  return typeof named === "string" ? named : "";
+/** The images of a delta or message, as blocks. */
+export function readImages({ images }: JsonObject): Block[] {
+  return (Array.isArray(images) ? images : []).flatMap((image) => {
+    const { url } = isObject(image) && isObject(image.image_url) ? image.image_url : {};
+    if (typeof url !== "string") return [];
+    const inline = /^data:([^;,]{1,100});base64,/.exec(url);
+    const kind: SourceKind = inline
+      ? { case: "base64", value: { mediaType: inline[1] ?? "", data: url.slice(inline[0].length) } }
+      : { case: "url", value: url };
+    return [create(BlockSchema, { kind: { case: "image", value: { source: { kind } } } })];
+  });
 }
 
 /** A part of a provider's content: text, or a thought. */
@@ -265,13 +267,13 @@ export function readContent(content: JsonValue | undefined): Part[] {
   return content.flatMap((part): Part[] => {
     if (!isObject(part)) return [];
     if (part.type === "thinking") {
-      const { thinking, signature } = part;
+      const { type, thinking, ...members } = part;
       const text = Array.isArray(thinking) ? textsOf(thinking).join("") : thinking;
-      return [{ thought: thoughtOf(text, signature) }];
+      return [{ thought: thoughtOf(text, part.signature, members) }];
     }
     if (part.type === "reasoning") {
       const summaries = Array.isArray(part.summary) ? part.summary.filter(isObject) : [];
-      return summaries.map(({ text, signature }) => ({ thought: thoughtOf(text, signature) }));
+      return summaries.map(({ text, signature }) => ({ thought: thoughtOf(text, signature, {}) }));
     }
     return typeof part.text === "string" && part.text !== "" ? [{ text: part.text }] : [];
   });

@@ -2,7 +2,7 @@
 
 import type { JsonObject } from "@bufbuild/protobuf";
 import type { Event } from "../../../gen/gateway/inference/v1/event_pb.ts";
-import { unreadableAnswer } from "../codec.ts";
+import { type AnswerSource, unreadableAnswer } from "../codec.ts";
 import {
   blockStart,
   blockStop,
@@ -22,19 +22,22 @@ import { decodeUsage } from "./usage.ts";
  * complete, without deltas. The first usage has the input and an output of 0, because some clients
  * add the outputs of the first and the last usage.
  */
-export function decodeAnswer(body: JsonObject): Event[] {
+export function decodeAnswer(body: JsonObject, source: AnswerSource = {}): Event[] {
   const { id, type, role, model, content, stop_reason, stop_sequence, usage, ...rest } = body;
   if (type === "error") return [decodeEvent("error", JSON.stringify(body)) ?? unreadable()];
   if (!Array.isArray(content) || !content.every(isObject)) return [unreadable()];
 
   const deltaExtensions = takeDeltaMembers(rest);
   const calledTool = content.some((block) => block.type === "tool_use");
-  const start = messageStart({
-    id: typeof id === "string" ? id : "",
-    model: typeof model === "string" ? model : "",
-    usage: isObject(usage) ? decodeUsage(inputSide(usage)) : undefined,
-    extensions: unknownFields(rest),
-  });
+  const start = messageStart(
+    {
+      id: typeof id === "string" ? id : "",
+      model: typeof model === "string" ? model : "",
+      usage: isObject(usage) ? decodeUsage(inputSide(usage)) : undefined,
+      extensions: unknownFields(rest),
+    },
+    source,
+  );
   const blocks = content.flatMap((block, index) => [
     blockStart(index, decodeBlock(completeBlock(block))),
     blockStop(index),

@@ -14,8 +14,7 @@ import {
   MessageDeltaSchema,
   type MessageStart,
 } from "../../../gen/gateway/inference/v1/event_pb.ts";
-import type { EventDecoder } from "../codec.ts";
-import { unreadableAnswer } from "../codec.ts";
+import { type AnswerSource, type EventDecoder, unreadableAnswer } from "../codec.ts";
 import {
   blockDelta,
   blockStart,
@@ -43,7 +42,7 @@ import { decodeUsage } from "./usage.ts";
  * omissions are repaired, an answer that is out of order or incomplete ends in a `failure`, and
  * no event follows `message_stop` or `failure`.
  */
-export function createEventDecoder(acceptsRuns = false): EventDecoder {
+export function createEventDecoder(acceptsRuns = false, source: AnswerSource = {}): EventDecoder {
   const parser = createSseParser(acceptsRuns ? new TextRuns(textDeltas) : undefined);
   const order = createOrder();
   const read = (sseEvents: readonly SseEvent[]): Event[] => {
@@ -57,7 +56,7 @@ export function createEventDecoder(acceptsRuns = false): EventDecoder {
       // completions.
       if ((data === "" && name !== "ping") || data === "[DONE]") continue;
       order.accept(
-        decodeEvent(name, data) ??
+        decodeEvent(name, data, source) ??
           failure(unreadableAnswer, "The model provider sent an event that cannot be read."),
         events,
       );
@@ -202,7 +201,11 @@ function reportFailureUsage({ extensions }: Failure, events: Event[]): void {
  * Decodes the JSON text `data` of an event that is called `name` in the stream. Undefined if it is
  * not an event of this format.
  */
-export function decodeEvent(name: string, data: string): Event | undefined {
+export function decodeEvent(
+  name: string,
+  data: string,
+  source: AnswerSource = {},
+): Event | undefined {
   // Pings have no content, and the data of some is not JSON.
   if (name === "ping") return ping();
   const parsed = parse(data);
@@ -218,7 +221,7 @@ export function decodeEvent(name: string, data: string): Event | undefined {
       return withRaw(blockStop(value.index), hasMore(value, 2) ? data : undefined);
     case "message_start":
       return isObject(value.message)
-        ? decodeMessageStart(value.message, hasMore(value, 2) ? data : undefined)
+        ? decodeMessageStart(value.message, hasMore(value, 2) ? data : undefined, source)
         : undefined;
     case "message_delta":
       return decodeMessageDelta(value);
@@ -326,7 +329,11 @@ function decodeBlockStart(value: JsonObject, data: string): Event | undefined {
   );
 }
 
-function decodeMessageStart(message: JsonObject, data: string | undefined): Event {
+function decodeMessageStart(
+  message: JsonObject,
+  data: string | undefined,
+  source: AnswerSource,
+): Event {
   const { id, type, role, model, content, stop_reason, stop_sequence, usage, ...rest } = message;
   // Some answers start with blocks that are complete already, and with their end.
   if (Array.isArray(content) && content.length > 0) {
@@ -334,12 +341,15 @@ function decodeMessageStart(message: JsonObject, data: string | undefined): Even
     if (typeof stop_reason === "string") rest.stop_reason = stop_reason;
     if (typeof stop_sequence === "string") rest.stop_sequence = stop_sequence;
   }
-  const start = messageStart({
-    id: typeof id === "string" ? id : "",
-    model: typeof model === "string" ? model : "",
-    usage: isObject(usage) ? decodeUsage(usage) : undefined,
-    extensions: unknownFields(rest),
-  });
+  const start = messageStart(
+    {
+      id: typeof id === "string" ? id : "",
+      model: typeof model === "string" ? model : "",
+      usage: isObject(usage) ? decodeUsage(usage) : undefined,
+      extensions: unknownFields(rest),
+    },
+    source,
+  );
   return withRaw(start, data);
 }
 

@@ -2,6 +2,7 @@
 
 import { create, type JsonObject, type JsonValue } from "@bufbuild/protobuf";
 import {
+  type Block,
   ContentForm,
   Format,
   type Message,
@@ -22,6 +23,7 @@ import {
 } from "../../../gen/gateway/inference/v1/inference_pb.ts";
 import { tagsOfMetadata, withoutTags } from "../../base/tags.ts";
 import { isCount, isObject } from "../json.ts";
+import { blockOf, Carried, isOurs, noSealing, type Sealing } from "../packs.ts";
 import { type CheckedBody, type CheckedMessage, checkRequest } from "./check-request.ts";
 import { decodeContent, isContent, readCacheControl } from "./decode-block.ts";
 import {
@@ -39,20 +41,51 @@ import {
 type RequestHeaders = { version: string; beta: string };
 
 /**
- * The canonical request, without loss: of `metadata` it has the tags apart. Throws
- * `invalid_request` with the path of the fault.
+ * The canonical request, without loss: of `metadata` it has the tags apart, and `sealing` opens
+ * what the client returned. Throws `invalid_request` with the path of the fault.
  */
-export function decodeRequest(body: JsonValue, headers: RequestHeaders): GenerateRequest {
+export function decodeRequest(
+  body: JsonValue,
+  headers: RequestHeaders,
+  sealing: Sealing = noSealing,
+): GenerateRequest {
   checkRequest(body, headers.version, "generate");
-  const request = decode(body, headers);
+  const request = decode(body, headers, sealing);
   takeTags(request);
   return request;
 }
 
 /** The same for a request to count. Members that do not affect the count are allowed. */
-export function decodeCountRequest(body: JsonValue, headers: RequestHeaders): CountTokensRequest {
+export function decodeCountRequest(
+  body: JsonValue,
+  headers: RequestHeaders,
+  sealing: Sealing = noSealing,
+): CountTokensRequest {
   checkRequest(body, headers.version, "count");
-  return create(CountTokensRequestSchema, { request: decode(body, headers) });
+  return create(CountTokensRequestSchema, { request: decode(body, headers, sealing) });
+}
+
+/** Opens the packs in signatures and redacted thoughts. Changes the messages. */
+function openPacks(messages: readonly Message[], carried: Carried): void {
+  for (const [index, message] of messages.entries()) {
+    if (!message.content.some(({ kind }) => sealedIn(kind) !== undefined)) continue;
+    message.content = message.content.flatMap((block, part) => {
+      const { kind } = block;
+      const sealed = sealedIn(kind);
+      if (sealed === undefined) return [block];
+      const packed = carried.open(sealed, `messages[${index}].content[${part}]`);
+      if (!packed) return [];
+      message.attached ??= packed.message;
+      const text = kind.case === "thinking" ? kind.value.thinking : "";
+      return blockOf(packed, text) ?? [];
+    });
+  }
+  carried.give(messages);
+}
+
+function sealedIn(kind: Block["kind"]): string | undefined {
+  if (kind.case === "thinking" && isOurs(kind.value.signature)) return kind.value.signature;
+  return kind.case === "redactedThinking" && isOurs(kind.value.data) ? kind.value.data : undefined;
 }
 
 function takeTags(request: GenerateRequest): void {
@@ -67,7 +100,7 @@ function takeTags(request: GenerateRequest): void {
     );
 }
 
-function decode(body: CheckedBody, headers: RequestHeaders): GenerateRequest {
+function decode(body: CheckedBody, headers: RequestHeaders, sealing: Sealing): GenerateRequest {
   const {
     model,
     messages,
@@ -86,12 +119,15 @@ function decode(body: CheckedBody, headers: RequestHeaders): GenerateRequest {
     ...rest
   } = body;
   const output = readObject(rest, "output_config", output_config);
+  const typedMessages = messages.map(decodeMessage);
+  const carried = new Carried(sealing);
+  openPacks(typedMessages, carried);
   // All members, so that requests have one shape. It also saves the 2 µs of `create`.
   return {
     $typeName: "gateway.inference.v1.GenerateRequest",
     model,
     sourceFormat: Format.NATIVE,
-    messages: messages.map(decodeMessage),
+    messages: typedMessages,
     system: isContent(system) ? decodeSystem(system) : undefined,
     maxTokens: isCount(max_tokens) ? max_tokens : undefined,
     stream: typeof stream === "boolean" ? stream : undefined,
@@ -110,6 +146,7 @@ function decode(body: CheckedBody, headers: RequestHeaders): GenerateRequest {
     vendorVersion: headers.version,
     vendorBeta: headers.beta,
     tags: {},
+    leftOut: carried.leftOut,
     // Last: the readers restore to `rest` what they cannot express.
     extensions: unknownFields(rest),
   };

@@ -1,6 +1,7 @@
 // Events → a plain answer in the native format.
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
+import { Format } from "../../../gen/gateway/inference/v1/content_pb.ts";
 import type {
   BlockDelta,
   Event,
@@ -9,21 +10,18 @@ import type {
 import type { AnswerContext } from "../codec.ts";
 import { isObject, parseJsonText } from "../json.ts";
 import { encodeBlock } from "./encode-block.ts";
-import { messageId } from "./encode-events.ts";
+import { carrierFor, messageId } from "./encode-events.ts";
 import { completeUsage, encodeUsage, mergeUsage } from "./usage.ts";
 
 /**
  * The plain answer with the content of `events`, which are all events of one complete answer, in
  * the order of event.proto.
  */
-export function encodeAnswer(events: readonly Event[], context: AnswerContext): JsonObject {
-  // Defaults for members that clients' types promise and providers may omit.
-  let message: JsonObject = {
-    stop_details: null,
-    container: null,
-    diagnostics: null,
-    context_management: null,
-  };
+export function encodeAnswer(answer: readonly Event[], context: AnswerContext): JsonObject {
+  const carrier = answer[0] && carrierFor(answer[0], context);
+  const events = carrier ? carrier.carry(answer) : answer;
+  // A native provider's answer has what it has. Of others, members that clients' types promise.
+  let message: JsonObject = isNative(answer[0]) ? {} : { ...promised };
   let id = "";
   let stopReason = "end_turn";
   let stopSequence: string | null = null;
@@ -34,8 +32,7 @@ export function encodeAnswer(events: readonly Event[], context: AnswerContext): 
   const finish = (delta: MessageDelta): void => {
     stopReason = delta.stopReason ?? stopReason;
     stopSequence = delta.stopSequence ?? stopSequence;
-    const { annotations: _, ...extensions } = delta.extensions ?? {};
-    message = { ...message, ...delta.deltaExtensions, ...extensions };
+    message = { ...message, ...delta.deltaExtensions, ...delta.extensions };
     if (delta.usage) usage = mergeUsage(usage, encodeUsage(delta.usage));
   };
 
@@ -81,6 +78,17 @@ export function encodeAnswer(events: readonly Event[], context: AnswerContext): 
   // replacing ours.
   return { ...own, ...message, ...own, usage: completeUsage(usage, context.estimatedInputTokens) };
 }
+
+function isNative(start: Event | undefined): boolean {
+  return start?.kind.case === "messageStart" && start.kind.value.attached?.format === Format.NATIVE;
+}
+
+const promised: JsonObject = {
+  stop_details: null,
+  container: null,
+  diagnostics: null,
+  context_management: null,
+};
 
 /** A block while its deltas arrive, and the JSON text of its tool input so far. */
 type OpenBlock = { readonly members: JsonObject; input: string };

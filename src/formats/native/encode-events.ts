@@ -9,9 +9,11 @@ import type {
   MessageStart,
 } from "../../../gen/gateway/inference/v1/event_pb.ts";
 import { randomId } from "../../base/ids.ts";
+import { Carrier, providerFormatOf } from "../carry.ts";
 import { type AnswerContext, type EventEncoder, encodeCost } from "../codec.ts";
 import { escapeLineSeparators, isObject, parseJsonText, stringifyJson } from "../json.ts";
 import { runOf, type TextRun } from "../text-run.ts";
+import { toNativeId } from "../tool-ids.ts";
 import { splitBlock } from "./encode-block.ts";
 import { textFormOf } from "./text-form.ts";
 import { completeUsage, encodeUsage } from "./usage.ts";
@@ -26,6 +28,8 @@ type OpenBlock = {
 
 export function createEventEncoder(context: AnswerContext): EventEncoder {
   let open: OpenBlock | undefined;
+  /** Of an answer of another format. */
+  let carrier: Carrier | undefined;
   let blocks = 0;
   let outputTokens = 0;
   let over = false;
@@ -106,8 +110,11 @@ export function createEventEncoder(context: AnswerContext): EventEncoder {
 
   return {
     encode(events) {
+      const [first] = events;
+      if (first?.kind.case === "messageStart") carrier = carrierFor(first, context);
       let text = "";
-      for (const event of events) if (!over) text += encodeOne(event);
+      for (const event of carrier ? carrier.carry(events) : events)
+        if (!over) text += encodeOne(event);
       return text;
     },
     ping: () => pingText,
@@ -117,6 +124,12 @@ export function createEventEncoder(context: AnswerContext): EventEncoder {
     },
     end: () => "",
   };
+}
+
+/** What an answer of another format needs; undefined for one of this format. */
+export function carrierFor(start: Event, { sealing }: AnswerContext): Carrier | undefined {
+  if (providerFormatOf(start) === Format.NATIVE) return undefined;
+  return new Carrier({ format: Format.NATIVE, toClientId: toNativeId, hidesText: false }, sealing);
 }
 
 function encodeRun(run: TextRun, index: number): string {
@@ -182,8 +195,8 @@ function encodeStart(start: MessageStart, context: AnswerContext, event: Event):
 
 function encodeMessageDelta(delta: MessageDelta, outputTokens: number, showCost: boolean): string {
   const { stopReason, stopSequence, usage, deltaExtensions, cost } = delta;
-  // `gateway` is ours: a provider's member of that name is dropped. `annotations` are of chat.
-  const { gateway: _, annotations: __, ...extensions } = delta.extensions ?? {};
+  // `gateway` is ours: a provider's member of that name is dropped.
+  const { gateway: _, ...extensions } = delta.extensions ?? {};
   return frame(
     "message_delta",
     stringifyJson({

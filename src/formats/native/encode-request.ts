@@ -1,4 +1,5 @@
-// A canonical request → the body for a provider. `decode-request.ts` is the inverse.
+// A canonical request → the body for a provider. `decode-request.ts` is the inverse: the request of
+// a native client goes out as it came. `fit-request.ts` fits those of the other formats.
 
 import type { JsonObject } from "@bufbuild/protobuf";
 import {
@@ -11,24 +12,35 @@ import {
   type ToolChoice,
 } from "../../../gen/gateway/inference/v1/content_pb.ts";
 import type { GenerateRequest } from "../../../gen/gateway/inference/v1/inference_pb.ts";
-import { isOpenai, isResponsesThinking } from "../codec.ts";
+import type { DialectName } from "../../config/catalog.ts";
+import { isOpenai } from "../codec.ts";
+import { Fit } from "../fit.ts";
 import { foldSystemEntries, hasOnlyInstructions } from "../fold-system.ts";
 import { encodeCacheControl, encodeContent, type KeepExtensions } from "./encode-block.ts";
+import { fitRequest, fitThinking } from "./fit-request.ts";
 
 /** The settings of a provider that affect the body. */
 export type RequestTarget = {
   /** The provider's name of the model. */
   model: string;
   stream: boolean;
+  /** Its habits. Default: `generic`. */
+  dialect?: DialectName;
   /** True for servers that do not accept system messages inside the conversation. */
   foldSystem?: boolean;
 };
 
 /**
- * The body of a request for an answer. It shares values with `request`, so treat it as read-only.
+ * The body of a request for an answer. It shares values with `received`, so treat it as read-only.
+ * Throws `feature_not_offered` for what a client of another format asks for and this one has not.
  */
-export function encodeRequest(request: GenerateRequest, target: RequestTarget): JsonObject {
-  const keep = keepsExtensions(request);
+export function encodeRequest(
+  received: GenerateRequest,
+  target: RequestTarget,
+  fit: Fit = new Fit(),
+): JsonObject {
+  const keep = keepsExtensions(received);
+  const request = fitRequest(received, fit);
   return {
     model: target.model,
     ...(request.maxTokens !== undefined && { max_tokens: request.maxTokens }),
@@ -37,7 +49,7 @@ export function encodeRequest(request: GenerateRequest, target: RequestTarget): 
     ...(request.topP !== undefined && { top_p: request.topP }),
     ...(request.topK !== undefined && { top_k: request.topK }),
     ...(request.stopSequences.length > 0 && { stop_sequences: request.stopSequences }),
-    ...encodePrompt(request, target, keep),
+    ...encodePrompt(request, target, keep, fit),
     ...(keep && request.extensions),
   };
 }
@@ -47,16 +59,19 @@ const generationOnly = ["metadata", "service_tier", "stop_sequences"];
 
 /** The body of a request to count the input of `request`. */
 export function encodeCountRequest(
-  request: GenerateRequest,
+  received: GenerateRequest,
   target: Omit<RequestTarget, "stream">,
 ): JsonObject {
-  const keep = keepsExtensions(request);
+  const keep = keepsExtensions(received);
+  // What is left out is noted when the request itself is sent.
+  const fit = new Fit();
+  const request = fitRequest(received, fit);
   const extensions = Object.entries((keep && request.extensions) || {}).filter(
     ([name]) => !generationOnly.includes(name),
   );
   return {
     model: target.model,
-    ...encodePrompt(request, target, keep),
+    ...encodePrompt(request, target, keep, fit),
     ...Object.fromEntries(extensions),
   };
 }
@@ -68,10 +83,11 @@ function keepsExtensions(request: GenerateRequest): KeepExtensions {
 /** The members that make up the input of the model. */
 function encodePrompt(
   request: GenerateRequest,
-  target: { foldSystem?: boolean },
+  target: Omit<RequestTarget, "stream">,
   keep: KeepExtensions,
+  fit: Fit,
 ): JsonObject {
-  const messages = encodableMessages(request, target);
+  const messages = encodableMessages(request, target, fit);
   const { system, tools, toolChoice, thinking, outputConfig, cacheControl } = request;
   return {
     ...(system && { system: encodeContent(system.content, system.form, keep) }),
@@ -86,22 +102,13 @@ function encodePrompt(
 
 function encodableMessages(
   request: GenerateRequest,
-  { foldSystem }: { foldSystem?: boolean },
+  { foldSystem, dialect = "generic", model }: Omit<RequestTarget, "stream">,
+  fit: Fit,
 ): readonly Message[] {
-  const messages = withoutForeignThinking(request.messages);
+  const messages = fitThinking(request.messages, { dialect, model }, fit);
   if (hasOnlyInstructions(request))
     return messages.map((message) => ({ ...message, role: Role.USER }));
   return foldSystem ? foldSystemEntries(messages) : messages;
-}
-
-/** `messages` without the thinking that only a provider of the Responses format can read. */
-function withoutForeignThinking(messages: readonly Message[]): readonly Message[] {
-  if (!messages.some(({ content }) => content.some(isResponsesThinking))) return messages;
-  return messages.flatMap((message) => {
-    const content = message.content.filter((block) => !isResponsesThinking(block));
-    if (content.length === message.content.length) return [message];
-    return content.length === 0 ? [] : [{ ...message, content }];
-  });
 }
 
 function encodeMessage(message: Message, keep: KeepExtensions): JsonObject {

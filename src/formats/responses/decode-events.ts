@@ -2,7 +2,7 @@
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import type { Event } from "../../../gen/gateway/inference/v1/event_pb.ts";
-import { type EventDecoder, unreadableAnswer } from "../codec.ts";
+import { type AnswerSource, type EventDecoder, unreadableAnswer } from "../codec.ts";
 import { failure } from "../events.ts";
 import { isObject } from "../json.ts";
 import { createSseParser, type SseEvent } from "../sse.ts";
@@ -12,13 +12,17 @@ import { OutputReader, readResponseError } from "./read-output.ts";
  * Decodes the stream of one answer. An answer that is incomplete or malformed ends in a `failure`,
  * and nothing follows the end. There are no runs: each event has its own number.
  */
-export function createEventDecoder(): EventDecoder {
-  return new ResponseDecoder();
+export function createEventDecoder(_acceptsRuns = false, source?: AnswerSource): EventDecoder {
+  return new ResponseDecoder(source);
 }
 
 class ResponseDecoder implements EventDecoder {
   readonly #parser = createSseParser();
-  readonly #output = new OutputReader();
+  readonly #output: OutputReader;
+
+  constructor(source: AnswerSource | undefined) {
+    this.#output = new OutputReader(source);
+  }
 
   push(bytes: Uint8Array): Event[] {
     for (const event of this.#parser.push(bytes)) this.#readEvent(event);
@@ -35,9 +39,13 @@ class ResponseDecoder implements EventDecoder {
   #readEvent({ event: name, data }: SseEvent): void {
     if (this.#output.isOver || data === "" || data.startsWith("[DONE]")) return;
     const event = parseObject(data);
-    if (event) this.#read(typeof event.type === "string" ? event.type : name, event);
-    else
+    if (!event) {
       this.#fail("The model provider sent an event that is not a JSON object.", unreadableAnswer);
+      return;
+    }
+    const type = typeof event.type === "string" ? event.type : name;
+    const typed = event.type === type ? event : { ...event, type };
+    this.#output.readPiece(typed, () => this.#read(type, typed));
   }
 
   #read(type: string, event: JsonObject): void {
@@ -80,7 +88,7 @@ class ResponseDecoder implements EventDecoder {
       case "response.completed":
       case "response.incomplete":
       case "response.failed":
-        this.#finish(type, isObject(response) ? response : {});
+        this.#finish(type, event);
         return;
       case "error":
         output.fail(
@@ -90,9 +98,10 @@ class ResponseDecoder implements EventDecoder {
     }
   }
 
-  #finish(type: string, response: JsonObject): void {
+  #finish(type: string, event: JsonObject): void {
     const status = type.slice("response.".length);
-    this.#output.finish({ ...response, status });
+    const response = isObject(event.response) ? event.response : {};
+    this.#output.finish({ ...response, status }, event);
   }
 
   #fail(message: string, type = "api_error"): void {

@@ -1,8 +1,5 @@
-// The items of a request → the turns of user and assistant in the canonical request, and its
-// instruction.
-//
-// Turns of one role are merged, as the native format requires. The extension `begins` of a block
-// marks where an item began, so that a provider of this format gets the items as they were.
+// The items of a request → messages of the canonical request, one for each. Nothing is merged,
+// moved or left out: `turns.ts` fits them for providers of other formats.
 
 import { create, type JsonObject, type JsonValue } from "@bufbuild/protobuf";
 import {
@@ -10,231 +7,208 @@ import {
   BlockSchema,
   ContentForm,
   type Message,
-  MessageSchema,
   Role,
-  type System,
-  SystemSchema,
 } from "../../../gen/gateway/inference/v1/content_pb.ts";
 import {
+  type DecodedContent,
+  type DecodedPart,
   decodeFile,
-  decodeImageUrl,
+  decodeParts,
+  imageOf,
   parseArguments,
-  toolId,
+  toolResult,
   toolUse,
 } from "../chat/decode-block.ts";
 import { invalid, objectAt, optionalText, textAt } from "../chat/fields.ts";
 import { isObject } from "../json.ts";
-import { checkArguments, isBlankText, normaliseTurns, textBlock } from "../turns.ts";
-import { type OpenContent, readSealedText } from "./sealed.ts";
-import { flatName } from "./tool-names.ts";
+import { blockOf, type Carried, isPack, type Packed } from "../packs.ts";
+import { flatName } from "../tool-names.ts";
+import { checkArguments, isBlankText, textBlock, turnOf } from "../turns.ts";
+import { readableText } from "./reasoning.ts";
 
-const itemTypes = [
-  "message",
-  "reasoning",
-  "function_call",
-  "function_call_output",
-  "custom_tool_call",
-  "custom_tool_call_output",
-];
 const roles = ["system", "developer", "user", "assistant"];
-const partTypes = ["input_text", "output_text", "input_image", "input_file", "refusal"];
-
-/** The part of the conversation that is decoded. */
-type Conversation = {
-  readonly open: OpenContent;
-  readonly instructions: Block[];
-  readonly turns: Message[];
-  /** Ids of the calls without a result. */
-  readonly openCalls: Set<string>;
-  /** Instructions that wait for the results of the open calls, which must follow the calls. */
-  waiting: Message[];
-};
 
 /**
- * The turns and the instruction of a request. Throws `invalid_request`, or `request_too_large` if
- * the arguments of its calls have too many items.
+ * The messages of a request whose instruction is `instruction`. Throws `invalid_request`, also if
+ * none of both has content, or `request_too_large` if the arguments of its calls have too many
+ * items.
  */
 export function decodeItems(
-  body: JsonObject,
-  open: OpenContent,
-): { messages: Message[]; system: System | undefined } {
-  const { input } = body;
-  const conversation: Conversation = {
-    open,
-    instructions: [],
-    turns: [],
-    openCalls: new Set(),
-    waiting: [],
-  };
-  const { instructions, turns } = conversation;
-  const instruction = optionalText(body.instructions, "instructions") ?? "";
-  if (instruction.trim() !== "") instructions.push(begin("instructions", [textBlock(instruction)]));
+  input: JsonValue | undefined,
+  instruction: string,
+  carried: Carried,
+): Message[] {
   if (typeof input === "string") {
     if (input.trim() === "") throw invalid("input", "must not be blank");
-    turns.push(turn(Role.USER, [begin("message", [textBlock(input)])]));
-  } else {
-    if (!Array.isArray(input) || input.length === 0)
-      throw invalid("input", "must be a string or an array of at least one item");
-    checkArguments(
-      input.flatMap((item) =>
-        isObject(item) && typeof item.arguments === "string" ? [item.arguments] : [],
-      ),
-    );
-    for (const [index, item] of input.entries()) {
-      const at = `input[${index}]`;
-      decodeItem(conversation, objectAt(item, at), at);
-      if (conversation.openCalls.size === 0) endWaiting(conversation);
-    }
-    endWaiting(conversation);
+    return [{ ...turnOf(Role.USER, [textBlock(input)]), form: ContentForm.TEXT }];
   }
-
-  const messages = normaliseTurns(turns);
-  // Of instructions alone, the last one is the message.
-  const last = messages.length === 0 ? instructions.pop() : undefined;
-  if (last) messages.push(turn(Role.SYSTEM, [last], ContentForm.TEXT));
-  if (messages.length === 0) throw invalid("input", "must have an item with content");
-  return { messages, system: joinInstructions(instructions) };
+  if (!Array.isArray(input) || input.length === 0)
+    throw invalid("input", "must be a string or an array of at least one item");
+  checkArguments(
+    input.flatMap((item) =>
+      isObject(item) && typeof item.arguments === "string" ? [item.arguments] : [],
+    ),
+  );
+  const messages = input.map((item, index) => {
+    const at = `input[${index}]`;
+    return decodeItem(objectAt(item, at), at, carried);
+  });
+  const hasContent = messages.some(({ content }) => content.some((block) => !isBlankText(block)));
+  if (!hasContent && instruction.trim() === "")
+    throw invalid("input", "must have an item with content");
+  return messages;
 }
 
-function joinInstructions(blocks: readonly Block[]): System | undefined {
-  if (blocks.length === 0) return undefined;
-  const form = blocks.length === 1 ? ContentForm.TEXT : ContentForm.UNSPECIFIED;
-  return create(SystemSchema, { content: [...blocks], form });
-}
-
-function endWaiting(conversation: Conversation): void {
-  conversation.turns.push(...conversation.waiting);
-  conversation.waiting = [];
-}
-
-function decodeItem(conversation: Conversation, item: JsonObject, at: string): void {
-  const { turns, openCalls } = conversation;
+function decodeItem(item: JsonObject, at: string, carried: Carried): Message {
   switch (item.type ?? "message") {
     case "message":
-      decodeMessage(conversation, item, at);
-      return;
+      return decodeMessage(item, at);
     case "reasoning": {
-      const block = decodeReasoning(conversation, item, at);
-      if (block) turns.push(turn(Role.ASSISTANT, [block]));
-      return;
+      const packed = decodeReasoning(item, at, carried);
+      const block = packed && blockOf(packed, readableText(item));
+      const message = turnOf(Role.ASSISTANT, block ? [block] : []);
+      return { ...message, source: item, ...(packed?.message && { attached: packed.message }) };
     }
     case "function_call": {
-      const input = parseArguments(item.arguments);
-      const call = decodeCall(item, at, input);
-      openCalls.add(callIdOf(call));
-      turns.push(turn(Role.ASSISTANT, [call]));
-      return;
+      const call = decodeCall(item, at, parseArguments(item.arguments));
+      return { ...turnOf(Role.ASSISTANT, [call]), source: item };
     }
     case "custom_tool_call": {
       const call = decodeCall(item, at, { input: textAt(item.input, `${at}.input`) });
-      openCalls.add(callIdOf(call));
-      turns.push(turn(Role.ASSISTANT, [mark(call, "custom_tool_call")]));
-      return;
+      return { ...turnOf(Role.ASSISTANT, [call]), source: item };
     }
     case "function_call_output":
-    case "custom_tool_call_output": {
-      const result = decodeResult(item, at);
-      openCalls.delete(callIdOf(result));
-      if (item.type === "custom_tool_call_output") mark(result, item.type);
-      turns.push(turn(Role.USER, [result]));
-      return;
-    }
+    case "custom_tool_call_output":
+      return decodeResult(item, at);
     case "item_reference":
       throw invalid(
         `${at}.type`,
         "refers to a stored item, and nothing is stored here: send the item itself (store: false)",
       );
     default:
-      throw invalid(`${at}.type`, "is not a supported item", itemTypes);
+      return decodeOther(item, at, carried);
   }
 }
 
-function decodeMessage(conversation: Conversation, item: JsonObject, at: string): void {
-  const { instructions, turns, openCalls } = conversation;
-  const content = decodeContent(item.content, `${at}.content`);
-  switch (item.role) {
+/** What a tool of the vendor did, or a kind of tomorrow. One must not end a session. */
+function decodeOther(item: JsonObject, at: string, carried: Carried): Message {
+  if (typeof item.type !== "string") throw invalid(`${at}.type`, "must be a string");
+  const block = create(BlockSchema, { kind: { case: "other", value: item } });
+  const sealed = item.encrypted_content;
+  if (typeof sealed === "string") {
+    const packed = carried.open(sealed, `${at}.encrypted_content`);
+    if (packed?.block) block.attached = packed.block;
+  }
+  return { ...turnOf(Role.ASSISTANT, [block]), source: item };
+}
+
+function decodeMessage(item: JsonObject, at: string): Message {
+  const { content: given, ...around } = item;
+  const role = roleOf(item.role, at);
+  const content = decodeContent(given, `${at}.content`, role === Role.ASSISTANT);
+  if (role === Role.SYSTEM && content.blocks.some(({ kind }) => kind.case !== "text"))
+    throw invalid(`${at}.content`, "an instruction may hold text only");
+  if (role === Role.ASSISTANT) {
+    const phase = optionalText(item.phase, `${at}.phase`);
+    for (const { kind } of content.blocks)
+      if (kind.case === "text" && phase !== undefined) kind.value.phase = phase;
+  }
+  const { blocks, form, isExact } = content;
+  return { ...turnOf(role, blocks), form, source: isExact ? around : item };
+}
+
+function roleOf(role: JsonValue | undefined, at: string): Role {
+  switch (role) {
     case "user":
-      turns.push(turn(Role.USER, begun("message", content)));
-      return;
-    case "assistant": {
-      const phase = optionalText(item.phase, `${at}.phase`);
-      for (const { kind } of content)
-        if (kind.case === "text" && phase !== undefined) kind.value.phase = phase;
-      turns.push(turn(Role.ASSISTANT, begun("message", content)));
-      return;
-    }
+      return Role.USER;
+    case "assistant":
+      return Role.ASSISTANT;
     case "system":
-    case "developer": {
-      if (content.some(({ kind }) => kind.case !== "text"))
-        throw invalid(`${at}.content`, "an instruction may hold text only");
-      const texts = content.filter((block) => !isBlankText(block));
-      if (texts.length === 0) return;
-      const blocks = begun(item.role, texts);
-      // Later ones stay in their place: the provider has cached what is before them.
-      if (turns.length === 0) instructions.push(...blocks);
-      else (openCalls.size > 0 ? conversation.waiting : turns).push(turn(Role.SYSTEM, blocks));
-      return;
-    }
+    case "developer":
+      return Role.SYSTEM;
     default:
       throw invalid(`${at}.role`, "is not a supported role", roles);
   }
 }
 
-function decodeContent(content: JsonValue | undefined, at: string): Block[] {
-  if (typeof content === "string") return [textBlock(content)];
+function decodeContent(
+  content: JsonValue | undefined,
+  at: string,
+  isAnswer: boolean,
+): DecodedContent {
+  if (typeof content === "string")
+    return { blocks: [textBlock(content)], form: ContentForm.TEXT, isExact: true };
   if (!Array.isArray(content)) throw invalid(at, "must be a string or an array of parts");
-  return content.map((part, index) => {
-    const path = `${at}[${index}]`;
-    return decodePart(objectAt(part, path), path);
-  });
+  return decodeParts(content, at, (part, path) => decodePart(part, path, isAnswer));
 }
 
-function decodePart(part: JsonObject, at: string): Block {
-  switch (part.type) {
+/** The type of a part with text, on each side. */
+export function textTypeOf(isAnswer: boolean): "output_text" | "input_text" {
+  return isAnswer ? "output_text" : "input_text";
+}
+
+function decodePart(part: JsonObject, at: string, isAnswer: boolean): DecodedPart {
+  const { type, ...members } = part;
+  switch (type) {
     case "input_text":
     case "output_text":
-    case "text":
-      return textBlock(textAt(part.text, `${at}.text`));
-    case "refusal":
-      return textBlock(textAt(part.refusal, `${at}.refusal`));
-    case "input_image":
+    case "text": {
+      const { text, ...rest } = members;
+      const block = textBlock(textAt(text, `${at}.text`));
+      return exact(block, type === textTypeOf(isAnswer) ? rest : { type, ...rest });
+    }
+    case "refusal": {
+      const { refusal, ...rest } = members;
+      return exact(textBlock(textAt(refusal, `${at}.refusal`)), { type, ...rest });
+    }
+    case "input_image": {
       if (typeof part.file_id === "string") throw noFiles(at);
-      return decodeImage(part, at);
+      const { image_url, ...rest } = members;
+      const path = `${at}.image_url`;
+      const { block, isExact } = imageOf(textAt(image_url, path), path);
+      return { ...exact(block, rest), isExact };
+    }
     case "input_file":
       if (typeof part.file_id === "string") throw noFiles(at);
-      return decodeInputFile(part, at);
+      return decodeInputFile(members, at);
     default:
-      throw invalid(`${at}.type`, "is not a supported type of part", partTypes);
+      if (typeof type !== "string") throw invalid(`${at}.type`, "must be a string");
+      return exact(create(BlockSchema, { kind: { case: "other", value: part } }), {});
   }
 }
 
-function decodeImage({ image_url: url, detail }: JsonObject, at: string): Block {
-  const image = decodeImageUrl(textAt(url, `${at}.image_url`), `${at}.image_url`);
-  if (typeof detail === "string") image.extensions = { detail };
-  return image;
+function exact(block: Block, rest: JsonObject): DecodedPart {
+  if (Object.keys(rest).length > 0) block.extensions = rest;
+  return { block, isExact: true };
 }
 
 function noFiles(at: string): Error {
   return invalid(`${at}.file_id`, "there is no file store here; send the content itself");
 }
 
-function decodeInputFile(part: JsonObject, at: string): Block {
-  if (typeof part.file_data === "string") return decodeFile(part, at);
-  const url = textAt(part.file_url, `${at}.file_url`);
+function decodeInputFile(members: JsonObject, at: string): DecodedPart {
+  const { filename, file_data, file_url, ...rest } = members;
+  if (typeof file_data === "string") {
+    const decoded = decodeFile(
+      { ...(filename !== undefined && { filename }), file_data },
+      at,
+      rest,
+    );
+    return { ...decoded, isExact: decoded.isExact && file_url === undefined };
+  }
+  const url = textAt(file_url, `${at}.file_url`);
   if (!/^https?:\/\//i.test(url)) throw invalid(`${at}.file_url`, "must be an http or https URL");
-  const title = optionalText(part.filename, `${at}.filename`);
+  const title = optionalText(filename, `${at}.filename`);
   const source = { kind: { case: "url", value: url } } as const;
-  return create(BlockSchema, { kind: { case: "document", value: { source, title } } });
+  const block = create(BlockSchema, { kind: { case: "document", value: { source, title } } });
+  return { ...exact(block, rest), isExact: file_data === undefined && filename !== null };
 }
 
-/** The signed thinking of a reasoning item. Without it a provider takes no thinking back. */
-function decodeReasoning({ open }: Conversation, item: JsonObject, at: string): Block | undefined {
+/** What this gateway sealed. Reasoning that it did not seal is left out: nobody here can vouch. */
+function decodeReasoning(item: JsonObject, at: string, carried: Carried): Packed | undefined {
   const path = `${at}.encrypted_content`;
   const sealed = optionalText(item.encrypted_content, path) ?? "";
-  if (sealed === "") return undefined;
-  const block = readSealedText(open(sealed, path));
-  if (!block) throw invalid(path, "was not made by this gateway");
-  return block;
+  return sealed === "" ? undefined : carried.open(sealed, path);
 }
 
 function decodeCall(item: JsonObject, at: string, input: JsonObject): Block {
@@ -243,47 +217,22 @@ function decodeCall(item: JsonObject, at: string, input: JsonObject): Block {
   const name = textAt(item.name, `${at}.name`);
   if (name === "") throw invalid(`${at}.name`, "must not be empty");
   const namespace = optionalText(item.namespace, `${at}.namespace`);
-  const call = toolUse({ id, name: flatName(name, namespace), input });
-  if (namespace) call.extensions = { namespace, name };
-  return call;
+  return toolUse({ id, name: flatName(name, namespace), input });
 }
 
-function decodeResult(item: JsonObject, at: string): Block {
-  const toolUseId = toolId(textAt(item.call_id, `${at}.call_id`));
-  const { output } = item;
-  const content = decodeContent(output, `${at}.output`).filter((block) => !isBlankText(block));
-  const form =
-    content.length === 0
-      ? ContentForm.ABSENT
-      : typeof output === "string"
-        ? ContentForm.TEXT
-        : ContentForm.UNSPECIFIED;
-  return create(BlockSchema, {
-    kind: { case: "toolResult", value: { toolUseId, content, form } },
+function decodeResult(item: JsonObject, at: string): Message {
+  const { output, ...around } = item;
+  const id = textAt(item.call_id, `${at}.call_id`);
+  const content = decodeContent(output, `${at}.output`, false);
+  const result = toolResult(id, content);
+  return { ...turnOf(Role.USER, [result]), source: content.isExact ? around : item };
+}
+
+/** True if a request has an `encrypted_content` in the form that was used until packs came. */
+export function hasOldContent(body: JsonValue): boolean {
+  if (!isObject(body) || !Array.isArray(body.input)) return false;
+  return body.input.some((item) => {
+    const content = isObject(item) ? item.encrypted_content : undefined;
+    return typeof content === "string" && !isPack(content);
   });
-}
-
-function callIdOf({ kind }: Block): string {
-  if (kind.case === "toolUse") return kind.value.id;
-  return kind.case === "toolResult" ? kind.value.toolUseId : "";
-}
-
-function turn(role: Role, content: Block[], form: ContentForm = ContentForm.UNSPECIFIED): Message {
-  return create(MessageSchema, { role, content, form });
-}
-
-function mark(block: Block, begins: string): Block {
-  block.extensions = { ...block.extensions, begins };
-  return block;
-}
-
-function begin(begins: string, [block]: [Block]): Block {
-  return mark(block, begins);
-}
-
-/** `blocks` with the mark on the first that is not blank: blank ones are omitted later. */
-function begun(begins: string, blocks: Block[]): Block[] {
-  const first = blocks.find((block) => !isBlankText(block));
-  if (first) mark(first, begins);
-  return blocks;
 }

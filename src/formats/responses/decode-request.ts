@@ -1,15 +1,17 @@
-// A request body in the Responses format → the canonical request. An unsupported member is ignored,
-// unless the client would misread an answer that ignores it; such a member is an error.
+// A request body in the Responses format → the canonical request. A member without which the client
+// would misread its answer is an error.
 
 import { create, type JsonObject, type JsonValue } from "@bufbuild/protobuf";
 import {
+  ContentForm,
   Format,
   type OutputConfig,
   OutputConfigSchema,
+  type System,
 } from "../../../gen/gateway/inference/v1/content_pb.ts";
 import type { GenerateRequest } from "../../../gen/gateway/inference/v1/inference_pb.ts";
 import { effortNames } from "../../base/reasoning-effort.ts";
-import { tagsOfMetadata, withoutTags } from "../../base/tags.ts";
+import { tagsOfMetadata } from "../../base/tags.ts";
 import {
   invalid,
   objectAt,
@@ -23,10 +25,14 @@ import {
 } from "../chat/fields.ts";
 import { partsMax, toolsMax, tooManyParts, tooManyTools } from "../codec.ts";
 import { isObject } from "../json.ts";
+import { Carried, noSealing, type Sealing } from "../packs.ts";
+import { type ClientTool, readClientTools } from "../tool-names.ts";
+import { textBlock } from "../turns.ts";
 import { decodeItems } from "./decode-items.ts";
 import { decodeTools } from "./decode-tools.ts";
-import { type OpenContent, sealedInclude } from "./sealed.ts";
-import { type ClientTool, readClientTools } from "./tool-names.ts";
+
+/** The entry of `include` that asks for signed thinking, sealed. */
+export const sealedInclude = "reasoning.encrypted_content";
 
 /** What a client wants of the form of its answer. */
 export type Wishes = {
@@ -41,31 +47,32 @@ export type Wishes = {
 };
 
 /**
- * The canonical request of a `/v1/responses` body. `open` opens the `encrypted_content` of its
- * reasoning. Throws `invalid_request` with the path of the fault.
+ * The canonical request of a `/v1/responses` body, without loss: `extensions` keep every member as
+ * it came, and the typed fields say what providers of other formats can express. `sealing` opens
+ * what the client returned. Throws `invalid_request` with the path of the fault.
  */
-export function decodeRequest(body: JsonValue, open: OpenContent): GenerateRequest {
+export function decodeRequest(body: JsonValue, sealing: Sealing = noSealing): GenerateRequest {
   if (!isObject(body)) throw invalid("", "the body must be a JSON object");
   checkCounts(body);
   const model = textAt(body.model, "model");
   if (model.trim() === "") throw invalid("model", "must not be empty");
   rejectUnanswerable(body);
-  const { messages, system } = decodeItems(body, open);
+  const carried = new Carried(sealing);
+  const instruction = optionalText(body.instructions, "instructions") ?? "";
+  const messages = decodeItems(body.input, instruction, carried);
+  carried.give(messages);
   const { tools, toolChoice } = decodeTools(body);
-  const temperature = optionalNumber(body.temperature, "temperature", { min: 0, max: 2 });
-  const topP = optionalNumber(body.top_p, "top_p", { min: 0, max: 1 });
   // All members, in the order of the other formats, so that requests have one shape.
   return {
     $typeName: "gateway.inference.v1.GenerateRequest",
     model,
     sourceFormat: Format.RESPONSES,
     messages,
-    system,
+    system: instruction.trim() === "" ? undefined : systemOf(instruction),
     maxTokens: optionalInteger(body.max_output_tokens, "max_output_tokens", 1),
     stream: optionalBoolean(body.stream, "stream"),
-    // As in the chat format: models take up to 1, and not both.
-    temperature: temperature === undefined ? undefined : Math.min(temperature, 1),
-    topP: temperature === undefined ? topP : undefined,
+    temperature: optionalNumber(body.temperature, "temperature", { min: 0, max: 2 }),
+    topP: optionalNumber(body.top_p, "top_p", { min: 0, max: 1 }),
     topK: undefined,
     stopSequences: [],
     tools,
@@ -77,14 +84,33 @@ export function decodeRequest(body: JsonValue, open: OpenContent): GenerateReque
     vendorVersion: "",
     vendorBeta: "",
     tags: { ...tagsOfMetadata(body.metadata) },
-    extensions: keepMembers(body),
+    leftOut: carried.leftOut,
+    extensions: membersOf(body),
   };
 }
 
-/** True if the body has an `encrypted_content`. */
-export function hasSealedContent(body: JsonValue): boolean {
-  if (!isObject(body) || !Array.isArray(body.input)) return false;
-  return body.input.some((item) => isObject(item) && typeof item.encrypted_content === "string");
+function systemOf(instruction: string): System {
+  return {
+    $typeName: "gateway.inference.v1.System",
+    content: [textBlock(instruction)],
+    form: ContentForm.TEXT,
+  };
+}
+
+/** All members, but for those that the typed fields hold as they came. */
+function membersOf({ model, input, instructions, ...members }: JsonObject): JsonObject | undefined {
+  const all: JsonObject = {
+    ...members,
+    // A text as input, and an instruction that is null or blank.
+    ...(typeof input === "string" && { input }),
+    ...(instructions !== undefined && !isFilled(instructions) && { instructions }),
+  };
+  for (const _ in all) return all;
+  return undefined;
+}
+
+function isFilled(value: JsonValue): boolean {
+  return typeof value === "string" && value.trim() !== "";
 }
 
 /** Reads what an accepted body wants of its answer. */
@@ -158,27 +184,6 @@ function decodeEffort(value: JsonValue | undefined): string | undefined {
 function decodeFormat(value: JsonValue | undefined): OutputConfig | undefined {
   const format = optionalObject(optionalObject(value, "text")?.format, "text.format");
   if (format?.type !== "json_schema") return undefined;
-  const { type, schema, ...extensions } = format;
-  return create(OutputConfigSchema, {
-    format: { type, schema: objectAt(schema, "text.format.schema") },
-    ...(Object.keys(extensions).length > 0 && { extensions }),
-  });
-}
-
-/** Members that reach a provider of this format, and no other. */
-const kept = ["include", "metadata", "prompt_cache_key", "safety_identifier", "user"];
-
-function keepMembers(body: JsonObject): JsonObject | undefined {
-  const members: JsonObject = {};
-  for (const name of kept) {
-    const value = body[name];
-    if (value !== undefined && value !== null)
-      members[name] = name === "metadata" && isObject(value) ? withoutTags(value) : value;
-  }
-  const { verbosity, format } = isObject(body.text) ? body.text : {};
-  if (typeof verbosity === "string") members.verbosity = verbosity;
-  if (isObject(format) && format.type === "json_object") members.format = format;
-  const { summary } = isObject(body.reasoning) ? body.reasoning : {};
-  if (typeof summary === "string") members.summary = summary;
-  return Object.keys(members).length > 0 ? members : undefined;
+  const schema = objectAt(format.schema, "text.format.schema");
+  return create(OutputConfigSchema, { format: { type: "json_schema", schema } });
 }

@@ -2,8 +2,8 @@
 // with one argument: other providers know only arguments in JSON. A tool of a namespace becomes a
 // tool with a longer name.
 
-import { create, type JsonObject, type JsonValue } from "@bufbuild/protobuf";
-import { type Tool, ToolSchema } from "../../../gen/gateway/inference/v1/content_pb.ts";
+import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
+import type { Tool } from "../../../gen/gateway/inference/v1/content_pb.ts";
 import {
   buildTool,
   type ChosenTools,
@@ -19,7 +19,7 @@ import {
   textAt,
 } from "../chat/fields.ts";
 import { toolsMax, tooManyTools } from "../codec.ts";
-import { flatName } from "./tool-names.ts";
+import { flatName } from "../tool-names.ts";
 
 const toolTypes = ["function", "custom", "namespace"];
 const choices = ["auto", "required", "none", "function", "custom", "allowed_tools"];
@@ -58,7 +58,7 @@ function decodeList(value: JsonValue | undefined): Tool[] {
 function decodeTool(tool: JsonObject, at: string): Tool {
   switch (tool.type) {
     case "function":
-      return buildFunction(tool, at);
+      return buildTool(tool, at);
     case "custom":
       return buildCustomTool(tool, at);
     default:
@@ -73,7 +73,7 @@ function notOffered(at: string): Error {
 
 /**
  * A tool of a namespace. The model sees the description of the namespace before that of its first
- * tool. `extensions.namespace` and the like keep what a provider of this format gets.
+ * tool.
  */
 function decodeInNamespace(
   tool: JsonObject,
@@ -90,20 +90,6 @@ function decodeInNamespace(
   const own = built.description;
   if (group.innerIndex === 0 && about)
     built.description = own === undefined ? about : `${about}\n\n${own}`;
-  built.extensions = {
-    ...built.extensions,
-    namespace,
-    name,
-    ...(about !== undefined && { about }),
-    ...(typeof tool.description === "string" && { description: tool.description }),
-  };
-  return built;
-}
-
-function buildFunction(tool: JsonObject, at: string): Tool {
-  const built = buildTool(tool, at);
-  // A provider of this format takes an absent `strict` for true where the schema allows it.
-  if (tool.strict === false) built.extensions = { ...built.extensions, strict: false };
   return built;
 }
 
@@ -113,7 +99,7 @@ function buildCustomTool(tool: JsonObject, at: string): Tool {
   const texts = [description, describeFormat(format, `${at}.format`)];
   const properties = { input: { type: "string", description: "The whole input, as plain text." } };
   const schema = { type: "object", properties, required: ["input"], additionalProperties: false };
-  const built = buildTool(
+  return buildTool(
     {
       name: tool.name ?? null,
       description: texts.filter((text) => text !== undefined).join("\n\n"),
@@ -121,10 +107,6 @@ function buildCustomTool(tool: JsonObject, at: string): Tool {
     },
     at,
   );
-  const original: JsonObject = {};
-  if (description !== undefined) original.description = description;
-  if (format) original.format = format;
-  return create(ToolSchema, { ...built, extensions: { custom: original } });
 }
 
 function describeFormat(format: JsonObject | undefined, at: string): string | undefined {

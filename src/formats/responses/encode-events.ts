@@ -2,7 +2,12 @@
 // and closed once.
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
-import type { Block, TextBlock } from "../../../gen/gateway/inference/v1/content_pb.ts";
+import {
+  type Block,
+  Format,
+  type ImageBlock,
+  type TextBlock,
+} from "../../../gen/gateway/inference/v1/content_pb.ts";
 import type {
   BlockDelta,
   Cost,
@@ -10,22 +15,17 @@ import type {
   MessageStart,
   ReportedUsage,
 } from "../../../gen/gateway/inference/v1/event_pb.ts";
-import { randomId } from "../../base/ids.ts";
-import { encodeUsage as encodeChatUsage, mergeUsage } from "../chat/usage-and-endings.ts";
-import { type AnswerContext, type EventEncoder, encodeCost } from "../codec.ts";
+import { Carrier } from "../carry.ts";
+import { mergeUsage } from "../chat/usage-and-endings.ts";
+import { type EventEncoder, encodeCost } from "../codec.ts";
 import { escapeLineSeparators, isObject, parseJsonText, stringifyJson } from "../json.ts";
 import { readStartContent } from "../start-content.ts";
 import { runOf } from "../text-run.ts";
-import type { Wishes } from "./decode-request.ts";
-import { type SealContent, sealedText } from "./sealed.ts";
-import type { ClientTool } from "./tool-names.ts";
-
-/** The values of an answer that come from the gateway and from the request. */
-export type ResponseContext = AnswerContext & {
-  readonly createdAtMs: number;
-  readonly wishes: Wishes;
-  readonly seal: SealContent;
-};
+import { fromNativeId } from "../tool-ids.ts";
+import type { ClientTool } from "../tool-names.ts";
+import { type Ending, endingOf, headOf, type ResponseContext } from "./ending.ts";
+import { newItemId } from "./item-ids.ts";
+import { isRelayed, ResponseRelay } from "./relay.ts";
 
 /** Encodes one stream, from `response.created` to `response.completed` or its like. */
 export function createEventEncoder(context: ResponseContext): EventEncoder {
@@ -33,9 +33,6 @@ export function createEventEncoder(context: ResponseContext): EventEncoder {
 }
 
 const keepAlive = ": keep-alive\n\n";
-
-/** How a response ends. */
-type Ending = { readonly status: string; readonly members: JsonObject };
 
 /** The open item of the output. All texts in it are JSON strings without their quotes. */
 type OpenItem = {
@@ -47,11 +44,17 @@ type OpenItem = {
   hasPart: boolean;
   /** The text of the open part, the summary, or the arguments. */
   text: string;
-  signature: string;
+  /** Notes on the text of the open part, as JSON. */
+  annotations: string[];
+  /** What the client returns with its next request. */
+  sealed: string;
 };
 
 export class ResponseEncoder implements EventEncoder {
   readonly #context: ResponseContext;
+  readonly #carrier: Carrier;
+  /** Writes the answer of a provider of this format. */
+  #relay: ResponseRelay | undefined;
   readonly #head: string;
   readonly #echo: string;
   /** The closed items, as JSON. */
@@ -68,19 +71,19 @@ export class ResponseEncoder implements EventEncoder {
 
   constructor(context: ResponseContext) {
     this.#context = context;
-    const { createdAtMs, model, wishes } = context;
-    this.#head = stringifyJson({
-      id: randomId("resp_"),
-      object: "response",
-      created_at: Math.floor(createdAtMs / 1000),
-      model,
-    }).slice(0, -1);
+    const { wishes, sealing } = context;
+    const form = { format: Format.RESPONSES, toClientId: fromNativeId, hidesText: true };
+    this.#carrier = new Carrier(form, wishes.includeSealed ? sealing : undefined);
+    this.#head = stringifyJson(headOf(context)).slice(0, -1);
     this.#echo = stringifyJson(wishes.echo).slice(1);
   }
 
   encode(events: readonly Event[]): string {
+    if (isRelayed(events[0])) this.#relay = new ResponseRelay(this.#context);
+    if (this.#relay) return this.#relay.encode(events);
     let text = "";
-    for (const event of events) if (!this.#isClosed) text += this.#encodeOne(event);
+    for (const event of this.#carrier.carry(events))
+      if (!this.#isClosed) text += this.#encodeOne(event);
     return text;
   }
 
@@ -93,6 +96,7 @@ export class ResponseEncoder implements EventEncoder {
     if (this.#isClosed) return "";
     const { message, code, type } = isObject(body.error) ? body.error : {};
     const error = { code: code ?? type ?? "server_error", message: message ?? "" };
+    if (this.#relay) return this.#relay.failure(error);
     const text = this.#start();
     this.#isClosed = true;
     return text + this.#lifecycle("response.failed", { status: "failed", members: { error } });
@@ -100,6 +104,7 @@ export class ResponseEncoder implements EventEncoder {
 
   /** Empty if the events had their own end. */
   end(): string {
+    if (this.#relay) return this.#relay.end();
     if (this.#isClosed) return "";
     const text = this.#start() + this.#closeItem();
     this.#isClosed = true;
@@ -165,11 +170,16 @@ export class ResponseEncoder implements EventEncoder {
       }
       case "thinking": {
         const text = this.#openReasoning(kind);
-        if (this.#open) this.#open.signature = kind.value.signature;
+        if (this.#open) this.#open.sealed = kind.value.signature;
         return text + this.#summary(kind.value.thinking);
       }
-      case "redactedThinking":
-        return this.#openReasoning(kind);
+      case "redactedThinking": {
+        const text = this.#openReasoning(kind);
+        if (this.#open) this.#open.sealed = kind.value.data;
+        return text;
+      }
+      case "image":
+        return this.#closeItem() + this.#image(kind.value);
       case "toolUse":
         return this.#openCall(kind);
       default:
@@ -183,12 +193,13 @@ export class ResponseEncoder implements EventEncoder {
     if (!open) return "";
     const run = runOf(delta);
     if (run) return open.kind.case === "text" ? this.#run(run) : "";
-    const { kind } = delta;
+    const { kind, attached } = delta;
     switch (open.kind.case) {
       case "text":
+        if (attached) return this.#annotations(attached.members?.annotations);
         return kind.case === "text" ? this.#text(kind.value) : "";
       case "thinking":
-        if (kind.case === "signature") open.signature += kind.value;
+        if (kind.case === "signature") open.sealed += kind.value;
         return kind.case === "thinking" ? this.#summary(kind.value) : "";
       case "toolUse":
         return kind.case === "inputJson" ? this.#arguments(kind.value) : "";
@@ -203,7 +214,7 @@ export class ResponseEncoder implements EventEncoder {
   }
 
   #openItem(id: string, kind: Block["kind"], item: JsonObject): string {
-    this.#open = { id, kind, parts: [], hasPart: false, text: "", signature: "" };
+    this.#open = { id, kind, parts: [], hasPart: false, text: "", annotations: [], sealed: "" };
     return this.#event("response.output_item.added", { output_index: this.#index, item });
   }
 
@@ -214,7 +225,7 @@ export class ResponseEncoder implements EventEncoder {
 
   #openMessage(kind: Extract<Block["kind"], { case: "text" }>): string {
     const closed = this.#closeItem();
-    const id = randomId("msg_");
+    const id = newItemId("msg");
     const members = { status: "in_progress", role: "assistant", content: [] };
     const item = { id, type: "message", ...members, ...phaseOf(kind.value) };
     return closed + this.#openItem(id, kind, item);
@@ -225,6 +236,7 @@ export class ResponseEncoder implements EventEncoder {
     if (!open) return "";
     open.hasPart = true;
     open.text = "";
+    open.annotations = [];
     const place = {
       item_id: open.id,
       output_index: this.#index,
@@ -240,7 +252,7 @@ export class ResponseEncoder implements EventEncoder {
     if (!open?.hasPart) return "";
     open.hasPart = false;
     const place = `"item_id":"${open.id}","output_index":${this.#index},"content_index":${open.parts.length}`;
-    const part = `{"type":"output_text","annotations":[],"logprobs":[],"text":"${open.text}"}`;
+    const part = `{"type":"output_text","annotations":[${open.annotations}],"logprobs":[],"text":"${open.text}"}`;
     open.parts.push(part);
     return (
       this.#raw("response.output_text.done", `${place},"text":"${open.text}","logprobs":[]`) +
@@ -248,9 +260,42 @@ export class ResponseEncoder implements EventEncoder {
     );
   }
 
+  /** Citations of the open text, as a provider of chat completions writes them. */
+  #annotations(given: JsonValue | undefined): string {
+    const open = this.#open;
+    if (!open?.hasPart) return "";
+    let text = "";
+    for (const one of Array.isArray(given) ? given : []) {
+      const { type, url_citation: cited } = isObject(one) ? one : {};
+      if (type !== "url_citation" || !isObject(cited)) continue;
+      const annotation = stringifyJson({ type, ...cited });
+      const place = `"item_id":"${open.id}","output_index":${this.#index},"content_index":${open.parts.length},"annotation_index":${open.annotations.length}`;
+      open.annotations.push(annotation);
+      text += this.#raw(
+        "response.output_text.annotation.added",
+        `${place},"annotation":${annotation}`,
+      );
+    }
+    return text;
+  }
+
+  /** An image that the model made. One that is only a URL has no place in this format. */
+  #image({ source }: ImageBlock): string {
+    if (source?.kind.case !== "base64") return "";
+    const head = { id: newItemId("ig"), type: "image_generation_call" };
+    const index = this.#index;
+    const begun = { ...head, status: "in_progress", result: null };
+    const item = { ...head, status: "completed", result: source.kind.value.data };
+    this.#output.push(stringifyJson(item));
+    return (
+      this.#event("response.output_item.added", { output_index: index, item: begun }) +
+      this.#event("response.output_item.done", { output_index: index, item })
+    );
+  }
+
   #openReasoning(kind: Block["kind"]): string {
     const closed = this.#closeItem();
-    const id = randomId("rs_");
+    const id = newItemId("rs");
     const added = this.#openItem(id, kind, { id, type: "reasoning", summary: [] });
     if (kind.case !== "thinking" || !this.#context.wishes.includeSummary) return closed + added;
     const place = { item_id: id, output_index: this.#index, summary_index: 0 };
@@ -267,12 +312,12 @@ export class ResponseEncoder implements EventEncoder {
     const tool = this.#context.wishes.clientTools.get(name);
     const members = { status: "in_progress", call_id, ...namesOf(tool, name) };
     if (tool?.isCustom) {
-      const id = randomId("ctc_");
+      const id = newItemId("ctc");
       return (
         closed + this.#openItem(id, kind, { id, type: "custom_tool_call", ...members, input: "" })
       );
     }
-    const id = randomId("fc_");
+    const id = newItemId("fc");
     const item = { id, type: "function_call", ...members, arguments: "" };
     const added = this.#openItem(id, kind, item);
     const place = { item_id: id, output_index: this.#index };
@@ -320,7 +365,7 @@ export class ResponseEncoder implements EventEncoder {
   }
 
   #closeReasoning(open: OpenItem, place: string): [text: string, item: string] {
-    const { wishes, seal } = this.#context;
+    const { wishes } = this.#context;
     const isShown = wishes.includeSummary && open.kind.case === "thinking";
     const part = `{"type":"summary_text","text":"${open.text}"}`;
     const text = isShown
@@ -333,11 +378,10 @@ export class ResponseEncoder implements EventEncoder {
           `${place},"summary_index":0,"part":${part}`,
         )
       : "";
-    const thinking: string = JSON.parse(`"${open.text}"`);
-    const plain = wishes.includeSealed
-      ? sealedText(open.kind, thinking, open.signature)
-      : undefined;
-    const sealed = plain === undefined ? "" : `,"encrypted_content":"${seal(plain)}"`;
+    const sealed =
+      wishes.includeSealed && open.sealed !== ""
+        ? `,"encrypted_content":${stringifyJson(open.sealed)}`
+        : "";
     const summary = isShown && open.text !== "" ? part : "";
     return [text, `{"id":"${open.id}","type":"reasoning","summary":[${summary}]${sealed}}`];
   }
@@ -427,34 +471,8 @@ export class ResponseEncoder implements EventEncoder {
   }
 
   #ending(): Ending {
-    const usage = encodeUsage(this.#usage, this.#context.estimatedInputTokens);
-    const reason = incompleteReasons.get(this.#stopReason ?? "");
-    if (reason === undefined) return { status: "completed", members: { usage } };
-    return { status: "incomplete", members: { usage, incomplete_details: { reason } } };
+    return endingOf(this.#stopReason, this.#usage, this.#context.estimatedInputTokens);
   }
-}
-
-const incompleteReasons = new Map([
-  ["max_tokens", "max_output_tokens"],
-  ["model_context_window_exceeded", "max_output_tokens"],
-  ["refusal", "content_filter"],
-]);
-
-function encodeUsage(usage: ReportedUsage | undefined, estimatedInputTokens: number): JsonObject {
-  const chat = encodeChatUsage(usage, estimatedInputTokens);
-  const { cached_tokens = 0, cache_write_tokens = 0 } = membersOf(chat.prompt_tokens_details);
-  const { reasoning_tokens = 0 } = membersOf(chat.completion_tokens_details);
-  return {
-    input_tokens: chat.prompt_tokens ?? 0,
-    input_tokens_details: { cached_tokens, cache_write_tokens },
-    output_tokens: chat.completion_tokens ?? 0,
-    output_tokens_details: { reasoning_tokens },
-    total_tokens: chat.total_tokens ?? 0,
-  };
-}
-
-function membersOf(value: JsonValue | undefined): JsonObject {
-  return isObject(value) ? value : {};
 }
 
 function phaseOf({ phase }: TextBlock): JsonObject {

@@ -1,6 +1,5 @@
-// The conversation of a canonical request → the instruction and the items for a provider. Blocks
-// that were decoded from this format carry marks (`decode-items.ts`), so that the provider gets the
-// items as they were.
+// The conversation of a canonical request → the instruction and the items for a provider. The items
+// of a client of this format go out as they came.
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import {
@@ -14,110 +13,198 @@ import {
   type ToolUseBlock,
 } from "../../../gen/gateway/inference/v1/content_pb.ts";
 import type { GenerateRequest } from "../../../gen/gateway/inference/v1/inference_pb.ts";
-import { instructionBlocks, textOf, toPart } from "../chat/encode-messages.ts";
-import { encryptedOf } from "../codec.ts";
+import { dialectOf, type IdForm } from "../../config/catalog.ts";
+import { instructionBlocks, textOf, toPart, urlOf } from "../chat/encode-messages.ts";
+import { CallIds } from "../chat/fit-messages.ts";
+import type { Fit } from "../fit.ts";
 import { isObject } from "../json.ts";
-
-/** The names of a tool for this provider. */
-export type ToolNames = { readonly name: string; readonly namespace?: string };
+import { type ReturnTarget, returnOf, thinkingOf } from "../returned.ts";
+import { fromNativeId } from "../tool-ids.ts";
+import { shortName } from "../tool-names.ts";
+import { textTypeOf } from "./decode-items.ts";
+import { isOwnId } from "./item-ids.ts";
+import { unpackReasoning } from "./reasoning.ts";
 
 /**
  * The members `instructions` and `input`. Throws `feature_not_offered` for content that this format
  * cannot express.
  */
-export function encodeItems(request: GenerateRequest): JsonObject {
+export function encodeItems(request: GenerateRequest, target: ReturnTarget, fit: Fit): JsonObject {
+  const items = new Items(target, fit);
   const isOwn = request.sourceFormat === Format.RESPONSES;
-  const items = new Items(isOwn);
-  const system = request.system ? instructionBlocks(request.system) : [];
-  let instructions: string | undefined;
-  if (isOwn) {
-    for (const block of system) {
-      if (markOf(block) === "instructions") instructions = textOf(block);
-      else items.addPart("developer", block);
-    }
-    items.endMessage();
-  } else if (system.length > 0) instructions = system.map(textOf).join("\n");
-  for (const turn of request.messages) items.addTurn(turn);
-  return { ...(instructions !== undefined && { instructions }), input: items.input };
+  const { system: given } = request;
+  const system = isOwn ? (given?.content ?? []) : given ? instructionBlocks(given) : [];
+  const instructions = system.map(textOf).join("\n");
+  for (const [index, message] of request.messages.entries())
+    if (isOwn && message.source) items.addOwn(message, message.source, index);
+    else items.addTurn(message, index);
+  const { ids } = dialectOf(target.dialect);
+  const input = ids ? fitIds(items.input, ids) : items.input;
+  return { ...(system.length > 0 && { instructions }), input };
 }
 
-/** The item that a block begins; undefined for one that continues the item before it. */
-function markOf({ extensions }: Block): string | undefined {
-  const begins = extensions?.begins;
-  return typeof begins === "string" ? begins : undefined;
+function fitIds(items: readonly JsonObject[], form: IdForm): JsonObject[] {
+  const ids = new CallIds(form);
+  return items.map((item) => {
+    const { call_id: id, name } = item;
+    if (typeof id !== "string") return item;
+    const fitted =
+      typeof name === "string" && !String(item.type).endsWith("_output")
+        ? ids.ofCall(id, name)
+        : ids.ofResult(id);
+    return fitted === id ? item : { ...item, call_id: fitted };
+  });
 }
-
-const instructionRoles = ["system", "developer"];
 
 class Items {
   readonly input: JsonObject[] = [];
-  /** Whether the blocks carry the marks of this format. */
-  readonly #isOwn: boolean;
+  readonly #target: ReturnTarget;
+  readonly #fit: Fit;
   /** The parts of the message that continues. */
   #parts: JsonValue[] | undefined;
 
-  constructor(isOwn: boolean) {
-    this.#isOwn = isOwn;
+  constructor(target: ReturnTarget, fit: Fit) {
+    this.#target = target;
+    this.#fit = fit;
   }
 
-  addTurn({ role, content }: Message): void {
+  /** Adds an item as its client wrote it. */
+  addOwn(message: Message, source: JsonObject, index: number): void {
+    const { id, ...others } = source;
+    const around = isOwnId(id) ? others : source;
+    if (around.encrypted_content !== undefined && around.encrypted_content !== null) {
+      const opened = this.#open(message.content[0], index);
+      if (opened !== undefined) this.input.push({ ...around, encrypted_content: opened });
+      return;
+    }
+    if (source.type === "reasoning" && dialectOf(this.#target.dialect).needsEncrypted) {
+      this.#fit.leaveOut({ where: `input[${index}]`, what: "thinking", why: "unsupported" });
+      return;
+    }
+    this.input.push({ ...around, ...ownContent(message, source) });
+  }
+
+  addTurn({ role, content }: Message, index: number): void {
     const name =
       role === Role.ASSISTANT ? "assistant" : role === Role.SYSTEM ? "developer" : "user";
-    for (const block of content) this.#add(name, block);
-    this.endMessage();
-  }
-
-  endMessage(): void {
+    for (const block of content) this.#add(name, block, index);
     this.#parts = undefined;
   }
 
-  #add(role: string, block: Block): void {
+  /** The encrypted content that the provider wrote; undefined if this is not for it. */
+  #open(block: Block | undefined, index: number): string | undefined {
+    const returned = returnOf(block?.attached, Format.RESPONSES, this.#target);
+    const encrypted = block?.attached?.members?.encrypted_content;
+    if (returned === "back" && typeof encrypted === "string") {
+      this.#fit.carry("back");
+      return encrypted;
+    }
+    // What did not open was noted when it was decoded.
+    if (block?.attached) this.#leaveOut(returned === "model" ? "model" : "foreign", index);
+    return undefined;
+  }
+
+  #addReasoning(block: Block, index: number): void {
+    const { attached } = block;
+    const returned = returnOf(attached, Format.RESPONSES, this.#target);
+    const members = attached?.members ?? {};
+    const { needsEncrypted } = dialectOf(this.#target.dialect);
+    const isComplete = typeof members.encrypted_content === "string" || !needsEncrypted;
+    if (returned !== "back" || !isComplete) {
+      this.#leaveOut(returned === "model" ? "model" : "foreign", index);
+      return;
+    }
+    this.#fit.carry("back");
+    this.#addItem(unpackReasoning(members, thinkingOf(block)));
+  }
+
+  #leaveOut(why: "foreign" | "model", index: number): void {
+    this.#fit.carry(why);
+    this.#fit.leaveOut({ where: `messages[${index}]`, what: "thinking", why });
+  }
+
+  #add(role: string, block: Block, index: number): void {
     const { kind } = block;
     switch (kind.case) {
       case "toolUse":
-        this.#addItem(encodeCall(block, kind.value, this.#isOwn));
+        this.#addItem(encodeCall(kind.value));
         return;
       case "toolResult":
-        this.#addItem(encodeResult(block, kind.value, this.#isOwn));
+        this.#addItem(encodeResult(kind.value));
         return;
-      case "thinking": {
-        const encrypted = encryptedOf(kind.value.signature);
-        if (encrypted !== undefined) this.#addItem(reasoningItem(kind.value.thinking, encrypted));
+      case "thinking":
+      case "redactedThinking":
+        this.#addReasoning(block, index);
         return;
-      }
       default:
-        this.addPart(role, block);
+        this.#addPart(role, block);
     }
   }
 
   /** Adds a part to the message that continues, or to a new one of this role. */
-  addPart(role: string, block: Block): void {
+  #addPart(role: string, block: Block): void {
     const part = role === "assistant" ? outputPart(block) : inputPart(block);
     if (!part) return;
-    const mark = this.#isOwn ? markOf(block) : undefined;
-    if (!this.#parts || mark !== undefined) {
-      const own = mark !== undefined && instructionRoles.includes(mark) ? mark : role;
+    if (!this.#parts) {
       const phase = block.kind.case === "text" ? phaseOf(block.kind.value) : {};
-      const parts: JsonValue[] = [];
-      this.input.push({ type: "message", role: own, content: parts, ...phase });
-      this.#parts = parts;
+      this.#parts = [];
+      this.input.push({ type: "message", role, content: this.#parts, ...phase });
     }
     this.#parts.push(part);
   }
 
   #addItem(item: JsonObject): void {
-    this.endMessage();
+    this.#parts = undefined;
     this.input.push(item);
+  }
+}
+
+/** The `content` or the `output` of an item whose blocks hold all of it. */
+function ownContent({ role, content, form }: Message, source: JsonObject): JsonObject {
+  const [first] = content;
+  const isAnswer = role === Role.ASSISTANT;
+  if (first?.kind.case === "toolResult")
+    return source.output === undefined
+      ? { output: ownParts(first.kind.value.content, first.kind.value.form, false) }
+      : {};
+  const hasContent = source.type === undefined || source.type === "message";
+  if (!hasContent || source.content !== undefined) return {};
+  return { content: ownParts(content, form, isAnswer) };
+}
+
+function ownParts(blocks: readonly Block[], form: ContentForm, isAnswer: boolean): JsonValue {
+  const [text] = blocks;
+  if (form === ContentForm.TEXT && text) return textOf(text);
+  return blocks.map((block) => ownPart(block, isAnswer));
+}
+
+function ownPart({ kind, extensions = {} }: Block, isAnswer: boolean): JsonObject {
+  switch (kind.case) {
+    case "text": {
+      const member = extensions.type === "refusal" ? "refusal" : "text";
+      return { type: textTypeOf(isAnswer), [member]: kind.value.text, ...extensions };
+    }
+    case "image":
+      return { type: "input_image", image_url: urlOf(kind.value.source, "image"), ...extensions };
+    case "document": {
+      const { title, source } = kind.value;
+      const member = source?.kind.case === "url" ? "file_url" : "file_data";
+      return {
+        type: "input_file",
+        ...(title !== undefined && { filename: title }),
+        [member]: urlOf(source, "document"),
+        ...extensions,
+      };
+    }
+    case "other":
+      return kind.value;
+    default:
+      return {};
   }
 }
 
 function phaseOf({ phase }: TextBlock): JsonObject {
   return phase === undefined ? {} : { phase };
-}
-
-function reasoningItem(thinking: string, encrypted: string): JsonObject {
-  const summary = thinking === "" ? [] : [{ type: "summary_text", text: thinking }];
-  return { type: "reasoning", summary, encrypted_content: encrypted };
 }
 
 function outputPart(block: Block): JsonObject | undefined {
@@ -127,7 +214,7 @@ function outputPart(block: Block): JsonObject | undefined {
 
 /** A part for the user's side, from the part that chat has for the block. */
 function inputPart(block: Block): JsonObject | undefined {
-  const { kind, extensions } = block;
+  const { kind } = block;
   // Chat has no files by URL.
   if (kind.case === "document" && kind.value.source?.kind.case === "url") {
     const { title } = kind.value;
@@ -140,8 +227,7 @@ function inputPart(block: Block): JsonObject | undefined {
       return { type: "input_text", text: part.text ?? "" };
     case "image_url": {
       const { url = "" } = isObject(part.image_url) ? part.image_url : {};
-      const detail = typeof extensions?.detail === "string" ? extensions.detail : undefined;
-      return { type: "input_image", image_url: url, ...(detail !== undefined && { detail }) };
+      return { type: "input_image", image_url: url };
     }
     case "file":
       return isObject(part.file) ? { type: "input_file", ...part.file } : undefined;
@@ -150,36 +236,22 @@ function inputPart(block: Block): JsonObject | undefined {
   }
 }
 
-function encodeCall(block: Block, { id, name, input }: ToolUseBlock, isOwn: boolean): JsonObject {
-  const names = { call_id: id, ...(isOwn ? namesOf(block, name) : { name }) };
-  if (isOwn && markOf(block) === "custom_tool_call")
-    return { type: "custom_tool_call", ...names, input: input?.input ?? "" };
-  return { type: "function_call", ...names, arguments: JSON.stringify(input ?? {}) };
+function encodeCall({ id, name, input }: ToolUseBlock): JsonObject {
+  return {
+    type: "function_call",
+    call_id: fromNativeId(id),
+    name: shortName(name),
+    arguments: JSON.stringify(input ?? {}),
+  };
 }
 
-/** The names that `extensions` keep of a tool or call; otherwise the flat name. */
-export function namesOf(
-  { extensions }: { extensions?: JsonObject | undefined },
-  flat: string,
-): ToolNames {
-  const { name, namespace } = extensions ?? {};
-  return typeof namespace === "string" && typeof name === "string"
-    ? { name, namespace }
-    : { name: flat };
-}
-
-function encodeResult(
-  block: Block,
-  { toolUseId, content, form }: ToolResultBlock,
-  isOwn: boolean,
-): JsonObject {
-  const isCustom = isOwn && markOf(block) === "custom_tool_call_output";
+function encodeResult({ toolUseId, content, form }: ToolResultBlock): JsonObject {
   const parts = content.map(inputPart).filter((part) => part !== undefined);
   const [first] = parts;
   const isText = parts.length === 0 || form === ContentForm.TEXT;
   return {
-    type: isCustom ? "custom_tool_call_output" : "function_call_output",
-    call_id: toolUseId,
+    type: "function_call_output",
+    call_id: fromNativeId(toolUseId),
     output: isText ? (first?.text ?? "") : parts,
   };
 }

@@ -1,5 +1,6 @@
 // A canonical request → the body for a provider with the Responses API. Nothing is stored there,
-// and its thinking comes back encrypted, so that any node can continue it.
+// and its thinking comes back encrypted, so that any node can continue it. The request of a client
+// of this format goes out as it came, but for what the gateway decides.
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import {
@@ -11,87 +12,159 @@ import {
 } from "../../../gen/gateway/inference/v1/content_pb.ts";
 import type { GenerateRequest } from "../../../gen/gateway/inference/v1/inference_pb.ts";
 import { ApiError } from "../../base/errors.ts";
-import { encodeEffort } from "../chat/encode-request.ts";
+import { withoutTags } from "../../base/tags.ts";
+import type { DialectName } from "../../config/catalog.ts";
+import { encodeEffort, withProperties } from "../chat/encode-request.ts";
+import { neverPassed } from "../chat/members.ts";
+import { Fit } from "../fit.ts";
 import { isObject } from "../json.ts";
-import { encodeItems, namesOf } from "./encode-items.ts";
-import { sealedInclude } from "./sealed.ts";
+import { shortName } from "../tool-names.ts";
+import { fitTurns, textOfOnly } from "../turns.ts";
+import { sealedInclude } from "./decode-request.ts";
+import { encodeItems } from "./encode-items.ts";
 
 /** The settings of a provider that affect the body. */
 export type RequestTarget = {
   /** The provider's name of the model. */
   readonly model: string;
   readonly stream: boolean;
+  /** Its habits. Default: `generic`. */
+  readonly dialect?: DialectName;
   /** True to send no output limit. Default: false. */
   readonly omitMaxTokens?: boolean;
 };
 
-/** Members of a client of this format that a provider of this format gets as they are. */
-const passed = ["metadata", "prompt_cache_key", "safety_identifier", "user"];
+/** Members that the gateway sets itself, or that refer to what is stored. */
+const ownMembers = new Set([
+  "background",
+  "conversation",
+  "include",
+  "input",
+  "max_output_tokens",
+  "model",
+  "previous_response_id",
+  "prompt",
+  "store",
+  "stream",
+]);
 
 /**
  * The body for the provider. Throws `feature_not_offered` for content, tools and stop sequences,
- * which have no counterpart in this format.
+ * which have no counterpart in this format. It shares values with `request`, so treat it as
+ * read-only.
  */
-export function encodeRequest(request: GenerateRequest, target: RequestTarget): JsonObject {
+export function encodeRequest(
+  request: GenerateRequest,
+  target: RequestTarget,
+  fit: Fit = new Fit(),
+): JsonObject {
   if (request.stopSequences.length > 0)
     throw notOffered("stop_sequences", "stop_sequences: the provider of this model knows none.");
+  const { model, stream, dialect = "generic" } = target;
   const isOwn = request.sourceFormat === Format.RESPONSES;
-  const kept = (isOwn && request.extensions) || {};
-  const body: JsonObject = { model: target.model, ...encodeItems(request) };
-  if (request.maxTokens !== undefined && !target.omitMaxTokens)
-    body.max_output_tokens = request.maxTokens;
+  const fitted = isOwn ? request : fitTurns(request, fit);
+  const { extensions = {} } = request;
+  const members = isOwn && request.extensions ? passed(extensions, fit) : encodeMembers(fitted);
+  if (isOwn && request.extensions) addStubs(members, request);
+  const include = includeOf(request, isOwn ? extensions.include : undefined);
+  const { instructions, input } = encodeItems(fitted, { model, dialect }, fit);
+  return {
+    ...members,
+    ...(instructions !== undefined && { instructions }),
+    model,
+    // A text stays a text.
+    input:
+      isOwn && typeof extensions.input === "string" && isOnly(extensions.input, request)
+        ? extensions.input
+        : (input ?? []),
+    ...(request.maxTokens !== undefined &&
+      !target.omitMaxTokens && { max_output_tokens: request.maxTokens }),
+    ...(include && { include }),
+    store: false,
+    stream,
+  };
+}
+
+/** True if the text is the whole conversation. */
+function isOnly(text: string, { messages }: GenerateRequest): boolean {
+  return textOfOnly(messages) === text;
+}
+
+/** The members of a client of this format that its provider gets, with complete schemas. */
+function passed(members: JsonObject, fit: Fit): JsonObject {
+  const entries = Object.entries(members).flatMap(([name, value]): [string, JsonValue][] => {
+    if (ownMembers.has(name)) return [];
+    if (neverPassed.has(name)) {
+      fit.leaveOut({ where: name, what: name, why: "member" });
+      return [];
+    }
+    if (name === "tools" && Array.isArray(value)) return [[name, value.map(withSchema)]];
+    if (name === "metadata" && isObject(value)) {
+      const rest = withoutTags(value);
+      const isEmpty = Object.keys(rest).length === 0 && Object.keys(value).length > 0;
+      return isEmpty ? [] : [[name, rest]];
+    }
+    return [[name, value]];
+  });
+  return Object.fromEntries(entries);
+}
+
+function withSchema(tool: JsonValue): JsonValue {
+  if (!isObject(tool)) return tool;
+  if (Array.isArray(tool.tools)) return { ...tool, tools: tool.tools.map(withSchema) };
+  if (tool.type !== "function") return tool;
+  return { ...tool, parameters: withProperties(tool.parameters) };
+}
+
+/** Stubs of the tools that the conversation has called, where a provider needs them. */
+function addStubs(members: JsonObject, request: GenerateRequest): void {
+  if (members.tools === undefined) addTools(members, request);
+}
+
+/** What the client asks for, and the encrypted reasoning of a model that reasons. */
+function includeOf(request: GenerateRequest, asked: JsonValue | undefined): JsonValue | undefined {
+  const effort =
+    request.sourceFormat === Format.RESPONSES ? request.reasoningEffort : encodeEffort(request);
+  const isThinking = effort === undefined ? isOn(request.thinking) : effort !== "none";
+  const list = Array.isArray(asked) ? asked : [];
+  // Models that do not reason refuse to encrypt their reasoning.
+  if (!isThinking || list.includes(sealedInclude)) return asked;
+  return [...list, sealedInclude];
+}
+
+/** The members of a request of another format. */
+function encodeMembers(request: GenerateRequest): JsonObject {
+  const body: JsonObject = {};
   if (request.temperature !== undefined) body.temperature = request.temperature;
   if (request.topP !== undefined) body.top_p = request.topP;
-  addTools(body, request, isOwn);
-  const effort = isOwn ? request.reasoningEffort : encodeEffort(request);
+  addTools(body, request);
+  const effort = encodeEffort(request);
   const isThinking = effort === undefined ? isOn(request.thinking) : effort !== "none";
   // Clients of the other formats get the text of the thinking without asking for it.
-  const summary = isOwn ? kept.summary : isThinking ? "auto" : undefined;
-  if (effort !== undefined || summary !== undefined)
+  if (effort !== undefined || isThinking)
     body.reasoning = {
       ...(effort !== undefined && { effort }),
-      ...(summary !== undefined && { summary }),
+      ...(isThinking && { summary: "auto" }),
     };
-  const text = encodeText(request.outputConfig, kept, isOwn);
-  if (text) body.text = text;
-  const isAsked = Array.isArray(kept.include) && kept.include.includes(sealedInclude);
-  // Models that do not reason refuse to encrypt their reasoning.
-  if (isAsked || isThinking) body.include = [sealedInclude];
-  for (const name of passed) if (kept[name] !== undefined) body[name] = kept[name];
-  body.store = false;
-  body.stream = target.stream;
+  const format = encodeFormat(request.outputConfig);
+  if (format) body.text = { format };
+  const moderation = request.extensions?.moderation;
+  if (request.sourceFormat === Format.CHAT && moderation !== undefined)
+    body.moderation = moderation;
   return body;
 }
 
-function addTools(body: JsonObject, request: GenerateRequest, isOwn: boolean): void {
-  const tools: JsonObject[] = [];
-  /** The namespace that the last tool belongs to, and its tools. */
-  let group: { name: string; tools: JsonValue[] } | undefined;
-  for (const [index, tool] of request.tools.entries()) {
-    const encoded = encodeTool(tool, index, isOwn);
-    if (!encoded) continue;
-    const { namespace, about } = (isOwn && tool.extensions) || {};
-    if (typeof namespace !== "string") {
-      group = undefined;
-      tools.push(encoded);
-      continue;
-    }
-    if (group?.name !== namespace) {
-      group = { name: namespace, tools: [] };
-      const described = about === undefined ? {} : { description: about };
-      tools.push({ type: "namespace", name: namespace, ...described, tools: group.tools });
-    }
-    group.tools.push(encoded);
-  }
+function addTools(body: JsonObject, request: GenerateRequest): void {
+  const tools = request.tools.flatMap((tool, index) => encodeTool(tool, index) ?? []);
   // Providers reject a tool choice without tools.
   if (tools.length === 0) return;
   body.tools = tools;
-  const choice = encodeChoice(request, isOwn);
+  const choice = encodeChoice(request.toolChoice);
   if (choice !== undefined) body.tool_choice = choice;
   if (request.toolChoice?.disableParallelToolUse) body.parallel_tool_calls = false;
 }
 
-function encodeTool(tool: Tool, index: number, isOwn: boolean): JsonObject | undefined {
+function encodeTool(tool: Tool, index: number): JsonObject | undefined {
   if (tool.type !== undefined && tool.type !== "custom") {
     // Tool search only saves the model from reading all tools. Here it gets all of them.
     if (tool.type.startsWith("tool_search_tool_")) return undefined;
@@ -101,58 +174,38 @@ function encodeTool(tool: Tool, index: number, isOwn: boolean): JsonObject | und
       `${field}: the provider of this model does not know the tool type ${tool.type}.`,
     );
   }
-  const { name, namespace } = isOwn ? namesOf(tool, tool.name) : { name: tool.name };
-  const { custom, strict, description: own } = tool.extensions ?? {};
-  if (isOwn && isObject(custom)) return { type: "custom", name, ...custom };
-  const description = namespace === undefined ? tool.description : own;
   return {
     type: "function",
-    name,
-    ...(description !== undefined && { description }),
-    parameters: tool.inputSchema ?? { type: "object", properties: {} },
+    name: shortName(tool.name),
+    ...(tool.description !== undefined && { description: tool.description }),
+    parameters: withProperties(tool.inputSchema),
     // Absent means true here, where the schema allows it. In the other formats it means false.
-    ...(typeof strict === "boolean" ? { strict } : !isOwn && { strict: false }),
+    strict: tool.extensions?.strict === true,
   };
 }
 
-function encodeChoice(
-  { toolChoice, tools }: GenerateRequest,
-  isOwn: boolean,
-): JsonObject | string | undefined {
-  switch (toolChoice?.type) {
+function encodeChoice(choice: ToolChoice | undefined): JsonObject | string | undefined {
+  switch (choice?.type) {
     case "auto":
     case "none":
-      return toolChoice.type;
+      return choice.type;
     case "any":
       return "required";
     case "tool":
-      return namedChoice(toolChoice, tools, isOwn);
+      return { type: "function", name: shortName(choice.name ?? "") };
     default:
       return undefined;
   }
-}
-
-function namedChoice({ name = "" }: ToolChoice, tools: readonly Tool[], isOwn: boolean) {
-  const tool = isOwn ? tools.find((one) => one.name === name) : undefined;
-  const type = isObject(tool?.extensions?.custom) ? "custom" : "function";
-  return { type, ...(tool ? namesOf(tool, name) : { name }) };
 }
 
 function isOn(thinking: Thinking | undefined): boolean {
   return thinking !== undefined && thinking.type !== "disabled";
 }
 
-function encodeText(
-  config: OutputConfig | undefined,
-  kept: JsonObject,
-  isOwn: boolean,
-): JsonObject | undefined {
+function encodeFormat(config: OutputConfig | undefined): JsonObject | undefined {
   const schema = config?.format?.type === "json_schema" ? config.format.schema : undefined;
-  const named = isOwn ? config?.extensions : { name: "answer", strict: true };
-  const format = schema === undefined ? kept.format : { type: "json_schema", ...named, schema };
-  const { verbosity } = kept;
-  if (format === undefined && verbosity === undefined) return undefined;
-  return { ...(format !== undefined && { format }), ...(verbosity !== undefined && { verbosity }) };
+  if (schema === undefined) return undefined;
+  return { type: "json_schema", name: "answer", strict: true, schema };
 }
 
 function notOffered(field: string, message: string): ApiError {

@@ -1,6 +1,7 @@
 // A provider's items → events, for plain answers and streams alike.
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
+import { Format } from "../../../gen/gateway/inference/v1/content_pb.ts";
 import type { Event, ReportedUsage } from "../../../gen/gateway/inference/v1/event_pb.ts";
 import { AnswerEvents } from "../chat/answer-events.ts";
 import { StreamedCalls } from "../chat/tool-calls.ts";
@@ -9,10 +10,11 @@ import {
   readProviderError,
   toStopReason,
 } from "../chat/usage-and-endings.ts";
-import { markSignature } from "../codec.ts";
+import type { AnswerSource } from "../codec.ts";
 import { failure } from "../events.ts";
 import { isObject } from "../json.ts";
-import { flatName } from "./tool-names.ts";
+import { flatName } from "../tool-names.ts";
+import { packReasoning } from "./reasoning.ts";
 
 /** What is known of one item of the output. */
 type Item = {
@@ -31,16 +33,44 @@ type Item = {
  * the end.
  */
 export class OutputReader {
-  readonly #answer = new AnswerEvents();
-  readonly #calls = new StreamedCalls(this.#answer);
+  readonly #answer: AnswerEvents;
+  readonly #calls: StreamedCalls;
+  /** What came before the answer began, for clients of this format. */
+  #early: JsonObject[] = [];
   readonly #items = new Map<number, Item>();
   /** The provider's name of the model. */
   #model = "";
+  /** The readable text of the open thinking. */
+  #thought = "";
   #isStarted = false;
   #isRefused = false;
 
+  constructor(source?: AnswerSource) {
+    this.#answer = new AnswerEvents(source);
+    this.#calls = new StreamedCalls(this.#answer);
+  }
+
   get isOver(): boolean {
     return this.#answer.isOver;
+  }
+
+  /**
+   * Reads an event of a stream by `read`, and keeps it for clients of this format, who get it as it
+   * came.
+   */
+  readPiece(event: JsonObject, read: () => void): void {
+    const from = this.#answer.count;
+    const wasStarted = this.#isStarted;
+    read();
+    if (this.isOver) return;
+    if (!this.#isStarted) this.#early.push(event);
+    else if (wasStarted) this.#answer.cover(from, Format.RESPONSES, event);
+    else {
+      // The first event carries the first piece, and the others follow it.
+      const [first = event, ...others] = [...this.#early, event];
+      this.#answer.coverFirst(from, Format.RESPONSES, [first, ...others]);
+      this.#early = [];
+    }
   }
 
   /** Removes and returns the events since the last call. */
@@ -63,7 +93,10 @@ export class OutputReader {
     const phase = typeof given.phase === "string" ? given.phase : undefined;
     const item: Item = { phase, isCustom, isCall: false, isDone: false };
     this.#items.set(index, item);
-    if (given.type === "message" || given.type === "reasoning") this.#answer.closeText();
+    if (given.type === "message" || given.type === "reasoning") {
+      this.#answer.closeText();
+      this.#thought = "";
+    }
     if (isCall(given)) this.#openCall(index, item, given);
     return item;
   }
@@ -88,7 +121,9 @@ export class OutputReader {
   thinking(index: number, source: string, text: string): void {
     const item = this.#itemAt(index);
     item.source ??= source;
-    if (text !== "" && item.source === source) this.#answer.addThinking(text);
+    if (text === "" || item.source !== source) return;
+    this.#thought += text;
+    this.#answer.addThinking(text);
   }
 
   arguments(index: number, text: string): void {
@@ -123,8 +158,11 @@ export class OutputReader {
     item.isDone = true;
   }
 
-  /** Ends the answer with its response, which says how it ended. */
-  finish(response: JsonObject): void {
+  /**
+   * Ends the answer with its response, which says how it ended. `piece`: the response, or the event
+   * that has it, for clients of this format.
+   */
+  finish(response: JsonObject, piece: JsonObject): void {
     const error = readResponseError(response);
     const usage = decodeUsage(response.usage);
     if (error) {
@@ -138,7 +176,10 @@ export class OutputReader {
     this.#calls.finish();
     if (this.isOver) return;
     const content = { toolCalls: this.#calls.any, refusal: this.#isRefused };
-    this.#answer.end(toStopReason(finishReasonOf(response), content), usage);
+    this.#answer.end(toStopReason(finishReasonOf(response), content), usage, {
+      format: Format.RESPONSES,
+      last: [...this.#early, piece],
+    });
   }
 
   fail(error: Event, usage?: ReportedUsage): void {
@@ -189,7 +230,10 @@ export class OutputReader {
       this.thinking(index, "summary", summary === "" ? textsOf(given.content) : summary);
     }
     const encrypted = textOf(given.encrypted_content);
-    if (encrypted !== "") this.#answer.addSignature(markSignature(encrypted));
+    if (encrypted === "" && !this.#answer.isThinking) return;
+    const attached = { members: packReasoning(given, this.#thought) };
+    this.#answer.addThinking("", attached);
+    this.#thought = "";
   }
 }
 

@@ -4,7 +4,8 @@
 
 export { decodeAnswer } from "./decode-answer.ts";
 export { createEventDecoder } from "./decode-events.ts";
-export { decodeRequest, hasSealedContent, readWishes, type Wishes } from "./decode-request.ts";
+export { hasOldContent } from "./decode-items.ts";
+export { decodeRequest, readWishes, type Wishes } from "./decode-request.ts";
 export { encodeAnswer } from "./encode-answer.ts";
 export { createEventEncoder } from "./encode-events.ts";
 export { encodeRequest } from "./encode-request.ts";

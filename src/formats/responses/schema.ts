@@ -28,6 +28,12 @@ const texts = anyOf(text, list(ref("ResponseTextPart")));
 const named = open({ name: text }, { namespace: orNull(text) });
 const message = { type: orNull(oneOf("message")) };
 const call = { call_id: filled, name: filled };
+/** Types of items and of parts that the decoder reads, and the one that it refuses. */
+const itemTypes = [
+  ...["message", "reasoning", "function_call", "function_call_output"],
+  ...["custom_tool_call", "custom_tool_call_output", "item_reference"],
+];
+const partTypes = ["input_text", "output_text", "text", "refusal", "input_image", "input_file"];
 
 export const responsesSchemas: Readonly<Record<string, Schema>> = {
   ResponsesRequest: open(
@@ -94,6 +100,13 @@ export const responsesSchemas: Readonly<Record<string, Schema>> = {
       call_id: text,
       output: parts,
     }),
+    described(
+      "Any other item. Reaches a provider of this format as it is, and no other.",
+      open(
+        { type: { type: "string", not: { enum: itemTypes } } },
+        { encrypted_content: unchecked(orNull(text)) },
+      ),
+    ),
   ),
   ResponsePart: described(
     "A part of a content. There is no file store: `file_id` is refused.",
@@ -122,6 +135,10 @@ export const responsesSchemas: Readonly<Record<string, Schema>> = {
           file_url: { type: "string", pattern: "^[hH][tT][tT][pP][sS]?://" },
         },
         { filename: orNull(text), file_data: { not: text } },
+      ),
+      described(
+        "Any other part. Reaches a provider of this format as it is; for others it is refused.",
+        open({ type: { type: "string", not: { enum: partTypes } } }),
       ),
     ),
   ),

@@ -12,6 +12,7 @@ import type { Clock } from "../../base/clock.ts";
 import { type ApiError, toApiError } from "../../base/errors.ts";
 import { randomId } from "../../base/ids.ts";
 import type { SimulatedSettings } from "../../config/catalog.ts";
+import { fitRequest } from "../../formats/native/native.ts";
 import { aborted, failed, failureOfAnswer, failureOfEvent } from "../failures.ts";
 import type { Provider, ProviderCall, ProviderFailure, ProviderStream, Read } from "../provider.ts";
 import { type Plan, planAnswer } from "./answer.ts";
@@ -36,7 +37,10 @@ export function createSimulated(
     generate: (call) =>
       new SimulatedStream(settings, clock, cache, call, contextTokensOf(call.request.model)),
     async countTokens({ request }) {
-      const bytes = segmentPrompt(request).reduce((sum, segment) => sum + segment.bytes, 0);
+      const bytes = segmentPrompt(fitRequest(request)).reduce(
+        (sum, segment) => sum + segment.bytes,
+        0,
+      );
       return { inputTokens: Math.max(1, tokensOf(bytes)) };
     },
     async close() {},
@@ -106,8 +110,9 @@ class SimulatedStream implements ProviderStream {
   }
 
   #begin(): void {
-    const { request, route } = this.#call;
+    const { route } = this.#call;
     try {
+      const request = fitRequest(this.#call.request);
       const segments = segmentPrompt(request);
       const promptTokens = tokensOf(segments.reduce((sum, { bytes }) => sum + bytes, 0));
       const plan = planAnswer(request, promptTokens, this.#settings.directives);

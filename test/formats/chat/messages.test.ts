@@ -4,6 +4,7 @@ import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import { expect, test } from "vitest";
 import { ContentForm, Role } from "../../../gen/gateway/inference/v1/content_pb.ts";
 import { decodeRequest } from "../../../src/formats/chat/chat.ts";
+import { fitRequest } from "../../../src/formats/native/native.ts";
 import { bodyWith, errorOf } from "../../support/samples/chat-bodies.ts";
 
 const user = (content: JsonValue): JsonObject => ({ role: "user", content });
@@ -18,35 +19,40 @@ const call = (id: string, name: string, given: JsonValue): JsonObject => ({
   function: { name, arguments: given },
 });
 
-/** Turns as `[role, ...blocks]`, each block in a short form. */
+/** The request as providers of the native format take it. */
+const fitted = (messages: JsonValue[]) => fitRequest(decodeRequest(bodyWith({ messages })));
+
+/** Turns as `[role, ...blocks]`, each block in a short form, without reasoning of this format. */
 function turnsOf(messages: JsonValue[]) {
-  return decodeRequest(bodyWith({ messages })).messages.map((message) => [
+  return fitted(messages).messages.map((message) => [
     message.role === Role.USER ? "USER" : message.role === Role.ASSISTANT ? "ASSISTANT" : "OTHER",
-    ...message.content.map(({ kind }) => {
-      switch (kind.case) {
-        case "text":
-          return kind.value.text;
-        case "toolUse":
-          return { call: kind.value.id, name: kind.value.name, input: kind.value.input };
-        case "toolResult":
-          return {
-            result: kind.value.toolUseId,
-            content: kind.value.content.map((block) => block.kind.value),
-          };
-        case "thinking":
-          return { thinking: kind.value.thinking, signature: kind.value.signature };
-        case "image":
-        case "document":
-          return { [kind.case]: kind.value.source?.kind.value };
-        default:
-          return { kind: kind.case };
-      }
-    }),
+    ...message.content
+      .filter(({ attached }) => !attached)
+      .map(({ kind }) => {
+        switch (kind.case) {
+          case "text":
+            return kind.value.text;
+          case "toolUse":
+            return { call: kind.value.id, name: kind.value.name, input: kind.value.input };
+          case "toolResult":
+            return {
+              result: kind.value.toolUseId,
+              content: kind.value.content.map((block) => block.kind.value),
+            };
+          case "thinking":
+            return { thinking: kind.value.thinking, signature: kind.value.signature };
+          case "image":
+          case "document":
+            return { [kind.case]: kind.value.source?.kind.value };
+          default:
+            return { kind: kind.case };
+        }
+      }),
   ]);
 }
 
 function systemOf(messages: JsonValue[]) {
-  return decodeRequest(bodyWith({ messages })).system;
+  return fitted(messages).system;
 }
 
 const text = (value: string) => expect.objectContaining({ text: value });
@@ -173,17 +179,7 @@ const mapped: { name: string; messages: JsonValue[]; turns: unknown[] }[] = [
     turns: [["USER", { document: data("application/pdf", "JVBE") }]],
   },
   {
-    name: "audio beside other parts is omitted",
-    messages: [
-      user([
-        { type: "input_audio", input_audio: { data: "x", format: "wav" } },
-        { type: "text", text: "a" },
-      ]),
-    ],
-    turns: [["USER", "a"]],
-  },
-  {
-    name: "an assistant's refusal part is omitted",
+    name: "a refusal of the assistant is text",
     messages: [
       user("Hi"),
       assistant({
@@ -196,7 +192,7 @@ const mapped: { name: string; messages: JsonValue[]; turns: unknown[] }[] = [
     ],
     turns: [
       ["USER", "Hi"],
-      ["ASSISTANT", "a"],
+      ["ASSISTANT", "no", "a"],
       ["USER", "b"],
     ],
   },
@@ -237,7 +233,7 @@ const mapped: { name: string; messages: JsonValue[]; turns: unknown[] }[] = [
     ],
   },
   {
-    name: "calls and results get the same native form of an id",
+    name: "calls and results get the same form of an id, from which it can be read again",
     messages: [
       user("Hi"),
       assistant({ tool_calls: [call("functions.f:0", "f", "{}")] }),
@@ -245,8 +241,8 @@ const mapped: { name: string; messages: JsonValue[]; turns: unknown[] }[] = [
     ],
     turns: [
       ["USER", "Hi"],
-      ["ASSISTANT", { call: "functions_f_0", name: "f", input: {} }],
-      ["USER", { result: "functions_f_0", content: [text("1")] }],
+      ["ASSISTANT", { call: "id64_ZnVuY3Rpb25zLmY6MA", name: "f", input: {} }],
+      ["USER", { result: "id64_ZnVuY3Rpb25zLmY6MA", content: [text("1")] }],
     ],
   },
   {
@@ -438,11 +434,10 @@ for (const { name, given, input } of argumentTexts) {
 
 test("of a conversation of instructions, the last one that is not blank is its message", () => {
   const system = (content: string) => ({ role: "system", content });
-  const { messages, system: instruction } = decodeRequest(
-    bodyWith({
-      messages: [system("a"), { role: "developer", content: "b" }, system("c"), system(" ")],
-    }),
-  );
+  const { messages, system: instruction } = fitted([
+    ...[system("a"), { role: "developer", content: "b" }],
+    ...[system("c"), system(" ")],
+  ]);
   expect(messages).toMatchObject([
     {
       role: Role.SYSTEM,
@@ -454,8 +449,7 @@ test("of a conversation of instructions, the last one that is not blank is its m
 });
 
 test("a single text has the string form unless it has a cache mark", () => {
-  const forms = (content: JsonValue) =>
-    decodeRequest(bodyWith({ messages: [user(content)] })).messages[0]?.form;
+  const forms = (content: JsonValue) => fitted([user(content)]).messages[0]?.form;
   expect(forms("a")).toBe(ContentForm.TEXT);
   expect(forms([{ type: "text", text: "a", cache_control: { type: "ephemeral" } }])).toBe(
     ContentForm.UNSPECIFIED,
@@ -487,8 +481,8 @@ const refused: { name: string; messages: JsonValue[]; field: string }[] = [
     field: "messages[0].content[0]",
   },
   {
-    name: "an unknown type of part",
-    messages: [user([{ type: "video_url", video_url: {} }])],
+    name: "a part without a type",
+    messages: [user([{ video_url: {} }])],
     field: "messages[0].content[0].type",
   },
   {
@@ -505,11 +499,6 @@ const refused: { name: string; messages: JsonValue[]; field: string }[] = [
     name: "only blank instructions",
     messages: [{ role: "system", content: " " }],
     field: "messages",
-  },
-  {
-    name: "only audio",
-    messages: [user([{ type: "input_audio", input_audio: {} }])],
-    field: "messages[0].content",
   },
   {
     name: "an image in an instruction",
@@ -602,3 +591,33 @@ for (const { name, messages, field } of refused) {
     expect(errorOf(bodyWith({ messages })).facts.field).toBe(field);
   });
 }
+
+test.each([
+  [
+    "an unknown part",
+    [user([{ type: "video_url", video_url: {} }])],
+    "messages[0].content[0].type",
+  ],
+  [
+    "audio beside a text",
+    [
+      user("a"),
+      user([
+        { type: "text", text: "b" },
+        { type: "input_audio", input_audio: {} },
+      ]),
+    ],
+    "messages[1].content[1].type",
+  ],
+  [
+    "an unknown part of a result",
+    [
+      user("a"),
+      assistant({ tool_calls: [call("a", "f", "{}")] }),
+      { role: "tool", tool_call_id: "a", content: [{ type: "video_url" }] },
+    ],
+    "messages[2].content[0].type",
+  ],
+])("%s reaches providers of this format only, and its path says so", (_, messages, field) => {
+  expect(() => fitted(messages)).toThrow(`${field}: the provider of this model does not accept`);
+});

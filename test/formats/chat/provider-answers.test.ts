@@ -13,10 +13,10 @@ function decode(...values: (JsonValue | "[DONE]")[]): Event[] {
 
 /**
  * A short form of events: the start of each block, the values of deltas, the end. Reports ahead of
- * the end are no part of the answer.
+ * the end are no part of the answer, and pieces are for clients of this format.
  */
 function summarise(events: readonly Event[]): unknown[] {
-  const answer = events.filter(({ kind }) => kind.case !== "progress");
+  const answer = events.filter(({ kind }) => kind.case !== "progress" && kind.case !== undefined);
   return answer.map(({ kind }) => {
     switch (kind.case) {
       case "messageStart":
@@ -364,11 +364,11 @@ const streams: { name: string; stream: (JsonValue | "[DONE]")[]; events: unknown
     ],
   },
   {
-    name: "ids get the native form",
+    name: "ids stay as they came",
     stream: [calls(call(0, "functions.f:0", "f", "{}")), finish("tool_calls"), "[DONE]"],
     events: [
       "start",
-      { at: 0, call: "functions_f_0", name: "f" },
+      { at: 0, call: "functions.f:0", name: "f" },
       { inputJson: "{}" },
       "stop 0",
       { end: "tool_use" },
@@ -776,7 +776,7 @@ const answerOf = (message: JsonObject, finishReason = "stop"): JsonObject => ({
   usage: usageChunk.usage ?? null,
 });
 
-test("a plain answer becomes whole blocks, with the text of the arguments unchanged", () => {
+test("a plain answer becomes blocks, with the text of the arguments unchanged", () => {
   const message = {
     role: "assistant",
     content: "a",
@@ -789,11 +789,13 @@ test("a plain answer becomes whole blocks, with the text of the arguments unchan
   const events = decodeAnswer(answerOf(message, "tool_calls"));
   expect(summarise(events)).toEqual([
     "start",
-    { at: 0, thinking: "hm", signature: "" },
+    { at: 0, thinking: "", signature: "" },
+    { thinking: "hm" },
     "stop 0",
-    { at: 1, text: "a" },
+    { at: 1, text: "" },
+    { text: "a" },
     "stop 1",
-    { at: 2, call: "c_1", name: "f" },
+    { at: 2, call: "c.1", name: "f" },
     { inputJson: '{ "x": 1.0 }' },
     "stop 2",
     { at: 3, call: "d", name: "g" },

@@ -60,15 +60,15 @@ const used: { name: string; members: JsonObject; becomes: object }[] = [
     becomes: { temperature: 0.3 },
   },
   {
-    name: "temperature above 1 becomes 1",
+    name: "temperature may be up to 2",
     members: { temperature: 1.7 },
-    becomes: { temperature: 1 },
+    becomes: { temperature: 1.7 },
   },
   { name: "top_p is passed on", members: { top_p: 0.5 }, becomes: { topP: 0.5 } },
   {
-    name: "temperature overrides top_p",
+    name: "temperature and top_p are both passed on",
     members: { temperature: 0, top_p: 0.5 },
-    becomes: { temperature: 0, topP: undefined },
+    becomes: { temperature: 0, topP: 0.5 },
   },
   { name: "top_k is passed on", members: { top_k: 40 }, becomes: { topK: 40 } },
   { name: "n of 1 is accepted", members: { n: 1 }, becomes: { model: "sonnet" } },
@@ -201,8 +201,8 @@ const used: { name: string; members: JsonObject; becomes: object }[] = [
     becomes: { messages: [{ content: [{ kind: { value: { text: "a" } }, cacheControl: {} }] }] },
   },
   {
-    name: "modalities with text is accepted",
-    members: { modalities: ["text", "audio"] },
+    name: "modalities without audio is accepted",
+    members: { modalities: ["text", "image"] },
     becomes: { model: "sonnet" },
   },
 ];
@@ -214,7 +214,7 @@ for (const { name, members, becomes } of used) {
   });
 }
 
-const ignoredNames = [
+const untypedNames = [
   "user",
   "safety_identifier",
   "metadata",
@@ -237,22 +237,26 @@ const ignoredNames = [
   "a_member_of_tomorrow",
 ];
 const anyValues: JsonValue[] = [null, true, -3, "text", ["x"], { a: 1 }];
-for (const name of ignoredNames) {
-  test(`${name} is ignored, whatever its value`, () => {
+for (const name of untypedNames) {
+  test(`${name} has no typed field, and is kept whatever its value`, () => {
     const plain = decodeRequest(bodyWith({}));
-    for (const value of anyValues)
-      expect(decodeRequest(bodyWith({ [name]: value }))).toEqual(plain);
+    for (const value of anyValues) {
+      const { extensions, ...typed } = decodeRequest(bodyWith({ [name]: value }));
+      expect({ ...typed, extensions: undefined }).toEqual(plain);
+      expect(extensions).toEqual({ [name]: value });
+    }
   });
 }
 
-test("stream_options.include_obfuscation and cache breakpoints of parts are ignored", () => {
-  const plain = decodeRequest(bodyWith({}));
-  expect(decodeRequest(bodyWith({ stream_options: { include_obfuscation: true } }))).toEqual(plain);
-  const parts = (part: JsonObject) =>
-    bodyWith({ messages: [{ role: "user", content: [{ type: "text", text: "a", ...part }] }] });
-  expect(decodeRequest(parts({ prompt_cache_breakpoint: { ttl: "30m" } }))).toEqual(
-    decodeRequest(parts({})),
-  );
+test("options of streams and cache breakpoints of parts are kept", () => {
+  const options = { include_obfuscation: true };
+  const { extensions } = decodeRequest(bodyWith({ stream_options: options }));
+  expect(extensions).toEqual({ stream_options: options });
+  const part = { type: "text", text: "a", prompt_cache_breakpoint: { ttl: "30m" } };
+  const [message] = decodeRequest(
+    bodyWith({ messages: [{ role: "user", content: [part] }] }),
+  ).messages;
+  expect(message?.content[0]?.extensions).toEqual({ prompt_cache_breakpoint: { ttl: "30m" } });
 });
 
 test("only stream_options.include_usage of true requests the usage of a stream", () => {
@@ -334,8 +338,8 @@ const refused: { name: string; body: JsonValue; field: string | undefined }[] = 
     field: "response_format.json_schema.schema",
   },
   {
-    name: "modalities of audio alone",
-    body: bodyWith({ modalities: ["audio"] }),
+    name: "modalities with audio",
+    body: bodyWith({ modalities: ["text", "audio"] }),
     field: "modalities",
   },
   {

@@ -61,6 +61,53 @@ describe("a chat provider", () => {
     }
   });
 
+  test("images that its model made reach chat and Responses clients, and come back to it", async () => {
+    const data = "iVBORw0KGgo=";
+    const images = [
+      { type: "image_url", index: 0, image_url: { url: `data:image/png;base64,${data}` } },
+    ];
+    const message = { role: "assistant", content: "Here", images };
+    const choice = { index: 0, finish_reason: "stop" };
+    parts.provider.always(({ body }) =>
+      body.stream === true
+        ? {
+            headers: sse,
+            writes: [
+              streamOf(
+                { choices: [{ index: 0, delta: { content: "Here" } }] },
+                { choices: [{ index: 0, delta: { images } }] },
+                { choices: [{ ...choice, delta: {} }] },
+                "[DONE]",
+              ),
+            ],
+          }
+        : { headers: json, writes: [JSON.stringify({ choices: [{ ...choice, message }] })] },
+    );
+    for (const stream of [false, true]) {
+      const chat = await (await parts.postChat({ ...smallBody, stream })).text();
+      expect(chat).toContain(JSON.stringify(images));
+      const native = await (await parts.post({ ...smallBody, stream })).text();
+      expect(native).toContain("Here");
+      expect(native).not.toContain(data);
+      const body = { model: smallBody.model, input: "Draw.", stream };
+      const response = await (await parts.postChat(body, "/v1/responses")).text();
+      expect(response).toMatch(/"type":"image_generation_call","status":"completed"/);
+      expect(response).toContain(`"result":"${data}"`);
+    }
+    const messages = [
+      { role: "user", content: "Draw." },
+      message,
+      { role: "user", content: "Again." },
+    ];
+    await parts.postChat({ ...smallBody, messages });
+    expect(parts.provider.requests.at(-1)?.body.messages).toEqual(messages);
+    const item = { type: "image_generation_call", id: "ig_1", status: "completed", result: data };
+    const input = [{ role: "user", content: "Draw." }, item, { role: "user", content: "Again." }];
+    const again = await parts.postChat({ model: smallBody.model, input }, "/v1/responses");
+    expect(again.status).toBe(200);
+    expect(JSON.stringify(parts.provider.requests.at(-1)?.body)).not.toContain(data);
+  });
+
   test("a 400 keeps its code and param, before an answer and instead of its events", async () => {
     const error = {
       message: "Unsupported value",

@@ -81,21 +81,54 @@ function addDelta(block: JsonObject, delta: JsonObject): void {
     block.json = textOf(block.json) + textOf(delta.partial_json);
 }
 
+/** The texts in a content, which is a text or a list of parts. */
+function textsOf(content: JsonValue | undefined): string {
+  if (typeof content === "string") return content;
+  return objectsOf(content)
+    .map(({ text }) => textOf(text))
+    .join("");
+}
+
+/** The thinking of a message, under any of the names that providers give it. */
+function thinkingOf(message: JsonObject): string {
+  const plain = message.reasoning_content || message.reasoning || message.reasoning_text;
+  if (typeof plain === "string" && plain !== "") return plain;
+  const parts = objectsOf(message.content).map(({ type, thinking, summary }) =>
+    type === "thinking" || type === "reasoning" ? textsOf(thinking) + textsOf(summary) : "",
+  );
+  const details = objectsOf(message.reasoning_details ?? message.thinking_blocks).map(
+    ({ text, thinking }) => textOf(text) + textOf(thinking),
+  );
+  return parts.join("") || details.join("");
+}
+
+/** A finish reason as OpenAI writes it: providers have words of their own. */
+function finishOf(reason: string, hasCalls: boolean): string {
+  const word = reason.toLowerCase();
+  if (/^(length|max_tokens|model_length)$/.test(word)) return "length";
+  if (/^(content_filter|safety|sensitive|refusal)/.test(word)) return "content_filter";
+  return hasCalls ? "tool_calls" : "stop";
+}
+
 /** The meaning of a plain chat completion. */
 export function readChat(body: JsonObject): FullMeaning {
   const choice = objectOf(objectsOf(body.choices)[0]);
   const message = objectOf(choice.message);
+  const calls = objectsOf(message.tool_calls);
   const usage = objectOf(body.usage);
   const prompt = objectOf(usage.prompt_tokens_details);
   const cacheRead = numberOf(prompt.cached_tokens);
   return {
-    thinking: textOf(message.reasoning_content),
-    text: textOf(message.content),
-    calls: objectsOf(message.tool_calls).map((call) => {
+    thinking: thinkingOf(message),
+    text: textsOf(message.content) + textOf(message.refusal),
+    calls: calls.map((call) => {
       const called = objectOf(call.function);
       return { name: textOf(called.name), input: JSON.parse(textOf(called.arguments)) };
     }),
-    stop: textOf(choice.finish_reason),
+    // A refusal in its own member means the same as the reason of a filter.
+    stop: textOf(message.refusal)
+      ? "content_filter"
+      : finishOf(textOf(choice.finish_reason), calls.length > 0),
     usage: {
       input: numberOf(usage.prompt_tokens) - cacheRead - numberOf(prompt.cache_write_tokens),
       output: numberOf(usage.completion_tokens),
@@ -107,7 +140,8 @@ export function readChat(body: JsonObject): FullMeaning {
 
 /** The plain completion that a chat client accumulates from a stream. */
 export function joinChat(stream: string): JsonObject {
-  const message: JsonObject = { content: "", reasoning_content: "" };
+  const message: JsonObject = {};
+  const parts: JsonValue[] = [];
   const calls: JsonObject[] = [];
   const details: JsonValue[] = [];
   const annotations: JsonValue[] = [];
@@ -120,9 +154,10 @@ export function joinChat(stream: string): JsonObject {
     const choice = objectOf(objectsOf(chunk.choices)[0]);
     const delta = objectOf(choice.delta);
     finishReason = choice.finish_reason ?? finishReason;
-    message.content = textOf(message.content) + textOf(delta.content);
-    message.reasoning_content = textOf(message.reasoning_content) + textOf(delta.reasoning_content);
-    details.push(...objectsOf(delta.reasoning_details));
+    for (const name of ["content", "refusal", "reasoning_content", "reasoning", "reasoning_text"])
+      if (typeof delta[name] === "string") message[name] = textOf(message[name]) + delta[name];
+    parts.push(...objectsOf(delta.content));
+    details.push(...objectsOf(delta.reasoning_details ?? delta.thinking_blocks));
     annotations.push(...objectsOf(delta.annotations));
     for (const { index, ...call } of objectsOf(delta.tool_calls)) {
       const known = calls[numberOf(index)];
@@ -134,6 +169,8 @@ export function joinChat(stream: string): JsonObject {
       }
     }
   }
+  if (parts.length > 0)
+    message.content = [...parts, { type: "text", text: textOf(message.content) }];
   const choice = {
     message: { ...message, tool_calls: calls, reasoning_details: details, annotations },
     finish_reason: finishReason,
@@ -160,18 +197,20 @@ export function readResponse(body: JsonObject): FullMeaning {
     items
       .filter((item) => item.type === type)
       .flatMap((item) => objectsOf(item[member]))
-      .map(({ text }) => textOf(text))
-      .join("");
+      .map(({ text, refusal }) => textOf(text) + textOf(refusal));
   const usage = objectOf(body.usage);
   const details = objectOf(usage.input_tokens_details);
   const cacheRead = numberOf(details.cached_tokens);
   return {
-    thinking: partsOf("reasoning", "summary"),
-    text: partsOf("message", "content"),
+    thinking:
+      partsOf("reasoning", "summary").join("\n\n") || partsOf("reasoning", "content").join(""),
+    text: partsOf("message", "content").join(""),
     calls: items
       .filter(({ type }) => type === "function_call")
       .map((call) => ({ name: textOf(call.name), input: JSON.parse(textOf(call.arguments)) })),
-    stop: textOf(objectOf(body.incomplete_details).reason) || textOf(body.status),
+    stop: items.some((item) => objectsOf(item.content).some(({ type }) => type === "refusal"))
+      ? "content_filter"
+      : textOf(objectOf(body.incomplete_details).reason) || textOf(body.status),
     usage: {
       input: numberOf(usage.input_tokens) - cacheRead - numberOf(details.cache_write_tokens),
       output: numberOf(usage.output_tokens),
@@ -181,29 +220,33 @@ export function readResponse(body: JsonObject): FullMeaning {
   };
 }
 
-/** The response at the end of a stream, with the texts and arguments that its deltas gave. */
+/** The response at the end of a stream, with the texts and arguments that its events gave. */
 export function joinResponse(stream: string): JsonObject {
   const items: JsonObject[] = [];
   let last: JsonObject = {};
   for (const { type, ...event } of readEvents(stream)) {
-    const item = items[numberOf(event.output_index)] ?? {};
-    const add = (name: string) => {
-      item[name] = textOf(item[name]) + textOf(event.delta);
+    const number = numberOf(event.output_index);
+    const item = items[number] ?? {};
+    const addPart = (list: string, at: JsonValue | undefined) => {
+      const parts = objectsOf(item[list]);
+      const part = parts[numberOf(at)] ?? { text: "" };
+      const kind = type === "response.refusal.delta" && { type: "refusal" };
+      parts[numberOf(at)] = { ...part, ...kind, text: textOf(part.text) + textOf(event.delta) };
+      item[list] = parts;
     };
     if (type === "response.output_item.added") items.push({ ...objectOf(event.item) });
-    if (type === "response.output_text.delta") add("text");
-    if (type === "response.reasoning_summary_text.delta") add("text");
-    if (type === "response.function_call_arguments.delta") add("arguments");
+    if (type === "response.output_text.delta") addPart("content", event.content_index);
+    if (type === "response.refusal.delta") addPart("content", event.content_index);
+    if (type === "response.reasoning_text.delta") addPart("content", event.content_index);
+    if (type === "response.reasoning_summary_text.delta") addPart("summary", event.summary_index);
+    if (type === "response.function_call_arguments.delta")
+      item.arguments = textOf(item.arguments) + textOf(event.delta);
+    // The end of a call has all of it, also what no delta gave.
+    if (type === "response.output_item.done" && item.type === "function_call")
+      item.arguments = objectOf(event.item).arguments ?? "";
     last = objectOf(event.response ?? last);
   }
-  const output = items.map(({ text = "", ...item }) =>
-    item.type === "message"
-      ? { ...item, content: [{ text }] }
-      : item.type === "reasoning"
-        ? { ...item, summary: [{ text }] }
-        : item,
-  );
-  return { ...last, output };
+  return { ...last, output: items };
 }
 
 const incompleteReasons = new Map([

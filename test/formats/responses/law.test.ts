@@ -1,13 +1,14 @@
-// The law of the Responses format: a provider of this format receives what its client sent, and
-// the client what the provider answered. Bodies are in the form in which the gateway writes them;
-// ids of items are the gateway's own.
+// The law of the Responses format: a provider of this format receives what its client sent, and the
+// client what the provider answered, but for the closed list.
 
 import { fromBinary, type JsonObject, type JsonValue, toBinary } from "@bufbuild/protobuf";
 import fc from "fast-check";
 import { expect, test } from "vitest";
+import { Format } from "../../../gen/gateway/inference/v1/content_pb.ts";
+import { type Event, EventSchema } from "../../../gen/gateway/inference/v1/event_pb.ts";
 import { GenerateRequestSchema } from "../../../gen/gateway/inference/v1/inference_pb.ts";
-import { markSignature } from "../../../src/formats/codec.ts";
 import { isObject } from "../../../src/formats/json.ts";
+import { sealPack } from "../../../src/formats/packs.ts";
 import {
   createEventDecoder,
   createEventEncoder,
@@ -20,27 +21,20 @@ import {
 import { canonical } from "../../support/canonical-json.ts";
 import { readEvents } from "../../support/gateway-with-provider.ts";
 import { sseEvent } from "../../support/provider-answers.ts";
+import { closedResponse, closedResponsesRequest } from "../../support/samples/closed-list.ts";
+import { compact, cutAt, grown, optional, reads, words } from "../../support/samples/grow.ts";
+import { readableSealing } from "../../support/sealing.ts";
 
 const target = { model: "provider-name", stream: true };
 const sealedInclude = "reasoning.encrypted_content";
-/** The client holds what this seals; no key is needed to see the law. */
-const open = (sealed: string) => sealed;
+const origin = { format: Format.RESPONSES, dialect: "generic", model: target.model };
 
-const words = fc
-  .string({ unit: "grapheme", minLength: 1, maxLength: 12 })
-  .filter((text) => text.trim() !== "" && text.isWellFormed());
 const name = fc.stringMatching(/^[a-z]{1,10}$/);
 const json: fc.Arbitrary<JsonObject> = fc.dictionary(
   name,
   fc.oneof(fc.integer(), words, fc.boolean(), fc.constant(null)),
   { maxKeys: 3 },
 );
-const optional = <T>(value: fc.Arbitrary<T>) => fc.option(value, { nil: undefined });
-/** An object without its undefined members. */
-const compact = (members: Record<string, JsonValue | undefined>): JsonObject =>
-  Object.fromEntries(
-    Object.entries(members).flatMap(([key, value]) => (value === undefined ? [] : [[key, value]])),
-  );
 
 const inputPart: fc.Arbitrary<JsonObject> = fc.oneof(
   words.map((text) => ({ type: "input_text", text })),
@@ -50,16 +44,28 @@ const inputPart: fc.Arbitrary<JsonObject> = fc.oneof(
       detail: optional(fc.constantFrom("low", "high", "auto")),
     })
     .map((members) => compact({ type: "input_image", ...members })),
-  fc.constant({
-    type: "input_file",
-    filename: "a.pdf",
-    file_data: "data:application/pdf;base64,JVBERi0=",
-  }),
-  fc.constant({ type: "input_file", file_url: "https://example.com/a.pdf" }),
+  fc.constantFrom<JsonObject>(
+    {
+      type: "input_file",
+      filename: "a.pdf",
+      file_data: "data:application/pdf;base64,JVBERi0=",
+    },
+    { type: "input_file", filename: "A.PDF", file_data: "JVBERi0=" },
+    { type: "input_file", file_url: "https://example.com/a.pdf" },
+    { type: "input_file", filename: null, file_url: "https://example.com/a.pdf" },
+    { type: "text", text: "a" },
+    { type: "input_audio", input_audio: { data: "AAAA" } },
+  ),
 );
 const userMessage = fc
-  .array(inputPart, { minLength: 1, maxLength: 3 })
-  .map((content) => ({ type: "message", role: "user", content }));
+  .tuple(fc.oneof(words, fc.array(inputPart, { minLength: 1, maxLength: 3 })), fc.boolean())
+  .map(
+    ([content, isShort]): JsonObject => ({
+      ...(!isShort && { type: "message" }),
+      role: "user",
+      content,
+    }),
+  );
 const instruction = fc
   .tuple(fc.constantFrom("system", "developer"), fc.array(words, { minLength: 1, maxLength: 2 }))
   .map(([role, texts]) => ({
@@ -68,48 +74,71 @@ const instruction = fc
     content: texts.map((text) => ({ type: "input_text", text })),
   }));
 const phase = optional(fc.constantFrom("commentary", "final_answer"));
+const outputPart = fc.oneof(
+  words.map((text): JsonObject => ({ type: "output_text", text })),
+  words.map((text): JsonObject => ({ type: "output_text", text, annotations: [], logprobs: [] })),
+  words.map((refusal): JsonObject => ({ type: "refusal", refusal })),
+);
 const assistantMessage = fc
-  .tuple(fc.array(words, { minLength: 1, maxLength: 2 }), phase)
-  .map(([texts, given]) =>
+  .record({
+    content: fc.array(outputPart, { minLength: 1, maxLength: 2 }),
+    phase,
+    id: optional(fc.constant("msg_abc")),
+    status: optional(fc.constant("completed")),
+  })
+  .map((members) => compact({ type: "message", role: "assistant", ...members }));
+
+/** A reasoning item as the provider knows it. The client has it sealed. */
+const reasoning = fc
+  .record({
+    texts: fc.array(words, { maxLength: 2 }),
+    encrypted_content: words,
+    id: optional(fc.constant("rs_abc")),
+  })
+  .map(({ texts, ...members }) =>
     compact({
-      type: "message",
-      role: "assistant",
-      content: texts.map((text) => ({ type: "output_text", text })),
-      phase: given,
+      type: "reasoning",
+      summary: texts.map((text) => ({ type: "summary_text", text })),
+      ...members,
     }),
   );
 
-/** A reasoning item as the provider knows it. The client has it sealed. */
-const reasoning = fc.tuple(fc.oneof(words, fc.constant("")), words).map(([text, encrypted]) => ({
-  type: "reasoning",
-  summary: text === "" ? [] : [{ type: "summary_text", text }],
-  encrypted_content: encrypted,
-}));
-
+/** The item with its encrypted content sealed, as the gateway seals that of this provider. */
 function sealed(item: JsonObject): JsonObject {
-  if (item.type !== "reasoning") return item;
-  const [first] = Array.isArray(item.summary) ? item.summary : [];
-  const thinking = isObject(first) ? String(first.text) : "";
-  const signature = markSignature(String(item.encrypted_content));
-  return { ...item, encrypted_content: JSON.stringify({ thinking, signature }) };
+  if (item.type !== "reasoning" || typeof item.encrypted_content !== "string") return item;
+  const block = {
+    $typeName: "gateway.inference.v1.Attached" as const,
+    ...origin,
+    list: "",
+    textMembers: [],
+    members: { encrypted_content: item.encrypted_content },
+  };
+  return { ...item, encrypted_content: sealPack({ block }, readableSealing) ?? "" };
 }
 
+const unknownItem = fc.constantFrom<JsonObject>(
+  { type: "web_search_call", id: "ws_1", status: "completed", action: { type: "search" } },
+  { type: "item_of_tomorrow", members: [1] },
+);
+
 const output = fc.oneof(words, fc.array(inputPart, { minLength: 1, maxLength: 2 }));
-const callId = fc.stringMatching(/^call_[a-z0-9]{4}$/);
+const callId = fc.oneof(fc.stringMatching(/^call_[a-z0-9]{4}$/), fc.constant("functions.f:0"));
 const namespace = optional(
   fc.constantFrom("crm", "mcp__files", "a namespace that is long".repeat(4)),
 );
 const callAndOutput = fc.oneof(
-  fc.tuple(callId, name, namespace, json, output).map(([call_id, called, group, given, result]) => [
-    compact({
-      type: "function_call",
-      call_id,
-      name: called,
-      namespace: group,
-      arguments: JSON.stringify(given),
-    }),
-    { type: "function_call_output", call_id, output: result },
-  ]),
+  fc
+    .tuple(callId, name, namespace, json, output, fc.boolean())
+    .map(([call_id, called, group, given, result, isText]) => [
+      compact({
+        type: "function_call",
+        call_id,
+        name: called,
+        namespace: group,
+        arguments: isText ? "not JSON" : JSON.stringify(given),
+      }),
+      { type: "function_call_output", call_id, output: result },
+    ]),
   fc.tuple(callId, name, words, output).map(([call_id, called, given, result]) => [
     { type: "custom_tool_call", call_id, name: called, input: given },
     { type: "custom_tool_call_output", call_id, output: result },
@@ -118,7 +147,7 @@ const callAndOutput = fc.oneof(
 const assistantStep = fc
   .tuple(
     fc.array(reasoning, { maxLength: 2 }),
-    fc.array(assistantMessage, { maxLength: 2 }),
+    fc.array(fc.oneof({ weight: 4, arbitrary: assistantMessage }, unknownItem), { maxLength: 2 }),
     optional(callAndOutput),
   )
   .map(([thoughts, messages, call]) => [...thoughts, ...messages, ...(call ?? [])]);
@@ -140,10 +169,17 @@ const input = fc
 
 const functionTool = (ownName: fc.Arbitrary<string>) =>
   fc
-    .record({ name: ownName, description: optional(words), strict: optional(fc.boolean()) })
-    .map((members) =>
-      compact({ type: "function", parameters: { type: "object", properties: {} }, ...members }),
-    );
+    .record({
+      name: ownName,
+      description: optional(words),
+      strict: optional(fc.boolean()),
+      parameters: fc.constantFrom<JsonObject | undefined>(
+        undefined,
+        {},
+        { type: "object", properties: { b: {}, a: {} } },
+      ),
+    })
+    .map((members) => compact({ type: "function", ...members }));
 const customTool = fc
   .record({
     name: name.map((text) => `c_${text}`),
@@ -171,8 +207,11 @@ const tools = fc.uniqueArray(fc.oneof(functionTool(name), customTool, namespaceT
 const toolMembers = tools.chain((list) =>
   fc
     .record({
-      tool_choice: fc.constantFrom<JsonValue>("auto", "required", ...list.flatMap(choicesOf)),
-      parallel_tool_calls: optional(fc.constant(false)),
+      tool_choice: fc.constantFrom<JsonValue>(
+        ...["auto", "required", null],
+        ...list.flatMap(choicesOf),
+      ),
+      parallel_tool_calls: optional(fc.boolean()),
     })
     .map((members) => compact({ tools: list, ...members })),
 );
@@ -190,79 +229,80 @@ const format = fc.constantFrom<JsonObject | undefined>(
   { type: "json_schema", name: "place", schema: { type: "object" }, strict: true },
   { type: "json_schema", name: "place", schema: { type: "object" }, description: "A place." },
 );
+const rest = fc.record(
+  {
+    instructions: fc.oneof(words, fc.constantFrom(null, "")),
+    max_output_tokens: fc.integer({ min: 1, max: 64_000 }),
+    temperature: fc.constantFrom(0.5, 1.7),
+    top_p: fc.constant(0.25),
+    metadata: fc.constantFrom<JsonObject>({}, { a: "b" }, { a: "b", "tag.team": "x" }),
+    prompt_cache_key: words,
+    prompt_cache_retention: fc.constant("24h"),
+    safety_identifier: words,
+    user: words,
+    truncation: fc.constantFrom("auto", "disabled"),
+    service_tier: fc.constant("default"),
+    top_logprobs: fc.nat(5),
+    max_tool_calls: fc.nat(5),
+    moderation: fc.constant({ model: "omni" }),
+    context_management: fc.constant<JsonValue>([{ type: "compaction", compact_threshold: 1000 }]),
+    stream_options: fc.constant({ include_obfuscation: false }),
+    store: fc.constant(false),
+    background: fc.constant(false),
+    include: fc.constantFrom<JsonValue>([], [sealedInclude], ["message.output_text.logprobs"]),
+    reasoning: fc
+      .record(
+        {
+          effort: fc.constantFrom("none", "minimal", "low", "high", "xhigh", "max"),
+          summary: fc.constantFrom("auto", "concise"),
+        },
+        { requiredKeys: [] },
+      )
+      .map(compact),
+    text: fc
+      .record({ format, verbosity: optional(fc.constantFrom("low", "high")) })
+      .map((members) => compact(members)),
+  },
+  { requiredKeys: [] },
+);
 const body: fc.Arbitrary<JsonObject> = fc
-  .tuple(
-    fc.record({
-      input,
-      instructions: optional(words),
-      max_output_tokens: optional(fc.integer({ min: 1, max: 64_000 })),
-      sampling: fc.constantFrom<JsonObject>({}, { temperature: 0.5 }, { top_p: 0.25 }),
-      effort: optional(fc.constantFrom("none", "minimal", "low", "medium", "high", "xhigh")),
-      summary: optional(fc.constantFrom("auto", "concise", "detailed")),
-      format,
-      verbosity: optional(fc.constantFrom("low", "high")),
-      isSealed: fc.boolean(),
-      metadata: optional(json),
-      prompt_cache_key: optional(words),
-      safety_identifier: optional(words),
-      user: optional(words),
-    }),
-    optional(toolMembers),
-  )
-  .map(([{ sampling, effort, summary, format, verbosity, isSealed, ...members }, withTools]) =>
-    compact({
-      model: "m",
-      ...members,
-      ...sampling,
-      ...withTools,
-      reasoning: orUndefined({ effort, summary }),
-      text: orUndefined({ format, verbosity }),
-      include: isSealed ? [sealedInclude] : undefined,
-    }),
+  .tuple(fc.oneof({ weight: 5, arbitrary: input }, words), rest, optional(toolMembers))
+  .map(([given, members, withTools]) =>
+    compact({ model: "m", input: given, ...members, ...withTools }),
   );
-
-function orUndefined(members: Record<string, JsonValue | undefined>): JsonObject | undefined {
-  const given = compact(members);
-  return Object.keys(given).length > 0 ? given : undefined;
-}
 
 /** The body as its client sends it: with sealed reasoning. */
 function sent(given: JsonObject): JsonObject {
-  const items = Array.isArray(given.input) ? given.input.filter(isObject) : [];
-  return { ...given, input: items.map(sealed) };
+  if (!Array.isArray(given.input)) return given;
+  return { ...given, input: given.input.filter(isObject).map(sealed) };
 }
 
-/** The body that the provider must receive: what the gateway owns differs. */
-function expected(given: JsonObject): JsonObject {
-  const { effort } = isObject(given.reasoning) ? given.reasoning : {};
-  const thinks = effort !== undefined && effort !== "none";
-  return {
-    ...given,
-    ...target,
-    store: false,
-    ...(thinks && { include: [sealedInclude] }),
-  };
+/** The body that the provider must receive. */
+function expected({ background, ...given }: JsonObject): JsonObject {
+  return closedResponsesRequest(given, target);
 }
 
 test("a provider receives the body that the client sent", () => {
   fc.assert(
-    fc.property(body, (given) => {
+    fc.property(grown(body), (given) => {
       const before = JSON.stringify(sent(given));
-      const received = encodeRequest(decodeRequest(JSON.parse(before), open), target);
+      const client: JsonObject = JSON.parse(before);
+      const received = encodeRequest(decodeRequest(client, readableSealing), target);
       expect(canonical(received)).toBe(canonical(expected(given)));
+      expect(JSON.stringify(client)).toBe(before);
     }),
-    { numRuns: 500 },
+    { numRuns: 1000 },
   );
 });
 
 test("the law holds after protobuf serialisation too", () => {
   fc.assert(
-    fc.property(body, (given) => {
-      const request = decodeRequest(sent(given), open);
+    fc.property(grown(body), (given) => {
+      const request = decodeRequest(sent(given), readableSealing);
       const read = fromBinary(GenerateRequestSchema, toBinary(GenerateRequestSchema, request));
       expect(canonical(encodeRequest(read, target))).toBe(canonical(expected(given)));
     }),
-    { numRuns: 100 },
+    { numRuns: 200 },
   );
 });
 
@@ -287,7 +327,7 @@ const context = {
   estimatedInputTokens: 0,
   createdAtMs: 0,
   wishes: readWishes(clientBody),
-  seal: (text: string) => Buffer.from(text).toString("base64"),
+  sealing: readableSealing,
 };
 const outputItem: fc.Arbitrary<JsonObject> = fc.oneof(
   assistantMessage,
@@ -306,20 +346,13 @@ const outputItem: fc.Arbitrary<JsonObject> = fc.oneof(
   fc
     .record({ call_id: callId, input: words })
     .map((members) => ({ type: "custom_tool_call", name: "patch", ...members })),
+  unknownItem,
 );
-/** Neighbouring messages of one phase are one message here, so there are none. */
-const outputItems = fc
-  .uniqueArray(outputItem, {
-    minLength: 1,
-    maxLength: 5,
-    selector: ({ call_id, ...item }) => call_id ?? JSON.stringify(item),
-  })
-  .map((items) =>
-    items.filter((item, at) => {
-      const before = items[at - 1];
-      return item.type !== "message" || before?.type !== "message";
-    }),
-  );
+const outputItems = fc.uniqueArray(outputItem, {
+  minLength: 1,
+  maxLength: 5,
+  selector: ({ call_id, ...item }) => call_id ?? JSON.stringify(item),
+});
 
 function response(items: readonly JsonObject[]): JsonObject {
   const usage = {
@@ -330,37 +363,23 @@ function response(items: readonly JsonObject[]): JsonObject {
     total_tokens: 39,
   };
   const head = { object: "response", status: "completed", error: null, incomplete_details: null };
-  return { id: "resp_1", model: "p", ...head, output: [...items], usage };
+  const echo = { temperature: 1, truncation: "disabled", tools: [], store: false };
+  return { id: "resp_1", model: "p", created_at: 1, ...head, ...echo, output: [...items], usage };
 }
 
-/** What the client must get of an item: its own form, without what only the gateway decides. */
-function plain(item: JsonValue): JsonObject {
-  const { id, status, ...members } = isObject(item) ? item : {};
-  if (members.type === "reasoning" && typeof members.encrypted_content === "string") {
-    const opened = Buffer.from(members.encrypted_content, "base64").toString();
-    return { ...members, encrypted_content: opened };
-  }
-  const content = Array.isArray(members.content) ? members.content.filter(isObject) : undefined;
-  return content
-    ? { ...members, content: content.map(({ type = "", text = "" }) => ({ type, text })) }
-    : members;
-}
-
-/** The stream of these items, with their texts cut in two. */
-function streamOf(items: readonly JsonObject[]): string[] {
-  const cut = (text: JsonValue | undefined) => {
-    const given = [...String(text)];
-    const at = Math.ceil(given.length / 2);
-    return [given.slice(0, at).join(""), given.slice(at).join("")];
-  };
-  const body = response(items);
-  const middle = items.flatMap((item, output_index) => {
+/** The events of these items, with their texts in pieces. */
+function streamOf(items: readonly JsonObject[], cuts: readonly number[]): JsonObject[] {
+  const whole = response(items);
+  const middle = items.flatMap((item, output_index): JsonObject[] => {
     const deltas = (type: string, text: JsonValue | undefined, more: JsonObject = {}) =>
-      cut(text).map((delta) =>
-        sseEvent(`response.${type}.delta`, { output_index, ...more, delta }),
-      );
-    const parts = Array.isArray(item.content) ? item.content.filter(isObject) : [];
-    const summary = Array.isArray(item.summary) ? item.summary.filter(isObject) : [];
+      cutAt(String(text), cuts).map((delta) => ({
+        type: `response.${type}.delta`,
+        output_index,
+        ...more,
+        delta,
+      }));
+    const parts = (Array.isArray(item.content) ? item.content : []).filter(isObject);
+    const summary = (Array.isArray(item.summary) ? item.summary : []).filter(isObject);
     const start = compact({
       ...item,
       content: item.content && [],
@@ -370,55 +389,104 @@ function streamOf(items: readonly JsonObject[]): string[] {
       encrypted_content: undefined,
     });
     return [
-      sseEvent("response.output_item.added", { output_index, item: start }),
-      ...parts.flatMap(({ text }, content_index) => [
-        sseEvent("response.content_part.added", { output_index, content_index }),
-        ...deltas("output_text", text, { content_index }),
+      { type: "response.output_item.added", output_index, item: start },
+      ...parts.flatMap((part, content_index) => [
+        { type: "response.content_part.added", output_index, content_index, part: {} },
+        ...(part.type === "refusal"
+          ? deltas("refusal", part.refusal, { content_index })
+          : deltas("output_text", part.text, { content_index, logprobs: [] })),
       ]),
-      ...summary.flatMap(({ text }) => deltas("reasoning_summary_text", text)),
+      ...summary.flatMap(({ text }, summary_index) => [
+        { type: "response.reasoning_summary_part.added", output_index, summary_index, part: {} },
+        ...deltas("reasoning_summary_text", text, { summary_index }),
+      ]),
       ...(item.arguments ? deltas("function_call_arguments", item.arguments) : []),
       ...(item.input ? deltas("custom_tool_call_input", item.input) : []),
-      sseEvent("response.output_item.done", { output_index, item }),
+      { type: "response.event_of_tomorrow", output_index, members: [1] },
+      { type: "response.output_item.done", output_index, item },
     ];
   });
+  const begun = { ...whole, status: "in_progress", output: [], usage: null };
   return [
-    sseEvent("response.created", { response: { ...body, status: "in_progress", output: [] } }),
+    { type: "response.created", response: begun },
+    { type: "response.in_progress", response: begun },
     ...middle,
-    sseEvent("response.completed", { response: body }),
+    { type: "response.completed", response: whole },
   ];
 }
 
-test("a client receives the response that the provider gave, plain and streamed in any split", () => {
-  fc.assert(
-    fc.property(outputItems, fc.integer({ min: 1, max: 200 }), (items, size) => {
-      const body = response(items);
-      const whole = encodeAnswer(decodeAnswer(body), context);
-      expect(Array.isArray(whole.output) && whole.output.map(plain)).toEqual(
-        items.map(sealed).map(plainSealed),
-      );
-      expect(whole.usage).toEqual(body.usage);
+/** A response or an event as its client gets it, without what only the gateway decides. */
+function shown(value: JsonObject): string {
+  const { sequence_number, gateway, response: inner, item, ...members } = value;
+  const opened = (one: JsonValue) => (isObject(one) ? opening(one) : one);
+  const output = Array.isArray(members.output) ? members.output.map(opened) : undefined;
+  return canonical({
+    ...members,
+    ...(output && { output }),
+    ...(item !== undefined && { item: opened(item) }),
+    ...(isObject(inner) && { response: shown(closedResponse(inner, context.wishes.echo)) }),
+  });
+}
 
-      const decoder = createEventDecoder();
-      const encoder = createEventEncoder(context);
-      const bytes = Buffer.from(streamOf(items).join(""));
-      let text = "";
-      for (let at = 0; at < bytes.length; at += size)
-        text += encoder.encode(decoder.push(bytes.subarray(at, at + size)));
-      text += encoder.encode(decoder.end()) + encoder.end();
-      const last = readEvents(text).at(-1);
-      expect(last?.type).toBe("response.completed");
-      const streamed = isObject(last?.response) ? last.response : {};
-      expect(Array.isArray(streamed.output) && streamed.output.map(plain)).toEqual(
-        items.map(sealed).map(plainSealed),
-      );
-      expect(streamed.usage).toEqual(body.usage);
+/** The item with what is sealed in it. */
+function opening(item: JsonObject): JsonObject {
+  const { encrypted_content: encrypted } = item;
+  if (item.type !== "reasoning" || typeof encrypted !== "string") return item;
+  if (!encrypted.startsWith("gw1.")) return item;
+  const packed: JsonObject = JSON.parse(Buffer.from(encrypted.slice(4), "base64").toString());
+  const { m: members } = isObject(packed.b) ? packed.b : {};
+  return { ...item, ...(isObject(members) && members) };
+}
+
+test("a client receives the plain response that the provider gave", () => {
+  fc.assert(
+    fc.property(grown(outputItems.map((items) => response(items))), (whole) => {
+      const events = decodeAnswer(whole, { origin });
+      const expectedText = shown(closedResponse(whole, context.wishes.echo));
+      const received = encodeAnswer(events, context);
+      expect(shown(closedResponse(received, context.wishes.echo))).toBe(expectedText);
+      const far = encodeAnswer(events.map(travelled), context);
+      expect(shown(closedResponse(far, context.wishes.echo))).toBe(expectedText);
     }),
-    { numRuns: 200 },
+    { numRuns: 500 },
   );
 });
 
-/** As `plain`, of an item whose content is readable. */
-function plainSealed(item: JsonObject): JsonObject {
-  const { id, status, ...members } = item;
-  return members;
+function travelled(event: Event): Event {
+  return fromBinary(EventSchema, toBinary(EventSchema, event));
 }
+
+const streams = fc
+  .tuple(outputItems, fc.array(fc.nat(30), { maxLength: 3 }))
+  .map(([items, cuts]): JsonObject => ({ events: streamOf(items, cuts) }));
+
+test("a client receives every event of a stream in its order, in any split of its bytes", () => {
+  fc.assert(
+    fc.property(grown(streams), fc.array(fc.nat(5000), { maxLength: 8 }), (given, places) => {
+      const events = (Array.isArray(given.events) ? given.events : []).filter(isObject);
+      const bytes = events.map(({ type, ...members }) => sseEvent(String(type), members)).join("");
+      const decoder = createEventDecoder(false, { origin });
+      const encoder = createEventEncoder(context);
+      const all: Event[] = [];
+      let text = "";
+      for (const read of reads(bytes, places)) {
+        const some = decoder.push(read);
+        all.push(...some);
+        text += encoder.encode(some);
+      }
+      const last = decoder.end();
+      all.push(...last);
+      text += encoder.encode(last) + encoder.end();
+      const received = readEvents(text);
+      expect(received.map(shown)).toEqual(events.map(shown));
+      expect(received.map((one) => one.sequence_number)).toEqual(received.map((_, at) => at));
+      // A plain client gets the response of the last event.
+      const plain = encodeAnswer(all.map(travelled), context);
+      const { response: whole } = events.at(-1) ?? {};
+      expect(shown(closedResponse(plain, context.wishes.echo))).toBe(
+        isObject(whole) ? shown(closedResponse(whole, context.wishes.echo)) : "",
+      );
+    }),
+    { numRuns: 500 },
+  );
+});

@@ -219,8 +219,10 @@ test("the usage of a failed response is reported, once the answer has begun", ()
   const end = failed({ message: "Oh." }, usage);
   const item = sseEvent("response.output_item.added", { item: { type: "message" } });
   const events = createEventDecoder().push(Buffer.from(begun + item + end));
-  expect(events.map(({ kind }) => kind.case)).toEqual(["messageStart", "progress", "failure"]);
-  expect(events[1]?.kind.value).toMatchObject({ usage: { inputTokens: 7, outputTokens: 3 } });
+  // Of the pieces only a client of this format sees anything.
+  const answer = events.filter(({ kind }) => kind.case !== undefined);
+  expect(answer.map(({ kind }) => kind.case)).toEqual(["messageStart", "progress", "failure"]);
+  expect(answer[1]?.kind.value).toMatchObject({ usage: { inputTokens: 7, outputTokens: 3 } });
   // Before its first item it can go to another provider, and costs nothing.
   const early = createEventDecoder().push(Buffer.from(begun + end));
   expect(early.map(({ kind }) => kind.case)).toEqual(["failure"]);

@@ -11,7 +11,7 @@ import type { JsonObject, Message as Message$1, UnknownEnum } from "@bufbuild/pr
  * Describes the file gateway/inference/v1/content.proto.
  */
 export const file_gateway_inference_v1_content: GenFile = /*@__PURE__*/
-  fileDesc("CiJnYXRld2F5L2luZmVyZW5jZS92MS9jb250ZW50LnByb3RvEhRnYXRld2F5LmluZmVyZW5jZS52MSK/AQoHTWVzc2FnZRIoCgRyb2xlGAEgASgOMhouZ2F0ZXdheS5pbmZlcmVuY2UudjEuUm9sZRIsCgdjb250ZW50GAIgAygLMhsuZ2F0ZXdheS5pbmZlcmVuY2UudjEuQmxvY2sSLwoEZm9ybRgDIAEoDjIhLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkNvbnRlbnRGb3JtEisKCmV4dGVuc2lvbnMYDyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0ImcKBlN5c3RlbRIsCgdjb250ZW50GAEgAygLMhsuZ2F0ZXdheS5pbmZlcmVuY2UudjEuQmxvY2sSLwoEZm9ybRgCIAEoDjIhLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkNvbnRlbnRGb3JtIrcECgVCbG9jaxIvCgR0ZXh0GAEgASgLMh8uZ2F0ZXdheS5pbmZlcmVuY2UudjEuVGV4dEJsb2NrSAASMQoFaW1hZ2UYAiABKAsyIC5nYXRld2F5LmluZmVyZW5jZS52MS5JbWFnZUJsb2NrSAASNwoIZG9jdW1lbnQYAyABKAsyIy5nYXRld2F5LmluZmVyZW5jZS52MS5Eb2N1bWVudEJsb2NrSAASNgoIdG9vbF91c2UYBCABKAsyIi5nYXRld2F5LmluZmVyZW5jZS52MS5Ub29sVXNlQmxvY2tIABI8Cgt0b29sX3Jlc3VsdBgFIAEoCzIlLmdhdGV3YXkuaW5mZXJlbmNlLnYxLlRvb2xSZXN1bHRCbG9ja0gAEjcKCHRoaW5raW5nGAYgASgLMiMuZ2F0ZXdheS5pbmZlcmVuY2UudjEuVGhpbmtpbmdCbG9ja0gAEkgKEXJlZGFjdGVkX3RoaW5raW5nGAcgASgLMisuZ2F0ZXdheS5pbmZlcmVuY2UudjEuUmVkYWN0ZWRUaGlua2luZ0Jsb2NrSAASKAoFb3RoZXIYCCABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0SAASOQoNY2FjaGVfY29udHJvbBgJIAEoCzIiLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkNhY2hlQ29udHJvbBIrCgpleHRlbnNpb25zGA8gASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEIGCgRraW5kIjcKCVRleHRCbG9jaxIMCgR0ZXh0GAEgASgJEhIKBXBoYXNlGAIgASgJSACIAQFCCAoGX3BoYXNlIjoKCkltYWdlQmxvY2sSLAoGc291cmNlGAEgASgLMhwuZ2F0ZXdheS5pbmZlcmVuY2UudjEuU291cmNlIlsKDURvY3VtZW50QmxvY2sSLAoGc291cmNlGAEgASgLMhwuZ2F0ZXdheS5pbmZlcmVuY2UudjEuU291cmNlEhIKBXRpdGxlGAIgASgJSACIAQFCCAoGX3RpdGxlIuABCgZTb3VyY2USNAoGYmFzZTY0GAEgASgLMiIuZ2F0ZXdheS5pbmZlcmVuY2UudjEuSW5saW5lU291cmNlSAASMgoEdGV4dBgCIAEoCzIiLmdhdGV3YXkuaW5mZXJlbmNlLnYxLklubGluZVNvdXJjZUgAEg0KA3VybBgDIAEoCUgAEigKBW90aGVyGAQgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEgAEisKCmV4dGVuc2lvbnMYDyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0QgYKBGtpbmQiMAoMSW5saW5lU291cmNlEhIKCm1lZGlhX3R5cGUYASABKAkSDAoEZGF0YRgCIAEoCSJQCgxUb29sVXNlQmxvY2sSCgoCaWQYASABKAkSDAoEbmFtZRgCIAEoCRImCgVpbnB1dBgDIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QiqQEKD1Rvb2xSZXN1bHRCbG9jaxITCgt0b29sX3VzZV9pZBgBIAEoCRIsCgdjb250ZW50GAIgAygLMhsuZ2F0ZXdheS5pbmZlcmVuY2UudjEuQmxvY2sSLwoEZm9ybRgDIAEoDjIhLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkNvbnRlbnRGb3JtEhUKCGlzX2Vycm9yGAQgASgISACIAQFCCwoJX2lzX2Vycm9yIjQKDVRoaW5raW5nQmxvY2sSEAoIdGhpbmtpbmcYASABKAkSEQoJc2lnbmF0dXJlGAIgASgJIiUKFVJlZGFjdGVkVGhpbmtpbmdCbG9jaxIMCgRkYXRhGAEgASgJIlUKDENhY2hlQ29udHJvbBIQCgN0dGwYASABKAlIAIgBARIrCgpleHRlbnNpb25zGA8gASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEIGCgRfdHRsIvEBCgRUb29sEgwKBG5hbWUYASABKAkSEQoEdHlwZRgCIAEoCUgAiAEBEhgKC2Rlc2NyaXB0aW9uGAMgASgJSAGIAQESLQoMaW5wdXRfc2NoZW1hGAQgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBI5Cg1jYWNoZV9jb250cm9sGAUgASgLMiIuZ2F0ZXdheS5pbmZlcmVuY2UudjEuQ2FjaGVDb250cm9sEisKCmV4dGVuc2lvbnMYDyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0QgcKBV90eXBlQg4KDF9kZXNjcmlwdGlvbiKpAQoKVG9vbENob2ljZRIMCgR0eXBlGAEgASgJEhEKBG5hbWUYAiABKAlIAIgBARImChlkaXNhYmxlX3BhcmFsbGVsX3Rvb2xfdXNlGAMgASgISAGIAQESKwoKZXh0ZW5zaW9ucxgPIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3RCBwoFX25hbWVCHAoaX2Rpc2FibGVfcGFyYWxsZWxfdG9vbF91c2UicwoIVGhpbmtpbmcSDAoEdHlwZRgBIAEoCRIaCg1idWRnZXRfdG9rZW5zGAIgASgNSACIAQESKwoKZXh0ZW5zaW9ucxgPIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3RCEAoOX2J1ZGdldF90b2tlbnMihAEKDE91dHB1dENvbmZpZxITCgZlZmZvcnQYASABKAlIAIgBARInCgZmb3JtYXQYAiABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EisKCmV4dGVuc2lvbnMYDyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0QgkKB19lZmZvcnQqWgoGRm9ybWF0EhYKEkZPUk1BVF9VTlNQRUNJRklFRBAAEhEKDUZPUk1BVF9OQVRJVkUQARIPCgtGT1JNQVRfQ0hBVBACEhQKEEZPUk1BVF9SRVNQT05TRVMQAypQCgRSb2xlEhQKEFJPTEVfVU5TUEVDSUZJRUQQABINCglST0xFX1VTRVIQARISCg5ST0xFX0FTU0lTVEFOVBACEg8KC1JPTEVfU1lTVEVNEAMqWwoLQ29udGVudEZvcm0SHAoYQ09OVEVOVF9GT1JNX1VOU1BFQ0lGSUVEEAASFQoRQ09OVEVOVF9GT1JNX1RFWFQQARIXChNDT05URU5UX0ZPUk1fQUJTRU5UEAJiBnByb3RvMw", [file_google_protobuf_struct]);
+  fileDesc("CiJnYXRld2F5L2luZmVyZW5jZS92MS9jb250ZW50LnByb3RvEhRnYXRld2F5LmluZmVyZW5jZS52MSKaAgoHTWVzc2FnZRIoCgRyb2xlGAEgASgOMhouZ2F0ZXdheS5pbmZlcmVuY2UudjEuUm9sZRIsCgdjb250ZW50GAIgAygLMhsuZ2F0ZXdheS5pbmZlcmVuY2UudjEuQmxvY2sSLwoEZm9ybRgDIAEoDjIhLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkNvbnRlbnRGb3JtEjAKCGF0dGFjaGVkGAQgASgLMh4uZ2F0ZXdheS5pbmZlcmVuY2UudjEuQXR0YWNoZWQSJwoGc291cmNlGAUgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIrCgpleHRlbnNpb25zGA8gASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdCKmAQoIQXR0YWNoZWQSLAoGZm9ybWF0GAEgASgOMhwuZ2F0ZXdheS5pbmZlcmVuY2UudjEuRm9ybWF0Eg8KB2RpYWxlY3QYAiABKAkSDQoFbW9kZWwYAyABKAkSDAoEbGlzdBgEIAEoCRIUCgx0ZXh0X21lbWJlcnMYBSADKAkSKAoHbWVtYmVycxgGIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QiQgoHTGVmdE91dBINCgV3aGVyZRgBIAEoCRIMCgR3aGF0GAIgASgJEgsKA3doeRgDIAEoCRINCgVjb3VudBgEIAEoDSJnCgZTeXN0ZW0SLAoHY29udGVudBgBIAMoCzIbLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkJsb2NrEi8KBGZvcm0YAiABKA4yIS5nYXRld2F5LmluZmVyZW5jZS52MS5Db250ZW50Rm9ybSLpBAoFQmxvY2sSLwoEdGV4dBgBIAEoCzIfLmdhdGV3YXkuaW5mZXJlbmNlLnYxLlRleHRCbG9ja0gAEjEKBWltYWdlGAIgASgLMiAuZ2F0ZXdheS5pbmZlcmVuY2UudjEuSW1hZ2VCbG9ja0gAEjcKCGRvY3VtZW50GAMgASgLMiMuZ2F0ZXdheS5pbmZlcmVuY2UudjEuRG9jdW1lbnRCbG9ja0gAEjYKCHRvb2xfdXNlGAQgASgLMiIuZ2F0ZXdheS5pbmZlcmVuY2UudjEuVG9vbFVzZUJsb2NrSAASPAoLdG9vbF9yZXN1bHQYBSABKAsyJS5nYXRld2F5LmluZmVyZW5jZS52MS5Ub29sUmVzdWx0QmxvY2tIABI3Cgh0aGlua2luZxgGIAEoCzIjLmdhdGV3YXkuaW5mZXJlbmNlLnYxLlRoaW5raW5nQmxvY2tIABJIChFyZWRhY3RlZF90aGlua2luZxgHIAEoCzIrLmdhdGV3YXkuaW5mZXJlbmNlLnYxLlJlZGFjdGVkVGhpbmtpbmdCbG9ja0gAEigKBW90aGVyGAggASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEgAEjkKDWNhY2hlX2NvbnRyb2wYCSABKAsyIi5nYXRld2F5LmluZmVyZW5jZS52MS5DYWNoZUNvbnRyb2wSMAoIYXR0YWNoZWQYCiABKAsyHi5nYXRld2F5LmluZmVyZW5jZS52MS5BdHRhY2hlZBIrCgpleHRlbnNpb25zGA8gASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEIGCgRraW5kIjcKCVRleHRCbG9jaxIMCgR0ZXh0GAEgASgJEhIKBXBoYXNlGAIgASgJSACIAQFCCAoGX3BoYXNlIjoKCkltYWdlQmxvY2sSLAoGc291cmNlGAEgASgLMhwuZ2F0ZXdheS5pbmZlcmVuY2UudjEuU291cmNlIlsKDURvY3VtZW50QmxvY2sSLAoGc291cmNlGAEgASgLMhwuZ2F0ZXdheS5pbmZlcmVuY2UudjEuU291cmNlEhIKBXRpdGxlGAIgASgJSACIAQFCCAoGX3RpdGxlIuABCgZTb3VyY2USNAoGYmFzZTY0GAEgASgLMiIuZ2F0ZXdheS5pbmZlcmVuY2UudjEuSW5saW5lU291cmNlSAASMgoEdGV4dBgCIAEoCzIiLmdhdGV3YXkuaW5mZXJlbmNlLnYxLklubGluZVNvdXJjZUgAEg0KA3VybBgDIAEoCUgAEigKBW90aGVyGAQgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEgAEisKCmV4dGVuc2lvbnMYDyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0QgYKBGtpbmQiMAoMSW5saW5lU291cmNlEhIKCm1lZGlhX3R5cGUYASABKAkSDAoEZGF0YRgCIAEoCSJQCgxUb29sVXNlQmxvY2sSCgoCaWQYASABKAkSDAoEbmFtZRgCIAEoCRImCgVpbnB1dBgDIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QiqQEKD1Rvb2xSZXN1bHRCbG9jaxITCgt0b29sX3VzZV9pZBgBIAEoCRIsCgdjb250ZW50GAIgAygLMhsuZ2F0ZXdheS5pbmZlcmVuY2UudjEuQmxvY2sSLwoEZm9ybRgDIAEoDjIhLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkNvbnRlbnRGb3JtEhUKCGlzX2Vycm9yGAQgASgISACIAQFCCwoJX2lzX2Vycm9yIjQKDVRoaW5raW5nQmxvY2sSEAoIdGhpbmtpbmcYASABKAkSEQoJc2lnbmF0dXJlGAIgASgJIiUKFVJlZGFjdGVkVGhpbmtpbmdCbG9jaxIMCgRkYXRhGAEgASgJIlUKDENhY2hlQ29udHJvbBIQCgN0dGwYASABKAlIAIgBARIrCgpleHRlbnNpb25zGA8gASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEIGCgRfdHRsIvEBCgRUb29sEgwKBG5hbWUYASABKAkSEQoEdHlwZRgCIAEoCUgAiAEBEhgKC2Rlc2NyaXB0aW9uGAMgASgJSAGIAQESLQoMaW5wdXRfc2NoZW1hGAQgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBI5Cg1jYWNoZV9jb250cm9sGAUgASgLMiIuZ2F0ZXdheS5pbmZlcmVuY2UudjEuQ2FjaGVDb250cm9sEisKCmV4dGVuc2lvbnMYDyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0QgcKBV90eXBlQg4KDF9kZXNjcmlwdGlvbiKpAQoKVG9vbENob2ljZRIMCgR0eXBlGAEgASgJEhEKBG5hbWUYAiABKAlIAIgBARImChlkaXNhYmxlX3BhcmFsbGVsX3Rvb2xfdXNlGAMgASgISAGIAQESKwoKZXh0ZW5zaW9ucxgPIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3RCBwoFX25hbWVCHAoaX2Rpc2FibGVfcGFyYWxsZWxfdG9vbF91c2UicwoIVGhpbmtpbmcSDAoEdHlwZRgBIAEoCRIaCg1idWRnZXRfdG9rZW5zGAIgASgNSACIAQESKwoKZXh0ZW5zaW9ucxgPIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3RCEAoOX2J1ZGdldF90b2tlbnMihAEKDE91dHB1dENvbmZpZxITCgZlZmZvcnQYASABKAlIAIgBARInCgZmb3JtYXQYAiABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EisKCmV4dGVuc2lvbnMYDyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0QgkKB19lZmZvcnQqWgoGRm9ybWF0EhYKEkZPUk1BVF9VTlNQRUNJRklFRBAAEhEKDUZPUk1BVF9OQVRJVkUQARIPCgtGT1JNQVRfQ0hBVBACEhQKEEZPUk1BVF9SRVNQT05TRVMQAypQCgRSb2xlEhQKEFJPTEVfVU5TUEVDSUZJRUQQABINCglST0xFX1VTRVIQARISCg5ST0xFX0FTU0lTVEFOVBACEg8KC1JPTEVfU1lTVEVNEAMqWwoLQ29udGVudEZvcm0SHAoYQ09OVEVOVF9GT1JNX1VOU1BFQ0lGSUVEEAASFQoRQ09OVEVOVF9GT1JNX1RFWFQQARIXChNDT05URU5UX0ZPUk1fQUJTRU5UEAJiBnByb3RvMw", [file_google_protobuf_struct]);
 
 /**
  * One entry of a conversation.
@@ -35,6 +35,22 @@ export type Message = Message$1<"gateway.inference.v1.Message"> & {
   form: ContentForm;
 
   /**
+   * What the provider of this turn wants back with it.
+   *
+   * @generated from field: gateway.inference.v1.Attached attached = 4;
+   */
+  attached?: Attached | undefined;
+
+  /**
+   * The message of a chat request, or the item of a Responses request, as its client wrote it. Its
+   * `content`, or the `output` of an item, is absent if the blocks hold all of it. Absent: nothing
+   * but a role and its content, or a request of another format.
+   *
+   * @generated from field: google.protobuf.Struct source = 5;
+   */
+  source?: JsonObject | undefined;
+
+  /**
    * @generated from field: google.protobuf.Struct extensions = 15;
    */
   extensions?: JsonObject | undefined;
@@ -46,6 +62,109 @@ export type Message = Message$1<"gateway.inference.v1.Message"> & {
  */
 export const MessageSchema: GenMessage<Message> = /*@__PURE__*/
   messageDesc(file_gateway_inference_v1_content, 0);
+
+/**
+ * Members that the provider of a turn wrote and wants back, beside the typed fields. In answers a
+ * provider's codec fills it; in requests it comes from what the client returned. A provider of the
+ * same format and dialect gets the members; of another one, only what it documents.
+ *
+ * @generated from message gateway.inference.v1.Attached
+ */
+export type Attached = Message$1<"gateway.inference.v1.Attached"> & {
+  /**
+   * The format of `members`.
+   *
+   * @generated from field: gateway.inference.v1.Format format = 1;
+   */
+  format: Format;
+
+  /**
+   * The habits of the provider that wrote them, as the setting `dialect` of a provider names them.
+   * Empty: the client claims them itself.
+   *
+   * @generated from field: string dialect = 2;
+   */
+  dialect: string;
+
+  /**
+   * The model, as its provider names it. Empty: bound to no model.
+   *
+   * @generated from field: string model = 3;
+   */
+  model: string;
+
+  /**
+   * The name of the list of which `members` is an entry, such as `reasoning_details`. Empty:
+   * `members` belong to the message or to the call itself.
+   *
+   * @generated from field: string list = 4;
+   */
+  list: string;
+
+  /**
+   * Names of the members whose value is the block's own text.
+   *
+   * @generated from field: repeated string text_members = 5;
+   */
+  textMembers: string[];
+
+  /**
+   * @generated from field: google.protobuf.Struct members = 6;
+   */
+  members?: JsonObject | undefined;
+};
+
+/**
+ * Describes the message gateway.inference.v1.Attached.
+ * Use `create(AttachedSchema)` to create a new message.
+ */
+export const AttachedSchema: GenMessage<Attached> = /*@__PURE__*/
+  messageDesc(file_gateway_inference_v1_content, 1);
+
+/**
+ * Something that a request or an answer contains and that does not reach the other side.
+ *
+ * @generated from message gateway.inference.v1.LeftOut
+ */
+export type LeftOut = Message$1<"gateway.inference.v1.LeftOut"> & {
+  /**
+   * Its place, such as `messages[3]` or `tools[8]`.
+   *
+   * @generated from field: string where = 1;
+   */
+  where: string;
+
+  /**
+   * What it is: `thinking`, or the name of a member or of a type.
+   *
+   * @generated from field: string what = 2;
+   */
+  what: string;
+
+  /**
+   * `foreign`: another provider wrote it. `model`: another model did. `changed`: it does not open,
+   * because it was changed, is of another account, or its key is gone. `age`: it is too old.
+   * `size`: it is too large. `member`: no provider is known to want it. `unsupported`: the other
+   * side has no place for it. `placeholder`: it was missing, and something stands in its place.
+   *
+   * @generated from field: string why = 3;
+   */
+  why: string;
+
+  /**
+   * How often.
+   *
+   * @generated from field: uint32 count = 4;
+   */
+  count: number;
+};
+
+/**
+ * Describes the message gateway.inference.v1.LeftOut.
+ * Use `create(LeftOutSchema)` to create a new message.
+ */
+export const LeftOutSchema: GenMessage<LeftOut> = /*@__PURE__*/
+  messageDesc(file_gateway_inference_v1_content, 2);
 
 /**
  * The top-level instruction.
@@ -71,7 +190,7 @@ export type System = Message$1<"gateway.inference.v1.System"> & {
  * Use `create(SystemSchema)` to create a new message.
  */
 export const SystemSchema: GenMessage<System> = /*@__PURE__*/
-  messageDesc(file_gateway_inference_v1_content, 1);
+  messageDesc(file_gateway_inference_v1_content, 3);
 
 /**
  * One piece of content, in either direction.
@@ -142,6 +261,13 @@ export type Block = Message$1<"gateway.inference.v1.Block"> & {
   cacheControl?: CacheControl | undefined;
 
   /**
+   * What the provider of this block wants back with it.
+   *
+   * @generated from field: gateway.inference.v1.Attached attached = 10;
+   */
+  attached?: Attached | undefined;
+
+  /**
    * @generated from field: google.protobuf.Struct extensions = 15;
    */
   extensions?: JsonObject | undefined;
@@ -152,7 +278,7 @@ export type Block = Message$1<"gateway.inference.v1.Block"> & {
  * Use `create(BlockSchema)` to create a new message.
  */
 export const BlockSchema: GenMessage<Block> = /*@__PURE__*/
-  messageDesc(file_gateway_inference_v1_content, 2);
+  messageDesc(file_gateway_inference_v1_content, 4);
 
 /**
  * @generated from message gateway.inference.v1.TextBlock
@@ -177,7 +303,7 @@ export type TextBlock = Message$1<"gateway.inference.v1.TextBlock"> & {
  * Use `create(TextBlockSchema)` to create a new message.
  */
 export const TextBlockSchema: GenMessage<TextBlock> = /*@__PURE__*/
-  messageDesc(file_gateway_inference_v1_content, 3);
+  messageDesc(file_gateway_inference_v1_content, 5);
 
 /**
  * @generated from message gateway.inference.v1.ImageBlock
@@ -194,7 +320,7 @@ export type ImageBlock = Message$1<"gateway.inference.v1.ImageBlock"> & {
  * Use `create(ImageBlockSchema)` to create a new message.
  */
 export const ImageBlockSchema: GenMessage<ImageBlock> = /*@__PURE__*/
-  messageDesc(file_gateway_inference_v1_content, 4);
+  messageDesc(file_gateway_inference_v1_content, 6);
 
 /**
  * @generated from message gateway.inference.v1.DocumentBlock
@@ -216,7 +342,7 @@ export type DocumentBlock = Message$1<"gateway.inference.v1.DocumentBlock"> & {
  * Use `create(DocumentBlockSchema)` to create a new message.
  */
 export const DocumentBlockSchema: GenMessage<DocumentBlock> = /*@__PURE__*/
-  messageDesc(file_gateway_inference_v1_content, 5);
+  messageDesc(file_gateway_inference_v1_content, 7);
 
 /**
  * The source of an image or a document.
@@ -272,7 +398,7 @@ export type Source = Message$1<"gateway.inference.v1.Source"> & {
  * Use `create(SourceSchema)` to create a new message.
  */
 export const SourceSchema: GenMessage<Source> = /*@__PURE__*/
-  messageDesc(file_gateway_inference_v1_content, 6);
+  messageDesc(file_gateway_inference_v1_content, 8);
 
 /**
  * @generated from message gateway.inference.v1.InlineSource
@@ -298,7 +424,7 @@ export type InlineSource = Message$1<"gateway.inference.v1.InlineSource"> & {
  * Use `create(InlineSourceSchema)` to create a new message.
  */
 export const InlineSourceSchema: GenMessage<InlineSource> = /*@__PURE__*/
-  messageDesc(file_gateway_inference_v1_content, 7);
+  messageDesc(file_gateway_inference_v1_content, 9);
 
 /**
  * @generated from message gateway.inference.v1.ToolUseBlock
@@ -327,7 +453,7 @@ export type ToolUseBlock = Message$1<"gateway.inference.v1.ToolUseBlock"> & {
  * Use `create(ToolUseBlockSchema)` to create a new message.
  */
 export const ToolUseBlockSchema: GenMessage<ToolUseBlock> = /*@__PURE__*/
-  messageDesc(file_gateway_inference_v1_content, 8);
+  messageDesc(file_gateway_inference_v1_content, 10);
 
 /**
  * @generated from message gateway.inference.v1.ToolResultBlock
@@ -359,7 +485,7 @@ export type ToolResultBlock = Message$1<"gateway.inference.v1.ToolResultBlock"> 
  * Use `create(ToolResultBlockSchema)` to create a new message.
  */
 export const ToolResultBlockSchema: GenMessage<ToolResultBlock> = /*@__PURE__*/
-  messageDesc(file_gateway_inference_v1_content, 9);
+  messageDesc(file_gateway_inference_v1_content, 11);
 
 /**
  * @generated from message gateway.inference.v1.ThinkingBlock
@@ -371,7 +497,8 @@ export type ThinkingBlock = Message$1<"gateway.inference.v1.ThinkingBlock"> & {
   thinking: string;
 
   /**
-   * An opaque signature of the provider. Later requests must return it unchanged. Can be empty.
+   * An opaque signature of a native provider, or of one that speaks for it. Later requests must
+   * return it unchanged. Empty: `attached` says what its provider wants back.
    *
    * @generated from field: string signature = 2;
    */
@@ -383,7 +510,7 @@ export type ThinkingBlock = Message$1<"gateway.inference.v1.ThinkingBlock"> & {
  * Use `create(ThinkingBlockSchema)` to create a new message.
  */
 export const ThinkingBlockSchema: GenMessage<ThinkingBlock> = /*@__PURE__*/
-  messageDesc(file_gateway_inference_v1_content, 10);
+  messageDesc(file_gateway_inference_v1_content, 12);
 
 /**
  * @generated from message gateway.inference.v1.RedactedThinkingBlock
@@ -402,7 +529,7 @@ export type RedactedThinkingBlock = Message$1<"gateway.inference.v1.RedactedThin
  * Use `create(RedactedThinkingBlockSchema)` to create a new message.
  */
 export const RedactedThinkingBlockSchema: GenMessage<RedactedThinkingBlock> = /*@__PURE__*/
-  messageDesc(file_gateway_inference_v1_content, 11);
+  messageDesc(file_gateway_inference_v1_content, 13);
 
 /**
  * @generated from message gateway.inference.v1.CacheControl
@@ -426,7 +553,7 @@ export type CacheControl = Message$1<"gateway.inference.v1.CacheControl"> & {
  * Use `create(CacheControlSchema)` to create a new message.
  */
 export const CacheControlSchema: GenMessage<CacheControl> = /*@__PURE__*/
-  messageDesc(file_gateway_inference_v1_content, 12);
+  messageDesc(file_gateway_inference_v1_content, 14);
 
 /**
  * A tool that the model may call.
@@ -477,7 +604,7 @@ export type Tool = Message$1<"gateway.inference.v1.Tool"> & {
  * Use `create(ToolSchema)` to create a new message.
  */
 export const ToolSchema: GenMessage<Tool> = /*@__PURE__*/
-  messageDesc(file_gateway_inference_v1_content, 13);
+  messageDesc(file_gateway_inference_v1_content, 15);
 
 /**
  * @generated from message gateway.inference.v1.ToolChoice
@@ -513,7 +640,7 @@ export type ToolChoice = Message$1<"gateway.inference.v1.ToolChoice"> & {
  * Use `create(ToolChoiceSchema)` to create a new message.
  */
 export const ToolChoiceSchema: GenMessage<ToolChoice> = /*@__PURE__*/
-  messageDesc(file_gateway_inference_v1_content, 14);
+  messageDesc(file_gateway_inference_v1_content, 16);
 
 /**
  * Extended thinking.
@@ -546,7 +673,7 @@ export type Thinking = Message$1<"gateway.inference.v1.Thinking"> & {
  * Use `create(ThinkingSchema)` to create a new message.
  */
 export const ThinkingSchema: GenMessage<Thinking> = /*@__PURE__*/
-  messageDesc(file_gateway_inference_v1_content, 15);
+  messageDesc(file_gateway_inference_v1_content, 17);
 
 /**
  * Options for the form of the answer.
@@ -579,7 +706,7 @@ export type OutputConfig = Message$1<"gateway.inference.v1.OutputConfig"> & {
  * Use `create(OutputConfigSchema)` to create a new message.
  */
 export const OutputConfigSchema: GenMessage<OutputConfig> = /*@__PURE__*/
-  messageDesc(file_gateway_inference_v1_content, 16);
+  messageDesc(file_gateway_inference_v1_content, 18);
 
 /**
  * The public format that a request was decoded from.
@@ -676,7 +803,7 @@ export const ContentForm = {
   UNSPECIFIED: 0,
 
   /**
-   * One plain string. `content` holds exactly one text block.
+   * One plain string: the one text block. In a chat message of the assistant, beside other blocks.
    *
    * @generated from enum value: CONTENT_FORM_TEXT = 1;
    */

@@ -4,7 +4,7 @@
 
 import type { GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
 import { fileDesc, messageDesc } from "@bufbuild/protobuf/codegenv2";
-import type { Block, Format } from "./content_pb.ts";
+import type { Attached, Block, Format, LeftOut } from "./content_pb.ts";
 import { file_gateway_inference_v1_content } from "./content_pb.ts";
 import { file_google_protobuf_struct } from "@bufbuild/protobuf/wkt";
 import type { JsonObject, Message } from "@bufbuild/protobuf";
@@ -13,7 +13,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file gateway/inference/v1/event.proto.
  */
 export const file_gateway_inference_v1_event: GenFile = /*@__PURE__*/
-  fileDesc("CiBnYXRld2F5L2luZmVyZW5jZS92MS9ldmVudC5wcm90bxIUZ2F0ZXdheS5pbmZlcmVuY2UudjEi6AQKBUV2ZW50EjsKDW1lc3NhZ2Vfc3RhcnQYASABKAsyIi5nYXRld2F5LmluZmVyZW5jZS52MS5NZXNzYWdlU3RhcnRIABI3CgtibG9ja19zdGFydBgCIAEoCzIgLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkJsb2NrU3RhcnRIABI3CgtibG9ja19kZWx0YRgDIAEoCzIgLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkJsb2NrRGVsdGFIABI1CgpibG9ja19zdG9wGAQgASgLMh8uZ2F0ZXdheS5pbmZlcmVuY2UudjEuQmxvY2tTdG9wSAASOwoNbWVzc2FnZV9kZWx0YRgFIAEoCzIiLmdhdGV3YXkuaW5mZXJlbmNlLnYxLk1lc3NhZ2VEZWx0YUgAEjkKDG1lc3NhZ2Vfc3RvcBgGIAEoCzIhLmdhdGV3YXkuaW5mZXJlbmNlLnYxLk1lc3NhZ2VTdG9wSAASKgoEcGluZxgHIAEoCzIaLmdhdGV3YXkuaW5mZXJlbmNlLnYxLlBpbmdIABIwCgdmYWlsdXJlGAggASgLMh0uZ2F0ZXdheS5pbmZlcmVuY2UudjEuRmFpbHVyZUgAEigKBW90aGVyGAkgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEgAEjIKCHByb2dyZXNzGAogASgLMh4uZ2F0ZXdheS5pbmZlcmVuY2UudjEuUHJvZ3Jlc3NIABILCgNyYXcYDiABKAwSMAoKcmF3X2Zvcm1hdBgPIAEoDjIcLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkZvcm1hdEIGCgRraW5kIooBCgxNZXNzYWdlU3RhcnQSCgoCaWQYASABKAkSDQoFbW9kZWwYAiABKAkSMgoFdXNhZ2UYAyABKAsyIy5nYXRld2F5LmluZmVyZW5jZS52MS5SZXBvcnRlZFVzYWdlEisKCmV4dGVuc2lvbnMYDyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0IkcKCkJsb2NrU3RhcnQSDQoFaW5kZXgYASABKA0SKgoFYmxvY2sYAiABKAsyGy5nYXRld2F5LmluZmVyZW5jZS52MS5CbG9jayLJAQoKQmxvY2tEZWx0YRINCgVpbmRleBgBIAEoDRIOCgR0ZXh0GAIgASgJSAASEgoIdGhpbmtpbmcYAyABKAlIABITCglzaWduYXR1cmUYBCABKAlIABIUCgppbnB1dF9qc29uGAUgASgJSAASKAoFb3RoZXIYBiABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0SAASKwoKZXh0ZW5zaW9ucxgPIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3RCBgoEa2luZCIaCglCbG9ja1N0b3ASDQoFaW5kZXgYASABKA0ipAIKDE1lc3NhZ2VEZWx0YRIYCgtzdG9wX3JlYXNvbhgBIAEoCUgAiAEBEhoKDXN0b3Bfc2VxdWVuY2UYAiABKAlIAYgBARIyCgV1c2FnZRgDIAEoCzIjLmdhdGV3YXkuaW5mZXJlbmNlLnYxLlJlcG9ydGVkVXNhZ2USKAoEY29zdBgEIAEoCzIaLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkNvc3QSMQoQZGVsdGFfZXh0ZW5zaW9ucxgOIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSKwoKZXh0ZW5zaW9ucxgPIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3RCDgoMX3N0b3BfcmVhc29uQhAKDl9zdG9wX3NlcXVlbmNlImgKCFByb2dyZXNzEhgKC3N0b3BfcmVhc29uGAEgASgJSACIAQESMgoFdXNhZ2UYAiABKAsyIy5nYXRld2F5LmluZmVyZW5jZS52MS5SZXBvcnRlZFVzYWdlQg4KDF9zdG9wX3JlYXNvbiI3CgRDb3N0EhIKCnJlcXVlc3RfaWQYASABKAkSGwoTYW1vdW50X21pY3JvY3JlZGl0cxgCIAEoAyINCgtNZXNzYWdlU3RvcCIGCgRQaW5nIlUKB0ZhaWx1cmUSDAoEdHlwZRgBIAEoCRIPCgdtZXNzYWdlGAIgASgJEisKCmV4dGVuc2lvbnMYDyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0IqkDCg1SZXBvcnRlZFVzYWdlEhkKDGlucHV0X3Rva2VucxgBIAEoDUgAiAEBEhoKDW91dHB1dF90b2tlbnMYAiABKA1IAYgBARIoChtjYWNoZV9jcmVhdGlvbl9pbnB1dF90b2tlbnMYAyABKA1IAogBARIkChdjYWNoZV9yZWFkX2lucHV0X3Rva2VucxgEIAEoDUgDiAEBEkAKDmNhY2hlX2NyZWF0aW9uGAUgASgLMiMuZ2F0ZXdheS5pbmZlcmVuY2UudjEuQ2FjaGVDcmVhdGlvbkgEiAEBEhwKD3RoaW5raW5nX3Rva2VucxgGIAEoDUgFiAEBEisKCmV4dGVuc2lvbnMYDyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0Qg8KDV9pbnB1dF90b2tlbnNCEAoOX291dHB1dF90b2tlbnNCHgocX2NhY2hlX2NyZWF0aW9uX2lucHV0X3Rva2Vuc0IaChhfY2FjaGVfcmVhZF9pbnB1dF90b2tlbnNCEQoPX2NhY2hlX2NyZWF0aW9uQhIKEF90aGlua2luZ190b2tlbnMiyAEKDUNhY2hlQ3JlYXRpb24SJgoZZXBoZW1lcmFsXzVtX2lucHV0X3Rva2VucxgBIAEoDUgAiAEBEiYKGWVwaGVtZXJhbF8xaF9pbnB1dF90b2tlbnMYAiABKA1IAYgBARIrCgpleHRlbnNpb25zGA8gASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEIcChpfZXBoZW1lcmFsXzVtX2lucHV0X3Rva2Vuc0IcChpfZXBoZW1lcmFsXzFoX2lucHV0X3Rva2Vuc2IGcHJvdG8z", [file_gateway_inference_v1_content, file_google_protobuf_struct]);
+  fileDesc("CiBnYXRld2F5L2luZmVyZW5jZS92MS9ldmVudC5wcm90bxIUZ2F0ZXdheS5pbmZlcmVuY2UudjEi6AQKBUV2ZW50EjsKDW1lc3NhZ2Vfc3RhcnQYASABKAsyIi5nYXRld2F5LmluZmVyZW5jZS52MS5NZXNzYWdlU3RhcnRIABI3CgtibG9ja19zdGFydBgCIAEoCzIgLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkJsb2NrU3RhcnRIABI3CgtibG9ja19kZWx0YRgDIAEoCzIgLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkJsb2NrRGVsdGFIABI1CgpibG9ja19zdG9wGAQgASgLMh8uZ2F0ZXdheS5pbmZlcmVuY2UudjEuQmxvY2tTdG9wSAASOwoNbWVzc2FnZV9kZWx0YRgFIAEoCzIiLmdhdGV3YXkuaW5mZXJlbmNlLnYxLk1lc3NhZ2VEZWx0YUgAEjkKDG1lc3NhZ2Vfc3RvcBgGIAEoCzIhLmdhdGV3YXkuaW5mZXJlbmNlLnYxLk1lc3NhZ2VTdG9wSAASKgoEcGluZxgHIAEoCzIaLmdhdGV3YXkuaW5mZXJlbmNlLnYxLlBpbmdIABIwCgdmYWlsdXJlGAggASgLMh0uZ2F0ZXdheS5pbmZlcmVuY2UudjEuRmFpbHVyZUgAEigKBW90aGVyGAkgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEgAEjIKCHByb2dyZXNzGAogASgLMh4uZ2F0ZXdheS5pbmZlcmVuY2UudjEuUHJvZ3Jlc3NIABILCgNyYXcYDiABKAwSMAoKcmF3X2Zvcm1hdBgPIAEoDjIcLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkZvcm1hdEIGCgRraW5kIu0BCgxNZXNzYWdlU3RhcnQSCgoCaWQYASABKAkSDQoFbW9kZWwYAiABKAkSMgoFdXNhZ2UYAyABKAsyIy5nYXRld2F5LmluZmVyZW5jZS52MS5SZXBvcnRlZFVzYWdlEjAKCGF0dGFjaGVkGAUgASgLMh4uZ2F0ZXdheS5pbmZlcmVuY2UudjEuQXR0YWNoZWQSLwoIbGVmdF9vdXQYByADKAsyHS5nYXRld2F5LmluZmVyZW5jZS52MS5MZWZ0T3V0EisKCmV4dGVuc2lvbnMYDyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0IkcKCkJsb2NrU3RhcnQSDQoFaW5kZXgYASABKA0SKgoFYmxvY2sYAiABKAsyGy5nYXRld2F5LmluZmVyZW5jZS52MS5CbG9jayL7AQoKQmxvY2tEZWx0YRINCgVpbmRleBgBIAEoDRIOCgR0ZXh0GAIgASgJSAASEgoIdGhpbmtpbmcYAyABKAlIABITCglzaWduYXR1cmUYBCABKAlIABIUCgppbnB1dF9qc29uGAUgASgJSAASKAoFb3RoZXIYBiABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0SAASMAoIYXR0YWNoZWQYByABKAsyHi5nYXRld2F5LmluZmVyZW5jZS52MS5BdHRhY2hlZBIrCgpleHRlbnNpb25zGA8gASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEIGCgRraW5kIhoKCUJsb2NrU3RvcBINCgVpbmRleBgBIAEoDSLWAgoMTWVzc2FnZURlbHRhEhgKC3N0b3BfcmVhc29uGAEgASgJSACIAQESGgoNc3RvcF9zZXF1ZW5jZRgCIAEoCUgBiAEBEjIKBXVzYWdlGAMgASgLMiMuZ2F0ZXdheS5pbmZlcmVuY2UudjEuUmVwb3J0ZWRVc2FnZRIoCgRjb3N0GAQgASgLMhouZ2F0ZXdheS5pbmZlcmVuY2UudjEuQ29zdBIwCghhdHRhY2hlZBgFIAEoCzIeLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkF0dGFjaGVkEjEKEGRlbHRhX2V4dGVuc2lvbnMYDiABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EisKCmV4dGVuc2lvbnMYDyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0Qg4KDF9zdG9wX3JlYXNvbkIQCg5fc3RvcF9zZXF1ZW5jZSJoCghQcm9ncmVzcxIYCgtzdG9wX3JlYXNvbhgBIAEoCUgAiAEBEjIKBXVzYWdlGAIgASgLMiMuZ2F0ZXdheS5pbmZlcmVuY2UudjEuUmVwb3J0ZWRVc2FnZUIOCgxfc3RvcF9yZWFzb24iNwoEQ29zdBISCgpyZXF1ZXN0X2lkGAEgASgJEhsKE2Ftb3VudF9taWNyb2NyZWRpdHMYAiABKAMiDQoLTWVzc2FnZVN0b3AiBgoEUGluZyJVCgdGYWlsdXJlEgwKBHR5cGUYASABKAkSDwoHbWVzc2FnZRgCIAEoCRIrCgpleHRlbnNpb25zGA8gASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdCKpAwoNUmVwb3J0ZWRVc2FnZRIZCgxpbnB1dF90b2tlbnMYASABKA1IAIgBARIaCg1vdXRwdXRfdG9rZW5zGAIgASgNSAGIAQESKAobY2FjaGVfY3JlYXRpb25faW5wdXRfdG9rZW5zGAMgASgNSAKIAQESJAoXY2FjaGVfcmVhZF9pbnB1dF90b2tlbnMYBCABKA1IA4gBARJACg5jYWNoZV9jcmVhdGlvbhgFIAEoCzIjLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkNhY2hlQ3JlYXRpb25IBIgBARIcCg90aGlua2luZ190b2tlbnMYBiABKA1IBYgBARIrCgpleHRlbnNpb25zGA8gASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEIPCg1faW5wdXRfdG9rZW5zQhAKDl9vdXRwdXRfdG9rZW5zQh4KHF9jYWNoZV9jcmVhdGlvbl9pbnB1dF90b2tlbnNCGgoYX2NhY2hlX3JlYWRfaW5wdXRfdG9rZW5zQhEKD19jYWNoZV9jcmVhdGlvbkISChBfdGhpbmtpbmdfdG9rZW5zIsgBCg1DYWNoZUNyZWF0aW9uEiYKGWVwaGVtZXJhbF81bV9pbnB1dF90b2tlbnMYASABKA1IAIgBARImChllcGhlbWVyYWxfMWhfaW5wdXRfdG9rZW5zGAIgASgNSAGIAQESKwoKZXh0ZW5zaW9ucxgPIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3RCHAoaX2VwaGVtZXJhbF81bV9pbnB1dF90b2tlbnNCHAoaX2VwaGVtZXJhbF8xaF9pbnB1dF90b2tlbnNiBnByb3RvMw", [file_gateway_inference_v1_content, file_google_protobuf_struct]);
 
 /**
  * One event of an answer. The order is: message_start; for each block, with index 0, 1, 2 and so
@@ -94,9 +94,11 @@ export type Event = Message<"gateway.inference.v1.Event"> & {
   } | { case: undefined; value?: undefined };
 
   /**
-   * The original `data` JSON of the provider, if the typed event above has the same meaning. A
-   * listener of the format `raw_format` can write these bytes instead of encoding the event. Empty:
-   * encode the event.
+   * JSON of the provider that says what the typed event says, and more. A listener of the format
+   * `raw_format` writes it instead of encoding the event; an event without a `kind` means something
+   * to that format alone. Native: the `data` of this event. Chat and Responses: what the provider
+   * wrote in one piece, at the first of its events; the others have the format and no `raw`, and
+   * such a listener skips them. Without a `raw_format`: encode the event.
    *
    * @generated from field: bytes raw = 14;
    */
@@ -139,6 +141,21 @@ export type MessageStart = Message<"gateway.inference.v1.MessageStart"> & {
    * @generated from field: gateway.inference.v1.ReportedUsage usage = 3;
    */
   usage?: ReportedUsage | undefined;
+
+  /**
+   * Who writes the answer: format, dialect and model, without members. Absent: a provider that
+   * wants nothing back.
+   *
+   * @generated from field: gateway.inference.v1.Attached attached = 5;
+   */
+  attached?: Attached | undefined;
+
+  /**
+   * What the request had and the provider did not get, beside `left_out` of the request.
+   *
+   * @generated from field: repeated gateway.inference.v1.LeftOut left_out = 7;
+   */
+  leftOut: LeftOut[];
 
   /**
    * Other members. An answer that starts complete has its `content` and `stop_reason` here, and no
@@ -227,6 +244,14 @@ export type BlockDelta = Message<"gateway.inference.v1.BlockDelta"> & {
   } | { case: undefined; value?: undefined };
 
   /**
+   * What the provider wants back with this block, if it came after the start of the block. It
+   * replaces what came before.
+   *
+   * @generated from field: gateway.inference.v1.Attached attached = 7;
+   */
+  attached?: Attached | undefined;
+
+  /**
    * @generated from field: google.protobuf.Struct extensions = 15;
    */
   extensions?: JsonObject | undefined;
@@ -290,6 +315,13 @@ export type MessageDelta = Message<"gateway.inference.v1.MessageDelta"> & {
   cost?: Cost | undefined;
 
   /**
+   * What the provider wants back with the message.
+   *
+   * @generated from field: gateway.inference.v1.Attached attached = 5;
+   */
+  attached?: Attached | undefined;
+
+  /**
    * Other members of `delta`.
    *
    * @generated from field: google.protobuf.Struct delta_extensions = 14;
@@ -297,7 +329,7 @@ export type MessageDelta = Message<"gateway.inference.v1.MessageDelta"> & {
   deltaExtensions?: JsonObject | undefined;
 
   /**
-   * Other members of the event. The `annotations` of a chat provider reach chat clients only.
+   * Other members of the event.
    *
    * @generated from field: google.protobuf.Struct extensions = 15;
    */

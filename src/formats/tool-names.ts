@@ -1,9 +1,10 @@
-// The names of tools. Models and other formats know one flat list of names; clients of this format
-// may group tools in namespaces, and may have tools whose input is plain text.
+// The names of tools. Models know one flat list of names, and most formats names of at most 64
+// characters; clients of the Responses format may group tools in namespaces, and clients of
+// OpenAI's formats may have tools whose input is plain text.
 
 import { hash } from "node:crypto";
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
-import { isObject } from "../json.ts";
+import { isObject } from "./json.ts";
 
 /** A tool as its client defined it. */
 export type ClientTool = {
@@ -24,9 +25,17 @@ export function flatName(name: string, namespace: string | undefined): string {
   if (!namespace) return name;
   const joined = `${namespace}__${name}`;
   const valid = joined.replace(/[^a-zA-Z0-9_-]/g, "_");
-  if (valid === joined && joined.length <= nameLengthMax) return joined;
-  const digest = hash("sha256", JSON.stringify([namespace, name])).slice(0, digestLength);
-  return `${valid.slice(0, nameLengthMax - digestLength - 1)}_${digest}`;
+  return valid === joined ? shortName(joined, [namespace, name]) : cut(valid, [namespace, name]);
+}
+
+/** `name` if it is short enough for OpenAI's formats; otherwise its start and a digest of all. */
+export function shortName(name: string, whole: readonly string[] = [name]): string {
+  return name.length <= nameLengthMax ? name : cut(name, whole);
+}
+
+function cut(name: string, whole: readonly string[]): string {
+  const digest = hash("sha256", JSON.stringify(whole)).slice(0, digestLength);
+  return `${name.slice(0, nameLengthMax - digestLength - 1)}_${digest}`;
 }
 
 /** The tools of an accepted request whose calls differ from a plain call, by their flat names. */

@@ -1,0 +1,275 @@
+// The answer of a provider of this format as its client gets it: event by event as it came, but for
+// the id, the model, the usage and what only its provider may read.
+
+import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
+import { Format } from "../../../gen/gateway/inference/v1/content_pb.ts";
+import type { Cost, Event, ReportedUsage } from "../../../gen/gateway/inference/v1/event_pb.ts";
+import { mergeUsage } from "../chat/usage-and-endings.ts";
+import { encodeCost } from "../codec.ts";
+import { isObject, stringifyJson } from "../json.ts";
+import { attachedOf, type Origin, sealPack } from "../packs.ts";
+import { pieceOf } from "../pieces.ts";
+import { endingOf, headOf, type ResponseContext } from "./ending.ts";
+import { newItemId } from "./item-ids.ts";
+
+/** True for the first event of an answer that a provider of this format streams. */
+export function isRelayed(start: Event | undefined): boolean {
+  return start?.kind.case === "messageStart" && start.rawFormat === Format.RESPONSES;
+}
+
+/** Writes the events of one answer. */
+export class ResponseRelay {
+  readonly #context: ResponseContext;
+  readonly #head: JsonObject;
+  #origin: Origin | undefined;
+  #sequence = 0;
+  #isClosed = false;
+  /** The response as its provider wrote it last. */
+  #response: JsonObject = {};
+  #hasEnd = false;
+  /** The items of the output, as far as they came, by their numbers. */
+  readonly #items = new Map<number, { item: JsonObject; isDone: boolean }>();
+  /** What was sealed, by what it was. */
+  /** The parts that were announced, by the numbers of item and part. */
+  readonly #parts = new Set<string>();
+  readonly #sealed = new Map<string, string | undefined>();
+  readonly #seals = new Set<string>();
+  #usage: ReportedUsage | undefined;
+  #stopReason: string | undefined;
+  #cost: Cost | undefined;
+
+  constructor(context: ResponseContext) {
+    this.#context = context;
+    this.#head = headOf(context);
+  }
+
+  encode(events: readonly Event[]): string {
+    let text = "";
+    for (const event of events) {
+      if (this.#isClosed) break;
+      this.#note(event);
+      const piece = event.rawFormat === Format.RESPONSES ? pieceOf(event) : undefined;
+      if (piece) text += this.#write(piece);
+      if (event.kind.case === "messageStop") text += this.end();
+    }
+    return text;
+  }
+
+  failure(error: JsonObject): string {
+    if (this.#isClosed) return "";
+    this.#isClosed = true;
+    const members = { status: "failed", error, output: this.#output() };
+    return this.#event({ type: "response.failed", response: this.#patched(members) });
+  }
+
+  /** Ends an answer whose provider wrote no end, because it was cut. */
+  end(): string {
+    if (this.#isClosed) return "";
+    let text = "";
+    for (const [output_index, entry] of this.#items) {
+      if (entry.isDone) continue;
+      const item = { ...entry.item, status: "incomplete" };
+      this.#items.set(output_index, { item, isDone: true });
+      text += this.#event({ type: "response.output_item.done", output_index, item });
+    }
+    this.#isClosed = true;
+    const { status, members } = this.#ending();
+    const response = this.#patched({ ...members, status, output: this.#output() });
+    return text + this.#event({ type: `response.${status}`, response, ...this.#gateway() });
+  }
+
+  /** The whole response, after its last event. */
+  response(): JsonObject {
+    const { status, members } = this.#ending();
+    if (this.#hasEnd) return this.#patched({ usage: members.usage ?? null });
+    return this.#patched({ ...members, status, output: this.#output() });
+  }
+
+  #note({ kind }: Event): void {
+    if (kind.case === "messageStart") {
+      this.#origin = kind.value.attached;
+      this.#usage = mergeUsage(this.#usage, kind.value.usage);
+    }
+    if (kind.case !== "messageDelta") return;
+    this.#usage = mergeUsage(this.#usage, kind.value.usage);
+    this.#stopReason = kind.value.stopReason ?? this.#stopReason;
+    this.#cost = kind.value.cost;
+  }
+
+  #ending() {
+    return endingOf(this.#stopReason, this.#usage, this.#context.estimatedInputTokens);
+  }
+
+  #gateway(): JsonObject {
+    return this.#context.showCost && this.#cost ? { gateway: encodeCost(this.#cost) } : {};
+  }
+
+  #write({ response, ...event }: JsonObject): string {
+    const given = isObject(event.item) ? { ...event, item: this.#ownItem(event.item) } : event;
+    const announced = this.#announce(given);
+    if (announced === undefined) return "";
+    return this.#started(given) + announced + this.#writeOne(given, response);
+  }
+
+  #writeOne(given: JsonObject, response: JsonValue | undefined): string {
+    this.#fold(given);
+    if (!isObject(response)) return this.#event(given);
+    this.#response = response;
+    const { type } = given;
+    // The response of a plain answer has no event around it.
+    this.#hasEnd =
+      type === "response.completed" || type === "response.incomplete" || type === undefined;
+    if (!this.#hasEnd) return this.#event({ ...given, response: this.#patched({}) });
+    const { output } = response;
+    // Items that were not announced on their way.
+    const late = (Array.isArray(output) ? output : []).map((item, index) =>
+      isObject(item) && !this.#items.has(index) ? this.#wholeItem(index, item) : "",
+    );
+    this.#isClosed = true;
+    const { usage = null } = this.#ending().members;
+    const last = this.#event({ ...given, response: this.#patched({ usage }), ...this.#gateway() });
+    return late.join("") + last;
+  }
+
+  #wholeItem(index: number, given: JsonObject): string {
+    const item = this.#ownItem(given);
+    const done = { type: "response.output_item.done", output_index: index, item };
+    return (this.#announce(done) ?? "") + this.#writeOne(done, undefined);
+  }
+
+  /**
+   * The events without which clients cannot read this one, where its provider left them out.
+   * Undefined for more of an item that was not announced: its end has all of it.
+   */
+  #announce({
+    type,
+    output_index: index,
+    content_index: part,
+    item,
+  }: JsonObject): string | undefined {
+    if (typeof index !== "number" || type === "response.output_item.added") return "";
+    const isText = type === "response.output_text.delta";
+    let text = "";
+    if (!this.#items.has(index)) {
+      if (!isObject(item) && !isText) return undefined;
+      const empty = { type: "message", id: newItemId("msg"), role: "assistant", content: [] };
+      const added = { ...(isObject(item) ? item : empty), status: "in_progress" };
+      const event = { type: "response.output_item.added", output_index: index, item: added };
+      text = this.#writeOne(event, undefined);
+    }
+    const place = `${index} ${String(part)}`;
+    if (type === "response.content_part.added") this.#parts.add(place);
+    if (!isText || this.#parts.has(place)) return text;
+    this.#parts.add(place);
+    const { id = null } = this.#items.get(index)?.item ?? {};
+    const members = { item_id: id, output_index: index, content_index: part ?? 0 };
+    const empty = { type: "output_text", text: "", annotations: [], logprobs: [] };
+    return text + this.#event({ type: "response.content_part.added", ...members, part: empty });
+  }
+
+  /** The beginning of a stream, where its provider left it out. */
+  #started({ type }: JsonObject): string {
+    if (this.#sequence > 0 || type === "response.created") return "";
+    const response = this.#patched({ status: "in_progress", output: [] });
+    return this.#event({ type: "response.created", response });
+  }
+
+  #event(event: JsonObject): string {
+    const numbered = { ...event, sequence_number: this.#sequence++ };
+    return `event: ${String(event.type)}\ndata: ${stringifyJson(numbered)}\n\n`;
+  }
+
+  /**
+   * The response with what is the gateway's own in it. Clients rely on some members of the request
+   * in it, which not every server repeats.
+   */
+  #patched(members: JsonObject): JsonObject {
+    const given = { ...this.#context.wishes.echo, ...this.#response };
+    const whole: JsonObject = { ...given, ...members, ...this.#head, store: false };
+    const { output } = whole;
+    // Some servers do not repeat the items at the end.
+    const isMissing = !Array.isArray(output) || output.length === 0;
+    if (this.#hasEnd && isMissing && this.#items.size > 0)
+      return { ...whole, output: this.#output() };
+    if (!Array.isArray(output)) return whole;
+    return {
+      ...whole,
+      output: output.map((item) => (isObject(item) ? this.#ownItem(item) : item)),
+    };
+  }
+
+  /** The item with its encrypted content sealed, or without it for a client that asks for none. */
+  #ownItem(item: JsonObject): JsonObject {
+    const { encrypted_content: encrypted, ...others } = item;
+    if (typeof encrypted !== "string" || this.#seals.has(encrypted)) return item;
+    const sealed = this.#seal(encrypted);
+    return sealed === undefined ? others : { ...others, encrypted_content: sealed };
+  }
+
+  /** The same text for the same content: an item comes several times. */
+  #seal(encrypted: string): string | undefined {
+    const { sealing, wishes } = this.#context;
+    const origin = this.#origin;
+    if (!sealing || !origin || !wishes.includeSealed) return undefined;
+    if (this.#sealed.has(encrypted)) return this.#sealed.get(encrypted);
+    const block = attachedOf(origin, { members: { encrypted_content: encrypted } });
+    const sealed = sealPack({ block }, sealing);
+    this.#sealed.set(encrypted, sealed);
+    if (sealed !== undefined) this.#seals.add(sealed);
+    return sealed;
+  }
+
+  #output(): JsonObject[] {
+    const items = [...this.#items].sort(([one], [other]) => one - other);
+    return items.map(([, { item }]) => item);
+  }
+
+  /** Keeps what came of the items, for an end that the provider does not write. */
+  #fold({ type, output_index: index, item, delta, ...place }: JsonObject): void {
+    if (typeof index !== "number") return;
+    if (isObject(item)) {
+      this.#items.set(index, { item, isDone: type === "response.output_item.done" });
+      return;
+    }
+    const known = this.#items.get(index);
+    if (known && typeof delta === "string") known.item = withDelta(known.item, type, delta, place);
+  }
+}
+
+/** The item with more of one of its texts. */
+function withDelta(
+  item: JsonObject,
+  type: JsonValue | undefined,
+  delta: string,
+  place: JsonObject,
+): JsonObject {
+  const add = (name: string): JsonObject => ({ ...item, [name]: textOf(item[name]) + delta });
+  const addPart = (name: string, at: JsonValue | undefined, member: string, kind: string) => {
+    const number = typeof at === "number" && at < 1000 ? at : 0;
+    const parts = Array.isArray(item[name]) ? [...item[name]] : [];
+    const known = parts[number];
+    const part: JsonObject = isObject(known) ? known : { type: kind };
+    parts[number] = { ...part, [member]: textOf(part[member]) + delta };
+    return { ...item, [name]: parts.map((one) => one ?? { type: kind }) };
+  };
+  switch (type) {
+    case "response.output_text.delta":
+      return addPart("content", place.content_index, "text", "output_text");
+    case "response.refusal.delta":
+      return addPart("content", place.content_index, "refusal", "refusal");
+    case "response.reasoning_text.delta":
+      return addPart("content", place.content_index, "text", "reasoning_text");
+    case "response.reasoning_summary_text.delta":
+      return addPart("summary", place.summary_index, "text", "summary_text");
+    case "response.function_call_arguments.delta":
+      return add("arguments");
+    case "response.custom_tool_call_input.delta":
+      return add("input");
+    default:
+      return item;
+  }
+}
+
+function textOf(value: JsonValue | undefined): string {
+  return typeof value === "string" ? value : "";
+}

@@ -59,6 +59,7 @@ const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
     postgres: [
       "postgres",
       "statement",
+      "backup",
       "open-ledger",
       "pipeline",
       "preflight",

@@ -31,6 +31,7 @@ const byHand = {
   "ROLE=core PUBLIC_URL": "test/grpc/split.deep.test.ts starts both roles",
   "WORKERS=auto npm start": "test/server/workers.deep.test.ts starts workers",
   "npm run bench": "takes minutes",
+  "npm run backup": "test/postgres/backup.deep.test.ts backs up and restores",
   "npm run close-month": "test/history closes and exports months of its own",
 };
 

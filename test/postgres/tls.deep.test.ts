@@ -1,5 +1,5 @@
-// PostgreSQL with TLS: the forms of address that clouds give, with a private authority, and what the
-// start says of each mistake.
+// PostgreSQL with TLS: the forms of address that clouds give, with a private authority, and what
+// the start says of each mistake.
 
 import { chmod, chown, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";

@@ -64,6 +64,7 @@ const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
     postgres: [
       "postgres",
       "statement",
+      "backup",
       "open-ledger",
       "pipeline",
       "preflight",

@@ -470,8 +470,9 @@ export type FindChargesRow = { requestId: string; accountId: string; family: "v1
 /**
  * Finds the charges with a request id in all accounts, with their prices. Looks into every account:
  * no index begins with the request id, since every charge would pay for it.
+ * `months`: null: those of every month
  */
-export const findCharges: Many<{ requestId: string }, FindChargesRow> = many(
+export const findCharges: Many<{ requestId: string; months: readonly string[] | null }, FindChargesRow> = many(
   "billing/find-charges",
   `-- billing/find-charges
 select c.request_id, c.account_id, c."family", c.key_id, c.model, c.granted_output, c.hold,
@@ -484,11 +485,42 @@ select c.request_id, c.account_id, c."family", c.key_id, c.model, c.granted_outp
 from accounts a
 -- The offset keeps the planner from scanning all charges.
 cross join lateral (
-  select * from charges where account_id = a.account_id and request_id = $1 offset 0
+  select *
+  from charges
+  where account_id = a.account_id and request_id = $1
+    and ($2::date[] is null or month = any($2::date[]))
+  offset 0
 ) c
 join price_versions p using (price_version)
 order by c.admitted_at, c.account_id`,
-  (p) => [p.requestId],
+  (p) => [p.requestId, p.months],
+  (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], model: v[4], grantedOutput: v[5], hold: v[6], amount: v[7], overrun: v[8], outputOver: v[9], thinkingOver: v[10], outcome: v[11], basis: v[12], attempts: v[13], tags: v[14], admittedAt: v[15], settledAt: v[16], usedInput: v[17], usedOutput: v[18], usedThinking: v[19], usedCacheWrite5m: v[20], usedCacheWrite1h: v[21], usedCacheRead: v[22], priceVersion: v[23], input: v[24], output: v[25], thinking: v[26], cacheWrite5m: v[27], cacheWrite1h: v[28], cacheRead: v[29] }) as never,
+  "tags",
+);
+
+export type FindChargesNearRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; model: string; grantedOutput: number; hold: bigint; amount: bigint; overrun: bigint; outputOver: number; thinkingOver: number; outcome: string; basis: string; attempts: Json; tags: Json | null; admittedAt: Date; settledAt: Date; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint };
+/**
+ * Finds the charges with a request id that were settled in a time, in all accounts. Reads the index
+ * of that time, however many accounts there are.
+ * `months`: of their admission
+ */
+export const findChargesNear: Many<{ months: readonly string[]; from: Date | string; to: Date | string; requestId: string }, FindChargesNearRow> = many(
+  "billing/find-charges-near",
+  `-- billing/find-charges-near
+select c.request_id, c.account_id, c."family", c.key_id, c.model, c.granted_output, c.hold,
+  c.amount, c.overrun, c.output_over, c.thinking_over,
+  c.outcome, c.basis, c.attempts, c.tags, c.admitted_at, c.settled_at,
+  c.input as used_input, c.output as used_output, c.thinking as used_thinking,
+  c.cache_write_5m as used_cache_write_5m, c.cache_write_1h as used_cache_write_1h,
+  c.cache_read as used_cache_read,
+  p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read
+from charges c
+join price_versions p using (price_version)
+where c.month = any($1::date[]) and c.amount >= 0
+  and c.settled_at >= $2::timestamptz and c.settled_at < $3::timestamptz
+  and c.request_id = $4
+order by c.admitted_at, c.account_id`,
+  (p) => [p.months, p.from, p.to, p.requestId],
   (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], model: v[4], grantedOutput: v[5], hold: v[6], amount: v[7], overrun: v[8], outputOver: v[9], thinkingOver: v[10], outcome: v[11], basis: v[12], attempts: v[13], tags: v[14], admittedAt: v[15], settledAt: v[16], usedInput: v[17], usedOutput: v[18], usedThinking: v[19], usedCacheWrite5m: v[20], usedCacheWrite1h: v[21], usedCacheRead: v[22], priceVersion: v[23], input: v[24], output: v[25], thinking: v[26], cacheWrite5m: v[27], cacheWrite1h: v[28], cacheRead: v[29] }) as never,
   "tags",
 );

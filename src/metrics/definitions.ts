@@ -209,6 +209,12 @@ export const definitions = {
     labels: [],
     merge: "min",
   },
+  gateway_certificate_end_seconds: {
+    kind: "gauge",
+    help: "end of the certificate of the gRPC listener, in Unix time. Absent in plaintext",
+    labels: [],
+    merge: "min",
+  },
   gateway_limits_state: {
     kind: "gauge",
     help: "1 at the state of the rate limits: memory, redis or degraded",

@@ -50,6 +50,11 @@ export async function addPartitions(client: ClientBase): Promise<void> {
     if (!present.has(month)) await addPartition(client, month);
 }
 
+/** Adds partitions for these months, `YYYY-MM-01`. The caller is in a transaction. */
+export async function addMonths(client: ClientBase, months: readonly string[]): Promise<void> {
+  for (const month of months) await addPartition(client, monthOf(nameOf(month)) ?? 0);
+}
+
 /**
  * The last month that has a partition, without a gap since the current one, counted from year 0.
  * The month before the current one if that has none. `row`: of `readPartitions`.
@@ -65,6 +70,17 @@ export function lastMonthOf(row: PartitionsRow): number {
 export async function readMonths(client: ClientBase): Promise<string[]> {
   const { present } = await readState(client);
   return [...present].sort((one, other) => one - other).map(startOf);
+}
+
+/** The months whose partition refuses charges, `YYYY-MM-01`, in their order. */
+export async function readSealedMonths(client: ClientBase): Promise<string[]> {
+  const { rows } = await client.query<{ name: string }>(
+    `select c.relname::text as name
+     from pg_trigger t join pg_class c on c.oid = t.tgrelid
+     where t.tgname = 'closed' and c.relnamespace = current_schema()::regnamespace
+     order by c.relname`,
+  );
+  return rows.flatMap(({ name }) => monthOf(name) ?? []).map(startOf);
 }
 
 /**
@@ -116,11 +132,14 @@ async function readState(client: ClientBase): Promise<State> {
 }
 
 function stateOf({ year, month, names }: PartitionsRow): State {
-  const present = names.flatMap((name) => {
-    const [, year, month] = /^charges_(\d{4})_(\d{2})$/.exec(name) ?? [];
-    return year === undefined ? [] : [Number(year) * 12 + Number(month) - 1];
-  });
+  const present = names.flatMap((name) => monthOf(name) ?? []);
   return { current: year * 12 + month - 1, present: new Set(present) };
+}
+
+/** The month of a partition, counted from year 0. Undefined for another table. */
+function monthOf(name: string): number | undefined {
+  const [, year, month] = /^charges_(\d{4})_(\d{2})$/.exec(name) ?? [];
+  return year === undefined ? undefined : Number(year) * 12 + Number(month) - 1;
 }
 
 // Attached and not created in its place: this waits for no transaction that uses `charges`, and

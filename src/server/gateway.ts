@@ -40,6 +40,7 @@ import {
 import { createRateLimits } from "../rate-limits/rate-limits.ts";
 import { Tracer } from "../tracing/tracing.ts";
 import { type FirstKeys, saveAdminToken, seed, signInLinkAdvice } from "./bootstrap.ts";
+import { watchCertificate } from "./certificate-watch.ts";
 import { findContentKeys } from "./content-key.ts";
 import { remoteReadiness } from "./readiness.ts";
 import { type GatewayParts, type StartedServices, startServices } from "./services.ts";
@@ -245,7 +246,7 @@ function connectCore(
 }
 
 async function openGrpc(
-  { config, log, metrics }: GatewayParts,
+  { config, log, metrics, clock }: GatewayParts,
   local: StartedServices,
   stack: AsyncDisposableStack,
 ): Promise<Listener> {
@@ -263,6 +264,12 @@ async function openGrpc(
     onError: countErrors(metrics),
   });
   const port = await server.listen(config.grpcHost, config.grpcPort);
+  const { certificate } = server;
+  if (certificate && config.grpcTls?.files) {
+    const watch = watchCertificate(certificate, config.grpcTls.files, { log, clock });
+    stack.defer(() => watch.stop());
+    metrics?.readOne("gateway_certificate_end_seconds", () => certificate.endsAt.getTime() / 1000);
+  }
   // Waits for nothing: after a drain no call is left, and after a failed start none has begun.
   stack.defer(() => server.drain(0));
   // Later than the drain limit of the gateway, which cancels and settles the active requests.

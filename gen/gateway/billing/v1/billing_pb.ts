@@ -2987,8 +2987,10 @@ export const BillingService: GenService<{
     output: typeof GetReceiptResponseSchema;
   },
   /**
-   * Lists the requests with an id in all accounts: two accounts may use the same id. Looks into
-   * every account, so it takes longer than GetReceipt. Errors: ARCHIVED, as GetReceipt.
+   * Lists the requests with an id in all accounts: two accounts may use the same id. Those of an id
+   * that tells its time, as the gateway's own do, are looked for near that time, and elsewhere only
+   * if there is none. Any other id is looked for in every account, which takes longer. Errors:
+   * ARCHIVED, as GetReceipt.
    *
    * @generated from rpc gateway.billing.v1.BillingService.FindRequest
    */

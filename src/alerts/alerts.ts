@@ -16,6 +16,7 @@ import {
   TestWebhookResponseSchema,
 } from "../../gen/gateway/alerts/v1/alerts_pb.ts";
 import { AccountRole, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
+import * as sql from "../../gen/sql/alerts.ts";
 import { BoundedMap } from "../base/bounded-map.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
@@ -39,7 +40,6 @@ import { defaultSettings, readSettings, type StoredSettings, toMessage } from ".
 import {
   type AlertStore,
   createAlertStore,
-  type DeliveryStateName,
   type StoredAlert,
   type StoredDelivery,
 } from "./store.ts";
@@ -134,7 +134,7 @@ export function createAlerts(parts: {
           cursorOf: cursorAt,
         });
         const deliveries = isTrusted
-          ? await store.listDeliveries(entries.map(({ alertId }) => alertId))
+          ? await store.run(sql.listDeliveries, { alertIds: entries.map(({ alertId }) => alertId) })
           : [];
         const byAlert = Map.groupBy(deliveries, ({ alertId }) => alertId);
         const settings = isTrusted ? await settingsOf(store, accountId) : undefined;
@@ -146,7 +146,9 @@ export function createAlerts(parts: {
         });
       },
       async dismissAlert({ alertId }, call) {
-        if (!(await store.dismissAlert(alertId, call.accountId, !seesPeople(call))))
+        const { accountId } = call;
+        const dismissed = { alertId, accountId, hidesPeople: !seesPeople(call) };
+        if ((await store.run(sql.dismissAlert, dismissed)) === 0)
           throw new ApiError("not_found", { message: "No such alert.", field: "alert_id" });
         return create(DismissAlertResponseSchema);
       },
@@ -294,7 +296,7 @@ function seesPeople({ caller, accountId }: AuthenticatedCall): boolean {
   );
 }
 
-const states: Readonly<Record<DeliveryStateName, DeliveryState>> = {
+const states: Readonly<Record<StoredDelivery["state"], DeliveryState>> = {
   waiting: DeliveryState.WAITING,
   sent: DeliveryState.SENT,
   failed: DeliveryState.FAILED,

@@ -1,6 +1,7 @@
 // Delivers alerts by mail and webhook, at least once each. Every node takes what is due, a few at a
 // time; what a node that dies has taken is due again after its lease.
 
+import * as sql from "../../gen/sql/alerts.ts";
 import type { Log } from "../base/log.ts";
 import { MailError, type Mailer } from "../mail/mail.ts";
 import { detailOf, titleOf } from "./kinds.ts";
@@ -97,7 +98,7 @@ export function createDeliverer(parts: {
     await settle(delivery, waitMs === undefined ? "failed" : "waiting", problem, waitMs ?? 0);
     // The others would fail as well, and keep those of other accounts waiting.
     await store
-      .postponeWebhooks(delivery.accountId, webhookWaitsMs[0] ?? 0)
+      .run(sql.postponeWebhooks, { accountId: delivery.accountId, waitMs: webhookWaitsMs[0] ?? 0 })
       .catch((err: unknown) => warnUnread(err));
   }
 
@@ -110,8 +111,9 @@ export function createDeliverer(parts: {
   ): Promise<void> {
     // An attempt that the shutdown cut off says nothing about the receiver.
     if (state !== "sent" && stopped.signal.aborted) return;
+    const { alertId, channel } = delivery;
     await store
-      .settleDelivery(delivery, state, problem, waitMs)
+      .run(sql.settleDelivery, { alertId, channel, state, problem, waitMs })
       .catch((err: unknown) => warnUnread(err));
   }
 

@@ -2,6 +2,7 @@
 // orders of all accounts, in pages of a few statements each. Each node also raises what only it can
 // see. Two nodes that find the same event make the same id.
 
+import * as sql from "../../gen/sql/alerts.ts";
 import type { Log } from "../base/log.ts";
 import { credits } from "../base/money.ts";
 import type { AlertFacts } from "./kinds.ts";
@@ -70,7 +71,7 @@ type KeyEvent = {
   readonly hint: string;
   readonly createdBy: string;
   readonly createdAt: Date;
-  readonly pausedAt: Date | undefined;
+  readonly pausedAt: Date | null;
 };
 type NewPlace = {
   readonly sessionId: string;
@@ -127,15 +128,17 @@ export function createEvaluation(
 
   async function look(): Promise<boolean> {
     await attempt("what this process sees", () => raise(parts, ownFindings(sources)));
-    const claimed = await store.claimEvaluation(everyMs, leaseMs);
+    const claimed = await store.run(sql.claimEvaluation, { everyMs, leaseMs });
     if (!claimed) return false;
     const { eventsAt, beganAt } = claimed;
     await attempt("accounts", lookAtAccounts);
     const areRead = await attempt("keys and sign-ins", () => lookAtEvents(eventsAt));
     await attempt("orders", lookAtOrders);
     await attempt("the verifier", lookAtVerifier);
-    await attempt("old alerts", () => store.removeAlerts(keptDays, removedMax));
-    await store.finishEvaluation(areRead ? beganAt : undefined);
+    await attempt("old alerts", async () => {
+      await store.run(sql.removeAlerts, { days: keptDays, rows: removedMax });
+    });
+    await store.run(sql.finishEvaluation, { eventsAt: areRead ? beganAt : null });
     return true;
   }
 

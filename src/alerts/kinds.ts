@@ -34,6 +34,10 @@ const kindsByName: Readonly<Record<KindName, AlertKind>> = {
   ledger_violated: AlertKind.LEDGER_VIOLATED,
 };
 
+export function isKindName(text: string): text is KindName {
+  return Object.hasOwn(kindsByName, text);
+}
+
 export function kindOf(name: KindName): AlertKind {
   return kindsByName[name];
 }

@@ -7,7 +7,8 @@ import {
   AlertSettingsSchema,
 } from "../../gen/gateway/alerts/v1/alerts_pb.ts";
 import { invalidField } from "../base/errors.ts";
-import { type KindName, kindOf, kindsOf } from "./kinds.ts";
+import type { Json } from "../postgres/statement.ts";
+import { isKindName, type KindName, kindOf, kindsOf } from "./kinds.ts";
 import { checkWebhookUrl, type Webhook } from "./webhook.ts";
 
 /** The channels by which alerts of a kind reach people. */
@@ -42,6 +43,17 @@ export function defaultSettings(accountId: string): StoredSettings {
 
 const belowMicroMax = 1_000_000_000_000_000_000n;
 const belowDaysMax = 365;
+
+/** The rules of a row. A kind that only a newer program knows has none. */
+export function storedRules(json: Json): StoredSettings["rules"] {
+  const rules: Partial<Record<KindName, Channels>> = {};
+  for (const [kind, rule] of Object.entries(Object(json))) {
+    const { page, mail, webhook } = Object(rule);
+    if (isKindName(kind))
+      rules[kind] = { page: page === true, mail: mail === true, webhook: webhook === true };
+  }
+  return rules;
+}
 
 /** The settings of a request, without the secret. Throws `invalid_request`. */
 export function readSettings(

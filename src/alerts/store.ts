@@ -1,41 +1,11 @@
 // The tables of alerts. The only file that runs this folder's statements and reads their rows.
 
-import { ApiError } from "../base/errors.ts";
+import * as sql from "../../gen/sql/alerts.ts";
 import type { TimeCursor } from "../base/paging.ts";
-import {
-  isUnreachable,
-  type Postgres,
-  type Statement,
-  statement,
-  type Tx,
-} from "../postgres/postgres.ts";
-import type { AlertFacts, KindName } from "./kinds.ts";
-import type { Channels, StoredSettings } from "./settings.ts";
-
-// A database that does not answer within this time counts as unreachable.
-const answerMsMax = 5_000;
-
-const timed = (file: string): Statement => ({
-  ...statement(import.meta.url, file),
-  timeoutMs: answerMsMax,
-});
-
-const statements = {
-  claimEvaluation: timed("claim-evaluation"),
-  finishEvaluation: timed("finish-evaluation"),
-  findNew: timed("find-new"),
-  insertAlerts: timed("insert-alerts"),
-  listAlerts: timed("list-alerts"),
-  listDeliveries: timed("list-deliveries"),
-  dismissAlert: timed("dismiss-alert"),
-  readSettings: timed("read-settings"),
-  lockSettings: timed("lock-settings"),
-  putSettings: timed("put-settings"),
-  claimDeliveries: timed("claim-deliveries"),
-  settleDelivery: timed("settle-delivery"),
-  postponeWebhooks: timed("postpone-webhooks"),
-  removeAlerts: timed("remove-alerts"),
-};
+import type { Postgres } from "../postgres/postgres.ts";
+import type { Json, Runner } from "../postgres/statement.ts";
+import { type AlertFacts, isKindName, type KindName } from "./kinds.ts";
+import { type StoredSettings, storedRules } from "./settings.ts";
 
 export type NewAlert = {
   /** `kind/account/what/period`. */
@@ -59,13 +29,7 @@ export type Channel = "webhook" | `mail:${string}`;
 /** An alert on the page. */
 export type StoredAlert = NewAlert & { readonly at: Date; readonly dismissedAt: Date | undefined };
 
-export type StoredDelivery = {
-  readonly alertId: string;
-  readonly channel: string;
-  readonly state: DeliveryStateName;
-  readonly problem: string;
-};
-export type DeliveryStateName = "waiting" | "sent" | "failed";
+export type StoredDelivery = sql.ListDeliveriesRow;
 
 /** A delivery that this process has to attempt. */
 export type DueDelivery = NewAlert & {
@@ -77,107 +41,80 @@ export type DueDelivery = NewAlert & {
 
 export type AlertStore = ReturnType<typeof createAlertStore>;
 
-/** Every function throws `billing_unavailable` while the database is unreachable. */
+/** Every function throws `database_unavailable` while the database is unreachable. */
 export function createAlertStore(postgres: Postgres) {
   return {
     ...tablesOn(postgres),
     /** Runs `work` in one transaction. Repeats it after a conflict. */
     transaction: <T>(work: (tables: ReturnType<typeof tablesOn>) => Promise<T>): Promise<T> =>
-      postgres.transaction((tx) => work(tablesOn(tx))).catch((cause: unknown) => fail(cause)),
+      postgres.transaction((tx) => work(tablesOn(tx))),
   };
 }
 
-function fail(cause: unknown): never {
-  throw isUnreachable(cause)
-    ? new ApiError("billing_unavailable", { retryAfterMs: 1000, cause })
-    : cause;
-}
-
-function tablesOn(db: Tx) {
-  const query = <Row>(one: Statement, values: readonly unknown[]): Promise<Row[]> =>
-    db.query<Row>(one, values).catch((cause: unknown) => fail(cause));
-
+function tablesOn(db: Runner) {
   return {
-    /** Undefined: it is not due, or another process is at it. */
-    async claimEvaluation(everyMs: number, leaseMs: number) {
-      const [row] = await query<{ events_at: Date; began_at: Date }>(statements.claimEvaluation, [
-        everyMs,
-        leaseMs,
-      ]);
-      return row && { eventsAt: row.events_at, beganAt: row.began_at };
-    },
-    /** `eventsAt` undefined: the events are to be read again. */
-    async finishEvaluation(eventsAt: Date | undefined): Promise<void> {
-      await query(statements.finishEvaluation, [eventsAt ?? null]);
-    },
+    run: db.run,
 
     /** The ids of alerts that nobody has raised. */
     async findNew(alertIds: readonly string[]): Promise<ReadonlySet<string>> {
-      const rows = await query<{ alert_id: string }>(statements.findNew, [alertIds]);
-      return new Set(rows.map(({ alert_id }) => alert_id));
+      const rows = await db.run(sql.findNew, { alertIds });
+      return new Set(rows.map(({ alertId }) => alertId));
     },
     /** Returns how many were new. The others stay as they are, with their deliveries. */
     async insertAlerts(
       alerts: readonly (NewAlert & { readonly onPage: boolean })[],
       deliveries: readonly NewDelivery[],
     ): Promise<number> {
-      const rows = await query(statements.insertAlerts, [
-        alerts.map(({ alertId }) => alertId),
-        alerts.map(({ accountId }) => accountId),
-        alerts.map(({ kind }) => kind),
-        alerts.map(({ facts }) => JSON.stringify(facts)),
-        alerts.map(({ onPage }) => onPage),
-        deliveries.map(({ alertId }) => alertId),
-        deliveries.map(({ channel }) => channel),
-        deliveries.map(({ triedMs }) => triedMs),
-      ]);
-      return rows.length;
-    },
-    async removeAlerts(days: number, limit: number): Promise<void> {
-      await query(statements.removeAlerts, [days, limit]);
+      const raised = await db.run(sql.insertAlerts, {
+        alertIds: alerts.map(({ alertId }) => alertId),
+        accountIds: alerts.map(({ accountId }) => accountId),
+        kinds: alerts.map(({ kind }) => kind),
+        facts: alerts.map(({ facts }) => JSON.stringify(facts)),
+        onPage: alerts.map(({ onPage }) => onPage),
+        deliveredIds: deliveries.map(({ alertId }) => alertId),
+        channels: deliveries.map(({ channel }) => channel),
+        triedMs: deliveries.map(({ triedMs }) => triedMs),
+      });
+      return raised.length;
     },
 
     /** `hidesPeople`: leaves out who signed in from where. */
     async listAlerts(
-      { accountId, unread, hidesPeople }: ListedAlerts,
+      listed: ListedAlerts,
       after: TimeCursor | undefined,
       limit: number,
     ): Promise<StoredAlert[]> {
-      const rows = await query<AlertRow & { dismissed_at: Date | null }>(statements.listAlerts, [
-        ...[accountId, unread, hidesPeople],
-        ...[after?.at ?? null, after?.id ?? null, limit],
-      ]);
-      return rows.map((row) => ({
-        ...toAlert(row),
-        dismissedAt: row.dismissed_at ?? undefined,
-      }));
-    },
-    async listDeliveries(alertIds: readonly string[]): Promise<StoredDelivery[]> {
-      const rows = await query<DeliveryRow>(statements.listDeliveries, [alertIds]);
-      return rows.map(({ alert_id, ...row }) => ({ alertId: alert_id, ...row }));
-    },
-    /** False: the account has no such alert. */
-    async dismissAlert(alertId: string, accountId: string, hidesPeople: boolean) {
-      const rows = await query(statements.dismissAlert, [alertId, accountId, hidesPeople]);
-      return rows.length > 0;
+      const rows = await db.run(sql.listAlerts, {
+        ...listed,
+        before: after?.at ?? null,
+        beforeId: after?.id ?? null,
+        rows: limit,
+      });
+      return rows.flatMap((row) =>
+        toAlerts(row).map((alert) => ({ ...alert, dismissedAt: row.dismissedAt ?? undefined })),
+      );
     },
 
     /** By account. An account without settings is left out. */
     async readSettings(accountIds: readonly string[]) {
-      const rows = await query<SettingsRow>(statements.readSettings, [accountIds]);
-      return new Map(rows.map((row) => [row.account_id, toSettings(row)] as const));
+      const rows = await db.run(sql.readSettings, { accountIds });
+      return new Map(rows.map((row) => [row.accountId, toSettings(row)] as const));
     },
     /** Locks the settings, if there are any. */
     async lockSettings(accountId: string): Promise<StoredSettings | undefined> {
-      const [row] = await query<SettingsRow>(statements.lockSettings, [accountId]);
+      const row = await db.run(sql.lockSettings, { accountId });
       return row && toSettings(row);
     },
     async putSettings(accountId: string, settings: StoredSettings): Promise<void> {
       const { belowMicro, belowDays, rules, webhook } = settings;
-      await query(statements.putSettings, [
-        ...[accountId, belowMicro ?? null, belowDays ?? null, JSON.stringify(rules)],
-        ...[webhook?.url ?? null, webhook?.secret ?? null],
-      ]);
+      await db.run(sql.putSettings, {
+        accountId,
+        belowCredits: belowMicro ?? null,
+        belowDays: belowDays ?? null,
+        rules: JSON.stringify(rules),
+        webhookUrl: webhook?.url ?? null,
+        webhookSecret: webhook?.secret ?? null,
+      });
     },
 
     async claimDeliveries(
@@ -185,28 +122,11 @@ function tablesOn(db: Tx) {
       limit: number,
       leaseMs: number,
     ): Promise<DueDelivery[]> {
-      const values = [to === "webhook", limit, leaseMs];
-      const rows = await query<AlertRow & { channel: string; failures: number }>(
-        statements.claimDeliveries,
-        values,
+      const toWebhooks = to === "webhook";
+      const rows = await db.run(sql.claimDeliveries, { toWebhooks, rows: limit, leaseMs });
+      return rows.flatMap((row) =>
+        toAlerts(row).map((alert) => ({ ...alert, channel: row.channel, failures: row.failures })),
       );
-      return rows.map((row) => ({
-        ...toAlert(row),
-        channel: row.channel,
-        failures: row.failures,
-      }));
-    },
-    async settleDelivery(
-      { alertId, channel }: Pick<DueDelivery, "alertId" | "channel">,
-      state: DeliveryStateName,
-      problem: string,
-      waitMs: number,
-    ): Promise<void> {
-      await query(statements.settleDelivery, [alertId, channel, state, problem, waitMs]);
-    },
-    /** The other deliveries to the webhook of an account wait at least so long. */
-    async postponeWebhooks(accountId: string, waitMs: number): Promise<void> {
-      await query(statements.postponeWebhooks, [accountId, waitMs]);
     },
   };
 }
@@ -219,33 +139,24 @@ export type ListedAlerts = {
   readonly hidesPeople: boolean;
 };
 
-type AlertRow = {
-  alert_id: string;
-  account_id: string;
-  kind: KindName;
-  facts: AlertFacts;
-  raised_at: Date;
-};
-type DeliveryRow = { alert_id: string; channel: string; state: DeliveryStateName; problem: string };
-type SettingsRow = {
-  account_id: string;
-  below_credits: bigint | null;
-  below_days: number | null;
-  rules: Partial<Record<KindName, Channels>>;
-  webhook_url: string | null;
-  webhook_secret: Buffer | null;
-};
+type AlertRow = Pick<sql.ListAlertsRow, "alertId" | "accountId" | "kind" | "facts" | "raisedAt">;
 
-function toAlert({ alert_id, account_id, kind, facts, raised_at }: AlertRow) {
-  return { alertId: alert_id, accountId: account_id, kind, facts, at: raised_at };
+/** The alert of a row. None: only a newer program knows its kind. */
+function toAlerts({ kind, facts, raisedAt: at, alertId, accountId }: AlertRow) {
+  return isKindName(kind) ? [{ alertId, accountId, kind, facts: readFacts(facts), at }] : [];
 }
 
-function toSettings(row: SettingsRow): StoredSettings {
-  const { webhook_url: url, webhook_secret: secret } = row;
+function readFacts(json: Json): AlertFacts {
+  const facts = Object.entries(Object(json)).map(([name, fact]) => [name, String(fact)] as const);
+  return Object.fromEntries(facts);
+}
+
+function toSettings(row: sql.ReadSettingsRow): StoredSettings {
+  const { webhookUrl: url, webhookSecret: secret } = row;
   return {
-    belowMicro: row.below_credits ?? undefined,
-    belowDays: row.below_days ?? undefined,
-    rules: row.rules,
+    belowMicro: row.belowCredits ?? undefined,
+    belowDays: row.belowDays ?? undefined,
+    rules: storedRules(row.rules),
     webhook: url !== null && secret !== null ? { url, secret } : undefined,
   };
 }

@@ -31,7 +31,7 @@ export type ChangeSource = {
   /** Changes since ten seconds before `since`. Undefined: before now. */
   read(since: Date | undefined): Promise<ChangePage>;
   /** Deletes what every process has read. */
-  clean(): Promise<void>;
+  clean(): Promise<unknown>;
 };
 
 export function createChanges(parts: {

@@ -216,6 +216,10 @@ export const errorCatalog = {
     rpc: Code.Unavailable,
     message: "The gateway cannot accept this request now; try again shortly.",
   },
+  database_unavailable: {
+    rpc: Code.Unavailable,
+    message: "The database is unreachable. Try again shortly.",
+  },
   billing_unavailable: {
     rpc: Code.Unavailable,
     message: "The ledger is unreachable, and nothing was charged. Try again shortly.",

@@ -112,7 +112,6 @@ export const logCodes = {
   last_use_not_stored: "the last use of keys is stored late; look at the database if it goes on",
   ledger_blocked:
     "something locks the pools of accounts; look for long transactions in `pg_stat_activity`",
-  ledger_engine_untested: "nobody has run the gateway on this engine; test it, or use PostgreSQL",
   ledger_may_be_changed: "run the statements of the line as the owner of the tables",
   ledger_months_missing:
     "give `MIGRATION_DATABASE_URL` the rights of the owner; without the partition of a month " +

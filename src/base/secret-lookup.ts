@@ -22,7 +22,7 @@ const refreshAfterMs = 100;
 export type SecretLookup<F> = {
   /**
    * Finds a secret and caches the result; undefined if it does not exist. Throws
-   * `gateway_unavailable` when too many digests wait, and `billing_unavailable` when the database
+   * `gateway_unavailable` when too many digests wait, and `database_unavailable` when the database
    * stayed unreachable.
    */
   find(digest: string): Promise<F | undefined>;
@@ -54,7 +54,7 @@ export function createSecretLookup<F extends Found>(
       try {
         await readBatch([...new Set([...wanted, ...refreshed])]);
       } catch (error) {
-        const isUnreachable = error instanceof ApiError && error.reason === "billing_unavailable";
+        const isUnreachable = error instanceof ApiError && error.reason === "database_unavailable";
         rejectWaiters(isUnreachable ? [...waiting.keys()] : wanted, isUnreachable, error);
         if (isUnreachable) await delay(retryMs);
       }

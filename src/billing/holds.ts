@@ -17,7 +17,6 @@ import {
   type Postgres,
   statement,
 } from "../postgres/postgres.ts";
-import { accountCalls } from "./account-calls.ts";
 import {
   type AdmissionRequest,
   type Admitted,
@@ -39,7 +38,6 @@ import { BatchQueue } from "./batch-queue.ts";
 import { maxHoldMicro, minHoldMicro, resizedHoldMicro, type UsageBounds } from "./hold-size.ts";
 import { admissionBatch, registerPrice, settlementBatch } from "./ledger-batches.ts";
 import type { LedgerMetrics } from "./ledger-metrics.ts";
-import { Placement } from "./placement.ts";
 import { costMicro } from "./price.ts";
 import { type Ending, receiptOf, type Settled, type SettleRequest } from "./settlement.ts";
 import type { LedgerStore, Metered } from "./store.ts";
@@ -165,14 +163,7 @@ export class HoldKeeper implements Holds {
   readonly #postgres: Postgres;
   readonly #store: LedgerStore;
   readonly #log: Log;
-  /** Present where an engine spreads the accounts over servers. */
-  readonly #placement: Placement | undefined;
-  readonly #openQueues: () => Queues;
-  /**
-   * By server, so that a batch commits at one of them and none waits for another. One entry where
-   * the accounts are not spread.
-   */
-  readonly #queues = new Map<string, Queues>();
+  readonly #queues: Queues;
   /** By price version. */
   readonly #registeredPrices = new Map<string, { readonly model: string; readonly price: Price }>();
   /**
@@ -200,7 +191,6 @@ export class HoldKeeper implements Holds {
   readonly #onCharge: ((charge: Receipt) => void) | undefined;
   readonly #metrics: LedgerMetrics | undefined;
   #checkpointing: Promise<void> | undefined;
-  #isClosing = false;
   #isClosed = false;
 
   constructor(parts: Parts) {
@@ -211,13 +201,10 @@ export class HoldKeeper implements Holds {
     this.#onCharge = parts.onCharge;
     this.#metrics = parts.metrics;
     this.#maxWaitMs = parts.maxWaitMs ?? settings.admitMaxWaitMs;
-    this.#placement = parts.postgres.isDistributed ? new Placement(parts.postgres) : undefined;
-    this.#openQueues = () => this.#open(parts);
-    if (!this.#placement) this.#queues.set("", this.#openQueues());
+    this.#queues = this.#open(parts);
   }
 
   #open({ postgres, nodeId, onLost }: Pick<Parts, "postgres" | "nodeId" | "onLost">): Queues {
-    const by = postgres.isDistributed ? accountCalls : undefined;
     const prepare = (connection: Connection) => this.#registerPricesAgain(connection);
     const admissions = new BatchConnection(postgres, { prepare });
     const settlements = new BatchConnection(postgres);
@@ -228,10 +215,10 @@ export class HoldKeeper implements Holds {
       (connection: BatchConnection) =>
       (requests: readonly AdmissionRequest[], isRepeat: boolean) => {
         const asked = isRepeat ? requests.map(withUsedId) : requests;
-        return connection.run(() => admissionBatch(asked, nodeId(), onLost, by));
+        return connection.run(() => admissionBatch(asked, nodeId(), onLost));
       };
     const settleOn = (connection: BatchConnection) => (requests: readonly SettleRequest[]) =>
-      connection.run(() => settlementBatch(requests.map(this.#withAmendment), by));
+      connection.run(() => settlementBatch(requests.map(this.#withAmendment)));
     return {
       connections: [admissions, settlements, blockedAdmissions, blockedSettlements],
       admission: new BatchQueue(admitOn(admissions), {
@@ -269,32 +256,11 @@ export class HoldKeeper implements Holds {
   }
 
   #admit(request: AdmissionRequest): Promise<Admitted> {
-    const queues = this.#queuesOf(payerOf(request).accountId);
-    if (queues instanceof Promise) return queues.then(({ admission }) => admission.submit(request));
-    return queues.admission.submit(request);
+    return this.#queues.admission.submit(request);
   }
 
   #settle(request: SettleRequest): Promise<Settled> {
-    const queues = this.#queuesOf(request.hold.payer.accountId);
-    if (queues instanceof Promise)
-      return queues.then(({ settlement }) => settlement.submit(request));
-    return queues.settlement.submit(request);
-  }
-
-  #queuesOf(accountId: string): Queues | Promise<Queues> {
-    return this.#placement
-      ? this.#placement.serverOf(accountId).then((server) => this.#queuesAt(server))
-      : this.#queuesAt("");
-  }
-
-  #queuesAt(server: string): Queues {
-    const known = this.#queues.get(server);
-    if (known) return known;
-    // Queues that are opened now would never be closed.
-    const [any] = this.#isClosing ? this.#queues.values() : [];
-    const queues = any ?? this.#openQueues();
-    this.#queues.set(server, queues);
-    return queues;
+    return this.#queues.settlement.submit(request);
   }
 
   async place(
@@ -405,22 +371,18 @@ export class HoldKeeper implements Holds {
 
   /** How long no request could be admitted although some tried; 0 while all is well. */
   get admissionStalledMs(): number {
-    return longestStall([...this.#queues.values()].map(({ admission }) => admission));
+    return this.#queues.admission.stalledMs;
   }
 
   /** How long no request could be settled although some ended; 0 while all is well. */
   get settlementStalledMs(): number {
-    return longestStall([...this.#queues.values()].map(({ settlement }) => settlement));
+    return this.#queues.settlement.stalledMs;
   }
 
   /** Requests that wait for their admission, and for their settlement. */
   get waiting(): { readonly admit: number; readonly settle: number } {
-    let [admit, settle] = [0, 0];
-    for (const { admission, settlement } of this.#queues.values()) {
-      admit += admission.size;
-      settle += settlement.size;
-    }
-    return { admit, settle };
+    const { admission, settlement } = this.#queues;
+    return { admit: admission.size, settle: settlement.size };
   }
 
   /**
@@ -428,8 +390,8 @@ export class HoldKeeper implements Holds {
    * writes what a request would, and takes it back. Throws while it is not.
    */
   async tryWrites(): Promise<void> {
-    const all = [...this.#queues.values()].flatMap((one) => [one.admission, one.settlement]);
-    const failed = all.filter(({ needsTrial }) => needsTrial);
+    const { admission, settlement } = this.#queues;
+    const failed = [admission, settlement].filter(({ needsTrial }) => needsTrial);
     if (failed.length === 0) return;
     const connection = new BatchConnection(this.#postgres);
     try {
@@ -521,20 +483,16 @@ export class HoldKeeper implements Holds {
    * processes settle the rest: returns how many.
    */
   async close(withinMs = settings.closeMsMax): Promise<number> {
-    this.#isClosing = true;
     const until = performance.now() + withinMs;
-    const all = [...this.#queues.values()];
-    await Promise.all(all.map(({ admission }) => admission.drain(withinMs)));
-    const restMs = Math.max(0, until - performance.now());
-    const leftBy = await Promise.all(all.map(({ settlement }) => settlement.drain(restMs)));
-    const left = leftBy.reduce((sum, one) => sum + one, 0);
+    const { admission, settlement, connections } = this.#queues;
+    await admission.drain(withinMs);
+    const left = await settlement.drain(Math.max(0, until - performance.now()));
     if (left > 0)
       this.#log.error(
         { code: "settlements_left", requests: left },
         "stopped before the ledger was reachable; other processes will settle these requests",
       );
     this.#isClosed = true;
-    const connections = all.flatMap((queues) => queues.connections);
     await Promise.all(connections.map((connection) => connection.close()));
     return left;
   }
@@ -638,14 +596,9 @@ function withUsedId(request: AdmissionRequest): AdmissionRequest {
   return request.kind === "place" ? { ...request, hasNewId: false } : request;
 }
 
-type Stall = { readonly stalledMs: number; readonly servedLately: boolean };
-
-function longestStall(queues: readonly Stall[]): number {
-  // While one server serves its accounts, this process is of use.
-  if (queues.length > 1 && queues.some(({ servedLately }) => servedLately)) return 0;
-  return Math.max(0, ...queues.map(({ stalledMs }) => stalledMs));
-}
-
 function isUnavailable(error: unknown): boolean {
-  return error instanceof ApiError && error.reason === "billing_unavailable";
+  return (
+    error instanceof ApiError &&
+    (error.reason === "billing_unavailable" || error.reason === "database_unavailable")
+  );
 }

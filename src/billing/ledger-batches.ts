@@ -206,7 +206,7 @@ export function admissionBatch(
     reads: [
       [statements.nodeClock, [nodeId]],
       ...queries,
-      [statements.readKeys, [distinct(payers.map(({ accountId }) => accountId)), keyIds]],
+      [statements.readKeys, [keyIds]],
       [
         statements.readDeadSecrets,
         [distinct(payers.flatMap(({ secretId }) => (secretId === undefined ? [] : [secretId])))],

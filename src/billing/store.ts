@@ -162,16 +162,18 @@ export type Metered = RequestKey & { readonly usage: Usage };
 
 export type LedgerStore = ReturnType<typeof createLedgerStore>;
 
-type Database = Pick<Postgres, "query" | "transaction" | "runLong" | "heartbeats">;
+type Database = Pick<Postgres, "query" | "run" | "transaction" | "runLong" | "heartbeats">;
 
-/** Every function throws `billing_unavailable` while the database is unreachable. */
+/** Every function throws `database_unavailable` while the database is unreachable. */
 export function createLedgerStore(postgres: Database) {
   const db: Database = {
     query: (one, values) => postgres.query<never>(one, values).catch(throwUnavailable),
+    run: (one, ...values) => postgres.run(one, ...values).catch(throwUnavailable),
     transaction: (work) => postgres.transaction(work).catch(throwUnavailable),
     runLong: (one, limits) => postgres.runLong<never>(one, limits).catch(throwUnavailable),
     heartbeats: {
       query: (one, values) => postgres.heartbeats.query<never>(one, values).catch(throwUnavailable),
+      run: (one, ...values) => postgres.heartbeats.run(one, ...values).catch(throwUnavailable),
     },
   };
   /** As `db`. A statement that the database ends throws `report_too_large`. */
@@ -402,7 +404,7 @@ function idsOf(requests: readonly RequestKey[]): [string[], string[]] {
 
 export function throwUnavailable(cause: unknown): never {
   throw isUnreachable(cause)
-    ? new ApiError("billing_unavailable", { retryAfterMs: 1000, cause })
+    ? new ApiError("database_unavailable", { retryAfterMs: 1000, cause })
     : cause;
 }
 

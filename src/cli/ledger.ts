@@ -38,8 +38,8 @@ export async function onLedger(work: (ledger: OpenLedger) => Promise<void>): Pro
       const embedded = stack.adopt(await startEmbedded(config.dataDir, log), (one) => one.stop());
       ({ url } = embedded);
     }
-    const { migrationDatabaseUrl: ownerUrl, ledgerEngine: engine } = config;
-    const ledger = await openLedger({ url, ownerUrl, engine }, log);
+    const { migrationDatabaseUrl: ownerUrl } = config;
+    const ledger = await openLedger({ url, ownerUrl }, log);
     stack.adopt(ledger.postgres, (one) => one.close());
     await work(ledger);
   } catch (error) {

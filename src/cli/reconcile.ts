@@ -48,8 +48,8 @@ try {
   const { logged, faults } = await readLogs(files);
   const url = config.databaseUrl ?? (await startDatabase(stack));
   if (config.databaseUrl !== undefined) await checkDatabase(url);
-  const { migrationDatabaseUrl: ownerUrl, ledgerEngine: engine } = config;
-  const ledger = await openLedger({ url, ownerUrl, engine }, log);
+  const { migrationDatabaseUrl: ownerUrl } = config;
+  const ledger = await openLedger({ url, ownerUrl }, log);
   const postgres = stack.adopt(ledger.postgres, (one) => one.close());
   const billing = createBilling({ postgres, priceOf: () => undefined, log, onLost: () => {} });
 

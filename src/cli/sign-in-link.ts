@@ -18,8 +18,8 @@ try {
   const { person } = parseArgs({ options: { person: { type: "string" } } }).values;
   await using stack = new AsyncDisposableStack();
   const url = config.databaseUrl ?? (await startDatabase(stack));
-  const { migrationDatabaseUrl: ownerUrl, ledgerEngine: engine } = config;
-  const ledger = await openLedger({ url, ownerUrl, engine }, log);
+  const { migrationDatabaseUrl: ownerUrl } = config;
+  const ledger = await openLedger({ url, ownerUrl }, log);
   const postgres = stack.adopt(ledger.postgres, (one) => one.close());
   const publicUrl = config.publicUrl ?? new URL(`http://localhost:${config.port}`);
   const installation = createInstallation({ postgres, publicUrl: () => publicUrl });

@@ -19,8 +19,8 @@ try {
   await using stack = new AsyncDisposableStack();
   const url = config.databaseUrl ?? (await startDatabase(stack));
   if (config.databaseUrl !== undefined) await checkDatabase(url);
-  const { migrationDatabaseUrl: ownerUrl, ledgerEngine: engine } = config;
-  const ledger = await openLedger({ url, ownerUrl, engine }, log);
+  const { migrationDatabaseUrl: ownerUrl } = config;
+  const ledger = await openLedger({ url, ownerUrl }, log);
   const postgres = stack.adopt(ledger.postgres, (one) => one.close());
   const { service } = createBilling({ postgres, priceOf: () => undefined, log, onLost: () => {} });
   const call = {

@@ -31,8 +31,6 @@ export type Config = {
   readonly databaseUrl?: string;
   /** Of the owner of the tables, who migrates them. Absent: `databaseUrl`. */
   readonly migrationDatabaseUrl?: string;
-  /** Absent: Citus where its extension is, otherwise PostgreSQL. */
-  readonly ledgerEngine?: LedgerEngine;
   /** Refuse to start on a ledger whose commits are on one server alone. */
   readonly requireSync: boolean;
   /** How long a start waits for the database. */
@@ -153,10 +151,6 @@ const httpAdmins = ["true", "persons", "false"] as const;
 export type HttpAdmin = (typeof httpAdmins)[number];
 const roles = ["all", "core", "facade"] as const;
 
-const ledgerEngines = ["postgres", "citus", "yugabyte", "cockroach"] as const;
-/** The kind of database that keeps the ledger. */
-export type LedgerEngine = (typeof ledgerEngines)[number];
-
 // Shorter tokens can be guessed. The token that a first start generates has 43 characters.
 const adminTokenLengthMin = 16;
 const workersMax = 64;
@@ -206,7 +200,6 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
   const role = choice("ROLE", roles, "all");
   const databaseUrl = readDatabaseUrl("DATABASE_URL");
   const migrationDatabaseUrl = readDatabaseUrl("MIGRATION_DATABASE_URL");
-  const engine = choice("LEDGER_ENGINE", ["auto", ...ledgerEngines] as const, "auto");
   const requireSync = flag("REQUIRE_SYNC", false);
   const redisUrl = readRedisUrl("REDIS_URL");
   const retention = text("RETENTION_MONTHS");
@@ -310,7 +303,6 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
     dataDir: text("DATA_DIR") ?? "./data",
     ...(databaseUrl !== undefined && { databaseUrl }),
     ...(migrationDatabaseUrl !== undefined && { migrationDatabaseUrl }),
-    ...(engine !== "auto" && { ledgerEngine: engine }),
     requireSync,
     databaseWaitMs: integer("DATABASE_WAIT_SECONDS", { min: 0, max: 3_600, fallback: 60 }) * 1000,
     ledgerMaxWaitMs: integer("LEDGER_MAX_WAIT_SECONDS", { min: 1, max: 600, fallback: 10 }) * 1000,

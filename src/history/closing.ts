@@ -6,9 +6,9 @@
 // transaction at its end: one that is killed leaves the month as it was, but for the seal, which
 // refuses charges that nobody can have.
 
-import { lineVersion } from "../base/charge-line.ts";
+import * as sql from "../../gen/sql/history.ts";
 import type { OpenLedger, Owner } from "../postgres/open-ledger.ts";
-import { statement } from "../postgres/postgres.ts";
+import { lineForm } from "./digest.ts";
 import { HistoryError } from "./history-error.ts";
 import { nameOfMonth, nextMonth } from "./months.ts";
 import {
@@ -21,48 +21,8 @@ import {
   removeProgress,
 } from "./read-month.ts";
 
-const statements = {
-  findClosing: statement(import.meta.url, "find-closing"),
-  readClosingState: statement(import.meta.url, "read-closing-state"),
-  checkSums: statement(import.meta.url, "check-sums"),
-  combineBlocks: statement(import.meta.url, "combine-blocks"),
-  insertClosedSums: statement(import.meta.url, "insert-closed-sums"),
-  insertClosing: statement(import.meta.url, "insert-closing"),
-  compareClosing: statement(import.meta.url, "compare-closing"),
-};
-
-/** A closed month. */
-export type Closing = {
-  /** `YYYY-MM-01`. */
-  readonly month: string;
-  readonly charges: bigint;
-  readonly amountMicro: bigint;
-  /** The digest of its lines. */
-  readonly sha256: Buffer;
-  /** The form of these lines, as `lineVersion`. */
-  readonly form: number;
-  readonly closedAt: Date;
-};
-
-type ClosingRow = {
-  month: string;
-  charges: bigint;
-  amount: bigint;
-  sha256: Buffer;
-  form: number;
-  closed_at: Date;
-};
-
-/** The closing of a month, and whether its charges were removed. Undefined: it is open. */
-export async function findClosing(
-  db: Pick<Owner, "query">,
-  month: string,
-): Promise<(Closing & { isDropped: boolean }) | undefined> {
-  const [row] = await db.query<ClosingRow & { is_dropped: boolean }>(statements.findClosing, [
-    month,
-  ]);
-  return row && { ...toClosing(row), isDropped: row.is_dropped };
-}
+/** A closed month, `YYYY-MM-01`. `sha256`: the digest of its lines, which have this form. */
+export type Closing = sql.InsertClosingRow;
 
 /**
  * Closes a month, `YYYY-MM-01`, unless it is closed. Throws a `HistoryError` for a month that
@@ -73,7 +33,7 @@ export async function closeMonth(
   month: string,
   signal?: AbortSignal,
 ): Promise<Closing> {
-  const closing = await ledger.asOwner((owner) => findClosing(owner, month));
+  const closing = await ledger.asOwner((owner) => owner.run(sql.findClosing, { month }));
   return closing ?? asReader(ledger, signal, (reader) => closeOpen(reader, month));
 }
 
@@ -90,13 +50,13 @@ export function prepareClosing(
   return asReader(ledger, signal, async (reader) => {
     // Another process may have closed it meanwhile.
     for (const month of months)
-      if (!(await findClosing(reader.owner, month))) await readAhead(reader, month);
+      if (!(await reader.owner.run(sql.findClosing, { month }))) await readAhead(reader, month);
   });
 }
 
 async function closeOpen(reader: Reader, month: string): Promise<Closing> {
   const { owner } = reader;
-  const earlier = await findClosing(owner, month);
+  const earlier = await owner.run(sql.findClosing, { month });
   if (earlier) return earlier;
   await owner.transaction(`closing of ${nameOfMonth(month)}`, async () => {
     await checkClosable(owner, month);
@@ -126,54 +86,38 @@ async function storeClosing(
       `${nameOfMonth(month)} cannot be closed: ${why}; npm run verify-ledger shows them`,
     );
   await keepLease(lease);
-  type Sums = { charges: bigint; broken: bigint };
-  const [sums] = await owner.query<Sums>(statements.checkSums, [month]);
-  if (sums?.charges !== charges)
-    throw new Error(`${charges} charges were digested, ${sums?.charges} summed up`);
+  const sums = await owner.run(sql.checkSums, { month });
+  if (sums.charges !== charges)
+    throw new Error(`${charges} charges were digested, ${sums.charges} summed up`);
   if (sums.broken > 0n) throw refuse(`${sums.broken} of its charges break a rule of the ledger`);
-  const [digest] = await owner.query<{ sha256: Buffer }>(statements.combineBlocks, [month]);
-  await owner.query(statements.insertClosedSums, [month]);
-  const values = [month, digest?.sha256, lineVersion];
-  const [row] = await owner.query<ClosingRow>(statements.insertClosing, values);
-  if (row?.charges !== charges)
-    throw new Error(`${row?.charges} charges were summed up, and ${charges} digested`);
-  const [days] = await owner.query<{ differences: number }>(statements.compareClosing, [month]);
-  if (days?.differences !== 0)
-    throw refuse(`its days differ from its charges in ${days?.differences} places`);
+  const { sha256 } = await owner.run(sql.combineBlocks, { month });
+  await owner.run(sql.insertClosedSums, { month });
+  const closing = await owner.run(sql.insertClosing, { month, sha256, form: lineForm });
+  if (closing.charges !== charges)
+    throw new Error(`${closing.charges} charges were summed up, and ${charges} digested`);
+  const { differences } = await owner.run(sql.compareClosing, { month });
+  if (differences !== 0) throw refuse(`its days differ from its charges in ${differences} places`);
   await removeProgress(owner, month);
-  return toClosing(row);
+  return closing;
 }
-
-type StateRow = {
-  current_month: string;
-  last_closed: string | null;
-  holds: number;
-  oldest: Date | null;
-  has_days: boolean;
-};
 
 async function checkClosable(owner: Owner, month: string): Promise<void> {
   const name = nameOfMonth(month);
   const refuse = (why: string) => new HistoryError(`${name} cannot be closed: ${why}`);
-  const [state] = await owner.query<StateRow>(statements.readClosingState, [month]);
-  if (!state) throw new Error("the ledger has no row of usage_progress");
-  if (month >= state.current_month) throw refuse("it is not over");
+  const state = await owner.run(sql.readClosingState, { month });
+  if (month >= state.currentMonth) throw refuse("it is not over");
   const months = await owner.readMonths();
   if (!months.includes(month)) throw refuse("the ledger has no charges of it");
-  const earlier = months.find((one) => one > (state.last_closed ?? "") && one < month);
+  const earlier = months.find((one) => one > (state.lastClosed ?? "") && one < month);
   if (earlier !== undefined) throw refuse(`${nameOfMonth(earlier)} before it is open`);
-  if (state.last_closed !== null && month < state.last_closed)
-    throw refuse(`${nameOfMonth(state.last_closed)} after it is closed`);
+  if (state.lastClosed !== null && month < state.lastClosed)
+    throw refuse(`${nameOfMonth(state.lastClosed)} after it is closed`);
   if (state.holds > 0)
     throw refuse(
       `${state.holds} of its requests still hold credits, the oldest since ${state.oldest?.toISOString()}; each ends at its deadline`,
     );
-  if (!state.has_days)
+  if (!state.hasDays)
     throw refuse(
       `the usage of its days is not complete; a running gateway completes it by ${nextMonth(month, 2)}`,
     );
-}
-
-function toClosing({ month, charges, amount, sha256, form, closed_at }: ClosingRow): Closing {
-  return { month, charges, amountMicro: amount, sha256, form, closedAt: closed_at };
 }

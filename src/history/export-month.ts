@@ -8,26 +8,21 @@ import { createHash } from "node:crypto";
 import { mkdir, mkdtemp, open, readFile, rename, rm } from "node:fs/promises";
 import { hostname } from "node:os";
 import { join, resolve } from "node:path";
-import { figureNames, lineVersion, readFigures } from "../base/charge-line.ts";
+import * as sql from "../../gen/sql/history.ts";
 import type { OpenLedger } from "../postgres/open-ledger.ts";
-import { statement, type Tx } from "../postgres/postgres.ts";
-import { type Closing, findClosing } from "./closing.ts";
+import type { Runner } from "../postgres/statement.ts";
+import type { Closing } from "./closing.ts";
 import {
   blockLines,
+  figureNames,
   firstPlace,
+  lineForm,
   MonthDigest,
-  type Place,
-  type PlaceRow,
   placeOf,
-  valuesOf,
+  readFigures,
 } from "./digest.ts";
 import { HistoryError } from "./history-error.ts";
 import { nameOfMonth } from "./months.ts";
-
-const statements = {
-  readLines: statement(import.meta.url, "read-lines"),
-  putArchive: statement(import.meta.url, "put-archive"),
-};
 
 const linesPerPage = 5_000;
 const manifestName = "manifest.json";
@@ -52,7 +47,7 @@ export type Manifest = {
   readonly fileSha256: string;
 };
 
-type Ledger = Pick<OpenLedger, "asOwner"> & { readonly postgres: Tx };
+type Ledger = Pick<OpenLedger, "asOwner"> & { readonly postgres: Runner };
 
 /**
  * Exports a closed month, `YYYY-MM-01`, into a folder of its name in `to`, and records that the
@@ -65,7 +60,7 @@ export async function exportMonth(
   { month, to }: { readonly month: string; readonly to: string },
 ): Promise<{ folder: string; manifest: Manifest }> {
   const name = nameOfMonth(month);
-  const closing = await findClosing(ledger.postgres, month);
+  const closing = await ledger.postgres.run(sql.findClosing, { month });
   if (!closing)
     throw new HistoryError(
       `${name} is open; npm run close-month -- --month ${name} closes it for good`,
@@ -76,17 +71,15 @@ export async function exportMonth(
   if (found === undefined) {
     if (closing.isDropped)
       throw new HistoryError(`the charges of ${name} were removed after an export`);
-    if (closing.form !== lineVersion)
+    if (closing.form !== lineForm)
       throw new HistoryError(
         `${name} was closed by another version of the gateway, whose lines have form ${closing.form}; export it with that one`,
       );
     await writeFolder(ledger.postgres, closing, folder);
   }
   const manifest = await verifyFolder(folder, closing);
-  const place = `${hostname()}:${folder}`;
-  await ledger.asOwner((owner) =>
-    owner.query(statements.putArchive, [month, closing.sha256, place]),
-  );
+  const archive = { month, sha256: closing.sha256, place: `${hostname()}:${folder}` };
+  await ledger.asOwner((owner) => owner.run(sql.putArchive, archive));
   return { folder, manifest };
 }
 
@@ -140,12 +133,12 @@ function isMissing(error: unknown): boolean {
   return error instanceof Error && "code" in error && error.code === "ENOENT";
 }
 
-async function writeFolder(db: Tx, closing: Closing, folder: string): Promise<void> {
+async function writeFolder(db: Runner, closing: Closing, folder: string): Promise<void> {
   const parent = resolve(folder, "..");
   const part = await mkdtemp(join(parent, `.${nameOfMonth(closing.month)}.part-`));
   try {
     const file = join(part, fileOf(closing.month));
-    await writeLines(db, closing.month, file);
+    await writeDurably(file, linesOf(db, closing.month));
     const manifest = manifestOf(closing, await inspect(file));
     compareWithClosing(file, manifest, closing);
     await writeDurably(join(part, manifestName), [`${JSON.stringify(manifest, null, 2)}\n`]);
@@ -158,23 +151,14 @@ async function writeFolder(db: Tx, closing: Closing, folder: string): Promise<vo
   }
 }
 
-async function writeLines(db: Tx, month: string, file: string): Promise<void> {
-  await writeDurably(file, linesOf(db, month));
-}
-
 /** The lines of a month, page by page. */
-async function* linesOf(db: Tx, month: string): AsyncGenerator<string> {
-  let place: Place = firstPlace;
+async function* linesOf(db: Runner, month: string): AsyncGenerator<string> {
+  let place = firstPlace;
   for (let charges = linesPerPage; charges === linesPerPage; ) {
-    const values = [month, ...valuesOf(place), linesPerPage];
-    const [row] = await db.query<PlaceRow & { charges: number; lines: string | null }>(
-      statements.readLines,
-      values,
-    );
-    charges = row?.charges ?? 0;
-    if (!row || charges === 0) return;
-    yield row.lines ?? "";
-    place = placeOf(row);
+    const page = await db.run(sql.readLines, { month, ...place, rows: linesPerPage });
+    charges = page.charges;
+    yield page.lines ?? "";
+    place = placeOf(page);
   }
 }
 
@@ -263,7 +247,7 @@ const fileOf = (month: string) => `charges-${nameOfMonth(month)}.ndjson`;
 function manifestOf({ month, closedAt }: Closing, found: Inspected): Manifest {
   return {
     format: "model-gateway charges",
-    version: lineVersion,
+    version: lineForm,
     month: nameOfMonth(month),
     closedAt: closedAt.toISOString(),
     charges: String(found.charges),

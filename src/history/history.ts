@@ -11,7 +11,7 @@ import { nameOfMonth } from "./months.ts";
 import { keepRetention, type Waiting } from "./retention.ts";
 import { Sink } from "./sink.ts";
 
-export { closeMonth, findClosing, prepareClosing } from "./closing.ts";
+export { closeMonth, prepareClosing } from "./closing.ts";
 export { exportMonth } from "./export-month.ts";
 export { HistoryError } from "./history-error.ts";
 export { nameOfMonth, parseMonth } from "./months.ts";

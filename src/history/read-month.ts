@@ -6,24 +6,13 @@
 // clock that was set back or a commit that hung for a day, the closing counts more charges than
 // were read, and reads the month again.
 
-import { lineVersion } from "../base/charge-line.ts";
+import * as sql from "../../gen/sql/history.ts";
 import { timeOrderedId } from "../base/ids.ts";
 import type { OpenLedger, Owner } from "../postgres/open-ledger.ts";
-import { statement } from "../postgres/postgres.ts";
-import { blockLines, type Place, type PlaceRow, placeOf, valuesOf } from "./digest.ts";
+import { blockLines, lastOf, lineForm, type Place, placeOf } from "./digest.ts";
 import { HistoryError } from "./history-error.ts";
 import { Lease } from "./lease.ts";
 import { nameOfMonth } from "./months.ts";
-
-const statements = {
-  readProgress: statement(import.meta.url, "read-progress"),
-  digestBlock: statement(import.meta.url, "digest-block"),
-  addBlocks: statement(import.meta.url, "add-blocks"),
-  addSums: statement(import.meta.url, "add-sums"),
-  removeBlocks: statement(import.meta.url, "remove-blocks"),
-  removeSums: statement(import.meta.url, "remove-sums"),
-  listTimes: statement(import.meta.url, "list-times"),
-};
 
 /** Blocks that are summed up in one statement, of a second or two. */
 const blocksPerPart = 10;
@@ -100,17 +89,12 @@ export async function forget({ owner, lease }: Reader, month: string): Promise<v
 
 /** In a transaction. */
 export async function removeProgress(owner: Owner, month: string): Promise<void> {
-  await owner.query(statements.removeBlocks, [month]);
-  await owner.query(statements.removeSums, [month]);
+  await owner.run(sql.removeBlocks, { month });
+  await owner.run(sql.removeSums, { month });
 }
 
-type ProgressRow = PlaceRow & { blocks: number; charges: bigint; has_form: boolean; past: string };
-
-async function readProgress(owner: Owner, month: string) {
-  const values = [month, lineVersion, settledHoursAgo];
-  const [row] = await owner.query<ProgressRow>(statements.readProgress, values);
-  if (!row) throw new Error("a statement without groups returned no row");
-  return row;
+function readProgress(owner: Owner, month: string) {
+  return owner.run(sql.readProgress, { month, form: lineForm, hours: settledHoursAgo });
 }
 
 type Block = { readonly charges: number; readonly sha256: Buffer; readonly last: Place };
@@ -130,7 +114,7 @@ async function readOn(
     return readOn(reader, month, { before, isLast });
   };
   const progress = await readProgress(owner, month);
-  if (!progress.has_form) return readAgain();
+  if (!progress.hasForm) return readAgain();
   let { blocks, charges } = progress;
   let from = placeOf(progress);
   let to = from;
@@ -175,17 +159,17 @@ async function storePart(
   { other, otherLease }: Reader,
   { month, first, part, from, to }: Part,
 ): Promise<void> {
-  const columns = [
-    part.map(({ charges }) => charges),
-    part.map(({ sha256 }) => sha256),
-    part.map(({ last }) => last.settledAt),
-    part.map(({ last }) => last.requestId),
-    part.map(({ last }) => last.accountId),
-  ];
+  const blocks = {
+    charges: part.map(({ charges }) => charges),
+    digests: part.map(({ sha256 }) => sha256),
+    settledAts: part.map(({ last }) => last.settledAt),
+    requestIds: part.map(({ last }) => last.requestId),
+    accountIds: part.map(({ last }) => last.accountId),
+  };
   await other.transaction(`closing of ${nameOfMonth(month)}`, async () => {
     await keepLease(otherLease);
-    await other.query(statements.addBlocks, [month, first, lineVersion, ...columns]);
-    await other.query(statements.addSums, [month, ...valuesOf(from), ...valuesOf(to)]);
+    await other.run(sql.addBlocks, { month, first, form: lineForm, ...blocks });
+    await other.run(sql.addSums, { month, ...from, ...lastOf(to) });
   });
 }
 
@@ -193,20 +177,14 @@ async function readBlock(
   owner: Owner,
   { month, after, before }: { month: string; after: Place; before: string },
 ): Promise<Block> {
-  const values = [month, ...valuesOf(after), blockLines, before];
-  const [row] = await owner.query<PlaceRow & { charges: number; sha256: Buffer | null }>(
-    statements.digestBlock,
-    values,
-  );
-  if (!row) throw new Error("a statement without groups returned no row");
+  const row = await owner.run(sql.digestBlock, { month, ...after, before, rows: blockLines });
   return { charges: row.charges, sha256: row.sha256 ?? Buffer.alloc(0), last: placeOf(row) };
 }
 
 /** Counts the charges of a month, part by part. */
 async function countCharges({ owner, lease }: Reader, month: string): Promise<bigint> {
-  const values = [month, blocksPerCount];
-  const times = await owner.query<{ settled_at: string }>(statements.listTimes, values);
-  const bounds = ["-infinity", ...times.map(({ settled_at }) => settled_at), "infinity"];
+  const times = await owner.run(sql.listTimes, { month, blocks: blocksPerCount });
+  const bounds = ["-infinity", ...times.map(({ settledAt }) => settledAt), "infinity"];
   let charges = 0n;
   for (const [index, upTo] of bounds.slice(1).entries()) {
     await keepLease(lease);

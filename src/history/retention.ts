@@ -2,19 +2,12 @@
 // charges are settled, and closed when it can be. Its charges are removed when they are older than
 // that, an export of them was verified, and the sink has them.
 
+import * as sql from "../../gen/sql/history.ts";
 import type { OpenLedger, Owner } from "../postgres/open-ledger.ts";
-import { statement } from "../postgres/postgres.ts";
 import { closeMonth, prepareClosing } from "./closing.ts";
-import { firstPlace, type PlaceRow, placeOf, valuesOf } from "./digest.ts";
+import { firstPlace } from "./digest.ts";
 import { HistoryError } from "./history-error.ts";
 import { monthsBefore, nameOfMonth } from "./months.ts";
-
-const statements = {
-  listClosings: statement(import.meta.url, "list-closings"),
-  readCursor: statement(import.meta.url, "read-cursor"),
-  findUnsent: statement(import.meta.url, "find-unsent"),
-  markDropped: statement(import.meta.url, "mark-dropped"),
-};
 
 export type RetentionSettings = {
   /** Months before the current one whose charges are kept. */
@@ -25,10 +18,6 @@ export type RetentionSettings = {
 
 /** What is left to do, with the reason. */
 export type Waiting = { readonly month: string; readonly why: Error };
-
-type ClosedRow = { month: string; is_exported: boolean; is_dropped: boolean };
-/** Without a month, a row has the current one alone. */
-type ClosingRow = Omit<ClosedRow, "month"> & { month: string | null; current_month: string };
 
 /**
  * Closes the months that can be closed, reads the others ahead, and removes the charges that need
@@ -55,7 +44,7 @@ export async function keepRetention(
   return ledger.asOwner(async (owner) => {
     const left = await readMonths(owner);
     const waiting: Waiting[] = [];
-    for (const row of left.closed.filter((one) => one.month < first && !one.is_dropped)) {
+    for (const row of left.closed.filter((one) => one.month < first && !one.isDropped)) {
       const why = await removeMonth(owner, row, settings.sink);
       if (why) waiting.push({ month: row.month, why });
     }
@@ -78,11 +67,9 @@ async function errorOf(work: Promise<unknown>): Promise<HistoryError | undefined
 
 /** The closed months, the open ones that have begun and have a partition, and the current one. */
 async function readMonths(owner: Owner) {
-  const rows = await owner.query<ClosingRow>(statements.listClosings, []);
-  const current = rows[0]?.current_month ?? "";
-  const closed = rows.flatMap(({ month, ...row }): ClosedRow[] =>
-    month === null ? [] : [{ ...row, month }],
-  );
+  const rows = await owner.run(sql.listClosings);
+  const current = rows[0]?.currentMonth ?? "";
+  const closed = rows.flatMap(({ month, ...row }) => (month === null ? [] : [{ ...row, month }]));
   const last = closed.at(-1)?.month ?? "";
   const months = await owner.readMonths();
   return { closed, current, open: months.filter((month) => month > last && month <= current) };
@@ -91,22 +78,21 @@ async function readMonths(owner: Owner) {
 /** Removes the charges of a closed month. Returns why not, if it does not. */
 async function removeMonth(
   owner: Owner,
-  { month, is_exported }: ClosedRow,
+  { month, isExported }: { month: string; isExported: boolean },
   sink: string | undefined,
 ): Promise<Error | undefined> {
   const name = nameOfMonth(month);
-  if (!is_exported)
+  if (!isExported)
     return new HistoryError(`${name} is not exported: npm run export -- --month ${name} --to DIR`);
   if (sink !== undefined) {
-    const [cursor] = await owner.query<PlaceRow>(statements.readCursor, [sink]);
-    const last = cursor ? placeOf(cursor) : firstPlace;
-    const unsent = await owner.query(statements.findUnsent, [month, ...valuesOf(last)]);
-    if (unsent.length > 0) return new HistoryError(`${name} is not in the sink ${sink} yet`);
+    const last = (await owner.run(sql.readCursor, { sink })) ?? firstPlace;
+    if (await owner.run(sql.findUnsent, { month, ...last }))
+      return new HistoryError(`${name} is not in the sink ${sink} yet`);
   }
   await owner.transaction(`removal of ${name}`, async () => {
-    const marked = await owner.query(statements.markDropped, [month]);
+    const marked = await owner.run(sql.markDropped, { month });
     // Another process was faster.
-    if (marked.length > 0) await owner.dropMonth(month);
+    if (marked > 0) await owner.dropMonth(month);
   });
   return undefined;
 }

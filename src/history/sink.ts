@@ -7,24 +7,17 @@
 // that dies in between sends it twice, and the sink knows it by its position (files) or by its
 // request (ClickHouse).
 
+import * as sql from "../../gen/sql/history.ts";
+import { ApiError } from "../base/errors.ts";
 import { randomId } from "../base/ids.ts";
 import type { Log } from "../base/log.ts";
 import type { SinkSettings } from "../config/environment.ts";
-import { isUnreachable, statement, type Tx } from "../postgres/postgres.ts";
-import { type Place, type PlaceRow, placeOf, valuesOf } from "./digest.ts";
+import type { Runner } from "../postgres/statement.ts";
+import { lastOf, type Place } from "./digest.ts";
 import { Lease } from "./lease.ts";
 import { clickhouseWriter } from "./sink-clickhouse.ts";
 import { filesWriter } from "./sink-files.ts";
 import type { Batch, FilePosition, SinkWriter } from "./sink-writer.ts";
-
-const statements = {
-  readHorizon: statement(import.meta.url, "read-horizon"),
-  addCursor: statement(import.meta.url, "add-cursor"),
-  readCursor: statement(import.meta.url, "read-cursor"),
-  readLag: statement(import.meta.url, "read-lag"),
-  readSettledLines: statement(import.meta.url, "read-settled-lines"),
-  moveCursor: statement(import.meta.url, "move-cursor"),
-};
 
 /** Above the longest settlement, from the start of its transaction to its first write. */
 const marginMs = 60_000;
@@ -34,12 +27,8 @@ const everyMs = 5_000;
 const leaseMs = 120_000;
 const pauseMsMax = 60_000;
 
-type HorizonRow = { at: string; first_running: bigint; first_to_come: bigint };
-type CursorRow = PlaceRow & { file: string; bytes: bigint };
-type LinesRow = PlaceRow & { day: string; charges: number; lines: string };
-
 export class Sink {
-  readonly #db: Tx;
+  readonly #db: Runner;
   readonly #log: Log;
   readonly #name: string;
   readonly #writer: SinkWriter;
@@ -65,7 +54,7 @@ export class Sink {
     settings,
     margin = marginMs,
   }: {
-    db: Tx;
+    db: Runner;
     log: Log;
     settings: SinkSettings;
     /** Milliseconds. */
@@ -120,7 +109,8 @@ export class Sink {
       this.failed += 1;
       this.#failures += 1;
       // Once for each time that it goes away.
-      if (this.#failures === 1 && !isUnreachable(err))
+      const isUnreachable = err instanceof ApiError && err.reason === "database_unavailable";
+      if (this.#failures === 1 && !isUnreachable)
         this.#log.warn(
           { code: "sink_failed", sink: this.#name, err },
           "charges do not get to the sink; they are sent when it takes them again",
@@ -136,14 +126,12 @@ export class Sink {
       return;
     }
     const until = await this.#readHorizon();
-    await this.#db.query(statements.addCursor, [this.#name]);
+    const sink = this.#name;
+    await this.#db.run(sql.addCursor, { sink });
     for (let isWhole = false; !isWhole && !this.#isStopped; ) {
-      const [cursor] = await this.#db.query<CursorRow>(statements.readCursor, [this.#name]);
-      if (!cursor) throw new Error(`no cursor of the sink ${this.#name}`);
-      const [lag] = await this.#db.query<{ seconds: number }>(
-        statements.readLag,
-        valuesOf(placeOf(cursor)),
-      );
+      const cursor = await this.#db.run(sql.readCursor, { sink });
+      if (!cursor) throw new Error(`no cursor of the sink ${sink}`);
+      const lag = await this.#db.run(sql.readLag, cursor);
       this.#lag = lag?.seconds ?? 0;
       if (until === undefined || !lag) return;
       isWhole = !(await this.#sendPage(cursor, until));
@@ -151,18 +139,16 @@ export class Sink {
   }
 
   /** Sends one page. Returns whether there may be more. */
-  async #sendPage(cursor: CursorRow, until: string): Promise<boolean> {
-    let place = placeOf(cursor);
+  async #sendPage(cursor: sql.ReadCursorRow, until: string): Promise<boolean> {
+    let place: Place = cursor;
     let position: FilePosition = cursor;
-    const values = [...valuesOf(place), until, this.#marginMs, chargesPerBatch];
-    const days = await this.#db.query<LinesRow>(statements.readSettledLines, values);
+    const page = { ...place, until, marginMs: this.#marginMs, rows: chargesPerBatch };
     let charges = 0;
-    for (const row of days) {
+    for (const row of await this.#db.run(sql.readSettledLines, page)) {
       if (!(await this.#lease.take())) return false;
       position = await this.#write(row, position);
-      const last = placeOf(row);
-      if (!(await this.#move(place, last, position))) return false;
-      place = last;
+      if (!(await this.#move(place, row, position))) return false;
+      place = row;
       charges += row.charges;
       this.sent += row.charges;
     }
@@ -177,16 +163,14 @@ export class Sink {
   }
 
   async #move(from: Place, to: Place, { file, bytes }: FilePosition): Promise<boolean> {
-    const values = [this.#name, ...valuesOf(from), ...valuesOf(to), file, bytes];
-    return (await this.#db.query(statements.moveCursor, values)).length > 0;
+    const move = { sink: this.#name, ...from, ...lastOf(to), file, bytes };
+    return (await this.#db.run(sql.moveCursor, move)) > 0;
   }
 
   /** A time before which no transaction began that still runs. Undefined: none is known yet. */
   async #readHorizon(): Promise<string | undefined> {
-    const [row] = await this.#db.query<HorizonRow>(statements.readHorizon, []);
-    if (!row) throw new Error("a statement without groups returned no row");
-    const { at, first_running, first_to_come: firstToCome } = row;
-    if (this.#sample === undefined || first_running >= this.#sample.firstToCome) {
+    const { at, firstRunning, firstToCome } = await this.#db.run(sql.readHorizon);
+    if (this.#sample === undefined || firstRunning >= this.#sample.firstToCome) {
       this.#until = this.#sample?.at;
       this.#sample = { at, firstToCome };
     }

@@ -342,6 +342,12 @@ export const errorTable = {
     chat: ["server_error", "gateway_unavailable"],
     retryAfterSeconds: 2,
   },
+  database_unavailable: {
+    status: 503,
+    native: ["api_error", "database_unavailable"],
+    chat: ["server_error", "database_unavailable"],
+    retryAfterSeconds: 2,
+  },
   billing_unavailable: {
     status: 503,
     native: ["api_error", "billing_unavailable"],

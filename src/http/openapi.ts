@@ -231,7 +231,7 @@ const ofEvery: readonly ErrorReason[] = ["gateway_unavailable", "internal"];
 const ofCredentials: readonly ErrorReason[] = [
   ...(["missing_key", "invalid_key", "revoked_key", "key_expired", "key_paused"] as const),
   ...(["wrong_credential_header", "account_suspended", "not_permitted"] as const),
-  ...(["auth_rate_limited", "billing_unavailable", "invalid_request"] as const),
+  ...(["auth_rate_limited", "database_unavailable", "invalid_request"] as const),
 ];
 const ofVersions: readonly ErrorReason[] = ["version_required", "version_unsupported"];
 const ofBodies: readonly ErrorReason[] = [

@@ -39,11 +39,19 @@ import {
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import type { Changes } from "../base/change-feed.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
+import { timeOrderedId } from "../base/ids.ts";
 import { pageSizeOf, readPage } from "../base/paging.ts";
 import { actorOf, checkAccess, checkStrong, roleIn } from "../contract/callers.ts";
 import type { AuditFacts, AuthenticatedCall } from "../contract/contract.ts";
-import { digestSecret, hintOf, isSecret, type KeyFamily, mintSecret } from "./secret.ts";
-import type { Controls, EarlierLimits, KeyStore } from "./store.ts";
+import {
+  digestBytes,
+  digestSecret,
+  hintOf,
+  isSecret,
+  type KeyFamily,
+  mintSecret,
+} from "./secret.ts";
+import type { Controls, KeyStore, Limits, StoredSecret } from "./store.ts";
 
 type Parts = { store: KeyStore; changes: Changes; resolveModel: ResolveModel };
 
@@ -206,7 +214,7 @@ function noSuchKey(): ApiError {
 }
 
 /** The limits that a change names, as they were and as they are, for the audit. */
-function changedLimits(changed: Partial<Controls>, earlier: EarlierLimits): AuditFacts {
+function changedLimits(changed: Partial<Controls>, earlier: Limits): AuditFacts {
   const facts: Record<string, string> = {};
   for (const name of limitNames) {
     if (!(name in changed)) continue;
@@ -227,10 +235,10 @@ const limitNames = [
 ] as const;
 
 function limitText(
-  limit: number | bigint | boolean | Date | readonly string[] | undefined,
+  limit: number | bigint | boolean | Date | readonly string[] | null | undefined,
   none: string,
 ): string {
-  if (limit === undefined) return none;
+  if (limit === null || limit === undefined) return none;
   if (limit instanceof Date) return limit.toISOString();
   if (typeof limit !== "object") return String(limit);
   return limit.length === 0 ? "all" : limit.join(" ");
@@ -241,9 +249,10 @@ function published({ changes }: Parts, key: Key): Key {
   return key;
 }
 
-function newSecret(family: KeyFamily) {
+function newSecret(family: KeyFamily): { secret: string; stored: StoredSecret } {
   const secret = mintSecret(family);
-  return { secret, stored: { digest: digestSecret(secret), hint: hintOf(secret) } };
+  const digest = digestBytes(digestSecret(secret));
+  return { secret, stored: { digest, secretId: timeOrderedId("sec_"), hint: hintOf(secret) } };
 }
 
 // Validation of requests. Pure functions: each returns the checked values or throws an error that
@@ -357,12 +366,9 @@ function checkName(field: string, name: string): string {
   return name;
 }
 
-function checkRequestsPerMinute(field: string, limit: number | undefined): number | undefined {
-  if (
-    limit === undefined ||
-    (Number.isInteger(limit) && limit >= 0 && limit <= requestsPerMinuteMax)
-  )
-    return limit;
+function checkRequestsPerMinute(field: string, limit: number | undefined): number | null {
+  if (limit === undefined) return null;
+  if (Number.isInteger(limit) && limit >= 0 && limit <= requestsPerMinuteMax) return limit;
   throw invalidField(field, `has to be a whole number from 0 to ${requestsPerMinuteMax}`);
 }
 
@@ -377,8 +383,8 @@ function resolveModels(field: string, names: readonly string[], resolve: Resolve
   return [...new Set(ids)];
 }
 
-function checkExpiry(field: string, expiresAt: Timestamp | undefined): Date | undefined {
-  if (expiresAt === undefined) return undefined;
+function checkExpiry(field: string, expiresAt: Timestamp | undefined): Date | null {
+  if (expiresAt === undefined) return null;
   const date = timestampDate(expiresAt);
   // A binary message can hold a time that no date has, and `NaN` is greater than nothing.
   if (date.getTime() > Date.now() && date.getTime() <= expiryMsMax) return date;
@@ -392,7 +398,7 @@ function checkQuery(query: string): string {
   return isSecret(query) ? hintOf(query) : query;
 }
 
-function checkMonthlyCap(field: string, cap: bigint | undefined): bigint | undefined {
-  if (cap === undefined || (cap >= 0n && cap <= monthlyCapMax)) return cap;
+function checkMonthlyCap(field: string, cap: bigint | undefined): bigint | null {
+  if (cap === undefined || (cap >= 0n && cap <= monthlyCapMax)) return cap ?? null;
   throw invalidField(field, `has to be from 0 to ${monthlyCapMax}`);
 }

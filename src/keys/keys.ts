@@ -10,6 +10,7 @@ import {
   type KeyLabel,
   type KeysService,
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import * as sql from "../../gen/sql/keys.ts";
 import { createChanges } from "../base/change-feed.ts";
 import { ApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
@@ -21,7 +22,7 @@ import type {
   Implementation,
 } from "../contract/contract.ts";
 import type { Metrics } from "../metrics/metrics.ts";
-import type { Postgres, Tx } from "../postgres/postgres.ts";
+import type { Runner } from "../postgres/statement.ts";
 import { type Hints, hintsOn } from "../redis/redis.ts";
 import type { ResolveModel } from "./administration.ts";
 import {
@@ -39,6 +40,7 @@ import { createAuthentication } from "./authenticate.ts";
 import { LastUse } from "./last-use.ts";
 import { RevocationCheck } from "./revocation.ts";
 import {
+  accountKeys,
   createKeyStore,
   type KeyEvent,
   type KeyStore,
@@ -79,13 +81,13 @@ type KeysOfAccount = {
    * Announces, in the transaction that changes the status of an account, that its keys changed.
    * Returns the ids for `publish`.
    */
-  announce(tx: Tx, accountId: string): Promise<readonly string[]>;
+  announce(tx: Runner, accountId: string): Promise<readonly string[]>;
   /** Revokes all of them in the same way, for good. */
-  revokeAll(tx: Tx, accountId: string): Promise<readonly string[]>;
+  revokeAll(tx: Runner, accountId: string): Promise<readonly string[]>;
   /** All keys, oldest first, without their secrets. */
   export(accountId: string): AsyncIterable<{ keys: Key[] }>;
   /** What people know these keys of an account by, in the order of their ids. */
-  labels(db: Tx, accountId: string, keyIds: readonly string[]): Promise<KeyLabel[]>;
+  labels(db: Runner, accountId: string, keyIds: readonly string[]): Promise<KeyLabel[]>;
   /** Call after the commit: this process follows at once, others by the feed. */
   publish(keyIds: readonly string[]): void;
 };
@@ -96,7 +98,7 @@ const everyKey = { status: undefined, text: "" };
 export const hintChannel = "gateway:keys-changed";
 
 export function createKeys(parts: {
-  postgres: Postgres;
+  postgres: Runner;
   /** Empty: no token authenticates the operator. */
   adminToken: string;
   resolveModel: ResolveModel;
@@ -110,7 +112,7 @@ export function createKeys(parts: {
 }): Keys {
   const { adminToken, resolveModel, log, hints } = parts;
   const store = createKeyStore(parts.postgres);
-  const lastUse = new LastUse(store.recordUses, log);
+  const lastUse = new LastUse((secretIds) => store.run(sql.recordUses, { secretIds }), log);
   const { authenticate, forget } = createAuthentication({
     adminToken,
     findSecrets: store.findSecrets,
@@ -120,7 +122,11 @@ export function createKeys(parts: {
   });
   const revocation = new RevocationCheck(store.liveSecrets);
   const changes = createChanges({
-    source: { name: "keys", read: store.readChanges, clean: store.removeOldChanges },
+    source: {
+      name: "keys",
+      read: store.readChanges,
+      clean: () => store.run(sql.removeChanges),
+    },
     hints: hints && hintsOn(hints, hintChannel),
     log,
   });
@@ -146,11 +152,10 @@ export function createKeys(parts: {
     },
     authenticate,
     onChanged: (listener) => changes.onChanged((keyId) => listener({ keyId })),
-    listEvents: (since, limit) => store.listEvents(since, limit),
+    listEvents: (since, rows) => store.run(sql.listEvents, { since, rows }),
     refusalOf: (keyId, secretId) => revocation.refusalOf(keyId, secretId),
     ofAccount: {
-      announce: store.announceAccount,
-      revokeAll: store.revokeAccountKeys,
+      ...accountKeys,
       async *export(accountId) {
         const pages = walkPages({
           read: (after, limit) => store.listKeys(accountId, everyKey, after ?? "", limit),

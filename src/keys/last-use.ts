@@ -9,13 +9,13 @@ const batchMax = 5_000;
 const pendingMax = 100_000;
 
 export class LastUse {
-  readonly #write: (secretIds: readonly string[]) => Promise<void>;
+  readonly #write: (secretIds: readonly string[]) => Promise<unknown>;
   readonly #log: Log;
   readonly #pending = new Set<string>();
   #timer: NodeJS.Timeout | undefined;
   #written: Promise<void> = Promise.resolve();
 
-  constructor(write: (secretIds: readonly string[]) => Promise<void>, log: Log) {
+  constructor(write: (secretIds: readonly string[]) => Promise<unknown>, log: Log) {
     this.#write = write;
     this.#log = log;
   }

@@ -35,9 +35,8 @@ export type StatusParts = {
   readonly nodeId: () => string;
   readonly postgres: Pick<Postgres, "readDurability">;
   readonly database: {
-    readonly engine: string;
     readonly isEmbedded: boolean;
-    /** Undefined: the engine divides nothing into months. */
+    /** Undefined: not read yet. */
     monthsAhead(): number | undefined;
   };
   readonly providers: Pick<ManagedProviders, "conditions" | "usableModels">;
@@ -89,11 +88,10 @@ export async function getStatus(parts: StatusParts): Promise<GetStatusResponse> 
 }
 
 function describeDatabase(
-  { engine, isEmbedded, monthsAhead }: StatusParts["database"],
+  { isEmbedded, monthsAhead }: StatusParts["database"],
   { isSynchronous, problem, syncStandbys, version }: Durability,
 ) {
   return {
-    engine,
     version,
     isEmbedded,
     isSynchronous,

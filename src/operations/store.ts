@@ -1,10 +1,8 @@
 // The statements of this folder. They read on the connections for reports, which admissions do not
 // use and which end a statement that takes too long.
 
-import { ApiError } from "../base/errors.ts";
-import { isTimedOut, isUnreachable, type Postgres, statement } from "../postgres/postgres.ts";
-
-const statements = { findAccounts: statement(import.meta.url, "find-accounts") };
+import * as sql from "../../gen/sql/operations.ts";
+import type { Postgres } from "../postgres/postgres.ts";
 
 /** Which accounts. */
 export type AccountSearch = {
@@ -24,25 +22,21 @@ export function createOperationsStore({ reports }: Pick<Postgres, "reports">) {
   return {
     /**
      * The ids of accounts before `before`, newest first. Throws `report_too_large` and
-     * `billing_unavailable`.
+     * `database_unavailable`.
      */
     async findAccounts(
-      { text, matching, status, among }: AccountSearch,
+      { status, among, ...search }: AccountSearch,
       before: string | undefined,
-      limit: number,
+      rows: number,
     ): Promise<string[]> {
-      const values = [before ?? null, limit, text, matching, status ?? null, among ?? null];
-      const rows = await reports
-        .query<{ account_id: string }>(statements.findAccounts, values)
-        .catch(toApiError);
-      return rows.map(({ account_id }) => account_id);
+      const found = await reports.run(sql.findAccounts, {
+        ...search,
+        status: status ?? null,
+        among: among ?? null,
+        before: before ?? null,
+        rows,
+      });
+      return found.map(({ accountId }) => accountId);
     },
   };
-}
-
-function toApiError(cause: unknown): never {
-  if (isTimedOut(cause)) throw new ApiError("report_too_large", { cause });
-  if (isUnreachable(cause))
-    throw new ApiError("billing_unavailable", { retryAfterMs: 1000, cause });
-  throw cause;
 }

@@ -11,6 +11,7 @@ import {
   type ListAttentionRequest,
   ListAttentionResponseSchema,
 } from "../../gen/gateway/payments/v1/payments_pb.ts";
+import * as sql from "../../gen/sql/payments.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { timeOrderedId } from "../base/ids.ts";
 import { microCreditsPerMicroDollar } from "../base/money.ts";
@@ -20,7 +21,7 @@ import type { AuthenticatedCall } from "../contract/contract.ts";
 import { postGrants, redecide } from "./crediting.ts";
 import { capUsdMicro, type Decision, isSameAsset } from "./decide.ts";
 import { toDecision } from "./messages.ts";
-import { describe, describeAll } from "./orders.ts";
+import { describe, describeAll, pagesOf } from "./orders.ts";
 import { checkReason, findVisible, noSuchOrder, type Parts, wrongState } from "./parts.ts";
 import { isCounted } from "./refunds.ts";
 import type { PaymentsTables, StoredDecision, StoredDeposit, StoredOrder } from "./store.ts";
@@ -30,11 +31,8 @@ const reopenedForMs = 15 * 60_000;
 const amountUsdMicroMax = 1_000_000_000_000n;
 
 export async function listAttention(parts: Parts, request: ListAttentionRequest) {
-  const filter = { accountId: undefined, needsAttention: true };
-  const { entries, nextPageToken } = await readPage(request, {
-    read: (after, limit) => parts.store.listOrders(filter, after, limit),
-    cursorOf: ({ orderId }) => orderId,
-  });
+  const pages = pagesOf(parts, { accountId: null, needsAttention: true });
+  const { entries, nextPageToken } = await readPage(request, pages);
   const orders = await describeAll(parts, entries);
   return create(ListAttentionResponseSchema, { orders, nextPageToken });
 }
@@ -59,8 +57,9 @@ export async function decideOrder(
     if (choice.case === "reopen") return reopen(tables, order);
     const now = await redecide(tables, order);
     if (now.facts.length === 0) throw wrongState("Nothing in this order waits for a decision.");
-    const deposits = (await tables.listDeposits([orderId])).get(orderId) ?? [];
-    const theirs = new Set((await tables.listDecided(orderId)).map(({ depositId }) => depositId));
+    const deposits = await tables.listDeposits([orderId]);
+    const decided = await tables.run(sql.listDecided, { orderId });
+    const theirs = new Set(decided.map(({ depositId }) => depositId));
     const waiting = deposits.filter(
       (one) =>
         one.state === "settled" && !now.valued.has(one.externalId) && !theirs.has(one.externalId),
@@ -88,8 +87,9 @@ export async function decideOrder(
 async function reopen(tables: PaymentsTables, order: StoredOrder): Promise<undefined> {
   if (order.state !== "expired" && order.state !== "cancelled")
     throw wrongState("Only an order that has expired or was cancelled can be reopened.");
-  await tables.reopenOrder(order.orderId, reopenedForMs);
-  const reopened = await tables.findOrder(order.orderId);
+  const { orderId } = order;
+  await tables.run(sql.reopenOrder, { orderId, quotedForMs: reopenedForMs });
+  const reopened = await tables.run(sql.findOrder, { orderId });
   if (!reopened) throw noSuchOrder();
   await redecide(tables, reopened);
 }
@@ -151,7 +151,7 @@ function rateFor(
       throw invalidField("grant.rate", "no rate of the market is known now: name an amount");
     return market;
   }
-  if (!isSameAsset(order, deposit) || order.rate === undefined)
+  if (!isSameAsset(order, deposit) || order.rate === null)
     throw invalidField("grant.rate", "the order has no rate for what arrived: name an amount");
   return order.rate;
 }
@@ -165,12 +165,13 @@ async function restMicro(
   const received = receivedUsdMicro * microCreditsPerMicroDollar;
   const isOver = receivedUsdMicro > capUsdMicro(order.usdMicro);
   if (!isOver && ruleMicro > 0n) return 0n;
-  const decided = (await tables.listDecided(order.orderId))
+  const { orderId } = order;
+  const decided = (await tables.run(sql.listDecided, { orderId }))
     .filter(({ depositId }) => depositId === "")
     .reduce((sum, { micro }) => sum + micro, 0n);
   // Of what was refunded, only this had not been granted.
-  const refunded = ((await tables.listRefunds([order.orderId])).get(order.orderId) ?? [])
-    .filter(({ externalId, state }) => externalId === undefined && isCounted(state))
+  const refunded = (await tables.run(sql.listRefunds, { orderIds: [orderId] }))
+    .filter(({ externalId, state }) => externalId === null && isCounted(state))
     .reduce((sum, one) => sum + one.usdMicro * microCreditsPerMicroDollar - one.micro, 0n);
   const rest = received - ruleMicro - decided - refunded;
   return rest > 0n ? rest : 0n;
@@ -183,11 +184,10 @@ async function readMarketRates(
   { rate }: Grant,
 ): Promise<Map<string, bigint>> {
   const rates = new Map<string, bigint>();
-  const order = await store.findOrder(orderId);
+  const order = await store.run(sql.findOrder, { orderId });
   if (rate !== GrantRate.MARKET || !order) return rates;
-  const deposits = (await store.listDeposits([orderId])).get(orderId) ?? [];
   const processor = processors().get(order.processor);
-  for (const deposit of deposits) {
+  for (const deposit of await store.listDeposits([orderId])) {
     const found = await processor?.marketRate?.(deposit, new Date());
     if (found !== undefined) rates.set(deposit.externalId, found);
   }
@@ -207,10 +207,10 @@ async function putDecision(
     limit !== undefined &&
     made.decidedBy.startsWith("person:") &&
     micro > limit * microCreditsPerMicroDollar;
-  const waits = (await tables.listPending([order.orderId])).get(order.orderId);
+  const [waits] = await tables.listPending([order.orderId]);
   if (isPending && waits && isSameDecision(waits, made)) return waits;
   const decisionId = timeOrderedId("dec_");
-  await tables.replacePending(order.orderId);
+  await tables.run(sql.replacePending, { orderId: order.orderId });
   await tables.insertDecision({ ...made, decisionId, state: isPending ? "pending" : "done" });
   if (!isPending) await carryOut(tables, order, made.facts);
   const stored = await tables.findDecision(decisionId);
@@ -235,8 +235,8 @@ async function carryOut(
   { orderId }: StoredOrder,
   facts: readonly string[],
 ): Promise<void> {
-  await tables.handleFacts(orderId, facts);
-  const order = await tables.findOrder(orderId);
+  await tables.run(sql.handleFacts, { orderId, facts });
+  const order = await tables.run(sql.findOrder, { orderId });
   if (order) await redecide(tables, order);
 }
 
@@ -269,7 +269,7 @@ export async function approveDecision(
     const now = await redecide(tables, order);
     if (JSON.stringify(now.facts) !== JSON.stringify(stored.facts))
       throw wrongState("What waits in this order has changed. Decide about it anew.");
-    await tables.approveDecision(decisionId, approver);
+    await tables.run(sql.approveDecision, { decisionId, approvedBy: approver });
     await carryOut(tables, order, stored.facts);
     return tables.findDecision(decisionId);
   });

@@ -1,6 +1,7 @@
 // Reads Bitcoin by the JSON-RPC of any node, without a wallet: block by block, each once, and while
 // something is awaited also what waits for a block.
 
+import * as sql from "../../gen/sql/payments.ts";
 import type { BitcoinSettings } from "../config/catalog.ts";
 import type { Answer } from "./ask.ts";
 import { RefusedError } from "./ask.ts";
@@ -13,7 +14,7 @@ import {
   keptBlocks,
   type Reading,
 } from "./chain.ts";
-import type { BlockId, ChainPayment } from "./chain-tables.ts";
+import { type BlockId, type ChainPayment, idsOf } from "./chain-tables.ts";
 import { atomsOf } from "./coins.ts";
 import { type Rpc, RpcError } from "./rpc.ts";
 
@@ -56,8 +57,10 @@ export function createBitcoin(
         .list()
         .map((output) => ({ transaction: one, output, address: addressOf(output) })),
     );
-    const addresses = [...new Set(outputs.map(({ address }) => address))];
-    const ours = await store.ownAddresses(addresses.filter((one) => one !== ""));
+    const all = new Set(outputs.map(({ address }) => address));
+    const addresses = [...all].filter((one) => one !== "");
+    const own = await store.run(sql.ownAddresses, { addresses });
+    const ours = new Set(own.map(({ address }) => address));
     const found = outputs.filter(({ address }) => ours.has(address));
     if (found.length === 0) return [];
     const rate = await marketRate?.({ asset }, seenAt);
@@ -93,14 +96,15 @@ export function createBitcoin(
     const seenAt = new Date(Math.min(Date.now(), block.at("time").time().getTime()));
     const read = { height, hash };
     const payments = await paymentsIn(transactions, seenAt, read);
-    const replaced = replacedBy(await store.listUnmined(id), transactions);
+    const replaced = replacedBy(await store.run(sql.listUnmined, id), transactions);
     const changed = await transaction(async (tables) => {
       const ids: string[] = [];
       for (const one of payments)
         if (await tables.putChainPayment(id, one)) ids.push(one.externalId);
-      ids.push(...(await tables.losePayments(id, replaced, missingMsMax)));
-      await tables.putBlock(id, read, keptBlocks);
-      await tables.moveChain(id, read);
+      const lost = { ...id, replaced, missingMs: missingMsMax };
+      ids.push(...idsOf(await tables.run(sql.losePayments, lost)));
+      await tables.run(sql.putBlock, { ...id, ...read, kept: keptBlocks });
+      await tables.run(sql.moveChain, { ...id, ...read });
       return hooked(tables, id, ids);
     });
     return [read, changed];
@@ -109,7 +113,8 @@ export function createBitcoin(
   /** Compares what waits for a block with the last look, while something is awaited. */
   async function readWaiting(reading: Reading): Promise<string[]> {
     const { id, signal, transaction } = reading;
-    if ((await store.countAwaited(id, asset)) === 0) {
+    const { awaited } = await store.run(sql.countAwaited, { ...id, asset });
+    if (awaited === 0n) {
       waiting = undefined;
       return [];
     }
@@ -125,7 +130,7 @@ export function createBitcoin(
       for (const one of await Promise.all(some)) if (one) transactions.push(one);
     }
     const payments = await paymentsIn(transactions, new Date(), undefined);
-    const unmined = await store.listUnmined(id);
+    const unmined = await store.run(sql.listUnmined, id);
     const replaced = replacedBy(unmined, transactions).filter(
       (externalId) => !now.has(transactionOf(externalId)),
     );
@@ -133,11 +138,12 @@ export function createBitcoin(
       const ids: string[] = [];
       for (const one of payments)
         if (await tables.putChainPayment(id, one)) ids.push(one.externalId);
-      const there = [...unmined, ...payments]
-        .map(({ externalId }) => externalId)
-        .filter((externalId) => now.has(transactionOf(externalId)));
-      await tables.markMissing(id, there);
-      ids.push(...(await tables.losePayments(id, replaced, missingMsMax)));
+      const there = idsOf([...unmined, ...payments]).filter((externalId) =>
+        now.has(transactionOf(externalId)),
+      );
+      await tables.run(sql.markMissing, { ...id, waiting: there });
+      const lost = { ...id, replaced, missingMs: missingMsMax };
+      ids.push(...idsOf(await tables.run(sql.losePayments, lost)));
       return hooked(tables, id, ids);
     });
     waiting = now;
@@ -166,8 +172,8 @@ export function createBitcoin(
       if (!cursor) {
         const first = { height: tip, hash: await hashAt(tip, signal) };
         await transaction(async (tables) => {
-          await tables.putBlock(id, first, keptBlocks);
-          await tables.moveChain(id, first);
+          await tables.run(sql.putBlock, { ...id, ...first, kept: keptBlocks });
+          await tables.run(sql.moveChain, { ...id, ...first });
         });
         cursor = first;
       }
@@ -224,12 +230,11 @@ function replacedBy(
   const spenders = new Map<string, string>();
   for (const one of transactions)
     for (const output of spentBy(one)) spenders.set(output, one.at("txid").text());
-  return unmined
-    .filter(({ externalId, spends }) =>
-      spends.some((output) => {
-        const spender = spenders.get(output);
-        return spender !== undefined && spender !== transactionOf(externalId);
-      }),
-    )
-    .map(({ externalId }) => externalId);
+  const replaced = unmined.filter(({ externalId, spends }) =>
+    spends.some((output) => {
+      const spender = spenders.get(output);
+      return spender !== undefined && spender !== transactionOf(externalId);
+    }),
+  );
+  return idsOf(replaced);
 }

@@ -1,8 +1,9 @@
 // What the readers of chains have in common: how far they have read, and the way back to where a
 // chain went another way.
 
+import * as sql from "../../gen/sql/payments.ts";
 import type { Log } from "../base/log.ts";
-import type { BlockId, ChainId } from "./chain-tables.ts";
+import { type BlockId, type ChainId, idsOf } from "./chain-tables.ts";
 import type { MarketRate } from "./processor.ts";
 import type { PaymentsStore, PaymentsTables } from "./store.ts";
 
@@ -75,18 +76,20 @@ export async function hooked(
   id: ChainId,
   changed: string[],
 ): Promise<string[]> {
-  if (changed.length > 0) await tables.hookChanged(id, changed, false);
+  if (changed.length > 0)
+    await tables.run(sql.hookChanged, { ...id, externalIds: changed, hasBlocks: false });
   return changed;
 }
 
 /** Goes back to a block that the chain still has. Returns the payments that are in no block now. */
 export function goBack({ id, transaction }: Reading, common: BlockId): Promise<string[]> {
   return transaction(async (tables) => {
-    const lost = await tables.loseNative(id, common.height);
-    const above = { from: common.height + 1, to: Number.MAX_SAFE_INTEGER };
-    const orphaned = await tables.orphanPayments(id, above, []);
-    await tables.dropBlocks(id, common.height);
-    await tables.moveChain(id, common);
-    return hooked(tables, id, [...lost, ...orphaned]);
+    const above = common.height;
+    const lost = await tables.run(sql.loseNative, { ...id, above });
+    const left = { ...id, from: above + 1, to: Number.MAX_SAFE_INTEGER, but: [] };
+    const orphaned = await tables.run(sql.orphanPayments, left);
+    await tables.run(sql.dropBlocks, { ...id, above });
+    await tables.run(sql.moveChain, { ...id, ...common });
+    return hooked(tables, id, idsOf([...lost, ...orphaned]));
   });
 }

@@ -4,6 +4,7 @@
 // that was closed meanwhile gets its credits all the same, and a person looks at the order.
 
 import { AccountStatus, TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import * as sql from "../../gen/sql/payments.ts";
 import { familyOf } from "../base/families.ts";
 import { asService } from "../contract/contract.ts";
 import { type Decision, decide, type RuledOrder, valueDeposit } from "./decide.ts";
@@ -30,14 +31,16 @@ export async function applyLook(
   await parts.store.transaction(async (tables) => {
     const order = await tables.lockOrder(orderId);
     if (!order) return;
+    const { processor, accountId, family } = order;
     // In one order for all, so that two looks never wait for each other.
-    for (const deposit of deposits) {
-      if (!(await tables.upsertDeposit(order, deposit)))
+    for (const { usdMicro: processorUsdMicro = null, ...deposit } of deposits) {
+      const seen = { ...deposit, processor, orderId, accountId, family, processorUsdMicro };
+      if ((await tables.run(sql.upsertDeposit, seen)) === 0)
         parts.log.error(
           {
             code: "deposit_of_another_order",
             orderId,
-            processor: order.processor,
+            processor,
             deposit: deposit.externalId,
           },
           "a processor reports the deposit of another order",
@@ -74,36 +77,37 @@ export async function redecide(
   const faults = isAnswered
     ? [...new Set([...order.faults, ...answer.look.faults])].sort()
     : order.faults;
-  const deposits = (await tables.listDeposits([orderId])).get(orderId) ?? [];
+  const deposits = await tables.listDeposits([orderId]);
   const ruled: RuledOrder = {
     ...order,
     rate: order.rate ?? 0n,
     faults,
     lookedAt: isAnswered ? answer.startedAt : order.lookedAt,
-    decided: await tables.listDecided(orderId),
+    decided: await tables.run(sql.listDecided, { orderId }),
   };
   const decision = decide(ruled, deposits, readAt);
   for (const deposit of deposits) {
-    const by = decision.valued.get(deposit.externalId);
-    if (!by || deposit.valuedBy) continue;
-    const value = valueDeposit(ruled, deposit, by);
-    const stored = value > usdMicroMax ? usdMicroMax : value;
-    await tables.valueDeposit(processor, deposit.externalId, stored, by);
+    const { externalId } = deposit;
+    const valuedBy = decision.valued.get(externalId);
+    if (!valuedBy || deposit.valuedBy) continue;
+    const value = valueDeposit(ruled, deposit, valuedBy);
+    const usdMicro = value > usdMicroMax ? usdMicroMax : value;
+    await tables.run(sql.valueDeposit, { processor, externalId, usdMicro, valuedBy });
   }
-  const grant = await tables.insertGrant(orderId, decision.targetMicro);
+  const { state, targetMicro, ruleMicro, attention = null } = decision;
+  const grant = await tables.run(sql.insertGrant, { orderId, targetMicro });
   if (grant) await documentGrant(tables, order, grant);
-  await tables.updateOrder(orderId, {
-    state: decision.state,
-    attention: decision.attention,
+  const watched = { ...order, isClosed: state === "closed", failedLooks };
+  await tables.run(sql.updateOrder, {
+    orderId,
+    state,
+    attention,
     faults,
-    ruleMicro: decision.ruleMicro,
+    ruleMicro,
     isLook: answer !== undefined,
-    lookedAt: isAnswered ? answer.startedAt : undefined,
+    lookedAt: isAnswered ? answer.startedAt : null,
     failedLooks,
-    nextLookMs: nextLookMs(
-      { ...order, isClosed: decision.state === "closed", failedLooks },
-      readAt,
-    ),
+    nextLookMs: nextLookMs(watched, readAt) ?? null,
   });
   return decision;
 }
@@ -115,7 +119,7 @@ async function withMarketRates(processor: Processor, deposits: readonly SeenDepo
     ordered.map(async (deposit) => ({
       ...deposit,
       marketRate:
-        deposit.marketRate ?? (await processor.marketRate?.(deposit, deposit.firstSeenAt)),
+        deposit.marketRate ?? (await processor.marketRate?.(deposit, deposit.firstSeenAt)) ?? null,
     })),
   );
 }
@@ -126,7 +130,7 @@ async function withMarketRates(processor: Processor, deposits: readonly SeenDepo
  */
 export async function postGrants(parts: Parts, orderId: string): Promise<void> {
   const { store, billing } = parts;
-  for (const { n, micro, accountId, family } of await store.listUnposted(orderId)) {
+  for (const { n, micro, accountId, family } of await store.run(sql.listUnposted, { orderId })) {
     const { transfer } = await billing.createTransfer(
       {
         accountId,
@@ -140,7 +144,7 @@ export async function postGrants(parts: Parts, orderId: string): Promise<void> {
     );
     if (!transfer) throw new Error("billing answered without a transfer");
     if (micro > 0n && (await isClosed(billing, accountId))) await noteClosed(parts, orderId, n);
-    await store.putTransfer(orderId, n, transfer.transferId);
+    await store.run(sql.putTransfer, { orderId, n, transferId: transfer.transferId });
   }
 }
 

@@ -16,7 +16,7 @@ export type OrderState =
   | "closed";
 
 /** The reasons for which a person has to look at an order, the most pressing first. */
-const attentionNames = [
+export const attentionNames = [
   "lost",
   "account_closed",
   "failed",
@@ -38,11 +38,11 @@ export type RuledOrder = Asset & {
   /** Micro-dollars of one coin. */
   readonly rate: bigint;
   readonly state: OrderState;
-  readonly cancelledAt: Date | undefined;
+  readonly cancelledAt: Date | null;
   readonly quotedUntil: Date;
   readonly watchedUntil: Date;
-  /** The start of the last look that the processor answered. Undefined: it answered none. */
-  readonly lookedAt: Date | undefined;
+  /** The start of the last look that the processor answered. Null: it answered none. */
+  readonly lookedAt: Date | null;
   /**
    * What the processor reported besides deposits: `marked`, `failed`. And `account_closed:<n>` for
    * each grant that went to a closed account.
@@ -68,14 +68,14 @@ export type RuledDeposit = Asset & {
   readonly atoms: bigint;
   readonly state: DepositState;
   readonly firstSeenAt: Date;
-  /** Undefined: it never settled. */
-  readonly settledAt: Date | undefined;
+  /** Null: it never settled. */
+  readonly settledAt: Date | null;
   /** Micro-dollars, where the processor's own valuation counts. */
-  readonly processorUsdMicro: bigint | undefined;
-  /** Micro-dollars of one coin at the first sight. Undefined: unknown. */
-  readonly marketRate: bigint | undefined;
-  /** How it was valued when it settled. Undefined: it was not. */
-  readonly valuedBy: ValuedBy | undefined;
+  readonly processorUsdMicro: bigint | null;
+  /** Micro-dollars of one coin at the first sight. Null: unknown. */
+  readonly marketRate: bigint | null;
+  /** How it was valued when it settled. Null: it was not. */
+  readonly valuedBy: ValuedBy | null;
   /** Reported again after it was lost. */
   readonly isReturned: boolean;
 };
@@ -100,10 +100,9 @@ export function decide(order: RuledOrder, deposits: readonly RuledDeposit[], now
   // Only a look after the end of watching closes an order: the processor may have been away.
   const isClosing =
     order.state !== "closed" &&
-    order.lookedAt !== undefined &&
+    order.lookedAt !== null &&
     order.lookedAt.getTime() > order.watchedUntil.getTime();
-  const isQuoteOver =
-    order.cancelledAt !== undefined || now.getTime() > order.quotedUntil.getTime();
+  const isQuoteOver = order.cancelledAt !== null || now.getTime() > order.quotedUntil.getTime();
   const theirs = new Set(order.decided.map(({ depositId }) => depositId));
   const live = deposits.filter(({ state }) => state !== "lost");
   const settled = live.filter(({ state }) => state === "settled");
@@ -111,7 +110,7 @@ export function decide(order: RuledOrder, deposits: readonly RuledDeposit[], now
 
   const valued = new Map<string, ValuedBy>();
   for (const deposit of settled) {
-    const by = theirs.has(deposit.externalId) ? undefined : valuationOf(order, deposit);
+    const by = theirs.has(deposit.externalId) ? null : valuationOf(order, deposit);
     if (by) valued.set(deposit.externalId, by);
   }
   const received = receivedUsdMicro(order, settled, valued);
@@ -166,15 +165,15 @@ function grantOf(due: bigint, received: bigint, { isOver }: { isOver: boolean })
   return isOver && received >= microDollars ? received * microCreditsPerMicroDollar : 0n;
 }
 
-/** Rules 5 to 7: how a settled deposit is valued. Undefined: a person has to. */
-function valuationOf(order: RuledOrder, deposit: RuledDeposit): ValuedBy | undefined {
+/** Rules 5 to 7: how a settled deposit is valued. Null: a person has to. */
+function valuationOf(order: RuledOrder, deposit: RuledDeposit): ValuedBy | null {
   // A value stays what it was when the deposit counted for the first time.
   if (deposit.valuedBy || order.state === "closed") return deposit.valuedBy;
-  if (deposit.processorUsdMicro !== undefined) return "processor";
-  if (!isSameAsset(order, deposit) || isDepegged(deposit)) return undefined;
+  if (deposit.processorUsdMicro !== null) return "processor";
+  if (!isSameAsset(order, deposit) || isDepegged(deposit)) return null;
   if (isStablecoin(deposit)) return "quote";
   if (deposit.firstSeenAt.getTime() <= order.quotedUntil.getTime()) return "quote";
-  return deposit.marketRate === undefined ? undefined : "market";
+  return deposit.marketRate === null ? null : "market";
 }
 
 /**
@@ -277,7 +276,7 @@ export function isStablecoin({ asset }: { readonly asset: string }): boolean {
 /** True if a source of rates calls a stablecoin worth 2 % more or less than its dollar. */
 function isDepegged(deposit: RuledDeposit): boolean {
   const { marketRate } = deposit;
-  if (marketRate === undefined || !isStablecoin(deposit)) return false;
+  if (marketRate === null || !isStablecoin(deposit)) return false;
   const off = marketRate > microDollars ? marketRate - microDollars : microDollars - marketRate;
   return off * 100n >= 2n * microDollars;
 }

@@ -10,16 +10,15 @@ import {
   DocumentKind,
   type DocumentLine,
   DocumentLineSchema,
-  type DocumentParty,
-  DocumentPartySchema,
   DocumentSchema,
   type GetReceiptDocumentRequest,
   GetReceiptDocumentResponseSchema,
 } from "../../gen/gateway/payments/v1/payments_pb.ts";
+import * as sql from "../../gen/sql/payments.ts";
 import { ApiError } from "../base/errors.ts";
 import { familyOf } from "../base/families.ts";
 import type { AuthenticatedCall } from "../contract/contract.ts";
-import type { DocumentTables, Party, StoredDocument } from "./document-tables.ts";
+import type { Runner } from "../postgres/statement.ts";
 import { toDeposit } from "./messages.ts";
 import { findVisible, type Parts } from "./parts.ts";
 import type { StoredOrder } from "./store.ts";
@@ -29,22 +28,36 @@ import type { StoredOrder } from "./store.ts";
  * the transaction that stores the grant, with the order locked.
  */
 export async function documentGrant(
-  tables: DocumentTables,
+  db: Runner,
   { orderId, receiptNumber }: Pick<StoredOrder, "orderId" | "receiptNumber">,
   { n, micro }: { readonly n: number; readonly micro: bigint },
 ): Promise<void> {
-  if (micro < 0n) await tables.issueDocument({ kind: "credit_note", orderId, grantN: n });
-  else if (receiptNumber === undefined) await tables.issueDocument({ kind: "receipt", orderId });
+  if (micro < 0n) await issueDocument(db, { kind: "credit_note", orderId, grantN: n });
+  else if (receiptNumber === null) await issueDocument(db, { kind: "receipt", orderId });
 }
 
 /**
  * Gives a refund its credit note. Call in the transaction that completes it, with the order locked.
  */
 export async function documentRefund(
-  tables: DocumentTables,
+  db: Runner,
   { orderId, n }: { readonly orderId: string; readonly n: number },
 ): Promise<void> {
-  await tables.issueDocument({ kind: "credit_note", orderId, refundN: n });
+  await issueDocument(db, { kind: "credit_note", orderId, refundN: n });
+}
+
+/** Gives an order a document with the next number. */
+async function issueDocument(
+  db: Runner,
+  document: { kind: StoredDocument["kind"]; orderId: string; grantN?: number; refundN?: number },
+): Promise<void> {
+  const { kind, orderId } = document;
+  const taken = await db.run(sql.takeNumber, { kind, orderId });
+  if (!taken) throw new Error("a document of an order that does not exist");
+  const { year, n } = taken;
+  const number = `${kind === "receipt" ? "R" : "C"}${year}-${String(n).padStart(6, "0")}`;
+  await db.run(sql.insertDocument, { grantN: null, refundN: null, ...document, ...taken, number });
+  if (kind === "receipt") await db.run(sql.setReceiptNumber, { orderId, number });
 }
 
 export async function getReceiptDocument(
@@ -60,7 +73,7 @@ export async function getReceiptDocument(
       message: "This order has no receipt: nothing was credited for it yet.",
       field: "order_id",
     });
-  const deposits = (await store.listDeposits([orderId])).get(orderId) ?? [];
+  const deposits = await store.listDeposits([orderId]);
   return create(GetReceiptDocumentResponseSchema, {
     ...documents,
     deposits: deposits.filter(({ state }) => state === "settled").map(toDeposit),
@@ -73,28 +86,32 @@ export async function readDocuments(
   order: StoredOrder,
 ): Promise<{ receipt: Document; creditNotes: Document[] } | undefined> {
   const { orderId } = order;
-  const documents = await store.listDocuments(orderId);
+  const documents = await store.run(sql.listDocuments, { orderId });
   const receipt = documents.find(({ kind }) => kind === "receipt");
   if (!receipt) return undefined;
   const notes = documents.filter(({ kind }) => kind === "credit_note");
   return {
     receipt: toDocument(order, receipt, {
-      lines: await store.listGranted(orderId),
+      lines: await store.run(sql.listGranted, { orderId }),
       receiptNumber: "",
     }),
     creditNotes: notes.map((note) =>
-      toDocument(order, note, { lines: [note], receiptNumber: receipt.number }),
+      toDocument(order, note, {
+        lines: [{ ...note, createdAt: note.issuedAt }],
+        receiptNumber: receipt.number,
+      }),
     ),
   };
 }
 
-type Line = { readonly micro: bigint; readonly usdMicro: bigint; readonly at: Date };
+type StoredDocument = sql.ListDocumentsRow;
 
 function toDocument(
   { orderId, family, accountId }: StoredOrder,
-  { number, kind, issuedAt, seller, buyer }: StoredDocument,
-  { lines, receiptNumber }: { lines: readonly Line[]; receiptNumber: string },
+  document: StoredDocument,
+  { lines, receiptNumber }: { lines: readonly sql.ListGrantedRow[]; receiptNumber: string },
 ) {
+  const { number, kind, issuedAt, sellerName, buyerName } = document;
   const shown = lines.map(toLine);
   const sum = (of: (line: DocumentLine) => bigint) => shown.reduce((all, one) => all + of(one), 0n);
   return create(DocumentSchema, {
@@ -105,22 +122,18 @@ function toDocument(
     family: familyOf(family),
     kind: kind === "receipt" ? DocumentKind.RECEIPT : DocumentKind.CREDIT_NOTE,
     issuedAt: timestampFromDate(issuedAt),
-    seller: toParty(seller),
-    buyer: toParty(buyer),
+    seller: { name: sellerName, address: document.sellerAddress, taxId: document.sellerTaxId },
+    buyer: { name: buyerName, address: document.buyerAddress, taxId: document.buyerTaxId },
     lines: shown,
     totalMicrocredits: sum((line) => line.microcredits),
     totalMicrodollars: sum((line) => line.microdollars),
   });
 }
 
-function toLine({ micro, usdMicro, at }: Line): DocumentLine {
+function toLine({ micro, usdMicro, createdAt }: sql.ListGrantedRow): DocumentLine {
   return create(DocumentLineSchema, {
     microcredits: micro,
     microdollars: usdMicro,
-    at: timestampFromDate(at),
+    at: timestampFromDate(createdAt),
   });
-}
-
-function toParty({ name, address, taxId }: Party): DocumentParty {
-  return create(DocumentPartySchema, { name, address, taxId });
 }

@@ -2,6 +2,7 @@
 // Ether, which leaves no log, by comparing balances. Blocks that are not final are read again each
 // time, so a node that is behind, or a chain that goes another way, hides nothing for long.
 
+import * as sql from "../../gen/sql/payments.ts";
 import type { EvmChain } from "../config/catalog.ts";
 import type { Answer } from "./ask.ts";
 import {
@@ -13,7 +14,7 @@ import {
   keptBlocks,
   type Reading,
 } from "./chain.ts";
-import type { Balance, BlockId, ChainPayment } from "./chain-tables.ts";
+import { type Balance, type BlockId, type ChainPayment, idsOf } from "./chain-tables.ts";
 import type { Rpc } from "./rpc.ts";
 
 /** `Transfer(address,address,uint256)` */
@@ -64,7 +65,8 @@ export function createEvm(
   async function transfersIn(from: number, to: number, signal: AbortSignal): Promise<Answer[]> {
     const found: Answer[] = [];
     for (let after = "", isMore = tokens.length > 0; isMore; ) {
-      const addresses = await store.listAddresses(after, addressesAtOnce);
+      const rows = await store.run(sql.listAddresses, { after, rows: addressesAtOnce });
+      const addresses = rows.map(({ address }) => address);
       after = addresses.at(-1) ?? "";
       isMore = addresses.length === addressesAtOnce;
       if (addresses.length === 0) break;
@@ -149,7 +151,8 @@ export function createEvm(
   /** Compares the balances at a final block with those of an earlier one. */
   async function readEther(reading: Reading, final: Block): Promise<string[]> {
     const { id, signal } = reading;
-    await store.ensureBalances(id, reading.cursor?.height ?? final.height - 1);
+    const height = reading.cursor?.height ?? final.height - 1;
+    await store.run(sql.ensureBalances, { ...id, height });
     const balances = await store.listBalances(id, final.height, balancesMax);
     const changed: string[] = [];
     for (let at = 0; at < balances.length; at += balancesAtOnce) {
@@ -198,17 +201,19 @@ export function createEvm(
     const isUsed = isSwept && before.nonce === 0 && before.atoms === 0n;
     const atoms = now.atoms > before.atoms && !isUsed ? now.atoms - before.atoms : 0n;
     // It came at some time in between. An order that stood then gets it.
-    const quotedAt = await store.findQuotedAt(id, now.address, before.blockAt, final.at);
-    const seenAt = quotedAt ?? final.at;
+    const { address } = now;
+    const between = { ...id, address, from: before.blockAt, to: final.at };
+    const seenAt = (await store.run(sql.findQuoted, between))?.at ?? final.at;
     const rate = atoms > 0n ? await marketRate?.({ asset: "ETH" }, seenAt) : undefined;
     return reading.transaction(async (tables) => {
-      if (!(await tables.moveBalance(id, before, now))) return [];
-      if (isSwept) await tables.markSwept(id, now.address, before.blockAt, final.at);
+      const moved = await tables.run(sql.moveBalance, { ...id, ...now, from: before.height });
+      if (moved === 0) return [];
+      if (isSwept) await tables.run(sql.markSwept, between);
       if (atoms === 0n) return [];
-      const externalId = `${name}:${now.address}:${final.height}`;
+      const externalId = `${name}:${address}:${final.height}`;
       await tables.putChainPayment(id, {
         externalId,
-        address: now.address,
+        address,
         asset: "ETH",
         decimals: etherDecimals,
         atoms,
@@ -261,12 +266,13 @@ export function createEvm(
         const found: string[] = [];
         for (const one of payments)
           if (await tables.putChainPayment(id, one)) found.push(one.externalId);
-        const there = payments.map(({ externalId }) => externalId);
-        const gone = await tables.orphanPayments(id, { from, to }, there);
-        const lost = await tables.losePayments(id, [], missingMsMax);
-        await tables.putBlock(id, next, keptBlocks);
-        await tables.moveChain(id, next);
-        return hooked(tables, id, [...found, ...gone, ...lost]);
+        const left = { ...id, from, to, but: idsOf(payments) };
+        const gone = await tables.run(sql.orphanPayments, left);
+        const missing = { ...id, replaced: [], missingMs: missingMsMax };
+        const lost = await tables.run(sql.losePayments, missing);
+        await tables.run(sql.putBlock, { ...id, ...next, kept: keptBlocks });
+        await tables.run(sql.moveChain, { ...id, ...next });
+        return hooked(tables, id, [...found, ...idsOf([...gone, ...lost])]);
       });
       changed.push(...ids);
       if (takesEther) changed.push(...(await readEther({ ...reading, cursor }, next)));

@@ -8,6 +8,7 @@ import {
   type ReceiveHookRequest,
   ReceiveHookResponseSchema,
 } from "../../gen/gateway/payments/v1/payments_pb.ts";
+import * as sql from "../../gen/sql/payments.ts";
 import { ApiError } from "../base/errors.ts";
 import type { Parts } from "./parts.ts";
 
@@ -16,7 +17,7 @@ const hookBytesMax = 64 * 1024;
 
 /**
  * Takes a webhook in. Throws `not_found` for a processor without webhooks, `request_too_large`,
- * `invalid_signature`, and `billing_unavailable` if it cannot be noted.
+ * `invalid_signature`, and `database_unavailable` if it cannot be noted.
  */
 export async function receiveHook(
   { store, processors, wake }: Pick<Parts, "store" | "processors" | "wake">,
@@ -32,7 +33,7 @@ export async function receiveHook(
   const raw = Buffer.from(body.buffer, body.byteOffset, body.byteLength);
   const bodySha256 = hash("sha256", raw, "buffer");
   const { deliveryKey, externalId, depositId = "" } = processor.readHook(headers, raw);
-  const isDue = await store.receiveHook({
+  const due = await store.run(sql.receiveHook, {
     processor: name,
     externalId,
     depositId,
@@ -40,7 +41,7 @@ export async function receiveHook(
     // What names no delivery is one by its content.
     deliveryKey: deliveryKey === "" ? bodySha256.toString("hex") : deliveryKey,
   });
-  if (isDue) wake();
+  if (due > 0) wake();
   return create(ReceiveHookResponseSchema);
 }
 
@@ -49,10 +50,10 @@ const cleaningMs = 3_600_000;
 /** Removes what the inbox has kept for 90 days, once an hour. */
 export function createCleaning({ store, log }: Pick<Parts, "store" | "log">) {
   let timer: NodeJS.Timeout | undefined;
-  let running = Promise.resolve();
+  let running: Promise<unknown> = Promise.resolve();
   const clean = () => {
     running = store
-      .removeHooks()
+      .run(sql.removeHooks)
       .catch((err: unknown) =>
         log.warn({ code: "webhooks_not_removed", err }, "old webhooks could not be removed"),
       );

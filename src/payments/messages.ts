@@ -20,7 +20,7 @@ import {
 import { familyOf } from "../base/families.ts";
 import { decimal, microCreditsPerMicroDollar } from "../base/money.ts";
 import { coins } from "./coins.ts";
-import { type AttentionName, isSameAsset } from "./decide.ts";
+import { type AttentionName, attentionNames, isSameAsset } from "./decide.ts";
 import type { StoredDecision, StoredDeposit, StoredOrder, StoredRefund } from "./store.ts";
 
 const microDollarsPerCent = 10_000n;
@@ -89,7 +89,9 @@ export function toOrder(
     pending: StoredDecision | undefined;
   },
 ): Order {
-  const { decimals, quotedAtoms = 0n, rate = 0n, attention } = order;
+  const { decimals } = order;
+  const quotedAtoms = BigInt(order.quotedAtoms ?? 0);
+  const attention = attentionNames.find((name) => name === order.attention);
   const arrived = (state: StoredDeposit["state"]) =>
     deposits
       .filter((one) => one.state === state && isSameAsset(one, order))
@@ -107,7 +109,7 @@ export function toOrder(
     asset: order.asset,
     network: order.network,
     quotedAmount: coins(quotedAtoms, decimals),
-    usdRate: decimal(rate, 6, 2),
+    usdRate: decimal(order.rate ?? 0n, 6, 2),
     payTo: order.payTo,
     memo: order.memo,
     checkoutUrl: order.checkoutUrl,
@@ -140,7 +142,7 @@ export function toDeposit(deposit: StoredDeposit): Deposit {
     network: deposit.network,
     amount: coins(deposit.atoms, deposit.decimals),
     state: depositStates[deposit.state],
-    ...(usdMicro !== undefined && { valueMicrodollars: usdMicro }),
+    ...(usdMicro !== null && { valueMicrodollars: usdMicro }),
     confirmations: deposit.confirmations,
     confirmationsNeeded: deposit.confirmationsNeeded,
     firstSeenAt: timestampFromDate(deposit.firstSeenAt),

@@ -2,12 +2,14 @@
 // operator's wallet. Each account has one permanent address for each pool and kind of chain, so
 // that late, doubled and odd payments reach it too.
 
+import * as sql from "../../gen/sql/payments.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import type { FamilyName } from "../base/families.ts";
 import { type OnchainSettings, rpcOf } from "../config/catalog.ts";
 import { bitcoinAddress, checksummed, evmAddress, keyIdOf } from "./addresses.ts";
 import { createBitcoin } from "./bitcoin.ts";
 import type { Chain, ChainParts } from "./chain.ts";
+import { withAtoms } from "./chain-tables.ts";
 import { isStablecoin } from "./decide.ts";
 import { createEvm } from "./evm.ts";
 import type { DepositAddresses } from "./parts.ts";
@@ -94,23 +96,23 @@ export function createOnchain(
   async function addressOf(accountId: string, family: FamilyName, network: string) {
     const keyring = keyringOf(network);
     const { keyId } = keyring;
-    const find = () => store.findAddress(keyId, accountId, family);
+    const find = () => store.run(sql.findAddress, { keyId, accountId, family });
     const known = await find();
-    if (known !== undefined) return keyring.show(known);
+    if (known) return keyring.show(known.address);
     await store
       .transaction(async (tables) => {
-        const index = await tables.takeIndex(keyId);
-        const address = keyring.address(index);
-        if (!(await tables.insertAddress({ keyId, index, address, accountId, family })))
-          throw new TakenError();
+        const { index } = await tables.run(sql.takeIndex, { keyId });
+        const address = keyring.address(Number(index));
+        const made = { keyId, index, address, accountId, family };
+        if ((await tables.run(sql.insertAddress, made)) === 0) throw new TakenError();
       })
       .catch((error: unknown) => {
         // Another call has just made it. The index is free again.
         if (!(error instanceof TakenError)) throw error;
       });
     const made = await find();
-    if (made === undefined) throw new Error("an address that was stored is gone");
-    return keyring.show(made);
+    if (!made) throw new Error("an address that was stored is gone");
+    return keyring.show(made.address);
   }
 
   return {
@@ -143,21 +145,23 @@ export function createOnchain(
         atoms: atomsFor(order.usdMicro, rate, decimals),
       };
     },
-    findReplaced({ orderId, accountId, family, method }: NewOrder) {
+    async findReplaced({ orderId, accountId, family, method }: NewOrder) {
       const network = methods.find((one) => one.method === method)?.network ?? "";
       const { networks } = keyringOf(network);
-      return store.listOpenOthers({ orderId, accountId, family }, name, networks);
+      const of = { processor: name, orderId, accountId, family, networks };
+      return (await store.run(sql.listOpenOthers, of)).map((one) => one.orderId);
     },
     async look({ orderId, externalId }) {
       const [chain = ""] = externalId.split(":", 1);
       const tip = await store.findTip({ processor: name, chain });
       if (tip === undefined) throw new Error(`${chain} was not read within the last two minutes`);
-      const payments = await store.listChainPayments(name, orderId);
+      const payments = await store.run(sql.listChainPayments, { processor: name, orderId });
       return {
         faults: [],
-        deposits: payments.map(({ height, needed, ...payment }) => ({
-          ...payment,
-          confirmations: height === undefined ? 0 : Math.max(0, tip - height + 1),
+        deposits: payments.map(({ height, needed, marketRate, ...payment }) => ({
+          ...withAtoms(payment),
+          marketRate: marketRate ?? undefined,
+          confirmations: height === null ? 0 : Math.max(0, tip - Number(height) + 1),
           confirmationsNeeded: needed,
         })),
       };

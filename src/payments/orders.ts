@@ -18,16 +18,16 @@ import {
   ListPaymentMethodsResponseSchema,
   type Order,
 } from "../../gen/gateway/payments/v1/payments_pb.ts";
+import * as sql from "../../gen/sql/payments.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { familyName } from "../base/families.ts";
 import { timeOrderedId } from "../base/ids.ts";
 import { readPage, walkPages } from "../base/paging.ts";
-import type { Seller } from "../config/catalog.ts";
 import { actorOf } from "../contract/callers.ts";
 import type { AuthenticatedCall } from "../contract/contract.ts";
+import type { Runner } from "../postgres/statement.ts";
 import { redecide } from "./crediting.ts";
-import { isSameAsset, type OrderState } from "./decide.ts";
-import type { Party } from "./document-tables.ts";
+import { isSameAsset } from "./decide.ts";
 import { readDocuments } from "./documents.ts";
 import { toOrder } from "./messages.ts";
 import {
@@ -39,7 +39,7 @@ import {
   wrongState,
 } from "./parts.ts";
 import type { Method, NewOrder, Processor } from "./processor.ts";
-import type { NewStoredOrder, OrderCount, StoredOrder } from "./store.ts";
+import type { StoredOrder } from "./store.ts";
 
 const microDollarsPerCent = 10_000n;
 const stepUsdCents = 500;
@@ -107,51 +107,57 @@ export async function createOrder(
   if (stored.family !== family || stored.usdMicro !== usdMicro || stored.method !== method.method)
     throw new ApiError("idempotency_key_reused");
   const isRepeat = stored.orderId !== orderId;
-  if (stored.externalId === undefined)
+  if (stored.externalId === null)
     await openAtProcessor(parts, processor, { ...stored, isRepeat }, signal);
-  const order = await store.findOrder(stored.orderId);
+  const order = await store.run(sql.findOrder, { orderId: stored.orderId });
   if (!order) throw new Error("an order that was stored is gone");
   return create(CreateOrderResponseSchema, { order: await describe(parts, order) });
 }
 
-/** Who buys, as the account says now. */
-export function buyerOf(account: Account | undefined): Party {
+/**
+ * Seller and buyer of an order, as they are now. Pretended money has receipts and numbers of its
+ * own, which name it.
+ */
+export function partiesOf(parts: Parts, processor: string, account: Account | undefined) {
+  const { name, address, taxId } = parts.seller();
+  const isSimulated = parts.processors().get(processor)?.isSimulated === true;
   const details = account?.billingDetails;
   return {
-    name: details?.name || (account?.name ?? ""),
-    address: details?.address ?? "",
-    taxId: details?.taxId ?? "",
+    sellerName: isSimulated ? `${name} (simulated, no real money)`.trim() : name,
+    sellerAddress: address,
+    sellerTaxId: taxId,
+    buyerName: details?.name || (account?.name ?? ""),
+    buyerAddress: details?.address ?? "",
+    buyerTaxId: details?.taxId ?? "",
   };
 }
 
-/** Who sells. Pretended money has receipts and numbers of its own, which name it. */
-export function sellerOf({ seller, processors }: Parts, processor: string): Seller {
-  const { name, ...rest } = seller();
-  const isSimulated = processors().get(processor)?.isSimulated === true;
-  return { ...rest, name: isSimulated ? `${name} (simulated, no real money)`.trim() : name };
-}
+type NewStoredOrder = Omit<
+  Parameters<typeof sql.insertOrder.with>[0],
+  keyof ReturnType<typeof partiesOf>
+>;
 
 /** Stores an order, unless the account has used its idempotency key. Returns the stored one. */
 async function storeOnce(
   parts: Parts,
   signal: AbortSignal,
-  order: Omit<NewStoredOrder, "seller" | "buyer">,
+  order: NewStoredOrder,
 ): Promise<StoredOrder> {
   const { store } = parts;
   const { accountId, idempotencyKey } = order;
-  const find = () => store.findOrderByKey(accountId, idempotencyKey);
-  const known = await find();
+  const find = (db: Runner) => db.run(sql.findOrderByKey, { accountId, idempotencyKey });
+  const known = await find(store);
   if (known) return known;
   const account = await findOpenAccount(parts, accountId, signal);
   await store.transaction(async (tables) => {
-    await tables.lockAccount(accountId);
+    await tables.run(sql.lockAccount, { accountId });
     // A repeat at the same time has stored it: that is no further order.
-    if (await tables.findOrderByKey(accountId, idempotencyKey)) return;
-    checkCount(await tables.countOrders(accountId));
-    const seller = sellerOf(parts, order.processor);
-    await tables.insertOrder({ ...order, seller, buyer: buyerOf(account) });
+    if (await find(tables)) return;
+    checkCount(await tables.run(sql.countOrders, { accountId }));
+    const parties = partiesOf(parts, order.processor, account);
+    await tables.run(sql.insertOrder, { ...order, ...parties });
   });
-  const stored = await find();
+  const stored = await find(store);
   if (!stored) throw new Error("an order that was stored is gone");
   return stored;
 }
@@ -179,7 +185,7 @@ async function openAtProcessor(
 ): Promise<void> {
   const { store, log } = parts;
   const { orderId } = order;
-  if (!(await store.leaseOpening(orderId, openingMsMax)))
+  if ((await store.run(sql.leaseOpening, { orderId, leaseMs: openingMsMax })) === 0)
     throw new ApiError("gateway_unavailable", {
       message: "This order is being opened by another call. Repeat the call shortly.",
       retryAfterMs: 1_000,
@@ -187,11 +193,11 @@ async function openAtProcessor(
   try {
     const within = AbortSignal.any([signal, AbortSignal.timeout(openingMsMax)]);
     const quote = await processor.open(order, within);
-    await store.putQuote(orderId, quote, firstLookMs);
+    await store.run(sql.putQuote, { ...quote, orderId, firstLookMs });
     for (const replaced of (await processor.findReplaced?.(order)) ?? [])
       await cancelOpen(parts, replaced);
   } catch (error) {
-    await store.failOpening(orderId);
+    await store.run(sql.failOpening, { orderId });
     if (error instanceof ApiError) throw error;
     log.warn(
       { code: "order_not_opened", orderId, processor: processor.name, err: error },
@@ -230,7 +236,7 @@ async function allMethods({ processors, log }: Parts, signal: AbortSignal): Prom
   return (await Promise.all(offered)).flat();
 }
 
-function checkCount({ open, made, firstAt }: OrderCount): void {
+function checkCount({ open, made, firstAt }: sql.CountOrdersRow): void {
   if (open >= openOrdersMax)
     throw new ApiError("rate_limited", {
       message: `An account can have ${openOrdersMax} open orders. Pay or cancel one of them.`,
@@ -265,16 +271,24 @@ export async function listOrders(
   request: ListOrdersRequest,
   { accountId }: AuthenticatedCall,
 ) {
-  const filter = {
-    accountId: request.allAccounts ? undefined : accountId,
-    needsAttention: false,
-  };
-  const { entries, nextPageToken } = await readPage(request, {
-    read: (after, limit) => parts.store.listOrders(filter, after, limit),
-    cursorOf: ({ orderId }) => orderId,
-  });
+  const { entries, nextPageToken } = await readPage(
+    request,
+    pagesOf(parts, { accountId: request.allAccounts ? null : accountId, needsAttention: false }),
+  );
   const orders = await describeAll(parts, entries);
   return create(ListOrdersResponseSchema, { orders, nextPageToken });
+}
+
+/** Orders page by page, newest first; those that need attention, oldest first. */
+export function pagesOf(
+  { store }: Parts,
+  filter: { accountId: string | null; needsAttention: boolean },
+) {
+  return {
+    read: (after: string | undefined, rows: number) =>
+      store.run(sql.listOrders, { ...filter, after: after ?? null, rows }),
+    cursorOf: ({ orderId }: StoredOrder) => orderId,
+  };
 }
 
 /** All orders of an account, newest first, then their documents. */
@@ -282,16 +296,11 @@ export async function* exportOrders(
   parts: Parts,
   accountId: string,
 ): AsyncGenerator<{ orders: Order[] } | { documents: Document[] }, void> {
-  const filter = { accountId, needsAttention: false };
-  const pages = () =>
-    walkPages({
-      read: (after, limit) => parts.store.listOrders(filter, after, limit),
-      cursorOf: ({ orderId }: StoredOrder) => orderId,
-    });
+  const pages = () => walkPages(pagesOf(parts, { accountId, needsAttention: false }));
   for await (const some of pages()) yield { orders: await describeAll(parts, some) };
   for await (const some of pages())
     for (const order of some) {
-      if (order.receiptNumber === undefined) continue;
+      if (order.receiptNumber === null) continue;
       const documents = await readDocuments(parts, order);
       if (documents) yield { documents: [documents.receipt, ...documents.creditNotes] };
     }
@@ -313,12 +322,12 @@ export async function cancelOrder(
 }
 
 /** Cancels an order if it is open. Returns the state in which it was. */
-async function cancelOpen(parts: Parts, orderId: string): Promise<OrderState> {
+async function cancelOpen(parts: Parts, orderId: string): Promise<StoredOrder["state"]> {
   const state = await parts.store.transaction(async (tables) => {
     const order = await tables.lockOrder(orderId);
     if (!order) throw noSuchOrder();
     if (order.state !== "open") return order.state;
-    await tables.cancelOrder(orderId);
+    await tables.run(sql.cancelOrder, { orderId });
     await redecide(tables, { ...order, cancelledAt: order.readAt });
     return order.state;
   });
@@ -338,16 +347,19 @@ export async function describeAll(
   { store, processors }: Parts,
   orders: readonly StoredOrder[],
 ): Promise<Order[]> {
-  const ids = orders.map(({ orderId }) => orderId);
+  const idOf = ({ orderId }: { orderId: string }) => orderId;
+  const orderIds = orders.map(idOf);
   const [deposits, refunds, pending] = await Promise.all([
-    store.listDeposits(ids),
-    store.listRefunds(ids),
-    store.listPending(ids),
+    store.listDeposits(orderIds),
+    store.run(sql.listRefunds, { orderIds }),
+    store.listPending(orderIds),
   ]);
+  const depositsOf = Map.groupBy(deposits, idOf);
+  const refundsOf = Map.groupBy(refunds, idOf);
   return orders.map((order) =>
-    toOrder(order, deposits.get(order.orderId) ?? [], {
-      refunds: refunds.get(order.orderId) ?? [],
-      pending: pending.get(order.orderId),
+    toOrder(order, depositsOf.get(order.orderId) ?? [], {
+      refunds: refundsOf.get(order.orderId) ?? [],
+      pending: pending.find(({ orderId }) => orderId === order.orderId),
       // A processor that is gone from the configuration may have been a simulated one.
       isSimulated:
         processors().get(order.processor)?.isSimulated ?? order.payTo.startsWith("simulated-"),

@@ -6,6 +6,7 @@ import {
   AccountStatus,
   type BillingService,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import * as sql from "../../gen/sql/payments.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import type { FamilyName } from "../base/families.ts";
 import type { Log } from "../base/log.ts";
@@ -69,8 +70,8 @@ export async function findVisible(
   orderId: string,
   call: AuthenticatedCall,
 ): Promise<StoredOrder> {
-  const order = await store.findOrder(orderId);
-  if (!order || order.externalId === undefined) throw noSuchOrder();
+  const order = await store.run(sql.findOrder, { orderId });
+  if (!order || order.externalId === null) throw noSuchOrder();
   checkAccess(call, order.accountId, noSuchOrder);
   return order;
 }

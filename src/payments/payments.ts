@@ -3,6 +3,7 @@
 import type { Client } from "@connectrpc/connect";
 import type { BillingService } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { PaymentsService } from "../../gen/gateway/payments/v1/payments_pb.ts";
+import * as sql from "../../gen/sql/payments.ts";
 import type { Log } from "../base/log.ts";
 import {
   apiKeyOf,
@@ -46,7 +47,7 @@ import { createChainReader } from "./read-chains.ts";
 import { beginRefund, cancelRefund, completeRefund, postRefunds } from "./refunds.ts";
 import { simulateDeposit } from "./simulate.ts";
 import { createSimulated } from "./simulated.ts";
-import { createPaymentsStore, type PaymentsStore, type WaitingOrder } from "./store.ts";
+import { createPaymentsStore, type PaymentsStore } from "./store.ts";
 import { watchOrder } from "./watch-order.ts";
 import { createWatchers } from "./watchers.ts";
 
@@ -60,10 +61,10 @@ export type Payments = {
     export(accountId: string): ReturnType<typeof exportOrders>;
   };
   /**
-   * The orders that wait for a person, in the order of their ids, from the cursor `after` on; '' is
-   * the start.
+   * The orders that wait for a person, each with the number of decisions about it so far, in the
+   * order of their ids, from the cursor `after` on; '' is the start.
    */
-  listWaiting(after: string, limit: number): Promise<readonly WaitingOrder[]>;
+  listWaiting(after: string, limit: number): Promise<readonly sql.ListAttentionRow[]>;
   /** How many orders of an account wait for a person, for at most so many accounts. */
   waitingOrders(limit: number): Promise<ReadonlyMap<string, number>>;
   /** Takes what can be bought from another file. Orders of processors that are gone stay. */
@@ -149,8 +150,11 @@ export function createPayments(parts: {
       receiveHook: (request) => receiveHook(all, request),
     },
     ofAccount: { export: (accountId) => exportOrders(all, accountId) },
-    listWaiting: (after, limit) => store.listAttention(after, limit),
-    waitingOrders: (limit) => store.countWaiting(limit),
+    listWaiting: (after, limit) => store.run(sql.listAttention, { after, rows: limit }),
+    async waitingOrders(limit) {
+      const counts = await store.run(sql.countWaiting, { rows: limit });
+      return new Map(counts.map(({ accountId, orders }) => [accountId, orders]));
+    },
     reload(settings) {
       current = offered(settings);
     },

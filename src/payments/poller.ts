@@ -2,11 +2,11 @@
 // statement a second finds out whether there is any of both, a second one leases it, so that nodes
 // share the work.
 
+import * as sql from "../../gen/sql/payments.ts";
 import type { Log } from "../base/log.ts";
 import { WaitGroup } from "../base/wait-group.ts";
 import { applyLook, recordFailedLook } from "./crediting.ts";
 import type { Parts } from "./parts.ts";
-import type { Work } from "./store.ts";
 
 /** Looks a second at one processor, over all nodes. The last one is kept for webhooks. */
 const slots = 5;
@@ -46,14 +46,14 @@ export function createPoller(parts: Parts, repeat: Repeat): Poller {
     running.add();
     const withUnposted = performance.now() - sweptAtMs >= sweepMs;
     try {
-      const names = [...parts.processors().keys()];
-      for (const name of names) {
-        if (!ready.has(name)) await store.ensureSlots(name, slots);
+      const processors = [...parts.processors().keys()];
+      for (const name of processors) {
+        if (!ready.has(name)) await store.run(sql.ensureSlots, { processor: name, slots });
         ready.add(name);
       }
-      const options = { slots, leaseMs, withUnposted };
-      if (await store.hasWork(names, withUnposted))
-        for (const work of await store.takeWork(names, options)) run(work);
+      const { hasWork } = await store.run(sql.hasWork, { processors, withUnposted });
+      const taken = { processors, slots, leaseMs, withUnposted };
+      if (hasWork) for (const row of await store.run(sql.takeWork, taken)) run(toWork(row));
       if (withUnposted) sweptAtMs = performance.now();
       if (isFailing) log.info("orders are looked at again");
       isFailing = false;
@@ -91,7 +91,10 @@ export function createPoller(parts: Parts, repeat: Repeat): Poller {
   async function lookAt({ orderId, processor: name, externalId, startedAt }: LookWork) {
     const processor = parts.processors().get(name);
     if (!processor) return;
-    const named = processor.readHook ? await store.listNamed(name, externalId) : [];
+    const hooks = processor.readHook
+      ? await store.run(sql.listNamed, { processor: name, externalId })
+      : [];
+    const named = hooks.map(({ depositId }) => depositId);
     const signal = AbortSignal.any([stopping.signal, AbortSignal.timeout(lookMsMax)]);
     const look = await processor
       .look({ orderId, externalId, named }, signal)
@@ -114,6 +117,15 @@ export function createPoller(parts: Parts, repeat: Repeat): Poller {
       else void tick();
     },
   };
+}
+
+/** What a node is to do now. */
+type Work = ReturnType<typeof toWork>;
+
+function toWork({ work: kind, ...row }: sql.TakeWorkRow) {
+  if (kind === "post") return { kind, orderId: row.orderId };
+  if (kind === "bonus") return { kind, codeId: row.orderId, accountId: row.externalId };
+  return { kind, ...row };
 }
 
 type LookWork = Extract<Work, { kind: "look" }>;

@@ -18,6 +18,7 @@ import {
   type StopPromotionRequest,
   StopPromotionResponseSchema,
 } from "../../gen/gateway/payments/v1/payments_pb.ts";
+import * as sql from "../../gen/sql/payments.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { familyName, familyOf } from "../base/families.ts";
 import { timeOrderedId } from "../base/ids.ts";
@@ -25,7 +26,6 @@ import { readPage } from "../base/paging.ts";
 import { actorOf, clientOf } from "../contract/callers.ts";
 import { type AuthenticatedCall, asService } from "../contract/contract.ts";
 import { findOpenAccount, type Parts } from "./parts.ts";
-import type { PromotionUse, StoredPromotion } from "./promotion-tables.ts";
 
 const bonusMicroMax = 2n ** 53n;
 // The column is a signed 32-bit integer.
@@ -59,15 +59,15 @@ export async function createPromotion(
       "code",
       `must have at least ${codeLengthMin} letters and digits, and ${codeLengthMax} characters at most`,
     );
-  const stored = await store.insertPromotion({
+  const stored = await store.run(sql.insertPromotion, {
     codeId: timeOrderedId("pro_"),
-    digest: digestOf(code),
+    codeSha256: digestOf(code),
     name,
     family,
     bonusMicro: bonusMicrocredits,
-    endsAt,
+    endsAt: endsAt ?? null,
     needsPurchase,
-    most: most === 0 ? undefined : most,
+    most: most === 0 ? null : most,
     createdBy: actorOf(caller),
   });
   if (!stored) throw invalidField("code", "belongs to another promotion");
@@ -75,14 +75,14 @@ export async function createPromotion(
 }
 
 export async function stopPromotion({ store }: Parts, { codeId }: StopPromotionRequest) {
-  const stored = await store.stopPromotion(codeId);
+  const stored = await store.run(sql.stopPromotion, { codeId });
   if (!stored) throw new ApiError("not_found", { message: "No such promotion.", field: "code_id" });
   return create(StopPromotionResponseSchema, { promotion: toPromotion(stored) });
 }
 
 export async function listPromotions({ store }: Parts, request: ListPromotionsRequest) {
   const { entries, nextPageToken } = await readPage(request, {
-    read: (after, limit) => store.listPromotions(after, limit),
+    read: (after, rows) => store.run(sql.listPromotions, { before: after ?? null, rows }),
     cursorOf: ({ codeId }) => codeId,
   });
   return create(ListPromotionsResponseSchema, {
@@ -101,7 +101,7 @@ export async function redeemPromotion(
   await findOpenAccount(parts, accountId, signal);
   // Counted before the outcome is known, and forgiven if the code exists.
   const forgive = await guesses.begin(accountId, clientOf(call).address, signal);
-  const promotion = await store.findPromotion(digestOf(code));
+  const promotion = await store.run(sql.findPromotion, { codeSha256: digestOf(code) });
   if (!promotion)
     throw new ApiError("not_found", { message: "No such promotion code.", field: "code" });
   await forgive();
@@ -118,30 +118,33 @@ export async function redeemPromotion(
 /** Stores the use of a code, and counts it. Returns the earlier one if there is one. */
 async function useOnce(
   { store }: Pick<Parts, "store">,
-  { codeId, family, needsPurchase }: StoredPromotion,
+  { codeId, family, needsPurchase }: sql.FindPromotionRow,
   accountId: string,
 ): Promise<PromotionUse> {
   return store.transaction(async (tables) => {
-    const earlier = await tables.findUse(codeId, accountId);
+    const earlier = await tables.run(sql.findPromotionUse, { codeId, accountId });
     if (earlier) return earlier;
-    const find = () => tables.findPaidOrder(accountId, family, purchaseMicro);
-    const orderId = needsPurchase ? await find() : undefined;
-    if (orderId !== undefined) await tables.lockOrder(orderId);
+    const paid = { accountId, family, micro: purchaseMicro };
+    const find = async () => (await tables.run(sql.findPaidOrder, paid))?.orderId ?? null;
+    const orderId = needsPurchase ? await find() : null;
+    if (orderId !== null) await tables.lockOrder(orderId);
     // Its refund may have begun before the lock.
-    if (needsPurchase && (orderId === undefined || (await find()) !== orderId))
+    if (needsPurchase && (orderId === null || (await find()) !== orderId))
       throw notUsable(
         "This code needs a paid order of at least 5 USD for the same pool. Buy credits first.",
       );
     // A use of the same account at the same time is committed by now, or waits for this one.
-    if (await tables.insertUse(codeId, accountId, orderId)) {
-      if (!(await tables.countUse(codeId)))
+    if ((await tables.run(sql.insertPromotionUse, { codeId, accountId, orderId })) > 0) {
+      if ((await tables.run(sql.countPromotionUse, { codeId })) === 0)
         throw notUsable("This promotion has ended, or its code was used by as many as it was for.");
     }
-    const use = await tables.findUse(codeId, accountId);
+    const use = await tables.run(sql.findPromotionUse, { codeId, accountId });
     if (!use) throw new Error("a use that was stored is gone");
     return use;
   });
 }
+
+type PromotionUse = sql.FindPromotionUseRow;
 
 /** Posts the bonus of a use. A repeat returns the same transfer. */
 async function postBonus(
@@ -160,8 +163,9 @@ async function postBonus(
     { contextValues: asService("payments") },
   );
   if (!transfer) throw new Error("billing answered without the transfer");
-  await store.setUseTransfer(codeId, accountId, transfer.transferId);
-  return transfer.transferId;
+  const { transferId } = transfer;
+  await store.run(sql.setPromotionTransfer, { codeId, accountId, transferId });
+  return transferId;
 }
 
 /** Posts a bonus that a crash has left out. */
@@ -170,8 +174,8 @@ export async function repeatBonus(
   codeId: string,
   accountId: string,
 ): Promise<void> {
-  const use = await parts.store.findUse(codeId, accountId);
-  if (use && use.transferId === undefined) await postBonus(parts, use);
+  const use = await parts.store.run(sql.findPromotionUse, { codeId, accountId });
+  if (use?.transferId === null) await postBonus(parts, use);
 }
 
 function notUsable(message: string): ApiError {
@@ -197,19 +201,19 @@ function digestOf(code: string): Buffer {
   return hash("sha256", lettersOf(code), "buffer");
 }
 
-function toPromotion(stored: StoredPromotion): Promotion {
-  const { codeId, name, family, bonusMicro, endsAt, most, used, needsPurchase } = stored;
+function toPromotion(row: sql.FindPromotionRow): Promotion {
+  const { codeId, name, used, needsPurchase, createdBy, endsAt, stoppedAt } = row;
   return create(PromotionSchema, {
     codeId,
     name,
-    family: familyOf(family),
-    bonusMicrocredits: bonusMicro,
-    most: most ?? 0,
     used,
     needsPurchase,
-    createdBy: stored.createdBy,
+    createdBy,
+    family: familyOf(row.family),
+    bonusMicrocredits: row.bonusMicro,
+    most: row.most ?? 0,
+    createdAt: timestampFromDate(row.createdAt),
     ...(endsAt && { endsAt: timestampFromDate(endsAt) }),
-    ...(stored.stoppedAt && { stoppedAt: timestampFromDate(stored.stoppedAt) }),
-    createdAt: timestampFromDate(stored.createdAt),
+    ...(stoppedAt && { stoppedAt: timestampFromDate(stoppedAt) }),
   });
 }

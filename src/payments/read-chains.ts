@@ -1,14 +1,15 @@
 // Reads the chains that processors name, each by one node at a time, and brings what arrived to its
 // orders. Credits follow from the looks at those orders, as everywhere.
 
+import * as sql from "../../gen/sql/payments.ts";
 import { timeOrderedId } from "../base/ids.ts";
 import { WaitGroup } from "../base/wait-group.ts";
 import { asService } from "../contract/contract.ts";
 import type { Chain, ReadChain, Reading } from "./chain.ts";
-import type { ChainId, WaitingPayment } from "./chain-tables.ts";
+import { type ChainId, idsOf, type WaitingPayment, withAtoms } from "./chain-tables.ts";
 import { isStablecoin } from "./decide.ts";
 import { methodOf } from "./onchain.ts";
-import { buyerOf, sellerOf } from "./orders.ts";
+import { partiesOf } from "./orders.ts";
 import type { Parts } from "./parts.ts";
 
 const second = 1_000;
@@ -64,7 +65,7 @@ export function createChainReader(parts: Parts, paceMs: number): ChainReader {
   async function read(processor: string, chain: Chain): Promise<void> {
     const id = { processor, chain: chain.name };
     const { marketRate } = parts.processors().get(processor) ?? {};
-    await store.ensureChain(id);
+    await store.run(sql.ensureChain, id);
     const leased = await store.leaseChain(id, leaseMs);
     if (!leased) return;
     const { lease, cursor } = leased;
@@ -86,7 +87,7 @@ export function createChainReader(parts: Parts, paceMs: number): ChainReader {
       await bringToOrders(parts, reading, result);
       found = result;
     } finally {
-      await store.endReading(id, lease, found?.tip, paceMs);
+      await store.run(sql.endReading, { ...id, lease, tip: found?.tip ?? null, nextMs: paceMs });
     }
   }
 
@@ -107,8 +108,8 @@ async function bringToOrders(
 ): Promise<void> {
   const { store, log, wake } = parts;
   const before = await store.findTip(id);
-  await transaction((tables) => tables.assignPayments(id));
-  const waiting = await store.listWaiting(id);
+  await transaction((tables) => tables.run(sql.assignPayments, id));
+  const waiting = (await store.run(sql.listWaiting, id)).map(withAtoms);
   for (const group of Map.groupBy(waiting, ({ address, asset }) => `${address} ${asset}`).values())
     await orderDirectly(parts, id, transaction, group).catch((err: unknown) =>
       log.warn(
@@ -118,14 +119,19 @@ async function bringToOrders(
     );
   const settled = await transaction(async (tables) => {
     const ids: string[] = [];
-    for (const { externalId, ...payment } of await tables.listUnsettled(id)) {
-      const { needed, isSettled } = confirm(payment);
-      await tables.confirmPayment(id.processor, externalId, needed, isSettled);
-      if (isSettled) ids.push(externalId);
+    for (const { externalId, height, usdMicro } of await tables.run(sql.listUnsettled, id)) {
+      const confirmed = confirm({
+        height: Number(height),
+        usdMicro: usdMicro === null ? undefined : BigInt(usdMicro),
+      });
+      const { processor } = id;
+      await tables.run(sql.confirmPayment, { processor, externalId, ...confirmed });
+      if (confirmed.isSettled) ids.push(externalId);
     }
     return ids;
   });
-  await store.hookChanged(id, [...changed, ...settled], tip !== before);
+  const externalIds = [...changed, ...settled];
+  await store.run(sql.hookChanged, { ...id, externalIds, hasBlocks: tip !== before });
   wake();
 }
 
@@ -140,8 +146,8 @@ async function orderDirectly(
   group: readonly WaitingPayment[],
 ): Promise<void> {
   const rateOf = (one: WaitingPayment) => (isStablecoin(one) ? microDollars : one.marketRate);
-  const valued = group.filter((one) => rateOf(one) !== undefined);
-  const unvalued = group.filter((one) => rateOf(one) === undefined);
+  const valued = group.filter((one) => rateOf(one) !== null);
+  const unvalued = group.filter((one) => rateOf(one) === null);
   for (const payments of [valued, unvalued]) {
     const [first] = payments;
     if (!first) continue;
@@ -160,14 +166,14 @@ async function orderDirectly(
     const isValued = payments === valued;
     const orderId = timeOrderedId("ord_");
     await transaction(async (tables) => {
-      await tables.insertDirect({
+      await tables.run(sql.insertDirect, {
         orderId,
         accountId,
         family,
         asset,
         decimals,
-        address,
         atoms,
+        payTo: address,
         idempotencyKey: `direct:${name}:${first.externalId}`,
         // Of unknown value, it came after the end of its quote: a person decides what it is worth.
         ...(isValued ? { rate, usdMicro } : { rate: 1n, usdMicro: 1n }),
@@ -177,12 +183,12 @@ async function orderDirectly(
         method: methodOf(name, asset, chain),
         externalId: `${chain}:${orderId}`,
         createdBy: `processor:${name}`,
-        seller: sellerOf(parts, name),
-        buyer: buyerOf(account),
+        ...partiesOf(parts, name, account),
         watchedForMs,
       });
-      const ids = payments.map(({ externalId }) => externalId);
-      if ((await tables.putPaymentOrder(name, ids, orderId)).length < ids.length)
+      const externalIds = idsOf(payments);
+      const given = { processor: name, externalIds, orderId };
+      if ((await tables.run(sql.putPaymentOrder, given)) < externalIds.length)
         throw new Error("a payment has an order by now");
     });
   }

@@ -10,6 +10,7 @@ import {
   type CompleteRefundRequest,
   CompleteRefundResponseSchema,
 } from "../../gen/gateway/payments/v1/payments_pb.ts";
+import * as sql from "../../gen/sql/payments.ts";
 import { ApiError, invalidField, toApiError } from "../base/errors.ts";
 import { familyOf } from "../base/families.ts";
 import { microCreditsPerMicroDollar } from "../base/money.ts";
@@ -53,20 +54,21 @@ export async function beginRefund(
         : await ofAmount(tables, order, now, what.value);
     const state = amount.micro > 0n ? "asked" : "refunding";
     // A bonus that needed this purchase goes first. What was never granted takes no credits.
-    const bonusMicro = amount.micro > 0n ? await tables.readBonus(orderId) : 0n;
+    const readBonus = async () => (await tables.run(sql.readBonus, { orderId })).micro;
+    const bonusMicro = amount.micro > 0n ? await readBonus() : 0n;
     const madeBy = actorOf(call.caller);
     const refund = { ...amount, orderId, bonusMicro, state, reason, madeBy } as const;
-    const number = await tables.insertRefund(refund);
-    if (bonusMicro > 0n) await tables.takeBonus(orderId, number);
-    if (state === "refunding") await tables.handleFacts(orderId, now.facts);
-    const changed = await tables.findOrder(orderId);
+    const inserted = await tables.run(sql.insertRefund, refund);
+    if (bonusMicro > 0n) await tables.run(sql.takeBonus, { orderId, refundN: inserted.n });
+    if (state === "refunding") await tables.run(sql.handleFacts, { orderId, facts: now.facts });
+    const changed = await tables.run(sql.findOrder, { orderId });
     if (changed) await redecide(tables, changed);
-    return number;
+    return inserted.n;
   });
   await postRefunds(parts, orderId);
   parts.changed(orderId);
-  const refund = await findRefund(parts.store, orderId, n);
-  if (refund?.state === "refused")
+  const refunds = await parts.store.run(sql.listRefunds, { orderIds: [orderId] });
+  if (refunds.some((one) => one.n === n && one.state === "refused"))
     throw new ApiError("insufficient_funds", {
       message: "The pool has too few free credits: those of this order were spent.",
     });
@@ -89,18 +91,19 @@ async function ofAmount(
   if (usdMicro <= 0n || usdMicro > left)
     throw invalidField("amount_microdollars", `is from 1 to ${left}, what is left of this order`);
   // What persons granted for a deposit of unknown value goes back with that deposit.
-  const decided = (await tables.listDecided(order.orderId))
+  const { orderId } = order;
+  const decided = (await tables.run(sql.listDecided, { orderId }))
     .filter(({ depositId }) => depositId === "")
     .reduce((sum, { micro }) => sum + micro, 0n);
-  const takenBack = ((await tables.listRefunds([order.orderId])).get(order.orderId) ?? [])
-    .filter(({ externalId, state }) => externalId === undefined && isCounted(state))
+  const takenBack = (await tables.run(sql.listRefunds, { orderIds: [orderId] }))
+    .filter(({ externalId, state }) => externalId === null && isCounted(state))
     .reduce((sum, { micro }) => sum + micro, 0n);
   const granted = now.ruleMicro + decided - takenBack;
   // All that is left takes all credits, also those that the tolerance gave.
   const ungranted = left * microCreditsPerMicroDollar - granted;
   const asked = usdMicro * microCreditsPerMicroDollar - (ungranted > 0n ? ungranted : 0n);
   const micro = usdMicro === left || asked > granted ? granted : asked;
-  return { usdMicro, externalId: undefined, micro: micro > 0n ? micro : 0n };
+  return { usdMicro, externalId: null, micro: micro > 0n ? micro : 0n };
 }
 
 async function ofDeposit(
@@ -109,13 +112,15 @@ async function ofDeposit(
   now: Decision,
   depositId: string,
 ): Promise<Amount> {
-  const deposits = (await tables.listDeposits([orderId])).get(orderId) ?? [];
+  const deposits = await tables.listDeposits([orderId]);
   const deposit = deposits.find(({ externalId }) => externalId === depositId);
   if (!deposit) throw invalidField("deposit_id", "is no deposit of this order");
   if (deposit.state !== "settled" || now.valued.has(depositId))
     throw invalidField("deposit_id", "is not settled, or has a value: name an amount");
-  const decided = (await tables.listDecided(orderId)).filter((one) => one.depositId === depositId);
-  const refunds = (await tables.listRefunds([orderId])).get(orderId) ?? [];
+  const decided = (await tables.run(sql.listDecided, { orderId })).filter(
+    (one) => one.depositId === depositId,
+  );
+  const refunds = await tables.run(sql.listRefunds, { orderIds: [orderId] });
   const isRefunded = refunds.some(
     ({ externalId, state }) => externalId === depositId && isCounted(state),
   );
@@ -160,8 +165,8 @@ export async function cancelRefund(
     const { refund } = await lockOpen(tables, orderId);
     await tables.moveRefund(refund, "refunding", refund.micro > 0n ? "cancelling" : "cancelled");
     // What the refund was to deal with waits again.
-    await tables.restoreFacts(orderId);
-    const order = await tables.findOrder(orderId);
+    await tables.run(sql.restoreFacts, { orderId });
+    const order = await tables.run(sql.findOrder, { orderId });
     if (order) await redecide(tables, order);
   });
   await postRefunds(parts, orderId);
@@ -184,16 +189,8 @@ async function findOpen(
   tables: PaymentsTables,
   orderId: string,
 ): Promise<StoredRefund | undefined> {
-  const refunds = (await tables.listRefunds([orderId])).get(orderId) ?? [];
+  const refunds = await tables.run(sql.listRefunds, { orderIds: [orderId] });
   return refunds.find(({ state }) => ["asked", "refunding", "cancelling"].includes(state));
-}
-
-async function findRefund(
-  tables: PaymentsTables,
-  orderId: string,
-  n: number,
-): Promise<StoredRefund | undefined> {
-  return (await tables.listRefunds([orderId])).get(orderId)?.find((one) => one.n === n);
 }
 
 /**
@@ -202,7 +199,7 @@ async function findRefund(
  */
 export async function postRefunds(parts: Parts, orderId: string): Promise<void> {
   const { store, billing } = parts;
-  const order = await store.findOrder(orderId);
+  const order = await store.run(sql.findOrder, { orderId });
   const refund = await findOpen(store, orderId);
   if (!order || !refund || refund.state === "refunding") return;
   const isCancelled = refund.state === "cancelling";
@@ -232,14 +229,15 @@ export async function postRefunds(parts: Parts, orderId: string): Promise<void> 
       });
     else if (transferId === undefined) await tables.moveRefund(refund, "asked", "refused");
     else await tables.moveRefund(refund, "asked", "refunding", { transferId });
-    if (isCancelled || transferId === undefined) await tables.returnBonus(orderId, refund.n);
-    const changed = await tables.findOrder(orderId);
+    if (isCancelled || transferId === undefined)
+      await tables.run(sql.returnBonus, { orderId, refundN: refund.n });
+    const changed = await tables.run(sql.findOrder, { orderId });
     if (!changed) return;
     const now = await redecide(tables, changed);
     // What waited goes back: no person has to decide about it any more.
     if (!isCancelled && transferId !== undefined && now.facts.length > 0) {
-      await tables.handleFacts(orderId, now.facts);
-      const settled = await tables.findOrder(orderId);
+      await tables.run(sql.handleFacts, { orderId, facts: now.facts });
+      const settled = await tables.run(sql.findOrder, { orderId });
       if (settled) await redecide(tables, settled);
     }
   });

@@ -13,7 +13,7 @@ export type Watched = {
   readonly isClosed: boolean;
   readonly quotedUntil: Date;
   readonly watchedUntil: Date;
-  readonly pageOpenUntil: Date | undefined;
+  readonly pageOpenUntil: Date | null;
   /** Looks without an answer since the last one with one. */
   readonly failedLooks: number;
 };

@@ -7,6 +7,7 @@ import {
   SimulateDepositResponseSchema,
   SimulatedEvent,
 } from "../../gen/gateway/payments/v1/payments_pb.ts";
+import * as sql from "../../gen/sql/payments.ts";
 import { invalidField } from "../base/errors.ts";
 import { randomId } from "../base/ids.ts";
 import type { AuthenticatedCall } from "../contract/contract.ts";
@@ -35,8 +36,9 @@ export async function simulateDeposit(
   if (request.event !== SimulatedEvent.UNSPECIFIED) await happen(parts, order, request);
   const depositId =
     request.event === SimulatedEvent.UNSPECIFIED ? await deposit(store, order, request) : "";
-  if (!request.withoutHook && order.externalId !== undefined) {
-    await store.hookOrder(order.processor, order.externalId);
+  const { processor, externalId } = order;
+  if (!request.withoutHook && externalId !== null) {
+    await store.run(sql.hookOrder, { processor, externalId });
     wake();
   }
   return create(SimulateDepositResponseSchema, {
@@ -61,9 +63,14 @@ async function happen(
     first_seen_at: request.firstSeenAt !== undefined,
   }))
     if (isSet) throw invalidField(field, "is for a deposit: leave it out with an event");
-  if (event === SimulatedEvent.MARKED) await store.putSimulatedFault(orderId, "marked");
-  else if (event === SimulatedEvent.FAILED) await store.putSimulatedFault(orderId, "failed");
-  else await store.endSimulated(orderId, event === SimulatedEvent.WATCHING_OVER);
+  if (event === SimulatedEvent.MARKED)
+    await store.run(sql.putSimulatedFault, { orderId, fault: "marked" });
+  else if (event === SimulatedEvent.FAILED)
+    await store.run(sql.putSimulatedFault, { orderId, fault: "failed" });
+  else {
+    const withWatching = event === SimulatedEvent.WATCHING_OVER;
+    await store.run(sql.endSimulated, { orderId, withWatching });
+  }
 }
 
 /** Stores what arrives, or what became of it. Returns the id of the deposit. */
@@ -77,7 +84,7 @@ async function deposit(
     ({ depositId }) => depositId === request.depositId,
   );
   const payment = earlier ? continued(earlier, request) : newPayment(order, request);
-  if (!(await store.putSimulated(orderId, payment)))
+  if ((await store.run(sql.putSimulated, { ...payment, orderId })) === 0)
     throw invalidField("deposit_id", "is a deposit of another order");
   return payment.depositId;
 }

@@ -2,6 +2,7 @@
 // says what arrives.
 
 import { createHash } from "node:crypto";
+import * as sql from "../../gen/sql/payments.ts";
 import { type Asset, atomsFor, type Method, type Processor } from "./processor.ts";
 import { checkHmac, hookMembers, hookText } from "./signature.ts";
 import type { PaymentsStore } from "./store.ts";
@@ -37,7 +38,7 @@ const confirmationsNeeded = 1;
  */
 export function createSimulated(
   name: string,
-  store: Pick<PaymentsStore, "listSimulated" | "listSimulatedFaults">,
+  store: Pick<PaymentsStore, "listSimulated" | "run">,
   webhookSecret?: string,
 ): Processor {
   const methods = assets.map(
@@ -70,7 +71,7 @@ export function createSimulated(
       };
     },
     look: async ({ orderId }) => ({
-      faults: await store.listSimulatedFaults(orderId),
+      faults: (await store.run(sql.listSimulatedFaults, { orderId })).map(({ fault }) => fault),
       deposits: (await store.listSimulated(orderId)).map(({ depositId, isLost, ...rest }) => ({
         ...rest,
         externalId: depositId,

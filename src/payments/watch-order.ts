@@ -6,6 +6,7 @@ import {
   type WatchOrderResponse,
   WatchOrderResponseSchema,
 } from "../../gen/gateway/payments/v1/payments_pb.ts";
+import * as sql from "../../gen/sql/payments.ts";
 import type { AuthenticatedCall } from "../contract/contract.ts";
 import { describe } from "./orders.ts";
 import { findVisible, type Parts } from "./parts.ts";
@@ -31,7 +32,7 @@ export async function* watchOrder(
   const onAbort = () => notify();
   call.signal.addEventListener("abort", onAbort, { once: true });
   const keepOpen = async () => {
-    await store.openPage(orderId, openMs, pageOpenPaceMs);
+    await store.run(sql.openPage, { orderId, openMs, paceMs: pageOpenPaceMs });
     wake();
   };
   // A failed renewal slows the looks until the next one.

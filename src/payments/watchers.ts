@@ -1,6 +1,7 @@
 // Tells streams of this process that an order changed: at once if this process changed it, else
 // within a second, by reading the versions of all watched orders with one statement.
 
+import * as sql from "../../gen/sql/payments.ts";
 import type { Log } from "../base/log.ts";
 import type { PaymentsStore } from "./store.ts";
 
@@ -14,7 +15,7 @@ export type Watchers = {
   stop(): void;
 };
 
-export function createWatchers(store: Pick<PaymentsStore, "readVersions">, log: Log): Watchers {
+export function createWatchers(store: Pick<PaymentsStore, "run">, log: Log): Watchers {
   const watched = new Map<string, Set<() => void>>();
   let versions = new Map<string, bigint>();
   let timer: NodeJS.Timeout | undefined;
@@ -26,7 +27,8 @@ export function createWatchers(store: Pick<PaymentsStore, "readVersions">, log: 
   };
   async function poll(): Promise<void> {
     try {
-      const found = await store.readVersions([...watched.keys()]);
+      const rows = await store.run(sql.readVersions, { orderIds: [...watched.keys()] });
+      const found = new Map(rows.map(({ orderId, version }) => [orderId, version]));
       // An order that is new here may have changed since its stream read it.
       for (const [orderId, version] of found)
         if (versions.get(orderId) !== version) changed(orderId);

@@ -1,16 +1,19 @@
 // The log of administrative acts, in the database.
 
 import { create } from "@bufbuild/protobuf";
-import { type Timestamp, timestampDate } from "@bufbuild/protobuf/wkt";
+import { type Timestamp, timestampDate, timestampFromDate } from "@bufbuild/protobuf/wkt";
 import {
   type AuditEvent,
+  AuditEventSchema,
   type ListAuditEventsRequest,
   ListAuditEventsResponseSchema,
 } from "../../gen/gateway/people/v1/people_pb.ts";
+import * as sql from "../../gen/sql/people.ts";
 import { encodeTimeCursor, parseTimeCursor, readPage, walkPages } from "../base/paging.ts";
 import type { AuthenticatedCall } from "../contract/contract.ts";
+import type { Runner } from "../postgres/statement.ts";
 import type { Parts } from "./parts.ts";
-import type { PeopleStore } from "./store.ts";
+import { readFacts } from "./store.ts";
 
 export async function listAuditEvents(
   { store }: Parts,
@@ -19,19 +22,14 @@ export async function listAuditEvents(
 ) {
   const { actor, method, from, to, allAccounts } = request;
   const filter = {
-    accountId: allAccounts ? undefined : accountId,
-    actor: actor || undefined,
-    method: method || undefined,
+    accountId: allAccounts ? null : accountId,
+    actor: actor || null,
+    method: method || null,
     from: dateOf(from),
     to: dateOf(to),
   };
   const { entries: events, nextPageToken } = await readPage(request, {
-    read: (after, limit) =>
-      store.listAuditEvents(
-        filter,
-        after === undefined ? undefined : parseTimeCursor(after),
-        limit,
-      ),
+    read: (after, rows) => readEvents(store, filter, after, rows),
     cursorOf: eventCursor,
   });
   return create(ListAuditEventsResponseSchema, { events, nextPageToken });
@@ -39,23 +37,43 @@ export async function listAuditEvents(
 
 /** All events of an account, in pages, newest first. */
 export function walkAuditEvents(
-  store: PeopleStore,
+  store: Runner,
   accountId: string,
 ): AsyncGenerator<AuditEvent[], void> {
-  const all = { actor: undefined, method: undefined, from: undefined, to: undefined };
+  const filter = { accountId, actor: null, method: null, from: null, to: null };
   return walkPages({
-    read: (after, limit) => {
-      const before = after === undefined ? undefined : parseTimeCursor(after);
-      return store.listAuditEvents({ accountId, ...all }, before, limit);
-    },
+    read: (after, rows) => readEvents(store, filter, after, rows),
     cursorOf: eventCursor,
   });
+}
+
+/** Null: any. */
+type Filter = {
+  readonly accountId: string | null;
+  readonly actor: string | null;
+  readonly method: string | null;
+  readonly from: Date | null;
+  readonly to: Date | null;
+};
+
+async function readEvents(
+  store: Runner,
+  filter: Filter,
+  after: string | undefined,
+  rows: number,
+): Promise<AuditEvent[]> {
+  const { at: before = null, id: beforeId = null } =
+    after === undefined ? {} : parseTimeCursor(after);
+  const events = await store.run(sql.listAuditEvents, { ...filter, before, beforeId, rows });
+  return events.map(({ at, facts, ...event }) =>
+    create(AuditEventSchema, { ...event, at: timestampFromDate(at), facts: readFacts(facts) }),
+  );
 }
 
 function eventCursor({ at, eventId }: AuditEvent): string {
   return encodeTimeCursor({ at: at ? timestampDate(at) : new Date(0), id: eventId });
 }
 
-function dateOf(time: Timestamp | undefined): Date | undefined {
-  return time && timestampDate(time);
+function dateOf(time: Timestamp | undefined): Date | null {
+  return time ? timestampDate(time) : null;
 }

@@ -4,7 +4,8 @@
 // is that a challenge was answered, because one answer is all that it is good for.
 
 import { createHmac, hash, randomBytes, timingSafeEqual } from "node:crypto";
-import type { PeopleStore, PeopleTables } from "./store.ts";
+import * as sql from "../../gen/sql/people.ts";
+import type { Runner } from "../postgres/statement.ts";
 
 const lifetimeMsMax = 15 * 60_000;
 const randomLength = 16;
@@ -21,13 +22,16 @@ export type Challenges = {
   check(purpose: string, challenge: string): Promise<AnsweredChallenge | undefined>;
 };
 
-export function createChallenges(store: PeopleStore): Challenges {
+export function createChallenges(store: Runner): Challenges {
   let secret: Promise<Buffer> | undefined;
   const readSecret = () => {
-    secret ??= store.claimChallengeSecret(randomBytes(32)).catch((error: unknown) => {
-      secret = undefined;
-      throw error;
-    });
+    secret ??= store.run(sql.claimChallengeSecret, { secret: randomBytes(32) }).then(
+      ({ challengeSecret }) => challengeSecret,
+      (error: unknown) => {
+        secret = undefined;
+        throw error;
+      },
+    );
     return secret;
   };
   const codeOf = async (purpose: string, head: Uint8Array) =>
@@ -56,10 +60,10 @@ export function createChallenges(store: PeopleStore): Challenges {
 }
 
 /** False: the challenge was answered before. */
-export function spendChallenge(
-  tables: PeopleTables,
+export async function spendChallenge(
+  tables: Runner,
   { digest }: AnsweredChallenge,
 ): Promise<boolean> {
   // Kept for longer than any node could accept it, even if its clock is slow.
-  return tables.spendChallenge(digest, 2 * lifetimeMsMax);
+  return (await tables.run(sql.spendChallenge, { digest, lifetimeMs: 2 * lifetimeMsMax })) > 0;
 }

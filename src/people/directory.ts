@@ -10,6 +10,7 @@ import {
   type UpdatePersonRequest,
   UpdatePersonResponseSchema,
 } from "../../gen/gateway/people/v1/people_pb.ts";
+import * as sql from "../../gen/sql/people.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { readPage } from "../base/paging.ts";
 import { actorOf } from "../contract/callers.ts";
@@ -38,14 +39,14 @@ export async function updatePerson(
   if (disabled === undefined && operator === undefined)
     throw invalidField("disabled", "give disabled, operator, or both");
   await store.transaction(async (tables) => {
-    const operators = await tables.lockOperators();
+    const operators = await tables.run(sql.lockOperators);
     await checkStillAdmin(tables, caller);
     const person = await tables.lockPerson(personId);
     if (!person) throw noSuchPerson();
     const isDisabled = disabled ?? person.disabledAt !== undefined;
     const role = operator ?? person.operator;
     const staysOperator = role === OperatorRole.ADMIN && !isDisabled;
-    if (!staysOperator && operators.length === 1 && operators[0] === personId)
+    if (!staysOperator && operators.length === 1 && operators[0]?.personId === personId)
       throw new ApiError("last_one", {
         message: "This is the last operator. Make somebody else an operator first.",
       });
@@ -58,7 +59,7 @@ export async function updatePerson(
     // By a link of his own he could come back, as himself or as somebody else.
     if (isDisabled || losesAdmin) await tables.endLinksOfMaker(personId);
     // A person who gains or loses rights over every account signs in anew.
-    await tables.endSessions(personId);
+    await tables.run(sql.endSessions, { personId, butSessionId: null });
     await tables.insertChange(personId);
   });
   publish(personId);
@@ -95,7 +96,7 @@ export async function makeRecoveryLink(
   madeBy: string,
 ): ReturnType<typeof makeLink> {
   if (!(await tables.lockPerson(personId))) throw noSuchPerson();
-  await tables.endLinks("recovery", personId);
+  await tables.run(sql.endLinks, { purpose: "recovery", personId });
   return makeLink(tables, publicUrl, { purpose: "recovery", personId, madeBy });
 }
 

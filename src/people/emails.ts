@@ -10,6 +10,7 @@ import {
   type SetEmailRequest,
   SetEmailResponseSchema,
 } from "../../gen/gateway/people/v1/people_pb.ts";
+import * as sql from "../../gen/sql/people.ts";
 import { invalidField } from "../base/errors.ts";
 import { clientOf } from "../contract/callers.ts";
 import type { AuthenticatedCall } from "../contract/contract.ts";
@@ -40,12 +41,13 @@ export async function setEmail(parts: Parts, { email }: SetEmailRequest, call: A
   }
   await store.transaction(async (tables) => {
     const { person } = await lockOpen(tables, call);
-    await tables.endLinks("email", personId);
-    if (address === undefined) return changeEmail(parts, tables, person, undefined);
+    await tables.run(sql.endLinks, { purpose: "email", personId });
+    if (address === undefined) return changeEmail(parts, tables, person, null);
     // Locks the address, so that requests at the same time are counted one by one.
     await tables.countAttempts([{ kind: "login", digest: digestOf("email", address) }]);
     // The answer is the same: it tells nothing about the address.
-    if ((await tables.countMails(address, "email")) >= confirmationsPerDayMax) return;
+    const { made } = await tables.run(sql.countMails, { address, kind: "email" });
+    if (made >= confirmationsPerDayMax) return;
     const { link } = await makeLink(tables, publicUrl(), {
       purpose: "email",
       personId,
@@ -86,10 +88,10 @@ async function changeEmail(
   { outbox }: Parts,
   tables: PeopleTables,
   { personId, email: before }: Person,
-  email: string | undefined,
+  email: string | null,
 ): Promise<void> {
   if (before === (email ?? "")) return;
-  await tables.setEmail(personId, email);
+  await tables.run(sql.setEmail, { personId, email });
   if (outbox && before !== "")
     await tables.insertMail({
       kind: "email_changed",

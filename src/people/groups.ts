@@ -8,11 +8,15 @@ import {
   OperatorRole,
   OperatorRoleSchema,
 } from "../../gen/gateway/common/v1/roles_pb.ts";
+import * as sql from "../../gen/sql/people.ts";
 import type { OidcSettings } from "../config/catalog.ts";
-import { rolesByName } from "./sign-up.ts";
-import type { GivenRoles, LockedMember, PeopleTables } from "./store.ts";
-
-const operatorsByName = { support: OperatorRole.SUPPORT, admin: OperatorRole.ADMIN } as const;
+import {
+  type GivenRoles,
+  type LockedMember,
+  operatorsByName,
+  type PeopleTables,
+  rolesByName,
+} from "./store.ts";
 
 export const noRoles: GivenRoles = { operator: OperatorRole.UNSPECIFIED, accounts: new Map() };
 
@@ -68,17 +72,17 @@ export async function lockRoles(
   const ids = new Set([...before.accounts.keys(), ...given.accounts.keys()]);
   for (const accountId of [...ids].sort()) {
     // An account that does not exist gives nothing.
-    if ((await tables.findAccountName(accountId)) !== undefined)
+    if (await tables.run(sql.findAccount, { accountId }))
       members.set(accountId, await tables.lockMembers(accountId));
   }
   const isOperators = before.operator !== given.operator || given.operator !== noRoles.operator;
-  return { members, operators: isOperators ? await tables.lockOperators() : [] };
+  return { members, operators: isOperators ? await tables.run(sql.lockOperators) : [] };
 }
 
 type LockedRoles = {
   readonly members: Map<string, readonly LockedMember[]>;
-  /** The ids of the operator admins. */
-  readonly operators: readonly string[];
+  /** The operator admins. */
+  readonly operators: readonly sql.LockOperatorsRow[];
 };
 
 /**
@@ -105,7 +109,7 @@ export async function applyRoles(
     );
     const isLastOwner = oldRole === AccountRole.OWNER && !hasOther;
     if (role === oldRole || (isLastOwner && role < oldRole)) continue;
-    if (role === none) await tables.deleteMember(accountId, personId);
+    if (role === none) await tables.run(sql.deleteMember, { accountId, personId });
     else if (oldRole === none) await tables.putMember(personId, { accountId, role });
     else await tables.updateMember(personId, { accountId, role });
     if (role !== AccountRole.OWNER) await tables.endLinksOfMaker(personId, accountId);
@@ -117,13 +121,13 @@ export async function applyRoles(
     });
   }
   const next = nextRole(operator, before.operator, given.operator);
-  const isLastAdmin = operators.length === 1 && operators[0] === personId;
+  const isLastAdmin = operators.length === 1 && operators[0]?.personId === personId;
   if (next !== operator && !(isLastAdmin && next < operator)) {
     await tables.updatePerson(personId, next, false);
     if (operator === OperatorRole.ADMIN && next !== OperatorRole.ADMIN)
       await tables.endLinksOfMaker(personId);
     // A person who gains or loses rights over every account signs in anew.
-    await tables.endSessions(personId);
+    await tables.run(sql.endSessions, { personId, butSessionId: null });
     const { value: names } = OperatorRoleSchema;
     changes.push({
       accountId: "",

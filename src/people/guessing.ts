@@ -8,6 +8,7 @@
 
 import { hash } from "node:crypto";
 import { setTimeout as delay } from "node:timers/promises";
+import * as sql from "../../gen/sql/people.ts";
 import { networkOf } from "../base/client-address.ts";
 import { ApiError } from "../base/errors.ts";
 import type { AttemptSubject, PeopleStore } from "./store.ts";
@@ -41,6 +42,9 @@ export function createGuessing(
   advice = "Too many wrong passwords. Wait, or sign in with a passkey.",
 ): Guessing {
   let delayed = 0;
+  const forgive = async (subjects: readonly Buffer[]) => {
+    await store.run(sql.forgiveAttempt, { subjects });
+  };
   return {
     async begin(login, address, signal) {
       const network = networkOf(address);
@@ -51,8 +55,8 @@ export function createGuessing(
       ];
       const digests = subjects.map((one) => one.digest);
       // First, so that an attempt which has to wait is not counted for the other subjects.
-      const waitMs = await store.readWaitMs(digests);
-      if (waitMs > 0) throw tooMany(waitMs, advice);
+      const waits = await store.run(sql.readWaits, { subjects: digests });
+      if (waits) throw tooMany(waits.waitMs, advice);
       const counted = await store.countAttempts(subjects);
       const refused = counted.filter((one) => !one.counted);
       if (refused.length > 0) throw tooMany(Math.max(...refused.map((one) => one.waitMs)), advice);
@@ -64,14 +68,14 @@ export function createGuessing(
         delayed++;
         await delay(delayMs, undefined, { signal }).finally(() => delayed--);
       }
-      return () => store.forgiveAttempt(digests);
+      return () => forgive(digests);
     },
     async count(what, address) {
       const digest = digestOf("network", what, networkOf(address));
       const [counted] = await store.countAttempts([{ kind: "network", digest }]);
       if (counted && !counted.counted)
         throw tooMany(counted.waitMs, "Too many attempts from your network. Wait a moment.");
-      return () => store.forgiveAttempt([digest]);
+      return () => forgive([digest]);
     },
   };
 }

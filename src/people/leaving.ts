@@ -7,6 +7,7 @@ import {
   DeletePersonResponseSchema,
   type PersonAccount,
 } from "../../gen/gateway/people/v1/people_pb.ts";
+import * as sql from "../../gen/sql/people.ts";
 import { ApiError } from "../base/errors.ts";
 import { actorOf, clientOf } from "../contract/callers.ts";
 import type { AuthenticatedCall } from "../contract/contract.ts";
@@ -29,32 +30,34 @@ export async function deletePerson(
     // Members, operators, people: in this order, as everybody who locks several of them.
     for (const { accountId } of await accountsOf(tables, personId))
       await tables.lockMembers(accountId);
-    const operators = await tables.lockOperators();
+    const operators = await tables.run(sql.lockOperators);
     if (isSelf) await lockOpen(tables, call);
     else await checkStillAdmin(tables, caller);
     // While the person is locked, nobody makes him a member of another account.
     const person = await tables.lockPerson(personId);
     if (!person) throw noSuchPerson();
-    if (operators.length === 1 && operators[0] === personId)
+    if (operators.length === 1 && operators[0]?.personId === personId)
       throw new ApiError("last_one", {
         message: "This is the last operator. Make somebody else an operator first.",
       });
     for (const { accountId, name } of await accountsOf(tables, personId)) {
-      const isClosed = await tables.isAccountClosed(accountId);
+      const account = await tables.run(sql.findAccount, { accountId });
       const members = await tables.lockMembers(accountId);
+      const isClosed = account?.status === "closed";
       checkChange(members, personId, undefined, { accountName: name, isClosed });
       await keys.handOver(tx, { accountId, personId }, undefined);
-      await tables.deleteMember(accountId, personId);
+      await tables.run(sql.deleteMember, { accountId, personId });
       await recordLeaving(tables, personId, accountId, call);
     }
     await tables.endLinksOfMaker(personId);
-    await tables.deleteMails(personId, person.login, person.email);
-    await tables.deleteLinks(personId, person.login);
-    await tables.deletePasskeys(personId);
-    await tables.deletePassword(personId);
-    await tables.deleteIdentities(personId);
-    await tables.deleteSessions(personId);
-    await tables.deletePerson(personId);
+    const { login, email } = person;
+    await tables.run(sql.deleteMails, { personId, addresses: [login, email] });
+    await tables.run(sql.deleteLinks, { personId, login });
+    await tables.run(sql.deletePasskeys, { personId });
+    await tables.run(sql.deletePassword, { personId });
+    await tables.run(sql.deleteIdentities, { personId });
+    await tables.run(sql.deleteSessions, { personId });
+    await tables.run(sql.deletePerson, { personId });
     await tables.insertChange(personId);
   });
   publish(personId);

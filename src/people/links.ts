@@ -14,6 +14,7 @@ import {
   RedeemLinkResponseSchema,
   type SessionGrant,
 } from "../../gen/gateway/people/v1/people_pb.ts";
+import * as sql from "../../gen/sql/people.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { randomSecret, timeOrderedId } from "../base/ids.ts";
 import { clientOf } from "../contract/callers.ts";
@@ -28,6 +29,7 @@ import {
   type LinkKind,
   type MailFacts,
   type MailKind,
+  type NewLink,
   type OpenLink,
   type PeopleTables,
   purposeOf,
@@ -46,29 +48,10 @@ const lifetimeMsOf = {
 export async function makeLink(
   tables: PeopleTables,
   publicUrl: URL,
-  link: {
-    purpose: LinkKind;
-    /** Absent: a new person. */
-    personId?: string;
-    member?: Membership | undefined;
-    login?: string;
-    /** The address to which alone the link is sent. */
-    email?: string | undefined;
-    madeBy: string;
-  },
+  link: NewLink,
 ): Promise<{ address: string; link: Invitation }> {
   const token = randomSecret(32);
-  const { purpose, personId, member, login, email, madeBy } = link;
-  const made = await tables.insertLink({
-    digest: digestToken(token),
-    purpose,
-    personId: personId ?? timeOrderedId("per_"),
-    member,
-    login: login ?? "",
-    email,
-    madeBy,
-    lifetimeMs: lifetimeMsOf[purpose],
-  });
+  const made = await tables.insertLink(digestToken(token), lifetimeMsOf[link.purpose], link);
   return { address: linkAddress(publicUrl, token), link: made };
 }
 
@@ -116,12 +99,12 @@ export async function beginPasskey(
           personId,
           login: proposed === "" ? "you" : proposed,
         });
-  const accountName = member && (await store.findAccountName(member.accountId));
+  const account = member && (await store.run(sql.findAccount, { accountId: member.accountId }));
   return create(BeginPasskeyResponseSchema, {
     passkeyOptionsJson,
     link: create(LinkSchema, {
       purpose: purposeOf[purpose],
-      ...(accountName !== undefined && { accountName }),
+      ...(account && { accountName: account.name }),
       ...(member && { role: member.role }),
       login: proposed,
       endsAt: timestampFromDate(endsAt),
@@ -291,7 +274,10 @@ export async function addPerson(
     isAdmin: boolean;
   },
 ): Promise<void> {
-  for (const login of person.logins) if (await tables.insertPerson({ ...person, login })) return;
+  const { logins, isAdmin, email = null, ...named } = person;
+  const added = { ...named, email, operator: isAdmin ? "admin" : "none" } as const;
+  for (const login of logins)
+    if ((await tables.run(sql.insertPerson, { ...added, login })) > 0) return;
   throw new ApiError("login_taken", { field: "login" });
 }
 
@@ -304,12 +290,12 @@ async function recover(
 ): Promise<void> {
   const person = await tables.lockPerson(personId);
   if (!person || person.disabledAt) throw noSuchLink();
-  await tables.deletePasskeys(personId);
-  await tables.deletePassword(personId);
-  await tables.deleteIdentities(personId);
-  await tables.endSessions(personId);
+  await tables.run(sql.deletePasskeys, { personId });
+  await tables.run(sql.deletePassword, { personId });
+  await tables.run(sql.deleteIdentities, { personId });
+  await tables.run(sql.endSessions, { personId, butSessionId: null });
   // Whoever had a session may have asked for an address of his own.
-  await tables.endLinks("email", personId);
+  await tables.run(sql.endLinks, { purpose: "email", personId });
   await tables.insertChange(personId);
   const accounts = await tables.listAccounts(personId);
   const accountIds = accounts.map(({ accountId }) => accountId);
@@ -332,7 +318,7 @@ async function addWayIn(
   wayIn: WayIn,
 ): Promise<string | undefined> {
   if (wayIn.method === "password") {
-    await tables.putPassword(personId, wayIn.hash);
+    await tables.run(sql.putPassword, { personId, hash: wayIn.hash });
     return undefined;
   }
   if (wayIn.method === "oidc") {
@@ -352,7 +338,9 @@ export async function bindIdentity(
   personId: string,
   identity: IdentityName,
 ): Promise<void> {
-  if (await tables.insertIdentity(personId, identity)) return;
+  const { issuer, subject } = identity;
+  const added = { issuer, subject, identityId: timeOrderedId("idn_"), personId };
+  if ((await tables.run(sql.insertIdentity, added)) > 0) return;
   if ((await tables.findIdentity(identity))?.personId === personId) return;
   throw new ApiError("login_taken", { message: "This identity belongs to another person here." });
 }

@@ -23,6 +23,7 @@ import {
   type UpdateMemberRequest,
   UpdateMemberResponseSchema,
 } from "../../gen/gateway/people/v1/people_pb.ts";
+import * as sql from "../../gen/sql/people.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { actorOf, roleIn } from "../contract/callers.ts";
 import type { AuditFacts, AuthenticatedCall, Caller } from "../contract/contract.ts";
@@ -38,7 +39,7 @@ export async function listMembers(
   _: ListMembersRequest,
   { accountId }: AuthenticatedCall,
 ) {
-  if ((await store.findAccountName(accountId)) === undefined) throw noSuchAccount();
+  if (!(await store.run(sql.findAccount, { accountId }))) throw noSuchAccount();
   const [members, invitations] = await Promise.all([
     store.listMembers(accountId),
     store.listInvitations(accountId),
@@ -60,7 +61,7 @@ export async function invite(
     // Locks the account's members, so that invitations at the same time are counted one by one.
     const members = await tables.lockMembers(accountId);
     await checkStillOwner(tables, members, caller);
-    const { made, resetsAt } = await tables.countInvitations(accountId);
+    const { made, resetsAt } = await tables.run(sql.countInvitations, { accountId });
     if (made >= invitationsPerDayMax) throw tooManyInvitations(made, resetsAt);
     const one = await makeLink(tables, publicUrl(), {
       purpose: "invitation",
@@ -113,7 +114,7 @@ export async function revokeInvitation(
   { invitationId }: RevokeInvitationRequest,
   { accountId }: AuthenticatedCall,
 ) {
-  if (!(await store.endInvitation(accountId, invitationId)))
+  if ((await store.run(sql.endInvitation, { accountId, linkId: invitationId })) === 0)
     throw new ApiError("not_found", {
       field: "invitation_id",
       message: "No such open invitation.",
@@ -161,11 +162,12 @@ export async function removeMember(
     const members = await tables.lockMembers(accountId);
     const isOwn = caller.kind === "person" && caller.personId === personId;
     if (!isOwn) await checkStillOwner(tables, members, caller);
-    const isClosed = await tables.isAccountClosed(accountId);
+    const account = await tables.run(sql.findAccount, { accountId });
+    const isClosed = account?.status === "closed";
     const earlier = checkChange(members, personId, undefined, { isClosed });
     note?.({ oldRole: AccountRoleSchema.value[earlier]?.localName ?? "" });
     const left = await leaveKeys({ keys: parts.keys, tx, members, caller }, request, accountId);
-    await tables.deleteMember(accountId, personId);
+    await tables.run(sql.deleteMember, { accountId, personId });
     // He could come back through an invitation of his own.
     await tables.endLinksOfMaker(personId, accountId);
     await tables.insertChange(personId);

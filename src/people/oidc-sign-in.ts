@@ -14,6 +14,7 @@ import {
   OidcPurpose,
   type SessionGrant,
 } from "../../gen/gateway/people/v1/people_pb.ts";
+import * as sql from "../../gen/sql/people.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { randomId, timeOrderedId } from "../base/ids.ts";
 import { checkStrong, clientOf } from "../contract/callers.ts";
@@ -271,19 +272,19 @@ async function confirm(
   if (!authenticatedAt || authenticatedAt < begunAt) throw failed();
   const identity = await store.findIdentity(claims);
   if (identity?.personId !== personId) throw failed();
-  const strongUntil = await store.transaction(async (tables) => {
+  const confirmed = await store.transaction(async (tables) => {
     await lockOpen(tables, call);
     if (!(await tables.useIdentity(identity, identity))) throw failed();
     // Other nodes know this session without the confirmation.
     await tables.insertChange(personId);
-    return tables.confirmSession(sessionId, strongMs);
+    return tables.run(sql.confirmSession, { sessionId, strongMs });
   });
-  if (!strongUntil) throw new ApiError("invalid_session");
+  if (!confirmed) throw new ApiError("invalid_session");
   publish(personId);
   return create(FinishOidcResponseSchema, {
     person: await store.findPerson(personId),
     purpose: OidcPurpose.CONFIRM,
-    strongUntil: timestampFromDate(strongUntil),
+    strongUntil: timestampFromDate(confirmed.strongUntil),
   });
 }
 

@@ -5,13 +5,15 @@
 // The token of a link is made when its mail is sent, and each attempt makes a new one. So the
 // database never holds a secret, and the newest mail is the one whose link works.
 
+import * as sql from "../../gen/sql/people.ts";
 import { randomSecret } from "../base/ids.ts";
 import type { Log } from "../base/log.ts";
 import { MailError, type Mailer } from "../mail/mail.ts";
+import type { Runner } from "../postgres/statement.ts";
 import { linkAddress } from "./links.ts";
 import { renderMail } from "./mail-texts.ts";
 import { digestToken } from "./sessions.ts";
-import type { DueMail, PeopleStore } from "./store.ts";
+import { readFacts } from "./store.ts";
 
 const pollMs = 5_000;
 const atOnceMax = 5;
@@ -27,7 +29,7 @@ export type Outbox = {
 };
 
 export function createOutbox(parts: {
-  store: PeopleStore;
+  store: Runner;
   mailer: Mailer;
   publicUrl: () => URL;
   log: Log;
@@ -54,22 +56,28 @@ export function createOutbox(parts: {
 
   /** True if more mails may be due. */
   async function sendDue(): Promise<boolean> {
-    const due = await store.claimMails(atOnceMax);
+    const due = await store.run(sql.claimMails, { rows: atOnceMax });
     await Promise.all(due.map(attempt));
     return due.length === atOnceMax;
   }
 
-  async function attempt(mail: DueMail): Promise<void> {
-    const { mailId, kind, attempts } = mail;
+  async function attempt(mail: sql.ClaimMailsRow): Promise<void> {
+    const { mailId, kind, address, attempts } = mail;
+    const settle = (state: "sent" | "waiting" | "failed", problem = "", waitMs = 0) =>
+      store.run(sql.settleMail, { mailId, state, problem, waitMs });
     try {
       // Decided here: the answer to a sign-up takes equally long for known and unknown addresses.
-      const isKnown = kind === "sign_up" && (await store.isAddressKnown(mail.address));
-      const linkId = isKnown ? undefined : mail.linkId;
-      const link = linkId === undefined ? undefined : await renewLink(linkId);
-      if (link === null) return await store.settleMail(mailId, "failed", "The link has ended.", 0);
-      const content = renderMail(isKnown ? "known" : kind, mail.facts, publicUrl(), link);
-      await mailer.send({ to: mail.address, ...content }, stopped.signal);
-      await store.settleMail(mailId, "sent", "", 0);
+      const isKnown = kind === "sign_up" && (await store.run(sql.findAddress, { address }));
+      const linkId = isKnown ? null : mail.linkId;
+      const link = linkId === null ? undefined : await renewLink(linkId);
+      if (link === null) {
+        await settle("failed", "The link has ended.");
+        return;
+      }
+      const facts = readFacts(mail.facts);
+      const content = renderMail(isKnown ? "known" : kind, facts, publicUrl(), link);
+      await mailer.send({ to: address, ...content }, stopped.signal);
+      await settle("sent");
     } catch (error) {
       const isPermanent = error instanceof MailError && error.isPermanent;
       const problem = error instanceof MailError ? error.message : "The mail could not be sent.";
@@ -80,23 +88,20 @@ export function createOutbox(parts: {
         "a mail was not sent",
       );
       // Without a database the mail stays claimed, and is due again after two minutes.
-      await store
-        .settleMail(mailId, isPermanent ? "failed" : "waiting", problem, waitMs)
-        .catch((err: unknown) =>
-          log.warn(
-            { code: "mail_outcome_not_stored", err, mail: mailId },
-            "the outcome was not stored",
-          ),
-        );
+      await settle(isPermanent ? "failed" : "waiting", problem, waitMs).catch((err: unknown) =>
+        log.warn(
+          { code: "mail_outcome_not_stored", err, mail: mailId },
+          "the outcome was not stored",
+        ),
+      );
     }
   }
 
   /** The address to open. Null: the link has ended. */
   async function renewLink(linkId: string): Promise<string | null> {
     const token = randomSecret(32);
-    return (await store.renewLink(linkId, digestToken(token)))
-      ? linkAddress(publicUrl(), token)
-      : null;
+    const renewed = await store.run(sql.renewLink, { linkId, digest: digestToken(token) });
+    return renewed > 0 ? linkAddress(publicUrl(), token) : null;
   }
 
   return {

@@ -2,12 +2,14 @@
 
 import type { Forecast } from "../../gen/gateway/common/v1/forecast_pb.ts";
 import { OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
+import * as sql from "../../gen/sql/people.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { readMailAddress } from "../base/mail-address.ts";
 import type { SignUp } from "../config/catalog.ts";
 import type { AuthenticatedCall, Caller, Person } from "../contract/contract.ts";
 import type { Tx } from "../postgres/postgres.ts";
+import type { Runner } from "../postgres/statement.ts";
 import type { Flows } from "./flows.ts";
 import type { Guessing } from "./guessing.ts";
 import type { OidcProvider } from "./oidc.ts";
@@ -68,7 +70,8 @@ export function personOf({ caller }: AuthenticatedCall): Person {
  */
 export async function checkStillAdmin(tables: PeopleTables, caller: Caller): Promise<void> {
   if (caller.kind === "admin" && caller.tokenId !== undefined) {
-    if (!(await tables.lockAdminToken(caller.tokenId))) throw new ApiError("not_permitted");
+    const token = await tables.run(sql.lockAdminToken, { tokenId: caller.tokenId });
+    if (!token) throw new ApiError("not_permitted");
   }
   if (caller.kind !== "person") return;
   const person = await tables.lockPerson(caller.personId);
@@ -88,13 +91,9 @@ export function checkLogin(field: string, text: string): string {
  * Throws `last_one` if the person, who is locked, could not sign in any more. An identity at a
  * provider that is not configured is no way in.
  */
-export async function keepWayIn(
-  { oidc }: Parts,
-  tables: PeopleTables,
-  personId: string,
-): Promise<void> {
+export async function keepWayIn({ oidc }: Parts, tables: Runner, personId: string): Promise<void> {
   const issuers = [...oidc().values()].map(({ settings }) => settings.issuer.href);
-  if ((await tables.countWaysIn(personId, issuers)) > 0) return;
+  if ((await tables.run(sql.countWaysIn, { personId, issuers })).ways > 0) return;
   throw new ApiError("last_one", {
     message: "This is your last way to sign in. Add another one first.",
   });

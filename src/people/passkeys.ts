@@ -3,9 +3,11 @@
 // signatures.
 
 import type { AuthenticationResponseJSON, RegistrationResponseJSON } from "@simplewebauthn/server";
+import * as sql from "../../gen/sql/people.ts";
 import { ApiError } from "../base/errors.ts";
+import type { Runner } from "../postgres/statement.ts";
 import type { AnsweredChallenge, Challenges } from "./challenges.ts";
-import type { PeopleStore, StoredPasskey } from "./store.ts";
+import type { StoredPasskey } from "./store.ts";
 
 /** By need: its 340 modules are a sixth of a start, and many gateways have no console. */
 const library = () => import("@simplewebauthn/server");
@@ -40,7 +42,7 @@ export type Passkeys = {
 
 /** `origin`: of the pages that may use the passkeys. */
 export function createPasskeys(parts: {
-  store: PeopleStore;
+  store: Runner;
   challenges: Challenges;
   origin: () => URL;
 }): Passkeys {
@@ -66,7 +68,7 @@ export function createPasskeys(parts: {
 
   return {
     async beginRegistration({ personId, login }) {
-      const known = await store.listCredentialIds(personId);
+      const known = await store.run(sql.listPasskeys, { personId });
       const { generateRegistrationOptions } = await library();
       const options = await generateRegistrationOptions({
         rpName: "Model Gateway",
@@ -75,7 +77,7 @@ export function createPasskeys(parts: {
         userDisplayName: login,
         userID: new TextEncoder().encode(personId),
         challenge: await challenges.make(registrationOf(personId), timeoutMs),
-        excludeCredentials: known.map((id) => ({ id })),
+        excludeCredentials: known.map(({ credentialId: id }) => ({ id })),
         authenticatorSelection: { residentKey: "required", userVerification: "required" },
         supportedAlgorithmIDs: algorithms,
         timeout: timeoutMs,
@@ -98,16 +100,17 @@ export function createPasskeys(parts: {
       );
       if (!result.verified) throw failed();
       const { id, publicKey, counter } = result.registrationInfo.credential;
-      return { passkey: { credentialId: id, personId, publicKey, counter }, challenge };
+      const passkey = { credentialId: id, personId, publicKey: Buffer.from(publicKey), counter };
+      return { passkey, challenge };
     },
 
     async beginSignIn(personId) {
-      const known = personId === undefined ? [] : await store.listCredentialIds(personId);
+      const known = personId === undefined ? [] : await store.run(sql.listPasskeys, { personId });
       const { generateAuthenticationOptions } = await library();
       const options = await generateAuthenticationOptions({
         rpID: site(),
         challenge: await challenges.make(signIn, timeoutMs),
-        allowCredentials: known.map((id) => ({ id })),
+        allowCredentials: known.map(({ credentialId: id }) => ({ id })),
         userVerification: "required",
         timeout: timeoutMs,
       });
@@ -116,9 +119,11 @@ export function createPasskeys(parts: {
 
     async verifyAnswer(field, answer) {
       const response = parseAnswer(field, answer, isAuthentication);
-      const passkey = await store.findPasskey(response.id);
+      const passkey = await store.run(sql.findPasskey, { credentialId: response.id });
       if (!passkey) throw failed();
-      const { credentialId, personId, publicKey, counter } = passkey;
+      const { credentialId, personId } = passkey;
+      const publicKey = new Uint8Array(passkey.publicKey);
+      const counter = Number(passkey.counter);
       const { verifyAuthenticationResponse } = await library();
       const { result, challenge } = await verified(signIn, (expectedChallenge) =>
         verifyAuthenticationResponse({

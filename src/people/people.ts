@@ -8,6 +8,7 @@ import type {
   Member,
   PeopleService,
 } from "../../gen/gateway/people/v1/people_pb.ts";
+import * as sql from "../../gen/sql/people.ts";
 import { type ChangeHints, createChanges } from "../base/change-feed.ts";
 import { ApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
@@ -22,6 +23,7 @@ import type {
 import type { AuditSink } from "../contract/interceptor.ts";
 import type { Mailer } from "../mail/mail.ts";
 import type { Postgres, Tx } from "../postgres/postgres.ts";
+import type { Runner } from "../postgres/statement.ts";
 import {
   createAdminToken,
   createAdminTokens,
@@ -58,13 +60,7 @@ import {
   signOut,
 } from "./sign-in.ts";
 import { confirmEmail, signUp } from "./sign-up.ts";
-import {
-  createPeopleStore,
-  type Owners,
-  type PeopleStore,
-  type Recipient,
-  type SignIn,
-} from "./store.ts";
+import { createPeopleStore, type Owners, type PeopleStore } from "./store.ts";
 import { addPasskey, removeIdentity, removePasskey, setPassword } from "./ways-in.ts";
 
 /** True for a credential that only people can know: of a person, or an admin token of theirs. */
@@ -117,7 +113,7 @@ type PeopleForAlerts = {
    * The sign-ins since ten seconds before a time, from networks from which the person has not
    * signed in as long as sessions are kept. Not the first sign-in of a person.
    */
-  listNewPlaces(since: Date, limit: number): Promise<readonly SignIn[]>;
+  listNewPlaces(since: Date, limit: number): Promise<readonly sql.ListSignInsRow[]>;
   /**
    * The confirmed addresses of the owners of accounts and of these other members; of operator
    * admins for the account ''.
@@ -125,7 +121,7 @@ type PeopleForAlerts = {
   listRecipients(
     accountIds: readonly string[],
     personIds: readonly string[],
-  ): Promise<readonly Recipient[]>;
+  ): Promise<readonly sql.ListRecipientsRow[]>;
 };
 
 type PeopleOfAccount =
@@ -247,10 +243,10 @@ export function createPeople(parts: {
         : sessions.authenticate(headers),
     onCallerChange: (listener) => changes.onChanged((subjectId) => listener({ subjectId })),
     slowGuesses: (purpose, advice) => createGuessing(store, purpose, advice),
-    audit: { record: (event) => store.insertAuditEvent(event) },
+    audit: { record: store.insertAuditEvent },
     ofAccount: {
       async checkOwner(tx, accountId, personId) {
-        if (!(await store.on(tx).lockOwner(accountId, personId)))
+        if (!(await tx.run(sql.lockOwner, { accountId, personId })))
           throw new ApiError("not_permitted");
       },
       async *export(accountId) {
@@ -259,14 +255,15 @@ export function createPeople(parts: {
         for await (const auditEvents of walkAuditEvents(store, accountId)) yield { auditEvents };
       },
     },
-    ownersOf: (accountIds) => store.listOwners(accountIds),
+    ownersOf: store.listOwners,
     installation: installationOn(store, publicUrl),
     forAlerts: {
-      async listNewPlaces(since, limit) {
-        const signIns = await store.listSignIns(since, limit);
+      async listNewPlaces(since, rows) {
+        const signIns = await store.run(sql.listSignIns, { since, rows });
         return signIns.filter(({ address, earlier }) => isNewPlace(address, earlier));
       },
-      listRecipients: (accountIds, personIds) => store.listRecipients(accountIds, personIds),
+      listRecipients: (accountIds, personIds) =>
+        store.run(sql.listRecipients, { accountIds, personIds }),
     },
     reload(next) {
       oidc = createProviders(next);
@@ -294,13 +291,14 @@ export function createInstallation(parts: {
 
 function installationOn(store: PeopleStore, publicUrl: () => URL): Installation {
   return {
-    findFirstAccount: () => store.findFirstAccount(),
-    claimFirstAccount: (accountId) => store.claimFirstAccount(accountId),
-    hasOperator: () => store.hasOperator(),
+    findFirstAccount: () => findFirstAccount(store),
+    claimFirstAccount: async (accountId) =>
+      (await store.run(sql.claimAccount, { accountId })).accountId,
+    hasOperator: async () => (await store.run(sql.hasOperator)) !== undefined,
     async makeOwnerLink() {
       const { address } = await store.transaction(async (tables) => {
-        const accountId = await tables.findFirstAccount();
-        await tables.endLinks("owner");
+        const accountId = await findFirstAccount(tables);
+        await tables.run(sql.endLinks, { purpose: "owner", personId: null });
         return makeLink(tables, publicUrl(), {
           purpose: "owner",
           member: accountId === undefined ? undefined : { accountId, role: AccountRole.OWNER },
@@ -316,6 +314,10 @@ function installationOn(store: PeopleStore, publicUrl: () => URL): Installation 
       return address;
     },
   };
+}
+
+async function findFirstAccount(tables: Runner): Promise<string | undefined> {
+  return (await tables.run(sql.readInstallation)).accountId ?? undefined;
 }
 
 function noAccounts(): Promise<void> {

@@ -1,9 +1,10 @@
 // Removes what is kept for a while only: sessions and addresses. One process does it, once a day.
 
+import * as sql from "../../gen/sql/people.ts";
 import { type Clock, systemClock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
+import type { Runner } from "../postgres/statement.ts";
 import { idleMsMax } from "./sessions.ts";
-import type { PeopleStore } from "./store.ts";
 
 /** Ended sessions, and addresses in audit events, are kept for so long. */
 const keptDays = 180;
@@ -18,11 +19,7 @@ export type Retention = {
   stop(): Promise<void>;
 };
 
-export function createRetention(parts: {
-  store: Pick<PeopleStore, "claimCleaning" | "removeSessions" | "removeAddresses">;
-  clock?: Clock;
-  log: Log;
-}): Retention {
+export function createRetention(parts: { store: Runner; clock?: Clock; log: Log }): Retention {
   const { store, clock = systemClock, log } = parts;
   let cancel = () => {};
   let isRunning = false;
@@ -31,9 +28,10 @@ export function createRetention(parts: {
   async function removeOld(): Promise<void> {
     try {
       // Asked each hour, so that a day is not lost with the process that would have done it.
-      if (!(await store.claimCleaning())) return;
-      await inBatches(() => store.removeSessions(keptDays, idleMsMax, batchMax));
-      await inBatches(() => store.removeAddresses(keptDays, batchMax));
+      if ((await store.run(sql.claimCleaning)) === 0) return;
+      const some = { days: keptDays, rows: batchMax };
+      await inBatches(() => store.run(sql.removeSessions, { ...some, idleMsMax }));
+      await inBatches(() => store.run(sql.removeAddresses, some));
     } catch (err) {
       log.warn(
         { code: "retention_failed", err },

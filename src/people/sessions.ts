@@ -9,6 +9,7 @@ import { create } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { type SessionGrant, SessionGrantSchema } from "../../gen/gateway/people/v1/people_pb.ts";
+import * as sql from "../../gen/sql/people.ts";
 import type { Changes } from "../base/change-feed.ts";
 import { ApiError } from "../base/errors.ts";
 import { randomSecret, timeOrderedId } from "../base/ids.ts";
@@ -16,7 +17,8 @@ import { SecretCache } from "../base/secret-cache.ts";
 import { createSecretLookup } from "../base/secret-lookup.ts";
 import { type Client, dropsOperatorRole } from "../contract/callers.ts";
 import type { Authenticate, Caller, CallHeaders } from "../contract/contract.ts";
-import type { FoundSession, PeopleStore, PeopleTables, SignInMethod } from "./store.ts";
+import type { Runner } from "../postgres/statement.ts";
+import type { FoundSession, PeopleStore, SignInMethod } from "./store.ts";
 
 const hourMs = 3_600_000;
 /** A session that is not used for this long ends. */
@@ -103,19 +105,19 @@ type SessionProof = {
  * no confirmation.
  */
 export async function beginSession(
-  tables: PeopleTables,
+  tables: Runner,
   personId: string,
   method: SignInMethod,
   { address, agent }: Client,
   { passkeyId, confirmedMs = strongMs }: SessionProof = {},
 ): Promise<SessionGrant> {
   const token = randomSecret(32);
-  const endsAt = await tables.insertSession({
+  const { endsAt } = await tables.run(sql.insertSession, {
     digest: digestToken(token),
     sessionId: timeOrderedId("ses_"),
     personId,
     method,
-    passkeyId,
+    passkeyId: passkeyId ?? null,
     lifetimeMs,
     strongMs: confirmedMs,
     address,

@@ -29,6 +29,7 @@ import {
   type SignOutRequest,
   SignOutResponseSchema,
 } from "../../gen/gateway/people/v1/people_pb.ts";
+import * as sql from "../../gen/sql/people.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { withTimeout } from "../base/timeout.ts";
 import { clientOf } from "../contract/callers.ts";
@@ -46,12 +47,12 @@ export async function getSession(
 ) {
   const { store, oidc } = parts;
   const { personId, sessionId, strongUntil, operator } = personOf(call);
-  const [person, accounts, passkeys, hash, identities] = await Promise.all([
+  const [person, accounts, passkeys, password, identities] = await Promise.all([
     store.findPerson(personId),
     store.listAccounts(personId),
     store.listPasskeys(personId),
-    store.findPasswordHash(personId),
-    store.listIdentities(personId),
+    store.run(sql.findPassword, { personId }),
+    store.run(sql.listIdentities, { personId }),
   ]);
   const [only, ...others] = accounts;
   const shown =
@@ -66,7 +67,7 @@ export async function getSession(
     accounts,
     sessionId,
     passkeys,
-    hasPassword: hash !== undefined,
+    hasPassword: password !== undefined,
     operator,
     identities: identities.map(({ identityId, issuer, createdAt, usedAt }) =>
       create(IdentitySchema, {
@@ -151,7 +152,8 @@ export async function signInWithPassword(
   const grant = await parts.store.transaction(async (tables) => {
     await checkEnabled(tables, personId);
     // Who changes a password ends the sessions that it began, and this one must not come after.
-    if ((await tables.findPasswordHash(personId)) !== hash) throw new ApiError("sign_in_failed");
+    const current = await tables.run(sql.findPassword, { personId });
+    if (current?.hash !== hash) throw new ApiError("sign_in_failed");
     return beginSession(tables, personId, "password", clientOf(call));
   });
   const person = await parts.store.findPerson(personId);
@@ -175,15 +177,16 @@ export async function confirmIdentity(
     const { login } = await existing(store.findPerson(personId));
     await checkGuess(parts, login, password, call);
   }
-  const strongUntil = await store.transaction(async (tables) => {
+  const confirmed = await store.transaction(async (tables) => {
     if (proof) await useProof(tables, proof);
     // Other nodes know this session without the confirmation.
     await tables.insertChange(personId);
-    return tables.confirmSession(sessionId, strongMs);
+    return tables.run(sql.confirmSession, { sessionId, strongMs });
   });
-  if (!strongUntil) throw new ApiError("invalid_session");
+  if (!confirmed) throw new ApiError("invalid_session");
   publish(personId);
-  return create(ConfirmIdentityResponseSchema, { strongUntil: timestampFromDate(strongUntil) });
+  const strongUntil = timestampFromDate(confirmed.strongUntil);
+  return create(ConfirmIdentityResponseSchema, { strongUntil });
 }
 
 /** The person with this login and password. Throws `sign_in_failed` for any other. */
@@ -197,11 +200,12 @@ async function checkGuess(
   const known = login.trim().normalize("NFKC").toLowerCase();
   const { address } = clientOf(call);
   const succeed = await guessing.begin(known, address, call.signal);
-  const found = await store.findLogin(known);
-  const isRight = await hasher.verify(password, found?.hash);
-  if (found?.hash === undefined || !isRight) throw new ApiError("sign_in_failed");
+  const found = await store.run(sql.findLogin, { login: known });
+  const hash = found?.hash ?? undefined;
+  const isRight = await hasher.verify(password, hash);
+  if (!found || hash === undefined || !isRight) throw new ApiError("sign_in_failed");
   await succeed();
-  return { personId: found.personId, hash: found.hash };
+  return { personId: found.personId, hash };
 }
 
 /** Locks the person. Throws `sign_in_failed` if he may not sign in any more. */
@@ -214,9 +218,9 @@ async function checkEnabled(tables: PeopleTables, personId: string): Promise<voi
 async function useProof(tables: PeopleTables, proof: PasskeyProof): Promise<string> {
   const { credentialId, counter, challenge } = proof;
   if (!(await spendChallenge(tables, challenge))) throw new ApiError("sign_in_failed");
-  const passkeyId = await tables.usePasskey(credentialId, counter);
-  if (passkeyId === undefined) throw new ApiError("sign_in_failed");
-  return passkeyId;
+  const used = await tables.run(sql.usePasskey, { credentialId, counter });
+  if (!used) throw new ApiError("sign_in_failed");
+  return used.passkeyId;
 }
 
 async function existing(found: Promise<Person | undefined>): Promise<Person> {
@@ -237,7 +241,14 @@ export async function listSessions(
   call: AuthenticatedCall,
 ) {
   const { personId, sessionId } = personOf(call);
-  const sessions = await store.listSessions(personId, idleMsMax, sessionId);
+  const rows = await store.run(sql.listSessions, { personId, idleMsMax });
+  const sessions = rows.map((row) => ({
+    ...row,
+    createdAt: timestampFromDate(row.createdAt),
+    usedAt: timestampFromDate(row.usedAt),
+    endsAt: timestampFromDate(row.endsAt),
+    current: row.sessionId === sessionId,
+  }));
   return create(ListSessionsResponseSchema, { sessions });
 }
 
@@ -256,11 +267,11 @@ async function endSession(
   personId: string,
   sessionId: string,
 ): Promise<boolean> {
-  const ended = await store.transaction(async (tables) => {
-    const isOpen = await tables.endSession(personId, sessionId);
-    if (isOpen) await tables.insertChange(personId);
-    return isOpen;
+  const wasOpen = await store.transaction(async (tables) => {
+    const ended = await tables.run(sql.endSession, { personId, sessionId });
+    if (ended > 0) await tables.insertChange(personId);
+    return ended > 0;
   });
-  if (ended) publish(personId);
-  return ended;
+  if (wasOpen) publish(personId);
+  return wasOpen;
 }

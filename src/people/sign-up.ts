@@ -9,6 +9,7 @@ import {
   type SignUpRequest,
   SignUpResponseSchema,
 } from "../../gen/gateway/people/v1/people_pb.ts";
+import * as sql from "../../gen/sql/people.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { domainOf } from "../base/mail-address.ts";
 import type { SignUp } from "../config/catalog.ts";
@@ -18,6 +19,7 @@ import { confirmationsPerDayMax, confirmNewEmail } from "./emails.ts";
 import { digestOf } from "./guessing.ts";
 import { checkWayIn, findLink, mailLink, makeLink, noSuchLink, redeem } from "./links.ts";
 import { checkEmail, checkName, type Parts } from "./parts.ts";
+import { rolesByName } from "./store.ts";
 
 export async function signUp(parts: Parts, { email }: SignUpRequest, call: AuthenticatedCall) {
   const { store, guessing, outbox, publicUrl } = parts;
@@ -29,7 +31,8 @@ export async function signUp(parts: Parts, { email }: SignUpRequest, call: Authe
     // Locks the address, so that requests at the same time are counted one by one.
     await tables.countAttempts([{ kind: "login", digest: digestOf("sign-up", address) }]);
     // The answer is the same: it tells nothing about the address.
-    if ((await tables.countMails(address, "sign_up")) >= confirmationsPerDayMax) return;
+    const { made } = await tables.run(sql.countMails, { address, kind: "sign_up" });
+    if (made >= confirmationsPerDayMax) return;
     const { link } = await makeLink(tables, publicUrl(), {
       purpose: "sign_up",
       login: address,
@@ -56,7 +59,8 @@ export async function confirmEmail(
   if (!wayIn) throw invalidField("password", "give either a password or a passkey_answer_json");
   const name = checkName("name", request.name);
   // Before an account is made for nobody.
-  if (await parts.store.findLogin(login)) throw new ApiError("login_taken", { field: "token" });
+  if (await parts.store.run(sql.findLogin, { login }))
+    throw new ApiError("login_taken", { field: "token" });
   const member = await findAccount(parts, parts.signUp(), personId, name || login);
   const grant = await redeem(parts, link, { logins: [login], name, wayIn, member }, call);
   const person = await parts.store.findPerson(personId);
@@ -84,7 +88,7 @@ export async function findAccount(
     return { accountId, role: AccountRole.OWNER };
   }
   const { accountId } = join;
-  if ((await store.findAccountName(accountId)) === undefined) {
+  if (!(await store.run(sql.findAccount, { accountId }))) {
     log.error(
       { code: "sign_up_account_missing", accountId },
       "the account that new people join does not exist",
@@ -95,10 +99,3 @@ export async function findAccount(
   }
   return { accountId, role: rolesByName[join.role] };
 }
-
-/** The roles of the configuration file. */
-export const rolesByName = {
-  viewer: AccountRole.VIEWER,
-  member: AccountRole.MEMBER,
-  owner: AccountRole.OWNER,
-} as const;

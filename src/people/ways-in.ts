@@ -13,6 +13,7 @@ import {
   type SetPasswordRequest,
   SetPasswordResponseSchema,
 } from "../../gen/gateway/people/v1/people_pb.ts";
+import * as sql from "../../gen/sql/people.ts";
 import { ApiError } from "../base/errors.ts";
 import type { AuthenticatedCall } from "../contract/contract.ts";
 import { spendChallenge } from "./challenges.ts";
@@ -55,11 +56,12 @@ export async function removePasskey(
   const { personId, sessionId } = personOf(call);
   await parts.store.transaction(async (tables) => {
     await lockOpen(tables, call);
-    if (!(await tables.deletePasskey(personId, passkeyId)))
+    if ((await tables.run(sql.deletePasskey, { personId, passkeyId })) === 0)
       throw new ApiError("not_found", { field: "passkey_id", message: "No such passkey." });
     await keepWayIn(parts, tables, personId);
     // Whoever has the device of the passkey may have a session.
-    await tables.endSessionsOfPasskey(personId, passkeyId, sessionId);
+    const ended = { personId, passkeyId, butSessionId: sessionId };
+    await tables.run(sql.endSessionsOfPasskey, ended);
     await tables.insertChange(personId);
   });
   parts.publish(personId);
@@ -74,7 +76,7 @@ export async function removeIdentity(
   const { personId } = personOf(call);
   await parts.store.transaction(async (tables) => {
     await lockOpen(tables, call);
-    if (!(await tables.deleteIdentity(personId, identityId)))
+    if ((await tables.run(sql.deleteIdentity, { personId, identityId })) === 0)
       throw new ApiError("not_found", { field: "identity_id", message: "No such identity." });
     await keepWayIn(parts, tables, personId);
   });
@@ -95,11 +97,11 @@ export async function setPassword(
   }
   await store.transaction(async (tables) => {
     await lockOpen(tables, call);
-    if (hash === undefined) await tables.deletePassword(personId);
-    else await tables.putPassword(personId, hash);
+    if (hash === undefined) await tables.run(sql.deletePassword, { personId });
+    else await tables.run(sql.putPassword, { personId, hash });
     await keepWayIn(parts, tables, personId);
     // Whoever knew the old password may have a session.
-    await tables.endSessions(personId, sessionId);
+    await tables.run(sql.endSessions, { personId, butSessionId: sessionId });
     await tables.insertChange(personId);
   });
   publish(personId);
@@ -116,7 +118,7 @@ export async function lockOpen(
 ): Promise<{ person: Person; method: SignInMethod }> {
   const { personId, sessionId } = personOf(call);
   const person = await tables.lockPerson(personId);
-  const method = await tables.findMethod(sessionId);
-  if (!person || person.disabledAt || method === undefined) throw new ApiError("invalid_session");
-  return { person, method };
+  const open = await tables.run(sql.findMethod, { sessionId });
+  if (!person || person.disabledAt || !open) throw new ApiError("invalid_session");
+  return { person, method: open.method };
 }

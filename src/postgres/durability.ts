@@ -2,7 +2,7 @@
 // it before it is acknowledged; the past is safe from us only if our role may not change it.
 
 import type { Client } from "pg";
-import type { Statement } from "./statement.ts";
+import type { Statement } from "./file-statement.ts";
 
 export type Durability = {
   /** True if every acknowledged commit is on a standby, too, as far as the role may see. */

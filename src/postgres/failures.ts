@@ -1,6 +1,7 @@
 // What an error of the database says: may a repeat succeed, and is the server at fault?
 
 import { DatabaseError } from "pg";
+import { ApiError } from "../base/errors.ts";
 
 /** The server does not take writes: it is a standby, or has been made read-only. */
 export class ReadOnlyServer extends Error {
@@ -74,4 +75,17 @@ export function isReadOnly(error: unknown): boolean {
  */
 export function isUnreachable(error: unknown): boolean {
   return isBlocked(error) || isServerAtFault(error);
+}
+
+/** Throws what callers of the services may see of a failure; all other errors as they are. */
+export function throwUnavailable(error: unknown): never {
+  throw isUnreachable(error)
+    ? new ApiError("database_unavailable", { retryAfterMs: 1000, cause: error })
+    : error;
+}
+
+/** As `throwUnavailable`, for a statement that the server ends when it takes too long. */
+export function throwTooLarge(error: unknown): never {
+  if (isTimedOut(error)) throw new ApiError("report_too_large", { cause: error });
+  throwUnavailable(error);
 }

@@ -2,8 +2,6 @@
 // gateway.
 
 import type { Log } from "../base/log.ts";
-import type { LedgerEngine } from "../config/environment.ts";
-import { traitsOf } from "./engine.ts";
 import { keepMonthsAhead, migrate } from "./migrate.ts";
 import { type Owner, ownerOf } from "./owner.ts";
 import { lastMonthOf, type PartitionsRow, readPartitions } from "./partitions.ts";
@@ -15,60 +13,41 @@ export type { Owner } from "./owner.ts";
 
 export type OpenLedger = {
   readonly postgres: Postgres;
-  readonly engine: LedgerEngine;
   /** What an administrator has to run, so that the gateway can take its role. Empty: it has it. */
   readonly roleStatements: readonly string[];
   /** Adds partitions for the months ahead. */
   keepMonthsAhead(): Promise<void>;
-  /** The last month with a partition, as `lastMonthOf`. Undefined: the engine has no partitions. */
-  readLastMonth(): Promise<number | undefined>;
+  /** The last month with a partition, as `lastMonthOf`. */
+  readLastMonth(): Promise<number>;
   /** Connects as the owner of the tables, for as long as `work` takes. */
   asOwner<T>(work: (owner: Owner) => Promise<T>): Promise<T>;
 };
 
 /**
- * `url`: of the gateway. `ownerUrl`: of the owner of the tables, who may migrate them. `engine`:
- * the configured one; without it the engine is found.
+ * `url`: of the gateway. `ownerUrl`: of the owner of the tables, who may migrate them.
  */
 export async function openLedger(
-  {
-    url,
-    ownerUrl,
-    engine: configured,
-  }: {
-    url: string;
-    ownerUrl: string | undefined;
-    engine: LedgerEngine | undefined;
-  },
+  { url, ownerUrl }: { url: string; ownerUrl: string | undefined },
   log: Log,
 ): Promise<OpenLedger> {
   // Without an owner of its own, the user of the gateway is the one who migrates.
   const user = ownerUrl === undefined ? {} : { user: await userAt(url) };
-  const { engine, roleStatements } = await migrate(ownerUrl ?? url, {
-    engine: configured,
-    ...user,
-  });
-  if (!traitsOf[engine].isTested)
-    log.warn(
-      { code: "ledger_engine_untested", engine },
-      "this gateway is not tested on this engine",
-    );
+  const { roleStatements } = await migrate(ownerUrl ?? url, user);
   // The role may come from another database of this server, and have no rights here.
   const isReady = roleStatements.length === 0;
   const role = isReady && (await mayTakeRole(url)) ? gatewayRole : undefined;
-  const postgres = connectPostgres(url, { log, engine, role });
+  const postgres = connectPostgres(url, { log, role });
   return {
     postgres,
-    engine,
     roleStatements: role === undefined ? roleStatements : [],
-    keepMonthsAhead: () => keepMonthsAhead(ownerUrl ?? url, engine),
+    keepMonthsAhead: () => keepMonthsAhead(ownerUrl ?? url),
     async readLastMonth() {
-      if (!traitsOf[engine].hasPartitions) return undefined;
       const [row] = await postgres.query<PartitionsRow>(readPartitions, []);
-      return row && lastMonthOf(row);
+      if (row === undefined) throw new Error("a query without groups returned no row");
+      return lastMonthOf(row);
     },
     async asOwner(work) {
-      const owner = await ownerOf(ownerUrl ?? url, engine);
+      const owner = await ownerOf(ownerUrl ?? url);
       return work(owner).finally(() => owner.end());
     },
   };

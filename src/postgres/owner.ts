@@ -1,23 +1,20 @@
 // A connection of the owner of the tables, for work that the role of the gateway has no right to:
 // months are closed and removed with it.
 
-import type { Client, QueryResultRow } from "pg";
-import type { LedgerEngine } from "../config/environment.ts";
-import { traitsOf } from "./engine.ts";
 import { inTransaction } from "./migrate.ts";
 import { countCharges, dropPartition, readMonths, sealPartition } from "./partitions.ts";
 import { Servers } from "./servers.ts";
-import type { Statement } from "./statement.ts";
+import { runOn } from "./session.ts";
+import type { Runner } from "./statement.ts";
 
-export type Owner = {
-  /** Runs a statement, in the transaction if there is one. Values as of `Tx`. */
-  query<Row>(statement: Statement, values: readonly unknown[]): Promise<Row[]>;
+/** Runs statements in the transaction if there is one. */
+export type Owner = Runner & {
   /**
    * Runs `work` in one transaction that waits for locks so shortly that requests do not notice,
    * and again while it meets one. One process at a time. `name`: what an Error calls it.
    */
   transaction<T>(name: string, work: () => Promise<T>): Promise<T>;
-  /** The months that have a partition, `YYYY-MM-01`, in their order. Empty: the engine has none. */
+  /** The months that have a partition, `YYYY-MM-01`, in their order. */
   readMonths(): Promise<string[]>;
   /** Makes the partition of a past month refuse charges. In a transaction. */
   sealMonth(month: string): Promise<void>;
@@ -41,36 +38,18 @@ const plannerSettings = {
 };
 
 /** Connects as the owner. `end` closes the connection. */
-export async function ownerOf(
-  url: string,
-  engine: LedgerEngine,
-): Promise<Owner & { end(): Promise<void> }> {
-  const traits = traitsOf[engine];
+export async function ownerOf(url: string): Promise<Owner & { end(): Promise<void> }> {
   const { client } = await new Servers(url).connect({
     statement_timeout: statementMsMax,
-    ...(traits.hasPlannerSettings && plannerSettings),
+    ...plannerSettings,
   });
   return {
-    query: (statement, values) => runOn(client, statement, values, traits.isDistributed),
+    run: (statement, ...parameters) => runOn(client, statement, statement.with(...parameters)),
     transaction: (name, work) => inTransaction(client, name, work),
-    readMonths: async () => (traits.hasPartitions ? await readMonths(client) : []),
-    sealMonth: (month) => sealPartition(client, month, engine),
+    readMonths: () => readMonths(client),
+    sealMonth: (month) => sealPartition(client, month),
     countCharges: (month, times) => countCharges(client, month, times),
     dropMonth: (month) => dropPartition(client, month),
     end: () => client.end(),
   };
-}
-
-async function runOn<Row>(
-  client: Client,
-  { name, text, distributed }: Statement,
-  values: readonly unknown[],
-  isDistributed: boolean,
-): Promise<Row[]> {
-  const { rows } = await client.query<QueryResultRow & Row>({
-    name,
-    text: isDistributed && distributed !== undefined ? distributed : text,
-    values: [...values],
-  });
-  return rows;
 }

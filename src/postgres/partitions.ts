@@ -2,9 +2,7 @@
 // are made months ahead: by the migration, and by a task of every process each day.
 
 import type { ClientBase } from "pg";
-import type { LedgerEngine } from "../config/environment.ts";
-import { traitsOf } from "./engine.ts";
-import type { Statement } from "./statement.ts";
+import type { Statement } from "./file-statement.ts";
 
 /** The current month and this many after it have partitions. */
 const monthsAhead = 3;
@@ -37,13 +35,12 @@ type State = {
  * Adds the partitions that are missing. The caller is in a transaction and keeps other processes
  * from doing the same. Needs the rights of the owner.
  */
-export async function addPartitions(client: ClientBase, engine: LedgerEngine): Promise<void> {
-  if (!traitsOf[engine].hasPartitions) return;
+export async function addPartitions(client: ClientBase): Promise<void> {
   const { current, present } = await readState(client);
   // In a new database also the month before: clocks differ.
   const first = present.size === 0 ? current - 1 : current;
   for (let month = first; month <= current + monthsAhead; month++)
-    if (!present.has(month)) await addPartition(client, month, engine);
+    if (!present.has(month)) await addPartition(client, month);
 }
 
 /**
@@ -65,14 +62,9 @@ export async function readMonths(client: ClientBase): Promise<string[]> {
 
 /**
  * Makes the partition of a past month refuse charges, once. Waits for the transactions that write
- * to it. An engine without triggers lets them in.
+ * to it.
  */
-export async function sealPartition(
-  client: ClientBase,
-  month: string,
-  engine: LedgerEngine,
-): Promise<void> {
-  if (traitsOf[engine].variant !== "postgres") return;
+export async function sealPartition(client: ClientBase, month: string): Promise<void> {
   await client.query(
     `create or replace trigger closed before insert on ${nameOf(month)}
        for each row execute function refuse_charge()`,
@@ -129,11 +121,7 @@ function stateOf({ year, month, names }: PartitionsRow): State {
 
 // Attached and not created in its place: this waits for no transaction that uses `charges`, and
 // none waits for this.
-async function addPartition(
-  client: ClientBase,
-  month: number,
-  engine: LedgerEngine,
-): Promise<void> {
+async function addPartition(client: ClientBase, month: number): Promise<void> {
   const [from, to] = [startOf(month), startOf(month + 1)];
   const name = nameOf(from);
   await client.query(`create table ${name} (like charges including all)`);
@@ -141,11 +129,10 @@ async function addPartition(
     `alter table charges attach partition ${name} for values from ('${from}') to ('${to}')`,
   );
   // The trigger of `charges` sees no truncation of a partition.
-  if (traitsOf[engine].variant === "postgres")
-    await client.query(
-      `create trigger no_truncate before truncate on ${name}
-         for each statement execute function refuse_change()`,
-    );
+  await client.query(
+    `create trigger no_truncate before truncate on ${name}
+       for each statement execute function refuse_change()`,
+  );
 }
 
 /** The first day of a month, `YYYY-MM-01`. */

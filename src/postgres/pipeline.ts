@@ -8,9 +8,9 @@
 
 import { type Connection, DatabaseError, type Submittable } from "pg";
 import { serialize } from "pg-protocol";
-import type { Statement } from "./statement.ts";
+import { checkColumns, type Query } from "./statement.ts";
 
-export type Query = readonly [Statement, readonly unknown[]];
+export type { Query } from "./statement.ts";
 
 /** `command` is ROLLBACK when a COMMIT failed. */
 export type Result = { readonly rows: unknown[]; readonly command: string };
@@ -78,15 +78,26 @@ export class RoundTrip implements Submittable {
       name,
       parse: this.#findParser(dataTypeID),
     }));
+    const [statement] = this.queries[this.#results.length] ?? [];
+    if (statement)
+      checkColumns(
+        statement,
+        fields.map(({ name }) => name),
+      );
   }
 
   handleDataRow({ fields }: { fields: readonly (string | null)[] }): void {
-    const row: Record<string, unknown> = {};
-    for (const [index, { name, parse }] of this.#columns.entries()) {
+    const columns = this.#columns;
+    const values = columns.map(({ parse }, index) => {
       const text = fields[index];
-      row[name] = text === null || text === undefined ? null : parse(text);
-    }
-    this.#rows.push(row);
+      return text === null || text === undefined ? null : parse(text);
+    });
+    const make = this.queries[this.#results.length]?.[0].row;
+    this.#rows.push(
+      make
+        ? make(values)
+        : Object.fromEntries(columns.map(({ name }, index) => [name, values[index]])),
+    );
   }
 
   handleCommandComplete({ text }: { text: string }): void {

@@ -6,21 +6,28 @@ import { setTimeout as delay } from "node:timers/promises";
 import { Client, Pool, type PoolClient, type QueryResultRow } from "pg";
 import type { Log } from "../base/log.ts";
 import { withTimeout } from "../base/timeout.ts";
-import type { LedgerEngine } from "../config/environment.ts";
 import { changeable, type Durability, readDurability } from "./durability.ts";
-import { type Traits, traitsOf } from "./engine.ts";
-import { isConflict, isReadOnly, isRefusal, isServerAtFault } from "./failures.ts";
-import { type Prepared, type Query, type Result, RoundTrip } from "./pipeline.ts";
+import {
+  isConflict,
+  isReadOnly,
+  isRefusal,
+  isServerAtFault,
+  throwTooLarge,
+  throwUnavailable,
+} from "./failures.ts";
+import type { Statement as FileStatement } from "./file-statement.ts";
+import { type Prepared, type Result, RoundTrip } from "./pipeline.ts";
 import { Servers } from "./servers.ts";
 import {
   connectionConfig,
   connectTimeoutMs,
   prepareSession,
+  runOn,
   type Server,
   type SessionSettings,
   textParser,
 } from "./session.ts";
-import type { Statement } from "./statement.ts";
+import { isSkipped, type Query, type Runner } from "./statement.ts";
 
 export type { Durability } from "./durability.ts";
 export {
@@ -30,13 +37,15 @@ export {
   isUniqueViolation,
   isUnreachable,
 } from "./failures.ts";
-export { type Statement, statement } from "./statement.ts";
+export { type Statement, statement } from "./file-statement.ts";
 
 /**
  * Runs statements, in a transaction or each in its own. `int8` is a `bigint`, `date` is
  * `YYYY-MM-DD`, `timestamptz` is a `Date`.
  */
-export type Tx = { query<Row>(statement: Statement, values: readonly unknown[]): Promise<Row[]> };
+export type Tx = Runner & {
+  query<Row>(statement: FileStatement, values: readonly unknown[]): Promise<Row[]>;
+};
 
 /** A connection outside the pools, for transactions of few round trips. */
 export interface Connection {
@@ -54,8 +63,6 @@ export interface Connection {
 
 /** The database of one gateway. */
 export interface Postgres extends Tx {
-  /** True for an engine that spreads the accounts over servers. */
-  readonly isDistributed: boolean;
   /**
    * Runs `work` in one transaction. Retries up to five times after a serialization failure or a
    * deadlock.
@@ -73,7 +80,7 @@ export interface Postgres extends Tx {
    * cancels it.
    */
   runLong<Row>(
-    statement: Statement,
+    statement: FileStatement,
     limits: { timeoutMs: number; signal: AbortSignal },
   ): Promise<Row[]>;
   connect(): Promise<Connection>;
@@ -129,27 +136,15 @@ const lockMsMax = 5_000;
 /** How long `close` waits for the server. */
 const closeMsMax = 3_000;
 const attemptsMax = 6;
+/** The result of a query that was not sent. */
+const nothing: Result = { rows: [], command: "" };
 
 type ConnectOptions = {
   readonly timeoutMs?: number;
   readonly log?: Log | undefined;
-  /** Default: PostgreSQL. */
-  readonly engine?: LedgerEngine;
   /** The role that every connection takes. Default: that of its user. */
   readonly role?: string | undefined;
 };
-
-/** What every connection of a gateway has in common. */
-type Session = { readonly settings: SessionSettings; readonly traits: Traits };
-
-type TextFor = (statement: Statement) => Statement;
-
-/** The statement as this engine runs it. */
-function statementFor({ isDistributed }: Traits): TextFor {
-  if (!isDistributed) return (statement) => statement;
-  return (statement) =>
-    statement.distributed === undefined ? statement : { ...statement, text: statement.distributed };
-}
 
 /**
  * Connects with the first query, to the server of the list that takes writes. `timeoutMs` is the
@@ -157,44 +152,41 @@ function statementFor({ isDistributed }: Traits): TextFor {
  */
 export function connectPostgres(
   url: string,
-  { timeoutMs = defaultTimeoutMs, log, engine = "postgres", role }: ConnectOptions = {},
+  { timeoutMs = defaultTimeoutMs, log, role }: ConnectOptions = {},
 ): Postgres {
-  const session: Session = {
-    settings: role === undefined ? {} : { role },
-    traits: traitsOf[engine],
-  };
+  /** What every connection has in common. */
+  const session: SessionSettings = role === undefined ? {} : { role };
   const servers = new Servers(url, log, connectTimeoutMs);
   servers.watch();
   const pools = new Pools(servers, session, timeoutMs);
-  const textFor = statementFor(session.traits);
   const closing = new AbortController();
-  return {
-    isDistributed: session.traits.isDistributed,
+  const runsOn = (choose: (pools: ServerPools) => Pool, fail = throwUnavailable): Tx => ({
     query: (statement, values) =>
-      pools.use(({ pool }) => runOn<never>(pool, textFor(statement), values)),
-    transaction: (work) => pools.use(({ pool }) => transaction(pool, textFor, work)),
-    reports: {
-      query: (statement, values) =>
-        pools.use(({ reports }) => runOn<never>(reports, textFor(statement), values)),
-    },
-    heartbeats: {
-      query: (statement, values) =>
-        pools.use(({ heartbeats }) => runOn<never>(heartbeats, textFor(statement), values)),
-    },
+      pools.use((open) => queryOn<never>(choose(open), statement, values)),
+    run: (statement, ...parameters) =>
+      pools
+        .use((open) => runOn(choose(open), statement, statement.with(...parameters)))
+        .catch(fail),
+  });
+  return {
+    ...runsOn(({ pool }) => pool),
+    transaction: (work) => pools.use(({ pool }) => transaction(pool, work)).catch(throwUnavailable),
+    reports: runsOn(({ reports }) => reports, throwTooLarge),
+    heartbeats: runsOn(({ heartbeats }) => heartbeats),
     runLong: (statement, { timeoutMs, signal }) =>
       pools.use(() =>
-        runLong(servers, session, textFor(statement), {
+        runLong(servers, session, statement, {
           timeoutMs,
           signal: AbortSignal.any([signal, closing.signal]),
         }),
       ),
-    connect: () => connect(servers, session, textFor),
+    connect: () => connect(servers, session),
     async readDurability() {
       const { client } = await servers.connect();
       return readDurability(client, servers.isList).finally(() => client.end());
     },
     async readChangeable() {
-      const tables = await pools.use(({ pool }) => runOn<{ name: string }>(pool, changeable, []));
+      const tables = await pools.use(({ pool }) => queryOn<{ name: string }>(pool, changeable, []));
       return tables.map(({ name }) => name);
     },
     async close() {
@@ -217,12 +209,12 @@ type ServerPools = {
 /** The pools of the server of the moment. */
 class Pools {
   readonly #servers: Servers;
-  readonly #session: Session;
+  readonly #session: SessionSettings;
   readonly #timeoutMs: number;
   #open: ServerPools | undefined;
   #isClosed = false;
 
-  constructor(servers: Servers, session: Session, timeoutMs: number) {
+  constructor(servers: Servers, session: SessionSettings, timeoutMs: number) {
     this.#servers = servers;
     this.#session = session;
     this.#timeoutMs = timeoutMs;
@@ -259,7 +251,7 @@ class Pools {
       server,
       pool: this.#openPool(server, poolConnectionsMax),
       reports: this.#openPool(server, reportConnectionsMax, {
-        ...(this.#session.traits.hasPlannerSettings && reportSettings),
+        ...reportSettings,
         statement_timeout: Math.min(reportMsMax, this.#timeoutMs - timeoutMarginMs),
       }),
       heartbeats: this.#openPool(server, heartbeatConnectionsMax),
@@ -277,7 +269,7 @@ class Pools {
           lock_timeout: lockMsMax,
           idle_in_transaction_session_timeout: lockMsMax,
           statement_timeout: this.#timeoutMs - timeoutMarginMs,
-          ...this.#session.settings,
+          ...this.#session,
           ...settings,
         }),
     });
@@ -296,9 +288,9 @@ function poolsOf(open: ServerPools | undefined): Pool[] {
   return open ? [open.pool, open.reports, open.heartbeats] : [];
 }
 
-async function runOn<Row>(
+async function queryOn<Row>(
   db: Pool | PoolClient,
-  statement: Statement,
+  statement: FileStatement,
   values: readonly unknown[],
 ): Promise<Row[]> {
   const { name, text, timeoutMs } = statement;
@@ -314,11 +306,11 @@ async function runOn<Row>(
 
 async function runLong<Row>(
   servers: Servers,
-  { settings }: Session,
-  { text }: Statement,
+  session: SessionSettings,
+  { text }: FileStatement,
   { timeoutMs, signal }: { timeoutMs: number; signal: AbortSignal },
 ): Promise<Row[]> {
-  const { client } = await servers.connect({ statement_timeout: timeoutMs, ...settings });
+  const { client } = await servers.connect({ statement_timeout: timeoutMs, ...session });
   let cancel = () => {};
   try {
     const { rows } = await client.query<{ pid: number }>("select pg_backend_pid() as pid");
@@ -342,14 +334,10 @@ async function cancelBackend(servers: Servers, pid: number | undefined): Promise
   await client.query("select pg_cancel_backend($1)", [pid]).finally(() => client.end());
 }
 
-async function transaction<T>(
-  pool: Pool,
-  textFor: TextFor,
-  work: (tx: Tx) => Promise<T>,
-): Promise<T> {
+async function transaction<T>(pool: Pool, work: (tx: Tx) => Promise<T>): Promise<T> {
   for (let attempt = 1; ; attempt++) {
     try {
-      return await transactionOnce(pool, textFor, work);
+      return await transactionOnce(pool, work);
     } catch (error) {
       if (!isConflict(error) || attempt === attemptsMax) throw error;
       await delay(Math.random() * 10 * 2 ** attempt);
@@ -357,16 +345,13 @@ async function transaction<T>(
   }
 }
 
-async function transactionOnce<T>(
-  pool: Pool,
-  textFor: TextFor,
-  work: (tx: Tx) => Promise<T>,
-): Promise<T> {
+async function transactionOnce<T>(pool: Pool, work: (tx: Tx) => Promise<T>): Promise<T> {
   const client = await pool.connect();
   try {
     await client.query("begin");
     const result = await work({
-      query: (statement, values) => runOn(client, textFor(statement), values),
+      query: (statement, values) => queryOn(client, statement, values),
+      run: (statement, ...parameters) => runOn(client, statement, statement.with(...parameters)),
     });
     // The commit of a failed transaction succeeds, with the command ROLLBACK.
     const { command } = await client.query("commit");
@@ -383,19 +368,15 @@ async function transactionOnce<T>(
   }
 }
 
-async function connect(
-  servers: Servers,
-  { settings: shared, traits }: Session,
-  textFor: TextFor,
-): Promise<Connection> {
+async function connect(servers: Servers, session: SessionSettings): Promise<Connection> {
   const socket = new Socket();
   const settings = {
     // A waiting batch delays every batch behind it, so it fails early and is repeated.
     lock_timeout: 1_000,
     statement_timeout: 2_000,
     idle_in_transaction_session_timeout: 2_000,
-    ...(traits.hasPlannerSettings && plannerSettings),
-    ...shared,
+    ...plannerSettings,
+    ...session,
   };
   const { client, server } = await servers.connect(settings, { stream: () => socket });
   let isLost = false;
@@ -414,11 +395,11 @@ async function connect(
         prepared.clear();
         preparedAtMs = performance.now();
       }
-      const own = traits.isDistributed
-        ? queries.map(([one, values]) => [textFor(one), values] as const)
-        : queries;
       try {
-        return await client.query(new RoundTrip(own, prepared, textParser)).results;
+        const sent = queries.filter((query) => !isSkipped(query));
+        const results = await client.query(new RoundTrip(sent, prepared, textParser)).results;
+        let next = 0;
+        return queries.map((query) => (isSkipped(query) ? nothing : (results[next++] ?? nothing)));
       } catch (error) {
         // The server was made read-only: another connection may reach the new primary.
         if (isReadOnly(error)) lose();

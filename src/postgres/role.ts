@@ -3,15 +3,14 @@
 // only read. It has no password: connections take it after they have logged in.
 
 import { type ClientBase, DatabaseError, escapeIdentifier } from "pg";
-import type { LedgerEngine } from "../config/environment.ts";
-import { traitsOf } from "./engine.ts";
 import { Servers } from "./servers.ts";
 
 export const gatewayRole = "model_gateway";
 
 const appendOnly = ["charges", "transfers", "price_versions"];
-/** What the owner of the tables closes and removes. */
+/** What the owner of the tables closes and removes, and views. */
 const ofOwner = [
+  "charge_lines_1",
   "month_closings",
   "closed_months",
   "month_archives",
@@ -24,7 +23,7 @@ type Rights = {
   readonly roleExists: boolean;
   /** Whether the user of the gateway may take the role. */
   readonly isMember: boolean;
-  /** Our tables, without the partitions and the list of migrations. */
+  /** Our tables and views, without the partitions and the list of migrations. */
   readonly tables: readonly { name: string; isRight: boolean }[];
 };
 
@@ -33,15 +32,9 @@ type Rights = {
  * transaction. Returns the statements that an administrator has to run where the user of this
  * connection may not; empty if all is as it should be.
  */
-export async function prepareRole(
-  client: ClientBase,
-  { user, engine }: { user: string; engine: LedgerEngine },
-): Promise<readonly string[]> {
-  const missing = statementsFor(await readRights(client, user), user, engine);
+export async function prepareRole(client: ClientBase, user: string): Promise<readonly string[]> {
+  const missing = statementsFor(await readRights(client, user), user);
   if (missing.length === 0) return [];
-  // Citus refuses a second grant in a transaction whose first one used several connections.
-  if (engine === "citus")
-    await client.query("set local citus.multi_shard_modify_mode = 'sequential'");
   await client.query("savepoint role");
   try {
     for (const text of missing) await client.query(text);
@@ -50,25 +43,19 @@ export async function prepareRole(
     if (!(error instanceof DatabaseError)) throw error;
     await client.query("rollback to savepoint role");
     // Another database of this server may have made the role at the same time.
-    const left = statementsFor(await readRights(client, user), user, engine);
-    return left.length < missing.length ? await prepareRole(client, { user, engine }) : left;
+    const left = statementsFor(await readRights(client, user), user);
+    return left.length < missing.length ? await prepareRole(client, user) : left;
   }
 }
 
-function statementsFor(
-  { schema, roleExists, isMember, tables }: Rights,
-  user: string,
-  engine: LedgerEngine,
-): string[] {
+function statementsFor({ schema, roleExists, isMember, tables }: Rights, user: string): string[] {
   const wrong = tables.filter(({ isRight }) => !isRight).map(({ name }) => name);
   const list = (names: readonly string[]) => names.map(escapeIdentifier).join(", ");
   const books = wrong.filter((name) => appendOnly.includes(name));
   const closed = wrong.filter((name) => ofOwner.includes(name));
   const others = wrong.filter((name) => !books.includes(name) && !closed.includes(name));
   return [
-    ...(roleExists
-      ? []
-      : [`create role ${gatewayRole} ${traitsOf[engine].hasRolesLogIn ? "login" : "nologin"}`]),
+    ...(roleExists ? [] : [`create role ${gatewayRole} nologin`]),
     ...(roleExists && wrong.length === 0
       ? []
       : [`grant usage on schema ${escapeIdentifier(schema)} to ${gatewayRole}`]),
@@ -118,7 +105,8 @@ async function readRights(client: ClientBase, user: string): Promise<Rights> {
     `select c.relname::text as name, ${rightsOf} as is_right
      from pg_class c
      join pg_namespace n on n.oid = c.relnamespace and n.nspname = current_schema()
-     where c.relkind in ('r', 'p') and not c.relispartition and c.relname <> 'migrations'
+     where (c.relkind in ('r', 'p') or c.relname = any($2::text[]))
+       and not c.relispartition and c.relname <> 'migrations'
        and pg_has_role(current_user, c.relowner, 'usage')
      order by c.relname`,
     [appendOnly, ofOwner],

@@ -1,8 +1,9 @@
 // One connection to one server: how values are read, and the settings of its session.
 
-import { Client, type ClientBase, type ClientConfig, types } from "pg";
+import { Client, type ClientBase, type ClientConfig, type Pool, types } from "pg";
 import type { TargetServer } from "../config/database-url.ts";
 import { ReadOnlyServer } from "./failures.ts";
+import { checkColumns, type Query, type Text } from "./statement.ts";
 
 /** A server, with the address that names it alone. `name` has no secret. */
 export type Server = { readonly name: string; readonly url: string };
@@ -54,6 +55,18 @@ export async function openClient(
   }
 }
 
+// How values are written is ours to know, whatever the database, the user or the server sets. The
+// search path names the one schema of our tables: `"$user"` in it would be that of our role.
+const ownSettings = [
+  "set_config('search_path', quote_ident(current_schema()), false)",
+  "set_config('DateStyle', 'ISO', false)",
+  "set_config('IntervalStyle', 'postgres', false)",
+  "set_config('TimeZone', 'UTC', false)",
+  "set_config('bytea_output', 'hex', false)",
+  "set_config('extra_float_digits', '1', false)",
+  "set_config('standard_conforming_strings', 'on', false)",
+];
+
 /**
  * Makes the settings of a new connection. They are made by a statement, not as parameters of the
  * connection: PgBouncer refuses to connect with a parameter that it does not know.
@@ -70,7 +83,7 @@ export async function prepareSession(
   const state = `pg_is_in_recovery() as is_standby,
     current_setting('transaction_read_only') = 'on' as is_read_only`;
   const { rows } = await client.query<{ is_standby: boolean; is_read_only: boolean }>({
-    text: `select ${[state, ...made].join(", ")}`,
+    text: `select ${[state, ...ownSettings, ...made].join(", ")}`,
     values: entries.flatMap(([setting, value]) => [setting, String(value)]),
     // In a spread: the types of `pg` lack it.
     ...{ query_timeout: timeoutMs },
@@ -101,3 +114,30 @@ const parseBigints = (text: string) =>
         .slice(1, -1)
         .split(",")
         .map((one) => (one === "NULL" ? null : BigInt(one)));
+
+/** The names of the result columns are checked once in the life of this process. */
+const checked = new WeakSet<Text>();
+
+/** Runs a statement. Returns the result of its kind. */
+export async function runOn<Row, Result>(
+  db: Pool | ClientBase,
+  statement: Text<Row> & { result(rows: Row[], changed: number): Result },
+  [, values]: Query<Row>,
+): Promise<Result> {
+  const { name, text, timeoutMs, row } = statement;
+  const { rows, fields, rowCount } = await db.query<unknown[]>({
+    name,
+    text,
+    values: [...values],
+    rowMode: "array",
+    ...(timeoutMs !== undefined && { query_timeout: timeoutMs }),
+  });
+  if (!checked.has(statement)) {
+    checkColumns(
+      statement,
+      fields.map(({ name }) => name),
+    );
+    checked.add(statement);
+  }
+  return statement.result(row ? rows.map(row) : [], rowCount ?? 0);
+}

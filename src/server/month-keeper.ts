@@ -17,7 +17,7 @@ export class MonthKeeper {
     this.#log = log;
   }
 
-  /** The months after the current one that have partitions. Undefined: the engine has none. */
+  /** The months after the current one that have partitions. Undefined before `start`. */
   get monthsAhead(): number | undefined {
     if (this.#last === undefined) return undefined;
     const now = new Date();

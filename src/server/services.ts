@@ -198,7 +198,6 @@ export async function startServices(
     waitingOrders: (limit) => payments.waitingOrders(limit),
     nodeId: billing.nodeId,
     database: {
-      engine: ledger.engine,
       isEmbedded: config.databaseUrl === undefined,
       monthsAhead: () => months.monthsAhead,
     },
@@ -347,11 +346,11 @@ function createWait({ config, log, giveUp }: GatewayParts, url: string | undefin
 
 /** Migrates the database, and connects to it. */
 async function reachLedger(parts: GatewayParts, url: string): Promise<OpenLedger> {
-  const { databaseUrl, migrationDatabaseUrl: ownerUrl, ledgerEngine: engine } = parts.config;
+  const { databaseUrl, migrationDatabaseUrl: ownerUrl } = parts.config;
   const untilReached = createWait(parts, databaseUrl);
   if (databaseUrl !== undefined) await untilReached(() => checkDatabase(databaseUrl));
   if (ownerUrl !== undefined) await createWait(parts, ownerUrl)(() => checkConnection(ownerUrl));
-  return untilReached(() => openLedger({ url, ownerUrl, engine }, parts.log));
+  return untilReached(() => openLedger({ url, ownerUrl }, parts.log));
 }
 
 async function embed(

@@ -1,6 +1,7 @@
 // The message of a failed start, in one line for the operator.
 
 import { DatabaseError } from "pg";
+import { ApiError } from "../base/errors.ts";
 import type { Config } from "../config/environment.ts";
 import { isUnreachable } from "../postgres/postgres.ts";
 import { UnusableDatabase } from "../postgres/preflight.ts";
@@ -10,6 +11,8 @@ const unwritableCodes = ["EACCES", "EROFS", "EPERM", "ENOSPC", "ENOTDIR"];
 
 /** Describes the cause, and the remedy if it is known. Contains no password. */
 export function startupErrorMessage(error: unknown, config: Config): string {
+  // What a caller of a service would not see.
+  if (error instanceof ApiError && error.cause) return startupErrorMessage(error.cause, config);
   if (error instanceof DatabaseAway) return databaseAway(error, config);
   const { code, message, port, path } = detailsOf(error);
   if (code === "EADDRINUSE")

@@ -82,7 +82,7 @@ test("after a short outage of the database callers get their result late, not an
   const lookup = createSecretLookup(
     async (digests) => {
       attempts += 1;
-      if (attempts < 3) throw new ApiError("billing_unavailable");
+      if (attempts < 3) throw new ApiError("database_unavailable");
       return digests.map(found);
     },
     new SecretCache<Read>({ ...cacheLimits, foundMax: 10, unknownMax: 10 }),
@@ -93,7 +93,7 @@ test("after a short outage of the database callers get their result late, not an
 
 test("a longer outage of the database fails the look-ups that waited long enough", async () => {
   const unreachable = async () => {
-    throw new ApiError("billing_unavailable");
+    throw new ApiError("database_unavailable");
   };
   const lookup = createSecretLookup(
     unreachable,
@@ -101,7 +101,7 @@ test("a longer outage of the database fails the look-ups that waited long enough
     100,
   );
   const errors = await Promise.all(["a", "b"].map((digest) => errorOf(lookup.find(digest))));
-  expect(errors).toStrictEqual(["billing_unavailable", "billing_unavailable"]);
+  expect(errors).toStrictEqual(["database_unavailable", "database_unavailable"]);
 });
 
 test("a refresh joins the next statement, or runs a tenth of a second later", async () => {

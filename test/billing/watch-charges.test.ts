@@ -42,6 +42,10 @@ async function startBilling(url: string) {
         ran.push(statement.name);
         return connected.reports.query(statement, values);
       },
+      run: (statement, ...values) => {
+        ran.push(statement.name);
+        return connected.reports.run(statement, ...values);
+      },
     },
   };
   const billing = createBilling({ postgres, priceOf: () => price, log, onLost: () => {} });

@@ -11,7 +11,7 @@ import { Client } from "pg";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { parseSink, type SinkSettings } from "../../src/config/sink.ts";
 import { Sink } from "../../src/history/sink.ts";
-import type { Tx } from "../../src/postgres/postgres.ts";
+import type { Runner } from "../../src/postgres/statement.ts";
 import { writeCharges } from "../support/charges.ts";
 import { type FreshHistory, historyOfTest } from "../support/history.ts";
 import { log } from "../support/ledger.ts";
@@ -36,7 +36,11 @@ async function addCharges(world: FreshHistory, count: number, from: Date): Promi
   }
 }
 
-function open(world: FreshHistory, settings: SinkSettings, db: Tx = world.ledger.postgres): Sink {
+function open(
+  world: FreshHistory,
+  settings: SinkSettings,
+  db: Runner = world.ledger.postgres,
+): Sink {
   return new Sink({ db, log, settings, margin: 0 });
 }
 
@@ -85,12 +89,12 @@ async function readFiles(folder: string): Promise<Line[]> {
 }
 
 /** Fails every nth statement with this name, before it runs. */
-function failing(db: Tx, name: string, every: number): Tx {
+function failing(db: Runner, name: string, every: number): Runner {
   let count = 0;
   return {
-    query: (one, values) => {
+    run: (one, ...values) => {
       if (one.name === name && ++count % every === 0) return Promise.reject(new Error("away"));
-      return db.query(one, values);
+      return db.run(one, ...values);
     },
   };
 }

@@ -240,6 +240,13 @@ const rows: Expected[] = [
     retryAfter: true,
   },
   {
+    reason: "database_unavailable",
+    status: 503,
+    native: ["api_error", "database_unavailable"],
+    chat: ["server_error", "database_unavailable"],
+    retryAfter: true,
+  },
+  {
     reason: "billing_unavailable",
     status: 503,
     native: ["api_error", "billing_unavailable"],

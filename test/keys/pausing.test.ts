@@ -10,6 +10,7 @@ import {
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { KeyStatus } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import { ApiError } from "../../src/base/errors.ts";
 import { hintOf, mintSecret } from "../../src/keys/secret.ts";
 import { connectPostgres } from "../../src/postgres/postgres.ts";
 import {
@@ -300,10 +301,10 @@ describe("the last use of a secret", () => {
     const counted = countStatements(postgres);
     const node = createNodeKeys({
       ...counted,
-      query: (statement, values) =>
+      run: (statement, ...values) =>
         statement.name === "keys/record-uses"
-          ? Promise.reject(Object.assign(new Error("connect"), { code: "ECONNREFUSED" }))
-          : counted.query(statement, values),
+          ? Promise.reject(new ApiError("database_unavailable"))
+          : counted.run(statement, ...values),
     });
     expect(await errorOf(node.authenticate(bearer(secret)))).toBe("no error");
     await node.stop();

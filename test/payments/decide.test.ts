@@ -653,7 +653,7 @@ describe("lifecycle", () => {
     {
       from: "cancelled",
       event: "reopened",
-      order: { cancelledAt: undefined },
+      order: { cancelledAt: null },
       deposits: [],
       now: inTime,
       to: "open",
@@ -696,7 +696,7 @@ describe("lifecycle", () => {
   test("an order is never closed because its processor was away", () => {
     const open = ruledOrder({ lookedAt: at(10) });
     expect(decide(open, [], over).state).toBe("expired");
-    expect(decide(ruledOrder({ lookedAt: undefined }), [], over).state).toBe("expired");
+    expect(decide(ruledOrder({ lookedAt: null }), [], over).state).toBe("expired");
   });
 
   test("at the end of watching, what arrived in part is granted although more was seen", () => {

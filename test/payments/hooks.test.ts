@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
+import * as sql from "../../gen/sql/payments.ts";
 import type { PaymentSettings } from "../../src/config/catalog.ts";
 import { simulatedPayments } from "../../src/config/catalog.ts";
 import type { Caller } from "../../src/contract/contract.ts";
-import { createPaymentsStore } from "../../src/payments/store.ts";
 import { connectPostgres } from "../../src/postgres/postgres.ts";
 import { errorOf } from "../support/billing.ts";
 import { admin, type PaymentsNodes, startPaymentsNodes } from "../support/payments-nodes.ts";
@@ -63,7 +63,7 @@ test("the inbox keeps deliveries for 90 days", async () => {
     await world.run(
       "insert into payment_hooks values ('signed', 'kept', '', now() - interval '89 days', '')",
     );
-    await createPaymentsStore(postgres).removeHooks();
+    await postgres.run(sql.removeHooks);
     const keys = (await inbox()).map((one) => one.delivery_key);
     expect(keys).not.toContain("both");
     expect(keys).toContain("kept");

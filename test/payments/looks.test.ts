@@ -12,7 +12,7 @@ const watched = (of: Partial<Watched> = {}): Watched => ({
   isClosed: false,
   quotedUntil: inMinutes(15),
   watchedUntil: inMinutes(10_080),
-  pageOpenUntil: undefined,
+  pageOpenUntil: null,
   failedLooks: 0,
   ...of,
 });

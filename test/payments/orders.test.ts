@@ -12,6 +12,7 @@ import {
   OrderState,
   RefundState,
 } from "../../gen/gateway/payments/v1/payments_pb.ts";
+import * as sql from "../../gen/sql/payments.ts";
 import { errorOf } from "../support/keys.ts";
 import {
   memberOf,
@@ -592,10 +593,10 @@ describe("refunds", () => {
 
   test("what a process left behind that died during a refund is completed by the sweep", async () => {
     const { accountId, orderId } = await paidOrder();
-    const refund = { orderId, usdMicro: 2_000_000n, externalId: undefined, micro: 400_000_000n };
+    const refund = { orderId, usdMicro: 2_000_000n, externalId: null, micro: 400_000_000n };
     const { store } = stage.parts;
     const more = { bonusMicro: 0n, state: "asked", reason, madeBy: "test" } as const;
-    const n = await store.insertRefund({ ...refund, ...more });
+    const { n } = await store.run(sql.insertRefund, { ...refund, ...more });
     const refundOf = async () => (await admin.getOrder({ orderId })).order?.refunds[0]?.state;
     await expect.poll(refundOf).toBe(RefundState.REFUNDING);
     expect(await stage.posted(accountId)).toBe(600_000_000n);

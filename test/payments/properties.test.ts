@@ -17,10 +17,10 @@ const packs = fc.constantFrom(5, 20, 50, 200, 2000).map(usd);
 const orders = fc.record({
   usdMicro: packs,
   isStable: fc.boolean(),
-  cancelledAt: fc.option(fc.constant(at(3)), { nil: undefined }),
+  cancelledAt: fc.option(fc.constant(at(3))),
 });
 
-function orderOf(of: { usdMicro: bigint; isStable: boolean; cancelledAt: Date | undefined }) {
+function orderOf(of: { usdMicro: bigint; isStable: boolean; cancelledAt: Date | null }) {
   const { usdMicro, isStable, cancelledAt } = of;
   return ruledOrder({
     usdMicro,
@@ -35,7 +35,7 @@ const payments = fc.array(
     parts: fc.integer({ min: 1, max: 3_000 }),
     seenAfter: fc.integer({ min: 0, max: 30 }),
     isWrong: fc.boolean(),
-    marketRate: fc.option(fc.bigInt({ min: 1n, max: 2n * btcRate }), { nil: undefined }),
+    marketRate: fc.option(fc.bigInt({ min: 1n, max: 2n * btcRate })),
     ends: fc.constantFrom("seen", "settled", "settled", "settled", "lost", "lost after settled"),
   }),
   { maxLength: 5 },
@@ -44,7 +44,7 @@ type Payment = {
   parts: number;
   seenAfter: number;
   isWrong: boolean;
-  marketRate: bigint | undefined;
+  marketRate: bigint | null;
   ends: string;
 };
 
@@ -61,10 +61,10 @@ function depositsOf(order: RuledOrder, paid: readonly Payment[]): RuledDeposit[]
       externalId: `dep_${index}`,
       state: ends === "seen" ? "seen" : ends.startsWith("lost") ? "lost" : "settled",
       firstSeenAt: at(seenAfter),
-      settledAt: ends.includes("settled") ? at(seenAfter) : undefined,
-      processorUsdMicro: undefined,
-      marketRate: order.asset === "BTC" ? marketRate : undefined,
-      valuedBy: undefined,
+      settledAt: ends.includes("settled") ? at(seenAfter) : null,
+      processorUsdMicro: null,
+      marketRate: order.asset === "BTC" ? marketRate : null,
+      valuedBy: null,
       isReturned: false,
     };
   });
@@ -86,7 +86,7 @@ function play(order: RuledOrder, looks: readonly RuledDeposit[][], now: Date) {
   let ruleMicro = 0n;
   let valued = new Map<string, "quote" | "market" | "processor">();
   for (const look of looks) {
-    const deposits = look.map((one) => ({ ...one, valuedBy: valued.get(one.externalId) }));
+    const deposits = look.map((one) => ({ ...one, valuedBy: valued.get(one.externalId) ?? null }));
     const made = decide({ ...order, ruleMicro }, deposits, now);
     ruleMicro = made.ruleMicro;
     valued = new Map([...valued, ...made.valued]);
@@ -167,7 +167,7 @@ test("a payment in parts is worth as much as one in one piece", () => {
       (of, atoms, cuts) => {
         const order = orderOf(of);
         const [whole] = depositsOf(order, [
-          { parts: 1, seenAfter: 1, isWrong: false, marketRate: undefined, ends: "settled" },
+          { parts: 1, seenAfter: 1, isWrong: false, marketRate: null, ends: "settled" },
         ]);
         if (!whole) return;
         let left = atoms;

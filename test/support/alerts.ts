@@ -52,6 +52,10 @@ export async function startAlertNodes() {
         counted.ran.push(statement.name);
         return postgres.reports.query(statement, values);
       },
+      run: (statement, ...values) => {
+        counted.ran.push(statement.name);
+        return postgres.reports.run(statement, ...values);
+      },
     };
     const made = createNode({ ...counted, reports }, options);
     stack.defer(() => made.alerts.stop());

@@ -11,7 +11,7 @@ export type FreshHistory = Awaited<ReturnType<typeof freshHistory>>;
 /** No day and no month is closed unless a test does it. `ledger` has the role of the gateway. */
 export async function freshHistory() {
   const usage = await freshUsage();
-  const ledger = await openLedger({ url: usage.url, ownerUrl: undefined, engine: undefined }, log);
+  const ledger = await openLedger({ url: usage.url, ownerUrl: undefined }, log);
   /** The middle of the month that is `count` months ago. */
   const monthsAgo = (count: number) =>
     new Date(Date.UTC(usage.today.getUTCFullYear(), usage.today.getUTCMonth() - count, 15, 12));

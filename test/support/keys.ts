@@ -45,6 +45,10 @@ export function countStatements(postgres: Postgres): CountedPostgres {
       ran.push(statement.name);
       return postgres.query(statement, values);
     },
+    run: (statement, ...values) => {
+      ran.push(statement.name);
+      return postgres.run(statement, ...values);
+    },
   };
 }
 

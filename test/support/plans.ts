@@ -11,16 +11,16 @@ const source = join(import.meta.dirname, "../../src");
 export type PlanNode = { readonly kind: string; readonly table: string | undefined };
 
 /**
- * The plan of the statement `<folder>/<file>` in the database at `url`, for the values of its
- * parameters as SQL. `isGeneric`: the plan that serves all values, else the one for these.
+ * The plan of a statement, or of the one `<folder>/<file>`, in the database at `url`, for the
+ * values of its parameters as SQL. `isGeneric`: the plan that serves all values, else the one for
+ * these.
  */
 export async function planOf(
   url: string,
-  name: string,
+  named: string | { readonly text: string },
   { values, isGeneric }: { values: readonly string[]; isGeneric: boolean },
 ): Promise<PlanNode[]> {
-  const [folder = "", file = ""] = name.split("/");
-  const { text } = statement(pathToFileURL(join(source, folder, "store.ts")).href, file);
+  const { text } = typeof named === "string" ? fileStatement(named) : named;
   const client = new Client({ connectionString: url });
   await client.connect();
   try {
@@ -35,6 +35,11 @@ export async function planOf(
   } finally {
     await client.end();
   }
+}
+
+function fileStatement(name: string) {
+  const [folder = "", file = ""] = name.split("/");
+  return statement(pathToFileURL(join(source, folder, "store.ts")).href, file);
 }
 
 /**

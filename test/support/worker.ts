@@ -2,6 +2,10 @@
 
 import fc from "fast-check";
 import { vi } from "vitest";
+import { checkRows } from "../../src/postgres/statement.ts";
+
+// A null where the type of a row has none fails its test.
+checkRows();
 
 // `npm test` tries the same values in each run; `npm run test:deep` tries new ones.
 if (process.env.TEST_RUN !== "deep") fc.configureGlobal({ seed: 20_261_126 });

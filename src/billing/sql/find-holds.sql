@@ -5,5 +5,4 @@ select h.request_id, h.account_id, h."family", h.key_id, h.secret_id, h.model, h
   each_category(p.#)
 from holds h
 join unnest($1::text[], $2::text[]) as d (account_id, request_id) using (account_id, request_id)
-join price_versions p using (price_version)
-where true of_accounts(h.account_id);
+join price_versions p using (price_version);

@@ -3,5 +3,4 @@
 select m.key_id, m.month, m.spent, m.held
 from key_months m
 join unnest($1::text[], $2::text[], $3::date[]) as wanted (account_id, key_id, month)
-  using (account_id, key_id, month)
-where true of_accounts(m.account_id);
+  using (account_id, key_id, month);

@@ -46,6 +46,7 @@ export class CallError extends Error {
 const passingReasons = new Set([
   "offline",
   "gateway_unavailable",
+  "database_unavailable",
   "billing_unavailable",
   "overloaded",
   "timeout",

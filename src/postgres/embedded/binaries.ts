@@ -39,10 +39,10 @@ const asNobody = [
 
 /**
  * Finds the programs and a way to run them on this machine. Throws an error that names the
- * alternative.
+ * alternative. `of`: the folder of the package. Default: the installed one.
  */
-export async function findBinaries(): Promise<Binaries> {
-  const folder = await findPackage();
+export async function findBinaries(of?: string): Promise<Binaries> {
+  const folder = of ?? (await findPackage());
   const programs = await readFile(join(folder, "package.json"), "utf8");
   const ownId = process.getuid?.() ?? 0;
   const candidates =

@@ -384,7 +384,21 @@ create table closed_months (
   "family"   text not null,
   key_id     text collate "C" not null,
   model      text not null,
-  each_charged(# bigint not null),
+  input           bigint not null,
+  output          bigint not null,
+  thinking        bigint not null,
+  cache_write_5m  bigint not null,
+  cache_write_1h  bigint not null,
+  cache_read      bigint not null,
+  amount          bigint not null,
+  amount_input    bigint not null,
+  amount_output   bigint not null,
+  amount_cache    bigint not null,
+  amount_thinking bigint not null,
+  requests        bigint not null,
+  completed       bigint not null,
+  failed          bigint not null,
+  cut             bigint not null,
   overrun    bigint not null,
   primary key (account_id, month, "family", key_id, model)
 );
@@ -415,7 +429,21 @@ create table closing_sums (
   "family"   text not null,
   key_id     text collate "C" not null,
   model      text not null,
-  each_charged(# bigint not null),
+  input           bigint not null,
+  output          bigint not null,
+  thinking        bigint not null,
+  cache_write_5m  bigint not null,
+  cache_write_1h  bigint not null,
+  cache_read      bigint not null,
+  amount          bigint not null,
+  amount_input    bigint not null,
+  amount_output   bigint not null,
+  amount_cache    bigint not null,
+  amount_thinking bigint not null,
+  requests        bigint not null,
+  completed       bigint not null,
+  failed          bigint not null,
+  cut             bigint not null,
   overrun    bigint not null,
   -- Charges that break a rule of the ledger.
   broken     bigint not null,
@@ -480,3 +508,39 @@ create table verifications (
   -- The first of them: invariant, subject and detail.
   violations      jsonb not null default '[]'
 );
+
+-- Charges, transfers and prices are append-only for every database user. The role of the gateway
+-- has no right to change them either; triggers also stop their owner.
+create function refuse_change() returns trigger language plpgsql as $$
+begin
+  raise exception '% is append-only', tg_table_name
+    using errcode = 'integrity_constraint_violation';
+end
+$$;
+create trigger charges_append_only before update or delete on charges
+  for each row execute function refuse_change();
+create trigger charges_no_truncate before truncate on charges
+  for each statement execute function refuse_change();
+create trigger transfers_append_only before update or delete on transfers
+  for each row execute function refuse_change();
+create trigger transfers_no_truncate before truncate on transfers
+  for each statement execute function refuse_change();
+create trigger price_versions_append_only before update or delete on price_versions
+  for each row execute function refuse_change();
+create trigger price_versions_no_truncate before truncate on price_versions
+  for each statement execute function refuse_change();
+create trigger month_closings_append_only before update or delete on month_closings
+  for each row execute function refuse_change();
+create trigger month_closings_no_truncate before truncate on month_closings
+  for each statement execute function refuse_change();
+create trigger closed_months_append_only before update or delete on closed_months
+  for each row execute function refuse_change();
+create trigger closed_months_no_truncate before truncate on closed_months
+  for each statement execute function refuse_change();
+-- The partition of a closed month takes no charges: partitions.ts gives it this trigger.
+create function refuse_charge() returns trigger language plpgsql as $$
+begin
+  raise exception 'the month of % is closed', tg_table_name
+    using errcode = 'integrity_constraint_violation';
+end
+$$;

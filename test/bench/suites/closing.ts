@@ -62,7 +62,7 @@ export async function closing(): Promise<Result> {
   await serve(delay(aloneMs / 3));
   const alone = await serve(delay(aloneMs));
   const asOwner = async <T>(work: (owner: Awaited<ReturnType<typeof ownerOf>>) => Promise<T>) => {
-    const owner = await ownerOf(url, "postgres");
+    const owner = await ownerOf(url);
     return work(owner).finally(() => owner.end());
   };
   /** Does some work beside the requests. */

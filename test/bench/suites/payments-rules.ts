@@ -49,10 +49,10 @@ export async function paymentsRules(): Promise<Result> {
       ...coin,
       usdMicro: BigInt(pick([5, 20, 50, 200, 2_000])) * 1_000_000n,
       state: "open",
-      cancelledAt: random() < 0.1 ? new Date(start + 3 * minute) : undefined,
+      cancelledAt: random() < 0.1 ? new Date(start + 3 * minute) : null,
       quotedUntil: new Date(start + 15 * minute),
       watchedUntil: new Date(start + 100 * minute),
-      lookedAt: undefined,
+      lookedAt: null,
       faults: random() < 0.02 ? ["marked"] : [],
       handled: [],
       ruleMicro: 0n,
@@ -67,8 +67,11 @@ export async function paymentsRules(): Promise<Result> {
       const now = new Date(start + minutes * minute);
       deposits = deposits.map((one) => advance(one, random, now));
       if (random() < 0.6) deposits.push(arrive(order, deposits.length, random, now));
-      hasLost ||= deposits.some((one) => one.state === "lost" && one.settledAt !== undefined);
-      const seen = deposits.map((one) => ({ ...one, valuedBy: valued.get(one.externalId) }));
+      hasLost ||= deposits.some((one) => one.state === "lost" && one.settledAt !== null);
+      const seen = deposits.map((one) => ({
+        ...one,
+        valuedBy: valued.get(one.externalId) ?? null,
+      }));
       const beganAtMs = performance.now();
       const made = decide({ ...order, state, ruleMicro, lookedAt: now }, seen, now);
       decidingMs += performance.now() - beganAtMs;
@@ -105,11 +108,10 @@ function arrive(order: RuledOrder, index: number, random: () => number, now: Dat
     atoms: (whole * BigInt(share)) / 1_000n + 1n,
     state: "seen",
     firstSeenAt: now,
-    settledAt: undefined,
-    processorUsdMicro: undefined,
-    marketRate:
-      random() < 0.5 ? BigInt(Math.floor(random() * 2 * Number(order.rate)) + 1) : undefined,
-    valuedBy: undefined,
+    settledAt: null,
+    processorUsdMicro: null,
+    marketRate: random() < 0.5 ? BigInt(Math.floor(random() * 2 * Number(order.rate)) + 1) : null,
+    valuedBy: null,
     isReturned: false,
   };
 }

@@ -586,7 +586,7 @@ export const figureStates: readonly PageStates[] = [
     states: {
       loading: [pending(getForecast), account, noTransfers, listOrders([])],
       empty: [...pools([0n, 0n], 0n), account, noTransfers, listOrders([])],
-      failed: [failing(getForecast, "billing_unavailable"), account, noTransfers, listOrders([])],
+      failed: [failing(getForecast, "database_unavailable"), account, noTransfers, listOrders([])],
       partial: [...creditsBase(1n), pending(BillingService.method.listTransfers)],
       full: creditsBase(1n),
       large: creditsBase(1_560n),

@@ -413,7 +413,7 @@ const statusOf = (isTroubled: boolean) =>
         : []),
     ],
     database: {
-      ...{ engine: "postgres", version: "18.4", isSynchronous: !isTroubled, monthsAhead: 3 },
+      ...{ version: "18.4", isSynchronous: !isTroubled, monthsAhead: 3 },
       problem: isTroubled ? "no synchronous standby is connected" : "",
       syncStandbys: isTroubled ? 0 : 2,
     },
@@ -425,7 +425,7 @@ const statusOf = (isTroubled: boolean) =>
   }));
 const smallStatus = answer(operations.getStatus, () => ({
   nodes: [{ nodeId: "node_1", startedAt: ago(30), isAnswering: true }],
-  database: { engine: "postgres", version: "18.4", isEmbedded: true, monthsAhead: 3 },
+  database: { version: "18.4", isEmbedded: true, monthsAhead: 3 },
   running: {},
   at: ago(0),
 }));
@@ -488,7 +488,7 @@ export const operatorStates: readonly PageStates[] = [
       failed: [
         ...[admin, account(AccountStatus.ACTIVE), find, members, listPeople, orders],
         failing(KeysService.method.listKeys, "internal"),
-        failing(billing.listTransfers, "billing_unavailable"),
+        failing(billing.listTransfers, "database_unavailable"),
         failing(people.listAuditEvents, "internal"),
       ],
       missing: [
@@ -514,7 +514,7 @@ export const operatorStates: readonly PageStates[] = [
       failed: [
         ...[admin, listPeople, failing(operations.findAccounts, "internal")],
         failing(payments.listAttention, "internal"),
-        failing(billing.listPendingTransfers, "billing_unavailable"),
+        failing(billing.listPendingTransfers, "database_unavailable"),
         failing(operations.getVerification, "internal"),
       ],
       full: [...attention, violations],
@@ -547,7 +547,7 @@ export const operatorStates: readonly PageStates[] = [
       ],
       failed: [
         admin,
-        failing(operations.listCatalog, "billing_unavailable"),
+        failing(operations.listCatalog, "database_unavailable"),
         failing(operations.listProviders, "internal"),
       ],
       full: [admin, catalog, providers],

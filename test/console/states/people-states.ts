@@ -414,7 +414,7 @@ export const peopleStates: readonly PageStates[] = [
       empty: [answer(keysMethod.listKeys, () => ({})), noUsage, noCharges],
       unused: [listKeys, noUsage, noCharges],
       failed: [
-        failing(billing.getForecast, "billing_unavailable"),
+        failing(billing.getForecast, "database_unavailable"),
         failing(billing.queryUsage, "report_too_large"),
         failing(keysMethod.listKeys, "internal"),
         failing(billing.listCharges, "internal"),

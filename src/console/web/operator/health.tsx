@@ -90,10 +90,9 @@ function Summary({ status }: { readonly status: GetStatusResponse }): JSX.Elemen
 }
 
 function DatabaseFigure({ database }: { readonly database: Database }): JSX.Element {
-  const { engine, version, isEmbedded, isSynchronous, problem, syncStandbys, monthsAhead } =
-    database;
+  const { version, isEmbedded, isSynchronous, problem, syncStandbys, monthsAhead } = database;
   const { health } = words;
-  const about = `${health.version(engine, version)}; ${health.months(monthsAhead)}`;
+  const about = `${health.version(version)}; ${health.months(monthsAhead)}`;
   if (problem !== "")
     return (
       <Figure

@@ -369,7 +369,7 @@ export const words = {
     embeddedNote: "no standby; back up its folder",
     lonelyNote: "no standby; commits are on it alone",
     problemNote: (problem: string) => problem,
-    version: (engine: string, version: string) => `${engine} ${version}`,
+    version: (version: string) => `PostgreSQL ${version}`,
     months: (n: number) => `${plural(n, "month", "months")} ahead prepared`,
     caption: "Nodes of this installation",
     head: {

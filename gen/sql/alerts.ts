@@ -1,0 +1,284 @@
+// Made of src/alerts/sql by `npm run generate`. Do not edit.
+
+import { type Json, type Many, many, one, type Optional, optional, type Run, run } from "../../src/postgres/statement.ts";
+
+// alerts.sql
+
+export type InsertAlertsRow = { alertId: string };
+/**
+ * Raises alerts that nobody has raised, with their deliveries. Returns those that are new.
+ * `deliveredIds`: the alert of each delivery
+ */
+export const insertAlerts: Many<{ alertIds: readonly string[]; accountIds: readonly string[]; kinds: readonly string[]; facts: readonly string[]; onPage: readonly boolean[]; deliveredIds: readonly string[]; channels: readonly string[]; triedMs: readonly number[] }, InsertAlertsRow> = many(
+  "alerts/insert-alerts",
+  `-- alerts/insert-alerts
+with raised as (
+  insert into alerts (alert_id, account_id, kind, facts, on_page)
+  select w.alert_id, w.account_id, w.kind, w.facts::jsonb, w.on_page
+  from unnest($1::text[], $2::text[], $3::text[], $4::text[],
+      $5::boolean[])
+    as w (alert_id, account_id, kind, facts, on_page)
+  on conflict do nothing
+  returning alert_id, account_id
+), delivered as (
+  insert into alert_deliveries (alert_id, channel, account_id, ends_at)
+  select d.alert_id, d.channel, r.account_id,
+    now() + d.tried_ms * interval '1 millisecond'
+  from unnest($6::text[], $7::text[], $8::float8[])
+    as d (alert_id, channel, tried_ms)
+  join raised r using (alert_id)
+)
+select alert_id from raised`,
+  (p) => [p.alertIds, p.accountIds, p.kinds, p.facts, p.onPage, p.deliveredIds, p.channels, p.triedMs],
+  (v) => ({ alertId: v[0] }) as never,
+  "",
+  5000,
+);
+
+export type ClaimEvaluationRow = { eventsAt: Date; beganAt: Date };
+/**
+ * Takes on the next evaluation. No row: it is not due, or another process is at it.
+ */
+export const claimEvaluation: Optional<{ everyMs: number; leaseMs: number }, ClaimEvaluationRow> = optional(
+  "alerts/claim-evaluation",
+  `-- alerts/claim-evaluation
+with before as (
+  select events_at from alert_progress
+  where evaluated_at <= now() - $1::float8 * interval '1 millisecond'
+    and (leased_until is null or leased_until < now())
+  for update
+)
+update alert_progress p
+set leased_until = now() + $2::float8 * interval '1 millisecond'
+from before b
+returning b.events_at, now() as began_at`,
+  (p) => [p.everyMs, p.leaseMs],
+  (v) => ({ eventsAt: v[0], beganAt: v[1] }) as never,
+  "",
+  5000,
+);
+
+export type ClaimDeliveriesRow = { alertId: string; channel: string; failures: number; accountId: string; kind: string; facts: Json; raisedAt: Date };
+/**
+ * Takes deliveries that are due, at most one of each account, so that an account whose receiver is
+ * slow keeps no other one waiting. A process settles what it takes within the lease; otherwise the
+ * delivery is due again.
+ * `toWebhooks`: true: those to webhooks, false: the others
+ */
+export const claimDeliveries: Many<{ toWebhooks: boolean; rows: bigint | number; leaseMs: number }, ClaimDeliveriesRow> = many(
+  "alerts/claim-deliveries",
+  `-- alerts/claim-deliveries
+with chosen as (
+  select distinct on (account_id) alert_id, channel, next_at
+  from alert_deliveries
+  where state = 'waiting' and (channel = 'webhook') = $1::boolean and next_at <= now()
+  order by account_id, next_at
+), taken as (
+  select d.alert_id, d.channel
+  from alert_deliveries d
+  join (select alert_id, channel from chosen order by next_at limit $2) c
+    using (alert_id, channel)
+  where d.state = 'waiting' and d.next_at <= now()
+  for update of d skip locked
+), leased as (
+  update alert_deliveries d
+  set next_at = now() + $3::float8 * interval '1 millisecond'
+  from taken t
+  where d.alert_id = t.alert_id and d.channel = t.channel
+  returning d.alert_id, d.channel, d.failures
+)
+select l.alert_id, l.channel, l.failures, a.account_id, a.kind, a.facts, a.raised_at
+from leased l
+join alerts a using (alert_id)`,
+  (p) => [p.toWebhooks, p.rows, p.leaseMs],
+  (v) => ({ alertId: v[0], channel: v[1], failures: v[2], accountId: v[3], kind: v[4], facts: v[5], raisedAt: v[6] }) as never,
+  "",
+  5000,
+);
+
+export type FindNewRow = { alertId: string };
+/**
+ * Of these alerts, those that nobody has raised.
+ */
+export const findNew: Many<{ alertIds: readonly string[] }, FindNewRow> = many(
+  "alerts/find-new",
+  `-- alerts/find-new
+select w.alert_id as alert_id
+from unnest($1::text[]) as w (alert_id)
+where not exists (select from alerts a where a.alert_id = w.alert_id)`,
+  (p) => [p.alertIds],
+  (v) => ({ alertId: v[0] }) as never,
+  "",
+  5000,
+);
+
+export type ListAlertsRow = { alertId: string; accountId: string; kind: string; facts: Json; raisedAt: Date; dismissedAt: Date | null };
+/**
+ * Lists alerts that are on the page, newest first.
+ * `unread`: true: without those that somebody has dismissed
+ * `hidesPeople`: true: without those that name people
+ * `before`: only those before this time; null: from the newest
+ * `beforeId`: or at this time, before this alert
+ */
+export const listAlerts: Many<{ accountId: string; unread: boolean; hidesPeople: boolean; before: Date | string | null; beforeId: string | null; rows: bigint | number }, ListAlertsRow> = many(
+  "alerts/list-alerts",
+  `-- alerts/list-alerts
+select alert_id, account_id, kind, facts, raised_at, dismissed_at
+from alerts
+where account_id = $1 and on_page
+  and (not $2::boolean or dismissed_at is null)
+  and (not $3::boolean or kind <> 'new_place')
+  and ($4::timestamptz is null or (raised_at, alert_id) < ($4, $5::text))
+order by raised_at desc, alert_id desc
+limit $6`,
+  (p) => [p.accountId, p.unread, p.hidesPeople, p.before, p.beforeId, p.rows],
+  (v) => ({ alertId: v[0], accountId: v[1], kind: v[2], facts: v[3], raisedAt: v[4], dismissedAt: v[5] }) as never,
+  "dismissedAt",
+  5000,
+);
+
+export type ListDeliveriesRow = { alertId: string; channel: string; state: "waiting" | "sent" | "failed"; problem: string };
+/**
+ * Lists what became of the deliveries of alerts.
+ */
+export const listDeliveries: Many<{ alertIds: readonly string[] }, ListDeliveriesRow> = many(
+  "alerts/list-deliveries",
+  `-- alerts/list-deliveries
+select alert_id, channel, state, problem
+from alert_deliveries
+where alert_id = any($1::text[])
+order by alert_id, channel`,
+  (p) => [p.alertIds],
+  (v) => ({ alertId: v[0], channel: v[1], state: v[2], problem: v[3] }) as never,
+  "",
+  5000,
+);
+
+/**
+ * Ends an evaluation.
+ * `eventsAt`: null: the events are to be read again
+ */
+export const finishEvaluation: Run<{ eventsAt: Date | string | null }> = run(
+  "alerts/finish-evaluation",
+  `-- alerts/finish-evaluation
+update alert_progress
+set evaluated_at = now(), leased_until = null,
+  events_at = coalesce($1::timestamptz, events_at)`,
+  (p) => [p.eventsAt],
+  5000,
+);
+
+/**
+ * Marks an alert as read. Changes no row: the account has no such alert on its page.
+ */
+export const dismissAlert: Run<{ alertId: string; accountId: string; hidesPeople: boolean }> = run(
+  "alerts/dismiss-alert",
+  `-- alerts/dismiss-alert
+update alerts
+set dismissed_at = coalesce(dismissed_at, now())
+where alert_id = $1 and account_id = $2 and on_page
+  and (not $3::boolean or kind <> 'new_place')`,
+  (p) => [p.alertId, p.accountId, p.hidesPeople],
+  5000,
+);
+
+/**
+ * Records the outcome of an attempt. A delivery whose time is over does not wait for another one.
+ */
+export const settleDelivery: Run<{ state: "waiting" | "sent" | "failed"; waitMs: number; problem: string; alertId: string; channel: string }> = run(
+  "alerts/settle-delivery",
+  `-- alerts/settle-delivery
+update alert_deliveries
+set state = case
+    when $1 = 'waiting' and now() + $2::float8 * interval '1 millisecond' >= ends_at
+      then 'failed'
+    else $1 end,
+  problem = $3, failures = failures + case when $1 = 'sent' then 0 else 1 end,
+  next_at = now() + $2::float8 * interval '1 millisecond'
+where alert_id = $4 and channel = $5 and state = 'waiting'`,
+  (p) => [p.state, p.waitMs, p.problem, p.alertId, p.channel],
+  5000,
+);
+
+/**
+ * Lets the other deliveries to the webhook of an account wait: its receiver is away.
+ */
+export const postponeWebhooks: Run<{ waitMs: number; accountId: string }> = run(
+  "alerts/postpone-webhooks",
+  `-- alerts/postpone-webhooks
+update alert_deliveries
+set next_at = now() + $1::float8 * interval '1 millisecond'
+where account_id = $2 and channel = 'webhook' and state = 'waiting'
+  and next_at < now() + $1::float8 * interval '1 millisecond'`,
+  (p) => [p.waitMs, p.accountId],
+  5000,
+);
+
+/**
+ * Removes the oldest alerts, with their deliveries, once they have been kept for long enough.
+ */
+export const removeAlerts: Run<{ days: number; rows: bigint | number }> = run(
+  "alerts/remove-alerts",
+  `-- alerts/remove-alerts
+delete from alerts
+where alert_id in (
+  select alert_id from alerts
+  where raised_at < now() - $1::integer * interval '1 day'
+  order by raised_at
+  limit $2
+)`,
+  (p) => [p.days, p.rows],
+  5000,
+);
+
+// settings.sql
+
+/**
+ * Replaces the settings of an account.
+ */
+export const putSettings: Run<{ accountId: string; belowCredits: bigint | number | null; belowDays: number | null; rules: string; webhookUrl: string | null; webhookSecret: Buffer | null }> = run(
+  "alerts/put-settings",
+  `-- alerts/put-settings
+insert into alert_settings
+  (account_id, below_credits, below_days, rules, webhook_url, webhook_secret)
+values ($1, $2, $3, $4, $5, $6)
+on conflict (account_id) do update
+set below_credits = excluded.below_credits, below_days = excluded.below_days,
+  rules = excluded.rules, webhook_url = excluded.webhook_url,
+  webhook_secret = excluded.webhook_secret, changed_at = now()`,
+  (p) => [p.accountId, p.belowCredits, p.belowDays, p.rules, p.webhookUrl, p.webhookSecret],
+  5000,
+);
+
+export type ReadSettingsRow = { accountId: string; belowCredits: bigint | null; belowDays: number | null; rules: Json; webhookUrl: string | null; webhookSecret: Buffer | null };
+/**
+ * Reads the settings of accounts. An account without a row has the defaults.
+ */
+export const readSettings: Many<{ accountIds: readonly string[] }, ReadSettingsRow> = many(
+  "alerts/read-settings",
+  `-- alerts/read-settings
+select account_id, below_credits, below_days, rules, webhook_url, webhook_secret
+from alert_settings
+where account_id = any($1::text[])`,
+  (p) => [p.accountIds],
+  (v) => ({ accountId: v[0], belowCredits: v[1], belowDays: v[2], rules: v[3], webhookUrl: v[4], webhookSecret: v[5] }) as never,
+  "belowCredits belowDays webhookUrl webhookSecret",
+  5000,
+);
+
+export type LockSettingsRow = { accountId: string; belowCredits: bigint | null; belowDays: number | null; rules: Json; webhookUrl: string | null; webhookSecret: Buffer | null };
+/**
+ * Reads the settings of an account, and locks them.
+ */
+export const lockSettings: Optional<{ accountId: string }, LockSettingsRow> = optional(
+  "alerts/lock-settings",
+  `-- alerts/lock-settings
+select account_id, below_credits, below_days, rules, webhook_url, webhook_secret
+from alert_settings
+where account_id = $1
+for update`,
+  (p) => [p.accountId],
+  (v) => ({ accountId: v[0], belowCredits: v[1], belowDays: v[2], rules: v[3], webhookUrl: v[4], webhookSecret: v[5] }) as never,
+  "belowCredits belowDays webhookUrl webhookSecret",
+  5000,
+);

@@ -1,0 +1,545 @@
+// Made of src/keys/sql by `npm run generate`. Do not edit.
+
+import { type Many, many, type One, one, type Optional, optional, type Run, run } from "../../src/postgres/statement.ts";
+
+// changes.sql
+
+export type AnnounceAccountRow = { keyId: string };
+/**
+ * Tells every process that the keys of an account changed, because the account did. Returns them.
+ * `changeId`: to which each key adds its own
+ */
+export const announceAccount: Many<{ changeId: string; accountId: string }, AnnounceAccountRow> = many(
+  "keys/announce-account",
+  `-- keys/announce-account
+insert into key_changes (change_id, key_id)
+select $1 || '_' || key_id, key_id
+  from keys
+ where account_id = $2 and status = 'active'
+returning key_id`,
+  (p) => [p.changeId, p.accountId],
+  (v) => ({ keyId: v[0] }) as never,
+  "",
+  5000,
+);
+
+export type ReadChangesRow = { readAt: Date; changeId: string | null; keyId: string | null };
+/**
+ * Changes of keys since ten seconds before a time, and the time of this read. One row without a
+ * change if there is none. The ten seconds: transactions do not commit in the order of their times.
+ * `since`: time of the previous read; null: now
+ */
+export const readChanges: Many<{ since: Date | string | null }, ReadChangesRow> = many(
+  "keys/read-changes",
+  `-- keys/read-changes
+select statement_timestamp() as read_at, c.change_id as change_id, c.key_id as key_id
+  from (select 1) as always
+  left join key_changes c
+    on c.changed_at
+       > coalesce($1::timestamptz, statement_timestamp()) - interval '10 seconds'`,
+  (p) => [p.since],
+  (v) => ({ readAt: v[0], changeId: v[1], keyId: v[2] }) as never,
+  "changeId keyId",
+  5000,
+);
+
+export type ListEventsRow = { keyId: string; accountId: string; name: string; createdAt: Date; createdBy: string; pausedAt: Date | null; hint: string };
+/**
+ * The keys that the feed names since ten seconds before a time, and that were created or paused
+ * since then, with the hint of their first secret.
+ */
+export const listEvents: Many<{ since: Date | string; rows: bigint | number }, ListEventsRow> = many(
+  "keys/list-events",
+  `-- keys/list-events
+select k.key_id, k.account_id, k.name, k.created_at, k.created_by,
+       case when k.paused then k.paused_at end as paused_at,
+       (select s.shown from key_secrets s
+         where s.key_id = k.key_id order by s.secret_id limit 1) as hint
+  from keys k
+ where k.key_id in (select c.key_id from key_changes c
+                     where c.changed_at > $1::timestamptz - interval '10 seconds')
+   and (k.created_at > $1::timestamptz - interval '10 seconds'
+        or k.paused_at > $1::timestamptz - interval '10 seconds')
+ order by k.key_id
+ limit $2`,
+  (p) => [p.since, p.rows],
+  (v) => ({ keyId: v[0], accountId: v[1], name: v[2], createdAt: v[3], createdBy: v[4], pausedAt: v[5], hint: v[6] }) as never,
+  "pausedAt",
+  5000,
+);
+
+/**
+ * Deletes changes that every running process read long ago.
+ */
+export const removeChanges: Run<undefined> = run(
+  "keys/remove-changes",
+  `-- keys/remove-changes
+delete from key_changes where changed_at < now() - interval '1 day'`,
+  () => [],
+  5000,
+);
+
+// keys.sql
+
+/**
+ * Adds a key with its first secret, and announces it for the alerts: no process can have cached
+ * this secret. Foreign key violation: no such account.
+ */
+export const createKey: Run<{ keyId: string; accountId: string; family: "v1" | "v2"; name: string; requestsPerMinute: number | null; allowedModels: readonly string[]; monthlyCap: bigint | number | null; accountReader: boolean; expiresAt: Date | string | null; createdBy: string; managedBy: string; changeId: string; digest: Buffer; secretId: string; hint: string }> = run(
+  "keys/create-key",
+  `-- keys/create-key
+with created as (
+  insert into keys
+    (key_id, account_id, "family", name, requests_per_minute, allowed_models, monthly_cap,
+     account_reader, expires_at, created_by, managed_by)
+  values ($1, $2, $3, $4, $5, $6::text[],
+    $7, $8, $9, $10, $11)
+  returning key_id
+), announced as (
+  insert into key_changes (change_id, key_id)
+  select $12, key_id from created
+)
+insert into key_secrets (digest, secret_id, key_id, shown)
+select $13, $14, key_id, $15 from created`,
+  (p) => [p.keyId, p.accountId, p.family, p.name, p.requestsPerMinute, p.allowedModels, p.monthlyCap, p.accountReader, p.expiresAt, p.createdBy, p.managedBy, p.changeId, p.digest, p.secretId, p.hint],
+  5000,
+);
+
+export type ReadKeysRow = { keyId: string; accountId: string; family: "v1" | "v2"; name: string; requestsPerMinute: number | null; allowedModels: string[]; monthlyCap: bigint | null; accountReader: boolean; createdBy: string; managedBy: string; paused: boolean; expiresAt: Date | null; createdAt: Date; revokedAt: Date | null; status: "active" | "paused" | "expired" | "revoked"; monthSpent: bigint; monthHeld: bigint; monthResetsAt: Date; lastUsedAt: Date | null };
+/**
+ * Keys with their usage in the current UTC month and the time of their newest charge, oldest first.
+ */
+export const readKeys: Many<{ keyIds: readonly string[] }, ReadKeysRow> = many(
+  "keys/read-keys",
+  `-- keys/read-keys
+select k.key_id as key_id, k.account_id as account_id, k."family" as "family",
+       k.name as name, k.requests_per_minute, k.allowed_models as allowed_models,
+       k.monthly_cap, k.account_reader as account_reader, k.created_by as created_by,
+       k.managed_by as managed_by, k.paused as paused, k.expires_at,
+       k.created_at as created_at, k.revoked_at,
+       case when k.status = 'revoked' then 'revoked'
+            when k.expires_at <= now() then 'expired'
+            when k.paused then 'paused'
+            else 'active' end as status,
+       coalesce(m.spent, 0)::int8 as month_spent, coalesce(m.held, 0)::int8 as month_held,
+       (date_trunc('month', now() at time zone 'UTC') + interval '1 month') at time zone 'UTC'
+         as month_resets_at,
+       used.last_used_at as last_used_at
+  from keys k
+  left join key_months m
+    on m.account_id = k.account_id
+   and m.key_id = k.key_id
+   and m.month = date_trunc('month', now() at time zone 'UTC')::date
+  left join (
+    select account_id, key_id, max(last_used_at) as last_used_at
+      from key_months
+     where key_id = any($1::text[])
+     group by account_id, key_id
+  ) used
+    on used.account_id = k.account_id
+   and used.key_id = k.key_id
+ where k.key_id = any($1::text[])
+ order by k.key_id`,
+  (p) => [p.keyIds],
+  (v) => ({ keyId: v[0], accountId: v[1], family: v[2], name: v[3], requestsPerMinute: v[4], allowedModels: v[5], monthlyCap: v[6], accountReader: v[7], createdBy: v[8], managedBy: v[9], paused: v[10], expiresAt: v[11], createdAt: v[12], revokedAt: v[13], status: v[14], monthSpent: v[15], monthHeld: v[16], monthResetsAt: v[17], lastUsedAt: v[18] }) as never,
+  "requestsPerMinute monthlyCap expiresAt revokedAt lastUsedAt",
+  5000,
+);
+
+export type ReadLabelsRow = { keyId: string; name: string; hint: string };
+/**
+ * The names of these keys of an account, and the hints of their newest secrets.
+ */
+export const readLabels: Many<{ accountId: string; keyIds: readonly string[] }, ReadLabelsRow> = many(
+  "keys/read-labels",
+  `-- keys/read-labels
+select k.key_id as key_id, k.name as name, coalesce(s.shown, '') as hint
+  from keys k
+  left join lateral (
+    select shown
+      from key_secrets
+     where key_id = k.key_id
+     order by created_at desc, secret_id desc
+     limit 1
+  ) s on true
+ where k.account_id = $1 and k.key_id = any($2::text[])
+ order by k.key_id`,
+  (p) => [p.accountId, p.keyIds],
+  (v) => ({ keyId: v[0], name: v[1], hint: v[2] }) as never,
+  "",
+  5000,
+);
+
+export type ReadStatusRow = { status: "active" | "revoked" };
+/**
+ * The status of a key. No row: no such key.
+ */
+export const readStatus: Optional<{ keyId: string }, ReadStatusRow> = optional(
+  "keys/read-status",
+  `-- keys/read-status
+select status from keys where key_id = $1`,
+  (p) => [p.keyId],
+  (v) => ({ status: v[0] }) as never,
+  "",
+  5000,
+);
+
+export type ReadAccountStatusRow = { status: "active" | "suspended" | "closed" };
+/**
+ * The status of an account. No row: no such account.
+ */
+export const readAccountStatus: Optional<{ accountId: string }, ReadAccountStatusRow> = optional(
+  "keys/read-account-status",
+  `-- keys/read-account-status
+select status from accounts where account_id = $1`,
+  (p) => [p.accountId],
+  (v) => ({ status: v[0] }) as never,
+  "",
+  5000,
+);
+
+export type CountManagedRow = { keys: number };
+/**
+ * How many keys of an account somebody manages, without the revoked ones.
+ */
+export const countManaged: One<{ accountId: string; managedBy: string }, CountManagedRow> = one(
+  "keys/count-managed",
+  `-- keys/count-managed
+select count(*)::int4 as keys
+  from keys
+ where account_id = $1 and managed_by = $2 and status = 'active'`,
+  (p) => [p.accountId, p.managedBy],
+  (v) => ({ keys: v[0] }) as never,
+  "",
+  5000,
+);
+
+export type PageAccountKeysRow = { keyId: string };
+/**
+ * Ids of an account's keys after a given one, oldest first. Of those that match both filters.
+ * `after`: a key_id; empty: from the first
+ * `statusNow`: as of ReadKeys; null: all
+ * `text`: part of a name or hint, or a key_id; empty: all
+ */
+export const pageAccountKeys: Many<{ accountId: string; after: string; statusNow: string | null; text: string; rows: bigint | number }, PageAccountKeysRow> = many(
+  "keys/page-account-keys",
+  `-- keys/page-account-keys
+select k.key_id
+  from keys k
+ where k.account_id = $1 and k.key_id > $2
+   and ($3::text is null
+        or case when k.status = 'revoked' then 'revoked'
+               when k.expires_at <= now() then 'expired'
+               when k.paused then 'paused'
+               else 'active' end = $3)
+   and ($4::text = '' or k.key_id = $4 or strpos(lower(k.name), lower($4::text)) > 0
+        or exists (select 1 from key_secrets s
+                    where s.key_id = k.key_id and strpos(s.shown, $4::text) > 0))
+ order by k.key_id
+ limit $5`,
+  (p) => [p.accountId, p.after, p.statusNow, p.text, p.rows],
+  (v) => ({ keyId: v[0] }) as never,
+  "",
+  5000,
+);
+
+export type RankAccountKeysRow = { keyId: string };
+/**
+ * Ids of an account's keys that spent most in the current UTC month, most first.
+ */
+export const rankAccountKeys: Many<{ accountId: string; rows: bigint | number }, RankAccountKeysRow> = many(
+  "keys/rank-account-keys",
+  `-- keys/rank-account-keys
+select k.key_id as key_id
+  from keys k
+  left join key_months m
+    on m.account_id = k.account_id
+   and m.key_id = k.key_id
+   and m.month = date_trunc('month', now() at time zone 'UTC')::date
+ where k.account_id = $1
+ order by coalesce(m.spent, 0) desc, k.key_id
+ limit $2`,
+  (p) => [p.accountId, p.rows],
+  (v) => ({ keyId: v[0] }) as never,
+  "",
+  5000,
+);
+
+export type UpdateKeyRow = { requestsPerMinute: number | null; allowedModels: string[]; monthlyCap: bigint | null; accountReader: boolean; expiresAt: Date | null };
+/**
+ * Changes the members of an active key whose flag is true, and returns the limits that the key had
+ * before. No row: the key is revoked or does not exist.
+ */
+export const updateKey: Optional<{ keyId: string; hasName: boolean; name: string | null; hasRequestsPerMinute: boolean; requestsPerMinute: number | null; hasAllowedModels: boolean; allowedModels: readonly string[] | null; hasMonthlyCap: boolean; monthlyCap: bigint | number | null; hasAccountReader: boolean; accountReader: boolean | null; hasExpiresAt: boolean; expiresAt: Date | string | null; changeId: string }, UpdateKeyRow> = optional(
+  "keys/update-key",
+  `-- keys/update-key
+with earlier as (
+  select key_id, requests_per_minute, allowed_models, monthly_cap, account_reader, expires_at
+    from keys
+   where key_id = $1 and status = 'active'
+     for no key update
+), changed as (
+  update keys
+     set name = case when $2::boolean then $3::text else name end,
+         requests_per_minute = case when $4::boolean
+           then $5::integer else requests_per_minute end,
+         allowed_models = case when $6::boolean
+           then $7::text[] else allowed_models end,
+         monthly_cap = case when $8::boolean
+           then $9::bigint else monthly_cap end,
+         account_reader = case when $10::boolean
+           then $11::boolean else account_reader end,
+         expires_at = case when $12::boolean
+           then $13::timestamptz else expires_at end
+   where key_id in (select key_id from earlier)
+), announced as (
+  insert into key_changes (change_id, key_id)
+  select $14, key_id from earlier
+)
+select requests_per_minute, allowed_models, monthly_cap, account_reader, expires_at from earlier`,
+  (p) => [p.keyId, p.hasName, p.name, p.hasRequestsPerMinute, p.requestsPerMinute, p.hasAllowedModels, p.allowedModels, p.hasMonthlyCap, p.monthlyCap, p.hasAccountReader, p.accountReader, p.hasExpiresAt, p.expiresAt, p.changeId],
+  (v) => ({ requestsPerMinute: v[0], allowedModels: v[1], monthlyCap: v[2], accountReader: v[3], expiresAt: v[4] }) as never,
+  "requestsPerMinute monthlyCap expiresAt",
+  5000,
+);
+
+export type PauseKeyRow = { keyId: string };
+/**
+ * Pauses a key, or resumes it. Changes nothing if it is so already. No row: the key is revoked or
+ * does not exist.
+ */
+export const pauseKey: Optional<{ keyId: string; paused: boolean; changeId: string }, PauseKeyRow> = optional(
+  "keys/pause-key",
+  `-- keys/pause-key
+with found as (
+  select key_id, paused from keys where key_id = $1 and status = 'active' for no key update
+), changed as (
+  update keys
+     set paused = $2::boolean, paused_at = case when $2 then now() else paused_at end
+   where key_id in (select key_id from found where paused <> $2::boolean)
+  returning key_id
+), announced as (
+  insert into key_changes (change_id, key_id)
+  select $3, key_id from changed
+)
+select key_id from found`,
+  (p) => [p.keyId, p.paused, p.changeId],
+  (v) => ({ keyId: v[0] }) as never,
+  "",
+  5000,
+);
+
+/**
+ * Lets another person manage the keys of an account that somebody manages, revoked ones included.
+ * `next`: who manages them from now on; empty: nobody
+ */
+export const handOverKeys: Run<{ next: string; accountId: string; managedBy: string }> = run(
+  "keys/hand-over-keys",
+  `-- keys/hand-over-keys
+update keys set managed_by = $1 where account_id = $2 and managed_by = $3`,
+  (p) => [p.next, p.accountId, p.managedBy],
+  5000,
+);
+
+/**
+ * Revokes an active key for good. Changes no row: it is already revoked, or does not exist.
+ */
+export const revokeKey: Run<{ keyId: string; changeId: string }> = run(
+  "keys/revoke-key",
+  `-- keys/revoke-key
+with revoked as (
+  update keys set status = 'revoked', revoked_at = now()
+   where key_id = $1 and status = 'active'
+  returning key_id
+)
+insert into key_changes (change_id, key_id)
+select $2, key_id from revoked`,
+  (p) => [p.keyId, p.changeId],
+  5000,
+);
+
+export type RevokeManagedRow = { keyId: string };
+/**
+ * Revokes, for good, the keys of an account that somebody manages. Returns those that it revoked.
+ * `changeId`: to which each key adds its own
+ */
+export const revokeManaged: Many<{ accountId: string; managedBy: string; changeId: string }, RevokeManagedRow> = many(
+  "keys/revoke-managed",
+  `-- keys/revoke-managed
+with revoked as (
+  update keys set status = 'revoked', revoked_at = now()
+   where account_id = $1 and managed_by = $2 and status = 'active'
+  returning key_id
+)
+insert into key_changes (change_id, key_id)
+select $3 || '_' || key_id, key_id from revoked
+returning key_id`,
+  (p) => [p.accountId, p.managedBy, p.changeId],
+  (v) => ({ keyId: v[0] }) as never,
+  "",
+  5000,
+);
+
+export type RevokeAccountKeysRow = { keyId: string };
+/**
+ * Revokes all active keys of an account for good. Returns them.
+ * `changeId`: to which each key adds its own
+ */
+export const revokeAccountKeys: Many<{ accountId: string; changeId: string }, RevokeAccountKeysRow> = many(
+  "keys/revoke-account-keys",
+  `-- keys/revoke-account-keys
+with revoked as (
+  update keys set status = 'revoked', revoked_at = now()
+   where account_id = $1 and status = 'active'
+  returning key_id
+)
+insert into key_changes (change_id, key_id)
+select $2 || '_' || key_id, key_id from revoked
+returning key_id`,
+  (p) => [p.accountId, p.changeId],
+  (v) => ({ keyId: v[0] }) as never,
+  "",
+  5000,
+);
+
+// secrets.sql
+
+export type FindSecretsRow = { digest: Buffer; secretId: string; hint: string; secretCreatedAt: Date; secretExpiresAt: Date | null; secretRevokedAt: Date | null; expiresInMs: number | null; useIsDue: boolean; status: "active" | "paused" | "expired" | "revoked"; keyId: string; accountId: string; family: "v1" | "v2"; name: string; requestsPerMinute: number | null; allowedModels: string[]; monthlyCap: bigint | null; accountReader: boolean; createdBy: string; managedBy: string; paused: boolean; expiresAt: Date | null; createdAt: Date; revokedAt: Date | null; accountStatus: "active" | "suspended" | "closed" };
+/**
+ * The secrets with these digests, with their keys. No row for an unknown digest.
+ */
+export const findSecrets: Many<{ digests: readonly Buffer[] }, FindSecretsRow> = many(
+  "keys/find-secrets",
+  `-- keys/find-secrets
+select s.digest, s.secret_id, s.shown as hint, s.created_at as secret_created_at,
+       s.expires_at as secret_expires_at, s.revoked_at as secret_revoked_at,
+       -- By this server's clock, so that nodes with other clocks agree. Of the key and the secret,
+       -- whichever expires first. Null: neither does.
+       (extract(epoch from least(s.expires_at, k.expires_at) - clock_timestamp()) * 1000)::float8
+         as expires_in_ms,
+       coalesce(s.last_used_at < now() - interval '1 minute', true) as use_is_due,
+       case when k.status = 'revoked' then 'revoked'
+            when k.expires_at <= now() then 'expired'
+            when k.paused then 'paused'
+            else 'active' end as status,
+       k.key_id, k.account_id, k."family", k.name, k.requests_per_minute, k.allowed_models,
+       k.monthly_cap, k.account_reader, k.created_by, k.managed_by, k.paused, k.expires_at,
+       k.created_at, k.revoked_at, a.status as account_status
+  from key_secrets s
+  join keys k on k.key_id = s.key_id
+  join accounts a on a.account_id = k.account_id
+ where s.digest = any($1::bytea[])`,
+  (p) => [p.digests],
+  (v) => ({ digest: v[0], secretId: v[1], hint: v[2], secretCreatedAt: v[3], secretExpiresAt: v[4], secretRevokedAt: v[5], expiresInMs: v[6], useIsDue: v[7], status: v[8], keyId: v[9], accountId: v[10], family: v[11], name: v[12], requestsPerMinute: v[13], allowedModels: v[14], monthlyCap: v[15], accountReader: v[16], createdBy: v[17], managedBy: v[18], paused: v[19], expiresAt: v[20], createdAt: v[21], revokedAt: v[22], accountStatus: v[23] }) as never,
+  "secretExpiresAt secretRevokedAt expiresInMs requestsPerMinute monthlyCap expiresAt revokedAt",
+  5000,
+);
+
+export type ReadSecretsRow = { keyId: string; secretId: string; hint: string; createdAt: Date; expiresAt: Date | null; revokedAt: Date | null; lastUsedAt: Date | null };
+/**
+ * Secrets of these keys, newest first: all valid ones, and the newest twenty in any state.
+ */
+export const readSecrets: Many<{ keyIds: readonly string[] }, ReadSecretsRow> = many(
+  "keys/read-secrets",
+  `-- keys/read-secrets
+select key_id, secret_id, shown as hint, created_at, expires_at, revoked_at, last_used_at
+  from (select key_id, secret_id, shown, created_at, expires_at, revoked_at, last_used_at,
+               row_number() over (
+                 partition by key_id order by created_at desc, secret_id desc
+               ) as rank
+          from key_secrets
+         where key_id = any($1::text[])) ranked
+ where rank <= 20 or (revoked_at is null and (expires_at is null or expires_at > now()))
+ order by key_id, rank`,
+  (p) => [p.keyIds],
+  (v) => ({ keyId: v[0], secretId: v[1], hint: v[2], createdAt: v[3], expiresAt: v[4], revokedAt: v[5], lastUsedAt: v[6] }) as never,
+  "expiresAt revokedAt lastUsedAt",
+  5000,
+);
+
+export type ReadLiveSecretsRow = { secretId: string; accountStatus: "active" | "suspended" | "closed" };
+/**
+ * Secrets of a key that are not revoked, with the status of its account. Expired ones are included:
+ * a request that started before the expiry may finish.
+ */
+export const readLiveSecrets: Many<{ keyId: string }, ReadLiveSecretsRow> = many(
+  "keys/read-live-secrets",
+  `-- keys/read-live-secrets
+select s.secret_id, a.status as account_status
+  from key_secrets s
+  join keys k on k.key_id = s.key_id
+  join accounts a on a.account_id = k.account_id
+ where s.key_id = $1 and s.revoked_at is null and k.status = 'active'`,
+  (p) => [p.keyId],
+  (v) => ({ secretId: v[0], accountStatus: v[1] }) as never,
+  "",
+  5000,
+);
+
+export type HasSecretRow = { secretId: string };
+/**
+ * One row if the secret belongs to the key, also if it is revoked or expired.
+ */
+export const hasSecret: Optional<{ keyId: string; secretId: string }, HasSecretRow> = optional(
+  "keys/has-secret",
+  `-- keys/has-secret
+select secret_id from key_secrets where key_id = $1 and secret_id = $2`,
+  (p) => [p.keyId, p.secretId],
+  (v) => ({ secretId: v[0] }) as never,
+  "",
+  5000,
+);
+
+/**
+ * Adds a secret to an active key. The earlier secrets expire after the overlap, or at an earlier
+ * expiry that they already have. Changes no row: the key is revoked or does not exist.
+ */
+export const rotateKey: Run<{ keyId: string; overlapMs: number; digest: Buffer; secretId: string; hint: string; changeId: string }> = run(
+  "keys/rotate-key",
+  `-- keys/rotate-key
+with active as (
+  -- The lock keeps the key from being revoked before the new secret is written.
+  select key_id from keys where key_id = $1 and status = 'active' for no key update
+), ended as (
+  update key_secrets
+     set expires_at = least(expires_at, now() + $2::float8 * interval '1 millisecond')
+   where key_id in (select key_id from active) and revoked_at is null
+), minted as (
+  insert into key_secrets (digest, secret_id, key_id, shown)
+  select $3, $4, key_id, $5 from active
+)
+insert into key_changes (change_id, key_id)
+select $6, key_id from active`,
+  (p) => [p.keyId, p.overlapMs, p.digest, p.secretId, p.hint, p.changeId],
+  5000,
+);
+
+/**
+ * Records a use of each of these secrets, at most once a minute, whichever node it is.
+ */
+export const recordUses: Run<{ secretIds: readonly string[] }> = run(
+  "keys/record-uses",
+  `-- keys/record-uses
+update key_secrets set last_used_at = now()
+ where secret_id = any($1::text[])
+   and (last_used_at is null or last_used_at < now() - interval '1 minute')`,
+  (p) => [p.secretIds],
+  5000,
+);
+
+/**
+ * Revokes one secret of a key for good. Changes no row: it is already revoked, or does not exist.
+ */
+export const revokeSecret: Run<{ keyId: string; secretId: string; changeId: string }> = run(
+  "keys/revoke-secret",
+  `-- keys/revoke-secret
+with revoked as (
+  update key_secrets set revoked_at = now()
+   where key_id = $1 and secret_id = $2 and revoked_at is null
+  returning key_id
+)
+insert into key_changes (change_id, key_id)
+select $3, key_id from revoked`,
+  (p) => [p.keyId, p.secretId, p.changeId],
+  5000,
+);

@@ -1,0 +1,1828 @@
+// Made of src/payments/sql by `npm run generate`. Do not edit.
+
+import { type Many, many, type One, one, type Optional, optional, type Run, run } from "../../src/postgres/statement.ts";
+
+// chains.sql
+
+/**
+ * Begins to read a chain.
+ */
+export const ensureChain: Run<{ processor: string; chain: string }> = run(
+  "payments/ensure-chain",
+  `-- payments/ensure-chain
+insert into chains (processor, chain) values ($1, $2)
+on conflict (processor, chain) do nothing`,
+  (p) => [p.processor, p.chain],
+  5000,
+);
+
+export type TakeIndexRow = { index: bigint };
+/**
+ * Takes the next index of an account key.
+ */
+export const takeIndex: One<{ keyId: string }, TakeIndexRow> = one(
+  "payments/take-index",
+  `-- payments/take-index
+insert into deposit_keys as k (key_id, next_index) values ($1, 1)
+on conflict (key_id) do update set next_index = k.next_index + 1
+returning next_index - 1 as index`,
+  (p) => [p.keyId],
+  (v) => ({ index: v[0] }) as never,
+  "",
+  5000,
+);
+
+/**
+ * Stores the address of an account and pool. Changes no row: they have one.
+ */
+export const insertAddress: Run<{ keyId: string; index: bigint | number; address: string; accountId: string; family: "v1" | "v2" }> = run(
+  "payments/insert-address",
+  `-- payments/insert-address
+insert into deposit_addresses (key_id, index, address, account_id, "family")
+values ($1, $2, $3, $4, $5)
+on conflict (account_id, "family", key_id) do nothing`,
+  (p) => [p.keyId, p.index, p.address, p.accountId, p.family],
+  5000,
+);
+
+/**
+ * Remembers a block that was read, and forgets those of long ago.
+ * `kept`: how many are remembered
+ */
+export const putBlock: Run<{ processor: string; chain: string; kept: number; height: bigint | number; hash: string }> = run(
+  "payments/put-block",
+  `-- payments/put-block
+with forgotten as (
+  delete from chain_blocks
+  where processor = $1 and chain = $2 and height < (
+    select b.height from chain_blocks b
+    where b.processor = $1 and b.chain = $2
+    order by b.height desc
+    offset $3::integer limit 1
+  )
+)
+insert into chain_blocks (processor, chain, height, hash)
+values ($1, $2, $4, $5)
+on conflict (processor, chain, height) do update set hash = excluded.hash`,
+  (p) => [p.processor, p.chain, p.kept, p.height, p.hash],
+  5000,
+);
+
+/**
+ * Stores what a chain says of one payment. Changes no row: nothing became of it.
+ * `height`: null: it is in no block yet
+ * `hash`: of that block
+ * `marketRate`: micro-dollars of one coin at its first sight; null: unknown
+ * `spends`: the outputs that it spends, where a chain has them
+ */
+export const putChainPayment: Run<{ processor: string; externalId: string; chain: string; address: string; asset: string; decimals: number; atoms: string | bigint; height: bigint | number | null; hash: string | null; firstSeenAt: Date | string; marketRate: bigint | number | null; spends: readonly string[] }> = run(
+  "payments/put-chain-payment",
+  `-- payments/put-chain-payment
+insert into chain_payments as p (processor, external_id, chain, address, asset, decimals, atoms,
+  state, height, hash, first_seen_at, market_rate, spends)
+values ($1, $2, $3, $4, $5, $6, $7,
+  'seen', $8, $9, $10, $11, $12)
+on conflict (processor, external_id) do update
+set height = coalesce(excluded.height, p.height), hash = coalesce(excluded.hash, p.hash),
+  first_seen_at = least(p.first_seen_at, excluded.first_seen_at), missing_since = null,
+  -- One that was lost came back: the order asks a person.
+  state = case when p.state = 'lost' then 'seen' else p.state end
+where p.state = 'lost' or p.missing_since is not null
+  or (excluded.height is not null and p.hash is distinct from excluded.hash)`,
+  (p) => [p.processor, p.externalId, p.chain, p.address, p.asset, p.decimals, p.atoms, p.height, p.hash, p.firstSeenAt, p.marketRate, p.spends],
+  5000,
+);
+
+/**
+ * Begins to watch the balances of addresses that are new. They are expected to be unused.
+ */
+export const ensureBalances: Run<{ processor: string; chain: string; height: bigint | number }> = run(
+  "payments/ensure-balances",
+  `-- payments/ensure-balances
+insert into address_balances (processor, chain, address, atoms, nonce, height, block_at)
+select $1, $2, a.address, 0, 0, $3, a.created_at
+from deposit_addresses a
+where a.address like '0x%' and not exists (
+  select from address_balances b
+  where b.processor = $1 and b.chain = $2 and b.address = a.address
+)
+on conflict (processor, chain, address) do nothing`,
+  (p) => [p.processor, p.chain, p.height],
+  5000,
+);
+
+export type FindChainRow = { tip: bigint | null; isFresh: boolean | null };
+/**
+ * Finds how far a chain was read.
+ */
+export const findChain: Optional<{ processor: string; chain: string }, FindChainRow> = optional(
+  "payments/find-chain",
+  `-- payments/find-chain
+select tip, now() - read_at < interval '2 minutes' as is_fresh
+from chains
+where processor = $1 and chain = $2`,
+  (p) => [p.processor, p.chain],
+  (v) => ({ tip: v[0], isFresh: v[1] }) as never,
+  "tip isFresh",
+  5000,
+);
+
+export type FindAddressRow = { address: string };
+/**
+ * Finds the address of an account and pool.
+ */
+export const findAddress: Optional<{ keyId: string; accountId: string; family: "v1" | "v2" }, FindAddressRow> = optional(
+  "payments/find-address",
+  `-- payments/find-address
+select address from deposit_addresses
+where key_id = $1 and account_id = $2 and "family" = $3`,
+  (p) => [p.keyId, p.accountId, p.family],
+  (v) => ({ address: v[0] }) as never,
+  "",
+  5000,
+);
+
+export type OwnAddressesRow = { address: string };
+/**
+ * Lists which of some addresses are ours.
+ */
+export const ownAddresses: Many<{ addresses: readonly string[] }, OwnAddressesRow> = many(
+  "payments/own-addresses",
+  `-- payments/own-addresses
+select address from deposit_addresses where address = any($1::text[])`,
+  (p) => [p.addresses],
+  (v) => ({ address: v[0] }) as never,
+  "",
+  5000,
+);
+
+export type ListAddressesRow = { address: string };
+/**
+ * Lists the addresses of EVM chains, page by page.
+ */
+export const listAddresses: Many<{ after: string; rows: bigint | number }, ListAddressesRow> = many(
+  "payments/list-addresses",
+  `-- payments/list-addresses
+select address from deposit_addresses
+where address > $1 and address like '0x%'
+order by address
+limit $2`,
+  (p) => [p.after, p.rows],
+  (v) => ({ address: v[0] }) as never,
+  "",
+  5000,
+);
+
+export type ListBalancesRow = { address: string; atoms: string; nonce: bigint; height: bigint; blockAt: Date };
+/**
+ * Lists the balances below a height to compare next: those that an order of Ether awaits, then the
+ * oldest.
+ */
+export const listBalances: Many<{ processor: string; chain: string; below: bigint | number; rows: bigint | number }, ListBalancesRow> = many(
+  "payments/list-balances",
+  `-- payments/list-balances
+select b.address, b.atoms, b.nonce, b.height, b.block_at
+from address_balances b
+where b.processor = $1 and b.chain = $2 and b.height < $3
+order by exists (
+  select from payment_orders o
+  join deposit_addresses a on a.account_id = o.account_id and a."family" = o."family"
+  where a.address = b.address and o.processor = $1 and o.network = $2
+    and o.asset = 'ETH' and o.state in ('open', 'seen', 'partly_paid', 'expired', 'cancelled')
+    and o.quoted_until > now() - interval '2 hours'
+) desc, b.height, b.address
+limit $4`,
+  (p) => [p.processor, p.chain, p.below, p.rows],
+  (v) => ({ address: v[0], atoms: v[1], nonce: v[2], height: v[3], blockAt: v[4] }) as never,
+  "",
+  5000,
+);
+
+export type ListBlocksRow = { height: bigint; hash: string };
+/**
+ * Lists the blocks of a chain that are remembered, newest first.
+ */
+export const listBlocks: Many<{ processor: string; chain: string }, ListBlocksRow> = many(
+  "payments/list-blocks",
+  `-- payments/list-blocks
+select height, hash from chain_blocks
+where processor = $1 and chain = $2
+order by height desc`,
+  (p) => [p.processor, p.chain],
+  (v) => ({ height: v[0], hash: v[1] }) as never,
+  "",
+  5000,
+);
+
+export type ListChainPaymentsRow = { externalId: string; network: string; asset: string; decimals: number; atoms: string; state: "seen" | "settled" | "lost"; height: bigint | null; marketRate: bigint | null; needed: number; firstSeenAt: Date };
+/**
+ * Lists what arrived for an order, as its chain says it.
+ */
+export const listChainPayments: Many<{ processor: string; orderId: string }, ListChainPaymentsRow> = many(
+  "payments/list-chain-payments",
+  `-- payments/list-chain-payments
+select external_id, chain as network, asset, decimals, atoms, state, height, market_rate, needed,
+  first_seen_at
+from chain_payments
+where processor = $1 and order_id = $2
+order by first_seen_at, external_id`,
+  (p) => [p.processor, p.orderId],
+  (v) => ({ externalId: v[0], network: v[1], asset: v[2], decimals: v[3], atoms: v[4], state: v[5], height: v[6], marketRate: v[7], needed: v[8], firstSeenAt: v[9] }) as never,
+  "height marketRate",
+  5000,
+);
+
+export type ListUnminedRow = { externalId: string; spends: string[] };
+/**
+ * Lists the payments of a chain that are in no block and may still come into one.
+ */
+export const listUnmined: Many<{ processor: string; chain: string }, ListUnminedRow> = many(
+  "payments/list-unmined",
+  `-- payments/list-unmined
+select external_id, spends from chain_payments
+where processor = $1 and chain = $2 and height is null and state <> 'lost'`,
+  (p) => [p.processor, p.chain],
+  (v) => ({ externalId: v[0], spends: v[1] }) as never,
+  "",
+  5000,
+);
+
+export type ListUnsettledRow = { externalId: string; height: bigint; usdMicro: string | null };
+/**
+ * Lists the payments of a chain that are in a block and have not settled, each with what its
+ * account was paid on this chain within a day before, in micro-dollars. Null: partly unknown.
+ */
+export const listUnsettled: Many<{ processor: string; chain: string }, ListUnsettledRow> = many(
+  "payments/list-unsettled",
+  `-- payments/list-unsettled
+select p.external_id as external_id, p.height as height, (
+  select case when bool_and(coalesce(o.rate, d.market_rate) is not null)
+    then sum(trunc(d.atoms * coalesce(o.rate, d.market_rate)
+      / 10::numeric ^ d.decimals))::text end
+  from deposit_addresses of_account
+  join chain_payments d on d.address = of_account.address
+  left join payment_orders o on o.order_id = d.order_id
+  where of_account.account_id = a.account_id and d.processor = $1 and d.chain = $2
+    and d.state <> 'lost' and d.first_seen_at > p.first_seen_at - interval '1 day'
+) as usd_micro
+from chain_payments p
+join deposit_addresses a on a.address = p.address
+where p.processor = $1 and p.chain = $2 and p.state = 'seen' and p.height is not null`,
+  (p) => [p.processor, p.chain],
+  (v) => ({ externalId: v[0], height: v[1], usdMicro: v[2] }) as never,
+  "usdMicro",
+  5000,
+);
+
+export type ListWaitingRow = { externalId: string; address: string; asset: string; decimals: number; atoms: string; marketRate: bigint | null; firstSeenAt: Date; accountId: string; family: "v1" | "v2" };
+/**
+ * Lists the payments in blocks that have no order, with their accounts, oldest first.
+ */
+export const listWaiting: Many<{ processor: string; chain: string }, ListWaitingRow> = many(
+  "payments/list-waiting",
+  `-- payments/list-waiting
+select p.external_id, p.address, p.asset, p.decimals, p.atoms, p.market_rate, p.first_seen_at,
+  a.account_id, a."family"
+from chain_payments p
+join deposit_addresses a on a.address = p.address
+where p.processor = $1 and p.chain = $2 and p.order_id is null and p.state <> 'lost'
+  and p.height is not null
+order by p.first_seen_at, p.external_id
+limit 1000`,
+  (p) => [p.processor, p.chain],
+  (v) => ({ externalId: v[0], address: v[1], asset: v[2], decimals: v[3], atoms: v[4], marketRate: v[5], firstSeenAt: v[6], accountId: v[7], family: v[8] }) as never,
+  "marketRate",
+  5000,
+);
+
+export type LeaseChainRow = { height: bigint | null; hash: string | null; lease: string };
+/**
+ * Takes the right to read a chain. No row: it is not due, or somebody else reads it.
+ */
+export const leaseChain: Optional<{ leaseMs: number; processor: string; chain: string }, LeaseChainRow> = optional(
+  "payments/lease-chain",
+  `-- payments/lease-chain
+update chains
+set lease_until = now() + $1::integer * interval '1 millisecond'
+where processor = $2 and chain = $3 and next_read_at <= now()
+  and (lease_until is null or lease_until < now())
+returning height, hash, lease_until::text as lease`,
+  (p) => [p.leaseMs, p.processor, p.chain],
+  (v) => ({ height: v[0], hash: v[1], lease: v[2] }) as never,
+  "height hash",
+  5000,
+);
+
+export type LockChainRow = { height: bigint | null; hash: string | null };
+/**
+ * Locks a chain that this node reads. No row: the lease has ended.
+ */
+export const lockChain: Optional<{ processor: string; chain: string; lease: string }, LockChainRow> = optional(
+  "payments/lock-chain",
+  `-- payments/lock-chain
+select height, hash from chains
+where processor = $1 and chain = $2 and lease_until::text = $3
+for update`,
+  (p) => [p.processor, p.chain, p.lease],
+  (v) => ({ height: v[0], hash: v[1] }) as never,
+  "height hash",
+  5000,
+);
+
+/**
+ * Stores how far a chain was read. The caller has locked it.
+ */
+export const moveChain: Run<{ height: bigint | number; hash: string; processor: string; chain: string }> = run(
+  "payments/move-chain",
+  `-- payments/move-chain
+update chains set height = $1, hash = $2 where processor = $3 and chain = $4`,
+  (p) => [p.height, p.hash, p.processor, p.chain],
+  5000,
+);
+
+/**
+ * Ends the reading of a chain.
+ * `tip`: the newest block; null: the reading failed
+ */
+export const endReading: Run<{ tip: bigint | number | null; nextMs: number; processor: string; chain: string; lease: string }> = run(
+  "payments/end-reading",
+  `-- payments/end-reading
+update chains
+set tip = coalesce($1, tip), read_at = case when $1::bigint is null then read_at else now() end,
+  lease_until = null, next_read_at = now() + $2::integer * interval '1 millisecond'
+where processor = $3 and chain = $4 and lease_until::text = $5`,
+  (p) => [p.tip, p.nextMs, p.processor, p.chain, p.lease],
+  5000,
+);
+
+/**
+ * Gives each payment that has no order the one of its coin and chain whose quote covered its first
+ * sight: the newest. Blocks can say a time of some minutes ago.
+ */
+export const assignPayments: Run<{ processor: string; chain: string }> = run(
+  "payments/assign-payments",
+  `-- payments/assign-payments
+update chain_payments p
+set order_id = (
+  select o.order_id from payment_orders o
+  join deposit_addresses a on a.account_id = o.account_id and a."family" = o."family"
+  where a.address = p.address and o.processor = p.processor and o.network = p.chain
+    and o.asset = p.asset and o.kind = 'pack' and o.external_id is not null
+    and p.first_seen_at between o.created_at - interval '10 minutes' and o.quoted_until
+  order by o.created_at desc
+  limit 1
+)
+where p.processor = $1 and p.chain = $2 and p.order_id is null and p.state <> 'lost'`,
+  (p) => [p.processor, p.chain],
+  5000,
+);
+
+/**
+ * Gives payments without an order this one.
+ */
+export const putPaymentOrder: Run<{ orderId: string; processor: string; externalIds: readonly string[] }> = run(
+  "payments/put-payment-order",
+  `-- payments/put-payment-order
+update chain_payments set order_id = $1
+where processor = $2 and external_id = any($3::text[]) and order_id is null`,
+  (p) => [p.orderId, p.processor, p.externalIds],
+  5000,
+);
+
+/**
+ * Stores how many blocks a payment needs, and whether it has them.
+ */
+export const confirmPayment: Run<{ needed: number; isSettled: boolean; processor: string; externalId: string }> = run(
+  "payments/confirm-payment",
+  `-- payments/confirm-payment
+update chain_payments
+set needed = $1, state = case when $2::boolean then 'settled' else state end
+where processor = $3 and external_id = $4`,
+  (p) => [p.needed, p.isSettled, p.processor, p.externalId],
+  5000,
+);
+
+/**
+ * Notes which payments in no block wait for one, and which are gone.
+ * `waiting`: external ids
+ */
+export const markMissing: Run<{ waiting: readonly string[]; processor: string; chain: string }> = run(
+  "payments/mark-missing",
+  `-- payments/mark-missing
+update chain_payments
+set missing_since = case when external_id = any($1::text[]) then null
+  else coalesce(missing_since, now()) end
+where processor = $2 and chain = $3 and height is null and state <> 'lost'`,
+  (p) => [p.waiting, p.processor, p.chain],
+  5000,
+);
+
+export type OrphanPaymentsRow = { externalId: string };
+/**
+ * Takes payments of some heights out of their blocks, because the chain left these.
+ * `but`: the external ids of payments that stay
+ */
+export const orphanPayments: Many<{ processor: string; chain: string; from: bigint | number; to: bigint | number; but: readonly string[] }, OrphanPaymentsRow> = many(
+  "payments/orphan-payments",
+  `-- payments/orphan-payments
+update chain_payments
+set height = null, hash = null, missing_since = now()
+where processor = $1 and chain = $2 and height between $3 and $4
+  and external_id <> all($5::text[])
+returning external_id`,
+  (p) => [p.processor, p.chain, p.from, p.to, p.but],
+  (v) => ({ externalId: v[0] }) as never,
+  "",
+  5000,
+);
+
+export type LosePaymentsRow = { externalId: string };
+/**
+ * Gives payments up: those that were replaced, and those that have been gone for too long.
+ * `replaced`: external ids
+ */
+export const losePayments: Many<{ processor: string; chain: string; replaced: readonly string[]; missingMs: bigint | number }, LosePaymentsRow> = many(
+  "payments/lose-payments",
+  `-- payments/lose-payments
+update chain_payments
+set state = 'lost', height = null, hash = null
+where processor = $1 and chain = $2 and state <> 'lost'
+  and (external_id = any($3::text[])
+    or missing_since < now() - $4::bigint * interval '1 millisecond')
+returning external_id`,
+  (p) => [p.processor, p.chain, p.replaced, p.missingMs],
+  (v) => ({ externalId: v[0] }) as never,
+  "",
+  5000,
+);
+
+export type LoseNativeRow = { externalId: string };
+/**
+ * Gives up the payments of Ether above a height, which the chain left: their ids never return.
+ */
+export const loseNative: Many<{ processor: string; chain: string; above: bigint | number }, LoseNativeRow> = many(
+  "payments/lose-native",
+  `-- payments/lose-native
+with lost as (
+  update chain_payments
+  set state = 'lost', height = null, hash = null
+  where processor = $1 and chain = $2 and asset = 'ETH' and height > $3
+  returning external_id, address, atoms
+), moved as (
+  update address_balances b
+  set height = $3,
+    atoms = b.atoms - (select coalesce(sum(l.atoms), 0) from lost l where l.address = b.address)
+  where b.processor = $1 and b.chain = $2 and b.height > $3
+)
+select external_id from lost`,
+  (p) => [p.processor, p.chain, p.above],
+  (v) => ({ externalId: v[0] }) as never,
+  "",
+  5000,
+);
+
+/**
+ * Stores a balance. Changes no row: another node has done so.
+ * `from`: the height of the one before
+ */
+export const moveBalance: Run<{ atoms: string | bigint; nonce: bigint | number; height: bigint | number; blockAt: Date | string; processor: string; chain: string; address: string; from: bigint | number }> = run(
+  "payments/move-balance",
+  `-- payments/move-balance
+update address_balances
+set atoms = $1, nonce = $2, height = $3, block_at = $4
+where processor = $5 and chain = $6 and address = $7 and height = $8`,
+  (p) => [p.atoms, p.nonce, p.height, p.blockAt, p.processor, p.chain, p.address, p.from],
+  5000,
+);
+
+/**
+ * Forgets the blocks above a height: the chain left them.
+ */
+export const dropBlocks: Run<{ processor: string; chain: string; above: bigint | number }> = run(
+  "payments/drop-blocks",
+  `-- payments/drop-blocks
+delete from chain_blocks where processor = $1 and chain = $2 and height > $3`,
+  (p) => [p.processor, p.chain, p.above],
+  5000,
+);
+
+// decisions.sql
+
+/**
+ * Stores a decision of a person.
+ * `facts`: those that it deals with
+ * `micros`: micro-credits, each for the deposit of its position
+ */
+export const insertDecision: Run<{ decisionId: string; orderId: string; kind: "grant" | "close"; facts: readonly string[]; depositIds: readonly string[]; micros: readonly (bigint | number)[]; reason: string; state: "pending" | "done" | "replaced"; decidedBy: string }> = run(
+  "payments/insert-decision",
+  `-- payments/insert-decision
+insert into payment_decisions
+  (decision_id, order_id, kind, facts, deposit_ids, micros, reason, state, decided_by, done_at)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9,
+  case when $8 = 'done' then now() end)`,
+  (p) => [p.decisionId, p.orderId, p.kind, p.facts, p.depositIds, p.micros, p.reason, p.state, p.decidedBy],
+  5000,
+);
+
+export type FindDecisionRow = { decisionId: string; orderId: string; kind: "grant" | "close"; facts: string[]; depositIds: string[]; micros: bigint[]; reason: string; state: "pending" | "done" | "replaced"; decidedBy: string; approvedBy: string | null; createdAt: Date };
+/**
+ * Finds a decision.
+ */
+export const findDecision: Optional<{ decisionId: string }, FindDecisionRow> = optional(
+  "payments/find-decision",
+  `-- payments/find-decision
+select decision_id, order_id, kind, facts, deposit_ids, micros, reason, state, decided_by,
+  approved_by, created_at
+from payment_decisions
+where decision_id = $1`,
+  (p) => [p.decisionId],
+  (v) => ({ decisionId: v[0], orderId: v[1], kind: v[2], facts: v[3], depositIds: v[4], micros: v[5], reason: v[6], state: v[7], decidedBy: v[8], approvedBy: v[9], createdAt: v[10] }) as never,
+  "approvedBy",
+  5000,
+);
+
+export type ListAttentionRow = { orderId: string; accountId: string; decisions: number };
+/**
+ * Lists the orders that wait for a person, oldest first, with the number of decisions before.
+ */
+export const listAttention: Many<{ after: string; rows: bigint | number }, ListAttentionRow> = many(
+  "payments/list-attention",
+  `-- payments/list-attention
+select o.order_id, o.account_id,
+  (select count(*)::integer from payment_decisions d where d.order_id = o.order_id)
+    as decisions
+from payment_orders o
+where o.attention is not null and o.external_id is not null and o.order_id > $1
+order by o.order_id
+limit $2`,
+  (p) => [p.after, p.rows],
+  (v) => ({ orderId: v[0], accountId: v[1], decisions: v[2] }) as never,
+  "",
+  5000,
+);
+
+export type ListDecidedRow = { depositId: string; micro: bigint };
+/**
+ * Lists what persons granted for an order: micro-credits by deposit.
+ */
+export const listDecided: Many<{ orderId: string }, ListDecidedRow> = many(
+  "payments/list-decided",
+  `-- payments/list-decided
+select given.deposit_id as deposit_id, given.micro as micro
+from payment_decisions d
+cross join lateral unnest(d.deposit_ids, d.micros) as given (deposit_id, micro)
+where d.order_id = $1 and d.state = 'done'
+union all
+-- A deposit that goes back whole counts no more.
+select external_id, 0::bigint
+from payment_refunds
+where order_id = $1 and external_id is not null and state not in ('refused', 'cancelled')`,
+  (p) => [p.orderId],
+  (v) => ({ depositId: v[0], micro: v[1] }) as never,
+  "",
+  5000,
+);
+
+export type ListPendingRow = { decisionId: string; orderId: string; kind: "grant" | "close"; facts: string[]; depositIds: string[]; micros: bigint[]; reason: string; state: "pending" | "done" | "replaced"; decidedBy: string; approvedBy: string | null; createdAt: Date };
+/**
+ * Lists the decisions of some orders that wait for their approval.
+ */
+export const listPending: Many<{ orderIds: readonly string[] }, ListPendingRow> = many(
+  "payments/list-pending",
+  `-- payments/list-pending
+select decision_id, order_id, kind, facts, deposit_ids, micros, reason, state, decided_by,
+  approved_by, created_at
+from payment_decisions
+where order_id = any($1::text[]) and state = 'pending'`,
+  (p) => [p.orderIds],
+  (v) => ({ decisionId: v[0], orderId: v[1], kind: v[2], facts: v[3], depositIds: v[4], micros: v[5], reason: v[6], state: v[7], decidedBy: v[8], approvedBy: v[9], createdAt: v[10] }) as never,
+  "approvedBy",
+  5000,
+);
+
+/**
+ * Approves a decision. The caller has locked its order.
+ */
+export const approveDecision: Run<{ approvedBy: string; decisionId: string }> = run(
+  "payments/approve-decision",
+  `-- payments/approve-decision
+update payment_decisions
+set state = 'done', approved_by = $1, done_at = now()
+where decision_id = $2 and state = 'pending'`,
+  (p) => [p.approvedBy, p.decisionId],
+  5000,
+);
+
+/**
+ * Ends the decision of an order that waits for its approval.
+ */
+export const replacePending: Run<{ orderId: string }> = run(
+  "payments/replace-pending",
+  `-- payments/replace-pending
+update payment_decisions set state = 'replaced' where order_id = $1 and state = 'pending'`,
+  (p) => [p.orderId],
+  5000,
+);
+
+// deposits.sql
+
+/**
+ * Stores what a look saw of one deposit. States only go forwards, so looks may come in any order
+ * and any number. Changes no row: the deposit belongs to another order. The caller has locked the
+ * order.
+ * `marketRate`: micro-dollars of one coin at its first sight; null: unknown
+ * `processorUsdMicro`: the processor's own valuation, where that counts
+ */
+export const upsertDeposit: Run<{ processor: string; externalId: string; orderId: string; accountId: string; family: string; asset: string; network: string; decimals: number; atoms: string | bigint; marketRate: bigint | number | null; processorUsdMicro: bigint | number | null; state: "seen" | "settled" | "lost"; confirmations: number; confirmationsNeeded: number; firstSeenAt: Date | string }> = run(
+  "payments/upsert-deposit",
+  `-- payments/upsert-deposit
+insert into payment_deposits as d (processor, external_id, order_id, account_id, "family", asset,
+  network, decimals, atoms, market_rate, processor_usd_micro, state, confirmations,
+  confirmations_needed, first_seen_at, settled_at)
+values ($1, $2, $3, $4, $5, $6,
+  $7, $8, $9, $10, $11, $12, $13,
+  $14, $15, case when $12 = 'settled' then now() end)
+on conflict (processor, external_id) do update
+set atoms = case
+      when d.state <> 'seen' then d.atoms
+      when excluded.state = 'settled' then excluded.atoms
+      else greatest(d.atoms, excluded.atoms)
+    end,
+    processor_usd_micro = case
+      when d.state = 'seen' then excluded.processor_usd_micro
+      else d.processor_usd_micro
+    end,
+    state = case
+      when 'lost' in (d.state, excluded.state) then 'lost'
+      when 'settled' in (d.state, excluded.state) then 'settled'
+      else 'seen'
+    end,
+    returned = d.returned or (d.state = 'lost' and excluded.state <> 'lost'),
+    confirmations = greatest(d.confirmations, excluded.confirmations),
+    confirmations_needed = excluded.confirmations_needed,
+    first_seen_at = least(d.first_seen_at, excluded.first_seen_at),
+    settled_at = coalesce(d.settled_at, case when d.state = 'seen' then excluded.settled_at end)
+where d.order_id = excluded.order_id`,
+  (p) => [p.processor, p.externalId, p.orderId, p.accountId, p.family, p.asset, p.network, p.decimals, p.atoms, p.marketRate, p.processorUsdMicro, p.state, p.confirmations, p.confirmationsNeeded, p.firstSeenAt],
+  5000,
+);
+
+export type ListDepositsRow = { orderId: string; externalId: string; asset: string; network: string; decimals: number; atoms: string; marketRate: bigint | null; usdMicro: bigint | null; valuedBy: "quote" | "market" | "processor" | null; processorUsdMicro: bigint | null; state: "seen" | "settled" | "lost"; isReturned: boolean; confirmations: number; confirmationsNeeded: number; firstSeenAt: Date; settledAt: Date | null };
+/**
+ * Lists what arrived for some orders, oldest first.
+ */
+export const listDeposits: Many<{ orderIds: readonly string[] }, ListDepositsRow> = many(
+  "payments/list-deposits",
+  `-- payments/list-deposits
+select order_id as order_id, external_id, asset, network, decimals, atoms, market_rate,
+  usd_micro, valued_by, processor_usd_micro, state, returned as is_returned, confirmations,
+  confirmations_needed, first_seen_at, settled_at
+from payment_deposits
+where order_id = any($1::text[])
+order by first_seen_at, external_id`,
+  (p) => [p.orderIds],
+  (v) => ({ orderId: v[0], externalId: v[1], asset: v[2], network: v[3], decimals: v[4], atoms: v[5], marketRate: v[6], usdMicro: v[7], valuedBy: v[8], processorUsdMicro: v[9], state: v[10], isReturned: v[11], confirmations: v[12], confirmationsNeeded: v[13], firstSeenAt: v[14], settledAt: v[15] }) as never,
+  "marketRate usdMicro valuedBy processorUsdMicro settledAt",
+  5000,
+);
+
+/**
+ * Stores what a deposit is worth. It never changes afterwards.
+ */
+export const valueDeposit: Run<{ usdMicro: bigint | number; valuedBy: "quote" | "market" | "processor"; processor: string; externalId: string }> = run(
+  "payments/value-deposit",
+  `-- payments/value-deposit
+update payment_deposits
+set usd_micro = $1, valued_by = $2
+where processor = $3 and external_id = $4 and valued_by is null`,
+  (p) => [p.usdMicro, p.valuedBy, p.processor, p.externalId],
+  5000,
+);
+
+// documents.sql
+
+export type TakeNumberRow = { seller: string; year: number; n: number };
+/**
+ * Takes the next number of a kind of document, for the seller of an order, in the current UTC year.
+ * Its row stays locked until the end of the transaction, which either uses the number or gives it
+ * back: so there is no gap. No row: there is no such order.
+ */
+export const takeNumber: Optional<{ kind: "receipt" | "credit_note"; orderId: string }, TakeNumberRow> = optional(
+  "payments/take-number",
+  `-- payments/take-number
+insert into payment_numbers (seller, kind, year, last)
+select seller_name, $1, extract(year from now() at time zone 'UTC')::integer, 1
+from payment_orders
+where order_id = $2
+on conflict (seller, kind, year) do update set last = payment_numbers.last + 1
+returning seller, year, last as n`,
+  (p) => [p.kind, p.orderId],
+  (v) => ({ seller: v[0], year: v[1], n: v[2] }) as never,
+  "",
+  5000,
+);
+
+/**
+ * Stores a receipt or a credit note. The caller has locked the order and taken the number.
+ * `grantN`: the chargeback of a credit note
+ * `refundN`: the refund of a credit note
+ */
+export const insertDocument: Run<{ seller: string; kind: "receipt" | "credit_note"; year: number; n: number; number: string; orderId: string; grantN: number | null; refundN: number | null }> = run(
+  "payments/insert-document",
+  `-- payments/insert-document
+insert into payment_documents (seller, kind, year, n, number, order_id, grant_n, refund_n)
+values ($1, $2, $3, $4, $5, $6, $7, $8)`,
+  (p) => [p.seller, p.kind, p.year, p.n, p.number, p.orderId, p.grantN, p.refundN],
+  5000,
+);
+
+export type ListDocumentsRow = { number: string; kind: "receipt" | "credit_note"; issuedAt: Date; sellerName: string; sellerAddress: string; sellerTaxId: string; buyerName: string; buyerAddress: string; buyerTaxId: string; micro: bigint; usdMicro: bigint };
+/**
+ * Lists the receipt of an order, then its credit notes by number, with what each takes back.
+ */
+export const listDocuments: Many<{ orderId: string }, ListDocumentsRow> = many(
+  "payments/list-documents",
+  `-- payments/list-documents
+select d.number as number, d.kind as kind, d.issued_at as issued_at,
+  o.seller_name as seller_name, o.seller_address as seller_address,
+  o.seller_tax_id as seller_tax_id, o.buyer_name as buyer_name,
+  o.buyer_address as buyer_address, o.buyer_tax_id as buyer_tax_id,
+  coalesce(-g.micro, r.micro, 0) as micro,
+  coalesce(-g.micro / 200, nullif(r.usd_micro, 0), r.micro / 200, 0) as usd_micro
+from payment_documents d
+join payment_orders o on o.order_id = d.order_id
+left join payment_grants g on g.order_id = d.order_id and g.n = d.grant_n
+left join payment_refunds r on r.order_id = d.order_id and r.n = d.refund_n
+where d.order_id = $1
+order by d.kind desc, d.issued_at, d.number`,
+  (p) => [p.orderId],
+  (v) => ({ number: v[0], kind: v[1], issuedAt: v[2], sellerName: v[3], sellerAddress: v[4], sellerTaxId: v[5], buyerName: v[6], buyerAddress: v[7], buyerTaxId: v[8], micro: v[9], usdMicro: v[10] }) as never,
+  "",
+  5000,
+);
+
+// grants.sql
+
+export type InsertGrantRow = { n: number; micro: bigint };
+/**
+ * Stores the difference between what an order is to be granted and what it was. No row: there is
+ * none. The caller has locked the order.
+ */
+export const insertGrant: Optional<{ orderId: string; targetMicro: bigint | number }, InsertGrantRow> = optional(
+  "payments/insert-grant",
+  `-- payments/insert-grant
+insert into payment_grants (order_id, n, micro)
+select $1, count(*) + 1, $2::bigint - coalesce(sum(micro), 0)
+from payment_grants
+where order_id = $1
+having $2 <> coalesce(sum(micro), 0)
+returning n, micro`,
+  (p) => [p.orderId, p.targetMicro],
+  (v) => ({ n: v[0], micro: v[1] }) as never,
+  "",
+  5000,
+);
+
+export type InsertRefundRow = { n: number };
+/**
+ * Begins a refund, and counts it in its order. The caller has locked the order.
+ * `externalId`: the deposit that goes back whole; null: an amount
+ */
+export const insertRefund: One<{ usdMicro: bigint | number; orderId: string; externalId: string | null; micro: bigint | number; state: "asked" | "refused" | "refunding" | "completed" | "cancelling" | "cancelled"; reason: string; madeBy: string; bonusMicro: bigint | number }, InsertRefundRow> = one(
+  "payments/insert-refund",
+  `-- payments/insert-refund
+with counted as (
+  update payment_orders set refunded_usd_micro = refunded_usd_micro + $1
+  where order_id = $2
+)
+insert into payment_refunds (order_id, n, usd_micro, external_id, micro, state, reason, made_by,
+  bonus_micro)
+select $2, count(*) + 1, $1::bigint, $3, $4::bigint, $5, $6,
+  $7, $8::bigint
+from payment_refunds
+where order_id = $2
+returning n`,
+  (p) => [p.usdMicro, p.orderId, p.externalId, p.micro, p.state, p.reason, p.madeBy, p.bonusMicro],
+  (v) => ({ n: v[0] }) as never,
+  "",
+  5000,
+);
+
+export type ListGrantedRow = { micro: bigint; usdMicro: bigint; createdAt: Date };
+/**
+ * Lists what was granted for an order, oldest first, without what was taken back. A micro-dollar is
+ * 200 micro-credits.
+ */
+export const listGranted: Many<{ orderId: string }, ListGrantedRow> = many(
+  "payments/list-granted",
+  `-- payments/list-granted
+select micro, micro / 200 as usd_micro, created_at
+from payment_grants
+where order_id = $1 and micro > 0
+order by n`,
+  (p) => [p.orderId],
+  (v) => ({ micro: v[0], usdMicro: v[1], createdAt: v[2] }) as never,
+  "",
+  5000,
+);
+
+export type ListUnpostedRow = { n: number; micro: bigint; accountId: string; family: "v1" | "v2" };
+/**
+ * Lists the grants of an order without a transfer, oldest first.
+ */
+export const listUnposted: Many<{ orderId: string }, ListUnpostedRow> = many(
+  "payments/list-unposted",
+  `-- payments/list-unposted
+select g.n, g.micro, o.account_id, o."family"
+from payment_grants g
+join payment_orders o on o.order_id = g.order_id
+where g.order_id = $1 and g.transfer_id is null
+order by g.n`,
+  (p) => [p.orderId],
+  (v) => ({ n: v[0], micro: v[1], accountId: v[2], family: v[3] }) as never,
+  "",
+  5000,
+);
+
+export type ListRefundsRow = { orderId: string; n: number; usdMicro: bigint; externalId: string | null; micro: bigint; bonusMicro: bigint; state: "asked" | "refused" | "refunding" | "completed" | "cancelling" | "cancelled"; transaction: string; reason: string; madeBy: string; createdAt: Date; endedAt: Date | null };
+/**
+ * Lists the refunds of some orders.
+ */
+export const listRefunds: Many<{ orderIds: readonly string[] }, ListRefundsRow> = many(
+  "payments/list-refunds",
+  `-- payments/list-refunds
+select order_id, n, usd_micro, external_id, micro, bonus_micro, state, "transaction", reason,
+  made_by, created_at, ended_at
+from payment_refunds
+where order_id = any($1::text[])
+order by order_id, n`,
+  (p) => [p.orderIds],
+  (v) => ({ orderId: v[0], n: v[1], usdMicro: v[2], externalId: v[3], micro: v[4], bonusMicro: v[5], state: v[6], transaction: v[7], reason: v[8], madeBy: v[9], createdAt: v[10], endedAt: v[11] }) as never,
+  "externalId endedAt",
+  5000,
+);
+
+/**
+ * Stores the transfer of a grant.
+ */
+export const putTransfer: Run<{ transferId: string; orderId: string; n: number }> = run(
+  "payments/put-transfer",
+  `-- payments/put-transfer
+update payment_grants set transfer_id = $1
+where order_id = $2 and n = $3 and transfer_id is null`,
+  (p) => [p.transferId, p.orderId, p.n],
+  5000,
+);
+
+export type MoveRefundRow = { n: number };
+/**
+ * Moves a refund to another state. No row: it is in another one than expected. A refund that ends
+ * without money is not counted in its order any more. The caller has locked the order.
+ * `transaction`: of the person who sent the coins
+ */
+export const moveRefund: Optional<{ to: "asked" | "refused" | "refunding" | "completed" | "cancelling" | "cancelled"; transferId: string | null; cancelTransferId: string | null; transaction: string | null; orderId: string; n: number; from: "asked" | "refused" | "refunding" | "completed" | "cancelling" | "cancelled" }, MoveRefundRow> = optional(
+  "payments/move-refund",
+  `-- payments/move-refund
+with moved as (
+  update payment_refunds
+  set state = $1, transfer_id = coalesce($2, transfer_id),
+    cancel_transfer_id = coalesce($3, cancel_transfer_id),
+    "transaction" = coalesce($4, "transaction"),
+    ended_at = case when $1 in ('refused', 'completed', 'cancelled') then now() end
+  where order_id = $5 and n = $6 and state = $7
+  returning usd_micro, n
+), counted as (
+  update payment_orders o
+  set refunded_usd_micro = refunded_usd_micro - m.usd_micro
+  from moved m
+  where o.order_id = $5 and $1 in ('refused', 'cancelled')
+)
+select n from moved`,
+  (p) => [p.to, p.transferId, p.cancelTransferId, p.transaction, p.orderId, p.n, p.from],
+  (v) => ({ n: v[0] }) as never,
+  "",
+  5000,
+);
+
+// hooks.sql
+
+/**
+ * Gives a processor its slots for looks.
+ */
+export const ensureSlots: Run<{ processor: string; slots: number }> = run(
+  "payments/ensure-slots",
+  `-- payments/ensure-slots
+insert into payment_look_slots (processor, slot, used_at)
+select $1, slot, now() - interval '1 hour' from generate_series(1, $2::integer) as slot
+on conflict (processor, slot) do nothing`,
+  (p) => [p.processor, p.slots],
+  5000,
+);
+
+export type ListNamedRow = { depositId: string };
+/**
+ * Lists the further payments of an order that webhooks named.
+ */
+export const listNamed: Many<{ processor: string; externalId: string }, ListNamedRow> = many(
+  "payments/list-named",
+  `-- payments/list-named
+select distinct deposit_id
+from payment_hooks
+where processor = $1 and external_id = $2 and deposit_id <> ''
+order by 1`,
+  (p) => [p.processor, p.externalId],
+  (v) => ({ depositId: v[0] }) as never,
+  "",
+  5000,
+);
+
+/**
+ * Notes a delivery of a webhook, and makes the order that it is about due for a look, unless this
+ * delivery was noted before. Changes a row: that order is due now.
+ * `externalId`: the order at the processor
+ * `depositId`: a further payment of it, which only webhooks name; empty: none
+ */
+export const receiveHook: Run<{ processor: string; deliveryKey: string; externalId: string; bodySha256: Buffer; depositId: string }> = run(
+  "payments/receive-hook",
+  `-- payments/receive-hook
+with noted as (
+  insert into payment_hooks (processor, delivery_key, external_id, body_sha256, deposit_id)
+  values ($1, $2, $3, $4, $5)
+  on conflict (processor, delivery_key) do nothing
+  returning processor
+)
+update payment_orders
+set hook_at = now(), next_look_at = least(next_look_at, now())
+where processor = $1 and external_id = $3 and exists (select 1 from noted)`,
+  (p) => [p.processor, p.deliveryKey, p.externalId, p.bodySha256, p.depositId],
+  5000,
+);
+
+/**
+ * Removes the deliveries of more than 90 days ago.
+ */
+export const removeHooks: Run<undefined> = run(
+  "payments/remove-hooks",
+  `-- payments/remove-hooks
+delete from payment_hooks where received_at < now() - interval '90 days'`,
+  () => [],
+  5000,
+);
+
+// orders.sql
+
+/**
+ * Stores an order that its processor has still to open. Until then it counts as open for a minute.
+ */
+export const insertOrder: Run<{ orderId: string; accountId: string; family: "v1" | "v2"; idempotencyKey: string; usdMicro: bigint | number; processor: string; method: string; asset: string; network: string; decimals: number; createdBy: string; sellerName: string; sellerAddress: string; sellerTaxId: string; buyerName: string; buyerAddress: string; buyerTaxId: string }> = run(
+  "payments/insert-order",
+  `-- payments/insert-order
+insert into payment_orders (order_id, account_id, "family", idempotency_key, usd_micro, processor,
+  method, asset, network, decimals, created_by, seller_name, seller_address, seller_tax_id,
+  buyer_name, buyer_address, buyer_tax_id, quoted_until, watched_until)
+values ($1, $2, $3, $4, $5, $6,
+  $7, $8, $9, $10, $11, $12, $13, $14,
+  $15, $16, $17,
+  now() + interval '1 minute', now() + interval '1 minute')`,
+  (p) => [p.orderId, p.accountId, p.family, p.idempotencyKey, p.usdMicro, p.processor, p.method, p.asset, p.network, p.decimals, p.createdBy, p.sellerName, p.sellerAddress, p.sellerTaxId, p.buyerName, p.buyerAddress, p.buyerTaxId],
+  5000,
+);
+
+/**
+ * Stores an order for what arrived without one. Changes no row: it was stored before.
+ */
+export const insertDirect: Run<{ orderId: string; accountId: string; family: "v1" | "v2"; idempotencyKey: string; usdMicro: bigint | number; processor: string; method: string; asset: string; network: string; decimals: number; externalId: string; atoms: string | bigint; rate: bigint | number; payTo: string; createdBy: string; sellerName: string; sellerAddress: string; sellerTaxId: string; buyerName: string; buyerAddress: string; buyerTaxId: string; quotedUntil: Date | string; watchedForMs: bigint | number }> = run(
+  "payments/insert-direct",
+  `-- payments/insert-direct
+insert into payment_orders (order_id, account_id, "family", idempotency_key, kind, usd_micro,
+  processor, method, asset, network, decimals, external_id, quoted_atoms, rate, pay_to, created_by,
+  seller_name, seller_address, seller_tax_id, buyer_name, buyer_address, buyer_tax_id,
+  quoted_until, watched_until, next_look_at)
+values ($1, $2, $3, $4, 'direct', $5,
+  $6, $7, $8, $9, $10, $11, $12, $13, $14,
+  $15, $16, $17, $18, $19, $20,
+  $21, $22, now() + $23::bigint * interval '1 millisecond', now())
+on conflict (account_id, idempotency_key) do nothing`,
+  (p) => [p.orderId, p.accountId, p.family, p.idempotencyKey, p.usdMicro, p.processor, p.method, p.asset, p.network, p.decimals, p.externalId, p.atoms, p.rate, p.payTo, p.createdBy, p.sellerName, p.sellerAddress, p.sellerTaxId, p.buyerName, p.buyerAddress, p.buyerTaxId, p.quotedUntil, p.watchedForMs],
+  5000,
+);
+
+/**
+ * Locks an account until the end of the transaction, so that its orders are counted one by one.
+ */
+export const lockAccount: Run<{ accountId: string }> = run(
+  "payments/lock-account",
+  `-- payments/lock-account
+insert into payment_accounts (account_id) values ($1)
+on conflict (account_id) do update set account_id = excluded.account_id`,
+  (p) => [p.accountId],
+  5000,
+);
+
+export type FindOrderRow = { orderId: string; accountId: string; family: "v1" | "v2"; idempotencyKey: string; kind: "pack" | "direct"; usdMicro: bigint; processor: string; method: string; asset: string; network: string; decimals: number; externalId: string | null; quotedAtoms: string | null; rate: bigint | null; payTo: string; memo: string; checkoutUrl: string; state: "open" | "seen" | "partly_paid" | "paid" | "expired" | "cancelled" | "closed"; cancelledAt: Date | null; attention: string | null; faults: string[]; handled: string[]; ruleMicro: bigint; refundedUsdMicro: bigint; receiptNumber: string | null; createdBy: string; createdAt: Date; quotedUntil: Date; watchedUntil: Date; nextLookAt: Date | null; lookedAt: Date | null; failedLooks: number; hookAt: Date | null; pageOpenUntil: Date | null; version: bigint; readAt: Date; grantedMicro: bigint; takenBackMicro: bigint };
+/**
+ * Finds an order, with what was granted for it and what refunds took back.
+ */
+export const findOrder: Optional<{ orderId: string }, FindOrderRow> = optional(
+  "payments/find-order",
+  `-- payments/find-order
+select
+  order_id, account_id, "family", idempotency_key, kind, usd_micro, processor, method, asset,
+  network, decimals, external_id, quoted_atoms, rate, pay_to, memo, checkout_url, state,
+  cancelled_at, attention, faults, handled, rule_micro, refunded_usd_micro, receipt_number,
+  created_by, created_at, quoted_until, watched_until, next_look_at, looked_at, failed_looks,
+  hook_at, page_open_until, version, now() as read_at,
+  (select coalesce(sum(g.micro), 0)::bigint from payment_grants g where g.order_id = o.order_id)
+    as granted_micro,
+  (select coalesce(sum(r.micro), 0)::bigint from payment_refunds r
+   where r.order_id = o.order_id and r.state not in ('refused', 'cancelled'))
+    as taken_back_micro
+from payment_orders o
+where order_id = $1`,
+  (p) => [p.orderId],
+  (v) => ({ orderId: v[0], accountId: v[1], family: v[2], idempotencyKey: v[3], kind: v[4], usdMicro: v[5], processor: v[6], method: v[7], asset: v[8], network: v[9], decimals: v[10], externalId: v[11], quotedAtoms: v[12], rate: v[13], payTo: v[14], memo: v[15], checkoutUrl: v[16], state: v[17], cancelledAt: v[18], attention: v[19], faults: v[20], handled: v[21], ruleMicro: v[22], refundedUsdMicro: v[23], receiptNumber: v[24], createdBy: v[25], createdAt: v[26], quotedUntil: v[27], watchedUntil: v[28], nextLookAt: v[29], lookedAt: v[30], failedLooks: v[31], hookAt: v[32], pageOpenUntil: v[33], version: v[34], readAt: v[35], grantedMicro: v[36], takenBackMicro: v[37] }) as never,
+  "externalId quotedAtoms rate cancelledAt attention receiptNumber nextLookAt lookedAt hookAt pageOpenUntil",
+  5000,
+);
+
+export type FindOrderByKeyRow = { orderId: string; accountId: string; family: "v1" | "v2"; idempotencyKey: string; kind: "pack" | "direct"; usdMicro: bigint; processor: string; method: string; asset: string; network: string; decimals: number; externalId: string | null; quotedAtoms: string | null; rate: bigint | null; payTo: string; memo: string; checkoutUrl: string; state: "open" | "seen" | "partly_paid" | "paid" | "expired" | "cancelled" | "closed"; cancelledAt: Date | null; attention: string | null; faults: string[]; handled: string[]; ruleMicro: bigint; refundedUsdMicro: bigint; receiptNumber: string | null; createdBy: string; createdAt: Date; quotedUntil: Date; watchedUntil: Date; nextLookAt: Date | null; lookedAt: Date | null; failedLooks: number; hookAt: Date | null; pageOpenUntil: Date | null; version: bigint; readAt: Date; grantedMicro: bigint; takenBackMicro: bigint };
+/**
+ * Finds the order that an account made with an idempotency key.
+ */
+export const findOrderByKey: Optional<{ accountId: string; idempotencyKey: string }, FindOrderByKeyRow> = optional(
+  "payments/find-order-by-key",
+  `-- payments/find-order-by-key
+select
+  order_id, account_id, "family", idempotency_key, kind, usd_micro, processor, method, asset,
+  network, decimals, external_id, quoted_atoms, rate, pay_to, memo, checkout_url, state,
+  cancelled_at, attention, faults, handled, rule_micro, refunded_usd_micro, receipt_number,
+  created_by, created_at, quoted_until, watched_until, next_look_at, looked_at, failed_looks,
+  hook_at, page_open_until, version, now() as read_at,
+  (select coalesce(sum(g.micro), 0)::bigint from payment_grants g where g.order_id = o.order_id)
+    as granted_micro,
+  (select coalesce(sum(r.micro), 0)::bigint from payment_refunds r
+   where r.order_id = o.order_id and r.state not in ('refused', 'cancelled'))
+    as taken_back_micro
+from payment_orders o
+where account_id = $1 and idempotency_key = $2`,
+  (p) => [p.accountId, p.idempotencyKey],
+  (v) => ({ orderId: v[0], accountId: v[1], family: v[2], idempotencyKey: v[3], kind: v[4], usdMicro: v[5], processor: v[6], method: v[7], asset: v[8], network: v[9], decimals: v[10], externalId: v[11], quotedAtoms: v[12], rate: v[13], payTo: v[14], memo: v[15], checkoutUrl: v[16], state: v[17], cancelledAt: v[18], attention: v[19], faults: v[20], handled: v[21], ruleMicro: v[22], refundedUsdMicro: v[23], receiptNumber: v[24], createdBy: v[25], createdAt: v[26], quotedUntil: v[27], watchedUntil: v[28], nextLookAt: v[29], lookedAt: v[30], failedLooks: v[31], hookAt: v[32], pageOpenUntil: v[33], version: v[34], readAt: v[35], grantedMicro: v[36], takenBackMicro: v[37] }) as never,
+  "externalId quotedAtoms rate cancelledAt attention receiptNumber nextLookAt lookedAt hookAt pageOpenUntil",
+  5000,
+);
+
+export type FindPaidOrderRow = { orderId: string };
+/**
+ * Finds the first order of an account and pool of which at least so many credits are left: granted
+ * for money, and not taken back by a refund that has begun.
+ */
+export const findPaidOrder: Optional<{ accountId: string; family: "v1" | "v2"; micro: string | bigint }, FindPaidOrderRow> = optional(
+  "payments/find-paid-order",
+  `-- payments/find-paid-order
+select o.order_id
+from payment_orders o
+where o.account_id = $1 and o."family" = $2
+  and (select coalesce(sum(g.micro), 0) from payment_grants g where g.order_id = o.order_id)
+    - (select coalesce(sum(r.micro), 0) from payment_refunds r
+       where r.order_id = o.order_id and r.state not in ('refused', 'cancelled')) >= $3
+order by o.order_id
+limit 1`,
+  (p) => [p.accountId, p.family, p.micro],
+  (v) => ({ orderId: v[0] }) as never,
+  "",
+  5000,
+);
+
+export type FindQuotedRow = { orderId: string; at: Date };
+/**
+ * Finds the newest order of Ether whose quote stood at some time between two moments. Blocks can
+ * say a time of some minutes ago.
+ */
+export const findQuoted: Optional<{ from: Date | string; address: string; processor: string; chain: string; to: Date | string }, FindQuotedRow> = optional(
+  "payments/find-quoted",
+  `-- payments/find-quoted
+select o.order_id, greatest(o.created_at, $1) as at
+from payment_orders o
+join deposit_addresses a on a.account_id = o.account_id and a."family" = o."family"
+where a.address = $2 and o.processor = $3 and o.network = $4 and o.asset = 'ETH'
+  and o.kind = 'pack' and o.external_id is not null
+  and o.created_at - interval '10 minutes' <= $5 and o.quoted_until >= $1
+order by o.created_at desc
+limit 1`,
+  (p) => [p.from, p.address, p.processor, p.chain, p.to],
+  (v) => ({ orderId: v[0], at: v[1] }) as never,
+  "",
+  5000,
+);
+
+export type ReadVersionsRow = { orderId: string; version: bigint };
+/**
+ * Reads the versions of orders that somebody watches.
+ */
+export const readVersions: Many<{ orderIds: readonly string[] }, ReadVersionsRow> = many(
+  "payments/read-versions",
+  `-- payments/read-versions
+select order_id, version from payment_orders where order_id = any($1::text[])`,
+  (p) => [p.orderIds],
+  (v) => ({ orderId: v[0], version: v[1] }) as never,
+  "",
+  5000,
+);
+
+export type HasWorkRow = { hasWork: boolean };
+/**
+ * True if `TakeWork` would find something, or lacks only a slot. Asked each second, since it takes
+ * a tenth of the time.
+ */
+export const hasWork: One<{ processors: readonly string[]; withUnposted: boolean }, HasWorkRow> = one(
+  "payments/has-work",
+  `-- payments/has-work
+select exists (
+    select from payment_orders
+    where processor = any($1::text[]) and next_look_at <= now()
+      and (lease_until is null or lease_until < now())
+  ) or $2::boolean and (
+    exists (select from payment_grants where transfer_id is null)
+    or exists (select from payment_refunds where state in ('asked', 'cancelling'))
+    or exists (select from promotion_uses where transfer_id is null)
+  ) as has_work`,
+  (p) => [p.processors, p.withUnposted],
+  (v) => ({ hasWork: v[0] }) as never,
+  "",
+  5000,
+);
+
+export type CountAwaitedRow = { awaited: bigint };
+/**
+ * Counts what is awaited on a chain: open orders of a coin, and payments in no block.
+ */
+export const countAwaited: One<{ processor: string; chain: string; asset: string }, CountAwaitedRow> = one(
+  "payments/count-awaited",
+  `-- payments/count-awaited
+select (
+  select count(*) from payment_orders
+  where processor = $1 and network = $2 and asset = $3 and external_id is not null
+    and state in ('open', 'seen') and quoted_until > now() - interval '15 minutes'
+) + (
+  select count(*) from chain_payments
+  where processor = $1 and chain = $2 and height is null and state <> 'lost'
+) as awaited`,
+  (p) => [p.processor, p.chain, p.asset],
+  (v) => ({ awaited: v[0] }) as never,
+  "",
+  5000,
+);
+
+export type CountOrdersRow = { open: number; made: number; firstAt: Date | null };
+/**
+ * Counts the orders that an account has open, and those of the last hour with the first of them.
+ */
+export const countOrders: One<{ accountId: string }, CountOrdersRow> = one(
+  "payments/count-orders",
+  `-- payments/count-orders
+select
+  count(*) filter (
+    where state in ('open', 'seen') and (state = 'seen' or quoted_until > now())
+  )::integer as open,
+  count(*) filter (where created_at > now() - interval '1 hour')::integer as made,
+  min(created_at) filter (where created_at > now() - interval '1 hour') as first_at
+from payment_orders
+where account_id = $1 and kind = 'pack'`,
+  (p) => [p.accountId],
+  (v) => ({ open: v[0], made: v[1], firstAt: v[2] }) as never,
+  "firstAt",
+  5000,
+);
+
+export type CountWaitingRow = { accountId: string; orders: number };
+/**
+ * Counts the orders that wait for a person, by account.
+ */
+export const countWaiting: Many<{ rows: bigint | number }, CountWaitingRow> = many(
+  "payments/count-waiting",
+  `-- payments/count-waiting
+select account_id, count(*)::integer as orders
+from payment_orders
+where attention is not null and external_id is not null
+group by account_id
+order by account_id desc
+limit $1`,
+  (p) => [p.rows],
+  (v) => ({ accountId: v[0], orders: v[1] }) as never,
+  "",
+  5000,
+);
+
+export type ListOrdersRow = { orderId: string; accountId: string; family: "v1" | "v2"; idempotencyKey: string; kind: "pack" | "direct"; usdMicro: bigint; processor: string; method: string; asset: string; network: string; decimals: number; externalId: string | null; quotedAtoms: string | null; rate: bigint | null; payTo: string; memo: string; checkoutUrl: string; state: "open" | "seen" | "partly_paid" | "paid" | "expired" | "cancelled" | "closed"; cancelledAt: Date | null; attention: string | null; faults: string[]; handled: string[]; ruleMicro: bigint; refundedUsdMicro: bigint; receiptNumber: string | null; createdBy: string; createdAt: Date; quotedUntil: Date; watchedUntil: Date; nextLookAt: Date | null; lookedAt: Date | null; failedLooks: number; hookAt: Date | null; pageOpenUntil: Date | null; version: bigint; readAt: Date; grantedMicro: bigint; takenBackMicro: bigint };
+/**
+ * Lists orders that their processor has opened, newest first; those that need attention, oldest
+ * first.
+ * `accountId`: null: of all accounts
+ * `needsAttention`: true: only those that wait for a person
+ * `after`: the last one of the page before
+ */
+export const listOrders: Many<{ accountId: string | null; needsAttention: boolean; after: string | null; rows: bigint | number }, ListOrdersRow> = many(
+  "payments/list-orders",
+  `-- payments/list-orders
+select
+  order_id, account_id, "family", idempotency_key, kind, usd_micro, processor, method, asset,
+  network, decimals, external_id, quoted_atoms, rate, pay_to, memo, checkout_url, state,
+  cancelled_at, attention, faults, handled, rule_micro, refunded_usd_micro, receipt_number,
+  created_by, created_at, quoted_until, watched_until, next_look_at, looked_at, failed_looks,
+  hook_at, page_open_until, version, now() as read_at,
+  (select coalesce(sum(g.micro), 0)::bigint from payment_grants g where g.order_id = o.order_id)
+    as granted_micro,
+  (select coalesce(sum(r.micro), 0)::bigint from payment_refunds r
+   where r.order_id = o.order_id and r.state not in ('refused', 'cancelled'))
+    as taken_back_micro
+from payment_orders o
+where ($1::text is null or account_id = $1)
+  and (not $2::boolean or attention is not null)
+  and ($3::text is null
+    or case when $2 then order_id > $3 else order_id < $3 end)
+  and external_id is not null
+order by case when $2 then order_id end, order_id desc
+limit $4`,
+  (p) => [p.accountId, p.needsAttention, p.after, p.rows],
+  (v) => ({ orderId: v[0], accountId: v[1], family: v[2], idempotencyKey: v[3], kind: v[4], usdMicro: v[5], processor: v[6], method: v[7], asset: v[8], network: v[9], decimals: v[10], externalId: v[11], quotedAtoms: v[12], rate: v[13], payTo: v[14], memo: v[15], checkoutUrl: v[16], state: v[17], cancelledAt: v[18], attention: v[19], faults: v[20], handled: v[21], ruleMicro: v[22], refundedUsdMicro: v[23], receiptNumber: v[24], createdBy: v[25], createdAt: v[26], quotedUntil: v[27], watchedUntil: v[28], nextLookAt: v[29], lookedAt: v[30], failedLooks: v[31], hookAt: v[32], pageOpenUntil: v[33], version: v[34], readAt: v[35], grantedMicro: v[36], takenBackMicro: v[37] }) as never,
+  "externalId quotedAtoms rate cancelledAt attention receiptNumber nextLookAt lookedAt hookAt pageOpenUntil",
+  5000,
+);
+
+export type ListOpenOthersRow = { orderId: string };
+/**
+ * Lists the open orders of an account and pool on some networks, but for one.
+ */
+export const listOpenOthers: Many<{ processor: string; accountId: string; family: "v1" | "v2"; networks: readonly string[]; orderId: string }, ListOpenOthersRow> = many(
+  "payments/list-open-others",
+  `-- payments/list-open-others
+select order_id from payment_orders
+where processor = $1 and account_id = $2 and "family" = $3
+  and network = any($4::text[])
+  and order_id <> $5 and state = 'open' and external_id is not null`,
+  (p) => [p.processor, p.accountId, p.family, p.networks, p.orderId],
+  (v) => ({ orderId: v[0] }) as never,
+  "",
+  5000,
+);
+
+export type LockOrderRow = { orderId: string };
+/**
+ * Locks an order until the end of the transaction. Read it with the next statement: what this one
+ * waited for is not in its own snapshot.
+ */
+export const lockOrder: Optional<{ orderId: string }, LockOrderRow> = optional(
+  "payments/lock-order",
+  `-- payments/lock-order
+select order_id from payment_orders where order_id = $1 for update`,
+  (p) => [p.orderId],
+  (v) => ({ orderId: v[0] }) as never,
+  "",
+  5000,
+);
+
+/**
+ * Takes the right to let the processor open an order. Changes no row: it is open, or somebody else
+ * has the right.
+ */
+export const leaseOpening: Run<{ leaseMs: number; orderId: string }> = run(
+  "payments/lease-opening",
+  `-- payments/lease-opening
+update payment_orders
+set lease_until = now() + $1::integer * interval '1 millisecond'
+where order_id = $2 and external_id is null and (lease_until is null or lease_until < now())`,
+  (p) => [p.leaseMs, p.orderId],
+  5000,
+);
+
+/**
+ * Stores the quote of a processor, which begins the watching. Changes no row: the order has one.
+ * `rate`: micro-dollars of one coin
+ */
+export const putQuote: Run<{ externalId: string; atoms: string | bigint; rate: bigint | number; payTo: string; memo: string; checkoutUrl: string; quotedForMs: bigint | number; watchedForMs: bigint | number; firstLookMs: bigint | number; orderId: string }> = run(
+  "payments/put-quote",
+  `-- payments/put-quote
+update payment_orders
+set external_id = $1, quoted_atoms = $2, rate = $3, pay_to = $4,
+  memo = $5, checkout_url = $6,
+  quoted_until = now() + $7::bigint * interval '1 millisecond',
+  watched_until = now() + $8::bigint * interval '1 millisecond',
+  next_look_at = now() + $9::bigint * interval '1 millisecond',
+  lease_until = null, version = version + 1
+where order_id = $10 and external_id is null`,
+  (p) => [p.externalId, p.atoms, p.rate, p.payTo, p.memo, p.checkoutUrl, p.quotedForMs, p.watchedForMs, p.firstLookMs, p.orderId],
+  5000,
+);
+
+/**
+ * Gives back the right to open an order, which from now on counts as no open one.
+ */
+export const failOpening: Run<{ orderId: string }> = run(
+  "payments/fail-opening",
+  `-- payments/fail-opening
+update payment_orders
+set lease_until = null, quoted_until = now(), watched_until = now()
+where order_id = $1 and external_id is null`,
+  (p) => [p.orderId],
+  5000,
+);
+
+export type TakeWorkRow = { work: "look" | "post" | "bonus"; orderId: string; processor: string; externalId: string; startedAt: Date };
+/**
+ * Leases the orders that are to be looked at now: those with a webhook first, then those with an
+ * open page, then the others. At most one look a second for each slot of a processor, over all
+ * nodes. The highest slot is kept for webhooks. Returns also, if asked for, the orders with grants
+ * or refunds without a transfer, and the uses of promotions without one: the code as `order_id`,
+ * and the account as `external_id`.
+ */
+export const takeWork: Many<{ processors: readonly string[]; slots: bigint | number; leaseMs: number; withUnposted: boolean }, TakeWorkRow> = many(
+  "payments/take-work",
+  `-- payments/take-work
+with due as (
+  select o.order_id, o.processor,
+    row_number() over (
+      partition by o.processor
+      order by o.hook_at, o.page_open_until <= now() or o.page_open_until is null, o.next_look_at
+    ) as place,
+    count(o.hook_at) over (partition by o.processor) as hooks
+  from unnest($1::text[]) as p (processor)
+  cross join lateral (
+    select order_id, processor, hook_at, page_open_until, next_look_at
+    from payment_orders
+    where processor = p.processor and next_look_at <= now()
+      and (lease_until is null or lease_until < now())
+    order by hook_at, page_open_until <= now() or page_open_until is null, next_look_at
+    limit $2
+    for update skip locked
+  ) o
+), free as (
+  select s.processor, s.slot,
+    row_number() over (partition by s.processor order by s.slot desc) as place,
+    max(s.slot) over (partition by s.processor) as highest
+  from (
+    select processor, slot
+    from payment_look_slots
+    where processor = any($1) and slot <= $2 and used_at <= now() - interval '1 second'
+      and exists (select from due)
+    for update skip locked
+  ) s
+), chosen as (
+  select due.order_id, free.processor, free.slot
+  from due
+  join free on free.processor = due.processor and free.place = due.place
+    + case when due.hooks = 0 and free.highest = $2 then 1 else 0 end
+), used as (
+  update payment_look_slots s
+  set used_at = now()
+  from chosen c
+  where s.processor = c.processor and s.slot = c.slot
+), leased as (
+  update payment_orders o
+  set lease_until = now() + $3::integer * interval '1 millisecond'
+  from chosen c
+  where o.order_id = c.order_id
+  returning o.order_id, o.processor, o.external_id
+)
+select 'look' as work, order_id as order_id, processor as processor,
+  external_id as external_id, now() as started_at
+from leased
+union all
+select 'post', order_id, '', '', now()
+from (
+  select order_id from payment_grants where $4::boolean and transfer_id is null
+  union
+  select order_id from payment_refunds where $4 and state in ('asked', 'cancelling')
+  limit 100
+) unposted
+union all
+(
+  select 'bonus', code_id, '', account_id, now()
+  from promotion_uses
+  where $4 and transfer_id is null
+  limit 100
+)`,
+  (p) => [p.processors, p.slots, p.leaseMs, p.withUnposted],
+  (v) => ({ work: v[0], orderId: v[1], processor: v[2], externalId: v[3], startedAt: v[4] }) as never,
+  "",
+  5000,
+);
+
+/**
+ * Stores what was decided about an order. The caller has locked it.
+ * `attention`: null: no person has to look
+ * `isLook`: true: a look has ended; false: a person changed something
+ * `lookedAt`: the start of the look that was answered; null: none was
+ * `nextLookMs`: null: the order is watched no more
+ */
+export const updateOrder: Run<{ state: "open" | "seen" | "partly_paid" | "paid" | "expired" | "cancelled" | "closed"; attention: string | null; faults: readonly string[]; ruleMicro: bigint | number; isLook: boolean; lookedAt: Date | string | null; failedLooks: number; nextLookMs: bigint | number | null; orderId: string }> = run(
+  "payments/update-order",
+  `-- payments/update-order
+update payment_orders
+set state = $1, attention = $2, faults = $3, rule_micro = $4,
+  lease_until = case when not $5::boolean then lease_until end,
+  looked_at = greatest(looked_at, $6::timestamptz), failed_looks = $7,
+  -- A webhook that came during the look asks for another one.
+  hook_at = case when $6 is null or hook_at > $6 then hook_at end,
+  next_look_at = case
+    when hook_at > $6 then now()
+    when $8::bigint is null then null
+    when $5 then now() + $8 * interval '1 millisecond'
+    else least(next_look_at, now() + $8 * interval '1 millisecond')
+  end,
+  version = version + 1
+where order_id = $9`,
+  (p) => [p.state, p.attention, p.faults, p.ruleMicro, p.isLook, p.lookedAt, p.failedLooks, p.nextLookMs, p.orderId],
+  5000,
+);
+
+/**
+ * Cancels an order. The caller has locked it.
+ */
+export const cancelOrder: Run<{ orderId: string }> = run(
+  "payments/cancel-order",
+  `-- payments/cancel-order
+update payment_orders set cancelled_at = now() where order_id = $1`,
+  (p) => [p.orderId],
+  5000,
+);
+
+/**
+ * Lets the quote of an order stand again. The caller has locked it.
+ */
+export const reopenOrder: Run<{ quotedForMs: number; orderId: string }> = run(
+  "payments/reopen-order",
+  `-- payments/reopen-order
+update payment_orders
+set cancelled_at = null,
+  quoted_until = now() + $1::integer * interval '1 millisecond',
+  watched_until = greatest(watched_until, now() + interval '1 day')
+where order_id = $2`,
+  (p) => [p.quotedForMs, p.orderId],
+  5000,
+);
+
+/**
+ * Notes the number of the receipt with its order.
+ */
+export const setReceiptNumber: Run<{ number: string; orderId: string }> = run(
+  "payments/set-receipt-number",
+  `-- payments/set-receipt-number
+update payment_orders set receipt_number = $1
+where order_id = $2 and receipt_number is null`,
+  (p) => [p.number, p.orderId],
+  5000,
+);
+
+/**
+ * Records that a person has dealt with facts of an order. The caller has locked it.
+ */
+export const handleFacts: Run<{ facts: readonly string[]; orderId: string }> = run(
+  "payments/handle-facts",
+  `-- payments/handle-facts
+update payment_orders
+set handled = array(select distinct unnest(handled || $1::text[]) order by 1)
+where order_id = $2`,
+  (p) => [p.facts, p.orderId],
+  5000,
+);
+
+/**
+ * Leaves as dealt with only what was decided: a refund that was given up dealt with nothing. The
+ * caller has locked the order.
+ */
+export const restoreFacts: Run<{ orderId: string }> = run(
+  "payments/restore-facts",
+  `-- payments/restore-facts
+update payment_orders
+set handled = array(
+  select distinct fact
+  from payment_decisions d
+  cross join lateral unnest(d.facts) as fact
+  where d.order_id = $1 and d.state = 'done'
+  order by 1
+)
+where order_id = $1`,
+  (p) => [p.orderId],
+  5000,
+);
+
+/**
+ * Records that somebody watches an order, so that it is looked at more often.
+ */
+export const openPage: Run<{ openMs: number; paceMs: number; orderId: string }> = run(
+  "payments/open-page",
+  `-- payments/open-page
+update payment_orders
+set page_open_until = now() + $1::integer * interval '1 millisecond',
+  next_look_at = least(next_look_at,
+    greatest(now(), looked_at + $2::integer * interval '1 millisecond'))
+where order_id = $3 and next_look_at is not null and failed_looks = 0`,
+  (p) => [p.openMs, p.paceMs, p.orderId],
+  5000,
+);
+
+/**
+ * Asks for a look at an order, at once. Changes no row: the processor has made no such order.
+ */
+export const hookOrder: Run<{ processor: string; externalId: string }> = run(
+  "payments/hook-order",
+  `-- payments/hook-order
+update payment_orders
+set hook_at = now(), next_look_at = now()
+where processor = $1 and external_id = $2`,
+  (p) => [p.processor, p.externalId],
+  5000,
+);
+
+/**
+ * Asks for a look at the orders whose payments changed: these, and if there are new blocks, those
+ * that wait for blocks.
+ */
+export const hookChanged: Run<{ processor: string; chain: string; externalIds: readonly string[]; hasBlocks: boolean }> = run(
+  "payments/hook-changed",
+  `-- payments/hook-changed
+update payment_orders
+set hook_at = now(), next_look_at = now()
+where order_id in (
+  select order_id from chain_payments
+  where processor = $1 and chain = $2
+    and (external_id = any($3::text[])
+      or ($4::boolean and state = 'seen' and height is not null))
+)`,
+  (p) => [p.processor, p.chain, p.externalIds, p.hasBlocks],
+  5000,
+);
+
+/**
+ * Marks the orders of Ether that were open when their address was emptied.
+ */
+export const markSwept: Run<{ address: string; processor: string; chain: string; to: Date | string; from: Date | string }> = run(
+  "payments/mark-swept",
+  `-- payments/mark-swept
+update payment_orders o
+set faults = array(select distinct unnest(o.faults || 'swept'::text) order by 1),
+  hook_at = now(), next_look_at = now()
+from deposit_addresses a
+where a.address = $1 and a.account_id = o.account_id and a."family" = o."family"
+  and o.processor = $2 and o.network = $3 and o.asset = 'ETH'
+  and o.external_id is not null
+  and o.created_at - interval '10 minutes' <= $4 and o.quoted_until >= $5`,
+  (p) => [p.address, p.processor, p.chain, p.to, p.from],
+  5000,
+);
+
+// promotions.sql
+
+export type InsertPromotionRow = { codeId: string; name: string; family: "v1" | "v2"; bonusMicro: bigint; endsAt: Date | null; most: number | null; used: number; needsPurchase: boolean; createdBy: string; createdAt: Date; stoppedAt: Date | null };
+/**
+ * Stores a promotion. No row: another one has this code.
+ * `endsAt`: null: never
+ * `most`: null: any number of uses
+ */
+export const insertPromotion: Optional<{ codeId: string; codeSha256: Buffer; name: string; family: "v1" | "v2"; bonusMicro: bigint | number; endsAt: Date | string | null; most: number | null; needsPurchase: boolean; createdBy: string }, InsertPromotionRow> = optional(
+  "payments/insert-promotion",
+  `-- payments/insert-promotion
+insert into promotions (code_id, code_sha256, name, "family", bonus_micro, ends_at, most,
+  needs_purchase, created_by)
+values ($1, $2, $3, $4, $5, $6, $7,
+  $8, $9)
+on conflict (code_sha256) do nothing
+returning code_id, name, "family", bonus_micro, ends_at, most, used, needs_purchase, created_by,
+  created_at, stopped_at`,
+  (p) => [p.codeId, p.codeSha256, p.name, p.family, p.bonusMicro, p.endsAt, p.most, p.needsPurchase, p.createdBy],
+  (v) => ({ codeId: v[0], name: v[1], family: v[2], bonusMicro: v[3], endsAt: v[4], most: v[5], used: v[6], needsPurchase: v[7], createdBy: v[8], createdAt: v[9], stoppedAt: v[10] }) as never,
+  "endsAt most stoppedAt",
+  5000,
+);
+
+/**
+ * Stores the use of a code by an account. Changes no row: the account has used it.
+ * `orderId`: the purchase that the code needed
+ */
+export const insertPromotionUse: Run<{ codeId: string; accountId: string; orderId: string | null }> = run(
+  "payments/insert-promotion-use",
+  `-- payments/insert-promotion-use
+insert into promotion_uses (code_id, account_id, order_id, used_at)
+values ($1, $2, $3, now())
+on conflict (code_id, account_id) do nothing`,
+  (p) => [p.codeId, p.accountId, p.orderId],
+  5000,
+);
+
+export type FindPromotionRow = { codeId: string; name: string; family: "v1" | "v2"; bonusMicro: bigint; endsAt: Date | null; most: number | null; used: number; needsPurchase: boolean; createdBy: string; createdAt: Date; stoppedAt: Date | null };
+/**
+ * Finds the promotion of a code.
+ */
+export const findPromotion: Optional<{ codeSha256: Buffer }, FindPromotionRow> = optional(
+  "payments/find-promotion",
+  `-- payments/find-promotion
+select code_id, name, "family", bonus_micro, ends_at, most, used, needs_purchase, created_by,
+  created_at, stopped_at
+from promotions
+where code_sha256 = $1`,
+  (p) => [p.codeSha256],
+  (v) => ({ codeId: v[0], name: v[1], family: v[2], bonusMicro: v[3], endsAt: v[4], most: v[5], used: v[6], needsPurchase: v[7], createdBy: v[8], createdAt: v[9], stoppedAt: v[10] }) as never,
+  "endsAt most stoppedAt",
+  5000,
+);
+
+export type FindPromotionUseRow = { codeId: string; accountId: string; family: "v1" | "v2"; bonusMicro: bigint; transferId: string | null };
+/**
+ * Finds the use of a code by an account. Without a transfer: its bonus is not posted yet.
+ */
+export const findPromotionUse: Optional<{ codeId: string; accountId: string }, FindPromotionUseRow> = optional(
+  "payments/find-promotion-use",
+  `-- payments/find-promotion-use
+select u.code_id, u.account_id, p."family", p.bonus_micro, u.transfer_id
+from promotion_uses u
+join promotions p on p.code_id = u.code_id
+where u.code_id = $1 and u.account_id = $2`,
+  (p) => [p.codeId, p.accountId],
+  (v) => ({ codeId: v[0], accountId: v[1], family: v[2], bonusMicro: v[3], transferId: v[4] }) as never,
+  "transferId",
+  5000,
+);
+
+export type ReadBonusRow = { micro: bigint };
+/**
+ * Sums the bonuses of promotions that needed an order, and that no refund has taken.
+ */
+export const readBonus: One<{ orderId: string }, ReadBonusRow> = one(
+  "payments/read-bonus",
+  `-- payments/read-bonus
+select coalesce(sum(p.bonus_micro), 0)::bigint as micro
+from promotion_uses u
+join promotions p on p.code_id = u.code_id
+where u.order_id = $1 and u.refund_n is null`,
+  (p) => [p.orderId],
+  (v) => ({ micro: v[0] }) as never,
+  "",
+  5000,
+);
+
+export type ListPromotionsRow = { codeId: string; name: string; family: "v1" | "v2"; bonusMicro: bigint; endsAt: Date | null; most: number | null; used: number; needsPurchase: boolean; createdBy: string; createdAt: Date; stoppedAt: Date | null };
+/**
+ * Lists promotions, newest first.
+ * `before`: the last one of the page before
+ */
+export const listPromotions: Many<{ before: string | null; rows: bigint | number }, ListPromotionsRow> = many(
+  "payments/list-promotions",
+  `-- payments/list-promotions
+select code_id, name, "family", bonus_micro, ends_at, most, used, needs_purchase, created_by,
+  created_at, stopped_at
+from promotions
+where $1::text is null or code_id < $1
+order by code_id desc
+limit $2`,
+  (p) => [p.before, p.rows],
+  (v) => ({ codeId: v[0], name: v[1], family: v[2], bonusMicro: v[3], endsAt: v[4], most: v[5], used: v[6], needsPurchase: v[7], createdBy: v[8], createdAt: v[9], stoppedAt: v[10] }) as never,
+  "endsAt most stoppedAt",
+  5000,
+);
+
+export type StopPromotionRow = { codeId: string; name: string; family: "v1" | "v2"; bonusMicro: bigint; endsAt: Date | null; most: number | null; used: number; needsPurchase: boolean; createdBy: string; createdAt: Date; stoppedAt: Date | null };
+/**
+ * Stops a promotion: its code is of no use from now on. A repeat changes nothing. No row: there is
+ * no such promotion.
+ */
+export const stopPromotion: Optional<{ codeId: string }, StopPromotionRow> = optional(
+  "payments/stop-promotion",
+  `-- payments/stop-promotion
+update promotions set stopped_at = coalesce(stopped_at, now())
+where code_id = $1
+returning code_id, name, "family", bonus_micro, ends_at, most, used, needs_purchase, created_by,
+  created_at, stopped_at`,
+  (p) => [p.codeId],
+  (v) => ({ codeId: v[0], name: v[1], family: v[2], bonusMicro: v[3], endsAt: v[4], most: v[5], used: v[6], needsPurchase: v[7], createdBy: v[8], createdAt: v[9], stoppedAt: v[10] }) as never,
+  "endsAt most stoppedAt",
+  5000,
+);
+
+/**
+ * Counts a use of a promotion. Changes no row: it has ended, was stopped, or is used up.
+ * Simultaneous uses wait for each other here.
+ */
+export const countPromotionUse: Run<{ codeId: string }> = run(
+  "payments/count-promotion-use",
+  `-- payments/count-promotion-use
+update promotions
+set used = used + 1
+where code_id = $1 and stopped_at is null and (ends_at is null or ends_at > now())
+  and (most is null or used < most)`,
+  (p) => [p.codeId],
+  5000,
+);
+
+/**
+ * Notes the transfer of a bonus.
+ */
+export const setPromotionTransfer: Run<{ transferId: string; codeId: string; accountId: string }> = run(
+  "payments/set-promotion-transfer",
+  `-- payments/set-promotion-transfer
+update promotion_uses set transfer_id = $1
+where code_id = $2 and account_id = $3 and transfer_id is null`,
+  (p) => [p.transferId, p.codeId, p.accountId],
+  5000,
+);
+
+/**
+ * Notes that a refund takes the bonuses that needed its order. The caller has locked the order.
+ */
+export const takeBonus: Run<{ refundN: number; orderId: string }> = run(
+  "payments/take-bonus",
+  `-- payments/take-bonus
+update promotion_uses set refund_n = $1 where order_id = $2 and refund_n is null`,
+  (p) => [p.refundN, p.orderId],
+  5000,
+);
+
+/**
+ * Notes that a refund which ended without money gives its bonuses back. The caller has locked the
+ * order.
+ */
+export const returnBonus: Run<{ orderId: string; refundN: number }> = run(
+  "payments/return-bonus",
+  `-- payments/return-bonus
+update promotion_uses set refund_n = null where order_id = $1 and refund_n = $2`,
+  (p) => [p.orderId, p.refundN],
+  5000,
+);
+
+// simulated.sql
+
+/**
+ * Pretends that something arrives for an order, or that more became of it. Changes no row: the
+ * deposit belongs to another order.
+ */
+export const putSimulated: Run<{ depositId: string; orderId: string; asset: string; network: string; decimals: number; atoms: string | bigint; confirmations: number; isLost: boolean; firstSeenAt: Date | string }> = run(
+  "payments/put-simulated",
+  `-- payments/put-simulated
+insert into simulated_payments as p
+  (deposit_id, order_id, asset, network, decimals, atoms, confirmations, lost, first_seen_at)
+values ($1, $2, $3, $4, $5, $6, $7, $8,
+  $9)
+on conflict (deposit_id) do update
+set confirmations = excluded.confirmations, lost = excluded.lost
+where p.order_id = excluded.order_id`,
+  (p) => [p.depositId, p.orderId, p.asset, p.network, p.decimals, p.atoms, p.confirmations, p.isLost, p.firstSeenAt],
+  5000,
+);
+
+/**
+ * Lets the simulated processor report a fault of an order.
+ */
+export const putSimulatedFault: Run<{ orderId: string; fault: "marked" | "failed" }> = run(
+  "payments/put-simulated-fault",
+  `-- payments/put-simulated-fault
+insert into simulated_faults (order_id, fault) values ($1, $2) on conflict do nothing`,
+  (p) => [p.orderId, p.fault],
+  5000,
+);
+
+export type ListSimulatedRow = { depositId: string; asset: string; network: string; decimals: number; atoms: string; confirmations: number; isLost: boolean; firstSeenAt: Date };
+/**
+ * Lists what was pretended to arrive for an order.
+ */
+export const listSimulated: Many<{ orderId: string }, ListSimulatedRow> = many(
+  "payments/list-simulated",
+  `-- payments/list-simulated
+select deposit_id, asset, network, decimals, atoms, confirmations, lost as is_lost, first_seen_at
+from simulated_payments
+where order_id = $1
+order by first_seen_at, deposit_id`,
+  (p) => [p.orderId],
+  (v) => ({ depositId: v[0], asset: v[1], network: v[2], decimals: v[3], atoms: v[4], confirmations: v[5], isLost: v[6], firstSeenAt: v[7] }) as never,
+  "",
+  5000,
+);
+
+export type ListSimulatedFaultsRow = { fault: "marked" | "failed" };
+/**
+ * Lists what the simulated processor was made to report of an order besides deposits.
+ */
+export const listSimulatedFaults: Many<{ orderId: string }, ListSimulatedFaultsRow> = many(
+  "payments/list-simulated-faults",
+  `-- payments/list-simulated-faults
+select fault from simulated_faults where order_id = $1 order by fault`,
+  (p) => [p.orderId],
+  (v) => ({ fault: v[0] }) as never,
+  "",
+  5000,
+);
+
+/**
+ * Ends the quote of a simulated order now, unless it has ended.
+ * `withWatching`: true: the watching too
+ */
+export const endSimulated: Run<{ withWatching: boolean; orderId: string }> = run(
+  "payments/end-simulated",
+  `-- payments/end-simulated
+update payment_orders
+set quoted_until = least(quoted_until, now()),
+  watched_until = case when $1::boolean then least(watched_until, now())
+    else watched_until end,
+  next_look_at = least(next_look_at, now() + interval '1 second')
+where order_id = $2`,
+  (p) => [p.withWatching, p.orderId],
+  5000,
+);

@@ -1,0 +1,133 @@
+// Made of the migrations by `npm run generate`. Do not edit.
+
+import type { Json } from "../../src/postgres/statement.ts";
+
+export type AccountsRow = { accountId: string; name: string; createdAt: Date; status: "active" | "suspended" | "closed"; statusReason: string; statusChangedAt: Date | null; billingName: string; billingAddress: string; billingTaxId: string };
+
+export type AddressBalancesRow = { processor: string; chain: string; address: string; atoms: string; nonce: bigint; height: bigint; blockAt: Date };
+
+export type AdminTokensRow = { digest: Buffer; tokenId: string; name: string; scope: "read" | "keys" | "money" | "all"; shown: string; createdBy: string; createdAt: Date; usedAt: Date | null; revokedAt: Date | null };
+
+export type AlertDeliveriesRow = { alertId: string; channel: string; accountId: string; state: "waiting" | "sent" | "failed"; problem: string; failures: number; nextAt: Date; endsAt: Date };
+
+export type AlertProgressRow = { isOnly: boolean; evaluatedAt: Date; leasedUntil: Date | null; eventsAt: Date };
+
+export type AlertSettingsRow = { accountId: string; belowCredits: bigint | null; belowDays: number | null; rules: Json; webhookUrl: string | null; webhookSecret: Buffer | null; changedAt: Date };
+
+export type AlertsRow = { alertId: string; accountId: string; kind: string; facts: Json; onPage: boolean; raisedAt: Date; dismissedAt: Date | null };
+
+export type AuditEventsRow = { eventId: string; at: Date; actor: string; accountId: string; method: string; outcome: string; facts: Json; address: string };
+
+export type ChainBlocksRow = { processor: string; chain: string; height: bigint; hash: string };
+
+export type ChainPaymentsRow = { processor: string; externalId: string; chain: string; address: string; asset: string; decimals: number; atoms: string; state: "seen" | "settled" | "lost"; height: bigint | null; hash: string | null; marketRate: bigint | null; needed: number; spends: string[]; missingSince: Date | null; firstSeenAt: Date; orderId: string | null };
+
+export type ChainsRow = { processor: string; chain: string; height: bigint | null; hash: string | null; tip: bigint | null; readAt: Date | null; nextReadAt: Date; leaseUntil: Date | null };
+
+export type ChargeLines1Row = { accountId: string | null; requestId: string | null; month: string | null; settledAt: Date | null; line: string | null };
+
+export type ChargesRow = { accountId: string; requestId: string; month: string; family: string; keyId: string; secretId: string | null; model: string; input: number; output: number; cacheWrite5m: number; cacheWrite1h: number; cacheRead: number; thinking: number; priceVersion: string; grantedOutput: number; hold: bigint; amount: bigint; overrun: bigint; outputOver: number; thinkingOver: number; outcome: string; basis: string; attempts: Json; admittedAt: Date; settledAt: Date; tags: Json | null };
+
+export type ClosedMonthsRow = { accountId: string; month: string; family: string; keyId: string; model: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; amount: bigint; amountInput: bigint; amountOutput: bigint; amountCache: bigint; amountThinking: bigint; requests: bigint; completed: bigint; failed: bigint; cut: bigint; overrun: bigint };
+
+export type ClosingBlocksRow = { month: string; number: number; charges: number; sha256: Buffer; form: number; settledAt: Date; requestId: string; accountId: string };
+
+export type ClosingSumsRow = { accountId: string; month: string; family: string; keyId: string; model: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; amount: bigint; amountInput: bigint; amountOutput: bigint; amountCache: bigint; amountThinking: bigint; requests: bigint; completed: bigint; failed: bigint; cut: bigint; overrun: bigint; broken: bigint };
+
+export type DepositAddressesRow = { keyId: string; index: bigint; address: string; accountId: string; family: "v1" | "v2"; createdAt: Date };
+
+export type DepositKeysRow = { keyId: string; nextIndex: bigint };
+
+export type ErrorsHourlyRow = { accountId: string; hour: Date; keyId: string; reason: string; requests: bigint };
+
+export type HistoryLeasesRow = { task: string; holder: string; takenAt: Date; until: Date };
+
+export type HoldsRow = { accountId: string; requestId: string; family: string; keyId: string; secretId: string | null; model: string; month: string; amount: bigint; grantedOutput: number; priceVersion: string; input: number; output: number; cacheWrite5m: number; cacheWrite1h: number; cacheRead: number; thinking: number; nodeId: string | null; nonce: string; admittedAt: Date; deadline: Date; tags: Json | null };
+
+export type IdentitiesRow = { issuer: string; subject: string; identityId: string; personId: string; operator: "none" | "support" | "admin"; accounts: Json; createdAt: Date; usedAt: Date };
+
+export type InstallationRow = { isOnly: boolean; accountId: string | null; challengeSecret: Buffer | null; cleanedAt: Date | null };
+
+export type KeyChangesRow = { changeId: string; keyId: string; changedAt: Date };
+
+export type KeyMonthsRow = { accountId: string; keyId: string; month: string; spent: bigint; held: bigint; lastUsedAt: Date | null };
+
+export type KeySecretsRow = { digest: Buffer; secretId: string; keyId: string; shown: string; createdAt: Date; expiresAt: Date | null; revokedAt: Date | null; lastUsedAt: Date | null };
+
+export type KeysRow = { keyId: string; accountId: string; family: "v1" | "v2"; name: string; status: "active" | "revoked"; requestsPerMinute: number | null; allowedModels: string[]; monthlyCap: bigint | null; createdBy: string; managedBy: string; accountReader: boolean; paused: boolean; pausedAt: Date | null; expiresAt: Date | null; createdAt: Date; revokedAt: Date | null };
+
+export type LinksRow = { digest: Buffer; linkId: string; purpose: "owner" | "invitation" | "recovery" | "sign_up" | "email"; personId: string; accountId: string | null; role: "viewer" | "member" | "owner" | null; login: string; email: string | null; madeBy: string; madeAt: Date; endsAt: Date; usedAt: Date | null };
+
+export type MailsRow = { mailId: string; kind: "email" | "email_changed" | "invitation" | "recovered" | "recovery" | "sign_up"; address: string; linkId: string | null; facts: Json; state: "waiting" | "sent" | "failed"; problem: string; attempts: number; madeAt: Date; nextAt: Date; endsAt: Date };
+
+export type MembersRow = { accountId: string; personId: string; role: "viewer" | "member" | "owner"; joinedAt: Date };
+
+export type MigrationsRow = { number: number; name: string; appliedAt: Date; sha256: string | null; compatibleFrom: number | null };
+
+export type MonthArchivesRow = { month: string; sha256: Buffer; place: string; verifiedAt: Date; droppedAt: Date | null };
+
+export type MonthClosingsRow = { month: string; charges: bigint; amount: bigint; sha256: Buffer; form: number; closedAt: Date };
+
+export type NodesRow = { nodeId: string; startedAt: Date; process: string; silentPolls: number; polledAt: Date; report: Json | null; reportedAt: Date | null };
+
+export type PasskeysRow = { credentialId: string; passkeyId: string; personId: string; publicKey: Buffer; counter: bigint; name: string; createdAt: Date; usedAt: Date | null };
+
+export type PasswordsRow = { personId: string; hash: string; changedAt: Date };
+
+export type PaymentAccountsRow = { accountId: string };
+
+export type PaymentDecisionsRow = { decisionId: string; orderId: string; kind: "grant" | "close"; facts: string[]; depositIds: string[]; micros: bigint[]; reason: string; state: "pending" | "done" | "replaced"; decidedBy: string; approvedBy: string | null; createdAt: Date; doneAt: Date | null };
+
+export type PaymentDepositsRow = { processor: string; externalId: string; orderId: string | null; accountId: string; family: string; asset: string; network: string; decimals: number; atoms: string; marketRate: bigint | null; usdMicro: bigint | null; valuedBy: "quote" | "market" | "processor" | null; processorUsdMicro: bigint | null; state: "seen" | "settled" | "lost"; returned: boolean; confirmations: number; confirmationsNeeded: number; block: string | null; firstSeenAt: Date; settledAt: Date | null };
+
+export type PaymentDocumentsRow = { seller: string; kind: "receipt" | "credit_note"; year: number; n: number; number: string; orderId: string; grantN: number | null; refundN: number | null; issuedAt: Date };
+
+export type PaymentGrantsRow = { orderId: string; n: number; micro: bigint; transferId: string | null; createdAt: Date };
+
+export type PaymentHooksRow = { processor: string; deliveryKey: string; externalId: string; receivedAt: Date; bodySha256: Buffer; depositId: string };
+
+export type PaymentLookSlotsRow = { processor: string; slot: number; usedAt: Date };
+
+export type PaymentNumbersRow = { seller: string; kind: string; year: number; last: number };
+
+export type PaymentOrdersRow = { orderId: string; accountId: string; family: "v1" | "v2"; idempotencyKey: string; kind: "pack" | "direct"; usdMicro: bigint; processor: string; method: string; asset: string; network: string; decimals: number; externalId: string | null; quotedAtoms: string | null; rate: bigint | null; payTo: string; memo: string; checkoutUrl: string; state: "open" | "seen" | "partly_paid" | "paid" | "expired" | "cancelled" | "closed"; cancelledAt: Date | null; attention: string | null; faults: string[]; handled: string[]; ruleMicro: bigint; refundedUsdMicro: bigint; receiptNumber: string | null; sellerName: string; sellerAddress: string; sellerTaxId: string; buyerName: string; buyerAddress: string; buyerTaxId: string; createdBy: string; createdAt: Date; quotedUntil: Date; watchedUntil: Date; nextLookAt: Date | null; leaseUntil: Date | null; lookedAt: Date | null; failedLooks: number; hookAt: Date | null; pageOpenUntil: Date | null; version: bigint };
+
+export type PaymentRefundsRow = { orderId: string; n: number; usdMicro: bigint; externalId: string | null; micro: bigint; bonusMicro: bigint; state: "asked" | "refused" | "refunding" | "completed" | "cancelling" | "cancelled"; transferId: string | null; cancelTransferId: string | null; transaction: string; reason: string; madeBy: string; createdAt: Date; endedAt: Date | null };
+
+export type PendingTransfersRow = { pendingTransferId: string; accountId: string; family: string; kind: string; amount: bigint; idempotencyKey: string; reason: string; requestedBy: string; requestedAt: Date; state: "pending" | "approved" | "rejected" | "replaced"; decidedBy: string | null; decidedAt: Date | null; transferId: string | null };
+
+export type PeopleRow = { personId: string; login: string | null; name: string; email: string | null; emailVerifiedAt: Date | null; operator: "none" | "support" | "admin"; createdAt: Date; disabledAt: Date | null; deletedAt: Date | null };
+
+export type PeopleChangesRow = { changeId: string; subjectId: string; changedAt: Date };
+
+export type PoolsRow = { accountId: string; family: "v1" | "v2"; posted: bigint; held: bigint; inDebt: boolean; accountStatus: string };
+
+export type PriceVersionsRow = { priceVersion: string; model: string; input: bigint; output: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; thinking: bigint; createdAt: Date };
+
+export type PromotionUsesRow = { codeId: string; accountId: string; orderId: string | null; refundN: number | null; usedAt: Date; transferId: string | null };
+
+export type PromotionsRow = { codeId: string; codeSha256: Buffer; name: string; family: "v1" | "v2"; bonusMicro: bigint; endsAt: Date | null; most: number | null; used: number; needsPurchase: boolean; createdBy: string; createdAt: Date; stoppedAt: Date | null };
+
+export type SessionsRow = { digest: Buffer; sessionId: string; personId: string; method: "passkey" | "password" | "oidc"; passkeyId: string | null; madeAt: Date; usedAt: Date; endsAt: Date; strongUntil: Date; address: string; agent: string; endedAt: Date | null };
+
+export type SignInFailuresRow = { subject: Buffer; kind: "login" | "network" | "pair"; failures: number; lastAt: Date; waitUntil: Date };
+
+export type SimulatedFaultsRow = { orderId: string; fault: "marked" | "failed" };
+
+export type SimulatedPaymentsRow = { depositId: string; orderId: string; asset: string; network: string; decimals: number; atoms: string; confirmations: number; lost: boolean; firstSeenAt: Date };
+
+export type SinkCursorsRow = { sink: string; settledAt: Date; requestId: string; accountId: string; file: string; bytes: bigint; movedAt: Date };
+
+export type SpentChallengesRow = { digest: Buffer; endsAt: Date };
+
+export type TagsDailyRow = { accountId: string; day: string; tag: string; value: string; keyId: string; model: string; input: bigint; output: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; thinking: bigint; amount: bigint; amountInput: bigint; amountOutput: bigint; amountCache: bigint; amountThinking: bigint; requests: bigint; completed: bigint; failed: bigint; cut: bigint };
+
+export type TransfersRow = { accountId: string; transferId: string; family: "v1" | "v2"; kind: "purchase" | "bonus" | "refund" | "chargeback" | "adjustment" | "deposit"; amount: bigint; postedAfter: bigint; actor: string; idempotencyKey: string; reason: string; createdAt: Date };
+
+export type UsageDailyRow = { accountId: string; keyId: string; model: string; day: string; input: bigint; output: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; thinking: bigint; amount: bigint; amountInput: bigint; amountOutput: bigint; amountCache: bigint; amountThinking: bigint; requests: bigint; completed: bigint; failed: bigint; cut: bigint; firstEvent1: bigint; firstEvent2: bigint; firstEvent3: bigint; firstEvent4: bigint; firstEvent5: bigint; firstEvent6: bigint; firstEvent7: bigint; firstEvent8: bigint; firstEvent9: bigint; firstEvent10: bigint };
+
+export type UsageHourlyRow = { accountId: string; keyId: string; model: string; hour: Date; input: bigint; output: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; thinking: bigint; amount: bigint; amountInput: bigint; amountOutput: bigint; amountCache: bigint; amountThinking: bigint; requests: bigint; completed: bigint; failed: bigint; cut: bigint; firstEvent1: bigint; firstEvent2: bigint; firstEvent3: bigint; firstEvent4: bigint; firstEvent5: bigint; firstEvent6: bigint; firstEvent7: bigint; firstEvent8: bigint; firstEvent9: bigint; firstEvent10: bigint };
+
+export type UsageProgressRow = { closedTo: string; hoursFrom: string; tagsTo: string };
+
+export type VerificationsRow = { verificationId: string; startedAt: Date; endedAt: Date; startedBy: string; violationCount: number; violations: Json };

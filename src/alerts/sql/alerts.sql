@@ -1,0 +1,133 @@
+-- timeout_ms=5000
+
+-- name: InsertAlerts :many
+-- Raises alerts that nobody has raised, with their deliveries. Returns those that are new.
+-- :delivered_ids  the alert of each delivery
+with raised as (
+  insert into alerts (alert_id, account_id, kind, facts, on_page)
+  select w.alert_id, w.account_id, w.kind, w.facts::jsonb, w.on_page
+  from unnest(:alert_ids::text[], :account_ids::text[], :kinds::text[], :facts::text[],
+      :on_page::boolean[])
+    as w (alert_id, account_id, kind, facts, on_page)
+  on conflict do nothing
+  returning alert_id, account_id
+), delivered as (
+  insert into alert_deliveries (alert_id, channel, account_id, ends_at)
+  select d.alert_id, d.channel, r.account_id,
+    now() + d.tried_ms * interval '1 millisecond'
+  from unnest(:delivered_ids::text[], :channels::text[], :tried_ms::float8[])
+    as d (alert_id, channel, tried_ms)
+  join raised r using (alert_id)
+)
+select alert_id from raised;
+
+-- name: ClaimEvaluation :optional
+-- Takes on the next evaluation. No row: it is not due, or another process is at it.
+with before as (
+  select events_at from alert_progress
+  where evaluated_at <= now() - :every_ms::float8 * interval '1 millisecond'
+    and (leased_until is null or leased_until < now())
+  for update
+)
+update alert_progress p
+set leased_until = now() + :lease_ms::float8 * interval '1 millisecond'
+from before b
+returning b.events_at, now() as "began_at!";
+
+-- name: ClaimDeliveries :many
+-- Takes deliveries that are due, at most one of each account, so that an account whose receiver is
+-- slow keeps no other one waiting. A process settles what it takes within the lease; otherwise the
+-- delivery is due again.
+-- :to_webhooks  true: those to webhooks, false: the others
+with chosen as (
+  select distinct on (account_id) alert_id, channel, next_at
+  from alert_deliveries
+  where state = 'waiting' and (channel = 'webhook') = :to_webhooks::boolean and next_at <= now()
+  order by account_id, next_at
+), taken as (
+  select d.alert_id, d.channel
+  from alert_deliveries d
+  join (select alert_id, channel from chosen order by next_at limit :rows) c
+    using (alert_id, channel)
+  where d.state = 'waiting' and d.next_at <= now()
+  for update of d skip locked
+), leased as (
+  update alert_deliveries d
+  set next_at = now() + :lease_ms::float8 * interval '1 millisecond'
+  from taken t
+  where d.alert_id = t.alert_id and d.channel = t.channel
+  returning d.alert_id, d.channel, d.failures
+)
+select l.alert_id, l.channel, l.failures, a.account_id, a.kind, a.facts, a.raised_at
+from leased l
+join alerts a using (alert_id);
+
+-- name: FindNew :many
+-- Of these alerts, those that nobody has raised.
+select w.alert_id as "alert_id!"
+from unnest(:alert_ids::text[]) as w (alert_id)
+where not exists (select from alerts a where a.alert_id = w.alert_id);
+
+-- name: ListAlerts :many
+-- Lists alerts that are on the page, newest first.
+-- :unread  true: without those that somebody has dismissed
+-- :hides_people  true: without those that name people
+-- :before?  only those before this time; null: from the newest
+-- :before_id?  or at this time, before this alert
+select alert_id, account_id, kind, facts, raised_at, dismissed_at
+from alerts
+where account_id = :account_id and on_page
+  and (not :unread::boolean or dismissed_at is null)
+  and (not :hides_people::boolean or kind <> 'new_place')
+  and (:before::timestamptz is null or (raised_at, alert_id) < (:before, :before_id::text))
+order by raised_at desc, alert_id desc
+limit :rows;
+
+-- name: ListDeliveries :many
+-- Lists what became of the deliveries of alerts.
+select alert_id, channel, state, problem
+from alert_deliveries
+where alert_id = any(:alert_ids::text[])
+order by alert_id, channel;
+
+-- name: FinishEvaluation :run
+-- Ends an evaluation.
+-- :events_at?  null: the events are to be read again
+update alert_progress
+set evaluated_at = now(), leased_until = null,
+  events_at = coalesce(:events_at::timestamptz, events_at);
+
+-- name: DismissAlert :run
+-- Marks an alert as read. Changes no row: the account has no such alert on its page.
+update alerts
+set dismissed_at = coalesce(dismissed_at, now())
+where alert_id = :alert_id and account_id = :account_id and on_page
+  and (not :hides_people::boolean or kind <> 'new_place');
+
+-- name: SettleDelivery :run
+-- Records the outcome of an attempt. A delivery whose time is over does not wait for another one.
+update alert_deliveries
+set state = case
+    when :state = 'waiting' and now() + :wait_ms::float8 * interval '1 millisecond' >= ends_at
+      then 'failed'
+    else :state end,
+  problem = :problem, failures = failures + case when :state = 'sent' then 0 else 1 end,
+  next_at = now() + :wait_ms::float8 * interval '1 millisecond'
+where alert_id = :alert_id and channel = :channel and state = 'waiting';
+
+-- name: PostponeWebhooks :run
+-- Lets the other deliveries to the webhook of an account wait: its receiver is away.
+update alert_deliveries
+set next_at = now() + :wait_ms::float8 * interval '1 millisecond'
+where account_id = :account_id and channel = 'webhook' and state = 'waiting'
+  and next_at < now() + :wait_ms::float8 * interval '1 millisecond';
+
+-- name: RemoveAlerts :run
+-- Removes the oldest alerts, with their deliveries, once they have been kept for long enough.
+delete from alerts
+where alert_id in (
+  select alert_id from alerts
+  where raised_at < now() - :days::integer * interval '1 day'
+  order by raised_at
+  limit :rows
+);

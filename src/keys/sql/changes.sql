@@ -1,0 +1,39 @@
+-- timeout_ms=5000
+
+-- name: AnnounceAccount :many
+-- Tells every process that the keys of an account changed, because the account did. Returns them.
+-- :change_id  to which each key adds its own
+insert into key_changes (change_id, key_id)
+select :change_id || '_' || key_id, key_id
+  from keys
+ where account_id = :account_id and status = 'active'
+returning key_id;
+
+-- name: ReadChanges :many
+-- Changes of keys since ten seconds before a time, and the time of this read. One row without a
+-- change if there is none. The ten seconds: transactions do not commit in the order of their times.
+-- :since?  time of the previous read; null: now
+select statement_timestamp() as "read_at!", c.change_id as "change_id?", c.key_id as "key_id?"
+  from (select 1) as always
+  left join key_changes c
+    on c.changed_at
+       > coalesce(:since::timestamptz, statement_timestamp()) - interval '10 seconds';
+
+-- name: ListEvents :many
+-- The keys that the feed names since ten seconds before a time, and that were created or paused
+-- since then, with the hint of their first secret.
+select k.key_id, k.account_id, k.name, k.created_at, k.created_by,
+       case when k.paused then k.paused_at end as "paused_at?",
+       (select s.shown from key_secrets s
+         where s.key_id = k.key_id order by s.secret_id limit 1) as "hint!"
+  from keys k
+ where k.key_id in (select c.key_id from key_changes c
+                     where c.changed_at > :since::timestamptz - interval '10 seconds')
+   and (k.created_at > :since::timestamptz - interval '10 seconds'
+        or k.paused_at > :since::timestamptz - interval '10 seconds')
+ order by k.key_id
+ limit :rows;
+
+-- name: RemoveChanges :run
+-- Deletes changes that every running process read long ago.
+delete from key_changes where changed_at < now() - interval '1 day';

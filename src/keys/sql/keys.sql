@@ -1,0 +1,201 @@
+-- timeout_ms=5000
+
+-- name: CreateKey :run
+-- Adds a key with its first secret, and announces it for the alerts: no process can have cached
+-- this secret. Foreign key violation: no such account.
+-- :requests_per_minute?
+-- :monthly_cap?
+-- :expires_at?
+with created as (
+  insert into keys
+    (key_id, account_id, "family", name, requests_per_minute, allowed_models, monthly_cap,
+     account_reader, expires_at, created_by, managed_by)
+  values (:key_id, :account_id, :family, :name, :requests_per_minute, :allowed_models::text[],
+    :monthly_cap, :account_reader, :expires_at, :created_by, :managed_by)
+  returning key_id
+), announced as (
+  insert into key_changes (change_id, key_id)
+  select :change_id, key_id from created
+)
+insert into key_secrets (digest, secret_id, key_id, shown)
+select :digest, :secret_id, key_id, :hint from created;
+
+-- name: ReadKeys :many
+-- Keys with their usage in the current UTC month and the time of their newest charge, oldest first.
+-- =status 'active' | 'paused' | 'expired' | 'revoked'
+select k.key_id as "key_id!", k.account_id as "account_id!", k."family" as "family!",
+       k.name as "name!", k.requests_per_minute, k.allowed_models as "allowed_models!",
+       k.monthly_cap, k.account_reader as "account_reader!", k.created_by as "created_by!",
+       k.managed_by as "managed_by!", k.paused as "paused!", k.expires_at,
+       k.created_at as "created_at!", k.revoked_at,
+       case when k.status = 'revoked' then 'revoked'
+            when k.expires_at <= now() then 'expired'
+            when k.paused then 'paused'
+            else 'active' end as "status!",
+       coalesce(m.spent, 0)::int8 as "month_spent!", coalesce(m.held, 0)::int8 as "month_held!",
+       (date_trunc('month', now() at time zone 'UTC') + interval '1 month') at time zone 'UTC'
+         as "month_resets_at!",
+       used.last_used_at as "last_used_at?"
+  from keys k
+  left join key_months m
+    on m.account_id = k.account_id
+   and m.key_id = k.key_id
+   and m.month = date_trunc('month', now() at time zone 'UTC')::date
+  left join (
+    select account_id, key_id, max(last_used_at) as last_used_at
+      from key_months
+     where key_id = any(:key_ids::text[])
+     group by account_id, key_id
+  ) used
+    on used.account_id = k.account_id
+   and used.key_id = k.key_id
+ where k.key_id = any(:key_ids::text[])
+ order by k.key_id;
+
+-- name: ReadLabels :many
+-- The names of these keys of an account, and the hints of their newest secrets.
+select k.key_id as "key_id!", k.name as "name!", coalesce(s.shown, '') as "hint!"
+  from keys k
+  left join lateral (
+    select shown
+      from key_secrets
+     where key_id = k.key_id
+     order by created_at desc, secret_id desc
+     limit 1
+  ) s on true
+ where k.account_id = :account_id and k.key_id = any(:key_ids::text[])
+ order by k.key_id;
+
+-- name: ReadStatus :optional
+-- The status of a key. No row: no such key.
+select status from keys where key_id = :key_id;
+
+-- name: ReadAccountStatus :optional
+-- The status of an account. No row: no such account.
+select status from accounts where account_id = :account_id;
+
+-- name: CountManaged :one
+-- How many keys of an account somebody manages, without the revoked ones.
+select count(*)::int4 as "keys!"
+  from keys
+ where account_id = :account_id and managed_by = :managed_by and status = 'active';
+
+-- name: PageAccountKeys :many
+-- Ids of an account's keys after a given one, oldest first. Of those that match both filters.
+-- :after  a key_id; empty: from the first
+-- :status_now?  as of ReadKeys; null: all
+-- :text  part of a name or hint, or a key_id; empty: all
+select k.key_id
+  from keys k
+ where k.account_id = :account_id and k.key_id > :after
+   and (:status_now::text is null
+        or case when k.status = 'revoked' then 'revoked'
+               when k.expires_at <= now() then 'expired'
+               when k.paused then 'paused'
+               else 'active' end = :status_now)
+   and (:text::text = '' or k.key_id = :text or strpos(lower(k.name), lower(:text::text)) > 0
+        or exists (select 1 from key_secrets s
+                    where s.key_id = k.key_id and strpos(s.shown, :text::text) > 0))
+ order by k.key_id
+ limit :rows;
+
+-- name: RankAccountKeys :many
+-- Ids of an account's keys that spent most in the current UTC month, most first.
+select k.key_id as "key_id!"
+  from keys k
+  left join key_months m
+    on m.account_id = k.account_id
+   and m.key_id = k.key_id
+   and m.month = date_trunc('month', now() at time zone 'UTC')::date
+ where k.account_id = :account_id
+ order by coalesce(m.spent, 0) desc, k.key_id
+ limit :rows;
+
+-- name: UpdateKey :optional
+-- Changes the members of an active key whose flag is true, and returns the limits that the key had
+-- before. No row: the key is revoked or does not exist.
+-- :name?
+-- :requests_per_minute?
+-- :allowed_models?
+-- :monthly_cap?
+-- :account_reader?
+-- :expires_at?
+with earlier as (
+  select key_id, requests_per_minute, allowed_models, monthly_cap, account_reader, expires_at
+    from keys
+   where key_id = :key_id and status = 'active'
+     for no key update
+), changed as (
+  update keys
+     set name = case when :has_name::boolean then :name::text else name end,
+         requests_per_minute = case when :has_requests_per_minute::boolean
+           then :requests_per_minute::integer else requests_per_minute end,
+         allowed_models = case when :has_allowed_models::boolean
+           then :allowed_models::text[] else allowed_models end,
+         monthly_cap = case when :has_monthly_cap::boolean
+           then :monthly_cap::bigint else monthly_cap end,
+         account_reader = case when :has_account_reader::boolean
+           then :account_reader::boolean else account_reader end,
+         expires_at = case when :has_expires_at::boolean
+           then :expires_at::timestamptz else expires_at end
+   where key_id in (select key_id from earlier)
+), announced as (
+  insert into key_changes (change_id, key_id)
+  select :change_id, key_id from earlier
+)
+select requests_per_minute, allowed_models, monthly_cap, account_reader, expires_at from earlier;
+
+-- name: PauseKey :optional
+-- Pauses a key, or resumes it. Changes nothing if it is so already. No row: the key is revoked or
+-- does not exist.
+with found as (
+  select key_id, paused from keys where key_id = :key_id and status = 'active' for no key update
+), changed as (
+  update keys
+     set paused = :paused::boolean, paused_at = case when :paused then now() else paused_at end
+   where key_id in (select key_id from found where paused <> :paused::boolean)
+  returning key_id
+), announced as (
+  insert into key_changes (change_id, key_id)
+  select :change_id, key_id from changed
+)
+select key_id from found;
+
+-- name: HandOverKeys :run
+-- Lets another person manage the keys of an account that somebody manages, revoked ones included.
+-- :next  who manages them from now on; empty: nobody
+update keys set managed_by = :next where account_id = :account_id and managed_by = :managed_by;
+
+-- name: RevokeKey :run
+-- Revokes an active key for good. Changes no row: it is already revoked, or does not exist.
+with revoked as (
+  update keys set status = 'revoked', revoked_at = now()
+   where key_id = :key_id and status = 'active'
+  returning key_id
+)
+insert into key_changes (change_id, key_id)
+select :change_id, key_id from revoked;
+
+-- name: RevokeManaged :many
+-- Revokes, for good, the keys of an account that somebody manages. Returns those that it revoked.
+-- :change_id  to which each key adds its own
+with revoked as (
+  update keys set status = 'revoked', revoked_at = now()
+   where account_id = :account_id and managed_by = :managed_by and status = 'active'
+  returning key_id
+)
+insert into key_changes (change_id, key_id)
+select :change_id || '_' || key_id, key_id from revoked
+returning key_id;
+
+-- name: RevokeAccountKeys :many
+-- Revokes all active keys of an account for good. Returns them.
+-- :change_id  to which each key adds its own
+with revoked as (
+  update keys set status = 'revoked', revoked_at = now()
+   where account_id = :account_id and status = 'active'
+  returning key_id
+)
+insert into key_changes (change_id, key_id)
+select :change_id || '_' || key_id, key_id from revoked
+returning key_id;

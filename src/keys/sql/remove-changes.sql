@@ -1,3 +1,0 @@
--- keys/sql/remove-changes.sql
--- Deletes changes that every running process read long ago.
-delete from key_changes where changed_at < now() - interval '1 day';

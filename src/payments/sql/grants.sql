@@ -1,0 +1,80 @@
+-- timeout_ms=5000
+
+-- name: InsertGrant :optional
+-- Stores the difference between what an order is to be granted and what it was. No row: there is
+-- none. The caller has locked the order.
+insert into payment_grants (order_id, n, micro)
+select :order_id, count(*) + 1, :target_micro::bigint - coalesce(sum(micro), 0)
+from payment_grants
+where order_id = :order_id
+having :target_micro <> coalesce(sum(micro), 0)
+returning n, micro;
+
+-- name: InsertRefund :one
+-- Begins a refund, and counts it in its order. The caller has locked the order.
+-- :external_id?  the deposit that goes back whole; null: an amount
+-- :state payment_refunds.state
+with counted as (
+  update payment_orders set refunded_usd_micro = refunded_usd_micro + :usd_micro
+  where order_id = :order_id
+)
+insert into payment_refunds (order_id, n, usd_micro, external_id, micro, state, reason, made_by,
+  bonus_micro)
+select :order_id, count(*) + 1, :usd_micro::bigint, :external_id, :micro::bigint, :state, :reason,
+  :made_by, :bonus_micro::bigint
+from payment_refunds
+where order_id = :order_id
+returning n;
+
+-- name: ListGranted :many
+-- Lists what was granted for an order, oldest first, without what was taken back. A micro-dollar is
+-- 200 micro-credits.
+select micro, micro / 200 as "usd_micro!", created_at
+from payment_grants
+where order_id = :order_id and micro > 0
+order by n;
+
+-- name: ListUnposted :many
+-- Lists the grants of an order without a transfer, oldest first.
+select g.n, g.micro, o.account_id, o."family"
+from payment_grants g
+join payment_orders o on o.order_id = g.order_id
+where g.order_id = :order_id and g.transfer_id is null
+order by g.n;
+
+-- name: ListRefunds :many
+-- Lists the refunds of some orders.
+select order_id, n, usd_micro, external_id, micro, bonus_micro, state, "transaction", reason,
+  made_by, created_at, ended_at
+from payment_refunds
+where order_id = any(:order_ids::text[])
+order by order_id, n;
+
+-- name: PutTransfer :run
+-- Stores the transfer of a grant.
+update payment_grants set transfer_id = :transfer_id
+where order_id = :order_id and n = :n and transfer_id is null;
+
+-- name: MoveRefund :optional
+-- Moves a refund to another state. No row: it is in another one than expected. A refund that ends
+-- without money is not counted in its order any more. The caller has locked the order.
+-- :from payment_refunds.state
+-- :to payment_refunds.state
+-- :transfer_id?
+-- :cancel_transfer_id?
+-- :transaction?  of the person who sent the coins
+with moved as (
+  update payment_refunds
+  set state = :to, transfer_id = coalesce(:transfer_id, transfer_id),
+    cancel_transfer_id = coalesce(:cancel_transfer_id, cancel_transfer_id),
+    "transaction" = coalesce(:transaction, "transaction"),
+    ended_at = case when :to in ('refused', 'completed', 'cancelled') then now() end
+  where order_id = :order_id and n = :n and state = :from
+  returning usd_micro, n
+), counted as (
+  update payment_orders o
+  set refunded_usd_micro = refunded_usd_micro - m.usd_micro
+  from moved m
+  where o.order_id = :order_id and :to in ('refused', 'cancelled')
+)
+select n from moved;

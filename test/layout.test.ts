@@ -129,6 +129,7 @@ const ownTables: Readonly<Record<string, readonly string[]>> = {
     "usage_progress",
     "verifications",
   ],
+  contract: ["replays"],
   history: [
     "closed_months",
     "closing_blocks",

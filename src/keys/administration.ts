@@ -15,6 +15,7 @@ import {
   type Key,
   KeyOrder,
   KeyStatus,
+  KeysService,
   type ListKeysRequest,
   type ListKeysResponse,
   ListKeysResponseSchema,
@@ -43,6 +44,7 @@ import { timeOrderedId } from "../base/ids.ts";
 import { pageSizeOf, readPage } from "../base/paging.ts";
 import { actorOf, checkAccess, checkStrong, roleIn } from "../contract/callers.ts";
 import type { AuditFacts, AuthenticatedCall } from "../contract/contract.ts";
+import { onceFor } from "../contract/replays.ts";
 import {
   digestBytes,
   digestSecret,
@@ -51,22 +53,27 @@ import {
   type KeyFamily,
   mintSecret,
 } from "./secret.ts";
-import type { Controls, KeyStore, Limits, StoredSecret } from "./store.ts";
+import type { Controls, KeyStore, Limits, NewSecret } from "./store.ts";
 
 type Parts = { store: KeyStore; changes: Changes; resolveModel: ResolveModel };
 
 export async function createKey(
   { store, resolveModel }: Parts,
   request: CreateKeyRequest,
-  { accountId, caller, note }: AuthenticatedCall,
+  call: AuthenticatedCall,
 ): Promise<CreateKeyResponse> {
   const family = checkFamily(request.family);
   const controls = checkControls(request, resolveModel);
-  const { secret, stored } = newSecret(family);
+  const { accountId, caller, note } = call;
   const account = checkId("account_id", accountId);
-  const key = await store.createKey(account, family, controls, actorOf(caller), stored);
+  const key = { ...controls, accountId: account, family, createdBy: actorOf(caller) };
+  const created = await store.createKey(
+    key,
+    newSecret(family),
+    onceFor(KeysService.method.createKey, request, call),
+  );
   if (controls.expiresAt) note?.({ expiresAt: controls.expiresAt.toISOString() });
-  return create(CreateKeyResponseSchema, { key, secret });
+  return create(CreateKeyResponseSchema, created);
 }
 
 export async function getKey(
@@ -122,10 +129,12 @@ export async function rotateKey(
   const keyId = checkId("key_id", request.keyId);
   const overlapMs = checkOverlap(request.overlap);
   const { family } = await findChangeable(parts, keyId, call);
-  const { secret, stored } = newSecret(checkFamily(family));
-  const key = published(parts, await parts.store.rotateKey(keyId, stored, overlapMs));
+  const secret = newSecret(checkFamily(family));
+  const once = onceFor(KeysService.method.rotateKey, request, call);
+  const created = await parts.store.rotateKey(keyId, secret, overlapMs, once);
+  published(parts, created.key);
   call.note?.({ overlapSeconds: String(overlapMs / 1000) });
-  return create(RotateKeyResponseSchema, { key, secret });
+  return create(RotateKeyResponseSchema, created);
 }
 
 export async function pauseKey(
@@ -249,7 +258,7 @@ function published({ changes }: Parts, key: Key): Key {
   return key;
 }
 
-function newSecret(family: KeyFamily): { secret: string; stored: StoredSecret } {
+function newSecret(family: KeyFamily): NewSecret {
   const secret = mintSecret(family);
   const digest = digestBytes(digestSecret(secret));
   return { secret, stored: { digest, secretId: timeOrderedId("sec_"), hint: hintOf(secret) } };

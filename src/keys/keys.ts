@@ -98,7 +98,7 @@ const everyKey = { status: undefined, text: "" };
 export const hintChannel = "gateway:keys-changed";
 
 export function createKeys(parts: {
-  postgres: Runner;
+  postgres: Pick<Postgres, "run" | "transaction">;
   /** Empty: no token authenticates the operator. */
   adminToken: string;
   resolveModel: ResolveModel;

@@ -19,6 +19,8 @@ import { familyName, familyOf } from "../base/families.ts";
 import { timeOrderedId } from "../base/ids.ts";
 import type { Found } from "../base/secret-cache.ts";
 import type { Caller } from "../contract/contract.ts";
+import type { CreateOnce } from "../contract/replays.ts";
+import type { Postgres } from "../postgres/postgres.ts";
 import type { Runner } from "../postgres/statement.ts";
 import { digestBytes, type KeyFamily } from "./secret.ts";
 
@@ -49,8 +51,20 @@ export type KeyFilter = {
   readonly text: string;
 };
 
-/** The stored parts of a new secret. */
-export type StoredSecret = { digest: Buffer; secretId: string; hint: string };
+/** A new secret, and the parts of it that are stored. */
+export type NewSecret = {
+  readonly secret: string;
+  readonly stored: { readonly digest: Buffer; readonly secretId: string; readonly hint: string };
+};
+
+export type NewKey = Controls & {
+  readonly accountId: string;
+  readonly family: KeyFamily;
+  readonly createdBy: string;
+};
+
+/** A key as it is now. `secret`: empty if an earlier call made it, and it was not kept. */
+export type Created = { readonly key: Key; readonly secret: string };
 
 /** What the operator limits a key to. Null: no limit; it does not expire. */
 export type Limits = sql.UpdateKeyRow;
@@ -61,7 +75,7 @@ export type Controls = Limits & { name: string };
 export type KeyStore = ReturnType<typeof createKeyStore>;
 
 /** Every function throws `database_unavailable` while the database is unreachable. */
-export function createKeyStore({ run }: Runner) {
+export function createKeyStore({ run, transaction }: Pick<Postgres, "run" | "transaction">) {
   async function readKeys(keyIds: readonly string[]): Promise<Key[]> {
     if (keyIds.length === 0) return [];
     const [keys, secrets] = await Promise.all([
@@ -92,31 +106,31 @@ export function createKeyStore({ run }: Runner) {
       return rows.map(toFoundSecret);
     },
 
-    /** Throws `not_found` for an unknown account, and `account_closed`. */
-    async createKey(
-      accountId: string,
-      family: KeyFamily,
-      controls: Controls,
-      createdBy: string,
-      secret: StoredSecret,
-    ): Promise<Key> {
+    /**
+     * Creates a key unless an earlier call has. Throws `not_found` for an unknown
+     * account, and `account_closed`.
+     */
+    async createKey(key: NewKey, secret: NewSecret, once: CreateOnce): Promise<Created> {
+      const { accountId, createdBy } = key;
       if (await isClosed(accountId)) throw new ApiError("account_closed");
       const keyId = timeOrderedId("key_");
       const managedBy = createdBy.startsWith("person:") ? createdBy : "";
-      const ids = { keyId, accountId, family: familyName(family), createdBy, managedBy };
-      await run(sql.createKey, { ...ids, ...controls, ...secret, changeId: newChange() }).catch(
-        (cause: unknown) => {
-          throw isUnknownAccount(cause)
-            ? new ApiError("not_found", { field: "account_id", cause })
-            : cause;
-        },
-      );
+      const row = { ...key, keyId, family: familyName(key.family), managedBy, ...secret.stored };
+      const made = await transaction((tx) =>
+        once(tx, { id: keyId, secret: secret.secret }, () =>
+          tx.run(sql.createKey, { ...row, changeId: newChange() }),
+        ),
+      ).catch((cause: unknown) => {
+        throw isUnknownAccount(cause)
+          ? new ApiError("not_found", { field: "account_id", cause })
+          : cause;
+      });
       // The account may have been closed meanwhile, when this key was not there to be revoked.
       if (await isClosed(accountId)) {
-        await this.revokeKey(keyId);
+        await this.revokeKey(made.id);
         throw new ApiError("account_closed");
       }
-      return this.readKey(keyId);
+      return { key: await this.readKey(made.id), secret: made.secret };
     },
 
     /** Throws `not_found`. */
@@ -176,11 +190,23 @@ export function createKeyStore({ run }: Runner) {
       return this.readKey(keyId);
     },
 
-    /** Throws `not_found` and `key_not_active`. */
-    async rotateKey(keyId: string, secret: StoredSecret, overlapMs: number): Promise<Key> {
-      const values = { keyId, ...secret, overlapMs, changeId: newChange() };
-      await changed(keyId, run(sql.rotateKey, values));
-      return this.readKey(keyId);
+    /**
+     * Gives a key a new secret unless an earlier call has. Throws `not_found` and
+     * `key_not_active`.
+     */
+    async rotateKey(
+      keyId: string,
+      { secret, stored }: NewSecret,
+      overlapMs: number,
+      once: CreateOnce,
+    ): Promise<Created> {
+      const values = { keyId, ...stored, overlapMs, changeId: newChange() };
+      const made = await transaction((tx) =>
+        once(tx, { id: stored.secretId, secret }, () =>
+          changed(keyId, tx.run(sql.rotateKey, values)),
+        ),
+      );
+      return { key: await this.readKey(keyId), secret: made.secret };
     },
 
     /** Throws `not_found`. */

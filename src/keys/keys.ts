@@ -22,6 +22,7 @@ import type {
   Implementation,
 } from "../contract/contract.ts";
 import type { Metrics } from "../metrics/metrics.ts";
+import type { Postgres } from "../postgres/postgres.ts";
 import type { Runner } from "../postgres/statement.ts";
 import { type Hints, hintsOn } from "../redis/redis.ts";
 import type { ResolveModel } from "./administration.ts";

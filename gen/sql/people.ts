@@ -4,19 +4,31 @@ import { type Json, type Many, many, type One, one, type Optional, optional, typ
 
 // admin-tokens.sql
 
-export type InsertAdminTokenRow = { tokenId: string; name: string; scope: "read" | "keys" | "money" | "all"; hint: string; createdBy: string; createdAt: Date; lastUsedAt: Date | null; revokedAt: Date | null };
 /**
- * Adds an admin token. No row: the name is or was in use.
+ * Adds an admin token. Changes no row: the name is or was in use.
  */
-export const insertAdminToken: Optional<{ digest: Buffer; tokenId: string; name: string; scope: "read" | "keys" | "money" | "all"; hint: string; createdBy: string }, InsertAdminTokenRow> = optional(
+export const insertAdminToken: Run<{ digest: Buffer; tokenId: string; name: string; scope: "read" | "keys" | "money" | "all"; hint: string; createdBy: string }> = run(
   "people/insert-admin-token",
   `-- people/insert-admin-token
 insert into admin_tokens (digest, token_id, name, scope, shown, created_by)
 values ($1, $2, $3, $4, $5, $6)
-on conflict do nothing
-returning token_id, name, scope, shown as hint, created_by, created_at, used_at as last_used_at,
-          revoked_at`,
+on conflict do nothing`,
   (p) => [p.digest, p.tokenId, p.name, p.scope, p.hint, p.createdBy],
+  5000,
+);
+
+export type ReadAdminTokenRow = { tokenId: string; name: string; scope: "read" | "keys" | "money" | "all"; hint: string; createdBy: string; createdAt: Date; lastUsedAt: Date | null; revokedAt: Date | null };
+/**
+ * An admin token.
+ */
+export const readAdminToken: One<{ tokenId: string }, ReadAdminTokenRow> = one(
+  "people/read-admin-token",
+  `-- people/read-admin-token
+select token_id, name, scope, shown as hint, created_by, created_at, used_at as last_used_at,
+       revoked_at
+  from admin_tokens
+ where token_id = $1`,
+  (p) => [p.tokenId],
   (v) => ({ tokenId: v[0], name: v[1], scope: v[2], hint: v[3], createdBy: v[4], createdAt: v[5], lastUsedAt: v[6], revokedAt: v[7] }) as never,
   "lastUsedAt revokedAt",
   5000,
@@ -445,6 +457,25 @@ select l.link_id as invitation_id, l.role, l.login as login, l.made_by as create
  order by l.made_at desc, l.link_id desc
  limit 1000`,
   (p) => [p.accountId],
+  (v) => ({ invitationId: v[0], role: v[1], login: v[2], createdBy: v[3], createdAt: v[4], endsAt: v[5], email: v[6], mail: v[7], mailProblem: v[8] }) as never,
+  "role email mail mailProblem",
+  5000,
+);
+
+export type FindInvitationRow = { invitationId: string; role: "viewer" | "member" | "owner" | null; login: string; createdBy: string; createdAt: Date; endsAt: Date; email: string | null; mail: "waiting" | "sent" | "failed" | null; mailProblem: string | null };
+/**
+ * An invitation, also one that was used, and what became of its mail.
+ */
+export const findInvitation: Optional<{ accountId: string; linkId: string }, FindInvitationRow> = optional(
+  "people/find-invitation",
+  `-- people/find-invitation
+select l.link_id as invitation_id, l.role, l.login as login, l.made_by as created_by,
+       l.made_at as created_at, l.ends_at as ends_at, l.email,
+       m.state as mail, m.problem as mail_problem
+  from links l
+  left join mails m on m.link_id = l.link_id
+ where l.account_id = $1 and l.link_id = $2 and l.purpose = 'invitation'`,
+  (p) => [p.accountId, p.linkId],
   (v) => ({ invitationId: v[0], role: v[1], login: v[2], createdBy: v[3], createdAt: v[4], endsAt: v[5], email: v[6], mail: v[7], mailProblem: v[8] }) as never,
   "role email mail mailProblem",
   5000,

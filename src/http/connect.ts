@@ -383,7 +383,7 @@ function keepGrant(
 }
 
 // Other headers stay in the listener, cookies among them.
-const forwarded = ["authorization", "x-request-id", "traceparent", "tracestate"];
+const forwarded = ["authorization", "x-request-id", "traceparent", "tracestate", "idempotency-key"];
 
 function callOf(
   { requestHeader, signal, values }: HandlerContext,

@@ -41,6 +41,7 @@ import {
 import type { Changes } from "../base/change-feed.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { timeOrderedId } from "../base/ids.ts";
+import { checkName } from "../base/names.ts";
 import { pageSizeOf, readPage } from "../base/paging.ts";
 import { actorOf, checkAccess, checkStrong, roleIn } from "../contract/callers.ts";
 import type { AuditFacts, AuthenticatedCall } from "../contract/contract.ts";
@@ -128,9 +129,9 @@ export async function rotateKey(
 ): Promise<RotateKeyResponse> {
   const keyId = checkId("key_id", request.keyId);
   const overlapMs = checkOverlap(request.overlap);
-  const { family } = await findChangeable(parts, keyId, call);
+  const { family, accountId } = await findChangeable(parts, keyId, call);
   const secret = newSecret(checkFamily(family));
-  const once = onceFor(KeysService.method.rotateKey, request, call);
+  const once = onceFor(KeysService.method.rotateKey, request, { ...call, accountId });
   const created = await parts.store.rotateKey(keyId, secret, overlapMs, once);
   published(parts, created.key);
   call.note?.({ overlapSeconds: String(overlapMs / 1000) });
@@ -270,7 +271,6 @@ function newSecret(family: KeyFamily): NewSecret {
 /** The catalogue id of a model, given its id or alias. Undefined: no such model. */
 export type ResolveModel = (name: string) => string | undefined;
 
-const nameLengthMax = 200;
 const requestsPerMinuteMax = 1_000_000;
 const allowedModelsMax = 100;
 const monthlyCapMax = 2n ** 53n;
@@ -363,16 +363,6 @@ function checkOverlap(overlap: Duration | undefined): number {
     throw invalidField("overlap", "has to be from 0 to 7 days (604800s)");
   }
   return overlapMs;
-}
-
-function checkName(field: string, name: string): string {
-  // Counts code points. The number of UTF-16 units bounds the work.
-  if (name.length > 2 * nameLengthMax || [...name].length > nameLengthMax) {
-    throw invalidField(field, `has to be at most ${nameLengthMax} characters`);
-  }
-  if (!name.isWellFormed() || /\p{Cc}/u.test(name))
-    throw invalidField(field, "must not hold control characters");
-  return name;
 }
 
 function checkRequestsPerMinute(field: string, limit: number | undefined): number | null {

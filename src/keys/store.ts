@@ -17,6 +17,7 @@ import type { ChangePage } from "../base/change-feed.ts";
 import { ApiError, type ErrorReason } from "../base/errors.ts";
 import { familyName, familyOf } from "../base/families.ts";
 import { timeOrderedId } from "../base/ids.ts";
+import { shownName } from "../base/names.ts";
 import type { Found } from "../base/secret-cache.ts";
 import type { Caller } from "../contract/contract.ts";
 import type { CreateOnce } from "../contract/replays.ts";
@@ -296,7 +297,7 @@ export async function readLabels(
 ): Promise<KeyLabel[]> {
   if (keyIds.length === 0) return [];
   const rows = await db.run(sql.readLabels, { accountId, keyIds });
-  return rows.map((row) => create(KeyLabelSchema, row));
+  return rows.map((row) => create(KeyLabelSchema, { ...row, name: shownName(row.name) }));
 }
 
 const newChange = () => timeOrderedId("chg_");
@@ -327,6 +328,7 @@ type KeyRow = Pick<sql.ReadKeysRow, keyof sql.ReadKeysRow & keyof sql.FindSecret
 function keyMembers({ family, status, requestsPerMinute, monthlyCap, ...row }: KeyRow) {
   return {
     ...row,
+    name: shownName(row.name),
     family: familyOf(family),
     status: statusOf[status],
     requestsPerMinute: requestsPerMinute ?? undefined,

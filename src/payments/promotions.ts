@@ -22,6 +22,7 @@ import * as sql from "../../gen/sql/payments.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { familyName, familyOf } from "../base/families.ts";
 import { timeOrderedId } from "../base/ids.ts";
+import { checkName, shownName } from "../base/names.ts";
 import { readPage } from "../base/paging.ts";
 import { actorOf, clientOf } from "../contract/callers.ts";
 import { type AuthenticatedCall, asService } from "../contract/contract.ts";
@@ -32,7 +33,6 @@ const bonusMicroMax = 2n ** 53n;
 const mostMax = 2 ** 31 - 1;
 const codeLengthMin = 8;
 const codeLengthMax = 64;
-const nameLengthMax = 200;
 /** What a code with `needs_purchase` needs: 1,000 credits of one order that money paid. */
 const purchaseMicro = 1_000_000_000n;
 
@@ -43,9 +43,8 @@ export async function createPromotion(
 ) {
   const family = familyName(request.family);
   if (!family) throw invalidField("family", "is not a family");
-  const { name, bonusMicrocredits, most, needsPurchase = true } = request;
-  if ([...name].length > nameLengthMax)
-    throw invalidField("name", `has at most ${nameLengthMax} characters`);
+  const { bonusMicrocredits, most, needsPurchase = true } = request;
+  const name = checkName("name", request.name);
   if (bonusMicrocredits < 1n || bonusMicrocredits > bonusMicroMax)
     throw invalidField("bonus_microcredits", "must be from 1 to 2^53");
   if (most > mostMax) throw invalidField("most", `is at most ${mostMax}`);
@@ -205,7 +204,7 @@ function toPromotion(row: sql.FindPromotionRow): Promotion {
   const { codeId, name, used, needsPurchase, createdBy, endsAt, stoppedAt } = row;
   return create(PromotionSchema, {
     codeId,
-    name,
+    name: shownName(name),
     used,
     needsPurchase,
     createdBy,

@@ -11,12 +11,14 @@ import {
   CreateAdminTokenResponseSchema,
   type ListAdminTokensRequest,
   ListAdminTokensResponseSchema,
+  PeopleService,
   type RevokeAdminTokenRequest,
   RevokeAdminTokenResponseSchema,
 } from "../../gen/gateway/people/v1/people_pb.ts";
 import type { Changes } from "../base/change-feed.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
-import { randomId } from "../base/ids.ts";
+import { randomId, timeOrderedId } from "../base/ids.ts";
+import { checkName } from "../base/names.ts";
 import { readPage } from "../base/paging.ts";
 import { SecretCache } from "../base/secret-cache.ts";
 import { createSecretLookup } from "../base/secret-lookup.ts";
@@ -27,6 +29,7 @@ import {
   type Caller,
   environmentToken,
 } from "../contract/contract.ts";
+import { onceFor } from "../contract/replays.ts";
 import { checkStillAdmin, type Parts } from "./parts.ts";
 import { digestToken } from "./sessions.ts";
 import type { FoundAdminToken, PeopleStore } from "./store.ts";
@@ -86,29 +89,34 @@ function callerOf(found: FoundAdminToken | undefined): Caller {
 
 export async function createAdminToken(
   { store }: Parts,
-  { name, scope }: CreateAdminTokenRequest,
-  { caller, note }: AuthenticatedCall,
+  request: CreateAdminTokenRequest,
+  call: AuthenticatedCall,
 ) {
-  const checked = checkTokenName(name);
-  note?.({ name: checked });
-  const secret = randomId(prefix, randomLength);
-  const token = await store.transaction(async (tables) => {
+  const { caller, note } = call;
+  const name = checkTokenName(request.name);
+  note?.({ name });
+  const minted = { id: timeOrderedId("tok_"), secret: randomId(prefix, randomLength) };
+  const createOnce = onceFor(PeopleService.method.createAdminToken, request, call);
+  const { id, secret } = await store.transaction(async (tables) => {
     await checkStillAdmin(tables, caller);
-    return tables.insertAdminToken({
-      digest: digestToken(secret),
-      name: checked,
-      scope,
-      hint: `${secret.slice(0, prefix.length + 4)}…${secret.slice(-4)}`,
-      createdBy: actorOf(caller),
-    });
+    return createOnce(tables, minted, () =>
+      tables.insertAdminToken({
+        tokenId: minted.id,
+        digest: digestToken(minted.secret),
+        name,
+        scope: request.scope,
+        hint: `${minted.secret.slice(0, prefix.length + 4)}…${minted.secret.slice(-4)}`,
+        createdBy: actorOf(caller),
+      }),
+    );
   });
-  if (!token) throw new ApiError("name_taken", { field: "name" });
+  const token = await store.readAdminToken(id);
   return create(CreateAdminTokenResponseSchema, { token, secret });
 }
 
-/** The name without surrounding blanks. Throws `invalid_request` and `name_taken`. */
+/** Throws `invalid_request` and `name_taken`. */
 function checkTokenName(text: string): string {
-  const name = text.trim();
+  const name = checkName("name", text);
   if (!/^[0-9A-Za-z][0-9A-Za-z ._-]{0,99}$/.test(name))
     throw invalidField(
       "name",

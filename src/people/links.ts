@@ -17,10 +17,11 @@ import {
 import * as sql from "../../gen/sql/people.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { randomSecret, timeOrderedId } from "../base/ids.ts";
+import { checkOptionalName, shownName } from "../base/names.ts";
 import { clientOf } from "../contract/callers.ts";
 import type { AuthenticatedCall, Membership } from "../contract/contract.ts";
 import { spendChallenge } from "./challenges.ts";
-import { checkLogin, checkName, type Parts } from "./parts.ts";
+import { checkLogin, type Parts } from "./parts.ts";
 import type { NewPasskey } from "./passkeys.ts";
 import { checkPassword } from "./passwords.ts";
 import { beginSession, digestToken } from "./sessions.ts";
@@ -44,14 +45,22 @@ const lifetimeMsOf = {
   invitation: 7 * dayMs,
 } as const satisfies Record<LinkKind, number>;
 
+/** The id of a new link, and the token that its holder opens. */
+export type MintedLink = { readonly linkId: string; readonly token: string };
+
+export function mintLink(): MintedLink {
+  return { linkId: timeOrderedId("lnk_"), token: randomSecret(32) };
+}
+
 /** Makes a link. `address` is what its holder opens: nothing else keeps the token in it. */
 export async function makeLink(
   tables: PeopleTables,
   publicUrl: URL,
   link: NewLink,
+  { linkId, token }: MintedLink = mintLink(),
 ): Promise<{ address: string; link: Invitation }> {
-  const token = randomSecret(32);
-  const made = await tables.insertLink(digestToken(token), lifetimeMsOf[link.purpose], link);
+  const minted = { linkId, digest: digestToken(token) };
+  const made = await tables.insertLink(minted, lifetimeMsOf[link.purpose], link);
   return { address: linkAddress(publicUrl, token), link: made };
 }
 
@@ -104,7 +113,7 @@ export async function beginPasskey(
     passkeyOptionsJson,
     link: create(LinkSchema, {
       purpose: purposeOf[purpose],
-      ...(account && { accountName: account.name }),
+      ...(account && { accountName: shownName(account.name) }),
       ...(member && { role: member.role }),
       login: proposed,
       endsAt: timestampFromDate(endsAt),
@@ -143,7 +152,7 @@ export async function redeemLink(
   }
   const isRecovery = link.purpose === "recovery";
   const login = isRecovery ? "" : checkNewLogin(parts, request.login || link.login, link);
-  const name = checkName("name", request.name);
+  const name = checkOptionalName("name", request.name);
   const grant = await redeem(parts, link, { logins: [login], name, wayIn }, call);
   const person = await store.findPerson(link.personId);
   return create(RedeemLinkResponseSchema, { person, grant });

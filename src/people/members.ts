@@ -12,10 +12,10 @@ import {
   InviteResponseSchema,
   type ListMembersRequest,
   ListMembersResponseSchema,
-  MailState,
   type Member,
   MemberKeys,
   MemberKeysSchema,
+  PeopleService,
   type RemoveMemberRequest,
   RemoveMemberResponseSchema,
   type RevokeInvitationRequest,
@@ -27,8 +27,9 @@ import * as sql from "../../gen/sql/people.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { actorOf, roleIn } from "../contract/callers.ts";
 import type { AuditFacts, AuthenticatedCall, Caller } from "../contract/contract.ts";
+import { onceFor } from "../contract/replays.ts";
 import type { Tx } from "../postgres/postgres.ts";
-import { mailLink, makeLink } from "./links.ts";
+import { linkAddress, mailLink, makeLink, mintLink } from "./links.ts";
 import { checkEmail, checkLogin, checkStillAdmin, type Parts } from "./parts.ts";
 import type { LockedMember, PeopleTables } from "./store.ts";
 
@@ -49,35 +50,50 @@ export async function listMembers(
 
 export async function invite(
   { store, publicUrl, outbox }: Parts,
-  { role, login, email }: InviteRequest,
-  { accountId, caller }: AuthenticatedCall,
+  request: InviteRequest,
+  call: AuthenticatedCall,
 ) {
+  const { role, login, email } = request;
+  const { accountId, caller } = call;
   const address = email === "" ? undefined : checkEmail("email", email);
   const proposed = login === "" ? (address ?? "") : checkLogin("login", login);
   // Without a mail server the inviter gets the link, and passes it on.
   const mailTo = outbox && address;
-  const made = await store.transaction(async (tables) => {
+  const minted = mintLink();
+  const inviteOnce = onceFor(PeopleService.method.invite, request, call);
+  const { id, secret: token } = await store.transaction(async (tables) => {
     const account = await tables.findOpenAccount(accountId);
     // Locks the account's members, so that invitations at the same time are counted one by one.
     const members = await tables.lockMembers(accountId);
     await checkStillOwner(tables, members, caller);
-    const { made, resetsAt } = await tables.run(sql.countInvitations, { accountId });
-    if (made >= invitationsPerDayMax) throw tooManyInvitations(made, resetsAt);
-    const one = await makeLink(tables, publicUrl(), {
-      purpose: "invitation",
-      member: { accountId, role },
-      login: proposed,
-      email: mailTo,
-      madeBy: actorOf(caller),
+    const shown = { id: minted.linkId, secret: mailTo === undefined ? minted.token : "" };
+    return inviteOnce(tables, shown, async () => {
+      const { made, resetsAt } = await tables.run(sql.countInvitations, { accountId });
+      if (made >= invitationsPerDayMax) throw tooManyInvitations(made, resetsAt);
+      const { link } = await makeLink(
+        tables,
+        publicUrl(),
+        {
+          purpose: "invitation",
+          member: { accountId, role },
+          login: proposed,
+          email: mailTo,
+          madeBy: actorOf(caller),
+        },
+        minted,
+      );
+      if (mailTo === undefined) return;
+      const inviter =
+        caller.kind === "person" ? await tables.findPerson(caller.personId) : undefined;
+      const by = inviter ? inviter.name || inviter.login : "";
+      await mailLink(tables, "invitation", link, mailTo, { account, by });
     });
-    if (mailTo === undefined) return { invitation: one.link, link: one.address };
-    const inviter = caller.kind === "person" ? await tables.findPerson(caller.personId) : undefined;
-    const by = inviter ? inviter.name || inviter.login : "";
-    await mailLink(tables, "invitation", one.link, mailTo, { account, by });
-    return { invitation: { ...one.link, mail: MailState.WAITING } };
   });
   outbox?.notify();
-  return create(InviteResponseSchema, made);
+  const invitation = await store.findInvitation(accountId, id);
+  if (!invitation) throw noSuchInvitation();
+  const link = token === "" ? "" : linkAddress(publicUrl(), token);
+  return create(InviteResponseSchema, { invitation, link });
 }
 
 /**
@@ -115,11 +131,15 @@ export async function revokeInvitation(
   { accountId }: AuthenticatedCall,
 ) {
   if ((await store.run(sql.endInvitation, { accountId, linkId: invitationId })) === 0)
-    throw new ApiError("not_found", {
-      field: "invitation_id",
-      message: "No such open invitation.",
-    });
+    throw noSuchInvitation();
   return create(RevokeInvitationResponseSchema);
+}
+
+function noSuchInvitation(): ApiError {
+  return new ApiError("not_found", {
+    field: "invitation_id",
+    message: "No such open invitation.",
+  });
 }
 
 export async function updateMember(

@@ -6,6 +6,7 @@ import * as client from "openid-client";
 import { ApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { readMailAddress } from "../base/mail-address.ts";
+import { toName } from "../base/names.ts";
 import type { OidcSettings } from "../config/catalog.ts";
 
 /** What a provider said of a person. */
@@ -207,13 +208,7 @@ function readClaims(
     issuer: URL.parse(iss)?.href ?? iss,
     subject: sub,
     email: isVerified && typeof email === "string" ? readMailAddress(email) : undefined,
-    name:
-      typeof name === "string"
-        ? name
-            .replace(/\p{Cc}/gu, " ")
-            .trim()
-            .slice(0, 200)
-        : "",
+    name: typeof name === "string" ? toName(name) : "",
     groups: (Array.isArray(groups) ? groups : [groups])
       .filter((one) => typeof one === "string")
       .slice(0, groupsMax),

@@ -105,11 +105,3 @@ export function checkEmail(field: string, text: string): string {
   if (address === undefined) throw invalidField(field, "has to be an e-mail address");
   return address;
 }
-
-/** The name of a person or a passkey. Throws `invalid_request`. */
-export function checkName(field: string, text: string): string {
-  const name = text.trim();
-  if (!/^\P{Cc}{0,200}$/u.test(name) || !name.isWellFormed())
-    throw invalidField(field, "has to have at most 200 characters, and no control characters");
-  return name;
-}

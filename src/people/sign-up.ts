@@ -12,13 +12,14 @@ import {
 import * as sql from "../../gen/sql/people.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { domainOf } from "../base/mail-address.ts";
+import { checkOptionalName } from "../base/names.ts";
 import type { SignUp } from "../config/catalog.ts";
 import { clientOf } from "../contract/callers.ts";
 import type { AuthenticatedCall, Membership } from "../contract/contract.ts";
 import { confirmationsPerDayMax, confirmNewEmail } from "./emails.ts";
 import { digestOf } from "./guessing.ts";
 import { checkWayIn, findLink, mailLink, makeLink, noSuchLink, redeem } from "./links.ts";
-import { checkEmail, checkName, type Parts } from "./parts.ts";
+import { checkEmail, type Parts } from "./parts.ts";
 import { rolesByName } from "./store.ts";
 
 export async function signUp(parts: Parts, { email }: SignUpRequest, call: AuthenticatedCall) {
@@ -57,7 +58,7 @@ export async function confirmEmail(
   checkSignUp(parts.signUp(), login);
   const wayIn = await checkWayIn(parts, request, link);
   if (!wayIn) throw invalidField("password", "give either a password or a passkey_answer_json");
-  const name = checkName("name", request.name);
+  const name = checkOptionalName("name", request.name);
   // Before an account is made for nobody.
   if (await parts.store.run(sql.findLogin, { login }))
     throw new ApiError("login_taken", { field: "token" });

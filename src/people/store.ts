@@ -24,9 +24,11 @@ import * as sql from "../../gen/sql/people.ts";
 import type { ChangePage } from "../base/change-feed.ts";
 import { ApiError } from "../base/errors.ts";
 import { timeOrderedId } from "../base/ids.ts";
+import { shownName } from "../base/names.ts";
 import type { Found } from "../base/secret-cache.ts";
 import type { Membership } from "../contract/contract.ts";
 import type { AuditEvent } from "../contract/interceptor.ts";
+import { removeReplays } from "../contract/replays.ts";
 import type { Postgres, Tx } from "../postgres/postgres.ts";
 import type { Json, Runner } from "../postgres/statement.ts";
 
@@ -169,6 +171,7 @@ function tablesOn(db: Runner) {
       await db.run(sql.removeChallenges);
       await db.run(sql.removeFailures);
       await db.run(sql.removeMails);
+      await db.run(removeReplays);
     },
 
     // People.
@@ -237,11 +240,14 @@ function tablesOn(db: Runner) {
 
     // Links and mail.
 
-    async insertLink(digest: Buffer, lifetimeMs: number, link: NewLink): Promise<Invitation> {
+    async insertLink(
+      minted: { readonly linkId: string; readonly digest: Buffer },
+      lifetimeMs: number,
+      link: NewLink,
+    ): Promise<Invitation> {
       const { purpose, personId, member, login, email, madeBy } = link;
       const row = await db.run(sql.insertLink, {
-        ...{ digest, purpose, madeBy, lifetimeMs },
-        linkId: timeOrderedId("lnk_"),
+        ...{ ...minted, purpose, madeBy, lifetimeMs },
         personId: personId ?? timeOrderedId("per_"),
         accountId: member?.accountId ?? null,
         role: member ? nameIn(rolesByName, member.role) : null,
@@ -262,6 +268,11 @@ function tablesOn(db: Runner) {
     /** Of a person who may make no more. `accountId` undefined: the links to everything. */
     endLinksOfMaker: (personId: string, accountId?: string) =>
       db.run(sql.endLinksOfMaker, { madeBy: `person:${personId}`, accountId: accountId ?? null }),
+    /** Undefined: there is none, or its person was deleted. */
+    async findInvitation(accountId: string, linkId: string): Promise<Invitation | undefined> {
+      const row = await db.run(sql.findInvitation, { accountId, linkId });
+      return row && toInvitation(row);
+    },
     async listInvitations(accountId: string): Promise<Invitation[]> {
       return (await db.run(sql.listInvitations, { accountId })).map(toInvitation);
     },
@@ -306,6 +317,7 @@ function tablesOn(db: Runner) {
       return rows.map((row) =>
         create(MemberSchema, {
           ...row,
+          name: shownName(row.name),
           role: rolesByName[row.role],
           joinedAt: timestampFromDate(row.joinedAt),
           lastSeenAt: toTimestamp(row.lastSeenAt),
@@ -315,7 +327,8 @@ function tablesOn(db: Runner) {
     /** The owners of accounts. An account without an owner is left out. */
     async listOwners(accountIds: readonly string[]): Promise<ReadonlyMap<string, Owners>> {
       const rows = await db.run(sql.listOwners, { accountIds });
-      const byAccount = Map.groupBy(rows, ({ accountId }) => accountId);
+      const shown = rows.map((row) => ({ ...row, name: shownName(row.name) }));
+      const byAccount = Map.groupBy(shown, ({ accountId }) => accountId);
       return new Map(
         [...byAccount].map(([id, first]) => [id, { first, count: first[0]?.owners ?? 0 }]),
       );
@@ -325,6 +338,7 @@ function tablesOn(db: Runner) {
       return rows.map((row) =>
         create(PersonAccountSchema, {
           ...row,
+          name: shownName(row.name),
           role: rolesByName[row.role],
           suspended: row.status === "suspended",
           closed: row.status === "closed",
@@ -351,18 +365,21 @@ function tablesOn(db: Runner) {
         scope: scopesByName[row.scope],
       }));
     },
-    /** Undefined: the name is or was in use. */
+    /** Throws `name_taken`. */
     async insertAdminToken(token: {
+      readonly tokenId: string;
       readonly digest: Buffer;
       readonly name: string;
       readonly scope: AdminScope;
       readonly hint: string;
       readonly createdBy: string;
-    }): Promise<AdminToken | undefined> {
+    }): Promise<void> {
       const scope = nameIn(scopesByName, token.scope);
-      const tokenId = timeOrderedId("tok_");
-      const row = await db.run(sql.insertAdminToken, { ...token, tokenId, scope });
-      return row && toAdminToken(row);
+      if ((await db.run(sql.insertAdminToken, { ...token, scope })) === 0)
+        throw new ApiError("name_taken", { field: "name" });
+    },
+    async readAdminToken(tokenId: string): Promise<AdminToken> {
+      return toAdminToken(await db.run(sql.readAdminToken, { tokenId }));
     },
     async listAdminTokens(afterId: string, rows: number): Promise<AdminToken[]> {
       return (await db.run(sql.listAdminTokens, { afterId, rows })).map(toAdminToken);
@@ -438,6 +455,7 @@ const toTimestamp = (date: Date | null | undefined) => (date ? timestampFromDate
 function toPerson(row: sql.LockPersonRow & Partial<sql.FindPersonRow>): Person {
   return create(PersonSchema, {
     ...row,
+    name: shownName(row.name),
     operator: operatorsByName[row.operator],
     createdAt: timestampFromDate(row.createdAt),
     disabledAt: toTimestamp(row.disabledAt),
@@ -449,6 +467,7 @@ function toPerson(row: sql.LockPersonRow & Partial<sql.FindPersonRow>): Person {
 function toPasskey(row: sql.InsertPasskeyRow): Passkey {
   return create(PasskeySchema, {
     ...row,
+    name: shownName(row.name),
     createdAt: timestampFromDate(row.createdAt),
     usedAt: toTimestamp(row.usedAt),
   });

@@ -15,9 +15,10 @@ import {
 } from "../../gen/gateway/people/v1/people_pb.ts";
 import * as sql from "../../gen/sql/people.ts";
 import { ApiError } from "../base/errors.ts";
+import { checkName } from "../base/names.ts";
 import type { AuthenticatedCall } from "../contract/contract.ts";
 import { spendChallenge } from "./challenges.ts";
-import { checkName, keepWayIn, type Parts, personOf } from "./parts.ts";
+import { keepWayIn, type Parts, personOf } from "./parts.ts";
 import { checkPassword } from "./passwords.ts";
 import type { PeopleTables, SignInMethod } from "./store.ts";
 

@@ -201,7 +201,7 @@ describe("another account", () => {
     } as const;
     await billing.createTransfer({ accountId: foreign.account_id, ...transfer }, as(adminToken));
     const created = await keys.createKey(
-      { accountId: foreign.account_id, family: 1 },
+      { accountId: foreign.account_id, family: 1, name: "k" },
       as(adminToken),
     );
     foreign.key_id = created.key?.keyId ?? "";

@@ -77,7 +77,7 @@ function open(caller: Caller) {
 
 async function createBy(caller: Caller, accountId = ""): Promise<string> {
   const { service, call } = open(caller);
-  const request = create(CreateKeyRequestSchema, { accountId, family: 1 });
+  const request = create(CreateKeyRequestSchema, { accountId, family: 1, name: "k" });
   return (await service.createKey(request, call)).key?.keyId ?? "";
 }
 
@@ -193,7 +193,7 @@ test("an expiry and a pause leave their audit events", async () => {
   const { service, call, events } = open(ana);
   const at = new Date("2100-01-01T00:00:00Z");
   const { key } = await service.createKey(
-    create(CreateKeyRequestSchema, { family: 1, expiresAt: timestampFromDate(at) }),
+    create(CreateKeyRequestSchema, { family: 1, name: "k", expiresAt: timestampFromDate(at) }),
     call,
   );
   const keyId = key?.keyId ?? "";

@@ -35,6 +35,7 @@ type New = {
 /** A promotion that needs no purchase, unless told otherwise. */
 const newPromotion = async (more: New = {}) => {
   const { promotion, code } = await world.as(admin).createPromotion({
+    name: "p",
     family: Family.V1,
     bonusMicrocredits: bonus,
     needsPurchase: false,
@@ -206,7 +207,9 @@ test("only owners redeem, and only for their account", async () => {
     "not_permitted",
   );
   for (const call of [
-    world.as(member(accountId)).createPromotion({ family: Family.V1, bonusMicrocredits: 1n }),
+    world
+      .as(member(accountId))
+      .createPromotion({ name: "p", family: Family.V1, bonusMicrocredits: 1n }),
     world.as(member(accountId)).listPromotions({}),
     world.as(member(accountId)).stopPromotion({ codeId: "pro_x" }),
   ])

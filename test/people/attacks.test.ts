@@ -97,7 +97,7 @@ describe("where operators have to use a passkey", () => {
       const add = async (token: string | undefined) => {
         const options = await one.as(token).beginPasskey({});
         const answerJson = new Authenticator(url).register(options.passkeyOptionsJson);
-        return errorOf(one.as(token).addPasskey({ answerJson }));
+        return errorOf(one.as(token).addPasskey({ answerJson, name: "two" }));
       };
       const thief = await anyone.signInWithPassword({ login: "boss", password });
       expect(await add(thief.grant?.token)).toBe("not_permitted");
@@ -199,7 +199,7 @@ describe("a session that is ended meanwhile, by a recovery for example,", () => 
     const client = node.as(person.token);
     const { passkeyOptionsJson } = await client.beginPasskey({});
     const answerJson = new Authenticator(publicUrl).register(passkeyOptionsJson);
-    expect(await during(personId, () => client.addPasskey({ answerJson }), end)).toBe(
+    expect(await during(personId, () => client.addPasskey({ answerJson, name: "two" }), end)).toBe(
       "invalid_session",
     );
     // The node has not heard of the end.

@@ -82,7 +82,7 @@ async function makeKeys(person: SignedIn, count: number, accountId = "acc_a") {
   const { service, call } = keysAs(person);
   const made = [];
   for (let index = 0; index < count; index++) {
-    const request = create(CreateKeyRequestSchema, { accountId, family: 1 });
+    const request = create(CreateKeyRequestSchema, { accountId, family: 1, name: "k" });
     const { key, secret } = await service.createKey(request, call);
     made.push({ keyId: key?.keyId ?? "", secret });
   }

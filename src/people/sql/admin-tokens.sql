@@ -1,12 +1,17 @@
 -- timeout_ms=5000
 
--- name: InsertAdminToken :optional
--- Adds an admin token. No row: the name is or was in use.
+-- name: InsertAdminToken :run
+-- Adds an admin token. Changes no row: the name is or was in use.
 insert into admin_tokens (digest, token_id, name, scope, shown, created_by)
 values (:digest, :token_id, :name, :scope, :hint, :created_by)
-on conflict do nothing
-returning token_id, name, scope, shown as hint, created_by, created_at, used_at as last_used_at,
-          revoked_at;
+on conflict do nothing;
+
+-- name: ReadAdminToken :one
+-- An admin token.
+select token_id, name, scope, shown as hint, created_by, created_at, used_at as last_used_at,
+       revoked_at
+  from admin_tokens
+ where token_id = :token_id;
 
 -- name: FindAdminTokens :many
 -- The admin tokens with these digests, and records their use, at most once a minute.

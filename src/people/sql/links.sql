@@ -40,6 +40,15 @@ select l.link_id as "invitation_id!", l.role, l.login as "login!", l.made_by as 
  order by l.made_at desc, l.link_id desc
  limit 1000;
 
+-- name: FindInvitation :optional
+-- An invitation, also one that was used, and what became of its mail.
+select l.link_id as "invitation_id!", l.role, l.login as "login!", l.made_by as "created_by!",
+       l.made_at as "created_at!", l.ends_at as "ends_at!", l.email,
+       m.state as "mail?", m.problem as "mail_problem?"
+  from links l
+  left join mails m on m.link_id = l.link_id
+ where l.account_id = :account_id and l.link_id = :link_id and l.purpose = 'invitation';
+
 -- name: RenewLink :run
 -- Gives an open link a new token. Changes no row: the link was used, or it has ended.
 -- :digest  of the token

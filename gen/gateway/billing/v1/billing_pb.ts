@@ -197,7 +197,7 @@ export const ResumeAccountResponseSchema: GenMessage<ResumeAccountResponse> = /*
  */
 export type CreateAccountRequest = Message<"gateway.billing.v1.CreateAccountRequest"> & {
   /**
-   * 1 to 200 characters, no control characters.
+   * With the rules of CreateKeyRequest.name.
    *
    * @generated from field: string name = 1;
    */
@@ -284,7 +284,7 @@ export type RenameAccountRequest = Message<"gateway.billing.v1.RenameAccountRequ
   accountId: string;
 
   /**
-   * 1 to 200 characters, no control characters.
+   * With the rules of CreateKeyRequest.name.
    *
    * @generated from field: string name = 2;
    */

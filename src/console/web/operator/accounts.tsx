@@ -181,7 +181,7 @@ export function WaitingTags(
 function CreateDialog({ onClose }: { readonly onClose: () => void }): JSX.Element {
   const [name, setName] = useState("");
   const make = async () => {
-    const { account } = await call(BillingService.method.createAccount, { name });
+    const { account } = await call(BillingService.method.createAccount, { name: name.trim() });
     invalidate(OperationsService.method.findAccounts);
     notify(words.accounts.created(name.trim()));
     go(accountHref(account?.accountId ?? ""));

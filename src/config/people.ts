@@ -36,7 +36,7 @@ export type OidcSettings = {
   /** Longest duration of a request to the provider. */
   readonly answerMs: number;
   readonly signUp: SignUp;
-  /** The claim that lists the groups of a person. */
+  /** The claim that lists the groups of a person, or the path to it: `realm_access.roles`. */
   readonly groupsClaim: string;
   readonly groups: readonly GroupRoles[];
 };

@@ -23,7 +23,7 @@ export const noRoles: GivenRoles = { operator: OperatorRole.UNSPECIFIED, account
 /** What these groups give. The highest role counts. */
 export function rolesOfGroups(
   { groups }: Pick<OidcSettings, "groups">,
-  memberOf: readonly string[],
+  memberOf: readonly string[] = [],
 ): GivenRoles {
   let { operator } = noRoles;
   const accounts = new Map<string, AccountRole>();

@@ -97,6 +97,7 @@ export async function finishOidc(
     throw error;
   });
   await forgive();
+  logGroups(parts, one, claims);
   const { purpose } = returned;
   switch (purpose.kind) {
     case "sign-in":
@@ -108,6 +109,16 @@ export async function finishOidc(
     case "add":
       return add(parts, claims, callerOf(person), call);
   }
+}
+
+/** Says how many groups came back: a claim that is absent gives and takes roles in silence. */
+function logGroups({ log }: Parts, { name, settings }: OidcProvider, { groups }: Claims): void {
+  const { groupsClaim } = settings;
+  const found = groups === undefined ? `the claim ${groupsClaim} is absent` : groups.length;
+  log.info(
+    { oidc: name, ...(settings.groups.length > 0 && { groups: found }) },
+    "a person came back from the provider",
+  );
 }
 
 type SignedIn = { readonly personId: string; readonly grant: SessionGrant };

@@ -1,8 +1,10 @@
 // Signing in at a provider of OIDC: a real one on loopback, good and tampered with.
 
+import { pino } from "pino";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { AccountRole, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { OidcPurpose } from "../../gen/gateway/people/v1/people_pb.ts";
+import type { Log } from "../../src/base/log.ts";
 import type { OidcSettings, PeopleSettings } from "../../src/config/catalog.ts";
 import { errorOf } from "../support/keys.ts";
 import {
@@ -589,6 +591,56 @@ describe("groups", () => {
     const again = await signInAt({ provider: "open" });
     for (const token of [grant?.token, again.grant?.token])
       expect((await sessionOf(token)).operator).toBe(OperatorRole.UNSPECIFIED);
+  });
+
+  test("are found at a path, in the ID token or at userinfo, also under a name with dots", async () => {
+    const claims = [
+      ["realm_access.roles", { realm_access: { roles: ["team"], other: 1 } }],
+      ["https://acme.com/groups", { "https://acme.com/groups": ["team"] }],
+      ["realm_access.acme.com.roles", { realm_access: { "acme.com": { roles: "team" } } }],
+    ] as const;
+    for (const [groupsClaim, said] of claims)
+      for (const isInToken of [false, true]) {
+        const from = people.node({
+          env: idpEnv,
+          settings: settingsOf({ groups, groupsClaim }),
+        });
+        newPerson(isInToken ? {} : said);
+        if (isInToken) idp.change = (token) => ({ ...token, ...said });
+        const begin = { provider: "open" };
+        const { grant } = await anyone(from).finishOidc(await comeBack(begin, undefined, from));
+        idp.reset();
+        const { accounts } = await from.as(grant?.token).getSession({});
+        expect(accounts).toContainEqual(
+          expect.objectContaining({ accountId: "acc_a", role: MEMBER }),
+        );
+      }
+  });
+
+  test("the log says how many there were, or that the claim is absent", async () => {
+    const written: string[] = [];
+    const log: Log = pino(
+      { base: null, timestamp: false },
+      { write: (line) => written.push(line) },
+    );
+    const groupsClaim = "realm_access.roles";
+    const settings = settingsOf({ groups, groupsClaim });
+    const from = people.node({ env: idpEnv, settings, log });
+    const lineOf = async (claims: object) => {
+      newPerson(claims);
+      const begin = { provider: "open" };
+      await anyone(from).finishOidc(await comeBack(begin, undefined, from));
+      return JSON.parse(written.splice(0).find((line) => line.includes("came back")) ?? "{}");
+    };
+    expect(await lineOf({ realm_access: { roles: ["team", "x"] } })).toMatchObject({
+      oidc: "open",
+      groups: 2,
+    });
+    expect(await lineOf({ realm_access: { roles: [] } })).toMatchObject({ groups: 0 });
+    for (const claims of [{}, { groups: ["team"] }, { realm_access: ["roles"] }])
+      expect(await lineOf(claims)).toMatchObject({
+        groups: "the claim realm_access.roles is absent",
+      });
   });
 
   test("take back nothing that somebody gave here", async () => {

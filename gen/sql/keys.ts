@@ -265,67 +265,67 @@ select k.key_id as key_id
   5000,
 );
 
-export type UpdateKeyRow = { requestsPerMinute: number | null; allowedModels: string[]; monthlyCap: bigint | null; accountReader: boolean; expiresAt: Date | null };
+export type LockKeyRow = { requestsPerMinute: number | null; allowedModels: string[]; monthlyCap: bigint | null; accountReader: boolean; expiresAt: Date | null; paused: boolean };
 /**
- * Changes the members of an active key whose flag is true, and returns the limits that the key had
- * before. No row: the key is revoked or does not exist.
+ * The limits of an active key, locked until the end of the transaction, and whether it is paused.
+ * No row: the key is revoked or does not exist.
  */
-export const updateKey: Optional<{ keyId: string; hasName: boolean; name: string | null; hasRequestsPerMinute: boolean; requestsPerMinute: number | null; hasAllowedModels: boolean; allowedModels: readonly string[] | null; hasMonthlyCap: boolean; monthlyCap: bigint | number | null; hasAccountReader: boolean; accountReader: boolean | null; hasExpiresAt: boolean; expiresAt: Date | string | null; changeId: string }, UpdateKeyRow> = optional(
-  "keys/update-key",
-  `-- keys/update-key
-with earlier as (
-  select key_id, requests_per_minute, allowed_models, monthly_cap, account_reader, expires_at
-    from keys
-   where key_id = $1 and status = 'active'
-     for no key update
-), changed as (
-  update keys
-     set name = case when $2::boolean then $3::text else name end,
-         requests_per_minute = case when $4::boolean
-           then $5::integer else requests_per_minute end,
-         allowed_models = case when $6::boolean
-           then $7::text[] else allowed_models end,
-         monthly_cap = case when $8::boolean
-           then $9::bigint else monthly_cap end,
-         account_reader = case when $10::boolean
-           then $11::boolean else account_reader end,
-         expires_at = case when $12::boolean
-           then $13::timestamptz else expires_at end
-   where key_id in (select key_id from earlier)
-), announced as (
-  insert into key_changes (change_id, key_id)
-  select $14, key_id from earlier
-)
-select requests_per_minute, allowed_models, monthly_cap, account_reader, expires_at from earlier`,
-  (p) => [p.keyId, p.hasName, p.name, p.hasRequestsPerMinute, p.requestsPerMinute, p.hasAllowedModels, p.allowedModels, p.hasMonthlyCap, p.monthlyCap, p.hasAccountReader, p.accountReader, p.hasExpiresAt, p.expiresAt, p.changeId],
-  (v) => ({ requestsPerMinute: v[0], allowedModels: v[1], monthlyCap: v[2], accountReader: v[3], expiresAt: v[4] }) as never,
+export const lockKey: Optional<{ keyId: string }, LockKeyRow> = optional(
+  "keys/lock-key",
+  `-- keys/lock-key
+select requests_per_minute, allowed_models, monthly_cap, account_reader, expires_at, paused
+  from keys
+ where key_id = $1 and status = 'active'
+   for no key update`,
+  (p) => [p.keyId],
+  (v) => ({ requestsPerMinute: v[0], allowedModels: v[1], monthlyCap: v[2], accountReader: v[3], expiresAt: v[4], paused: v[5] }) as never,
   "requestsPerMinute monthlyCap expiresAt",
   5000,
 );
 
-export type PauseKeyRow = { keyId: string };
 /**
- * Pauses a key, or resumes it. Changes nothing if it is so already. No row: the key is revoked or
- * does not exist.
+ * Changes the members of a key whose flag is true. The key is locked.
  */
-export const pauseKey: Optional<{ keyId: string; paused: boolean; changeId: string }, PauseKeyRow> = optional(
+export const updateKey: Run<{ hasName: boolean; name: string | null; hasRequestsPerMinute: boolean; requestsPerMinute: number | null; hasAllowedModels: boolean; allowedModels: readonly string[] | null; hasMonthlyCap: boolean; monthlyCap: bigint | number | null; hasAccountReader: boolean; accountReader: boolean | null; hasExpiresAt: boolean; expiresAt: Date | string | null; keyId: string; changeId: string }> = run(
+  "keys/update-key",
+  `-- keys/update-key
+with changed as (
+  update keys
+     set name = case when $1::boolean then $2::text else name end,
+         requests_per_minute = case when $3::boolean
+           then $4::integer else requests_per_minute end,
+         allowed_models = case when $5::boolean
+           then $6::text[] else allowed_models end,
+         monthly_cap = case when $7::boolean
+           then $8::bigint else monthly_cap end,
+         account_reader = case when $9::boolean
+           then $10::boolean else account_reader end,
+         expires_at = case when $11::boolean
+           then $12::timestamptz else expires_at end
+   where key_id = $13
+  returning key_id
+)
+insert into key_changes (change_id, key_id)
+select $14, key_id from changed`,
+  (p) => [p.hasName, p.name, p.hasRequestsPerMinute, p.requestsPerMinute, p.hasAllowedModels, p.allowedModels, p.hasMonthlyCap, p.monthlyCap, p.hasAccountReader, p.accountReader, p.hasExpiresAt, p.expiresAt, p.keyId, p.changeId],
+  5000,
+);
+
+/**
+ * Pauses a key, or resumes it. The key is locked.
+ */
+export const pauseKey: Run<{ paused: boolean; keyId: string; changeId: string }> = run(
   "keys/pause-key",
   `-- keys/pause-key
-with found as (
-  select key_id, paused from keys where key_id = $1 and status = 'active' for no key update
-), changed as (
+with changed as (
   update keys
-     set paused = $2::boolean, paused_at = case when $2 then now() else paused_at end
-   where key_id in (select key_id from found where paused <> $2::boolean)
+     set paused = $1::boolean, paused_at = case when $1 then now() else paused_at end
+   where key_id = $2
   returning key_id
-), announced as (
-  insert into key_changes (change_id, key_id)
-  select $3, key_id from changed
 )
-select key_id from found`,
-  (p) => [p.keyId, p.paused, p.changeId],
-  (v) => ({ keyId: v[0] }) as never,
-  "",
+insert into key_changes (change_id, key_id)
+select $3, key_id from changed`,
+  (p) => [p.paused, p.keyId, p.changeId],
   5000,
 );
 

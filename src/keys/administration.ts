@@ -115,8 +115,9 @@ export async function updateKey(
 ): Promise<UpdateKeyResponse> {
   const { keyId, controls } = checkUpdate(request, parts.resolveModel);
   await findChangeable(parts, keyId, call);
-  if (controls.accountReader) checkStrong(call.caller);
-  const earlier = await parts.store.updateKey(keyId, controls);
+  const earlier = await parts.store.updateKey(keyId, controls, (before) => {
+    if (isRaise(controls, before)) checkStrong(call.caller);
+  });
   const key = published(parts, await parts.store.readKey(keyId));
   call.note?.(changedLimits(controls, earlier));
   return create(UpdateKeyResponseSchema, { key });
@@ -164,7 +165,10 @@ async function setPaused(
 ): Promise<Key> {
   const keyId = checkId("key_id", named);
   await findChangeable(parts, keyId, call);
-  return published(parts, await parts.store.pauseKey(keyId, paused));
+  const key = await parts.store.pauseKey(keyId, paused, () => {
+    if (!paused) checkStrong(call.caller);
+  });
+  return published(parts, key);
 }
 
 export async function revokeKey(
@@ -221,6 +225,30 @@ async function findChangeable(
 
 function noSuchKey(): ApiError {
   return new ApiError("not_found", { field: "key_id" });
+}
+
+/** True if a change raises or removes a limit: the thief of a session could do so. */
+function isRaise(changed: Partial<Limits>, before: Limits): boolean {
+  const { requestsPerMinute, allowedModels, monthlyCap, accountReader, expiresAt } = changed;
+  return (
+    isAbove(requestsPerMinute, before.requestsPerMinute) ||
+    isAbove(monthlyCap, before.monthlyCap) ||
+    isAbove(expiresAt, before.expiresAt) ||
+    (accountReader === true && !before.accountReader) ||
+    (allowedModels !== undefined && isWider(allowedModels, before.allowedModels))
+  );
+}
+
+/** Null is no limit. Undefined: it is not changed. */
+function isAbove<T extends number | bigint | Date>(next: T | null | undefined, before: T | null) {
+  if (next === undefined || before === null) return false;
+  return next === null || next > before;
+}
+
+/** An empty list is every model. */
+function isWider(next: readonly string[], before: readonly string[]): boolean {
+  if (before.length === 0) return false;
+  return next.length === 0 || next.some((model) => !before.includes(model));
 }
 
 /** The limits that a change names, as they were and as they are, for the audit. */

@@ -68,7 +68,7 @@ export type NewKey = Controls & {
 export type Created = { readonly key: Key; readonly secret: string };
 
 /** What the operator limits a key to. Null: no limit; it does not expire. */
-export type Limits = sql.UpdateKeyRow;
+export type Limits = Omit<sql.LockKeyRow, "paused">;
 
 /** The members of a key that the operator sets. */
 export type Controls = Limits & { name: string };
@@ -87,12 +87,14 @@ export function createKeyStore({ run, transaction }: Pick<Postgres, "run" | "tra
     return keys.map((row) => toKey(row, secretsOf.get(row.keyId)));
   }
 
-  /** What a change of an active key returns. Throws `not_found` and `key_not_active`. */
-  async function changed<T>(keyId: string, change: Promise<T>): Promise<NonNullable<T>> {
-    const result = await change;
-    if (result) return result;
+  async function notActive(keyId: string): Promise<never> {
     const found = await run(sql.readStatus, { keyId });
     throw new ApiError(found ? "key_not_active" : "not_found", { field: "key_id" });
+  }
+
+  /** Locks an active key. Throws `not_found` and `key_not_active`. */
+  async function lockKey(tx: Runner, keyId: string): Promise<sql.LockKeyRow> {
+    return (await tx.run(sql.lockKey, { keyId })) ?? notActive(keyId);
   }
 
   async function isClosed(accountId: string): Promise<boolean> {
@@ -167,10 +169,15 @@ export function createKeyStore({ run, transaction }: Pick<Postgres, "run" | "tra
     },
 
     /**
-     * Changes the members that are present in `controls`. Resolves with the limits of before.
+     * Changes the members that are present in `controls`. `check` gets the limits of before, which
+     * nobody changes meanwhile, and throws what refuses the change. Resolves with these limits.
      * Throws `not_found` and `key_not_active`.
      */
-    updateKey(keyId: string, controls: Partial<Controls>): Promise<Limits> {
+    updateKey(
+      keyId: string,
+      controls: Partial<Controls>,
+      check: (earlier: Limits) => void,
+    ): Promise<Limits> {
       const values = {
         ...{ name: null, requestsPerMinute: null, allowedModels: null, monthlyCap: null },
         ...{ accountReader: null, expiresAt: null },
@@ -182,12 +189,24 @@ export function createKeyStore({ run, transaction }: Pick<Postgres, "run" | "tra
         hasAccountReader: "accountReader" in controls,
         hasExpiresAt: "expiresAt" in controls,
       };
-      return changed(keyId, run(sql.updateKey, { keyId, changeId: newChange(), ...values }));
+      return transaction(async (tx) => {
+        const earlier = await lockKey(tx, keyId);
+        check(earlier);
+        await tx.run(sql.updateKey, { keyId, changeId: newChange(), ...values });
+        return earlier;
+      });
     },
 
-    /** Pauses a key, or resumes it. Throws `not_found` and `key_not_active`. */
-    async pauseKey(keyId: string, paused: boolean): Promise<Key> {
-      await changed(keyId, run(sql.pauseKey, { keyId, paused, changeId: newChange() }));
+    /**
+     * Pauses a key, or resumes it. `check` runs if that changes anything, and throws what refuses
+     * it. Throws `not_found` and `key_not_active`.
+     */
+    async pauseKey(keyId: string, paused: boolean, check: () => void): Promise<Key> {
+      await transaction(async (tx) => {
+        if ((await lockKey(tx, keyId)).paused === paused) return;
+        check();
+        await tx.run(sql.pauseKey, { keyId, paused, changeId: newChange() });
+      });
       return this.readKey(keyId);
     },
 
@@ -203,9 +222,9 @@ export function createKeyStore({ run, transaction }: Pick<Postgres, "run" | "tra
     ): Promise<Created> {
       const values = { keyId, ...stored, overlapMs, changeId: newChange() };
       const made = await transaction((tx) =>
-        once(tx, { id: stored.secretId, secret }, () =>
-          changed(keyId, tx.run(sql.rotateKey, values)),
-        ),
+        once(tx, { id: stored.secretId, secret }, async () => {
+          if ((await tx.run(sql.rotateKey, values)) === 0) await notActive(keyId);
+        }),
       );
       return { key: await this.readKey(keyId), secret: made.secret };
     },

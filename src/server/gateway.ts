@@ -1,5 +1,6 @@
 // One gateway: the services, or a client of them, and the listeners that its role opens.
 
+import { hostname } from "node:os";
 import { setTimeout as delay } from "node:timers/promises";
 import { describedPosts } from "../alerts/alerts.ts";
 import { loopbackRanges, matchAddresses } from "../base/client-address.ts";
@@ -9,7 +10,7 @@ import { aborted, withTimeout } from "../base/timeout.ts";
 import type { CatalogFile } from "../config/catalog.ts";
 import type { Config } from "../config/environment.ts";
 import { hostAndPort } from "../config/environment.ts";
-import { createSessionCookie, registerConsole } from "../console/console.ts";
+import { createSessionCookie, registerConsole, settingsFor } from "../console/console.ts";
 import { type Core, localCore } from "../contract/contract.ts";
 import { grpcCore } from "../grpc/client.ts";
 import { createGrpcServer } from "../grpc/grpc.ts";
@@ -373,6 +374,11 @@ async function openHttp(parts: HttpParts): Promise<HttpListener> {
   const address = app.server.address();
   const bound = typeof address === "object" && address ? address.port : port;
   local?.listensOn(bound);
+  if (!config.publicUrl && !matchAddresses([...loopbackRanges])(host) && host !== "localhost")
+    log.info(
+      `people sign in to the console at ${publicUrl().origin} alone; to reach it from elsewhere, ` +
+        `put a proxy that speaks https in front, and set ${settingsFor(hostname())}`,
+    );
   return {
     address: `http://${hostAndPort(host, bound)}`,
     leave: () => app.leave(),

@@ -111,21 +111,23 @@ select k.key_id as "key_id!"
  order by coalesce(m.spent, 0) desc, k.key_id
  limit :rows;
 
--- name: UpdateKey :optional
--- Changes the members of an active key whose flag is true, and returns the limits that the key had
--- before. No row: the key is revoked or does not exist.
+-- name: LockKey :optional
+-- The limits of an active key, locked until the end of the transaction, and whether it is paused.
+-- No row: the key is revoked or does not exist.
+select requests_per_minute, allowed_models, monthly_cap, account_reader, expires_at, paused
+  from keys
+ where key_id = :key_id and status = 'active'
+   for no key update;
+
+-- name: UpdateKey :run
+-- Changes the members of a key whose flag is true. The key is locked.
 -- :name?
 -- :requests_per_minute?
 -- :allowed_models?
 -- :monthly_cap?
 -- :account_reader?
 -- :expires_at?
-with earlier as (
-  select key_id, requests_per_minute, allowed_models, monthly_cap, account_reader, expires_at
-    from keys
-   where key_id = :key_id and status = 'active'
-     for no key update
-), changed as (
+with changed as (
   update keys
      set name = case when :has_name::boolean then :name::text else name end,
          requests_per_minute = case when :has_requests_per_minute::boolean
@@ -138,28 +140,22 @@ with earlier as (
            then :account_reader::boolean else account_reader end,
          expires_at = case when :has_expires_at::boolean
            then :expires_at::timestamptz else expires_at end
-   where key_id in (select key_id from earlier)
-), announced as (
-  insert into key_changes (change_id, key_id)
-  select :change_id, key_id from earlier
+   where key_id = :key_id
+  returning key_id
 )
-select requests_per_minute, allowed_models, monthly_cap, account_reader, expires_at from earlier;
+insert into key_changes (change_id, key_id)
+select :change_id, key_id from changed;
 
--- name: PauseKey :optional
--- Pauses a key, or resumes it. Changes nothing if it is so already. No row: the key is revoked or
--- does not exist.
-with found as (
-  select key_id, paused from keys where key_id = :key_id and status = 'active' for no key update
-), changed as (
+-- name: PauseKey :run
+-- Pauses a key, or resumes it. The key is locked.
+with changed as (
   update keys
      set paused = :paused::boolean, paused_at = case when :paused then now() else paused_at end
-   where key_id in (select key_id from found where paused <> :paused::boolean)
+   where key_id = :key_id
   returning key_id
-), announced as (
-  insert into key_changes (change_id, key_id)
-  select :change_id, key_id from changed
 )
-select key_id from found;
+insert into key_changes (change_id, key_id)
+select :change_id, key_id from changed;
 
 -- name: HandOverKeys :run
 -- Lets another person manage the keys of an account that somebody manages, revoked ones included.

@@ -471,8 +471,7 @@ export type UpdateKeyRequest = Message<"gateway.keys.v1.UpdateKeyRequest"> & {
 
   /**
    * One or more of `name`, `requests_per_minute`, `allowed_models`, `monthly_cap_microcredits`,
-   * `account_reader`, `expires_at`. A field that is in the mask and absent in `key` is cleared. To
-   * set `account_reader` to true, a person needs a confirmation, as for methods marked `strong`.
+   * `account_reader`, `expires_at`. A field that is in the mask and absent in `key` is cleared.
    *
    * @generated from field: google.protobuf.FieldMask update_mask = 2;
    */
@@ -985,7 +984,9 @@ export const KeysService: GenService<{
   },
   /**
    * Changes the name, the limits or the expiry. The next paid request follows them on every node,
-   * other calls within one second. Errors: NOT_FOUND, KEY_NOT_ACTIVE, MODEL_NOT_FOUND,
+   * other calls within one second. A person who raises or removes a limit, allows further models, or
+   * lets the key live longer or read its account, needs a confirmation, as for methods marked
+   * `strong`. Errors: NOT_FOUND, KEY_NOT_ACTIVE, MODEL_NOT_FOUND, CONFIRM_IDENTITY,
    * INVALID_REQUEST.
    *
    * @generated from rpc gateway.keys.v1.KeysService.UpdateKey
@@ -1019,8 +1020,9 @@ export const KeysService: GenService<{
     output: typeof PauseKeyResponseSchema;
   },
   /**
-   * Ends the pause of a key, as quickly as PauseKey begins one. A repeat has no effect. Errors:
-   * NOT_FOUND, KEY_NOT_ACTIVE (revoked).
+   * Ends the pause of a key, as quickly as PauseKey begins one. A person needs a confirmation, as
+   * for methods marked `strong`. A repeat has no effect. Errors: NOT_FOUND, KEY_NOT_ACTIVE
+   * (revoked), CONFIRM_IDENTITY.
    *
    * @generated from rpc gateway.keys.v1.KeysService.ResumeKey
    */

@@ -903,6 +903,20 @@ select p.person_id as person_id, w.hash as hash
   5000,
 );
 
+export type IsLoginTakenRow = { found: number };
+/**
+ * One row if somebody has this login, also if he may not sign in.
+ */
+export const isLoginTaken: Optional<{ login: string }, IsLoginTakenRow> = optional(
+  "people/is-login-taken",
+  `-- people/is-login-taken
+select 1 as found from people where login = $1`,
+  (p) => [p.login],
+  (v) => ({ found: v[0] }) as never,
+  "",
+  5000,
+);
+
 export type HasOperatorRow = { found: number };
 /**
  * One row if an operator admin may sign in.
@@ -1025,8 +1039,9 @@ export const insertSession: One<{ digest: Buffer; sessionId: string; personId: s
   "people/insert-session",
   `-- people/insert-session
 insert into sessions
-  (digest, session_id, person_id, method, ends_at, strong_until, address, agent, passkey_id)
-values ($1, $2, $3, $4,
+  (digest, session_id, person_id, method, confirmed_by, ends_at, strong_until, address, agent,
+   passkey_id)
+values ($1, $2, $3, $4, $4,
         now() + $5::float8 * interval '1 millisecond',
         now() + $6::float8 * interval '1 millisecond', $7, $8, $9)
 returning ends_at`,
@@ -1071,16 +1086,16 @@ select s.digest, s.session_id, s.person_id, s.method, s.strong_until, p.operator
   5000,
 );
 
-export type FindMethodRow = { method: "passkey" | "password" | "oidc" };
+export type FindProofRow = { confirmedBy: "passkey" | "password" | "oidc" };
 /**
- * How the person of a session, which has not ended, proved who he is.
+ * How the person of a session proved last who he is. No row: the session has ended.
  */
-export const findMethod: Optional<{ sessionId: string }, FindMethodRow> = optional(
-  "people/find-method",
-  `-- people/find-method
-select method from sessions where session_id = $1 and ended_at is null`,
+export const findProof: Optional<{ sessionId: string }, FindProofRow> = optional(
+  "people/find-proof",
+  `-- people/find-proof
+select confirmed_by from sessions where session_id = $1 and ended_at is null`,
   (p) => [p.sessionId],
-  (v) => ({ method: v[0] }) as never,
+  (v) => ({ confirmedBy: v[0] }) as never,
   "",
   5000,
 );
@@ -1134,15 +1149,18 @@ select s.session_id, s.person_id, p.login as login, s.address, s.agent, s.made_a
 export type ConfirmSessionRow = { strongUntil: Date };
 /**
  * Records that the person of an open session proved who he is. No row: the session ended.
+ * `confirmedBy`: how
  * `strongMs`: how long he needs no further confirmation
  */
-export const confirmSession: Optional<{ strongMs: number; sessionId: string }, ConfirmSessionRow> = optional(
+export const confirmSession: Optional<{ strongMs: number; confirmedBy: "passkey" | "password" | "oidc"; sessionId: string }, ConfirmSessionRow> = optional(
   "people/confirm-session",
   `-- people/confirm-session
-update sessions set strong_until = now() + $1::float8 * interval '1 millisecond'
- where session_id = $2 and ended_at is null
+update sessions
+   set strong_until = now() + $1::float8 * interval '1 millisecond',
+       confirmed_by = $2
+ where session_id = $3 and ended_at is null
 returning strong_until`,
-  (p) => [p.strongMs, p.sessionId],
+  (p) => [p.strongMs, p.confirmedBy, p.sessionId],
   (v) => ({ strongUntil: v[0] }) as never,
   "",
   5000,

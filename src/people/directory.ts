@@ -18,6 +18,7 @@ import type { AuthenticatedCall } from "../contract/contract.ts";
 import { mailLink, makeLink } from "./links.ts";
 import { checkStillAdmin, type Parts } from "./parts.ts";
 import type { PeopleTables } from "./store.ts";
+import { checkProof } from "./ways-in.ts";
 
 const queryLengthMax = 200;
 
@@ -67,13 +68,16 @@ export async function updatePerson(
 }
 
 export async function makeSignInLink(
-  { store, publicUrl, outbox }: Parts,
+  parts: Parts,
   { personId, mail }: MakeSignInLinkRequest,
-  { caller }: AuthenticatedCall,
+  call: AuthenticatedCall,
 ) {
+  const { store, publicUrl, outbox } = parts;
+  const { caller } = call;
   if (mail && !outbox) throw invalidField("mail", "needs a mail server, and SMTP_URL is not set");
   const { address, link } = await store.transaction(async (tables) => {
     await checkStillAdmin(tables, caller);
+    await checkProof(parts, tables, call);
     const made = await makeRecoveryLink(tables, publicUrl(), personId, actorOf(caller));
     if (!mail) return made;
     const email = (await tables.findPerson(personId))?.email ?? "";

@@ -26,7 +26,7 @@ import {
 } from "./links.ts";
 import { checkEmail, type Parts, personOf } from "./parts.ts";
 import type { PeopleTables } from "./store.ts";
-import { lockOpen } from "./ways-in.ts";
+import { lockToChange } from "./ways-in.ts";
 
 /** Confirmations of one kind that an address gets a day. */
 export const confirmationsPerDayMax = 3;
@@ -40,7 +40,7 @@ export async function setEmail(parts: Parts, { email }: SetEmailRequest, call: A
     await guessing.count("email", clientOf(call).address);
   }
   await store.transaction(async (tables) => {
-    const { person } = await lockOpen(tables, call);
+    const person = await lockToChange(parts, tables, call);
     await tables.run(sql.endLinks, { purpose: "email", personId });
     if (address === undefined) return changeEmail(parts, tables, person, null);
     // Locks the address, so that requests at the same time are counted one by one.

@@ -140,11 +140,9 @@ export async function redeemLink(
   const { store, publish } = parts;
   const link = await findLink(parts, request.token);
   if (isConfirmation(link)) throw noSuchLink();
-  const wayIn = await checkWayIn(parts, request, link);
-  if (!wayIn) {
-    const { caller } = call;
-    if (caller.kind !== "person" || link.purpose !== "invitation")
-      throw invalidField("password", "give either a password or a passkey_answer_json");
+  const { caller } = call;
+  if (request.password === "" && request.passkeyAnswerJson === "") {
+    if (caller.kind !== "person" || link.purpose !== "invitation") throw noWayIn();
     const { personId } = caller;
     await store.transaction((tables) => takeInvitation(tables, personId, link, call));
     publish(personId);
@@ -153,7 +151,10 @@ export async function redeemLink(
   const isRecovery = link.purpose === "recovery";
   const login = isRecovery ? "" : checkNewLogin(parts, request.login || link.login, link);
   const name = checkOptionalName("name", request.name);
+  if (!isRecovery) await checkFree(store, login, "login");
+  const { wayIn, forgive } = await checkWayIn(parts, request, link, call);
   const grant = await redeem(parts, link, { logins: [login], name, wayIn }, call);
+  await forgive();
   const person = await store.findPerson(link.personId);
   return create(RedeemLinkResponseSchema, { person, grant });
 }
@@ -243,27 +244,41 @@ export type WayIn = { /** As for `beginSession`. */ readonly confirmedMs?: numbe
   | { readonly method: "oidc"; readonly identity: IdentityName }
 );
 
-/** The way in that the request adds. Undefined: none. */
+/**
+ * The way in that the request adds. Check everything else first: it hashes a password, and counts
+ * that. Call `forgive` when the link is used.
+ */
 export async function checkWayIn(
   parts: Parts,
   { password, passkeyAnswerJson }: Pick<RedeemLinkRequest, "password" | "passkeyAnswerJson">,
   link: OpenLink,
-): Promise<WayIn | undefined> {
-  const { store, hasher, passkeys } = parts;
-  if (password !== "" && passkeyAnswerJson !== "")
-    throw invalidField("password", "give either a password or a passkey_answer_json");
+  call: AuthenticatedCall,
+): Promise<{ wayIn: WayIn; forgive: () => Promise<void> }> {
+  const { store, hasher, guessing, passkeys } = parts;
+  if ((password === "") === (passkeyAnswerJson === "")) throw noWayIn();
   if (passkeyAnswerJson !== "") {
     const { personId } = link;
     const field = "passkey_answer_json";
     const created = await passkeys.verifyRegistration(field, personId, passkeyAnswerJson);
-    return { method: "passkey", created };
+    return { wayIn: { method: "passkey", created }, forgive: async () => {} };
   }
-  if (password === "") return undefined;
   const person = link.purpose === "recovery" ? await store.findPerson(link.personId) : undefined;
   if (needsPasskey(parts, link, person?.operator))
     throw invalidField("password", "operators sign in with a passkey here");
   checkPassword("password", password);
-  return { method: "password", hash: await hasher.hash(password) };
+  const job = { lane: "change", owner: link.linkId, address: clientOf(call).address } as const;
+  hasher.checkRoom(job);
+  const forgive = await guessing.count("link", job.address);
+  return { wayIn: { method: "password", hash: await hasher.hash(password, job) }, forgive };
+}
+
+function noWayIn(): ApiError {
+  return invalidField("password", "give either a password or a passkey_answer_json");
+}
+
+/** Throws `login_taken`, before anything costly is done. */
+export async function checkFree(store: PeopleTables, login: string, field: string): Promise<void> {
+  if (await store.run(sql.isLoginTaken, { login })) throw new ApiError("login_taken", { field });
 }
 
 export async function useLink(tables: PeopleTables, digest: Buffer): Promise<OpenLink> {

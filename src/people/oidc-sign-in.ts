@@ -38,7 +38,7 @@ import type { Parts } from "./parts.ts";
 import { beginSession, strongMs } from "./sessions.ts";
 import { checkSignUp, findAccount } from "./sign-up.ts";
 import type { FoundIdentity, PeopleTables } from "./store.ts";
-import { lockOpen } from "./ways-in.ts";
+import { checkProof, lockOpen, lockToChange } from "./ways-in.ts";
 
 const queryLengthMax = 8_192;
 
@@ -49,6 +49,7 @@ export async function beginOidc(
 ) {
   const one = findProvider(parts, provider);
   const wanted = await checkPurpose(parts, purpose, linkToken, call);
+  if (wanted.kind === "add") await checkProof(parts, parts.store, call);
   const { flow, endsAt, ...secrets } = await parts.flows.begin(provider, wanted);
   const authorizationUrl = await one.begin(secrets, wanted.kind === "confirm");
   return create(BeginOidcResponseSchema, {
@@ -288,7 +289,7 @@ async function confirm(
     if (!(await tables.useIdentity(identity, identity))) throw failed();
     // Other nodes know this session without the confirmation.
     await tables.insertChange(personId);
-    return tables.run(sql.confirmSession, { sessionId, strongMs });
+    return tables.run(sql.confirmSession, { sessionId, confirmedBy: "oidc", strongMs });
   });
   if (!confirmed) throw new ApiError("invalid_session");
   publish(personId);
@@ -300,14 +301,15 @@ async function confirm(
 }
 
 async function add(
-  { store }: Parts,
+  parts: Parts,
   claims: Claims,
   caller: CallingPerson,
   call: AuthenticatedCall,
 ): Promise<FinishOidcResponse> {
   const { personId } = caller;
+  const { store } = parts;
   await store.transaction(async (tables) => {
-    await lockOpen(tables, call);
+    await lockToChange(parts, tables, call);
     await bindIdentity(tables, personId, claims);
     const identityId = (await tables.findIdentity(claims))?.identityId ?? "";
     const facts = { purpose: "add", identityId };

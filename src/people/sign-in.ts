@@ -30,6 +30,7 @@ import {
   SignOutResponseSchema,
 } from "../../gen/gateway/people/v1/people_pb.ts";
 import * as sql from "../../gen/sql/people.ts";
+import { networkOf } from "../base/client-address.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { withTimeout } from "../base/timeout.ts";
 import { clientOf } from "../contract/callers.ts";
@@ -181,7 +182,8 @@ export async function confirmIdentity(
     if (proof) await useProof(tables, proof);
     // Other nodes know this session without the confirmation.
     await tables.insertChange(personId);
-    return tables.run(sql.confirmSession, { sessionId, strongMs });
+    const confirmedBy = proof ? "passkey" : "password";
+    return tables.run(sql.confirmSession, { sessionId, confirmedBy, strongMs });
   });
   if (!confirmed) throw new ApiError("invalid_session");
   publish(personId);
@@ -196,13 +198,15 @@ async function checkGuess(
   password: string,
   call: AuthenticatedCall,
 ): Promise<{ personId: string; hash: string }> {
-  hasher.checkRoom();
   const known = login.trim().normalize("NFKC").toLowerCase();
   const { address } = clientOf(call);
+  const owner = `sign-in ${networkOf(address)} ${known}`;
+  const job = { lane: "sign_in", owner, address } as const;
+  hasher.checkRoom(job);
   const succeed = await guessing.begin(known, address, call.signal);
   const found = await store.run(sql.findLogin, { login: known });
   const hash = found?.hash ?? undefined;
-  const isRight = await hasher.verify(password, hash);
+  const isRight = await hasher.verify(password, hash, job);
   if (!found || hash === undefined || !isRight) throw new ApiError("sign_in_failed");
   await succeed();
   return { personId: found.personId, hash };

@@ -10,7 +10,7 @@ import {
   SignUpResponseSchema,
 } from "../../gen/gateway/people/v1/people_pb.ts";
 import * as sql from "../../gen/sql/people.ts";
-import { ApiError, invalidField } from "../base/errors.ts";
+import { ApiError } from "../base/errors.ts";
 import { domainOf } from "../base/mail-address.ts";
 import { checkOptionalName } from "../base/names.ts";
 import type { SignUp } from "../config/catalog.ts";
@@ -18,7 +18,15 @@ import { clientOf } from "../contract/callers.ts";
 import type { AuthenticatedCall, Membership } from "../contract/contract.ts";
 import { confirmationsPerDayMax, confirmNewEmail } from "./emails.ts";
 import { digestOf } from "./guessing.ts";
-import { checkWayIn, findLink, mailLink, makeLink, noSuchLink, redeem } from "./links.ts";
+import {
+  checkFree,
+  checkWayIn,
+  findLink,
+  mailLink,
+  makeLink,
+  noSuchLink,
+  redeem,
+} from "./links.ts";
 import { checkEmail, type Parts } from "./parts.ts";
 import { rolesByName } from "./store.ts";
 
@@ -56,14 +64,13 @@ export async function confirmEmail(
   if (purpose === "email") return confirmNewEmail(parts, link, request, call);
   if (purpose !== "sign_up") throw noSuchLink();
   checkSignUp(parts.signUp(), login);
-  const wayIn = await checkWayIn(parts, request, link);
-  if (!wayIn) throw invalidField("password", "give either a password or a passkey_answer_json");
   const name = checkOptionalName("name", request.name);
   // Before an account is made for nobody.
-  if (await parts.store.run(sql.findLogin, { login }))
-    throw new ApiError("login_taken", { field: "token" });
+  await checkFree(parts.store, login, "token");
+  const { wayIn, forgive } = await checkWayIn(parts, request, link, call);
   const member = await findAccount(parts, parts.signUp(), personId, name || login);
   const grant = await redeem(parts, link, { logins: [login], name, wayIn, member }, call);
+  await forgive();
   const person = await parts.store.findPerson(personId);
   return create(ConfirmEmailResponseSchema, { grant, person });
 }

@@ -26,6 +26,10 @@ select p.person_id as "person_id!", w.hash as "hash?"
   left join passwords w on w.person_id = p.person_id
  where p.login = :login and p.disabled_at is null;
 
+-- name: IsLoginTaken :optional
+-- One row if somebody has this login, also if he may not sign in.
+select 1 as "found!" from people where login = :login;
+
 -- name: HasOperator :optional
 -- One row if an operator admin may sign in.
 select 1 as "found!" from people where operator = 'admin' and disabled_at is null limit 1;

@@ -5,8 +5,9 @@
 -- :strong_ms  how long its person needs no confirmation
 -- :passkey_id?  the passkey that begins it
 insert into sessions
-  (digest, session_id, person_id, method, ends_at, strong_until, address, agent, passkey_id)
-values (:digest, :session_id, :person_id, :method,
+  (digest, session_id, person_id, method, confirmed_by, ends_at, strong_until, address, agent,
+   passkey_id)
+values (:digest, :session_id, :person_id, :method, :method,
         now() + :lifetime_ms::float8 * interval '1 millisecond',
         now() + :strong_ms::float8 * interval '1 millisecond', :address, :agent, :passkey_id)
 returning ends_at;
@@ -37,9 +38,9 @@ select s.digest, s.session_id, s.person_id, s.method, s.strong_until, p.operator
   join people p on p.person_id = s.person_id
  where p.disabled_at is null;
 
--- name: FindMethod :optional
--- How the person of a session, which has not ended, proved who he is.
-select method from sessions where session_id = :session_id and ended_at is null;
+-- name: FindProof :optional
+-- How the person of a session proved last who he is. No row: the session has ended.
+select confirmed_by from sessions where session_id = :session_id and ended_at is null;
 
 -- name: ListSessions :many
 -- The open sessions of a person, newest first.
@@ -69,8 +70,11 @@ select s.session_id, s.person_id, p.login as "login!", s.address, s.agent, s.mad
 
 -- name: ConfirmSession :optional
 -- Records that the person of an open session proved who he is. No row: the session ended.
+-- :confirmed_by  how
 -- :strong_ms  how long he needs no further confirmation
-update sessions set strong_until = now() + :strong_ms::float8 * interval '1 millisecond'
+update sessions
+   set strong_until = now() + :strong_ms::float8 * interval '1 millisecond',
+       confirmed_by = :confirmed_by
  where session_id = :session_id and ended_at is null
 returning strong_until;
 

@@ -816,6 +816,20 @@ select m.person_id
   5000,
 );
 
+export type ShareMemberRow = { role: "viewer" | "member" | "owner" };
+/**
+ * The role of a member, who keeps it until the end of the transaction. No row: the person is none.
+ */
+export const shareMember: Optional<{ accountId: string; personId: string }, ShareMemberRow> = optional(
+  "people/share-member",
+  `-- people/share-member
+select role from members where account_id = $1 and person_id = $2 for share`,
+  (p) => [p.accountId, p.personId],
+  (v) => ({ role: v[0] }) as never,
+  "",
+  5000,
+);
+
 /**
  * Sets the role of a member.
  */
@@ -968,6 +982,21 @@ select person_id, login as login, name, operator, email, created_at, disabled_at
   5000,
 );
 
+export type SharePersonRow = { operator: "none" | "support" | "admin" };
+/**
+ * The operator role of a person who may sign in, and stays so until the end of the transaction. No
+ * row: he may not.
+ */
+export const sharePerson: Optional<{ personId: string }, SharePersonRow> = optional(
+  "people/share-person",
+  `-- people/share-person
+select operator from people where person_id = $1 and disabled_at is null for share`,
+  (p) => [p.personId],
+  (v) => ({ operator: v[0] }) as never,
+  "",
+  5000,
+);
+
 export type LockOperatorsRow = { personId: string };
 /**
  * The operator admins who may sign in, locked until the end of the transaction.
@@ -1039,9 +1068,8 @@ export const insertSession: One<{ digest: Buffer; sessionId: string; personId: s
   "people/insert-session",
   `-- people/insert-session
 insert into sessions
-  (digest, session_id, person_id, method, confirmed_by, ends_at, strong_until, address, agent,
-   passkey_id)
-values ($1, $2, $3, $4, $4,
+  (digest, session_id, person_id, method, ends_at, strong_until, address, agent, passkey_id)
+values ($1, $2, $3, $4,
         now() + $5::float8 * interval '1 millisecond',
         now() + $6::float8 * interval '1 millisecond', $7, $8, $9)
 returning ends_at`,
@@ -1086,16 +1114,17 @@ select s.digest, s.session_id, s.person_id, s.method, s.strong_until, p.operator
   5000,
 );
 
-export type FindProofRow = { confirmedBy: "passkey" | "password" | "oidc" };
+export type FindProofRow = { proof: "passkey" | "password" | "oidc" };
 /**
  * How the person of a session proved last who he is. No row: the session has ended.
  */
 export const findProof: Optional<{ sessionId: string }, FindProofRow> = optional(
   "people/find-proof",
   `-- people/find-proof
-select confirmed_by from sessions where session_id = $1 and ended_at is null`,
+select coalesce(confirmed_by, method) as proof
+  from sessions where session_id = $1 and ended_at is null`,
   (p) => [p.sessionId],
-  (v) => ({ confirmedBy: v[0] }) as never,
+  (v) => ({ proof: v[0] }) as never,
   "",
   5000,
 );

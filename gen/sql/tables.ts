@@ -110,7 +110,7 @@ export type PromotionsRow = { codeId: string; codeSha256: Buffer; name: string; 
 
 export type ReplaysRow = { accountId: string; actor: string; keySha256: Buffer; method: string; requestSha256: Buffer; madeId: string; sealed: Buffer | null; endsAt: Date };
 
-export type SessionsRow = { digest: Buffer; sessionId: string; personId: string; method: "passkey" | "password" | "oidc"; passkeyId: string | null; madeAt: Date; usedAt: Date; endsAt: Date; strongUntil: Date; address: string; agent: string; endedAt: Date | null; confirmedBy: "passkey" | "password" | "oidc" };
+export type SessionsRow = { digest: Buffer; sessionId: string; personId: string; method: "passkey" | "password" | "oidc"; passkeyId: string | null; madeAt: Date; usedAt: Date; endsAt: Date; strongUntil: Date; address: string; agent: string; endedAt: Date | null; confirmedBy: "passkey" | "password" | "oidc" | null };
 
 export type SignInFailuresRow = { subject: Buffer; kind: "login" | "network" | "pair"; failures: number; lastAt: Date; waitUntil: Date };
 

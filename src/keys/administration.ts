@@ -46,6 +46,7 @@ import { pageSizeOf, readPage } from "../base/paging.ts";
 import { actorOf, checkAccess, checkStrong, roleIn } from "../contract/callers.ts";
 import type { AuditFacts, AuthenticatedCall } from "../contract/contract.ts";
 import { onceFor } from "../contract/replays.ts";
+import type { Runner } from "../postgres/statement.ts";
 import {
   digestBytes,
   digestSecret,
@@ -56,23 +57,39 @@ import {
 } from "./secret.ts";
 import type { Controls, KeyStore, Limits, NewSecret } from "./store.ts";
 
-type Parts = { store: KeyStore; changes: Changes; resolveModel: ResolveModel };
+type Parts = {
+  store: KeyStore;
+  changes: Changes;
+  resolveModel: ResolveModel;
+  /** As for `createKeys`. */
+  checkManager: CheckManager;
+  keysMax: (() => number) | undefined;
+};
+
+/**
+ * Throws `not_permitted` for a person who was shut out, or left the account, which the node may not
+ * know yet: a key that he makes or resumes in that second would go on. Until the end of the
+ * transaction he stays what he is.
+ */
+export type CheckManager = (tx: Runner, accountId: string, personId: string) => Promise<void>;
 
 export async function createKey(
-  { store, resolveModel }: Parts,
+  parts: Parts,
   request: CreateKeyRequest,
   call: AuthenticatedCall,
 ): Promise<CreateKeyResponse> {
   const family = checkFamily(request.family);
-  const controls = checkControls(request, resolveModel);
-  const { accountId, caller, note } = call;
-  const account = checkId("account_id", accountId);
-  const key = { ...controls, accountId: account, family, createdBy: actorOf(caller) };
-  const created = await store.createKey(
-    key,
-    newSecret(family),
-    onceFor(KeysService.method.createKey, request, call),
-  );
+  const controls = checkControls(request, parts.resolveModel);
+  const { caller, note } = call;
+  const accountId = checkId("account_id", call.accountId);
+  const key = { ...controls, accountId, family, createdBy: actorOf(caller) };
+  // The programs of the operator are not bounded.
+  const liveMax = caller.kind === "person" ? parts.keysMax?.() : undefined;
+  const created = await parts.store.createKey(key, newSecret(family), {
+    once: onceFor(KeysService.method.createKey, request, call),
+    admit: admitTo(parts, accountId, call),
+    bounds: liveMax === undefined ? undefined : { liveMax, perHourMax: keysPerHourMax },
+  });
   if (controls.expiresAt) note?.({ expiresAt: controls.expiresAt.toISOString() });
   return create(CreateKeyResponseSchema, created);
 }
@@ -114,9 +131,12 @@ export async function updateKey(
   call: AuthenticatedCall,
 ): Promise<UpdateKeyResponse> {
   const { keyId, controls } = checkUpdate(request, parts.resolveModel);
-  await findChangeable(parts, keyId, call);
-  const earlier = await parts.store.updateKey(keyId, controls, (before) => {
-    if (isRaise(controls, before)) checkStrong(call.caller);
+  const { accountId } = await findChangeable(parts, keyId, call);
+  const earlier = await parts.store.updateKey(keyId, controls, {
+    admit: admitTo(parts, accountId, call),
+    check(before) {
+      if (isRaise(controls, before)) checkStrong(call.caller);
+    },
   });
   const key = published(parts, await parts.store.readKey(keyId));
   call.note?.(changedLimits(controls, earlier));
@@ -133,7 +153,8 @@ export async function rotateKey(
   const { family, accountId } = await findChangeable(parts, keyId, call);
   const secret = newSecret(checkFamily(family));
   const once = onceFor(KeysService.method.rotateKey, request, { ...call, accountId });
-  const created = await parts.store.rotateKey(keyId, secret, overlapMs, once);
+  const admit = admitTo(parts, accountId, call);
+  const created = await parts.store.rotateKey(keyId, secret, overlapMs, { admit, once });
   published(parts, created.key);
   call.note?.({ overlapSeconds: String(overlapMs / 1000) });
   return create(RotateKeyResponseSchema, created);
@@ -164,9 +185,12 @@ async function setPaused(
   call: AuthenticatedCall,
 ): Promise<Key> {
   const keyId = checkId("key_id", named);
-  await findChangeable(parts, keyId, call);
-  const key = await parts.store.pauseKey(keyId, paused, () => {
-    if (!paused) checkStrong(call.caller);
+  const { accountId } = await findChangeable(parts, keyId, call);
+  const key = await parts.store.pauseKey(keyId, paused, {
+    admit: admitTo(parts, accountId, call),
+    check() {
+      if (!paused) checkStrong(call.caller);
+    },
   });
   return published(parts, key);
 }
@@ -198,8 +222,8 @@ export async function revokeSecret(
 
 /**
  * The key, if the caller may change it: members of its account only if they manage it. Throws
- * `not_found` and `not_permitted`. The account of a key never changes. Who managed it a moment ago
- * may still change it: that is no more than he could have done before.
+ * `not_found` and `not_permitted`. The account of a key never changes. A person who managed it a
+ * moment ago may still change it, unless he left the account or was shut out.
  */
 async function findChangeable(
   { store }: Parts,
@@ -221,6 +245,12 @@ async function findChangeable(
       message: "As a member of this account you may change only the keys that you manage.",
     });
   return key;
+}
+
+function admitTo({ checkManager }: Parts, accountId: string, { caller }: AuthenticatedCall) {
+  return async (tx: Runner): Promise<void> => {
+    if (caller.kind === "person") await checkManager(tx, accountId, caller.personId);
+  };
 }
 
 function noSuchKey(): ApiError {
@@ -299,6 +329,7 @@ function newSecret(family: KeyFamily): NewSecret {
 /** The catalogue id of a model, given its id or alias. Undefined: no such model. */
 export type ResolveModel = (name: string) => string | undefined;
 
+const keysPerHourMax = 60;
 const requestsPerMinuteMax = 1_000_000;
 const allowedModelsMax = 100;
 const monthlyCapMax = 2n ** 53n;

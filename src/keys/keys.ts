@@ -25,7 +25,7 @@ import type { Metrics } from "../metrics/metrics.ts";
 import type { Postgres } from "../postgres/postgres.ts";
 import type { Runner } from "../postgres/statement.ts";
 import { type Hints, hintsOn } from "../redis/redis.ts";
-import type { ResolveModel } from "./administration.ts";
+import type { CheckManager, ResolveModel } from "./administration.ts";
 import {
   createKey,
   getKey,
@@ -103,6 +103,10 @@ export function createKeys(parts: {
   /** Empty: no token authenticates the operator. */
   adminToken: string;
   resolveModel: ResolveModel;
+  /** Default: nobody is shut out here. */
+  checkManager?: CheckManager;
+  /** How many live keys the people of an account may make. Absent: any number, at any pace. */
+  keysMax?: () => number;
   log: Log;
   /** Makes other nodes read the change feed at once, not within 0.5 s. */
   hints?: Hints | undefined;
@@ -137,7 +141,8 @@ export function createKeys(parts: {
     revocation.forget(keyId);
   });
 
-  const all = { store, changes, resolveModel };
+  const { checkManager = async () => {}, keysMax } = parts;
+  const all = { store, changes, resolveModel, checkManager, keysMax };
   return {
     service: {
       createKey: (request, call) => createKey(all, request, call),

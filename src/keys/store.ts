@@ -2,7 +2,6 @@
 
 import { create } from "@bufbuild/protobuf";
 import { type Timestamp, timestampFromDate } from "@bufbuild/protobuf/wkt";
-import { DatabaseError } from "pg";
 import {
   type Key,
   type KeyLabel,
@@ -64,6 +63,19 @@ export type NewKey = Controls & {
   readonly createdBy: string;
 };
 
+/** Throws if the caller may not change the keys of the account any more. */
+export type Admit = (tx: Runner) => Promise<void>;
+
+/** How many keys an account may have, and make. */
+export type Bounds = { readonly liveMax: number; readonly perHourMax: number };
+
+export type HowCreated = {
+  readonly once: CreateOnce;
+  readonly admit: Admit;
+  /** Undefined: any number. */
+  readonly bounds: Bounds | undefined;
+};
+
 /** A key as it is now. `secret`: empty if an earlier call made it, and it was not kept. */
 export type Created = { readonly key: Key; readonly secret: string };
 
@@ -97,10 +109,6 @@ export function createKeyStore({ run, transaction }: Pick<Postgres, "run" | "tra
     return (await tx.run(sql.lockKey, { keyId })) ?? notActive(keyId);
   }
 
-  async function isClosed(accountId: string): Promise<boolean> {
-    return (await run(sql.readAccountStatus, { accountId }))?.status === "closed";
-  }
-
   return {
     run,
 
@@ -110,29 +118,25 @@ export function createKeyStore({ run, transaction }: Pick<Postgres, "run" | "tra
     },
 
     /**
-     * Creates a key unless an earlier call has. Throws `not_found` for an unknown
-     * account, and `account_closed`.
+     * Creates a key unless an earlier call has. Throws `not_found` for an unknown account,
+     * `account_closed`, and `too_many_keys`.
      */
-    async createKey(key: NewKey, secret: NewSecret, once: CreateOnce): Promise<Created> {
+    async createKey(key: NewKey, secret: NewSecret, how: HowCreated): Promise<Created> {
       const { accountId, createdBy } = key;
-      if (await isClosed(accountId)) throw new ApiError("account_closed");
+      const { once, admit, bounds } = how;
       const keyId = timeOrderedId("key_");
       const managedBy = createdBy.startsWith("person:") ? createdBy : "";
       const row = { ...key, keyId, family: familyName(key.family), managedBy, ...secret.stored };
-      const made = await transaction((tx) =>
-        once(tx, { id: keyId, secret: secret.secret }, () =>
-          tx.run(sql.createKey, { ...row, changeId: newChange() }),
-        ),
-      ).catch((cause: unknown) => {
-        throw isUnknownAccount(cause)
-          ? new ApiError("not_found", { field: "account_id", cause })
-          : cause;
+      const made = await transaction(async (tx) => {
+        const account = await tx.run(sql.lockAccount, { accountId });
+        if (!account) throw new ApiError("not_found", { field: "account_id" });
+        if (account.status === "closed") throw new ApiError("account_closed");
+        await admit(tx);
+        return once(tx, { id: keyId, secret: secret.secret }, async () => {
+          if (bounds) await checkBounds(tx, accountId, bounds);
+          await tx.run(sql.createKey, { ...row, changeId: newChange() });
+        });
       });
-      // The account may have been closed meanwhile, when this key was not there to be revoked.
-      if (await isClosed(accountId)) {
-        await this.revokeKey(made.id);
-        throw new ApiError("account_closed");
-      }
       return { key: await this.readKey(made.id), secret: made.secret };
     },
 
@@ -176,7 +180,7 @@ export function createKeyStore({ run, transaction }: Pick<Postgres, "run" | "tra
     updateKey(
       keyId: string,
       controls: Partial<Controls>,
-      check: (earlier: Limits) => void,
+      { admit, check }: { admit: Admit; check: (earlier: Limits) => void },
     ): Promise<Limits> {
       const values = {
         ...{ name: null, requestsPerMinute: null, allowedModels: null, monthlyCap: null },
@@ -190,6 +194,7 @@ export function createKeyStore({ run, transaction }: Pick<Postgres, "run" | "tra
         hasExpiresAt: "expiresAt" in controls,
       };
       return transaction(async (tx) => {
+        await admit(tx);
         const earlier = await lockKey(tx, keyId);
         check(earlier);
         await tx.run(sql.updateKey, { keyId, changeId: newChange(), ...values });
@@ -201,8 +206,13 @@ export function createKeyStore({ run, transaction }: Pick<Postgres, "run" | "tra
      * Pauses a key, or resumes it. `check` runs if that changes anything, and throws what refuses
      * it. Throws `not_found` and `key_not_active`.
      */
-    async pauseKey(keyId: string, paused: boolean, check: () => void): Promise<Key> {
+    async pauseKey(
+      keyId: string,
+      paused: boolean,
+      { admit, check }: { admit: Admit; check: () => void },
+    ): Promise<Key> {
       await transaction(async (tx) => {
+        await admit(tx);
         if ((await lockKey(tx, keyId)).paused === paused) return;
         check();
         await tx.run(sql.pauseKey, { keyId, paused, changeId: newChange() });
@@ -218,14 +228,15 @@ export function createKeyStore({ run, transaction }: Pick<Postgres, "run" | "tra
       keyId: string,
       { secret, stored }: NewSecret,
       overlapMs: number,
-      once: CreateOnce,
+      { admit, once }: Omit<HowCreated, "bounds">,
     ): Promise<Created> {
       const values = { keyId, ...stored, overlapMs, changeId: newChange() };
-      const made = await transaction((tx) =>
-        once(tx, { id: stored.secretId, secret }, async () => {
+      const made = await transaction(async (tx) => {
+        await admit(tx);
+        return once(tx, { id: stored.secretId, secret }, async () => {
           if ((await tx.run(sql.rotateKey, values)) === 0) await notActive(keyId);
-        }),
-      );
+        });
+      });
       return { key: await this.readKey(keyId), secret: made.secret };
     },
 
@@ -266,6 +277,30 @@ export function createKeyStore({ run, transaction }: Pick<Postgres, "run" | "tra
   };
 }
 
+/** Throws `too_many_keys`. The account is locked. */
+async function checkBounds(tx: Runner, accountId: string, bounds: Bounds): Promise<void> {
+  const { liveMax, perHourMax } = bounds;
+  const { keys: live } = await tx.run(sql.countLive, { accountId });
+  if (live >= liveMax)
+    throw new ApiError("too_many_keys", {
+      message: `An account has ${liveMax} keys at most. Revoke some that are not used any more.`,
+      limit: { name: "live_keys", limit: BigInt(liveMax), used: BigInt(live) },
+    });
+  const { keys: made, firstAt } = await tx.run(sql.countMade, { accountId });
+  if (made < perHourMax) return;
+  const resetsAt = firstAt && new Date(firstAt.getTime() + 3_600_000);
+  throw new ApiError("too_many_keys", {
+    message: `An account makes ${perHourMax} keys an hour at most. Wait until the next one.`,
+    limit: {
+      name: "keys_per_hour",
+      limit: BigInt(perHourMax),
+      used: BigInt(made),
+      ...(resetsAt && { resetsAt: timestampFromDate(resetsAt) }),
+    },
+    ...(resetsAt && { retryAfterMs: Math.max(0, resetsAt.getTime() - Date.now()) }),
+  });
+}
+
 /** What becomes of the keys of an account with it, in the transaction that changes it. */
 export const accountKeys = {
   async announce(tx: Runner, accountId: string): Promise<readonly string[]> {
@@ -276,27 +311,33 @@ export const accountKeys = {
   },
 };
 
-/** What a person who leaves an account does with the keys that he manages there. */
+/** The keys that a person manages who leaves an account, or is shut out. */
 export type ManagedKeys = {
-  /** How many there are, without the revoked ones. */
-  count(tx: Runner, manager: Manager): Promise<number>;
-  /** Gives all of them to another person of the account. `to` undefined: to its owners alone. */
+  /** Those that are not revoked, of all accounts, in the order of these. */
+  list(tx: Runner, personId: string): Promise<readonly sql.ListManagedRow[]>;
+  /** Gives all of an account to another person there. `to` undefined: to its owners alone. */
   handOver(tx: Runner, manager: Manager, to: string | undefined): Promise<void>;
-  /** Revokes them for good. Returns the ids for `publish`. */
+  /** Pauses those of an account. Returns the ids for `publish`. */
+  pause(tx: Runner, manager: Manager): Promise<readonly string[]>;
+  /** Revokes them for good in the same way. */
   revoke(tx: Runner, manager: Manager): Promise<readonly string[]>;
 };
 
 /** A person in an account. */
 type Manager = { readonly accountId: string; readonly personId: string };
 
-/** All of it runs in the transaction in which the person leaves. */
+/** All of it runs in the transaction in which the person leaves, or is shut out. */
 export const managedKeys: ManagedKeys = {
-  async count(tx, manager) {
-    return (await tx.run(sql.countManaged, managedOf(manager))).keys;
+  async list(tx, personId) {
+    const rows = await tx.run(sql.listManaged, { managedBy: `person:${personId}` });
+    return rows.map((row) => ({ ...row, name: shownName(row.name) }));
   },
   async handOver(tx, manager, to) {
     const next = to === undefined ? "" : `person:${to}`;
     await tx.run(sql.handOverKeys, { ...managedOf(manager), next });
+  },
+  async pause(tx, manager) {
+    return idsOf(await tx.run(sql.pauseManaged, { ...managedOf(manager), changeId: newChange() }));
   },
   async revoke(tx, manager) {
     return idsOf(await tx.run(sql.revokeManaged, { ...managedOf(manager), changeId: newChange() }));
@@ -409,9 +450,4 @@ function toFoundSecret(row: sql.FindSecretsRow): FoundSecret {
     expiresFirst: keyExpiresFirst ? "key" : "secret",
     useIsDue: row.useIsDue,
   };
-}
-
-/** Foreign key violation. The only foreign key of a key is its account. */
-function isUnknownAccount(error: unknown): boolean {
-  return error instanceof DatabaseError && error.code === "23503";
 }

@@ -13,11 +13,12 @@ import {
 import * as sql from "../../gen/sql/people.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { readPage } from "../base/paging.ts";
-import { actorOf } from "../contract/callers.ts";
-import type { AuthenticatedCall } from "../contract/contract.ts";
+import { actorOf, clientOf } from "../contract/callers.ts";
+import type { AuditFacts, AuthenticatedCall } from "../contract/contract.ts";
 import { mailLink, makeLink } from "./links.ts";
-import { checkStillAdmin, type Parts } from "./parts.ts";
-import type { PeopleTables } from "./store.ts";
+import { checkFate, checkSaid, keyFacts, settleKeys, toLabels } from "./managed-keys.ts";
+import { checkStillAdmin, type ManagedKey, type Parts } from "./parts.ts";
+import type { LockedMember, PeopleTables } from "./store.ts";
 import { checkProof } from "./ways-in.ts";
 
 const queryLengthMax = 200;
@@ -33,13 +34,20 @@ export async function listPeople({ store }: Parts, request: ListPeopleRequest) {
 }
 
 export async function updatePerson(
-  { store, publish }: Parts,
-  { personId, disabled, operator }: UpdatePersonRequest,
-  { caller, note }: AuthenticatedCall,
+  parts: Parts,
+  request: UpdatePersonRequest,
+  call: AuthenticatedCall,
 ) {
+  const { store, keys, publish } = parts;
+  const { personId, disabled, operator } = request;
+  const { caller, note } = call;
   if (disabled === undefined && operator === undefined)
     throw invalidField("disabled", "give disabled, operator, or both");
-  await store.transaction(async (tables) => {
+  checkFate(request);
+  const { managed, stopped } = await store.transaction(async (tables) => {
+    // Members, operators, people: in this order, as everybody who locks several of them.
+    const members = new Map<string, readonly LockedMember[]>();
+    await lockMembersOf(tables, accountsOf(await keys.list(tables, personId)), members);
     const operators = await tables.run(sql.lockOperators);
     await checkStillAdmin(tables, caller);
     const person = await tables.lockPerson(personId);
@@ -62,9 +70,81 @@ export async function updatePerson(
     // A person who gains or loses rights over every account signs in anew.
     await tables.run(sql.endSessions, { personId, butSessionId: null });
     await tables.insertChange(personId);
+    const found = await keys.list(tables, personId);
+    const wasDisabled = person.disabledAt !== undefined;
+    if (isDisabled === wasDisabled) return { managed: [], stopped: [] };
+    if (!isDisabled) return { managed: found.filter(({ paused }) => paused), stopped: [] };
+    checkSaid(request, found);
+    await lockMembersOf(tables, accountsOf(found), members);
+    return { managed: found, stopped: await stopKeys(parts, tables, request, { members, call }) };
   });
   publish(personId);
-  return create(UpdatePersonResponseSchema, { person: await store.findPerson(personId) });
+  keys.publish(stopped);
+  if (disabled) note?.(keyFacts(request.keys, managed.length, stopped));
+  return create(UpdatePersonResponseSchema, {
+    person: await store.findPerson(personId),
+    keys: toLabels(managed),
+  });
+}
+
+/**
+ * Locks the members of these accounts, which are in order, unless they are in `locked`. Call it
+ * before operators and people are locked, and again afterwards: what is new then came in between.
+ */
+export async function lockMembersOf(
+  tables: PeopleTables,
+  accountIds: readonly string[],
+  locked: Map<string, readonly LockedMember[]>,
+): Promise<void> {
+  for (const accountId of accountIds)
+    if (!locked.has(accountId)) locked.set(accountId, await tables.lockMembers(accountId));
+}
+
+const accountsOf = (managed: readonly ManagedKey[]) => [
+  ...new Set(managed.map(({ accountId }) => accountId)),
+];
+
+/** Stops or hands over the keys of a person who is disabled. Their owners should know. */
+async function stopKeys(
+  { keys }: Parts,
+  tables: PeopleTables,
+  request: UpdatePersonRequest,
+  {
+    members,
+    call,
+  }: { members: ReadonlyMap<string, readonly LockedMember[]>; call: AuthenticatedCall },
+): Promise<readonly string[]> {
+  const { caller } = call;
+  const { personId } = request;
+  const byAccount = Map.groupBy(await keys.list(tables, personId), ({ accountId }) => accountId);
+  const all: string[] = [];
+  for (const [accountId, managed] of byAccount) {
+    const account = { accountId, members: members.get(accountId) ?? [], caller, leaves: false };
+    const stopped = await settleKeys(keys, tables, request, account);
+    await recordOfAccount(tables, accountId, call, {
+      method: "UpdatePerson",
+      facts: { personId, ...keyFacts(request.keys, managed.length, stopped) },
+    });
+    all.push(...stopped);
+  }
+  return all;
+}
+
+/** Records what was done to a person in an account that the call does not name. */
+export async function recordOfAccount(
+  tables: PeopleTables,
+  accountId: string,
+  call: AuthenticatedCall,
+  act: { readonly method: string; readonly facts: AuditFacts },
+): Promise<void> {
+  await tables.insertAuditEvent({
+    at: new Date(),
+    actor: actorOf(call.caller),
+    accountId,
+    outcome: "ok",
+    address: clientOf(call).address,
+    ...act,
+  });
 }
 
 export async function makeSignInLink(

@@ -13,8 +13,6 @@ import {
   type ListMembersRequest,
   ListMembersResponseSchema,
   type Member,
-  MemberKeys,
-  MemberKeysSchema,
   PeopleService,
   type RemoveMemberRequest,
   RemoveMemberResponseSchema,
@@ -26,10 +24,10 @@ import {
 import * as sql from "../../gen/sql/people.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { actorOf, roleIn } from "../contract/callers.ts";
-import type { AuditFacts, AuthenticatedCall, Caller } from "../contract/contract.ts";
+import type { AuthenticatedCall, Caller } from "../contract/contract.ts";
 import { onceFor } from "../contract/replays.ts";
-import type { Tx } from "../postgres/postgres.ts";
 import { linkAddress, mailLink, makeLink, mintLink } from "./links.ts";
+import { checkFate, checkSaid, keyFacts, settleKeys } from "./managed-keys.ts";
 import { checkEmail, checkLogin, checkStillAdmin, type Parts } from "./parts.ts";
 import type { LockedMember, PeopleTables } from "./store.ts";
 
@@ -177,8 +175,8 @@ export async function removeMember(
     throw new ApiError("not_permitted", {
       message: "Only an owner of the account can remove others.",
     });
-  checkKeysTo(request);
-  const { count, revoked } = await store.transaction(async (tables, tx) => {
+  checkFate(request);
+  const { count, stopped } = await store.transaction(async (tables) => {
     const members = await tables.lockMembers(accountId);
     const isOwn = caller.kind === "person" && caller.personId === personId;
     if (!isOwn) await checkStillOwner(tables, members, caller);
@@ -186,85 +184,22 @@ export async function removeMember(
     const isClosed = account?.status === "closed";
     const earlier = checkChange(members, personId, undefined, { isClosed });
     note?.({ oldRole: AccountRoleSchema.value[earlier]?.localName ?? "" });
-    const left = await leaveKeys({ keys: parts.keys, tx, members, caller }, request, accountId);
+    const managed = (await parts.keys.list(tables, personId)).filter(
+      (key) => key.accountId === accountId,
+    );
+    checkSaid(request, managed);
+    const left = { accountId, members, caller, leaves: true };
+    const stopped = await settleKeys(parts.keys, tables, request, left);
     await tables.run(sql.deleteMember, { accountId, personId });
     // He could come back through an invitation of his own.
     await tables.endLinksOfMaker(personId, accountId);
     await tables.insertChange(personId);
-    return left;
+    return { count: managed.length, stopped };
   });
   publish(personId);
-  parts.keys.publish(revoked);
-  note?.(keyFacts(request, count, revoked));
+  parts.keys.publish(stopped);
+  note?.(keyFacts(request.keys, count, stopped));
   return create(RemoveMemberResponseSchema, { keys: count });
-}
-
-function checkKeysTo({ keys, keysToPersonId, personId }: RemoveMemberRequest): void {
-  if (keysToPersonId === "") return;
-  if (keys !== MemberKeys.KEEP)
-    throw invalidField("keys_to_person_id", "is for keys that are kept", ["MEMBER_KEYS_KEEP"]);
-  if (keysToPersonId === personId)
-    throw invalidField("keys_to_person_id", "is the person who leaves");
-}
-
-/**
- * Hands over or revokes the keys of a person who leaves, as the request says. Throws
- * `invalid_request` with their number if it says nothing.
- */
-async function leaveKeys(
-  { keys, tx, members, caller }: LeaveParts,
-  request: RemoveMemberRequest,
-  accountId: string,
-): Promise<{ count: number; revoked: readonly string[] }> {
-  const leaving = { accountId, personId: request.personId };
-  const count = await keys.count(tx, leaving);
-  if (count > 0 && request.keys === MemberKeys.UNSPECIFIED) {
-    const allowed = ["MEMBER_KEYS_KEEP", "MEMBER_KEYS_REVOKE"];
-    throw invalidField("keys", `say what becomes of the ${count} keys of this member`, allowed);
-  }
-  const revoked = request.keys === MemberKeys.REVOKE ? await keys.revoke(tx, leaving) : [];
-  // Revoked ones have no use for a manager, and an id of a former member means nothing there.
-  await keys.handOver(tx, leaving, nextManager(members, request, caller));
-  return { count, revoked };
-}
-
-type LeaveParts = {
-  readonly keys: Parts["keys"];
-  readonly tx: Tx;
-  readonly members: readonly LockedMember[];
-  readonly caller: Caller;
-};
-
-/** Who manages the keys that are kept. Undefined: the owners alone. Throws `invalid_request`. */
-function nextManager(
-  members: readonly LockedMember[],
-  { keys, personId, keysToPersonId }: RemoveMemberRequest,
-  caller: Caller,
-): string | undefined {
-  if (keys !== MemberKeys.KEEP) return undefined;
-  const canManage = (id: string) =>
-    id !== personId &&
-    members.some((one) => one.personId === id && one.enabled && one.role >= AccountRole.MEMBER);
-  if (keysToPersonId !== "") {
-    if (!canManage(keysToPersonId))
-      throw invalidField("keys_to_person_id", "is no member of this account who may manage keys");
-    return keysToPersonId;
-  }
-  return caller.kind === "person" && canManage(caller.personId) ? caller.personId : undefined;
-}
-
-// So many ids of keys, at most, are in an audit event.
-const notedKeysMax = 100;
-
-function keyFacts(
-  { keys }: RemoveMemberRequest,
-  count: number,
-  revoked: readonly string[],
-): AuditFacts {
-  if (count === 0) return {};
-  const name = MemberKeysSchema.value[keys]?.localName ?? "";
-  const ids = revoked.slice(0, notedKeysMax).join(" ");
-  return { keys: `${name} ${count}`, ...(ids !== "" && { revokedKeys: ids }) };
 }
 
 /**

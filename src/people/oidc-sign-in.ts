@@ -10,6 +10,7 @@ import {
   type FinishOidcRequest,
   type FinishOidcResponse,
   FinishOidcResponseSchema,
+  MemberKeys,
   OidcFlowSchema,
   OidcPurpose,
   type SessionGrant,
@@ -33,6 +34,7 @@ import {
   takeInvitation,
   type WayIn,
 } from "./links.ts";
+import { keyFacts } from "./managed-keys.ts";
 import type { Claims, OidcProvider } from "./oidc.ts";
 import type { Parts } from "./parts.ts";
 import { beginSession, strongMs } from "./sessions.ts";
@@ -155,43 +157,51 @@ async function signInAs(
   also?: (tables: PeopleTables) => Promise<void>,
 ): Promise<SignedIn> {
   const { personId } = identity;
-  const grant = await parts.store.transaction(async (tables) => {
-    await useIdentity(tables, one, claims, identity, call);
+  const { grant, pausedKeys } = await parts.store.transaction(async (tables) => {
+    const pausedKeys = await useIdentity(parts, tables, one, claims, identity, call);
     await also?.(tables);
     const confirmed = { confirmedMs: confirmedMs(claims) };
-    return beginSession(tables, personId, "oidc", clientOf(call), confirmed);
+    const grant = await beginSession(tables, personId, "oidc", clientOf(call), confirmed);
+    return { grant, pausedKeys };
   });
   parts.publish(personId);
+  parts.keys.publish(pausedKeys);
   return { personId, grant };
 }
 
-/** Gives the roles of the groups. Throws `sign_in_failed` if the person may not sign in. */
+/**
+ * Gives the roles of the groups, and takes back what they give no more. Returns the keys that this
+ * paused, for `publish`. Throws `sign_in_failed` if the person may not sign in.
+ */
 async function useIdentity(
+  { keys }: Parts,
   tables: PeopleTables,
   { settings }: OidcProvider,
   { groups }: Claims,
   identity: FoundIdentity,
   call: AuthenticatedCall,
-): Promise<void> {
+): Promise<readonly string[]> {
   const { personId, identityId } = identity;
   const roles = { before: identity, given: rolesOfGroups(settings, groups) };
   const locked = await lockRoles(tables, roles.before, roles.given);
   const person = await tables.lockPerson(personId);
   if (!person || person.disabledAt) throw failed();
   if (!(await tables.useIdentity(identity, roles.given))) throw failed();
-  const changes = await applyRoles(tables, person, locked, roles);
+  const changes = await applyRoles(tables, keys, person, locked, roles);
   if (changes.length > 0) await tables.insertChange(personId);
   for (const change of changes) await recordRole(tables, identityId, personId, change, call);
+  return changes.flatMap(({ pausedKeys }) => pausedKeys);
 }
 
 function recordRole(
   tables: PeopleTables,
   identityId: string,
   personId: string,
-  { accountId, oldRole, role }: RoleChange,
+  { accountId, oldRole, role, pausedKeys }: RoleChange,
   call: AuthenticatedCall,
 ): Promise<void> {
-  const facts = { identityId, oldRole, role };
+  const keys = keyFacts(MemberKeys.PAUSE, pausedKeys.length, pausedKeys);
+  const facts = { identityId, oldRole, role, ...keys };
   return recordAct(tables, { personId, accountId, method: "FinishOidc", facts }, call);
 }
 
@@ -221,7 +231,7 @@ async function addNewPerson(
     const facts = { purpose: "sign_up" };
     await recordAct(tables, { personId, accountId, method: "FinishOidc", facts }, call);
     const identity = await tables.findIdentity(claims);
-    if (identity) await useIdentity(tables, one, claims, identity, call);
+    if (identity) await useIdentity(parts, tables, one, claims, identity, call);
     const confirmed = { confirmedMs: confirmedMs(claims) };
     return beginSession(tables, personId, "oidc", clientOf(call), confirmed);
   });
@@ -266,7 +276,8 @@ async function takeLink(
   const logins = [...proposed, ...loginsOf(one, claims)];
   const giveRoles = async (tables: PeopleTables) => {
     const identity = await tables.findIdentity(claims);
-    if (identity) await useIdentity(tables, one, claims, identity, call);
+    // The feed announces the keys that this pauses.
+    if (identity) await useIdentity(parts, tables, one, claims, identity, call);
   };
   const grant = await redeem(parts, link, { logins, name, email, wayIn }, call, giveRoles);
   return { personId: link.personId, grant };

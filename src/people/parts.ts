@@ -8,7 +8,6 @@ import type { Log } from "../base/log.ts";
 import { readMailAddress } from "../base/mail-address.ts";
 import type { SignUp } from "../config/catalog.ts";
 import type { AuthenticatedCall, Caller, Person } from "../contract/contract.ts";
-import type { Tx } from "../postgres/postgres.ts";
 import type { Runner } from "../postgres/statement.ts";
 import type { Flows } from "./flows.ts";
 import type { Guessing } from "./guessing.ts";
@@ -42,16 +41,27 @@ export type Parts = {
   readonly keys: ManagedKeys;
 };
 
-/** The keys of a person who leaves an account, which another service has. */
+/** The keys that a person manages who leaves an account or is shut out: another service has them. */
 export type ManagedKeys = {
-  /** How many keys he manages there, without the revoked ones. */
-  count(tx: Tx, manager: Membership): Promise<number>;
-  /** Gives all of them to another person of the account. `to` undefined: to its owners alone. */
-  handOver(tx: Tx, manager: Membership, to: string | undefined): Promise<void>;
-  /** Revokes them for good. Returns the ids for `publish`. */
-  revoke(tx: Tx, manager: Membership): Promise<readonly string[]>;
+  /** Those that are not revoked, of all accounts, in the order of these. */
+  list(tx: Runner, personId: string): Promise<readonly ManagedKey[]>;
+  /** Gives all of an account to another person there. `to` undefined: to its owners alone. */
+  handOver(tx: Runner, manager: Membership, to: string | undefined): Promise<void>;
+  /** Pauses those of an account. Returns the ids for `publish`. */
+  pause(tx: Runner, manager: Membership): Promise<readonly string[]>;
+  /** Revokes them for good in the same way. */
+  revoke(tx: Runner, manager: Membership): Promise<readonly string[]>;
   /** Call after the commit. */
   publish(keyIds: readonly string[]): void;
+};
+
+export type ManagedKey = {
+  readonly keyId: string;
+  readonly accountId: string;
+  readonly name: string;
+  /** Of its newest secret. */
+  readonly hint: string;
+  readonly paused: boolean;
 };
 
 /** A person in an account. */

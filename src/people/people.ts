@@ -103,6 +103,11 @@ type MembersOfAccount = {
    * transaction he goes on to own it.
    */
   checkOwner(tx: Tx, accountId: string, personId: string): Promise<void>;
+  /**
+   * Throws `not_permitted` unless the person may manage keys of the account at this moment, as a
+   * member or an operator. Until the end of the transaction he goes on to be that.
+   */
+  checkManager(tx: Runner, accountId: string, personId: string): Promise<void>;
   /** The members and open invitations, then all audit events of the account, newest first. */
   export(accountId: string): AsyncIterable<PeopleOfAccount>;
 };
@@ -247,6 +252,13 @@ export function createPeople(parts: {
     ofAccount: {
       async checkOwner(tx, accountId, personId) {
         if (!(await tx.run(sql.lockOwner, { accountId, personId })))
+          throw new ApiError("not_permitted");
+      },
+      async checkManager(tx, accountId, personId) {
+        const member = await tx.run(sql.shareMember, { accountId, personId });
+        const person = await tx.run(sql.sharePerson, { personId });
+        const isManager = member !== undefined && member.role !== "viewer";
+        if (!person || (!isManager && person.operator !== "admin"))
           throw new ApiError("not_permitted");
       },
       async *export(accountId) {

@@ -43,7 +43,7 @@ export type FoundAdminToken = Found & {
 export type Owners = { readonly first: readonly sql.ListOwnersRow[]; readonly count: number };
 
 /** How a person proved who he is at a sign-in. */
-export type SignInMethod = sql.FindProofRow["confirmedBy"];
+export type SignInMethod = sql.FindProofRow["proof"];
 
 /** An open session, as it authenticates calls. */
 export type FoundSession = Found & {

@@ -143,8 +143,8 @@ export async function checkProof(
   if (!passkeyOnly()) return;
   const person = await tables.findPerson(personId);
   if (person?.operator === OperatorRole.UNSPECIFIED) return;
-  const proof = await tables.run(sql.findProof, { sessionId });
-  if (proof?.confirmedBy !== "password") return;
+  const found = await tables.run(sql.findProof, { sessionId });
+  if (found?.proof !== "password") return;
   throw new ApiError("confirm_identity", {
     message:
       "Confirm who you are with a passkey or at your company, not with a password. If you have " +

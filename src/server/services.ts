@@ -135,6 +135,9 @@ export async function startServices(
     postgres,
     adminToken,
     resolveModel: (name) => catalog.find(name)?.model.id,
+    // Called only after the start.
+    checkManager: (...of) => people.ofAccount.checkManager(...of),
+    keysMax: () => file.people.limits.keys,
     log,
     hints,
     maxWaitMs: config.ledgerMaxWaitMs,

@@ -4,6 +4,7 @@ import { hostname } from "node:os";
 import { pino } from "pino";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Log } from "../../src/base/log.ts";
+import { closedPeople } from "../../src/config/catalog.ts";
 import { readConfig } from "../../src/config/environment.ts";
 import { createInstallation } from "../../src/people/people.ts";
 import { type Gateway, startGateway } from "../../src/server/gateway.ts";
@@ -29,7 +30,7 @@ for (const split of [false, true]) {
       database = await freshDatabase();
       smtp = await startSmtpServer();
       const signUp = { mode: "open", domains: [] } as const;
-      const catalog = { ...fastCatalog(), people: { signUp, oidc: {} } };
+      const catalog = { ...fastCatalog(), people: { ...closedPeople, signUp } };
       const start = (env: NodeJS.ProcessEnv) => {
         const ports = { PORT: "0", GRPC_PORT: "0", HOST: "0.0.0.0", SMTP_URL: smtp.url };
         const all = { ...ports, DATA_DIR: "/nonexistent", CONTENT_KEY: contentKey, ...env };

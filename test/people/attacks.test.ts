@@ -3,6 +3,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { AccountRole, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { OidcPurpose } from "../../gen/gateway/people/v1/people_pb.ts";
+import { closedPeople } from "../../src/config/catalog.ts";
 import { Authenticator } from "../support/authenticator.ts";
 import { errorOf } from "../support/keys.ts";
 import {
@@ -89,7 +90,7 @@ describe("where operators have to use a passkey", () => {
     const more = { title: "ACME", clientId: "c", scope: "openid", answerMs: 1_000, groups: [] };
     const signUp = { mode: "closed", domains: [] } as const;
     const oidc = { acme: { ...acme, ...more, signUp, groupsClaim: "groups" } };
-    gateway = strict.node({ settings: { signUp, oidc } });
+    gateway = strict.node({ settings: { ...closedPeople, oidc } });
     await gateway.installation.claimFirstAccount("acc_a");
     const linkToken = tokenOf(await gateway.installation.makeOwnerLink());
     const anyone = gateway.as(undefined);

@@ -5,7 +5,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { AccountRole, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { OidcPurpose } from "../../gen/gateway/people/v1/people_pb.ts";
 import type { Log } from "../../src/base/log.ts";
-import type { OidcSettings, PeopleSettings } from "../../src/config/catalog.ts";
+import { closedPeople, type OidcSettings, type PeopleSettings } from "../../src/config/catalog.ts";
 import { errorOf } from "../support/keys.ts";
 import {
   encodeForeign,
@@ -56,6 +56,7 @@ function settingsOf(more: Partial<OidcSettings> = {}): PeopleSettings {
   const join = { accountId: "acc_b", role: "viewer" } as const;
   return {
     signUp: closed,
+    limits: closedPeople.limits,
     oidc: {
       acme: idpSettings(idp, more),
       open: idpSettings(idp, { signUp: open, ...more }),
@@ -697,7 +698,7 @@ test("operators may sign in at a provider where passwords give no operator role"
   try {
     const groups = [{ group: "admins", operator: "admin" }] as const;
     const oidc = { open: idpSettings(away, { signUp: open, groups }) };
-    const one = apart.node({ env: idpEnv, settings: { signUp: closed, oidc } });
+    const one = apart.node({ env: idpEnv, settings: { ...closedPeople, oidc } });
     away.people.set("ada", { groups: ["admins"] });
     const { authorizationUrl, flow } = await anyone(one).beginOidc({ provider: "open" });
     const back = await new RedirectBrowser().follow(

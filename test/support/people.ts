@@ -24,7 +24,7 @@ export type PeopleNode = People & {
 };
 
 export type NodeOptions = Partial<
-  Pick<Parameters<typeof createPeople>[0], "mailer" | "settings" | "env" | "log">
+  Pick<Parameters<typeof createPeople>[0], "mailer" | "settings" | "env" | "log" | "keys">
 >;
 
 /** A signed-in person. */

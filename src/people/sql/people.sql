@@ -51,6 +51,11 @@ select p.person_id, p.login as "login!", p.name, p.operator, p.email, p.created_
 select person_id, login as "login!", name, operator, email, created_at, disabled_at
   from people where person_id = :person_id and deleted_at is null for update;
 
+-- name: SharePerson :optional
+-- The operator role of a person who may sign in, and stays so until the end of the transaction. No
+-- row: he may not.
+select operator from people where person_id = :person_id and disabled_at is null for share;
+
 -- name: LockOperators :many
 -- The operator admins who may sign in, locked until the end of the transaction.
 select person_id from people

@@ -5,9 +5,8 @@
 -- :strong_ms  how long its person needs no confirmation
 -- :passkey_id?  the passkey that begins it
 insert into sessions
-  (digest, session_id, person_id, method, confirmed_by, ends_at, strong_until, address, agent,
-   passkey_id)
-values (:digest, :session_id, :person_id, :method, :method,
+  (digest, session_id, person_id, method, ends_at, strong_until, address, agent, passkey_id)
+values (:digest, :session_id, :person_id, :method,
         now() + :lifetime_ms::float8 * interval '1 millisecond',
         now() + :strong_ms::float8 * interval '1 millisecond', :address, :agent, :passkey_id)
 returning ends_at;
@@ -40,7 +39,9 @@ select s.digest, s.session_id, s.person_id, s.method, s.strong_until, p.operator
 
 -- name: FindProof :optional
 -- How the person of a session proved last who he is. No row: the session has ended.
-select confirmed_by from sessions where session_id = :session_id and ended_at is null;
+-- =proof sessions.method
+select coalesce(confirmed_by, method) as "proof!"
+  from sessions where session_id = :session_id and ended_at is null;
 
 -- name: ListSessions :many
 -- The open sessions of a person, newest first.

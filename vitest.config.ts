@@ -4,6 +4,7 @@ import { BaseSequencer, type TestSpecification } from "vitest/node";
 import { readTimes, root, usualMs, workers } from "./test/runner/suites.ts";
 
 const times = readTimes();
+const isDeep = process.env.TEST_RUN === "deep";
 
 /** Runs the longest suites first, so that none of them is left alone at the end. */
 class LongestFirst extends BaseSequencer {
@@ -26,8 +27,8 @@ export default defineConfig({
     maxWorkers: workers,
     sequence: { sequencer: LongestFirst },
     // They only keep a test from hanging: a machine may give us a quarter of what it promised.
-    testTimeout: 240_000,
-    hookTimeout: 240_000,
-    expect: { poll: { timeout: 60_000 }, requireAssertions: true },
+    testTimeout: isDeep ? 120_000 : 60_000,
+    hookTimeout: 60_000,
+    expect: { poll: { timeout: 20_000 }, requireAssertions: true },
   },
 });

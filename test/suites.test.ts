@@ -117,7 +117,7 @@ test("as many suites run as end in time, in their order", () => {
 
 test("a suite depends on what it imports, directly or not, and on the folder named like its own", () => {
   const dependent = (...changed: string[]) => dependOn(new Set(changed), suites);
-  expect(dependent("src/billing/sql/place-holds.sql")).toContain("test/billing/holds.test.ts");
+  expect(dependent("src/billing/sql/admission.sql")).toContain("test/billing/holds.test.ts");
   expect(dependent("src/base/money.ts")).toContain("test/e2e/usage-and-receipts.test.ts");
   expect(dependent("test/runner/unsteady.ts")).toEqual(["test/suites.test.ts"]);
   expect(dependent("docs/operating.md")).toEqual([]);

@@ -35,7 +35,7 @@ export type BillingFigures = {
   listAccounts(
     after: string,
     limit: number,
-  ): Promise<readonly { readonly accountId: string; readonly suspendedAt: Date | undefined }[]>;
+  ): Promise<readonly { readonly accountId: string; readonly suspendedAt: Date | null }[]>;
   readDailySpend(accountIds: readonly string[]): Promise<
     readonly {
       readonly accountId: string;
@@ -46,7 +46,7 @@ export type BillingFigures = {
   findLow(
     bounds: readonly PoolBound[],
   ): Promise<
-    readonly (PoolBound & { readonly freeMicro: bigint; readonly filledBy: string | undefined })[]
+    readonly (PoolBound & { readonly freeMicro: bigint; readonly filledBy: string | null })[]
   >;
   findSpentCaps(
     accountIds: readonly string[],

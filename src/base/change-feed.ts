@@ -2,6 +2,7 @@
 // own changes at once. It finds the changes of other processes by polling a feed in the database. A
 // hint (through Redis) makes it poll sooner.
 
+import { type Clock, systemClock } from "./clock.ts";
 import type { Log } from "./log.ts";
 
 /** `at`: time of this read, to be passed to the next one. `id`: of the thing that changed. */
@@ -37,14 +38,16 @@ export type ChangeSource = {
 export function createChanges(parts: {
   source: ChangeSource;
   hints?: ChangeHints | undefined;
+  /** Default: the clock of this machine. */
+  clock?: Clock | undefined;
   log: Log;
 }): Changes {
-  const { source, hints, log } = parts;
+  const { source, hints, clock, log } = parts;
   const listeners = new Set<(id: string) => void>();
   const notify = (id: string) => {
     for (const listener of listeners) listener(id);
   };
-  const feed = createFeed({ source, onChange: notify, log });
+  const feed = createFeed({ source, onChange: notify, clock, log });
   let stopHints: (() => void) | undefined;
 
   return {
@@ -93,9 +96,10 @@ export type Feed = {
 export function createFeed(parts: {
   source: ChangeSource;
   onChange: (id: string) => void;
+  clock?: Clock | undefined;
   log: Log;
 }): Feed {
-  const { source, onChange, log } = parts;
+  const { source, onChange, clock = systemClock, log } = parts;
   /** Ids of reported changes, with the time of the report. */
   const reported = new Map<string, number>();
   let since: Date | undefined;
@@ -103,30 +107,31 @@ export function createFeed(parts: {
   let isRunning = false;
   let isHinted = false;
   let readAtMs = Number.NEGATIVE_INFINITY;
-  let timer: NodeJS.Timeout | undefined;
+  /** Undefined: a read is in progress. */
+  let cancelRead: (() => void) | undefined;
   let lastRead: Promise<void> = Promise.resolve();
-  let cleanedAtMs = Date.now();
+  let cleanedAtMs = clock.now();
   let currentAtMs = Number.NEGATIVE_INFINITY;
 
   async function readOnce(): Promise<void> {
-    const beganAtMs = performance.now();
+    const beganAtMs = clock.now();
     try {
       const { at, changes } = await source.read(since);
       since = at;
       for (const [changeId, atMs] of reported) {
-        if (Date.now() - atMs < rememberMs) break;
+        if (beganAtMs - atMs < rememberMs) break;
         reported.delete(changeId);
       }
       for (const { changeId, id } of changes) {
         if (reported.has(changeId)) continue;
-        reported.set(changeId, Date.now());
+        reported.set(changeId, beganAtMs);
         onChange(id);
       }
       currentAtMs = beganAtMs;
       if (isFailing) log.info(`the change feed of ${source.name} is readable again`);
       isFailing = false;
-      if (Date.now() - cleanedAtMs > cleanEveryMs) {
-        cleanedAtMs = Date.now();
+      if (beganAtMs - cleanedAtMs > cleanEveryMs) {
+        cleanedAtMs = beganAtMs;
         await source.clean();
       }
     } catch (err) {
@@ -137,16 +142,15 @@ export function createFeed(parts: {
   }
 
   function scheduleRead(afterMs: number): void {
-    clearTimeout(timer);
-    timer = setTimeout(() => {
-      timer = undefined;
+    cancelRead?.();
+    cancelRead = clock.after(afterMs, () => {
+      cancelRead = undefined;
       lastRead = readOnce().finally(() => {
-        readAtMs = performance.now();
+        readAtMs = clock.now();
         if (isRunning) scheduleRead(isHinted ? pauseMs : pollMs);
         isHinted = false;
       });
-    }, afterMs);
-    timer.unref();
+    });
   }
 
   return {
@@ -156,15 +160,15 @@ export function createFeed(parts: {
     },
     async stop() {
       isRunning = false;
-      clearTimeout(timer);
+      cancelRead?.();
       await lastRead;
     },
     pollSoon() {
       if (!isRunning) return;
-      // Without a timer, a read is in progress. It may have missed the change of this hint.
-      if (timer) scheduleRead(Math.max(0, readAtMs + pauseMs - performance.now()));
+      // A read in progress may have missed the change of this hint.
+      if (cancelRead) scheduleRead(Math.max(0, readAtMs + pauseMs - clock.now()));
       else isHinted = true;
     },
-    isCurrent: () => performance.now() - currentAtMs < currentMsMax,
+    isCurrent: () => clock.now() - currentAtMs < currentMsMax,
   };
 }

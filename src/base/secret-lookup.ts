@@ -7,7 +7,7 @@
 // of delay. The queue would need a setting for each of these, and its groups, single retries and
 // unconfirmed commits would go unused.
 
-import { setTimeout as delay } from "node:timers/promises";
+import { type Clock, pause, systemClock } from "./clock.ts";
 import { ApiError } from "./errors.ts";
 import type { Found, SecretCache } from "./secret-cache.ts";
 
@@ -32,10 +32,11 @@ export type SecretLookup<F> = {
 
 type Waiter<F> = { sinceMs: number } & PromiseWithResolvers<F | undefined>;
 
+/** `clock`: that of the cache. */
 export function createSecretLookup<F extends Found>(
   findAll: (digests: readonly string[]) => Promise<F[]>,
   cache: SecretCache<F>,
-  maxWaitMs = maxWaitMsDefault,
+  { maxWaitMs = maxWaitMsDefault, clock = systemClock }: { maxWaitMs?: number; clock?: Clock } = {},
 ): SecretLookup<F> {
   const waiting = new Map<string, Waiter<F>>();
   const stale = new Set<string>();
@@ -56,7 +57,7 @@ export function createSecretLookup<F extends Found>(
       } catch (error) {
         const isUnreachable = error instanceof ApiError && error.reason === "database_unavailable";
         rejectWaiters(isUnreachable ? [...waiting.keys()] : wanted, isUnreachable, error);
-        if (isUnreachable) await delay(retryMs);
+        if (isUnreachable) await pause(clock, retryMs);
       }
     } while (waiting.size > 0);
     isBusy = false;
@@ -64,7 +65,7 @@ export function createSecretLookup<F extends Found>(
   }
 
   async function readBatch(digests: readonly string[]): Promise<void> {
-    const readAtMs = performance.now();
+    const readAtMs = clock.now();
     const found = new Map((await findAll(digests)).map((one) => [one.digest, one]));
     for (const digest of digests) {
       const secret = found.get(digest);
@@ -79,7 +80,7 @@ export function createSecretLookup<F extends Found>(
   function rejectWaiters(digests: readonly string[], isUnreachable: boolean, error: unknown): void {
     for (const digest of digests) {
       const waiter = waiting.get(digest);
-      if (!waiter || (isUnreachable && performance.now() - waiter.sinceMs < maxWaitMs)) continue;
+      if (!waiter || (isUnreachable && clock.now() - waiter.sinceMs < maxWaitMs)) continue;
       waiting.delete(digest);
       waiter.reject(error);
     }
@@ -88,10 +89,10 @@ export function createSecretLookup<F extends Found>(
   function scheduleRefresh(): void {
     if (isRefreshDue) return;
     isRefreshDue = true;
-    setTimeout(() => {
+    clock.after(refreshAfterMs, () => {
       isRefreshDue = false;
       if (!isBusy) void work();
-    }, refreshAfterMs).unref();
+    });
   }
 
   return {
@@ -101,7 +102,7 @@ export function createSecretLookup<F extends Found>(
       if (waiting.size >= waitingMax)
         return Promise.reject(new ApiError("gateway_unavailable", { retryAfterMs: 1000 }));
       const waiter = Promise.withResolvers<F | undefined>();
-      waiting.set(digest, { sinceMs: performance.now(), ...waiter });
+      waiting.set(digest, { sinceMs: clock.now(), ...waiter });
       if (!isBusy) void work();
       return waiter.promise;
     },

@@ -1,5 +1,7 @@
 // Promises of time limits and signals.
 
+import { type Clock, systemClock } from "./clock.ts";
+
 /**
  * Settles as `work` does. After `ms` milliseconds without a result, it settles as `onTimeout` does
  * instead: with its return value or its exception. `work` itself continues.
@@ -8,16 +10,17 @@ export function withTimeout<T, U>(
   work: Promise<T>,
   ms: number,
   onTimeout: () => U,
+  clock: Clock = systemClock,
 ): Promise<T | U> {
   return new Promise((resolve, reject) => {
     let expiry: NodeJS.Immediate | undefined;
-    const timer = setTimeout(() => {
+    const cancelTimer = clock.after(ms, () => {
       // After a pause of this process, timers fire before sockets are read: the result may have
       // arrived already.
       expiry = setImmediate(() => resolve(Promise.try(onTimeout)));
-    }, ms);
+    });
     const stop = () => {
-      clearTimeout(timer);
+      cancelTimer();
       clearImmediate(expiry);
     };
     work.then(

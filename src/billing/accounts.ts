@@ -17,32 +17,21 @@ import {
   SetBillingDetailsResponseSchema,
   type SuspendAccountRequest,
   SuspendAccountResponseSchema,
-  TransferKind,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { KeyLabel } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import * as sql from "../../gen/sql/billing.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
-import type { FamilyName } from "../base/families.ts";
 import { isRequestId, timeOrderedId } from "../base/ids.ts";
 import { credits } from "../base/money.ts";
 import { walkPages } from "../base/paging.ts";
 import { actorOf } from "../contract/callers.ts";
 import type { AuthenticatedCall } from "../contract/contract.ts";
-import { type Postgres, statement, type Tx } from "../postgres/postgres.ts";
+import type { Postgres } from "../postgres/postgres.ts";
+import type { Runner } from "../postgres/statement.ts";
 import type { AccountStatusName } from "./admission.ts";
 import { listCharges } from "./charges.ts";
-import { type AccountRow, toAccount, transferKindName } from "./rows.ts";
+import { toAccount } from "./rows.ts";
 import type { LedgerStore } from "./store.ts";
-
-const statements = {
-  lockAccountPools: statement(import.meta.url, "lock-account-pools"),
-  lockAccount: statement(import.meta.url, "lock-account"),
-  setAccountStatus: statement(import.meta.url, "set-account-status"),
-  setPoolsStatus: statement(import.meta.url, "set-pools-status"),
-  renameAccount: statement(import.meta.url, "rename-account"),
-  setBillingDetails: statement(import.meta.url, "set-billing-details"),
-  postToPool: statement(import.meta.url, "post-to-pool"),
-  insertTransfer: statement(import.meta.url, "insert-transfer"),
-};
 
 /** The keys of accounts, which another service has. */
 export type KeysOfAccount = {
@@ -50,11 +39,11 @@ export type KeysOfAccount = {
    * Announces, in the transaction that changes the status of an account, that its keys changed.
    * Returns the ids for `publish`.
    */
-  announce(tx: Tx, accountId: string): Promise<readonly string[]>;
+  announce(tx: Runner, accountId: string): Promise<readonly string[]>;
   /** Revokes all of them in the same way, for good. */
-  revokeAll(tx: Tx, accountId: string): Promise<readonly string[]>;
+  revokeAll(tx: Runner, accountId: string): Promise<readonly string[]>;
   /** What people know these keys of an account by, in the order of their ids. */
-  labels(db: Tx, accountId: string, keyIds: readonly string[]): Promise<KeyLabel[]>;
+  labels(db: Runner, accountId: string, keyIds: readonly string[]): Promise<KeyLabel[]>;
   /** Called after the commit. */
   publish(keyIds: readonly string[]): void;
 };
@@ -65,7 +54,7 @@ export type MembersOfAccount = {
    * Throws `not_permitted` unless the person owns the account at this moment. Until the end of the
    * transaction he goes on to own it.
    */
-  checkOwner(tx: Tx, accountId: string, personId: string): Promise<void>;
+  checkOwner(tx: Runner, accountId: string, personId: string): Promise<void>;
 };
 
 /** The data of accounts that other services have. */
@@ -92,7 +81,7 @@ export async function renameAccount(
   const name = checkAccountName("name", request.name);
   const account = await transaction(async (tx) => {
     await lockOpenAccount(tx, accountId);
-    return only(await tx.query<AccountRow>(statements.renameAccount, [accountId, name]));
+    return tx.run(sql.renameAccount, { accountId, name });
   });
   return create(RenameAccountResponseSchema, { account: toAccount(account) });
 }
@@ -109,14 +98,10 @@ export async function setBillingDetails(
   ];
   const account = await transaction(async (tx) => {
     await lockOpenAccount(tx, accountId);
-    const values = [accountId, name, address, taxId];
-    return only(await tx.query<AccountRow>(statements.setBillingDetails, values));
+    return tx.run(sql.setBillingDetails, { accountId, name, address, taxId });
   });
   return create(SetBillingDetailsResponseSchema, { account: toAccount(account) });
 }
-
-/** A pool, locked. */
-type LockedPool = { family: FamilyName; posted: bigint; held: bigint };
 
 export async function closeAccount(
   { transaction, keys, members, onTransfer }: AccountParts,
@@ -125,16 +110,14 @@ export async function closeAccount(
 ) {
   if (caller.kind !== "person") throw new ApiError("not_permitted");
   const { account, keyIds, givenUp } = await transaction(async (tx) => {
-    const pools = await tx.query<LockedPool>(statements.lockAccountPools, [accountId]);
+    const pools = await tx.run(sql.lockAccountPools, { accountId });
     const before = await lockOpenAccount(tx, accountId);
     await members.checkOwner(tx, accountId, caller.personId);
     // What running requests hold is theirs until they end.
-    const free = pools
-      .map(({ family, posted, held }) => ({ family, amount: posted - held, left: held }))
-      .filter(({ amount }) => amount > 0n);
-    const total = free.reduce((sum, { amount }) => sum + amount, 0n);
+    const free = pools.filter(({ posted, held }) => posted > held);
+    const total = free.reduce((sum, { posted, held }) => sum + posted - held, 0n);
     checkConfirmed(confirm, before.name, total);
-    for (const one of free) await giveUp(tx, { ...one, accountId, actor: actorOf(caller) });
+    for (const pool of free) await giveUp(tx, accountId, pool, actorOf(caller));
     const after = await storeStatus(tx, accountId, "closed", "");
     return { account: after, keyIds: await keys.revokeAll(tx, accountId), givenUp: total };
   });
@@ -153,19 +136,27 @@ function checkConfirmed(confirm: string, name: string, total: bigint): void {
     throw invalidField("confirm", `has to be, word for word: ${words}`, [words]);
 }
 
-/** `left`: the posted credits of the pool afterwards. */
 async function giveUp(
-  tx: Tx,
-  gift: { accountId: string; family: FamilyName; amount: bigint; left: bigint; actor: string },
+  tx: Runner,
+  accountId: string,
+  { family, posted, held }: sql.LockAccountPoolsRow,
+  actor: string,
 ): Promise<void> {
-  const { accountId, family, amount, left, actor } = gift;
-  await tx.query(statements.postToPool, [accountId, family, -amount]);
-  // An idempotency key of its own, which no caller can have used before.
+  const amount = held - posted;
+  await tx.run(sql.postToPool, { accountId, family, amount });
   const transferId = timeOrderedId("tra_");
-  const kind = transferKindName(TransferKind.ADJUSTMENT);
-  const reason = "given up: the account was closed";
-  const values = [transferId, accountId, family, kind, -amount, transferId, reason, actor, left];
-  await tx.query(statements.insertTransfer, values);
+  await tx.run(sql.insertTransfer, {
+    transferId,
+    accountId,
+    family,
+    kind: "adjustment",
+    amount,
+    // Of its own: no caller can have used it before.
+    idempotencyKey: transferId,
+    reason: "given up: the account was closed",
+    actor,
+    postedAfter: held,
+  });
 }
 
 export async function suspendAccount(
@@ -203,29 +194,23 @@ async function setStatus(
 
 /** Stores the status of a locked account, and copies it to its pools. */
 async function storeStatus(
-  tx: Tx,
+  tx: Runner,
   accountId: string,
   status: AccountStatusName,
   reason: string,
-): Promise<AccountRow> {
-  const values = [accountId, status, reason];
-  const account = only(await tx.query<AccountRow>(statements.setAccountStatus, values));
-  await tx.query(statements.setPoolsStatus, [accountId, status]);
+): Promise<sql.SetAccountStatusRow> {
+  const account = await tx.run(sql.setAccountStatus, { accountId, status, reason });
+  await tx.run(sql.setPoolsStatus, { accountId, status });
   return account;
-}
-
-function only<Row>([row]: readonly Row[]): Row {
-  if (row === undefined) throw new Error("the account is locked, and gone");
-  return row;
 }
 
 /**
  * Locks an account after its pools, so that nothing of it is admitted, charged or moved meanwhile.
  * Transfers lock in the same order. Throws `not_found` and `account_closed`.
  */
-async function lockOpenAccount(tx: Tx, accountId: string): Promise<AccountRow> {
-  await tx.query(statements.lockAccountPools, [accountId]);
-  const [account] = await tx.query<AccountRow>(statements.lockAccount, [accountId]);
+async function lockOpenAccount(tx: Runner, accountId: string): Promise<sql.LockAccountRow> {
+  await tx.run(sql.lockAccountPools, { accountId });
+  const account = await tx.run(sql.lockAccount, { accountId });
   if (!account)
     throw new ApiError("not_found", { message: "No such account.", field: "account_id" });
   if (account.status === "closed") throw new ApiError("account_closed");
@@ -296,13 +281,14 @@ export type AccountQuery = {
 
 /** Finds what a query may mean. Throws `invalid_request`. */
 export async function accountQuery(
-  reports: Pick<LedgerStore, "findPayer" | "findHint" | "findRunning" | "findCharges">,
+  reports: Pick<LedgerStore, "run" | "findPayer" | "findRunning" | "findCharges">,
   text: string,
 ): Promise<AccountQuery> {
   const query = checkText("query", text, queryLengthMax).trim();
   const found = [query];
   const hint = hintIn(query);
-  if (hint) found.push(...(await reports.findHint(hint)));
+  if (hint)
+    for (const { accountId } of await reports.run(sql.findHint, hint)) found.push(accountId);
   if (query.startsWith("key_")) found.push((await reports.findPayer(query))?.accountId ?? "");
   if (isRequestId(query)) {
     const [running, charged] = await Promise.all([

@@ -2,6 +2,7 @@
 // that the batch has locked.
 
 import type { Price } from "../../gen/gateway/common/v1/usage_pb.ts";
+import type { LockPoolsRow, ReadKeysRow, ReadUsedRequestsRow } from "../../gen/sql/billing.ts";
 import { ApiError, type ErrorReason, expiredSecret } from "../base/errors.ts";
 import { type FamilyName, familyOf } from "../base/families.ts";
 import { credits } from "../base/money.ts";
@@ -125,46 +126,25 @@ export type Ledger = {
 };
 
 /** A pool of one batch. */
-type LedgerPool = {
-  posted: bigint;
-  held: bigint;
-  readonly inDebt: boolean;
-  readonly accountStatus: AccountStatusName;
-};
+type LedgerPool = Pick<LockPoolsRow, "posted" | "held" | "inDebt" | "accountStatus">;
 
 /** How the database names the status of an account. */
-export type AccountStatusName = "active" | "suspended" | "closed";
+export type AccountStatusName = LockPoolsRow["accountStatus"];
 
-export type KeyRow = {
-  readonly status: KeyState;
-  readonly allowedModels: readonly string[];
-  readonly cap: bigint | null;
-  readonly spent: bigint;
-  held: bigint;
-};
-
-/** What a new request of a key meets. */
-export type KeyState = "active" | keyof typeof reasonOf;
+type KeyRow = Omit<ReadKeysRow, "keyId">;
 
 /** Why a key that is not active is refused. */
-const reasonOf = {
+const reasonOf: Readonly<Record<Exclude<KeyRow["status"], "active">, ErrorReason>> = {
   paused: "key_paused",
   expired: "key_expired",
   revoked: "revoked_key",
-} as const satisfies Record<string, ErrorReason>;
-
-export type UsedRow = {
-  /** Null: the hold belongs to a calling service, not to a process. */
-  readonly nodeId: string | null;
-  readonly nonce: string;
-  readonly keyId: string;
-  readonly model: string;
-  readonly price: Price;
-  readonly amount: bigint;
-  readonly grantedOutput: number;
-  readonly admittedAt: Date;
-  readonly month: string;
 };
+
+/** Without a node, the hold belongs to a calling service. */
+type UsedRow = Pick<
+  ReadUsedRequestsRow,
+  "nodeId" | "nonce" | "keyId" | "model" | "amount" | "grantedOutput" | "admittedAt" | "month"
+> & { readonly price: Price };
 
 export type Admitted =
   /** `addedMicro` is undefined when the credits were held before. */
@@ -177,7 +157,7 @@ export type Admitted =
   | { readonly kind: "short"; readonly error: ApiError; readonly freeMicro?: bigint };
 
 /** The key of a pool in `Ledger.pools`. */
-export function poolOf({ accountId, family }: Payer): string {
+export function poolOf({ accountId, family }: Pick<Payer, "accountId" | "family">): string {
   return `${accountId}/${family}`;
 }
 

@@ -1,7 +1,8 @@
 // Runs the transactions of a batch queue on a connection of its own, and classifies their errors.
 
 import { DatabaseError } from "pg";
-import type { Query } from "../postgres/pipeline.ts";
+import { type Clock, systemClock } from "../base/clock.ts";
+import type { Result } from "../postgres/pipeline.ts";
 import {
   type Connection,
   isBlocked,
@@ -9,30 +10,50 @@ import {
   isUniqueViolation,
   isUnreachable,
   type Postgres,
-  type Statement,
 } from "../postgres/postgres.ts";
+import type { Query, RowsOf } from "../postgres/statement.ts";
 import type { Failure } from "./batch-queue.ts";
 
-const begin: Statement = { name: "billing/begin", text: "begin" };
-const commit: Statement = { name: "billing/commit", text: "commit" };
-const rollback: Statement = { name: "billing/rollback", text: "rollback" };
+const begin: Query = [{ name: "billing/begin", text: "begin" }, []];
+const commit: Query = [{ name: "billing/commit", text: "commit" }, []];
+const rollback: Query = [{ name: "billing/rollback", text: "rollback" }, []];
 
-/**
- * A transaction in two round trips: `decide` gets the rows of the reads and returns the writes.
- */
+/** What a transaction writes after its reads. */
+export type Decided<Outcome> = { readonly writes: readonly Query[]; readonly outcome: Outcome };
+
+/** A transaction in two round trips. */
 export type Decision<Outcome> = {
   readonly reads: readonly Query[];
-  readonly decide: (rows: readonly unknown[][]) => {
-    readonly writes: readonly Query[];
-    readonly outcome: Outcome;
-  };
+  /** `results`: of the reads. */
+  decide(results: readonly Result[]): Decided<Outcome>;
 };
 
 /** A transaction in one round trip: no query depends on the rows of another. */
 export type Sequence<Outcome> = {
   readonly queries: readonly Query[];
-  readonly outcome: (rows: readonly unknown[][]) => Outcome;
+  outcome(results: readonly Result[]): Outcome;
 };
+
+/** `decide` gets the rows of the reads. */
+export function decision<const Reads extends readonly Query[], Outcome>(
+  reads: Reads,
+  decide: (rows: RowsOf<Reads>) => Decided<Outcome>,
+): Decision<Outcome> {
+  return { reads, decide: (results) => decide(rowsOf(results)) };
+}
+
+/** `outcome` gets the rows of the queries. */
+export function sequence<const Queries extends readonly Query[], Outcome>(
+  queries: Queries,
+  outcome: (rows: RowsOf<Queries>) => Outcome,
+): Sequence<Outcome> {
+  return { queries, outcome: (results) => outcome(rowsOf(results)) };
+}
+
+/** The one place where results get the types of their queries, which read them. */
+function rowsOf<Queries extends readonly Query[]>(results: readonly Result[]): RowsOf<Queries> {
+  return results.map(({ rows }) => rows) as never;
+}
 
 // Several times the server's own time limits for the statements of a batch.
 const batchMsMax = 5_000;
@@ -45,7 +66,7 @@ const closeMsMax = 1_000;
  */
 export class BatchConnection {
   readonly #postgres: Postgres;
-  readonly #batchMs: number;
+  readonly #clock: Clock;
   readonly #prepare: ((connection: Connection) => Promise<void>) | undefined;
   #connection: Connection | undefined;
 
@@ -53,12 +74,12 @@ export class BatchConnection {
   constructor(
     postgres: Postgres,
     {
-      batchMs = batchMsMax,
       prepare,
-    }: { batchMs?: number; prepare?: (connection: Connection) => Promise<void> } = {},
+      clock = systemClock,
+    }: { prepare?: (connection: Connection) => Promise<void>; clock?: Clock } = {},
   ) {
     this.#postgres = postgres;
-    this.#batchMs = batchMs;
+    this.#clock = clock;
     this.#prepare = prepare;
   }
 
@@ -70,11 +91,11 @@ export class BatchConnection {
     return this.#use(async (connection) => {
       const batch = build();
       if ("queries" in batch) {
-        const [, ...rows] = await this.#commit(connection, [[begin, []], ...batch.queries]);
-        return batch.outcome(rows);
+        const [, ...results] = await this.#commit(connection, [begin, ...batch.queries]);
+        return batch.outcome(results);
       }
-      const [, ...read] = await connection.send([[begin, []], ...batch.reads]);
-      const { writes, outcome } = batch.decide(read.map(({ rows }) => rows));
+      const [, ...results] = await connection.send([begin, ...batch.reads]);
+      const { writes, outcome } = batch.decide(results);
       await this.#commit(connection, writes);
       return outcome;
     });
@@ -82,7 +103,7 @@ export class BatchConnection {
 
   /** Runs the queries and takes back what they wrote. Throws as `run` does. */
   async rehearse(queries: readonly Query[]): Promise<void> {
-    await this.#use((connection) => connection.send([[begin, []], ...queries, [rollback, []]]));
+    await this.#use((connection) => connection.send([begin, ...queries, rollback]));
   }
 
   async #use<T>(work: (connection: Connection) => Promise<T>): Promise<T> {
@@ -91,16 +112,16 @@ export class BatchConnection {
       this.#connection = await this.#connect();
     }
     const connection = this.#connection;
-    const timer = setTimeout(() => connection.destroy(), this.#batchMs);
+    const cancelTimer = this.#clock.after(batchMsMax, () => connection.destroy());
     try {
       return await work(connection);
     } catch (error) {
-      await connection.send([[rollback, []]]).catch(() => undefined);
+      await connection.send([rollback]).catch(() => undefined);
       throw connection.lost
         ? new ConnectionLost("the connection broke during a batch", { cause: error })
         : error;
     } finally {
-      clearTimeout(timer);
+      cancelTimer();
     }
   }
 
@@ -108,33 +129,33 @@ export class BatchConnection {
   // not sent.
   async #connect(): Promise<Connection> {
     let connection: Connection | undefined;
-    const timer = setTimeout(() => connection?.destroy(), this.#batchMs);
+    let cancelTimer = () => {};
     try {
       connection = await this.#postgres.connect();
-      timer.refresh();
+      cancelTimer = this.#clock.after(batchMsMax, () => connection?.destroy());
       await this.#prepare?.(connection);
       return connection;
     } catch (cause) {
       connection?.destroy();
       throw new NotConnected("cannot connect to the ledger", { cause });
     } finally {
-      clearTimeout(timer);
+      cancelTimer();
     }
   }
 
-  async #commit(connection: Connection, queries: readonly Query[]): Promise<unknown[][]> {
-    const results = await connection.send([...queries, [commit, []]]);
+  async #commit(connection: Connection, queries: readonly Query[]): Promise<Result[]> {
+    const results = await connection.send([...queries, commit]);
     if (results.pop()?.command !== "COMMIT") throw new RolledBack();
-    return results.map(({ rows }) => rows);
+    return results;
   }
 
   async close(): Promise<void> {
     const connection = this.#connection;
     this.#connection = undefined;
     // Without a timeout, a server that does not respond delays this until the system's own one.
-    const timer = setTimeout(() => connection?.destroy(), closeMsMax);
+    const cancelTimer = this.#clock.after(closeMsMax, () => connection?.destroy());
     await connection?.end().catch(() => undefined);
-    clearTimeout(timer);
+    cancelTimer();
   }
 }
 

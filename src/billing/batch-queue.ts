@@ -2,7 +2,8 @@
 // everything that was queued in the meantime. There is no timer, so a lone item waits for no other,
 // and a thousand concurrent items share one commit.
 
-import { setTimeout as delay, setImmediate as nextTick } from "node:timers/promises";
+import { setImmediate as nextTick } from "node:timers/promises";
+import { type Clock, pause, systemClock } from "../base/clock.ts";
 import { ApiError } from "../base/errors.ts";
 import { withTimeout } from "../base/timeout.ts";
 
@@ -42,6 +43,7 @@ export type BatchQueueSettings<Item, Outcome> = {
   readonly pauseMs: number;
   /** How long an item waits for the database before it fails. Infinity: no limit. */
   readonly maxWaitMs: number;
+  readonly clock?: Clock | undefined;
   /** Called with each batch that succeeded, and the class of each one that failed. */
   readonly metrics?:
     | { onBatch(ms: number, items: number): void; onFailure(failure: Failure): void }
@@ -72,6 +74,7 @@ const inFlightMsMax = 1_000;
 export class BatchQueue<Item, Outcome> {
   readonly #run: RunBatch<Item, Outcome>;
   readonly #settings: BatchQueueSettings<Item, Outcome>;
+  readonly #clock: Clock;
   readonly #queue: QueuedItem<Item, Outcome>[] = [];
   /** Queues of the blocked groups. They run separately, so that other groups do not wait. */
   readonly #blocked = new Map<string, QueuedItem<Item, Outcome>[]>();
@@ -88,6 +91,7 @@ export class BatchQueue<Item, Outcome> {
   constructor(run: RunBatch<Item, Outcome>, settings: BatchQueueSettings<Item, Outcome>) {
     this.#run = run;
     this.#settings = settings;
+    this.#clock = settings.clock ?? systemClock;
   }
 
   /**
@@ -102,14 +106,14 @@ export class BatchQueue<Item, Outcome> {
       return Promise.reject(new ApiError("gateway_unavailable", { retryAfterMs: 1000 }));
     }
     return new Promise((resolve, reject) => {
-      queue.push({ item, queuedAtMs: performance.now(), resolve, reject, isUnconfirmed: false });
+      queue.push({ item, queuedAtMs: this.#clock.now(), resolve, reject, isUnconfirmed: false });
       if (!blockedQueue) this.#running ??= this.#runQueue();
     });
   }
 
   /** How long nothing has succeeded although items wait or have failed; 0 while all is well. */
   get stalledMs(): number {
-    const nowMs = performance.now();
+    const nowMs = this.#clock.now();
     const queues = [...this.#inFlight, this.#queue, ...this.#blocked.values()];
     const waiting = queues.flatMap(([first]) => (first ? [first.queuedAtMs] : []));
     if (this.#failedAtMs !== undefined) waiting.push(this.#failedAtMs);
@@ -119,7 +123,7 @@ export class BatchQueue<Item, Outcome> {
 
   /** Whether a batch has succeeded within the last seconds. */
   get servedLately(): boolean {
-    return performance.now() - this.#succeededAtMs < servedMsMax;
+    return this.#clock.now() - this.#succeededAtMs < servedMsMax;
   }
 
   /** Items that wait, or are in a batch. */
@@ -138,7 +142,7 @@ export class BatchQueue<Item, Outcome> {
 
   /** A batch, or a trial, succeeded. */
   noteSuccess(): void {
-    this.#succeededAtMs = performance.now();
+    this.#succeededAtMs = this.#clock.now();
     this.#failedAtMs = undefined;
   }
 
@@ -149,7 +153,7 @@ export class BatchQueue<Item, Outcome> {
   async drain(withinMs: number): Promise<number> {
     const timeout = new AbortController();
     const emptied = this.#emptied().then(() => timeout.abort());
-    await delay(withinMs, undefined, { signal: timeout.signal }).catch(() => undefined);
+    await pause(this.#clock, withinMs, timeout.signal);
     this.#isStopped = true;
     this.#failExpired();
     await withTimeout(emptied, inFlightMsMax, () => undefined);
@@ -211,13 +215,13 @@ export class BatchQueue<Item, Outcome> {
   ): Promise<Unfinished<Item, Outcome>> {
     const { metrics } = this.#settings;
     this.#inFlight.add(batch);
-    const startMs = metrics ? performance.now() : 0;
+    const startMs = metrics ? this.#clock.now() : 0;
     try {
       const isRepeat = batch.some(({ isUnconfirmed }) => isUnconfirmed);
       const items = batch.map(({ item }) => item);
       const outcomes = await run(items, isRepeat);
       this.noteSuccess();
-      metrics?.onBatch(performance.now() - startMs, batch.length);
+      metrics?.onBatch(this.#clock.now() - startMs, batch.length);
       batch.forEach(({ resolve, reject }, index) => {
         const outcome = outcomes[index];
         if (outcome !== undefined) resolve(outcome);
@@ -227,7 +231,7 @@ export class BatchQueue<Item, Outcome> {
     } catch (error) {
       const failure = this.#settings.classify(error);
       metrics?.onFailure(failure);
-      if (failure !== "rejected") this.#failedAtMs ??= performance.now();
+      if (failure !== "rejected") this.#failedAtMs ??= this.#clock.now();
       if (failure === "unsent") return { repeat: batch, blocked: [] };
       if (failure === "blocked") return { repeat: [], blocked: batch, blockedBy: error };
       for (const queued of batch) queued.isUnconfirmed = true;
@@ -272,14 +276,14 @@ export class BatchQueue<Item, Outcome> {
   }
 
   async #pause(): Promise<void> {
-    await delay(this.#settings.pauseMs);
+    await pause(this.#clock, this.#settings.pauseMs);
     this.#failExpired();
   }
 
   #failExpired(): void {
     const oldestMs = this.#isStopped
       ? Number.POSITIVE_INFINITY
-      : performance.now() - this.#settings.maxWaitMs;
+      : this.#clock.now() - this.#settings.maxWaitMs;
     for (const queue of [this.#queue, ...this.#blocked.values()]) {
       for (const queued of remove(queue, ({ queuedAtMs }) => queuedAtMs < oldestMs)) {
         if (this.#isStopped) this.#failedAtStop += 1;

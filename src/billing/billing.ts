@@ -30,6 +30,7 @@ import {
 import type { Forecast } from "../../gen/gateway/common/v1/forecast_pb.ts";
 import type { Price, Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
 import type { Key, KeyLabel } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import type { Clock } from "../base/clock.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { isRequestId, requestIdRule } from "../base/ids.ts";
 import type { Log } from "../base/log.ts";
@@ -170,6 +171,8 @@ type Parts = {
   readonly approvalAboveMicro?: (() => bigint | undefined) | undefined;
   /** How long an admission waits for the database. */
   readonly maxWaitMs?: number;
+  /** Default: the clock of this machine. */
+  readonly clock?: Clock | undefined;
   /** Present in a worker. */
   readonly parent?: NodeParent | undefined;
   /** Absent: nothing is counted. */
@@ -186,7 +189,7 @@ export type NodeParent = {
 
 export function createBilling(parts: Parts): Billing {
   const store = createLedgerStore(parts.postgres);
-  const reports = createLedgerStore({ ...parts.postgres, query: parts.postgres.reports.query });
+  const reports = createLedgerStore({ ...parts.postgres, run: parts.postgres.reports.run });
   const metrics = parts.metrics && new LedgerMetrics(parts.metrics);
   const node = new ClusterNode({
     store,
@@ -194,6 +197,7 @@ export function createBilling(parts: Parts): Billing {
     onLost: parts.onLost,
     onRegister: parts.parent?.announce,
     describe: parts.describe,
+    clock: parts.clock,
     onReaped(requests) {
       if (metrics) metrics.reaped.value += requests;
     },
@@ -201,8 +205,8 @@ export function createBilling(parts: Parts): Billing {
   parts.parent?.onNodeEnded((nodeId) => node.markEnded(nodeId));
   const funds = createFundsChanges(parts.hints);
   const days = new UsageDays(parts.postgres, parts.log);
-  const rejections = new Rejections(parts.postgres, parts.log);
-  const watch = new ChargeWatch({ store: reports, log: parts.log });
+  const rejections = new Rejections({ ...parts, db: parts.postgres });
+  const watch = new ChargeWatch({ ...parts, store: reports });
   const holds = new HoldKeeper({
     ...parts,
     metrics,
@@ -218,7 +222,7 @@ export function createBilling(parts: Parts): Billing {
   if (parts.metrics) readLedger(parts.metrics, holds, node);
   const keys = parts.keys ?? noKeys;
   let unsettled = 0;
-  const usage = createReports(parts.postgres.reports);
+  const usage = createReports(reports);
   return {
     service: createService({
       store,
@@ -255,10 +259,10 @@ export function createBilling(parts: Parts): Billing {
     forecastsOf: (accountId) => usage.forecast(accountId),
     liveNodes: node.live,
     nodeId: node.id,
-    overview: createOverview(parts.postgres, reports),
+    overview: createOverview(reports),
     onFundsChange: funds.listen,
     problem: () => problemOf(holds, node),
-    figures: createAlertFigures(parts.postgres.reports),
+    figures: createAlertFigures(reports),
     findAmounts: (requests) => reports.findAmounts(requests),
     countRejected: (key, reason) => rejections.count(key, reason),
     countRunning: async (requests) => (await reports.findHolds(requests)).length,
@@ -271,10 +275,10 @@ export function createBilling(parts: Parts): Billing {
     },
     async stop() {
       funds.stop();
-      watch.stop();
+      const watched = watch.stop();
       unsettled = await holds.close();
       // They lose nothing but figures.
-      const figures = Promise.all([days.stop(), rejections.stop()]);
+      const figures = Promise.all([watched, days.stop(), rejections.stop()]);
       await Promise.all([withTimeout(figures, figuresMsMax, () => undefined), node.stop()]);
     },
     unsettled: () => unsettled,

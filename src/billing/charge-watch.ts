@@ -3,7 +3,6 @@
 // for all watched accounts. Memory and rate of a stream are bounded: a page needs the newest
 // charges, and has the others from `ListCharges`.
 
-import { setTimeout as delay } from "node:timers/promises";
 import { create } from "@bufbuild/protobuf";
 import {
   type Receipt,
@@ -11,12 +10,14 @@ import {
   WatchChargesResponseSchema,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { BoundedMap } from "../base/bounded-map.ts";
+import { type Clock, pause, systemClock } from "../base/clock.ts";
 import { ApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
+import { Task, warnOnce } from "../base/task.ts";
 import type { LedgerStore, SettledRequest } from "./store.ts";
 
 const pollMs = 1_000;
-/** How far back each read goes, as `sql/read-settled.sql` says. */
+/** How far back each read goes, as `ReadSettled` says. */
 const rereadMs = 10_000;
 /** Charges in one read, of all watched accounts: 1,000 a second for the ten seconds it repeats. */
 const readMax = 10_000;
@@ -51,17 +52,26 @@ type Feed = {
 
 export class ChargeWatch {
   readonly #store: Store;
-  readonly #log: Log;
+  readonly #clock: Clock;
+  /** Runs while somebody watches. */
+  readonly #polling: Task;
   readonly #feeds = new Map<string, Feed>();
-  #timer: NodeJS.Timeout | undefined;
-  #isReading = false;
-  #isFailing = false;
-  #isStopped = false;
   #readAt: Date | undefined;
 
-  constructor({ store, log }: { store: Store; log: Log }) {
+  constructor(parts: { store: Store; clock?: Clock | undefined; log: Log }) {
+    const { store, clock = systemClock, log } = parts;
     this.#store = store;
-    this.#log = log;
+    this.#clock = clock;
+    this.#polling = new Task({
+      run: () => this.#read(),
+      everyMs: pollMs,
+      report: warnOnce(log, {
+        code: "charges_unread",
+        failed: "cannot read the settled charges",
+        recovered: "the settled charges are readable again",
+      }),
+      clock,
+    });
   }
 
   /**
@@ -72,12 +82,12 @@ export class ChargeWatch {
     { accountId, matches }: Watched,
     signal: AbortSignal,
   ): AsyncGenerator<WatchChargesResponse, void> {
-    const stream = new ChargeStream(matches);
+    const stream = new ChargeStream(matches, this.#clock);
     this.#join(accountId, stream);
     try {
       for (;;) {
         yield stream.take();
-        await delay(messageMs, undefined, { signal });
+        await pause(this.#clock, messageMs, signal);
         await stream.ready(silenceMsMax - messageMs, signal);
         signal.throwIfAborted();
       }
@@ -89,13 +99,12 @@ export class ChargeWatch {
   /** Passes on a charge that this process has made. */
   pass(charge: Receipt): void {
     const feed = this.#feeds.get(charge.accountId);
-    if (feed) passTo(feed, charge);
+    if (feed) passTo(feed, charge, this.#clock.now());
   }
 
   /** Reads no more. The listeners end the streams. */
-  stop(): void {
-    this.#isStopped = true;
-    clearTimeout(this.#timer);
+  stop(): Promise<void> {
+    return this.#polling.stop();
   }
 
   #join(accountId: string, stream: ChargeStream): void {
@@ -106,13 +115,14 @@ export class ChargeWatch {
           message: `This account has ${streamsMax} streams of charges already.`,
         });
       known.streams.add(stream);
-      const sinceMs = performance.now() - rereadMs;
+      const sinceMs = this.#clock.now() - rereadMs;
       for (const { charge, atMs } of known.recent) if (atMs >= sinceMs) stream.offer(charge);
       return;
     }
     const streams = new Set([stream]);
     this.#feeds.set(accountId, { streams, seen: new BoundedMap(seenMax), recent: [] });
-    if (!this.#isReading) this.#schedule(0);
+    if (this.#feeds.size === 1) this.#polling.start();
+    else this.#polling.wake();
   }
 
   #leave(accountId: string, stream: ChargeStream): void {
@@ -120,43 +130,22 @@ export class ChargeWatch {
     feed?.streams.delete(stream);
     if (feed?.streams.size === 0) this.#feeds.delete(accountId);
     if (this.#feeds.size > 0) return;
-    clearTimeout(this.#timer);
+    this.#polling.pause();
     this.#readAt = undefined;
   }
 
-  #schedule(afterMs: number): void {
-    clearTimeout(this.#timer);
-    if (this.#isStopped) return;
-    this.#timer = setTimeout(() => {
-      this.#isReading = true;
-      void this.#read().finally(() => {
-        this.#isReading = false;
-        if (this.#feeds.size > 0) this.#schedule(pollMs);
-      });
-    }, afterMs);
-    this.#timer.unref();
-  }
-
   async #read(): Promise<void> {
-    try {
-      const accountIds = [...this.#feeds.keys()];
-      const { at, requests } = await this.#store.readSettled(accountIds, this.#readAt, readMax);
-      const unseen = requests.filter(
-        ({ accountId, requestId }) => !this.#feeds.get(accountId)?.seen.get(requestId),
-      );
-      const chosen = this.#choose(unseen);
-      if (requests.length === readMax) for (const feed of this.#feeds.values()) leaveOut(feed);
-      if (chosen.length > 0)
-        for (const charge of await this.#store.findSettled(chosen)) this.pass(charge);
-      // Only now: a failed read loses nothing.
-      if (this.#feeds.size > 0) this.#readAt = at;
-      if (this.#isFailing) this.#log.info("the settled charges are readable again");
-      this.#isFailing = false;
-    } catch (err) {
-      if (!this.#isFailing)
-        this.#log.warn({ code: "charges_unread", err }, "cannot read the settled charges");
-      this.#isFailing = true;
-    }
+    const accountIds = [...this.#feeds.keys()];
+    const { at, requests } = await this.#store.readSettled(accountIds, this.#readAt, readMax);
+    const unseen = requests.filter(
+      ({ accountId, requestId }) => !this.#feeds.get(accountId)?.seen.get(requestId),
+    );
+    const chosen = this.#choose(unseen);
+    if (requests.length === readMax) for (const feed of this.#feeds.values()) leaveOut(feed);
+    if (chosen.length > 0)
+      for (const charge of await this.#store.findSettled(chosen)) this.pass(charge);
+    // Only now: a failed read loses nothing.
+    if (this.#feeds.size > 0) this.#readAt = at;
   }
 
   /** The newest requests of each account that its streams can hold. The others are left out. */
@@ -174,10 +163,10 @@ export class ChargeWatch {
   }
 }
 
-function passTo({ streams, seen, recent }: Feed, charge: Receipt): void {
+function passTo({ streams, seen, recent }: Feed, charge: Receipt, atMs: number): void {
   if (seen.get(charge.requestId)) return;
   seen.set(charge.requestId, true);
-  recent.push({ charge, atMs: performance.now() });
+  recent.push({ charge, atMs });
   if (recent.length > waitingMax) recent.shift();
   for (const stream of streams) stream.offer(charge);
 }
@@ -189,12 +178,14 @@ function leaveOut({ streams }: Feed): void {
 /** What one reader still has to get. */
 class ChargeStream {
   readonly #matches: (charge: Receipt) => boolean;
+  readonly #clock: Clock;
   readonly #waiting: Receipt[] = [];
   #isIncomplete = false;
   #wake: (() => void) | undefined;
 
-  constructor(matches: (charge: Receipt) => boolean) {
+  constructor(matches: (charge: Receipt) => boolean, clock: Clock) {
     this.#matches = matches;
+    this.#clock = clock;
   }
 
   offer(charge: Receipt): void {
@@ -220,18 +211,11 @@ class ChargeStream {
   }
 
   /** Resolves when a charge waits, when `ms` have passed, or when `signal` fires. */
-  ready(ms: number, signal: AbortSignal): Promise<void> {
-    if (this.#waiting.length > 0 || signal.aborted) return Promise.resolve();
-    return new Promise((resolve) => {
-      const wake = () => {
-        clearTimeout(timer);
-        signal.removeEventListener("abort", wake);
-        this.#wake = undefined;
-        resolve();
-      };
-      const timer = setTimeout(wake, ms);
-      signal.addEventListener("abort", wake, { once: true });
-      this.#wake = wake;
-    });
+  async ready(ms: number, signal: AbortSignal): Promise<void> {
+    if (this.#waiting.length > 0) return;
+    const woken = new AbortController();
+    this.#wake = () => woken.abort();
+    await pause(this.#clock, ms, AbortSignal.any([woken.signal, signal]));
+    this.#wake = undefined;
   }
 }

@@ -58,7 +58,7 @@ export async function listCharges(
       before: cursor === undefined ? end : parseTimeCursor(cursor),
     },
     // One more than the page holds shows whether another page follows.
-    { looks: looksMax, limit: size + 1 },
+    { looks: looksMax, rows: size + 1 },
   );
   const charges = found.flatMap(({ charge, isMatch }) => (isMatch ? [charge] : []));
   const page = charges.slice(0, size);

@@ -1,8 +1,8 @@
 // Membership of this process among the processes on one database: it sends heartbeats, detects dead
 // processes and settles the requests that they left behind.
 
-import { setTimeout as delay } from "node:timers/promises";
 import { Basis, Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { type Clock, every, pause, systemClock } from "../base/clock.ts";
 import { timeOrderedId } from "../base/ids.ts";
 import type { Log } from "../base/log.ts";
 import { withTimeout } from "../base/timeout.ts";
@@ -40,6 +40,7 @@ export class ClusterNode {
   readonly #onRegister: ((nodeId: string) => void) | undefined;
   readonly #onReaped: ((requests: number) => void) | undefined;
   readonly #describe: (() => string) | undefined;
+  readonly #clock: Clock;
   /** The description that the ledger has, with the id of the node. */
   #described = "";
   /**
@@ -56,7 +57,7 @@ export class ClusterNode {
   /** Nodes whose process has ended, by the word of `markEnded`. */
   readonly #ended = new Set<string>();
   readonly #stopping = new AbortController();
-  #timer: NodeJS.Timeout | undefined;
+  #stopTicks = () => {};
   /** Time of the last tick. Undefined before the start. */
   #tickedAtMs: number | undefined;
   #confirming: Promise<void> | undefined;
@@ -82,6 +83,7 @@ export class ClusterNode {
     onReaped?: ((requests: number) => void) | undefined;
     /** How this process describes itself, as JSON. It is asked every second. */
     describe?: (() => string) | undefined;
+    clock?: Clock | undefined;
     silentPollsMax?: number;
     pollIntervalMs?: number;
     orphansMax?: number;
@@ -92,6 +94,7 @@ export class ClusterNode {
     this.#onRegister = parts.onRegister;
     this.#onReaped = parts.onReaped;
     this.#describe = parts.describe;
+    this.#clock = parts.clock ?? systemClock;
     this.#silentPollsMax = parts.silentPollsMax ?? 12;
     this.#pollIntervalMs = parts.pollIntervalMs ?? pollIntervalMs;
     this.#orphansMax = parts.orphansMax ?? 500;
@@ -103,7 +106,7 @@ export class ClusterNode {
    * while the ledger is unreachable. Nothing may be delivered before that.
    */
   confirmAlive(): Promise<void> | undefined {
-    const nowMs = performance.now();
+    const nowMs = this.#clock.now();
     const isLate = this.#tickedAtMs !== undefined && nowMs - this.#tickedAtMs >= tickMs + pauseMs;
     if (!isLate) return this.#confirming;
     this.#tickedAtMs = nowMs;
@@ -132,26 +135,27 @@ export class ClusterNode {
 
   /** How long the ledger has taken no heartbeat of this process. */
   get silentMs(): number {
-    return this.#heartbeatAtMs === undefined ? 0 : performance.now() - this.#heartbeatAtMs;
+    return this.#heartbeatAtMs === undefined ? 0 : this.#clock.now() - this.#heartbeatAtMs;
   }
 
   /** Registers the node and starts its ticks. */
   async start(holds: HoldKeeper): Promise<void> {
     await this.#register();
     await this.#tick(holds);
-    this.#tickedAtMs = performance.now();
-    this.#timer = setInterval(() => {
+    this.#tickedAtMs = this.#clock.now();
+    // Not a `Task`: while a heartbeat hangs, this process is not paused.
+    this.#stopTicks = every(this.#clock, tickMs, () => {
       void this.confirmAlive();
-      this.#tickedAtMs = performance.now();
+      this.#tickedAtMs = this.#clock.now();
       this.#ticking ??= this.#tickSafely(holds).finally(() => {
         this.#ticking = undefined;
       });
-    }, tickMs);
+    });
   }
 
   /** Stops the ticks and deregisters the node. Other processes settle the holds that it leaves. */
   async stop(): Promise<void> {
-    clearInterval(this.#timer);
+    this.#stopTicks();
     this.#stopping.abort();
     await withTimeout(this.#deregister(), deregisterMsMax, () => undefined);
   }
@@ -159,7 +163,7 @@ export class ClusterNode {
   async #confirmInTime(): Promise<void> {
     const timeout = new AbortController();
     const confirmed = this.#confirm(AbortSignal.any([timeout.signal, this.#stopping.signal]));
-    await withTimeout(confirmed, confirmMsMax, () => timeout.abort());
+    await withTimeout(confirmed, confirmMsMax, () => timeout.abort(), this.#clock);
   }
 
   async #confirm(signal: AbortSignal): Promise<void> {
@@ -168,7 +172,7 @@ export class ClusterNode {
         await this.#heartbeat();
         return;
       } catch {
-        await delay(confirmRetryMs, undefined, { ref: false, signal }).catch(() => undefined);
+        await pause(this.#clock, confirmRetryMs, signal);
       }
     }
   }
@@ -246,7 +250,7 @@ export class ClusterNode {
     const id = this.#id;
     // After a pause, a tick and `confirmAlive` send heartbeats at once: only one registers again.
     if (!(await this.#store.recordHeartbeat(id)) && id === this.#id) await this.#reregister();
-    this.#heartbeatAtMs = performance.now();
+    this.#heartbeatAtMs = this.#clock.now();
     return this.#findDead(await this.#store.pollNodes(this.#id, this.#pollIntervalMs));
   }
 

@@ -9,6 +9,7 @@ import {
   ExportChargesResponseSchema,
   QueryUsageRequestSchema,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import type { ExportChargesRow } from "../../gen/sql/billing.ts";
 import { csvLine, textCell } from "../base/csv.ts";
 import { ApiError } from "../base/errors.ts";
 import { credits } from "../base/money.ts";
@@ -16,7 +17,7 @@ import { readTimeRange } from "../base/paging.ts";
 import { noTags, tagsText } from "../base/tags.ts";
 import { categoryColumns, tokenCategories } from "../base/token-categories.ts";
 import { archivedBefore, keptFrom } from "./archived.ts";
-import type { ExportedRow } from "./rows.ts";
+import { readTags } from "./rows.ts";
 import type { ExportQuery, LedgerStore } from "./store.ts";
 import type { Reports, Scope } from "./usage.ts";
 
@@ -43,29 +44,24 @@ const columns = [
   "tags",
 ];
 
-function lineOf(row: ExportedRow): string {
+function lineOf(row: ExportChargesRow): string {
   return csvLine([
-    row.request_id,
-    row.admitted_at,
-    row.settled_at,
-    row.key_id,
-    textCell(row.key_name ?? ""),
+    row.requestId,
+    row.admittedAt,
+    row.settledAt,
+    row.keyId,
+    textCell(row.keyName ?? ""),
     row.family,
     textCell(row.model),
     row.outcome,
     row.basis,
-    row.input,
-    row.output,
-    row.thinking,
-    row.cache_write_5m,
-    row.cache_write_1h,
-    row.cache_read,
-    row.granted_output,
+    ...tokenCategories.map((category) => row[category]),
+    row.grantedOutput,
     credits(row.amount),
     credits(row.hold),
     credits(row.overrun),
-    row.price_version,
-    textCell(tagsText(row.tags ?? noTags)),
+    row.priceVersion,
+    textCell(tagsText(readTags(row.tags) ?? noTags)),
   ]);
 }
 
@@ -115,7 +111,7 @@ export async function* exportCharges(
     if (count > chargesMax) throw tooMany();
     const isWhole = rows.length < pageSize;
     if (!isWhole) {
-      next = store.exportCharges(query, { at: last.admitted_at, id: last.request_id }, pageSize);
+      next = store.exportCharges(query, { at: last.admittedAt, id: last.requestId }, pageSize);
       // The loop throws it, unless the reader leaves before.
       next.catch(() => undefined);
     }

@@ -6,17 +6,14 @@ import { randomUUID } from "node:crypto";
 import { create } from "@bufbuild/protobuf";
 import { Basis, Outcome, type Receipt } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { type Price, type Usage, UsageSchema } from "../../gen/gateway/common/v1/usage_pb.ts";
+import * as sql from "../../gen/sql/billing.ts";
 import { BoundedMap } from "../base/bounded-map.ts";
+import { type Clock, pause, systemClock } from "../base/clock.ts";
 import { ApiError } from "../base/errors.ts";
 import { newRequestId } from "../base/ids.ts";
 import type { Log } from "../base/log.ts";
 import { withTimeout } from "../base/timeout.ts";
-import {
-  type Connection,
-  isUniqueViolation,
-  type Postgres,
-  statement,
-} from "../postgres/postgres.ts";
+import type { Connection, Postgres } from "../postgres/postgres.ts";
 import {
   type AdmissionRequest,
   type Admitted,
@@ -36,7 +33,7 @@ import {
 } from "./batch-connection.ts";
 import { BatchQueue } from "./batch-queue.ts";
 import { maxHoldMicro, minHoldMicro, resizedHoldMicro, type UsageBounds } from "./hold-size.ts";
-import { admissionBatch, registerPrice, settlementBatch } from "./ledger-batches.ts";
+import { admissionBatch, settlementBatch } from "./ledger-batches.ts";
 import type { LedgerMetrics } from "./ledger-metrics.ts";
 import { costMicro } from "./price.ts";
 import { type Ending, receiptOf, type Settled, type SettleRequest } from "./settlement.ts";
@@ -124,8 +121,6 @@ const settings = {
   closeMsMax: 10_000,
 };
 
-const tryWrites = statement(import.meta.url, "try-writes");
-
 const unused: Ending = {
   usage: create(UsageSchema),
   outcome: Outcome.GATEWAY_FAILED,
@@ -148,6 +143,7 @@ type Parts = {
   onCharge?: (charge: Receipt) => void;
   /** How long an admission waits for the database. */
   maxWaitMs?: number;
+  clock?: Clock | undefined;
   /** Absent: nothing is counted. */
   metrics?: LedgerMetrics | undefined;
 };
@@ -187,6 +183,7 @@ export class HoldKeeper implements Holds {
   /** Endings that replace those of queued settlements, by request. */
   readonly #amended = new Map<string, Ending>();
   readonly #maxWaitMs: number;
+  readonly #clock: Clock;
   readonly #onSettled: ((accountId: string, admittedAt: Date) => void) | undefined;
   readonly #onCharge: ((charge: Receipt) => void) | undefined;
   readonly #metrics: LedgerMetrics | undefined;
@@ -200,17 +197,19 @@ export class HoldKeeper implements Holds {
     this.#onSettled = parts.onSettled;
     this.#onCharge = parts.onCharge;
     this.#metrics = parts.metrics;
+    this.#clock = parts.clock ?? systemClock;
     this.#maxWaitMs = parts.maxWaitMs ?? settings.admitMaxWaitMs;
     this.#queues = this.#open(parts);
   }
 
   #open({ postgres, nodeId, onLost }: Pick<Parts, "postgres" | "nodeId" | "onLost">): Queues {
     const prepare = (connection: Connection) => this.#registerPricesAgain(connection);
-    const admissions = new BatchConnection(postgres, { prepare });
-    const settlements = new BatchConnection(postgres);
+    const clock = this.#clock;
+    const admissions = new BatchConnection(postgres, { prepare, clock });
+    const settlements = new BatchConnection(postgres, { clock });
     // For blocked groups only.
-    const blockedAdmissions = new BatchConnection(postgres, { prepare });
-    const blockedSettlements = new BatchConnection(postgres);
+    const blockedAdmissions = new BatchConnection(postgres, { prepare, clock });
+    const blockedSettlements = new BatchConnection(postgres, { clock });
     const admitOn =
       (connection: BatchConnection) =>
       (requests: readonly AdmissionRequest[], isRepeat: boolean) => {
@@ -226,6 +225,7 @@ export class HoldKeeper implements Holds {
         queueMax: settings.admitQueueMax,
         pauseMs: settings.pauseMs,
         maxWaitMs: this.#maxWaitMs,
+        clock,
         classify: classifyAdmissionError,
         groupOf: (request) => poolOf(payerOf(request)),
         runBlocked: admitOn(blockedAdmissions),
@@ -242,6 +242,7 @@ export class HoldKeeper implements Holds {
         queueMax: settings.settleQueueMax,
         pauseMs: settings.pauseMs,
         maxWaitMs: Number.POSITIVE_INFINITY,
+        clock,
         classify: classifySettlementError,
         groupOf: ({ hold }) => poolOf(hold.payer),
         runBlocked: settleOn(blockedSettlements),
@@ -275,7 +276,7 @@ export class HoldKeeper implements Holds {
       mayRefine: refine !== undefined,
       ...(request.nonce === undefined ? own : { owner: "caller", nonce: request.nonce }),
     };
-    const untilMs = performance.now() + settings.heldWaitMs;
+    const untilMs = this.#clock.now() + settings.heldWaitMs;
     for (;;) {
       const admitted = await this.#admit(placing);
       if (admitted.kind === "held") return this.#rememberFree(admitted.hold);
@@ -288,7 +289,7 @@ export class HoldKeeper implements Holds {
         }
       }
       assert(admitted.kind !== "reduced", "only a request that may be refined is");
-      if (admitted.kind === "rejected" || performance.now() >= untilMs || signal.aborted)
+      if (admitted.kind === "rejected" || this.#clock.now() >= untilMs || signal.aborted)
         throw admitted.error;
       await this.#waitForCredits(placing, signal);
     }
@@ -296,7 +297,7 @@ export class HoldKeeper implements Holds {
 
   expectsFull({ payer, price, bounds }: NewHold, hasCap: boolean): boolean {
     const neededMicro = maxHoldMicro(price, bounds) * 16n;
-    const sinceMs = performance.now() - settings.freeKnownMs;
+    const sinceMs = this.#clock.now() - settings.freeKnownMs;
     const leaves = (key: string) => {
       const free = this.#free.get(key);
       return free !== undefined && free.atMs >= sinceMs && free.micro >= neededMicro;
@@ -318,7 +319,7 @@ export class HoldKeeper implements Holds {
 
   #rememberFree(hold: Hold): Hold {
     const { payer, freeMicro, monthFreeMicro } = hold;
-    const atMs = performance.now();
+    const atMs = this.#clock.now();
     this.#free.set(poolOf(payer), { micro: freeMicro, atMs });
     if (monthFreeMicro !== undefined) this.#free.set(payer.keyId, { micro: monthFreeMicro, atMs });
     return hold;
@@ -393,9 +394,9 @@ export class HoldKeeper implements Holds {
     const { admission, settlement } = this.#queues;
     const failed = [admission, settlement].filter(({ needsTrial }) => needsTrial);
     if (failed.length === 0) return;
-    const connection = new BatchConnection(this.#postgres);
+    const connection = new BatchConnection(this.#postgres, { clock: this.#clock });
     try {
-      await connection.rehearse([[tryWrites, [newRequestId()]]]);
+      await connection.rehearse([sql.tryWrites.with({ requestId: newRequestId() })]);
     } finally {
       await connection.close();
     }
@@ -446,7 +447,7 @@ export class HoldKeeper implements Holds {
         return await this.#store.findCharge(request);
       } catch (error) {
         if (this.#isClosed || !isUnavailable(error)) throw error;
-        await new Promise((resolve) => setTimeout(resolve, settings.pauseMs));
+        await pause(this.#clock, settings.pauseMs);
       }
     }
   }
@@ -466,7 +467,7 @@ export class HoldKeeper implements Holds {
   async releaseUnconfirmed(): Promise<void> {
     if (this.#unconfirmed.size === 0) return;
     const unconfirmed = new Map(this.#unconfirmed);
-    const readAtMs = performance.now();
+    const readAtMs = this.#clock.now();
     const stored = await this.#store.findHolds([...unconfirmed.values()]);
     const ours = stored.filter(
       ({ hold, nonce }) => unconfirmed.get(keyOf(requestKeyOf(hold)))?.nonce === nonce,
@@ -483,10 +484,10 @@ export class HoldKeeper implements Holds {
    * processes settle the rest: returns how many.
    */
   async close(withinMs = settings.closeMsMax): Promise<number> {
-    const until = performance.now() + withinMs;
+    const until = this.#clock.now() + withinMs;
     const { admission, settlement, connections } = this.#queues;
     await admission.drain(withinMs);
-    const left = await settlement.drain(Math.max(0, until - performance.now()));
+    const left = await settlement.drain(Math.max(0, until - this.#clock.now()));
     if (left > 0)
       this.#log.error(
         { code: "settlements_left", requests: left },
@@ -521,14 +522,14 @@ export class HoldKeeper implements Holds {
 
   // A price must be durable before a hold references it.
   async #registerPrice(model: string, price: Price): Promise<void> {
-    const untilMs = performance.now() + this.#maxWaitMs;
+    const untilMs = this.#clock.now() + this.#maxWaitMs;
     while (!this.#hasPrice(price)) {
       try {
         await this.#store.registerPrice(model, price);
         this.#registeredPrices.set(price.priceVersion, { model, price });
       } catch (error) {
-        if (!isUnavailable(error) || performance.now() >= untilMs) throw error;
-        await new Promise((resolve) => setTimeout(resolve, settings.pauseMs));
+        if (!isUnavailable(error) || this.#clock.now() >= untilMs) throw error;
+        await pause(this.#clock, settings.pauseMs);
       }
     }
   }
@@ -536,11 +537,8 @@ export class HoldKeeper implements Holds {
   // A restored backup, or a failover without synchronous replication, may have lost prices. Without
   // its price a hold is never found, and never released.
   async #registerPricesAgain(connection: Connection): Promise<void> {
-    for (const { model, price } of this.#registeredPrices.values()) {
-      await connection.send([registerPrice(model, price)]).catch((error: unknown) => {
-        if (!isUniqueViolation(error)) throw error;
-      });
-    }
+    for (const { model, price } of this.#registeredPrices.values())
+      await connection.send([sql.registerPrice.with({ ...price, model })]);
   }
 
   // A calling service repeats its request with its own nonce. Only this process knows the nonces
@@ -552,7 +550,7 @@ export class HoldKeeper implements Holds {
     this.#unconfirmed.set(keyOf(requestKey), {
       ...requestKey,
       nonce: request.nonce,
-      untilMs: performance.now() + settings.unconfirmedMs,
+      untilMs: this.#clock.now() + settings.unconfirmedMs,
     });
   }
 
@@ -566,14 +564,14 @@ export class HoldKeeper implements Holds {
       const waiting = this.#waiting.get(pool) ?? new Set();
       this.#waiting.set(pool, waiting);
       const wake = () => {
-        clearTimeout(timer);
+        cancelTimer();
         signal.removeEventListener("abort", wake);
         waiting.delete(waiter);
         if (waiting.size === 0) this.#waiting.delete(pool);
         resolve();
       };
       const waiter = { neededMicro: minHoldMicro(price, bounds), wake };
-      const timer = setTimeout(wake, settings.heldRetryMs);
+      const cancelTimer = this.#clock.after(settings.heldRetryMs, wake);
       signal.addEventListener("abort", wake, { once: true });
       waiting.add(waiter);
     });

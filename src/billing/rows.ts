@@ -1,29 +1,29 @@
-// The rows that statements return, and their conversion to messages and values.
+// What the rows of statements stand for: messages and values.
 
-import { create, fromJson, type JsonValue } from "@bufbuild/protobuf";
+import { create, fromJson } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import {
   type Account,
   AccountSchema,
   AccountStatus,
+  type Attempt,
   AttemptSchema,
   Basis,
   Outcome,
+  type Pool,
+  PoolSchema,
   type Receipt,
   ReceiptSchema,
   type Transfer,
   TransferKind,
   TransferSchema,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
-import {
-  type Price,
-  PriceSchema,
-  type Usage,
-  UsageSchema,
-} from "../../gen/gateway/common/v1/usage_pb.ts";
-import { type FamilyName, familyOf } from "../base/families.ts";
+import { PriceSchema, type Usage, UsageSchema } from "../../gen/gateway/common/v1/usage_pb.ts";
+import type * as sql from "../../gen/sql/billing.ts";
+import { familyOf } from "../base/families.ts";
 import type { Tags } from "../base/tags.ts";
-import { byCategory, categoryColumns, type TokenCategory } from "../base/token-categories.ts";
+import type { TokenCategory } from "../base/token-categories.ts";
+import type { Json } from "../postgres/statement.ts";
 import type { AccountStatusName, PlacedHold } from "./admission.ts";
 
 /** A stored hold, with the usage that was metered so far. */
@@ -33,185 +33,131 @@ export type StoredHold = {
   readonly used: Usage;
 };
 
-export type AccountRow = {
-  account_id: string;
-  name: string;
-  created_at: Date;
-  status: AccountStatusName;
-  status_reason: string;
-  status_changed_at: Date | null;
-  billing_name: string;
-  billing_address: string;
-  billing_tax_id: string;
-};
-export type PoolRow = { family: FamilyName; posted: bigint; held: bigint };
-export type TransferRow = {
-  transfer_id: string;
-  account_id: string;
-  family: FamilyName;
-  kind: string;
-  amount: bigint;
-  posted_after: bigint;
-  idempotency_key: string;
-  reason: string;
-  actor: string;
-  created_at: Date;
-};
-type Columns = typeof categoryColumns;
-type CategoriesRow = { [C in TokenCategory as Columns[C]]: bigint };
-type MeteredRow = { [C in TokenCategory as `used_${Columns[C]}`]: number };
-export type PriceRow = CategoriesRow & { price_version: string };
-type RequestRow = MeteredRow &
-  PriceRow & {
-    request_id: string;
-    account_id: string;
-    family: FamilyName;
-    key_id: string;
-    model: string;
-    amount: bigint;
-    granted_output: number;
-    admitted_at: Date;
-    /** Null: none. */
-    tags: Tags | null;
-  };
-export type HoldRow = RequestRow & { secret_id: string | null; month: string; nonce: string };
-export type ChargeRow = RequestRow & {
-  hold: bigint;
-  overrun: bigint;
-  output_over: number;
-  thinking_over: number;
-  outcome: string;
-  basis: string;
-  attempts: JsonValue[];
-  settled_at: Date;
-};
-/** A charge as an export shows it. Times are ISO 8601 in UTC. */
-export type ExportedRow = { [C in TokenCategory as Columns[C]]: number } & {
-  request_id: string;
-  admitted_at: string;
-  settled_at: string;
-  key_id: string;
-  /** Null: the key is unknown. */
-  key_name: string | null;
-  family: FamilyName;
-  model: string;
-  outcome: string;
-  basis: string;
-  granted_output: number;
-  hold: bigint;
-  amount: bigint;
-  overrun: bigint;
-  price_version: string;
-  tags: Tags | null;
-};
-
-export function toAccount(row: AccountRow): Account {
-  const details = {
-    name: row.billing_name,
-    address: row.billing_address,
-    taxId: row.billing_tax_id,
-  };
+export function toAccount({ statusChangedAt, ...row }: sql.FindAccountRow): Account {
+  const details = { name: row.billingName, address: row.billingAddress, taxId: row.billingTaxId };
   return create(AccountSchema, {
-    accountId: row.account_id,
-    name: row.name,
-    createdAt: timestampFromDate(row.created_at),
+    ...row,
+    createdAt: timestampFromDate(row.createdAt),
     status: accountStatusOf[row.status],
-    statusReason: row.status_reason,
-    ...(row.status_changed_at && { statusChangedAt: timestampFromDate(row.status_changed_at) }),
+    ...(statusChangedAt && { statusChangedAt: timestampFromDate(statusChangedAt) }),
     ...(Object.values(details).some((text) => text !== "") && { billingDetails: details }),
   });
 }
 
-const accountStatusOf = {
+const accountStatusOf: Readonly<Record<AccountStatusName, AccountStatus>> = {
   active: AccountStatus.ACTIVE,
   suspended: AccountStatus.SUSPENDED,
   closed: AccountStatus.CLOSED,
-} as const satisfies Record<AccountStatusName, AccountStatus>;
+};
 
-export function toTransfer(row: TransferRow): Transfer {
-  const kind = transferKindOf(row.kind);
-  // Stored with the sign of its effect on the pool, reported as requested: only adjustments have a
-  // sign.
-  const amount = kind === TransferKind.ADJUSTMENT || row.amount > 0n ? row.amount : -row.amount;
-  return create(TransferSchema, {
-    transferId: row.transfer_id,
-    accountId: row.account_id,
-    family: familyOf(row.family),
-    kind,
-    amountMicrocredits: amount,
-    postedAfterMicrocredits: row.posted_after,
-    idempotencyKey: row.idempotency_key,
-    reason: row.reason,
-    actor: row.actor,
-    createdAt: timestampFromDate(row.created_at),
+export function toPool({ family, posted, held }: sql.ReadPoolsRow): Pool {
+  return create(PoolSchema, {
+    family: familyOf(family),
+    postedMicrocredits: posted,
+    heldMicrocredits: held,
+    freeMicrocredits: posted - held,
   });
 }
 
-export function toPrice(row: PriceRow): Price {
-  return create(PriceSchema, { priceVersion: row.price_version, ...categoriesOf(row) });
+export function toTransfer({ amount, ...row }: sql.InsertTransferRow): Transfer {
+  const kind = transferKindOf[row.kind];
+  return create(TransferSchema, {
+    ...row,
+    family: familyOf(row.family),
+    kind,
+    // Stored with the sign of its effect on the pool, reported as requested: only adjustments have
+    // a sign.
+    amountMicrocredits: kind === TransferKind.ADJUSTMENT || amount > 0n ? amount : -amount,
+    postedAfterMicrocredits: row.postedAfter,
+    createdAt: timestampFromDate(row.createdAt),
+  });
 }
 
-function categoriesOf(row: CategoriesRow): Record<TokenCategory, bigint> {
-  return byCategory((category) => row[categoryColumns[category]]);
+type TransferKindName = sql.InsertTransferRow["kind"];
+
+export const transferKindOf: Readonly<Record<TransferKindName, TransferKind>> = {
+  purchase: TransferKind.PURCHASE,
+  bonus: TransferKind.BONUS,
+  refund: TransferKind.REFUND,
+  chargeback: TransferKind.CHARGEBACK,
+  adjustment: TransferKind.ADJUSTMENT,
+  deposit: TransferKind.DEPOSIT,
+};
+
+export function transferKindName(kind: TransferKind): TransferKindName {
+  let name: TransferKindName;
+  for (name in transferKindOf) if (transferKindOf[name] === kind) return name;
+  throw new Error(`no such kind of transfer: ${kind}`);
 }
 
-function toUsage(row: MeteredRow): Usage {
-  return create(
-    UsageSchema,
-    byCategory((category) => row[`used_${categoryColumns[category]}` as const]),
-  );
-}
+/** Of a request up to now, or of its charge. */
+type UsedRow = Pick<sql.FindHoldsRow, `used${Capitalize<TokenCategory>}`>;
 
-export function toStoredHold(row: HoldRow): StoredHold {
-  const payer = {
-    accountId: row.account_id,
-    family: row.family,
-    keyId: row.key_id,
-    ...(row.secret_id !== null && { secretId: row.secret_id }),
+function usedOf(row: UsedRow): Usage {
+  const used: Record<TokenCategory, number> = {
+    input: row.usedInput,
+    output: row.usedOutput,
+    thinking: row.usedThinking,
+    cacheWrite5m: row.usedCacheWrite5m,
+    cacheWrite1h: row.usedCacheWrite1h,
+    cacheRead: row.usedCacheRead,
   };
+  return create(UsageSchema, used);
+}
+
+/** The tags of a request. Null: it has none. */
+export function readTags(json: Json): Tags | undefined {
+  if (json === null) return undefined;
+  const tags = Object.entries(Object(json)).map(([key, value]) => [key, String(value)] as const);
+  return Object.fromEntries(tags);
+}
+
+function readAttempts(json: Json): Attempt[] {
+  return Array.isArray(json) ? json.map((attempt) => fromJson(AttemptSchema, attempt)) : [];
+}
+
+export function toStoredHold(row: sql.FindHoldsRow): StoredHold {
+  const { accountId, family, keyId, secretId, requestId, model, grantedOutput, month } = row;
+  const tags = readTags(row.tags);
   return {
-    used: toUsage(row),
+    used: usedOf(row),
     nonce: row.nonce,
     hold: {
-      requestId: row.request_id,
-      payer,
-      model: row.model,
-      price: toPrice(row),
+      requestId,
+      payer: { accountId, family, keyId, ...(secretId !== null && { secretId }) },
+      model,
+      price: create(PriceSchema, row),
       amountMicro: row.amount,
-      grantedOutput: row.granted_output,
-      month: row.month,
-      admittedAt: row.admitted_at,
-      ...(row.tags && { tags: row.tags }),
+      grantedOutput,
+      month,
+      admittedAt: row.admittedAt,
+      ...(tags && { tags }),
     },
   };
 }
 
-export function toReceipt(row: ChargeRow): Receipt {
-  const usage = toUsage(row);
+export function toReceipt(row: sql.FindChargeRow): Receipt {
+  const usage = usedOf(row);
   const reported = {
     ...usage,
-    output: usage.output + row.output_over,
-    thinking: usage.thinking + row.thinking_over,
+    output: usage.output + row.outputOver,
+    thinking: usage.thinking + row.thinkingOver,
   };
   return create(ReceiptSchema, {
-    requestId: row.request_id,
-    accountId: row.account_id,
-    keyId: row.key_id,
+    ...row,
     family: familyOf(row.family),
-    model: row.model,
     usage,
-    ...(row.output_over + row.thinking_over > 0 && { reportedUsage: reported }),
-    grantedOutput: row.granted_output,
-    price: toPrice(row),
+    ...(row.outputOver + row.thinkingOver > 0 && { reportedUsage: reported }),
+    price: create(PriceSchema, row),
     holdMicrocredits: row.hold,
     amountMicrocredits: row.amount,
     overrunMicrocredits: row.overrun,
     outcome: outcomeOf(row.outcome),
     basis: basisOf(row.basis),
-    attempts: row.attempts.map((attempt) => fromJson(AttemptSchema, attempt)),
-    admittedAt: timestampFromDate(row.admitted_at),
-    settledAt: timestampFromDate(row.settled_at),
-    ...(row.tags && { tags: row.tags }),
+    attempts: readAttempts(row.attempts),
+    admittedAt: timestampFromDate(row.admittedAt),
+    settledAt: timestampFromDate(row.settledAt),
+    tags: readTags(row.tags) ?? {},
   });
 }
 
@@ -219,7 +165,6 @@ export function toReceipt(row: ChargeRow): Receipt {
 
 export const [outcomeName, outcomeOf] = naming(Outcome);
 export const [basisName, basisOf] = naming(Basis);
-export const [transferKindName, transferKindOf] = naming(TransferKind);
 
 /** Converts an enum to its names and back. An unknown number or name is a bug, not an input. */
 function naming<E extends Record<string, number>>(

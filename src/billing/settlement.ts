@@ -1,4 +1,4 @@
-// The ending of a request, the charge that `sql/settle-holds.sql` makes of it, and receipts.
+// The ending of a request, the charge that `SettleHolds` makes of it, and receipts.
 
 import { create } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";

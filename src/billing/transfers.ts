@@ -17,36 +17,31 @@ import {
   type Transfer,
   TransferKind,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import * as sql from "../../gen/sql/billing.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
-import { type FamilyName, familyName, familyOf } from "../base/families.ts";
+import { familyName, familyOf } from "../base/families.ts";
 import { timeOrderedId } from "../base/ids.ts";
 import { readPage } from "../base/paging.ts";
 import { actorOf } from "../contract/callers.ts";
 import type { AuthenticatedCall, Caller } from "../contract/contract.ts";
-import { isUniqueViolation, statement, type Tx } from "../postgres/postgres.ts";
+import { isUniqueViolation } from "../postgres/postgres.ts";
+import type { Runner } from "../postgres/statement.ts";
 import { checkText } from "./accounts.ts";
 import { transferKindName, transferKindOf } from "./rows.ts";
 import {
   bookTransfer,
   checkBookable,
   findSame,
+  isSameTransfer,
   type LedgerStore,
   lockPool,
   type NewTransfer,
 } from "./store.ts";
 
-const statements = {
-  findPendingTransfer: statement(import.meta.url, "find-pending-transfer"),
-  findPendingKey: statement(import.meta.url, "find-pending-key"),
-  insertPendingTransfer: statement(import.meta.url, "insert-pending-transfer"),
-  endPendingTransfer: statement(import.meta.url, "end-pending-transfer"),
-  listPendingTransfers: statement(import.meta.url, "list-pending-transfers"),
-};
-
 export type TransferParts = {
   readonly store: Pick<LedgerStore, "createTransfer" | "transaction">;
   /** Reads on connections that admissions do not use. */
-  readonly reports: Pick<LedgerStore, "query">;
+  readonly reports: Pick<LedgerStore, "run">;
   /** A person who adds more than this needs the approval of another. Undefined: nobody does. */
   readonly approvalAboveMicro: () => bigint | undefined;
   /** Called after credits of an account changed. */
@@ -146,27 +141,27 @@ function repeatedOnce<T>(work: () => Promise<T>): Promise<T> {
 
 /** Lets a transfer wait, unless it was booked before. It replaces another one with its key. */
 async function askForApproval(
-  tx: Tx,
+  tx: Runner,
   transfer: NewTransfer,
 ): Promise<{ booked?: Transfer; pending?: PendingTransfer }> {
   const pool = await lockPool(tx, transfer);
   const booked = await findSame(tx, transfer);
   if (booked) return { booked };
   checkBookable(pool, transfer);
-  const { accountId, family, kind, amountMicro, idempotencyKey, reason, actor } = transfer;
-  const [waiting] = await tx.query<PendingRow>(statements.findPendingKey, [
-    accountId,
-    idempotencyKey,
-  ]);
-  if (waiting && isSame(waiting, transfer)) return { pending: toPending(waiting) };
-  if (waiting) await end(tx, waiting, "replaced", actor);
-  const values = [
-    ...[timeOrderedId("ptr_"), accountId, family, transferKindName(kind), amountMicro],
-    ...[idempotencyKey, reason, actor],
-  ];
-  const [made] = await tx.query<PendingRow>(statements.insertPendingTransfer, values);
-  if (!made) throw new Error("a statement returned no row");
-  return { pending: toPending(made) };
+  const { accountId, kind, amountMicro: amount, idempotencyKey, actor: requestedBy } = transfer;
+  const waiting = await tx.run(sql.findPendingKey, { accountId, idempotencyKey });
+  if (waiting && isSameTransfer(waiting, transfer) && waiting.requestedBy === requestedBy)
+    return { pending: toPending(waiting) };
+  if (waiting) await end(tx, waiting, "replaced", requestedBy);
+  const pendingTransferId = timeOrderedId("ptr_");
+  const made = {
+    ...transfer,
+    pendingTransferId,
+    kind: transferKindName(kind),
+    amount,
+    requestedBy,
+  };
+  return { pending: toPending(await tx.run(sql.insertPendingTransfer, made)) };
 }
 
 export async function approveTransfer(
@@ -175,23 +170,22 @@ export async function approveTransfer(
   { caller, note }: AuthenticatedCall,
 ) {
   const approver = actorOf(caller);
-  const approve = async (tx: Tx) => {
-    const asked = await find(tx, pendingTransferId);
-    const booked = toBooked(asked);
+  const approve = async (tx: Runner) => {
+    const booked = toBooked(await find(tx, pendingTransferId));
     // Everybody locks the pool first. What this waited for, the next statement sees.
     await lockPool(tx, booked);
     const row = await find(tx, pendingTransferId);
-    if (row.state === "approved" && row.decided_by === approver)
-      return { transfer: await bookTransfer(tx, booked), accountId: row.account_id };
+    if (row.state === "approved" && row.decidedBy === approver)
+      return { transfer: await bookTransfer(tx, booked), accountId: row.accountId };
     checkWaiting(row);
-    if (row.requested_by === approver)
+    if (row.requestedBy === approver)
       throw new ApiError("not_permitted", {
         message: "Another person has to approve this transfer.",
       });
     const transfer = await bookTransfer(tx, booked);
     // It may be rejected at this moment: then nothing is booked.
     if (!(await end(tx, row, "approved", approver, transfer.transferId))) throw doesNotWait();
-    return { transfer, accountId: row.account_id };
+    return { transfer, accountId: row.accountId };
   };
   const { transfer, accountId } = await repeatedOnce(() => store.transaction(approve));
   note?.({ requestedBy: transfer.actor });
@@ -206,7 +200,7 @@ export async function rejectTransfer(
 ) {
   await store.transaction(async (tx) => {
     const row = await find(tx, pendingTransferId);
-    note?.({ accountId: row.account_id, requestedBy: row.requested_by });
+    note?.({ accountId: row.accountId, requestedBy: row.requestedBy });
     checkWaiting(row);
     if (!(await end(tx, row, "rejected", actorOf(caller)))) throw doesNotWait();
   });
@@ -218,32 +212,17 @@ export async function listPendingTransfers(
   request: ListPendingTransfersRequest,
 ) {
   const { entries: pendingTransfers, nextPageToken } = await readPage(request, {
-    read: async (after, limit) =>
-      (
-        await reports.query<PendingRow>(statements.listPendingTransfers, [after ?? null, limit])
-      ).map(toPending),
+    read: async (after, rows) =>
+      (await reports.run(sql.listPendingTransfers, { before: after ?? null, rows })).map(toPending),
     cursorOf: ({ pendingTransferId }) => pendingTransferId,
   });
   return create(ListPendingTransfersResponseSchema, { pendingTransfers, nextPageToken });
 }
 
-type PendingRow = {
-  pending_transfer_id: string;
-  account_id: string;
-  family: FamilyName;
-  kind: string;
-  amount: bigint;
-  idempotency_key: string;
-  reason: string;
-  requested_by: string;
-  requested_at: Date;
-  state: "pending" | "approved" | "rejected" | "replaced";
-  decided_by: string | null;
-  transfer_id: string | null;
-};
+type PendingRow = sql.FindPendingTransferRow;
 
-async function find(tx: Tx, pendingTransferId: string): Promise<PendingRow> {
-  const [row] = await tx.query<PendingRow>(statements.findPendingTransfer, [pendingTransferId]);
+async function find(tx: Runner, pendingTransferId: string): Promise<PendingRow> {
+  const row = await tx.run(sql.findPendingTransfer, { pendingTransferId });
   if (!row)
     throw new ApiError("not_found", {
       message: "No such pending transfer.",
@@ -264,48 +243,26 @@ function doesNotWait(): ApiError {
 
 /** False: it does not wait. */
 async function end(
-  tx: Tx,
-  { pending_transfer_id }: PendingRow,
+  tx: Runner,
+  { pendingTransferId }: PendingRow,
   state: PendingRow["state"],
-  by: string,
+  decidedBy: string,
   transferId: string | null = null,
 ): Promise<boolean> {
-  const values = [pending_transfer_id, state, by, transferId];
-  return (await tx.query(statements.endPendingTransfer, values)).length > 0;
+  const ended = { pendingTransferId, state, decidedBy, transferId };
+  return (await tx.run(sql.endPendingTransfer, ended)) > 0;
 }
 
-function isSame(row: PendingRow, transfer: NewTransfer): boolean {
-  return (
-    row.family === transfer.family &&
-    row.kind === transferKindName(transfer.kind) &&
-    row.amount === transfer.amountMicro &&
-    row.reason === transfer.reason &&
-    row.requested_by === transfer.actor
-  );
+function toBooked({ amount, requestedBy, ...row }: PendingRow): NewTransfer {
+  return { ...row, kind: transferKindOf[row.kind], amountMicro: amount, actor: requestedBy };
 }
 
-function toBooked(row: PendingRow): NewTransfer {
-  return {
-    accountId: row.account_id,
-    family: row.family,
-    kind: transferKindOf(row.kind),
-    amountMicro: row.amount,
-    idempotencyKey: row.idempotency_key,
-    reason: row.reason,
-    actor: row.requested_by,
-  };
-}
-
-function toPending(row: PendingRow): PendingTransfer {
+function toPending({ amount, ...row }: PendingRow): PendingTransfer {
   return create(PendingTransferSchema, {
-    pendingTransferId: row.pending_transfer_id,
-    accountId: row.account_id,
+    ...row,
     family: familyOf(row.family),
-    kind: transferKindOf(row.kind),
-    amountMicrocredits: row.amount,
-    idempotencyKey: row.idempotency_key,
-    reason: row.reason,
-    requestedBy: row.requested_by,
-    requestedAt: timestampFromDate(row.requested_at),
+    kind: transferKindOf[row.kind],
+    amountMicrocredits: amount,
+    requestedAt: timestampFromDate(row.requestedAt),
   });
 }

@@ -10,25 +10,10 @@
 // always, and the process that settled it writes the day again. Days that are closed too early by
 // the clock of now are opened again.
 
+import * as sql from "../../gen/sql/billing.ts";
 import type { Log } from "../base/log.ts";
-import { isBlocked, type Postgres, statement, type Tx } from "../postgres/postgres.ts";
-
-const statements = {
-  lockUsageProgress: statement(import.meta.url, "lock-usage-progress"),
-  moveUsageProgress: statement(import.meta.url, "move-usage-progress"),
-  findOldestHold: statement(import.meta.url, "find-oldest-hold"),
-  findFirstHours: statement(import.meta.url, "find-first-hours"),
-  reopenDays: statement(import.meta.url, "reopen-days"),
-  writeDay: statement(import.meta.url, "write-day"),
-  addToDay: statement(import.meta.url, "add-to-day"),
-  compareDay: statement(import.meta.url, "compare-day"),
-  removeHours: statement(import.meta.url, "remove-hours"),
-  removeErrors: statement(import.meta.url, "remove-errors"),
-  allowLongWrite: statement(import.meta.url, "allow-long-write"),
-  removeTags: statement(import.meta.url, "remove-tags"),
-  writeTags: { ...statement(import.meta.url, "write-tags"), timeoutMs: 600_000 },
-  moveTagsProgress: statement(import.meta.url, "move-tags-progress"),
-};
+import { isBlocked, type Postgres } from "../postgres/postgres.ts";
+import type { Runner } from "../postgres/statement.ts";
 
 export const hourMs = 3_600_000;
 export const dayMs = 24 * hourMs;
@@ -55,15 +40,11 @@ function earlierOf(one: string, other: string): string {
   return one < other ? one : other;
 }
 
-type Progress = {
-  /** The days before are closed. */
-  readonly closed_to: string;
-  /** The hours of the days before were removed. */
-  readonly hours_from: string;
-  /** The tags of the days before are written. */
-  readonly tags_to: string;
-  readonly today: string;
-};
+/**
+ * The days before `closedTo` are closed, the hours of those before `hoursFrom` were removed, and
+ * the tags of those before `tagsTo` are written.
+ */
+type Progress = sql.LockUsageProgressRow;
 
 export class UsageDays {
   readonly #postgres: Pick<Postgres, "transaction">;
@@ -157,15 +138,15 @@ export class UsageDays {
   /** Writes a closed day again. No effect on an open one. */
   mend(day: string): Promise<void> {
     return this.#postgres.transaction(async (tx) => {
-      const { closed_to, hours_from, tags_to } = await this.#lock(tx);
-      if (day >= closed_to) return;
-      if (day < tags_to) await writeTags(tx, day);
-      if (day >= hours_from) {
-        await tx.query(statements.writeDay, [day]);
+      const { closedTo, hoursFrom, tagsTo } = await this.#lock(tx);
+      if (day >= closedTo) return;
+      if (day < tagsTo) await writeTags(tx, day);
+      if (day >= hoursFrom) {
+        await tx.run(sql.writeDay, { day });
         return;
       }
-      await tx.query(statements.addToDay, [day]);
-      await tx.query(statements.removeHours, [day]);
+      await tx.run(sql.addToDay, { day });
+      await tx.run(sql.removeHours, { day });
     });
   }
 
@@ -174,32 +155,31 @@ export class UsageDays {
     return this.#postgres.transaction(async (tx) => {
       const progress = await this.#lock(tx);
       const old = addDays(progress.today, 1 - closedAfterDays);
-      if (progress.closed_to > old) return this.#reopen(tx, progress, old);
-      const [oldest] = await tx.query<{ day: string | null }>(statements.findOldestHold, []);
-      const end = earlierOf(old, oldest?.day ?? old);
-      if (end <= progress.closed_to) return false;
-      const [first] = await tx.query<{ day: string | null }>(statements.findFirstHours, [
-        progress.closed_to,
-      ]);
-      const day = first?.day ?? end;
-      if (day < end) await tx.query(statements.writeDay, [day]);
+      if (progress.closedTo > old) return this.#reopen(tx, progress, old);
+      const oldest = await tx.run(sql.findOldestHold);
+      const end = earlierOf(old, oldest.day ?? old);
+      if (end <= progress.closedTo) return false;
+      const first = await tx.run(sql.findFirstHours, { day: progress.closedTo });
+      const day = first.day ?? end;
+      if (day < end) await tx.run(sql.writeDay, { day });
       const closedTo = day < end ? addDays(day, 1) : end;
-      await tx.query(statements.moveUsageProgress, [closedTo, progress.hours_from]);
+      await tx.run(sql.moveUsageProgress, { ...progress, closedTo });
       this.#closedTo = startOfDay(closedTo);
       return true;
     });
   }
 
   /** Opens the days from `old` on, as far as their hours are there. */
-  async #reopen(tx: Tx, { closed_to, hours_from, tags_to }: Progress, old: string): Promise<false> {
-    const closedTo = old < hours_from ? hours_from : old;
-    if (closedTo < closed_to) {
-      await tx.query(statements.reopenDays, [closedTo]);
-      if (closedTo < tags_to) {
-        await tx.query(statements.removeTags, [closedTo, "infinity"]);
-        await tx.query(statements.moveTagsProgress, [closedTo]);
+  async #reopen(tx: Runner, progress: Progress, old: string): Promise<false> {
+    const { hoursFrom } = progress;
+    const closedTo = old < hoursFrom ? hoursFrom : old;
+    if (closedTo < progress.closedTo) {
+      await tx.run(sql.reopenDays, { day: closedTo });
+      if (closedTo < progress.tagsTo) {
+        await tx.run(sql.removeTags, { from: closedTo, to: "infinity" });
+        await tx.run(sql.moveTagsProgress, { tagsTo: closedTo });
       }
-      await tx.query(statements.moveUsageProgress, [closedTo, hours_from]);
+      await tx.run(sql.moveUsageProgress, { closedTo, hoursFrom });
       this.#closedTo = startOfDay(closedTo);
     }
     return false;
@@ -211,19 +191,17 @@ export class UsageDays {
       const progress = await this.#lock(tx);
       // One day more than reports may ask for: a report that began yesterday may still run.
       const kept = addDays(progress.today, -hoursKeptDays - 1);
-      const end = earlierOf(kept, progress.closed_to);
-      if (end <= progress.hours_from) return false;
-      const [first] = await tx.query<{ day: string | null }>(statements.findFirstHours, [
-        progress.hours_from,
-      ]);
-      const day = first?.day ?? end;
+      const end = earlierOf(kept, progress.closedTo);
+      if (end <= progress.hoursFrom) return false;
+      const first = await tx.run(sql.findFirstHours, { day: progress.hoursFrom });
+      const day = first.day ?? end;
       if (day < end) {
         await this.#check(tx, day);
-        await tx.query(statements.removeHours, [day]);
+        await tx.run(sql.removeHours, { day });
       }
       const hoursFrom = day < end ? addDays(day, 1) : end;
-      await tx.query(statements.moveUsageProgress, [progress.closed_to, hoursFrom]);
-      await tx.query(statements.removeErrors, [hoursFrom]);
+      await tx.run(sql.moveUsageProgress, { ...progress, hoursFrom });
+      await tx.run(sql.removeErrors, { day: hoursFrom });
       return true;
     });
   }
@@ -231,39 +209,37 @@ export class UsageDays {
   /** Writes the tags of the first closed day that lacks them. Returns false when there is none. */
   #writeNextTags(): Promise<boolean> {
     return this.#postgres.transaction(async (tx) => {
-      const { tags_to, closed_to } = await this.#lock(tx);
-      if (tags_to >= closed_to) return false;
-      const [first] = await tx.query<{ day: string | null }>(statements.findFirstHours, [tags_to]);
-      const day = first?.day ?? closed_to;
-      if (day < closed_to) await writeTags(tx, day);
-      const tagsTo = day < closed_to ? addDays(day, 1) : closed_to;
-      await tx.query(statements.moveTagsProgress, [tagsTo]);
+      const { tagsTo, closedTo } = await this.#lock(tx);
+      if (tagsTo >= closedTo) return false;
+      const first = await tx.run(sql.findFirstHours, { day: tagsTo });
+      const day = first.day ?? closedTo;
+      if (day < closedTo) await writeTags(tx, day);
+      await tx.run(sql.moveTagsProgress, { tagsTo: day < closedTo ? addDays(day, 1) : closedTo });
       return true;
     });
   }
 
   // Settlements write the hours together with the charge, so the hours are right.
-  async #check(tx: Tx, day: string): Promise<void> {
-    const [row] = await tx.query<{ differences: number }>(statements.compareDay, [day]);
-    if (row?.differences === 0) return;
+  async #check(tx: Runner, day: string): Promise<void> {
+    const { differences } = await tx.run(sql.compareDay, { day });
+    if (differences === 0) return;
     this.#log.error(
-      { code: "usage_day_mended", day, ...row },
+      { code: "usage_day_mended", day, differences },
       "a day of the usage differs from its hours: it is mended",
     );
-    await tx.query(statements.writeDay, [day]);
+    await tx.run(sql.writeDay, { day });
   }
 
-  async #lock(tx: Tx): Promise<Progress> {
-    const [progress] = await tx.query<Progress>(statements.lockUsageProgress, []);
-    if (!progress) throw new Error("the ledger has no row of usage_progress");
-    this.#closedTo = startOfDay(progress.closed_to);
+  async #lock(tx: Runner): Promise<Progress> {
+    const progress = await tx.run(sql.lockUsageProgress);
+    this.#closedTo = startOfDay(progress.closedTo);
     return progress;
   }
 }
 
 /** Writes the tags of a day anew. */
-async function writeTags(tx: Tx, day: string): Promise<void> {
-  await tx.query(statements.allowLongWrite, []);
-  await tx.query(statements.removeTags, [day, addDays(day, 1)]);
-  await tx.query(statements.writeTags, [day]);
+async function writeTags(tx: Runner, day: string): Promise<void> {
+  await tx.run(sql.allowLongWrite);
+  await tx.run(sql.removeTags, { from: day, to: addDays(day, 1) });
+  await tx.run(sql.writeTags, { day });
 }

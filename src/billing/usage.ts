@@ -21,8 +21,9 @@ import {
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { type Forecast, ForecastSchema } from "../../gen/gateway/common/v1/forecast_pb.ts";
 import { UsageTotalSchema } from "../../gen/gateway/common/v1/usage_pb.ts";
+import * as sql from "../../gen/sql/billing.ts";
 import { invalidField } from "../base/errors.ts";
-import { type FamilyName, familyOf } from "../base/families.ts";
+import { familyOf } from "../base/families.ts";
 import {
   type AskedRange,
   encodePageToken,
@@ -35,21 +36,9 @@ import {
   readTimeRange,
 } from "../base/paging.ts";
 import { checkTagKey, checkTags } from "../base/tags.ts";
-import { byCategory, categoryColumns } from "../base/token-categories.ts";
-import { firstEventColumns, type SumColumn } from "../base/usage-sums.ts";
-import { statement, type Tx } from "../postgres/postgres.ts";
-import { throwTooLarge, throwUnavailable } from "./store.ts";
+import { byCategory } from "../base/token-categories.ts";
+import type { Runner } from "../postgres/statement.ts";
 import { dayMs, dayOf, hourMs, hoursKeptDays, startOfDay } from "./usage-days.ts";
-
-const statements = {
-  findFirstRunning: statement(import.meta.url, "find-first-running"),
-  queryUsage: statement(import.meta.url, "query-usage"),
-  listUsage: statement(import.meta.url, "list-usage"),
-  sumUsage: statement(import.meta.url, "sum-usage"),
-  queryTags: statement(import.meta.url, "query-tags"),
-  queryErrors: statement(import.meta.url, "query-errors"),
-  readSpending: statement(import.meta.url, "read-spending"),
-};
 
 /** Whose figures a report shows. */
 export type Scope = {
@@ -84,98 +73,75 @@ function bucketName(bucket: Bucket): "none" | "hour" | "day" | "month" {
 }
 
 /** `db` should be the connections for reports, which end a statement that takes too long. */
-export function createReports(db: Tx) {
-  async function read<Row>(...query: Parameters<typeof db.query>): Promise<Row[]> {
-    return db
-      .query<Row>(...query)
-      .catch(throwTooLarge)
-      .catch(throwUnavailable);
-  }
-
+export function createReports(db: Runner) {
   async function readClock(accountId: string, keyIds: readonly string[] | null): Promise<Clock> {
-    const [row] = await read<ClockRow>(statements.findFirstRunning, [accountId, keyIds]);
-    if (!row) throw new Error("the ledger has no row of usage_progress");
+    const row = await db.run(sql.findFirstRunning, { accountId, keyIds });
     const settledUntil = new Date(row.at.getTime() - admissionMsMax);
-    const { admitted_at: running } = row;
+    const { admittedAt: running } = row;
     return {
       at: row.at,
       hoursFrom: new Date(startOfDay(row.today).getTime() - hoursKeptDays * dayMs),
-      closedTo: startOfDay(row.closed_to),
-      tagsTo: startOfDay(row.tags_to),
+      closedTo: startOfDay(row.closedTo),
+      tagsTo: startOfDay(row.tagsTo),
       completeUntil: running && running < settledUntil ? running : settledUntil,
     };
   }
 
   type Reading = {
-    readonly scope: Scope;
+    readonly asked: Parameters<typeof sql.sumUsage.with>[0];
     readonly groupBy: readonly UsageGroup[];
     readonly bucket: Bucket;
-    readonly parts: readonly unknown[];
-    readonly filters: readonly unknown[];
     readonly page: { readonly size: number; readonly after: Place | undefined };
     /** Undefined: not by a tag. */
     readonly tag: TagQuestion | undefined;
   };
 
-  /** The values that both statements of groups begin with. */
-  const groupValues = ({ scope, groupBy, bucket, parts, filters }: Reading) => [
-    scope.accountId,
-    bucketName(bucket),
-    groupBy.includes(UsageGroup.KEY),
-    groupBy.includes(UsageGroup.MODEL),
-    groupBy.includes(UsageGroup.FAMILY),
-    ...parts,
-    ...filters,
-  ];
-
-  function sumGroups(reading: Reading) {
-    const { page } = reading;
-    return read<UsageSumRow>(statements.queryUsage, [
-      ...groupValues(reading),
-      ...[page.after?.at ?? null, ...(page.after?.names.slice(0, 3) ?? [null, null, null])],
-      page.size + 1,
-    ]);
-  }
+  /** What both statements of groups take. */
+  const groupsOf = ({ asked, groupBy, bucket, page: { size, after } }: Reading) => {
+    const [afterKeyId = null, afterModel = null, afterFamily = null, afterValue = null] =
+      after?.names ?? [];
+    return {
+      ...asked,
+      bucket: bucketName(bucket),
+      byKey: groupBy.includes(UsageGroup.KEY),
+      byModel: groupBy.includes(UsageGroup.MODEL),
+      byFamily: groupBy.includes(UsageGroup.FAMILY),
+      afterPeriod: after?.at ?? null,
+      afterKeyId,
+      afterModel,
+      afterFamily,
+      afterValue,
+      rows: size + 1,
+    };
+  };
 
   async function sumTags(
     reading: Reading,
     { key, value, isGrouped }: TagQuestion,
   ): Promise<UsageSumRow[]> {
-    const { page } = reading;
-    const [keyId = null, model = null, family = null, after = null] = page.after?.names ?? [];
-    const rows = await read<UsageSumRow>(statements.queryTags, [
-      ...groupValues(reading),
-      ...[page.after?.at ?? null, keyId, model, family],
-      page.size + 1,
-      ...[key, value, after],
-    ]);
+    const rows = await db.run(sql.queryTags, { ...groupsOf(reading), tag: key, value });
     return isGrouped ? rows : rows.map((row) => ({ ...row, value: "" }));
   }
 
   /** The sums of all rows of a question. */
-  function sumAll({ page, ...reading }: Reading): Promise<SumsRow[]> {
-    const { scope, parts, filters, tag } = reading;
+  async function sumAll({ page, ...reading }: Reading): Promise<SumsRow[]> {
+    const { asked, tag } = reading;
     // The requests with and without a tag are all requests.
-    if (!tag || tag.value === null)
-      return read<SumsRow>(statements.sumUsage, [scope.accountId, ...parts, ...filters]);
+    if (!tag || tag.value === null) return [await db.run(sql.sumUsage, asked)];
     const whole = { bucket: Bucket.NONE, groupBy: [], page: { size: page.size, after: undefined } };
     return sumTags({ ...reading, ...whole }, tag);
   }
 
   async function listDays(reading: Reading): Promise<UsageSumRow[]> {
-    const { scope, groupBy, parts, filters, page } = reading;
-    const [key = null, model = null] = page.after?.names ?? [];
-    const rows = await read<Omit<UsageSumRow, "period"> & { day: string }>(statements.listUsage, [
-      ...[scope.accountId, ...parts, ...filters],
-      ...[page.after ? dayOf(page.after.at) : null, key, model, page.size + 1],
-      groupBy.includes(UsageGroup.FAMILY),
-    ]);
+    const { after } = reading.page;
+    const afterDay = after ? dayOf(after.at) : null;
+    const rows = await db.run(sql.listUsage, { ...groupsOf(reading), afterDay });
     return rows.map((row) => ({ ...row, period: startOfDay(row.day) }));
   }
 
-  function findRows(reading: Reading, isOfDays: boolean): Promise<UsageSumRow[]> {
+  async function findRows(reading: Reading, isOfDays: boolean): Promise<UsageSumRow[]> {
     if (reading.tag) return sumTags(reading, reading.tag);
-    return isOfDays ? listDays(reading) : sumGroups(reading);
+    return isOfDays ? listDays(reading) : db.run(sql.queryUsage, groupsOf(reading));
   }
 
   return {
@@ -194,12 +160,16 @@ export function createReports(db: Tx) {
       const start = page.after && page.after.at > range.from ? page.after.at : range.from;
       if (bucket === Bucket.HOUR && start < range.to) checkHours(start, clock);
       const daysTo = tag ? clock.tagsTo : clock.closedTo;
-      const parts = splitRange({ from: start, to: range.to }, bucket, daysTo);
-      const filters = [keyIds, models.length > 0 ? models : null];
-      const reading = { scope, groupBy, bucket, parts, filters, page, tag };
+      const asked = {
+        ...splitRange({ from: start, to: range.to }, bucket, daysTo),
+        accountId: scope.accountId,
+        keyIds,
+        models: models.length > 0 ? models : null,
+      };
+      const reading = { asked, groupBy, bucket, page, tag };
       const found = await findRows(reading, isOfDays(request));
       const { entries, nextPageToken } = page.cut(found, range, (row) => [
-        row.key_id,
+        row.keyId,
         row.model,
         row.family,
         row.value ?? "",
@@ -209,7 +179,7 @@ export function createReports(db: Tx) {
         rows: entries.map((row) =>
           create(UsageRowSchema, {
             from: timestampFromDate(row.period),
-            keyId: row.key_id,
+            keyId: row.keyId,
             model: row.model,
             ...(row.family !== "" && { family: familyOf(row.family) }),
             sums: toSums([row]),
@@ -232,19 +202,23 @@ export function createReports(db: Tx) {
       const page = pageOf(request, ["errors", scope, bucket, groupBy, request.keyIds]);
       const clock = await readClock(scope.accountId, keyIds);
       const range = page.after?.range ?? keptRange(rangeOf(request, clock), clock);
-      const rows = await read<ErrorSumRow>(statements.queryErrors, [
-        scope.accountId,
-        bucketName(bucket),
-        groupBy.includes(ErrorGroup.KEY),
-        groupBy.includes(ErrorGroup.REASON),
-        ...[range.from, range.to, keyIds],
-        ...[page.after?.at ?? null, ...(page.after?.names.slice(0, 2) ?? [null, null])],
-        page.size + 1,
-      ]);
+      const [afterKeyId = null, afterReason = null] = page.after?.names ?? [];
+      const rows = await db.run(sql.queryErrors, {
+        ...range,
+        accountId: scope.accountId,
+        bucket: bucketName(bucket),
+        byKey: groupBy.includes(ErrorGroup.KEY),
+        byReason: groupBy.includes(ErrorGroup.REASON),
+        keyIds,
+        afterPeriod: page.after?.at ?? null,
+        afterKeyId,
+        afterReason,
+        rows: page.size + 1,
+      });
       const [total, found] = splitTotal(rows);
-      const { entries, nextPageToken } = page.cut(found, range, (row) => [
-        row.key_id,
-        row.reason,
+      const { entries, nextPageToken } = page.cut(found, range, ({ keyId, reason }) => [
+        keyId,
+        reason,
         "",
         "",
       ]);
@@ -252,7 +226,7 @@ export function createReports(db: Tx) {
         rows: entries.map((row) =>
           create(ErrorRowSchema, {
             from: timestampFromDate(row.period),
-            keyId: row.key_id,
+            keyId: row.keyId,
             reason: row.reason.toUpperCase(),
             requests: row.requests,
           }),
@@ -266,19 +240,11 @@ export function createReports(db: Tx) {
 
     /** One forecast for each pool. Empty: there is no such account. */
     async forecast(accountId: string): Promise<Forecast[]> {
-      const rows = await read<SpendingRow>(statements.readSpending, [accountId, forecastDays]);
+      const rows = await db.run(sql.readSpending, { accountId, days: forecastDays });
       return rows.map(toForecast);
     },
   };
 }
-
-type ClockRow = {
-  at: Date;
-  today: string;
-  closed_to: string;
-  tags_to: string;
-  admitted_at: Date | null;
-};
 
 /** The times that a report depends on, by the clock of the database. */
 type Clock = {
@@ -324,16 +290,23 @@ function checkHours(from: Date, { hoursFrom }: Clock): void {
 }
 
 /**
- * The first and last of some hours, of some days before `daysTo`, and of hours again, as statements
- * take them. A part may be empty.
+ * Some hours, some days before `daysTo`, and hours after them, as statements take them. Ends are
+ * exclusive, and a part may be empty.
  */
 function splitRange({ from, to }: Range, bucket: Bucket, daysTo: Date) {
   const firstDay = ceil(from, dayMs);
   const lastDay = floor(to, dayMs);
   const end = lastDay < daysTo ? lastDay : daysTo;
-  if (bucket === Bucket.HOUR || firstDay >= end)
-    return [from, to, dayOf(to), dayOf(to), to, to] as const;
-  return [from, firstDay, dayOf(firstDay), dayOf(end), end, to] as const;
+  const hasDays = bucket !== Bucket.HOUR && firstDay < end;
+  const [first, last] = hasDays ? [firstDay, end] : [to, to];
+  return {
+    hoursFrom: from,
+    hoursTo: first,
+    daysFrom: dayOf(first),
+    daysTo: dayOf(last),
+    laterFrom: last,
+    laterTo: to,
+  };
 }
 
 function floor(at: Date, ms: number): Date {
@@ -468,57 +441,55 @@ function splitTotal<Row extends { period: Date | null }>(
   return [total, rows.filter((row): row is Row & { period: Date } => row.period !== null)];
 }
 
-type SumsRow = Readonly<Record<SumColumn, bigint>>;
-type UsageSumRow = SumsRow & {
-  period: Date;
-  key_id: string;
-  model: string;
-  family: FamilyName | "";
-  /** Of a tag. Absent: not by a tag. */
-  value?: string;
-};
-type ErrorSumRow = { period: Date | null; key_id: string; reason: string; requests: bigint };
+const firstEvents = [
+  "firstEvent1",
+  "firstEvent2",
+  "firstEvent3",
+  "firstEvent4",
+  "firstEvent5",
+  "firstEvent6",
+  "firstEvent7",
+  "firstEvent8",
+  "firstEvent9",
+  "firstEvent10",
+] as const satisfies readonly (keyof sql.SumUsageRow)[];
+type FirstEvent = (typeof firstEvents)[number];
+/** Those by tag have no first events. */
+type SumsRow = Omit<sql.SumUsageRow, FirstEvent> & Partial<Pick<sql.SumUsageRow, FirstEvent>>;
+type UsageSumRow = SumsRow &
+  Pick<sql.QueryUsageRow, "period" | "keyId" | "model" | "family"> & {
+    /** Of a tag. Absent: not by a tag. */
+    readonly value?: string;
+  };
 
 function toSums(rows: readonly SumsRow[]): UsageSums {
-  const sum = (column: SumColumn) => rows.reduce((all, row) => all + row[column], 0n);
-  const usage = byCategory((category) => sum(categoryColumns[category]));
+  const sum = (column: keyof SumsRow) => rows.reduce((all, row) => all + (row[column] ?? 0n), 0n);
   return create(UsageSumsSchema, {
-    usage: create(UsageTotalSchema, usage),
+    usage: create(UsageTotalSchema, byCategory(sum)),
     amountMicrocredits: sum("amount"),
-    inputMicrocredits: sum("amount_input"),
-    outputMicrocredits: sum("amount_output"),
-    cacheMicrocredits: sum("amount_cache"),
-    thinkingMicrocredits: sum("amount_thinking"),
+    inputMicrocredits: sum("amountInput"),
+    outputMicrocredits: sum("amountOutput"),
+    cacheMicrocredits: sum("amountCache"),
+    thinkingMicrocredits: sum("amountThinking"),
     requests: sum("requests"),
     completed: sum("completed"),
     failed: sum("failed"),
     cut: sum("cut"),
-    firstEventCounts: firstEventColumns.map(sum),
+    firstEventCounts: firstEvents.map(sum),
   });
 }
 
-type SpendingRow = {
-  family: FamilyName;
-  free: bigint;
-  held: bigint;
-  amount: bigint;
-  first_day: string | null;
-  used_before: boolean;
-  filled_to: bigint | null;
-  today: string;
-};
-
-function toForecast({ family, free, held, amount, ...row }: SpendingRow): Forecast {
-  const firstDay = row.first_day ?? row.today;
+function toForecast({ family, free, held, amount, ...row }: sql.ReadSpendingRow): Forecast {
+  const firstDay = row.firstDay ?? row.today;
   const sinceFirst = (startOfDay(row.today).getTime() - startOfDay(firstDay).getTime()) / dayMs;
-  const days = row.used_before ? forecastDays : sinceFirst;
+  const days = row.usedBefore ? forecastDays : sinceFirst;
   const isKnown = days >= forecastDaysMin;
   const credits = free > 0n ? free : 0n;
   return create(ForecastSchema, {
     family: familyOf(family),
     freeMicrocredits: free,
     heldMicrocredits: held,
-    ...(row.filled_to !== null && { filledToMicrocredits: row.filled_to }),
+    ...(row.filledTo !== null && { filledToMicrocredits: row.filledTo }),
     ...(isKnown && { dailyMicrocredits: amount / BigInt(days) }),
     ...(isKnown && amount > 0n && { daysLeft: (Number(credits) * days) / Number(amount) }),
   });

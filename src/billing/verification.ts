@@ -7,35 +7,25 @@ import {
   type Violation,
   ViolationSchema,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import * as sql from "../../gen/sql/billing.ts";
 import { timeOrderedId } from "../base/ids.ts";
 import type { Log } from "../base/log.ts";
 import { actorOf } from "../contract/callers.ts";
 import type { AuthenticatedCall } from "../contract/contract.ts";
-import { statement } from "../postgres/postgres.ts";
+import type { Json, Runner } from "../postgres/statement.ts";
 import type { LedgerStore } from "./store.ts";
-
-const statements = {
-  insertVerification: statement(import.meta.url, "insert-verification"),
-  readVerification: statement(import.meta.url, "read-verification"),
-};
 
 /** So many violations are kept. All of them are counted. */
 const violationsKept = 100;
 
-/** One check of the ledger. */
-export type Verification = {
-  readonly verificationId: string;
-  readonly startedAt: Date;
-  readonly endedAt: Date;
-  /** As `actorOf` names the caller. */
-  readonly startedBy: string;
-  readonly violationCount: number;
+/** One check of the ledger. `startedBy`: as `actorOf` names the caller. */
+export type Verification = Omit<sql.ReadVerificationRow, "violations" | "cleanAt"> & {
   /** The first ones. */
   readonly violations: readonly Violation[];
 };
 
 export type VerificationParts = {
-  readonly store: Pick<LedgerStore, "query">;
+  readonly store: Pick<LedgerStore, "run">;
   readonly reports: Pick<LedgerStore, "verifyLedger">;
   readonly log: Log;
 };
@@ -50,10 +40,16 @@ export async function verifyLedger(
   const kept = violations
     .slice(0, violationsKept)
     .map(({ invariant, subject, detail }) => ({ invariant, subject, detail }));
-  const values = [startedAt, new Date(), actorOf(caller), violations.length, JSON.stringify(kept)];
   // The caller gets the answer all the same.
   await store
-    .query(statements.insertVerification, [timeOrderedId("ver_"), ...values])
+    .run(sql.insertVerification, {
+      verificationId: timeOrderedId("ver_"),
+      startedAt,
+      endedAt: new Date(),
+      startedBy: actorOf(caller),
+      violationCount: violations.length,
+      violations: JSON.stringify(kept),
+    })
     .catch((err: unknown) =>
       log.warn(
         { code: "verification_not_stored", err, violations: violations.length },
@@ -63,44 +59,25 @@ export async function verifyLedger(
   return create(VerifyLedgerResponseSchema, { violations });
 }
 
-type Row = {
-  verification_id: string;
-  started_at: Date;
-  ended_at: Date;
-  started_by: string;
-  violation_count: number;
-  violations: unknown;
-  clean_at: Date | null;
-};
-
-/**
- * The last check, and the end of the last one that found nothing. Undefined: there was none.
- * `query`: of a store.
- */
+/** The last check, and the end of the last one that found nothing. Undefined: there was none. */
 export async function latestVerification(
-  query: LedgerStore["query"],
+  db: Runner,
 ): Promise<{ latest: Verification | undefined; cleanAt: Date | undefined }> {
-  const [row] = await query<Row>(statements.readVerification, []);
+  const row = await db.run(sql.readVerification);
   if (!row) return { latest: undefined, cleanAt: undefined };
-  const violations = Array.isArray(row.violations) ? row.violations : [];
-  return {
-    latest: {
-      verificationId: row.verification_id,
-      startedAt: row.started_at,
-      endedAt: row.ended_at,
-      startedBy: row.started_by,
-      violationCount: row.violation_count,
-      violations: violations.map(toViolation),
-    },
-    cleanAt: row.clean_at ?? undefined,
-  };
+  const { cleanAt, ...latest } = row;
+  const violations = readViolations(row.violations);
+  return { latest: { ...latest, violations }, cleanAt: cleanAt ?? undefined };
 }
 
-function toViolation(stored: unknown): Violation {
-  const { invariant, subject, detail } = Object(stored);
-  return create(ViolationSchema, {
-    invariant: String(invariant),
-    subject: String(subject),
-    detail: String(detail),
+function readViolations(json: Json): Violation[] {
+  if (!Array.isArray(json)) return [];
+  return json.map((stored: unknown) => {
+    const { invariant, subject, detail } = Object(stored);
+    return create(ViolationSchema, {
+      invariant: String(invariant),
+      subject: String(subject),
+      detail: String(detail),
+    });
   });
 }

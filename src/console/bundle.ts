@@ -181,10 +181,14 @@ export async function readBuilt(folder = builtFolder): Promise<Bundle | undefine
 function hashSources(): string {
   const hash = createHash("sha256");
   const files = globSync(
-    ["src/console/web/**/*.*", "src/console/*.ts", "gen/**/*.ts", "package.json"],
-    {
-      cwd: root,
-    },
+    [
+      "src/console/web/**/*.*",
+      "src/console/*.ts",
+      "src/base/token-categories.ts",
+      "gen/**/*.ts",
+      "package.json",
+    ],
+    { cwd: root },
   );
   for (const file of files.sort()) {
     hash.update(`${file}\0`);

@@ -4,6 +4,7 @@
 import { type DescMethod, type DescService, getOption, type Message } from "@bufbuild/protobuf";
 import { Code } from "@connectrpc/connect";
 import { audited, callers, endless, strong } from "../../gen/gateway/common/v1/options_pb.ts";
+import { type Clock, every, systemClock } from "../base/clock.ts";
 import { ApiError, errorCatalog, toApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import {
@@ -37,6 +38,7 @@ export type InterceptorParts = {
   readonly audit?: AuditSink | undefined;
   /** Ends the streams of persons and admin tokens. Absent: none changes here. */
   readonly onCallerChange?: OnCallerChange | undefined;
+  readonly clock?: Clock | undefined;
 };
 
 /**
@@ -48,7 +50,7 @@ export function intercept<S extends DescService>(
   implementation: Implementation<S, AuthenticatedCall>,
   parts: InterceptorParts,
 ): Implementation<S> {
-  const { log, audit, onCallerChange } = parts;
+  const { log, audit } = parts;
   const looks = audit && new OperatorLooks(audit, log);
   return implement<Implementation<S>>(service, (desc) => {
     const method = boundMethod<S, AuthenticatedCall>(implementation, desc);
@@ -97,7 +99,7 @@ export function intercept<S extends DescService>(
         const admitted = admitting instanceof Promise ? await admitting : admitting;
         if (act) act.accountId = admitted.accountId;
         else if (admitted.caller.kind === "person") await looks?.record(method.desc, admitted);
-        const follow = followRights(admitted.caller, isEndless, onCallerChange);
+        const follow = followRights(admitted.caller, isEndless, parts);
         if (follow) {
           const recheck = async () => admit(request, { ...call, caller: undefined });
           const run = (signal: AbortSignal) => open(request, { ...admitted, signal });
@@ -175,7 +177,7 @@ const recheckMs = 250;
 function followRights(
   caller: Caller,
   isEndless: boolean,
-  onCallerChange: OnCallerChange | undefined,
+  { onCallerChange, clock = systemClock }: InterceptorParts,
 ): FollowRights | undefined {
   const subjectId = subjectOf(caller);
   if (subjectId !== undefined && onCallerChange)
@@ -185,10 +187,7 @@ function followRights(
       });
   // An answer to a key ends by itself, and inference ends it when the key is revoked.
   if (!isEndless || caller.kind === "internal") return undefined;
-  return (onDoubt) => {
-    const timer = setInterval(() => onDoubt(false), recheckMs);
-    return () => clearInterval(timer);
-  };
+  return (onDoubt) => every(clock, recheckMs, () => onDoubt(false));
 }
 
 /**

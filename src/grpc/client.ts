@@ -1,7 +1,6 @@
 // The gRPC binding of Core: the same clients as `localCore`, for a facade or an internal service
 // that runs in another process than the core.
 
-import { setTimeout as pause } from "node:timers/promises";
 import {
   create,
   type DescMessage,
@@ -20,6 +19,7 @@ import {
   status,
 } from "@grpc/grpc-js";
 import { Health, HealthCheckResponse_ServingStatus } from "../../gen/grpc/health/v1/health_pb.ts";
+import { type Clock, pause, systemClock } from "../base/clock.ts";
 import { ApiError } from "../base/errors.ts";
 import { type Stopwatch, waitFor } from "../base/stopwatch.ts";
 import type { ClientTls } from "../config/environment.ts";
@@ -33,20 +33,25 @@ import { clientCredentials } from "./tls.ts";
  * name with several addresses is called on all of them. Connections open on demand and reopen when
  * lost. A call that finds no core within one second fails with `gateway_unavailable`.
  */
-export function grpcCore(parts: { addresses: readonly string[]; tls?: ClientTls }): RemoteCore {
+export function grpcCore(parts: {
+  addresses: readonly string[];
+  tls?: ClientTls;
+  /** Of the wait for a core. Default: the clock of this machine. */
+  clock?: Clock;
+}): RemoteCore {
   const channels = parts.addresses.map(
     (address) => new Channel(address, clientCredentials(parts.tls), channelOptions),
   );
-  const pick = createPicker(channels);
-  const health = grpcClient(Health, pick);
+  const cores = { pick: createPicker(channels), clock: parts.clock ?? systemClock };
+  const health = grpcClient(Health, cores);
   return {
-    billing: grpcClient(serviceTypes.billing, pick),
-    keys: grpcClient(serviceTypes.keys, pick),
-    inference: grpcClient(serviceTypes.inference, pick),
-    people: grpcClient(serviceTypes.people, pick),
-    payments: grpcClient(serviceTypes.payments, pick),
-    alerts: grpcClient(serviceTypes.alerts, pick),
-    operations: grpcClient(serviceTypes.operations, pick),
+    billing: grpcClient(serviceTypes.billing, cores),
+    keys: grpcClient(serviceTypes.keys, cores),
+    inference: grpcClient(serviceTypes.inference, cores),
+    people: grpcClient(serviceTypes.people, cores),
+    payments: grpcClient(serviceTypes.payments, cores),
+    alerts: grpcClient(serviceTypes.alerts, cores),
+    operations: grpcClient(serviceTypes.operations, cores),
     isServing: (timeoutMs) => isServing(health, timeoutMs),
     close: () => {
       for (const channel of channels) channel.close();
@@ -84,10 +89,13 @@ const channelOptions = {
   "grpc.enable_channelz": 0,
 };
 
-/** Chooses the channel of the next call. */
-type Pick = () => Channel;
+type Cores = {
+  /** Chooses the channel of the next call. */
+  readonly pick: () => Channel;
+  readonly clock: Clock;
+};
 
-function createPicker(channels: readonly Channel[]): Pick {
+function createPicker(channels: readonly Channel[]): Cores["pick"] {
   const [first] = channels;
   if (!first) throw new Error("no address of a core was given");
   if (channels.length === 1) return () => first;
@@ -102,9 +110,9 @@ function createPicker(channels: readonly Channel[]): Pick {
   };
 }
 
-function grpcClient<S extends DescService>(service: S, pick: Pick): Client<S> {
+function grpcClient<S extends DescService>(service: S, cores: Cores): Client<S> {
   return implement<Client<S>>(service, (desc) =>
-    desc.methodKind === "unary" ? callUnary(desc, pick) : callStream(desc, pick),
+    desc.methodKind === "unary" ? callUnary(desc, cores) : callStream(desc, cores),
   );
 }
 
@@ -139,13 +147,13 @@ function argumentsOf({ desc, message, metadata, deadline }: Outgoing) {
   return [pathOf(desc), encode, decode, message, metadata, deadline] as const;
 }
 
-function callUnary(desc: DescMethod, pick: Pick) {
+function callUnary(desc: DescMethod, { pick, clock }: Cores) {
   return async (
     request: MessageInitShape<DescMessage>,
     options?: CallOptions,
   ): Promise<Message> => {
     const outgoing = prepare(desc, request, options);
-    const retries = new RetryPolicy(outgoing.signal);
+    const retries = new RetryPolicy(outgoing.signal, clock);
     const { waits } = factsOf(options?.contextValues);
     for (;;) {
       try {
@@ -175,7 +183,7 @@ function sendUnary(channel: Channel, outgoing: Outgoing): Promise<Message> {
   });
 }
 
-function callStream(desc: DescMethod, pick: Pick) {
+function callStream(desc: DescMethod, { pick, clock }: Cores) {
   return (
     request: MessageInitShape<DescMessage>,
     options?: CallOptions,
@@ -188,7 +196,8 @@ function callStream(desc: DescMethod, pick: Pick) {
       if (onAccepted) call.once("data", onAccepted);
       return call;
     };
-    return new ServerStream(open, new RetryPolicy(outgoing.signal), outgoing.signal, waits);
+    const retries = new RetryPolicy(outgoing.signal, clock);
+    return new ServerStream(open, retries, outgoing.signal, waits);
   };
 }
 
@@ -329,10 +338,12 @@ const pauseMs = 50;
 /** Retries one call while no core is connected that could receive it. */
 class RetryPolicy {
   readonly #signal: AbortSignal | undefined;
-  #until: number | undefined;
+  readonly #clock: Clock;
+  #untilMs: number | undefined;
 
-  constructor(signal: AbortSignal | undefined) {
+  constructor(signal: AbortSignal | undefined, clock: Clock) {
     this.#signal = signal;
+    this.#clock = clock;
   }
 
   /** Resolves when the call should be tried again. Throws the error of the call otherwise. */
@@ -341,8 +352,9 @@ class RetryPolicy {
     if (this.#signal?.aborted && error.code === status.CANCELLED) throw abortError(this.#signal);
     if (!isUnsent(error)) throw fromStatus(error);
     // The first retry starts at once, because another core can be connected already.
-    if (this.#until === undefined) this.#until = Date.now() + waitMsMax;
-    else if (Date.now() < this.#until) await pause(pauseMs);
+    const nowMs = this.#clock.now();
+    if (this.#untilMs === undefined) this.#untilMs = nowMs + waitMsMax;
+    else if (nowMs < this.#untilMs) await pause(this.#clock, pauseMs);
     else throw fromStatus(error);
   }
 }

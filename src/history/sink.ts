@@ -8,10 +8,10 @@
 // request (ClickHouse).
 
 import * as sql from "../../gen/sql/history.ts";
-import { ApiError } from "../base/errors.ts";
 import { randomId } from "../base/ids.ts";
 import type { Log } from "../base/log.ts";
 import type { SinkSettings } from "../config/environment.ts";
+import { isUnreachable } from "../postgres/postgres.ts";
 import type { Runner } from "../postgres/statement.ts";
 import { lastOf, type Place } from "./digest.ts";
 import { Lease } from "./lease.ts";
@@ -109,8 +109,7 @@ export class Sink {
       this.failed += 1;
       this.#failures += 1;
       // Once for each time that it goes away.
-      const isUnreachable = err instanceof ApiError && err.reason === "database_unavailable";
-      if (this.#failures === 1 && !isUnreachable)
+      if (this.#failures === 1 && !isUnreachable(err))
         this.#log.warn(
           { code: "sink_failed", sink: this.#name, err },
           "charges do not get to the sink; they are sent when it takes them again",

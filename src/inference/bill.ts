@@ -18,6 +18,7 @@ import {
   MessageDeltaSchema,
   MessageStopSchema,
 } from "../../gen/gateway/inference/v1/event_pb.ts";
+import type { Clock } from "../base/clock.ts";
 import { ApiError, toApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { withTimeout } from "../base/timeout.ts";
@@ -47,6 +48,7 @@ export type BillParts = {
   /** As `Inference.counters`. */
   readonly counters: { providerReportedZero: number };
   readonly inputCounts: InputCounts;
+  readonly clock: Clock;
 };
 
 export class Bill {
@@ -62,7 +64,7 @@ export class Bill {
   /** True while a provider has the whole request and has not answered with an error status. */
   #isAccepted = false;
   #leftDuring: LeftDuring | undefined;
-  #lastUsageTimer: NodeJS.Timeout | undefined;
+  #cancelLastUsage = () => {};
   #failure: unknown;
   /** True for an answer that came in one piece and is shown in one: all of it is its end. */
   #isWhole = false;
@@ -203,14 +205,16 @@ export class Bill {
     this.#countZeroInput();
     this.#learnInput(total.usage);
     const settlement = this.#charge(total, Outcome.COMPLETED);
-    const receipt = await withTimeout(settlement, settleMaxWaitMs, () => {
+    const giveUp = () => {
       if (this.#prepared.request.stream)
         throw new ApiError("billing_unavailable", { message: chargedLater });
       const nothing = this.#endingOf(this.#meter.billableNothing(), Outcome.GATEWAY_FAILED);
       const { requestId, payer } = this.#hold;
       this.#parts.holds.amend({ accountId: payer.accountId, requestId }, nothing);
       throw new ApiError("billing_unavailable", { message: notDelivered, retryAfterMs: 1000 });
-    });
+    };
+    const { clock } = this.#parts;
+    const receipt = await withTimeout(settlement, settleMaxWaitMs, giveUp, clock);
     // Another process has settled the request, by older usage. The client must not see an end that
     // contradicts its charge.
     if (receipt.outcome !== Outcome.COMPLETED)
@@ -262,8 +266,9 @@ export class Bill {
     else if (meter.contentBegan) this.#leftDuring = "content";
     else this.#leftDuring = "before content";
     if (this.#leftDuring !== "ending") meter.freezeOutput();
-    if (!this.#awaitsUsage()) this.#active.provider.abort();
-    else this.#lastUsageTimer = setTimeout(() => this.#active.provider.abort(), lastUsageMs);
+    const abort = () => this.#active.provider.abort();
+    if (!this.#awaitsUsage()) abort();
+    else this.#cancelLastUsage = this.#parts.clock.after(lastUsageMs, abort);
   }
 
   #awaitsUsage(): boolean {
@@ -333,7 +338,7 @@ export class Bill {
   #charge(billable: BillableUsage, outcome: Outcome): Promise<Receipt> {
     if (this.#settlement === undefined) {
       this.#stopWatching();
-      clearTimeout(this.#lastUsageTimer);
+      this.#cancelLastUsage();
       this.#usage = chargedUsage(billable.usage, this.#hold.grantedOutput);
       this.#settlement = this.#parts.holds.settle(this.#hold, this.#endingOf(billable, outcome));
       if (this.#trace) this.#traceSettlement(this.#trace, this.#settlement, this.#usage);

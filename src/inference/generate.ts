@@ -35,8 +35,6 @@ export type GenerateParts = BillParts & {
   readonly countRejected: (key: Key, reason: ErrorReason) => void;
   /** As `Billing.confirmAlive`. */
   readonly confirmAlive: () => Promise<void> | undefined;
-  /** Longest life of a request. */
-  readonly requestMaxMs: number;
   /** Whether a provider may be called while the hold is being placed. */
   readonly overlap: boolean;
   /** Absent: nothing is counted by the names of OpenTelemetry. */
@@ -48,6 +46,8 @@ export type GenerateParts = BillParts & {
 /** A caller that pays. */
 export type PayingCaller = Extract<Caller, { kind: "key" }>;
 
+/** Longest life of a request. */
+const requestMaxMs = 30 * 60_000;
 /** Time between the time limit of a request and the deadline of its hold. */
 const deadlineMarginMs = 60_000;
 /** Of a call that nobody has begun to trace. */
@@ -76,7 +76,7 @@ export async function* generate(
   // Open before the hold, so that a revocation or a drain also ends requests that are being
   // admitted.
   const active = parts.activeRequests.open(key.keyId, secret.secretId);
-  const timer = setTimeout(() => active.cancel(timeLimit), parts.requestMaxMs);
+  const cancelTimer = parts.clock.after(requestMaxMs, () => active.cancel(timeLimit));
   let refusal: ErrorReason | undefined;
   let place: Place | undefined;
   let holding: Span | undefined;
@@ -120,7 +120,7 @@ export async function* generate(
         trace,
         waits: call.waits,
       });
-    const newHold = newHoldOf(parts, prepared, { requestId, hasNewId: call.hasNewId }, caller);
+    const newHold = newHoldOf(prepared, { requestId, hasNewId: call.hasNewId }, caller);
     const overlaps = mayOverlap(parts, newHold, call, caller);
     const early = overlaps
       ? await placeWhileCalling(parts, newHold, active, callProvider)
@@ -178,7 +178,7 @@ export async function* generate(
     if (genai && bill)
       genai.count({ ...bill.summary(), durationMs: performance.now() - startMs, firstEventMs });
     call.signal.removeEventListener("abort", onHangUp);
-    clearTimeout(timer);
+    cancelTimer();
     parts.activeRequests.close(active);
   }
 }
@@ -252,7 +252,6 @@ async function placeWhileCalling(
 }
 
 function newHoldOf(
-  parts: GenerateParts,
   { target, bounds, request: { tags } }: Prepared,
   { requestId, hasNewId }: Pick<NewHold, "requestId" | "hasNewId">,
   { key, secret }: PayingCaller,
@@ -268,7 +267,7 @@ function newHoldOf(
     price: target.price,
     bounds,
     tags,
-    deadlineMs: parts.requestMaxMs + deadlineMarginMs,
+    deadlineMs: requestMaxMs + deadlineMarginMs,
   };
 }
 

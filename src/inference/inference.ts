@@ -4,6 +4,7 @@
 import { Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { InferenceService } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import type { Key } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import { type Clock, systemClock } from "../base/clock.ts";
 import { ApiError, type ErrorReason } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { Holds } from "../billing/billing.ts";
@@ -51,10 +52,10 @@ export function createInference(parts: {
   countRejected?: (key: Key, reason: ErrorReason) => void;
   /** As `Billing.confirmAlive`. */
   confirmAlive: () => Promise<void> | undefined;
-  /** Longest life of a request. */
-  requestMaxMs?: number;
   /** Whether a provider may be called while the hold is being placed. Default: true. */
   overlap?: boolean;
+  /** Default: the clock of this machine. */
+  clock?: Clock | undefined;
   /** Absent: nothing is counted by the names of OpenTelemetry. */
   genai?: GenaiMetrics | undefined;
   /** Absent: nothing is traced. */
@@ -63,15 +64,14 @@ export function createInference(parts: {
   const activeRequests = new ActiveRequests();
   const inputCounts = new InputCounts();
   const counters = { providerReportedZero: 0, discardedCalls: 0 };
-  const requestMaxMs = parts.requestMaxMs ?? 30 * 60_000;
   const overlap = parts.overlap ?? true;
   const countRejected = parts.countRejected ?? (() => {});
   const all = {
     ...parts,
+    clock: parts.clock ?? systemClock,
     activeRequests,
     counters,
     inputCounts,
-    requestMaxMs,
     overlap,
     countRejected,
   };

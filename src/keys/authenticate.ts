@@ -2,6 +2,7 @@
 // up in the cache, then in the database.
 
 import { timingSafeEqual } from "node:crypto";
+import { type Clock, systemClock } from "../base/clock.ts";
 import { ApiError, expiredSecret } from "../base/errors.ts";
 import { SecretCache } from "../base/secret-cache.ts";
 import { createSecretLookup } from "../base/secret-lookup.ts";
@@ -39,11 +40,12 @@ export function createAuthentication(parts: {
   findSecrets: (digests: readonly string[]) => Promise<FoundSecret[]>;
   onUse: (secretId: string) => void;
   maxWaitMs?: number | undefined;
+  clock?: Clock | undefined;
   /** Absent: nothing is counted. */
   metrics?: Metrics | undefined;
 }): Authentication {
-  const { adminToken, findSecrets, onUse, maxWaitMs } = parts;
-  const cache = new SecretCache<FoundSecret>(cacheLimits);
+  const { adminToken, findSecrets, onUse, maxWaitMs, clock = systemClock } = parts;
+  const cache = new SecretCache<FoundSecret>(cacheLimits, () => clock.now());
   // A secret is read because it is in use: a stale entry is read again at its next use. So to know
   // the last use costs nothing where a call finds its secret in the cache.
   const findUsed = async (digests: readonly string[]) => {
@@ -52,7 +54,10 @@ export function createAuthentication(parts: {
       if (one.useIsDue && refusalOf(one, false) === undefined) onUse(one.secretId);
     return found;
   };
-  const lookup = createSecretLookup(findUsed, cache, maxWaitMs);
+  const lookup = createSecretLookup(findUsed, cache, {
+    ...(maxWaitMs !== undefined && { maxWaitMs }),
+    clock,
+  });
   const isAdmin = adminCheck(adminToken);
   const looks = countLooks(parts.metrics);
 

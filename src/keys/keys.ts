@@ -12,6 +12,7 @@ import {
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import * as sql from "../../gen/sql/keys.ts";
 import { createChanges } from "../base/change-feed.ts";
+import type { Clock } from "../base/clock.ts";
 import { ApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { walkPages } from "../base/paging.ts";
@@ -112,10 +113,12 @@ export function createKeys(parts: {
   hints?: Hints | undefined;
   /** How long a call waits for an unreachable database. */
   maxWaitMs?: number;
+  /** Default: the clock of this machine. */
+  clock?: Clock | undefined;
   /** Absent: nothing is counted. */
   metrics?: Metrics | undefined;
 }): Keys {
-  const { adminToken, resolveModel, log, hints } = parts;
+  const { adminToken, resolveModel, log, hints, clock } = parts;
   const store = createKeyStore(parts.postgres);
   const lastUse = new LastUse((secretIds) => store.run(sql.recordUses, { secretIds }), log);
   const { authenticate, forget } = createAuthentication({
@@ -123,9 +126,10 @@ export function createKeys(parts: {
     findSecrets: store.findSecrets,
     onUse: (secretId) => lastUse.add(secretId),
     maxWaitMs: parts.maxWaitMs,
+    clock,
     metrics: parts.metrics,
   });
-  const revocation = new RevocationCheck(store.liveSecrets);
+  const revocation = new RevocationCheck(store.liveSecrets, clock);
   const changes = createChanges({
     source: {
       name: "keys",
@@ -133,6 +137,7 @@ export function createKeys(parts: {
       clean: () => store.run(sql.removeChanges),
     },
     hints: hints && hintsOn(hints, hintChannel),
+    clock,
     log,
   });
   // Registered first: other listeners may read the key at once.

@@ -1,7 +1,7 @@
 // Decides whether the active requests of a key may continue, after each change of the key or of its
 // account.
 
-import { setTimeout as delay } from "node:timers/promises";
+import { type Clock, pause, systemClock } from "../base/clock.ts";
 import { ApiError } from "../base/errors.ts";
 import type { Refusal } from "./store.ts";
 
@@ -13,10 +13,15 @@ type LiveSecrets = ReadonlyMap<string, Refusal | undefined>;
 
 export class RevocationCheck {
   readonly #readLiveSecrets: (keyId: string) => Promise<LiveSecrets>;
+  readonly #clock: Clock;
   readonly #reads = new Map<string, Promise<LiveSecrets>>();
 
-  constructor(readLiveSecrets: (keyId: string) => Promise<LiveSecrets>) {
+  constructor(
+    readLiveSecrets: (keyId: string) => Promise<LiveSecrets>,
+    clock: Clock = systemClock,
+  ) {
     this.#readLiveSecrets = readLiveSecrets;
+    this.#clock = clock;
   }
 
   /** Why active requests with this secret have to end. Undefined: they may continue. */
@@ -51,7 +56,7 @@ export class RevocationCheck {
         return await this.#readLiveSecrets(keyId);
       } catch (error) {
         if (!(error instanceof ApiError) || attempt === attemptsMax) throw error;
-        await delay(retryMs, undefined, { ref: false });
+        await pause(this.#clock, retryMs);
       }
     }
   }

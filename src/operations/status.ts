@@ -28,8 +28,9 @@ export type StatusParts = {
     running(): Promise<{
       readonly requests: bigint;
       readonly heldMicro: bigint;
-      readonly oldestAdmittedAt: Date | undefined;
-      readonly firstDeadlineAt: Date | undefined;
+      /** Null: none runs. */
+      readonly oldestAdmittedAt: Date | null;
+      readonly firstDeadlineAt: Date | null;
     }>;
   };
   readonly nodeId: () => string;
@@ -57,9 +58,9 @@ type NodeRecord = {
   readonly startedAt: Date;
   /** About one a second. */
   readonly silentPolls: number;
-  /** As `describeNode` wrote it. Undefined: the node has not. */
+  /** As `describeNode` wrote it. Null: the node has not. */
   readonly report: unknown;
-  readonly reportedAt: Date | undefined;
+  readonly reportedAt: Date | null;
 };
 
 export async function getStatus(parts: StatusParts): Promise<GetStatusResponse> {
@@ -118,7 +119,7 @@ export function readReport({
   report,
   reportedAt,
 }: Pick<NodeRecord, "report" | "reportedAt">): NodeReport | undefined {
-  if (report === undefined || reportedAt === undefined) return undefined;
+  if (report === null || reportedAt === null) return undefined;
   const read = fromJson(NodeReportSchema, toJsonValue(report), { ignoreUnknownFields: true });
   read.reportedAt = timestampFromDate(reportedAt);
   return read;

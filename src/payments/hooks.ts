@@ -10,6 +10,7 @@ import {
 } from "../../gen/gateway/payments/v1/payments_pb.ts";
 import * as sql from "../../gen/sql/payments.ts";
 import { ApiError } from "../base/errors.ts";
+import { Task, warnOnce } from "../base/task.ts";
 import type { Parts } from "./parts.ts";
 
 /** Larger bodies are refused, on every listener. */
@@ -48,23 +49,21 @@ export async function receiveHook(
 const cleaningMs = 3_600_000;
 
 /** Removes what the inbox has kept for 90 days, once an hour. */
-export function createCleaning({ store, log }: Pick<Parts, "store" | "log">) {
-  let timer: NodeJS.Timeout | undefined;
-  let running: Promise<unknown> = Promise.resolve();
-  const clean = () => {
-    running = store
-      .run(sql.removeHooks)
-      .catch((err: unknown) =>
-        log.warn({ code: "webhooks_not_removed", err }, "old webhooks could not be removed"),
-      );
-  };
-  return {
-    start(): void {
-      timer = setInterval(clean, cleaningMs);
+export function createCleaning({
+  store,
+  clock,
+  log,
+}: Pick<Parts, "store" | "clock" | "log">): Task {
+  return new Task({
+    async run() {
+      await store.run(sql.removeHooks);
     },
-    async stop(): Promise<void> {
-      clearInterval(timer);
-      await running;
-    },
-  };
+    firstMs: cleaningMs,
+    everyMs: cleaningMs,
+    report: warnOnce(log, {
+      code: "webhooks_not_removed",
+      failed: "old webhooks could not be removed",
+    }),
+    clock,
+  });
 }

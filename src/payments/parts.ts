@@ -7,6 +7,7 @@ import {
   type BillingService,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import * as sql from "../../gen/sql/payments.ts";
+import type { Clock } from "../base/clock.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import type { FamilyName } from "../base/families.ts";
 import type { Log } from "../base/log.ts";
@@ -61,6 +62,7 @@ export type Parts = {
   readonly changed: (orderId: string) => void;
   /** Makes this process look for work at once. */
   readonly wake: () => void;
+  readonly clock: Clock;
   readonly log: Log;
 };
 

@@ -4,6 +4,7 @@ import type { Client } from "@connectrpc/connect";
 import type { BillingService } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { PaymentsService } from "../../gen/gateway/payments/v1/payments_pb.ts";
 import * as sql from "../../gen/sql/payments.ts";
+import { type Clock, systemClock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import {
   apiKeyOf,
@@ -89,11 +90,13 @@ export function createPayments(parts: {
   offer?: (() => Offer) | undefined;
   /** Between two readings of a chain. Default: 10 s. */
   chainPaceMs?: number;
+  /** Default: the clock of this machine. */
+  clock?: Clock | undefined;
   log: Log;
 }): Payments {
-  const { billing, publicUrl, env, guesses, log } = parts;
+  const { billing, publicUrl, env, guesses, clock = systemClock, log } = parts;
   const store = createPaymentsStore(parts.postgres);
-  const watchers = createWatchers(store, log);
+  const watchers = createWatchers({ store, clock, log });
   // Nobody may take pretended money for real: elsewhere it has to be configured.
   const offered = (settings: PaymentSettings | undefined) =>
     openOffer(settings ?? (isLocalhost(publicUrl()) ? simulatedPayments : nothing), {
@@ -108,6 +111,7 @@ export function createPayments(parts: {
     billing,
     watchers,
     guesses,
+    clock,
     log,
     processors: () => current.processors,
     chains: () => current.chains,
@@ -164,7 +168,7 @@ export function createPayments(parts: {
       cleaning.start();
     },
     async stop() {
-      watchers.stop();
+      await watchers.stop();
       await cleaning.stop();
       await chains.stop();
       await poller.stop();

@@ -4,6 +4,7 @@
 
 import * as sql from "../../gen/sql/payments.ts";
 import type { Log } from "../base/log.ts";
+import { Task, warnOnce } from "../base/task.ts";
 import { WaitGroup } from "../base/wait-group.ts";
 import { applyLook, recordFailedLook } from "./crediting.ts";
 import type { Parts } from "./parts.ts";
@@ -13,7 +14,7 @@ const slots = 5;
 const leaseMs = 30_000;
 /** Less than the lease, so that no two nodes look at an order at once. */
 const lookMsMax = 20_000;
-const tickMs = 1_000;
+const pollMs = 1_000;
 const sweepMs = 5_000;
 
 export type Poller = {
@@ -30,44 +31,33 @@ export type Repeat = {
 };
 
 export function createPoller(parts: Parts, repeat: Repeat): Poller {
-  const { store, log } = parts;
+  const { store, clock, log } = parts;
   const running = new WaitGroup();
   const stopping = new AbortController();
   const ready = new Set<string>();
-  let timer: NodeJS.Timeout | undefined;
-  let isTicking = false;
-  let isWoken = false;
-  let isFailing = false;
   let sweptAtMs = Number.NEGATIVE_INFINITY;
+  const polling = new Task({
+    run: takeWork,
+    everyMs: pollMs,
+    report: warnOnce(log, {
+      code: "orders_unread",
+      failed: "cannot find the orders that are due",
+      recovered: "orders are looked at again",
+    }),
+    clock,
+  });
 
-  async function tick(): Promise<void> {
-    clearTimeout(timer);
-    isTicking = true;
-    running.add();
-    const withUnposted = performance.now() - sweptAtMs >= sweepMs;
-    try {
-      const processors = [...parts.processors().keys()];
-      for (const name of processors) {
-        if (!ready.has(name)) await store.run(sql.ensureSlots, { processor: name, slots });
-        ready.add(name);
-      }
-      const { hasWork } = await store.run(sql.hasWork, { processors, withUnposted });
-      const taken = { processors, slots, leaseMs, withUnposted };
-      if (hasWork) for (const row of await store.run(sql.takeWork, taken)) run(toWork(row));
-      if (withUnposted) sweptAtMs = performance.now();
-      if (isFailing) log.info("orders are looked at again");
-      isFailing = false;
-    } catch (err) {
-      if (!isFailing)
-        log.warn({ code: "orders_unread", err }, "cannot find the orders that are due");
-      isFailing = true;
+  async function takeWork(): Promise<void> {
+    const withUnposted = clock.now() - sweptAtMs >= sweepMs;
+    const processors = [...parts.processors().keys()];
+    for (const name of processors) {
+      if (!ready.has(name)) await store.run(sql.ensureSlots, { processor: name, slots });
+      ready.add(name);
     }
-    isTicking = false;
-    if (!stopping.signal.aborted) {
-      timer = setTimeout(tick, isWoken && !isFailing ? 0 : tickMs);
-      isWoken = false;
-    }
-    running.done();
+    const { hasWork } = await store.run(sql.hasWork, { processors, withUnposted });
+    const taken = { processors, slots, leaseMs, withUnposted };
+    if (hasWork) for (const row of await store.run(sql.takeWork, taken)) run(toWork(row));
+    if (withUnposted) sweptAtMs = clock.now();
   }
 
   function run(work: Work): void {
@@ -105,17 +95,13 @@ export function createPoller(parts: Parts, repeat: Repeat): Poller {
   }
 
   return {
-    start: () => void tick(),
+    start: () => polling.start(),
     async stop() {
       stopping.abort();
-      clearTimeout(timer);
+      await polling.stop();
       await running.wait();
     },
-    wake() {
-      if (stopping.signal.aborted) return;
-      if (isTicking) isWoken = true;
-      else void tick();
-    },
+    wake: () => polling.wake(),
   };
 }
 

@@ -7,6 +7,7 @@ import {
   WatchOrderResponseSchema,
 } from "../../gen/gateway/payments/v1/payments_pb.ts";
 import * as sql from "../../gen/sql/payments.ts";
+import { every } from "../base/clock.ts";
 import type { AuthenticatedCall } from "../contract/contract.ts";
 import { describe } from "./orders.ts";
 import { findVisible, type Parts } from "./parts.ts";
@@ -21,7 +22,7 @@ export async function* watchOrder(
   { orderId }: WatchOrderRequest,
   call: AuthenticatedCall,
 ): AsyncGenerator<WatchOrderResponse, void> {
-  const { store, watchers, wake } = parts;
+  const { store, watchers, wake, clock } = parts;
   await findVisible(parts, orderId, call);
   let isChanged = true;
   let notify = () => {};
@@ -36,7 +37,7 @@ export async function* watchOrder(
     wake();
   };
   // A failed renewal slows the looks until the next one.
-  const renewal = setInterval(() => void keepOpen().catch(() => undefined), pageOpenPaceMs);
+  const stopRenewal = every(clock, pageOpenPaceMs, () => void keepOpen().catch(() => undefined));
   try {
     await keepOpen();
     let shown: bigint | undefined;
@@ -53,7 +54,7 @@ export async function* watchOrder(
       if (!isChanged && !call.signal.aborted) await promise;
     }
   } finally {
-    clearInterval(renewal);
+    stopRenewal();
     unsubscribe();
     call.signal.removeEventListener("abort", onAbort);
   }

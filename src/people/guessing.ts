@@ -7,9 +7,9 @@
 //   a login                  after 100 failures within an hour, each attempt takes up to 5 s longer
 
 import { hash } from "node:crypto";
-import { setTimeout as delay } from "node:timers/promises";
 import * as sql from "../../gen/sql/people.ts";
 import { networkOf } from "../base/client-address.ts";
+import { type Clock, pause, systemClock } from "../base/clock.ts";
 import { ApiError } from "../base/errors.ts";
 import type { AttemptSubject, PeopleStore } from "./store.ts";
 
@@ -32,15 +32,17 @@ export type Guessing = {
   count(what: string, address: string): Promise<() => Promise<void>>;
 };
 
-/**
- * `purpose`: what is guessed, each counted by itself. Empty: passwords. `advice`: the message of
- * the error.
- */
-export function createGuessing(
-  store: PeopleStore,
-  purpose = "",
-  advice = "Too many wrong passwords. Wait, or sign in with a passkey.",
-): Guessing {
+export function createGuessing(parts: {
+  store: PeopleStore;
+  /** What is guessed, each counted by itself. Default: passwords. */
+  purpose?: string;
+  /** The message of the error. */
+  advice?: string;
+  /** Default: the clock of this machine. */
+  clock?: Clock | undefined;
+}): Guessing {
+  const { store, purpose = "", clock = systemClock } = parts;
+  const { advice = "Too many wrong passwords. Wait, or sign in with a passkey." } = parts;
   let delayed = 0;
   const forgive = async (subjects: readonly Buffer[]) => {
     await store.run(sql.forgiveAttempt, { subjects });
@@ -66,7 +68,9 @@ export function createGuessing(
       if (delayMs > 0) {
         if (delayed >= delayedMax) throw tooMany(delayMsMax, advice);
         delayed++;
-        await delay(delayMs, undefined, { signal }).finally(() => delayed--);
+        await pause(clock, delayMs, signal);
+        delayed--;
+        signal.throwIfAborted();
       }
       return () => forgive(digests);
     },

@@ -6,8 +6,10 @@
 // database never holds a secret, and the newest mail is the one whose link works.
 
 import * as sql from "../../gen/sql/people.ts";
+import type { Clock } from "../base/clock.ts";
 import { randomSecret } from "../base/ids.ts";
 import type { Log } from "../base/log.ts";
+import { Task, warnOnce } from "../base/task.ts";
 import { MailError, type Mailer } from "../mail/mail.ts";
 import type { Runner } from "../postgres/statement.ts";
 import { linkAddress } from "./links.ts";
@@ -32,36 +34,28 @@ export function createOutbox(parts: {
   store: Runner;
   mailer: Mailer;
   publicUrl: () => URL;
+  clock?: Clock | undefined;
   log: Log;
 }): Outbox {
-  const { store, mailer, publicUrl, log } = parts;
-  const stopped = new AbortController();
-  let wake = Promise.withResolvers<void>();
-  let running: Promise<void> | undefined;
-
-  async function run(): Promise<void> {
-    while (!stopped.signal.aborted) {
-      const { promise } = wake;
-      const isMore = await sendDue().catch((err: unknown) => {
-        log.warn({ code: "mails_unread", err }, "the mails that wait could not be read");
-        return false;
-      });
-      if (isMore || stopped.signal.aborted) continue;
-      const timer = setTimeout(wake.resolve, pollMs);
-      await promise;
-      clearTimeout(timer);
-      wake = Promise.withResolvers();
-    }
-  }
+  const { store, mailer, publicUrl, clock, log } = parts;
+  const sending = new Task({
+    run: sendDue,
+    everyMs: pollMs,
+    report: warnOnce(log, {
+      code: "mails_unread",
+      failed: "the mails that wait could not be read",
+    }),
+    clock,
+  });
 
   /** True if more mails may be due. */
-  async function sendDue(): Promise<boolean> {
+  async function sendDue(stopping: AbortSignal): Promise<boolean> {
     const due = await store.run(sql.claimMails, { rows: atOnceMax });
-    await Promise.all(due.map(attempt));
+    await Promise.all(due.map((mail) => attempt(mail, stopping)));
     return due.length === atOnceMax;
   }
 
-  async function attempt(mail: sql.ClaimMailsRow): Promise<void> {
+  async function attempt(mail: sql.ClaimMailsRow, stopping: AbortSignal): Promise<void> {
     const { mailId, kind, address, attempts } = mail;
     const settle = (state: "sent" | "waiting" | "failed", problem = "", waitMs = 0) =>
       store.run(sql.settleMail, { mailId, state, problem, waitMs });
@@ -76,7 +70,7 @@ export function createOutbox(parts: {
       }
       const facts = readFacts(mail.facts);
       const content = renderMail(isKnown ? "known" : kind, facts, publicUrl(), link);
-      await mailer.send({ to: address, ...content }, stopped.signal);
+      await mailer.send({ to: address, ...content }, stopping);
       await settle("sent");
     } catch (error) {
       const isPermanent = error instanceof MailError && error.isPermanent;
@@ -105,14 +99,8 @@ export function createOutbox(parts: {
   }
 
   return {
-    notify: () => wake.resolve(),
-    start() {
-      running ??= run();
-    },
-    async stop() {
-      stopped.abort();
-      wake.resolve();
-      await running;
-    },
+    notify: () => sending.wake(),
+    start: () => sending.start(),
+    stop: () => sending.stop(),
   };
 }

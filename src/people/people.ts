@@ -10,6 +10,7 @@ import type {
 } from "../../gen/gateway/people/v1/people_pb.ts";
 import * as sql from "../../gen/sql/people.ts";
 import { type ChangeHints, createChanges } from "../base/change-feed.ts";
+import type { Clock } from "../base/clock.ts";
 import { ApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { closedPeople, type PeopleSettings } from "../config/catalog.ts";
@@ -22,7 +23,7 @@ import type {
 } from "../contract/contract.ts";
 import type { AuditSink } from "../contract/interceptor.ts";
 import type { Mailer } from "../mail/mail.ts";
-import type { Postgres, Tx } from "../postgres/postgres.ts";
+import type { Postgres } from "../postgres/postgres.ts";
 import type { Runner } from "../postgres/statement.ts";
 import {
   createAdminToken,
@@ -102,7 +103,7 @@ type MembersOfAccount = {
    * Throws `not_permitted` unless the person owns the account at this moment. Until the end of the
    * transaction he goes on to own it.
    */
-  checkOwner(tx: Tx, accountId: string, personId: string): Promise<void>;
+  checkOwner(tx: Runner, accountId: string, personId: string): Promise<void>;
   /**
    * Throws `not_permitted` unless the person may manage keys of the account at this moment, as a
    * member or an operator. Until the end of the transaction he goes on to be that.
@@ -167,13 +168,16 @@ export function createPeople(parts: {
   ensureAccount?: (accountId: string, name: string) => Promise<void>;
   /** How long the credits of an account will last. Absent: nobody knows. */
   forecastsOf?: (accountId: string) => Promise<readonly Forecast[]>;
+  /** Default: the clock of this machine. */
+  clock?: Clock | undefined;
   log: Log;
 }): People {
-  const { publicUrl, hints, mailer, ensureAccount = noAccounts, env = {}, log } = parts;
+  const { publicUrl, hints, mailer, ensureAccount = noAccounts, env = {}, clock, log } = parts;
   const store = createPeopleStore(parts.postgres);
   const changes = createChanges({
     source: { name: "people", read: store.readChanges, clean: store.clean },
     hints,
+    clock,
     log,
   });
   const passkeyOnly = () => !isLocalhost(publicUrl());
@@ -187,11 +191,11 @@ export function createPeople(parts: {
   const createProviders = ({ oidc }: PeopleSettings) =>
     createOidcProviders({ settings: oidc, env, publicUrl, log });
   let oidc = createProviders(settings);
-  const outbox = mailer && createOutbox({ store, mailer, publicUrl, log });
+  const outbox = mailer && createOutbox({ store, mailer, publicUrl, clock, log });
   const all: Parts = {
     store,
     hasher: new PasswordHasher(),
-    guessing: createGuessing(store),
+    guessing: createGuessing({ store, clock }),
     passkeys: createPasskeys({ store, challenges, origin: publicUrl }),
     outbox,
     publicUrl,
@@ -205,7 +209,7 @@ export function createPeople(parts: {
     publish: changes.publish,
     keys: parts.keys,
   };
-  const retention = createRetention({ store, log });
+  const retention = createRetention({ store, clock, log });
 
   return {
     service: {
@@ -247,7 +251,7 @@ export function createPeople(parts: {
         ? tokens.authenticate(headers)
         : sessions.authenticate(headers),
     onCallerChange: (listener) => changes.onChanged((subjectId) => listener({ subjectId })),
-    slowGuesses: (purpose, advice) => createGuessing(store, purpose, advice),
+    slowGuesses: (purpose, advice) => createGuessing({ store, purpose, advice, clock }),
     audit: { record: store.insertAuditEvent },
     ofAccount: {
       async checkOwner(tx, accountId, personId) {

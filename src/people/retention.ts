@@ -19,7 +19,11 @@ export type Retention = {
   stop(): Promise<void>;
 };
 
-export function createRetention(parts: { store: Runner; clock?: Clock; log: Log }): Retention {
+export function createRetention(parts: {
+  store: Runner;
+  clock?: Clock | undefined;
+  log: Log;
+}): Retention {
   const { store, clock = systemClock, log } = parts;
   let cancel = () => {};
   let isRunning = false;

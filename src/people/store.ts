@@ -29,7 +29,7 @@ import type { Found } from "../base/secret-cache.ts";
 import type { Membership } from "../contract/contract.ts";
 import type { AuditEvent } from "../contract/interceptor.ts";
 import { removeReplays } from "../contract/replays.ts";
-import type { Postgres, Tx } from "../postgres/postgres.ts";
+import type { Postgres } from "../postgres/postgres.ts";
 import type { Json, Runner } from "../postgres/statement.ts";
 
 /** An admin token, as it authenticates calls. */
@@ -126,7 +126,7 @@ export function createPeopleStore(postgres: Postgres) {
   return {
     ...tablesOn(postgres),
     /** Runs `work` in one transaction. Repeats it after a conflict. */
-    transaction: <T>(work: (tables: PeopleTables, tx: Tx) => Promise<T>): Promise<T> =>
+    transaction: <T>(work: (tables: PeopleTables, tx: Runner) => Promise<T>): Promise<T> =>
       postgres.transaction((tx) => work(tablesOn(tx), tx)),
   };
 }

@@ -2,7 +2,7 @@
 // it before it is acknowledged; the past is safe from us only if our role may not change it.
 
 import type { Client } from "pg";
-import type { Statement } from "./file-statement.ts";
+import { many } from "./statement.ts";
 
 export type Durability = {
   /** True if every acknowledged commit is on a standby, too, as far as the role may see. */
@@ -35,12 +35,15 @@ const settings = `
   from pg_stat_replication`;
 
 /** The append-only tables that the role of a connection may change. */
-export const changeable: Statement = {
-  name: "postgres/changeable",
-  text: `
+export const changeable = many<undefined, { name: string }>(
+  "postgres/changeable",
+  `
     select name from unnest('{charges,transfers,price_versions}'::text[]) as name
     where has_table_privilege(current_user, name, 'UPDATE, DELETE, TRUNCATE')`,
-};
+  () => [],
+  ([name]) => ({ name: String(name) }),
+  "",
+);
 
 /** `isList`: the address names several servers, so there is a standby. */
 export async function readDurability(client: Client, isList: boolean): Promise<Durability> {

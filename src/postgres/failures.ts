@@ -32,7 +32,7 @@ export function isBlocked(error: unknown): boolean {
 }
 
 /** The server ended the statement because it took too long. */
-export function isTimedOut(error: unknown): boolean {
+function isTimedOut(error: unknown): boolean {
   return error instanceof DatabaseError && error.code === "57014";
 }
 
@@ -50,6 +50,7 @@ const unreachableMessages =
  * connection failed, or the server takes no writes. The statement may or may not have run.
  */
 export function isServerAtFault(error: unknown): boolean {
+  if (isTranslated(error)) return isServerAtFault(error.cause);
   if (error instanceof ReadOnlyServer || error instanceof NoServer) return true;
   if (!(error instanceof Error) || isBlocked(error)) return false;
   if (isReadOnly(error)) return true;
@@ -74,7 +75,12 @@ export function isReadOnly(error: unknown): boolean {
  * may or may not have run.
  */
 export function isUnreachable(error: unknown): boolean {
-  return isBlocked(error) || isServerAtFault(error);
+  return isTranslated(error) || isBlocked(error) || isServerAtFault(error);
+}
+
+/** What `throwUnavailable` has thrown. */
+function isTranslated(error: unknown): error is ApiError {
+  return error instanceof ApiError && error.reason === "database_unavailable";
 }
 
 /** Throws what callers of the services may see of a failure; all other errors as they are. */

@@ -55,7 +55,7 @@ export type Block = {
 const blockStart = /^-- name: ([A-Z]\w*) :(one|optional|many|run)(?: timeout_ms=(\d+))?$/;
 const fileTimeout = /^-- timeout_ms=(\d+)$/;
 const parameterLine = /^-- :(\w+)(\[\]\?|\?)?(?: ([a-z_]\w*\.\w+)(?:\[\])?)?(?: {2}(.+))?$/;
-const resultLine = /^-- =(\w+) ([a-z_]\w*\.\w+|'\w+'(?: \| '\w+')*)$/;
+const resultLine = /^-- =(\w+) ([a-z_]\w*\.\w+|'\w*'(?: \| '\w*')*)$/;
 const notEachLine = /^-- not each: (\w+(?:, \w+)*) {2}\S/;
 
 /** Reads the blocks of a file. Throws an Error with file and line for what is none. */
@@ -146,6 +146,12 @@ export function bindParameters(sql: string): Bound {
 
 /** The text of a statement without its comments and the contents of its strings. */
 const bareText = (sql: string) => sql.replace(/--[^\n]*|'(?:[^']|'')*'/g, " ");
+
+/** What a text has outside of its brackets. */
+function withoutBrackets(text: string): string {
+  const outer = text.replace(/\([^()]*\)/g, " ");
+  return outer === text ? text : withoutBrackets(outer);
+}
 
 type Column = {
   readonly table: string;
@@ -242,11 +248,18 @@ class Schema {
   /** By table and number, as a row description names them. */
   readonly #columns: ReadonlyMap<string, Column>;
   readonly #types: ReadonlyMap<number, string>;
+  readonly #families: typeof families;
 
-  constructor(client: Client, columns: ReadonlyMap<string, Column>, types: Map<number, string>) {
+  constructor(
+    client: Client,
+    columns: ReadonlyMap<string, Column>,
+    types: ReadonlyMap<number, string>,
+    of: typeof families,
+  ) {
     this.#client = client;
     this.#columns = columns;
     this.#types = types;
+    this.#families = of;
   }
 
   /** Every table and view, with its columns in their order. */
@@ -331,13 +344,14 @@ class Schema {
   }
 
   #checkForm({ at, name, sql, notEach }: Block, bare: string): void {
-    if (/\b(select|returning|distinct)\s+\*|,\s*\*|\w\.\*/i.test(bare))
+    // In brackets it is of a part whose columns the rest of the statement chooses by name.
+    if (/\b(select|returning|distinct)\s+\*|,\s*\*|\w\.\*/i.test(withoutBrackets(bare)))
       throw fault(at, `${name}: write the columns in place of *`);
     if (/\b(public|pg_temp)\./.test(bare))
       throw fault(at, `${name}: name no schema, the session's search path finds the tables`);
     if (/(?<!["\w])family(?!["\w])/.test(bare))
       throw fault(at, `${name}: write "family" in quotes, it is a reserved word elsewhere`);
-    for (const [family, columns] of Object.entries(families)) {
+    for (const [family, columns] of Object.entries(this.#families)) {
       if (notEach.includes(family)) continue;
       const counts = columns.map(
         (column) => [...bare.matchAll(new RegExp(`(?<![\\w])"?${column}"?(?!\\w)`, "g"))].length,
@@ -433,8 +447,8 @@ class Schema {
   }
 }
 
-/** Reads the schema of the database of this connection. */
-export async function readSchema(client: Client): Promise<Schema> {
+/** Reads the schema of the database of this connection. `of`: the families of its columns. */
+export async function readSchema(client: Client, of = families): Promise<Schema> {
   type ColumnRow = {
     table_id: number;
     number: number;
@@ -471,7 +485,19 @@ export async function readSchema(client: Client): Promise<Schema> {
   const { rows: types } = await client.query<{ oid: number; name: string }>(
     "select oid::int as oid, typname::text as name from pg_type",
   );
-  return new Schema(client, columns, new Map(types.map(({ oid, name }) => [oid, name])));
+  return new Schema(client, columns, new Map(types.map(({ oid, name }) => [oid, name])), of);
+}
+
+/** Every file of statements, in order. */
+export function readFiles(): { folder: string; path: string; blocks: Block[] }[] {
+  const files = readdirSync(join(root, "src"), { recursive: true, encoding: "utf8" })
+    .filter((path) => /^\w[\w-]*\/sql\/[\w-]+\.sql$/.test(path))
+    .sort();
+  return files.map((path) => {
+    const file = join("src", path);
+    const blocks = readBlocks(file, readFileSync(join(root, file), "utf8"));
+    return { folder: path.split("/")[0] ?? "", path, blocks };
+  });
 }
 
 const header = (of: string) => `// Made of ${of} by \`npm run generate\`. Do not edit.\n`;
@@ -483,16 +509,9 @@ export async function generate(url: string, out: string): Promise<void> {
     const schema = await readSchema(client);
     mkdirSync(join(out, "sql"), { recursive: true });
     writeFileSync(join(out, "sql/tables.ts"), schema.renderTables());
-    const files = readdirSync(join(root, "src"), { recursive: true, encoding: "utf8" })
-      .filter((path) => /^\w[\w-]*\/sql\/[\w-]+\.sql$/.test(path))
-      // Others are read by file-statement.ts.
-      .filter((path) => readFileSync(join(root, "src", path), "utf8").includes("-- name: "))
-      .sort();
-    for (const [folder, paths] of Map.groupBy(files, (path) => path.split("/")[0] ?? "")) {
+    for (const [folder, files] of Map.groupBy(readFiles(), ({ folder }) => folder)) {
       const sources: string[] = [];
-      for (const path of paths) {
-        const file = join("src", path);
-        const blocks = readBlocks(file, readFileSync(join(root, file), "utf8"));
+      for (const { path, blocks } of files) {
         sources.push(`// ${basename(path)}\n`);
         for (const block of blocks) sources.push(await schema.render(folder, block));
       }

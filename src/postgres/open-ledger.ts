@@ -4,7 +4,7 @@
 import type { Log } from "../base/log.ts";
 import { keepMonthsAhead, migrate } from "./migrate.ts";
 import { type Owner, ownerOf } from "./owner.ts";
-import { lastMonthOf, type PartitionsRow, readPartitions } from "./partitions.ts";
+import { lastMonthOf, readPartitions } from "./partitions.ts";
 import { connectPostgres, type Postgres } from "./postgres.ts";
 import { gatewayRole, mayTakeRole } from "./role.ts";
 import { Servers } from "./servers.ts";
@@ -42,9 +42,7 @@ export async function openLedger(
     roleStatements: role === undefined ? roleStatements : [],
     keepMonthsAhead: () => keepMonthsAhead(ownerUrl ?? url),
     async readLastMonth() {
-      const [row] = await postgres.query<PartitionsRow>(readPartitions, []);
-      if (row === undefined) throw new Error("a query without groups returned no row");
-      return lastMonthOf(row);
+      return lastMonthOf(await postgres.run(readPartitions));
     },
     async asOwner(work) {
       const owner = await ownerOf(ownerUrl ?? url);

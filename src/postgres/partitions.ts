@@ -2,18 +2,18 @@
 // are made months ahead: by the migration, and by a task of every process each day.
 
 import type { ClientBase } from "pg";
-import type { Statement } from "./file-statement.ts";
+import { runOn } from "./session.ts";
+import { one } from "./statement.ts";
 
 /** The current month and this many after it have partitions. */
 const monthsAhead = 3;
 
-/** The row of `readPartitions`. */
-export type PartitionsRow = { year: number; month: number; names: string[] };
+type PartitionsRow = { year: number; month: number; names: string[] };
 
 /** Reads the current month and the partitions, for `lastMonthOf`. */
-export const readPartitions: Statement = {
-  name: "postgres/partitions",
-  text: `
+export const readPartitions = one<undefined, PartitionsRow>(
+  "postgres/partitions",
+  `
     select extract(year from now() at time zone 'utc')::int as year,
       extract(month from now() at time zone 'utc')::int as month,
       array(
@@ -22,7 +22,14 @@ export const readPartitions: Statement = {
         join pg_class c on c.oid = i.inhrelid
         where i.inhparent = 'charges'::regclass
       ) as names`,
-};
+  () => [],
+  ([year, month, names]) => ({
+    year: Number(year),
+    month: Number(month),
+    names: Array.isArray(names) ? names.map(String) : [],
+  }),
+  "",
+);
 
 type State = {
   /** The current UTC month of the database, counted from year 0. */
@@ -105,10 +112,7 @@ function nameOf(month: string): string {
 }
 
 async function readState(client: ClientBase): Promise<State> {
-  const { rows } = await client.query<PartitionsRow>(readPartitions.text);
-  const [row] = rows;
-  if (row === undefined) throw new Error("a query without groups returned no row");
-  return stateOf(row);
+  return stateOf(await runOn(client, readPartitions, readPartitions.with()));
 }
 
 function stateOf({ year, month, names }: PartitionsRow): State {

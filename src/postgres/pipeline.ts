@@ -8,7 +8,7 @@
 
 import { type Connection, DatabaseError, type Submittable } from "pg";
 import { serialize } from "pg-protocol";
-import { checkColumns, type Query } from "./statement.ts";
+import { byName, checkColumns, type Query } from "./statement.ts";
 
 export type { Query } from "./statement.ts";
 
@@ -96,7 +96,10 @@ export class RoundTrip implements Submittable {
     this.#rows.push(
       make
         ? make(values)
-        : Object.fromEntries(columns.map(({ name }, index) => [name, values[index]])),
+        : byName(
+            columns.map(({ name }) => name),
+            values,
+          ),
     );
   }
 

@@ -3,7 +3,7 @@
 import { Socket } from "node:net";
 import { performance } from "node:perf_hooks";
 import { setTimeout as delay } from "node:timers/promises";
-import { Client, Pool, type PoolClient, type QueryResultRow } from "pg";
+import { Client, Pool } from "pg";
 import type { Log } from "../base/log.ts";
 import { withTimeout } from "../base/timeout.ts";
 import { changeable, type Durability, readDurability } from "./durability.ts";
@@ -15,7 +15,6 @@ import {
   throwTooLarge,
   throwUnavailable,
 } from "./failures.ts";
-import type { Statement as FileStatement } from "./file-statement.ts";
 import { type Prepared, type Result, RoundTrip } from "./pipeline.ts";
 import { Servers } from "./servers.ts";
 import {
@@ -27,25 +26,15 @@ import {
   type SessionSettings,
   textParser,
 } from "./session.ts";
-import { isSkipped, type Query, type Runner } from "./statement.ts";
+import { isSkipped, type Query, type Runner, type Statement } from "./statement.ts";
 
 export type { Durability } from "./durability.ts";
 export {
   isBlocked,
   isConflict,
-  isTimedOut,
   isUniqueViolation,
   isUnreachable,
 } from "./failures.ts";
-export { type Statement, statement } from "./file-statement.ts";
-
-/**
- * Runs statements, in a transaction or each in its own. `int8` is a `bigint`, `date` is
- * `YYYY-MM-DD`, `timestamptz` is a `Date`.
- */
-export type Tx = Runner & {
-  query<Row>(statement: FileStatement, values: readonly unknown[]): Promise<Row[]>;
-};
 
 /** A connection outside the pools, for transactions of few round trips. */
 export interface Connection {
@@ -62,27 +51,27 @@ export interface Connection {
 }
 
 /** The database of one gateway. */
-export interface Postgres extends Tx {
+export interface Postgres extends Runner {
   /**
    * Runs `work` in one transaction. Retries up to five times after a serialization failure or a
    * deadlock.
    */
-  transaction<T>(work: (tx: Tx) => Promise<T>): Promise<T>;
+  transaction<T>(work: (tx: Runner) => Promise<T>): Promise<T>;
   /**
    * A separate pool for reports. Callers may request as many large reports as they like; other
    * statements do not wait for them. The server ends a statement after ten seconds.
    */
-  readonly reports: Tx;
+  readonly reports: Runner;
   /** For heartbeats: other statements that wait for locks do not keep them waiting. */
-  readonly heartbeats: Tx;
+  readonly heartbeats: Runner;
   /**
    * Runs a statement of up to `timeoutMs` on a connection of its own, until `signal` or `close`
    * cancels it.
    */
-  runLong<Row>(
-    statement: FileStatement,
+  runLong<Row, Result>(
+    statement: Statement<undefined, Row, Result>,
     limits: { timeoutMs: number; signal: AbortSignal },
-  ): Promise<Row[]>;
+  ): Promise<Result>;
   connect(): Promise<Connection>;
   /** Asks the server whether its commits survive its loss. */
   readDurability(): Promise<Durability>;
@@ -160,9 +149,7 @@ export function connectPostgres(
   servers.watch();
   const pools = new Pools(servers, session, timeoutMs);
   const closing = new AbortController();
-  const runsOn = (choose: (pools: ServerPools) => Pool, fail = throwUnavailable): Tx => ({
-    query: (statement, values) =>
-      pools.use((open) => queryOn<never>(choose(open), statement, values)),
+  const runsOn = (choose: (pools: ServerPools) => Pool, fail = throwUnavailable): Runner => ({
     run: (statement, ...parameters) =>
       pools
         .use((open) => runOn(choose(open), statement, statement.with(...parameters)))
@@ -174,19 +161,21 @@ export function connectPostgres(
     reports: runsOn(({ reports }) => reports, throwTooLarge),
     heartbeats: runsOn(({ heartbeats }) => heartbeats),
     runLong: (statement, { timeoutMs, signal }) =>
-      pools.use(() =>
-        runLong(servers, session, statement, {
-          timeoutMs,
-          signal: AbortSignal.any([signal, closing.signal]),
-        }),
-      ),
+      pools
+        .use(() =>
+          runLong(servers, session, statement, {
+            timeoutMs,
+            signal: AbortSignal.any([signal, closing.signal]),
+          }),
+        )
+        .catch(throwUnavailable),
     connect: () => connect(servers, session),
     async readDurability() {
       const { client } = await servers.connect();
       return readDurability(client, servers.isList).finally(() => client.end());
     },
     async readChangeable() {
-      const tables = await pools.use(({ pool }) => queryOn<{ name: string }>(pool, changeable, []));
+      const tables = await pools.use(({ pool }) => runOn(pool, changeable, changeable.with()));
       return tables.map(({ name }) => name);
     },
     async close() {
@@ -288,28 +277,12 @@ function poolsOf(open: ServerPools | undefined): Pool[] {
   return open ? [open.pool, open.reports, open.heartbeats] : [];
 }
 
-async function queryOn<Row>(
-  db: Pool | PoolClient,
-  statement: FileStatement,
-  values: readonly unknown[],
-): Promise<Row[]> {
-  const { name, text, timeoutMs } = statement;
-  const query = {
-    name,
-    text,
-    values: [...values],
-    ...(timeoutMs !== undefined && { query_timeout: timeoutMs }),
-  };
-  const { rows } = await db.query<QueryResultRow & Row>(query);
-  return rows;
-}
-
-async function runLong<Row>(
+async function runLong<Row, Result>(
   servers: Servers,
   session: SessionSettings,
-  { text }: FileStatement,
+  statement: Statement<undefined, Row, Result>,
   { timeoutMs, signal }: { timeoutMs: number; signal: AbortSignal },
-): Promise<Row[]> {
+): Promise<Result> {
   const { client } = await servers.connect({ statement_timeout: timeoutMs, ...session });
   let cancel = () => {};
   try {
@@ -321,7 +294,7 @@ async function runLong<Row>(
     };
     signal.throwIfAborted();
     signal.addEventListener("abort", cancel, { once: true });
-    return (await client.query<QueryResultRow & Row>(text)).rows;
+    return await runOn(client, statement, statement.with());
   } finally {
     signal.removeEventListener("abort", cancel);
     await client.end();
@@ -334,7 +307,7 @@ async function cancelBackend(servers: Servers, pid: number | undefined): Promise
   await client.query("select pg_cancel_backend($1)", [pid]).finally(() => client.end());
 }
 
-async function transaction<T>(pool: Pool, work: (tx: Tx) => Promise<T>): Promise<T> {
+async function transaction<T>(pool: Pool, work: (tx: Runner) => Promise<T>): Promise<T> {
   for (let attempt = 1; ; attempt++) {
     try {
       return await transactionOnce(pool, work);
@@ -345,12 +318,11 @@ async function transaction<T>(pool: Pool, work: (tx: Tx) => Promise<T>): Promise
   }
 }
 
-async function transactionOnce<T>(pool: Pool, work: (tx: Tx) => Promise<T>): Promise<T> {
+async function transactionOnce<T>(pool: Pool, work: (tx: Runner) => Promise<T>): Promise<T> {
   const client = await pool.connect();
   try {
     await client.query("begin");
     const result = await work({
-      query: (statement, values) => queryOn(client, statement, values),
       run: (statement, ...parameters) => runOn(client, statement, statement.with(...parameters)),
     });
     // The commit of a failed transaction succeeds, with the command ROLLBACK.

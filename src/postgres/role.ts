@@ -11,6 +11,7 @@ const appendOnly = ["charges", "transfers", "price_versions"];
 /** What the owner of the tables closes and removes, and views. */
 const ofOwner = [
   "charge_lines_1",
+  "charge_sums",
   "month_closings",
   "closed_months",
   "month_archives",

@@ -3,7 +3,7 @@
 import { Client, type ClientBase, type ClientConfig, type Pool, types } from "pg";
 import type { TargetServer } from "../config/database-url.ts";
 import { ReadOnlyServer } from "./failures.ts";
-import { checkColumns, type Query, type Text } from "./statement.ts";
+import { byName, checkColumns, type Query, type Text } from "./statement.ts";
 
 /** A server, with the address that names it alone. `name` has no secret. */
 export type Server = { readonly name: string; readonly url: string };
@@ -132,12 +132,11 @@ export async function runOn<Row, Result>(
     rowMode: "array",
     ...(timeoutMs !== undefined && { query_timeout: timeoutMs }),
   });
+  const columns = fields.map(({ name }) => name);
   if (!checked.has(statement)) {
-    checkColumns(
-      statement,
-      fields.map(({ name }) => name),
-    );
+    checkColumns(statement, columns);
     checked.add(statement);
   }
-  return statement.result(row ? rows.map(row) : [], rowCount ?? 0);
+  const made = rows.map(row ?? ((values) => byName<Row>(columns, values)));
+  return statement.result(made, rowCount ?? 0);
 }

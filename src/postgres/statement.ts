@@ -81,6 +81,13 @@ export function checkColumns({ name, row }: Text, columns: readonly string[]): v
     throw new Error(`${name}: the columns are ${actual.join()}, not ${expected.join()}`);
 }
 
+/** A row of a statement that has no `row`. Its type is what the statement claims. */
+export function byName<Row>(columns: readonly string[], values: readonly unknown[]): Row {
+  return Object.fromEntries(
+    columns.map((name, index): readonly unknown[] => [name, values[index]]),
+  );
+}
+
 /** `cache_write_5m` is `cacheWrite5m`. */
 export function camelCase(column: string): string {
   return column.replace(/_(.)/g, (_, letter: string) => letter.toUpperCase());

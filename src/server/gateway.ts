@@ -1,9 +1,9 @@
 // One gateway: the services, or a client of them, and the listeners that its role opens.
 
 import { hostname } from "node:os";
-import { setTimeout as delay } from "node:timers/promises";
 import { describedPosts } from "../alerts/alerts.ts";
 import { loopbackRanges, matchAddresses } from "../base/client-address.ts";
+import { pause, systemClock } from "../base/clock.ts";
 import type { ErrorReason } from "../base/errors.ts";
 import { disconnectMsMax } from "../base/keep-alive.ts";
 import { aborted, withTimeout } from "../base/timeout.ts";
@@ -181,7 +181,7 @@ async function openGateway(given: GatewayParts, stack: AsyncDisposableStack): Pr
       };
       if (!retire && config.drainDelayMs > 0) {
         for (const listener of open) listener.leave();
-        await delay(config.drainDelayMs, undefined, hurry && { signal: hurry }).catch(() => {});
+        await pause(parts.clock ?? systemClock, config.drainDelayMs, hurry);
       }
       const ending = open.map((listener) => (retire ? listener.retire() : listener.drain()));
       await finish(ending, config.drainLimitMs);

@@ -3,6 +3,7 @@
 import { withTimeout } from "../base/timeout.ts";
 import type { PartState, Readiness } from "../http/http.ts";
 import type { Postgres } from "../postgres/postgres.ts";
+import { one } from "../postgres/statement.ts";
 import type { LimitState } from "../rate-limits/rate-limits.ts";
 
 // Anybody may probe, as often as they like: all probes within this time share one result.
@@ -34,20 +35,23 @@ export function remoteReadiness(core: {
   return reused(async () => ({ core: await stateOfCore(core.isServing(checkTimeoutMs)) }));
 }
 
-const alive = {
-  name: "readiness/alive",
-  text: `select pg_is_in_recovery() or current_setting('transaction_read_only') = 'on'
+const alive = one<undefined, { isReadOnly: boolean }>(
+  "readiness/alive",
+  `select pg_is_in_recovery() or current_setting('transaction_read_only') = 'on'
     as is_read_only`,
-};
+  () => [],
+  ([isReadOnly]) => ({ isReadOnly: isReadOnly === true }),
+  "",
+);
 
 async function stateOfDatabase(
   postgres: Postgres,
   problem: string | undefined,
 ): Promise<PartState> {
-  const check = postgres.query<{ is_read_only: boolean }>(alive, []).then((rows) => rows[0]);
+  const check = postgres.run(alive);
   const row = await withTimeout(check, checkTimeoutMs, () => undefined).catch(() => undefined);
   if (row === undefined) return { state: "down", message: "does not answer" };
-  if (row.is_read_only) return { state: "down", message: "takes no writes" };
+  if (row.isReadOnly) return { state: "down", message: "takes no writes" };
   return problem === undefined ? { state: "ok" } : { state: "down", message: problem };
 }
 

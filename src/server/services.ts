@@ -11,6 +11,7 @@ import { OperationsService } from "../../gen/gateway/operations/v1/operations_pb
 import { PaymentsService } from "../../gen/gateway/payments/v1/payments_pb.ts";
 import { PeopleService } from "../../gen/gateway/people/v1/people_pb.ts";
 import { type Alerts, createAlerts } from "../alerts/alerts.ts";
+import type { Clock } from "../base/clock.ts";
 import type { ErrorReason } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { microCreditsPerMicroDollar } from "../base/money.ts";
@@ -37,8 +38,8 @@ import { createPayments } from "../payments/payments.ts";
 import { createPeople, type Installation, isOfPeople } from "../people/people.ts";
 import { type Embedded, startEmbedded } from "../postgres/embedded/embedded.ts";
 import { type OpenLedger, openLedger } from "../postgres/open-ledger.ts";
-import type { Statement } from "../postgres/postgres.ts";
 import { checkConnection, checkDatabase } from "../postgres/preflight.ts";
+import { many } from "../postgres/statement.ts";
 import { databaseOf, waitForDatabase } from "../postgres/wait-for-database.ts";
 import { createProviders } from "../providers/providers.ts";
 import { createRateLimits, limitStates, type RateLimits } from "../rate-limits/rate-limits.ts";
@@ -89,6 +90,8 @@ export type GatewayParts = {
   readonly metrics?: Metrics | undefined;
   /** Absent: nothing is traced. */
   readonly tracer?: Tracer | undefined;
+  /** Of heartbeats, polls, retries and counts. Default: the clock of this machine. */
+  readonly clock?: Clock;
   /** Present in a worker: what the workers of a machine share. Redis, if configured, goes first. */
   readonly shared?: Shared;
 };
@@ -101,7 +104,7 @@ export async function startServices(
   parts: GatewayParts,
   stack: AsyncDisposableStack,
 ): Promise<StartedServices> {
-  const { config, env, log, metrics } = parts;
+  const { config, env, log, metrics, clock } = parts;
   const url = config.databaseUrl ?? (await embed(parts, stack));
   const ledger = await reachLedger(parts, url);
   log.debug("ledger migrated");
@@ -109,7 +112,7 @@ export async function startServices(
   const untilReached = createWait(parts, config.databaseUrl);
   // On a slow machine a connection takes longer than a request may wait. What follows uses these.
   await untilReached(() => postgres.readChangeable());
-  await untilReached(() => postgres.heartbeats.query(ping, []));
+  await untilReached(() => postgres.heartbeats.run(ping));
   const months = new MonthKeeper(ledger, log);
   await untilReached(() => months.start());
   stack.defer(() => months.stop());
@@ -141,6 +144,7 @@ export async function startServices(
     log,
     hints,
     maxWaitMs: config.ledgerMaxWaitMs,
+    clock,
     metrics,
   });
   let publicUrl = config.publicUrl ?? new URL(`http://localhost:${config.port}`);
@@ -154,6 +158,7 @@ export async function startServices(
     env,
     ensureAccount: (accountId, name) => billing.ensureAccount(accountId, name),
     forecastsOf: (accountId) => billing.forecastsOf(accountId),
+    clock,
     log,
   });
   const billing = createBilling({
@@ -172,6 +177,7 @@ export async function startServices(
     approvalAboveMicro: () => approvalAboveMicro(file.payments),
     maxWaitMs: config.ledgerMaxWaitMs,
     parent: parts.shared?.nodes,
+    clock,
     metrics,
     // Called only after this process has lost its heartbeat, when `inference` exists.
     onLost: () => void inference.cancelAll("declared dead"),
@@ -191,6 +197,7 @@ export async function startServices(
     providers,
     log,
     overlap: config.overlap,
+    clock,
     genai: metrics && config.metrics?.genai ? new GenaiMetrics(metrics) : undefined,
     tracer: parts.tracer,
   });
@@ -248,7 +255,7 @@ export async function startServices(
 
   const authenticate = identifyBy(keys.authenticate, people.authenticate);
   const { audit, onCallerChange, installation } = people;
-  const interceptor = { authenticate, log, audit, onCallerChange };
+  const interceptor = { authenticate, log, audit, onCallerChange, clock };
   const billingService = intercept(BillingService, billing.service, interceptor);
   const payments = createPayments({
     postgres,
@@ -257,6 +264,7 @@ export async function startServices(
     settings: file.payments,
     env,
     guesses: people.slowGuesses("promotion code ", "Too many wrong codes. Wait, and try again."),
+    clock,
     log,
   });
   payments.start();
@@ -337,7 +345,13 @@ function approvalAboveMicro(settings: CatalogFile["payments"]): bigint | undefin
   return above === undefined ? undefined : BigInt(above) * 1_000_000n * microCreditsPerMicroDollar;
 }
 
-const ping: Statement = { name: "server/ping", text: "select 1" };
+const ping = many<undefined, void>(
+  "server/ping",
+  "select",
+  () => [],
+  () => undefined,
+  "",
+);
 
 /** Runs work that is harmless when repeated until it reaches the database at `url`. */
 function createWait({ config, log, giveUp }: GatewayParts, url: string | undefined) {

@@ -38,6 +38,7 @@ function databaseAway({ database, cause }: DatabaseAway, config: Config): string
 }
 
 function reasonOf(error: unknown): string {
+  if (error instanceof ApiError && error.cause) return reasonOf(error.cause);
   const { code, message } = detailsOf(error);
   return error instanceof DatabaseError || code === "" ? message : code;
 }

@@ -1,8 +1,9 @@
-import { expect, test, vi } from "vitest";
+import { expect, test } from "vitest";
 import { ApiError } from "../../src/base/errors.ts";
 import { type Found, SecretCache } from "../../src/base/secret-cache.ts";
 import { createSecretLookup } from "../../src/base/secret-lookup.ts";
 import { cacheLimits } from "../../src/keys/authenticate.ts";
+import { ManualClock, passDuring } from "../support/clock.ts";
 import { errorOf } from "../support/keys.ts";
 
 /** `version` tells two reads of one secret apart. */
@@ -15,17 +16,20 @@ function found(digest: string, version = 1): Read {
 /** A look-up whose statements wait until the test answers them. */
 function heldLookup() {
   const statements: { digests: readonly string[]; answer: PromiseWithResolvers<Read[]> }[] = [];
-  const cache = new SecretCache<Read>({
-    ...cacheLimits,
-    foundMax: 1_000,
-    unknownMax: 1_000,
-  });
-  const lookup = createSecretLookup((digests) => {
+  const { cache, clock, lookup } = lookupBy((digests) => {
     const answer = Promise.withResolvers<Read[]>();
     statements.push({ digests, answer });
     return answer.promise;
-  }, cache);
-  return { statements, cache, lookup };
+  });
+  return { statements, cache, clock, lookup };
+}
+
+/** A look-up by these statements. Time creeps. */
+function lookupBy(findAll: (digests: readonly string[]) => Promise<Read[]>) {
+  const clock = new ManualClock({ creeps: true });
+  const limits = { ...cacheLimits, foundMax: 1_000, unknownMax: 1_000 };
+  const cache = new SecretCache<Read>(limits, () => clock.now());
+  return { cache, clock, lookup: createSecretLookup(findAll, cache, { clock }) };
 }
 
 const settled = () => new Promise((resolve) => setImmediate(resolve));
@@ -79,64 +83,59 @@ test("beyond 10,000 waiting look-ups further ones fail at once, and those that w
 
 test("after a short outage of the database callers get their result late, not an error", async () => {
   let attempts = 0;
-  const lookup = createSecretLookup(
-    async (digests) => {
-      attempts += 1;
-      if (attempts < 3) throw new ApiError("database_unavailable");
-      return digests.map(found);
-    },
-    new SecretCache<Read>({ ...cacheLimits, foundMax: 10, unknownMax: 10 }),
-  );
-  expect((await lookup.find("a"))?.ownerId).toBe("key_a");
+  const { clock, lookup } = lookupBy(async (digests) => {
+    attempts += 1;
+    if (attempts < 3) throw new ApiError("database_unavailable");
+    return digests.map(found);
+  });
+  const result = passDuring(() => clock.endPause(), lookup.find("a"));
+  expect((await result)?.ownerId).toBe("key_a");
   expect(attempts).toBe(3);
 });
 
 test("a longer outage of the database fails the look-ups that waited long enough", async () => {
-  const unreachable = async () => {
+  const { clock, lookup } = lookupBy(async () => {
     throw new ApiError("database_unavailable");
+  });
+  /** When each look-up failed. */
+  const failed: Record<string, number> = {};
+  const find = async (digest: string) => {
+    expect(await errorOf(lookup.find(digest))).toBe("database_unavailable");
+    failed[digest] = Math.round(clock.now());
   };
-  const lookup = createSecretLookup(
-    unreachable,
-    new SecretCache<Read>({ ...cacheLimits, foundMax: 10, unknownMax: 10 }),
-    100,
-  );
-  const errors = await Promise.all(["a", "b"].map((digest) => errorOf(lookup.find(digest))));
-  expect(errors).toStrictEqual(["database_unavailable", "database_unavailable"]);
+  const first = find("a");
+  await clock.advance(5_000);
+  const second = find("b");
+  await passDuring(() => clock.endPause(), Promise.all([first, second]));
+  expect(failed).toStrictEqual({ a: 10_000, b: 15_000 });
 });
 
 test("a refresh joins the next statement, or runs a tenth of a second later", async () => {
-  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
-  try {
-    const { statements, lookup } = heldLookup();
-    lookup.refresh("old1");
-    lookup.refresh("old1");
-    lookup.refresh("old2");
-    expect(statements.length).toBe(0);
-    const result = lookup.find("new");
-    expect(statements[0]?.digests).toStrictEqual(["new", "old1", "old2"]);
-    lookup.refresh("old3");
-    statements[0]?.answer.resolve([found("new"), found("old1")]);
-    expect((await result)?.ownerId).toBe("key_new");
-    expect(statements.length).toBe(1);
-    await vi.advanceTimersByTimeAsync(100);
-    expect(statements[1]?.digests).toStrictEqual(["old3"]);
-    statements[1]?.answer.reject(new Error("no caller waits for this"));
-    await settled();
-  } finally {
-    vi.useRealTimers();
-  }
+  const { statements, clock, lookup } = heldLookup();
+  lookup.refresh("old1");
+  lookup.refresh("old1");
+  lookup.refresh("old2");
+  expect(statements.length).toBe(0);
+  const result = lookup.find("new");
+  expect(statements[0]?.digests).toStrictEqual(["new", "old1", "old2"]);
+  lookup.refresh("old3");
+  statements[0]?.answer.resolve([found("new"), found("old1")]);
+  expect((await result)?.ownerId).toBe("key_new");
+  await clock.advance(99);
+  expect(statements.length).toBe(1);
+  await clock.advance(1);
+  expect(statements[1]?.digests).toStrictEqual(["old3"]);
+  statements[1]?.answer.reject(new Error("no caller waits for this"));
+  await settled();
 });
 
 test("a failed statement fails its look-ups, and later ones are served", async () => {
   let attempts = 0;
-  const lookup = createSecretLookup(
-    async (digests) => {
-      attempts += 1;
-      if (attempts === 1) throw new Error("broken");
-      return digests.map(found);
-    },
-    new SecretCache<Read>({ ...cacheLimits, foundMax: 10, unknownMax: 10 }),
-  );
+  const { lookup } = lookupBy(async (digests) => {
+    attempts += 1;
+    if (attempts === 1) throw new Error("broken");
+    return digests.map(found);
+  });
   await expect(lookup.find("a")).rejects.toThrow(/broken/);
   expect((await lookup.find("a"))?.ownerId).toBe("key_a");
 });

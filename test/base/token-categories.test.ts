@@ -1,15 +1,25 @@
-import { expect, test } from "vitest";
+import fc from "fast-check";
+import { Client } from "pg";
+import { expect, expectTypeOf, onTestFinished, test } from "vitest";
+import { InputCategory } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import {
   PriceSchema,
   UsageSchema,
   UsageTotalSchema,
 } from "../../gen/gateway/common/v1/usage_pb.ts";
+import type { PriceVersionsRow } from "../../gen/sql/tables.ts";
 import {
   byCategory,
   categoryColumns,
-  expandCategories,
+  sideOf,
+  type TokenCategory,
   tokenCategories,
 } from "../../src/base/token-categories.ts";
+import { priceVersion } from "../../src/billing/price.ts";
+import { families } from "../../src/postgres/families.ts";
+import { readFiles, readSchema } from "../../src/postgres/generate.ts";
+import { freshDatabase } from "../support/database.ts";
+import { endingWith, freshLedger, holdRequest } from "../support/ledger.ts";
 
 for (const schema of [UsageSchema, UsageTotalSchema, PriceSchema]) {
   test(`${schema.name} has a field for each token category, named like its column`, () => {
@@ -19,19 +29,80 @@ for (const schema of [UsageSchema, UsageTotalSchema, PriceSchema]) {
   });
 }
 
-test("every helper lists the categories in one order", () => {
+test("a price has a column for each token category", () => {
+  type Column = Exclude<keyof PriceVersionsRow, "priceVersion" | "model" | "createdAt">;
+  expectTypeOf<Column>().toEqualTypeOf<TokenCategory>();
   expect(Object.keys(categoryColumns)).toEqual([...tokenCategories]);
-  expect(Object.values(byCategory((category) => category))).toEqual([...tokenCategories]);
 });
 
-test("a statement lists the columns and the parameters of all categories", () => {
-  expect(expandCategories("select each_category(sum(c.#)::bigint as #), x")).toBe(
-    "select sum(c.input)::bigint as input, sum(c.output)::bigint as output, " +
-      "sum(c.thinking)::bigint as thinking, sum(c.cache_write_5m)::bigint as cache_write_5m, " +
-      "sum(c.cache_write_1h)::bigint as cache_write_1h, sum(c.cache_read)::bigint as cache_read, x",
-  );
-  expect(expandCategories("values ($1, each_category($2::integer[]))")).toBe(
-    "values ($1, $2::integer[], $3::integer[], $4::integer[], $5::integer[], $6::integer[], " +
-      "$7::integer[])",
-  );
+test("the generator names every statement that lacks a new category", async () => {
+  const database = await freshDatabase();
+  const client = new Client({ connectionString: database.url });
+  onTestFinished(async () => {
+    await client.end();
+    await database.drop();
+  });
+  await client.connect();
+  const category = [...(families.category ?? []), "web_input"];
+  const schema = await readSchema(client, { ...families, category });
+  const named: string[] = [];
+  for (const { folder, blocks } of readFiles())
+    for (const block of blocks)
+      await schema.render(folder, block).catch(({ message }: Error) => {
+        expect(message).toMatch(/has the family category without web_input: add it/);
+        named.push(`${folder}/${block.name}`);
+      });
+  const ofBilling = [
+    ...["RefuseCharged", "ReadUsedRequests", "ReadOldRequests", "TryWrites"],
+    ...["FindCharge", "FindCharges", "FindSettled", "ListCharges", "ListKeyCharges"],
+    ...["ExportCharges", "ExportKeyCharges"],
+    ...["SettleHolds", "FindHolds", "FindRunning", "FindOrphans", "CheckpointHolds"],
+    ...["RegisterPrice", "ListPrices"],
+    ...["WriteDay", "AddToDay", "WriteTags", "SumUsage", "ListUsage", "QueryUsage", "QueryTags"],
+    "CompareDay",
+  ];
+  const ofHistory = ["InsertClosedSums", "CompareClosing"];
+  expect(named).toEqual([
+    ...ofBilling.map((name) => `billing/${name}`),
+    ...ofHistory.map((name) => `history/${name}`),
+  ]);
 });
+
+test("a token of a category is charged in one part of the amount, at its price", async () => {
+  const ledger = await freshLedger();
+  onTestFinished(() => ledger.close());
+  const anyPrices = fc.tuple(
+    ...tokenCategories.map((category) =>
+      fc.bigInt(1n, 1_000n).map((micro) => [category, micro] as const),
+    ),
+  );
+  await fc.assert(
+    fc.asyncProperty(fc.constantFrom(...tokenCategories), anyPrices, async (category, entries) => {
+      const prices = new Map<TokenCategory, bigint>(entries);
+      const price = priceVersion(
+        "model-test",
+        byCategory((one) => prices.get(one) ?? 0n),
+      );
+      const payer = await ledger.payer(1_000_000n);
+      const asked = holdRequest(payer, 1);
+      const mostExpensiveInput = InputCategory.CACHE_WRITE_1H;
+      const bounds = { ...asked.bounds, mostExpensiveInput };
+      const hold = await ledger.holds.place({ ...asked, price, bounds }, never);
+      await ledger.holds.settle(hold, endingWith({ [category]: 1 }));
+      const parts =
+        "amount_input as input, amount_output as output, amount_cache as cache, amount_thinking as thinking";
+      const none = { input: 0n, output: 0n, cache: 0n, thinking: 0n };
+      const expected = { ...none, [sideOf[category]]: price[category] };
+      for (const table of ["charge_sums", "usage_hourly"])
+        expect(
+          await ledger.run(`select ${parts} from ${table} where account_id = $1`, [
+            payer.accountId,
+          ]),
+        ).toEqual([expected]);
+    }),
+    { numRuns: 30 },
+  );
+  expect(await ledger.store.verifyLedger()).toEqual([]);
+});
+
+const never = new AbortController().signal;

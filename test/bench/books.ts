@@ -1,8 +1,11 @@
 // Rows of the ledger written by SQL, to fill a large database quickly, and the check of the ledger.
 
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
+import { verifyLedger } from "../../gen/sql/billing.ts";
 import { digestBytes, digestSecret, mintSecret } from "../../src/keys/secret.ts";
-import { connectPostgres, type Postgres, statement, type Tx } from "../../src/postgres/postgres.ts";
+import { connectPostgres, type Postgres } from "../../src/postgres/postgres.ts";
+import type { Runner } from "../../src/postgres/statement.ts";
+import { query } from "../support/query.ts";
 
 type Row = Record<string, unknown>;
 
@@ -13,11 +16,11 @@ export function connectLedger(url: string): Postgres {
 
 /** Runs a statement without a name. */
 export function runSql<R = Row>(
-  postgres: Tx,
+  postgres: Runner,
   text: string,
   values: readonly unknown[] = [],
 ): Promise<R[]> {
-  return postgres.query<R>({ name: "", text }, values);
+  return query<R>(postgres, { name: "", text }, values);
 }
 
 /** Credits of each account, in micro-credits. */
@@ -82,15 +85,12 @@ export async function addSecrets(
   return secrets;
 }
 
-const billingStore = new URL("../../src/billing/store.ts", import.meta.url).href;
-const verifyLedger = statement(billingStore, "verify-ledger");
-
 /** The violations that the verifier finds. Empty: every invariant holds. */
 export async function findViolations(postgres: Postgres): Promise<string[]> {
   const violations = await postgres.transaction(async (tx) => {
     // Without it, sums over millions of charges spill to disk.
     await runSql(tx, "set local work_mem = '512MB'");
-    return tx.query<{ invariant: string; subject: string }>(verifyLedger, []);
+    return tx.run(verifyLedger);
   });
   return violations.map(({ invariant, subject }) => `${invariant}: ${subject}`);
 }

@@ -71,6 +71,15 @@ test("many suspensions and resumptions at once leave the pools as the account is
   await Promise.all(turns);
   for (const hold of await Promise.all(holds))
     if (hold) await world.holds.settle(hold, endingWith({}));
+  const isActive = (await read(payer))?.status === AccountStatus.ACTIVE;
+  const [next] = await Promise.allSettled([admit(payer)]);
+  expect(next).toMatchObject(
+    isActive
+      ? { status: "fulfilled" }
+      : { status: "rejected", reason: { reason: "account_suspended" } },
+  );
+  if (next.status === "fulfilled") await world.holds.settle(next.value, endingWith({}));
+  expect((await world.pool(payer)).held).toBe(0n);
 });
 
 test("an unknown account cannot be suspended or resumed", async () => {

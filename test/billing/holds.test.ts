@@ -3,11 +3,14 @@ import { InputCategory } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { newRequestId } from "../../src/base/ids.ts";
 import { requestKeyOf } from "../../src/billing/admission.ts";
 import { priceVersion } from "../../src/billing/price.ts";
+import { ManualClock, passDuring } from "../support/clock.ts";
 import { endingWith, freshLedger, heldFor, holdRequest, price, usage } from "../support/ledger.ts";
 
 let ledger: Awaited<ReturnType<typeof freshLedger>>;
+/** It stands still: nobody who waits for credits gives up. */
+const clock = new ManualClock();
 beforeAll(async () => {
-  ledger = await freshLedger();
+  ledger = await freshLedger({ clock });
 });
 afterEach(async () => {
   expect(await ledger.store.verifyLedger()).toEqual([]);
@@ -99,8 +102,9 @@ test("output beyond the grant is recorded and not charged, even where the hold w
 
 test("fifty requests racing for ten holds' worth of credits admit exactly ten", async () => {
   const payer = await ledger.payer(heldFor(100) * 10n);
-  const placed = await Promise.allSettled(
-    Array.from({ length: 50 }, () => place(holdRequest(payer, 100))),
+  const placed = await passDuring(
+    () => clock.endPause(),
+    Promise.allSettled(Array.from({ length: 50 }, () => place(holdRequest(payer, 100)))),
   );
   const held = placed.flatMap((one) => (one.status === "fulfilled" ? [one.value] : []));
   const reasons = placed.flatMap((one) => (one.status === "rejected" ? [one.reason.reason] : []));
@@ -112,9 +116,15 @@ test("fifty requests racing for ten holds' worth of credits admit exactly ten", 
 test("a request that waits for held credits starts as soon as another one releases them", async () => {
   const payer = await ledger.payer(heldFor(100));
   const first = await place(holdRequest(payer, 100));
+  const after = vi.spyOn(clock, "after");
   const second = place(holdRequest(payer, 100));
+  // It was refused, and would try again at that time.
+  await vi.waitFor(() => expect(after).toHaveBeenCalledWith(250, expect.anything()));
   await ledger.holds.settle(first, endingWith({}));
-  await ledger.holds.settle(await second, endingWith({}));
+  const started = await second;
+  expect(started.amountMicro).toBe(heldFor(100));
+  expect(await ledger.pool(payer)).toEqual({ posted: heldFor(100), held: heldFor(100) });
+  await ledger.holds.settle(started, endingWith({}));
 });
 
 test("the error of a request beyond the credits names the free and the needed credits", async () => {

@@ -11,6 +11,7 @@ import {
   type ListChargesResponse,
   Outcome,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import * as sql from "../../gen/sql/billing.ts";
 import type { Payer } from "../../src/billing/admission.ts";
 import { listCharges } from "../../src/billing/charges.ts";
 import { exportCharges } from "../../src/billing/export-charges.ts";
@@ -197,7 +198,7 @@ test("a list or an export that takes too long is ended by the database, and says
   const client = new Client({ connectionString: world.url });
   await client.connect();
   await client.query("begin; lock table charges");
-  const store = createLedgerStore({ ...hurried, query: hurried.reports.query });
+  const store = createLedgerStore({ ...hurried, run: hurried.reports.run });
   const scope = { accountId: busy.accountId, onlyKey: undefined };
   const never = new AbortController().signal;
   const usage = createReports(world.postgres.reports);
@@ -216,27 +217,26 @@ test("a list or an export that takes too long is ended by the database, and says
 });
 
 describe("the plan", () => {
-  const account = () => `'${busy.accountId}'`;
-  const [end, from] = ["'2026-09-15T00:00:00Z'", "'2026-09-01T00:00:00Z'"];
-  const before = `${end}, ''`;
-  const rest = "'model-none', array['completed'], 1, 20000, 101, null".split(", ");
+  const [from, to] = [new Date("2026-09-01T00:00:00Z"), new Date("2026-09-15T00:00:00Z")];
+  const list = {
+    ...{ from, before: to, beforeId: "", model: "model-none", outcomes: ["completed"], tags: null },
+    ...{ least: 1, looks: 20_000, rows: 101 },
+  };
+  const page = { after: from, afterId: "", to, rows: 1_000 };
 
   for (const isGeneric of [false, true]) {
     for (const hasStatistics of [false, true]) {
       const kind = `${isGeneric ? "generic" : "custom"} plan ${hasStatistics ? "with" : "without"} statistics`;
       test(`reads charges through an index, and one month: ${kind}`, async () => {
         if (hasStatistics) await world.run("analyze charges");
-        const lists = [
-          ["billing/list-charges", [account(), ...before.split(", "), from, ...rest]],
-          [
-            "billing/list-key-charges",
-            [account(), `'${busy.keyId}'`, ...before.split(", "), from, ...rest],
-          ],
-          ["billing/export-charges", [account(), from, "''", end, "1000"]],
-          ["billing/export-key-charges", [account(), `'${busy.keyId}'`, from, "''", end, "1000"]],
-        ] as const;
-        for (const [name, values] of lists) {
-          const plan = await planOf(world.url, name, { values, isGeneric });
+        const queries = [
+          sql.listCharges.with({ ...busy, ...list }),
+          sql.listKeyCharges.with({ ...busy, ...list }),
+          sql.exportCharges.with({ ...busy, ...page }),
+          sql.exportKeyCharges.with({ ...busy, ...page }),
+        ];
+        for (const query of queries) {
+          const plan = await planOf(world.url, query, isGeneric);
           const tables = plan.flatMap(({ table = "" }) =>
             table.startsWith("charges") ? [table] : [],
           );

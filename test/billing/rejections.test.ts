@@ -10,6 +10,7 @@ import {
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Payer } from "../../src/billing/admission.ts";
 import { Rejections } from "../../src/billing/rejections.ts";
+import type { Runner } from "../../src/postgres/statement.ts";
 import { errorOf } from "../support/billing.ts";
 import { log } from "../support/ledger.ts";
 import { freshUsage, stamp } from "../support/usage.ts";
@@ -30,7 +31,7 @@ const query = (payer: Payer, asked: Asked = {}, onlyKey?: string) =>
 test("rejections of several processes are added up, by key and reason", async () => {
   const payer = await world.payer(0n);
   const other = await world.payer(0n, { accountId: payer.accountId });
-  const processes = [new Rejections(world.postgres, log), new Rejections(world.postgres, log)];
+  const processes = [world, world].map(({ postgres }) => new Rejections({ db: postgres, log }));
   for (const one of processes) {
     for (let times = 0; times < 3; times++) one.count(payer, "rate_limited");
     one.count(payer, "credits_exhausted");
@@ -81,11 +82,11 @@ test("pages follow each other, and a range beyond what is kept says where it beg
 test("counts that cannot be written now are written later", async () => {
   const payer = await world.payer(0n);
   let isAway = true;
-  const query = (...asked: Parameters<typeof world.postgres.query>) =>
-    isAway ? Promise.reject(new Error("away")) : world.postgres.query<never>(...asked);
-  const rejections = new Rejections({ query }, log);
+  const run: Runner["run"] = (statement, ...parameters) =>
+    isAway ? Promise.reject(new Error("away")) : world.postgres.run(statement, ...parameters);
+  const rejections = new Rejections({ db: { run }, log });
   rejections.count(payer, "rate_limited");
-  await rejections.write();
+  await expect(rejections.write()).rejects.toThrow("away");
   rejections.count(payer, "rate_limited");
   isAway = false;
   await rejections.stop();
@@ -98,7 +99,7 @@ test("counts that cannot be written now are written later", async () => {
 
 test("memory is bounded: more keys than it holds are left out, and the ones in it are counted on", async () => {
   const payer = await world.payer(0n);
-  const rejections = new Rejections(world.postgres, log, 10);
+  const rejections = new Rejections({ db: world.postgres, log, countsMax: 10 });
   for (let key = 0; key < 50; key++) {
     rejections.count({ ...payer, keyId: `key_${key}` }, "rate_limited");
     rejections.count({ ...payer, keyId: "key_0" }, "rate_limited");

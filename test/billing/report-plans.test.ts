@@ -1,84 +1,110 @@
-// How the database reads reports and pages: by index, never all charges or all sums. Each statement
-// is planned for its values, and without them, as a connection does that runs it often.
+// How the database reads reports: by index, never all charges or all sums. It plans each report for
+// its values, as the connections for reports do.
 
 import { Client } from "pg";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { statement } from "../../src/postgres/postgres.ts";
+import * as sql from "../../gen/sql/billing.ts";
+import type { Query } from "../../src/postgres/statement.ts";
+import { writeCharges } from "../support/charges.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";
+import { planOf } from "../support/plans.ts";
 
-const store = new URL("../../src/billing/store.ts", import.meta.url).href;
+const accountId = "acc_1";
 const from = new Date("2025-10-01T00:00:00Z");
 const closed = new Date("2026-11-19T00:00:00Z");
 const to = new Date("2026-11-22T12:00:00Z");
-const nothing = [to, to];
-const days = [from, from, "2025-10-01", "2026-11-19", closed, to];
-const firstPage = [null, null, null, null, 2_001];
-const keys = ["key_1", "key_2"];
+const all = { accountId, keyIds: null, models: null };
+const months = {
+  ...all,
+  hoursFrom: from,
+  hoursTo: from,
+  daysFrom: "2025-10-01",
+  daysTo: "2026-11-19",
+  laterFrom: closed,
+  laterTo: to,
+};
+const hours = {
+  ...all,
+  hoursFrom: new Date("2026-11-15T00:00:00Z"),
+  hoursTo: to,
+  daysFrom: "2026-11-22",
+  daysTo: "2026-11-22",
+  laterFrom: to,
+  laterTo: to,
+};
+const some = { ...months, keyIds: ["key_1", "key_2"] };
+const whole = { byKey: false, byModel: false, byFamily: false };
+const grouped = { byKey: true, byModel: true, byFamily: true };
+const firstPage = {
+  afterPeriod: null,
+  afterDay: null,
+  afterKeyId: null,
+  afterModel: null,
+  afterFamily: null,
+  afterReason: null,
+  afterValue: null,
+  rows: 2_001,
+};
+const laterPage = {
+  ...firstPage,
+  afterPeriod: from,
+  afterDay: "2026-05-03",
+  afterKeyId: "key_1",
+  afterModel: "model-a",
+  afterFamily: "",
+};
+const tag = { tag: "team", value: null };
 
-/** The values of each report, account first. */
-const reports: { name: string; file: string; values: unknown[] }[] = [
-  {
-    name: "usage by day over 13 months",
-    file: "query-usage",
-    values: ["acc_1", "day", false, false, false, ...days, null, null, ...firstPage],
-  },
-  {
-    name: "usage by key, model and family over 13 months",
-    file: "query-usage",
-    values: ["acc_1", "none", true, true, true, ...days, null, null, ...firstPage],
-  },
-  {
-    name: "usage of some keys and models by month, a later page",
-    file: "query-usage",
-    values: [
-      ...["acc_1", "month", true, false, false, ...days, keys, ["model-a"]],
-      ...[from, "key_1", "", "", 2_001],
-    ],
-  },
-  {
-    name: "usage by hour",
-    file: "query-usage",
-    values: [
-      ...["acc_1", "hour", true, true, false, new Date("2026-11-15T00:00:00Z"), to],
-      ...["2026-11-22", "2026-11-22", ...nothing, null, null, ...firstPage],
-    ],
-  },
-  {
-    name: "usage by day, key and model over 13 months",
-    file: "list-usage",
-    values: ["acc_1", ...days, null, null, null, null, null, 2_001, true],
-  },
-  {
-    name: "usage by day, key and model, a later page",
-    file: "list-usage",
-    values: ["acc_1", ...days, keys, null, "2026-05-03", "key_1", "model-a", 2_001, false],
-  },
-  {
-    name: "the totals of usage over 13 months",
-    file: "sum-usage",
-    values: ["acc_1", ...days, null, null],
-  },
-  {
-    name: "rejected requests by reason",
-    file: "query-errors",
-    values: ["acc_1", "day", false, true, closed, to, null, null, null, null, 2_001],
-  },
-  { name: "the forecast", file: "read-spending", values: ["acc_1", 7] },
-  {
-    name: "the first running request",
-    file: "find-first-running",
-    values: ["acc_1", keys],
-  },
+const reports: readonly (readonly [name: string, query: Query])[] = [
+  [
+    "usage by day over 13 months",
+    sql.queryUsage.with({ ...months, ...whole, ...firstPage, bucket: "day" }),
+  ],
+  [
+    "usage by key, model and family over 13 months",
+    sql.queryUsage.with({ ...months, ...grouped, ...firstPage, bucket: "none" }),
+  ],
+  [
+    "usage of some keys by month, a later page",
+    sql.queryUsage.with({ ...some, ...whole, ...laterPage, byKey: true, bucket: "month" }),
+  ],
+  ["usage by hour", sql.queryUsage.with({ ...hours, ...grouped, ...firstPage, bucket: "hour" })],
+  [
+    "usage by day, key and model over 13 months",
+    sql.listUsage.with({ ...months, ...firstPage, byFamily: true }),
+  ],
+  [
+    "usage by day, key and model, a later page",
+    sql.listUsage.with({ ...some, ...laterPage, byFamily: false }),
+  ],
+  ["the totals of usage over 13 months", sql.sumUsage.with(months)],
+  [
+    "rejected requests by reason",
+    sql.queryErrors.with({
+      ...all,
+      ...firstPage,
+      bucket: "day",
+      from: closed,
+      to,
+      byKey: false,
+      byReason: true,
+    }),
+  ],
+  ["the first running request", sql.findFirstRunning.with({ accountId, keyIds: ["key_1"] })],
+  ["the forecast", sql.readSpending.with({ accountId, days: 7 })],
+  [
+    "usage by the values of a tag over 13 months",
+    sql.queryTags.with({ ...months, ...whole, ...firstPage, ...tag, bucket: "day" }),
+  ],
 ];
 
 /** Tables of which a report may read only the rows of its account. */
-const large = /^(charges|usage_hourly|usage_daily|errors_hourly)/;
+const large = /^(charges|usage_hourly|usage_daily|errors_hourly|tags_daily|holds)/;
 
 let database: FreshDatabase;
-let client: Client;
 beforeAll(async () => {
   database = await freshDatabase();
-  client = new Client({ connectionString: database.url });
+  const client = new Client({ connectionString: database.url });
   await client.connect();
   await client.query(`
     insert into accounts (account_id, name) select 'acc_' || n, '' from generate_series(1, 40) n;
@@ -95,36 +121,49 @@ beforeAll(async () => {
     insert into errors_hourly (account_id, hour, key_id, reason, requests)
       select account_id, hour, key_id, 'rate_limited', 1
       from keys, generate_series('2026-11-10'::timestamptz, '2026-11-22', interval '1 hour') hour;
-    analyze;
+    insert into tags_daily
+      select account_id, day::date, 'team', 'a', 'key_1', 'model-a',
+        0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
+      from accounts, generate_series('2025-10-01'::date, '2026-11-18', interval '1 day') day;
+    insert into holds (account_id, request_id, family, key_id, model, month, amount, granted_output,
+        price_version, nonce, admitted_at, deadline)
+      select account_id, 'req_' || n, 'v1', 'key_1', 'model-a', '2026-11-01', 0, 0, '', '', now(),
+        now()
+      from accounts, generate_series(1, 100) n;
   `);
-});
-afterAll(async () => {
-  await client.end();
-  await database.drop();
-});
-
-type Plan = { "Node Type": string; "Relation Name"?: string; Plans?: Plan[] };
-
-function scansOf(plan: Plan): string[] {
-  const relation = plan["Relation Name"];
-  const own = relation === undefined ? [] : [`${plan["Node Type"]} on ${relation}`];
-  return [...own, ...(plan.Plans ?? []).flatMap(scansOf)];
-}
-
-for (const { name, file, values } of reports) {
-  for (const mode of ["force_custom_plan", "force_generic_plan"]) {
-    test(`${name} reads no large table from end to end (${mode})`, async () => {
-      const { text } = statement(store, file);
-      await client.query(`set plan_cache_mode = ${mode}`);
-      const { rows } = await client.query<{ "QUERY PLAN": { Plan: Plan }[] }>(
-        `explain (format json) ${text}`,
-        values,
-      );
-      const plan = rows[0]?.["QUERY PLAN"][0]?.Plan;
-      if (!plan) throw new Error("no plan");
-      const read = scansOf(plan).filter((scan) => large.test(scan.replace(/.* on /, "")));
-      if (file !== "find-first-running") expect(read.length).toBeGreaterThan(0);
-      expect(read.filter((scan) => scan.startsWith("Seq Scan"))).toEqual([]);
+  for (const account of ["acc_1", "acc_2", "acc_3"])
+    await writeCharges((text, values) => client.query(text, values), {
+      payer: { accountId: account, family: "v1", keyId: `key_of_${account}` },
+      count: 2_000,
+      from: new Date("2026-09-01T00:00:00Z"),
+      stepMs: 3_600_000,
+      tags: `'{"team": "a"}'`,
     });
-  }
+  await client.query("analyze");
+  await client.end();
+});
+afterAll(() => database.drop());
+
+for (const [name, query] of reports) {
+  test(`${name} reads no large table from end to end`, async () => {
+    const plan = await planOf(database.url, query, false);
+    const read = plan.filter(({ table = "" }) => large.test(table));
+    expect(read.length).toBeGreaterThan(0);
+    expect(read.filter(({ kind }) => kind === "Seq Scan")).toEqual([]);
+  });
 }
+
+test("a report by a tag reads the charges of the months that its days leave over", async () => {
+  const query = { ...months, ...whole, ...firstPage, ...tag, bucket: "day" };
+  const tablesOf = async (report: typeof query) =>
+    (await planOf(database.url, sql.queryTags.with(report), false)).flatMap(({ table = "" }) =>
+      table.startsWith("charges") ? [table] : [],
+    );
+  expect(await tablesOf(query)).toEqual(["charges_2026_11"]);
+  const early = { hoursFrom: new Date("2026-09-30T12:00:00Z"), hoursTo: new Date("2026-10-01") };
+  expect(await tablesOf({ ...query, ...early })).toEqual([
+    "charges_2026_09",
+    "charges_2026_10",
+    "charges_2026_11",
+  ]);
+});

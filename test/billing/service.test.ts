@@ -17,6 +17,7 @@ import {
   QueryErrorsRequestSchema,
   QueryUsageRequestSchema,
   SettleHoldRequestSchema,
+  SuspendAccountRequestSchema,
   VerifyLedgerRequestSchema,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { newRequestId } from "../../src/base/ids.ts";
@@ -238,8 +239,10 @@ describe("holds of internal services", () => {
   test("a deadline may have a fraction of a millisecond", async () => {
     const payer = await world.payer(heldFor(100));
     const request = placing(payer, { deadline: { seconds: 2n, nanos: 1_234_567 } });
-    await world.billing.placeHold(request, world.admin);
-    await settle(payer, { requestId: request.requestId });
+    const held = await world.billing.placeHold(request, world.admin);
+    expect(held.holdMicrocredits).toBe(heldFor(100));
+    const { receipt } = await settle(payer, { requestId: request.requestId });
+    expect(receipt).toMatchObject({ outcome: Outcome.COMPLETED, usage: { output: 1 } });
   });
 
   test("a request without a hold cannot be metered or settled", async () => {
@@ -508,21 +511,31 @@ test("every read of a key or an operator runs on connections that admissions and
   const { requestId } = await world.holds.settle(hold, endingWith({}));
   const elsewhere = () => Promise.reject(new Error("read on a connection that others need"));
   const { service } = createBilling({
-    postgres: { ...world.postgres, query: elsewhere, transaction: elsewhere },
+    postgres: { ...world.postgres, run: elsewhere, transaction: elsewhere },
     priceOf: () => undefined,
     log,
     onLost: () => {},
   });
   const { accountId } = payer;
   const call = callBy(environmentToken, { accountId });
-  await service.getAccount(create(GetAccountRequestSchema, { accountId }), call);
-  await service.listAccounts(create(ListAccountsRequestSchema), call);
-  await service.getPools(create(GetPoolsRequestSchema, { accountId }), call);
-  await service.getReceipt(create(GetReceiptRequestSchema, { accountId, requestId }), call);
-  await service.listCharges(create(ListChargesRequestSchema, { accountId }), call);
-  await service.listTransfers(create(ListTransfersRequestSchema, { accountId }), call);
-  await service.queryUsage(create(QueryUsageRequestSchema, { accountId }), call);
-  await service.queryErrors(create(QueryErrorsRequestSchema, { accountId }), call);
-  await service.getForecast(create(GetForecastRequestSchema, { accountId }), call);
-  await service.verifyLedger(create(VerifyLedgerRequestSchema), call);
+  const reads = [
+    service.getAccount(create(GetAccountRequestSchema, { accountId }), call),
+    service.listAccounts(create(ListAccountsRequestSchema), call),
+    service.getPools(create(GetPoolsRequestSchema, { accountId }), call),
+    service.getReceipt(create(GetReceiptRequestSchema, { accountId, requestId }), call),
+    service.listCharges(create(ListChargesRequestSchema, { accountId }), call),
+    service.listTransfers(create(ListTransfersRequestSchema, { accountId }), call),
+    service.queryUsage(create(QueryUsageRequestSchema, { accountId }), call),
+    service.queryErrors(create(QueryErrorsRequestSchema, { accountId }), call),
+    service.getForecast(create(GetForecastRequestSchema, { accountId }), call),
+    service.verifyLedger(create(VerifyLedgerRequestSchema), call),
+  ];
+  const outcomes = await Promise.allSettled(reads);
+  expect(outcomes.filter(({ status }) => status === "rejected")).toEqual([]);
+  // A write does use them, so such a read would have failed.
+  const suspended = service.suspendAccount(
+    create(SuspendAccountRequestSchema, { accountId }),
+    call,
+  );
+  await expect(suspended).rejects.toThrow("read on a connection that others need");
 });

@@ -175,7 +175,8 @@ for (const [amountMicrocredits, field] of purchases) {
   test(`a purchase of ${amountMicrocredits} micro-credits is ${field ? "below the smallest pack" : "the smallest pack"}`, async () => {
     const { accountId } = await world.payer(0n);
     const bought = transfer({ accountId, kind: TransferKind.PURCHASE, amountMicrocredits });
-    if (field === undefined) await bought;
+    if (field === undefined)
+      expect((await bought).transfer?.amountMicrocredits).toBe(amountMicrocredits);
     else expect(await errorOf(bought)).toEqual({ reason: "invalid_request", field });
   });
 }

@@ -22,6 +22,7 @@ import { connectPostgres } from "../../src/postgres/postgres.ts";
 import { errorOf } from "../support/billing.ts";
 import { callBy } from "../support/calls.ts";
 import { endingWith } from "../support/ledger.ts";
+import { query } from "../support/query.ts";
 import { addUp, dayMs, freshUsage, type Question, stamp, startOf } from "../support/usage.ts";
 
 const hourMs = 3_600_000;
@@ -329,7 +330,8 @@ describe("questions that are not valid", () => {
 
   test("a report that takes too long is ended by the database, and says so", async () => {
     const payer = await world.payer(0n);
-    const [limit] = await world.postgres.reports.query<{ statement_timeout: string }>(
+    const [limit] = await query<{ statement_timeout: string }>(
+      world.postgres.reports,
       { name: "", text: "show statement_timeout" },
       [],
     );

@@ -145,7 +145,8 @@ describe("prices", () => {
       fc.property(fc.bigInt({ min: 1n, max: 1_000_000n }), (micro) => {
         // One micro-credit per token is 0.005 USD per million.
         const thousandths = (micro * 5n).toString().padStart(4, "0");
-        return microPerToken(`${thousandths.slice(0, -3)}.${thousandths.slice(-3)}`) === micro;
+        const dollars = `${thousandths.slice(0, -3)}.${thousandths.slice(-3)}`;
+        expect(microPerToken(dollars)).toBe(micro);
       }),
     );
   });

@@ -1,5 +1,6 @@
 // The download of all data of an account.
 
+import { Client } from "pg";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
@@ -171,11 +172,30 @@ test.for(["acc_none", "", "../../etc/passwd", "%00", "x".repeat(10_000)])(
 );
 
 test("a reader that leaves ends the export", async () => {
+  const { core, call } = gateway.admin;
+  const outcomes = async () => {
+    const request = { accountId, method: "ExportAccount" };
+    const { events } = await core.people.listAuditEvents(request, call);
+    return events.map(({ outcome }) => outcome);
+  };
+  // 80 MB: more than the buffers of a connection hold.
+  const database = new Client({ connectionString: gateway.databaseUrl });
+  await database.connect();
+  await database.query(
+    `insert into audit_events
+     select 'evt_' || n, now(), 'tests', $1, 'Test', 'ok', to_jsonb(repeat('x', 4000)), ''
+       from generate_series(1, 20000) n`,
+    [accountId],
+  );
+  await database.end();
+  const before = await outcomes();
   const controller = new AbortController();
   const answer = await fetch(`${gateway.address}/console/export/account?account=${accountId}`, {
     headers: { cookie, "sec-fetch-site": "none" },
     signal: controller.signal,
   });
+  expect(await outcomes()).toEqual(before);
   controller.abort();
-  await answer.text().catch(() => undefined);
+  await expect(answer.text()).rejects.toThrow();
+  await expect.poll(outcomes).toEqual(["cancelled", ...before]);
 });

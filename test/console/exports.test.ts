@@ -186,7 +186,8 @@ for (const split of [false, true]) {
 
     test("a long file comes whole, and one that nobody reads costs no memory", async () => {
       const payer = { accountId: stranger, family: "v1", keyId: "key_of_many" } as const;
-      const count = 60_000;
+      // Memory is measured in one process only.
+      const count = split ? 20_000 : 60_000;
       const run = async (text: string, values: unknown[] = []) =>
         void (await db.query(text, values));
       await writeCharges(run, { payer, count, from, stepMs: 1_000 });

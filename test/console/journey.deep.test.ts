@@ -220,6 +220,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     await page.keyboard.press("Escape");
     await page.getByRole("button", { name: "Close without it" }).click();
     await page.getByRole("link", { name: "typed before" }).waitFor();
+    expect(await page.getByRole("link", { name: "typed before" }).count()).toBe(1);
   });
 
   test("what another tab revoked is told, and the page follows", async () => {
@@ -233,6 +234,8 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     await page.getByRole("button", { name: "Save" }).click();
     await page.getByRole("alert").filter({ hasText: "revoked" }).waitFor();
     await page.getByRole("button", { name: "Cancel" }).click();
+    const { key } = await keys.getKey({ keyId }, gateway.admin.call);
+    expect(key).toMatchObject({ name: "typed before", revokedAt: expect.anything() });
   });
 
   test("without a gateway the page says so, keeps what it shows, and comes back", async () => {
@@ -290,5 +293,11 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     await page.getByRole("button", { name: "Leave", exact: true }).click();
     await page.getByRole("button", { name: "Leave the account" }).click();
     await page.getByRole("dialog").getByRole("alert").filter({ hasText: /owner/ }).waitFor();
+    const { accountId } = gateway;
+    const { members } = await gateway.admin.core.people.listMembers(
+      { accountId },
+      gateway.admin.call,
+    );
+    expect(members.map(({ role }) => role)).toEqual([AccountRole.OWNER]);
   });
 });

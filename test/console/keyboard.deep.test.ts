@@ -209,6 +209,8 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
       .getByRole("alert")
       .filter({ hasText: /revoked/ })
       .waitFor();
+    const { key: revoked } = await gateway.admin.core.keys.getKey({ keyId }, gateway.admin.call);
+    expect(revoked?.secrets).toHaveLength(1);
     await other.keyboard.press("Escape");
     await other.context().close();
   });

@@ -84,6 +84,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     await bob.goto(`${origin}/console/sign-in`);
     await bob.getByRole("button", { name: "Sign in with a passkey" }).click();
     await bob.locator(".frame").waitFor();
+    expect(await olga.getByLabel("Operator role of Bob").inputValue()).toBe("admin");
   });
 
   test("credits above the limit are given by two people, with a reason", async () => {

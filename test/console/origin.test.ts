@@ -11,6 +11,7 @@ import { type Gateway, startGateway } from "../../src/server/gateway.ts";
 import { contentKey } from "../support/content-key.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";
 import { fastCatalog } from "../support/gateway.ts";
+import { query } from "../support/query.ts";
 import { startSmtpServer, type TestSmtpServer } from "../support/smtp.ts";
 
 const password = "correct horse battery staple";
@@ -69,7 +70,8 @@ for (const split of [false, true]) {
     }
 
     const rows = async () =>
-      database.postgres.query<object>(
+      query<object>(
+        database.postgres,
         {
           name: "test/state",
           text: `select (select json_agg(l order by link_id) from links l) as links,

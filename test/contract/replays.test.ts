@@ -26,6 +26,7 @@ import {
   startTestPeople,
   type TestPeople,
 } from "../support/people.ts";
+import { query } from "../support/query.ts";
 import { startSmtpServer, type TestSmtpServer } from "../support/smtp.ts";
 
 let people: TestPeople;
@@ -67,7 +68,7 @@ function createKey(request: Given, header?: string, node = keys[0]): Promise<Cre
 const digest = (text: string) => createHash("sha256").update(text).digest("hex").slice(0, 16);
 
 async function rows<Row>(text: string, values: readonly unknown[] = []): Promise<Row[]> {
-  return people.database.query<Row>({ name: `test/${digest(text)}`, text }, values);
+  return query<Row>(people.database, { name: `test/${digest(text)}`, text }, values);
 }
 
 async function countKeys(name: string): Promise<number> {

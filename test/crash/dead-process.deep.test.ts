@@ -13,6 +13,7 @@ import { type CrashCluster, startCrashCluster } from "../support/crash-cluster.t
 import { log } from "../support/ledger.ts";
 import { Gate } from "../support/provider.ts";
 import { nativeEvents, nativeStream } from "../support/provider-answers.ts";
+import { query } from "../support/query.ts";
 import { logged } from "../support/workers.ts";
 
 const content = { text: ["x".repeat(40), "y".repeat(40)], usage: { input: 11, output: 9 } };
@@ -246,7 +247,7 @@ describe("while the database is away for 20 s, no process is dead", () => {
       const folder = join(cluster.catalogPath, "../database");
       const embedded = await startEmbedded(folder, log);
       const postgres = connectPostgres(embedded.url);
-      const run = <Row>(text: string) => postgres.query<Row>({ name: "", text }, []);
+      const run = <Row>(text: string) => query<Row>(postgres, { name: "", text }, []);
       await run("alter system set fsync = off");
       await run("select pg_reload_conf()");
       const env = { DATABASE_URL: embedded.url, SEED: "true" };

@@ -23,6 +23,7 @@ import { log } from "../support/ledger.ts";
 import { freePort } from "../support/ports.ts";
 import { type FakeProvider, Gate, startFakeProvider } from "../support/provider.ts";
 import { nativeEvents, nativeStream } from "../support/provider-answers.ts";
+import { query } from "../support/query.ts";
 import { startTestServer, type TestServer } from "../support/server-pair.ts";
 
 let provider: FakeProvider;
@@ -242,7 +243,8 @@ test("a start names the database of the owner, where that is away", async () => 
 async function killEmbedded(): Promise<number[]> {
   const { url } = await startEmbedded(folder, log);
   const postgres = connectPostgres(url);
-  const backends = await postgres.query<{ pid: number }>(
+  const backends = await query<{ pid: number }>(
+    postgres,
     { name: "", text: "select pid from pg_stat_activity" },
     [],
   );

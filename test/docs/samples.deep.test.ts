@@ -23,6 +23,7 @@ const byHand = {
   "METRICS_PORT=9464 npm start": "test/server/metrics.test.ts reads metrics",
   gateway_ledger_violations: "writes to a folder of the node exporter",
   "npm install && npm test": "runs this very suite",
+  "npm run test:deep": "runs this very suite",
   "claude -p hello": "needs Claude Code",
   "aider --model": "needs Aider",
   "PROVIDER_KEY=… npm start": "needs a credential of a provider",

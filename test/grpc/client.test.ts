@@ -8,7 +8,8 @@ import { GenerateResponseSchema } from "../../gen/gateway/inference/v1/inference
 import { ApiError, toApiError } from "../../src/base/errors.ts";
 import { type Core, localCore } from "../../src/contract/contract.ts";
 import { createGrpcServer } from "../../src/grpc/grpc.ts";
-import { allReady, connectGrpc, startGrpcServer } from "../support/grpc-server.ts";
+import { ManualClock, passDuring } from "../support/clock.ts";
+import { allReady, connectGrpc, connectGrpcWith, startGrpcServer } from "../support/grpc-server.ts";
 import {
   authenticate,
   emptyAnswers,
@@ -80,9 +81,13 @@ describe("an unreachable core", () => {
   test("fails as unavailable, with a time to retry", async () => {
     const gone = await startGrpcServer(scriptedServices(emptyAnswers()));
     await gone.server.drain(0);
-    const failure = await connectGrpc(gone.address)
-      .billing.getPools({}, asCustomer)
-      .catch((error: unknown) => error);
+    const clock = new ManualClock();
+    const { billing } = connectGrpcWith({ addresses: [gone.address], clock });
+    const failure = await passDuring(
+      () => clock.endPause(),
+      billing.getPools({}, asCustomer).catch((error: unknown) => error),
+    );
+    expect(clock.now()).toBe(1_000);
     expect(failure).toBeInstanceOf(ApiError);
     expect(failure).toMatchObject({
       reason: "gateway_unavailable",
@@ -92,10 +97,12 @@ describe("an unreachable core", () => {
 
   test("is called again by the same client when it has restarted", async () => {
     const first = await startGrpcServer(scriptedServices(named("first")));
-    const core = connectGrpc(first.address);
-    expect(await whoAnswers(core)).toBe("first");
+    const clock = new ManualClock();
+    const core = connectGrpcWith({ addresses: [first.address], clock });
+    const asked = () => passDuring(() => clock.endPause(), whoAnswers(core));
+    expect(await asked()).toBe("first");
     await first.server.drain(0);
-    expect(await whoAnswers(core)).toBe("gateway_unavailable");
+    expect(await asked()).toBe("gateway_unavailable");
 
     const second = createGrpcServer({
       services: scriptedServices(named("second")),
@@ -105,7 +112,7 @@ describe("an unreachable core", () => {
     });
     onTestFinished(() => second.drain(0));
     await second.listen("127.0.0.1", first.port);
-    await expect.poll(() => whoAnswers(core)).toBe("second");
+    await expect.poll(asked).toBe("second");
   });
 
   test("delays calls that were not sent yet, until it has restarted", async () => {
@@ -251,22 +258,20 @@ describe("as in the same process", () => {
   });
 
   test("a reader that stops ends the call", async () => {
-    const cleaned = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
-    let opened = 0;
+    let ended = 0;
     const script: Script = {
       ...emptyAnswers(),
       async *stream(desc) {
-        const end = cleaned[opened++];
         try {
           for (;;) yield create(desc.output);
         } finally {
-          end?.resolve();
+          ended++;
         }
       },
     };
     for (const core of await cores(script))
       for await (const _message of core.inference.generate(hello, asCustomer)) break;
-    await Promise.all(cleaned.map((one) => one.promise));
+    await expect.poll(() => ended).toBe(2);
   });
 
   test("headers reach the service", async () => {

@@ -23,13 +23,11 @@ function findBreaks(folder: string, image: string): Promise<string> {
 }
 
 test("no released service, method, message, field or value is removed or changed", async ({
-  annotate,
+  skip,
 }) => {
   const tags = await run("git", ["tag", "--list", "v*"]);
-  if (tags === "" && !existsSync(released)) {
-    await annotate("There is no release yet: the protos may change freely.");
-    return;
-  }
+  if (tags === "" && !existsSync(released))
+    skip("there is no release yet, so the protos may change freely");
   expect(await findBreaks(root, released)).toBe("");
 });
 

@@ -5,12 +5,13 @@ import { status } from "@grpc/grpc-js";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { GenerateResponseSchema } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { toApiError } from "../../src/base/errors.ts";
-import { grpcCore } from "../../src/grpc/client.ts";
+import type { grpcCore } from "../../src/grpc/client.ts";
 import { createGrpcServer, type GrpcServerParts } from "../../src/grpc/grpc.ts";
 import { createHealth } from "../../src/grpc/health.ts";
 import { serverCredentials } from "../../src/grpc/tls.ts";
 import { createAuthority } from "../support/certificates.ts";
-import { allReady, connectGrpc, startGrpcServer } from "../support/grpc-server.ts";
+import { ManualClock, passDuring } from "../support/clock.ts";
+import { allReady, connectGrpc, connectGrpcWith, startGrpcServer } from "../support/grpc-server.ts";
 import { callPlain, plainClient } from "../support/plain-grpc-client.ts";
 import {
   authenticate,
@@ -69,12 +70,17 @@ describe("TLS", () => {
     client: Parameters<typeof grpcCore>[0]["tls"],
   ): Promise<string> {
     const port = await serverWith({ ...(tls && { tls }) }).listen("127.0.0.1", 0);
-    const core = grpcCore({ addresses: [`localhost:${port}`], ...(client && { tls: client }) });
-    onTestFinished(() => core.close());
-    return core.billing.getPools({}, asCustomer).then(
+    const clock = new ManualClock();
+    const core = connectGrpcWith({
+      addresses: [`localhost:${port}`],
+      ...(client && { tls: client }),
+      clock,
+    });
+    const answer = core.billing.getPools({}, asCustomer).then(
       () => "answered",
       (error) => toApiError(error).reason,
     );
+    return passDuring(() => clock.endPause(), answer);
   }
 
   test("serves clients that trust its authority, and no plaintext clients", async () => {
@@ -175,7 +181,13 @@ describe("draining", () => {
       drained = true;
     });
     expect((await watched.next()).value).toBe("NOT_SERVING");
-    const late = await connectGrpc(address).billing.getPools({}, asCustomer).catch(toApiError);
+    await watched.return(undefined);
+    const clock = new ManualClock();
+    const { billing } = connectGrpcWith({ addresses: [address], clock });
+    const late = await passDuring(
+      () => clock.endPause(),
+      billing.getPools({}, asCustomer).catch(toApiError),
+    );
     expect(late).toMatchObject({ reason: "gateway_unavailable" });
     expect(drained).toBe(false);
 

@@ -1,10 +1,11 @@
-// The contract once more, with the real services and a real ledger.
+// The contract once more, with the real services and a real ledger. The cases of each method are
+// made from the protos.
 
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type DescMethod, fromJson, getOption, type Message } from "@bufbuild/protobuf";
-import { reflect } from "@bufbuild/protobuf/reflect";
+import type { CallOptions } from "@connectrpc/connect";
 import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
@@ -25,21 +26,24 @@ import {
   startBindings,
 } from "../support/bindings.ts";
 import { contentKey } from "../support/content-key.ts";
+import {
+  as,
+  type CallMethod,
+  errorOf,
+  invalidRequests,
+  outcomeOf,
+  pathOf,
+  wrongCells,
+} from "../support/contract-cases.ts";
 import { freshDatabase } from "../support/database.ts";
 import { fastCatalog } from "../support/gateway.ts";
-import {
-  anyMessage,
-  enumPaths,
-  leastRequest,
-  nameOfPath,
-  requiredFields,
-  setEnum,
-} from "../support/samples/messages.ts";
+import { anyMessage, leastRequest } from "../support/samples/messages.ts";
 
 const stack = new AsyncDisposableStack();
 const adminToken = "the-admin-token-of-a-test";
+const asAdmin = as(`Bearer ${adminToken}`);
 let bindings: Bindings;
-let key = "";
+let asCustomer = as("");
 /** Redeems a new owner link, and returns the session of the person that it makes. */
 let signIn: () => Promise<string>;
 
@@ -54,7 +58,7 @@ beforeAll(async () => {
   const local = await startServices(parts, stack);
   const { services, authenticate } = local;
   const keys = await seed({ ...local, core: localCore(services), dataDir });
-  key = keys?.v1 ?? "";
+  asCustomer = as(`Bearer ${keys?.v1}`);
   bindings = stack.adopt(await startBindings(services, authenticate), (one) => one.close());
   let people = 0;
   signIn = async () => {
@@ -70,104 +74,100 @@ beforeAll(async () => {
   };
 });
 afterAll(async () => {
-  const { violations } = await bindings.local.billing.verifyLedger({}, as(adminToken));
+  const { violations } = await bindings.local.billing.verifyLedger({}, asAdmin);
   await stack.disposeAsync();
   expect(violations).toEqual([]);
 });
 
-let cases = 0;
-function promise(name: string, run: () => Promise<void>): void {
-  cases++;
-  test(name, run);
-}
-afterAll(() => console.log(`contract of the real services: ${cases} cases`));
-
-function as(credential: string) {
-  return asHeader(`Bearer ${credential}`);
-}
-
-function asHeader(authorization: string) {
-  return { headers: { authorization } };
-}
-
 let session: string | undefined;
 
 /** The options of a call by somebody who may call the method. A method may end his session. */
-async function asGoodCaller(desc: DescMethod) {
+async function asGoodCaller(desc: DescMethod): Promise<CallOptions> {
   const { key: byKey, admin, anyone } = getOption(desc, callers);
   if (anyone) return {};
-  if (byKey) return as(key);
-  if (admin) return as(adminToken);
+  if (byKey) return asCustomer;
+  if (admin) return asAdmin;
   const isSignedIn =
     session !== undefined &&
-    (await outcomeOf(bindings.local.people.getSession({}, asHeader(session)))) === "answered";
+    (await outcomeOf(bindings.local.people.getSession({}, as(session)))) === "ok";
   if (session === undefined || !isSignedIn) session = await signIn();
-  return asHeader(session);
+  return as(session);
 }
 
-/** The outcome of a call: the reason of its error, or `answered`. */
-async function outcomeOf(call: Promise<unknown>): Promise<string> {
-  return call.then(
-    () => "answered",
-    (error) => apiErrorOf(error).reason,
-  );
-}
+// One call after the other: a method may end the session of the next one.
+describe.for(bindingNames)("every method over %s", (binding) => {
+  const call: CallMethod = (desc, request, options) =>
+    callAll(bindings[binding], desc, request, options);
 
-for (const desc of methods) {
-  const path = `${desc.parent.name}.${desc.name}`;
-  const admits = getOption(desc, callers);
+  test("refuses missing, wrong and foreign credentials", async () => {
+    const cells = methods.flatMap((desc) => {
+      const { key: byKey, admin, anyone } = getOption(desc, callers);
+      const credentials: [string, CallOptions, string | false][] = [
+        ["without a credential", {}, "missing_key"],
+        ["by a wrong key", as("Bearer sk-gw2-1wrong"), "invalid_key"],
+        ["by a key", asCustomer, !byKey && "not_permitted"],
+        ["by an admin token", asAdmin, !admin && "not_permitted"],
+      ];
+      return credentials.flatMap(([name, options, expected]) =>
+        expected && !anyone
+          ? {
+              name: `${pathOf(desc)} ${name}`,
+              expected,
+              outcome: () => outcomeOf(call(desc, leastRequest(desc.input), options)),
+            }
+          : [],
+      );
+    });
+    expect(await wrongCells(cells)).toEqual([]);
+  });
 
-  for (const binding of bindingNames) {
-    const call = (request: Message, options: Parameters<typeof callAll>[3]) =>
-      callAll(bindings[binding], desc, request, options);
-
-    describe(`${path} over ${binding}`, () => {
-      promise("refuses missing, wrong and foreign credentials", async () => {
-        if (admits.anyone) return;
-        const request = leastRequest(desc.input);
-        expect(await outcomeOf(call(request, {}))).toBe("missing_key");
-        expect(await outcomeOf(call(request, as("sk-gw2-1wrong")))).toBe("invalid_key");
-        if (!admits.key) expect(await outcomeOf(call(request, as(key)))).toBe("not_permitted");
-        if (!admits.admin)
-          expect(await outcomeOf(call(request, as(adminToken)))).toBe("not_permitted");
-      });
-
-      promise("is served with any values in its optional fields", async () => {
+  test("is served with any values in its optional fields", async () => {
+    const cells = methods.map((desc) => ({
+      name: pathOf(desc),
+      expected: "served",
+      async outcome() {
         const request = leastRequest(desc.input);
         request.$unknown = [{ no: 50_000, wireType: 0, data: new Uint8Array([1]) }];
-        const outcome = await outcomeOf(call(request, await asGoodCaller(desc)));
-        expect(["internal", "unimplemented", "not_permitted"]).not.toContain(outcome);
-      });
+        const outcome = await outcomeOf(call(desc, request, await asGoodCaller(desc)));
+        const isServed = !["internal", "unimplemented", "not_permitted"].includes(outcome);
+        return isServed ? "served" : outcome;
+      },
+    }));
+    expect(await wrongCells(cells, 1)).toEqual([]);
+  });
 
-      promise("names missing fields and unlisted values", async () => {
-        for (const field of requiredFields(desc.input)) {
-          const request = leastRequest(desc.input);
-          reflect(desc.input, request, false).clear(field);
-          const failure = await call(request, await asGoodCaller(desc)).catch(apiErrorOf);
-          expect(failure).toMatchObject({
-            reason: "invalid_request",
-            facts: { field: field.name },
-          });
-        }
-        for (const field of enumPaths(desc.input)) {
-          const request = leastRequest(desc.input);
-          setEnum(desc.input, request, field, 99);
-          const failure = await call(request, await asGoodCaller(desc)).catch(apiErrorOf);
-          expect(failure).toMatchObject({
-            reason: "invalid_request",
-            facts: { field: nameOfPath(field) },
-          });
-        }
-      });
+  test("names missing fields and unlisted values", async () => {
+    const cells = methods.flatMap((desc) =>
+      Object.values(invalidRequests(desc))
+        .flat()
+        .map(({ field, request }) => ({
+          name: pathOf(desc),
+          expected: `invalid_request ${field}`,
+          async outcome() {
+            const answer = call(desc, request, await asGoodCaller(desc));
+            const { reason, facts } = await errorOf(answer);
+            return `${reason} ${facts.field}`;
+          },
+        })),
+    );
+    expect(await wrongCells(cells, 1)).toEqual([]);
+  });
 
-      promise("does nothing for a caller that has left", async () => {
+  test("does nothing for a caller that has left", async () => {
+    const cells = methods.map((desc) => ({
+      name: pathOf(desc),
+      expected: "cancelled",
+      async outcome() {
         const options = { ...(await asGoodCaller(desc)), signal: AbortSignal.abort() };
-        expect(await outcomeOf(call(leastRequest(desc.input), options))).toBe("cancelled");
-      });
-    });
-  }
+        return outcomeOf(call(desc, leastRequest(desc.input), options));
+      },
+    }));
+    expect(await wrongCells(cells, 1)).toEqual([]);
+  });
+});
 
-  promise(`${path} answers any request without an internal error`, async () => {
+describe.for(methods.map((desc) => [pathOf(desc), desc] as const))("%s", ([, desc]) => {
+  test("answers any request without an internal error", async () => {
     const deadline = getOption(desc, endless) ? { timeoutMs: 50 } : {};
     const run = fc.asyncProperty(anyMessage(desc.input), async (request) => {
       const options = { ...(await asGoodCaller(desc)), ...deadline };
@@ -176,7 +176,7 @@ for (const desc of methods) {
     });
     await fc.assert(run, { numRuns: 30 });
   });
-}
+});
 
 describe("another account", () => {
   // Every resource that a customer can name, by the fields of the methods that customers may call.
@@ -191,7 +191,7 @@ describe("another account", () => {
   const foreign: Record<string, string> = {};
   beforeAll(async () => {
     const { billing, keys, inference } = bindings.local;
-    const { account } = await billing.createAccount({ name: "another customer" }, as(adminToken));
+    const { account } = await billing.createAccount({ name: "another customer" }, asAdmin);
     foreign.account_id = account?.accountId ?? "";
     const transfer = {
       family: 1,
@@ -199,22 +199,22 @@ describe("another account", () => {
       amountMicrocredits: 1_000_000_000n,
       idempotencyKey: "first",
     } as const;
-    await billing.createTransfer({ accountId: foreign.account_id, ...transfer }, as(adminToken));
+    await billing.createTransfer({ accountId: foreign.account_id, ...transfer }, asAdmin);
     const created = await keys.createKey(
       { accountId: foreign.account_id, family: 1, name: "k" },
-      as(adminToken),
+      asAdmin,
     );
     foreign.key_id = created.key?.keyId ?? "";
-    for await (const { kind } of inference.generate(hello("Hi"), as(created.secret))) {
+    for await (const { kind } of inference.generate(hello("Hi"), as(`Bearer ${created.secret}`))) {
       if (kind.case === "admission") foreign.request_id = kind.value.requestId;
     }
   });
 
   for (const { desc, field } of named) {
-    promise(`looks absent to ${desc.name}, by its ${field.name}`, async () => {
+    test(`looks absent to ${desc.name}, by its ${field.name}`, async () => {
       const outcomeFor = async (id: string) => {
         const request = fromJson(desc.input, { [field.jsonName]: id });
-        return callAll(bindings.gRPC, desc, request, as(key)).catch(apiErrorOf);
+        return callAll(bindings.gRPC, desc, request, asCustomer).catch(apiErrorOf);
       };
       expect(foreign[field.name]).toBeTruthy();
       const theirs = await outcomeFor(foreign[field.name] ?? "");
@@ -232,12 +232,12 @@ describe("another account", () => {
 
 describe("a generation", () => {
   for (const binding of bindingNames) {
-    promise(`is admitted, answered and paid over ${binding}`, async () => {
+    test(`is admitted, answered and paid over ${binding}`, async () => {
       const kinds: string[] = [];
       let paid = 0n;
       for await (const { kind } of bindings[binding].inference.generate(
         hello("Say hello."),
-        as(key),
+        asCustomer,
       )) {
         if (kind.case !== kinds.at(-1)) kinds.push(kind.case ?? "nothing");
         if (kind.case === "receipt") paid = kind.value.receipt?.amountMicrocredits ?? 0n;
@@ -246,11 +246,11 @@ describe("a generation", () => {
       expect(paid).toBeGreaterThan(0n);
     });
 
-    promise(`that its caller cancels over ${binding} is charged for the usage so far`, async () => {
+    test(`that its caller cancels over ${binding} is charged for the usage so far`, async () => {
       const controller = new AbortController();
       const slow = hello("[[simulate tokens=500 first_token_ms=0 token_ms=20]]");
       const answers = bindings[binding].inference.generate(slow, {
-        ...as(key),
+        ...asCustomer,
         signal: controller.signal,
       });
       let requestId = "";
@@ -271,9 +271,9 @@ describe("a generation", () => {
       expect(amountMicrocredits).toBeGreaterThan(0n);
     });
 
-    promise(`whose deadline passes over ${binding} ends with timeout`, async () => {
+    test(`whose deadline passes over ${binding} ends with timeout`, async () => {
       const slow = hello("[[simulate tokens=500 first_token_ms=10000]]");
-      const answers = bindings[binding].inference.generate(slow, { ...as(key), timeoutMs: 300 });
+      const answers = bindings[binding].inference.generate(slow, { ...asCustomer, timeoutMs: 300 });
       const reading = (async () => {
         for await (const _answer of answers);
       })();
@@ -282,7 +282,7 @@ describe("a generation", () => {
   }
 
   async function receiptOf(requestId: string) {
-    const { receipt } = await bindings.local.billing.getReceipt({ requestId }, as(key));
+    const { receipt } = await bindings.local.billing.getReceipt({ requestId }, asCustomer);
     if (!receipt) throw new Error("no receipt");
     return receipt;
   }

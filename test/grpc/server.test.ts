@@ -338,7 +338,7 @@ describe("a slow reader", () => {
   });
 
   test("that hangs up ends the producer that waits for it", async () => {
-    const cleaned = Promise.withResolvers<void>();
+    let isEnded = false;
     const { address } = await startGrpcServer(
       scriptedServices({
         ...emptyAnswers(),
@@ -349,7 +349,7 @@ describe("a slow reader", () => {
                 kind: { case: "admission", value: { requestId: "x".repeat(mebibyte) } },
               });
           } finally {
-            cleaned.resolve();
+            isEnded = true;
           }
         },
       }),
@@ -363,7 +363,8 @@ describe("a slow reader", () => {
     );
     call.on("error", () => {});
     await call[Symbol.asyncIterator]().next();
+    expect(isEnded).toBe(false);
     call.cancel();
-    await cleaned.promise;
+    await expect.poll(() => isEnded).toBe(true);
   });
 });

@@ -33,6 +33,7 @@ import { callBy } from "../support/calls.ts";
 import { writeCharges } from "../support/charges.ts";
 import { type FreshHistory, historyOfTest } from "../support/history.ts";
 import { endingWith, log } from "../support/ledger.ts";
+import { query } from "../support/query.ts";
 import { addUp, stamp } from "../support/usage.ts";
 
 const fresh = historyOfTest();
@@ -127,7 +128,7 @@ test("the role of the gateway reads closed months, and cannot write them", async
   await filled(world);
   await closeMonth(world.ledger, world.month(3));
   const { postgres } = world.ledger;
-  const run = (text: string) => postgres.query({ name: "", text }, []);
+  const run = (text: string) => query(postgres, { name: "", text }, []);
   expect(await run("select * from closed_months")).toHaveLength(6);
   for (const text of [
     "insert into month_closings select * from month_closings",

@@ -119,13 +119,10 @@ test("a line has every column of its charge but the month, and gives its figures
 });
 
 test("the lines of a month are read from its partition alone", async () => {
-  const place = [`'${month}'`, "'-infinity'", "''", "''"];
+  const all = { ...firstPlace, month, before: "infinity", rows: 10_000 };
   for (const isGeneric of [true, false])
-    for (const [statement, values] of [
-      [sql.digestBlock, [...place, "'infinity'", "10000"]],
-      [sql.readLines, [...place, "10000"]],
-    ] as const) {
-      const plan = await planOf(database.url, statement, { values, isGeneric });
+    for (const query of [sql.digestBlock.with(all), sql.readLines.with(all)]) {
+      const plan = await planOf(database.url, query, isGeneric);
       expect(plan.flatMap(({ table = [] }) => table)).toEqual(["charges_2026_01"]);
     }
 });

@@ -27,12 +27,17 @@ const newFolder = () => mkdtemp(join(root, "folder-"));
 const filesIn = (folder: string) => parseSink(`file://${folder}`);
 const hourMs = 3_600_000;
 
-/** Charges of two accounts that were settled from `from` on, two a second. */
-async function addCharges(world: FreshHistory, count: number, from: Date): Promise<void> {
+/** Charges of two accounts that were settled from `from` on, two in each step. */
+async function addCharges(
+  world: FreshHistory,
+  count: number,
+  from: Date,
+  stepMs = 1_000,
+): Promise<void> {
   for (const offset of [0, 1]) {
     const payer = await world.payer(0n);
     const start = new Date(from.getTime() + offset);
-    await writeCharges(world.run, { payer, count: count / 2, from: start, stepMs: 1_000 });
+    await writeCharges(world.run, { payer, count: count / 2, from: start, stepMs });
   }
 }
 
@@ -118,7 +123,7 @@ test("files have every charge once and in order, one file for each day of settle
       expect(`charges-${settled_at.slice(0, 10)}.ndjson`).toBe(name);
   // Another process goes on where this one has ended.
   await sink.stop();
-  await addCharges(world, 10, new Date(Date.now() - 1_000));
+  await addCharges(world, 10, new Date(Date.now() - 10_000));
   await runAll(open(world, filesIn(folder)));
   expect((await readFiles(folder)).map(idOf)).toEqual(await settledIds(world));
 });
@@ -170,7 +175,7 @@ test("a settlement whose commit is held up is waited for, and not lost", async (
        admitted_at, now()
      from charges limit 1`,
   );
-  await addCharges(world, 10, new Date(Date.now() + 1));
+  await addCharges(world, 10, new Date(Date.now() + 1), 1);
   for (let turn = 0; turn < 10; turn++) await sink.run();
   expect(await readFiles(folder)).toHaveLength(10);
   await client.query("commit");

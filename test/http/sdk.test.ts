@@ -17,10 +17,22 @@ import {
 const sonnet = { id: "model-sonnet-4.6", displayName: "Sonnet 4.6", tier: "sonnet" };
 const alias = { ...sonnet, id: "sonnet", aliasFor: sonnet.id };
 
-const anthropic = ({ url }: ScriptedHttpServer, apiKey = goodKey) =>
-  new Anthropic({ apiKey, baseURL: url });
-const openai = ({ url }: ScriptedHttpServer, apiKey = goodKey) =>
-  new OpenAI({ apiKey, baseURL: `${url}/v1` });
+type ClientOptions = { fetch?: typeof fetch };
+const anthropic = ({ url }: ScriptedHttpServer, options: ClientOptions = {}) =>
+  new Anthropic({ apiKey: goodKey, baseURL: url, ...options });
+const openai = ({ url }: ScriptedHttpServer, options: ClientOptions = {}) =>
+  new OpenAI({ apiKey: goodKey, baseURL: `${url}/v1`, ...options });
+
+/** Makes a moment of the seconds that a client waits before it tries again. */
+const hasty: typeof fetch = async (...request) => {
+  const answer = await fetch(...request);
+  const { status, headers } = answer;
+  expect(headers.get("retry-after") ?? "1").toBe("1");
+  return new Response(answer.body, {
+    status,
+    headers: { ...Object.fromEntries(headers), "retry-after-ms": "1" },
+  });
+};
 
 const nativeRequest = {
   model: "sonnet",
@@ -82,7 +94,9 @@ async function countAttempts(
 describe("the native SDK", () => {
   test("retries errors that may pass, and only those", async () => {
     expect(
-      await countAttempts((server) => anthropic(server).messages.create(nativeRequest)),
+      await countAttempts((server) =>
+        anthropic(server, { fetch: hasty }).messages.create(nativeRequest),
+      ),
     ).toEqual(retried);
   });
 
@@ -148,7 +162,9 @@ describe("the native SDK", () => {
 describe("the chat SDK", () => {
   test("retries errors that may pass, and only those", async () => {
     expect(
-      await countAttempts((server) => openai(server).chat.completions.create(chatRequest)),
+      await countAttempts((server) =>
+        openai(server, { fetch: hasty }).chat.completions.create(chatRequest),
+      ),
     ).toEqual(retried);
   });
 

@@ -1,5 +1,5 @@
-// Webhooks of payment processors over HTTP, with real services. With TEST_SPLIT the listener is a
-// facade, which has no secrets.
+// Webhooks of payment processors over HTTP, with real services, and through a facade, which has no
+// secrets.
 
 import { hash } from "node:crypto";
 import { gzipSync } from "node:zlib";
@@ -7,6 +7,7 @@ import { Client } from "pg";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
+import { refuseInserts } from "../support/refused-inserts.ts";
 import { catalogWithHooks, hookBody, hookEnv, sendHook, signature } from "../support/webhooks.ts";
 
 for (const split of [false, true]) {
@@ -217,17 +218,13 @@ for (const split of [false, true]) {
 
 test("while the inbox cannot be written, a webhook is answered with 503, and a repeat is good", async () => {
   const gateway = await startTestGateway({ catalog: catalogWithHooks(), env: hookEnv });
-  const database = new Client({ connectionString: gateway.databaseUrl });
-  await database.connect();
   try {
     const body = hookBody("ord_later", "later");
-    // Longer than the gateway waits for an answer.
-    await database.query("begin; lock table payment_hooks in access exclusive mode");
+    const refused = await refuseInserts(gateway.databaseUrl, "payment_hooks");
     expect((await sendHook(gateway.address, body)).status).toBe(503);
-    await database.query("rollback");
+    await refused.stop();
     expect((await sendHook(gateway.address, body)).status).toBe(200);
   } finally {
-    await database.end();
     await gateway.stop();
   }
 });

@@ -2,7 +2,6 @@
 // outcome and the charge of its row.
 
 import { create } from "@bufbuild/protobuf";
-import { Client } from "pg";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { OutcomeSchema, type Receipt } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { type Event, EventSchema } from "../../gen/gateway/inference/v1/event_pb.ts";
@@ -11,25 +10,26 @@ import type { Payer } from "../../src/billing/admission.ts";
 import type { ProviderRequest } from "../../src/providers/providers.ts";
 import { readSection } from "../docs/documents.ts";
 import { catalogFor } from "../support/catalog.ts";
+import { ManualClock, passDuring } from "../support/clock.ts";
 import { events, freshInference, type TestInference } from "../support/inference.ts";
 import { startFakeProvider } from "../support/provider.ts";
 import { errorAnswer, nativeStream } from "../support/provider-answers.ts";
 import { openProviders } from "../support/providers.ts";
+import { refuseInserts } from "../support/refused-inserts.ts";
 import type { RequestMembers } from "../support/requests.ts";
 
 let gateway: TestInference;
-let hasty: TestInference;
 let payer: Payer;
+/** Of the requests. The ledger has that of this machine. */
+const clock = new ManualClock();
+const limitMs = 30 * 60_000;
 beforeAll(async () => {
-  gateway = await freshInference();
+  gateway = await freshInference({ clock });
   payer = await gateway.payer(1_000_000_000_000n);
-  hasty = await freshInference({ requestMaxMs: 100 });
 });
 afterAll(async () => {
-  for (const one of [gateway, hasty]) {
-    expect(await one.store.verifyLedger()).toEqual([]);
-    await one.close();
-  }
+  expect(await gateway.store.verifyLedger()).toEqual([]);
+  await gateway.close();
 });
 
 const input = 140n;
@@ -83,7 +83,9 @@ async function chargeOf(steps: readonly Step[], settings: Settings = {}): Promis
       else yield [...step];
     }
   });
-  const { admission } = await on.collect(on.generate(by, request, hangUp));
+  const collecting = on.collect(on.generate(by, request, hangUp));
+  // Without waiting for the usage of an answer that nobody reads.
+  const { admission } = await passDuring(() => clock.endPause(2_000), collecting);
   return on.charged(admission?.requestId ?? "");
 }
 
@@ -99,46 +101,28 @@ async function revokedAfter(...steps: Step[]): Promise<Receipt> {
 
 /** The charges of a request that reaches its time limit, and of one that is drained. */
 async function limitedAfter(...steps: Step[]): Promise<Receipt[]> {
-  const late = await chargeOf([...steps, "silence"], {
-    on: hasty,
-    by: await hasty.payer(1_000_000_000n),
-  });
+  const late = await chargeOf([...steps, () => void clock.advance(limitMs), "silence"]);
   const drain = () => void gateway.inference.cancelAll("draining");
   return [late, await chargeOf([...steps, drain, "silence"])];
 }
 
-/** The charge of an answer that ends while its pool is locked, until its minute is over. */
+/** The charge of an answer that ends while no charge can be written, until its minute is over. */
 async function endWithoutLedger(stream: boolean): Promise<Receipt> {
-  const blocker = new Client({ connectionString: gateway.url });
-  await blocker.connect();
-  const lock = async () => {
-    await blocker.query("begin");
-    await blocker.query("select 1 from pools where account_id = $1 for update", [payer.accountId]);
-  };
-  // The minute becomes a moment; all other times stay.
-  const { setTimeout } = globalThis;
-  vi.spyOn(globalThis, "setTimeout").mockImplementation((call, ms, ...more) =>
-    setTimeout(call, ms === 60_000 ? 0 : ms, ...more),
-  );
+  const refused = await refuseInserts(gateway.url, "charges");
   gateway.plays(async function* () {
-    yield begun;
-    await lock();
-    yield end;
+    yield [...begun, ...end];
   });
-  const { admission, failure } = await gateway.collect(gateway.generate(payer, { stream }));
-  vi.restoreAllMocks();
+  const idle = clock.pending;
+  const collecting = gateway.collect(gateway.generate(payer, { stream }));
+  // The limit of the request, and that of the wait for its charge.
+  await vi.waitFor(() => expect(clock.pending).toBe(idle + 2));
+  await clock.advance(60_000);
+  const { admission, failure } = await collecting;
   expect(failure).toMatchObject({ reason: "billing_unavailable" });
-  // The first two batches: the one that was on its way, and one that was written after it.
-  const attempts = new Set<unknown>();
-  await vi.waitFor(async () => {
-    const waiting = await gateway.run<{ query_start: Date }>(
-      "select query_start from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'",
-    );
-    for (const { query_start } of waiting) attempts.add(query_start.getTime());
-    expect(attempts.size).toBeGreaterThan(1);
-  });
-  await blocker.query("rollback");
-  await blocker.end();
+  // The batch that was on its way, and one that was written after it.
+  const before = await refused.count();
+  await vi.waitFor(async () => expect(await refused.count()).toBeGreaterThan(before + 1));
+  await refused.stop();
   return gateway.charged(admission?.requestId ?? "");
 }
 

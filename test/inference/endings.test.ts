@@ -8,7 +8,9 @@ import { Basis, Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { GenerateResponse } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import type { Payer } from "../../src/billing/admission.ts";
 import type { ProviderRequest } from "../../src/providers/providers.ts";
+import { ManualClock } from "../support/clock.ts";
 import { events, freshInference, silence, type TestInference } from "../support/inference.ts";
+import { type RefusedInserts, refuseInserts } from "../support/refused-inserts.ts";
 
 const input = 140n;
 const output = 700n;
@@ -16,8 +18,10 @@ const usage = { inputTokens: 11 };
 
 let gateway: TestInference;
 let payer: Payer;
+/** Of the requests. The ledger has that of this machine. */
+const clock = new ManualClock();
 beforeAll(async () => {
-  gateway = await freshInference();
+  gateway = await freshInference({ clock });
   payer = await gateway.payer(1_000_000_000_000n);
 });
 afterEach(async () => {
@@ -237,27 +241,21 @@ test("a drain during an admission does not wait for a client that stopped readin
 });
 
 describe("an answer whose charge is not durable within a minute ends with an error", () => {
-  /** Reads to the end while the ledger is blocked. `whenFailed` runs before that is over. */
+  /** Reads to the end while no charge can be written. `whenFailed` runs before that is over. */
   async function endWithoutLedger(
     request: { stream: boolean },
-    whenFailed: (requestId: string) => Promise<void>,
+    whenFailed: (requestId: string, refused: RefusedInserts) => Promise<void>,
   ) {
     play();
     const { iterator, requestId } = await readSome(gateway.generate(payer, request), 3);
-    const blocker = new Client({ connectionString: gateway.url });
-    await blocker.connect();
-    await blocker.query("begin");
-    await blocker.query("select 1 from pools where account_id = $1 for update", [payer.accountId]);
-    // Shortens the wait of a minute to nothing; all other times stay.
-    const { setTimeout } = globalThis;
-    vi.spyOn(globalThis, "setTimeout").mockImplementation((call, ms, ...more) =>
-      setTimeout(call, ms === 60_000 ? 0 : ms, ...more),
-    );
-    await expect(iterator.next()).rejects.toMatchObject({ reason: "billing_unavailable" });
-    vi.restoreAllMocks();
-    await whenFailed(requestId);
-    await blocker.query("rollback");
-    await blocker.end();
+    const refused = await refuseInserts(gateway.url, "charges");
+    const idle = clock.pending;
+    const failed = expect(iterator.next()).rejects.toMatchObject({ reason: "billing_unavailable" });
+    await vi.waitFor(() => expect(clock.pending).toBe(idle + 1));
+    await clock.advance(60_000);
+    await failed;
+    await whenFailed(requestId, refused);
+    await refused.stop();
     return gateway.charged(requestId);
   }
 
@@ -269,19 +267,10 @@ describe("an answer whose charge is not durable within a minute ends with an err
   });
 
   test("and a plain answer costs nothing: it was not delivered", async () => {
-    const waiting =
-      "select query_start from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
-    const charge = await endWithoutLedger({ stream: false }, async () => {
-      // A settlement that was sent before the wait ended may still be written. Its statement gives
-      // up after a second and is retried.
-      const retryAfter = (before?: unknown) =>
-        vi.waitFor(async () => {
-          const tried = (await gateway.run(waiting)).at(0);
-          expect(tried).toBeDefined();
-          expect(tried).not.toEqual(before);
-          return tried;
-        });
-      await retryAfter(await retryAfter());
+    const charge = await endWithoutLedger({ stream: false }, async (_, refused) => {
+      // A settlement that was sent before the wait ended may still be written.
+      const before = await refused.count();
+      await vi.waitFor(async () => expect(await refused.count()).toBeGreaterThan(before + 1));
     });
     expect(charge).toMatchObject({ outcome: Outcome.GATEWAY_FAILED, amountMicrocredits: 0n });
   });

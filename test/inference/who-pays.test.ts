@@ -2,6 +2,7 @@ import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { Basis, Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { ApiError } from "../../src/base/errors.ts";
 import type { Payer } from "../../src/billing/admission.ts";
+import { ManualClock } from "../support/clock.ts";
 import { events, freshInference, silence, type TestInference } from "../support/inference.ts";
 import type { RequestMembers } from "../support/requests.ts";
 
@@ -303,11 +304,13 @@ test("a key revoked during an answer ends the stream and pays input and output s
 });
 
 test("an answer beyond the time limit is ended and charged", async () => {
-  const hasty = await freshInference({ requestMaxMs: 20 });
+  const clock = new ManualClock();
+  const hasty = await freshInference({ clock });
   const poor = await hasty.payer(1_000_000_000n);
   hasty.plays(async function* (request) {
     request.onAccepted(true);
     yield [events.start(usage), events.open(), events.text("12345678")];
+    void clock.advance(30 * 60_000);
     yield await silence(request);
   });
   const { admission, failure } = await hasty.collect(hasty.generate(poor));

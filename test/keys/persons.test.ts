@@ -26,6 +26,7 @@ import {
 } from "../../src/contract/contract.ts";
 import { type AuditEvent, intercept } from "../../src/contract/interceptor.ts";
 import { errorOf, startTestKeys } from "../support/keys.ts";
+import { query } from "../support/query.ts";
 
 let fixture: Awaited<ReturnType<typeof startTestKeys>>;
 beforeAll(async () => {
@@ -223,7 +224,7 @@ describe("a change by a person who has not confirmed who he is", () => {
     const lowered = Promise.withResolvers<void>();
     const text = "update keys set monthly_cap = 50 where key_id = $1";
     const lowering = fixture.database.transaction(async (tx) => {
-      await tx.query({ name: "test/lower", text }, [keyId]);
+      await query(tx, { name: "test/lower", text }, [keyId]);
       await lowered.promise;
     });
     // 80 is less than 100, and more than the 50 that are not committed yet.
@@ -235,7 +236,8 @@ describe("a change by a person who has not confirmed who he is", () => {
   });
 
   async function waiting(): Promise<number> {
-    const [row] = await fixture.database.query<{ waiting: number }>(
+    const [row] = await query<{ waiting: number }>(
+      fixture.database,
       {
         name: "test/waiting",
         text: `select count(*)::int4 as waiting from pg_stat_activity

@@ -4,6 +4,7 @@
 import type { JsonObject } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { isObject } from "../../src/formats/json.ts";
+import { ManualClock, passDuring } from "../support/clock.ts";
 import {
   type GatewayWithProvider,
   readEvents,
@@ -15,8 +16,9 @@ import { Gate } from "../support/provider.ts";
 import { errorAnswer, nativeEvents, nativeStream, sseEvent } from "../support/provider-answers.ts";
 
 let native: GatewayWithProvider;
+const clock = new ManualClock({ creeps: true });
 beforeAll(async () => {
-  native = await startGatewayWithProvider("native");
+  native = await startGatewayWithProvider("native", "", { clock });
 });
 afterAll(() => native.stop());
 
@@ -252,7 +254,7 @@ describe("a provider that fails", () => {
 });
 
 describe("a client that disconnects", () => {
-  test("during the answer stops the provider within a second and pays once for the part that was produced", async () => {
+  test("during the answer stops the provider and pays once for the part that was produced", async () => {
     const { secret, keyId } = await native.keyWith({});
     const gate = new Gate();
     const events = nativeEvents({ text: ["Hello"], usage: { input: 12, output: 500 } });
@@ -273,10 +275,8 @@ describe("a client that disconnects", () => {
       if (!read?.value) throw new Error(`the stream ended: ${seen}`);
       seen += Buffer.from(read.value).toString();
     }
-    const leftAt = performance.now();
     leaving.abort();
     expect((await (await next).over).by).toBe("client");
-    expect(performance.now() - leftAt).toBeLessThan(1000);
 
     const { core, call } = native.gateway.admin;
     const charged = await vi.waitFor(async () => {
@@ -306,7 +306,9 @@ describe("a client that disconnects", () => {
     const received = await next;
     leaving.abort();
     await expect(response).rejects.toThrow();
-    expect((await received.over).by).toBe("client");
+    // The gateway waits two seconds for the usage.
+    const over = await passDuring(() => clock.endPause(2_000), received.over);
+    expect(over.by).toBe("client");
 
     const { core, call } = native.gateway.admin;
     await vi.waitFor(async () => {

@@ -13,7 +13,6 @@ import {
   startRates,
   testKey,
 } from "../support/onchain.ts";
-import { orderWhen } from "../support/payments.ts";
 import { admin, type PaymentsNodes, startPaymentsNodes } from "../support/payments-nodes.ts";
 
 const pack = 1_000_000_000n;
@@ -51,6 +50,7 @@ describe.skipIf(btcdBinary === undefined)("with btcd", () => {
     front = await startFront(node.url);
     rates = await startRates({ BTC: 50_000 });
     world = await startPaymentsNodes({
+      isReal: true,
       settings: onchainSettings(
         {
           bitcoin: {
@@ -85,7 +85,7 @@ describe.skipIf(btcdBinary === undefined)("with btcd", () => {
     return order;
   }
   const orderThat = (orderId: string, isSo: (order: Order) => boolean) =>
-    orderWhen(world.as(admin), orderId, isSo);
+    world.orderWhen(orderId, isSo);
   const isPaid = ({ state }: Order) => state === OrderState.PAID;
   const isSeen = ({ state }: Order) => state === OrderState.SEEN;
   const balance = (accountId: string) => expect.poll(() => world.posted(accountId));

@@ -2,7 +2,7 @@
 // deposits and credits, and what happens when that server does not do what it should.
 
 import { timestampDate } from "@bufbuild/protobuf/wkt";
-import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import {
   Attention,
@@ -15,7 +15,6 @@ import type { Caller } from "../../src/contract/contract.ts";
 import { createBtcpay } from "../../src/payments/btcpay.ts";
 import { errorOf } from "../support/billing.ts";
 import { type Btcpay, signedHook, startBtcpay } from "../support/btcpay.ts";
-import { orderWhen } from "../support/payments.ts";
 import { admin, type PaymentsNodes, startPaymentsNodes } from "../support/payments-nodes.ts";
 
 const pack = 1_000_000_000n;
@@ -52,7 +51,7 @@ async function orderPack(of: { method?: string; accountId?: string; key?: string
 }
 const knock = (orderId: string) => world.as(anyone).receiveHook(btcpay.hook(orderId));
 const orderThat = (orderId: string, isSo: (order: Order) => boolean) =>
-  orderWhen(world.as(admin), orderId, isSo);
+  world.orderWhen(orderId, isSo);
 /** Lets time pass for an order and its invoice. */
 async function age(orderId: string, minutes: number): Promise<void> {
   await world.run(
@@ -157,14 +156,15 @@ describe("crediting", () => {
     expect(paid.deposits).toMatchObject([
       { depositId: id, state: DepositState.SETTLED, confirmations: 1, confirmationsNeeded: 1 },
     ]);
-    await expect.poll(() => world.posted(accountId)).toEqual([pack, 0n]);
+    await world.until(async () => expect(await world.posted(accountId)).toEqual([pack, 0n]));
   });
 
   test("Lightning pays at once", async () => {
     const { orderId, quotedAmount } = await orderPack({ method: "btcpay:btc-lightning" });
     btcpay.pay(orderId, quotedAmount, { method: "BTC-LN", id: "payment-hash-of-1" });
     await knock(orderId);
-    await orderThat(orderId, ({ state }) => state === OrderState.PAID);
+    const paid = await orderThat(orderId, ({ state }) => state === OrderState.PAID);
+    expect(paid.grantedMicrocredits).toBe(pack);
   });
 
   test("a webhook that is lost changes only the time of the look", async () => {
@@ -173,7 +173,8 @@ describe("crediting", () => {
     await world.run("update payment_orders set next_look_at = now() where order_id = $1", [
       orderId,
     ]);
-    await orderThat(orderId, ({ state }) => state === OrderState.PAID);
+    const paid = await orderThat(orderId, ({ state }) => state === OrderState.PAID);
+    expect(paid.grantedMicrocredits).toBe(pack);
   });
 
   test("more is worth more, and two payments are worth their sum", async () => {
@@ -184,7 +185,9 @@ describe("crediting", () => {
     await knock(orderId);
     await orderThat(orderId, ({ state }) => state === OrderState.PAID);
     // 0.00009154 BTC at 65,000 USD are 5.9501 USD.
-    await expect.poll(() => world.posted(accountId)).toEqual([1_190_020_000n, 0n]);
+    await world.until(async () =>
+      expect(await world.posted(accountId)).toEqual([1_190_020_000n, 0n]),
+    );
   });
 
   test("too little is credited when the quote is over, while the invoice stays expired", async () => {
@@ -200,7 +203,9 @@ describe("crediting", () => {
     expect(await world.posted(accountId)).toEqual([0n, 0n]);
     await age(orderId, 31);
     await knock(orderId);
-    await expect.poll(() => world.posted(accountId)).toEqual([520_000_000n, 0n]);
+    await world.until(async () =>
+      expect(await world.posted(accountId)).toEqual([520_000_000n, 0n]),
+    );
   });
 
   test("money in time counts at the quote, also if it is seen after an outage", async () => {
@@ -210,7 +215,8 @@ describe("crediting", () => {
     Object.assign(btcpay.invoiceOf(orderId), { status: "Expired", additionalStatus: "PaidLate" });
     btcpay.pay(orderId, quotedAmount, { receivedDate });
     await knock(orderId);
-    await orderThat(orderId, ({ state }) => state === OrderState.PAID);
+    const paid = await orderThat(orderId, ({ state }) => state === OrderState.PAID);
+    expect(paid.grantedMicrocredits).toBe(pack);
   });
 
   test("late bitcoin without a rate of the market waits for a person", async () => {
@@ -226,7 +232,8 @@ describe("crediting", () => {
     const { orderId } = await orderPack();
     btcpay.pay(orderId, "5.0", { method: "LTC-CHAIN", id: "ltc-1" });
     await knock(orderId);
-    await orderThat(orderId, ({ attention }) => attention === Attention.WRONG_ASSET);
+    const order = await orderThat(orderId, ({ attention }) => attention === Attention.WRONG_ASSET);
+    expect(order.grantedMicrocredits).toBe(0n);
   });
 
   test("replaced by fee: the first is lost, the second counts, and nothing is charged back", async () => {
@@ -240,7 +247,7 @@ describe("crediting", () => {
     await knock(orderId);
     const paid = await orderThat(orderId, ({ state }) => state === OrderState.PAID);
     expect(paid.attention).toBe(Attention.UNSPECIFIED);
-    await expect.poll(() => world.posted(accountId)).toEqual([pack, 0n]);
+    await world.until(async () => expect(await world.posted(accountId)).toEqual([pack, 0n]));
   });
 
   test("a credited payment that becomes invalid is charged back", async () => {
@@ -248,11 +255,11 @@ describe("crediting", () => {
     const { orderId, quotedAmount } = await orderPack({ accountId });
     const { id } = btcpay.pay(orderId, quotedAmount);
     await knock(orderId);
-    await expect.poll(() => world.posted(accountId)).toEqual([pack, 0n]);
+    await world.until(async () => expect(await world.posted(accountId)).toEqual([pack, 0n]));
     btcpay.pay(orderId, quotedAmount, { id, status: "Invalid" });
     await knock(orderId);
     await orderThat(orderId, ({ attention }) => attention === Attention.LOST);
-    await expect.poll(() => world.posted(accountId)).toEqual([0n, 0n]);
+    await world.until(async () => expect(await world.posted(accountId)).toEqual([0n, 0n]));
   });
 
   test("marked paid by hand without a payment grants nothing; marked invalid is no mark", async () => {
@@ -283,7 +290,7 @@ describe("crediting", () => {
       await world.run("update payment_orders set next_look_at = now() where order_id = $1", [
         orderId,
       ]);
-      await expect.poll(looked).toBe(count);
+      await world.until(async () => expect(await looked()).toBe(count));
     };
     invoice.storeId = "another";
     await fail(1);
@@ -324,7 +331,7 @@ describe("webhooks", () => {
     const { orderId, quotedAmount } = await orderPack({ accountId });
     btcpay.pay(orderId, quotedAmount);
     await Promise.all(Array.from({ length: 50 }, () => knock(orderId)));
-    await expect.poll(() => world.posted(accountId)).toEqual([pack, 0n]);
+    await world.until(async () => expect(await world.posted(accountId)).toEqual([pack, 0n]));
     expect(await world.transfers(accountId)).toHaveLength(1);
   });
 
@@ -340,7 +347,8 @@ describe("webhooks", () => {
     const { orderId, quotedAmount } = await orderPack();
     btcpay.pay(orderId, quotedAmount);
     await knock(orderId);
-    await orderThat(orderId, ({ state }) => state === OrderState.PAID);
+    const paid = await orderThat(orderId, ({ state }) => state === OrderState.PAID);
+    expect(paid.grantedMicrocredits).toBe(pack);
   });
 
   test("a redelivery is another delivery, and a test event is taken", async () => {
@@ -402,7 +410,7 @@ describe("webhooks", () => {
 });
 
 test("in the end the ledger and the orders agree", async () => {
-  await vi.waitFor(async () =>
+  await world.until(async () =>
     expect(await world.run("select from payment_grants where transfer_id is null")).toEqual([]),
   );
   expect(await world.violations()).toEqual([]);

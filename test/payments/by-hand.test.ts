@@ -15,8 +15,8 @@ import {
 } from "../../gen/gateway/payments/v1/payments_pb.ts";
 import { errorOf } from "../support/keys.ts";
 import {
+  movableTime,
   order,
-  orderWhen,
   type PaymentsClient,
   startTestPayments,
   type TestPayments,
@@ -25,7 +25,7 @@ import {
 let stage: TestPayments;
 let admin: PaymentsClient;
 beforeAll(async () => {
-  stage = await startTestPayments();
+  stage = await startTestPayments(movableTime);
   admin = stage.node().admin;
 });
 afterAll(() => stage.stop());
@@ -59,7 +59,7 @@ const ofFirst =
   };
 const settles: Step = async (orderId) => {
   await ofFirst({ confirmations: 1 })(orderId);
-  await orderWhen(admin, orderId, ({ deposits: [first] }) => first?.state === DepositState.SETTLED);
+  await stage.orderWhen(orderId, ({ deposits: [first] }) => first?.state === DepositState.SETTLED);
 };
 const isLost = ofFirst({ lost: true });
 const decides =
@@ -173,27 +173,32 @@ describe("a tester plays", () => {
     const { account } = await stage.ledger.createAccount({ name: "a customer" });
     const accountId = account?.accountId ?? "";
     const { orderId } = await order(admin, { accountId, coin });
+    const shown = async () => {
+      const { order: one } = await admin.getOrder({ orderId });
+      return one && { state: one.state, attention: one.attention, dollars: dollarsOf(one) };
+    };
     for (const [step, state, attention = NONE, dollars] of steps) {
       await step(orderId);
-      await orderWhen(
-        admin,
+      await stage.orderWhen(
         orderId,
         (one) =>
           one.state === state &&
           one.attention === attention &&
           (dollars === undefined || dollarsOf(one) === dollars),
       );
+      expect(await shown()).toEqual({ state, attention, dollars: dollars ?? expect.any(Number) });
     }
   });
 
   test("late bitcoin, whose rate nobody knows", async () => {
     const { orderId } = await order(admin, { coin: "btc" });
     await event(QUOTE_OVER)(orderId);
-    await orderWhen(admin, orderId, ({ state }) => state === EXPIRED);
+    await stage.orderWhen(orderId, ({ state }) => state === EXPIRED);
     // A quote that has just ended is younger than any late payment.
     await stage.age(orderId, 120);
     await pays("0.00007693", { firstSeenAt: longAgo })(orderId);
-    await orderWhen(admin, orderId, ({ attention }) => attention === Attention.LATE);
+    const late = await stage.orderWhen(orderId, ({ attention }) => attention === Attention.LATE);
+    expect(dollarsOf(late)).toBe(0);
   });
 });
 

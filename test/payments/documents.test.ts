@@ -1,5 +1,5 @@
 import { timestampDate } from "@bufbuild/protobuf/wkt";
-import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
+import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { AccountRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { DocumentKind } from "../../gen/gateway/payments/v1/payments_pb.ts";
@@ -96,7 +96,7 @@ test("money that comes later is a further line of the same receipt", async () =>
   const orderId = await world.paidOrder(accountId);
   const before = await documentsOf(orderId);
   await world.as(admin).simulateDeposit({ orderId, amount: "2", confirmations: 1 });
-  await vi.waitFor(async () => expect((await world.transfers(accountId)).length).toBe(2));
+  await world.until(async () => expect((await world.transfers(accountId)).length).toBe(2));
   const { receipt } = await documentsOf(orderId);
   expect(receipt?.number).toBe(before.receipt?.number);
   expect(receipt?.lines.map(({ microdollars }) => microdollars)).toEqual([5_000_000n, 2_000_000n]);
@@ -137,7 +137,7 @@ test("a chargeback has a credit note", async () => {
   const { order } = await world.as(admin).getOrder({ orderId });
   const depositId = order?.deposits[0]?.depositId ?? "";
   await world.as(admin).simulateDeposit({ orderId, depositId, lost: true });
-  await vi.waitFor(async () => expect(await world.posted(accountId)).toEqual([0n, 0n]));
+  await world.until(async () => expect(await world.posted(accountId)).toEqual([0n, 0n]));
   const { creditNotes, receipt } = await documentsOf(orderId);
   expect(creditNotes).toMatchObject([
     { totalMicrocredits: 1_000_000_000n, totalMicrodollars: 5_000_000n },

@@ -7,7 +7,6 @@ import { Attention, type Order, OrderState } from "../../gen/gateway/payments/v1
 import { errorOf } from "../support/billing.ts";
 import { type Anvil, anvilBinary, startAnvil } from "../support/chain-node.ts";
 import { evmAccountKey, onchainSettings, startFront, startRates } from "../support/onchain.ts";
-import { orderWhen } from "../support/payments.ts";
 import { admin, type PaymentsNodes, startPaymentsNodes } from "../support/payments-nodes.ts";
 
 const pack = 1_000_000_000n;
@@ -38,6 +37,7 @@ describe.skipIf(anvilBinary === undefined)("with anvil", () => {
       tokens: [{ asset: "USDC" as const, contract: token, decimals: 6 }],
     });
     world = await startPaymentsNodes({
+      isReal: true,
       settings: onchainSettings(
         {
           evm: {
@@ -79,7 +79,7 @@ describe.skipIf(anvilBinary === undefined)("with anvil", () => {
     return order;
   }
   const orderThat = (orderId: string, isSo: (order: Order) => boolean) =>
-    orderWhen(world.as(admin), orderId, isSo);
+    world.orderWhen(orderId, isSo);
   const ordersOf = async (accountId: string) =>
     (await world.as(admin).listOrders({ accountId })).orders;
   const isPaid = ({ state }: Order) => state === OrderState.PAID;

@@ -1,9 +1,16 @@
 // How often processors are asked, by how many nodes, and what a page that is open sees.
 
-import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { afterEach, beforeEach, describe, expect, onTestFinished, test } from "vitest";
 import { OrderState } from "../../gen/gateway/payments/v1/payments_pb.ts";
 import { nextLookMs, type Watched } from "../../src/payments/schedule.ts";
-import { order, orderWhen, startTestPayments, type TestPayments } from "../support/payments.ts";
+import { passUntil } from "../support/clock.ts";
+import {
+  movableTime,
+  movableTimeAndNow,
+  order,
+  startTestPayments,
+  type TestPayments,
+} from "../support/payments.ts";
 
 const minute = 60_000;
 const now = new Date(Date.UTC(2026, 10, 22));
@@ -47,19 +54,19 @@ test.each([
 describe("on a ledger", () => {
   let stage: TestPayments;
   beforeEach(async () => {
-    stage = await startTestPayments();
+    stage = await startTestPayments(movableTime);
   });
   afterEach(() => stage.stop());
 
   /** Inserts open orders that are due now, without asking the processor. */
-  async function insertDue(count: number, prefix: string, more = "null"): Promise<void> {
-    await stage.run(
+  async function insertDue(count: number, prefix: string, at = stage): Promise<void> {
+    await at.run(
       `insert into payment_orders (order_id, account_id, "family", idempotency_key, usd_micro,
          processor, method, asset, network, decimals, external_id, quoted_atoms, rate, created_by,
          quoted_until, watched_until, next_look_at, hook_at)
        select $2 || n, 'acc_a', 'v1', $2 || n, 5000000, 'simulated', 'simulated:usdt', 'USDT', 'tron',
          6, $2 || n, 5000000, 1000000, 'test', now() + interval '15 minutes',
-         now() + interval '7 days', now() - n * interval '1 millisecond', ${more}
+         now() + interval '7 days', now() - n * interval '1 millisecond', null
        from generate_series(1, $1::integer) n`,
       [count, prefix],
     );
@@ -73,13 +80,24 @@ describe("on a ledger", () => {
   };
 
   test("of a thousand due orders, three nodes look at no more than five in any second", async () => {
-    await insertDue(1_000, "ord_");
-    for (let node = 0; node < 3; node++) stage.node();
-    await expect.poll(looks).toBeGreaterThanOrEqual(16);
-    const at = await stage.run<{ at: Date }>(
-      "select looked_at as at from payment_orders where looked_at is not null order by 1",
+    const moved = await startTestPayments(movableTimeAndNow);
+    onTestFinished(() => moved.stop());
+    await insertDue(1_000, "ord_", moved);
+    for (let node = 0; node < 3; node++) {
+      moved.node();
+      await moved.pass(300);
+    }
+    const times: number[] = [];
+    await passUntil(
+      () => moved.pass(100),
+      async () => {
+        const rows = await moved.run<{ at: Date }>(
+          "select looked_at as at from payment_orders where looked_at is not null order by 1",
+        );
+        times.splice(0, Number.POSITIVE_INFINITY, ...rows.map(({ at }) => at.getTime()));
+        expect(times.length).toBeGreaterThanOrEqual(16);
+      },
     );
-    const times = at.map(({ at }) => at.getTime());
     // The sixth look after each one starts a second later at the earliest.
     for (const [index, time] of times.entries())
       expect((times[index + 5] ?? Number.POSITIVE_INFINITY) - time).toBeGreaterThanOrEqual(1_000);
@@ -88,25 +106,27 @@ describe("on a ledger", () => {
   test("an order with a webhook is looked at before a thousand that are due", async () => {
     await insertDue(1_000, "ord_");
     const node = stage.node();
-    await expect.poll(looks).toBeGreaterThan(0);
+    await stage.until(async () => expect(await looks()).toBeGreaterThan(0));
     const { orderId } = await order(node.admin, { accountId: "acc_b" });
     await node.admin.simulateDeposit({ orderId, amount: "5", confirmations: 1 });
-    await orderWhen(node.admin, orderId, ({ state }) => state === OrderState.PAID);
+    await stage.orderWhen(orderId, ({ state }) => state === OrderState.PAID);
     expect(await looks()).toBeLessThan(40);
   });
 
   test("when nothing is due, a node sends one statement a second", async () => {
     const node = stage.node();
     await order(node.admin);
-    await expect
-      .poll(() => node.database.ran.filter((one) => one === "payments/has-work").length, {
-        interval: 20,
-      })
-      .toBeGreaterThanOrEqual(2);
+    // It waits for the next poll and for the hourly cleaning.
+    const idle = () => expect.poll(() => stage.clock.pending).toBe(2);
+    await idle();
     const before = node.database.ran.length;
-    await expect
-      .poll(() => node.database.ran.length - before, { interval: 20 })
-      .toBeGreaterThanOrEqual(7);
+    for (let seconds = 1; seconds <= 7; seconds++) {
+      await stage.pass(999);
+      expect(node.database.ran.length - before).toBe(seconds - 1);
+      await stage.pass(1);
+      expect(node.database.ran.length - before).toBe(seconds);
+      await idle();
+    }
     // Seven seconds include a sweep, which is no statement of its own.
     expect(new Set(node.database.ran.slice(before))).toEqual(new Set(["payments/has-work"]));
   });
@@ -145,7 +165,7 @@ describe("on a ledger", () => {
     );
     expect(page?.open).toBe(true);
     await other.admin.simulateDeposit({ orderId, amount: "5" });
-    await expect.poll(() => states).toContain(OrderState.SEEN);
+    await stage.until(() => expect(states).toContain(OrderState.SEEN));
     leaving.abort();
     await watching;
   });
@@ -160,8 +180,8 @@ describe("on a ledger", () => {
     })();
     await expect.poll(() => seen).toContain(OrderState.OPEN);
     await stage.age(orderId, 8 * 24 * 60);
+    await stage.until(() => expect(seen.at(-1)).toBe(OrderState.CLOSED));
     await watching;
-    expect(seen.at(-1)).toBe(OrderState.CLOSED);
   });
 
   test("a processor that does not answer is asked less and less, and no order is closed", async () => {

@@ -16,9 +16,9 @@ import * as sql from "../../gen/sql/payments.ts";
 import { errorOf } from "../support/keys.ts";
 import {
   memberOf,
+  movableTime,
   operator,
   order,
-  orderWhen,
   type PaymentsClient,
   startTestPayments,
   type TestNode,
@@ -31,7 +31,7 @@ let stage: TestPayments;
 let node: TestNode;
 let admin: PaymentsClient;
 beforeAll(async () => {
-  stage = await startTestPayments();
+  stage = await startTestPayments(movableTime);
   node = stage.node();
   admin = node.admin;
 });
@@ -195,15 +195,15 @@ describe("crediting", () => {
     const accountId = await freshAccount();
     const { orderId, quotedAmount } = await order(admin, { accountId });
     await admin.simulateDeposit({ orderId, amount: quotedAmount, confirmations: 0 });
-    const seen = await orderWhen(admin, orderId, ({ state }) => state === OrderState.SEEN);
+    const seen = await stage.orderWhen(orderId, ({ state }) => state === OrderState.SEEN);
     expect(seen).toMatchObject({ seenAmount: "5", missingAmount: "0", grantedMicrocredits: 0n });
     const [deposit] = seen.deposits;
     expect(deposit).toMatchObject({ state: DepositState.SEEN, confirmationsNeeded: 1 });
     await admin.simulateDeposit({ orderId, depositId: deposit?.depositId ?? "", confirmations: 1 });
-    const paid = await orderWhen(admin, orderId, isPaid);
+    const paid = await stage.orderWhen(orderId, isPaid);
     expect(paid).toMatchObject({ settledAmount: "5", grantedMicrocredits: pack });
     expect(paid.deposits).toMatchObject([{ valueMicrodollars: 5_000_000n, confirmations: 1 }]);
-    await expect.poll(() => stage.posted(accountId)).toBe(pack);
+    await stage.until(async () => expect(await stage.posted(accountId)).toBe(pack));
     expect(await stage.transfers(accountId)).toMatchObject([
       {
         kind: TransferKind.DEPOSIT,
@@ -218,25 +218,25 @@ describe("crediting", () => {
     const accountId = await freshAccount();
     const { orderId } = await order(admin, { accountId, coin: "eth" });
     await pay(orderId, "0.001");
-    const part = await orderWhen(admin, orderId, ({ state }) => state === OrderState.PARTLY_PAID);
+    const part = await stage.orderWhen(orderId, ({ state }) => state === OrderState.PARTLY_PAID);
     expect(part).toMatchObject({ missingAmount: "0.001", grantedMicrocredits: 0n });
     await pay(orderId, "0.001");
-    await orderWhen(admin, orderId, isPaid);
-    await expect.poll(() => stage.posted(accountId)).toBe(pack);
+    await stage.orderWhen(orderId, isPaid);
+    await stage.until(async () => expect(await stage.posted(accountId)).toBe(pack));
   });
 
   test("an underpaid order is credited in part when its quote is over", async () => {
     const accountId = await freshAccount();
     const { orderId } = await order(admin, { accountId });
     await pay(orderId, "2");
-    await orderWhen(admin, orderId, ({ state }) => state === OrderState.PARTLY_PAID);
+    await stage.orderWhen(orderId, ({ state }) => state === OrderState.PARTLY_PAID);
     await stage.age(orderId, 16);
-    await orderWhen(admin, orderId, (one) => one.grantedMicrocredits === 400_000_000n);
+    await stage.orderWhen(orderId, (one) => one.grantedMicrocredits === 400_000_000n);
     // The rest comes a day later, with a coin of one dollar: the pack is full.
     await stage.age(orderId, 24 * 60);
     await pay(orderId, "3");
-    await orderWhen(admin, orderId, isPaid);
-    await expect.poll(() => stage.posted(accountId)).toBe(pack);
+    await stage.orderWhen(orderId, isPaid);
+    await stage.until(async () => expect(await stage.posted(accountId)).toBe(pack));
     expect((await stage.transfers(accountId)).map((one) => one.idempotencyKey)).toEqual([
       `pay:${orderId}#1`,
       `pay:${orderId}#2`,
@@ -247,24 +247,24 @@ describe("crediting", () => {
     const accountId = await freshAccount();
     const expired = await order(admin, { accountId });
     await stage.age(expired.orderId, 16);
-    await orderWhen(admin, expired.orderId, ({ state }) => state === OrderState.EXPIRED);
+    await stage.orderWhen(expired.orderId, ({ state }) => state === OrderState.EXPIRED);
     const cancelled = await order(admin, { accountId });
     await admin.cancelOrder({ orderId: cancelled.orderId });
     await admin.cancelOrder({ orderId: cancelled.orderId });
     for (const { orderId } of [expired, cancelled]) {
       await pay(orderId, "5");
-      await orderWhen(admin, orderId, isPaid);
+      await stage.orderWhen(orderId, isPaid);
       expect(await errorOf(admin.cancelOrder({ orderId }))).toBe("wrong_state");
     }
-    await expect.poll(() => stage.posted(accountId)).toBe(2n * pack);
+    await stage.until(async () => expect(await stage.posted(accountId)).toBe(2n * pack));
   });
 
   test("a deposit that is lost after it was credited is charged back, into debt if need be", async () => {
     const accountId = await freshAccount();
     const { orderId } = await order(admin, { accountId });
     const depositId = await pay(orderId, "5");
-    await orderWhen(admin, orderId, isPaid);
-    await expect.poll(() => stage.posted(accountId)).toBe(pack);
+    await stage.orderWhen(orderId, isPaid);
+    await stage.until(async () => expect(await stage.posted(accountId)).toBe(pack));
     await stage.ledger.createTransfer({
       accountId,
       family: Family.V1,
@@ -273,9 +273,9 @@ describe("crediting", () => {
       idempotencyKey: "spent",
     });
     await admin.simulateDeposit({ orderId, depositId, lost: true });
-    const lost = await orderWhen(admin, orderId, needs(Attention.LOST));
+    const lost = await stage.orderWhen(orderId, needs(Attention.LOST));
     expect(lost).toMatchObject({ grantedMicrocredits: 0n, state: OrderState.OPEN });
-    await expect.poll(() => stage.posted(accountId)).toBe(-900_000_000n);
+    await stage.until(async () => expect(await stage.posted(accountId)).toBe(-900_000_000n));
     expect((await stage.transfers(accountId)).at(-1)).toMatchObject({
       kind: TransferKind.CHARGEBACK,
       amountMicrocredits: pack,
@@ -287,11 +287,11 @@ describe("crediting", () => {
     const accountId = await freshAccount();
     const { orderId } = await order(admin, { accountId });
     const { depositId } = await admin.simulateDeposit({ orderId, amount: "5" });
-    await orderWhen(admin, orderId, ({ state }) => state === OrderState.SEEN);
+    await stage.orderWhen(orderId, ({ state }) => state === OrderState.SEEN);
     await admin.simulateDeposit({ orderId, depositId, lost: true, withoutHook: true });
     await pay(orderId, "5");
-    await orderWhen(admin, orderId, isPaid);
-    await expect.poll(() => stage.posted(accountId)).toBe(pack);
+    await stage.orderWhen(orderId, isPaid);
+    await stage.until(async () => expect(await stage.posted(accountId)).toBe(pack));
   });
 
   test("a lost webhook only delays: the next look finds the payment", async () => {
@@ -301,7 +301,8 @@ describe("crediting", () => {
     await stage.run("update payment_orders set next_look_at = now() where order_id = $1", [
       orderId,
     ]);
-    await orderWhen(admin, orderId, isPaid);
+    await stage.orderWhen(orderId, isPaid);
+    await expect.poll(() => stage.posted(accountId)).toBe(pack);
   });
 
   test("a deposit that another order has is credited to neither twice", async () => {
@@ -312,8 +313,8 @@ describe("crediting", () => {
     expect(
       await errorOf(admin.simulateDeposit({ orderId: other.orderId, amount: "5", depositId })),
     ).toBe("invalid_request deposit_id");
-    await orderWhen(admin, one.orderId, isPaid);
-    await expect.poll(() => stage.posted(accountId)).toBe(pack);
+    await stage.orderWhen(one.orderId, isPaid);
+    await stage.until(async () => expect(await stage.posted(accountId)).toBe(pack));
   });
 
   test("refuses amounts that are none", async () => {
@@ -347,10 +348,10 @@ describe("what waits for a person", () => {
     const accountId = await freshAccount();
     const { orderId } = await order(admin, { accountId });
     await pay(orderId, "60");
-    const waiting = await orderWhen(admin, orderId, needs(Attention.OVERPAID));
+    const waiting = await stage.orderWhen(orderId, needs(Attention.OVERPAID));
     expect(waiting).toMatchObject({ grantedMicrocredits: 11_000_000_000n, state: OrderState.PAID });
     expect(waiting.notice).toMatch(/decides about the rest/);
-    await expect.poll(() => stage.posted(accountId)).toBe(11_000_000_000n);
+    await stage.until(async () => expect(await stage.posted(accountId)).toBe(11_000_000_000n));
     return { accountId, orderId };
   };
 
@@ -373,7 +374,7 @@ describe("what waits for a person", () => {
   test("no rate grants more than a million dollars", async () => {
     const { orderId } = await order(admin, { accountId: await freshAccount() });
     await pay(orderId, "1000000000000");
-    await orderWhen(admin, orderId, needs(Attention.OVERPAID));
+    await stage.orderWhen(orderId, needs(Attention.OVERPAID));
     const choice = { case: "grant", value: { rate: GrantRate.QUOTE } } as const;
     expect(await errorOf(admin.decideOrder({ orderId, choice, reason }))).toBe(
       "invalid_request grant.rate",
@@ -401,7 +402,7 @@ describe("what waits for a person", () => {
     const { accountId, orderId } = await overpaid();
     await admin.decideOrder({ orderId, choice: { case: "close", value: {} }, reason });
     await pay(orderId, "1");
-    const again = await orderWhen(admin, orderId, needs(Attention.OVERPAID));
+    const again = await stage.orderWhen(orderId, needs(Attention.OVERPAID));
     expect(again.grantedMicrocredits).toBe(11_000_000_000n);
     expect(await stage.posted(accountId)).toBe(11_000_000_000n);
   });
@@ -410,7 +411,7 @@ describe("what waits for a person", () => {
     const accountId = await freshAccount();
     const { orderId } = await order(admin, { accountId });
     await pay(orderId, "5", { asset: "USDC" });
-    await orderWhen(admin, orderId, needs(Attention.WRONG_ASSET));
+    await stage.orderWhen(orderId, needs(Attention.WRONG_ASSET));
     const decide = (value: object) =>
       admin.decideOrder({ orderId, choice: { case: "grant", value }, reason });
     expect(await errorOf(decide({ rate: GrantRate.QUOTE }))).toBe("invalid_request grant.rate");
@@ -431,7 +432,7 @@ describe("what waits for a person", () => {
     await stage.age(orderId, 60);
     const firstSeenAt = timestampFromDate(new Date(Date.now() - 30 * 60_000));
     await pay(orderId, "0.00007693", { firstSeenAt });
-    await orderWhen(admin, orderId, needs(Attention.LATE));
+    await stage.orderWhen(orderId, needs(Attention.LATE));
     expect(await stage.posted(accountId)).toBe(0n);
     const choice = { case: "grant", value: { rate: GrantRate.MARKET } } as const;
     await admin.decideOrder({ orderId, choice, reason });
@@ -443,17 +444,19 @@ describe("what waits for a person", () => {
     const { orderId } = await order(admin, { accountId, coin: "btc" });
     await stage.age(orderId, 60);
     await pay(orderId, "0.00007693");
-    await orderWhen(admin, orderId, isPaid);
-    await expect.poll(() => stage.posted(accountId)).toBeGreaterThanOrEqual(pack);
+    await stage.orderWhen(orderId, isPaid);
+    await stage.until(async () =>
+      expect(await stage.posted(accountId)).toBeGreaterThanOrEqual(pack),
+    );
   });
 
   test("what arrives after the end of watching waits for a person", async () => {
     const accountId = await freshAccount();
     const { orderId } = await order(admin, { accountId });
     await stage.age(orderId, 8 * 24 * 60);
-    await orderWhen(admin, orderId, ({ state }) => state === OrderState.CLOSED);
+    await stage.orderWhen(orderId, ({ state }) => state === OrderState.CLOSED);
     await pay(orderId, "5");
-    await orderWhen(admin, orderId, needs(Attention.LATE));
+    await stage.orderWhen(orderId, needs(Attention.LATE));
     expect(await stage.posted(accountId)).toBe(0n);
     const choice = { case: "grant", value: { rate: GrantRate.QUOTE } } as const;
     await admin.decideOrder({ orderId, choice, reason });
@@ -467,10 +470,10 @@ describe("what waits for a person", () => {
       admin.decideOrder({ orderId, choice: { case: "reopen", value: {} }, reason });
     expect(await errorOf(reopen())).toBe("wrong_state");
     await stage.age(orderId, 20);
-    await orderWhen(admin, orderId, ({ state }) => state === OrderState.EXPIRED);
+    await stage.orderWhen(orderId, ({ state }) => state === OrderState.EXPIRED);
     expect((await reopen()).order?.state).toBe(OrderState.OPEN);
     await pay(orderId, "5");
-    await orderWhen(admin, orderId, isPaid);
+    await stage.orderWhen(orderId, isPaid);
     expect(await errorOf(reopen())).toBe("wrong_state");
   });
 
@@ -526,7 +529,7 @@ describe("what waits for a person", () => {
       .as(operator("per_one"))
       .decideOrder({ orderId, choice, reason });
     await pay(orderId, "7", { asset: "USDC" });
-    await orderWhen(admin, orderId, needs(Attention.WRONG_ASSET));
+    await stage.orderWhen(orderId, needs(Attention.WRONG_ASSET));
     const { decisionId = "" } = decision ?? {};
     expect(await errorOf(strict.as(operator("per_other")).approveDecision({ decisionId }))).toBe(
       "wrong_state",
@@ -540,8 +543,8 @@ describe("refunds", () => {
     const accountId = await freshAccount();
     const { orderId } = await order(admin, { accountId });
     const depositId = await pay(orderId, amount);
-    await orderWhen(admin, orderId, isPaid);
-    await expect.poll(() => stage.posted(accountId)).toBeGreaterThan(0n);
+    await stage.orderWhen(orderId, isPaid);
+    await stage.until(async () => expect(await stage.posted(accountId)).toBeGreaterThan(0n));
     const begin = (amountMicrodollars: bigint) =>
       admin.beginRefund({
         orderId,
@@ -598,10 +601,10 @@ describe("refunds", () => {
     const more = { bonusMicro: 0n, state: "asked", reason, madeBy: "test" } as const;
     const { n } = await store.run(sql.insertRefund, { ...refund, ...more });
     const refundOf = async () => (await admin.getOrder({ orderId })).order?.refunds[0]?.state;
-    await expect.poll(refundOf).toBe(RefundState.REFUNDING);
+    await stage.until(async () => expect(await refundOf()).toBe(RefundState.REFUNDING));
     expect(await stage.posted(accountId)).toBe(600_000_000n);
     await store.moveRefund({ orderId, n }, "refunding", "cancelling");
-    await expect.poll(refundOf).toBe(RefundState.CANCELLED);
+    await stage.until(async () => expect(await refundOf()).toBe(RefundState.CANCELLED));
     expect(await stage.posted(accountId)).toBe(pack);
   });
 
@@ -637,8 +640,8 @@ describe("refunds", () => {
     const accountId = await freshAccount();
     const { orderId } = await order(admin, { accountId });
     await pay(orderId, "60");
-    await orderWhen(admin, orderId, needs(Attention.OVERPAID));
-    await expect.poll(() => stage.posted(accountId)).toBe(11_000_000_000n);
+    await stage.orderWhen(orderId, needs(Attention.OVERPAID));
+    await stage.until(async () => expect(await stage.posted(accountId)).toBe(11_000_000_000n));
     const what = { case: "amountMicrodollars", value: 5_000_000n } as const;
     const { order: begun } = await admin.beginRefund({ orderId, what, reason });
     expect(begun).toMatchObject({ attention: Attention.UNSPECIFIED });
@@ -654,7 +657,7 @@ describe("refunds", () => {
     const accountId = await freshAccount();
     const { orderId } = await order(admin, { accountId });
     const depositId = await pay(orderId, "5", { asset: "USDC" });
-    await orderWhen(admin, orderId, needs(Attention.WRONG_ASSET));
+    await stage.orderWhen(orderId, needs(Attention.WRONG_ASSET));
     const what = { case: "depositId", value: depositId } as const;
     const { order: begun } = await admin.beginRefund({ orderId, what, reason });
     expect(begun).toMatchObject({ attention: Attention.UNSPECIFIED, refundedMicrodollars: 0n });
@@ -668,7 +671,7 @@ describe("refunds", () => {
     await begin(5_000_000n);
     await admin.completeRefund({ orderId, transaction: "tx" });
     await admin.simulateDeposit({ orderId, depositId, lost: true });
-    await orderWhen(admin, orderId, needs(Attention.LOST));
+    await stage.orderWhen(orderId, needs(Attention.LOST));
     expect(await stage.posted(accountId)).toBe(0n);
   });
 

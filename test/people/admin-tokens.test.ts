@@ -17,6 +17,7 @@ import {
   startTestPeople,
   type TestPeople,
 } from "../support/people.ts";
+import { query } from "../support/query.ts";
 
 let people: TestPeople;
 let one: PeopleNode;
@@ -60,7 +61,7 @@ test("a token is recognized by its form, and names its caller on every node", as
 test("only the digest of a secret is stored", async () => {
   const { secret } = await make(READ);
   const text = { name: "test/tokens", text: "select t::text as row from admin_tokens t" };
-  const rows = await people.database.query<{ row: string }>(text, []);
+  const rows = await query<{ row: string }>(people.database, text, []);
   expect(rows.length).toBeGreaterThan(0);
   expect(rows.map(({ row }) => row).join()).not.toContain(secret.slice(12, -4));
 });

@@ -19,6 +19,7 @@ import {
   type TestPeople,
   tokenOf,
 } from "../support/people.ts";
+import { query } from "../support/query.ts";
 
 const { VIEWER, MEMBER, OWNER } = AccountRole;
 const password = "correct horse battery";
@@ -180,15 +181,15 @@ async function during(
 ): Promise<string> {
   let isSettled = false;
   const outcome = await people.database.transaction(async (tx) => {
-    await tx.query(lock, [personId]);
+    await query(tx, lock, [personId]);
     const running = errorOf(attempt()).finally(() => {
       isSettled = true;
     });
     for (;;) {
-      const [row] = await people.database.query<{ waiting: number }>(countWaiting, []);
+      const [row] = await query<{ waiting: number }>(people.database, countWaiting, []);
       if (isSettled || (row?.waiting ?? 0) > 0) break;
     }
-    await tx.query({ name: `test/change-${changes++}`, text }, [personId]);
+    await query(tx, { name: `test/change-${changes++}`, text }, [personId]);
     return { running };
   });
   return outcome.running;

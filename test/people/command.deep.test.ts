@@ -6,6 +6,7 @@ import { promisify } from "node:util";
 import { expect, test } from "vitest";
 import { createInstallation } from "../../src/people/people.ts";
 import { freshDatabase } from "../support/database.ts";
+import { query } from "../support/query.ts";
 
 const program = join(import.meta.dirname, "../../src/cli/sign-in-link.ts");
 
@@ -30,9 +31,9 @@ test("the command prints a link that makes an operator, and ends the link before
   const [link] = /https:\/\/gateway\.example\.com\/console\/welcome#[\w-]{43}/.exec(stdout) ?? [];
   expect(link).toBeDefined();
   const open = { name: "test/open", text: "select purpose from links where used_at is null" };
-  expect(await database.postgres.query(open, [])).toEqual([{ purpose: "owner" }]);
+  expect(await query(database.postgres, open, [])).toEqual([{ purpose: "owner" }]);
   await installation.makeOwnerLink();
-  expect(await database.postgres.query(open, [])).toHaveLength(1);
+  expect(await query(database.postgres, open, [])).toHaveLength(1);
   expect(await installation.hasOperator()).toBe(false);
   await expect(run("--person", "per_nobody")).rejects.toMatchObject({
     code: 1,

@@ -16,6 +16,7 @@ import {
   type TestPeople,
   tokenOf,
 } from "../support/people.ts";
+import { query } from "../support/query.ts";
 import { startSilentServer, startSmtpServer, type TestSmtpServer } from "../support/smtp.ts";
 
 let people: TestPeople;
@@ -37,7 +38,7 @@ afterAll(async () => {
 
 const mailsTo = (address: string) => smtp.mails.filter(({ to }) => to.includes(address));
 const run = (text: string, values: unknown[] = []) =>
-  people.database.query<Record<string, unknown>>({ name: "", text }, values);
+  query<Record<string, unknown>>(people.database, { name: "", text }, values);
 async function named(login: string): Promise<SignedIn> {
   // An account makes twenty invitations a day.
   await run("update links set made_at = made_at - interval '2 days' where purpose = 'invitation'");

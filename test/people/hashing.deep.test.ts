@@ -11,6 +11,7 @@ import {
   startTestPeople,
   type TestPeople,
 } from "../support/people.ts";
+import { query } from "../support/query.ts";
 
 const password = "correct horse battery staple";
 const { VIEWER } = AccountRole;
@@ -61,13 +62,13 @@ test("120 SetPassword at once by 30 persons of one network: the same", async () 
   const persons: SignedIn[] = [];
   for (let index = 0; index < 30; index++) {
     const text = "delete from links";
-    if (index % 15 === 0) await people.database.query({ name: "test/more", text }, []);
+    if (index % 15 === 0) await query(people.database, { name: "test/more", text }, []);
     persons.push(await join(node, owner, "acc_a", VIEWER, `flood-${index}`));
   }
   const times: number[] = [];
   for (let round = 0; round < rounds; round++) {
     // The counts of the network begin anew, so that as many as possible are hashed.
-    await people.database.query({ name: "test/anew", text: "delete from sign_in_failures" }, []);
+    await query(people.database, { name: "test/anew", text: "delete from sign_in_failures" }, []);
     const calls = Array.from({ length: flood }, (_, index) => {
       const token = persons[index % persons.length]?.token;
       return () => node.as(token).setPassword({ password });

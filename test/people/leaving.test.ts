@@ -32,6 +32,7 @@ import {
   type TestPeople,
   tokenOf,
 } from "../support/people.ts";
+import { query } from "../support/query.ts";
 import { answerType, testService } from "../support/test-service.ts";
 
 let people: TestPeople;
@@ -57,7 +58,7 @@ const { UNSPECIFIED, KEEP, REVOKE } = MemberKeys;
 const soon = { timeout: 10_000, interval: 20 };
 
 const run = <Row>(name: string, text: string, values: unknown[] = []) =>
-  people.database.query<Row>({ name: `test/${name}`, text }, values);
+  query<Row>(people.database, { name: `test/${name}`, text }, values);
 const idOf = ({ person }: SignedIn) => person.personId;
 async function named(login: string, role: AccountRole = MEMBER, accountId = "acc_a") {
   // An account makes twenty invitations a day.
@@ -437,13 +438,13 @@ describe("a person who is deleted", () => {
         await one.as(first.token).updatePerson({ personId: idOf(second), operator });
         two[1] = await signIn(one, second);
         // So that only the rule of operators holds them.
-        await world.database.query({ name: "test/free", text: "delete from members" }, []);
+        await query(world.database, { name: "test/free", text: "delete from members" }, []);
       } else {
         const text = "update people set operator = 'none' where login = 'owner'";
         const third = await join(one, first, "acc_b", VIEWER, "third");
         const operator = OperatorRole.ADMIN;
         await one.as(first.token).updatePerson({ personId: idOf(third), operator });
-        await world.database.query({ name: "test/no-operator", text }, []);
+        await query(world.database, { name: "test/no-operator", text }, []);
       }
       const nodes = [one, world.node()];
       const outcomes = await Promise.all(
@@ -452,7 +453,7 @@ describe("a person who is deleted", () => {
         ),
       );
       expect(outcomes.sort()).toEqual(["last_one", "no error"]);
-      expect(await world.database.query({ name: "test/left", text: left }, [])).toHaveLength(1);
+      expect(await query(world.database, { name: "test/left", text: left }, [])).toHaveLength(1);
     } finally {
       await world.stop();
     }

@@ -17,6 +17,7 @@ import {
   type TestPeople,
   tokenOf,
 } from "../support/people.ts";
+import { query } from "../support/query.ts";
 
 let people: TestPeople;
 let node: PeopleNode;
@@ -43,7 +44,7 @@ describe("a link", () => {
     const link = new URL(await invitation());
     expect(link.pathname + link.search).toBe("/console/welcome");
     const find = { name: "test/find", text: "select digest from links where link_id like $1" };
-    const rows = await people.database.query<{ digest: Buffer }>(find, ["lnk_%"]);
+    const rows = await query<{ digest: Buffer }>(people.database, find, ["lnk_%"]);
     const texts = rows.map(({ digest }) => digest.toString("base64url"));
     expect(texts).not.toContain(link.hash.slice(1));
   });
@@ -75,7 +76,7 @@ describe("a link", () => {
       "expired",
       async (link) => {
         const text = "update links set ends_at = now() where used_at is null";
-        await people.database.query({ name: "test/expire", text }, []);
+        await query(people.database, { name: "test/expire", text }, []);
         return link;
       },
     ],
@@ -236,7 +237,7 @@ describe("members", () => {
         name: "test/owners",
         text: "select person_id from members where account_id = 'acc_a' and role = 'owner'",
       };
-      expect(await url.database.query(count, [])).toHaveLength(1);
+      expect(await query(url.database, count, [])).toHaveLength(1);
     } finally {
       await url.stop();
     }
@@ -245,7 +246,7 @@ describe("members", () => {
   test("an account makes twenty invitations a day", async () => {
     const boss = await redeem(node, await invitation("acc_b", OWNER), "many");
     const text = "delete from links where account_id = 'acc_b'";
-    await people.database.query({ name: "test/forget", text }, []);
+    await query(people.database, { name: "test/forget", text }, []);
     const invite = () => errorOf(node.as(boss.token).invite({ accountId: "acc_b", role: VIEWER }));
     const outcomes = await Promise.all(Array.from({ length: 25 }, invite));
     expect(outcomes.filter((one) => one === "no error")).toHaveLength(20);
@@ -253,7 +254,7 @@ describe("members", () => {
     expect(await errorOf(node.as(owner.token).invite({ accountId: "acc_a", role: VIEWER }))).toBe(
       "no error",
     );
-    await people.database.query({ name: "test/forget", text }, []);
+    await query(people.database, { name: "test/forget", text }, []);
   });
 });
 

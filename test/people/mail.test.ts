@@ -15,6 +15,7 @@ import {
   type TestPeople,
   tokenOf,
 } from "../support/people.ts";
+import { query } from "../support/query.ts";
 import {
   type Refusal,
   startSilentServer,
@@ -53,7 +54,7 @@ const invite = (email: string, role: AccountRole = MEMBER) =>
 /** Lets every mail that waits be tried at once, by the next mail that is handed in. */
 async function makeDue(): Promise<void> {
   const text = "update mails set next_at = now() where state = 'waiting'";
-  await people.database.query({ name: "test/make-due", text }, []);
+  await query(people.database, { name: "test/make-due", text }, []);
 }
 
 test("an invitation is mailed, and its link is in the mail alone", async () => {
@@ -147,7 +148,7 @@ test("a mail whose time is over has failed", async () => {
     .toMatchObject({ mailProblem: "The mail server refused the mail: 451 never" });
   const text = "update mails set ends_at = now() + interval '1 second', next_at = now()";
   const where = "where address = 'never@example.com'";
-  await people.database.query({ name: "test/end", text: `${text} ${where}` }, []);
+  await query(people.database, { name: "test/end", text: `${text} ${where}` }, []);
   await invite("wakes-again@example.com");
   await expect
     .poll(() => invitationTo("never@example.com"))
@@ -190,7 +191,7 @@ test("nothing is sent twice by two processes", async () => {
 
 test("the database never holds the secret of a mailed link", async () => {
   const dump = { name: "test/dump", text: "select m::text as row from mails m" };
-  const rows = await people.database.query<{ row: string }>(dump, []);
+  const rows = await query<{ row: string }>(people.database, dump, []);
   const secrets = smtp.mails.flatMap(({ links }) => links.map(tokenOf));
   expect(secrets.length).toBeGreaterThan(0);
   for (const { row } of rows) for (const secret of secrets) expect(row).not.toContain(secret);

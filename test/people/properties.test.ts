@@ -14,6 +14,7 @@ import {
   startTestPeople,
   type TestPeople,
 } from "../support/people.ts";
+import { query } from "../support/query.ts";
 
 let people: TestPeople;
 let node: PeopleNode;
@@ -25,7 +26,7 @@ beforeAll(async () => {
   everybody = [owner];
   for (const login of ["second", "third"])
     everybody.push(await join(node, owner, "acc_a", AccountRole.OWNER, login));
-  await people.database.query(ownBoth, []);
+  await query(people.database, ownBoth, []);
 });
 const ownBoth = {
   name: "test/own-both",
@@ -38,14 +39,18 @@ afterAll(() => people.stop());
 /** A new person in the place of each one who was deleted. */
 async function replaceDeleted(): Promise<void> {
   const text = "select person_id from people where deleted_at is null";
-  const rows = await people.database.query<{ person_id: string }>({ name: "test/alive", text }, []);
+  const rows = await query<{ person_id: string }>(
+    people.database,
+    { name: "test/alive", text },
+    [],
+  );
   const alive = new Set(rows.map(({ person_id }) => person_id));
   for (const [index, { person }] of everybody.entries()) {
     if (alive.has(person.personId)) continue;
     const link = await node.installation.makeOwnerLink();
     everybody[index] = await redeem(node, link, `next-${person.personId}`);
   }
-  await people.database.query(ownBoth, []);
+  await query(people.database, ownBoth, []);
 }
 
 const accountId = fc.constantFrom("acc_a", "acc_b");
@@ -77,8 +82,8 @@ const openSessions = {
 const forgetLinks = { name: "test/forget-links", text: "delete from links" };
 
 async function run(one: Act): Promise<void> {
-  await people.database.query(openSessions, []);
-  await people.database.query(forgetLinks, []);
+  await query(people.database, openSessions, []);
+  await query(people.database, forgetLinks, []);
   // A node that remembers nothing of the sessions that were opened again.
   const fresh = people.node();
   const person = (index: number) => everybody[index] ?? Promise.reject(new Error("nobody"));
@@ -168,7 +173,7 @@ test("no sequence of calls breaks an account, locks a person out, or leaves no o
       // Some at the same time, as they come.
       for (let at = 0; at < acts.length; at += 2) {
         const both = acts.slice(at, at + 2);
-        const before = await people.database.query(owned, []);
+        const before = await query(people.database, owned, []);
         await Promise.all(
           both.map((one) =>
             run(one).catch((error: unknown) => {
@@ -178,9 +183,9 @@ test("no sequence of calls breaks an account, locks a person out, or leaves no o
         );
         // Only an operator who disables somebody takes the last owner who may sign in.
         if (!both.some((one) => one.kind === "operator" && one.disabled))
-          expect(await people.database.query(owned, [])).toEqual(expect.arrayContaining(before));
+          expect(await query(people.database, owned, [])).toEqual(expect.arrayContaining(before));
       }
-      expect(await people.database.query(broken, [])).toEqual([]);
+      expect(await query(people.database, broken, [])).toEqual([]);
     }),
     { numRuns: 25 },
   );

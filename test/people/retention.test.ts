@@ -7,38 +7,31 @@ import { connectPostgres, type Postgres } from "../../src/postgres/postgres.ts";
 import type { Runner } from "../../src/postgres/statement.ts";
 import { ManualClock } from "../support/clock.ts";
 import { freshDatabase } from "../support/database.ts";
+import { query } from "../support/query.ts";
+import { movableNow } from "../support/sql-clock.ts";
 
 const stack = new AsyncDisposableStack();
 let postgres: Postgres;
-// Statements use the clock of the database only, so a function that hides the real one shifts it.
-const shiftedClock = `do $$ begin
-  create schema clock;
-  create table clock.shifts (shift interval not null);
-  insert into clock.shifts values ('0');
-  create function clock.now() returns timestamptz language sql stable as
-    'select pg_catalog.now() + shift from clock.shifts';
-  execute format('alter database %I set search_path = public, clock, pg_catalog', current_database());
-end $$`;
+let shiftTo: (days: number) => Promise<void>;
 beforeAll(async () => {
   const database = stack.adopt(await freshDatabase(), (one) => one.drop());
-  await database.postgres.query({ name: "test/clock", text: shiftedClock }, []);
+  const moveNow = await movableNow(database);
+  shiftTo = (days) => moveNow(days * 24 * hourMs);
   // The search path is that of new connections.
   postgres = stack.adopt(connectPostgres(database.url), (one) => one.close());
 });
 afterAll(() => stack.disposeAsync());
 
-const query = <Row>(name: string, text: string, values: unknown[] = []) =>
-  postgres.query<Row>({ name: `test/${name}`, text }, values);
-const shiftTo = (days: number) =>
-  query("shift", "update clock.shifts set shift = $1 * interval '1 day'", [days]);
+const execute = <Row>(name: string, text: string, values: unknown[] = []) =>
+  query<Row>(postgres, { name: `test/${name}`, text }, values);
 const hourMs = 3_600_000;
 const soon = { timeout: 30_000, interval: 20 };
 
 /** Sessions that end in different ways on day 0, and audit events of that day. */
 async function makeOld(count: number): Promise<void> {
-  await query("reset", "truncate people, sessions, audit_events cascade");
-  await query("person", "insert into people (person_id, login) values ('per_1', 'one')");
-  await query(
+  await execute("reset", "truncate people, sessions, audit_events cascade");
+  await execute("person", "insert into people (person_id, login) values ('per_1', 'one')");
+  await execute(
     "sessions",
     `insert into sessions (digest, session_id, person_id, method, made_at, used_at, ends_at,
        strong_until, address, agent, ended_at)
@@ -50,7 +43,7 @@ async function makeOld(count: number): Promise<void> {
        unnest(array['idle', 'late', 'signed-out']) how`,
     [count],
   );
-  await query(
+  await execute(
     "events",
     `insert into audit_events (event_id, at, actor, account_id, method, outcome, facts, address)
      select 'aud_' || i, now(), 'person:per_1', 'acc_a', 'Invite', 'ok', '{}', '192.0.2.1'
@@ -60,7 +53,7 @@ async function makeOld(count: number): Promise<void> {
 }
 
 async function counts() {
-  const [row] = await query<{ sessions: number; addresses: number; events: number }>(
+  const [row] = await execute<{ sessions: number; addresses: number; events: number }>(
     "counts",
     `select (select count(*) from sessions)::int4 as sessions,
        (select count(*) from audit_events where address <> '')::int4 as addresses,
@@ -105,7 +98,7 @@ test("ended sessions, and addresses in audit events, go after 180 days and not b
 test("a session that is open stays, however old its person is", async () => {
   await shiftTo(400);
   await makeOld(1);
-  await query("reopen", "update sessions set ended_at = null, ends_at = now(), used_at = now()");
+  await execute("reopen", "update sessions set ended_at = null, ends_at = now(), used_at = now()");
   await shiftTo(430);
   await runHour([startProcess()]);
   expect((await counts())?.sessions).toBe(3);

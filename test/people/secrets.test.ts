@@ -12,6 +12,7 @@ import { Authenticator } from "../support/authenticator.ts";
 import { contentKey } from "../support/content-key.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";
 import { fastCatalog } from "../support/gateway.ts";
+import { query } from "../support/query.ts";
 
 const origin = "http://localhost:8080";
 const adminToken = "the-admin-token-of-a-test";
@@ -66,7 +67,7 @@ test("what was issued through a facade is nowhere else", async () => {
     name: "test/insert-account",
     text: "insert into accounts (account_id, name) values ('acc_a', 'account a')",
   };
-  await database.postgres.query(insertAccount, []);
+  await query(database.postgres, insertAccount, []);
   await installation.claimFirstAccount("acc_a");
   const ownerToken = new URL(await installation.makeOwnerLink()).hash.slice(1);
 

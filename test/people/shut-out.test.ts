@@ -25,12 +25,12 @@ import {
   join,
   type PeopleNode,
   publicUrl,
-  redeem,
   type SignedIn,
   signIn,
   startTestPeople,
   type TestPeople,
 } from "../support/people.ts";
+import { query } from "../support/query.ts";
 
 const { VIEWER, MEMBER, OWNER } = AccountRole;
 const { KEEP, REVOKE, PAUSE } = MemberKeys;
@@ -83,7 +83,7 @@ function createTestKeys(): Keys {
 }
 
 const run = <Row>(name: string, text: string, values: unknown[] = []) =>
-  people.database.query<Row>({ name: `test/${name}`, text }, values);
+  query<Row>(people.database, { name: `test/${name}`, text }, values);
 const idOf = ({ person }: SignedIn) => person.personId;
 const clientOf = ({ token }: SignedIn) => node.as(token);
 
@@ -223,7 +223,7 @@ describe.for([
     const held = Promise.withResolvers<void>();
     const text = "select from people where person_id = $1 for share";
     const holding = people.database.transaction(async (tx) => {
-      await tx.query({ name: "test/hold", text }, [idOf(ana)]);
+      await query(tx, { name: "test/hold", text }, [idOf(ana)]);
       await held.promise;
     });
     // It waits for the person, and what he begins meanwhile waits for it.

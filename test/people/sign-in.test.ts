@@ -17,6 +17,7 @@ import {
   type TestPeople,
   tokenOf,
 } from "../support/people.ts";
+import { query } from "../support/query.ts";
 
 let people: TestPeople;
 let node: PeopleNode;
@@ -224,7 +225,7 @@ describe("a session", () => {
     const { sessionId } = await node.as(token).getSession({});
     const set = async (assignment: string) => {
       const text = `update sessions set ${assignment} where session_id = $1`;
-      await people.database.query({ name: `test/${assignment}`, text }, [sessionId]);
+      await query(people.database, { name: `test/${assignment}`, text }, [sessionId]);
       // Another node has nothing cached.
       return errorOf(identify(people.node(), token));
     };
@@ -243,7 +244,7 @@ describe("a strong moment", () => {
 
   test("is over fifteen minutes after the sign-in, and comes back with a passkey", async () => {
     const person = await join(node, owner, "acc_a", AccountRole.VIEWER, "strong");
-    await people.database.query(endStrong, [person.person.personId]);
+    await query(people.database, endStrong, [person.person.personId]);
     const other = people.node();
     const call = () => errorOf(other.as(person.token).setPassword({ password }));
     expect(await call()).toBe("confirm_identity");
@@ -256,7 +257,7 @@ describe("a strong moment", () => {
 
   test("comes back with a password", async () => {
     const person = await personWithPassword("strong-password");
-    await people.database.query(endStrong, [person.person.personId]);
+    await query(people.database, endStrong, [person.person.personId]);
     const other = people.node();
     const confirm = (text: string) =>
       errorOf(other.as(person.token).confirmIdentity({ password: text }));

@@ -17,6 +17,7 @@ import {
   type TestPeople,
   tokenOf,
 } from "../support/people.ts";
+import { query } from "../support/query.ts";
 import { startSilentServer, startSmtpServer, type TestSmtpServer } from "../support/smtp.ts";
 
 const password = "correct horse battery";
@@ -127,7 +128,7 @@ describe("an address that somebody has", () => {
     };
     for (const email of [known, "unknown@example.com"]) {
       answers.push(await signUp(email));
-      rows.push(await people.database.query(find, [email]));
+      rows.push(await query(people.database, find, [email]));
     }
     expect(answers[0]).toEqual(answers[1]);
     // What is stored before the answer is the same, too: who has the address is looked up later.
@@ -195,11 +196,11 @@ test("a mail whose invitation was revoked is not sent", async () => {
   const invitationId = invitation?.invitationId ?? "";
   await node.as(owner.token).revokeInvitation({ accountId, invitationId });
   const text = "update mails set next_at = now() where state = 'waiting'";
-  await people.database.query({ name: "test/make-due", text }, []);
+  await query(people.database, { name: "test/make-due", text }, []);
   await confirmation("wakes-the-outbox@example.com");
   const find = { name: "test/state", text: "select state, problem from mails where address = $1" };
   await expect
-    .poll(() => people.database.query(find, [email]))
+    .poll(() => query(people.database, find, [email]))
     .toEqual([{ state: "failed", problem: "The link has ended." }]);
   expect(mailsTo(email)).toEqual([]);
 });

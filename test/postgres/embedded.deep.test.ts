@@ -18,6 +18,7 @@ import { afterEach, expect, test } from "vitest";
 import { createLog } from "../../src/base/log.ts";
 import { type Embedded, startEmbedded } from "../../src/postgres/embedded/embedded.ts";
 import { connectPostgres } from "../../src/postgres/postgres.ts";
+import { query } from "../support/query.ts";
 
 const log = createLog("silent");
 const cleanups: (() => unknown)[] = [];
@@ -39,7 +40,7 @@ async function start(folder: string): Promise<Embedded> {
   return embedded;
 }
 
-async function query(url: string, sql: string): Promise<unknown[]> {
+async function ask(url: string, sql: string): Promise<unknown[]> {
   const client = new Client({ connectionString: url });
   client.on("error", () => {});
   await client.connect();
@@ -69,11 +70,11 @@ async function untilEnded(pid: number): Promise<void> {
 test("the data survives a stop and a start", async () => {
   const folder = newFolder();
   const first = await start(folder);
-  await query(first.url, "create table kept as select 7 as number");
+  await ask(first.url, "create table kept as select 7 as number");
   await first.stop();
-  await expect(query(first.url, "select 1")).rejects.toThrow();
+  await expect(ask(first.url, "select 1")).rejects.toThrow();
   const second = await start(folder);
-  expect(await query(second.url, "select number from kept")).toEqual([7]);
+  expect(await ask(second.url, "select number from kept")).toEqual([7]);
 });
 
 test("concurrent starts on an empty folder share one server", async () => {
@@ -99,18 +100,18 @@ test("a server that survived its gateway is found and used", async () => {
   const pid = readPid(folder);
   const again = await start(folder);
   expect(readPid(folder)).toBe(pid);
-  expect(await query(again.url, "select 1")).toEqual([1]);
+  expect(await ask(again.url, "select 1")).toEqual([1]);
 });
 
 test("a killed server is started again and has all commits", async () => {
   const folder = newFolder();
   const first = await start(folder);
-  await query(first.url, "create table kept as select 7 as number");
+  await ask(first.url, "create table kept as select 7 as number");
   const pid = readPid(folder);
   process.kill(pid, "SIGKILL");
   await untilEnded(pid);
   const second = await start(folder);
-  expect(await query(second.url, "select number from kept")).toEqual([7]);
+  expect(await ask(second.url, "select number from kept")).toEqual([7]);
 });
 
 test("a pid file that names another program's process does not prevent a start", async () => {
@@ -127,7 +128,7 @@ test("a pid file that names another program's process does not prevent a start",
     pidFile.replace(/^\d+/, String(other.pid)),
   );
   const second = await start(folder);
-  expect(await query(second.url, "select 1")).toEqual([1]);
+  expect(await ask(second.url, "select 1")).toEqual([1]);
 });
 
 test("a stop leaves the server running if another gateway uses it", async () => {
@@ -135,31 +136,31 @@ test("a stop leaves the server running if another gateway uses it", async () => 
   const embedded = await start(folder);
   const neighbour = connectPostgres(embedded.url);
   const statement = { name: "test/one", text: "select 1 as one" };
-  await neighbour.query(statement, []);
+  await query(neighbour, statement, []);
   await embedded.stop();
-  expect(await neighbour.query(statement, [])).toEqual([{ one: 1 }]);
+  expect(await query(neighbour, statement, [])).toEqual([{ one: 1 }]);
   await neighbour.close();
   await embedded.stop();
-  await expect(query(embedded.url, "select 1")).rejects.toThrow();
+  await expect(ask(embedded.url, "select 1")).rejects.toThrow();
 });
 
 test("the server listens on no network address, checks the password, and commits durably", async () => {
   const folder = newFolder();
   const { url } = await start(folder);
-  expect(await query(url, "show listen_addresses")).toEqual([""]);
-  expect(await query(url, "show fsync")).toEqual(["on"]);
-  expect(await query(url, "show synchronous_commit")).toEqual(["on"]);
+  expect(await ask(url, "show listen_addresses")).toEqual([""]);
+  expect(await ask(url, "show fsync")).toEqual(["on"]);
+  expect(await ask(url, "show synchronous_commit")).toEqual(["on"]);
   expect(statSync(join(folder, "postgres/gateway.password")).mode & 0o777).toBe(0o600);
   expect(statSync(join(folder, "postgres")).mode & 0o777).toBe(0o700);
   const wrong = new URL(url);
   wrong.password = "guessed";
-  await expect(query(wrong.href, "select 1")).rejects.toThrow(/password authentication failed/);
+  await expect(ask(wrong.href, "select 1")).rejects.toThrow(/password authentication failed/);
 });
 
 test("a folder whose path is too long for a socket works too", async () => {
   const folder = newFolder("a-long-name-".repeat(12));
   const { url } = await start(folder);
-  expect(await query(url, "select 1")).toEqual([1]);
+  expect(await ask(url, "select 1")).toEqual([1]);
 });
 
 test("the error for a server that cannot start names its log file", async () => {

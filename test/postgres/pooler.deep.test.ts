@@ -5,7 +5,9 @@ import { afterAll, beforeAll, expect, onTestFinished, test, vi } from "vitest";
 import { migrate } from "../../src/postgres/migrate.ts";
 import { connectPostgres } from "../../src/postgres/postgres.ts";
 import { checkDatabase } from "../../src/postgres/preflight.ts";
+import { one } from "../../src/postgres/statement.ts";
 import { pgbouncerBinary, startPgbouncer } from "../support/pgbouncer.ts";
+import { query } from "../support/query.ts";
 import { startTestServer } from "../support/server-pair.ts";
 
 // Skipped where PgBouncer is not installed.
@@ -32,12 +34,16 @@ suite("PgBouncer in session mode loses no limit, and leaks none to the next clie
   await migrate(pooler.url);
   const postgres = connectPostgres(pooler.url);
   const pool = { lock: "5s", statement: "28s", idle: "5s", ...usual };
-  expect(await postgres.query(limits, [])).toEqual([pool]);
+  expect(await query(postgres, limits, [])).toEqual([pool]);
   const report = { ...pool, statement: "10s", plans: "force_custom_plan" };
-  expect(await postgres.reports.query(limits, [])).toEqual([report]);
-  expect(await postgres.transaction((tx) => tx.query(limits, []))).toEqual([pool]);
+  expect(await query(postgres.reports, limits, [])).toEqual([report]);
+  expect(await postgres.transaction((tx) => query(tx, limits, []))).toEqual([pool]);
   const long = { timeoutMs: 60_000, signal: new AbortController().signal };
-  expect(await postgres.runLong(limits, long)).toMatchObject([{ statement: "1min", lock: "0" }]);
+  const row = ([lock, statement]: readonly unknown[]) => ({ lock, statement });
+  const text =
+    "select current_setting('lock_timeout') as lock, current_setting('statement_timeout') as statement";
+  const longLimits = one<undefined, unknown>("test/long-limits", text, () => [], row, "");
+  expect(await postgres.runLong(longLimits, long)).toEqual({ statement: "1min", lock: "0" });
   const connection = await postgres.connect();
   const queue = { lock: "1s", statement: "2s", idle: "2s", seqscan: "off" };
   const [answer] = await connection.send([[limits, []]]);
@@ -46,7 +52,7 @@ suite("PgBouncer in session mode loses no limit, and leaks none to the next clie
 
   // The next client gets the same connection of the server.
   const other = connectPostgres(pooler.url);
-  await vi.waitFor(async () => expect(await other.query(limits, [])).toEqual([pool]));
+  await vi.waitFor(async () => expect(await query(other, limits, [])).toEqual([pool]));
   await other.close();
   await postgres.close();
 });
@@ -59,7 +65,7 @@ for (const mode of ["transaction", "statement"] as const) {
     // Also after other clients have left idle connections behind.
     const postgres = connectPostgres(pooler.url);
     const sleep = { name: "", text: "select pg_sleep(0.2)" };
-    await Promise.all(Array.from({ length: 8 }, () => postgres.query(sleep, [])));
+    await Promise.all(Array.from({ length: 8 }, () => query(postgres, sleep, [])));
     await expect(checkDatabase(pooler.url)).rejects.toThrow("set it to session mode");
     await postgres.close();
   });

@@ -2,18 +2,16 @@
 
 import { afterAll, expect, test, vi } from "vitest";
 import { migrate, readMigrations, toMigration } from "../../src/postgres/migrate.ts";
-import {
-  connectPostgres,
-  isUnreachable,
-  type Postgres,
-  type Statement,
-} from "../../src/postgres/postgres.ts";
+import { connectPostgres, isUnreachable, type Postgres } from "../../src/postgres/postgres.ts";
+import type { Text } from "../../src/postgres/statement.ts";
+import { run } from "../../src/postgres/statement.ts";
 import { emptyDatabase, freshDatabase } from "../support/database.ts";
+import { query } from "../support/query.ts";
 
 const { postgres, drop } = await freshDatabase();
 afterAll(() => drop());
 
-function sql(name: string, text: string): Statement {
+function sql(name: string, text: string): Text {
   return { name: `test/${name}`, text };
 }
 
@@ -26,7 +24,7 @@ test("int8 arrives as bigint, date as text and timestamptz as Date", async () =>
     "types",
     "select 9007199254740993::int8 as big, '{1,null}'::int8[] as bigs, date '2026-01-31' as day, timestamptz 'epoch' as moment",
   );
-  const [row] = await postgres.query(statement, []);
+  const [row] = await query(postgres, statement, []);
   expect(row).toEqual({
     big: 9007199254740993n,
     bigs: [1n, null],
@@ -38,47 +36,47 @@ test("int8 arrives as bigint, date as text and timestamptz as Date", async () =>
 test("a transaction whose function throws is rolled back", async () => {
   const failure = new Error("changed my mind");
   const work = postgres.transaction(async (tx) => {
-    await tx.query(insert, ["acc_thrown"]);
+    await query(tx, insert, ["acc_thrown"]);
     throw failure;
   });
   await expect(work).rejects.toBe(failure);
-  expect(await postgres.query(count, ["acc_thrown"])).toEqual([{ count: 0n }]);
+  expect(await query(postgres, count, ["acc_thrown"])).toEqual([{ count: 0n }]);
 });
 
 test("a transaction that the server rolls back is never reported as committed", async () => {
   const work = postgres.transaction(async (tx) => {
-    await tx.query(insert, ["acc_rolled_back"]);
-    await tx.query(sql("fails", "select 1 / 0"), []).catch(() => {});
+    await query(tx, insert, ["acc_rolled_back"]);
+    await query(tx, sql("fails", "select 1 / 0"), []).catch(() => {});
   });
   await expect(work).rejects.toThrow("rolled back");
-  expect(await postgres.query(count, ["acc_rolled_back"])).toEqual([{ count: 0n }]);
+  expect(await query(postgres, count, ["acc_rolled_back"])).toEqual([{ count: 0n }]);
 });
 
 test("two transactions that deadlock both commit in the end", async () => {
-  for (const id of ["acc_left", "acc_right"]) await postgres.query(insert, [id]);
+  for (const id of ["acc_left", "acc_right"]) await query(postgres, insert, [id]);
   const rename = sql("rename", "update accounts set name = name || '+' where account_id = $1");
   // Each waits until the other has locked its first row, so the first attempt of one must fail.
   const meeting = [Promise.withResolvers<void>(), Promise.withResolvers<void>()] as const;
   const cross = (own: 0 | 1, first: string, second: string) =>
     postgres.transaction(async (tx) => {
-      await tx.query(rename, [first]);
+      await query(tx, rename, [first]);
       meeting[own].resolve();
       await meeting[own === 0 ? 1 : 0].promise;
-      await tx.query(rename, [second]);
+      await query(tx, rename, [second]);
     });
   await Promise.all([cross(0, "acc_left", "acc_right"), cross(1, "acc_right", "acc_left")]);
   const names = sql(
     "names",
     "select name from accounts where account_id in ('acc_left', 'acc_right')",
   );
-  expect(await postgres.query(names, [])).toEqual([{ name: "x++" }, { name: "x++" }]);
+  expect(await query(postgres, names, [])).toEqual([{ name: "x++" }, { name: "x++" }]);
 });
 
 test("a terminated connection is marked as lost, and its error counts as unreachable", async () => {
   const connection = await postgres.connect();
   const [answer] = await connection.send([[sql("pid", "select pg_backend_pid() as pid"), []]]);
   expect(connection.lost).toBe(false);
-  await postgres.query(sql("terminate", "select pg_terminate_backend($1, 5000)"), [
+  await query(postgres, sql("terminate", "select pg_terminate_backend($1, 5000)"), [
     Object(answer?.rows[0]).pid,
   ]);
   const failure = await connection.send([[one, []]]).catch((error: unknown) => error);
@@ -88,17 +86,18 @@ test("a terminated connection is marked as lost, and its error counts as unreach
 
 test("a transaction whose connection breaks fails, and the process continues", async () => {
   const work = postgres.transaction(async (tx) => {
-    const [row] = await tx.query<{ pid: number }>(
+    const [row] = await query<{ pid: number }>(
+      tx,
       sql("own-pid", "select pg_backend_pid() as pid"),
       [],
     );
-    await postgres.query(sql("terminate", "select pg_terminate_backend($1, 5000)"), [row?.pid]);
+    await query(postgres, sql("terminate", "select pg_terminate_backend($1, 5000)"), [row?.pid]);
     // The connection ends while no statement is waiting for a result.
     await new Promise((resolve) => setTimeout(resolve, 100));
-    return tx.query(one, []);
+    return query(tx, one, []);
   });
   await expect(work).rejects.toMatchObject({ reason: "database_unavailable" });
-  expect(await postgres.query(one, [])).toEqual([{ one: 1 }]);
+  expect(await query(postgres, one, [])).toEqual([{ one: 1 }]);
 });
 
 test("an idle transaction releases its locks, and every statement has a time limit", async () => {
@@ -108,8 +107,8 @@ test("an idle transaction releases its locks, and every statement has a time lim
        current_setting('idle_in_transaction_session_timeout') as idle`,
   );
   const expected = { lock: "5s", statement: "28s", idle: "5s" };
-  expect(await postgres.query(limits, [])).toEqual([expected]);
-  expect(await postgres.reports.query(limits, [])).toEqual([{ ...expected, statement: "10s" }]);
+  expect(await query(postgres, limits, [])).toEqual([expected]);
+  expect(await query(postgres.reports, limits, [])).toEqual([{ ...expected, statement: "10s" }]);
 });
 
 test("reports use connections of their own, so other queries do not wait for them", async () => {
@@ -117,16 +116,17 @@ test("reports use connections of their own, so other queries do not wait for the
   const lock = Promise.withResolvers<void>();
   const isLocked = Promise.withResolvers<void>();
   const locking = other.postgres.transaction(async (tx) => {
-    await tx.query(sql("lock", "lock table accounts"), []);
+    await query(tx, sql("lock", "lock table accounts"), []);
     isLocked.resolve();
     await lock.promise;
   });
   await isLocked.promise;
   const reports = Promise.all(
-    Array.from({ length: 20 }, () => other.postgres.reports.query(count, ["acc_none"])),
+    Array.from({ length: 20 }, () => query(other.postgres.reports, count, ["acc_none"])),
   );
-  expect(await other.postgres.query(one, [])).toEqual([{ one: 1 }]);
-  const [waiting] = await other.postgres.query<{ n: number }>(
+  expect(await query(other.postgres, one, [])).toEqual([{ one: 1 }]);
+  const [waiting] = await query<{ n: number }>(
+    other.postgres,
     sql(
       "waiting",
       "select count(*)::int as n from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()",
@@ -153,19 +153,22 @@ for (const { name, stop } of stopped) {
     const { url, drop: dropOther, postgres: watch } = await freshDatabase();
     const database = connectPostgres(url);
     const caller = new AbortController();
-    const long = database.runLong(sql("long", "select pg_sleep(600)"), {
-      timeoutMs: 600_000,
-      signal: caller.signal,
-    });
+    const long = database.runLong(
+      run<undefined>("test/long", "select pg_sleep(600)", () => []),
+      {
+        timeoutMs: 600_000,
+        signal: caller.signal,
+      },
+    );
     const failed = expect(long).rejects.toThrow();
     const sleeping = sql(
       "sleeping",
       "select pid from pg_stat_activity where datname = current_database() and wait_event = 'PgSleep'",
     );
-    await vi.waitFor(async () => expect(await watch.query(sleeping, [])).toHaveLength(1));
+    await vi.waitFor(async () => expect(await query(watch, sleeping, [])).toHaveLength(1));
     await stop(database, caller);
     await failed;
-    await vi.waitFor(async () => expect(await watch.query(sleeping, [])).toEqual([]));
+    await vi.waitFor(async () => expect(await query(watch, sleeping, [])).toEqual([]));
     if (name !== "when the gateway stops") await database.close();
     await dropOther();
   });
@@ -188,19 +191,14 @@ const faults = [
 for (const { name, url } of faults) {
   test(`${name} counts as unreachable`, async () => {
     const unreachable = connectPostgres(url);
-    expect(isUnreachable(await unreachable.query(one, []).catch((error: unknown) => error))).toBe(
-      true,
-    );
+    await expect(query(unreachable, one)).rejects.toMatchObject({ reason: "database_unavailable" });
     await unreachable.close();
   });
 }
 
 test("a wrong statement does not count as unreachable", async () => {
-  expect(
-    isUnreachable(
-      await postgres.query(sql("wrong", "select nothing"), []).catch((error: unknown) => error),
-    ),
-  ).toBe(false);
+  const wrong = query(postgres, sql("wrong", "select nothing"));
+  await expect(wrong).rejects.toMatchObject({ message: 'column "nothing" does not exist' });
 });
 
 test("migrations have consecutive numbers and run once, even if several processes start together", async () => {
@@ -208,7 +206,8 @@ test("migrations have consecutive numbers and run once, even if several processe
   await Promise.all(Array.from({ length: 8 }, () => migrate(empty.url)));
   await migrate(empty.url);
   const database = connectPostgres(empty.url);
-  const applied = await database.query(
+  const applied = await query(
+    database,
     sql("applied", "select number, name from migrations where number > 0 order by number"),
     [],
   );
@@ -225,7 +224,7 @@ test("a migration waits for a long report, and nothing waits for the migration",
   const report = Promise.withResolvers<void>();
   const isReading = Promise.withResolvers<void>();
   const reading = running.transaction(async (tx) => {
-    await tx.query(sql("read", "select from holds"), []);
+    await query(tx, sql("read", "select from holds"), []);
     isReading.resolve();
     await report.promise;
   });
@@ -237,7 +236,7 @@ test("a migration waits for a long report, and nothing waits for the migration",
     "waiting",
     "select pid from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and query ilike '%alter table holds%'",
   );
-  await vi.waitFor(async () => expect(await running.query(waiting, [])).toHaveLength(1), {
+  await vi.waitFor(async () => expect(await query(running, waiting, [])).toHaveLength(1), {
     interval: 20,
   });
   const connection = await running.connect();
@@ -248,14 +247,15 @@ test("a migration waits for a long report, and nothing waits for the migration",
   await reading;
   await migrating;
   expect(
-    await running.query(sql("done", "select name from migrations where name like '%_later'"), []),
+    await query(running, sql("done", "select name from migrations where name like '%_later'"), []),
   ).toHaveLength(1);
   await dropOther();
 });
 
 test("charges and transfers can be neither changed nor deleted", async () => {
-  await postgres.query(insert, ["acc_books"]);
-  await postgres.query(
+  await query(postgres, insert, ["acc_books"]);
+  await query(
+    postgres,
     sql(
       "transfer",
       "insert into transfers values ('acc_books', 'tr_1', 'v1', 'bonus', 5, 5, 'admin', 'key')",
@@ -268,6 +268,6 @@ test("charges and transfers can be neither changed nor deleted", async () => {
     "truncate transfers",
     "truncate charges",
   ]) {
-    await expect(postgres.query(sql(text, text), [])).rejects.toThrow("append-only");
+    await expect(query(postgres, sql(text, text), [])).rejects.toThrow("append-only");
   }
 });

@@ -5,8 +5,10 @@ import { Client } from "pg";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { createLog, type Log } from "../../src/base/log.ts";
 import { openLedger } from "../../src/postgres/open-ledger.ts";
+import { run } from "../../src/postgres/statement.ts";
 import { MonthKeeper } from "../../src/server/month-keeper.ts";
 import { emptyDatabase } from "../support/database.ts";
+import { query } from "../support/query.ts";
 
 const log: Log = createLog("silent");
 const sql = (text: string) => ({ name: "", text });
@@ -54,22 +56,27 @@ test("no connection of a gateway may change what is append-only, even as the own
   expect(ledger.roleStatements).toEqual([]);
   const connection = await ledger.postgres.connect();
   for (const text of changes) {
-    await expect(ledger.postgres.query(sql(text), [])).rejects.toThrow(/permission denied/);
-    await expect(ledger.postgres.reports.query(sql(text), [])).rejects.toThrow(/permission denied/);
-    const query = [{ name: text, text }, []] as const;
-    await expect(connection.send([query])).rejects.toThrow(/permission denied/);
+    await expect(query(ledger.postgres, sql(text), [])).rejects.toThrow(/permission denied/);
+    await expect(query(ledger.postgres.reports, sql(text), [])).rejects.toThrow(
+      /permission denied/,
+    );
+    await expect(connection.send([[sql(text), []]])).rejects.toThrow(/permission denied/);
   }
   const limits = { timeoutMs: 5_000, signal: new AbortController().signal };
-  const long = ledger.postgres.runLong(sql("delete from charges"), limits);
+  const long = ledger.postgres.runLong(
+    run<undefined>("", "delete from charges", () => []),
+    limits,
+  );
   await expect(long).rejects.toThrow(/permission denied/);
   // Not through a partition either.
-  const [partition] = await ledger.postgres.query<{ name: string }>(
+  const [partition] = await query<{ name: string }>(
+    ledger.postgres,
     sql(
       "select min(inhrelid::regclass::text) as name from pg_inherits where inhparent = 'charges'::regclass",
     ),
     [],
   );
-  await expect(ledger.postgres.query(sql(`delete from ${partition?.name}`), [])).rejects.toThrow(
+  await expect(query(ledger.postgres, sql(`delete from ${partition?.name}`), [])).rejects.toThrow(
     /permission denied/,
   );
   await connection.end();
@@ -83,13 +90,19 @@ test("a gateway whose user owns nothing works after its owner migrated, and cann
   const process = await addUser();
   const ledger = await open(process.url, empty.url);
   expect(ledger.roleStatements).toEqual([]);
-  await ledger.postgres.query(
+  await query(
+    ledger.postgres,
     sql("insert into accounts (account_id, name) values ('acc_1', 'x')"),
     [],
   );
-  await expect(ledger.postgres.query(sql("delete from transfers"), [])).rejects.toThrow(
+  await expect(query(ledger.postgres, sql("delete from transfers"), [])).rejects.toThrow(
     /permission denied/,
   );
+  expect(await query(ledger.postgres, sql("select amount from charge_sums"), [])).toEqual([]);
+  const mayWrite = "has_table_privilege('charge_sums', 'INSERT, UPDATE, DELETE') as may_write";
+  expect(await query(ledger.postgres, sql(`select ${mayWrite}`), [])).toEqual([
+    { may_write: false },
+  ]);
   await ledger.postgres.close();
   const again = await open(process.url, empty.url);
   await again.postgres.close();

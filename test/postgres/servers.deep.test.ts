@@ -6,6 +6,7 @@ import { afterAll, beforeAll, expect, onTestFinished, test, vi } from "vitest";
 import { migrate } from "../../src/postgres/migrate.ts";
 import { connectPostgres, isUnreachable, type Postgres } from "../../src/postgres/postgres.ts";
 import { freePort } from "../support/ports.ts";
+import { query } from "../support/query.ts";
 import {
   caughtUp,
   type ServerPair,
@@ -24,7 +25,7 @@ const port = { name: "", text: "select current_setting('port')::int as port" };
 const waiting = { interval: 50 };
 
 async function portOf(postgres: Postgres): Promise<number | undefined> {
-  return (await postgres.query<{ port: number }>(port, []))[0]?.port;
+  return (await query<{ port: number }>(postgres, port, []))[0]?.port;
 }
 
 async function portOfQueue(postgres: Postgres): Promise<unknown> {
@@ -105,7 +106,7 @@ test("after a promotion, a primary that still answers is not used, and its state
   const postgres = connectPostgres(pair.url(), { log: recordingLog(lines) });
   expect(await portOf(postgres)).toBe(pair.a.port);
   const connection = await postgres.connect();
-  const hanging = postgres.query({ name: "", text: "select pg_sleep(600)" }, []);
+  const hanging = query(postgres, { name: "", text: "select pg_sleep(600)" }, []);
   const ended = hanging.catch((error: unknown) => error);
 
   await pair.b.promote();

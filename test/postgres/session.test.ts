@@ -4,6 +4,7 @@ import { expect, onTestFinished, test } from "vitest";
 import { connectPostgres } from "../../src/postgres/postgres.ts";
 import { emptyDatabase } from "../support/database.ts";
 import { startTestGateway } from "../support/gateway.ts";
+import { query } from "../support/query.ts";
 
 const foreign = [
   ["datestyle", "'German'"],
@@ -19,11 +20,11 @@ test("a gateway starts, charges and reports on a database with German dates and 
   const owner = connectPostgres(database.url);
   const name = new URL(database.url).pathname.slice(1);
   for (const [setting, value] of foreign)
-    await owner.query({ name: "", text: `alter database ${name} set ${setting} = ${value}` }, []);
+    await query(owner, { name: "", text: `alter database ${name} set ${setting} = ${value}` }, []);
   await owner.close();
   // A new connection: the settings are those of before otherwise.
   const strange = connectPostgres(database.url);
-  const [shown] = await strange.query({ name: "", text: "show datestyle" }, []);
+  const [shown] = await query(strange, { name: "", text: "show datestyle" }, []);
   expect(shown).toEqual({ DateStyle: "ISO, DMY" });
   await strange.close();
 

@@ -341,17 +341,15 @@ describe("the prompt cache", () => {
     fc.assert(
       fc.property(fc.array(fc.array(segment, { maxLength: 8 }), { maxLength: 6 }), (prompts) => {
         const cache = new PromptCache();
-        return prompts.every((prompt) => {
+        for (const prompt of prompts) {
           const segments = prompt.map(
             ({ ttl, ...rest }): Segment => (ttl ? { ...rest, cacheControl: mark(ttl) } : rest),
           );
           const { input, read, write5m, write1h } = cache.count("m", segments, 0);
           const total = tokensOf(segments.reduce((sum, { bytes }) => sum + bytes, 0));
-          return (
-            input + read + write5m + write1h === total &&
-            Math.min(input, read, write5m, write1h) >= 0
-          );
-        });
+          expect(input + read + write5m + write1h).toBe(total);
+          expect(Math.min(input, read, write5m, write1h)).toBeGreaterThanOrEqual(0);
+        }
       }),
     );
   });
@@ -581,13 +579,12 @@ describe("tokens of a text", () => {
     fc.assert(
       fc.property(text, fc.nat(200), (value, tokens) => {
         const filled = fillText(value, tokens);
-        return (
-          Buffer.byteLength(cutText(value, tokens)) <= tokens &&
-          value.startsWith(cutText(value, tokens)) &&
-          Buffer.byteLength(filled) === tokens * 4 &&
-          [...splitTokens(value)].join("") === value &&
-          !filled.includes("\uFFFD")
-        );
+        const cut = cutText(value, tokens);
+        expect(Buffer.byteLength(cut)).toBeLessThanOrEqual(tokens);
+        expect(value.startsWith(cut)).toBe(true);
+        expect(Buffer.byteLength(filled)).toBe(tokens * 4);
+        expect([...splitTokens(value)].join("")).toBe(value);
+        expect(filled).not.toContain("\uFFFD");
       }),
     );
   });

@@ -7,6 +7,7 @@ import { expectStartToFail } from "../support/child-gateway.ts";
 import { emptyDatabase, freshDatabase } from "../support/database.ts";
 import { pgbouncerBinary, startPgbouncer } from "../support/pgbouncer.ts";
 import { freePort } from "../support/ports.ts";
+import { query } from "../support/query.ts";
 import {
   caughtUp,
   type ServerPair,
@@ -45,7 +46,7 @@ function changed(url: string, change: (one: URL) => void): string {
   return copy.href;
 }
 
-const run = (text: string) => migrated.postgres.query({ name: "", text }, []);
+const run = (text: string) => query(migrated.postgres, { name: "", text }, []);
 
 test("a wrong password", async () => {
   const url = changed(migrated.url, (one) => {

@@ -20,6 +20,7 @@ import {
 } from "../support/child-gateway.ts";
 import { makeDatabase } from "../support/data-dir.ts";
 import { emptyDatabase, freshDatabase } from "../support/database.ts";
+import { query } from "../support/query.ts";
 
 const run = promisify(execFile);
 const made = await makeDatabase();
@@ -373,11 +374,13 @@ test("`npm run verify-ledger` reports a consistent ledger, and names each violat
   const verify = () =>
     run(process.execPath, [join(import.meta.dirname, "../../src/cli/verify-ledger.ts")], { env });
   expect((await verify()).stdout).toBe("the ledger is consistent\n");
-  await database.postgres.query(
+  await query(
+    database.postgres,
     { name: "test/account", text: "insert into accounts values ('acc_1', 'x')" },
     [],
   );
-  await database.postgres.query(
+  await query(
+    database.postgres,
     { name: "test/pool", text: "insert into pools values ('acc_1', 'v1', 5)" },
     [],
   );

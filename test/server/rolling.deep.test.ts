@@ -4,6 +4,7 @@
 import { expect, test } from "vitest";
 import { startBalancer } from "../support/balancer.ts";
 import { freshDatabase } from "../support/database.ts";
+import { query } from "../support/query.ts";
 import { loadDuring, startRollingPair } from "../support/rolling.ts";
 
 test("no request fails while both processes are replaced twice at 200 requests a second", {
@@ -27,7 +28,7 @@ test("no request fails while both processes are replaced twice at 200 requests a
     name: "test/count-charges",
     text: "select outcome, count(*)::int as requests from charges group by outcome",
   };
-  expect(await database.postgres.query(counted, [])).toEqual([
+  expect(await query(database.postgres, counted, [])).toEqual([
     { outcome: "completed", requests: sent },
   ]);
   // Each replacement takes two seconds of delay alone.

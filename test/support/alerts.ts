@@ -48,10 +48,6 @@ export async function startAlertNodes() {
     const postgres = stack.adopt(connectPostgres(ledger.url), (one) => one.close());
     const counted = countStatements(postgres);
     const reports: Postgres["reports"] = {
-      query: (statement, values) => {
-        counted.ran.push(statement.name);
-        return postgres.reports.query(statement, values);
-      },
       run: (statement, ...values) => {
         counted.ran.push(statement.name);
         return postgres.reports.run(statement, ...values);

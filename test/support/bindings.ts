@@ -1,6 +1,6 @@
 // Every binding of the services: local, gRPC, Connect and gRPC-web.
 
-import { create, type Message } from "@bufbuild/protobuf";
+import { create, type DescMethod, type Message } from "@bufbuild/protobuf";
 import { AnySchema, anyPack } from "@bufbuild/protobuf/wkt";
 import {
   type CallOptions,
@@ -13,7 +13,7 @@ import { createConnectTransport, createGrpcWebTransport } from "@connectrpc/conn
 import fastify from "fastify";
 import { fromDetails } from "../../src/base/error-details.ts";
 import { ApiError, toApiError } from "../../src/base/errors.ts";
-import type { ClientTls, ServerTls } from "../../src/config/environment.ts";
+import type { ClientTls, HttpAdmin, ServerTls } from "../../src/config/environment.ts";
 import {
   type BoundMethod,
   boundMethod,
@@ -24,20 +24,21 @@ import {
 } from "../../src/contract/contract.ts";
 import { grpcCore } from "../../src/grpc/client.ts";
 import { createGrpcServer } from "../../src/grpc/grpc.ts";
-import { createIdentifyCaller } from "../../src/http/authenticate.ts";
+import { createIdentifyCaller, refuseAdminTokens } from "../../src/http/authenticate.ts";
 import { registerConnect } from "../../src/http/connect.ts";
+import { allReady } from "./grpc-server.ts";
 import { defaultLimits } from "./limits.ts";
 import { authenticate } from "./scripted-services.ts";
 
-export const bindingNames = [
-  "local",
-  "gRPC",
-  "Connect with JSON",
-  "Connect with protobuf",
-  "gRPC-web",
-] as const;
+export const httpBindingNames = ["Connect with JSON", "Connect with protobuf", "gRPC-web"] as const;
+export const bindingNames = ["local", "gRPC", ...httpBindingNames] as const;
 export type BindingName = (typeof bindingNames)[number];
 
+/** The listeners and clients of the HTTP port. */
+export type HttpBindings = Record<(typeof httpBindingNames)[number], Core> & {
+  httpUrl: string;
+  close(): Promise<void>;
+};
 export type Bindings = Record<BindingName, Core> & {
   grpcUrl: string;
   httpUrl: string;
@@ -53,56 +54,61 @@ export async function startBindings(
   const server = createGrpcServer({
     services,
     authenticate: identify,
-    readiness: async () => ({
-      billing: true,
-      keys: true,
-      inference: true,
-      people: true,
-      payments: true,
-      alerts: true,
-      operations: true,
-    }),
+    readiness: allReady,
     allowPlaintext: false,
     ...(tls && { tls: tls.server }),
   });
   const port = await server.listen("127.0.0.1", 0);
   const grpc = grpcCore({ addresses: [`127.0.0.1:${port}`], ...(tls && { tls: tls.client }) });
-
-  const http = fastify();
-  const core = localCore(services);
-  const identifyCaller = createIdentifyCaller(core, { check() {}, record() {} });
-  registerConnect(http, {
-    core,
-    identifyCaller,
-    ...defaultLimits(),
-    adminMethods: true,
-    isDraining: () => false,
-    endsConnections: () => false,
-    stopping: new AbortController().signal,
-  });
-  const baseUrl = await http.listen({ host: "127.0.0.1", port: 0 });
-  const options = { baseUrl, httpVersion: "1.1" } as const;
-
+  const http = await startHttpBindings(services, "true");
   return {
+    ...http,
     local: localCore(services),
     gRPC: grpc,
-    "Connect with JSON": coreOver(createConnectTransport({ ...options, useBinaryFormat: false })),
-    "Connect with protobuf": coreOver(
-      createConnectTransport({ ...options, useBinaryFormat: true }),
-    ),
-    "gRPC-web": coreOver(createGrpcWebTransport(options)),
     grpcUrl: `http://127.0.0.1:${port}`,
-    httpUrl: baseUrl,
     async close() {
       grpc.close();
       await server.drain(0);
-      http.server.closeAllConnections();
       await http.close();
     },
   };
 }
 
-function coreOver(transport: Transport): Core {
+/** The bindings of the HTTP port, with this HTTP_ADMIN. */
+export async function startHttpBindings(
+  services: Services,
+  httpAdmin: HttpAdmin,
+): Promise<HttpBindings> {
+  const app = fastify();
+  const core = localCore(services);
+  const identifyAll = createIdentifyCaller(core, { check() {}, record() {} });
+  registerConnect(app, {
+    core,
+    identifyCaller: httpAdmin === "true" ? identifyAll : refuseAdminTokens(identifyAll),
+    ...defaultLimits(),
+    adminMethods: httpAdmin !== "false",
+    isDraining: () => false,
+    endsConnections: () => false,
+    stopping: new AbortController().signal,
+  });
+  const baseUrl = await app.listen({ host: "127.0.0.1", port: 0 });
+  const options = { baseUrl, httpVersion: "1.1" } as const;
+  return {
+    "Connect with JSON": coreOver(createConnectTransport({ ...options, useBinaryFormat: false })),
+    "Connect with protobuf": coreOver(
+      createConnectTransport({ ...options, useBinaryFormat: true }),
+    ),
+    "gRPC-web": coreOver(createGrpcWebTransport(options)),
+    httpUrl: baseUrl,
+    async close() {
+      app.server.closeAllConnections();
+      await app.close();
+    },
+  };
+}
+
+/** Clients of all services. */
+export function coreOver(transport: Transport): Core {
   return {
     billing: createClient(serviceTypes.billing, transport),
     keys: createClient(serviceTypes.keys, transport),
@@ -115,23 +121,32 @@ function coreOver(transport: Transport): Core {
 }
 
 /** Every method of every service. */
-export const methods = Object.values(serviceTypes).flatMap((service) => service.methods);
+export const methods: readonly DescMethod[] = Object.values(serviceTypes).flatMap(
+  (service) => service.methods,
+);
 
-/** Calls one method and returns all its answers. */
-export async function callAll(
+/** Calls one method of a service and returns all its answers. */
+export function callAll(
   core: Core,
-  desc: (typeof methods)[number],
+  desc: DescMethod,
   request: Message,
   options: CallOptions,
 ): Promise<Message[]> {
-  const method = find(core, desc);
+  return answersOf(find(core, desc), request, options);
+}
+
+export async function answersOf(
+  method: BoundMethod<CallOptions>,
+  request: Message,
+  options: CallOptions,
+): Promise<Message[]> {
   if (method.kind === "unary") return [await method.run(request, options)];
   const answers: Message[] = [];
   for await (const answer of method.run(request, options)) answers.push(answer);
   return answers;
 }
 
-function find(core: Core, desc: (typeof methods)[number]): BoundMethod<CallOptions> {
+function find(core: Core, desc: DescMethod): BoundMethod<CallOptions> {
   if (desc.parent === serviceTypes.billing)
     return boundMethod<typeof serviceTypes.billing, CallOptions>(core.billing, desc);
   if (desc.parent === serviceTypes.keys)

@@ -8,11 +8,16 @@ export class ChargeReader {
   readonly times: number[] = [];
   /** Resolves with what ended the stream; undefined if it ended by itself. */
   readonly ended: Promise<unknown>;
+  readonly #now: () => number;
   readonly #stop = new AbortController();
   #onMessage = () => {};
   #hasEnded = false;
 
-  constructor(open: (signal: AbortSignal) => AsyncIterable<WatchChargesResponse>) {
+  constructor(
+    open: (signal: AbortSignal) => AsyncIterable<WatchChargesResponse>,
+    now = () => performance.now(),
+  ) {
+    this.#now = now;
     this.ended = this.#read(open(this.#stop.signal))
       .catch((error: unknown) => error)
       .finally(() => {
@@ -47,7 +52,7 @@ export class ChargeReader {
   async #read(stream: AsyncIterable<WatchChargesResponse>): Promise<void> {
     for await (const message of stream) {
       this.messages.push(message);
-      this.times.push(performance.now());
+      this.times.push(this.#now());
       this.#onMessage();
     }
   }

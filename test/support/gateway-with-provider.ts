@@ -6,7 +6,7 @@ import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { readCatalogFile } from "../../src/config/catalog.ts";
 import { createSseParser } from "../../src/formats/sse.ts";
 import { catalogFor } from "./catalog.ts";
-import { startTestGateway, type TestGateway } from "./gateway.ts";
+import { startTestGateway, type TestGateway, type TestGatewayOptions } from "./gateway.ts";
 import { type FakeProvider, type Respond, type Script, startFakeProvider } from "./provider.ts";
 import {
   type AnswerContent,
@@ -59,10 +59,11 @@ export type PostOptions = {
   signal?: AbortSignal;
 };
 
-/** `settings` are further lines of the configuration file. */
+/** `settings` are further lines of the configuration file. `split`: a facade and a core. */
 export async function startGatewayWithProvider(
   format: ProviderFormat,
   settings = "",
+  { split = false, clock }: Pick<TestGatewayOptions, "split" | "clock"> = {},
 ): Promise<GatewayWithProvider> {
   const provider = await startFakeProvider();
   const kind = format === "native" ? "anthropic" : "openai";
@@ -72,7 +73,9 @@ export async function startGatewayWithProvider(
     ...(format === "responses" && { more: "api: responses" }),
   } as const;
   const gateway = await startTestGateway({
+    split,
     catalog: readCatalogFile(`${settings}\n${catalogFor({ real })}`),
+    ...(clock && { clock }),
   });
   const [stream, plain] = answers[format];
   return {

@@ -5,6 +5,7 @@ import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect } from "vitest";
+import type { Clock } from "../../src/base/clock.ts";
 import { createLog } from "../../src/base/log.ts";
 import { type CatalogFile, readCatalogFile } from "../../src/config/catalog.ts";
 import { readConfig } from "../../src/config/environment.ts";
@@ -50,10 +51,9 @@ export type TestGatewayOptions = {
   env?: NodeJS.ProcessEnv;
   /** Default: the built-in catalogue without pauses. */
   catalog?: CatalogFile;
-  /**
-   * True: a gateway of the role `facade` serves HTTP, one of the role `core` the services.
-   * Default: TEST_SPLIT is "true".
-   */
+  /** One that creeps, if it is moved by hand. Default: the clock of this machine. */
+  clock?: Clock;
+  /** True: a gateway of the role `facade` serves HTTP, one of the role `core` the services. */
   split?: boolean;
 };
 
@@ -67,7 +67,7 @@ export async function startTestGateway(options: TestGatewayOptions = {}): Promis
   const database = await freshDatabase();
   const dataDir = await mkdtemp(join(tmpdir(), "gateway-data-"));
   const adminToken = "the-admin-token-of-a-test";
-  const split = options.split ?? process.env.TEST_SPLIT === "true";
+  const { split = false } = options;
   const catalog = options.catalog ?? fastCatalog();
   const start = (env: NodeJS.ProcessEnv): Promise<Gateway> => {
     const ports = {
@@ -83,6 +83,7 @@ export async function startTestGateway(options: TestGatewayOptions = {}): Promis
       catalog,
       env: { ...process.env, ...env, ...options.env },
       log: createLog(config.logLevel),
+      ...(options.clock && { clock: options.clock }),
     });
   };
 

@@ -35,7 +35,12 @@ export async function startGrpcServer(
 
 /** A client until the test has finished. */
 export function connectGrpc(...addresses: string[]): Core {
-  const core = grpcCore({ addresses });
+  return connectGrpcWith({ addresses });
+}
+
+/** As `connectGrpc`. */
+export function connectGrpcWith(parts: Parameters<typeof grpcCore>[0]): Core {
+  const core = grpcCore(parts);
   onTestFinished(() => core.close());
   return core;
 }

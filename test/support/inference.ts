@@ -9,6 +9,7 @@ import {
   type GenerateResponse,
 } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { KeySchema, SecretSchema } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import type { Clock } from "../../src/base/clock.ts";
 import type { Payer } from "../../src/billing/admission.ts";
 import { defaultCatalog, readCatalogFile } from "../../src/config/catalog.ts";
 import type { TakeDeltas } from "../../src/contract/contract.ts";
@@ -59,7 +60,7 @@ export type TestInference = Awaited<ReturnType<typeof freshInference>>;
 /** Without `providers`, the test plays the answers. */
 export async function freshInference(
   options: {
-    requestMaxMs?: number;
+    clock?: Clock;
     providers?: Providers;
     confirmAlive?: () => Promise<void> | undefined;
   } = {},

@@ -14,6 +14,7 @@ import {
   RotateKeyRequestSchema,
   UpdateKeyRequestSchema,
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import type { Clock } from "../../src/base/clock.ts";
 import { ApiError } from "../../src/base/errors.ts";
 import { createLog } from "../../src/base/log.ts";
 import { type AuthenticatedCall, environmentToken } from "../../src/contract/contract.ts";
@@ -22,6 +23,7 @@ import type { Postgres } from "../../src/postgres/postgres.ts";
 import type { Redis } from "../../src/redis/redis.ts";
 import { callBy } from "./calls.ts";
 import { freshDatabase } from "./database.ts";
+import { query } from "./query.ts";
 
 export const adminToken = "admin-token-of-the-tests";
 const models = new Map([
@@ -41,10 +43,6 @@ export function countStatements(postgres: Postgres): CountedPostgres {
   return {
     ...postgres,
     ran,
-    query: (statement, values) => {
-      ran.push(statement.name);
-      return postgres.query(statement, values);
-    },
     run: (statement, ...values) => {
       ran.push(statement.name);
       return postgres.run(statement, ...values);
@@ -53,13 +51,17 @@ export function countStatements(postgres: Postgres): CountedPostgres {
 }
 
 /** The keys service of one node, not started. */
-export function createNodeKeys(postgres: Postgres, redis?: Redis): Keys {
+export function createNodeKeys(
+  postgres: Postgres,
+  { redis, clock }: { redis?: Redis | undefined; clock?: Clock } = {},
+): Keys {
   return createKeys({
     postgres,
     adminToken,
     resolveModel: (name) => models.get(name),
     log: createLog("silent"),
     hints: redis,
+    clock,
   });
 }
 
@@ -104,11 +106,11 @@ const insertAccount = {
 };
 
 /** A database with the accounts `acc_a` and `acc_b`, and one node's keys on it. */
-export async function startTestKeys() {
+export async function startTestKeys(options: { clock?: Clock } = {}) {
   const { postgres, url, drop } = await freshDatabase();
-  for (const accountId of ["acc_a", "acc_b"]) await postgres.query(insertAccount, [accountId]);
+  for (const accountId of ["acc_a", "acc_b"]) await query(postgres, insertAccount, [accountId]);
   const database = countStatements(postgres);
-  const keys = createNodeKeys(database);
+  const keys = createNodeKeys(database, options);
   return { database, url, keys, client: keysClient(keys), drop };
 }
 

@@ -16,8 +16,9 @@ import { ClusterNode } from "../../src/billing/cluster-node.ts";
 import { HoldKeeper } from "../../src/billing/holds.ts";
 import { priceVersion } from "../../src/billing/price.ts";
 import { createLedgerStore } from "../../src/billing/store.ts";
-import { connectPostgres, type Statement } from "../../src/postgres/postgres.ts";
+import { connectPostgres } from "../../src/postgres/postgres.ts";
 import { freshDatabase } from "./database.ts";
+import { query } from "./query.ts";
 
 /** Micro-credits per token of the model `model-test`. */
 export const price = priceVersion("model-test", {
@@ -71,7 +72,10 @@ export function heldFor(output: number): bigint {
 
 type ClusterNodeParts = ConstructorParameters<typeof ClusterNode>[0];
 
-type NodeOptions = Pick<ClusterNodeParts, "silentPollsMax" | "pollIntervalMs" | "orphansMax"> & {
+type NodeOptions = Pick<
+  ClusterNodeParts,
+  "silentPollsMax" | "pollIntervalMs" | "orphansMax" | "clock"
+> & {
   /**
    * True: sends heartbeats, as it must where another node polls it for longer than a few seconds.
    * Default: it polls, and is polled, only by the test.
@@ -91,6 +95,7 @@ export async function startNode(url: string, { ticks = false, ...options }: Node
     log,
     nodeId: node.id,
     onLost: () => node.lose(),
+    clock: options.clock,
   });
   if (ticks) await node.start(holds);
   else await store.registerNode(node.id(), "");
@@ -116,8 +121,8 @@ export async function freshLedger(options: NodeOptions = {}) {
   const database = await freshDatabase();
   const node = await startNode(database.url, options);
   const run = <Row>(text: string, values: unknown[] = []) => {
-    const statement: Statement = { name: "", text };
-    return database.postgres.query<Row>(statement, values);
+    const statement = { name: "", text };
+    return query<Row>(database.postgres, statement, values);
   };
   return {
     ...node,

@@ -3,11 +3,12 @@
 
 import { create, type DescMessage, type MessageInitShape } from "@bufbuild/protobuf";
 import type { CallOptions, Client } from "@connectrpc/connect";
-import { expect, vi } from "vitest";
+import { expect } from "vitest";
 import { BillingService, type Transfer } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { AccountRole, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
-import { PaymentsService } from "../../gen/gateway/payments/v1/payments_pb.ts";
+import { type Order, PaymentsService } from "../../gen/gateway/payments/v1/payments_pb.ts";
+import type { Clock } from "../../src/base/clock.ts";
 import { timeOrderedId } from "../../src/base/ids.ts";
 import { createLog } from "../../src/base/log.ts";
 import { createBilling } from "../../src/billing/billing.ts";
@@ -25,7 +26,8 @@ import { createGuessing } from "../../src/people/guessing.ts";
 import { createPeopleStore } from "../../src/people/store.ts";
 import { connectPostgres, type Postgres } from "../../src/postgres/postgres.ts";
 import { freshDatabase } from "./database.ts";
-import { admin } from "./payments.ts";
+import { admin, movableTime, orderThat, realTime, type Time } from "./payments.ts";
+import { query } from "./query.ts";
 
 export { admin };
 
@@ -46,19 +48,26 @@ export function member(accountId: string, role: AccountRole = AccountRole.OWNER)
 
 export type PaymentsNode = ReturnType<typeof createNode>;
 
-/** Nodes on one database. `pools`, `transfers` and `violations` read its ledger. */
-export async function startPaymentsNodes(
-  options: { settings?: PaymentSettings; env?: NodeJS.ProcessEnv; chainPaceMs?: number } = {},
-) {
+type NodeOptions = { settings?: PaymentSettings; env?: NodeJS.ProcessEnv };
+
+/**
+ * Nodes on one database. `pools`, `transfers` and `violations` read its ledger. `isReal`: time
+ * passes by itself.
+ */
+export async function startPaymentsNodes({
+  isReal = false,
+  ...options
+}: NodeOptions & { isReal?: boolean } = {}) {
   const database = await freshDatabase();
+  const time: Time = isReal ? realTime : await movableTime(database);
   const opened: Postgres[] = [];
   const nodes: PaymentsNode[] = [];
   const run = <Row>(text: string, values: unknown[] = []) =>
-    database.postgres.query<Row>({ name: "", text }, values);
+    query<Row>(database.postgres, { name: "", text }, values);
   const node = () => {
     const postgres = connectPostgres(database.url);
     opened.push(postgres);
-    const made = createNode(postgres, options);
+    const made = createNode(postgres, { ...options, clock: time.clock });
     nodes.push(made);
     return made;
   };
@@ -66,6 +75,7 @@ export async function startPaymentsNodes(
   first.payments.start();
   return {
     ...first,
+    ...time,
     node,
     run,
     url: database.url,
@@ -88,7 +98,7 @@ export async function startPaymentsNodes(
     /** Has new nodes complete what others left undone. Returns when nothing is left. */
     async sweepBy(count: number): Promise<void> {
       for (let started = 0; started < count; started++) node().payments.start();
-      await vi.waitFor(async () => {
+      await time.until(async () => {
         const left = await run(
           "select from promotion_uses where transfer_id is null union all " +
             "select from payment_grants where transfer_id is null",
@@ -107,7 +117,7 @@ export async function startPaymentsNodes(
       });
       const { orderId = "", quotedAmount = "" } = order ?? {};
       await first.as(admin).simulateDeposit({ orderId, amount: quotedAmount, confirmations: 1 });
-      await vi.waitFor(async () => {
+      await time.until(async () => {
         const left = await run(
           "select from payment_grants where order_id = $1 and transfer_id is not null",
           [orderId],
@@ -116,6 +126,9 @@ export async function startPaymentsNodes(
       });
       return orderId;
     },
+    /** The order, as soon as `isSo` is true of it. */
+    orderWhen: (orderId: string, isSo: (order: Order) => boolean) =>
+      time.until(() => orderThat(first.as(admin), orderId, isSo)),
     async violations() {
       const { violations } = await first.billing.verifyLedger({}, first.internal);
       return violations.map(({ invariant, subject, detail }) => ({ invariant, subject, detail }));
@@ -130,11 +143,8 @@ export async function startPaymentsNodes(
 
 export type PaymentsNodes = Awaited<ReturnType<typeof startPaymentsNodes>>;
 
-function createNode(
-  postgres: Postgres,
-  options: { settings?: PaymentSettings; env?: NodeJS.ProcessEnv; chainPaceMs?: number },
-) {
-  const { settings, env = {}, chainPaceMs = 100 } = options;
+function createNode(postgres: Postgres, options: NodeOptions & { clock: Clock }) {
+  const { settings, env = {}, clock } = options;
   const authenticate = async (): Promise<Caller> => ({ kind: "anyone" });
   const interceptor = { authenticate, log };
   const core = createBilling({ postgres, priceOf: () => undefined, log, onLost: () => {} });
@@ -147,8 +157,14 @@ function createNode(
     settings,
     log,
     env,
-    chainPaceMs,
-    guesses: createGuessing(people, "promotion code ", "Too many wrong codes."),
+    chainPaceMs: 100,
+    clock,
+    guesses: createGuessing({
+      store: people,
+      purpose: "promotion code ",
+      advice: "Too many wrong codes.",
+      clock,
+    }),
   });
   const service = intercept(PaymentsService, payments.service, interceptor);
   return {

@@ -1,13 +1,16 @@
 // The payments service of one or several nodes on a database of its own, behind the interceptor,
 // with the real ledger.
 
+import { setTimeout as delay } from "node:timers/promises";
+import { inspect } from "node:util";
 import { create, type DescMessage, type MessageInitShape } from "@bufbuild/protobuf";
 import type { CallOptions, Client } from "@connectrpc/connect";
-import { vi } from "vitest";
+import { expect } from "vitest";
 import { BillingService } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { type AccountRole, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { type Order, PaymentsService } from "../../gen/gateway/payments/v1/payments_pb.ts";
+import { type Clock, systemClock } from "../../src/base/clock.ts";
 import { createLog } from "../../src/base/log.ts";
 import { createBilling } from "../../src/billing/billing.ts";
 import {
@@ -25,9 +28,12 @@ import { createPayments, type Offer } from "../../src/payments/payments.ts";
 import { createSimulated } from "../../src/payments/simulated.ts";
 import { createPaymentsStore } from "../../src/payments/store.ts";
 import { createWatchers } from "../../src/payments/watchers.ts";
-import type { Postgres } from "../../src/postgres/postgres.ts";
-import { freshDatabase } from "./database.ts";
+import { connectPostgres, type Postgres } from "../../src/postgres/postgres.ts";
+import { ManualClock, passUntil } from "./clock.ts";
+import { type FreshDatabase, freshDatabase } from "./database.ts";
 import { countStatements } from "./keys.ts";
+import { query } from "./query.ts";
+import { movableNow } from "./sql-clock.ts";
 
 export type PaymentsClient = Client<typeof PaymentsService>;
 
@@ -57,9 +63,60 @@ function person(of: Partial<Person>): Person {
 /** Of codes, which these tests do not redeem. */
 const guesses = { begin: async () => async () => {} };
 
+export type Time = {
+  readonly clock: Clock;
+  /** Lets time pass. Default: a second. */
+  pass(ms?: number): Promise<void>;
+  /** Lets time pass until `check` throws no more. Returns what it returns. */
+  until<T>(check: () => T | Promise<T>): Promise<T>;
+};
+
+type MovableTime = Time & { readonly clock: ManualClock };
+
+/**
+ * Time that stands still in the nodes, except in `pass` and `until`. The database paces the looks
+ * at processors by its own clock: what it has noted of earlier looks is moved into the past.
+ */
+export async function movableTime({ postgres }: FreshDatabase): Promise<MovableTime> {
+  const clock = new ManualClock();
+  const age = {
+    name: "test/age-slots",
+    text: "update payment_look_slots set used_at = used_at - $1 * interval '1 millisecond'",
+  };
+  const pass = async (ms = 1_000) => {
+    await query(postgres, age, [ms]);
+    await clock.advance(ms);
+  };
+  return { clock, pass, until: <T>(check: () => T | Promise<T>) => passUntil(pass, check) };
+}
+
+/** Time that passes by itself. */
+export const realTime: Time = {
+  clock: systemClock,
+  pass: (ms = 50) => delay(ms),
+  until: (check) => passUntil(realTime.pass, check),
+};
+
+/** As `movableTime`, and the database moves with the nodes. */
+export async function movableTimeAndNow(database: FreshDatabase): Promise<MovableTime> {
+  const clock = new ManualClock();
+  const moveNow = await movableNow(database);
+  let passedMs = 0;
+  const pass = async (ms = 1_000) => {
+    passedMs += ms;
+    await moveNow(passedMs);
+    await clock.advance(ms);
+  };
+  return { clock, pass, until: (check) => passUntil(pass, check) };
+}
+
 /** Nodes on a database with the accounts `acc_a` and `acc_b`. */
-export async function startTestPayments() {
-  const { postgres, url, drop } = await freshDatabase();
+export async function startTestPayments<T extends Time>(
+  timeOf: (database: FreshDatabase) => Promise<T>,
+) {
+  const database = await freshDatabase();
+  const time = await timeOf(database);
+  const postgres = connectPostgres(database.url);
   const log = createLog("silent");
   const authenticate = async () => admin;
   const billing = createBilling({ postgres, priceOf: () => undefined, log, onLost: () => {} });
@@ -71,19 +128,20 @@ export async function startTestPayments() {
   );
   const started: { stop(): Promise<void> }[] = [];
   const run = <Row>(text: string, values: readonly unknown[] = []) =>
-    postgres.query<Row>({ name: "", text }, values);
+    query<Row>(postgres, { name: "", text }, values);
 
   /** A node. `isStarted` false: it looks at nothing by itself. */
   const node = (options: { offer?: () => Offer; address?: string; isStarted?: boolean } = {}) => {
-    const database = countStatements(postgres);
+    const counted = countStatements(postgres);
     const payments = createPayments({
-      postgres: database as Postgres,
+      postgres: counted as Postgres,
       billing: ledger,
       publicUrl: () => new URL(options.address ?? "http://localhost:8080"),
       settings: undefined,
       env: {},
       guesses,
       offer: options.offer,
+      clock: time.clock,
       log,
     });
     if (options.isStarted ?? true) {
@@ -101,9 +159,10 @@ export async function startTestPayments() {
             requestHeader: new Headers(),
           });
       });
-    return { ...payments, database, as, admin: as(admin) };
+    return { ...payments, database: counted, as, admin: as(admin) };
   };
 
+  const reader = node({ isStarted: false }).admin;
   /** What the functions of a node share, for tests that call them without its poller. */
   const store = createPaymentsStore(postgres);
   const simulated = createSimulated("simulated", store);
@@ -111,7 +170,7 @@ export async function startTestPayments() {
     store,
     billing: ledger,
     log,
-    watchers: createWatchers(store, log),
+    watchers: createWatchers({ store, clock: time.clock, log }),
     processors: () => new Map([[simulated.name, simulated]]),
     chains: () => [],
     addresses: () => undefined,
@@ -124,10 +183,12 @@ export async function startTestPayments() {
     guesses,
     changed: () => {},
     wake: () => {},
+    clock: time.clock,
   };
 
   return {
-    url,
+    ...time,
+    url: database.url,
     run,
     parts,
     /** Looks at an order, without a lease, and applies what it sees. */
@@ -142,6 +203,9 @@ export async function startTestPayments() {
     failLook: (orderId: string) => recordFailedLook(parts, orderId),
     ledger,
     node,
+    /** The order, as soon as `isSo` is true of it. */
+    orderWhen: (orderId: string, isSo: (order: Order) => boolean) =>
+      time.until(() => orderThat(reader, orderId, isSo)),
     /** What the pool of family v1 has, in micro-credits. */
     async posted(accountId = "acc_a"): Promise<bigint> {
       const { pools } = await ledger.getPools({ accountId });
@@ -167,12 +231,13 @@ export async function startTestPayments() {
     async stop() {
       for (const one of started) await one.stop();
       await billing.stop();
-      await drop();
+      await postgres.close();
+      await database.drop();
     },
   };
 }
 
-export type TestPayments = Awaited<ReturnType<typeof startTestPayments>>;
+export type TestPayments = Awaited<ReturnType<typeof startTestPayments<MovableTime>>>;
 export type TestNode = ReturnType<TestPayments["node"]>;
 
 let keys = 0;
@@ -193,35 +258,14 @@ export async function order(
   return made;
 }
 
-/** The order, as soon as `isSo` is true of it. */
-export async function orderWhen(
+/** The order. Throws unless `isSo` is true of it. */
+export async function orderThat(
   client: PaymentsClient,
   orderId: string,
   isSo: (order: Order) => boolean,
 ): Promise<Order> {
-  return vi.waitFor(
-    async () => {
-      const { order: found } = await client.getOrder({ orderId });
-      if (!found || !isSo(found))
-        throw new Error(
-          `the order is ${JSON.stringify(found, (_, value) => (typeof value === "bigint" ? String(value) : value))}`,
-        );
-      return found;
-    },
-    { interval: 50 },
-  );
-}
-
-/** Waits until a look has been made that began after this call. */
-export async function lookedAt(client: PaymentsClient, orderId: string): Promise<Order> {
-  const { order: before } = await client.getOrder({ orderId });
-  const seconds = before?.lookedAt
-    ? Number(before.lookedAt.seconds) * 1e9 + before.lookedAt.nanos
-    : 0;
-  return orderWhen(
-    client,
-    orderId,
-    ({ lookedAt }) =>
-      lookedAt !== undefined && Number(lookedAt.seconds) * 1e9 + lookedAt.nanos > seconds,
-  );
+  const { order: found } = await client.getOrder({ orderId });
+  expect(found !== undefined && isSo(found), `the order is ${inspect(found)}`).toBe(true);
+  if (!found) throw new Error("the answer has no order");
+  return found;
 }

@@ -12,6 +12,7 @@ import type { Postgres } from "../../src/postgres/postgres.ts";
 import { Authenticator } from "./authenticator.ts";
 import { freshDatabase } from "./database.ts";
 import { countStatements, createNodeKeys } from "./keys.ts";
+import { query } from "./query.ts";
 
 export const publicUrl = "http://localhost:8080";
 
@@ -24,7 +25,7 @@ export type PeopleNode = People & {
 };
 
 export type NodeOptions = Partial<
-  Pick<Parameters<typeof createPeople>[0], "mailer" | "settings" | "env" | "log" | "keys">
+  Pick<Parameters<typeof createPeople>[0], "mailer" | "settings" | "env" | "clock" | "log" | "keys">
 >;
 
 /** A signed-in person. */
@@ -43,7 +44,7 @@ const insertAccount = {
 export async function startTestPeople(url = publicUrl) {
   const { postgres, drop } = await freshDatabase();
   for (const name of ["a", "b"])
-    await postgres.query(insertAccount, [`acc_${name}`, `account ${name}`]);
+    await query(postgres, insertAccount, [`acc_${name}`, `account ${name}`]);
   const database = countStatements(postgres);
   const started: People[] = [];
   const node = (options: NodeOptions = {}): PeopleNode => {
@@ -71,7 +72,7 @@ function createNode(postgres: Postgres, url: string, options: NodeOptions): Peop
     publicUrl: () => new URL(url),
     keys: createNodeKeys(postgres).managed,
     ensureAccount: async (accountId, name) => {
-      await postgres.query(insertAccount, [accountId, name]);
+      await query(postgres, insertAccount, [accountId, name]);
     },
     log,
     ...options,

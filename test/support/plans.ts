@@ -1,33 +1,27 @@
 // Plans of our statements, as PostgreSQL makes them for prepared statements.
 
-import { join } from "node:path";
-import { pathToFileURL } from "node:url";
-import { Client } from "pg";
-import { statement } from "../../src/postgres/postgres.ts";
-
-const source = join(import.meta.dirname, "../../src");
+import { Client, escapeLiteral } from "pg";
+import type { Query } from "../../src/postgres/statement.ts";
 
 /** A node of a plan: its kind, and the table that it reads, if it does. */
 export type PlanNode = { readonly kind: string; readonly table: string | undefined };
 
 /**
- * The plan of a statement, or of the one `<folder>/<file>`, in the database at `url`, for the
- * values of its parameters as SQL. `isGeneric`: the plan that serves all values, else the one for
- * these.
+ * The plan of a statement in the database at `url`. `isGeneric`: the plan that serves all values,
+ * else the one for these.
  */
 export async function planOf(
   url: string,
-  named: string | { readonly text: string },
-  { values, isGeneric }: { values: readonly string[]; isGeneric: boolean },
+  [{ text }, values]: Query,
+  isGeneric: boolean,
 ): Promise<PlanNode[]> {
-  const { text } = typeof named === "string" ? fileStatement(named) : named;
   const client = new Client({ connectionString: url });
   await client.connect();
   try {
     await client.query(`set plan_cache_mode = force_${isGeneric ? "generic" : "custom"}_plan`);
     await client.query(`prepare planned as ${text}`);
     const { rows } = await client.query<{ "QUERY PLAN": unknown }>(
-      `explain (format json) execute planned (${values.join(", ")})`,
+      `explain (format json) execute planned (${values.map(literalOf).join(", ")})`,
     );
     const nodes: PlanNode[] = [];
     collect(rows[0]?.["QUERY PLAN"], nodes);
@@ -37,9 +31,10 @@ export async function planOf(
   }
 }
 
-function fileStatement(name: string) {
-  const [folder = "", file = ""] = name.split("/");
-  return statement(pathToFileURL(join(source, folder, "store.ts")).href, file);
+function literalOf(value: unknown): string {
+  if (value === null) return "null";
+  if (Array.isArray(value)) return escapeLiteral(`{${value.map((one) => `"${one}"`).join(",")}}`);
+  return escapeLiteral(value instanceof Date ? value.toISOString() : String(value));
 }
 
 /**

@@ -6,6 +6,7 @@ import { AccountRole, AdminScope, OperatorRole } from "../../gen/gateway/common/
 import { KeySchema, SecretSchema } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { ApiError } from "../../src/base/errors.ts";
 import { createLog } from "../../src/base/log.ts";
+import { dropsOperatorRole } from "../../src/contract/callers.ts";
 import {
   type Authenticate,
   type AuthenticatedCall,
@@ -91,27 +92,36 @@ export const authenticate: Authenticate = async (headers) => {
   if (credential === null) throw new ApiError("missing_key");
   const found = Object.values(callersByKind).find((one) => one.credential === credential);
   if (!found) throw new ApiError("invalid_key");
-  return found.caller;
+  const caller: Caller = found.caller;
+  // As the sessions of persons do.
+  if (caller.kind !== "person" || !dropsOperatorRole(headers)) return caller;
+  return { ...caller, operator: OperatorRole.UNSPECIFIED };
 };
 
 /** Services that answer with `script`, which a test may change between calls. */
 export function scriptedServices(script: Script): Services {
-  const log = createLog("silent");
-  const scripted = <S extends DescService>(service: S) => {
-    const implementation = implement<Implementation<S, AuthenticatedCall>>(service, (desc) =>
-      desc.methodKind === "unary"
-        ? (request: Message, call: AuthenticatedCall) => script.unary(desc, request, call)
-        : (request: Message, call: AuthenticatedCall) => script.stream(desc, request, call),
-    );
-    return intercept(service, implementation, { authenticate, log });
-  };
   return {
-    billing: scripted(serviceTypes.billing),
-    keys: scripted(serviceTypes.keys),
-    inference: scripted(serviceTypes.inference),
-    people: scripted(serviceTypes.people),
-    payments: scripted(serviceTypes.payments),
-    alerts: scripted(serviceTypes.alerts),
-    operations: scripted(serviceTypes.operations),
+    billing: scriptedService(serviceTypes.billing, script),
+    keys: scriptedService(serviceTypes.keys, script),
+    inference: scriptedService(serviceTypes.inference, script),
+    people: scriptedService(serviceTypes.people, script),
+    payments: scriptedService(serviceTypes.payments, script),
+    alerts: scriptedService(serviceTypes.alerts, script),
+    operations: scriptedService(serviceTypes.operations, script),
   };
+}
+
+const log = createLog("silent");
+
+/** One such service, behind its interceptor. */
+export function scriptedService<S extends DescService>(
+  service: S,
+  script: Script,
+): Implementation<S> {
+  const implementation = implement<Implementation<S, AuthenticatedCall>>(service, (desc) =>
+    desc.methodKind === "unary"
+      ? (request: Message, call: AuthenticatedCall) => script.unary(desc, request, call)
+      : (request: Message, call: AuthenticatedCall) => script.stream(desc, request, call),
+  );
+  return intercept(service, implementation, { authenticate, log });
 }

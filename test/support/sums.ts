@@ -17,6 +17,7 @@ import { exportCharges } from "../../src/billing/export-charges.ts";
 import { createLedgerStore } from "../../src/billing/store.ts";
 import { createReports } from "../../src/billing/usage.ts";
 import type { Postgres } from "../../src/postgres/postgres.ts";
+import { query } from "./query.ts";
 
 export type Sums = {
   readonly requests: bigint;
@@ -50,7 +51,8 @@ export async function sumCharges(
   { postgres }: { postgres: Postgres },
   accountId: string,
 ): Promise<Sums> {
-  const rows = await postgres.query<Sums>(
+  const rows = await query<Sums>(
+    postgres,
     {
       name: "",
       text: `select count(*) as requests, coalesce(sum(amount), 0)::bigint as "amountMicro",

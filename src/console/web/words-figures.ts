@@ -1,6 +1,7 @@
 // The words of the pages with figures: usage, requests, receipts, credits, purchases and charts.
 // Texts are strings, or functions of their values. Another language is another file of this type.
 
+import type { TokenCategory } from "../../base/token-categories.ts";
 import type { Span } from "./parts/timeline.ts";
 
 const utcDay = new Intl.DateTimeFormat("en-GB", {
@@ -27,7 +28,6 @@ const utcHour = new Intl.DateTimeFormat("en-GB", {
 
 const plural = (n: bigint | number, one: string, many: string) => (Number(n) === 1 ? one : many);
 
-/** The six categories, in the order of every list. */
 const categories = {
   input: "Input",
   output: "Output",
@@ -37,7 +37,7 @@ const categories = {
   cacheRead: "Cache read",
   /** Of credits, which reports do not split further. */
   cache: "Cache",
-};
+} satisfies Record<TokenCategory | "cache", string>;
 
 /** How requests end, by the names of `Outcome`. */
 const outcomes = {
@@ -290,7 +290,7 @@ export const figures = {
       cacheWrite5m: "Write 5 min",
       cacheWrite1h: "Write 1 h",
       cacheRead: "Read",
-    },
+    } satisfies Record<TokenCategory, string>,
     caption: "Requests, newest first",
     more: "Show older requests",
     searchOn: "Look further back",

@@ -14,56 +14,24 @@ from unnest(:charges::integer[], :digests::bytea[], :settled_ats::timestamptz[],
 -- name: AddSums :run
 -- Adds up charges of a month by account, family, key and model, and counts those that break a rule
 -- of the ledger, as verify-ledger knows them. Those after a place, up to the one that is last.
--- not each: category  the parts of an amount add categories up one after the other
+-- not each: category  the grant bounds output and thinking alone
 insert into closing_sums (account_id, month, "family", key_id, model, input, output, thinking,
   cache_write_5m, cache_write_1h, cache_read, amount, amount_input, amount_output, amount_cache,
   amount_thinking, requests, completed, failed, cut, overrun, broken)
-select account_id, :month::date, "family", key_id, model, sum(input), sum(output), sum(thinking),
+select account_id, month, "family", key_id, model, sum(input), sum(output), sum(thinking),
   sum(cache_write_5m), sum(cache_write_1h), sum(cache_read), sum(amount), sum(amount_input),
   sum(amount_output), sum(amount_cache), sum(amount_thinking), sum(requests), sum(completed),
-  sum(failed), sum(cut), sum(overrun), sum(broken)
-from (
-  select c.account_id, c."family", c.key_id, c.model, c.input, c.output, c.thinking,
-    c.cache_write_5m, c.cache_write_1h, c.cache_read, c.amount,
-    least(c.input * p.input, c.hold) as amount_input,
-    c.amount - least(c.input * p.input + c.cache_write_5m * p.cache_write_5m
-      + c.cache_write_1h * p.cache_write_1h + c.cache_read * p.cache_read
-      + c.thinking * p.thinking, c.hold) as amount_output,
-    least(c.input * p.input + c.cache_write_5m * p.cache_write_5m
-      + c.cache_write_1h * p.cache_write_1h + c.cache_read * p.cache_read, c.hold)
-      - least(c.input * p.input, c.hold) as amount_cache,
-    least(c.input * p.input + c.cache_write_5m * p.cache_write_5m
-      + c.cache_write_1h * p.cache_write_1h + c.cache_read * p.cache_read
-      + c.thinking * p.thinking, c.hold)
-      - least(c.input * p.input + c.cache_write_5m * p.cache_write_5m
-        + c.cache_write_1h * p.cache_write_1h + c.cache_read * p.cache_read, c.hold)
-      as amount_thinking,
-    1 as requests, (c.outcome in ('completed'))::int as completed,
-    (c.outcome in ('provider_failed', 'provider_broke', 'gateway_failed', 'reaped',
-      'input_above_hold'))::int as failed,
-    (c.outcome in ('client_left_before_acceptance', 'client_left_before_content', 'client_left',
-      'revoked', 'time_limit'))::int as cut,
-    c.overrun,
-    (c.amount is distinct from least(c.hold, cost.micro)
-      or c.amount + c.overrun is distinct from
-        cost.micro + c.output_over * p.output + c.thinking_over * p.thinking
-      or c.output::bigint + c.thinking > c.granted_output
-      or c.output_over::bigint + c.thinking_over > 0
-        and c.output::bigint + c.thinking < c.granted_output)::int as broken
-  from charges c
-  left join price_versions p using (price_version)
-  cross join lateral (
-    select c.input * p.input + c.output * p.output + c.thinking * p.thinking
-      + c.cache_write_5m * p.cache_write_5m + c.cache_write_1h * p.cache_write_1h
-      + c.cache_read * p.cache_read as micro
-  ) cost
-  where c.month = :month::date and c.amount >= 0
-    and (c.settled_at, c.request_id, c.account_id)
-      > (:settled_at::timestamptz, :request_id, :account_id)
-    and (c.settled_at, c.request_id, c.account_id)
-      <= (:last_settled_at::timestamptz, :last_request_id, :last_account_id)
-) charged
-group by account_id, "family", key_id, model
+  sum(failed), sum(cut), sum(overrun),
+  count(*) filter (where amount is distinct from least(hold, cost)
+    or amount + overrun is distinct from cost + cost_over
+    or output::bigint + thinking > granted_output
+    or output_over::bigint + thinking_over > 0 and output::bigint + thinking < granted_output)
+from charge_sums
+where month = :month::date
+  and (settled_at, request_id, account_id) > (:settled_at::timestamptz, :request_id, :account_id)
+  and (settled_at, request_id, account_id)
+    <= (:last_settled_at::timestamptz, :last_request_id, :last_account_id)
+group by account_id, month, "family", key_id, model
 on conflict (account_id, month, "family", key_id, model) do update
 set (input, output, thinking, cache_write_5m, cache_write_1h, cache_read, amount, amount_input,
     amount_output, amount_cache, amount_thinking, requests, completed, failed, cut) = row (

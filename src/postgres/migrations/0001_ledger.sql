@@ -260,7 +260,7 @@ create table usage_hourly (
   completed       bigint not null default 0,
   failed          bigint not null default 0,
   cut             bigint not null default 0,
-  -- Requests by the time to their first event: base/usage-sums.ts has the bounds.
+  -- Requests by the time to their first event: billing/ledger-batches.ts has the bounds.
   first_event_1    bigint not null default 0,
   first_event_2    bigint not null default 0,
   first_event_3    bigint not null default 0,
@@ -300,7 +300,7 @@ create table usage_daily (
   completed       bigint not null default 0,
   failed          bigint not null default 0,
   cut             bigint not null default 0,
-  -- Requests by the time to their first event: base/usage-sums.ts has the bounds.
+  -- Requests by the time to their first event: billing/ledger-batches.ts has the bounds.
   first_event_1    bigint not null default 0,
   first_event_2    bigint not null default 0,
   first_event_3    bigint not null default 0,
@@ -379,11 +379,11 @@ create table month_closings (
 
 -- What the charges of a closed month sum up to. Never changed.
 create table closed_months (
-  account_id text collate "C" not null,
-  month      date not null,
-  "family"   text not null,
-  key_id     text collate "C" not null,
-  model      text not null,
+  account_id      text collate "C" not null,
+  month           date not null,
+  "family"        text not null,
+  key_id          text collate "C" not null,
+  model           text not null,
   input           bigint not null,
   output          bigint not null,
   thinking        bigint not null,
@@ -399,7 +399,7 @@ create table closed_months (
   completed       bigint not null,
   failed          bigint not null,
   cut             bigint not null,
-  overrun    bigint not null,
+  overrun         bigint not null,
   primary key (account_id, month, "family", key_id, model)
 );
 create index closed_months_by_month on closed_months (month);
@@ -424,11 +424,11 @@ create table closing_blocks (
 
 -- What the charges of these blocks sum up to.
 create table closing_sums (
-  account_id text collate "C" not null,
-  month      date not null,
-  "family"   text not null,
-  key_id     text collate "C" not null,
-  model      text not null,
+  account_id      text collate "C" not null,
+  month           date not null,
+  "family"        text not null,
+  key_id          text collate "C" not null,
+  model           text not null,
   input           bigint not null,
   output          bigint not null,
   thinking        bigint not null,
@@ -444,9 +444,9 @@ create table closing_sums (
   completed       bigint not null,
   failed          bigint not null,
   cut             bigint not null,
-  overrun    bigint not null,
+  overrun         bigint not null,
   -- Charges that break a rule of the ledger.
-  broken     bigint not null,
+  broken          bigint not null,
   primary key (account_id, month, "family", key_id, model)
 );
 

@@ -5,8 +5,8 @@
 -- for all three, so that a line of one can be looked up in another. Times are UTC and as precise as
 -- stored; no setting of the session changes a line. Of its texts only the model may need escapes.
 --
--- The number is that of the form: `lineForm` of src/history/digest.ts. Another form is a view of its
--- own, for months that are closed later; the digests of earlier months need this one.
+-- The number is that of the form: `lineForm` of src/history/digest.ts. Another form is a view of
+-- its own, for months that are closed later; the digests of earlier months need this one.
 --
 -- The values of one type stand together: `format` looks up how to write a type whenever it changes.
 create view charge_lines_1 as
@@ -24,4 +24,36 @@ select c.account_id, c.request_id, c.month, c.settled_at,
     c.cache_write_5m, c.cache_write_1h, c.cache_read, c.granted_output, c.output_over,
     c.thinking_over) as line
 from charges c
+where c.amount >= 0;
+
+-- A charge with its cost at its price, and what it adds to the sums of roll-ups. A hold that is too
+-- small covers the input first, then the cache, then thinking, then output.
+create view charge_sums as
+select c.*,
+  -- Of the charged tokens, whatever the hold, and of those beyond the grant.
+  upto.output as cost,
+  c.output_over * p.output + c.thinking_over * p.thinking as cost_over,
+  least(upto.input, c.hold) as amount_input,
+  c.amount - least(upto.thinking, c.hold) as amount_output,
+  least(upto.cache, c.hold) - least(upto.input, c.hold) as amount_cache,
+  least(upto.thinking, c.hold) - least(upto.cache, c.hold) as amount_thinking,
+  1 as requests,
+  (c.outcome = 'completed')::int as completed,
+  (c.outcome in ('provider_failed', 'provider_broke', 'gateway_failed', 'reaped',
+    'input_above_hold'))::int as failed,
+  (c.outcome in ('client_left_before_acceptance', 'client_left_before_content', 'client_left',
+    'revoked', 'time_limit'))::int as cut
+from charges c
+left join price_versions p using (price_version)
+cross join lateral (
+  select c.input * p.input as input,
+    c.cache_write_5m * p.cache_write_5m + c.cache_write_1h * p.cache_write_1h
+      + c.cache_read * p.cache_read as cache,
+    c.thinking * p.thinking as thinking, c.output * p.output as output
+) part
+cross join lateral (
+  select part.input, part.input + part.cache as cache,
+    part.input + part.cache + part.thinking as thinking,
+    part.input + part.cache + part.thinking + part.output as output
+) upto
 where c.amount >= 0;

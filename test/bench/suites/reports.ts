@@ -16,6 +16,7 @@ import {
 import { environmentToken } from "../../../src/contract/contract.ts";
 import type { Postgres } from "../../../src/postgres/postgres.ts";
 import { callBy } from "../../support/calls.ts";
+import { query } from "../../support/query.ts";
 import { connectLedger, findViolations, sumCharges } from "../books.ts";
 import { download, signIn } from "../csv-download.ts";
 import { Lab } from "../lab.ts";
@@ -254,7 +255,8 @@ async function measureFiles(lab: Lab, databaseUrl: string, postgres: Postgres, c
     growth.push(one.bytes.second / one.bytes.first);
   }
   await lab.end(gateway);
-  const [expected] = await postgres.query<{ count: bigint }>(
+  const [expected] = await query<{ count: bigint }>(
+    postgres,
     {
       name: "",
       text: `select count(*) as count from charges where account_id = $1 and amount >= 0
@@ -294,7 +296,8 @@ async function check(postgres: Postgres, charges: number, settled: number) {
 }
 
 async function sizeOf(postgres: Postgres): Promise<string> {
-  const rows = await postgres.query<{ size: string }>(
+  const rows = await query<{ size: string }>(
+    postgres,
     { name: "", text: "select pg_size_pretty(pg_database_size(current_database())) as size" },
     [],
   );

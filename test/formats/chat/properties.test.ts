@@ -597,11 +597,14 @@ test("any body is decoded or rejected with an ApiError", () => {
       members,
       fc.option(fc.array(message, { minLength: 1, maxLength: 3 })),
       (some, messages) => {
+        let outcome: unknown;
         try {
-          decodeRequest({ model: "m", ...some, ...(messages && { messages }) } as JsonObject);
+          const body = { model: "m", ...some, ...(messages && { messages }) } as JsonObject;
+          outcome = decodeRequest(body).model;
         } catch (error) {
-          if (!(error instanceof ApiError)) throw error;
+          outcome = error instanceof ApiError ? error.reason : error;
         }
+        expect(["m", "invalid_request"]).toContain(outcome);
       },
     ),
     { numRuns: 500 },

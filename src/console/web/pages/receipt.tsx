@@ -8,6 +8,7 @@ import {
   type Receipt,
 } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Usage } from "../../../../gen/gateway/common/v1/usage_pb.ts";
+import { type TokenCategory, tokenCategories } from "../../../base/token-categories.ts";
 import { useCall } from "../api.ts";
 import { count, credits, dollars, duration } from "../format.ts";
 import { Copy } from "../parts/button.tsx";
@@ -19,7 +20,6 @@ import { poolOf } from "../parts/pools.ts";
 import { Facts, KeyName, Notice, Tag, Time, type Tone } from "../parts/small.tsx";
 import { Table } from "../parts/table.tsx";
 import { tagsText } from "../parts/tags.ts";
-import { type TokenCategory, tokenCategories } from "../parts/usage-report.ts";
 import { Skeleton, View } from "../parts/view.tsx";
 import { href, type PageProps } from "../router.ts";
 import { account } from "../session.ts";

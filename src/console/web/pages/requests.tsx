@@ -10,6 +10,7 @@ import {
   Outcome,
   type Receipt,
 } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
+import { tokenCategories } from "../../../base/token-categories.ts";
 import { type Call, call, type StreamState, useCall, useStream } from "../api.ts";
 import { compact, credits, duration, moment, parseCredits, toDate } from "../format.ts";
 import { Button, LinkButton } from "../parts/button.tsx";
@@ -38,7 +39,7 @@ import { Card, Head } from "../parts/page.tsx";
 import { KeyName, Notice } from "../parts/small.tsx";
 import { type Column, Table } from "../parts/table.tsx";
 import { parseTags } from "../parts/tags.ts";
-import { dayOf, tokenCategories } from "../parts/usage-report.ts";
+import { dayOf } from "../parts/usage-report.ts";
 import { Empty, Skeleton, View } from "../parts/view.tsx";
 import { useVisible } from "../parts/visible.ts";
 import { href, type PageProps, useQuery } from "../router.ts";

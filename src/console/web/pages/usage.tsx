@@ -49,7 +49,9 @@ import {
   planOf,
   rangeOf,
   type TimedSums,
+  type TokenSide,
   timed,
+  tokensOf,
 } from "../parts/usage-report.ts";
 import { Empty, Skeleton, View } from "../parts/view.tsx";
 import { href, type PageProps, useQuery } from "../router.ts";
@@ -585,7 +587,9 @@ function columnsOf(
     valueOf: valueIn,
     foot: (rows) => format(rows.reduce((sum, row) => sum + valueIn(row), 0n)),
   });
-  const tokens = (row: UsageRow) => row.sums?.usage;
+  const tokens = (side: TokenSide) => (row: UsageRow) =>
+    row.sums ? tokensOf(row.sums, [side]) : 0n;
+  const cacheRead = (row: UsageRow) => row.sums?.usage?.cacheRead ?? 0n;
   const named: Summed = {
     column: {
       name: kind,
@@ -625,16 +629,11 @@ function columnsOf(
       (row) => (row.sums?.failed ?? 0n) + (row.sums?.cut ?? 0n),
       count,
     ),
-    number("input", categories.input, (row) => tokens(row)?.input ?? 0n, compact),
-    number("output", categories.output, (row) => tokens(row)?.output ?? 0n, compact),
-    number("thinking", categories.thinking, (row) => tokens(row)?.thinking ?? 0n, compact),
-    number(
-      "cache-write",
-      head.cacheWrite,
-      (row) => (tokens(row)?.cacheWrite5m ?? 0n) + (tokens(row)?.cacheWrite1h ?? 0n),
-      compact,
-    ),
-    number("cache-read", categories.cacheRead, (row) => tokens(row)?.cacheRead ?? 0n, compact),
+    number("input", categories.input, tokens("input"), compact),
+    number("output", categories.output, tokens("output"), compact),
+    number("thinking", categories.thinking, tokens("thinking"), compact),
+    number("cache-write", head.cacheWrite, (row) => tokens("cache")(row) - cacheRead(row), compact),
+    number("cache-read", categories.cacheRead, cacheRead, compact),
   ];
 }
 

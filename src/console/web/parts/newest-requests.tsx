@@ -2,6 +2,7 @@
 
 import type { JSX } from "preact";
 import { BillingService, type Receipt } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
+import { tokenCategories } from "../../../base/token-categories.ts";
 import { useCall } from "../api.ts";
 import { compact, credits } from "../format.ts";
 import { OutcomeTag } from "../pages/receipt.tsx";
@@ -14,7 +15,6 @@ import { Card } from "./page.tsx";
 import { useSeen } from "./seen.ts";
 import { KeyName, Time } from "./small.tsx";
 import { type Column, Table } from "./table.tsx";
-import { tokenCategories } from "./usage-report.ts";
 import { Skeleton, View } from "./view.tsx";
 
 /** `keyId` absent: of all keys. */

@@ -1,6 +1,7 @@
 // What the usage page asks for and how it adds up the answer. Pure, so that tests need no browser.
 
 import type { UsageRow, UsageSums } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
+import { sideOf, type TokenCategory, tokenCategories } from "../../../base/token-categories.ts";
 import {
   type Bar,
   barsOf,
@@ -129,23 +130,18 @@ export function isWithin({ from, to }: Range): (row: { readonly from: Date }) =>
   return (row) => row.from >= from && row.from < to;
 }
 
-/** All tokens of some sums. */
-function tokensOf({ usage }: UsageSums): bigint {
+export type TokenSide = (typeof sideOf)[TokenCategory];
+
+/** The tokens of some sums that are charged on these sides. */
+export function tokensOf(
+  { usage }: UsageSums,
+  sides: readonly TokenSide[] = ["input", "output", "cache", "thinking"],
+): bigint {
   if (!usage) return 0n;
-  return tokenCategories.reduce((sum, category) => sum + usage[category], 0n);
+  return tokenCategories
+    .filter((category) => sides.includes(sideOf[category]))
+    .reduce((sum, category) => sum + usage[category], 0n);
 }
-
-/** In the order of every list. */
-export const tokenCategories = [
-  "input",
-  "output",
-  "thinking",
-  "cacheWrite5m",
-  "cacheWrite1h",
-  "cacheRead",
-] as const;
-
-export type TokenCategory = (typeof tokenCategories)[number];
 
 export function measured(measure: Measure, sums: UsageSums): bigint {
   if (measure === "credits") return sums.amountMicrocredits;
@@ -231,15 +227,14 @@ export function addSums(rows: readonly TimedSums[]): {
 } {
   const sum = (of: (sums: UsageSums) => bigint) =>
     rows.reduce((all, { sums }) => all + of(sums), 0n);
-  const usage = (category: TokenCategory) => sum((one) => one.usage?.[category] ?? 0n);
   return {
     amount: sum((one) => one.amountMicrocredits),
     requests: sum((one) => one.requests),
     failed: sum((one) => one.failed),
     cut: sum((one) => one.cut),
-    tokens: sum(tokensOf),
-    input: usage("input") + usage("cacheWrite5m") + usage("cacheWrite1h") + usage("cacheRead"),
-    cacheRead: usage("cacheRead"),
+    tokens: sum((one) => tokensOf(one)),
+    input: sum((one) => tokensOf(one, ["input", "cache"])),
+    cacheRead: sum(({ usage }) => usage?.cacheRead ?? 0n),
     firstEventCounts: Array.from({ length: 10 }, (_, index) =>
       sum((one) => one.firstEventCounts[index] ?? 0n),
     ),

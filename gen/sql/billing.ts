@@ -1,0 +1,2905 @@
+// Made of src/billing/sql by `npm run generate`. Do not edit.
+
+import { type Json, type Many, many, type One, one, type Optional, optional, type Run, run } from "../../src/postgres/statement.ts";
+
+// accounts.sql
+
+export type InsertAccountRow = { accountId: string; name: string; createdAt: Date; status: "active" | "suspended" | "closed"; statusReason: string; statusChangedAt: Date | null; billingName: string; billingAddress: string; billingTaxId: string };
+/**
+ * Creates an account with one empty pool per family.
+ */
+export const insertAccount: One<{ accountId: string; name: string }, InsertAccountRow> = one(
+  "billing/insert-account",
+  `-- billing/insert-account
+with account as (
+  insert into accounts (account_id, name) values ($1, $2)
+  returning account_id, name, created_at, status, status_reason, status_changed_at, billing_name,
+    billing_address, billing_tax_id
+), pools as (
+  insert into pools (account_id, "family")
+  select account_id, "family" from account, unnest(array['v1', 'v2']) as "family"
+)
+select account_id, name, created_at, status, status_reason, status_changed_at, billing_name,
+  billing_address, billing_tax_id
+from account`,
+  (p) => [p.accountId, p.name],
+  (v) => ({ accountId: v[0], name: v[1], createdAt: v[2], status: v[3], statusReason: v[4], statusChangedAt: v[5], billingName: v[6], billingAddress: v[7], billingTaxId: v[8] }) as never,
+  "statusChangedAt",
+);
+
+export type FindAccountRow = { accountId: string; name: string; createdAt: Date; status: "active" | "suspended" | "closed"; statusReason: string; statusChangedAt: Date | null; billingName: string; billingAddress: string; billingTaxId: string };
+/**
+ * Finds an account. No row: no such account.
+ */
+export const findAccount: Optional<{ accountId: string }, FindAccountRow> = optional(
+  "billing/find-account",
+  `-- billing/find-account
+select account_id, name, created_at, status, status_reason, status_changed_at, billing_name,
+  billing_address, billing_tax_id
+from accounts
+where account_id = $1`,
+  (p) => [p.accountId],
+  (v) => ({ accountId: v[0], name: v[1], createdAt: v[2], status: v[3], statusReason: v[4], statusChangedAt: v[5], billingName: v[6], billingAddress: v[7], billingTaxId: v[8] }) as never,
+  "statusChangedAt",
+);
+
+export type ReadAccountStatusRow = { status: "active" | "suspended" | "closed" };
+/**
+ * Reads the status of an account. No row: no such account.
+ */
+export const readAccountStatus: Optional<{ accountId: string }, ReadAccountStatusRow> = optional(
+  "billing/read-account-status",
+  `-- billing/read-account-status
+select status from accounts where account_id = $1`,
+  (p) => [p.accountId],
+  (v) => ({ status: v[0] }) as never,
+  "",
+);
+
+export type ReadAccountsRow = { accountId: string; name: string; createdAt: Date; status: "active" | "suspended" | "closed"; statusReason: string; statusChangedAt: Date | null; billingName: string; billingAddress: string; billingTaxId: string };
+/**
+ * Reads accounts.
+ */
+export const readAccounts: Many<{ accountIds: readonly string[] }, ReadAccountsRow> = many(
+  "billing/read-accounts",
+  `-- billing/read-accounts
+select account_id, name, created_at, status, status_reason, status_changed_at, billing_name,
+  billing_address, billing_tax_id
+from accounts
+where account_id = any($1::text[])`,
+  (p) => [p.accountIds],
+  (v) => ({ accountId: v[0], name: v[1], createdAt: v[2], status: v[3], statusReason: v[4], statusChangedAt: v[5], billingName: v[6], billingAddress: v[7], billingTaxId: v[8] }) as never,
+  "statusChangedAt",
+);
+
+export type ListAccountsRow = { accountId: string; name: string; createdAt: Date; status: "active" | "suspended" | "closed"; statusReason: string; statusChangedAt: Date | null; billingName: string; billingAddress: string; billingTaxId: string };
+/**
+ * Lists accounts, oldest first: all of them, or those that match.
+ * `after`: the last one of the page before; empty: from the oldest
+ * `name`: part of a name in small letters; empty: all accounts
+ * `accountIds`: those that match in another way
+ */
+export const listAccounts: Many<{ after: string; name: string; accountIds: readonly string[]; rows: bigint | number }, ListAccountsRow> = many(
+  "billing/list-accounts",
+  `-- billing/list-accounts
+select account_id, name, created_at, status, status_reason, status_changed_at, billing_name,
+  billing_address, billing_tax_id
+from accounts
+where account_id > $1
+  and ($2 = '' or strpos(lower(name), $2) > 0 or account_id = any($3::text[]))
+order by account_id
+limit $4`,
+  (p) => [p.after, p.name, p.accountIds, p.rows],
+  (v) => ({ accountId: v[0], name: v[1], createdAt: v[2], status: v[3], statusReason: v[4], statusChangedAt: v[5], billingName: v[6], billingAddress: v[7], billingTaxId: v[8] }) as never,
+  "statusChangedAt",
+);
+
+export type ListOpenAccountsRow = { accountId: string; suspendedAt: Date | null };
+/**
+ * Lists the accounts that are not closed, and since when one is suspended.
+ * `after`: the last one of the page before; empty: from the first
+ */
+export const listOpenAccounts: Many<{ after: string; rows: bigint | number }, ListOpenAccountsRow> = many(
+  "billing/list-open-accounts",
+  `-- billing/list-open-accounts
+select account_id, case when status = 'suspended' then status_changed_at end as suspended_at
+from accounts
+where account_id > $1 and status <> 'closed'
+order by account_id
+limit $2`,
+  (p) => [p.after, p.rows],
+  (v) => ({ accountId: v[0], suspendedAt: v[1] }) as never,
+  "suspendedAt",
+);
+
+export type LockAccountRow = { accountId: string; name: string; createdAt: Date; status: "active" | "suspended" | "closed"; statusReason: string; statusChangedAt: Date | null; billingName: string; billingAddress: string; billingTaxId: string };
+/**
+ * Locks an account whose pools are locked: no key is added meanwhile. No row: no such account.
+ */
+export const lockAccount: Optional<{ accountId: string }, LockAccountRow> = optional(
+  "billing/lock-account",
+  `-- billing/lock-account
+select account_id, name, created_at, status, status_reason, status_changed_at, billing_name,
+  billing_address, billing_tax_id
+from accounts
+where account_id = $1
+for update`,
+  (p) => [p.accountId],
+  (v) => ({ accountId: v[0], name: v[1], createdAt: v[2], status: v[3], statusReason: v[4], statusChangedAt: v[5], billingName: v[6], billingAddress: v[7], billingTaxId: v[8] }) as never,
+  "statusChangedAt",
+);
+
+export type RenameAccountRow = { accountId: string; name: string; createdAt: Date; status: "active" | "suspended" | "closed"; statusReason: string; statusChangedAt: Date | null; billingName: string; billingAddress: string; billingTaxId: string };
+/**
+ * Changes the name of an account. The caller has locked it.
+ */
+export const renameAccount: One<{ name: string; accountId: string }, RenameAccountRow> = one(
+  "billing/rename-account",
+  `-- billing/rename-account
+update accounts
+set name = $1
+where account_id = $2
+returning account_id, name, created_at, status, status_reason, status_changed_at, billing_name,
+  billing_address, billing_tax_id`,
+  (p) => [p.name, p.accountId],
+  (v) => ({ accountId: v[0], name: v[1], createdAt: v[2], status: v[3], statusReason: v[4], statusChangedAt: v[5], billingName: v[6], billingAddress: v[7], billingTaxId: v[8] }) as never,
+  "statusChangedAt",
+);
+
+export type SetAccountStatusRow = { accountId: string; name: string; createdAt: Date; status: "active" | "suspended" | "closed"; statusReason: string; statusChangedAt: Date | null; billingName: string; billingAddress: string; billingTaxId: string };
+/**
+ * Suspends, resumes or closes an account. The caller has locked it.
+ * `reason`: in the operator's words; empty: not told
+ */
+export const setAccountStatus: One<{ status: "active" | "suspended" | "closed"; reason: string; accountId: string }, SetAccountStatusRow> = one(
+  "billing/set-account-status",
+  `-- billing/set-account-status
+update accounts
+set status = $1, status_reason = $2, status_changed_at = now()
+where account_id = $3
+returning account_id, name, created_at, status, status_reason, status_changed_at, billing_name,
+  billing_address, billing_tax_id`,
+  (p) => [p.status, p.reason, p.accountId],
+  (v) => ({ accountId: v[0], name: v[1], createdAt: v[2], status: v[3], statusReason: v[4], statusChangedAt: v[5], billingName: v[6], billingAddress: v[7], billingTaxId: v[8] }) as never,
+  "statusChangedAt",
+);
+
+export type SetBillingDetailsRow = { accountId: string; name: string; createdAt: Date; status: "active" | "suspended" | "closed"; statusReason: string; statusChangedAt: Date | null; billingName: string; billingAddress: string; billingTaxId: string };
+/**
+ * Replaces whom the documents of an account name. The caller has locked it.
+ */
+export const setBillingDetails: One<{ name: string; address: string; taxId: string; accountId: string }, SetBillingDetailsRow> = one(
+  "billing/set-billing-details",
+  `-- billing/set-billing-details
+update accounts
+set billing_name = $1, billing_address = $2, billing_tax_id = $3
+where account_id = $4
+returning account_id, name, created_at, status, status_reason, status_changed_at, billing_name,
+  billing_address, billing_tax_id`,
+  (p) => [p.name, p.address, p.taxId, p.accountId],
+  (v) => ({ accountId: v[0], name: v[1], createdAt: v[2], status: v[3], statusReason: v[4], statusChangedAt: v[5], billingName: v[6], billingAddress: v[7], billingTaxId: v[8] }) as never,
+  "statusChangedAt",
+);
+
+// admission.sql
+
+/**
+ * Stores holds and adds them to their pools and months. The caller has locked the pools and found
+ * that they and the months cover the holds. Unique violation: another transaction took one of the
+ * requests in the meantime. Times of admission are whole milliseconds, as in JavaScript.
+ * `secretIds`: null: the caller presented none
+ * `nodeIds`: null: the hold belongs to a calling service
+ * `tags`: null: none
+ * `deadlinesMs`: from now
+ */
+export const placeHolds: Run<{ accountIds: readonly string[]; requestIds: readonly string[]; families: readonly string[]; keyIds: readonly string[]; secretIds: readonly (string | null)[]; models: readonly string[]; amounts: readonly (bigint | number)[]; priceVersions: readonly string[]; nonces: readonly string[]; deadlinesMs: readonly number[]; nodeIds: readonly (string | null)[]; grantedOutputs: readonly number[]; tags: readonly (string | null)[] }> = run(
+  "billing/place-holds",
+  `-- billing/place-holds
+with placed as (
+  insert into holds (account_id, request_id, "family", key_id, secret_id, model, month, amount,
+    price_version, node_id, nonce, admitted_at, deadline, granted_output, tags)
+  select account_id, request_id, "family", key_id, secret_id, model,
+    date_trunc('month', now() at time zone 'utc')::date, amount, price_version, node_id, nonce,
+    date_trunc('milliseconds', now()), now() + deadline * interval '1 millisecond',
+    granted_output, tags
+  from unnest($1::text[], $2::text[], $3::text[], $4::text[],
+      $5::text[], $6::text[], $7::bigint[], $8::text[],
+      $9::text[], $10::integer[], $11::text[], $12::integer[],
+      $13::jsonb[])
+    as h (account_id, request_id, "family", key_id, secret_id, model,
+      amount, price_version, nonce, deadline, node_id, granted_output, tags)
+  returning account_id, "family", key_id, month, amount
+), in_pools as (
+  update pools
+  set held = pools.held + d.amount
+  from (
+    select account_id, "family", sum(amount)::bigint as amount
+    from placed
+    group by account_id, "family"
+  ) d
+  where pools.account_id = d.account_id and pools."family" = d."family"
+)
+-- The first hold of a key in a month creates the row of the month.
+insert into key_months (account_id, key_id, month, held)
+select account_id, key_id, month, sum(amount)
+from placed
+group by account_id, key_id, month
+order by account_id, key_id, month
+on conflict (account_id, key_id, month) do update
+set held = key_months.held + excluded.held`,
+  (p) => [p.accountIds, p.requestIds, p.families, p.keyIds, p.secretIds, p.models, p.amounts, p.priceVersions, p.nonces, p.deadlinesMs, p.nodeIds, p.grantedOutputs, p.tags],
+);
+
+/**
+ * Fails with a unique violation when one of these requests was charged lately; stores nothing. Runs
+ * after the holds of the requests were inserted: it sees charges that other transactions committed
+ * since this one read the used requests, and transactions that insert the same request wait for
+ * this commit. So a request is never both held and charged. Such a charge is of the current UTC
+ * month or of the one before.
+ */
+export const refuseCharged: Run<{ accountIds: readonly string[]; requestIds: readonly string[] }> = run(
+  "billing/refuse-charged",
+  `-- billing/refuse-charged
+insert into charges (account_id, request_id, month, "family", key_id, secret_id, model,
+  input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+  price_version, granted_output, hold, amount, overrun, output_over, thinking_over, outcome, basis,
+  attempts, admitted_at, settled_at, tags)
+select c.account_id, c.request_id, c.month, c."family", c.key_id, c.secret_id, c.model,
+  c.input, c.output, c.thinking, c.cache_write_5m, c.cache_write_1h, c.cache_read,
+  c.price_version, c.granted_output, c.hold, c.amount, c.overrun, c.output_over, c.thinking_over,
+  c.outcome, c.basis, c.attempts, c.admitted_at, c.settled_at, c.tags
+from unnest($1::text[], $2::text[]) as d (account_id, request_id)
+-- The offset makes the planner look up each request, rather than read both months.
+cross join lateral (
+  select *
+  from charges
+  where account_id = d.account_id and request_id = d.request_id
+    and month between
+      (date_trunc('month', now() at time zone 'utc') - interval '1 month')::date
+      and date_trunc('month', now() at time zone 'utc')::date
+  offset 0
+) c`,
+  (p) => [p.accountIds, p.requestIds],
+);
+
+export type FindPayerRow = { accountId: string; family: "v1" | "v2" };
+/**
+ * Finds the pool that pays for a key. No row: no such key.
+ */
+export const findPayer: Optional<{ keyId: string }, FindPayerRow> = optional(
+  "billing/find-payer",
+  `-- billing/find-payer
+select account_id, "family" from keys where key_id = $1`,
+  (p) => [p.keyId],
+  (v) => ({ accountId: v[0], family: v[1] }) as never,
+  "",
+);
+
+export type ReadKeysRow = { keyId: string; allowedModels: string[]; cap: bigint | null; status: "active" | "paused" | "expired" | "revoked"; spent: bigint; held: bigint };
+/**
+ * Reads the fields of keys that admission checks, with their current UTC month. A key without a row
+ * for the month has neither spent nor held credits in it.
+ */
+export const readKeys: Many<{ keyIds: readonly string[] }, ReadKeysRow> = many(
+  "billing/read-keys",
+  `-- billing/read-keys
+select k.key_id as key_id, k.allowed_models as allowed_models, k.monthly_cap as cap,
+  case when k.status = 'revoked' then 'revoked'
+    when k.expires_at <= now() then 'expired'
+    when k.paused then 'paused'
+    else 'active' end as status,
+  coalesce(m.spent, 0) as spent, coalesce(m.held, 0) as held
+from keys k
+left join key_months m
+  on m.account_id = k.account_id and m.key_id = k.key_id
+    and m.month = date_trunc('month', now() at time zone 'utc')::date
+where k.key_id = any($1::text[])`,
+  (p) => [p.keyIds],
+  (v) => ({ keyId: v[0], allowedModels: v[1], cap: v[2], status: v[3], spent: v[4], held: v[5] }) as never,
+  "cap",
+);
+
+export type ReadDeadSecretsRow = { secretId: string; revoked: boolean };
+/**
+ * Returns those of these secrets that were revoked or have expired.
+ */
+export const readDeadSecrets: Many<{ secretIds: readonly string[] }, ReadDeadSecretsRow> = many(
+  "billing/read-dead-secrets",
+  `-- billing/read-dead-secrets
+select secret_id, revoked_at is not null as revoked
+from key_secrets
+where secret_id = any($1::text[]) and (revoked_at is not null or expires_at <= now())`,
+  (p) => [p.secretIds],
+  (v) => ({ secretId: v[0], revoked: v[1] }) as never,
+  "",
+);
+
+export type ReadUsedRequestsRow = { accountId: string; requestId: string; nodeId: string | null; nonce: string; keyId: string; model: string; amount: bigint; grantedOutput: number; admittedAt: Date; month: string; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint };
+/**
+ * Returns those of these requests that run or were charged lately, with the prices at which they
+ * were admitted. Lately: in the current UTC month or in the one before. An id that was made a
+ * moment ago cannot have been used before.
+ */
+export const readUsedRequests: Many<{ accountIds: readonly string[]; requestIds: readonly string[] }, ReadUsedRequestsRow> = many(
+  "billing/read-used-requests",
+  `-- billing/read-used-requests
+select u.account_id as account_id, u.request_id as request_id, u.node_id as node_id,
+  u.nonce as nonce, u.key_id as key_id, u.model as model, u.amount as amount,
+  u.granted_output as granted_output, u.admitted_at as admitted_at, u.month as month,
+  p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read
+from (
+  select account_id, request_id, node_id, nonce, key_id, model, amount, granted_output,
+    admitted_at, month, price_version
+  from holds
+  join unnest($1::text[], $2::text[]) as d (account_id, request_id)
+    using (account_id, request_id)
+  union all
+  select c.account_id, c.request_id, '', '', c.key_id, c.model, 0, c.granted_output, c.admitted_at,
+    c.month, c.price_version
+  from unnest($1::text[], $2::text[]) as d (account_id, request_id)
+  -- The offset makes the planner look up each request, rather than read both months.
+  cross join lateral (
+    select *
+    from charges
+    where account_id = d.account_id and request_id = d.request_id
+      and month between
+        (date_trunc('month', now() at time zone 'utc') - interval '1 month')::date
+        and date_trunc('month', now() at time zone 'utc')::date
+    offset 0
+  ) c
+) u
+join price_versions p using (price_version)`,
+  (p) => [p.accountIds, p.requestIds],
+  (v) => ({ accountId: v[0], requestId: v[1], nodeId: v[2], nonce: v[3], keyId: v[4], model: v[5], amount: v[6], grantedOutput: v[7], admittedAt: v[8], month: v[9], priceVersion: v[10], input: v[11], output: v[12], thinking: v[13], cacheWrite5m: v[14], cacheWrite1h: v[15], cacheRead: v[16] }) as never,
+  "nodeId",
+);
+
+export type ReadOldRequestsRow = { accountId: string; requestId: string; nodeId: string; nonce: string; keyId: string; model: string; amount: bigint; grantedOutput: number; admittedAt: Date; month: string; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint };
+/**
+ * Returns those of these requests that were charged before the months of ReadUsedRequests. Only for
+ * ids that a caller proposed.
+ */
+export const readOldRequests: Many<{ accountIds: readonly string[]; requestIds: readonly string[] }, ReadOldRequestsRow> = many(
+  "billing/read-old-requests",
+  `-- billing/read-old-requests
+select c.account_id, c.request_id, '' as node_id, '' as nonce, c.key_id, c.model,
+  0::bigint as amount, c.granted_output, c.admitted_at, c.month,
+  p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read
+from unnest($1::text[], $2::text[]) as d (account_id, request_id)
+-- The offset makes the planner look up each request, rather than read all months.
+cross join lateral (
+  select *
+  from charges
+  where account_id = d.account_id and request_id = d.request_id
+    and month < (date_trunc('month', now() at time zone 'utc') - interval '1 month')::date
+  offset 0
+) c
+join price_versions p using (price_version)`,
+  (p) => [p.accountIds, p.requestIds],
+  (v) => ({ accountId: v[0], requestId: v[1], nodeId: v[2], nonce: v[3], keyId: v[4], model: v[5], amount: v[6], grantedOutput: v[7], admittedAt: v[8], month: v[9], priceVersion: v[10], input: v[11], output: v[12], thinking: v[13], cacheWrite5m: v[14], cacheWrite1h: v[15], cacheRead: v[16] }) as never,
+  "",
+);
+
+export type ReadPastMonthsRow = { keyId: string; month: string; spent: bigint; held: bigint };
+/**
+ * Reads the spent and held credits of keys, in the months in which growing holds were admitted.
+ */
+export const readPastMonths: Many<{ accountIds: readonly string[]; keyIds: readonly string[]; months: readonly string[] }, ReadPastMonthsRow> = many(
+  "billing/read-past-months",
+  `-- billing/read-past-months
+select m.key_id, m.month, m.spent, m.held
+from key_months m
+join unnest($1::text[], $2::text[], $3::date[])
+  as wanted (account_id, key_id, month)
+  using (account_id, key_id, month)`,
+  (p) => [p.accountIds, p.keyIds, p.months],
+  (v) => ({ keyId: v[0], month: v[1], spent: v[2], held: v[3] }) as never,
+  "",
+);
+
+export type LockPoolsRow = { accountId: string; family: "v1" | "v2"; posted: bigint; held: bigint; inDebt: boolean; accountStatus: "active" | "suspended" | "closed" };
+/**
+ * Locks pools in the order of their ids. The lock of a pool guards everything below it: the months
+ * of its keys, its roll-ups and its holds.
+ */
+export const lockPools: Many<{ accountIds: readonly string[]; families: readonly string[] }, LockPoolsRow> = many(
+  "billing/lock-pools",
+  `-- billing/lock-pools
+select p.account_id, p."family", p.posted, p.held, p.in_debt, p.account_status
+from unnest($1::text[], $2::text[]) as d (account_id, "family")
+join pools p using (account_id, "family")
+order by p.account_id, p."family"
+for update of p`,
+  (p) => [p.accountIds, p.families],
+  (v) => ({ accountId: v[0], family: v[1], posted: v[2], held: v[3], inDebt: v[4], accountStatus: v[5] }) as never,
+  "",
+);
+
+/**
+ * Writes what admissions and settlements write: a hold, a pool, a charge and an hour of usage.
+ * Fails where they would: at a lock, on a full disk. The caller rolls back. The rows are of no
+ * account.
+ */
+export const tryWrites: Run<{ requestId: string }> = run(
+  "billing/try-writes",
+  `-- billing/try-writes
+with placed as (
+  insert into holds (account_id, request_id, "family", key_id, model, month, amount,
+    price_version, nonce, admitted_at, deadline, granted_output)
+  values ('', $1, 'v1', '', '', date_trunc('month', now() at time zone 'utc')::date, 0,
+    '', '', now(), now(), 0)
+), in_pools as (
+  update pools set held = held where account_id = ''
+), charged as (
+  insert into charges (account_id, request_id, month, "family", key_id, model,
+    input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+    price_version, granted_output, hold, amount, overrun, output_over, thinking_over, outcome,
+    basis, admitted_at, settled_at)
+  values ('', $1, date_trunc('month', now() at time zone 'utc')::date, 'v1', '', '',
+    0, 0, 0, 0, 0, 0, '', 0, 0, 0, 0, 0, 0, '', '', now(), now())
+)
+insert into usage_hourly (account_id, key_id, model, hour) values ('', '', $1, now())`,
+  (p) => [p.requestId],
+);
+
+// charges.sql
+
+export type FindChargeRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; model: string; grantedOutput: number; hold: bigint; amount: bigint; overrun: bigint; outputOver: number; thinkingOver: number; outcome: string; basis: string; attempts: Json; tags: Json | null; admittedAt: Date; settledAt: Date; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint };
+/**
+ * Finds the charge of a finished request, with its price.
+ */
+export const findCharge: Optional<{ accountId: string; requestId: string }, FindChargeRow> = optional(
+  "billing/find-charge",
+  `-- billing/find-charge
+select c.request_id, c.account_id, c."family", c.key_id, c.model, c.granted_output, c.hold,
+  c.amount, c.overrun, c.output_over, c.thinking_over,
+  c.outcome, c.basis, c.attempts, c.tags, c.admitted_at, c.settled_at,
+  c.input as used_input, c.output as used_output, c.thinking as used_thinking,
+  c.cache_write_5m as used_cache_write_5m, c.cache_write_1h as used_cache_write_1h,
+  c.cache_read as used_cache_read,
+  p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read
+from charges c
+join price_versions p using (price_version)
+where c.account_id = $1 and c.request_id = $2`,
+  (p) => [p.accountId, p.requestId],
+  (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], model: v[4], grantedOutput: v[5], hold: v[6], amount: v[7], overrun: v[8], outputOver: v[9], thinkingOver: v[10], outcome: v[11], basis: v[12], attempts: v[13], tags: v[14], admittedAt: v[15], settledAt: v[16], usedInput: v[17], usedOutput: v[18], usedThinking: v[19], usedCacheWrite5m: v[20], usedCacheWrite1h: v[21], usedCacheRead: v[22], priceVersion: v[23], input: v[24], output: v[25], thinking: v[26], cacheWrite5m: v[27], cacheWrite1h: v[28], cacheRead: v[29] }) as never,
+  "tags",
+);
+
+export type FindChargesRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; model: string; grantedOutput: number; hold: bigint; amount: bigint; overrun: bigint; outputOver: number; thinkingOver: number; outcome: string; basis: string; attempts: Json; tags: Json | null; admittedAt: Date; settledAt: Date; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint };
+/**
+ * Finds the charges with a request id in all accounts, with their prices. Looks into every account:
+ * no index begins with the request id, since every charge would pay for it.
+ */
+export const findCharges: Many<{ requestId: string }, FindChargesRow> = many(
+  "billing/find-charges",
+  `-- billing/find-charges
+select c.request_id, c.account_id, c."family", c.key_id, c.model, c.granted_output, c.hold,
+  c.amount, c.overrun, c.output_over, c.thinking_over,
+  c.outcome, c.basis, c.attempts, c.tags, c.admitted_at, c.settled_at,
+  c.input as used_input, c.output as used_output, c.thinking as used_thinking,
+  c.cache_write_5m as used_cache_write_5m, c.cache_write_1h as used_cache_write_1h,
+  c.cache_read as used_cache_read,
+  p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read
+from accounts a
+-- The offset keeps the planner from scanning all charges.
+cross join lateral (
+  select * from charges where account_id = a.account_id and request_id = $1 offset 0
+) c
+join price_versions p using (price_version)
+order by c.admitted_at, c.account_id`,
+  (p) => [p.requestId],
+  (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], model: v[4], grantedOutput: v[5], hold: v[6], amount: v[7], overrun: v[8], outputOver: v[9], thinkingOver: v[10], outcome: v[11], basis: v[12], attempts: v[13], tags: v[14], admittedAt: v[15], settledAt: v[16], usedInput: v[17], usedOutput: v[18], usedThinking: v[19], usedCacheWrite5m: v[20], usedCacheWrite1h: v[21], usedCacheRead: v[22], priceVersion: v[23], input: v[24], output: v[25], thinking: v[26], cacheWrite5m: v[27], cacheWrite1h: v[28], cacheRead: v[29] }) as never,
+  "tags",
+);
+
+export type FindSettledRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; model: string; grantedOutput: number; hold: bigint; amount: bigint; overrun: bigint; outputOver: number; thinkingOver: number; outcome: string; basis: string; attempts: Json; tags: Json | null; admittedAt: Date; settledAt: Date; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint };
+/**
+ * Finds the charges of these requests with their prices, in the order of their settlement.
+ * `months`: of the charges
+ */
+export const findSettled: Many<{ accountIds: readonly string[]; requestIds: readonly string[]; months: readonly string[] }, FindSettledRow> = many(
+  "billing/find-settled",
+  `-- billing/find-settled
+select c.request_id, c.account_id, c."family", c.key_id, c.model, c.granted_output, c.hold,
+  c.amount, c.overrun, c.output_over, c.thinking_over,
+  c.outcome, c.basis, c.attempts, c.tags, c.admitted_at, c.settled_at,
+  c.input as used_input, c.output as used_output, c.thinking as used_thinking,
+  c.cache_write_5m as used_cache_write_5m, c.cache_write_1h as used_cache_write_1h,
+  c.cache_read as used_cache_read,
+  p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read
+from unnest($1::text[], $2::text[], $3::date[])
+  as d (account_id, request_id, month)
+-- The offset makes the planner look up each request, rather than read whole months.
+cross join lateral (
+  select *
+  from charges
+  where account_id = d.account_id and request_id = d.request_id and month = d.month
+  offset 0
+) c
+join price_versions p using (price_version)
+order by c.settled_at, c.request_id`,
+  (p) => [p.accountIds, p.requestIds, p.months],
+  (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], model: v[4], grantedOutput: v[5], hold: v[6], amount: v[7], overrun: v[8], outputOver: v[9], thinkingOver: v[10], outcome: v[11], basis: v[12], attempts: v[13], tags: v[14], admittedAt: v[15], settledAt: v[16], usedInput: v[17], usedOutput: v[18], usedThinking: v[19], usedCacheWrite5m: v[20], usedCacheWrite1h: v[21], usedCacheRead: v[22], priceVersion: v[23], input: v[24], output: v[25], thinking: v[26], cacheWrite5m: v[27], cacheWrite1h: v[28], cacheRead: v[29] }) as never,
+  "tags",
+);
+
+export type FindAmountsRow = { accountId: string; requestId: string; amountMicro: bigint };
+/**
+ * Finds the amounts of the charges that these requests have. A request without a row has no charge.
+ */
+export const findAmounts: Many<{ accountIds: readonly string[]; requestIds: readonly string[] }, FindAmountsRow> = many(
+  "billing/find-amounts",
+  `-- billing/find-amounts
+select c.account_id, c.request_id, c.amount as amount_micro
+from unnest($1::text[], $2::text[]) as asked (account_id, request_id)
+join charges c on c.account_id = asked.account_id and c.request_id = asked.request_id`,
+  (p) => [p.accountIds, p.requestIds],
+  (v) => ({ accountId: v[0], requestId: v[1], amountMicro: v[2] }) as never,
+  "",
+);
+
+export type FindHintRow = { accountId: string };
+/**
+ * Finds the accounts that have a secret whose hint begins and ends like this.
+ * `first`: or empty
+ * `last`: or empty
+ */
+export const findHint: Many<{ first: string; last: string }, FindHintRow> = many(
+  "billing/find-hint",
+  `-- billing/find-hint
+select distinct k.account_id
+from key_secrets s
+join keys k using (key_id)
+where starts_with(s.shown, $1) and right(s.shown, length($2)) = $2
+limit 1000`,
+  (p) => [p.first, p.last],
+  (v) => ({ accountId: v[0] }) as never,
+  "",
+);
+
+export type ReadSettledRow = { readAt: Date; accountId: string | null; requestId: string | null; month: string | null };
+/**
+ * Reads which charges of some accounts were settled since ten seconds before a time, newest first,
+ * and the time of this read. One row without a charge if there is none.
+ * The ten seconds: charges do not become visible in the order of `settled_at`, which is the time at
+ * which their transaction began. A settlement runs for eight seconds at most, by the time limits of
+ * its statements, so a charge that this read cannot see yet is in the range of the next one.
+ * `since`: the time of the read before; null: now
+ */
+export const readSettled: Many<{ accountIds: readonly string[]; since: Date | string | null; rows: bigint | number }, ReadSettledRow> = many(
+  "billing/read-settled",
+  `-- billing/read-settled
+select statement_timestamp() as read_at, c.account_id as account_id,
+  c.request_id as request_id, c.month as month
+from (select 1) as always
+left join charges c
+  on c.account_id = any($1::text[]) and c.amount >= 0
+    and c.settled_at > coalesce($2::timestamptz, statement_timestamp()) - interval '10 seconds'
+    -- True for every charge. Without an end, a plan for any time would read whole months.
+    and c.settled_at < statement_timestamp() + interval '1 minute'
+order by c.settled_at desc, c.request_id desc
+limit $3`,
+  (p) => [p.accountIds, p.since, p.rows],
+  (v) => ({ readAt: v[0], accountId: v[1], requestId: v[2], month: v[3] }) as never,
+  "accountId requestId month",
+);
+
+export type ListChargesRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; model: string; grantedOutput: number; hold: bigint; amount: bigint; overrun: bigint; outputOver: number; thinkingOver: number; outcome: string; basis: string; attempts: Json; tags: Json | null; admittedAt: Date; settledAt: Date; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; isMatch: boolean; isLast: boolean };
+/**
+ * Lists the charges of an account that match a filter, with their prices, newest first. Looks at a
+ * limited number of charges. If it reaches the last of them, it returns that one too, matching or
+ * not: the next page begins after it.
+ * `least`: amount
+ * `model`: null: any
+ * `outcomes`: null: any
+ * `tags`: those that each charge has; null: any
+ * `before`: the time of admission of the last row of the page before
+ * `beforeId`: the request of the same row
+ * `from`: the earliest time of admission
+ * `looks`: charges to look at
+ */
+export const listCharges: Many<{ looks: bigint | number; least: bigint | number; model: string | null; outcomes: readonly string[] | null; tags: string | null; accountId: string; before: Date | string; beforeId: string; from: Date | string; rows: bigint | number }, ListChargesRow> = many(
+  "billing/list-charges",
+  `-- billing/list-charges
+select c.request_id, c.account_id, c."family", c.key_id, c.model, c.granted_output, c.hold,
+  c.amount, c.overrun, c.output_over, c.thinking_over,
+  c.outcome, c.basis, c.attempts, c.tags, c.admitted_at, c.settled_at,
+  c.input as used_input, c.output as used_output, c.thinking as used_thinking,
+  c.cache_write_5m as used_cache_write_5m, c.cache_write_1h as used_cache_write_1h,
+  c.cache_read as used_cache_read,
+  p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read,
+  c.is_match as is_match, c.place = $1 as is_last
+from (
+  select *
+  from (
+    select *,
+      amount >= $2 and ($3::text is null or model = $3)
+        and ($4::text[] is null or outcome = any($4))
+        and ($5::jsonb is null or coalesce(tags @> $5, false)) as is_match,
+      row_number() over (order by admitted_at desc, request_id desc) as place
+    from charges
+    where account_id = $6 and amount >= 0
+      and (admitted_at, request_id) < ($7::timestamptz, $8)
+      and admitted_at >= $9::timestamptz
+      -- The month of a charge is that of its admission. This leaves out the other partitions.
+      and month between date_trunc('month', $9 at time zone 'utc')::date
+        and date_trunc('month', $7 at time zone 'utc')::date
+    order by admitted_at desc, request_id desc
+    limit $1
+  ) looked
+  where is_match or place = $1
+  order by admitted_at desc, request_id desc
+  limit $10
+) c
+join price_versions p using (price_version)
+order by c.admitted_at desc, c.request_id desc`,
+  (p) => [p.looks, p.least, p.model, p.outcomes, p.tags, p.accountId, p.before, p.beforeId, p.from, p.rows],
+  (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], model: v[4], grantedOutput: v[5], hold: v[6], amount: v[7], overrun: v[8], outputOver: v[9], thinkingOver: v[10], outcome: v[11], basis: v[12], attempts: v[13], tags: v[14], admittedAt: v[15], settledAt: v[16], usedInput: v[17], usedOutput: v[18], usedThinking: v[19], usedCacheWrite5m: v[20], usedCacheWrite1h: v[21], usedCacheRead: v[22], priceVersion: v[23], input: v[24], output: v[25], thinking: v[26], cacheWrite5m: v[27], cacheWrite1h: v[28], cacheRead: v[29], isMatch: v[30], isLast: v[31] }) as never,
+  "tags",
+);
+
+export type ListKeyChargesRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; model: string; grantedOutput: number; hold: bigint; amount: bigint; overrun: bigint; outputOver: number; thinkingOver: number; outcome: string; basis: string; attempts: Json; tags: Json | null; admittedAt: Date; settledAt: Date; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; isMatch: boolean; isLast: boolean };
+/**
+ * Lists the charges of one key, as ListCharges does those of an account.
+ */
+export const listKeyCharges: Many<{ looks: bigint | number; least: bigint | number; model: string | null; outcomes: readonly string[] | null; tags: string | null; accountId: string; keyId: string; before: Date | string; beforeId: string; from: Date | string; rows: bigint | number }, ListKeyChargesRow> = many(
+  "billing/list-key-charges",
+  `-- billing/list-key-charges
+select c.request_id, c.account_id, c."family", c.key_id, c.model, c.granted_output, c.hold,
+  c.amount, c.overrun, c.output_over, c.thinking_over,
+  c.outcome, c.basis, c.attempts, c.tags, c.admitted_at, c.settled_at,
+  c.input as used_input, c.output as used_output, c.thinking as used_thinking,
+  c.cache_write_5m as used_cache_write_5m, c.cache_write_1h as used_cache_write_1h,
+  c.cache_read as used_cache_read,
+  p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read,
+  c.is_match as is_match, c.place = $1 as is_last
+from (
+  select *
+  from (
+    select *,
+      amount >= $2 and ($3::text is null or model = $3)
+        and ($4::text[] is null or outcome = any($4))
+        and ($5::jsonb is null or coalesce(tags @> $5, false)) as is_match,
+      row_number() over (order by admitted_at desc, request_id desc) as place
+    from charges
+    where account_id = $6 and key_id = $7 and amount >= 0
+      and (admitted_at, request_id) < ($8::timestamptz, $9)
+      and admitted_at >= $10::timestamptz
+      -- The month of a charge is that of its admission. This leaves out the other partitions.
+      and month between date_trunc('month', $10 at time zone 'utc')::date
+        and date_trunc('month', $8 at time zone 'utc')::date
+    order by admitted_at desc, request_id desc
+    limit $1
+  ) looked
+  where is_match or place = $1
+  order by admitted_at desc, request_id desc
+  limit $11
+) c
+join price_versions p using (price_version)
+order by c.admitted_at desc, c.request_id desc`,
+  (p) => [p.looks, p.least, p.model, p.outcomes, p.tags, p.accountId, p.keyId, p.before, p.beforeId, p.from, p.rows],
+  (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], model: v[4], grantedOutput: v[5], hold: v[6], amount: v[7], overrun: v[8], outputOver: v[9], thinkingOver: v[10], outcome: v[11], basis: v[12], attempts: v[13], tags: v[14], admittedAt: v[15], settledAt: v[16], usedInput: v[17], usedOutput: v[18], usedThinking: v[19], usedCacheWrite5m: v[20], usedCacheWrite1h: v[21], usedCacheRead: v[22], priceVersion: v[23], input: v[24], output: v[25], thinking: v[26], cacheWrite5m: v[27], cacheWrite1h: v[28], cacheRead: v[29], isMatch: v[30], isLast: v[31] }) as never,
+  "tags",
+);
+
+export type ExportChargesRow = { requestId: string; keyId: string; keyName: string | null; model: string; family: "v1" | "v2"; outcome: string; basis: string; grantedOutput: number; hold: bigint; amount: bigint; overrun: bigint; priceVersion: string; tags: Json | null; admittedAt: string; settledAt: string; input: number; output: number; thinking: number; cacheWrite5m: number; cacheWrite1h: number; cacheRead: number };
+/**
+ * Reads the charges of an account for an export, with the names of their keys, oldest first.
+ * `after`: the time of admission of the last row of the page before
+ * `afterId`: the request of the same row
+ * `to`: exclusive
+ */
+export const exportCharges: Many<{ accountId: string; after: Date | string; afterId: string; to: Date | string; rows: bigint | number }, ExportChargesRow> = many(
+  "billing/export-charges",
+  `-- billing/export-charges
+select c.request_id as request_id, c.key_id as key_id, k.name as key_name,
+  c.model as model, c."family" as "family", upper(c.outcome) as outcome,
+  upper(c.basis) as basis, c.granted_output as granted_output, c.hold as hold,
+  c.amount as amount, c.overrun as overrun, c.price_version as price_version,
+  c.tags as tags,
+  to_char(c.admitted_at at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as admitted_at,
+  to_char(c.settled_at at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as settled_at,
+  c.input as input, c.output as output, c.thinking as thinking,
+  c.cache_write_5m as cache_write_5m, c.cache_write_1h as cache_write_1h,
+  c.cache_read as cache_read
+from (
+  select *
+  from charges
+  where account_id = $1 and amount >= 0
+    and (admitted_at, request_id) > ($2::timestamptz, $3)
+    and admitted_at < $4::timestamptz
+    -- The month of a charge is that of its admission. This leaves out the other partitions.
+    and month between date_trunc('month', $2 at time zone 'utc')::date
+      and date_trunc('month', $4 at time zone 'utc')::date
+  order by admitted_at, request_id
+  limit $5
+) c
+left join keys k on k.key_id = c.key_id
+order by c.admitted_at, c.request_id`,
+  (p) => [p.accountId, p.after, p.afterId, p.to, p.rows],
+  (v) => ({ requestId: v[0], keyId: v[1], keyName: v[2], model: v[3], family: v[4], outcome: v[5], basis: v[6], grantedOutput: v[7], hold: v[8], amount: v[9], overrun: v[10], priceVersion: v[11], tags: v[12], admittedAt: v[13], settledAt: v[14], input: v[15], output: v[16], thinking: v[17], cacheWrite5m: v[18], cacheWrite1h: v[19], cacheRead: v[20] }) as never,
+  "keyName tags",
+);
+
+export type ExportKeyChargesRow = { requestId: string; keyId: string; keyName: string | null; model: string; family: "v1" | "v2"; outcome: string; basis: string; grantedOutput: number; hold: bigint; amount: bigint; overrun: bigint; priceVersion: string; tags: Json | null; admittedAt: string; settledAt: string; input: number; output: number; thinking: number; cacheWrite5m: number; cacheWrite1h: number; cacheRead: number };
+/**
+ * Reads the charges of one key for an export, as ExportCharges does those of an account.
+ */
+export const exportKeyCharges: Many<{ accountId: string; keyId: string; after: Date | string; afterId: string; to: Date | string; rows: bigint | number }, ExportKeyChargesRow> = many(
+  "billing/export-key-charges",
+  `-- billing/export-key-charges
+select c.request_id as request_id, c.key_id as key_id, k.name as key_name,
+  c.model as model, c."family" as "family", upper(c.outcome) as outcome,
+  upper(c.basis) as basis, c.granted_output as granted_output, c.hold as hold,
+  c.amount as amount, c.overrun as overrun, c.price_version as price_version,
+  c.tags as tags,
+  to_char(c.admitted_at at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as admitted_at,
+  to_char(c.settled_at at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as settled_at,
+  c.input as input, c.output as output, c.thinking as thinking,
+  c.cache_write_5m as cache_write_5m, c.cache_write_1h as cache_write_1h,
+  c.cache_read as cache_read
+from (
+  select *
+  from charges
+  where account_id = $1 and key_id = $2 and amount >= 0
+    and (admitted_at, request_id) > ($3::timestamptz, $4)
+    and admitted_at < $5::timestamptz
+    -- The month of a charge is that of its admission. This leaves out the other partitions.
+    and month between date_trunc('month', $3 at time zone 'utc')::date
+      and date_trunc('month', $5 at time zone 'utc')::date
+  order by admitted_at, request_id
+  limit $6
+) c
+left join keys k on k.key_id = c.key_id
+order by c.admitted_at, c.request_id`,
+  (p) => [p.accountId, p.keyId, p.after, p.afterId, p.to, p.rows],
+  (v) => ({ requestId: v[0], keyId: v[1], keyName: v[2], model: v[3], family: v[4], outcome: v[5], basis: v[6], grantedOutput: v[7], hold: v[8], amount: v[9], overrun: v[10], priceVersion: v[11], tags: v[12], admittedAt: v[13], settledAt: v[14], input: v[15], output: v[16], thinking: v[17], cacheWrite5m: v[18], cacheWrite1h: v[19], cacheRead: v[20] }) as never,
+  "keyName tags",
+);
+
+// holds.sql
+
+export type SettleHoldsRow = { accountId: string; requestId: string; hold: bigint; amount: bigint; overrun: bigint; settledAtMs: bigint };
+/**
+ * Turns holds into charges. The caller has locked the pools. A charge is at most its hold: the rest
+ * of the cost, and the cost of output beyond the grant, is the overrun. The hold is released, the
+ * charge is added to the month of the key, which also records the last use of the key, and the
+ * charge is added to the roll-up of the UTC hour of admission. There, a hold that is too small
+ * covers the input first, then the cache, then thinking, then output. Returns the charges. A
+ * request that was settled before has no hold and no row.
+ * `costsCache`: of the input and the cache
+ * `costsThinking`: of these and thinking
+ * `costsOver`: of the output and the thinking beyond the grant
+ * `firstEvents`: the numbers of the counts of first events; null: there was none
+ * `input`: charged tokens, as the other categories
+ */
+export const settleHolds: Many<{ accountIds: readonly string[]; requestIds: readonly string[]; costsInput: readonly (bigint | number)[]; costsCache: readonly (bigint | number)[]; costsThinking: readonly (bigint | number)[]; costs: readonly (bigint | number)[]; costsOver: readonly (bigint | number)[]; outputsOver: readonly number[]; thinkingsOver: readonly number[]; outcomes: readonly string[]; bases: readonly string[]; attempts: readonly string[]; firstEvents: readonly (number | null)[]; input: readonly number[]; output: readonly number[]; thinking: readonly number[]; cacheWrite5m: readonly number[]; cacheWrite1h: readonly number[]; cacheRead: readonly number[] }, SettleHoldsRow> = many(
+  "billing/settle-holds",
+  `-- billing/settle-holds
+with ended as (
+  delete from holds h
+  using unnest($1::text[], $2::text[], $3::bigint[],
+      $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[],
+      $8::integer[], $9::integer[], $10::text[], $11::text[],
+      $12::jsonb[], $13::integer[],
+      $14::integer[], $15::integer[], $16::integer[], $17::integer[],
+      $18::integer[], $19::integer[])
+    as e (account_id, request_id, cost_input, cost_cache, cost_thinking, cost, cost_over,
+      output_over, thinking_over, outcome, basis, attempts, first_event,
+      input, output, thinking, cache_write_5m, cache_write_1h, cache_read)
+  where h.account_id = e.account_id and h.request_id = e.request_id
+  returning h.account_id, h.request_id, h.month, h."family", h.key_id, h.secret_id, h.model,
+    h.price_version, h.admitted_at, h.granted_output, h.tags, h.amount as hold, e.cost_input,
+    e.cost_cache, e.cost_thinking, e.cost, e.cost_over, e.output_over, e.thinking_over, e.outcome,
+    e.basis, e.attempts, e.first_event,
+    e.input, e.output, e.thinking, e.cache_write_5m, e.cache_write_1h, e.cache_read
+), charged as (
+  insert into charges (account_id, request_id, month, "family", key_id, secret_id, model,
+    price_version, admitted_at, granted_output, hold, amount, overrun, output_over, thinking_over,
+    outcome, basis, attempts, settled_at, tags,
+    input, output, thinking, cache_write_5m, cache_write_1h, cache_read)
+  select account_id, request_id, month, "family", key_id, secret_id, model, price_version,
+    admitted_at, granted_output, hold, least(cost, hold), greatest(cost - hold, 0) + cost_over,
+    output_over, thinking_over, outcome, basis, attempts, now(), tags,
+    input, output, thinking, cache_write_5m, cache_write_1h, cache_read
+  from ended
+  returning account_id, request_id, month, "family", key_id, hold, amount, overrun, settled_at
+), in_pools as (
+  update pools
+  set posted = pools.posted - d.amount, held = pools.held - d.hold,
+    -- A debt ends when the credits that are left cover the running holds.
+    in_debt = pools.in_debt
+      and (pools.posted - d.amount < pools.held - d.hold or pools.posted - d.amount < 0)
+  from (
+    select account_id, "family", sum(amount)::bigint as amount, sum(hold)::bigint as hold
+    from charged
+    group by account_id, "family"
+  ) d
+  where pools.account_id = d.account_id and pools."family" = d."family"
+), in_months as (
+  update key_months
+  set spent = key_months.spent + d.amount, held = key_months.held - d.hold,
+    last_used_at = greatest(key_months.last_used_at, now())
+  from (
+    select account_id, key_id, month, sum(amount)::bigint as amount, sum(hold)::bigint as hold
+    from charged
+    group by account_id, key_id, month
+  ) d
+  where key_months.account_id = d.account_id and key_months.key_id = d.key_id
+    and key_months.month = d.month
+), rolled_up as (
+  insert into usage_hourly as u (account_id, key_id, model, hour,
+    input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+    amount, amount_input, amount_output, amount_cache, amount_thinking,
+    requests, completed, failed, cut,
+    first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
+    first_event_7, first_event_8, first_event_9, first_event_10)
+  select account_id, key_id, model, date_trunc('hour', admitted_at, 'UTC'),
+    sum(input), sum(output), sum(thinking), sum(cache_write_5m), sum(cache_write_1h),
+    sum(cache_read),
+    sum(least(cost, hold)),
+    sum(least(cost_input, hold)),
+    sum(least(cost, hold) - least(cost_thinking, hold)),
+    sum(least(cost_cache, hold) - least(cost_input, hold)),
+    sum(least(cost_thinking, hold) - least(cost_cache, hold)),
+    count(*),
+    count(*) filter (where outcome = 'completed'),
+    count(*) filter (where outcome in ('provider_failed', 'provider_broke', 'gateway_failed',
+      'reaped', 'input_above_hold')),
+    count(*) filter (where outcome in ('client_left_before_acceptance',
+      'client_left_before_content', 'client_left', 'revoked', 'time_limit')),
+    count(*) filter (where first_event = 1), count(*) filter (where first_event = 2),
+    count(*) filter (where first_event = 3), count(*) filter (where first_event = 4),
+    count(*) filter (where first_event = 5), count(*) filter (where first_event = 6),
+    count(*) filter (where first_event = 7), count(*) filter (where first_event = 8),
+    count(*) filter (where first_event = 9), count(*) filter (where first_event = 10)
+  from ended
+  group by 1, 2, 3, 4
+  order by 1, 4, 2, 3
+  on conflict (account_id, hour, key_id, model) do update
+  set (input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+      amount, amount_input, amount_output, amount_cache, amount_thinking,
+      requests, completed, failed, cut,
+      first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
+      first_event_7, first_event_8, first_event_9, first_event_10) = row (
+        u.input + excluded.input, u.output + excluded.output, u.thinking + excluded.thinking,
+        u.cache_write_5m + excluded.cache_write_5m, u.cache_write_1h + excluded.cache_write_1h,
+        u.cache_read + excluded.cache_read,
+        u.amount + excluded.amount, u.amount_input + excluded.amount_input,
+        u.amount_output + excluded.amount_output, u.amount_cache + excluded.amount_cache,
+        u.amount_thinking + excluded.amount_thinking,
+        u.requests + excluded.requests, u.completed + excluded.completed,
+        u.failed + excluded.failed, u.cut + excluded.cut,
+        u.first_event_1 + excluded.first_event_1, u.first_event_2 + excluded.first_event_2,
+        u.first_event_3 + excluded.first_event_3, u.first_event_4 + excluded.first_event_4,
+        u.first_event_5 + excluded.first_event_5, u.first_event_6 + excluded.first_event_6,
+        u.first_event_7 + excluded.first_event_7, u.first_event_8 + excluded.first_event_8,
+        u.first_event_9 + excluded.first_event_9, u.first_event_10 + excluded.first_event_10)
+)
+select account_id, request_id, hold, amount, overrun,
+  floor(extract(epoch from settled_at) * 1000)::bigint as settled_at_ms
+from charged`,
+  (p) => [p.accountIds, p.requestIds, p.costsInput, p.costsCache, p.costsThinking, p.costs, p.costsOver, p.outputsOver, p.thinkingsOver, p.outcomes, p.bases, p.attempts, p.firstEvents, p.input, p.output, p.thinking, p.cacheWrite5m, p.cacheWrite1h, p.cacheRead],
+  (v) => ({ accountId: v[0], requestId: v[1], hold: v[2], amount: v[3], overrun: v[4], settledAtMs: v[5] }) as never,
+  "",
+);
+
+export type FindHoldsRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; secretId: string | null; model: string; month: string; nonce: string; amount: bigint; grantedOutput: number; admittedAt: Date; tags: Json | null; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint };
+/**
+ * Finds the holds of those of these requests that run, with their prices.
+ */
+export const findHolds: Many<{ accountIds: readonly string[]; requestIds: readonly string[] }, FindHoldsRow> = many(
+  "billing/find-holds",
+  `-- billing/find-holds
+select h.request_id, h.account_id, h."family", h.key_id, h.secret_id, h.model, h.month, h.nonce,
+  h.amount, h.granted_output, h.admitted_at, h.tags,
+  h.input as used_input, h.output as used_output, h.thinking as used_thinking,
+  h.cache_write_5m as used_cache_write_5m, h.cache_write_1h as used_cache_write_1h,
+  h.cache_read as used_cache_read,
+  p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read
+from holds h
+join unnest($1::text[], $2::text[]) as d (account_id, request_id)
+  using (account_id, request_id)
+join price_versions p using (price_version)`,
+  (p) => [p.accountIds, p.requestIds],
+  (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], secretId: v[4], model: v[5], month: v[6], nonce: v[7], amount: v[8], grantedOutput: v[9], admittedAt: v[10], tags: v[11], usedInput: v[12], usedOutput: v[13], usedThinking: v[14], usedCacheWrite5m: v[15], usedCacheWrite1h: v[16], usedCacheRead: v[17], priceVersion: v[18], input: v[19], output: v[20], thinking: v[21], cacheWrite5m: v[22], cacheWrite1h: v[23], cacheRead: v[24] }) as never,
+  "secretId tags",
+);
+
+export type FindRunningRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; secretId: string | null; model: string; month: string; nonce: string; amount: bigint; grantedOutput: number; admittedAt: Date; tags: Json | null; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint };
+/**
+ * Finds the holds with a request id in all accounts, with their prices.
+ */
+export const findRunning: Many<{ requestId: string }, FindRunningRow> = many(
+  "billing/find-running",
+  `-- billing/find-running
+select h.request_id, h.account_id, h."family", h.key_id, h.secret_id, h.model, h.month, h.nonce,
+  h.amount, h.granted_output, h.admitted_at, h.tags,
+  h.input as used_input, h.output as used_output, h.thinking as used_thinking,
+  h.cache_write_5m as used_cache_write_5m, h.cache_write_1h as used_cache_write_1h,
+  h.cache_read as used_cache_read,
+  p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read
+from holds h
+join price_versions p using (price_version)
+where h.request_id = $1
+order by h.admitted_at, h.account_id`,
+  (p) => [p.requestId],
+  (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], secretId: v[4], model: v[5], month: v[6], nonce: v[7], amount: v[8], grantedOutput: v[9], admittedAt: v[10], tags: v[11], usedInput: v[12], usedOutput: v[13], usedThinking: v[14], usedCacheWrite5m: v[15], usedCacheWrite1h: v[16], usedCacheRead: v[17], priceVersion: v[18], input: v[19], output: v[20], thinking: v[21], cacheWrite5m: v[22], cacheWrite1h: v[23], cacheRead: v[24] }) as never,
+  "secretId tags",
+);
+
+export type FindOrphansRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; secretId: string | null; model: string; month: string; nonce: string; amount: bigint; grantedOutput: number; admittedAt: Date; tags: Json | null; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint };
+/**
+ * Finds holds that no process will settle: holds past their deadline, of the given dead nodes, or
+ * of nodes that no longer exist. Ordered by account and request id and paged, so that orphans that
+ * cannot be settled do not hide the ones after them.
+ * `afterAccountId`: of the last row of the page before; empty: from the first
+ * `afterRequestId`: of the same row
+ */
+export const findOrphans: Many<{ nodeIds: readonly string[]; afterAccountId: string; afterRequestId: string; rows: bigint | number }, FindOrphansRow> = many(
+  "billing/find-orphans",
+  `-- billing/find-orphans
+select h.request_id as request_id, h.account_id as account_id, h."family" as "family",
+  h.key_id as key_id, h.secret_id as secret_id, h.model as model, h.month as month,
+  h.nonce as nonce, h.amount as amount, h.granted_output as granted_output,
+  h.admitted_at as admitted_at, h.tags as tags,
+  h.input as used_input, h.output as used_output, h.thinking as used_thinking,
+  h.cache_write_5m as used_cache_write_5m, h.cache_write_1h as used_cache_write_1h,
+  h.cache_read as used_cache_read,
+  p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read
+from (
+  select * from holds where deadline < now()
+  union
+  select * from holds where node_id = any($1::text[])
+  union
+  select * from holds
+  where node_id is not null
+    and not exists (select 1 from nodes where nodes.node_id = holds.node_id)
+) h
+join price_versions p using (price_version)
+where (h.account_id, h.request_id) > ($2, $3)
+order by h.account_id, h.request_id
+limit $4`,
+  (p) => [p.nodeIds, p.afterAccountId, p.afterRequestId, p.rows],
+  (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], secretId: v[4], model: v[5], month: v[6], nonce: v[7], amount: v[8], grantedOutput: v[9], admittedAt: v[10], tags: v[11], usedInput: v[12], usedOutput: v[13], usedThinking: v[14], usedCacheWrite5m: v[15], usedCacheWrite1h: v[16], usedCacheRead: v[17], priceVersion: v[18], input: v[19], output: v[20], thinking: v[21], cacheWrite5m: v[22], cacheWrite1h: v[23], cacheRead: v[24] }) as never,
+  "secretId tags",
+);
+
+export type FindOldestHoldRow = { day: string | null };
+/**
+ * Returns the UTC day of the oldest hold of all accounts; null if there is none.
+ */
+export const findOldestHold: One<undefined, FindOldestHoldRow> = one(
+  "billing/find-oldest-hold",
+  `-- billing/find-oldest-hold
+select (min(admitted_at) at time zone 'utc')::date as day
+from holds`,
+  () => [],
+  (v) => ({ day: v[0] }) as never,
+  "day",
+);
+
+export type FindFirstRunningRow = { at: Date; today: string; closedTo: string; tagsTo: string; admittedAt: Date | null };
+/**
+ * Returns the database's time, how far the days and the tags of days are written, and when the
+ * first running request of an account was admitted; null if none runs.
+ * `keyIds`: null: all keys
+ */
+export const findFirstRunning: One<{ accountId: string; keyIds: readonly string[] | null }, FindFirstRunningRow> = one(
+  "billing/find-first-running",
+  `-- billing/find-first-running
+select now() as at, (now() at time zone 'utc')::date as today, closed_to, tags_to,
+  (
+    select min(admitted_at)
+    from holds
+    where account_id = $1 and ($2::text[] is null or key_id = any($2))
+  ) as admitted_at
+from usage_progress`,
+  (p) => [p.accountId, p.keyIds],
+  (v) => ({ at: v[0], today: v[1], closedTo: v[2], tagsTo: v[3], admittedAt: v[4] }) as never,
+  "admittedAt",
+);
+
+export type SumHoldsRow = { requests: bigint; heldMicro: bigint; oldestAdmittedAt: Date | null; firstDeadlineAt: Date | null };
+/**
+ * Sums the running requests of all accounts.
+ */
+export const sumHolds: One<undefined, SumHoldsRow> = one(
+  "billing/sum-holds",
+  `-- billing/sum-holds
+select count(*)::bigint as requests, coalesce(sum(amount), 0)::bigint as held_micro,
+  min(admitted_at) as oldest_admitted_at, min(deadline) as first_deadline_at
+from holds`,
+  () => [],
+  (v) => ({ requests: v[0], heldMicro: v[1], oldestAdmittedAt: v[2], firstDeadlineAt: v[3] }) as never,
+  "oldestAdmittedAt firstDeadlineAt",
+);
+
+export type LockHoldsRow = { accountId: string; requestId: string; amount: bigint };
+/**
+ * Locks holds in the order of their ids. A settled request has no hold and no row.
+ */
+export const lockHolds: Many<{ accountIds: readonly string[]; requestIds: readonly string[] }, LockHoldsRow> = many(
+  "billing/lock-holds",
+  `-- billing/lock-holds
+select h.account_id, h.request_id, h.amount
+from holds h
+join unnest($1::text[], $2::text[]) as d (account_id, request_id)
+  using (account_id, request_id)
+order by h.account_id, h.request_id
+for update of h`,
+  (p) => [p.accountIds, p.requestIds],
+  (v) => ({ accountId: v[0], requestId: v[1], amount: v[2] }) as never,
+  "",
+);
+
+/**
+ * Changes the amounts of holds, and with them the held amounts of their pools and months. The
+ * caller has locked the pools. A hold that no longer exists is ignored.
+ * `mayGrow`: false: a larger amount is ignored, too
+ */
+export const resizeHolds: Run<{ accountIds: readonly string[]; requestIds: readonly string[]; amounts: readonly (bigint | number)[]; mayGrow: boolean }> = run(
+  "billing/resize-holds",
+  `-- billing/resize-holds
+with resized as materialized (
+  select h.request_id, h.account_id, h."family", h.key_id, h.month,
+    d.amount, d.amount - h.amount as added
+  from holds h
+  join unnest($1::text[], $2::text[], $3::bigint[])
+    as d (account_id, request_id, amount)
+    on h.account_id = d.account_id and h.request_id = d.request_id
+  where (d.amount < h.amount or ($4::boolean and d.amount > h.amount))
+), in_pools as (
+  update pools
+  set held = pools.held + d.added,
+    in_debt = pools.in_debt and (pools.posted < pools.held + d.added or pools.posted < 0)
+  from (
+    select account_id, "family", sum(added)::bigint as added
+    from resized
+    group by account_id, "family"
+  ) d
+  where pools.account_id = d.account_id and pools."family" = d."family"
+), in_months as (
+  update key_months
+  set held = key_months.held + d.added
+  from (
+    select account_id, key_id, month, sum(added)::bigint as added
+    from resized
+    group by account_id, key_id, month
+  ) d
+  where key_months.account_id = d.account_id and key_months.key_id = d.key_id
+    and key_months.month = d.month
+)
+update holds
+set amount = resized.amount
+from resized
+where holds.account_id = resized.account_id and holds.request_id = resized.request_id`,
+  (p) => [p.accountIds, p.requestIds, p.amounts, p.mayGrow],
+);
+
+/**
+ * Stores the metered usage of running requests; a count never decreases. Locks the holds in the
+ * order of their ids, as settlement does. Changes the requests that still run.
+ */
+export const checkpointHolds: Run<{ accountIds: readonly string[]; requestIds: readonly string[]; input: readonly number[]; output: readonly number[]; thinking: readonly number[]; cacheWrite5m: readonly number[]; cacheWrite1h: readonly number[]; cacheRead: readonly number[] }> = run(
+  "billing/checkpoint-holds",
+  `-- billing/checkpoint-holds
+with ordered as (
+  select h.account_id, h.request_id
+  from holds h
+  join unnest($1::text[], $2::text[]) as d (account_id, request_id)
+    using (account_id, request_id)
+  order by h.account_id, h.request_id
+  for update of h
+)
+update holds
+set (input, output, thinking, cache_write_5m, cache_write_1h, cache_read) = row (
+      greatest(holds.input, d.input), greatest(holds.output, d.output),
+      greatest(holds.thinking, d.thinking), greatest(holds.cache_write_5m, d.cache_write_5m),
+      greatest(holds.cache_write_1h, d.cache_write_1h), greatest(holds.cache_read, d.cache_read))
+from ordered
+join unnest($1::text[], $2::text[],
+    $3::integer[], $4::integer[], $5::integer[], $6::integer[],
+    $7::integer[], $8::integer[])
+  as d (account_id, request_id, input, output, thinking, cache_write_5m, cache_write_1h, cache_read)
+  using (account_id, request_id)
+where holds.account_id = ordered.account_id and holds.request_id = ordered.request_id`,
+  (p) => [p.accountIds, p.requestIds, p.input, p.output, p.thinking, p.cacheWrite5m, p.cacheWrite1h, p.cacheRead],
+);
+
+/**
+ * Releases a hold whose request was charged: the rest of a request that was used twice. The caller
+ * has locked the pool.
+ */
+export const releaseHold: Run<{ accountId: string; requestId: string }> = run(
+  "billing/release-hold",
+  `-- billing/release-hold
+with released as (
+  delete from holds h using charges c
+  where h.account_id = $1 and h.request_id = $2
+    and c.account_id = h.account_id and c.request_id = h.request_id
+  returning h.account_id, h."family", h.key_id, h.month, h.amount
+), in_pool as (
+  update pools
+  set held = pools.held - r.amount,
+    in_debt = pools.in_debt and (pools.posted < pools.held - r.amount or pools.posted < 0)
+  from released r
+  where pools.account_id = r.account_id and pools."family" = r."family"
+)
+update key_months
+set held = key_months.held - r.amount
+from released r
+where key_months.account_id = r.account_id and key_months.key_id = r.key_id
+  and key_months.month = r.month`,
+  (p) => [p.accountId, p.requestId],
+);
+
+// nodes.sql
+
+/**
+ * Registers a node as live.
+ */
+export const registerNode: Run<{ nodeId: string; process: string }> = run(
+  "billing/register-node",
+  `-- billing/register-node
+insert into nodes (node_id, process) values ($1, $2)`,
+  (p) => [p.nodeId, p.process],
+);
+
+export type NodeClockRow = { at: Date; month: string };
+/**
+ * Returns the database's time of this transaction and its UTC month, and locks the row of this node
+ * against deletion. No row: the node was declared dead, and must not admit requests.
+ */
+export const nodeClock: Optional<{ nodeId: string }, NodeClockRow> = optional(
+  "billing/node-clock",
+  `-- billing/node-clock
+select now() as at, date_trunc('month', now() at time zone 'utc')::date as month
+from nodes
+where node_id = $1
+for key share`,
+  (p) => [p.nodeId],
+  (v) => ({ at: v[0], month: v[1] }) as never,
+  "",
+);
+
+export type ListNodesRow = { nodeId: string; startedAt: Date; silentPolls: number; report: Json | null; reportedAt: Date | null };
+/**
+ * Lists all nodes, in the order of their starts.
+ */
+export const listNodes: Many<undefined, ListNodesRow> = many(
+  "billing/list-nodes",
+  `-- billing/list-nodes
+select node_id, started_at, silent_polls, report, reported_at
+from nodes
+order by node_id`,
+  () => [],
+  (v) => ({ nodeId: v[0], startedAt: v[1], silentPolls: v[2], report: v[3], reportedAt: v[4] }) as never,
+  "report reportedAt",
+);
+
+export type PollNodesRow = { nodeId: string; process: string; silentPolls: number };
+/**
+ * Counts a poll of every other node, and returns all nodes with the polls since their last
+ * heartbeat. The count is in the database, so it goes on when the polling process is replaced; it
+ * stands still while no process reaches the database. However many processes poll, a node is
+ * counted once per interval. Rows are locked in the order of their ids, and in a mode that
+ * admissions, which lock the row of their node against deletion, do not wait for.
+ */
+export const pollNodes: Many<{ nodeId: string; intervalMs: number }, PollNodesRow> = many(
+  "billing/poll-nodes",
+  `-- billing/poll-nodes
+with due as (
+  select node_id
+  from nodes
+  where node_id <> $1
+    and polled_at <= now() - $2::integer * interval '1 millisecond'
+  order by node_id
+  for no key update
+), counted as (
+  update nodes
+  set silent_polls = silent_polls + 1, polled_at = now()
+  from due
+  where nodes.node_id = due.node_id
+  returning nodes.node_id, nodes.silent_polls
+)
+select n.node_id as node_id, n.process as process,
+  coalesce(c.silent_polls, n.silent_polls) as silent_polls
+from nodes n
+left join counted c on n.node_id = c.node_id
+order by n.node_id`,
+  (p) => [p.nodeId, p.intervalMs],
+  (v) => ({ nodeId: v[0], process: v[1], silentPolls: v[2] }) as never,
+  "",
+  2000,
+);
+
+/**
+ * Records a heartbeat of a node. Changes no row: the node was declared dead. The time limit is
+ * shorter than the silence after which a node is dead: a heartbeat that a lost network swallowed is
+ * sent again on another connection.
+ */
+export const recordHeartbeat: Run<{ nodeId: string }> = run(
+  "billing/record-heartbeat",
+  `-- billing/record-heartbeat
+update nodes set silent_polls = 0, polled_at = now() where node_id = $1`,
+  (p) => [p.nodeId],
+  2000,
+);
+
+/**
+ * Stores how a node describes itself.
+ */
+export const reportNode: Run<{ report: string; nodeId: string }> = run(
+  "billing/report-node",
+  `-- billing/report-node
+update nodes set report = $1, reported_at = now() where node_id = $2`,
+  (p) => [p.report, p.nodeId],
+);
+
+/**
+ * Removes a node that stopped or died, unless holds of it are left.
+ */
+export const deleteNode: Run<{ nodeId: string }> = run(
+  "billing/delete-node",
+  `-- billing/delete-node
+delete from nodes
+where node_id = $1 and not exists (select 1 from holds where node_id = $1)`,
+  (p) => [p.nodeId],
+);
+
+// pools.sql
+
+export type FindLowPoolsRow = { accountId: string; family: "v1" | "v2"; belowMicro: bigint; freeMicro: bigint; filledBy: string | null };
+/**
+ * Finds the pools with fewer free credits than a bound. filled_by is the last transfer after which
+ * the pool had at least the bound; null: it never had. A pool that was never filled is left out.
+ * `bounds`: in micro-credits
+ */
+export const findLowPools: Many<{ accountIds: readonly string[]; families: readonly ("v1" | "v2")[]; bounds: readonly (bigint | number)[] }, FindLowPoolsRow> = many(
+  "billing/find-low-pools",
+  `-- billing/find-low-pools
+select p.account_id, p."family", w.below as below_micro, p.posted - p.held as free_micro,
+  (
+    select t.transfer_id
+    from transfers t
+    where t.account_id = p.account_id and t."family" = p."family" and t.amount > 0
+      and t.posted_after >= w.below
+    order by t.transfer_id desc
+    limit 1
+  ) as filled_by
+from unnest($1::text[], $2::text[], $3::bigint[])
+  as w (account_id, "family", below)
+join pools p on p.account_id = w.account_id and p."family" = w."family"
+where p.posted - p.held < w.below
+  and exists (
+    select 1
+    from transfers t
+    where t.account_id = p.account_id and t."family" = p."family" and t.amount > 0
+  )`,
+  (p) => [p.accountIds, p.families, p.bounds],
+  (v) => ({ accountId: v[0], family: v[1], belowMicro: v[2], freeMicro: v[3], filledBy: v[4] }) as never,
+  "filledBy",
+);
+
+export type ReadPoolsRow = { family: "v1" | "v2"; posted: bigint; held: bigint };
+/**
+ * Reads both pools of an account. No row: no such account.
+ */
+export const readPools: Many<{ accountId: string }, ReadPoolsRow> = many(
+  "billing/read-pools",
+  `-- billing/read-pools
+select "family", posted, held from pools where account_id = $1 order by "family"`,
+  (p) => [p.accountId],
+  (v) => ({ family: v[0], posted: v[1], held: v[2] }) as never,
+  "",
+);
+
+export type ReadAccountsPoolsRow = { accountId: string; family: "v1" | "v2"; posted: bigint; held: bigint };
+/**
+ * Reads the pools of accounts.
+ */
+export const readAccountsPools: Many<{ accountIds: readonly string[] }, ReadAccountsPoolsRow> = many(
+  "billing/read-accounts-pools",
+  `-- billing/read-accounts-pools
+select account_id, "family", posted, held
+from pools
+where account_id = any($1::text[])
+order by account_id, "family"`,
+  (p) => [p.accountIds],
+  (v) => ({ accountId: v[0], family: v[1], posted: v[2], held: v[3] }) as never,
+  "",
+);
+
+export type ReadSpendingRow = { family: "v1" | "v2"; free: bigint; held: bigint; amount: bigint; firstDay: string | null; usedBefore: boolean; filledTo: bigint | null; today: string };
+/**
+ * Reads what each pool of an account has free and held, what was charged to it on the last full UTC
+ * days, since when it is used: the first of these days or today, or `used_before`; and what it had
+ * after it was last filled.
+ * `days`: how many full days
+ */
+export const readSpending: Many<{ accountId: string; days: number }, ReadSpendingRow> = many(
+  "billing/read-spending",
+  `-- billing/read-spending
+select p."family" as "family", p.posted - p.held as free, p.held as held,
+  coalesce(s.amount, 0)::bigint as amount, s.first_day as first_day,
+  b.used_before as used_before, f.filled_to as filled_to,
+  (now() at time zone 'utc')::date as today
+from pools p
+left join (
+  select k."family", (min(u.hour) at time zone 'utc')::date as first_day,
+    sum(u.amount) filter (where u.hour < date_trunc('day', now(), 'UTC')) as amount
+  from usage_hourly u
+  join keys k on k.account_id = u.account_id and k.key_id = u.key_id
+  where u.account_id = $1
+    and u.hour >= date_trunc('day', now(), 'UTC') - $2::integer * interval '1 day'
+  group by k."family"
+) s using ("family")
+cross join usage_progress g
+cross join lateral (
+  select exists (
+    select 1
+    from usage_hourly u
+    join keys k on k.account_id = u.account_id and k.key_id = u.key_id
+    where u.account_id = $1 and k."family" = p."family"
+      and u.hour < date_trunc('day', now(), 'UTC') - $2::integer * interval '1 day'
+      -- The closed days have the hours before: of a family without use, all of them are looked at.
+      and u.hour >= g.closed_to::timestamp at time zone 'utc'
+  ) or exists (
+    select 1
+    from usage_daily u
+    join keys k on k.account_id = u.account_id and k.key_id = u.key_id
+    where u.account_id = $1 and k."family" = p."family"
+      and u.day < (now() at time zone 'utc')::date - $2::integer
+  ) as used_before
+) b
+left join lateral (
+  select t.posted_after as filled_to
+  from transfers t
+  where t.account_id = $1 and t."family" = p."family" and t.amount > 0
+  order by t.transfer_id desc
+  limit 1
+) f on true
+where p.account_id = $1
+order by p."family"`,
+  (p) => [p.accountId, p.days],
+  (v) => ({ family: v[0], free: v[1], held: v[2], amount: v[3], firstDay: v[4], usedBefore: v[5], filledTo: v[6], today: v[7] }) as never,
+  "firstDay filledTo",
+);
+
+export type ListDebtsRow = { accountId: string; debt: bigint };
+/**
+ * Lists the accounts with a pool in debt, and what its pools lack together.
+ */
+export const listDebts: Many<{ rows: bigint | number }, ListDebtsRow> = many(
+  "billing/list-debts",
+  `-- billing/list-debts
+select account_id, sum(greatest(held - posted, 0))::bigint as debt
+from pools
+where in_debt
+group by account_id
+order by account_id desc
+limit $1`,
+  (p) => [p.rows],
+  (v) => ({ accountId: v[0], debt: v[1] }) as never,
+  "",
+);
+
+export type LockAccountPoolsRow = { family: "v1" | "v2"; posted: bigint; held: bigint; inDebt: boolean };
+/**
+ * Locks both pools of an account: no request of it is admitted meanwhile.
+ */
+export const lockAccountPools: Many<{ accountId: string }, LockAccountPoolsRow> = many(
+  "billing/lock-account-pools",
+  `-- billing/lock-account-pools
+select "family", posted, held, in_debt
+from pools
+where account_id = $1
+order by "family"
+for update`,
+  (p) => [p.accountId],
+  (v) => ({ family: v[0], posted: v[1], held: v[2], inDebt: v[3] }) as never,
+  "",
+);
+
+export type LockPoolRow = { posted: bigint; held: bigint; inDebt: boolean; accountStatus: "active" | "suspended" | "closed" };
+/**
+ * Locks the pool of a transfer or of a hold to release. No row: no such account.
+ */
+export const lockPool: Optional<{ accountId: string; family: "v1" | "v2" }, LockPoolRow> = optional(
+  "billing/lock-pool",
+  `-- billing/lock-pool
+select posted, held, in_debt, account_status
+from pools
+where account_id = $1 and "family" = $2
+for update`,
+  (p) => [p.accountId, p.family],
+  (v) => ({ posted: v[0], held: v[1], inDebt: v[2], accountStatus: v[3] }) as never,
+  "",
+);
+
+/**
+ * Adds a transfer to its pool. The caller has locked the pool. A pool is in debt while it has less
+ * than its running requests hold.
+ * `amount`: signed
+ */
+export const postToPool: Run<{ amount: bigint | number; accountId: string; family: "v1" | "v2" }> = run(
+  "billing/post-to-pool",
+  `-- billing/post-to-pool
+update pools
+set posted = posted + $1, in_debt = posted + $1 < held or posted + $1 < 0
+where account_id = $2 and "family" = $3`,
+  (p) => [p.amount, p.accountId, p.family],
+);
+
+/**
+ * Copies the status of an account to its pools, which the caller has locked.
+ */
+export const setPoolsStatus: Run<{ status: "active" | "suspended" | "closed"; accountId: string }> = run(
+  "billing/set-pools-status",
+  `-- billing/set-pools-status
+update pools set account_status = $1 where account_id = $2`,
+  (p) => [p.status, p.accountId],
+);
+
+// prices.sql
+
+/**
+ * Stores a price version, unless it is stored already.
+ */
+export const registerPrice: Run<{ priceVersion: string; model: string; input: bigint | number; output: bigint | number; thinking: bigint | number; cacheWrite5m: bigint | number; cacheWrite1h: bigint | number; cacheRead: bigint | number }> = run(
+  "billing/register-price",
+  `-- billing/register-price
+insert into price_versions (price_version, model,
+  input, output, thinking, cache_write_5m, cache_write_1h, cache_read)
+values ($1, $2,
+  $3, $4, $5, $6, $7, $8)
+on conflict do nothing`,
+  (p) => [p.priceVersion, p.model, p.input, p.output, p.thinking, p.cacheWrite5m, p.cacheWrite1h, p.cacheRead],
+);
+
+export type ListPricesRow = { priceVersion: string; model: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; createdAt: Date };
+/**
+ * Lists every price at which a request was ever admitted, by model, newest first.
+ */
+export const listPrices: Many<undefined, ListPricesRow> = many(
+  "billing/list-prices",
+  `-- billing/list-prices
+select price_version, model, input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+  created_at
+from price_versions
+order by model, created_at desc`,
+  () => [],
+  (v) => ({ priceVersion: v[0], model: v[1], input: v[2], output: v[3], thinking: v[4], cacheWrite5m: v[5], cacheWrite1h: v[6], cacheRead: v[7], createdAt: v[8] }) as never,
+  "",
+);
+
+// rejections.sql
+
+/**
+ * Adds counts of rejected requests: each account, hour, key and reason once. Sorted, so that
+ * processes that add at the same time wait for each other in the same order.
+ */
+export const addErrors: Run<{ accountIds: readonly string[]; hours: readonly (Date | string)[]; keyIds: readonly string[]; reasons: readonly string[]; counts: readonly (bigint | number)[] }> = run(
+  "billing/add-errors",
+  `-- billing/add-errors
+insert into errors_hourly (account_id, hour, key_id, reason, requests)
+select account_id, hour, key_id, reason, requests
+from unnest($1::text[], $2::timestamptz[], $3::text[], $4::text[],
+    $5::bigint[])
+  as e (account_id, hour, key_id, reason, requests)
+order by account_id, hour, key_id, reason
+on conflict (account_id, hour, key_id, reason) do update
+set requests = errors_hourly.requests + excluded.requests`,
+  (p) => [p.accountIds, p.hours, p.keyIds, p.reasons, p.counts],
+);
+
+export type QueryErrorsRow = { isTotal: boolean; period: Date | null; keyId: string; reason: string; requests: bigint };
+/**
+ * Counts rejected requests by time, key and reason. Returns the sum of all rows first, marked
+ * `is_total`, then one page of rows.
+ * `bucket`: hour, day, month or none
+ * `to`: exclusive
+ * `keyIds`: null: all
+ * `afterPeriod`: of the last row of the page before; null: from the first
+ * `afterKeyId`: of the same row
+ * `afterReason`: of the same row
+ */
+export const queryErrors: Many<{ bucket: string; from: Date | string; byKey: boolean; byReason: boolean; accountId: string; to: Date | string; keyIds: readonly string[] | null; afterPeriod: Date | string | null; afterKeyId: string | null; afterReason: string | null; rows: bigint | number }, QueryErrorsRow> = many(
+  "billing/query-errors",
+  `-- billing/query-errors
+with grouped as (
+  select
+    case $1::text
+      when 'none' then $2::timestamptz
+      when 'hour' then hour
+      else date_trunc($1, hour, 'UTC')
+    end as period,
+    case when $3 then key_id else '' end as key_id,
+    case when $4 then reason else '' end as reason,
+    sum(requests)::bigint as requests
+  from errors_hourly
+  where account_id = $5 and hour >= $2 and hour < $6
+    and ($7::text[] is null or key_id = any($7))
+  group by 1, 2, 3
+), page as (
+  select *
+  from grouped
+  where $8::timestamptz is null
+    or (period, key_id, reason) > ($8, $9, $10)
+  order by period, key_id, reason
+  limit $11
+)
+select true as is_total, null as period, '' as key_id, '' as reason,
+  coalesce(sum(requests), 0)::bigint as requests
+from grouped
+union all
+select false, period, key_id, reason, requests
+from page
+order by is_total desc, period, key_id, reason`,
+  (p) => [p.bucket, p.from, p.byKey, p.byReason, p.accountId, p.to, p.keyIds, p.afterPeriod, p.afterKeyId, p.afterReason, p.rows],
+  (v) => ({ isTotal: v[0], period: v[1], keyId: v[2], reason: v[3], requests: v[4] }) as never,
+  "period",
+);
+
+/**
+ * Removes the counts of rejected requests before a UTC day.
+ */
+export const removeErrors: Run<{ day: string }> = run(
+  "billing/remove-errors",
+  `-- billing/remove-errors
+delete from errors_hourly
+where hour < $1::date::timestamp at time zone 'utc'`,
+  (p) => [p.day],
+);
+
+// transfers.sql
+
+export type InsertTransferRow = { transferId: string; accountId: string; family: "v1" | "v2"; kind: "purchase" | "bonus" | "refund" | "chargeback" | "adjustment" | "deposit"; amount: bigint; postedAfter: bigint; idempotencyKey: string; reason: string; actor: string; createdAt: Date };
+/**
+ * Stores a transfer. The caller has locked its pool.
+ * `amount`: signed
+ * `postedAfter`: what the pool has posted with this transfer
+ */
+export const insertTransfer: One<{ transferId: string; accountId: string; family: "v1" | "v2"; kind: "purchase" | "bonus" | "refund" | "chargeback" | "adjustment" | "deposit"; amount: bigint | number; idempotencyKey: string; reason: string; actor: string; postedAfter: bigint | number }, InsertTransferRow> = one(
+  "billing/insert-transfer",
+  `-- billing/insert-transfer
+insert into transfers
+  (transfer_id, account_id, "family", kind, amount, idempotency_key, reason, actor, posted_after)
+values ($1, $2, $3, $4, $5, $6, $7, $8,
+  $9)
+returning transfer_id, account_id, "family", kind, amount, posted_after, idempotency_key, reason,
+  actor, created_at`,
+  (p) => [p.transferId, p.accountId, p.family, p.kind, p.amount, p.idempotencyKey, p.reason, p.actor, p.postedAfter],
+  (v) => ({ transferId: v[0], accountId: v[1], family: v[2], kind: v[3], amount: v[4], postedAfter: v[5], idempotencyKey: v[6], reason: v[7], actor: v[8], createdAt: v[9] }) as never,
+  "",
+);
+
+export type InsertPendingTransferRow = { pendingTransferId: string; accountId: string; family: "v1" | "v2"; kind: "purchase" | "bonus" | "refund" | "chargeback" | "adjustment" | "deposit"; amount: bigint; idempotencyKey: string; reason: string; requestedBy: string; requestedAt: Date; state: "pending" | "approved" | "rejected" | "replaced"; decidedBy: string | null; transferId: string | null };
+/**
+ * Stores a transfer that has to be approved.
+ */
+export const insertPendingTransfer: One<{ pendingTransferId: string; accountId: string; family: "v1" | "v2"; kind: "purchase" | "bonus" | "refund" | "chargeback" | "adjustment" | "deposit"; amount: bigint | number; idempotencyKey: string; reason: string; requestedBy: string }, InsertPendingTransferRow> = one(
+  "billing/insert-pending-transfer",
+  `-- billing/insert-pending-transfer
+insert into pending_transfers
+  (pending_transfer_id, account_id, "family", kind, amount, idempotency_key, reason, requested_by)
+values ($1, $2, $3, $4, $5, $6, $7,
+  $8)
+returning pending_transfer_id, account_id, "family", kind, amount, idempotency_key, reason,
+  requested_by, requested_at, state, decided_by, transfer_id`,
+  (p) => [p.pendingTransferId, p.accountId, p.family, p.kind, p.amount, p.idempotencyKey, p.reason, p.requestedBy],
+  (v) => ({ pendingTransferId: v[0], accountId: v[1], family: v[2], kind: v[3], amount: v[4], idempotencyKey: v[5], reason: v[6], requestedBy: v[7], requestedAt: v[8], state: v[9], decidedBy: v[10], transferId: v[11] }) as never,
+  "decidedBy transferId",
+);
+
+export type FindTransferRow = { transferId: string; accountId: string; family: "v1" | "v2"; kind: "purchase" | "bonus" | "refund" | "chargeback" | "adjustment" | "deposit"; amount: bigint; postedAfter: bigint; idempotencyKey: string; reason: string; actor: string; createdAt: Date };
+/**
+ * Finds the transfer that was made with an idempotency key.
+ */
+export const findTransfer: Optional<{ accountId: string; idempotencyKey: string }, FindTransferRow> = optional(
+  "billing/find-transfer",
+  `-- billing/find-transfer
+select transfer_id, account_id, "family", kind, amount, posted_after, idempotency_key, reason,
+  actor, created_at
+from transfers
+where account_id = $1 and idempotency_key = $2`,
+  (p) => [p.accountId, p.idempotencyKey],
+  (v) => ({ transferId: v[0], accountId: v[1], family: v[2], kind: v[3], amount: v[4], postedAfter: v[5], idempotencyKey: v[6], reason: v[7], actor: v[8], createdAt: v[9] }) as never,
+  "",
+);
+
+export type FindPendingTransferRow = { pendingTransferId: string; accountId: string; family: "v1" | "v2"; kind: "purchase" | "bonus" | "refund" | "chargeback" | "adjustment" | "deposit"; amount: bigint; idempotencyKey: string; reason: string; requestedBy: string; requestedAt: Date; state: "pending" | "approved" | "rejected" | "replaced"; decidedBy: string | null; transferId: string | null };
+/**
+ * Finds a transfer that was to be approved.
+ */
+export const findPendingTransfer: Optional<{ pendingTransferId: string }, FindPendingTransferRow> = optional(
+  "billing/find-pending-transfer",
+  `-- billing/find-pending-transfer
+select pending_transfer_id, account_id, "family", kind, amount, idempotency_key, reason,
+  requested_by, requested_at, state, decided_by, transfer_id
+from pending_transfers
+where pending_transfer_id = $1`,
+  (p) => [p.pendingTransferId],
+  (v) => ({ pendingTransferId: v[0], accountId: v[1], family: v[2], kind: v[3], amount: v[4], idempotencyKey: v[5], reason: v[6], requestedBy: v[7], requestedAt: v[8], state: v[9], decidedBy: v[10], transferId: v[11] }) as never,
+  "decidedBy transferId",
+);
+
+export type FindPendingKeyRow = { pendingTransferId: string; accountId: string; family: "v1" | "v2"; kind: "purchase" | "bonus" | "refund" | "chargeback" | "adjustment" | "deposit"; amount: bigint; idempotencyKey: string; reason: string; requestedBy: string; requestedAt: Date; state: "pending" | "approved" | "rejected" | "replaced"; decidedBy: string | null; transferId: string | null };
+/**
+ * Finds the transfer that waits for an approval under an idempotency key. The caller has locked a
+ * pool of the account.
+ */
+export const findPendingKey: Optional<{ accountId: string; idempotencyKey: string }, FindPendingKeyRow> = optional(
+  "billing/find-pending-key",
+  `-- billing/find-pending-key
+select pending_transfer_id, account_id, "family", kind, amount, idempotency_key, reason,
+  requested_by, requested_at, state, decided_by, transfer_id
+from pending_transfers
+where account_id = $1 and idempotency_key = $2 and state = 'pending'`,
+  (p) => [p.accountId, p.idempotencyKey],
+  (v) => ({ pendingTransferId: v[0], accountId: v[1], family: v[2], kind: v[3], amount: v[4], idempotencyKey: v[5], reason: v[6], requestedBy: v[7], requestedAt: v[8], state: v[9], decidedBy: v[10], transferId: v[11] }) as never,
+  "decidedBy transferId",
+);
+
+export type CountPendingTransfersRow = { accountId: string; transfers: number };
+/**
+ * Counts the transfers that wait for an approval, by account.
+ */
+export const countPendingTransfers: Many<{ rows: bigint | number }, CountPendingTransfersRow> = many(
+  "billing/count-pending-transfers",
+  `-- billing/count-pending-transfers
+select account_id, count(*)::integer as transfers
+from pending_transfers
+where state = 'pending'
+group by account_id
+order by account_id desc
+limit $1`,
+  (p) => [p.rows],
+  (v) => ({ accountId: v[0], transfers: v[1] }) as never,
+  "",
+);
+
+export type ListTransfersRow = { transferId: string; accountId: string; family: "v1" | "v2"; kind: "purchase" | "bonus" | "refund" | "chargeback" | "adjustment" | "deposit"; amount: bigint; postedAfter: bigint; idempotencyKey: string; reason: string; actor: string; createdAt: Date };
+/**
+ * Lists the transfers of an account, newest first.
+ * `before`: the last one of the page before; null: from the newest
+ */
+export const listTransfers: Many<{ accountId: string; before: string | null; rows: bigint | number }, ListTransfersRow> = many(
+  "billing/list-transfers",
+  `-- billing/list-transfers
+select transfer_id, account_id, "family", kind, amount, posted_after, idempotency_key, reason,
+  actor, created_at
+from transfers
+where account_id = $1 and ($2::text is null or transfer_id < $2)
+order by transfer_id desc
+limit $3`,
+  (p) => [p.accountId, p.before, p.rows],
+  (v) => ({ transferId: v[0], accountId: v[1], family: v[2], kind: v[3], amount: v[4], postedAfter: v[5], idempotencyKey: v[6], reason: v[7], actor: v[8], createdAt: v[9] }) as never,
+  "",
+);
+
+export type ListPendingTransfersRow = { pendingTransferId: string; accountId: string; family: "v1" | "v2"; kind: "purchase" | "bonus" | "refund" | "chargeback" | "adjustment" | "deposit"; amount: bigint; idempotencyKey: string; reason: string; requestedBy: string; requestedAt: Date; state: "pending" | "approved" | "rejected" | "replaced"; decidedBy: string | null; transferId: string | null };
+/**
+ * Lists the transfers that wait for an approval, newest first.
+ * `before`: the last one of the page before; null: from the newest
+ */
+export const listPendingTransfers: Many<{ before: string | null; rows: bigint | number }, ListPendingTransfersRow> = many(
+  "billing/list-pending-transfers",
+  `-- billing/list-pending-transfers
+select pending_transfer_id, account_id, "family", kind, amount, idempotency_key, reason,
+  requested_by, requested_at, state, decided_by, transfer_id
+from pending_transfers
+where state = 'pending' and ($1::text is null or pending_transfer_id < $1)
+order by pending_transfer_id desc
+limit $2`,
+  (p) => [p.before, p.rows],
+  (v) => ({ pendingTransferId: v[0], accountId: v[1], family: v[2], kind: v[3], amount: v[4], idempotencyKey: v[5], reason: v[6], requestedBy: v[7], requestedAt: v[8], state: v[9], decidedBy: v[10], transferId: v[11] }) as never,
+  "decidedBy transferId",
+);
+
+/**
+ * Ends the waiting of a transfer. Changes no row: it does not wait.
+ * `transferId`: of an approved one
+ */
+export const endPendingTransfer: Run<{ state: "pending" | "approved" | "rejected" | "replaced"; decidedBy: string; transferId: string | null; pendingTransferId: string }> = run(
+  "billing/end-pending-transfer",
+  `-- billing/end-pending-transfer
+update pending_transfers
+set state = $1, decided_by = $2, decided_at = now(), transfer_id = $3::text
+where pending_transfer_id = $4 and state = 'pending'`,
+  (p) => [p.state, p.decidedBy, p.transferId, p.pendingTransferId],
+);
+
+// usage.sql
+
+/**
+ * Writes the sums of a UTC day of all accounts from its hours, over what is written already.
+ */
+export const writeDay: Run<{ day: string }> = run(
+  "billing/write-day",
+  `-- billing/write-day
+insert into usage_daily (account_id, day, key_id, model,
+  input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+  amount, amount_input, amount_output, amount_cache, amount_thinking,
+  requests, completed, failed, cut,
+  first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
+  first_event_7, first_event_8, first_event_9, first_event_10)
+select account_id, $1::date, key_id, model,
+  sum(input)::bigint, sum(output)::bigint, sum(thinking)::bigint, sum(cache_write_5m)::bigint,
+  sum(cache_write_1h)::bigint, sum(cache_read)::bigint,
+  sum(amount)::bigint, sum(amount_input)::bigint, sum(amount_output)::bigint,
+  sum(amount_cache)::bigint, sum(amount_thinking)::bigint,
+  sum(requests)::bigint, sum(completed)::bigint, sum(failed)::bigint, sum(cut)::bigint,
+  sum(first_event_1)::bigint, sum(first_event_2)::bigint, sum(first_event_3)::bigint,
+  sum(first_event_4)::bigint, sum(first_event_5)::bigint, sum(first_event_6)::bigint,
+  sum(first_event_7)::bigint, sum(first_event_8)::bigint, sum(first_event_9)::bigint,
+  sum(first_event_10)::bigint
+from usage_hourly
+where hour >= $1::date::timestamp at time zone 'utc'
+  and hour < ($1::date + 1)::timestamp at time zone 'utc' and key_id >= ''
+group by account_id, key_id, model
+on conflict (account_id, day, key_id, model) do update
+set (input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+    amount, amount_input, amount_output, amount_cache, amount_thinking,
+    requests, completed, failed, cut,
+    first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
+    first_event_7, first_event_8, first_event_9, first_event_10) = row (
+      excluded.input, excluded.output, excluded.thinking, excluded.cache_write_5m,
+      excluded.cache_write_1h, excluded.cache_read,
+      excluded.amount, excluded.amount_input, excluded.amount_output, excluded.amount_cache,
+      excluded.amount_thinking,
+      excluded.requests, excluded.completed, excluded.failed, excluded.cut,
+      excluded.first_event_1, excluded.first_event_2, excluded.first_event_3,
+      excluded.first_event_4, excluded.first_event_5, excluded.first_event_6,
+      excluded.first_event_7, excluded.first_event_8, excluded.first_event_9,
+      excluded.first_event_10)`,
+  (p) => [p.day],
+);
+
+/**
+ * Adds the hours of a UTC day to its sums. For a day whose hours were removed before: these hours
+ * are new.
+ */
+export const addToDay: Run<{ day: string }> = run(
+  "billing/add-to-day",
+  `-- billing/add-to-day
+insert into usage_daily as u (account_id, day, key_id, model,
+  input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+  amount, amount_input, amount_output, amount_cache, amount_thinking,
+  requests, completed, failed, cut,
+  first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
+  first_event_7, first_event_8, first_event_9, first_event_10)
+select account_id, $1::date, key_id, model,
+  sum(input)::bigint, sum(output)::bigint, sum(thinking)::bigint, sum(cache_write_5m)::bigint,
+  sum(cache_write_1h)::bigint, sum(cache_read)::bigint,
+  sum(amount)::bigint, sum(amount_input)::bigint, sum(amount_output)::bigint,
+  sum(amount_cache)::bigint, sum(amount_thinking)::bigint,
+  sum(requests)::bigint, sum(completed)::bigint, sum(failed)::bigint, sum(cut)::bigint,
+  sum(first_event_1)::bigint, sum(first_event_2)::bigint, sum(first_event_3)::bigint,
+  sum(first_event_4)::bigint, sum(first_event_5)::bigint, sum(first_event_6)::bigint,
+  sum(first_event_7)::bigint, sum(first_event_8)::bigint, sum(first_event_9)::bigint,
+  sum(first_event_10)::bigint
+from usage_hourly
+where hour >= $1::date::timestamp at time zone 'utc'
+  and hour < ($1::date + 1)::timestamp at time zone 'utc' and key_id >= ''
+group by account_id, key_id, model
+on conflict (account_id, day, key_id, model) do update
+set (input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+    amount, amount_input, amount_output, amount_cache, amount_thinking,
+    requests, completed, failed, cut,
+    first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
+    first_event_7, first_event_8, first_event_9, first_event_10) = row (
+      u.input + excluded.input, u.output + excluded.output, u.thinking + excluded.thinking,
+      u.cache_write_5m + excluded.cache_write_5m, u.cache_write_1h + excluded.cache_write_1h,
+      u.cache_read + excluded.cache_read,
+      u.amount + excluded.amount, u.amount_input + excluded.amount_input,
+      u.amount_output + excluded.amount_output, u.amount_cache + excluded.amount_cache,
+      u.amount_thinking + excluded.amount_thinking,
+      u.requests + excluded.requests, u.completed + excluded.completed, u.failed + excluded.failed,
+      u.cut + excluded.cut,
+      u.first_event_1 + excluded.first_event_1, u.first_event_2 + excluded.first_event_2,
+      u.first_event_3 + excluded.first_event_3, u.first_event_4 + excluded.first_event_4,
+      u.first_event_5 + excluded.first_event_5, u.first_event_6 + excluded.first_event_6,
+      u.first_event_7 + excluded.first_event_7, u.first_event_8 + excluded.first_event_8,
+      u.first_event_9 + excluded.first_event_9, u.first_event_10 + excluded.first_event_10)`,
+  (p) => [p.day],
+);
+
+/**
+ * Writes the sums of the tags of a UTC day of all accounts from its charges. No sum of the day may
+ * be there. An account keeps the 1,000 values of a day that cost most, of all its tags together;
+ * the others of each tag are one value, `(other)`.
+ */
+export const writeTags: Run<{ day: string }> = run(
+  "billing/write-tags",
+  `-- billing/write-tags
+insert into tags_daily (account_id, day, tag, value, key_id, model,
+  input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+  amount, amount_input, amount_output, amount_cache, amount_thinking,
+  requests, completed, failed, cut)
+select account_id, $1::date, tag, case when place <= 1000 then value else '(other)' end,
+  key_id, model,
+  sum(input)::bigint, sum(output)::bigint, sum(thinking)::bigint, sum(cache_write_5m)::bigint,
+  sum(cache_write_1h)::bigint, sum(cache_read)::bigint,
+  sum(amount)::bigint, sum(amount_input)::bigint, sum(amount_output)::bigint,
+  sum(amount_cache)::bigint, sum(amount_thinking)::bigint,
+  sum(requests)::bigint, sum(completed)::bigint, sum(failed)::bigint, sum(cut)::bigint
+from (
+  select *, dense_rank() over (partition by account_id order by value_amount desc, tag, value)
+    as place
+  from (
+    select *, sum(amount) over (partition by account_id, tag, value) as value_amount
+    from (
+      select c.account_id, t.tag, t.value, c.key_id, c.model,
+        sum(c.input) as input, sum(c.output) as output, sum(c.thinking) as thinking,
+        sum(c.cache_write_5m) as cache_write_5m, sum(c.cache_write_1h) as cache_write_1h,
+        sum(c.cache_read) as cache_read,
+        sum(c.amount) as amount, sum(c.amount_input) as amount_input,
+        sum(c.amount_output) as amount_output, sum(c.amount_cache) as amount_cache,
+        sum(c.amount_thinking) as amount_thinking,
+        sum(c.requests) as requests, sum(c.completed) as completed, sum(c.failed) as failed,
+        sum(c.cut) as cut
+      from charge_sums c
+      cross join lateral jsonb_each_text(c.tags) as t (tag, value)
+      where c.tags is not null and c.month = date_trunc('month', $1::date::timestamp)::date
+        and c.admitted_at >= $1::date::timestamp at time zone 'utc'
+        and c.admitted_at < ($1::date + 1)::timestamp at time zone 'utc'
+        -- True for every charge of the day, and found by an index.
+        and c.settled_at >= $1::date::timestamp at time zone 'utc'
+      group by c.account_id, t.tag, t.value, c.key_id, c.model
+    ) summed
+  ) weighed
+) ranked
+group by account_id, tag, 4, key_id, model`,
+  (p) => [p.day],
+  600000,
+);
+
+export type FindFirstHoursRow = { day: string | null };
+/**
+ * Returns the first UTC day from a day on that has hours; null if there is none.
+ */
+export const findFirstHours: One<{ day: string }, FindFirstHoursRow> = one(
+  "billing/find-first-hours",
+  `-- billing/find-first-hours
+select (min(hour) at time zone 'utc')::date as day
+from usage_hourly
+where hour >= $1::date::timestamp at time zone 'utc' and key_id >= ''`,
+  (p) => [p.day],
+  (v) => ({ day: v[0] }) as never,
+  "day",
+);
+
+export type FindSpentCapsRow = { accountId: string; keyId: string; name: string; capMicro: bigint; month: string; spentMicro: bigint; isReached: boolean };
+/**
+ * Finds the keys that have spent a part of their cap of the current UTC month. A cap is reached
+ * when nothing is left of it, or when a request of the last hours was rejected for it: what is left
+ * may be too little for any request.
+ * `percent`: of the cap
+ */
+export const findSpentCaps: Many<{ accountIds: readonly string[]; percent: string | bigint }, FindSpentCapsRow> = many(
+  "billing/find-spent-caps",
+  `-- billing/find-spent-caps
+select k.account_id, k.key_id, k.name, k.monthly_cap as cap_micro, m.month,
+  m.spent as spent_micro,
+  m.spent >= k.monthly_cap or exists (
+    select 1
+    from errors_hourly e
+    where e.account_id = m.account_id and e.key_id = m.key_id
+      and e.reason = 'monthly_cap_reached'
+      and e.hour >= date_trunc('hour', now(), 'UTC') - interval '1 hour'
+      and e.hour >= date_trunc('month', now(), 'UTC')
+  ) as is_reached
+from key_months m
+join keys k on m.account_id = k.account_id and m.key_id = k.key_id
+where m.account_id = any($1::text[]) and k.status = 'active' and k.monthly_cap > 0
+  and m.month = date_trunc('month', now() at time zone 'utc')::date
+  and m.spent >= k.monthly_cap * ($2::numeric / 100)`,
+  (p) => [p.accountIds, p.percent],
+  (v) => ({ accountId: v[0], keyId: v[1], name: v[2], capMicro: v[3], month: v[4], spentMicro: v[5], isReached: v[6] }) as never,
+  "",
+);
+
+export type ReadArchivedMonthsRow = { month: string };
+/**
+ * Reads the months in which an account was charged and whose charges were removed after an export,
+ * oldest first.
+ * `accountId`: null: any
+ * `keyId`: null: any
+ */
+export const readArchivedMonths: Many<{ accountId: string | null; keyId: string | null }, ReadArchivedMonthsRow> = many(
+  "billing/read-archived-months",
+  `-- billing/read-archived-months
+select a.month
+from closed_months c
+join month_archives a on a.month = c.month
+where a.dropped_at is not null and ($1::text is null or c.account_id = $1)
+  and ($2::text is null or c.key_id = $2)
+group by a.month
+order by a.month`,
+  (p) => [p.accountId, p.keyId],
+  (v) => ({ month: v[0] }) as never,
+  "",
+);
+
+export type ReadDailySpendRow = { accountId: string; family: "v1" | "v2"; amount: bigint; days: number };
+/**
+ * Sums what was charged to the pools of accounts on the last full UTC days, with the number of days
+ * for which it stands: all of them, or those since the first use. As ReadSpending does for one
+ * account. No row: the pool was not used.
+ * `days`: how many full days
+ */
+export const readDailySpend: Many<{ days: number; accountIds: readonly string[] }, ReadDailySpendRow> = many(
+  "billing/read-daily-spend",
+  `-- billing/read-daily-spend
+select s.account_id, s."family", s.amount as amount,
+  case when exists (
+    select 1
+    from usage_hourly u
+    join keys k on k.account_id = u.account_id and k.key_id = u.key_id
+    where u.account_id = s.account_id and k."family" = s."family"
+      and u.hour < date_trunc('day', now(), 'UTC') - $1::integer * interval '1 day'
+      and u.hour >= (select closed_to from usage_progress)::timestamp at time zone 'utc'
+  ) or exists (
+    select 1
+    from usage_daily u
+    join keys k on k.account_id = u.account_id and k.key_id = u.key_id
+    where u.account_id = s.account_id and k."family" = s."family"
+      and u.day < (now() at time zone 'utc')::date - $1::integer
+  ) then $1::integer else (now() at time zone 'utc')::date - s.first_day end as days
+from (
+  select u.account_id, k."family", (min(u.hour) at time zone 'utc')::date as first_day,
+    sum(u.amount)::bigint as amount
+  from usage_hourly u
+  join keys k on k.account_id = u.account_id and k.key_id = u.key_id
+  where u.account_id = any($2::text[])
+    and u.hour < date_trunc('day', now(), 'UTC')
+    and u.hour >= date_trunc('day', now(), 'UTC') - $1::integer * interval '1 day'
+  group by u.account_id, k."family"
+) s`,
+  (p) => [p.days, p.accountIds],
+  (v) => ({ accountId: v[0], family: v[1], amount: v[2], days: v[3] }) as never,
+  "",
+);
+
+export type SumAccountsRow = { accountId: string; amount: bigint };
+/**
+ * Sums what accounts were charged since a UTC day: of days that are closed from the days, of the
+ * others from their hours.
+ */
+export const sumAccounts: Many<{ accountIds: readonly string[]; since: string }, SumAccountsRow> = many(
+  "billing/sum-accounts",
+  `-- billing/sum-accounts
+select account_id as account_id, sum(amount)::bigint as amount
+from (
+  select u.account_id, u.amount
+  from usage_daily u
+  cross join usage_progress g
+  where u.account_id = any($1::text[]) and u.day >= $2::date and u.day < g.closed_to
+  union all
+  select u.account_id, u.amount
+  from usage_hourly u
+  cross join usage_progress g
+  where u.account_id = any($1::text[])
+    and u.hour >= greatest($2::date, g.closed_to)::timestamp at time zone 'utc'
+) used
+group by account_id`,
+  (p) => [p.accountIds, p.since],
+  (v) => ({ accountId: v[0], amount: v[1] }) as never,
+  "",
+);
+
+export type SumUsageRow = { input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; amount: bigint; amountInput: bigint; amountOutput: bigint; amountCache: bigint; amountThinking: bigint; requests: bigint; completed: bigint; failed: bigint; cut: bigint; firstEvent1: bigint; firstEvent2: bigint; firstEvent3: bigint; firstEvent4: bigint; firstEvent5: bigint; firstEvent6: bigint; firstEvent7: bigint; firstEvent8: bigint; firstEvent9: bigint; firstEvent10: bigint };
+/**
+ * Sums roll-ups as QueryUsage does, over all rows of all pages.
+ * `keyIds`: null: all
+ * `models`: null: all
+ */
+export const sumUsage: One<{ accountId: string; hoursFrom: Date | string; hoursTo: Date | string; daysFrom: string; daysTo: string; laterFrom: Date | string; laterTo: Date | string; keyIds: readonly string[] | null; models: readonly string[] | null }, SumUsageRow> = one(
+  "billing/sum-usage",
+  `-- billing/sum-usage
+with used as (
+  select key_id, model,
+    input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+    amount, amount_input, amount_output, amount_cache, amount_thinking,
+    requests, completed, failed, cut,
+    first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
+    first_event_7, first_event_8, first_event_9, first_event_10
+  from usage_hourly
+  where account_id = $1 and hour >= $2 and hour < $3
+  union all
+  select key_id, model,
+    input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+    amount, amount_input, amount_output, amount_cache, amount_thinking,
+    requests, completed, failed, cut,
+    first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
+    first_event_7, first_event_8, first_event_9, first_event_10
+  from usage_daily
+  where account_id = $1 and day >= $4::date and day < $5::date
+  union all
+  select key_id, model,
+    input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+    amount, amount_input, amount_output, amount_cache, amount_thinking,
+    requests, completed, failed, cut,
+    first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
+    first_event_7, first_event_8, first_event_9, first_event_10
+  from usage_hourly
+  where account_id = $1 and hour >= $6 and hour < $7
+)
+select
+  coalesce(sum(input), 0)::bigint as input, coalesce(sum(output), 0)::bigint as output,
+  coalesce(sum(thinking), 0)::bigint as thinking,
+  coalesce(sum(cache_write_5m), 0)::bigint as cache_write_5m,
+  coalesce(sum(cache_write_1h), 0)::bigint as cache_write_1h,
+  coalesce(sum(cache_read), 0)::bigint as cache_read,
+  coalesce(sum(amount), 0)::bigint as amount,
+  coalesce(sum(amount_input), 0)::bigint as amount_input,
+  coalesce(sum(amount_output), 0)::bigint as amount_output,
+  coalesce(sum(amount_cache), 0)::bigint as amount_cache,
+  coalesce(sum(amount_thinking), 0)::bigint as amount_thinking,
+  coalesce(sum(requests), 0)::bigint as requests,
+  coalesce(sum(completed), 0)::bigint as completed,
+  coalesce(sum(failed), 0)::bigint as failed, coalesce(sum(cut), 0)::bigint as cut,
+  coalesce(sum(first_event_1), 0)::bigint as first_event_1,
+  coalesce(sum(first_event_2), 0)::bigint as first_event_2,
+  coalesce(sum(first_event_3), 0)::bigint as first_event_3,
+  coalesce(sum(first_event_4), 0)::bigint as first_event_4,
+  coalesce(sum(first_event_5), 0)::bigint as first_event_5,
+  coalesce(sum(first_event_6), 0)::bigint as first_event_6,
+  coalesce(sum(first_event_7), 0)::bigint as first_event_7,
+  coalesce(sum(first_event_8), 0)::bigint as first_event_8,
+  coalesce(sum(first_event_9), 0)::bigint as first_event_9,
+  coalesce(sum(first_event_10), 0)::bigint as first_event_10
+from used
+where ($8::text[] is null or key_id = any($8))
+  and ($9::text[] is null or model = any($9))`,
+  (p) => [p.accountId, p.hoursFrom, p.hoursTo, p.daysFrom, p.daysTo, p.laterFrom, p.laterTo, p.keyIds, p.models],
+  (v) => ({ input: v[0], output: v[1], thinking: v[2], cacheWrite5m: v[3], cacheWrite1h: v[4], cacheRead: v[5], amount: v[6], amountInput: v[7], amountOutput: v[8], amountCache: v[9], amountThinking: v[10], requests: v[11], completed: v[12], failed: v[13], cut: v[14], firstEvent1: v[15], firstEvent2: v[16], firstEvent3: v[17], firstEvent4: v[18], firstEvent5: v[19], firstEvent6: v[20], firstEvent7: v[21], firstEvent8: v[22], firstEvent9: v[23], firstEvent10: v[24] }) as never,
+  "",
+);
+
+export type ListUsageRow = { day: string; keyId: string; model: string; family: "v1" | "v2" | ""; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; amount: bigint; amountInput: bigint; amountOutput: bigint; amountCache: bigint; amountThinking: bigint; requests: bigint; completed: bigint; failed: bigint; cut: bigint; firstEvent1: bigint; firstEvent2: bigint; firstEvent3: bigint; firstEvent4: bigint; firstEvent5: bigint; firstEvent6: bigint; firstEvent7: bigint; firstEvent8: bigint; firstEvent9: bigint; firstEvent10: bigint };
+/**
+ * Lists roll-ups by UTC day, key and model, one page of rows, with the family of the key if asked.
+ * Answers as QueryUsage grouped so, without reading more rows than the page has: each row is one of
+ * a table already.
+ * `keyIds`: null: all
+ * `models`: null: all
+ * `afterDay`: of the last row of the page before; null: from the first
+ * `afterKeyId`: of the same row
+ * `afterModel`: of the same row
+ */
+export const listUsage: Many<{ accountId: string; hoursFrom: Date | string; hoursTo: Date | string; daysFrom: string; daysTo: string; laterFrom: Date | string; laterTo: Date | string; keyIds: readonly string[] | null; models: readonly string[] | null; afterDay: string | null; afterKeyId: string | null; afterModel: string | null; rows: bigint | number; byFamily: boolean }, ListUsageRow> = many(
+  "billing/list-usage",
+  `-- billing/list-usage
+select page.day as day, page.key_id as key_id, page.model as model,
+  coalesce(k."family", '') as "family",
+  input as input, output as output, thinking as thinking,
+  cache_write_5m as cache_write_5m, cache_write_1h as cache_write_1h,
+  cache_read as cache_read,
+  amount as amount, amount_input as amount_input, amount_output as amount_output,
+  amount_cache as amount_cache, amount_thinking as amount_thinking,
+  requests as requests, completed as completed, failed as failed, cut as cut,
+  first_event_1 as first_event_1, first_event_2 as first_event_2,
+  first_event_3 as first_event_3, first_event_4 as first_event_4,
+  first_event_5 as first_event_5, first_event_6 as first_event_6,
+  first_event_7 as first_event_7, first_event_8 as first_event_8,
+  first_event_9 as first_event_9, first_event_10 as first_event_10
+from (
+  select *
+  from (
+    (
+      select (hour at time zone 'utc')::date as day, key_id, model,
+        sum(input)::bigint as input, sum(output)::bigint as output,
+        sum(thinking)::bigint as thinking, sum(cache_write_5m)::bigint as cache_write_5m,
+        sum(cache_write_1h)::bigint as cache_write_1h, sum(cache_read)::bigint as cache_read,
+        sum(amount)::bigint as amount, sum(amount_input)::bigint as amount_input,
+        sum(amount_output)::bigint as amount_output, sum(amount_cache)::bigint as amount_cache,
+        sum(amount_thinking)::bigint as amount_thinking,
+        sum(requests)::bigint as requests, sum(completed)::bigint as completed,
+        sum(failed)::bigint as failed, sum(cut)::bigint as cut,
+        sum(first_event_1)::bigint as first_event_1, sum(first_event_2)::bigint as first_event_2,
+        sum(first_event_3)::bigint as first_event_3, sum(first_event_4)::bigint as first_event_4,
+        sum(first_event_5)::bigint as first_event_5, sum(first_event_6)::bigint as first_event_6,
+        sum(first_event_7)::bigint as first_event_7, sum(first_event_8)::bigint as first_event_8,
+        sum(first_event_9)::bigint as first_event_9, sum(first_event_10)::bigint as first_event_10
+      from usage_hourly
+      where account_id = $1 and hour >= $2 and hour < $3
+      group by 1, 2, 3
+      order by 1, 2, 3
+    )
+    union all
+    (
+      select day, key_id, model,
+        input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+        amount, amount_input, amount_output, amount_cache, amount_thinking,
+        requests, completed, failed, cut,
+        first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
+        first_event_7, first_event_8, first_event_9, first_event_10
+      from usage_daily
+      where account_id = $1 and day >= $4::date and day < $5::date
+      order by day, key_id, model
+    )
+    union all
+    (
+      select (hour at time zone 'utc')::date, key_id, model,
+        sum(input)::bigint, sum(output)::bigint, sum(thinking)::bigint, sum(cache_write_5m)::bigint,
+        sum(cache_write_1h)::bigint, sum(cache_read)::bigint,
+        sum(amount)::bigint, sum(amount_input)::bigint, sum(amount_output)::bigint,
+        sum(amount_cache)::bigint, sum(amount_thinking)::bigint,
+        sum(requests)::bigint, sum(completed)::bigint, sum(failed)::bigint, sum(cut)::bigint,
+        sum(first_event_1)::bigint, sum(first_event_2)::bigint, sum(first_event_3)::bigint,
+        sum(first_event_4)::bigint, sum(first_event_5)::bigint, sum(first_event_6)::bigint,
+        sum(first_event_7)::bigint, sum(first_event_8)::bigint, sum(first_event_9)::bigint,
+        sum(first_event_10)::bigint
+      from usage_hourly
+      where account_id = $1 and hour >= $6 and hour < $7
+      group by 1, 2, 3
+      order by 1, 2, 3
+    )
+  ) rows
+  where ($8::text[] is null or key_id = any($8))
+    and ($9::text[] is null or model = any($9))
+    and ($10::date is null
+      or (day, key_id, model) > ($10, $11, $12))
+  order by day, key_id, model
+  limit $13
+) page
+left join keys k on $14 and k.account_id = $1 and k.key_id = page.key_id
+order by page.day, page.key_id, page.model`,
+  (p) => [p.accountId, p.hoursFrom, p.hoursTo, p.daysFrom, p.daysTo, p.laterFrom, p.laterTo, p.keyIds, p.models, p.afterDay, p.afterKeyId, p.afterModel, p.rows, p.byFamily],
+  (v) => ({ day: v[0], keyId: v[1], model: v[2], family: v[3], input: v[4], output: v[5], thinking: v[6], cacheWrite5m: v[7], cacheWrite1h: v[8], cacheRead: v[9], amount: v[10], amountInput: v[11], amountOutput: v[12], amountCache: v[13], amountThinking: v[14], requests: v[15], completed: v[16], failed: v[17], cut: v[18], firstEvent1: v[19], firstEvent2: v[20], firstEvent3: v[21], firstEvent4: v[22], firstEvent5: v[23], firstEvent6: v[24], firstEvent7: v[25], firstEvent8: v[26], firstEvent9: v[27], firstEvent10: v[28] }) as never,
+  "",
+);
+
+export type QueryUsageRow = { period: Date; keyId: string; model: string; family: "v1" | "v2" | ""; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; amount: bigint; amountInput: bigint; amountOutput: bigint; amountCache: bigint; amountThinking: bigint; requests: bigint; completed: bigint; failed: bigint; cut: bigint; firstEvent1: bigint; firstEvent2: bigint; firstEvent3: bigint; firstEvent4: bigint; firstEvent5: bigint; firstEvent6: bigint; firstEvent7: bigint; firstEvent8: bigint; firstEvent9: bigint; firstEvent10: bigint };
+/**
+ * Sums roll-ups by time, key, model and family: one page of rows. Whole days that are closed are
+ * read from the days, the rest from the hours: those from `hours_from` to `hours_to` before the
+ * days, and those from `later_from` to `later_to` after them. Each end is exclusive.
+ * `bucket`: hour, day, month or none
+ * `keyIds`: null: all
+ * `models`: null: all
+ * `afterPeriod`: of the last row of the page before; null: from the first
+ * `afterKeyId`: of the same row
+ * `afterModel`: of the same row
+ * `afterFamily`: of the same row
+ */
+export const queryUsage: Many<{ accountId: string; hoursFrom: Date | string; hoursTo: Date | string; daysFrom: string; daysTo: string; laterFrom: Date | string; laterTo: Date | string; byFamily: boolean; bucket: string; byKey: boolean; byModel: boolean; keyIds: readonly string[] | null; models: readonly string[] | null; afterPeriod: Date | string | null; afterKeyId: string | null; afterModel: string | null; afterFamily: string | null; rows: bigint | number }, QueryUsageRow> = many(
+  "billing/query-usage",
+  `-- billing/query-usage
+with used as (
+  select key_id, model, hour at time zone 'utc' as at,
+    input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+    amount, amount_input, amount_output, amount_cache, amount_thinking,
+    requests, completed, failed, cut,
+    first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
+    first_event_7, first_event_8, first_event_9, first_event_10
+  from usage_hourly
+  where account_id = $1 and hour >= $2 and hour < $3
+  union all
+  select key_id, model, day::timestamp,
+    input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+    amount, amount_input, amount_output, amount_cache, amount_thinking,
+    requests, completed, failed, cut,
+    first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
+    first_event_7, first_event_8, first_event_9, first_event_10
+  from usage_daily
+  where account_id = $1 and day >= $4::date and day < $5::date
+  union all
+  select key_id, model, hour at time zone 'utc',
+    input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+    amount, amount_input, amount_output, amount_cache, amount_thinking,
+    requests, completed, failed, cut,
+    first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
+    first_event_7, first_event_8, first_event_9, first_event_10
+  from usage_hourly
+  where account_id = $1 and hour >= $6 and hour < $7
+)
+select named.period at time zone 'utc' as period, named.key_id as key_id,
+  named.model as model, named."family" as "family",
+  sum(input)::bigint as input, sum(output)::bigint as output,
+  sum(thinking)::bigint as thinking, sum(cache_write_5m)::bigint as cache_write_5m,
+  sum(cache_write_1h)::bigint as cache_write_1h, sum(cache_read)::bigint as cache_read,
+  sum(amount)::bigint as amount, sum(amount_input)::bigint as amount_input,
+  sum(amount_output)::bigint as amount_output, sum(amount_cache)::bigint as amount_cache,
+  sum(amount_thinking)::bigint as amount_thinking,
+  sum(requests)::bigint as requests, sum(completed)::bigint as completed,
+  sum(failed)::bigint as failed, sum(cut)::bigint as cut,
+  sum(first_event_1)::bigint as first_event_1, sum(first_event_2)::bigint as first_event_2,
+  sum(first_event_3)::bigint as first_event_3, sum(first_event_4)::bigint as first_event_4,
+  sum(first_event_5)::bigint as first_event_5, sum(first_event_6)::bigint as first_event_6,
+  sum(first_event_7)::bigint as first_event_7, sum(first_event_8)::bigint as first_event_8,
+  sum(first_event_9)::bigint as first_event_9, sum(first_event_10)::bigint as first_event_10
+from used
+left join keys k on $8 and k.account_id = $1 and k.key_id = used.key_id
+cross join lateral (
+  select
+    case $9::text
+      when 'none' then $2::timestamptz at time zone 'utc'
+      else date_trunc($9, used.at)
+    end as period,
+    case when $10 then used.key_id else '' end as key_id,
+    case when $11 then used.model else '' end as model,
+    coalesce(k."family", '') as "family"
+) named
+where ($12::text[] is null or used.key_id = any($12))
+  and ($13::text[] is null or used.model = any($13))
+  and ($14::timestamptz is null
+    or (named.period, named.key_id, named.model, named."family")
+      > ($14 at time zone 'utc', $15, $16, $17))
+group by named.period, named.key_id, named.model, named."family"
+order by named.period, named.key_id, named.model, named."family"
+limit $18`,
+  (p) => [p.accountId, p.hoursFrom, p.hoursTo, p.daysFrom, p.daysTo, p.laterFrom, p.laterTo, p.byFamily, p.bucket, p.byKey, p.byModel, p.keyIds, p.models, p.afterPeriod, p.afterKeyId, p.afterModel, p.afterFamily, p.rows],
+  (v) => ({ period: v[0], keyId: v[1], model: v[2], family: v[3], input: v[4], output: v[5], thinking: v[6], cacheWrite5m: v[7], cacheWrite1h: v[8], cacheRead: v[9], amount: v[10], amountInput: v[11], amountOutput: v[12], amountCache: v[13], amountThinking: v[14], requests: v[15], completed: v[16], failed: v[17], cut: v[18], firstEvent1: v[19], firstEvent2: v[20], firstEvent3: v[21], firstEvent4: v[22], firstEvent5: v[23], firstEvent6: v[24], firstEvent7: v[25], firstEvent8: v[26], firstEvent9: v[27], firstEvent10: v[28] }) as never,
+  "",
+);
+
+export type QueryTagsRow = { period: Date; keyId: string; model: string; family: "v1" | "v2" | ""; value: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; amount: bigint; amountInput: bigint; amountOutput: bigint; amountCache: bigint; amountThinking: bigint; requests: bigint; completed: bigint; failed: bigint; cut: bigint };
+/**
+ * Sums charges by the value of one tag, and by time, key, model and family: one page of rows. Whole
+ * days whose tags are written are read from there, the rest from the charges. Without a value, the
+ * requests without the tag are summed too, as all requests but the others. First events are not
+ * kept by tag. The parameters are those of QueryUsage.
+ * `value`: of the tag; null: all
+ */
+export const queryTags: Many<{ bucket: string; tag: string; accountId: string; hoursFrom: Date | string; hoursTo: Date | string; daysFrom: string; daysTo: string; laterFrom: Date | string; laterTo: Date | string; value: string | null; byFamily: boolean; byKey: boolean; byModel: boolean; keyIds: readonly string[] | null; models: readonly string[] | null; afterPeriod: Date | string | null; afterKeyId: string | null; afterModel: string | null; afterFamily: string | null; afterValue: string | null; rows: bigint | number }, QueryTagsRow> = many(
+  "billing/query-tags",
+  `-- billing/query-tags
+with tagged as (
+  -- In pieces as large as the rows of the answer: there may be a million charges.
+  select key_id, model,
+    date_trunc(replace($1::text, 'none', 'month'), admitted_at at time zone 'utc') as at,
+    tags ->> $2::text as value,
+    sum(input)::bigint as input, sum(output)::bigint as output, sum(thinking)::bigint as thinking,
+    sum(cache_write_5m)::bigint as cache_write_5m, sum(cache_write_1h)::bigint as cache_write_1h,
+    sum(cache_read)::bigint as cache_read,
+    sum(amount)::bigint as amount, sum(amount_input)::bigint as amount_input,
+    sum(amount_output)::bigint as amount_output, sum(amount_cache)::bigint as amount_cache,
+    sum(amount_thinking)::bigint as amount_thinking,
+    sum(requests)::bigint as requests, sum(completed)::bigint as completed,
+    sum(failed)::bigint as failed, sum(cut)::bigint as cut
+  from charge_sums
+  where account_id = $3 and tags ? $2
+    and admitted_at >= $4 and admitted_at < $5
+    -- The month of a charge is that of its admission. This leaves out the other partitions.
+    and month between date_trunc('month', $4::timestamptz at time zone 'utc')::date
+      and date_trunc('month', $5::timestamptz at time zone 'utc')::date
+  group by 1, 2, 3, 4
+  union all
+  select key_id, model, day::timestamp, value,
+    input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+    amount, amount_input, amount_output, amount_cache, amount_thinking,
+    requests, completed, failed, cut
+  from tags_daily
+  where account_id = $3 and tag = $2 and day >= $6::date and day < $7::date
+  union all
+  select key_id, model,
+    date_trunc(replace($1::text, 'none', 'month'), admitted_at at time zone 'utc'),
+    tags ->> $2::text,
+    sum(input)::bigint, sum(output)::bigint, sum(thinking)::bigint, sum(cache_write_5m)::bigint,
+    sum(cache_write_1h)::bigint, sum(cache_read)::bigint,
+    sum(amount)::bigint, sum(amount_input)::bigint, sum(amount_output)::bigint,
+    sum(amount_cache)::bigint, sum(amount_thinking)::bigint,
+    sum(requests)::bigint, sum(completed)::bigint, sum(failed)::bigint, sum(cut)::bigint
+  from charge_sums
+  where account_id = $3 and tags ? $2
+    and admitted_at >= $8 and admitted_at < $9
+    and month between date_trunc('month', $8::timestamptz at time zone 'utc')::date
+      and date_trunc('month', $9::timestamptz at time zone 'utc')::date
+  group by 1, 2, 3, 4
+), used as (
+  select *
+  from tagged
+  where $10::text is null or value = $10
+  union all
+  select key_id, model, at, '',
+    -input, -output, -thinking, -cache_write_5m, -cache_write_1h, -cache_read,
+    -amount, -amount_input, -amount_output, -amount_cache, -amount_thinking,
+    -requests, -completed, -failed, -cut
+  from tagged
+  where $10 is null
+  union all
+  select key_id, model, hour at time zone 'utc', '',
+    input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+    amount, amount_input, amount_output, amount_cache, amount_thinking,
+    requests, completed, failed, cut
+  from usage_hourly
+  where $10 is null and account_id = $3 and hour >= $4 and hour < $5
+  union all
+  select key_id, model, day::timestamp, '',
+    input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+    amount, amount_input, amount_output, amount_cache, amount_thinking,
+    requests, completed, failed, cut
+  from usage_daily
+  where $10 is null and account_id = $3
+    and day >= $6::date and day < $7::date
+  union all
+  select key_id, model, hour at time zone 'utc', '',
+    input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+    amount, amount_input, amount_output, amount_cache, amount_thinking,
+    requests, completed, failed, cut
+  from usage_hourly
+  where $10 is null and account_id = $3 and hour >= $8 and hour < $9
+)
+select named.period at time zone 'utc' as period, named.key_id as key_id,
+  named.model as model, named."family" as "family", used.value as value,
+  sum(input)::bigint as input, sum(output)::bigint as output,
+  sum(thinking)::bigint as thinking, sum(cache_write_5m)::bigint as cache_write_5m,
+  sum(cache_write_1h)::bigint as cache_write_1h, sum(cache_read)::bigint as cache_read,
+  sum(amount)::bigint as amount, sum(amount_input)::bigint as amount_input,
+  sum(amount_output)::bigint as amount_output, sum(amount_cache)::bigint as amount_cache,
+  sum(amount_thinking)::bigint as amount_thinking,
+  sum(requests)::bigint as requests, sum(completed)::bigint as completed,
+  sum(failed)::bigint as failed, sum(cut)::bigint as cut
+from used
+left join keys k on $11 and k.account_id = $3 and k.key_id = used.key_id
+cross join lateral (
+  select
+    case $1::text
+      when 'none' then $4::timestamptz at time zone 'utc'
+      else date_trunc($1, used.at)
+    end as period,
+    case when $12 then used.key_id else '' end as key_id,
+    case when $13 then used.model else '' end as model,
+    coalesce(k."family", '') as "family"
+) named
+where ($14::text[] is null or used.key_id = any($14))
+  and ($15::text[] is null or used.model = any($15))
+  and ($16::timestamptz is null
+    or (named.period, named.key_id, named.model, named."family", used.value)
+      > ($16 at time zone 'utc', $17, $18, $19,
+        $20))
+group by named.period, named.key_id, named.model, named."family", used.value
+having sum(requests) > 0
+order by named.period, named.key_id, named.model, named."family", used.value
+limit $21`,
+  (p) => [p.bucket, p.tag, p.accountId, p.hoursFrom, p.hoursTo, p.daysFrom, p.daysTo, p.laterFrom, p.laterTo, p.value, p.byFamily, p.byKey, p.byModel, p.keyIds, p.models, p.afterPeriod, p.afterKeyId, p.afterModel, p.afterFamily, p.afterValue, p.rows],
+  (v) => ({ period: v[0], keyId: v[1], model: v[2], family: v[3], value: v[4], input: v[5], output: v[6], thinking: v[7], cacheWrite5m: v[8], cacheWrite1h: v[9], cacheRead: v[10], amount: v[11], amountInput: v[12], amountOutput: v[13], amountCache: v[14], amountThinking: v[15], requests: v[16], completed: v[17], failed: v[18], cut: v[19] }) as never,
+  "",
+);
+
+export type LockUsageProgressRow = { closedTo: string; hoursFrom: string; tagsTo: string; today: string };
+/**
+ * Locks the progress of the days, so that one process closes them, and returns it with the UTC day.
+ */
+export const lockUsageProgress: One<undefined, LockUsageProgressRow> = one(
+  "billing/lock-usage-progress",
+  `-- billing/lock-usage-progress
+select closed_to, hours_from, tags_to, (now() at time zone 'utc')::date as today
+from usage_progress
+for update`,
+  () => [],
+  (v) => ({ closedTo: v[0], hoursFrom: v[1], tagsTo: v[2], today: v[3] }) as never,
+  "",
+);
+
+export type CompareDayRow = { differences: number };
+/**
+ * Counts the accounts, keys and models whose sums of a UTC day differ from those of its hours.
+ */
+export const compareDay: One<{ day: string }, CompareDayRow> = one(
+  "billing/compare-day",
+  `-- billing/compare-day
+select count(*)::integer as differences
+from (
+  select account_id, key_id, model,
+    input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+    amount, amount_input, amount_output, amount_cache, amount_thinking,
+    requests, completed, failed, cut,
+    first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
+    first_event_7, first_event_8, first_event_9, first_event_10
+  from usage_daily
+  where day = $1::date
+) d
+full join (
+  select account_id, key_id, model,
+    sum(input)::bigint, sum(output)::bigint, sum(thinking)::bigint, sum(cache_write_5m)::bigint,
+    sum(cache_write_1h)::bigint, sum(cache_read)::bigint,
+    sum(amount)::bigint, sum(amount_input)::bigint, sum(amount_output)::bigint,
+    sum(amount_cache)::bigint, sum(amount_thinking)::bigint,
+    sum(requests)::bigint, sum(completed)::bigint, sum(failed)::bigint, sum(cut)::bigint,
+    sum(first_event_1)::bigint, sum(first_event_2)::bigint, sum(first_event_3)::bigint,
+    sum(first_event_4)::bigint, sum(first_event_5)::bigint, sum(first_event_6)::bigint,
+    sum(first_event_7)::bigint, sum(first_event_8)::bigint, sum(first_event_9)::bigint,
+    sum(first_event_10)::bigint
+  from usage_hourly
+  where hour >= $1::date::timestamp at time zone 'utc'
+    and hour < ($1::date + 1)::timestamp at time zone 'utc' and key_id >= ''
+  group by account_id, key_id, model
+) h using (account_id, key_id, model)
+where d is distinct from h`,
+  (p) => [p.day],
+  (v) => ({ differences: v[0] }) as never,
+  "",
+);
+
+export type AllowLongWriteRow = { statementTimeout: string };
+/**
+ * Lets the statements of this transaction take ten minutes each: a day has millions of charges. The
+ * caller has locked the progress of the days.
+ */
+export const allowLongWrite: One<undefined, AllowLongWriteRow> = one(
+  "billing/allow-long-write",
+  `-- billing/allow-long-write
+select set_config('statement_timeout', '10min', true) as statement_timeout
+from usage_progress`,
+  () => [],
+  (v) => ({ statementTimeout: v[0] }) as never,
+  "",
+);
+
+/**
+ * Records how far the days are. The caller has locked the row.
+ */
+export const moveUsageProgress: Run<{ closedTo: string; hoursFrom: string }> = run(
+  "billing/move-usage-progress",
+  `-- billing/move-usage-progress
+update usage_progress set closed_to = $1::date, hours_from = $2::date`,
+  (p) => [p.closedTo, p.hoursFrom],
+);
+
+/**
+ * Records that the sums of the tags of the days before one are written.
+ */
+export const moveTagsProgress: Run<{ tagsTo: string }> = run(
+  "billing/move-tags-progress",
+  `-- billing/move-tags-progress
+update usage_progress set tags_to = $1::date`,
+  (p) => [p.tagsTo],
+);
+
+/**
+ * Removes the sums of the UTC days from a day on, which are open again.
+ */
+export const reopenDays: Run<{ day: string }> = run(
+  "billing/reopen-days",
+  `-- billing/reopen-days
+delete from usage_daily
+where day >= $1::date`,
+  (p) => [p.day],
+);
+
+/**
+ * Removes the hours of a UTC day.
+ */
+export const removeHours: Run<{ day: string }> = run(
+  "billing/remove-hours",
+  `-- billing/remove-hours
+delete from usage_hourly
+where hour >= $1::date::timestamp at time zone 'utc'
+  and hour < ($1::date + 1)::timestamp at time zone 'utc' and key_id >= ''`,
+  (p) => [p.day],
+);
+
+/**
+ * Removes the sums of tags of some UTC days, which are written again.
+ * `to`: exclusive
+ */
+export const removeTags: Run<{ from: string; to: string }> = run(
+  "billing/remove-tags",
+  `-- billing/remove-tags
+delete from tags_daily
+where day >= $1::date and day < $2::date`,
+  (p) => [p.from, p.to],
+);
+
+// verification.sql
+
+/**
+ * Stores what a check of the ledger found.
+ * `violations`: the first of them
+ */
+export const insertVerification: Run<{ verificationId: string; startedAt: Date | string; endedAt: Date | string; startedBy: string; violationCount: number; violations: string }> = run(
+  "billing/insert-verification",
+  `-- billing/insert-verification
+insert into verifications
+  (verification_id, started_at, ended_at, started_by, violation_count, violations)
+values ($1, $2, $3, $4, $5, $6)`,
+  (p) => [p.verificationId, p.startedAt, p.endedAt, p.startedBy, p.violationCount, p.violations],
+);
+
+export type ReadVerificationRow = { verificationId: string; startedAt: Date; endedAt: Date; startedBy: string; violationCount: number; violations: Json; cleanAt: Date | null };
+/**
+ * Reads the last check of the ledger, and the end of the last one that found nothing. No row: it
+ * was never checked.
+ */
+export const readVerification: Optional<undefined, ReadVerificationRow> = optional(
+  "billing/read-verification",
+  `-- billing/read-verification
+select v.verification_id, v.started_at, v.ended_at, v.started_by, v.violation_count, v.violations,
+  (select max(c.ended_at) from verifications c where c.violation_count = 0) as clean_at
+from verifications v
+order by v.verification_id desc
+limit 1`,
+  () => [],
+  (v) => ({ verificationId: v[0], startedAt: v[1], endedAt: v[2], startedBy: v[3], violationCount: v[4], violations: v[5], cleanAt: v[6] }) as never,
+  "cleanAt",
+);
+
+export type VerifyLedgerRow = { invariant: string; subject: string; detail: string };
+/**
+ * Checks every invariant of the ledger. Each row is a violation, at most 100 per invariant; no rows
+ * means that all invariants hold. Of closed months it takes the sums instead of the charges.
+ */
+export const verifyLedger: Many<undefined, VerifyLedgerRow> = many(
+  "billing/verify-ledger",
+  `-- billing/verify-ledger
+with open_from as (
+  -- Months are closed in their order.
+  select coalesce(max(month) + interval '1 month', '-infinity')::date as day
+  from month_closings
+), open_charges as not materialized (
+  select *
+  from charges
+  where month >= (select day from open_from)
+), charged_hours as materialized (
+  select account_id, key_id, model, date_trunc('hour', admitted_at, 'UTC') as hour,
+    sum(input)::bigint as input, sum(output)::bigint as output, sum(thinking)::bigint as thinking,
+    sum(cache_write_5m)::bigint as cache_write_5m, sum(cache_write_1h)::bigint as cache_write_1h,
+    sum(cache_read)::bigint as cache_read,
+    sum(amount)::bigint as amount, sum(amount_input)::bigint as amount_input,
+    sum(amount_output)::bigint as amount_output, sum(amount_cache)::bigint as amount_cache,
+    sum(amount_thinking)::bigint as amount_thinking,
+    sum(requests)::bigint as requests, sum(completed)::bigint as completed,
+    sum(failed)::bigint as failed, sum(cut)::bigint as cut
+  from charge_sums
+  where month >= (select day from open_from)
+  group by 1, 2, 3, 4
+), charged_days as (
+  select account_id, key_id, model, (hour at time zone 'utc')::date as day,
+    sum(input)::bigint as input, sum(output)::bigint as output, sum(thinking)::bigint as thinking,
+    sum(cache_write_5m)::bigint as cache_write_5m, sum(cache_write_1h)::bigint as cache_write_1h,
+    sum(cache_read)::bigint as cache_read,
+    sum(amount)::bigint as amount, sum(amount_input)::bigint as amount_input,
+    sum(amount_output)::bigint as amount_output, sum(amount_cache)::bigint as amount_cache,
+    sum(amount_thinking)::bigint as amount_thinking,
+    sum(requests)::bigint as requests, sum(completed)::bigint as completed,
+    sum(failed)::bigint as failed, sum(cut)::bigint as cut
+  from charged_hours
+  group by 1, 2, 3, 4
+), summed_days as (
+  select account_id, key_id, model, (hour at time zone 'utc')::date as day,
+    sum(input)::bigint as input, sum(output)::bigint as output, sum(thinking)::bigint as thinking,
+    sum(cache_write_5m)::bigint as cache_write_5m, sum(cache_write_1h)::bigint as cache_write_1h,
+    sum(cache_read)::bigint as cache_read,
+    sum(amount)::bigint as amount, sum(amount_input)::bigint as amount_input,
+    sum(amount_output)::bigint as amount_output, sum(amount_cache)::bigint as amount_cache,
+    sum(amount_thinking)::bigint as amount_thinking,
+    sum(requests)::bigint as requests, sum(completed)::bigint as completed,
+    sum(failed)::bigint as failed, sum(cut)::bigint as cut,
+    sum(first_event_1)::bigint as first_event_1, sum(first_event_2)::bigint as first_event_2,
+    sum(first_event_3)::bigint as first_event_3, sum(first_event_4)::bigint as first_event_4,
+    sum(first_event_5)::bigint as first_event_5, sum(first_event_6)::bigint as first_event_6,
+    sum(first_event_7)::bigint as first_event_7, sum(first_event_8)::bigint as first_event_8,
+    sum(first_event_9)::bigint as first_event_9, sum(first_event_10)::bigint as first_event_10
+  from usage_hourly
+  group by 1, 2, 3, 4
+), charged_tags as (
+  -- A value that its day does not keep is one of the others.
+  select account_id, tag collate "C" as tag,
+    case when k.value is null then '(other)' else t.value end collate "C" as value,
+    key_id, model, day,
+    sum(input)::bigint as input, sum(output)::bigint as output, sum(thinking)::bigint as thinking,
+    sum(cache_write_5m)::bigint as cache_write_5m, sum(cache_write_1h)::bigint as cache_write_1h,
+    sum(cache_read)::bigint as cache_read,
+    sum(amount)::bigint as amount, sum(amount_input)::bigint as amount_input,
+    sum(amount_output)::bigint as amount_output, sum(amount_cache)::bigint as amount_cache,
+    sum(amount_thinking)::bigint as amount_thinking,
+    sum(requests)::bigint as requests, sum(completed)::bigint as completed,
+    sum(failed)::bigint as failed, sum(cut)::bigint as cut
+  from (
+    select *, (admitted_at at time zone 'utc')::date as day
+    from charge_sums
+    where tags is not null and month >= (select day from open_from)
+  ) c
+  cross join lateral jsonb_each_text(tags) as t (tag, value)
+  left join (select distinct account_id, tag, value, day from tags_daily) k
+    using (account_id, tag, value, day)
+  group by 1, 2, 3, 4, 5, 6
+), checks (invariant, subject, detail) as (
+  select 'posted = transfers - charges', p.account_id || '/' || p."family",
+    format('posted %s, transfers %s, charges %s',
+      p.posted, coalesce(t.amount, 0), coalesce(c.amount, 0))
+  from pools p
+  left join (
+    select account_id, "family", sum(amount) as amount from transfers group by account_id, "family"
+  ) t using (account_id, "family")
+  left join (
+    select account_id, "family", sum(amount) as amount
+    from (
+      select account_id, "family", amount from open_charges
+      union all
+      select account_id, "family", amount from closed_months
+    ) parts
+    group by account_id, "family"
+  ) c using (account_id, "family")
+  where p.posted <> coalesce(t.amount, 0) - coalesce(c.amount, 0)
+  union all
+  select 'held = holds', p.account_id || '/' || p."family",
+    format('held %s, holds %s', p.held, coalesce(h.amount, 0))
+  from pools p
+  left join (
+    select account_id, "family", sum(amount) as amount from holds group by account_id, "family"
+  ) h using (account_id, "family")
+  where p.held <> coalesce(h.amount, 0)
+  union all
+  select 'held <= posted unless in debt', account_id || '/' || "family",
+    format('posted %s, held %s', posted, held)
+  from pools
+  where held > posted and not in_debt
+  union all
+  select 'status of a pool = status of its account', p.account_id || '/' || p."family",
+    format('pool %s, account %s', p.account_status, a.status)
+  from pools p
+  join accounts a using (account_id)
+  where p.account_status <> a.status
+  union all
+  select 'month = its charges and holds',
+    concat_ws('/', account_id, key_id) || '/' || month,
+    format('spent %s, charges %s, held %s, holds %s', m.spent, x.spent, m.held, x.held)
+  from key_months m
+  full join (
+    select account_id, key_id, month, sum(spent) as spent, sum(held) as held
+    from (
+      select account_id, key_id, month, amount as spent, 0 as held from open_charges
+      union all
+      select account_id, key_id, month, amount, 0 from closed_months
+      union all
+      select account_id, key_id, month, 0, amount from holds
+    ) parts
+    group by account_id, key_id, month
+  ) x using (account_id, key_id, month)
+  where coalesce(m.spent, 0) <> coalesce(x.spent, 0) or coalesce(m.held, 0) <> coalesce(x.held, 0)
+  union all
+  select 'charge <= hold', account_id || '/' || request_id,
+    format('amount %s, hold %s', amount, hold)
+  from open_charges
+  where amount > hold or amount < 0
+  union all
+  select 'never hold and charge', account_id || '/' || request_id, ''
+  from holds
+  join charges using (account_id, request_id)
+  union all
+  select 'one charge per request', account_id || '/' || request_id, format('%s charges', count(*))
+  from open_charges
+  group by account_id, request_id
+  having count(*) > 1
+  union all
+  select 'charge = tokens x price', account_id || '/' || request_id,
+    format('amount %s, overrun %s, price %s', amount, overrun, price_version)
+  from charge_sums
+  where month >= (select day from open_from)
+    and (amount is distinct from least(hold, cost)
+      or amount + overrun is distinct from cost + cost_over)
+  union all
+  select 'charged output <= granted output', account_id || '/' || request_id,
+    format('output %s, thinking %s, granted %s', output, thinking, granted_output)
+  from open_charges
+  where output::bigint + thinking > granted_output
+    or output_over::bigint + thinking_over > 0 and output::bigint + thinking < granted_output
+  union all
+  select 'hours = charges', concat_ws('/', account_id, key_id, model, hour),
+    format('amount %s and %s, requests %s and %s', u.amount, c.amount, u.requests, c.requests)
+  from (
+    select account_id, key_id, model, hour,
+      input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+      amount, amount_input, amount_output, amount_cache, amount_thinking,
+      requests, completed, failed, cut
+    from usage_hourly
+  ) u
+  full join charged_hours c using (account_id, key_id, model, hour)
+  cross join usage_progress g
+  -- The hours before are removed.
+  where (u.hour is not null or (hour at time zone 'utc')::date >= g.hours_from)
+    and (hour at time zone 'utc')::date >= (select day from open_from)
+    and u is distinct from c
+  union all
+  select 'days = charges', concat_ws('/', account_id, key_id, model, day),
+    format('amount %s and %s, requests %s and %s', u.amount, c.amount, u.requests, c.requests)
+  from (
+    select account_id, key_id, model, day,
+      input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+      amount, amount_input, amount_output, amount_cache, amount_thinking,
+      requests, completed, failed, cut
+    from usage_daily
+  ) u
+  full join charged_days c using (account_id, key_id, model, day)
+  cross join usage_progress g
+  where (u.day is not null or day < g.closed_to)
+    and day >= (select day from open_from)
+    and u is distinct from c
+  union all
+  select 'days = hours', concat_ws('/', account_id, key_id, model, day),
+    format('amount %s and %s, requests %s and %s', u.amount, h.amount, u.requests, h.requests)
+  from (
+    select account_id, key_id, model, day,
+      input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+      amount, amount_input, amount_output, amount_cache, amount_thinking,
+      requests, completed, failed, cut,
+      first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
+      first_event_7, first_event_8, first_event_9, first_event_10
+    from usage_daily
+  ) u
+  full join summed_days h using (account_id, key_id, model, day)
+  cross join usage_progress g
+  where day >= g.hours_from and day < g.closed_to and u is distinct from h
+  union all
+  select 'tags of days = charges', concat_ws('/', account_id, tag, value, key_id, model, day),
+    format('amount %s and %s, requests %s and %s', u.amount, c.amount, u.requests, c.requests)
+  from (
+    select account_id, tag, value, key_id, model, day,
+      input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+      amount, amount_input, amount_output, amount_cache, amount_thinking,
+      requests, completed, failed, cut
+    from tags_daily
+  ) u
+  full join charged_tags c using (account_id, tag, value, key_id, model, day)
+  cross join usage_progress g
+  where (u.amount is not null or day < g.tags_to) and day >= (select day from open_from)
+    and u is distinct from c
+  union all
+  select 'days = closed months', concat_ws('/', account_id, key_id, model, month),
+    format('amount %s and %s, requests %s and %s', u.amount, c.amount, u.requests, c.requests)
+  from (
+    select account_id, key_id, model, date_trunc('month', day)::date as month,
+      sum(input) as input, sum(output) as output, sum(thinking) as thinking,
+      sum(cache_write_5m) as cache_write_5m, sum(cache_write_1h) as cache_write_1h,
+      sum(cache_read) as cache_read,
+      sum(amount) as amount, sum(amount_input) as amount_input, sum(amount_output) as amount_output,
+      sum(amount_cache) as amount_cache, sum(amount_thinking) as amount_thinking,
+      sum(requests) as requests, sum(completed) as completed, sum(failed) as failed,
+      sum(cut) as cut
+    from usage_daily
+    where day < (select day from open_from)
+    group by 1, 2, 3, 4
+  ) u
+  full join (
+    select account_id, key_id, model, month,
+      sum(input) as input, sum(output) as output, sum(thinking) as thinking,
+      sum(cache_write_5m) as cache_write_5m, sum(cache_write_1h) as cache_write_1h,
+      sum(cache_read) as cache_read,
+      sum(amount) as amount, sum(amount_input) as amount_input, sum(amount_output) as amount_output,
+      sum(amount_cache) as amount_cache, sum(amount_thinking) as amount_thinking,
+      sum(requests) as requests, sum(completed) as completed, sum(failed) as failed,
+      sum(cut) as cut
+    from closed_months
+    group by 1, 2, 3, 4
+  ) c using (account_id, key_id, model, month)
+  where u is distinct from c
+  union all
+  select 'a closed month = its sums', month::text,
+    format('amount %s and %s, charges %s and %s', m.amount, c.amount, m.charges, c.requests)
+  from month_closings m
+  full join (
+    select month, sum(amount) as amount, sum(requests) as requests
+    from closed_months
+    group by month
+  ) c using (month)
+  where m.month is null
+    or (m.amount, m.charges) <> (coalesce(c.amount, 0), coalesce(c.requests, 0))
+  union all
+  select 'no hold of a closed month', account_id || '/' || request_id, month::text
+  from holds
+  where month < (select day from open_from)
+  union all
+  select 'sums = their parts', concat_ws('/', account_id, key_id, model, at),
+    format('amount %s, requests %s', amount, requests)
+  from (
+    select account_id, key_id, model, hour::text as at,
+      input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+      amount, amount_input, amount_output, amount_cache, amount_thinking,
+      requests, completed, failed, cut,
+      first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
+      first_event_7, first_event_8, first_event_9, first_event_10
+    from usage_hourly
+    union all
+    select account_id, key_id, model, day::text,
+      input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+      amount, amount_input, amount_output, amount_cache, amount_thinking,
+      requests, completed, failed, cut,
+      first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
+      first_event_7, first_event_8, first_event_9, first_event_10
+    from usage_daily
+  ) sums
+  where amount <> amount_input + amount_output + amount_cache + amount_thinking
+    or requests <> completed + failed + cut
+    or requests < first_event_1 + first_event_2 + first_event_3 + first_event_4 + first_event_5
+      + first_event_6 + first_event_7 + first_event_8 + first_event_9 + first_event_10
+    or least(
+      input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+      amount, amount_input, amount_output, amount_cache, amount_thinking,
+      requests, completed, failed, cut,
+      first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
+      first_event_7, first_event_8, first_event_9, first_event_10
+    ) < 0
+  union all
+  select 'no hold outlives its deadline', account_id || '/' || request_id, deadline::text
+  from holds
+  where deadline < now() - interval '3 minutes'
+  union all
+  -- Its processes poll once a second, and declare a node dead after 12 silent polls.
+  select 'no hold of a dead node', account_id || '/' || request_id, node_id
+  from holds
+  where admitted_at < now() - interval '30 seconds'
+    and node_id is not null
+    and not exists (
+      select 1 from nodes n where n.node_id = holds.node_id and n.silent_polls < 30)
+  union all
+  -- A crash between a transfer and its note leaves a row without the id, until the next sweep.
+  select 'credits of payments = their transfers', account_id || '/' || idempotency_key,
+    format('expected %s, transfers %s; kind %s %s, amount %s %s, transfer_id %s %s',
+      count(*) filter (where not is_made), count(*) filter (where is_made), min(kind), max(kind),
+      min(amount), max(amount), min(transfer_id), max(transfer_id))
+  from (
+    select o.account_id, 'pay:' || g.order_id || '#' || g.n as idempotency_key, o."family",
+      case when g.micro > 0 then 'deposit' else 'chargeback' end as kind, g.micro as amount,
+      g.transfer_id, false as is_made
+    from payment_grants g
+    join payment_orders o on o.order_id = g.order_id
+    union all
+    select o.account_id, 'refund:' || r.order_id || '#' || r.n, o."family", 'refund',
+      -r.micro - r.bonus_micro, r.transfer_id, false
+    from payment_refunds r
+    join payment_orders o on o.order_id = r.order_id
+    where r.transfer_id is not null or r.state = 'asked'
+    union all
+    select o.account_id, 'refund:' || r.order_id || '#' || r.n || '/cancel', o."family",
+      'adjustment', r.micro + r.bonus_micro, r.cancel_transfer_id, false
+    from payment_refunds r
+    join payment_orders o on o.order_id = r.order_id
+    where r.cancel_transfer_id is not null or r.state = 'cancelling'
+    union all
+    select u.account_id, 'promo:' || u.code_id, p."family", 'bonus', p.bonus_micro, u.transfer_id,
+      false
+    from promotion_uses u
+    join promotions p on p.code_id = u.code_id
+    union all
+    select account_id, idempotency_key, "family", kind, amount, transfer_id, true
+    from transfers
+    where kind = 'deposit' or idempotency_key like 'pay:%' or idempotency_key like 'refund:%'
+      or idempotency_key like 'promo:%'
+  ) both_sides
+  group by account_id, idempotency_key
+  having count(*) filter (where not is_made) <> 1
+    or count(*) filter (where is_made) = 0 and max(transfer_id) is not null
+    or min("family") <> max("family") or min(kind) <> max(kind) or min(amount) <> max(amount)
+    or min(transfer_id) <> max(transfer_id)
+  union all
+  select 'uses of a promotion = its count', p.code_id,
+    format('used %s, uses %s', p.used, coalesce(u.uses, 0))
+  from promotions p
+  left join (select code_id, count(*) as uses from promotion_uses group by code_id) u
+    on u.code_id = p.code_id
+  where p.used <> coalesce(u.uses, 0)
+  union all
+  select 'numbers of documents have no gap', concat_ws('/', n.seller, n.kind, n.year),
+    format('last number %s, documents %s, first %s, last %s',
+      n.last, coalesce(d.documents, 0), d.first, d.last)
+  from payment_numbers n
+  left join (
+    select seller, kind, year, count(*) as documents, min(n) as first, max(n) as last
+    from payment_documents
+    group by seller, kind, year
+  ) d on d.seller = n.seller and d.kind = n.kind and d.year = n.year
+  where (d.documents, d.first, d.last) is distinct from (n.last::bigint, 1, n.last)
+  union all
+  select 'a credited order has a receipt', o.order_id, ''
+  from payment_orders o
+  where exists (select 1 from payment_grants g where g.order_id = o.order_id and g.micro > 0)
+    and not exists (
+      select 1 from payment_documents d where d.order_id = o.order_id and d.kind = 'receipt')
+)
+select invariant as invariant, subject as subject, detail as detail
+from (
+  select *, row_number() over (partition by invariant order by subject) as position from checks
+) numbered
+where position <= 100
+order by invariant, subject`,
+  () => [],
+  (v) => ({ invariant: v[0], subject: v[1], detail: v[2] }) as never,
+  "",
+);

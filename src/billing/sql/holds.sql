@@ -1,0 +1,287 @@
+-- name: SettleHolds :many
+-- Turns holds into charges. The caller has locked the pools. A charge is at most its hold: the rest
+-- of the cost, and the cost of output beyond the grant, is the overrun. The hold is released, the
+-- charge is added to the month of the key, which also records the last use of the key, and the
+-- charge is added to the roll-up of the UTC hour of admission. There, a hold that is too small
+-- covers the input first, then the cache, then thinking, then output. Returns the charges. A
+-- request that was settled before has no hold and no row.
+-- :costs_cache  of the input and the cache
+-- :costs_thinking  of these and thinking
+-- :costs_over  of the output and the thinking beyond the grant
+-- :first_events[]?  the numbers of the counts of first events; null: there was none
+-- :input  charged tokens, as the other categories
+with ended as (
+  delete from holds h
+  using unnest(:account_ids::text[], :request_ids::text[], :costs_input::bigint[],
+      :costs_cache::bigint[], :costs_thinking::bigint[], :costs::bigint[], :costs_over::bigint[],
+      :outputs_over::integer[], :thinkings_over::integer[], :outcomes::text[], :bases::text[],
+      :attempts::jsonb[], :first_events::integer[],
+      :input::integer[], :output::integer[], :thinking::integer[], :cache_write_5m::integer[],
+      :cache_write_1h::integer[], :cache_read::integer[])
+    as e (account_id, request_id, cost_input, cost_cache, cost_thinking, cost, cost_over,
+      output_over, thinking_over, outcome, basis, attempts, first_event,
+      input, output, thinking, cache_write_5m, cache_write_1h, cache_read)
+  where h.account_id = e.account_id and h.request_id = e.request_id
+  returning h.account_id, h.request_id, h.month, h."family", h.key_id, h.secret_id, h.model,
+    h.price_version, h.admitted_at, h.granted_output, h.tags, h.amount as hold, e.cost_input,
+    e.cost_cache, e.cost_thinking, e.cost, e.cost_over, e.output_over, e.thinking_over, e.outcome,
+    e.basis, e.attempts, e.first_event,
+    e.input, e.output, e.thinking, e.cache_write_5m, e.cache_write_1h, e.cache_read
+), charged as (
+  insert into charges (account_id, request_id, month, "family", key_id, secret_id, model,
+    price_version, admitted_at, granted_output, hold, amount, overrun, output_over, thinking_over,
+    outcome, basis, attempts, settled_at, tags,
+    input, output, thinking, cache_write_5m, cache_write_1h, cache_read)
+  select account_id, request_id, month, "family", key_id, secret_id, model, price_version,
+    admitted_at, granted_output, hold, least(cost, hold), greatest(cost - hold, 0) + cost_over,
+    output_over, thinking_over, outcome, basis, attempts, now(), tags,
+    input, output, thinking, cache_write_5m, cache_write_1h, cache_read
+  from ended
+  returning account_id, request_id, month, "family", key_id, hold, amount, overrun, settled_at
+), in_pools as (
+  update pools
+  set posted = pools.posted - d.amount, held = pools.held - d.hold,
+    -- A debt ends when the credits that are left cover the running holds.
+    in_debt = pools.in_debt
+      and (pools.posted - d.amount < pools.held - d.hold or pools.posted - d.amount < 0)
+  from (
+    select account_id, "family", sum(amount)::bigint as amount, sum(hold)::bigint as hold
+    from charged
+    group by account_id, "family"
+  ) d
+  where pools.account_id = d.account_id and pools."family" = d."family"
+), in_months as (
+  update key_months
+  set spent = key_months.spent + d.amount, held = key_months.held - d.hold,
+    last_used_at = greatest(key_months.last_used_at, now())
+  from (
+    select account_id, key_id, month, sum(amount)::bigint as amount, sum(hold)::bigint as hold
+    from charged
+    group by account_id, key_id, month
+  ) d
+  where key_months.account_id = d.account_id and key_months.key_id = d.key_id
+    and key_months.month = d.month
+), rolled_up as (
+  insert into usage_hourly as u (account_id, key_id, model, hour,
+    input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+    amount, amount_input, amount_output, amount_cache, amount_thinking,
+    requests, completed, failed, cut,
+    first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
+    first_event_7, first_event_8, first_event_9, first_event_10)
+  select account_id, key_id, model, date_trunc('hour', admitted_at, 'UTC'),
+    sum(input), sum(output), sum(thinking), sum(cache_write_5m), sum(cache_write_1h),
+    sum(cache_read),
+    sum(least(cost, hold)),
+    sum(least(cost_input, hold)),
+    sum(least(cost, hold) - least(cost_thinking, hold)),
+    sum(least(cost_cache, hold) - least(cost_input, hold)),
+    sum(least(cost_thinking, hold) - least(cost_cache, hold)),
+    count(*),
+    count(*) filter (where outcome = 'completed'),
+    count(*) filter (where outcome in ('provider_failed', 'provider_broke', 'gateway_failed',
+      'reaped', 'input_above_hold')),
+    count(*) filter (where outcome in ('client_left_before_acceptance',
+      'client_left_before_content', 'client_left', 'revoked', 'time_limit')),
+    count(*) filter (where first_event = 1), count(*) filter (where first_event = 2),
+    count(*) filter (where first_event = 3), count(*) filter (where first_event = 4),
+    count(*) filter (where first_event = 5), count(*) filter (where first_event = 6),
+    count(*) filter (where first_event = 7), count(*) filter (where first_event = 8),
+    count(*) filter (where first_event = 9), count(*) filter (where first_event = 10)
+  from ended
+  group by 1, 2, 3, 4
+  order by 1, 4, 2, 3
+  on conflict (account_id, hour, key_id, model) do update
+  set (input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+      amount, amount_input, amount_output, amount_cache, amount_thinking,
+      requests, completed, failed, cut,
+      first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
+      first_event_7, first_event_8, first_event_9, first_event_10) = row (
+        u.input + excluded.input, u.output + excluded.output, u.thinking + excluded.thinking,
+        u.cache_write_5m + excluded.cache_write_5m, u.cache_write_1h + excluded.cache_write_1h,
+        u.cache_read + excluded.cache_read,
+        u.amount + excluded.amount, u.amount_input + excluded.amount_input,
+        u.amount_output + excluded.amount_output, u.amount_cache + excluded.amount_cache,
+        u.amount_thinking + excluded.amount_thinking,
+        u.requests + excluded.requests, u.completed + excluded.completed,
+        u.failed + excluded.failed, u.cut + excluded.cut,
+        u.first_event_1 + excluded.first_event_1, u.first_event_2 + excluded.first_event_2,
+        u.first_event_3 + excluded.first_event_3, u.first_event_4 + excluded.first_event_4,
+        u.first_event_5 + excluded.first_event_5, u.first_event_6 + excluded.first_event_6,
+        u.first_event_7 + excluded.first_event_7, u.first_event_8 + excluded.first_event_8,
+        u.first_event_9 + excluded.first_event_9, u.first_event_10 + excluded.first_event_10)
+)
+select account_id, request_id, hold, amount, overrun,
+  floor(extract(epoch from settled_at) * 1000)::bigint as "settled_at_ms!"
+from charged;
+
+-- name: FindHolds :many
+-- Finds the holds of those of these requests that run, with their prices.
+-- =family pools.family
+select h.request_id, h.account_id, h."family", h.key_id, h.secret_id, h.model, h.month, h.nonce,
+  h.amount, h.granted_output, h.admitted_at, h.tags,
+  h.input as used_input, h.output as used_output, h.thinking as used_thinking,
+  h.cache_write_5m as used_cache_write_5m, h.cache_write_1h as used_cache_write_1h,
+  h.cache_read as used_cache_read,
+  p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read
+from holds h
+join unnest(:account_ids::text[], :request_ids::text[]) as d (account_id, request_id)
+  using (account_id, request_id)
+join price_versions p using (price_version);
+
+-- name: FindRunning :many
+-- Finds the holds with a request id in all accounts, with their prices.
+-- =family pools.family
+select h.request_id, h.account_id, h."family", h.key_id, h.secret_id, h.model, h.month, h.nonce,
+  h.amount, h.granted_output, h.admitted_at, h.tags,
+  h.input as used_input, h.output as used_output, h.thinking as used_thinking,
+  h.cache_write_5m as used_cache_write_5m, h.cache_write_1h as used_cache_write_1h,
+  h.cache_read as used_cache_read,
+  p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read
+from holds h
+join price_versions p using (price_version)
+where h.request_id = :request_id
+order by h.admitted_at, h.account_id;
+
+-- name: FindOrphans :many
+-- Finds holds that no process will settle: holds past their deadline, of the given dead nodes, or
+-- of nodes that no longer exist. Ordered by account and request id and paged, so that orphans that
+-- cannot be settled do not hide the ones after them.
+-- :after_account_id  of the last row of the page before; empty: from the first
+-- :after_request_id  of the same row
+-- =family pools.family
+select h.request_id as "request_id!", h.account_id as "account_id!", h."family" as "family!",
+  h.key_id as "key_id!", h.secret_id as "secret_id?", h.model as "model!", h.month as "month!",
+  h.nonce as "nonce!", h.amount as "amount!", h.granted_output as "granted_output!",
+  h.admitted_at as "admitted_at!", h.tags as "tags?",
+  h.input as "used_input!", h.output as "used_output!", h.thinking as "used_thinking!",
+  h.cache_write_5m as "used_cache_write_5m!", h.cache_write_1h as "used_cache_write_1h!",
+  h.cache_read as "used_cache_read!",
+  p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read
+from (
+  select * from holds where deadline < now()
+  union
+  select * from holds where node_id = any(:node_ids::text[])
+  union
+  select * from holds
+  where node_id is not null
+    and not exists (select 1 from nodes where nodes.node_id = holds.node_id)
+) h
+join price_versions p using (price_version)
+where (h.account_id, h.request_id) > (:after_account_id, :after_request_id)
+order by h.account_id, h.request_id
+limit :rows;
+
+-- name: FindOldestHold :one
+-- Returns the UTC day of the oldest hold of all accounts; null if there is none.
+select (min(admitted_at) at time zone 'utc')::date as "day?"
+from holds;
+
+-- name: FindFirstRunning :one
+-- Returns the database's time, how far the days and the tags of days are written, and when the
+-- first running request of an account was admitted; null if none runs.
+-- :key_ids?  null: all keys
+select now() as "at!", (now() at time zone 'utc')::date as "today!", closed_to, tags_to,
+  (
+    select min(admitted_at)
+    from holds
+    where account_id = :account_id and (:key_ids::text[] is null or key_id = any(:key_ids))
+  ) as "admitted_at?"
+from usage_progress;
+
+-- name: SumHolds :one
+-- Sums the running requests of all accounts.
+select count(*)::bigint as "requests!", coalesce(sum(amount), 0)::bigint as "held_micro!",
+  min(admitted_at) as "oldest_admitted_at?", min(deadline) as "first_deadline_at?"
+from holds;
+
+-- name: LockHolds :many
+-- Locks holds in the order of their ids. A settled request has no hold and no row.
+select h.account_id, h.request_id, h.amount
+from holds h
+join unnest(:account_ids::text[], :request_ids::text[]) as d (account_id, request_id)
+  using (account_id, request_id)
+order by h.account_id, h.request_id
+for update of h;
+
+-- name: ResizeHolds :run
+-- Changes the amounts of holds, and with them the held amounts of their pools and months. The
+-- caller has locked the pools. A hold that no longer exists is ignored.
+-- :may_grow  false: a larger amount is ignored, too
+with resized as materialized (
+  select h.request_id, h.account_id, h."family", h.key_id, h.month,
+    d.amount, d.amount - h.amount as added
+  from holds h
+  join unnest(:account_ids::text[], :request_ids::text[], :amounts::bigint[])
+    as d (account_id, request_id, amount)
+    on h.account_id = d.account_id and h.request_id = d.request_id
+  where (d.amount < h.amount or (:may_grow::boolean and d.amount > h.amount))
+), in_pools as (
+  update pools
+  set held = pools.held + d.added,
+    in_debt = pools.in_debt and (pools.posted < pools.held + d.added or pools.posted < 0)
+  from (
+    select account_id, "family", sum(added)::bigint as added
+    from resized
+    group by account_id, "family"
+  ) d
+  where pools.account_id = d.account_id and pools."family" = d."family"
+), in_months as (
+  update key_months
+  set held = key_months.held + d.added
+  from (
+    select account_id, key_id, month, sum(added)::bigint as added
+    from resized
+    group by account_id, key_id, month
+  ) d
+  where key_months.account_id = d.account_id and key_months.key_id = d.key_id
+    and key_months.month = d.month
+)
+update holds
+set amount = resized.amount
+from resized
+where holds.account_id = resized.account_id and holds.request_id = resized.request_id;
+
+-- name: CheckpointHolds :run
+-- Stores the metered usage of running requests; a count never decreases. Locks the holds in the
+-- order of their ids, as settlement does. Changes the requests that still run.
+with ordered as (
+  select h.account_id, h.request_id
+  from holds h
+  join unnest(:account_ids::text[], :request_ids::text[]) as d (account_id, request_id)
+    using (account_id, request_id)
+  order by h.account_id, h.request_id
+  for update of h
+)
+update holds
+set (input, output, thinking, cache_write_5m, cache_write_1h, cache_read) = row (
+      greatest(holds.input, d.input), greatest(holds.output, d.output),
+      greatest(holds.thinking, d.thinking), greatest(holds.cache_write_5m, d.cache_write_5m),
+      greatest(holds.cache_write_1h, d.cache_write_1h), greatest(holds.cache_read, d.cache_read))
+from ordered
+join unnest(:account_ids::text[], :request_ids::text[],
+    :input::integer[], :output::integer[], :thinking::integer[], :cache_write_5m::integer[],
+    :cache_write_1h::integer[], :cache_read::integer[])
+  as d (account_id, request_id, input, output, thinking, cache_write_5m, cache_write_1h, cache_read)
+  using (account_id, request_id)
+where holds.account_id = ordered.account_id and holds.request_id = ordered.request_id;
+
+-- name: ReleaseHold :run
+-- Releases a hold whose request was charged: the rest of a request that was used twice. The caller
+-- has locked the pool.
+with released as (
+  delete from holds h using charges c
+  where h.account_id = :account_id and h.request_id = :request_id
+    and c.account_id = h.account_id and c.request_id = h.request_id
+  returning h.account_id, h."family", h.key_id, h.month, h.amount
+), in_pool as (
+  update pools
+  set held = pools.held - r.amount,
+    in_debt = pools.in_debt and (pools.posted < pools.held - r.amount or pools.posted < 0)
+  from released r
+  where pools.account_id = r.account_id and pools."family" = r."family"
+)
+update key_months
+set held = key_months.held - r.amount
+from released r
+where key_months.account_id = r.account_id and key_months.key_id = r.key_id
+  and key_months.month = r.month;

@@ -1,0 +1,625 @@
+-- name: WriteDay :run
+-- Writes the sums of a UTC day of all accounts from its hours, over what is written already.
+insert into usage_daily (account_id, day, key_id, model,
+  input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+  amount, amount_input, amount_output, amount_cache, amount_thinking,
+  requests, completed, failed, cut,
+  first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
+  first_event_7, first_event_8, first_event_9, first_event_10)
+select account_id, :day::date, key_id, model,
+  sum(input)::bigint, sum(output)::bigint, sum(thinking)::bigint, sum(cache_write_5m)::bigint,
+  sum(cache_write_1h)::bigint, sum(cache_read)::bigint,
+  sum(amount)::bigint, sum(amount_input)::bigint, sum(amount_output)::bigint,
+  sum(amount_cache)::bigint, sum(amount_thinking)::bigint,
+  sum(requests)::bigint, sum(completed)::bigint, sum(failed)::bigint, sum(cut)::bigint,
+  sum(first_event_1)::bigint, sum(first_event_2)::bigint, sum(first_event_3)::bigint,
+  sum(first_event_4)::bigint, sum(first_event_5)::bigint, sum(first_event_6)::bigint,
+  sum(first_event_7)::bigint, sum(first_event_8)::bigint, sum(first_event_9)::bigint,
+  sum(first_event_10)::bigint
+from usage_hourly
+where hour >= :day::date::timestamp at time zone 'utc'
+  and hour < (:day::date + 1)::timestamp at time zone 'utc' and key_id >= ''
+group by account_id, key_id, model
+on conflict (account_id, day, key_id, model) do update
+set (input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+    amount, amount_input, amount_output, amount_cache, amount_thinking,
+    requests, completed, failed, cut,
+    first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
+    first_event_7, first_event_8, first_event_9, first_event_10) = row (
+      excluded.input, excluded.output, excluded.thinking, excluded.cache_write_5m,
+      excluded.cache_write_1h, excluded.cache_read,
+      excluded.amount, excluded.amount_input, excluded.amount_output, excluded.amount_cache,
+      excluded.amount_thinking,
+      excluded.requests, excluded.completed, excluded.failed, excluded.cut,
+      excluded.first_event_1, excluded.first_event_2, excluded.first_event_3,
+      excluded.first_event_4, excluded.first_event_5, excluded.first_event_6,
+      excluded.first_event_7, excluded.first_event_8, excluded.first_event_9,
+      excluded.first_event_10);
+
+-- name: AddToDay :run
+-- Adds the hours of a UTC day to its sums. For a day whose hours were removed before: these hours
+-- are new.
+insert into usage_daily as u (account_id, day, key_id, model,
+  input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+  amount, amount_input, amount_output, amount_cache, amount_thinking,
+  requests, completed, failed, cut,
+  first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
+  first_event_7, first_event_8, first_event_9, first_event_10)
+select account_id, :day::date, key_id, model,
+  sum(input)::bigint, sum(output)::bigint, sum(thinking)::bigint, sum(cache_write_5m)::bigint,
+  sum(cache_write_1h)::bigint, sum(cache_read)::bigint,
+  sum(amount)::bigint, sum(amount_input)::bigint, sum(amount_output)::bigint,
+  sum(amount_cache)::bigint, sum(amount_thinking)::bigint,
+  sum(requests)::bigint, sum(completed)::bigint, sum(failed)::bigint, sum(cut)::bigint,
+  sum(first_event_1)::bigint, sum(first_event_2)::bigint, sum(first_event_3)::bigint,
+  sum(first_event_4)::bigint, sum(first_event_5)::bigint, sum(first_event_6)::bigint,
+  sum(first_event_7)::bigint, sum(first_event_8)::bigint, sum(first_event_9)::bigint,
+  sum(first_event_10)::bigint
+from usage_hourly
+where hour >= :day::date::timestamp at time zone 'utc'
+  and hour < (:day::date + 1)::timestamp at time zone 'utc' and key_id >= ''
+group by account_id, key_id, model
+on conflict (account_id, day, key_id, model) do update
+set (input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+    amount, amount_input, amount_output, amount_cache, amount_thinking,
+    requests, completed, failed, cut,
+    first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
+    first_event_7, first_event_8, first_event_9, first_event_10) = row (
+      u.input + excluded.input, u.output + excluded.output, u.thinking + excluded.thinking,
+      u.cache_write_5m + excluded.cache_write_5m, u.cache_write_1h + excluded.cache_write_1h,
+      u.cache_read + excluded.cache_read,
+      u.amount + excluded.amount, u.amount_input + excluded.amount_input,
+      u.amount_output + excluded.amount_output, u.amount_cache + excluded.amount_cache,
+      u.amount_thinking + excluded.amount_thinking,
+      u.requests + excluded.requests, u.completed + excluded.completed, u.failed + excluded.failed,
+      u.cut + excluded.cut,
+      u.first_event_1 + excluded.first_event_1, u.first_event_2 + excluded.first_event_2,
+      u.first_event_3 + excluded.first_event_3, u.first_event_4 + excluded.first_event_4,
+      u.first_event_5 + excluded.first_event_5, u.first_event_6 + excluded.first_event_6,
+      u.first_event_7 + excluded.first_event_7, u.first_event_8 + excluded.first_event_8,
+      u.first_event_9 + excluded.first_event_9, u.first_event_10 + excluded.first_event_10);
+
+-- name: WriteTags :run timeout_ms=600000
+-- Writes the sums of the tags of a UTC day of all accounts from its charges. No sum of the day may
+-- be there. An account keeps the 1,000 values of a day that cost most, of all its tags together;
+-- the others of each tag are one value, `(other)`.
+insert into tags_daily (account_id, day, tag, value, key_id, model,
+  input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+  amount, amount_input, amount_output, amount_cache, amount_thinking,
+  requests, completed, failed, cut)
+select account_id, :day::date, tag, case when place <= 1000 then value else '(other)' end,
+  key_id, model,
+  sum(input)::bigint, sum(output)::bigint, sum(thinking)::bigint, sum(cache_write_5m)::bigint,
+  sum(cache_write_1h)::bigint, sum(cache_read)::bigint,
+  sum(amount)::bigint, sum(amount_input)::bigint, sum(amount_output)::bigint,
+  sum(amount_cache)::bigint, sum(amount_thinking)::bigint,
+  sum(requests)::bigint, sum(completed)::bigint, sum(failed)::bigint, sum(cut)::bigint
+from (
+  select *, dense_rank() over (partition by account_id order by value_amount desc, tag, value)
+    as place
+  from (
+    select *, sum(amount) over (partition by account_id, tag, value) as value_amount
+    from (
+      select c.account_id, t.tag, t.value, c.key_id, c.model,
+        sum(c.input) as input, sum(c.output) as output, sum(c.thinking) as thinking,
+        sum(c.cache_write_5m) as cache_write_5m, sum(c.cache_write_1h) as cache_write_1h,
+        sum(c.cache_read) as cache_read,
+        sum(c.amount) as amount, sum(c.amount_input) as amount_input,
+        sum(c.amount_output) as amount_output, sum(c.amount_cache) as amount_cache,
+        sum(c.amount_thinking) as amount_thinking,
+        sum(c.requests) as requests, sum(c.completed) as completed, sum(c.failed) as failed,
+        sum(c.cut) as cut
+      from charge_sums c
+      cross join lateral jsonb_each_text(c.tags) as t (tag, value)
+      where c.tags is not null and c.month = date_trunc('month', :day::date::timestamp)::date
+        and c.admitted_at >= :day::date::timestamp at time zone 'utc'
+        and c.admitted_at < (:day::date + 1)::timestamp at time zone 'utc'
+        -- True for every charge of the day, and found by an index.
+        and c.settled_at >= :day::date::timestamp at time zone 'utc'
+      group by c.account_id, t.tag, t.value, c.key_id, c.model
+    ) summed
+  ) weighed
+) ranked
+group by account_id, tag, 4, key_id, model;
+
+-- name: FindFirstHours :one
+-- Returns the first UTC day from a day on that has hours; null if there is none.
+select (min(hour) at time zone 'utc')::date as "day?"
+from usage_hourly
+where hour >= :day::date::timestamp at time zone 'utc' and key_id >= '';
+
+-- name: FindSpentCaps :many
+-- Finds the keys that have spent a part of their cap of the current UTC month. A cap is reached
+-- when nothing is left of it, or when a request of the last hours was rejected for it: what is left
+-- may be too little for any request.
+-- :percent  of the cap
+select k.account_id, k.key_id, k.name, k.monthly_cap as "cap_micro!", m.month,
+  m.spent as spent_micro,
+  m.spent >= k.monthly_cap or exists (
+    select 1
+    from errors_hourly e
+    where e.account_id = m.account_id and e.key_id = m.key_id
+      and e.reason = 'monthly_cap_reached'
+      and e.hour >= date_trunc('hour', now(), 'UTC') - interval '1 hour'
+      and e.hour >= date_trunc('month', now(), 'UTC')
+  ) as "is_reached!"
+from key_months m
+join keys k on m.account_id = k.account_id and m.key_id = k.key_id
+where m.account_id = any(:account_ids::text[]) and k.status = 'active' and k.monthly_cap > 0
+  and m.month = date_trunc('month', now() at time zone 'utc')::date
+  and m.spent >= k.monthly_cap * (:percent::numeric / 100);
+
+-- name: ReadArchivedMonths :many
+-- Reads the months in which an account was charged and whose charges were removed after an export,
+-- oldest first.
+-- :account_id?  null: any
+-- :key_id?  null: any
+select a.month
+from closed_months c
+join month_archives a on a.month = c.month
+where a.dropped_at is not null and (:account_id::text is null or c.account_id = :account_id)
+  and (:key_id::text is null or c.key_id = :key_id)
+group by a.month
+order by a.month;
+
+-- name: ReadDailySpend :many
+-- Sums what was charged to the pools of accounts on the last full UTC days, with the number of days
+-- for which it stands: all of them, or those since the first use. As ReadSpending does for one
+-- account. No row: the pool was not used.
+-- :days  how many full days
+select s.account_id, s."family", s.amount as "amount!",
+  case when exists (
+    select 1
+    from usage_hourly u
+    join keys k on k.account_id = u.account_id and k.key_id = u.key_id
+    where u.account_id = s.account_id and k."family" = s."family"
+      and u.hour < date_trunc('day', now(), 'UTC') - :days::integer * interval '1 day'
+      and u.hour >= (select closed_to from usage_progress)::timestamp at time zone 'utc'
+  ) or exists (
+    select 1
+    from usage_daily u
+    join keys k on k.account_id = u.account_id and k.key_id = u.key_id
+    where u.account_id = s.account_id and k."family" = s."family"
+      and u.day < (now() at time zone 'utc')::date - :days::integer
+  ) then :days::integer else (now() at time zone 'utc')::date - s.first_day end as "days!"
+from (
+  select u.account_id, k."family", (min(u.hour) at time zone 'utc')::date as first_day,
+    sum(u.amount)::bigint as amount
+  from usage_hourly u
+  join keys k on k.account_id = u.account_id and k.key_id = u.key_id
+  where u.account_id = any(:account_ids::text[])
+    and u.hour < date_trunc('day', now(), 'UTC')
+    and u.hour >= date_trunc('day', now(), 'UTC') - :days::integer * interval '1 day'
+  group by u.account_id, k."family"
+) s;
+
+-- name: SumAccounts :many
+-- Sums what accounts were charged since a UTC day: of days that are closed from the days, of the
+-- others from their hours.
+select account_id as "account_id!", sum(amount)::bigint as "amount!"
+from (
+  select u.account_id, u.amount
+  from usage_daily u
+  cross join usage_progress g
+  where u.account_id = any(:account_ids::text[]) and u.day >= :since::date and u.day < g.closed_to
+  union all
+  select u.account_id, u.amount
+  from usage_hourly u
+  cross join usage_progress g
+  where u.account_id = any(:account_ids::text[])
+    and u.hour >= greatest(:since::date, g.closed_to)::timestamp at time zone 'utc'
+) used
+group by account_id;
+
+-- name: SumUsage :one
+-- Sums roll-ups as QueryUsage does, over all rows of all pages.
+-- :key_ids?  null: all
+-- :models?  null: all
+with used as (
+  select key_id, model,
+    input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+    amount, amount_input, amount_output, amount_cache, amount_thinking,
+    requests, completed, failed, cut,
+    first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
+    first_event_7, first_event_8, first_event_9, first_event_10
+  from usage_hourly
+  where account_id = :account_id and hour >= :hours_from and hour < :hours_to
+  union all
+  select key_id, model,
+    input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+    amount, amount_input, amount_output, amount_cache, amount_thinking,
+    requests, completed, failed, cut,
+    first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
+    first_event_7, first_event_8, first_event_9, first_event_10
+  from usage_daily
+  where account_id = :account_id and day >= :days_from::date and day < :days_to::date
+  union all
+  select key_id, model,
+    input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+    amount, amount_input, amount_output, amount_cache, amount_thinking,
+    requests, completed, failed, cut,
+    first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
+    first_event_7, first_event_8, first_event_9, first_event_10
+  from usage_hourly
+  where account_id = :account_id and hour >= :later_from and hour < :later_to
+)
+select
+  coalesce(sum(input), 0)::bigint as "input!", coalesce(sum(output), 0)::bigint as "output!",
+  coalesce(sum(thinking), 0)::bigint as "thinking!",
+  coalesce(sum(cache_write_5m), 0)::bigint as "cache_write_5m!",
+  coalesce(sum(cache_write_1h), 0)::bigint as "cache_write_1h!",
+  coalesce(sum(cache_read), 0)::bigint as "cache_read!",
+  coalesce(sum(amount), 0)::bigint as "amount!",
+  coalesce(sum(amount_input), 0)::bigint as "amount_input!",
+  coalesce(sum(amount_output), 0)::bigint as "amount_output!",
+  coalesce(sum(amount_cache), 0)::bigint as "amount_cache!",
+  coalesce(sum(amount_thinking), 0)::bigint as "amount_thinking!",
+  coalesce(sum(requests), 0)::bigint as "requests!",
+  coalesce(sum(completed), 0)::bigint as "completed!",
+  coalesce(sum(failed), 0)::bigint as "failed!", coalesce(sum(cut), 0)::bigint as "cut!",
+  coalesce(sum(first_event_1), 0)::bigint as "first_event_1!",
+  coalesce(sum(first_event_2), 0)::bigint as "first_event_2!",
+  coalesce(sum(first_event_3), 0)::bigint as "first_event_3!",
+  coalesce(sum(first_event_4), 0)::bigint as "first_event_4!",
+  coalesce(sum(first_event_5), 0)::bigint as "first_event_5!",
+  coalesce(sum(first_event_6), 0)::bigint as "first_event_6!",
+  coalesce(sum(first_event_7), 0)::bigint as "first_event_7!",
+  coalesce(sum(first_event_8), 0)::bigint as "first_event_8!",
+  coalesce(sum(first_event_9), 0)::bigint as "first_event_9!",
+  coalesce(sum(first_event_10), 0)::bigint as "first_event_10!"
+from used
+where (:key_ids::text[] is null or key_id = any(:key_ids))
+  and (:models::text[] is null or model = any(:models));
+
+-- name: ListUsage :many
+-- Lists roll-ups by UTC day, key and model, one page of rows, with the family of the key if asked.
+-- Answers as QueryUsage grouped so, without reading more rows than the page has: each row is one of
+-- a table already.
+-- :key_ids?  null: all
+-- :models?  null: all
+-- :after_day?  of the last row of the page before; null: from the first
+-- :after_key_id?  of the same row
+-- :after_model?  of the same row
+-- =family 'v1' | 'v2' | ''
+select page.day as "day!", page.key_id as "key_id!", page.model as "model!",
+  coalesce(k."family", '') as "family!",
+  input as "input!", output as "output!", thinking as "thinking!",
+  cache_write_5m as "cache_write_5m!", cache_write_1h as "cache_write_1h!",
+  cache_read as "cache_read!",
+  amount as "amount!", amount_input as "amount_input!", amount_output as "amount_output!",
+  amount_cache as "amount_cache!", amount_thinking as "amount_thinking!",
+  requests as "requests!", completed as "completed!", failed as "failed!", cut as "cut!",
+  first_event_1 as "first_event_1!", first_event_2 as "first_event_2!",
+  first_event_3 as "first_event_3!", first_event_4 as "first_event_4!",
+  first_event_5 as "first_event_5!", first_event_6 as "first_event_6!",
+  first_event_7 as "first_event_7!", first_event_8 as "first_event_8!",
+  first_event_9 as "first_event_9!", first_event_10 as "first_event_10!"
+from (
+  select *
+  from (
+    (
+      select (hour at time zone 'utc')::date as day, key_id, model,
+        sum(input)::bigint as input, sum(output)::bigint as output,
+        sum(thinking)::bigint as thinking, sum(cache_write_5m)::bigint as cache_write_5m,
+        sum(cache_write_1h)::bigint as cache_write_1h, sum(cache_read)::bigint as cache_read,
+        sum(amount)::bigint as amount, sum(amount_input)::bigint as amount_input,
+        sum(amount_output)::bigint as amount_output, sum(amount_cache)::bigint as amount_cache,
+        sum(amount_thinking)::bigint as amount_thinking,
+        sum(requests)::bigint as requests, sum(completed)::bigint as completed,
+        sum(failed)::bigint as failed, sum(cut)::bigint as cut,
+        sum(first_event_1)::bigint as first_event_1, sum(first_event_2)::bigint as first_event_2,
+        sum(first_event_3)::bigint as first_event_3, sum(first_event_4)::bigint as first_event_4,
+        sum(first_event_5)::bigint as first_event_5, sum(first_event_6)::bigint as first_event_6,
+        sum(first_event_7)::bigint as first_event_7, sum(first_event_8)::bigint as first_event_8,
+        sum(first_event_9)::bigint as first_event_9, sum(first_event_10)::bigint as first_event_10
+      from usage_hourly
+      where account_id = :account_id and hour >= :hours_from and hour < :hours_to
+      group by 1, 2, 3
+      order by 1, 2, 3
+    )
+    union all
+    (
+      select day, key_id, model,
+        input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+        amount, amount_input, amount_output, amount_cache, amount_thinking,
+        requests, completed, failed, cut,
+        first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
+        first_event_7, first_event_8, first_event_9, first_event_10
+      from usage_daily
+      where account_id = :account_id and day >= :days_from::date and day < :days_to::date
+      order by day, key_id, model
+    )
+    union all
+    (
+      select (hour at time zone 'utc')::date, key_id, model,
+        sum(input)::bigint, sum(output)::bigint, sum(thinking)::bigint, sum(cache_write_5m)::bigint,
+        sum(cache_write_1h)::bigint, sum(cache_read)::bigint,
+        sum(amount)::bigint, sum(amount_input)::bigint, sum(amount_output)::bigint,
+        sum(amount_cache)::bigint, sum(amount_thinking)::bigint,
+        sum(requests)::bigint, sum(completed)::bigint, sum(failed)::bigint, sum(cut)::bigint,
+        sum(first_event_1)::bigint, sum(first_event_2)::bigint, sum(first_event_3)::bigint,
+        sum(first_event_4)::bigint, sum(first_event_5)::bigint, sum(first_event_6)::bigint,
+        sum(first_event_7)::bigint, sum(first_event_8)::bigint, sum(first_event_9)::bigint,
+        sum(first_event_10)::bigint
+      from usage_hourly
+      where account_id = :account_id and hour >= :later_from and hour < :later_to
+      group by 1, 2, 3
+      order by 1, 2, 3
+    )
+  ) rows
+  where (:key_ids::text[] is null or key_id = any(:key_ids))
+    and (:models::text[] is null or model = any(:models))
+    and (:after_day::date is null
+      or (day, key_id, model) > (:after_day, :after_key_id, :after_model))
+  order by day, key_id, model
+  limit :rows
+) page
+left join keys k on :by_family and k.account_id = :account_id and k.key_id = page.key_id
+order by page.day, page.key_id, page.model;
+
+-- name: QueryUsage :many
+-- Sums roll-ups by time, key, model and family: one page of rows. Whole days that are closed are
+-- read from the days, the rest from the hours: those from `hours_from` to `hours_to` before the
+-- days, and those from `later_from` to `later_to` after them. Each end is exclusive.
+-- :bucket  hour, day, month or none
+-- :key_ids?  null: all
+-- :models?  null: all
+-- :after_period?  of the last row of the page before; null: from the first
+-- :after_key_id?  of the same row
+-- :after_model?  of the same row
+-- :after_family?  of the same row
+-- =family 'v1' | 'v2' | ''
+with used as (
+  select key_id, model, hour at time zone 'utc' as at,
+    input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+    amount, amount_input, amount_output, amount_cache, amount_thinking,
+    requests, completed, failed, cut,
+    first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
+    first_event_7, first_event_8, first_event_9, first_event_10
+  from usage_hourly
+  where account_id = :account_id and hour >= :hours_from and hour < :hours_to
+  union all
+  select key_id, model, day::timestamp,
+    input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+    amount, amount_input, amount_output, amount_cache, amount_thinking,
+    requests, completed, failed, cut,
+    first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
+    first_event_7, first_event_8, first_event_9, first_event_10
+  from usage_daily
+  where account_id = :account_id and day >= :days_from::date and day < :days_to::date
+  union all
+  select key_id, model, hour at time zone 'utc',
+    input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+    amount, amount_input, amount_output, amount_cache, amount_thinking,
+    requests, completed, failed, cut,
+    first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
+    first_event_7, first_event_8, first_event_9, first_event_10
+  from usage_hourly
+  where account_id = :account_id and hour >= :later_from and hour < :later_to
+)
+select named.period at time zone 'utc' as "period!", named.key_id as "key_id!",
+  named.model as "model!", named."family" as "family!",
+  sum(input)::bigint as "input!", sum(output)::bigint as "output!",
+  sum(thinking)::bigint as "thinking!", sum(cache_write_5m)::bigint as "cache_write_5m!",
+  sum(cache_write_1h)::bigint as "cache_write_1h!", sum(cache_read)::bigint as "cache_read!",
+  sum(amount)::bigint as "amount!", sum(amount_input)::bigint as "amount_input!",
+  sum(amount_output)::bigint as "amount_output!", sum(amount_cache)::bigint as "amount_cache!",
+  sum(amount_thinking)::bigint as "amount_thinking!",
+  sum(requests)::bigint as "requests!", sum(completed)::bigint as "completed!",
+  sum(failed)::bigint as "failed!", sum(cut)::bigint as "cut!",
+  sum(first_event_1)::bigint as "first_event_1!", sum(first_event_2)::bigint as "first_event_2!",
+  sum(first_event_3)::bigint as "first_event_3!", sum(first_event_4)::bigint as "first_event_4!",
+  sum(first_event_5)::bigint as "first_event_5!", sum(first_event_6)::bigint as "first_event_6!",
+  sum(first_event_7)::bigint as "first_event_7!", sum(first_event_8)::bigint as "first_event_8!",
+  sum(first_event_9)::bigint as "first_event_9!", sum(first_event_10)::bigint as "first_event_10!"
+from used
+left join keys k on :by_family and k.account_id = :account_id and k.key_id = used.key_id
+cross join lateral (
+  select
+    case :bucket::text
+      when 'none' then :hours_from::timestamptz at time zone 'utc'
+      else date_trunc(:bucket, used.at)
+    end as period,
+    case when :by_key then used.key_id else '' end as key_id,
+    case when :by_model then used.model else '' end as model,
+    coalesce(k."family", '') as "family"
+) named
+where (:key_ids::text[] is null or used.key_id = any(:key_ids))
+  and (:models::text[] is null or used.model = any(:models))
+  and (:after_period::timestamptz is null
+    or (named.period, named.key_id, named.model, named."family")
+      > (:after_period at time zone 'utc', :after_key_id, :after_model, :after_family))
+group by named.period, named.key_id, named.model, named."family"
+order by named.period, named.key_id, named.model, named."family"
+limit :rows;
+
+-- name: QueryTags :many
+-- Sums charges by the value of one tag, and by time, key, model and family: one page of rows. Whole
+-- days whose tags are written are read from there, the rest from the charges. Without a value, the
+-- requests without the tag are summed too, as all requests but the others. First events are not
+-- kept by tag. The parameters are those of QueryUsage.
+-- :value?  of the tag; null: all
+-- :key_ids?
+-- :models?
+-- :after_period?
+-- :after_key_id?
+-- :after_model?
+-- :after_family?
+-- :after_value?
+-- =family 'v1' | 'v2' | ''
+with tagged as (
+  -- In pieces as large as the rows of the answer: there may be a million charges.
+  select key_id, model,
+    date_trunc(replace(:bucket::text, 'none', 'month'), admitted_at at time zone 'utc') as at,
+    tags ->> :tag::text as value,
+    sum(input)::bigint as input, sum(output)::bigint as output, sum(thinking)::bigint as thinking,
+    sum(cache_write_5m)::bigint as cache_write_5m, sum(cache_write_1h)::bigint as cache_write_1h,
+    sum(cache_read)::bigint as cache_read,
+    sum(amount)::bigint as amount, sum(amount_input)::bigint as amount_input,
+    sum(amount_output)::bigint as amount_output, sum(amount_cache)::bigint as amount_cache,
+    sum(amount_thinking)::bigint as amount_thinking,
+    sum(requests)::bigint as requests, sum(completed)::bigint as completed,
+    sum(failed)::bigint as failed, sum(cut)::bigint as cut
+  from charge_sums
+  where account_id = :account_id and tags ? :tag
+    and admitted_at >= :hours_from and admitted_at < :hours_to
+    -- The month of a charge is that of its admission. This leaves out the other partitions.
+    and month between date_trunc('month', :hours_from::timestamptz at time zone 'utc')::date
+      and date_trunc('month', :hours_to::timestamptz at time zone 'utc')::date
+  group by 1, 2, 3, 4
+  union all
+  select key_id, model, day::timestamp, value,
+    input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+    amount, amount_input, amount_output, amount_cache, amount_thinking,
+    requests, completed, failed, cut
+  from tags_daily
+  where account_id = :account_id and tag = :tag and day >= :days_from::date and day < :days_to::date
+  union all
+  select key_id, model,
+    date_trunc(replace(:bucket::text, 'none', 'month'), admitted_at at time zone 'utc'),
+    tags ->> :tag::text,
+    sum(input)::bigint, sum(output)::bigint, sum(thinking)::bigint, sum(cache_write_5m)::bigint,
+    sum(cache_write_1h)::bigint, sum(cache_read)::bigint,
+    sum(amount)::bigint, sum(amount_input)::bigint, sum(amount_output)::bigint,
+    sum(amount_cache)::bigint, sum(amount_thinking)::bigint,
+    sum(requests)::bigint, sum(completed)::bigint, sum(failed)::bigint, sum(cut)::bigint
+  from charge_sums
+  where account_id = :account_id and tags ? :tag
+    and admitted_at >= :later_from and admitted_at < :later_to
+    and month between date_trunc('month', :later_from::timestamptz at time zone 'utc')::date
+      and date_trunc('month', :later_to::timestamptz at time zone 'utc')::date
+  group by 1, 2, 3, 4
+), used as (
+  select *
+  from tagged
+  where :value::text is null or value = :value
+  union all
+  select key_id, model, at, '',
+    -input, -output, -thinking, -cache_write_5m, -cache_write_1h, -cache_read,
+    -amount, -amount_input, -amount_output, -amount_cache, -amount_thinking,
+    -requests, -completed, -failed, -cut
+  from tagged
+  where :value is null
+  union all
+  select key_id, model, hour at time zone 'utc', '',
+    input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+    amount, amount_input, amount_output, amount_cache, amount_thinking,
+    requests, completed, failed, cut
+  from usage_hourly
+  where :value is null and account_id = :account_id and hour >= :hours_from and hour < :hours_to
+  union all
+  select key_id, model, day::timestamp, '',
+    input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+    amount, amount_input, amount_output, amount_cache, amount_thinking,
+    requests, completed, failed, cut
+  from usage_daily
+  where :value is null and account_id = :account_id
+    and day >= :days_from::date and day < :days_to::date
+  union all
+  select key_id, model, hour at time zone 'utc', '',
+    input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+    amount, amount_input, amount_output, amount_cache, amount_thinking,
+    requests, completed, failed, cut
+  from usage_hourly
+  where :value is null and account_id = :account_id and hour >= :later_from and hour < :later_to
+)
+select named.period at time zone 'utc' as "period!", named.key_id as "key_id!",
+  named.model as "model!", named."family" as "family!", used.value as "value!",
+  sum(input)::bigint as "input!", sum(output)::bigint as "output!",
+  sum(thinking)::bigint as "thinking!", sum(cache_write_5m)::bigint as "cache_write_5m!",
+  sum(cache_write_1h)::bigint as "cache_write_1h!", sum(cache_read)::bigint as "cache_read!",
+  sum(amount)::bigint as "amount!", sum(amount_input)::bigint as "amount_input!",
+  sum(amount_output)::bigint as "amount_output!", sum(amount_cache)::bigint as "amount_cache!",
+  sum(amount_thinking)::bigint as "amount_thinking!",
+  sum(requests)::bigint as "requests!", sum(completed)::bigint as "completed!",
+  sum(failed)::bigint as "failed!", sum(cut)::bigint as "cut!"
+from used
+left join keys k on :by_family and k.account_id = :account_id and k.key_id = used.key_id
+cross join lateral (
+  select
+    case :bucket::text
+      when 'none' then :hours_from::timestamptz at time zone 'utc'
+      else date_trunc(:bucket, used.at)
+    end as period,
+    case when :by_key then used.key_id else '' end as key_id,
+    case when :by_model then used.model else '' end as model,
+    coalesce(k."family", '') as "family"
+) named
+where (:key_ids::text[] is null or used.key_id = any(:key_ids))
+  and (:models::text[] is null or used.model = any(:models))
+  and (:after_period::timestamptz is null
+    or (named.period, named.key_id, named.model, named."family", used.value)
+      > (:after_period at time zone 'utc', :after_key_id, :after_model, :after_family,
+        :after_value))
+group by named.period, named.key_id, named.model, named."family", used.value
+having sum(requests) > 0
+order by named.period, named.key_id, named.model, named."family", used.value
+limit :rows;
+
+-- name: LockUsageProgress :one
+-- Locks the progress of the days, so that one process closes them, and returns it with the UTC day.
+select closed_to, hours_from, tags_to, (now() at time zone 'utc')::date as "today!"
+from usage_progress
+for update;
+
+-- name: CompareDay :one
+-- Counts the accounts, keys and models whose sums of a UTC day differ from those of its hours.
+select count(*)::integer as "differences!"
+from (
+  select account_id, key_id, model,
+    input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+    amount, amount_input, amount_output, amount_cache, amount_thinking,
+    requests, completed, failed, cut,
+    first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
+    first_event_7, first_event_8, first_event_9, first_event_10
+  from usage_daily
+  where day = :day::date
+) d
+full join (
+  select account_id, key_id, model,
+    sum(input)::bigint, sum(output)::bigint, sum(thinking)::bigint, sum(cache_write_5m)::bigint,
+    sum(cache_write_1h)::bigint, sum(cache_read)::bigint,
+    sum(amount)::bigint, sum(amount_input)::bigint, sum(amount_output)::bigint,
+    sum(amount_cache)::bigint, sum(amount_thinking)::bigint,
+    sum(requests)::bigint, sum(completed)::bigint, sum(failed)::bigint, sum(cut)::bigint,
+    sum(first_event_1)::bigint, sum(first_event_2)::bigint, sum(first_event_3)::bigint,
+    sum(first_event_4)::bigint, sum(first_event_5)::bigint, sum(first_event_6)::bigint,
+    sum(first_event_7)::bigint, sum(first_event_8)::bigint, sum(first_event_9)::bigint,
+    sum(first_event_10)::bigint
+  from usage_hourly
+  where hour >= :day::date::timestamp at time zone 'utc'
+    and hour < (:day::date + 1)::timestamp at time zone 'utc' and key_id >= ''
+  group by account_id, key_id, model
+) h using (account_id, key_id, model)
+where d is distinct from h;
+
+-- name: AllowLongWrite :one
+-- Lets the statements of this transaction take ten minutes each: a day has millions of charges. The
+-- caller has locked the progress of the days.
+select set_config('statement_timeout', '10min', true) as "statement_timeout!"
+from usage_progress;
+
+-- name: MoveUsageProgress :run
+-- Records how far the days are. The caller has locked the row.
+update usage_progress set closed_to = :closed_to::date, hours_from = :hours_from::date;
+
+-- name: MoveTagsProgress :run
+-- Records that the sums of the tags of the days before one are written.
+update usage_progress set tags_to = :tags_to::date;
+
+-- name: ReopenDays :run
+-- Removes the sums of the UTC days from a day on, which are open again.
+delete from usage_daily
+where day >= :day::date;
+
+-- name: RemoveHours :run
+-- Removes the hours of a UTC day.
+delete from usage_hourly
+where hour >= :day::date::timestamp at time zone 'utc'
+  and hour < (:day::date + 1)::timestamp at time zone 'utc' and key_id >= '';
+
+-- name: RemoveTags :run
+-- Removes the sums of tags of some UTC days, which are written again.
+-- :to  exclusive
+delete from tags_daily
+where day >= :from::date and day < :to::date;

@@ -1,0 +1,32 @@
+// The clock of a database, which tests move by hand.
+
+import type { FreshDatabase } from "./database.ts";
+import { query } from "./query.ts";
+
+// Statements ask `now()` only. A function of that name hides the real one, which moves on, too.
+const hideNow = `do $$ begin
+  create schema clock;
+  create table clock.shifts (shift interval not null);
+  insert into clock.shifts values ('0');
+  create function clock.now() returns timestamptz language sql stable as
+    'select pg_catalog.now() + shift from clock.shifts';
+  execute format('alter database %I set search_path = public, clock, pg_catalog',
+    current_database());
+end $$`;
+
+/**
+ * Makes the time of a database movable, for connections that are opened from now on. Returns the
+ * function that sets how far it is ahead of the real time.
+ */
+export async function movableNow({
+  postgres,
+}: FreshDatabase): Promise<(aheadMs: number) => Promise<void>> {
+  await query(postgres, { name: "", text: hideNow }, []);
+  const shift = {
+    name: "",
+    text: "update clock.shifts set shift = $1 * interval '1 millisecond'",
+  };
+  return async (aheadMs) => {
+    await query(postgres, shift, [aheadMs]);
+  };
+}

@@ -189,7 +189,7 @@ describe("declared fields", () => {
     [
       "such a text in a list",
       createKey,
-      { accountId: "a", family: 1, allowedModels: ["opus", "\0"] },
+      { accountId: "a", family: 1, name: "n", allowedModels: ["opus", "\0"] },
       "allowed_models[1]",
     ],
     ["an unlisted value", createKey, { accountId: "acc_1", family: 7 }, "family"],

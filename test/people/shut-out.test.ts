@@ -178,8 +178,11 @@ describe.for([
       const managers = await Promise.all(
         made.map(async ({ keyId }) => (await read(keyId))?.managedBy),
       );
+      // Who keeps them in his account manages them from now on.
       const stays = name === "disabled" && fate !== KEEP;
-      expect(managers).toEqual(Array(2).fill(stays ? `person:${idOf(ana)}` : ""));
+      const manager = stays ? `person:${idOf(ana)}` : "";
+      const next = fate === KEEP ? `person:${idOf(owner)}` : manager;
+      expect(managers).toEqual([next, manager]);
       // The owners of each account see it.
       for (const accountId of ["acc_a", "acc_b"]) {
         const method = name === "disabled" ? "UpdatePerson" : "DeletePerson";
@@ -329,7 +332,9 @@ test("losing an account by groups pauses the keys there, and leaves them to the 
     return { ...owner, token: grant?.token ?? "", person: person ?? owner.person };
   };
   const gina = await come(["team"]);
-  const made = await keysAs(gina).make("acc_b");
+  const made = await keysAs(owner).make("acc_b");
+  const manage = "update keys set managed_by = $2 where key_id = $1";
+  await run("manage", manage, [made.keyId, `person:${idOf(gina)}`]);
   expect(await outcomeOf(made.secret)).toBe("no error");
   await come(["team"]);
   expect((await read(made.keyId))?.status).toBe(ACTIVE);
@@ -376,9 +381,9 @@ test("people make sixty keys an hour in an account, and as many live ones as it 
       facts: { limit: { name: "live_keys", limit: 70n, used: 70n } },
     });
     // A revoked and an expired one make room.
-    const text = `with some as (select key_id from keys where account_id = $1 limit 2)
+    const text = `with two as (select key_id from keys where account_id = $1 limit 2)
       update keys set status = 'revoked', revoked_at = now()
-       where key_id in (select key_id from some)`;
+       where key_id in (select key_id from two)`;
     await run("revoke-two", text, ["acc_keys"]);
     expect(await errorOf(make())).toBe("no error");
     expect(await errorOf(make())).toBe("no error");

@@ -218,6 +218,7 @@ const foreignReads: Readonly<Record<string, Readonly<Record<string, string>>>> =
     members: "operators look for an account by its owners",
     people: "operators look for an account by its owners",
   },
+  payments: { accounts: "codes of one account are redeemed one by one, under its lock" },
   people: { accounts: "a person sees the names of his accounts, and joins only one that exists" },
 };
 

@@ -1609,6 +1609,20 @@ on conflict (code_id, account_id) do nothing`,
   5000,
 );
 
+export type LockRedeemerRow = { accountId: string };
+/**
+ * Locks an account until the end of the transaction: its codes are redeemed one by one.
+ */
+export const lockRedeemer: Optional<{ accountId: string }, LockRedeemerRow> = optional(
+  "payments/lock-redeemer",
+  `-- payments/lock-redeemer
+select account_id from accounts where account_id = $1 for no key update`,
+  (p) => [p.accountId],
+  (v) => ({ accountId: v[0] }) as never,
+  "",
+  5000,
+);
+
 export type FindPromotionRow = { codeId: string; name: string; family: "v1" | "v2"; bonusMicro: bigint; endsAt: Date | null; most: number | null; used: number; needsPurchase: boolean; createdBy: string; createdAt: Date; stoppedAt: Date | null };
 /**
  * Finds the promotion of a code.

@@ -288,14 +288,21 @@ having count(*) > 0`,
 
 /**
  * Takes the count of an attempt back, because it succeeded. The login starts anew in its network.
+ * Locks the subjects in the order in which attempts are counted.
  */
 export const forgiveAttempt: Run<{ subjects: readonly Buffer[] }> = run(
   "people/forgive-attempt",
   `-- people/forgive-attempt
+with locked as (
+  select subject from sign_in_failures
+   where subject = any($1::bytea[])
+   order by subject
+     for update
+)
 update sign_in_failures
    set failures = case when kind = 'pair' then 0 else greatest(0, failures - 1) end,
        wait_until = 'epoch'
- where subject = any($1::bytea[])`,
+ where subject in (select subject from locked)`,
   (p) => [p.subjects],
   5000,
 );

@@ -27,6 +27,7 @@ import { readPage } from "../base/paging.ts";
 import { actorOf, clientOf } from "../contract/callers.ts";
 import { type AuthenticatedCall, asService } from "../contract/contract.ts";
 import { findOpenAccount, type Parts } from "./parts.ts";
+import type { PaymentsTables } from "./store.ts";
 
 const bonusMicroMax = 2n ** 53n;
 // The column is a signed 32-bit integer.
@@ -98,13 +99,17 @@ export async function redeemPromotion(
   const { store, guesses } = parts;
   const { accountId, signal } = call;
   await findOpenAccount(parts, accountId, signal);
-  // Counted before the outcome is known, and forgiven if the code exists.
-  const forgive = await guesses.begin(accountId, clientOf(call).address, signal);
-  const promotion = await store.run(sql.findPromotion, { codeSha256: digestOf(code) });
-  if (!promotion)
-    throw new ApiError("not_found", { message: "No such promotion code.", field: "code" });
-  await forgive();
-  const use = await useOnce(parts, promotion, accountId);
+  const { address } = clientOf(call);
+  const use = await store.transaction(async (tables) => {
+    // One at a time in an account, so that it guesses no more by many at once.
+    await tables.run(sql.lockRedeemer, { accountId });
+    await guesses.check(tables, accountId, address);
+    const promotion = await tables.run(sql.findPromotion, { codeSha256: digestOf(code) });
+    if (promotion) return useOnce(tables, promotion, accountId);
+    await guesses.count(tables, accountId, address);
+    return undefined;
+  });
+  if (!use) throw new ApiError("not_found", { message: "No such promotion code.", field: "code" });
   const transferId = use.transferId ?? (await postBonus(parts, use));
   return create(RedeemPromotionResponseSchema, {
     codeId: use.codeId,
@@ -116,31 +121,28 @@ export async function redeemPromotion(
 
 /** Stores the use of a code, and counts it. Returns the earlier one if there is one. */
 async function useOnce(
-  { store }: Pick<Parts, "store">,
+  tables: PaymentsTables,
   { codeId, family, needsPurchase }: sql.FindPromotionRow,
   accountId: string,
 ): Promise<PromotionUse> {
-  return store.transaction(async (tables) => {
-    const earlier = await tables.run(sql.findPromotionUse, { codeId, accountId });
-    if (earlier) return earlier;
-    const paid = { accountId, family, micro: purchaseMicro };
-    const find = async () => (await tables.run(sql.findPaidOrder, paid))?.orderId ?? null;
-    const orderId = needsPurchase ? await find() : null;
-    if (orderId !== null) await tables.lockOrder(orderId);
-    // Its refund may have begun before the lock.
-    if (needsPurchase && (orderId === null || (await find()) !== orderId))
-      throw notUsable(
-        "This code needs a paid order of at least 5 USD for the same pool. Buy credits first.",
-      );
-    // A use of the same account at the same time is committed by now, or waits for this one.
-    if ((await tables.run(sql.insertPromotionUse, { codeId, accountId, orderId })) > 0) {
-      if ((await tables.run(sql.countPromotionUse, { codeId })) === 0)
-        throw notUsable("This promotion has ended, or its code was used by as many as it was for.");
-    }
-    const use = await tables.run(sql.findPromotionUse, { codeId, accountId });
-    if (!use) throw new Error("a use that was stored is gone");
-    return use;
-  });
+  const earlier = await tables.run(sql.findPromotionUse, { codeId, accountId });
+  if (earlier) return earlier;
+  const paid = { accountId, family, micro: purchaseMicro };
+  const find = async () => (await tables.run(sql.findPaidOrder, paid))?.orderId ?? null;
+  const orderId = needsPurchase ? await find() : null;
+  if (orderId !== null) await tables.lockOrder(orderId);
+  // Its refund may have begun before the lock.
+  if (needsPurchase && (orderId === null || (await find()) !== orderId))
+    throw notUsable(
+      "This code needs a paid order of at least 5 USD for the same pool. Buy credits first.",
+    );
+  if ((await tables.run(sql.insertPromotionUse, { codeId, accountId, orderId })) > 0) {
+    if ((await tables.run(sql.countPromotionUse, { codeId })) === 0)
+      throw notUsable("This promotion has ended, or its code was used by as many as it was for.");
+  }
+  const use = await tables.run(sql.findPromotionUse, { codeId, accountId });
+  if (!use) throw new Error("a use that was stored is gone");
+  return use;
 }
 
 type PromotionUse = sql.FindPromotionUseRow;

@@ -37,7 +37,7 @@ import { createChallenges } from "./challenges.ts";
 import { listPeople, makeRecoveryLink, makeSignInLink, updatePerson } from "./directory.ts";
 import { setEmail } from "./emails.ts";
 import { createFlows } from "./flows.ts";
-import { createGuessing, type Guessing } from "./guessing.ts";
+import { createGuessing } from "./guessing.ts";
 import { deletePerson } from "./leaving.ts";
 import { beginPasskey, makeLink, redeemLink } from "./links.ts";
 import { invite, listMembers, removeMember, revokeInvitation, updateMember } from "./members.ts";
@@ -64,6 +64,8 @@ import { confirmEmail, signUp } from "./sign-up.ts";
 import { createPeopleStore, type Owners, type PeopleStore } from "./store.ts";
 import { addPasskey, removeIdentity, removePasskey, setPassword } from "./ways-in.ts";
 
+export { codeGuesses } from "./guessing.ts";
+
 /** True for a credential that only people can know: of a person, or an admin token of theirs. */
 export function isOfPeople(authorization: string): boolean {
   return isSession(authorization) || isAdminToken(authorization);
@@ -86,11 +88,6 @@ export type People = {
   ownersOf(accountIds: readonly string[]): Promise<ReadonlyMap<string, Owners>>;
   /** Takes other providers of OIDC and rules of signing up. Throws if a secret is missing. */
   reload(settings: PeopleSettings): void;
-  /**
-   * Slows down the guessing of codes as that of passwords, counted by itself. `purpose`: what is
-   * guessed. `advice`: the message of the error.
-   */
-  slowGuesses(purpose: string, advice: string): Guessing;
   readonly forAlerts: PeopleForAlerts;
   /** Starts to read the changes that other nodes make, and to send mail. */
   start(): void;
@@ -251,7 +248,6 @@ export function createPeople(parts: {
         ? tokens.authenticate(headers)
         : sessions.authenticate(headers),
     onCallerChange: (listener) => changes.onChanged((subjectId) => listener({ subjectId })),
-    slowGuesses: (purpose, advice) => createGuessing({ store, purpose, advice, clock }),
     audit: { record: store.insertAuditEvent },
     ofAccount: {
       async checkOwner(tx, accountId, personId) {

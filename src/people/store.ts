@@ -230,13 +230,7 @@ function tablesOn(db: Runner) {
       return changed > 0;
     },
 
-    countAttempts(subjects: readonly AttemptSubject[]): Promise<sql.CountAttemptsRow[]> {
-      const ordered = subjects.toSorted((one, other) => Buffer.compare(one.digest, other.digest));
-      return db.run(sql.countAttempts, {
-        subjects: ordered.map(({ digest }) => digest),
-        kinds: ordered.map(({ kind }) => kind),
-      });
-    },
+    countAttempts: (subjects: readonly AttemptSubject[]) => countAttempts(db, subjects),
 
     // Links and mail.
 
@@ -389,6 +383,17 @@ function tablesOn(db: Runner) {
       return row && toAdminToken(row);
     },
   };
+}
+
+export function countAttempts(
+  db: Runner,
+  subjects: readonly AttemptSubject[],
+): Promise<sql.CountAttemptsRow[]> {
+  const ordered = subjects.toSorted((one, other) => Buffer.compare(one.digest, other.digest));
+  return db.run(sql.countAttempts, {
+    subjects: ordered.map(({ digest }) => digest),
+    kinds: ordered.map(({ kind }) => kind),
+  });
 }
 
 type RoleName = sql.LockMembersRow["role"];

@@ -35,7 +35,7 @@ import { createMailer } from "../mail/mail.ts";
 import { type Metrics, version } from "../metrics/metrics.ts";
 import { createOperations, type Operations } from "../operations/operations.ts";
 import { createPayments } from "../payments/payments.ts";
-import { createPeople, type Installation, isOfPeople } from "../people/people.ts";
+import { codeGuesses, createPeople, type Installation, isOfPeople } from "../people/people.ts";
 import { type Embedded, startEmbedded } from "../postgres/embedded/embedded.ts";
 import { type OpenLedger, openLedger } from "../postgres/open-ledger.ts";
 import { checkConnection, checkDatabase } from "../postgres/preflight.ts";
@@ -263,7 +263,7 @@ export async function startServices(
     publicUrl: () => publicUrl,
     settings: file.payments,
     env,
-    guesses: people.slowGuesses("promotion code ", "Too many wrong codes. Wait, and try again."),
+    guesses: codeGuesses("promotion code", "Too many wrong codes. Wait, and try again."),
     clock,
     log,
   });

@@ -3,6 +3,8 @@
 
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { AccountRole, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
+import { createGuessing } from "../../src/people/guessing.ts";
+import { createPeopleStore } from "../../src/people/store.ts";
 import { ManualClock, passUntil } from "../support/clock.ts";
 import { errorOf } from "../support/keys.ts";
 import {
@@ -118,7 +120,7 @@ describe("guesses", () => {
   });
 
   test("at the same time cannot all be free", async () => {
-    const guesses = one.slowGuesses("", "wait");
+    const guesses = createGuessing({ store: createPeopleStore(people.database) });
     const begun = Array.from({ length: 30 }, () =>
       errorOf(guesses.begin("parallel", "203.0.113.3", new AbortController().signal)),
     );

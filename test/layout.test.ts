@@ -46,6 +46,7 @@ const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
   {
     contract: [
       "contract",
+      "approvals",
       "callers",
       "interceptor",
       "decode-request",
@@ -121,7 +122,6 @@ const ownTables: Readonly<Record<string, readonly string[]>> = {
     "holds",
     "key_months",
     "nodes",
-    "pending_transfers",
     "pools",
     "price_versions",
     "tags_daily",
@@ -131,7 +131,7 @@ const ownTables: Readonly<Record<string, readonly string[]>> = {
     "usage_progress",
     "verifications",
   ],
-  contract: ["replays"],
+  contract: ["approvals", "given", "replays"],
   history: [
     "closed_months",
     "closing_blocks",

@@ -6,24 +6,25 @@ import { type Json, type Many, many, type One, one, type Optional, optional, typ
 
 /**
  * Adds an admin token. Changes no row: the name is or was in use.
+ * `personId`: who made it; null: the machine
  */
-export const insertAdminToken: Run<{ digest: Buffer; tokenId: string; name: string; scope: "read" | "keys" | "money" | "all"; hint: string; createdBy: string }> = run(
+export const insertAdminToken: Run<{ digest: Buffer; tokenId: string; name: string; scope: "read" | "keys" | "money" | "all"; hint: string; createdBy: string; personId: string | null }> = run(
   "people/insert-admin-token",
   `-- people/insert-admin-token
-insert into admin_tokens (digest, token_id, name, scope, shown, created_by)
-values ($1, $2, $3, $4, $5, $6)
+insert into admin_tokens (digest, token_id, name, scope, shown, created_by, person_id)
+values ($1, $2, $3, $4, $5, $6, $7)
 on conflict do nothing`,
-  (p) => [p.digest, p.tokenId, p.name, p.scope, p.hint, p.createdBy],
+  (p) => [p.digest, p.tokenId, p.name, p.scope, p.hint, p.createdBy, p.personId],
   5000,
 );
 
-export type ReadAdminTokenRow = { tokenId: string; name: string; scope: "read" | "keys" | "money" | "all"; hint: string; createdBy: string; createdAt: Date; lastUsedAt: Date | null; revokedAt: Date | null };
+export type FindAdminTokenRow = { tokenId: string; name: string; scope: "read" | "keys" | "money" | "all"; hint: string; createdBy: string; createdAt: Date; lastUsedAt: Date | null; revokedAt: Date | null };
 /**
- * An admin token.
+ * An admin token. No row: there is none, or it waits for an approval.
  */
-export const readAdminToken: One<{ tokenId: string }, ReadAdminTokenRow> = one(
-  "people/read-admin-token",
-  `-- people/read-admin-token
+export const findAdminToken: Optional<{ tokenId: string }, FindAdminTokenRow> = optional(
+  "people/find-admin-token",
+  `-- people/find-admin-token
 select token_id, name, scope, shown as hint, created_by, created_at, used_at as last_used_at,
        revoked_at
   from admin_tokens
@@ -34,7 +35,7 @@ select token_id, name, scope, shown as hint, created_by, created_at, used_at as 
   5000,
 );
 
-export type FindAdminTokensRow = { digest: Buffer; tokenId: string; name: string; scope: "read" | "keys" | "money" | "all"; isRevoked: boolean };
+export type FindAdminTokensRow = { digest: Buffer; tokenId: string; name: string; scope: "read" | "keys" | "money" | "all"; personId: string | null; isRevoked: boolean };
 /**
  * The admin tokens with these digests, and records their use, at most once a minute.
  */
@@ -48,12 +49,12 @@ with touched as (
                        and (used_at is null or used_at < now() - interval '50 seconds')
                        for update skip locked)
 )
-select digest, token_id, name, scope, revoked_at is not null as is_revoked
+select digest, token_id, name, scope, person_id, revoked_at is not null as is_revoked
   from admin_tokens
  where digest = any($1::bytea[])`,
   (p) => [p.digests],
-  (v) => ({ digest: v[0], tokenId: v[1], name: v[2], scope: v[3], isRevoked: v[4] }) as never,
-  "",
+  (v) => ({ digest: v[0], tokenId: v[1], name: v[2], scope: v[3], personId: v[4], isRevoked: v[5] }) as never,
+  "personId",
   5000,
 );
 
@@ -86,6 +87,20 @@ export const lockAdminToken: Optional<{ tokenId: string }, LockAdminTokenRow> = 
   `-- people/lock-admin-token
 select token_id from admin_tokens where token_id = $1 and revoked_at is null for share`,
   (p) => [p.tokenId],
+  (v) => ({ tokenId: v[0] }) as never,
+  "",
+  5000,
+);
+
+export type ShareTokenByNameRow = { tokenId: string };
+/**
+ * An admin token that is not revoked until the end of the transaction. No row: there is none.
+ */
+export const shareTokenByName: Optional<{ name: string }, ShareTokenByNameRow> = optional(
+  "people/share-token-by-name",
+  `-- people/share-token-by-name
+select token_id from admin_tokens where name = $1 and revoked_at is null for share`,
+  (p) => [p.name],
   (v) => ({ tokenId: v[0] }) as never,
   "",
   5000,

@@ -6,7 +6,7 @@ export type AccountsRow = { accountId: string; name: string; createdAt: Date; st
 
 export type AddressBalancesRow = { processor: string; chain: string; address: string; atoms: string; nonce: bigint; height: bigint; blockAt: Date };
 
-export type AdminTokensRow = { digest: Buffer; tokenId: string; name: string; scope: "read" | "keys" | "money" | "all"; shown: string; createdBy: string; createdAt: Date; usedAt: Date | null; revokedAt: Date | null };
+export type AdminTokensRow = { digest: Buffer; tokenId: string; name: string; scope: "read" | "keys" | "money" | "all"; shown: string; createdBy: string; createdAt: Date; usedAt: Date | null; revokedAt: Date | null; personId: string | null };
 
 export type AlertDeliveriesRow = { alertId: string; channel: string; accountId: string; state: "waiting" | "sent" | "failed"; problem: string; failures: number; nextAt: Date; endsAt: Date };
 
@@ -15,6 +15,8 @@ export type AlertProgressRow = { isOnly: boolean; evaluatedAt: Date; leasedUntil
 export type AlertSettingsRow = { accountId: string; belowCredits: bigint | null; belowDays: number | null; rules: Json; webhookUrl: string | null; webhookSecret: Buffer | null; changedAt: Date };
 
 export type AlertsRow = { alertId: string; accountId: string; kind: string; facts: Json; onPage: boolean; raisedAt: Date; dismissedAt: Date | null };
+
+export type ApprovalsRow = { approvalId: string; kind: "transfer" | "decision" | "refund" | "promotion" | "admin_token" | "operator" | "sign_in_link"; subject: string; accountId: string; what: string; reason: string; request: Json; requestedBy: string; personId: string; usdMicro: bigint; requestedAt: Date; endsAt: Date; state: "pending" | "approved" | "rejected" | "replaced"; decidedBy: string | null; decidedAt: Date | null };
 
 export type AuditEventsRow = { eventId: string; at: Date; actor: string; accountId: string; method: string; outcome: string; facts: Json; address: string };
 
@@ -41,6 +43,8 @@ export type DepositAddressesRow = { keyId: string; index: bigint; address: strin
 export type DepositKeysRow = { keyId: string; nextIndex: bigint };
 
 export type ErrorsHourlyRow = { accountId: string; hour: Date; keyId: string; reason: string; requests: bigint };
+
+export type GivenRow = { personId: string; day: string; usdMicro: bigint };
 
 export type HistoryLeasesRow = { task: string; holder: string; takenAt: Date; until: Date };
 
@@ -78,7 +82,7 @@ export type PasswordsRow = { personId: string; hash: string; changedAt: Date };
 
 export type PaymentAccountsRow = { accountId: string };
 
-export type PaymentDecisionsRow = { decisionId: string; orderId: string; kind: "grant" | "close"; facts: string[]; depositIds: string[]; micros: bigint[]; reason: string; state: "pending" | "done" | "replaced"; decidedBy: string; approvedBy: string | null; createdAt: Date; doneAt: Date | null };
+export type PaymentDecisionsRow = { decisionId: string; orderId: string; kind: "grant" | "close"; facts: string[]; depositIds: string[]; micros: bigint[]; reason: string; decidedBy: string; approvedBy: string | null; createdAt: Date };
 
 export type PaymentDepositsRow = { processor: string; externalId: string; orderId: string | null; accountId: string; family: string; asset: string; network: string; decimals: number; atoms: string; marketRate: bigint | null; usdMicro: bigint | null; valuedBy: "quote" | "market" | "processor" | null; processorUsdMicro: bigint | null; state: "seen" | "settled" | "lost"; returned: boolean; confirmations: number; confirmationsNeeded: number; block: string | null; firstSeenAt: Date; settledAt: Date | null };
 
@@ -95,8 +99,6 @@ export type PaymentNumbersRow = { seller: string; kind: string; year: number; la
 export type PaymentOrdersRow = { orderId: string; accountId: string; family: "v1" | "v2"; idempotencyKey: string; kind: "pack" | "direct"; usdMicro: bigint; processor: string; method: string; asset: string; network: string; decimals: number; externalId: string | null; quotedAtoms: string | null; rate: bigint | null; payTo: string; memo: string; checkoutUrl: string; state: "open" | "seen" | "partly_paid" | "paid" | "expired" | "cancelled" | "closed"; cancelledAt: Date | null; attention: string | null; faults: string[]; handled: string[]; ruleMicro: bigint; refundedUsdMicro: bigint; receiptNumber: string | null; sellerName: string; sellerAddress: string; sellerTaxId: string; buyerName: string; buyerAddress: string; buyerTaxId: string; createdBy: string; createdAt: Date; quotedUntil: Date; watchedUntil: Date; nextLookAt: Date | null; leaseUntil: Date | null; lookedAt: Date | null; failedLooks: number; hookAt: Date | null; pageOpenUntil: Date | null; version: bigint };
 
 export type PaymentRefundsRow = { orderId: string; n: number; usdMicro: bigint; externalId: string | null; micro: bigint; bonusMicro: bigint; state: "asked" | "refused" | "refunding" | "completed" | "cancelling" | "cancelled"; transferId: string | null; cancelTransferId: string | null; transaction: string; reason: string; madeBy: string; createdAt: Date; endedAt: Date | null };
-
-export type PendingTransfersRow = { pendingTransferId: string; accountId: string; family: string; kind: string; amount: bigint; idempotencyKey: string; reason: string; requestedBy: string; requestedAt: Date; state: "pending" | "approved" | "rejected" | "replaced"; decidedBy: string | null; decidedAt: Date | null; transferId: string | null };
 
 export type PeopleRow = { personId: string; login: string | null; name: string; email: string | null; emailVerifiedAt: Date | null; operator: "none" | "support" | "admin"; createdAt: Date; disabledAt: Date | null; deletedAt: Date | null };
 

@@ -38,6 +38,7 @@ import { readPage } from "../base/paging.ts";
 import { checkTags } from "../base/tags.ts";
 import { withTimeout } from "../base/timeout.ts";
 import { tokenCategories } from "../base/token-categories.ts";
+import type { ApprovalLimit, CarryOut } from "../contract/approvals.ts";
 import { confinedTo } from "../contract/callers.ts";
 import type { AuthenticatedCall, Implementation } from "../contract/contract.ts";
 import type { Metrics } from "../metrics/metrics.ts";
@@ -71,13 +72,7 @@ import { findArchived, type LoggedCharge } from "./reconcile.ts";
 import { Rejections } from "./rejections.ts";
 import { runningReceipt } from "./settlement.ts";
 import { createLedgerStore, type LedgerStore } from "./store.ts";
-import {
-  approveTransfer,
-  createTransfer,
-  listPendingTransfers,
-  rejectTransfer,
-  type TransferParts,
-} from "./transfers.ts";
+import { carryOutTransfer, createTransfer, type TransferParts } from "./transfers.ts";
 import { createReports, type Reports, type Scope } from "./usage.ts";
 import { UsageDays } from "./usage-days.ts";
 import { type VerificationParts, verifyLedger } from "./verification.ts";
@@ -121,6 +116,8 @@ export type Billing = {
   readonly figures: AlertFigures;
   /** The logged charges that may be in a month whose charges were archived. */
   findArchived<Logged extends LoggedCharge>(logged: readonly Logged[]): Promise<Logged[]>;
+  /** Does what was approved. */
+  readonly carryOut: { readonly transfer: CarryOut };
   /** Creates an account with this id and two empty pools, unless it exists. */
   ensureAccount(accountId: string, name: string): Promise<void>;
   /** How long the credits of an account will last, one for each pool. Empty: no such account. */
@@ -164,11 +161,8 @@ type Parts = {
   readonly members?: MembersOfAccount | undefined;
   /** What ExportAccount sends besides the ledger. */
   readonly exports?: readonly AccountExport[];
-  /**
-   * A person who adds more micro-credits than this needs the approval of another. Undefined: nobody
-   * does.
-   */
-  readonly approvalAboveMicro?: (() => bigint | undefined) | undefined;
+  /** Default: nobody needs another person. */
+  readonly approvalLimit?: ApprovalLimit | undefined;
   /** How long an admission waits for the database. */
   readonly maxWaitMs?: number;
   /** Default: the clock of this machine. */
@@ -243,12 +237,12 @@ export function createBilling(parts: Parts): Billing {
       },
       transfers: {
         store,
-        reports,
-        approvalAboveMicro: parts.approvalAboveMicro ?? (() => undefined),
+        approvalLimit: parts.approvalLimit ?? (() => undefined),
         onTransfer: funds.publishTransfer,
       },
     }),
     holds,
+    carryOut: { transfer: carryOutTransfer(funds.publishTransfer) },
     async ensureAccount(accountId, name) {
       if (await store.findAccount(accountId)) return;
       await store.insertAccount(name, accountId).catch((error: unknown) => {
@@ -397,9 +391,6 @@ function createService({
     },
 
     createTransfer: (request, call) => createTransfer(transfers, request, call),
-    approveTransfer: (request, call) => approveTransfer(transfers, request, call),
-    rejectTransfer: (request, call) => rejectTransfer(transfers, request, call),
-    listPendingTransfers: (request) => listPendingTransfers(transfers, request),
     async listTransfers(request, call) {
       const accountId = await knownAccount(reports, call);
       const { entries: transfers, nextPageToken } = await readPage(request, {

@@ -1,6 +1,7 @@
 // The statements of this folder. They read on the connections for reports, which admissions do not
 // use and which end a statement that takes too long.
 
+import { countApprovals } from "../../gen/sql/contract.ts";
 import * as sql from "../../gen/sql/operations.ts";
 import type { Postgres } from "../postgres/postgres.ts";
 
@@ -37,6 +38,11 @@ export function createOperationsStore({ reports }: Pick<Postgres, "reports">) {
         rows,
       });
       return found.map(({ accountId }) => accountId);
+    },
+    /** How many requests about an account wait for an approval, for at most so many accounts. */
+    async waitingApprovals(rows: number): Promise<ReadonlyMap<string, number>> {
+      const counts = await reports.run(countApprovals, { rows });
+      return new Map(counts.map(({ accountId, approvals }) => [accountId, approvals]));
     },
   };
 }

@@ -349,17 +349,15 @@ export async function describeAll(
 ): Promise<Order[]> {
   const idOf = ({ orderId }: { orderId: string }) => orderId;
   const orderIds = orders.map(idOf);
-  const [deposits, refunds, pending] = await Promise.all([
+  const [deposits, refunds] = await Promise.all([
     store.listDeposits(orderIds),
     store.run(sql.listRefunds, { orderIds }),
-    store.listPending(orderIds),
   ]);
   const depositsOf = Map.groupBy(deposits, idOf);
   const refundsOf = Map.groupBy(refunds, idOf);
   return orders.map((order) =>
     toOrder(order, depositsOf.get(order.orderId) ?? [], {
       refunds: refundsOf.get(order.orderId) ?? [],
-      pending: pending.find(({ orderId }) => orderId === order.orderId),
       // A processor that is gone from the configuration may have been a simulated one.
       isSimulated:
         processors().get(order.processor)?.isSimulated ?? order.payTo.startsWith("simulated-"),

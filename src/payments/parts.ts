@@ -25,7 +25,7 @@ export type Offer = {
   readonly packsUsdMicro: readonly bigint[];
   /** Any multiple of 5 USD up to this can be ordered. */
   readonly mostUsdMicro: bigint;
-  /** A person's decision about more needs another person. Undefined: none does. */
+  /** What a person gives away alone in a UTC day. Undefined: any amount. */
   readonly secondApprovalAboveUsdMicro: bigint | undefined;
 };
 

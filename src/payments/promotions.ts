@@ -22,12 +22,20 @@ import * as sql from "../../gen/sql/payments.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { familyName, familyOf } from "../base/families.ts";
 import { timeOrderedId } from "../base/ids.ts";
+import { credits, microCreditsPerMicroDollar } from "../base/money.ts";
 import { checkName, shownName } from "../base/names.ts";
 import { readPage } from "../base/paging.ts";
+import {
+  askForApproval,
+  type CarryOut,
+  mayGive,
+  memberOf,
+  needsApproval,
+} from "../contract/approvals.ts";
 import { actorOf, clientOf } from "../contract/callers.ts";
 import { type AuthenticatedCall, asService } from "../contract/contract.ts";
 import { findOpenAccount, type Parts } from "./parts.ts";
-import type { PaymentsTables } from "./store.ts";
+import { type PaymentsTables, tablesOn } from "./store.ts";
 
 const bonusMicroMax = 2n ** 53n;
 // The column is a signed 32-bit integer.
@@ -38,7 +46,7 @@ const codeLengthMax = 64;
 const purchaseMicro = 1_000_000_000n;
 
 export async function createPromotion(
-  { store }: Parts,
+  { store, offer }: Parts,
   request: CreatePromotionRequest,
   { caller }: AuthenticatedCall,
 ) {
@@ -59,20 +67,66 @@ export async function createPromotion(
       "code",
       `must have at least ${codeLengthMin} letters and digits, and ${codeLengthMax} characters at most`,
     );
-  const stored = await store.run(sql.insertPromotion, {
+  const made = {
     codeId: timeOrderedId("pro_"),
-    codeSha256: digestOf(code),
     name,
     family,
     bonusMicro: bonusMicrocredits,
-    endsAt: endsAt ?? null,
     needsPurchase,
     most: most === 0 ? null : most,
-    createdBy: actorOf(caller),
+  };
+  const row = { ...made, codeSha256: digestOf(code), endsAt: endsAt ?? null };
+  const limit = offer().secondApprovalAboveUsdMicro;
+  const usdMicro = (bonusMicrocredits * BigInt(most)) / microCreditsPerMicroDollar;
+  const outcome = await store.transaction(async (tables) => {
+    const isUnbounded = most === 0 && needsApproval(caller, limit);
+    if (!isUnbounded && (await mayGive(tables, caller, usdMicro, limit)))
+      return { promotion: await insertPromotion(tables, { ...row, createdBy: actorOf(caller) }) };
+    const approval = await askForApproval(tables, caller, {
+      kind: "promotion",
+      subject: made.codeId,
+      accountId: "",
+      what: `Gives ${credits(bonusMicrocredits)} credits to each of ${most === 0 ? "all" : most} accounts.`,
+      reason: name,
+      usdMicro,
+      request: {
+        ...made,
+        bonusMicro: String(bonusMicrocredits),
+        codeSha256: row.codeSha256.toString("base64"),
+        endsAt: endsAt?.toISOString() ?? null,
+      },
+    });
+    return { approval };
   });
-  if (!stored) throw invalidField("code", "belongs to another promotion");
-  return create(CreatePromotionResponseSchema, { promotion: toPromotion(stored), code });
+  return create(CreatePromotionResponseSchema, { ...outcome, code });
 }
+
+/** Throws `invalid_request` for the code of another promotion. */
+async function insertPromotion(
+  tables: PaymentsTables,
+  row: Parameters<typeof sql.insertPromotion.with>[0],
+): Promise<Promotion> {
+  const stored = await tables.run(sql.insertPromotion, row);
+  if (!stored) throw invalidField("code", "belongs to another promotion");
+  return toPromotion(stored);
+}
+
+/** Begins an approved promotion. */
+export const carryOutPromotion: CarryOut = async (tx, approved) => {
+  const { most, endsAt, needsPurchase } = approved.request;
+  await insertPromotion(tablesOn(tx), {
+    codeId: memberOf(approved, "codeId"),
+    codeSha256: Buffer.from(memberOf(approved, "codeSha256"), "base64"),
+    name: memberOf(approved, "name"),
+    family: memberOf(approved, "family") === "v1" ? "v1" : "v2",
+    bonusMicro: BigInt(memberOf(approved, "bonusMicro")),
+    endsAt: typeof endsAt === "string" ? new Date(endsAt) : null,
+    needsPurchase: needsPurchase !== false,
+    most: typeof most === "number" ? most : null,
+    createdBy: approved.requestedBy,
+  });
+  return () => {};
+};
 
 export async function stopPromotion({ store }: Parts, { codeId }: StopPromotionRequest) {
   const stored = await store.run(sql.stopPromotion, { codeId });

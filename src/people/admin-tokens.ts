@@ -4,7 +4,8 @@
 // second.
 
 import { create } from "@bufbuild/protobuf";
-import { AdminScope } from "../../gen/gateway/common/v1/roles_pb.ts";
+import type { Approval } from "../../gen/gateway/common/v1/approval_pb.ts";
+import { AdminScope, AdminScopeSchema } from "../../gen/gateway/common/v1/roles_pb.ts";
 import {
   AdminTokenSchema,
   type CreateAdminTokenRequest,
@@ -22,6 +23,13 @@ import { checkName } from "../base/names.ts";
 import { readPage } from "../base/paging.ts";
 import { SecretCache } from "../base/secret-cache.ts";
 import { createSecretLookup } from "../base/secret-lookup.ts";
+import {
+  askForApproval,
+  type CarryOut,
+  memberOf,
+  needsApproval,
+  personBehind,
+} from "../contract/approvals.ts";
 import { actorOf } from "../contract/callers.ts";
 import {
   type Authenticate,
@@ -32,7 +40,7 @@ import {
 import { onceFor } from "../contract/replays.ts";
 import { checkStillAdmin, type Parts } from "./parts.ts";
 import { digestToken } from "./sessions.ts";
-import type { FoundAdminToken, PeopleStore } from "./store.ts";
+import { type FoundAdminToken, type PeopleStore, tablesOn } from "./store.ts";
 
 const prefix = "adm-gw2-";
 /** 62^43 is more than 2^256. */
@@ -84,34 +92,72 @@ function callerOf(found: FoundAdminToken | undefined): Caller {
   if (!found) throw new ApiError("invalid_key");
   if (found.isRevoked)
     throw new ApiError("revoked_key", { message: "This admin token was revoked." });
-  return { kind: "admin", name: found.name, scope: found.scope, tokenId: found.ownerId };
+  const { name, scope, ownerId: tokenId, personId } = found;
+  return { kind: "admin", name, scope, tokenId, ...(personId !== null && { personId }) };
 }
 
 export async function createAdminToken(
-  { store }: Parts,
+  { store, approvalLimit }: Parts,
   request: CreateAdminTokenRequest,
   call: AuthenticatedCall,
 ) {
   const { caller, note } = call;
+  const { scope } = request;
   const name = checkTokenName(request.name);
   note?.({ name });
   const minted = { id: timeOrderedId("tok_"), secret: randomId(prefix, randomLength) };
   const createOnce = onceFor(PeopleService.method.createAdminToken, request, call);
-  const { id, secret } = await store.transaction(async (tables) => {
+  const hint = `${minted.secret.slice(0, prefix.length + 4)}…${minted.secret.slice(-4)}`;
+  const made = { tokenId: minted.id, name, scope, hint };
+  const digest = digestToken(minted.secret);
+  const isMoney = scope === AdminScope.MONEY || scope === AdminScope.ALL;
+  const waits = isMoney && needsApproval(caller, approvalLimit());
+  const { id, secret, approval } = await store.transaction(async (tables) => {
     await checkStillAdmin(tables, caller);
-    return createOnce(tables, minted, () =>
-      tables.insertAdminToken({
-        tokenId: minted.id,
-        digest: digestToken(minted.secret),
-        name,
-        scope: request.scope,
-        hint: `${minted.secret.slice(0, prefix.length + 4)}…${minted.secret.slice(-4)}`,
-        createdBy: actorOf(caller),
-      }),
-    );
+    const personId = personBehind(caller) ?? null;
+    const createdBy = actorOf(caller);
+    let approval: Approval | undefined;
+    const once = await createOnce(tables, minted, async () => {
+      if (!waits) return tables.insertAdminToken({ ...made, digest, createdBy, personId });
+      approval = await askForApproval(tables, caller, {
+        kind: "admin_token",
+        subject: name.toLowerCase(),
+        accountId: "",
+        what: `Makes the admin token "${name}" of the scope ${AdminScopeSchema.value[scope]?.localName}.`,
+        reason: "",
+        usdMicro: 0n,
+        request: { ...made, digest: digest.toString("base64") },
+      });
+    });
+    return { ...once, approval };
   });
-  const token = await store.readAdminToken(id);
-  return create(CreateAdminTokenResponseSchema, { token, secret });
+  const token = await store.findAdminToken(id);
+  return create(CreateAdminTokenResponseSchema, {
+    secret,
+    ...(token && { token }),
+    ...(approval && { approval }),
+  });
+}
+
+/** Makes an approved token: the secret that its maker has works from then on. */
+export function carryOutAdminToken({ publish }: Pick<Parts, "publish">): CarryOut {
+  return async (tx, approved) => {
+    const tables = tablesOn(tx);
+    const scope = Number(approved.request.scope);
+    const digest = memberOf(approved, "digest");
+    await tables.insertAdminToken({
+      tokenId: memberOf(approved, "tokenId"),
+      name: memberOf(approved, "name"),
+      hint: memberOf(approved, "hint"),
+      digest: Buffer.from(digest, "base64"),
+      scope: scope === AdminScope.MONEY ? AdminScope.MONEY : AdminScope.ALL,
+      createdBy: approved.requestedBy,
+      personId: approved.personId,
+    });
+    // Whoever tried it before the approval taught the nodes that there is no such secret.
+    await tables.insertChange(digest);
+    return () => publish(digest);
+  };
 }
 
 /** Throws `invalid_request` and `name_taken`. */

@@ -13,12 +13,14 @@ import {
 import * as sql from "../../gen/sql/people.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { readPage } from "../base/paging.ts";
+import { askForApproval, type CarryOut, memberOf, needsApproval } from "../contract/approvals.ts";
 import { actorOf, clientOf } from "../contract/callers.ts";
 import type { AuditFacts, AuthenticatedCall } from "../contract/contract.ts";
-import { mailLink, makeLink } from "./links.ts";
+import { insertLink, linkAddress, type MintedLink, mailLink, makeLink, mintLink } from "./links.ts";
 import { checkFate, checkSaid, keyFacts, settleKeys, toLabels } from "./managed-keys.ts";
 import { checkStillAdmin, type ManagedKey, type Parts } from "./parts.ts";
-import type { LockedMember, PeopleTables } from "./store.ts";
+import { digestToken } from "./sessions.ts";
+import { type LockedMember, type PeopleTables, tablesOn } from "./store.ts";
 import { checkProof } from "./ways-in.ts";
 
 const queryLengthMax = 200;
@@ -44,6 +46,10 @@ export async function updatePerson(
   if (disabled === undefined && operator === undefined)
     throw invalidField("disabled", "give disabled, operator, or both");
   checkFate(request);
+  const waits = operator === OperatorRole.ADMIN && needsApproval(caller, parts.approvalLimit());
+  if (waits && disabled !== undefined)
+    throw invalidField("disabled", "change it by itself: the operator role needs another person");
+  if (waits) return create(UpdatePersonResponseSchema, await askForRole(parts, personId, call));
   const { managed, stopped } = await store.transaction(async (tables) => {
     // Members, operators, people: in this order, as everybody who locks several of them.
     const members = new Map<string, readonly LockedMember[]>();
@@ -85,6 +91,42 @@ export async function updatePerson(
     person: await store.findPerson(personId),
     keys: toLabels(managed),
   });
+}
+
+/** Lets it wait that somebody becomes an operator admin, unless he is one. */
+async function askForRole({ store }: Parts, personId: string, { caller }: AuthenticatedCall) {
+  return store.transaction(async (tables) => {
+    await checkStillAdmin(tables, caller);
+    const person = await tables.findPerson(personId);
+    if (!person) throw noSuchPerson();
+    if (person.operator === OperatorRole.ADMIN) return { person };
+    const approval = await askForApproval(tables, caller, {
+      kind: "operator",
+      subject: personId,
+      accountId: "",
+      what: `Makes ${person.login} an operator admin.`,
+      reason: "",
+      usdMicro: 0n,
+      request: { personId },
+    });
+    return { person, approval };
+  });
+}
+
+/** Makes somebody an operator admin, as approved. */
+export function carryOutOperator({ publish }: Pick<Parts, "publish">): CarryOut {
+  return async (tx, approved) => {
+    const tables = tablesOn(tx);
+    const personId = memberOf(approved, "personId");
+    await tables.run(sql.lockOperators);
+    const person = await tables.lockPerson(personId);
+    if (!person) throw noSuchPerson();
+    await tables.updatePerson(personId, OperatorRole.ADMIN, person.disabledAt !== undefined);
+    // A person who gains or loses rights over every account signs in anew.
+    await tables.run(sql.endSessions, { personId, butSessionId: null });
+    await tables.insertChange(personId);
+    return () => publish(personId);
+  };
 }
 
 /**
@@ -155,21 +197,53 @@ export async function makeSignInLink(
   const { store, publicUrl, outbox } = parts;
   const { caller } = call;
   if (mail && !outbox) throw invalidField("mail", "needs a mail server, and SMTP_URL is not set");
-  const { address, link } = await store.transaction(async (tables) => {
+  const minted = mintLink();
+  const { link, ...answer } = await store.transaction(async (tables) => {
     await checkStillAdmin(tables, caller);
     await checkProof(parts, tables, call);
-    const made = await makeRecoveryLink(tables, publicUrl(), personId, actorOf(caller));
-    if (!mail) return made;
-    const email = (await tables.findPerson(personId))?.email ?? "";
-    if (email === "") throw invalidField("mail", "this person has no confirmed address");
-    await mailLink(tables, "recovery", made.link, email, {});
-    return { ...made, address: "" };
+    const person = await tables.findPerson(personId);
+    if (!person) throw noSuchPerson();
+    if (mail && person.email === "")
+      throw invalidField("mail", "this person has no confirmed address");
+    const address = mail ? "" : linkAddress(publicUrl(), minted.token);
+    const isOperator = person.operator !== OperatorRole.UNSPECIFIED;
+    if (isOperator && needsApproval(caller, parts.approvalLimit())) {
+      const approval = await askForApproval(tables, caller, {
+        kind: "sign_in_link",
+        subject: personId,
+        accountId: "",
+        what: `Makes a sign-in link for the operator ${person.login}.`,
+        reason: "",
+        usdMicro: 0n,
+        request: {
+          ...{ personId, mail, linkId: minted.linkId },
+          digest: digestToken(minted.token).toString("base64"),
+        },
+      });
+      return { link: address, approval };
+    }
+    const made = await makeRecoveryLink(tables, publicUrl(), personId, actorOf(caller), minted);
+    if (mail) await mailLink(tables, "recovery", made.link, person.email, {});
+    return { link: address, ...(made.link.endsAt && { endsAt: made.link.endsAt }) };
   });
   outbox?.notify();
-  return create(MakeSignInLinkResponseSchema, {
-    link: address,
-    ...(link.endsAt && { endsAt: link.endsAt }),
-  });
+  return create(MakeSignInLinkResponseSchema, { link, ...answer });
+}
+
+/** Makes an approved link: the one that its maker has, or that is mailed now. */
+export function carryOutSignInLink({ outbox }: Pick<Parts, "outbox">): CarryOut {
+  return async (tx, approved) => {
+    const tables = tablesOn(tx);
+    const personId = memberOf(approved, "personId");
+    const person = await tables.lockPerson(personId);
+    if (!person) throw noSuchPerson();
+    await tables.run(sql.endLinks, { purpose: "recovery", personId });
+    const digest = Buffer.from(memberOf(approved, "digest"), "base64");
+    const made = { purpose: "recovery", personId, madeBy: approved.requestedBy } as const;
+    const link = await insertLink(tables, { linkId: memberOf(approved, "linkId"), digest }, made);
+    if (approved.request.mail === true) await mailLink(tables, "recovery", link, person.email, {});
+    return () => outbox?.notify();
+  };
 }
 
 /** Makes a recovery link, and ends the earlier ones of this person. Throws `not_found`. */
@@ -178,10 +252,11 @@ export async function makeRecoveryLink(
   publicUrl: URL,
   personId: string,
   madeBy: string,
+  minted?: MintedLink,
 ): ReturnType<typeof makeLink> {
   if (!(await tables.lockPerson(personId))) throw noSuchPerson();
   await tables.run(sql.endLinks, { purpose: "recovery", personId });
-  return makeLink(tables, publicUrl, { purpose: "recovery", personId, madeBy });
+  return makeLink(tables, publicUrl, { purpose: "recovery", personId, madeBy }, minted);
 }
 
 export function noSuchPerson(): ApiError {

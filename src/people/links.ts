@@ -59,9 +59,17 @@ export async function makeLink(
   link: NewLink,
   { linkId, token }: MintedLink = mintLink(),
 ): Promise<{ address: string; link: Invitation }> {
-  const minted = { linkId, digest: digestToken(token) };
-  const made = await tables.insertLink(minted, lifetimeMsOf[link.purpose], link);
+  const made = await insertLink(tables, { linkId, digest: digestToken(token) }, link);
   return { address: linkAddress(publicUrl, token), link: made };
+}
+
+/** Stores a link whose token somebody has. */
+export function insertLink(
+  tables: PeopleTables,
+  minted: { readonly linkId: string; readonly digest: Buffer },
+  link: NewLink,
+): Promise<Invitation> {
+  return tables.insertLink(minted, lifetimeMsOf[link.purpose], link);
 }
 
 /** What the holder of a link opens. */

@@ -7,6 +7,7 @@ import { ApiError, invalidField } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { readMailAddress } from "../base/mail-address.ts";
 import type { SignUp } from "../config/catalog.ts";
+import type { ApprovalLimit } from "../contract/approvals.ts";
 import type { AuthenticatedCall, Caller, Person } from "../contract/contract.ts";
 import type { Runner } from "../postgres/statement.ts";
 import type { Flows } from "./flows.ts";
@@ -39,6 +40,7 @@ export type Parts = {
   /** Tells every node that a person or token changed. Call after the commit of `insertChange`. */
   readonly publish: (subjectId: string) => void;
   readonly keys: ManagedKeys;
+  readonly approvalLimit: ApprovalLimit;
 };
 
 /** The keys that a person manages who leaves an account or is shut out: another service has them. */

@@ -15,6 +15,7 @@ import { ApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { closedPeople, type PeopleSettings } from "../config/catalog.ts";
 import { isLocalhost } from "../config/environment.ts";
+import type { ApprovalLimit, CarryOut } from "../contract/approvals.ts";
 import type {
   Authenticate,
   AuthenticatedCall,
@@ -26,6 +27,7 @@ import type { Mailer } from "../mail/mail.ts";
 import type { Postgres } from "../postgres/postgres.ts";
 import type { Runner } from "../postgres/statement.ts";
 import {
+  carryOutAdminToken,
   createAdminToken,
   createAdminTokens,
   isAdminToken,
@@ -34,7 +36,14 @@ import {
 } from "./admin-tokens.ts";
 import { listAuditEvents, walkAuditEvents } from "./audit-events.ts";
 import { createChallenges } from "./challenges.ts";
-import { listPeople, makeRecoveryLink, makeSignInLink, updatePerson } from "./directory.ts";
+import {
+  carryOutOperator,
+  carryOutSignInLink,
+  listPeople,
+  makeRecoveryLink,
+  makeSignInLink,
+  updatePerson,
+} from "./directory.ts";
 import { setEmail } from "./emails.ts";
 import { createFlows } from "./flows.ts";
 import { createGuessing } from "./guessing.ts";
@@ -89,6 +98,7 @@ export type People = {
   /** Takes other providers of OIDC and rules of signing up. Throws if a secret is missing. */
   reload(settings: PeopleSettings): void;
   readonly forAlerts: PeopleForAlerts;
+  readonly forApprovals: PeopleForApprovals;
   /** Starts to read the changes that other nodes make, and to send mail. */
   start(): void;
   stop(): Promise<void>;
@@ -127,6 +137,19 @@ type PeopleForAlerts = {
   ): Promise<readonly sql.ListRecipientsRow[]>;
 };
 
+/** What approvals ask about people. */
+type PeopleForApprovals = {
+  /** Does what was approved. */
+  readonly carryOut: Readonly<Record<"admin_token" | "operator" | "sign_in_link", CarryOut>>;
+  /**
+   * Throws `not_permitted` unless the person is an operator admin at this moment, and stays so until
+   * the end of the transaction.
+   */
+  checkOperator(tx: Runner, personId: string): Promise<void>;
+  /** The same for who requested something, named as by `actorOf`; a token must not be revoked. */
+  checkRequester(tx: Runner, requestedBy: string, personId: string): Promise<void>;
+};
+
 type PeopleOfAccount =
   | { members: Member[]; invitations: Invitation[] }
   | { auditEvents: AuditEvent[] };
@@ -163,6 +186,8 @@ export function createPeople(parts: {
   env?: NodeJS.ProcessEnv;
   /** Creates an account with this id, unless it exists. Absent: nobody gets one of his own. */
   ensureAccount?: (accountId: string, name: string) => Promise<void>;
+  /** Default: nobody needs another person. */
+  approvalLimit?: ApprovalLimit;
   /** How long the credits of an account will last. Absent: nobody knows. */
   forecastsOf?: (accountId: string) => Promise<readonly Forecast[]>;
   /** Default: the clock of this machine. */
@@ -205,6 +230,7 @@ export function createPeople(parts: {
     log,
     publish: changes.publish,
     keys: parts.keys,
+    approvalLimit: parts.approvalLimit ?? (() => undefined),
   };
   const retention = createRetention({ store, clock, log });
 
@@ -268,6 +294,19 @@ export function createPeople(parts: {
       },
     },
     ownersOf: store.listOwners,
+    forApprovals: {
+      carryOut: {
+        admin_token: carryOutAdminToken(all),
+        operator: carryOutOperator(all),
+        sign_in_link: carryOutSignInLink(all),
+      },
+      checkOperator,
+      async checkRequester(tx, requestedBy, personId) {
+        if (requestedBy.startsWith("person:")) return checkOperator(tx, personId);
+        const name = requestedBy.replace("token:", "");
+        if (!(await tx.run(sql.shareTokenByName, { name }))) throw new ApiError("not_permitted");
+      },
+    },
     installation: installationOn(store, publicUrl),
     forAlerts: {
       async listNewPlaces(since, rows) {
@@ -330,6 +369,11 @@ function installationOn(store: PeopleStore, publicUrl: () => URL): Installation 
 
 async function findFirstAccount(tables: Runner): Promise<string | undefined> {
   return (await tables.run(sql.readInstallation)).accountId ?? undefined;
+}
+
+async function checkOperator(tx: Runner, personId: string): Promise<void> {
+  const person = await tx.run(sql.sharePerson, { personId });
+  if (person?.operator !== "admin") throw new ApiError("not_permitted");
 }
 
 function noAccounts(): Promise<void> {

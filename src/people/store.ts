@@ -37,6 +37,8 @@ export type FoundAdminToken = Found & {
   readonly name: string;
   readonly scope: AdminScope;
   readonly isRevoked: boolean;
+  /** Who made it. Null: the machine. */
+  readonly personId: string | null;
 };
 
 /** Who owns an account: the first three, in the order of their logins, and how many there are. */
@@ -131,7 +133,7 @@ export function createPeopleStore(postgres: Postgres) {
   };
 }
 
-function tablesOn(db: Runner) {
+export function tablesOn(db: Runner) {
   return {
     run: db.run,
 
@@ -367,13 +369,17 @@ function tablesOn(db: Runner) {
       readonly scope: AdminScope;
       readonly hint: string;
       readonly createdBy: string;
+      /** Who made it. Null: the machine. */
+      readonly personId: string | null;
     }): Promise<void> {
       const scope = nameIn(scopesByName, token.scope);
       if ((await db.run(sql.insertAdminToken, { ...token, scope })) === 0)
         throw new ApiError("name_taken", { field: "name" });
     },
-    async readAdminToken(tokenId: string): Promise<AdminToken> {
-      return toAdminToken(await db.run(sql.readAdminToken, { tokenId }));
+    /** Undefined: it waits for an approval. */
+    async findAdminToken(tokenId: string): Promise<AdminToken | undefined> {
+      const row = await db.run(sql.findAdminToken, { tokenId });
+      return row && toAdminToken(row);
     },
     async listAdminTokens(afterId: string, rows: number): Promise<AdminToken[]> {
       return (await db.run(sql.listAdminTokens, { afterId, rows })).map(toAdminToken);

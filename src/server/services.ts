@@ -14,7 +14,6 @@ import { type Alerts, createAlerts } from "../alerts/alerts.ts";
 import type { Clock } from "../base/clock.ts";
 import type { ErrorReason } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
-import { microCreditsPerMicroDollar } from "../base/money.ts";
 import { withTimeout } from "../base/timeout.ts";
 import { createBilling } from "../billing/billing.ts";
 import type { CatalogFile } from "../config/catalog.ts";
@@ -148,8 +147,10 @@ export async function startServices(
     metrics,
   });
   let publicUrl = config.publicUrl ?? new URL(`http://localhost:${config.port}`);
+  const approvalLimit = () => approvalLimitOf(file.payments);
   const people = createPeople({
     postgres,
+    approvalLimit,
     publicUrl: () => publicUrl,
     keys: keys.managed,
     hints: hints && hintsOn(hints, "gateway:people-changed"),
@@ -174,7 +175,7 @@ export async function startServices(
       (accountId) => payments.ofAccount.export(accountId),
       (accountId) => alerts.ofAccount.export(accountId),
     ],
-    approvalAboveMicro: () => approvalAboveMicro(file.payments),
+    approvalLimit,
     maxWaitMs: config.ledgerMaxWaitMs,
     parent: parts.shared?.nodes,
     clock,
@@ -206,6 +207,15 @@ export async function startServices(
     ledger: billing.overview,
     ownersOf: people.ownersOf,
     waitingOrders: (limit) => payments.waitingOrders(limit),
+    ...people.forApprovals,
+    carryOut: {
+      ...people.forApprovals.carryOut,
+      ...billing.carryOut,
+      // Called only after the start.
+      decision: (...of) => payments.carryOut.decision(...of),
+      refund: (...of) => payments.carryOut.refund(...of),
+      promotion: (...of) => payments.carryOut.promotion(...of),
+    },
     nodeId: billing.nodeId,
     database: {
       isEmbedded: config.databaseUrl === undefined,
@@ -339,10 +349,10 @@ export function identifyBy(keys: Authenticate, people: Authenticate): Authentica
       : keys(requestHeader);
 }
 
-/** What a person adds alone at most, in micro-credits. Undefined: any amount. */
-function approvalAboveMicro(settings: CatalogFile["payments"]): bigint | undefined {
+/** What a person gives away alone in a UTC day, in micro-dollars. Undefined: any amount. */
+function approvalLimitOf(settings: CatalogFile["payments"]): bigint | undefined {
   const above = settings?.secondApprovalAboveUsd;
-  return above === undefined ? undefined : BigInt(above) * 1_000_000n * microCreditsPerMicroDollar;
+  return above === undefined ? undefined : BigInt(above) * 1_000_000n;
 }
 
 const ping = many<undefined, void>(

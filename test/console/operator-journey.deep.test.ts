@@ -114,7 +114,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
       page.getByRole("row", { name: /Goodwill/ }).getByRole("button", { name: "Approve" });
     await approveIn(other).waitFor();
     await approveIn(bob).click();
-    await toast(bob, "Approved and booked.");
+    await toast(bob, "Approved and done.");
     await approveIn(other).click();
     await other.getByText("No transfer waits.").waitFor();
     await other.close();
@@ -175,7 +175,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
 
   test("the audit shows all of it, and the owner sees who looked", async () => {
     await open(olga, `/audit?account=${accountId}`);
-    for (const method of ["CreateTransfer", "ApproveTransfer", "SuspendAccount", "DecideOrder"])
+    for (const method of ["CreateTransfer", "Approve", "SuspendAccount", "DecideOrder"])
       await olga
         .getByRole("row", { name: new RegExp(method) })
         .first()
@@ -191,7 +191,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     const { events } = Object(listed);
     const methods = new Set(events.map(({ method }: { method: string }) => method));
     // A look of an operator, who is no member, is an event as well.
-    for (const method of ["GetAccount", "ListTransfers", "SuspendAccount", "ApproveTransfer"])
+    for (const method of ["GetAccount", "ListTransfers", "SuspendAccount", "Approve"])
       expect([...methods]).toContain(method);
   });
 

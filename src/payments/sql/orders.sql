@@ -317,7 +317,7 @@ set handled = array(
   select distinct fact
   from payment_decisions d
   cross join lateral unnest(d.facts) as fact
-  where d.order_id = :order_id and d.state = 'done'
+  where d.order_id = :order_id
   order by 1
 )
 where order_id = :order_id;

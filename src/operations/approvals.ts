@@ -1,0 +1,107 @@
+// What waits for another person, and its decision.
+
+import { create } from "@bufbuild/protobuf";
+import {
+  type ApproveRequest,
+  ApproveResponseSchema,
+  type ListApprovalsRequest,
+  ListApprovalsResponseSchema,
+  type RejectRequest,
+  RejectResponseSchema,
+} from "../../gen/gateway/operations/v1/operations_pb.ts";
+import * as sql from "../../gen/sql/contract.ts";
+import { ApiError } from "../base/errors.ts";
+import { readPage } from "../base/paging.ts";
+import { type ApprovalKindName, type CarryOut, toApproval } from "../contract/approvals.ts";
+import { actorOf } from "../contract/callers.ts";
+import type { AuthenticatedCall } from "../contract/contract.ts";
+import type { Postgres } from "../postgres/postgres.ts";
+import type { Runner } from "../postgres/statement.ts";
+
+export type ApprovalsParts = {
+  readonly postgres: Pick<Postgres, "run" | "transaction">;
+  /** The services, each for what it asked. */
+  readonly carryOut: Readonly<Record<ApprovalKindName, CarryOut>>;
+  /** Throws `not_permitted` unless the person may approve until the end of the transaction. */
+  readonly checkOperator: (tx: Runner, personId: string) => Promise<void>;
+  /** Throws `not_permitted` unless who requested something may still do so. */
+  readonly checkRequester: (tx: Runner, requestedBy: string, personId: string) => Promise<void>;
+};
+
+export async function listApprovals({ postgres }: ApprovalsParts, request: ListApprovalsRequest) {
+  const { entries: approvals, nextPageToken } = await readPage(request, {
+    read: async (after, rows) =>
+      (await postgres.run(sql.listApprovals, { before: after ?? null, rows })).map(toApproval),
+    cursorOf: ({ approvalId }) => approvalId,
+  });
+  return create(ListApprovalsResponseSchema, { approvals, nextPageToken });
+}
+
+export async function approve(
+  parts: ApprovalsParts,
+  { approvalId }: ApproveRequest,
+  { caller, note }: AuthenticatedCall,
+) {
+  // The option of the method admits persons only.
+  if (caller.kind !== "person") throw new ApiError("not_permitted");
+  const { personId } = caller;
+  const approvedBy = actorOf(caller);
+  const found = await find(parts.postgres, approvalId);
+  const { kind, accountId, requestedBy } = found;
+  note?.({ requestedBy, approved: kind, ...(accountId !== "" && { accountId }) });
+  if (found.state === "approved" && found.decidedBy === approvedBy)
+    return create(ApproveResponseSchema);
+  checkWaits(found);
+  if (found.personId === personId)
+    throw new ApiError("not_permitted", { message: "Another person has to approve this." });
+  const approved = { ...found, approvalId, approvedBy };
+  const work = parts.postgres.transaction(async (tx) => {
+    const afterwards = await parts.carryOut[kind](tx, approved);
+    // After what is carried out, because everybody locks members before persons.
+    await parts.checkOperator(tx, personId);
+    await parts.checkRequester(tx, requestedBy, found.personId);
+    // It may be decided at this moment: then nothing is carried out.
+    const decided = { approvalId, state: "approved", decidedBy: approvedBy } as const;
+    if ((await tx.run(sql.endApproval, decided)) === 0) throw doesNotWait();
+    return afterwards;
+  });
+  const afterwards = await work.catch(async (error: unknown) => {
+    // Somebody else was faster, and it cannot be carried out twice.
+    const now = await find(parts.postgres, approvalId);
+    if (now.state === "approved" && now.decidedBy === approvedBy) return () => {};
+    checkWaits(now);
+    throw error;
+  });
+  afterwards();
+  return create(ApproveResponseSchema);
+}
+
+export async function reject(
+  { postgres }: ApprovalsParts,
+  { approvalId }: RejectRequest,
+  { caller, note }: AuthenticatedCall,
+) {
+  const { kind, accountId, requestedBy } = await find(postgres, approvalId);
+  note?.({ requestedBy, rejected: kind, ...(accountId !== "" && { accountId }) });
+  const decided = { approvalId, state: "rejected", decidedBy: actorOf(caller) } as const;
+  if ((await postgres.run(sql.endApproval, decided)) === 0) throw doesNotWait();
+  return create(RejectResponseSchema);
+}
+
+async function find(db: Runner, approvalId: string) {
+  const row = await db.run(sql.findApproval, { approvalId });
+  if (!row) throw new ApiError("not_found", { field: "approval_id", message: "No such approval." });
+  return { ...row, request: Object(row.request) };
+}
+
+function checkWaits({ state, isOver }: Pick<sql.FindApprovalRow, "state" | "isOver">): void {
+  if (state !== "pending" || isOver) throw doesNotWait();
+}
+
+function doesNotWait(): ApiError {
+  return new ApiError("wrong_state", {
+    message:
+      "This does not wait: it was approved, rejected or replaced by another request, or its " +
+      "seven days are over.",
+  });
+}

@@ -236,8 +236,8 @@ select count(*)::int4 as keys, min(created_at) as first_at
 
 export type ListManagedRow = { keyId: string; accountId: string; name: string; paused: boolean; hint: string };
 /**
- * The keys that somebody manages, without the revoked ones, in the order of their accounts, with the
- * hints of their newest secrets.
+ * The keys that somebody manages, without the revoked ones, in the order of their accounts, with
+ * the hints of their newest secrets.
  */
 export const listManaged: Many<{ managedBy: string }, ListManagedRow> = many(
   "keys/list-managed",

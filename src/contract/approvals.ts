@@ -17,9 +17,11 @@ import type { Runner } from "../postgres/statement.ts";
 import { actorOf } from "./callers.ts";
 import type { Caller } from "./contract.ts";
 
+export { countApprovals, endApproval, findApproval } from "../../gen/sql/contract.ts";
+
 export type ApprovalKindName = sql.ListApprovalsRow["kind"];
 
-/** Micro-dollars that a person gives away alone in a UTC day. Undefined: nobody needs another one. */
+/** Micro-dollars that a person gives away alone in a UTC day. Undefined: any amount. */
 export type ApprovalLimit = () => bigint | undefined;
 
 /** A request that needs another person. */
@@ -115,7 +117,16 @@ const kinds: Readonly<Record<ApprovalKindName, ApprovalKind>> = {
   sign_in_link: ApprovalKind.SIGN_IN_LINK,
 };
 
-export function toApproval(row: sql.ListApprovalsRow): Approval {
+/** What waits, newest first. `before`: the last one of the page before. */
+export async function listWaiting(
+  db: Runner,
+  before: string | undefined,
+  rows: number,
+): Promise<Approval[]> {
+  return (await db.run(sql.listApprovals, { before: before ?? null, rows })).map(toApproval);
+}
+
+function toApproval(row: sql.ListApprovalsRow): Approval {
   return create(ApprovalSchema, {
     ...row,
     kind: kinds[row.kind],

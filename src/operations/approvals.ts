@@ -9,10 +9,15 @@ import {
   type RejectRequest,
   RejectResponseSchema,
 } from "../../gen/gateway/operations/v1/operations_pb.ts";
-import * as sql from "../../gen/sql/contract.ts";
 import { ApiError } from "../base/errors.ts";
 import { readPage } from "../base/paging.ts";
-import { type ApprovalKindName, type CarryOut, toApproval } from "../contract/approvals.ts";
+import {
+  type ApprovalKindName,
+  type CarryOut,
+  endApproval,
+  findApproval,
+  listWaiting,
+} from "../contract/approvals.ts";
 import { actorOf } from "../contract/callers.ts";
 import type { AuthenticatedCall } from "../contract/contract.ts";
 import type { Postgres } from "../postgres/postgres.ts";
@@ -30,8 +35,7 @@ export type ApprovalsParts = {
 
 export async function listApprovals({ postgres }: ApprovalsParts, request: ListApprovalsRequest) {
   const { entries: approvals, nextPageToken } = await readPage(request, {
-    read: async (after, rows) =>
-      (await postgres.run(sql.listApprovals, { before: after ?? null, rows })).map(toApproval),
+    read: (after, rows) => listWaiting(postgres, after, rows),
     cursorOf: ({ approvalId }) => approvalId,
   });
   return create(ListApprovalsResponseSchema, { approvals, nextPageToken });
@@ -62,7 +66,7 @@ export async function approve(
     await parts.checkRequester(tx, requestedBy, found.personId);
     // It may be decided at this moment: then nothing is carried out.
     const decided = { approvalId, state: "approved", decidedBy: approvedBy } as const;
-    if ((await tx.run(sql.endApproval, decided)) === 0) throw doesNotWait();
+    if ((await tx.run(endApproval, decided)) === 0) throw doesNotWait();
     return afterwards;
   });
   const afterwards = await work.catch(async (error: unknown) => {
@@ -84,17 +88,17 @@ export async function reject(
   const { kind, accountId, requestedBy } = await find(postgres, approvalId);
   note?.({ requestedBy, rejected: kind, ...(accountId !== "" && { accountId }) });
   const decided = { approvalId, state: "rejected", decidedBy: actorOf(caller) } as const;
-  if ((await postgres.run(sql.endApproval, decided)) === 0) throw doesNotWait();
+  if ((await postgres.run(endApproval, decided)) === 0) throw doesNotWait();
   return create(RejectResponseSchema);
 }
 
 async function find(db: Runner, approvalId: string) {
-  const row = await db.run(sql.findApproval, { approvalId });
+  const row = await db.run(findApproval, { approvalId });
   if (!row) throw new ApiError("not_found", { field: "approval_id", message: "No such approval." });
   return { ...row, request: Object(row.request) };
 }
 
-function checkWaits({ state, isOver }: Pick<sql.FindApprovalRow, "state" | "isOver">): void {
+function checkWaits({ state, isOver }: { state: string; isOver: boolean }): void {
   if (state !== "pending" || isOver) throw doesNotWait();
 }
 

@@ -1,8 +1,8 @@
 // The statements of this folder. They read on the connections for reports, which admissions do not
 // use and which end a statement that takes too long.
 
-import { countApprovals } from "../../gen/sql/contract.ts";
 import * as sql from "../../gen/sql/operations.ts";
+import { countApprovals } from "../contract/approvals.ts";
 import type { Postgres } from "../postgres/postgres.ts";
 
 /** Which accounts. */

@@ -81,7 +81,7 @@ export function createGuessing(parts: {
   };
 }
 
-/** Slows down the guessing of codes, such as those of promotions. The caller has locked the account. */
+/** Slows down the guessing of codes. The caller has locked the account. */
 export type CodeGuesses = {
   /** Throws `auth_rate_limited` after 5 wrong codes of an account, or 20 of a network. */
   check(tx: Runner, accountId: string, address: string): Promise<void>;

@@ -224,7 +224,7 @@ function readClaims(
  * The claim of this name, or at this path, as `realm_access.roles`. A name may have dots itself:
  * `https://acme.com/groups`. Undefined: there is none.
  */
-export function claimAt(claims: object, path: string): unknown {
+function claimAt(claims: object, path: string): unknown {
   if (Object.hasOwn(claims, path)) return Reflect.get(claims, path);
   for (let dot = path.indexOf("."); dot > 0; dot = path.indexOf(".", dot + 1)) {
     const name = path.slice(0, dot);

@@ -43,7 +43,7 @@ export type Parts = {
   readonly approvalLimit: ApprovalLimit;
 };
 
-/** The keys that a person manages who leaves an account or is shut out: another service has them. */
+/** The keys of a person who leaves an account or is shut out: another service has them. */
 export type ManagedKeys = {
   /** Those that are not revoked, of all accounts, in the order of these. */
   list(tx: Runner, personId: string): Promise<readonly ManagedKey[]>;

@@ -142,8 +142,8 @@ type PeopleForApprovals = {
   /** Does what was approved. */
   readonly carryOut: Readonly<Record<"admin_token" | "operator" | "sign_in_link", CarryOut>>;
   /**
-   * Throws `not_permitted` unless the person is an operator admin at this moment, and stays so until
-   * the end of the transaction.
+   * Throws `not_permitted` unless the person is an operator admin at this moment, and stays so
+   * until the end of the transaction.
    */
   checkOperator(tx: Runner, personId: string): Promise<void>;
   /** The same for who requested something, named as by `actorOf`; a token must not be revoked. */

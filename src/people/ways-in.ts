@@ -119,7 +119,7 @@ export async function lockOpen(tables: PeopleTables, call: AuthenticatedCall): P
   return person;
 }
 
-/** The same before a way in, or the address that gets links, is changed. Throws `confirm_identity`. */
+/** The same before a way in or the address is changed. Throws `confirm_identity`. */
 export async function lockToChange(
   parts: Pick<Parts, "passkeyOnly">,
   tables: PeopleTables,

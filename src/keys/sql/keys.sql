@@ -89,8 +89,8 @@ select count(*)::int4 as "keys!", min(created_at) as "first_at?"
  where account_id = :account_id and created_at > now() - interval '1 hour';
 
 -- name: ListManaged :many
--- The keys that somebody manages, without the revoked ones, in the order of their accounts, with the
--- hints of their newest secrets.
+-- The keys that somebody manages, without the revoked ones, in the order of their accounts, with
+-- the hints of their newest secrets.
 select k.key_id, k.account_id, k.name, k.paused,
        coalesce((select s.shown from key_secrets s
                   where s.key_id = k.key_id

@@ -984,8 +984,8 @@ export const KeysService: GenService<{
   },
   /**
    * Changes the name, the limits or the expiry. The next paid request follows them on every node,
-   * other calls within one second. A person who raises or removes a limit, allows further models, or
-   * lets the key live longer or read its account, needs a confirmation, as for methods marked
+   * other calls within one second. A person who raises or removes a limit, allows further models,
+   * or lets the key live longer or read its account, needs a confirmation, as for methods marked
    * `strong`. Errors: NOT_FOUND, KEY_NOT_ACTIVE, MODEL_NOT_FOUND, CONFIRM_IDENTITY,
    * INVALID_REQUEST.
    *

@@ -1135,7 +1135,8 @@ export const CircuitStateSchema: GenEnum<CircuitState> = /*@__PURE__*/
 /**
  * What operators see of the whole installation: its accounts at a glance, its nodes, providers,
  * models and database, the last check of the ledger, and what waits for another person. What
- * operators change is in the service that owns it: BillingService, PaymentsService, PeopleService. Every
+ * operators change is in the service that owns it: BillingService, PaymentsService, PeopleService.
+ * Every
  * failed call carries a google.rpc.ErrorInfo (see error.proto).
  *
  * @generated from service gateway.operations.v1.OperationsService

@@ -2307,7 +2307,8 @@ export const PaymentsService: GenService<{
   },
   /**
    * Decides about everything that waits in an order. What brings a person above
-   * `second_approval_above_usd` in this UTC day waits for another one: see Approve. Errors: NOT_FOUND, WRONG_STATE (nothing waits), INVALID_REQUEST.
+   * `second_approval_above_usd` in this UTC day waits for another one: see Approve. Errors:
+   * NOT_FOUND, WRONG_STATE (nothing waits), INVALID_REQUEST.
    *
    * @generated from rpc gateway.payments.v1.PaymentsService.DecideOrder
    */

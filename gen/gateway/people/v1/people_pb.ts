@@ -2487,8 +2487,8 @@ export const MemberKeys = {
   REVOKE: 2,
 
   /**
-   * They are paused: their running requests go on to their end. The owners of the account may resume
-   * them.
+   * They are paused: their running requests go on to their end. The owners of the account may
+   * resume them.
    *
    * @generated from enum value: MEMBER_KEYS_PAUSE = 3;
    */

@@ -167,6 +167,7 @@ const ownTables: Readonly<Record<string, readonly string[]>> = {
   people: [
     "admin_tokens",
     "audit_events",
+    "audit_refusals",
     "identities",
     "installation",
     "links",
@@ -178,6 +179,7 @@ const ownTables: Readonly<Record<string, readonly string[]>> = {
     "people_changes",
     "sessions",
     "sign_in_failures",
+    "sign_ups",
     "spent_challenges",
   ],
 };

@@ -1133,9 +1133,10 @@ select (
   5000,
 );
 
-export type CountOrdersRow = { open: number; made: number; firstAt: Date | null };
+export type CountOrdersRow = { open: number; made: number; firstAt: Date | null; hasPaid: boolean };
 /**
- * Counts the orders that an account has open, and those of the last hour with the first of them.
+ * Counts the orders that an account has open, and those of the last hour with the first of them;
+ * and says if money has ever arrived for one of its orders.
  */
 export const countOrders: One<{ accountId: string }, CountOrdersRow> = one(
   "payments/count-orders",
@@ -1145,11 +1146,16 @@ select
     where state in ('open', 'seen') and (state = 'seen' or quoted_until > now())
   )::integer as open,
   count(*) filter (where created_at > now() - interval '1 hour')::integer as made,
-  min(created_at) filter (where created_at > now() - interval '1 hour') as first_at
+  min(created_at) filter (where created_at > now() - interval '1 hour') as first_at,
+  exists (
+    select from payment_grants g
+    join payment_orders paid on paid.order_id = g.order_id
+    where paid.account_id = $1 and g.micro > 0
+  ) as has_paid
 from payment_orders
 where account_id = $1 and kind = 'pack'`,
   (p) => [p.accountId],
-  (v) => ({ open: v[0], made: v[1], firstAt: v[2] }) as never,
+  (v) => ({ open: v[0], made: v[1], firstAt: v[2], hasPaid: v[3] }) as never,
   "firstAt",
   5000,
 );

@@ -138,6 +138,69 @@ values ($1, $2, $3, $4, $5, $6, $7, $8)`,
   5000,
 );
 
+export type CountRefusalRow = { refused: number; eventId: string };
+/**
+ * Counts a refused call of an hour, for the event of those that leave none. Returns it with the
+ * number of the call.
+ * `eventId`: of that event, if this is the first of them
+ * `kept`: so many leave an event each
+ */
+export const countRefusal: One<{ actor: string; eventId: string; kept: number }, CountRefusalRow> = one(
+  "people/count-refusal",
+  `-- people/count-refusal
+insert into audit_refusals as r (actor, hour, refused, event_id)
+values ($1, date_trunc('hour', now()), 1, $2)
+on conflict (actor, hour) do update
+   set refused = r.refused + 1,
+       event_id = case when r.refused = $3::integer then excluded.event_id else r.event_id end
+returning refused, event_id`,
+  (p) => [p.actor, p.eventId, p.kept],
+  (v) => ({ refused: v[0], eventId: v[1] }) as never,
+  "",
+  5000,
+);
+
+/**
+ * Notes how many refused calls an event stands for.
+ */
+export const countMore: Run<{ more: string; eventId: string }> = run(
+  "people/count-more",
+  `-- people/count-more
+update audit_events set facts = jsonb_build_object('more', $1::text) where event_id = $2`,
+  (p) => [p.more, p.eventId],
+  5000,
+);
+
+/**
+ * Deletes counts of hours that are over.
+ */
+export const removeRefusals: Run<undefined> = run(
+  "people/remove-refusals",
+  `-- people/remove-refusals
+delete from audit_refusals where hour < now() - interval '2 hours'`,
+  () => [],
+  5000,
+);
+
+/**
+ * Deletes some of the events of refused calls of long ago.
+ * `days`: since the call
+ */
+export const removeRefused: Run<{ days: number; rows: bigint | number }> = run(
+  "people/remove-refused",
+  `-- people/remove-refused
+with old as (
+  select event_id
+    from audit_events
+   where outcome <> 'ok' and at < now() - $1::integer * interval '1 day'
+   order by at
+   limit $2
+)
+delete from audit_events where event_id in (select event_id from old)`,
+  (p) => [p.days, p.rows],
+  5000,
+);
+
 export type ListAuditEventsRow = { eventId: string; at: Date; actor: string; accountId: string; method: string; outcome: string; facts: Json; address: string };
 /**
  * Administrative acts, newest first.
@@ -444,20 +507,23 @@ select link_id, purpose, person_id, account_id, role, login, ends_at, email
   5000,
 );
 
-export type CountInvitationsRow = { made: number; resetsAt: Date | null };
+export type CountInvitationsRow = { made: number; resetsAt: Date | null; open: number };
 /**
- * The invitations that an account made in the last 24 hours, and when the oldest of them leaves
- * that time.
+ * The invitations that an account made in the last 24 hours, when the oldest of them leaves that
+ * time, and how many are open.
  */
 export const countInvitations: One<{ accountId: string }, CountInvitationsRow> = one(
   "people/count-invitations",
   `-- people/count-invitations
-select count(*)::integer as made, min(made_at) + interval '24 hours' as resets_at
+select count(*) filter (where made_at > now() - interval '24 hours')::integer as made,
+       min(made_at) filter (where made_at > now() - interval '24 hours') + interval '24 hours'
+         as resets_at,
+       count(*) filter (where used_at is null and ends_at > now())::integer as open
   from links
  where account_id = $1 and purpose = 'invitation'
-   and made_at > now() - interval '24 hours'`,
+   and made_at > now() - interval '8 days'`,
   (p) => [p.accountId],
-  (v) => ({ made: v[0], resetsAt: v[1] }) as never,
+  (v) => ({ made: v[0], resetsAt: v[1], open: v[2] }) as never,
   "resetsAt",
   5000,
 );
@@ -1078,6 +1144,44 @@ update people
   5000,
 );
 
+export type CountSignUpsRow = { made: number };
+/**
+ * How many accounts the people of a network got by signing up in the last 24 hours.
+ */
+export const countSignUps: One<{ network: Buffer }, CountSignUpsRow> = one(
+  "people/count-sign-ups",
+  `-- people/count-sign-ups
+select count(*)::integer as made from sign_ups
+ where network = $1 and made_at > now() - interval '24 hours'`,
+  (p) => [p.network],
+  (v) => ({ made: v[0] }) as never,
+  "",
+  5000,
+);
+
+/**
+ * Notes that somebody gets an account by signing up.
+ */
+export const insertSignUp: Run<{ accountId: string; network: Buffer }> = run(
+  "people/insert-sign-up",
+  `-- people/insert-sign-up
+insert into sign_ups (account_id, network) values ($1, $2)
+on conflict (account_id) do nothing`,
+  (p) => [p.accountId, p.network],
+  5000,
+);
+
+/**
+ * Deletes what counts no more.
+ */
+export const removeSignUps: Run<undefined> = run(
+  "people/remove-sign-ups",
+  `-- people/remove-sign-ups
+delete from sign_ups where made_at < now() - interval '2 days'`,
+  () => [],
+  5000,
+);
+
 // sessions.sql
 
 export type InsertSessionRow = { endsAt: Date };
@@ -1098,6 +1202,22 @@ returning ends_at`,
   (p) => [p.digest, p.sessionId, p.personId, p.method, p.lifetimeMs, p.strongMs, p.address, p.agent, p.passkeyId],
   (v) => ({ endsAt: v[0] }) as never,
   "",
+  5000,
+);
+
+/**
+ * Ends the open sessions of a person, but for the newest.
+ * `kept`: so many stay open
+ */
+export const endOldest: Run<{ personId: string; kept: number }> = run(
+  "people/end-oldest",
+  `-- people/end-oldest
+update sessions set ended_at = now()
+ where session_id in (select session_id from sessions
+                       where person_id = $1 and ended_at is null and ends_at > now()
+                       order by made_at desc, session_id desc
+                      offset $2::integer)`,
+  (p) => [p.personId, p.kept],
   5000,
 );
 

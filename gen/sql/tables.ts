@@ -20,6 +20,8 @@ export type ApprovalsRow = { approvalId: string; kind: "transfer" | "decision" |
 
 export type AuditEventsRow = { eventId: string; at: Date; actor: string; accountId: string; method: string; outcome: string; facts: Json; address: string };
 
+export type AuditRefusalsRow = { actor: string; hour: Date; refused: number; eventId: string };
+
 export type ChainBlocksRow = { processor: string; chain: string; height: bigint; hash: string };
 
 export type ChainPaymentsRow = { processor: string; externalId: string; chain: string; address: string; asset: string; decimals: number; atoms: string; state: "seen" | "settled" | "lost"; height: bigint | null; hash: string | null; marketRate: bigint | null; needed: number; spends: string[]; missingSince: Date | null; firstSeenAt: Date; orderId: string | null };
@@ -117,6 +119,8 @@ export type ReplaysRow = { accountId: string; actor: string; keySha256: Buffer; 
 export type SessionsRow = { digest: Buffer; sessionId: string; personId: string; method: "passkey" | "password" | "oidc"; passkeyId: string | null; madeAt: Date; usedAt: Date; endsAt: Date; strongUntil: Date; address: string; agent: string; endedAt: Date | null; confirmedBy: "passkey" | "password" | "oidc" | null };
 
 export type SignInFailuresRow = { subject: Buffer; kind: "login" | "network" | "pair"; failures: number; lastAt: Date; waitUntil: Date };
+
+export type SignUpsRow = { accountId: string; network: Buffer; madeAt: Date };
 
 export type SimulatedFaultsRow = { orderId: string; fault: "marked" | "failed" };
 

@@ -26,12 +26,14 @@ import { ApiError, invalidField } from "../base/errors.ts";
 import { actorOf, roleIn } from "../contract/callers.ts";
 import type { AuthenticatedCall, Caller } from "../contract/contract.ts";
 import { onceFor } from "../contract/replays.ts";
+import { checkMails } from "./emails.ts";
 import { linkAddress, mailLink, makeLink, mintLink } from "./links.ts";
 import { checkFate, checkSaid, keyFacts, settleKeys } from "./managed-keys.ts";
 import { checkEmail, checkLogin, checkStillAdmin, type Parts } from "./parts.ts";
 import type { LockedMember, PeopleTables } from "./store.ts";
 
 const invitationsPerDayMax = 20;
+const openInvitationsMax = 100;
 
 export async function listMembers(
   { store }: Parts,
@@ -66,8 +68,18 @@ export async function invite(
     await checkStillOwner(tables, members, caller);
     const shown = { id: minted.linkId, secret: mailTo === undefined ? minted.token : "" };
     return inviteOnce(tables, shown, async () => {
-      const { made, resetsAt } = await tables.run(sql.countInvitations, { accountId });
+      const { made, resetsAt, open } = await tables.run(sql.countInvitations, { accountId });
       if (made >= invitationsPerDayMax) throw tooManyInvitations(made, resetsAt);
+      if (open >= openInvitationsMax)
+        throw new ApiError("limit_reached", {
+          message: `An account has ${openInvitationsMax} open invitations at most: revoke one.`,
+          limit: {
+            name: "open_invitations",
+            limit: BigInt(openInvitationsMax),
+            used: BigInt(open),
+          },
+        });
+      if (mailTo !== undefined) await checkMails(tables, mailTo, "invitation");
       const { link } = await makeLink(
         tables,
         publicUrl(),

@@ -218,7 +218,8 @@ async function addNewPerson(
   const logins = loginsOf(one, claims);
   const { email, name } = claims;
   const ownName = name || email || settings.title;
-  const member = await findAccount(parts, settings.signUp, personId, ownName);
+  const owner = { personId, name: ownName, email };
+  const member = await findAccount(parts, settings.signUp, owner, call);
   const { accountId } = member;
   const grant = await parts.store.transaction(async (tables) => {
     // First of all, as for everybody who changes them.

@@ -274,7 +274,7 @@ export function createPeople(parts: {
         ? tokens.authenticate(headers)
         : sessions.authenticate(headers),
     onCallerChange: (listener) => changes.onChanged((subjectId) => listener({ subjectId })),
-    audit: { record: store.insertAuditEvent },
+    audit: { record: store.recordAct },
     ofAccount: {
       async checkOwner(tx, accountId, personId) {
         if (!(await tx.run(sql.lockOwner, { accountId, personId })))

@@ -123,6 +123,9 @@ export type AttemptSubject = {
 export type PeopleTables = ReturnType<typeof tablesOn>;
 export type PeopleStore = ReturnType<typeof createPeopleStore>;
 
+/** Refused calls of a caller that leave an event each, an hour. */
+const refusedKept = 60;
+
 /** Every function throws `database_unavailable` while the database is unreachable. */
 export function createPeopleStore(postgres: Postgres) {
   return {
@@ -130,6 +133,25 @@ export function createPeopleStore(postgres: Postgres) {
     /** Runs `work` in one transaction. Repeats it after a conflict. */
     transaction: <T>(work: (tables: PeopleTables, tx: Runner) => Promise<T>): Promise<T> =>
       postgres.transaction((tx) => work(tablesOn(tx), tx)),
+    /**
+     * Stores an act. Of the refused calls of an hour, those beyond `refusedKept` share one event:
+     * nobody fills the table with them.
+     */
+    async recordAct(event: AuditEvent): Promise<void> {
+      if (event.outcome === "ok") return tablesOn(postgres).insertAuditEvent(event);
+      await postgres.transaction(async (tx) => {
+        const eventId = timeOrderedId("aud_");
+        const { actor } = event;
+        const counted = await tx.run(sql.countRefusal, { actor, eventId, kept: refusedKept });
+        const more = counted.refused - refusedKept;
+        if (more > 1) await tx.run(sql.countMore, { eventId: counted.eventId, more: String(more) });
+        else if (more < 1) await tablesOn(tx).insertAuditEvent(event);
+        else {
+          const facts = JSON.stringify({ more: "1" });
+          await tx.run(sql.insertAuditEvent, { ...event, accountId: "", eventId, facts });
+        }
+      });
+    },
   };
 }
 
@@ -173,6 +195,8 @@ export function tablesOn(db: Runner) {
       await db.run(sql.removeChallenges);
       await db.run(sql.removeFailures);
       await db.run(sql.removeMails);
+      await db.run(sql.removeRefusals);
+      await db.run(sql.removeSignUps);
       await db.run(removeReplays);
     },
 

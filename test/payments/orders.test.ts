@@ -169,6 +169,25 @@ describe("ordering", () => {
     expect(await errorOf(order(admin, { accountId }))).toBe("rate_limited");
   });
 
+  test("an account that has paid once has twenty open orders, and makes sixty an hour", async () => {
+    const accountId = await freshAccount();
+    const first = await order(admin, { accountId });
+    await pay(first.orderId, "5");
+    await stage.orderWhen(first.orderId, isPaid);
+    const outcomes: string[] = [];
+    for (let count = 0; count < 21; count++)
+      outcomes.push(await errorOf(order(admin, { accountId })));
+    expect(outcomes).toEqual([...Array(20).fill("no error"), "rate_limited"]);
+    for (const { orderId, state } of (await admin.listOrders({ accountId })).orders)
+      if (state === OrderState.OPEN) await admin.cancelOrder({ orderId });
+    // 21 were made.
+    for (let count = 21; count < 60; count++) {
+      const { orderId } = await order(admin, { accountId });
+      await admin.cancelOrder({ orderId });
+    }
+    expect(await errorOf(order(admin, { accountId }))).toBe("rate_limited");
+  });
+
   test("members order, viewers look, and others see nothing", async () => {
     const accountId = await freshAccount();
     const member = node.as(memberOf(accountId, AccountRole.MEMBER));

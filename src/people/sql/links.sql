@@ -21,12 +21,15 @@ select link_id, purpose, person_id, account_id, role, login, ends_at, email
  where digest = :digest and used_at is null and ends_at > now();
 
 -- name: CountInvitations :one
--- The invitations that an account made in the last 24 hours, and when the oldest of them leaves
--- that time.
-select count(*)::integer as "made!", min(made_at) + interval '24 hours' as "resets_at?"
+-- The invitations that an account made in the last 24 hours, when the oldest of them leaves that
+-- time, and how many are open.
+select count(*) filter (where made_at > now() - interval '24 hours')::integer as "made!",
+       min(made_at) filter (where made_at > now() - interval '24 hours') + interval '24 hours'
+         as "resets_at?",
+       count(*) filter (where used_at is null and ends_at > now())::integer as "open!"
   from links
  where account_id = :account_id and purpose = 'invitation'
-   and made_at > now() - interval '24 hours';
+   and made_at > now() - interval '8 days';
 
 -- name: ListInvitations :many
 -- The open invitations of an account, newest first, and what became of their mail.

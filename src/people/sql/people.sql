@@ -83,3 +83,17 @@ update people
    set login = null, name = '', email = null, email_verified_at = null, operator = 'none',
        disabled_at = coalesce(disabled_at, now()), deleted_at = now()
  where person_id = :person_id;
+
+-- name: CountSignUps :one
+-- How many accounts the people of a network got by signing up in the last 24 hours.
+select count(*)::integer as "made!" from sign_ups
+ where network = :network and made_at > now() - interval '24 hours';
+
+-- name: InsertSignUp :run
+-- Notes that somebody gets an account by signing up.
+insert into sign_ups (account_id, network) values (:account_id, :network)
+on conflict (account_id) do nothing;
+
+-- name: RemoveSignUps :run
+-- Deletes what counts no more.
+delete from sign_ups where made_at < now() - interval '2 days';

@@ -11,6 +11,15 @@ values (:digest, :session_id, :person_id, :method,
         now() + :strong_ms::float8 * interval '1 millisecond', :address, :agent, :passkey_id)
 returning ends_at;
 
+-- name: EndOldest :run
+-- Ends the open sessions of a person, but for the newest.
+-- :kept  so many stay open
+update sessions set ended_at = now()
+ where session_id in (select session_id from sessions
+                       where person_id = :person_id and ended_at is null and ends_at > now()
+                       order by made_at desc, session_id desc
+                      offset :kept::integer);
+
 -- name: FindSessions :many
 -- The open sessions with these digests, their people and the accounts of the people, and records
 -- their use, at most once a minute. No row: there is none, it ended, or the person is disabled.

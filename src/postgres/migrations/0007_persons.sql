@@ -8,3 +8,25 @@ create index keys_by_manager on keys (managed_by) where managed_by <> '' and sta
 -- Those that count as live, and those that were made lately.
 create index keys_live on keys (account_id) where status = 'active';
 create index keys_by_creation on keys (account_id, created_at);
+
+-- How many refused calls each caller made in an hour. The first of them leave an event each; the
+-- others are counted in one.
+create table audit_refusals (
+  actor    text collate "C" not null,
+  hour     timestamptz not null,
+  refused  integer not null,
+  -- The event that counts those beyond.
+  event_id text collate "C" not null,
+  primary key (actor, hour)
+);
+create index audit_refusals_by_hour on audit_refusals (hour);
+create index audit_events_refused on audit_events (at) where outcome <> 'ok';
+
+-- Accounts that people got by signing up, by the network of the browser.
+create table sign_ups (
+  account_id text collate "C" primary key,
+  network    bytea not null,
+  made_at    timestamptz not null default now()
+);
+create index sign_ups_by_network on sign_ups (network, made_at);
+create index sign_ups_by_time on sign_ups (made_at);

@@ -605,6 +605,7 @@ export const comments: Readonly<Record<string, string>> = {
   "gateway.operations.v1.FindAccountsRequest.page_token": "`next_page_token` of the page before, of the same question. Empty for the first page.",
   "gateway.operations.v1.FindAccountsRequest.query": "As in ListAccounts: part of a name, in any case; the id of an account, a key or a request; the hint of a key. Or part of the login or the address of an owner. Empty: all accounts.",
   "gateway.operations.v1.FindAccountsResponse.next_page_token": "Empty on the last page.",
+  "gateway.operations.v1.GetStatusResponse.admin_token_used_at": "When ADMIN_TOKEN was used last, to the minute. Absent: never. Once an operator can sign in, the gateway starts without it.",
   "gateway.operations.v1.GetStatusResponse.at": "The time of this answer, by the clock of the node that gives it.",
   "gateway.operations.v1.GetStatusResponse.nodes": "By id, which is the order of their starts. A facade has no database, and is not among them.",
   "gateway.operations.v1.GetVerificationResponse.latest": "Absent: the ledger was never checked.",

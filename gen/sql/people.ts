@@ -466,6 +466,31 @@ update installation set cleaned_at = now()
   5000,
 );
 
+/**
+ * Notes that the token of the environment was used.
+ */
+export const touchAdminToken: Run<undefined> = run(
+  "people/touch-admin-token",
+  `-- people/touch-admin-token
+update installation set admin_token_used_at = now()`,
+  () => [],
+  5000,
+);
+
+export type ReadAdminTokenUseRow = { usedAt: Date | null };
+/**
+ * When the token of the environment was used last.
+ */
+export const readAdminTokenUse: One<undefined, ReadAdminTokenUseRow> = one(
+  "people/read-admin-token-use",
+  `-- people/read-admin-token-use
+select admin_token_used_at as used_at from installation`,
+  () => [],
+  (v) => ({ usedAt: v[0] }) as never,
+  "usedAt",
+  5000,
+);
+
 // links.sql
 
 export type InsertLinkRow = { invitationId: string; role: "viewer" | "member" | "owner" | null; login: string; createdBy: string; createdAt: Date; endsAt: Date; email: string | null };

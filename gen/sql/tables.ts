@@ -54,7 +54,7 @@ export type HoldsRow = { accountId: string; requestId: string; family: string; k
 
 export type IdentitiesRow = { issuer: string; subject: string; identityId: string; personId: string; operator: "none" | "support" | "admin"; accounts: Json; createdAt: Date; usedAt: Date };
 
-export type InstallationRow = { isOnly: boolean; accountId: string | null; challengeSecret: Buffer | null; cleanedAt: Date | null };
+export type InstallationRow = { isOnly: boolean; accountId: string | null; challengeSecret: Buffer | null; cleanedAt: Date | null; adminTokenUsedAt: Date | null };
 
 export type KeyChangesRow = { changeId: string; keyId: string; changedAt: Date };
 

@@ -111,6 +111,8 @@ export function createKeys(parts: {
   log: Log;
   /** Makes other nodes read the change feed at once, not within 0.5 s. */
   hints?: Hints | undefined;
+  /** Called at each use of the admin token. */
+  onAdminUse?: (() => void) | undefined;
   /** How long a call waits for an unreachable database. */
   maxWaitMs?: number;
   /** Default: the clock of this machine. */
@@ -125,6 +127,7 @@ export function createKeys(parts: {
     adminToken,
     findSecrets: store.findSecrets,
     onUse: (secretId) => lastUse.add(secretId),
+    onAdminUse: parts.onAdminUse,
     maxWaitMs: parts.maxWaitMs,
     clock,
     metrics: parts.metrics,

@@ -4,9 +4,11 @@
 // second.
 
 import { create } from "@bufbuild/protobuf";
+import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { Approval } from "../../gen/gateway/common/v1/approval_pb.ts";
 import { AdminScope, AdminScopeSchema } from "../../gen/gateway/common/v1/roles_pb.ts";
 import {
+  type AdminToken,
   AdminTokenSchema,
   type CreateAdminTokenRequest,
   CreateAdminTokenResponseSchema,
@@ -16,6 +18,7 @@ import {
   type RevokeAdminTokenRequest,
   RevokeAdminTokenResponseSchema,
 } from "../../gen/gateway/people/v1/people_pb.ts";
+import * as sql from "../../gen/sql/people.ts";
 import type { Changes } from "../base/change-feed.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { randomId, timeOrderedId } from "../base/ids.ts";
@@ -173,16 +176,29 @@ function checkTokenName(text: string): string {
   return name;
 }
 
-export async function listAdminTokens({ store }: Parts, request: ListAdminTokensRequest) {
+export async function listAdminTokens(
+  { store, hasAdminToken }: Parts,
+  request: ListAdminTokensRequest,
+) {
   const { entries: tokens, nextPageToken } = await readPage(request, {
     read: (after, limit) => store.listAdminTokens(after ?? "", limit),
     cursorOf: ({ tokenId }) => tokenId,
   });
-  const { name } = environmentToken;
-  const listed = create(AdminTokenSchema, { tokenId: name, name, scope: AdminScope.ALL });
+  const isListed = hasAdminToken && request.pageToken === "";
   return create(ListAdminTokensResponseSchema, {
-    tokens: request.pageToken === "" ? [listed, ...tokens] : tokens,
+    tokens: isListed ? [await describeEnvironment(store), ...tokens] : tokens,
     nextPageToken,
+  });
+}
+
+/** The token of the environment, as one of them. */
+async function describeEnvironment(store: PeopleStore): Promise<AdminToken> {
+  const { name } = environmentToken;
+  const { usedAt } = await store.run(sql.readAdminTokenUse);
+  const listed = { tokenId: name, name, scope: AdminScope.ALL };
+  return create(AdminTokenSchema, {
+    ...listed,
+    ...(usedAt && { lastUsedAt: timestampFromDate(usedAt) }),
   });
 }
 

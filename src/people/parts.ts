@@ -41,6 +41,8 @@ export type Parts = {
   readonly publish: (subjectId: string) => void;
   readonly keys: ManagedKeys;
   readonly approvalLimit: ApprovalLimit;
+  /** True if the environment gives an admin token. */
+  readonly hasAdminToken: boolean;
 };
 
 /** The keys of a person who leaves an account or is shut out: another service has them. */

@@ -162,6 +162,10 @@ export type Installation = {
   claimFirstAccount(accountId: string): Promise<string>;
   /** True if an operator can sign in. */
   hasOperator(): Promise<boolean>;
+  /** Notes that the admin token of the environment was used. */
+  noteAdminToken(): Promise<void>;
+  /** When that was. Null: never. */
+  adminTokenUsedAt(): Promise<Date | null>;
   /**
    * The address that makes its holder an operator, who owns the account of the first start. Ends
    * the earlier ones.
@@ -188,6 +192,8 @@ export function createPeople(parts: {
   ensureAccount?: (accountId: string, name: string) => Promise<void>;
   /** Default: nobody needs another person. */
   approvalLimit?: ApprovalLimit;
+  /** False: the environment gives no admin token. */
+  hasAdminToken?: boolean;
   /** How long the credits of an account will last. Absent: nobody knows. */
   forecastsOf?: (accountId: string) => Promise<readonly Forecast[]>;
   /** Default: the clock of this machine. */
@@ -231,6 +237,7 @@ export function createPeople(parts: {
     publish: changes.publish,
     keys: parts.keys,
     approvalLimit: parts.approvalLimit ?? (() => undefined),
+    hasAdminToken: parts.hasAdminToken ?? true,
   };
   const retention = createRetention({ store, clock, log });
 
@@ -346,6 +353,10 @@ function installationOn(store: PeopleStore, publicUrl: () => URL): Installation 
     claimFirstAccount: async (accountId) =>
       (await store.run(sql.claimAccount, { accountId })).accountId,
     hasOperator: async () => (await store.run(sql.hasOperator)) !== undefined,
+    async noteAdminToken() {
+      await store.run(sql.touchAdminToken);
+    },
+    adminTokenUsedAt: async () => (await store.run(sql.readAdminTokenUse)).usedAt,
     async makeOwnerLink() {
       const { address } = await store.transaction(async (tables) => {
         const accountId = await findFirstAccount(tables);

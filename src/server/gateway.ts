@@ -220,11 +220,15 @@ function countErrors(metrics: Metrics | undefined) {
 async function createFirstKeys(
   core: Core,
   local: StartedServices,
-  { config: { seed: seeds, dataDir, adminToken: configured }, log }: GatewayParts,
+  { config, log }: GatewayParts,
 ): Promise<FirstKeys | undefined> {
   const { adminToken, installation } = local;
-  const firstKeys = seeds ? await seed({ core, dataDir, ...local }) : undefined;
-  if (!firstKeys && configured === undefined) await saveAdminToken(dataDir, adminToken, log);
+  const { seed: seeds, dataDir } = config;
+  const isGenerated = config.adminToken === undefined && config.databaseUrl === undefined;
+  // Without the setting, the file is the only place that has it.
+  const savesToken = isGenerated || config.databaseUrl !== undefined;
+  const firstKeys = seeds ? await seed({ core, dataDir, savesToken, ...local }) : undefined;
+  if (!firstKeys && isGenerated) await saveAdminToken(dataDir, adminToken, log);
   if (!firstKeys && !(await installation.hasOperator()))
     log.warn(
       { code: "no_operator" },

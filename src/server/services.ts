@@ -97,6 +97,8 @@ export type GatewayParts = {
 
 /** How long a stop waits for what loses nothing. */
 const tasksMsMax = 3_000;
+/** The use of the admin token is noted so often at most. */
+const adminUseEveryMs = 50_000;
 
 /** Starts the services. `stack` gets the function that stops each part; the database stops last. */
 export async function startServices(
@@ -116,7 +118,15 @@ export async function startServices(
   await untilReached(() => months.start());
   stack.defer(() => months.stop());
   metrics?.readOne("gateway_ledger_months_ahead", () => months.monthsAhead);
-  const adminToken = await findAdminToken(config.dataDir, config.adminToken);
+  // Where the database is elsewhere, the environment alone gives the token. Empty: there is none.
+  const adminToken =
+    config.databaseUrl === undefined
+      ? await findAdminToken(config.dataDir, config.adminToken)
+      : (config.adminToken ?? "");
+  let adminUsedAtMs: number | undefined;
+  metrics?.readOne("gateway_admin_token_used_seconds", () =>
+    adminUsedAtMs === undefined ? undefined : adminUsedAtMs / 1_000,
+  );
   let ledgerProblem: () => string | undefined = () => undefined;
   if (config.databaseUrl !== undefined) {
     const watch = new LedgerWatch(postgres, log);
@@ -140,6 +150,15 @@ export async function startServices(
     // Called only after the start.
     checkManager: (...of) => people.ofAccount.checkManager(...of),
     keysMax: () => file.people.limits.keys,
+    onAdminUse() {
+      const nowMs = Date.now();
+      const isDue = adminUsedAtMs === undefined || nowMs - adminUsedAtMs > adminUseEveryMs;
+      if (!isDue) return;
+      adminUsedAtMs = nowMs;
+      people.installation.noteAdminToken().catch((err: unknown) => {
+        log.debug({ err }, "the use of the admin token is not noted");
+      });
+    },
     log,
     hints,
     maxWaitMs: config.ledgerMaxWaitMs,
@@ -151,6 +170,7 @@ export async function startServices(
   const people = createPeople({
     postgres,
     approvalLimit,
+    hasAdminToken: adminToken !== "",
     publicUrl: () => publicUrl,
     keys: keys.managed,
     hints: hints && hintsOn(hints, "gateway:people-changed"),
@@ -217,6 +237,7 @@ export async function startServices(
       promotion: (...of) => payments.carryOut.promotion(...of),
     },
     nodeId: billing.nodeId,
+    adminTokenUsedAt: people.installation.adminTokenUsedAt,
     database: {
       isEmbedded: config.databaseUrl === undefined,
       monthsAhead: () => months.monthsAhead,
@@ -263,6 +284,8 @@ export async function startServices(
   history.start();
   tasks.push(() => history.stop());
 
+  if (adminToken === "" && !(await untilReached(() => people.installation.hasOperator())))
+    throw new Error("ADMIN_TOKEN is required with DATABASE_URL until an operator can sign in");
   const authenticate = identifyBy(keys.authenticate, people.authenticate);
   const { audit, onCallerChange, installation } = people;
   const interceptor = { authenticate, log, audit, onCallerChange, clock };

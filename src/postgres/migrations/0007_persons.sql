@@ -30,3 +30,6 @@ create table sign_ups (
 );
 create index sign_ups_by_network on sign_ups (network, made_at);
 create index sign_ups_by_time on sign_ups (made_at);
+
+-- When the admin token of the environment was used last, to the minute.
+alter table installation add admin_token_used_at timestamptz;

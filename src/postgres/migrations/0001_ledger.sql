@@ -3,9 +3,9 @@
 -- text, random or beginning with their time (UUIDv7), and compare bytewise. The state of a request
 -- is the table that has its row: a running request has a hold, a finished one has a charge.
 --
--- Everything that an account pays with begins with the account in its primary key, so that a
--- distributed engine keeps the rows of one account together. A request is an account and a request
--- id: two accounts may use the same id.
+-- Everything that an account pays with begins with the account in its primary key: batches and
+-- partitions live from it. A request is an account and a request id: two accounts may use the same
+-- id.
 
 create table accounts (
   account_id text collate "C" primary key,

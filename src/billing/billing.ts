@@ -415,7 +415,8 @@ function createService({
       if ((await store.checkpoint([metered])) === 0) throw noSuch("hold");
       return create(CheckpointHoldResponseSchema);
     },
-    async settleHold(request) {
+    async settleHold(request, { note }) {
+      note?.({ requestId: request.requestId });
       return create(SettleHoldResponseSchema, {
         receipt: await settleHold({ store, holds }, request),
       });

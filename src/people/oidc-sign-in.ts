@@ -38,6 +38,7 @@ import { keyFacts } from "./managed-keys.ts";
 import type { Claims, OidcProvider } from "./oidc.ts";
 import type { Parts } from "./parts.ts";
 import { beginSession, strongMs } from "./sessions.ts";
+import { recordOperator } from "./sign-in.ts";
 import { checkSignUp, findAccount } from "./sign-up.ts";
 import type { FoundIdentity, PeopleTables } from "./store.ts";
 import { checkProof, lockOpen, lockToChange } from "./ways-in.ts";
@@ -162,6 +163,8 @@ async function signInAs(
     await also?.(tables);
     const confirmed = { confirmedMs: confirmedMs(claims) };
     const grant = await beginSession(tables, personId, "oidc", clientOf(call), confirmed);
+    const person = await tables.findPerson(personId);
+    if (person) await recordOperator(tables, person, "FinishOidc", call);
     return { grant, pausedKeys };
   });
   parts.publish(personId);

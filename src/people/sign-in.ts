@@ -2,7 +2,7 @@
 
 import { create } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
-import { AccountRole } from "../../gen/gateway/common/v1/roles_pb.ts";
+import { AccountRole, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import {
   type BeginSignInRequest,
   BeginSignInResponseSchema,
@@ -36,6 +36,7 @@ import { withTimeout } from "../base/timeout.ts";
 import { clientOf } from "../contract/callers.ts";
 import type { AuthenticatedCall } from "../contract/contract.ts";
 import { spendChallenge } from "./challenges.ts";
+import { recordAct } from "./links.ts";
 import { type Parts, personOf } from "./parts.ts";
 import type { PasskeyProof } from "./passkeys.ts";
 import { beginSession, idleMsMax, strongMs } from "./sessions.ts";
@@ -136,8 +137,9 @@ export async function signInWithPasskey(
 ) {
   const proof = await passkeys.verifyAnswer("answer_json", answerJson);
   const grant = await store.transaction(async (tables) => {
-    await checkEnabled(tables, proof.personId);
+    const person = await checkEnabled(tables, proof.personId);
     const passkeyId = await useProof(tables, proof);
+    await recordOperator(tables, person, "SignInWithPasskey", call);
     return beginSession(tables, proof.personId, "passkey", clientOf(call), { passkeyId });
   });
   const person = await store.findPerson(proof.personId);
@@ -151,10 +153,11 @@ export async function signInWithPassword(
 ) {
   const { personId, hash } = await checkGuess(parts, login, password, call);
   const grant = await parts.store.transaction(async (tables) => {
-    await checkEnabled(tables, personId);
+    const person = await checkEnabled(tables, personId);
     // Who changes a password ends the sessions that it began, and this one must not come after.
     const current = await tables.run(sql.findPassword, { personId });
     if (current?.hash !== hash) throw new ApiError("sign_in_failed");
+    await recordOperator(tables, person, "SignInWithPassword", call);
     return beginSession(tables, personId, "password", clientOf(call));
   });
   const person = await parts.store.findPerson(personId);
@@ -183,6 +186,7 @@ export async function confirmIdentity(
     // Other nodes know this session without the confirmation.
     await tables.insertChange(personId);
     const confirmedBy = proof ? "passkey" : "password";
+    await recordOperator(tables, personOf(call), "ConfirmIdentity", call);
     return tables.run(sql.confirmSession, { sessionId, confirmedBy, strongMs });
   });
   if (!confirmed) throw new ApiError("invalid_session");
@@ -213,9 +217,21 @@ async function checkGuess(
 }
 
 /** Locks the person. Throws `sign_in_failed` if he may not sign in any more. */
-async function checkEnabled(tables: PeopleTables, personId: string): Promise<void> {
+async function checkEnabled(tables: PeopleTables, personId: string): Promise<Person> {
   const person = await tables.lockPerson(personId);
   if (!person || person.disabledAt) throw new ApiError("sign_in_failed");
+  return person;
+}
+
+/** Records what operators do with their sessions. That of others is in the list of sessions. */
+export async function recordOperator(
+  tables: PeopleTables,
+  { personId, operator }: Pick<Person, "personId" | "operator">,
+  method: string,
+  call: AuthenticatedCall,
+): Promise<void> {
+  if (operator === OperatorRole.UNSPECIFIED) return;
+  await recordAct(tables, { personId, accountId: "", method, facts: {} }, call);
 }
 
 /** The id of the passkey. Throws `sign_in_failed` for an answer that was used before. */
@@ -234,8 +250,9 @@ async function existing(found: Promise<Person | undefined>): Promise<Person> {
 }
 
 export async function signOut(parts: Parts, _: SignOutRequest, call: AuthenticatedCall) {
-  const { personId, sessionId } = personOf(call);
-  await endSession(parts, personId, sessionId);
+  const person = personOf(call);
+  if (await endSession(parts, person.personId, person.sessionId))
+    await recordOperator(parts.store, person, "SignOut", call);
   return create(SignOutResponseSchema);
 }
 

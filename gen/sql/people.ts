@@ -1110,6 +1110,24 @@ select operator from people where person_id = $1 and disabled_at is null for sha
   5000,
 );
 
+export type ShareOperatorsRow = { personId: string };
+/**
+ * Those of some people who are operator admins and may sign in. They stay so until the end of the
+ * transaction.
+ */
+export const shareOperators: Many<{ personIds: readonly string[] }, ShareOperatorsRow> = many(
+  "people/share-operators",
+  `-- people/share-operators
+select person_id from people
+ where person_id = any($1::text[]) and operator = 'admin' and disabled_at is null
+ order by person_id
+   for share`,
+  (p) => [p.personIds],
+  (v) => ({ personId: v[0] }) as never,
+  "",
+  5000,
+);
+
 export type LockOperatorsRow = { personId: string };
 /**
  * The operator admins who may sign in, locked until the end of the transaction.

@@ -1,7 +1,7 @@
 // What one person may not do alone, where `second_approval_above_usd` is set. A request that needs
 // another person waits, and approving it does what it asked for.
 //
-// Everybody locks in this order: account, pools, keys, what a person gave away, approvals. So a
+// What a person gave away and approvals are locked last of all (docs/internals.md, "Locks"). So a
 // transaction counts and asks after it has locked what it changes.
 
 import { create, type JsonObject, type JsonValue } from "@bufbuild/protobuf";

@@ -27,10 +27,11 @@ export type ApprovalsParts = {
   readonly postgres: Pick<Postgres, "run" | "transaction">;
   /** The services, each for what it asked. */
   readonly carryOut: Readonly<Record<ApprovalKindName, CarryOut>>;
-  /** Throws `not_permitted` unless the person may approve until the end of the transaction. */
-  readonly checkOperator: (tx: Runner, personId: string) => Promise<void>;
-  /** Throws `not_permitted` unless who requested something may still do so. */
-  readonly checkRequester: (tx: Runner, requestedBy: string, personId: string) => Promise<void>;
+  /** Throws `not_permitted` unless the person may approve it, and who requested it still do so. */
+  readonly checkApproval: (
+    tx: Runner,
+    of: { readonly approverId: string; readonly requestedBy: string; readonly personId: string },
+  ) => Promise<void>;
 };
 
 export async function listApprovals({ postgres }: ApprovalsParts, request: ListApprovalsRequest) {
@@ -62,8 +63,8 @@ export async function approve(
   const work = parts.postgres.transaction(async (tx) => {
     const afterwards = await parts.carryOut[kind](tx, approved);
     // After what is carried out, because everybody locks members before persons.
-    await parts.checkOperator(tx, personId);
-    await parts.checkRequester(tx, requestedBy, found.personId);
+    const { personId: requesterId } = found;
+    await parts.checkApproval(tx, { approverId: personId, requestedBy, personId: requesterId });
     // It may be decided at this moment: then nothing is carried out.
     const decided = { approvalId, state: "approved", decidedBy: approvedBy } as const;
     if ((await tx.run(endApproval, decided)) === 0) throw doesNotWait();

@@ -199,6 +199,8 @@ export async function makeSignInLink(
   if (mail && !outbox) throw invalidField("mail", "needs a mail server, and SMTP_URL is not set");
   const minted = mintLink();
   const { link, ...answer } = await store.transaction(async (tables) => {
+    // Before one of them: several are locked in the order of their ids.
+    await tables.run(sql.lockOperators);
     await checkStillAdmin(tables, caller);
     await checkProof(parts, tables, call);
     const person = await tables.findPerson(personId);
@@ -235,6 +237,8 @@ export function carryOutSignInLink({ outbox }: Pick<Parts, "outbox">): CarryOut 
   return async (tx, approved) => {
     const tables = tablesOn(tx);
     const personId = memberOf(approved, "personId");
+    // All of them, because several persons are locked in the order of their ids.
+    await tables.run(sql.lockOperators);
     const person = await tables.lockPerson(personId);
     if (!person) throw noSuchPerson();
     await tables.run(sql.endLinks, { purpose: "recovery", personId });

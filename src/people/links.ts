@@ -292,6 +292,8 @@ export async function checkFree(store: PeopleTables, login: string, field: strin
 export async function useLink(tables: PeopleTables, digest: Buffer): Promise<OpenLink> {
   const link = await tables.useLink(digest);
   if (!link) throw noSuchLink();
+  // Members before people, as everybody who locks both.
+  if (link.member) await tables.lockMembers(link.member.accountId);
   return link;
 }
 

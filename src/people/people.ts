@@ -142,12 +142,14 @@ type PeopleForApprovals = {
   /** Does what was approved. */
   readonly carryOut: Readonly<Record<"admin_token" | "operator" | "sign_in_link", CarryOut>>;
   /**
-   * Throws `not_permitted` unless the person is an operator admin at this moment, and stays so
-   * until the end of the transaction.
+   * Throws `not_permitted` unless a person may approve at this moment what somebody requested, and
+   * may go on to do so until the end of the transaction: both are operator admins, or who requested
+   * it is a token that is not revoked. `requestedBy`: as `actorOf` names callers.
    */
-  checkOperator(tx: Runner, personId: string): Promise<void>;
-  /** The same for who requested something, named as by `actorOf`; a token must not be revoked. */
-  checkRequester(tx: Runner, requestedBy: string, personId: string): Promise<void>;
+  checkApproval(
+    tx: Runner,
+    of: { readonly approverId: string; readonly requestedBy: string; readonly personId: string },
+  ): Promise<void>;
 };
 
 type PeopleOfAccount =
@@ -307,11 +309,14 @@ export function createPeople(parts: {
         operator: carryOutOperator(all),
         sign_in_link: carryOutSignInLink(all),
       },
-      checkOperator,
-      async checkRequester(tx, requestedBy, personId) {
-        if (requestedBy.startsWith("person:")) return checkOperator(tx, personId);
+      async checkApproval(tx, { approverId, requestedBy, personId }) {
+        const isPerson = requestedBy.startsWith("person:");
+        const personIds = isPerson ? [approverId, personId] : [approverId];
+        const operators = await tx.run(sql.shareOperators, { personIds });
         const name = requestedBy.replace("token:", "");
-        if (!(await tx.run(sql.shareTokenByName, { name }))) throw new ApiError("not_permitted");
+        const token = isPerson ? undefined : await tx.run(sql.shareTokenByName, { name });
+        if (operators.length < personIds.length || !(isPerson || token))
+          throw new ApiError("not_permitted");
       },
     },
     installation: installationOn(store, publicUrl),
@@ -380,11 +385,6 @@ function installationOn(store: PeopleStore, publicUrl: () => URL): Installation 
 
 async function findFirstAccount(tables: Runner): Promise<string | undefined> {
   return (await tables.run(sql.readInstallation)).accountId ?? undefined;
-}
-
-async function checkOperator(tx: Runner, personId: string): Promise<void> {
-  const person = await tx.run(sql.sharePerson, { personId });
-  if (person?.operator !== "admin") throw new ApiError("not_permitted");
 }
 
 function noAccounts(): Promise<void> {

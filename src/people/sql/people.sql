@@ -56,6 +56,14 @@ select person_id, login as "login!", name, operator, email, created_at, disabled
 -- row: he may not.
 select operator from people where person_id = :person_id and disabled_at is null for share;
 
+-- name: ShareOperators :many
+-- Those of some people who are operator admins and may sign in. They stay so until the end of the
+-- transaction.
+select person_id from people
+ where person_id = any(:person_ids::text[]) and operator = 'admin' and disabled_at is null
+ order by person_id
+   for share;
+
 -- name: LockOperators :many
 -- The operator admins who may sign in, locked until the end of the transaction.
 select person_id from people

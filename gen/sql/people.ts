@@ -1225,6 +1225,21 @@ delete from sign_ups where made_at < now() - interval '2 days'`,
   5000,
 );
 
+export type CountAdminsRow = { admins: number };
+/**
+ * How many operator admins may sign in.
+ */
+export const countAdmins: One<undefined, CountAdminsRow> = one(
+  "people/count-admins",
+  `-- people/count-admins
+select count(*)::integer as admins from people
+ where operator = 'admin' and disabled_at is null`,
+  () => [],
+  (v) => ({ admins: v[0] }) as never,
+  "",
+  5000,
+);
+
 // sessions.sql
 
 export type InsertSessionRow = { endsAt: Date };

@@ -238,6 +238,7 @@ export function createBilling(parts: Parts): Billing {
       transfers: {
         store,
         approvalLimit: parts.approvalLimit ?? (() => undefined),
+        log: parts.log,
         onTransfer: funds.publishTransfer,
       },
     }),

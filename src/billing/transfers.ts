@@ -9,6 +9,7 @@ import {
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { familyName } from "../base/families.ts";
+import type { Log } from "../base/log.ts";
 import { credits, microCreditsPerMicroDollar } from "../base/money.ts";
 import {
   type Act,
@@ -35,6 +36,7 @@ import {
 export type TransferParts = {
   readonly store: Pick<LedgerStore, "createTransfer" | "transaction">;
   readonly approvalLimit: ApprovalLimit;
+  readonly log: Log;
   /** Called after credits of an account changed. */
   readonly onTransfer: (accountId: string) => void;
 };
@@ -71,7 +73,7 @@ function checkReserved({ kind, idempotencyKey }: CreateTransferRequest, caller: 
 }
 
 export async function createTransfer(
-  { store, approvalLimit, onTransfer }: TransferParts,
+  { store, approvalLimit, log, onTransfer }: TransferParts,
   request: CreateTransferRequest,
   { caller }: AuthenticatedCall,
 ) {
@@ -84,6 +86,16 @@ export async function createTransfer(
   if (amountMicro < 0n || personBehind(caller) === undefined || limit === undefined) {
     const booked = await store.createTransfer(transfer);
     onTransfer(accountId);
+    if (caller.kind === "admin" && limit !== undefined && usdOf(amountMicro) > limit)
+      log.warn(
+        {
+          code: "approval_bypassed",
+          accountId,
+          transferId: booked.transferId,
+          actor: booked.actor,
+        },
+        "a token of the machine gave away what a person could not alone",
+      );
     return create(CreateTransferResponseSchema, { transfer: booked });
   }
   const outcome = await repeatedOnce(() =>

@@ -164,6 +164,8 @@ export type Installation = {
   claimFirstAccount(accountId: string): Promise<string>;
   /** True if an operator can sign in. */
   hasOperator(): Promise<boolean>;
+  /** How many operator admins may sign in. */
+  countAdmins(): Promise<number>;
   /** Notes that the admin token of the environment was used. */
   noteAdminToken(): Promise<void>;
   /** When that was. Null: never. */
@@ -358,6 +360,7 @@ function installationOn(store: PeopleStore, publicUrl: () => URL): Installation 
     claimFirstAccount: async (accountId) =>
       (await store.run(sql.claimAccount, { accountId })).accountId,
     hasOperator: async () => (await store.run(sql.hasOperator)) !== undefined,
+    countAdmins: async () => (await store.run(sql.countAdmins)).admins,
     async noteAdminToken() {
       await store.run(sql.touchAdminToken);
     },

@@ -220,7 +220,7 @@ function countErrors(metrics: Metrics | undefined) {
 async function createFirstKeys(
   core: Core,
   local: StartedServices,
-  { config, log }: GatewayParts,
+  { config, catalog, log }: GatewayParts,
 ): Promise<FirstKeys | undefined> {
   const { adminToken, installation } = local;
   const { seed: seeds, dataDir } = config;
@@ -234,7 +234,16 @@ async function createFirstKeys(
       { code: "no_operator" },
       `nobody is an operator of the console yet: ${signInLinkAdvice}`,
     );
+  if (catalog.payments?.secondApprovalAboveUsd !== undefined && (await isAlone(installation)))
+    log.warn(
+      { code: "one_operator" },
+      "second_approval_above_usd is set, and there is one operator only: nobody can approve",
+    );
   return firstKeys;
+}
+
+async function isAlone({ countAdmins }: StartedServices["installation"]): Promise<boolean> {
+  return (await countAdmins()) === 1;
 }
 
 function connectCore(

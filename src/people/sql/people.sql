@@ -105,3 +105,8 @@ on conflict (account_id) do nothing;
 -- name: RemoveSignUps :run
 -- Deletes what counts no more.
 delete from sign_ups where made_at < now() - interval '2 days';
+
+-- name: CountAdmins :one
+-- How many operator admins may sign in.
+select count(*)::integer as "admins!" from people
+ where operator = 'admin' and disabled_at is null;

@@ -100,6 +100,7 @@ describe.for([false, true])("roles apart: %s", (split) => {
   });
 
   test("a confirmation is begun by our own pages only, and confirms the session", async () => {
+    idp.people.set("cora", { email: "cora@acme.com", email_verified: true });
     idp.person = "cora";
     const browser = newBrowser();
     await browser.follow(start, isPage);

@@ -20,7 +20,21 @@ create table audit_refusals (
   primary key (actor, hour)
 );
 create index audit_refusals_by_hour on audit_refusals (hour);
+
+-- The log of acts, in partitions by the UTC month, which `partitions.ts` adds. What has none, such
+-- as all acts before this migration, is in the partition of the others.
+alter table audit_events rename to audit_events_other;
+alter table audit_events_other drop constraint audit_events_pkey;
+alter index audit_events_by_account rename to audit_events_other_by_account;
+alter index audit_events_by_time rename to audit_events_other_by_time;
+alter index audit_events_with_address rename to audit_events_other_with_address;
+create table audit_events (like audit_events_other including defaults) partition by range (at);
+alter table audit_events add primary key (event_id, at);
+create index audit_events_by_account on audit_events (account_id, at, event_id);
+create index audit_events_by_time on audit_events (at, event_id);
+create index audit_events_with_address on audit_events (at) where address <> '';
 create index audit_events_refused on audit_events (at) where outcome <> 'ok';
+alter table audit_events attach partition audit_events_other default;
 
 -- Accounts that people got by signing up, by the network of the browser.
 create table sign_ups (

@@ -237,7 +237,7 @@ async function createFirstKeys(
   if (catalog.payments?.secondApprovalAboveUsd !== undefined && (await isAlone(installation)))
     log.warn(
       { code: "one_operator" },
-      "second_approval_above_usd is set, and there is one operator only: nobody can approve",
+      `second_approval_above_usd is set, and nobody else can approve: ${signInLinkAdvice}`,
     );
   return firstKeys;
 }

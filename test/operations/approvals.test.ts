@@ -7,6 +7,12 @@ import { TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { type Approval, ApprovalKind } from "../../gen/gateway/common/v1/approval_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { AccountRole, AdminScope, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
+import {
+  Attention,
+  DepositState,
+  OrderState,
+  RefundState,
+} from "../../gen/gateway/payments/v1/payments_pb.ts";
 import { MemberKeys } from "../../gen/gateway/people/v1/people_pb.ts";
 import type { CatalogFile } from "../../src/config/catalog.ts";
 import { connectPostgres, type Postgres } from "../../src/postgres/postgres.ts";
@@ -333,6 +339,76 @@ describe("a promotion", () => {
     expect((await promote(100n, 4)).promotion).toBeDefined();
     expect((await give(200n)).transfer).toBeUndefined();
     expect((await promote(1n, 0, gateway.admin.call)).promotion).toBeDefined();
+  });
+});
+
+describe("of an order", () => {
+  const soon = { timeout: 20_000 };
+  const find = async (orderId: string) =>
+    (await core.payments.getOrder({ orderId }, ann.call)).order;
+  /** An order of so many dollars, for which others arrived. */
+  const paid = async (usdCents: number, amount: string) => {
+    const { order } = await core.payments.createOrder(
+      {
+        ...{ accountId: gateway.accountId, family: Family.V1, usdCents },
+        ...{ method: "simulated:usdc", idempotencyKey: unique("order") },
+      },
+      gateway.admin.call,
+    );
+    const orderId = order?.orderId ?? "";
+    const deposit = { orderId, amount, confirmations: 1 };
+    await core.payments.simulateDeposit(deposit, gateway.admin.call);
+    await expect
+      .poll(async () => (await find(orderId))?.deposits[0]?.state, soon)
+      .toBe(DepositState.SETTLED);
+    return orderId;
+  };
+  const reason = "the customer asked";
+
+  test("a refund above the limit waits, and is begun once", async () => {
+    const orderId = await paid(60_000, "600");
+    await expect.poll(async () => (await find(orderId))?.state, soon).toBe(OrderState.PAID);
+    const what = { case: "amountMicrodollars", value: 600_000_000n } as const;
+    const { approval, order } = await core.payments.beginRefund(
+      { orderId, what, reason },
+      ann.call,
+    );
+    expect(order?.refunds).toEqual([]);
+    expect(approval).toMatchObject({ kind: ApprovalKind.REFUND, subject: orderId });
+    expect(await reasonOf(approve(approval, ann.call))).toBe("not_permitted");
+    const outcomes = [approve(approval, bob.call), approve(approval, cleo.call)].map(reasonOf);
+    expect((await Promise.all(outcomes)).toSorted()).toEqual(["ok", "wrong_state"]);
+    await expect
+      .poll(async () => (await find(orderId))?.refunds.map(({ state }) => state), soon)
+      .toEqual([RefundState.REFUNDING]);
+    expect((await find(orderId))?.refunds[0]?.createdBy).toBe(`person:${ann.personId}`);
+  });
+
+  test("a large grant waits, a changed one takes its place, and new facts end it", async () => {
+    const orderId = await paid(500, "700");
+    await expect.poll(async () => (await find(orderId))?.attention, soon).toBe(Attention.OVERPAID);
+    const decide = async (amountMicrodollars: bigint) => {
+      const choice = { case: "grant", value: { amountMicrodollars } } as const;
+      return core.payments.decideOrder({ orderId, choice, reason }, ann.call);
+    };
+    const first = await decide(600_000_000n);
+    expect(first.decision).toBeUndefined();
+    expect(first.order?.attention).toBe(Attention.OVERPAID);
+    expect((await decide(600_000_000n)).approval?.approvalId).toBe(first.approval?.approvalId);
+    const { approval } = await decide(550_000_000n);
+    expect(await reasonOf(approve(first.approval))).toBe("wrong_state");
+    const before = await posted();
+    await approve(approval);
+    await expect.poll(posted, soon).toBe(before + 550n * usd);
+    expect((await find(orderId))?.attention).toBe(Attention.UNSPECIFIED);
+
+    const other = await paid(500, "700");
+    const choice = { case: "grant", value: { amountMicrodollars: 600_000_000n } } as const;
+    const stale = await core.payments.decideOrder({ orderId: other, choice, reason }, cleo.call);
+    const more = { orderId: other, asset: "ETH", amount: "1", confirmations: 1 };
+    await core.payments.simulateDeposit(more, gateway.admin.call);
+    await expect.poll(async () => (await find(other))?.deposits.length, soon).toBe(2);
+    expect(await reasonOf(approve(stale.approval))).toBe("wrong_state");
   });
 });
 

@@ -235,6 +235,11 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     const code = await olga.getByLabel("The code").inputValue();
     expect(code.length).toBeGreaterThanOrEqual(16);
     await olga.getByRole("button", { name: "I have stored it" }).click();
+    // It has no bound.
+    await open(bob, "/attention");
+    const promotion = bob.getByRole("row", { name: /Hackathon/ });
+    await promotion.getByRole("button", { name: "Approve" }).click();
+    await toast(bob, "Approved and done.");
     await carla.goto(`${origin}/console/${accountId}/credits`);
     await carla.getByLabel("Code", { exact: true }).fill(code);
     await carla.getByRole("button", { name: "Redeem code" }).click();

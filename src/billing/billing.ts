@@ -4,7 +4,7 @@
 import { create } from "@bufbuild/protobuf";
 import { durationMs, timestampFromDate } from "@bufbuild/protobuf/wkt";
 import {
-  type BillingService,
+  BillingService,
   Bucket,
   CheckpointHoldResponseSchema,
   CreateAccountResponseSchema,
@@ -30,9 +30,10 @@ import {
 import type { Forecast } from "../../gen/gateway/common/v1/forecast_pb.ts";
 import type { Price, Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
 import type { Key, KeyLabel } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import { insertAccount } from "../../gen/sql/billing.ts";
 import type { Clock } from "../base/clock.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
-import { isRequestId, requestIdRule } from "../base/ids.ts";
+import { isRequestId, requestIdRule, timeOrderedId } from "../base/ids.ts";
 import type { Log } from "../base/log.ts";
 import { readPage } from "../base/paging.ts";
 import { checkTags } from "../base/tags.ts";
@@ -41,6 +42,7 @@ import { tokenCategories } from "../base/token-categories.ts";
 import type { ApprovalLimit, CarryOut } from "../contract/approvals.ts";
 import { confinedTo } from "../contract/callers.ts";
 import type { AuthenticatedCall, Implementation } from "../contract/contract.ts";
+import { onceFor } from "../contract/replays.ts";
 import type { Metrics } from "../metrics/metrics.ts";
 import { isUniqueViolation, type Postgres } from "../postgres/postgres.ts";
 import type { Hints } from "../redis/redis.ts";
@@ -360,9 +362,14 @@ function createService({
   readonly log: VerificationParts["log"];
 }): Implementation<typeof BillingService, AuthenticatedCall> {
   return {
-    async createAccount(request) {
+    async createAccount(request, call) {
       const name = checkAccountName("name", request.name);
-      return create(CreateAccountResponseSchema, { account: await store.insertAccount(name) });
+      const once = onceFor(BillingService.method.createAccount, request, call);
+      const made = { id: timeOrderedId("acc_"), secret: "" };
+      const { id } = await store.transaction((tx) =>
+        once(tx, made, () => tx.run(insertAccount, { accountId: made.id, name })),
+      );
+      return create(CreateAccountResponseSchema, { account: await store.findAccount(id) });
     },
     async getAccount(_, { accountId }) {
       const account = await reports.findAccount(accountId);

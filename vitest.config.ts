@@ -27,8 +27,8 @@ export default defineConfig({
     maxWorkers: workers,
     sequence: { sequencer: LongestFirst },
     // They only keep a test from hanging: a machine may give us a quarter of what it promised.
-    testTimeout: isDeep ? 120_000 : 60_000,
-    hookTimeout: 60_000,
-    expect: { poll: { timeout: 20_000 }, requireAssertions: true },
+    testTimeout: isDeep ? 180_000 : 90_000,
+    hookTimeout: 90_000,
+    expect: { poll: { timeout: 30_000 }, requireAssertions: true },
   },
 });

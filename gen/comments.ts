@@ -341,6 +341,7 @@ export const comments: Readonly<Record<string, string>> = {
   "gateway.common.v1.Reason.REASON_COUNT_RATE_LIMITED": "The key reached a limit of CountTokens.",
   "gateway.common.v1.Reason.REASON_CREDITS_EXHAUSTED": "The pool does not cover the request. A retry fails until credits are added.",
   "gateway.common.v1.Reason.REASON_CREDITS_HELD": "The pool covers the request, but running requests hold the credits. A retry can succeed.",
+  "gateway.common.v1.Reason.REASON_DATABASE_UNAVAILABLE": "The database is unreachable.",
   "gateway.common.v1.Reason.REASON_FEATURE_NOT_OFFERED": "The field requests a feature that has no price here.",
   "gateway.common.v1.Reason.REASON_GATEWAY_UNAVAILABLE": "The gateway cannot accept the request at this moment, for example during a shutdown.",
   "gateway.common.v1.Reason.REASON_IDEMPOTENCY_KEY_REUSED": "An earlier request used the same idempotency key with another body.",

@@ -56,9 +56,10 @@ export async function openClient(
 }
 
 // How values are written is ours to know, whatever the database, the user or the server sets. The
-// search path names the one schema of our tables: `"$user"` in it would be that of our role.
+// search path names the schemas that it leads to now: `"$user"` in it would be that of our role.
 const ownSettings = [
-  "set_config('search_path', quote_ident(current_schema()), false)",
+  `set_config('search_path', (select string_agg(quote_ident(name), ', ')
+    from unnest(current_schemas(false)) as name), false)`,
   "set_config('DateStyle', 'ISO', false)",
   "set_config('IntervalStyle', 'postgres', false)",
   "set_config('TimeZone', 'UTC', false)",

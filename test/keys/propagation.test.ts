@@ -2,6 +2,7 @@
 
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
+import { ApiError } from "../../src/base/errors.ts";
 import { createLog } from "../../src/base/log.ts";
 import type { Keys } from "../../src/keys/keys.ts";
 import { mintSecret } from "../../src/keys/secret.ts";
@@ -176,7 +177,7 @@ test("a change that commits later than younger ones is found too", async () => {
   expect.assert(database.ran.includes("keys/read-changes"));
 });
 
-test("without the database cached keys work, and changes fail with billing_unavailable", async () => {
+test("without the database cached keys work, and changes fail with database_unavailable", async () => {
   const { client, url } = fixture;
   const { key, secret } = await client.createKey({ accountId: "acc_a" });
   const broken = { on: false, calls: 0 };
@@ -187,7 +188,7 @@ test("without the database cached keys work, and changes fail with billing_unava
       run: (statement, ...values) => {
         if (!broken.on) return postgres.run(statement, ...values);
         broken.calls += 1;
-        return Promise.reject(Object.assign(new Error("away"), { code: "ECONNREFUSED" }));
+        return Promise.reject(new ApiError("database_unavailable"));
       },
     },
     { clock },
@@ -196,7 +197,7 @@ test("without the database cached keys work, and changes fail with billing_unava
     await node.authenticate(bearer(secret));
     broken.on = true;
     expect((await node.authenticate(bearer(secret))).kind).toBe("key");
-    expect(await errorOf(keysClient(node).getKey("key_a"))).toBe("billing_unavailable");
+    expect(await errorOf(keysClient(node).getKey("key_a"))).toBe("database_unavailable");
     // The revocation check retries until the database is back.
     const before = broken.calls;
     const refusal = node.refusalOf(key?.keyId ?? "", key?.secrets[0]?.secretId ?? "");

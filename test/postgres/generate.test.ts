@@ -45,10 +45,10 @@ test("a block becomes a constant with its contract, its parameters and its row",
 -- :session_id  of this session alone
 update sessions set ended_at = now() -- not now
  where person_id = :person_id and session_id = :session_id and address <> ':person_id'
-returning session_id, method, extract(epoch from ended_at)::float8 as "at_s?";
+returning method, extract(epoch from ended_at)::float8 as "at_s?";
 `);
   expect(source).toBe(`\
-export type EndRow = { sessionId: string; method: "passkey" | "password" | "oidc"; atS: number | null };
+export type EndRow = { method: "passkey" | "password" | "oidc"; atS: number | null };
 /**
  * Ends an open session of a person. No row: there is none.
  * \`sessionId\`: of this session alone
@@ -58,9 +58,9 @@ export const end: Optional<{ personId: string; sessionId: string }, EndRow> = op
   \`-- people/end
 update sessions set ended_at = now() -- not now
  where person_id = $1 and session_id = $2 and address <> ':person_id'
-returning session_id, method, extract(epoch from ended_at)::float8 as at_s\`,
+returning method, extract(epoch from ended_at)::float8 as at_s\`,
   (p) => [p.personId, p.sessionId],
-  (v) => ({ sessionId: v[0], method: v[1], atS: v[2] }) as never,
+  (v) => ({ method: v[0], atS: v[1] }) as never,
   "atS",
   5000,
 );

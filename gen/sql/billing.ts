@@ -1608,24 +1608,6 @@ returning transfer_id, account_id, "family", kind, amount, posted_after, idempot
   "",
 );
 
-export type InsertPendingTransferRow = { pendingTransferId: string; accountId: string; family: "v1" | "v2"; kind: "purchase" | "bonus" | "refund" | "chargeback" | "adjustment" | "deposit"; amount: bigint; idempotencyKey: string; reason: string; requestedBy: string; requestedAt: Date; state: "pending" | "approved" | "rejected" | "replaced"; decidedBy: string | null; transferId: string | null };
-/**
- * Stores a transfer that has to be approved.
- */
-export const insertPendingTransfer: One<{ pendingTransferId: string; accountId: string; family: "v1" | "v2"; kind: "purchase" | "bonus" | "refund" | "chargeback" | "adjustment" | "deposit"; amount: bigint | number; idempotencyKey: string; reason: string; requestedBy: string }, InsertPendingTransferRow> = one(
-  "billing/insert-pending-transfer",
-  `-- billing/insert-pending-transfer
-insert into pending_transfers
-  (pending_transfer_id, account_id, "family", kind, amount, idempotency_key, reason, requested_by)
-values ($1, $2, $3, $4, $5, $6, $7,
-  $8)
-returning pending_transfer_id, account_id, "family", kind, amount, idempotency_key, reason,
-  requested_by, requested_at, state, decided_by, transfer_id`,
-  (p) => [p.pendingTransferId, p.accountId, p.family, p.kind, p.amount, p.idempotencyKey, p.reason, p.requestedBy],
-  (v) => ({ pendingTransferId: v[0], accountId: v[1], family: v[2], kind: v[3], amount: v[4], idempotencyKey: v[5], reason: v[6], requestedBy: v[7], requestedAt: v[8], state: v[9], decidedBy: v[10], transferId: v[11] }) as never,
-  "decidedBy transferId",
-);
-
 export type FindTransferRow = { transferId: string; accountId: string; family: "v1" | "v2"; kind: "purchase" | "bonus" | "refund" | "chargeback" | "adjustment" | "deposit"; amount: bigint; postedAfter: bigint; idempotencyKey: string; reason: string; actor: string; createdAt: Date };
 /**
  * Finds the transfer that was made with an idempotency key.
@@ -1639,57 +1621,6 @@ from transfers
 where account_id = $1 and idempotency_key = $2`,
   (p) => [p.accountId, p.idempotencyKey],
   (v) => ({ transferId: v[0], accountId: v[1], family: v[2], kind: v[3], amount: v[4], postedAfter: v[5], idempotencyKey: v[6], reason: v[7], actor: v[8], createdAt: v[9] }) as never,
-  "",
-);
-
-export type FindPendingTransferRow = { pendingTransferId: string; accountId: string; family: "v1" | "v2"; kind: "purchase" | "bonus" | "refund" | "chargeback" | "adjustment" | "deposit"; amount: bigint; idempotencyKey: string; reason: string; requestedBy: string; requestedAt: Date; state: "pending" | "approved" | "rejected" | "replaced"; decidedBy: string | null; transferId: string | null };
-/**
- * Finds a transfer that was to be approved.
- */
-export const findPendingTransfer: Optional<{ pendingTransferId: string }, FindPendingTransferRow> = optional(
-  "billing/find-pending-transfer",
-  `-- billing/find-pending-transfer
-select pending_transfer_id, account_id, "family", kind, amount, idempotency_key, reason,
-  requested_by, requested_at, state, decided_by, transfer_id
-from pending_transfers
-where pending_transfer_id = $1`,
-  (p) => [p.pendingTransferId],
-  (v) => ({ pendingTransferId: v[0], accountId: v[1], family: v[2], kind: v[3], amount: v[4], idempotencyKey: v[5], reason: v[6], requestedBy: v[7], requestedAt: v[8], state: v[9], decidedBy: v[10], transferId: v[11] }) as never,
-  "decidedBy transferId",
-);
-
-export type FindPendingKeyRow = { pendingTransferId: string; accountId: string; family: "v1" | "v2"; kind: "purchase" | "bonus" | "refund" | "chargeback" | "adjustment" | "deposit"; amount: bigint; idempotencyKey: string; reason: string; requestedBy: string; requestedAt: Date; state: "pending" | "approved" | "rejected" | "replaced"; decidedBy: string | null; transferId: string | null };
-/**
- * Finds the transfer that waits for an approval under an idempotency key. The caller has locked a
- * pool of the account.
- */
-export const findPendingKey: Optional<{ accountId: string; idempotencyKey: string }, FindPendingKeyRow> = optional(
-  "billing/find-pending-key",
-  `-- billing/find-pending-key
-select pending_transfer_id, account_id, "family", kind, amount, idempotency_key, reason,
-  requested_by, requested_at, state, decided_by, transfer_id
-from pending_transfers
-where account_id = $1 and idempotency_key = $2 and state = 'pending'`,
-  (p) => [p.accountId, p.idempotencyKey],
-  (v) => ({ pendingTransferId: v[0], accountId: v[1], family: v[2], kind: v[3], amount: v[4], idempotencyKey: v[5], reason: v[6], requestedBy: v[7], requestedAt: v[8], state: v[9], decidedBy: v[10], transferId: v[11] }) as never,
-  "decidedBy transferId",
-);
-
-export type CountPendingTransfersRow = { accountId: string; transfers: number };
-/**
- * Counts the transfers that wait for an approval, by account.
- */
-export const countPendingTransfers: Many<{ rows: bigint | number }, CountPendingTransfersRow> = many(
-  "billing/count-pending-transfers",
-  `-- billing/count-pending-transfers
-select account_id, count(*)::integer as transfers
-from pending_transfers
-where state = 'pending'
-group by account_id
-order by account_id desc
-limit $1`,
-  (p) => [p.rows],
-  (v) => ({ accountId: v[0], transfers: v[1] }) as never,
   "",
 );
 
@@ -1710,38 +1641,6 @@ limit $3`,
   (p) => [p.accountId, p.before, p.rows],
   (v) => ({ transferId: v[0], accountId: v[1], family: v[2], kind: v[3], amount: v[4], postedAfter: v[5], idempotencyKey: v[6], reason: v[7], actor: v[8], createdAt: v[9] }) as never,
   "",
-);
-
-export type ListPendingTransfersRow = { pendingTransferId: string; accountId: string; family: "v1" | "v2"; kind: "purchase" | "bonus" | "refund" | "chargeback" | "adjustment" | "deposit"; amount: bigint; idempotencyKey: string; reason: string; requestedBy: string; requestedAt: Date; state: "pending" | "approved" | "rejected" | "replaced"; decidedBy: string | null; transferId: string | null };
-/**
- * Lists the transfers that wait for an approval, newest first.
- * `before`: the last one of the page before; null: from the newest
- */
-export const listPendingTransfers: Many<{ before: string | null; rows: bigint | number }, ListPendingTransfersRow> = many(
-  "billing/list-pending-transfers",
-  `-- billing/list-pending-transfers
-select pending_transfer_id, account_id, "family", kind, amount, idempotency_key, reason,
-  requested_by, requested_at, state, decided_by, transfer_id
-from pending_transfers
-where state = 'pending' and ($1::text is null or pending_transfer_id < $1)
-order by pending_transfer_id desc
-limit $2`,
-  (p) => [p.before, p.rows],
-  (v) => ({ pendingTransferId: v[0], accountId: v[1], family: v[2], kind: v[3], amount: v[4], idempotencyKey: v[5], reason: v[6], requestedBy: v[7], requestedAt: v[8], state: v[9], decidedBy: v[10], transferId: v[11] }) as never,
-  "decidedBy transferId",
-);
-
-/**
- * Ends the waiting of a transfer. Changes no row: it does not wait.
- * `transferId`: of an approved one
- */
-export const endPendingTransfer: Run<{ state: "pending" | "approved" | "rejected" | "replaced"; decidedBy: string; transferId: string | null; pendingTransferId: string }> = run(
-  "billing/end-pending-transfer",
-  `-- billing/end-pending-transfer
-update pending_transfers
-set state = $1, decided_by = $2, decided_at = now(), transfer_id = $3::text
-where pending_transfer_id = $4 and state = 'pending'`,
-  (p) => [p.state, p.decidedBy, p.transferId, p.pendingTransferId],
 );
 
 // usage.sql

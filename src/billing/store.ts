@@ -371,7 +371,7 @@ export function checkBookable(
 }
 
 /** True if a stored transfer, or one that waits, is this one. */
-export function isSameTransfer(
+function isSameTransfer(
   row: Pick<sql.FindTransferRow, "family" | "kind" | "amount" | "reason">,
   transfer: NewTransfer,
 ): boolean {

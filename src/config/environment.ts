@@ -229,9 +229,6 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
       "ADMIN_TOKEN: must not begin as the tokens of CreateAdminToken do, with adm-gw2-",
     );
   }
-  if (role !== "facade" && databaseUrl !== undefined && adminToken === undefined) {
-    problems.push("ADMIN_TOKEN: is required with DATABASE_URL");
-  }
   if (contentKeys === undefined && role === "all" && databaseUrl !== undefined)
     problems.push(`CONTENT_KEY: is required with DATABASE_URL: ${contentKeyAdvice}`);
   if (contentKeys === undefined && role === "facade")

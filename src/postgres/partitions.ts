@@ -1,5 +1,6 @@
-// The monthly partitions of `charges`. A charge without a partition cannot be stored, so partitions
-// are made months ahead: by the migration, and by a task of every process each day.
+// The monthly partitions of `charges` and `audit_events`. A charge without a partition cannot be
+// stored, so partitions are made months ahead: by the migration, and by a task of every process
+// each day. An audit event without one is in the partition of the others.
 
 import type { ClientBase } from "pg";
 import { runOn } from "./session.ts";
@@ -48,6 +49,18 @@ export async function addPartitions(client: ClientBase): Promise<void> {
   const first = present.size === 0 ? current - 1 : current;
   for (let month = first; month <= current + monthsAhead; month++)
     if (!present.has(month)) await addPartition(client, month);
+  const { rows } = await client.query(
+    "select from pg_partitioned_table where partrelid = to_regclass('audit_events')",
+  );
+  // An older schema, while a database is taken over.
+  if (rows.length === 0) return;
+  // Of months whose events may be among the others, none is made.
+  for (let month = current + 1; month <= current + monthsAhead; month++)
+    await client.query(
+      `create table if not exists ${nameOf(startOf(month), "audit_events")}
+         partition of audit_events
+         for values from ('${startOf(month)} 00:00+00') to ('${startOf(month + 1)} 00:00+00')`,
+    );
 }
 
 /** Adds partitions for these months, `YYYY-MM-01`. The caller is in a transaction. */
@@ -122,9 +135,9 @@ export async function dropPartition(client: ClientBase, month: string): Promise<
 }
 
 /** Name of the partition of a month, `YYYY-MM-01`. */
-function nameOf(month: string): string {
+function nameOf(month: string, table = "charges"): string {
   if (!/^\d{4}-\d{2}-01$/.test(month)) throw new Error(`no month: ${month}`);
-  return `charges_${month.slice(0, 7).replace("-", "_")}`;
+  return `${table}_${month.slice(0, 7).replace("-", "_")}`;
 }
 
 async function readState(client: ClientBase): Promise<State> {

@@ -97,6 +97,7 @@ const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
       "reasoning-effort",
       "secret-cache",
       "secret-lookup",
+      "shortage",
       "stderr",
       "stopwatch",
       "tags",

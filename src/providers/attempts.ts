@@ -8,6 +8,7 @@ import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
 import type { Clock } from "../base/clock.ts";
 import { ApiError, toApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
+import { isLocalShortage } from "../base/shortage.ts";
 import { waitFor } from "../base/stopwatch.ts";
 import type { Span } from "../tracing/tracing.ts";
 import { failed } from "./failures.ts";
@@ -29,6 +30,8 @@ export type AnswerParts = {
   readonly budget: RetryBudget;
   /** Absent: nothing is counted. */
   readonly metrics?: ProviderMetrics | undefined;
+  /** Called with the error of each call for which this machine lacked something. */
+  readonly reportShortage?: ((error: unknown) => void) | undefined;
   /** Called when a provider refuses our credential, account or certificate. */
   readonly onAlarm?: ((alarm: ProviderAlarm) => void) | undefined;
 };
@@ -290,6 +293,7 @@ class RunningAttempt implements ProviderAnswer {
     const { circuit, coolDowns } = connection;
     const { accountId } = this.#request;
     if (end.outcome !== "delivered" && end.isOurs) {
+      if (isLocalShortage(end.error)) this.#parts.reportShortage?.(end.error.cause);
       circuit.noVerdict(accountId, probes);
       return;
     }

@@ -129,6 +129,12 @@ export function aborted(error: ApiError, status: number): ProviderFailure {
   };
 }
 
+/** This machine lacked what the call needed: no verdict on the provider. `cause` is for the log. */
+export function short(cause: unknown): ProviderFailure {
+  const error = new ApiError("gateway_unavailable", { retryAfterMs: 1_000, cause });
+  return { outcome: "failed", status: 0, error, retry: "nowhere", isOurs: true };
+}
+
 function overloaded(status: number, retryAfterMs: number | undefined): ProviderFailure {
   const facts = retryAfterMs === undefined ? {} : { retryAfterMs };
   return {

@@ -7,6 +7,7 @@ import type { JsonObject } from "@bufbuild/protobuf";
 import type { Dispatcher } from "undici";
 import type { Event, Failure } from "../../gen/gateway/inference/v1/event_pb.ts";
 import { ApiError, toApiError } from "../base/errors.ts";
+import { isLocalShortage } from "../base/shortage.ts";
 import type { AnswerCodec, EventDecoder } from "../formats/codec.ts";
 import { isObject, parseJson } from "../formats/json.ts";
 import {
@@ -15,6 +16,7 @@ import {
   failureOfAnswer,
   failureOfEvent,
   readRetryAfterMs,
+  short,
   timedOut,
 } from "./failures.ts";
 import type {
@@ -342,6 +344,7 @@ function parseErrorBody(pieces: readonly Buffer[]): JsonObject | undefined {
 }
 
 function failureOfTransport(error: Error & { code?: unknown }, status: number): ProviderFailure {
+  if (isLocalShortage(error)) return short(error);
   const code = typeof error.code === "string" ? error.code : "";
   if (
     [

@@ -4,6 +4,7 @@ import { isDeepStrictEqual } from "node:util";
 import { type Clock, systemClock } from "../base/clock.ts";
 import { ApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
+import { createShortageReport } from "../base/shortage.ts";
 import { waitFor } from "../base/stopwatch.ts";
 import {
   type CatalogFile,
@@ -73,7 +74,9 @@ export function createProviders(parts: {
   const metrics = parts.metrics && new ProviderMetrics(parts.metrics);
   let alarms = new Map<string, ProviderAlarm>();
   const onAlarm = (alarm: ProviderAlarm) => void alarms.set(alarm.provider, alarm);
-  const answerParts = { clock, log, metrics, onAlarm, budget: new RetryBudget() };
+  const reportShortage = createShortageReport(log, clock);
+  const budget = new RetryBudget();
+  const answerParts = { clock, log, metrics, onAlarm, reportShortage, budget };
   let { models } = parts.file;
   const contextTokensOf = (id: string) => models.find((model) => model.id === id)?.contextTokens;
   const open = (settings: ProviderSettings) => openProvider(settings, env, clock, contextTokensOf);

@@ -93,7 +93,7 @@ export async function runGateway(
       const ms = Math.round(performance.now());
       log.info({ http, grpc, metrics, role: config.role, ms }, "ready");
     }
-    shrinkWhenIdle();
+    shrinkWhenIdle(log);
   } catch (error) {
     // `stop` ends the process.
     if (giveUp.signal.aborted) return;

@@ -46,6 +46,7 @@ import { createRateLimits, limitStates, type RateLimits } from "../rate-limits/r
 import { connectRedis, hintsOn, type Redis } from "../redis/redis.ts";
 import type { Tracer } from "../tracing/tracing.ts";
 import { findAdminToken } from "./bootstrap.ts";
+import { checkDescriptors } from "./descriptors.ts";
 import { LedgerWatch } from "./ledger-watch.ts";
 import { MonthKeeper } from "./month-keeper.ts";
 import { coreReadiness } from "./readiness.ts";
@@ -127,6 +128,7 @@ export async function startServices(
     metrics?.readOne("gateway_ledger_sync_standbys", () => watch.syncStandbys);
     stack.defer(() => watch.stop());
   }
+  checkDescriptors(parts.catalog, log);
   const redis = openRedis(config.redisUrl, log, stack);
   const hints = redis ?? parts.shared?.hints;
   let { catalog: file } = parts;

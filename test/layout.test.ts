@@ -111,7 +111,7 @@ const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
 
 /** The tables that a folder's SQL may write. */
 const ownTables: Readonly<Record<string, readonly string[]>> = {
-  alerts: ["alert_deliveries", "alert_progress", "alert_settings", "alerts"],
+  alerts: ["alert_deliveries", "alert_progress", "alert_settings", "alerts", "provider_outages"],
   billing: [
     "accounts",
     "charges",

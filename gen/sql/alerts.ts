@@ -231,6 +231,65 @@ where alert_id in (
   5000,
 );
 
+export type OpenOutagesRow = { provider: string; model: string; openedAt: Date };
+/**
+ * Notes that these models are unusable at their providers, and returns their outages.
+ */
+export const openOutages: Many<{ providers: readonly string[]; models: readonly string[] }, OpenOutagesRow> = many(
+  "alerts/open-outages",
+  `-- alerts/open-outages
+insert into provider_outages (provider, model)
+select o.provider, o.model from unnest($1::text[], $2::text[]) as o (provider, model)
+on conflict (provider, model) do update set answered_at = null
+returning provider, model, opened_at`,
+  (p) => [p.providers, p.models],
+  (v) => ({ provider: v[0], model: v[1], openedAt: v[2] }) as never,
+  "",
+  5000,
+);
+
+/**
+ * Notes that these models are answered again.
+ */
+export const answerOutages: Run<{ providers: readonly string[]; models: readonly string[] }> = run(
+  "alerts/answer-outages",
+  `-- alerts/answer-outages
+update provider_outages p
+set answered_at = now()
+from unnest($1::text[], $2::text[]) as o (provider, model)
+where p.provider = o.provider and p.model = o.model and p.answered_at is null`,
+  (p) => [p.providers, p.models],
+  5000,
+);
+
+export type ListEndedOutagesRow = { provider: string; model: string; openedAt: Date };
+/**
+ * Lists the outages of models that have been answered for this long.
+ */
+export const listEndedOutages: Many<{ answeredMs: number }, ListEndedOutagesRow> = many(
+  "alerts/list-ended-outages",
+  `-- alerts/list-ended-outages
+select provider, model, opened_at
+from provider_outages
+where answered_at <= now() - $1::float8 * interval '1 millisecond'`,
+  (p) => [p.answeredMs],
+  (v) => ({ provider: v[0], model: v[1], openedAt: v[2] }) as never,
+  "",
+  5000,
+);
+
+/**
+ * Ends an outage, unless it has begun again.
+ */
+export const removeOutage: Run<{ provider: string; model: string }> = run(
+  "alerts/remove-outage",
+  `-- alerts/remove-outage
+delete from provider_outages
+where provider = $1 and model = $2 and answered_at is not null`,
+  (p) => [p.provider, p.model],
+  5000,
+);
+
 // settings.sql
 
 /**

@@ -110,6 +110,8 @@ export type PromotionUsesRow = { codeId: string; accountId: string; orderId: str
 
 export type PromotionsRow = { codeId: string; codeSha256: Buffer; name: string; family: "v1" | "v2"; bonusMicro: bigint; endsAt: Date | null; most: number | null; used: number; needsPurchase: boolean; createdBy: string; createdAt: Date; stoppedAt: Date | null };
 
+export type ProviderOutagesRow = { provider: string; model: string; openedAt: Date; answeredAt: Date | null };
+
 export type SessionsRow = { digest: Buffer; sessionId: string; personId: string; method: "passkey" | "password" | "oidc"; passkeyId: string | null; madeAt: Date; usedAt: Date; endsAt: Date; strongUntil: Date; address: string; agent: string; endedAt: Date | null };
 
 export type SignInFailuresRow = { subject: Buffer; kind: "login" | "network" | "pair"; failures: number; lastAt: Date; waitUntil: Date };

@@ -276,7 +276,7 @@ export async function startServices(
       listNewPlaces: people.forAlerts.listNewPlaces,
       listWaitingOrders: payments.listWaiting,
       findViolations: billing.overview.findViolations,
-      takeAlarms: providers.takeAlarms,
+      modelConditions: providers.modelConditions,
       ledgerProblem,
     },
     listRecipients: people.forAlerts.listRecipients,

@@ -16,7 +16,6 @@ import { createPeople } from "../../src/people/people.ts";
 import { connectPostgres, type Postgres } from "../../src/postgres/postgres.ts";
 import { countStatements, createNodeKeys, keysClient } from "./keys.ts";
 import { freshLedger, log, price } from "./ledger.ts";
-import { query } from "./query.ts";
 
 type Parts = Parameters<typeof createAlerts>[0];
 
@@ -159,7 +158,7 @@ function createNode(postgres: Postgres, options: AlertNodeOptions) {
       listKeyEvents: keys.listEvents,
       listNewPlaces: people.forAlerts.listNewPlaces,
       listWaitingOrders: payments.listWaiting,
-      takeAlarms: () => [],
+      modelConditions: () => [],
       ledgerProblem: () => undefined,
       ...options.sources,
     },

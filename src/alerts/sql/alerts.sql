@@ -131,3 +131,28 @@ where alert_id in (
   order by raised_at
   limit :rows
 );
+
+-- name: OpenOutages :many
+-- Notes that these models are unusable at their providers, and returns their outages.
+insert into provider_outages (provider, model)
+select o.provider, o.model from unnest(:providers::text[], :models::text[]) as o (provider, model)
+on conflict (provider, model) do update set answered_at = null
+returning provider, model, opened_at;
+
+-- name: AnswerOutages :run
+-- Notes that these models are answered again.
+update provider_outages p
+set answered_at = now()
+from unnest(:providers::text[], :models::text[]) as o (provider, model)
+where p.provider = o.provider and p.model = o.model and p.answered_at is null;
+
+-- name: ListEndedOutages :many
+-- Lists the outages of models that have been answered for this long.
+select provider, model, opened_at
+from provider_outages
+where answered_at <= now() - :answered_ms::float8 * interval '1 millisecond';
+
+-- name: RemoveOutage :run
+-- Ends an outage, unless it has begun again.
+delete from provider_outages
+where provider = :provider and model = :model and answered_at is not null;

@@ -17,7 +17,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file gateway/operations/v1/operations.proto.
  */
 export const file_gateway_operations_v1_operations: GenFile = /*@__PURE__*/
-  fileDesc("CiZnYXRld2F5L29wZXJhdGlvbnMvdjEvb3BlcmF0aW9ucy5wcm90bxIVZ2F0ZXdheS5vcGVyYXRpb25zLnYxIoEBChNGaW5kQWNjb3VudHNSZXF1ZXN0Eg0KBXF1ZXJ5GAEgASgJEjQKBmZpbHRlchgCIAEoDjIkLmdhdGV3YXkub3BlcmF0aW9ucy52MS5BY2NvdW50RmlsdGVyEhEKCXBhZ2Vfc2l6ZRgDIAEoDRISCgpwYWdlX3Rva2VuGAQgASgJImgKFEZpbmRBY2NvdW50c1Jlc3BvbnNlEjcKCGFjY291bnRzGAEgAygLMiUuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkFjY291bnRTdW1tYXJ5EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSKbAgoOQWNjb3VudFN1bW1hcnkSLAoHYWNjb3VudBgBIAEoCzIbLmdhdGV3YXkuYmlsbGluZy52MS5BY2NvdW50EicKBXBvb2xzGAIgAygLMhguZ2F0ZXdheS5iaWxsaW5nLnYxLlBvb2wSGgoSc3BlbnRfbWljcm9jcmVkaXRzGAMgASgDEhkKEWRlYnRfbWljcm9jcmVkaXRzGAQgASgDEjMKBm93bmVycxgFIAMoCzIjLmdhdGV3YXkub3BlcmF0aW9ucy52MS5BY2NvdW50T3duZXISEwoLb3duZXJfY291bnQYBiABKA0SFgoOd2FpdGluZ19vcmRlcnMYByABKA0SGQoRd2FpdGluZ190cmFuc2ZlcnMYCCABKA0iPgoMQWNjb3VudE93bmVyEhEKCXBlcnNvbl9pZBgBIAEoCRINCgVsb2dpbhgCIAEoCRIMCgRuYW1lGAMgASgJIhIKEEdldFN0YXR1c1JlcXVlc3Qi0wEKEUdldFN0YXR1c1Jlc3BvbnNlEioKBW5vZGVzGAEgAygLMhsuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLk5vZGUSMQoIZGF0YWJhc2UYAiABKAsyHy5nYXRld2F5Lm9wZXJhdGlvbnMudjEuRGF0YWJhc2USNwoHcnVubmluZxgDIAEoCzImLmdhdGV3YXkub3BlcmF0aW9ucy52MS5SdW5uaW5nUmVxdWVzdHMSJgoCYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIqgBCgROb2RlEg8KB25vZGVfaWQYASABKAkSLgoKc3RhcnRlZF9hdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFgoOc2lsZW50X3NlY29uZHMYAyABKA0SFAoMaXNfYW5zd2VyaW5nGAQgASgIEjEKBnJlcG9ydBgFIAEoCzIhLmdhdGV3YXkub3BlcmF0aW9ucy52MS5Ob2RlUmVwb3J0IpYCCgpOb2RlUmVwb3J0EgwKBGhvc3QYASABKAkSCwoDcGlkGAIgASgNEg4KBndvcmtlchgDIAEoDRIPCgd2ZXJzaW9uGAQgASgJEhcKD3J1bnRpbWVfdmVyc2lvbhgFIAEoCRIVCg1jb25maWd1cmF0aW9uGAYgASgJEjIKBmxpbWl0cxgHIAEoDjIiLmdhdGV3YXkub3BlcmF0aW9ucy52MS5MaW1pdHNTdG9yZRI3Cglwcm92aWRlcnMYCCADKAsyJC5nYXRld2F5Lm9wZXJhdGlvbnMudjEuUHJvdmlkZXJTdGF0ZRIvCgtyZXBvcnRlZF9hdBgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAibwoNUHJvdmlkZXJTdGF0ZRIQCghwcm92aWRlchgBIAEoCRI0CgdjaXJjdWl0GAIgASgOMiMuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkNpcmN1aXRTdGF0ZRIWCg53YWl0aW5nX21vZGVscxgDIAMoCSKdAQoIRGF0YWJhc2USDwoHdmVyc2lvbhgBIAEoCRITCgtpc19lbWJlZGRlZBgCIAEoCBIWCg5pc19zeW5jaHJvbm91cxgDIAEoCBIPCgdwcm9ibGVtGAQgASgJEhoKDXN5bmNfc3RhbmRieXMYBSABKA1IAIgBARIUCgxtb250aHNfYWhlYWQYBiABKA1CEAoOX3N5bmNfc3RhbmRieXMirQEKD1J1bm5pbmdSZXF1ZXN0cxIQCghyZXF1ZXN0cxgBIAEoAxIZChFoZWxkX21pY3JvY3JlZGl0cxgCIAEoAxI2ChJvbGRlc3RfYWRtaXR0ZWRfYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjUKEWZpcnN0X2RlYWRsaW5lX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCIWChRMaXN0UHJvdmlkZXJzUmVxdWVzdCJLChVMaXN0UHJvdmlkZXJzUmVzcG9uc2USMgoJcHJvdmlkZXJzGAEgAygLMh8uZ2F0ZXdheS5vcGVyYXRpb25zLnYxLlByb3ZpZGVyIusDCghQcm92aWRlchIMCgRuYW1lGAEgASgJEgwKBGtpbmQYAiABKAkSEAoIYmFzZV91cmwYAyABKAkSFgoOY3JlZGVudGlhbF9lbnYYBCABKAkSGQoRY3JlZGVudGlhbF9oZWFkZXIYBSABKAkSFAoMaGVhZGVyX25hbWVzGAYgAygJEhMKC2NvbmN1cnJlbmN5GAcgASgNEg0KBXF1ZXVlGAggASgNEjAKDXF1ZXVlX3RpbWVvdXQYCSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMgoPY29ubmVjdF90aW1lb3V0GAogASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjUKEmZpcnN0X2J5dGVfdGltZW91dBgLIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIvCgxpZGxlX3RpbWVvdXQYDCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMAoNdG90YWxfdGltZW91dBgNIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIOCgZtb2RlbHMYDiADKAkSNAoFbm9kZXMYDyADKAsyJS5nYXRld2F5Lm9wZXJhdGlvbnMudjEuUHJvdmlkZXJPbk5vZGUiVgoOUHJvdmlkZXJPbk5vZGUSDwoHbm9kZV9pZBgBIAEoCRIzCgVzdGF0ZRgCIAEoCzIkLmdhdGV3YXkub3BlcmF0aW9ucy52MS5Qcm92aWRlclN0YXRlIhQKEkxpc3RDYXRhbG9nUmVxdWVzdCJhChNMaXN0Q2F0YWxvZ1Jlc3BvbnNlEjMKBm1vZGVscxgBIAMoCzIjLmdhdGV3YXkub3BlcmF0aW9ucy52MS5DYXRhbG9nTW9kZWwSFQoNY29uZmlndXJhdGlvbhgCIAEoCSKlAgoMQ2F0YWxvZ01vZGVsEgoKAmlkGAEgASgJEhQKDGRpc3BsYXlfbmFtZRgCIAEoCRIMCgR0aWVyGAMgASgJEg8KB2FsaWFzZXMYBCADKAkSFgoOY29udGV4dF90b2tlbnMYBSABKA0SGQoRbWF4X291dHB1dF90b2tlbnMYBiABKA0SJwoFcHJpY2UYByABKAsyGC5nYXRld2F5LmNvbW1vbi52MS5QcmljZRIxCgZyb3V0ZXMYCCADKAsyIS5nYXRld2F5Lm9wZXJhdGlvbnMudjEuTW9kZWxSb3V0ZRIRCglpc191c2FibGUYCSABKAgSMgoGcHJpY2VzGAogAygLMiIuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLlByaWNlUGVyaW9kIkwKCk1vZGVsUm91dGUSEAoIcHJvdmlkZXIYASABKAkSDQoFbW9kZWwYAiABKAkSDgoGd2VpZ2h0GAMgASgNEg0KBWdyb3VwGAQgASgNImkKC1ByaWNlUGVyaW9kEicKBXByaWNlGAEgASgLMhguZ2F0ZXdheS5jb21tb24udjEuUHJpY2USMQoNZmlyc3RfdXNlZF9hdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiGAoWR2V0VmVyaWZpY2F0aW9uUmVxdWVzdCKDAQoXR2V0VmVyaWZpY2F0aW9uUmVzcG9uc2USMwoGbGF0ZXN0GAEgASgLMiMuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLlZlcmlmaWNhdGlvbhIzCg9sYXRlc3RfY2xlYW5fYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIswBCgxWZXJpZmljYXRpb24SLgoKc3RhcnRlZF9hdBgBIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIZW5kZWRfYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhIKCnN0YXJ0ZWRfYnkYAyABKAkSFwoPdmlvbGF0aW9uX2NvdW50GAQgASgNEjEKCnZpb2xhdGlvbnMYBSADKAsyHS5nYXRld2F5LmJpbGxpbmcudjEuVmlvbGF0aW9uKqABCg1BY2NvdW50RmlsdGVyEh4KGkFDQ09VTlRfRklMVEVSX1VOU1BFQ0lGSUVEEAASGgoWQUNDT1VOVF9GSUxURVJfV0FJVElORxABEhoKFkFDQ09VTlRfRklMVEVSX0lOX0RFQlQQAhIcChhBQ0NPVU5UX0ZJTFRFUl9TVVNQRU5ERUQQAxIZChVBQ0NPVU5UX0ZJTFRFUl9DTE9TRUQQBCp3CgtMaW1pdHNTdG9yZRIcChhMSU1JVFNfU1RPUkVfVU5TUEVDSUZJRUQQABIXChNMSU1JVFNfU1RPUkVfTUVNT1JZEAESFgoSTElNSVRTX1NUT1JFX1JFRElTEAISGQoVTElNSVRTX1NUT1JFX0RFR1JBREVEEAMqfAoMQ2lyY3VpdFN0YXRlEh0KGUNJUkNVSVRfU1RBVEVfVU5TUEVDSUZJRUQQABIYChRDSVJDVUlUX1NUQVRFX0NMT1NFRBABEhYKEkNJUkNVSVRfU1RBVEVfT1BFThACEhsKF0NJUkNVSVRfU1RBVEVfSEFMRl9PUEVOEAMy0gQKEU9wZXJhdGlvbnNTZXJ2aWNlEnEKDEZpbmRBY2NvdW50cxIqLmdhdGV3YXkub3BlcmF0aW9ucy52MS5GaW5kQWNjb3VudHNSZXF1ZXN0GisuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkZpbmRBY2NvdW50c1Jlc3BvbnNlIgjqxxgEEAEgARJoCglHZXRTdGF0dXMSJy5nYXRld2F5Lm9wZXJhdGlvbnMudjEuR2V0U3RhdHVzUmVxdWVzdBooLmdhdGV3YXkub3BlcmF0aW9ucy52MS5HZXRTdGF0dXNSZXNwb25zZSII6scYBBABIAESdAoNTGlzdFByb3ZpZGVycxIrLmdhdGV3YXkub3BlcmF0aW9ucy52MS5MaXN0UHJvdmlkZXJzUmVxdWVzdBosLmdhdGV3YXkub3BlcmF0aW9ucy52MS5MaXN0UHJvdmlkZXJzUmVzcG9uc2UiCOrHGAQQASABEm4KC0xpc3RDYXRhbG9nEikuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkxpc3RDYXRhbG9nUmVxdWVzdBoqLmdhdGV3YXkub3BlcmF0aW9ucy52MS5MaXN0Q2F0YWxvZ1Jlc3BvbnNlIgjqxxgEEAEgARJ6Cg9HZXRWZXJpZmljYXRpb24SLS5nYXRld2F5Lm9wZXJhdGlvbnMudjEuR2V0VmVyaWZpY2F0aW9uUmVxdWVzdBouLmdhdGV3YXkub3BlcmF0aW9ucy52MS5HZXRWZXJpZmljYXRpb25SZXNwb25zZSII6scYBBABIAFiBnByb3RvMw", [file_gateway_billing_v1_billing, file_gateway_common_v1_options, file_gateway_common_v1_usage, file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("CiZnYXRld2F5L29wZXJhdGlvbnMvdjEvb3BlcmF0aW9ucy5wcm90bxIVZ2F0ZXdheS5vcGVyYXRpb25zLnYxIoEBChNGaW5kQWNjb3VudHNSZXF1ZXN0Eg0KBXF1ZXJ5GAEgASgJEjQKBmZpbHRlchgCIAEoDjIkLmdhdGV3YXkub3BlcmF0aW9ucy52MS5BY2NvdW50RmlsdGVyEhEKCXBhZ2Vfc2l6ZRgDIAEoDRISCgpwYWdlX3Rva2VuGAQgASgJImgKFEZpbmRBY2NvdW50c1Jlc3BvbnNlEjcKCGFjY291bnRzGAEgAygLMiUuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkFjY291bnRTdW1tYXJ5EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSKbAgoOQWNjb3VudFN1bW1hcnkSLAoHYWNjb3VudBgBIAEoCzIbLmdhdGV3YXkuYmlsbGluZy52MS5BY2NvdW50EicKBXBvb2xzGAIgAygLMhguZ2F0ZXdheS5iaWxsaW5nLnYxLlBvb2wSGgoSc3BlbnRfbWljcm9jcmVkaXRzGAMgASgDEhkKEWRlYnRfbWljcm9jcmVkaXRzGAQgASgDEjMKBm93bmVycxgFIAMoCzIjLmdhdGV3YXkub3BlcmF0aW9ucy52MS5BY2NvdW50T3duZXISEwoLb3duZXJfY291bnQYBiABKA0SFgoOd2FpdGluZ19vcmRlcnMYByABKA0SGQoRd2FpdGluZ190cmFuc2ZlcnMYCCABKA0iPgoMQWNjb3VudE93bmVyEhEKCXBlcnNvbl9pZBgBIAEoCRINCgVsb2dpbhgCIAEoCRIMCgRuYW1lGAMgASgJIhIKEEdldFN0YXR1c1JlcXVlc3Qi0wEKEUdldFN0YXR1c1Jlc3BvbnNlEioKBW5vZGVzGAEgAygLMhsuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLk5vZGUSMQoIZGF0YWJhc2UYAiABKAsyHy5nYXRld2F5Lm9wZXJhdGlvbnMudjEuRGF0YWJhc2USNwoHcnVubmluZxgDIAEoCzImLmdhdGV3YXkub3BlcmF0aW9ucy52MS5SdW5uaW5nUmVxdWVzdHMSJgoCYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIqgBCgROb2RlEg8KB25vZGVfaWQYASABKAkSLgoKc3RhcnRlZF9hdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFgoOc2lsZW50X3NlY29uZHMYAyABKA0SFAoMaXNfYW5zd2VyaW5nGAQgASgIEjEKBnJlcG9ydBgFIAEoCzIhLmdhdGV3YXkub3BlcmF0aW9ucy52MS5Ob2RlUmVwb3J0IpYCCgpOb2RlUmVwb3J0EgwKBGhvc3QYASABKAkSCwoDcGlkGAIgASgNEg4KBndvcmtlchgDIAEoDRIPCgd2ZXJzaW9uGAQgASgJEhcKD3J1bnRpbWVfdmVyc2lvbhgFIAEoCRIVCg1jb25maWd1cmF0aW9uGAYgASgJEjIKBmxpbWl0cxgHIAEoDjIiLmdhdGV3YXkub3BlcmF0aW9ucy52MS5MaW1pdHNTdG9yZRI3Cglwcm92aWRlcnMYCCADKAsyJC5nYXRld2F5Lm9wZXJhdGlvbnMudjEuUHJvdmlkZXJTdGF0ZRIvCgtyZXBvcnRlZF9hdBgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiqQEKDVByb3ZpZGVyU3RhdGUSEAoIcHJvdmlkZXIYASABKAkSNAoHY2lyY3VpdBgCIAEoDjIjLmdhdGV3YXkub3BlcmF0aW9ucy52MS5DaXJjdWl0U3RhdGUSFgoOd2FpdGluZ19tb2RlbHMYAyADKAkSOAoMbGFzdF9mYWlsdXJlGAQgASgLMiIuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkNhbGxGYWlsdXJlIlUKC0NhbGxGYWlsdXJlEiYKAmF0GAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIOCgZzdGF0dXMYAiABKA0SDgoGcmVhc29uGAMgASgJIp0BCghEYXRhYmFzZRIPCgd2ZXJzaW9uGAEgASgJEhMKC2lzX2VtYmVkZGVkGAIgASgIEhYKDmlzX3N5bmNocm9ub3VzGAMgASgIEg8KB3Byb2JsZW0YBCABKAkSGgoNc3luY19zdGFuZGJ5cxgFIAEoDUgAiAEBEhQKDG1vbnRoc19haGVhZBgGIAEoDUIQCg5fc3luY19zdGFuZGJ5cyKtAQoPUnVubmluZ1JlcXVlc3RzEhAKCHJlcXVlc3RzGAEgASgDEhkKEWhlbGRfbWljcm9jcmVkaXRzGAIgASgDEjYKEm9sZGVzdF9hZG1pdHRlZF9hdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASNQoRZmlyc3RfZGVhZGxpbmVfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIhYKFExpc3RQcm92aWRlcnNSZXF1ZXN0IksKFUxpc3RQcm92aWRlcnNSZXNwb25zZRIyCglwcm92aWRlcnMYASADKAsyHy5nYXRld2F5Lm9wZXJhdGlvbnMudjEuUHJvdmlkZXIi6wMKCFByb3ZpZGVyEgwKBG5hbWUYASABKAkSDAoEa2luZBgCIAEoCRIQCghiYXNlX3VybBgDIAEoCRIWCg5jcmVkZW50aWFsX2VudhgEIAEoCRIZChFjcmVkZW50aWFsX2hlYWRlchgFIAEoCRIUCgxoZWFkZXJfbmFtZXMYBiADKAkSEwoLY29uY3VycmVuY3kYByABKA0SDQoFcXVldWUYCCABKA0SMAoNcXVldWVfdGltZW91dBgJIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIyCg9jb25uZWN0X3RpbWVvdXQYCiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SNQoSZmlyc3RfYnl0ZV90aW1lb3V0GAsgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEi8KDGlkbGVfdGltZW91dBgMIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIwCg10b3RhbF90aW1lb3V0GA0gASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEg4KBm1vZGVscxgOIAMoCRI0CgVub2RlcxgPIAMoCzIlLmdhdGV3YXkub3BlcmF0aW9ucy52MS5Qcm92aWRlck9uTm9kZSJWCg5Qcm92aWRlck9uTm9kZRIPCgdub2RlX2lkGAEgASgJEjMKBXN0YXRlGAIgASgLMiQuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLlByb3ZpZGVyU3RhdGUiFAoSTGlzdENhdGFsb2dSZXF1ZXN0ImEKE0xpc3RDYXRhbG9nUmVzcG9uc2USMwoGbW9kZWxzGAEgAygLMiMuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkNhdGFsb2dNb2RlbBIVCg1jb25maWd1cmF0aW9uGAIgASgJIqUCCgxDYXRhbG9nTW9kZWwSCgoCaWQYASABKAkSFAoMZGlzcGxheV9uYW1lGAIgASgJEgwKBHRpZXIYAyABKAkSDwoHYWxpYXNlcxgEIAMoCRIWCg5jb250ZXh0X3Rva2VucxgFIAEoDRIZChFtYXhfb3V0cHV0X3Rva2VucxgGIAEoDRInCgVwcmljZRgHIAEoCzIYLmdhdGV3YXkuY29tbW9uLnYxLlByaWNlEjEKBnJvdXRlcxgIIAMoCzIhLmdhdGV3YXkub3BlcmF0aW9ucy52MS5Nb2RlbFJvdXRlEhEKCWlzX3VzYWJsZRgJIAEoCBIyCgZwcmljZXMYCiADKAsyIi5nYXRld2F5Lm9wZXJhdGlvbnMudjEuUHJpY2VQZXJpb2QiTAoKTW9kZWxSb3V0ZRIQCghwcm92aWRlchgBIAEoCRINCgVtb2RlbBgCIAEoCRIOCgZ3ZWlnaHQYAyABKA0SDQoFZ3JvdXAYBCABKA0iaQoLUHJpY2VQZXJpb2QSJwoFcHJpY2UYASABKAsyGC5nYXRld2F5LmNvbW1vbi52MS5QcmljZRIxCg1maXJzdF91c2VkX2F0GAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCIYChZHZXRWZXJpZmljYXRpb25SZXF1ZXN0IoMBChdHZXRWZXJpZmljYXRpb25SZXNwb25zZRIzCgZsYXRlc3QYASABKAsyIy5nYXRld2F5Lm9wZXJhdGlvbnMudjEuVmVyaWZpY2F0aW9uEjMKD2xhdGVzdF9jbGVhbl9hdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAizAEKDFZlcmlmaWNhdGlvbhIuCgpzdGFydGVkX2F0GAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCghlbmRlZF9hdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEgoKc3RhcnRlZF9ieRgDIAEoCRIXCg92aW9sYXRpb25fY291bnQYBCABKA0SMQoKdmlvbGF0aW9ucxgFIAMoCzIdLmdhdGV3YXkuYmlsbGluZy52MS5WaW9sYXRpb24qoAEKDUFjY291bnRGaWx0ZXISHgoaQUNDT1VOVF9GSUxURVJfVU5TUEVDSUZJRUQQABIaChZBQ0NPVU5UX0ZJTFRFUl9XQUlUSU5HEAESGgoWQUNDT1VOVF9GSUxURVJfSU5fREVCVBACEhwKGEFDQ09VTlRfRklMVEVSX1NVU1BFTkRFRBADEhkKFUFDQ09VTlRfRklMVEVSX0NMT1NFRBAEKncKC0xpbWl0c1N0b3JlEhwKGExJTUlUU19TVE9SRV9VTlNQRUNJRklFRBAAEhcKE0xJTUlUU19TVE9SRV9NRU1PUlkQARIWChJMSU1JVFNfU1RPUkVfUkVESVMQAhIZChVMSU1JVFNfU1RPUkVfREVHUkFERUQQAyp8CgxDaXJjdWl0U3RhdGUSHQoZQ0lSQ1VJVF9TVEFURV9VTlNQRUNJRklFRBAAEhgKFENJUkNVSVRfU1RBVEVfQ0xPU0VEEAESFgoSQ0lSQ1VJVF9TVEFURV9PUEVOEAISGwoXQ0lSQ1VJVF9TVEFURV9IQUxGX09QRU4QAzLSBAoRT3BlcmF0aW9uc1NlcnZpY2UScQoMRmluZEFjY291bnRzEiouZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkZpbmRBY2NvdW50c1JlcXVlc3QaKy5nYXRld2F5Lm9wZXJhdGlvbnMudjEuRmluZEFjY291bnRzUmVzcG9uc2UiCOrHGAQQASABEmgKCUdldFN0YXR1cxInLmdhdGV3YXkub3BlcmF0aW9ucy52MS5HZXRTdGF0dXNSZXF1ZXN0GiguZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkdldFN0YXR1c1Jlc3BvbnNlIgjqxxgEEAEgARJ0Cg1MaXN0UHJvdmlkZXJzEisuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkxpc3RQcm92aWRlcnNSZXF1ZXN0GiwuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkxpc3RQcm92aWRlcnNSZXNwb25zZSII6scYBBABIAESbgoLTGlzdENhdGFsb2cSKS5nYXRld2F5Lm9wZXJhdGlvbnMudjEuTGlzdENhdGFsb2dSZXF1ZXN0GiouZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkxpc3RDYXRhbG9nUmVzcG9uc2UiCOrHGAQQASABEnoKD0dldFZlcmlmaWNhdGlvbhItLmdhdGV3YXkub3BlcmF0aW9ucy52MS5HZXRWZXJpZmljYXRpb25SZXF1ZXN0Gi4uZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkdldFZlcmlmaWNhdGlvblJlc3BvbnNlIgjqxxgEEAEgAWIGcHJvdG8z", [file_gateway_billing_v1_billing, file_gateway_common_v1_options, file_gateway_common_v1_usage, file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * @generated from message gateway.operations.v1.FindAccountsRequest
@@ -365,6 +365,13 @@ export type ProviderState = Message<"gateway.operations.v1.ProviderState"> & {
    * @generated from field: repeated string waiting_models = 3;
    */
   waitingModels: string[];
+
+  /**
+   * Of the calls of this node. Absent: none has failed since its start.
+   *
+   * @generated from field: gateway.operations.v1.CallFailure last_failure = 4;
+   */
+  lastFailure?: CallFailure | undefined;
 };
 
 /**
@@ -373,6 +380,40 @@ export type ProviderState = Message<"gateway.operations.v1.ProviderState"> & {
  */
 export const ProviderStateSchema: GenMessage<ProviderState> = /*@__PURE__*/
   messageDesc(file_gateway_operations_v1_operations, 8);
+
+/**
+ * A call that a provider did not answer.
+ *
+ * @generated from message gateway.operations.v1.CallFailure
+ */
+export type CallFailure = Message<"gateway.operations.v1.CallFailure"> & {
+  /**
+   * @generated from field: google.protobuf.Timestamp at = 1;
+   */
+  at?: Timestamp | undefined;
+
+  /**
+   * HTTP status. 0: none was received.
+   *
+   * @generated from field: uint32 status = 2;
+   */
+  status: number;
+
+  /**
+   * The provider's own words, or the error of the connection, without secrets: at most 500
+   * characters. Customers never see them.
+   *
+   * @generated from field: string reason = 3;
+   */
+  reason: string;
+};
+
+/**
+ * Describes the message gateway.operations.v1.CallFailure.
+ * Use `create(CallFailureSchema)` to create a new message.
+ */
+export const CallFailureSchema: GenMessage<CallFailure> = /*@__PURE__*/
+  messageDesc(file_gateway_operations_v1_operations, 9);
 
 /**
  * @generated from message gateway.operations.v1.Database
@@ -426,7 +467,7 @@ export type Database = Message<"gateway.operations.v1.Database"> & {
  * Use `create(DatabaseSchema)` to create a new message.
  */
 export const DatabaseSchema: GenMessage<Database> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 9);
+  messageDesc(file_gateway_operations_v1_operations, 10);
 
 /**
  * The requests that hold credits now, of all accounts.
@@ -464,7 +505,7 @@ export type RunningRequests = Message<"gateway.operations.v1.RunningRequests"> &
  * Use `create(RunningRequestsSchema)` to create a new message.
  */
 export const RunningRequestsSchema: GenMessage<RunningRequests> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 10);
+  messageDesc(file_gateway_operations_v1_operations, 11);
 
 /**
  * @generated from message gateway.operations.v1.ListProvidersRequest
@@ -477,7 +518,7 @@ export type ListProvidersRequest = Message<"gateway.operations.v1.ListProvidersR
  * Use `create(ListProvidersRequestSchema)` to create a new message.
  */
 export const ListProvidersRequestSchema: GenMessage<ListProvidersRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 11);
+  messageDesc(file_gateway_operations_v1_operations, 12);
 
 /**
  * @generated from message gateway.operations.v1.ListProvidersResponse
@@ -496,7 +537,7 @@ export type ListProvidersResponse = Message<"gateway.operations.v1.ListProviders
  * Use `create(ListProvidersResponseSchema)` to create a new message.
  */
 export const ListProvidersResponseSchema: GenMessage<ListProvidersResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 12);
+  messageDesc(file_gateway_operations_v1_operations, 13);
 
 /**
  * A provider of the configuration.
@@ -603,7 +644,7 @@ export type Provider = Message<"gateway.operations.v1.Provider"> & {
  * Use `create(ProviderSchema)` to create a new message.
  */
 export const ProviderSchema: GenMessage<Provider> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 13);
+  messageDesc(file_gateway_operations_v1_operations, 14);
 
 /**
  * @generated from message gateway.operations.v1.ProviderOnNode
@@ -625,7 +666,7 @@ export type ProviderOnNode = Message<"gateway.operations.v1.ProviderOnNode"> & {
  * Use `create(ProviderOnNodeSchema)` to create a new message.
  */
 export const ProviderOnNodeSchema: GenMessage<ProviderOnNode> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 14);
+  messageDesc(file_gateway_operations_v1_operations, 15);
 
 /**
  * @generated from message gateway.operations.v1.ListCatalogRequest
@@ -638,7 +679,7 @@ export type ListCatalogRequest = Message<"gateway.operations.v1.ListCatalogReque
  * Use `create(ListCatalogRequestSchema)` to create a new message.
  */
 export const ListCatalogRequestSchema: GenMessage<ListCatalogRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 15);
+  messageDesc(file_gateway_operations_v1_operations, 16);
 
 /**
  * @generated from message gateway.operations.v1.ListCatalogResponse
@@ -662,7 +703,7 @@ export type ListCatalogResponse = Message<"gateway.operations.v1.ListCatalogResp
  * Use `create(ListCatalogResponseSchema)` to create a new message.
  */
 export const ListCatalogResponseSchema: GenMessage<ListCatalogResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 16);
+  messageDesc(file_gateway_operations_v1_operations, 17);
 
 /**
  * @generated from message gateway.operations.v1.CatalogModel
@@ -732,7 +773,7 @@ export type CatalogModel = Message<"gateway.operations.v1.CatalogModel"> & {
  * Use `create(CatalogModelSchema)` to create a new message.
  */
 export const CatalogModelSchema: GenMessage<CatalogModel> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 17);
+  messageDesc(file_gateway_operations_v1_operations, 18);
 
 /**
  * @generated from message gateway.operations.v1.ModelRoute
@@ -768,7 +809,7 @@ export type ModelRoute = Message<"gateway.operations.v1.ModelRoute"> & {
  * Use `create(ModelRouteSchema)` to create a new message.
  */
 export const ModelRouteSchema: GenMessage<ModelRoute> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 18);
+  messageDesc(file_gateway_operations_v1_operations, 19);
 
 /**
  * @generated from message gateway.operations.v1.PricePeriod
@@ -792,7 +833,7 @@ export type PricePeriod = Message<"gateway.operations.v1.PricePeriod"> & {
  * Use `create(PricePeriodSchema)` to create a new message.
  */
 export const PricePeriodSchema: GenMessage<PricePeriod> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 19);
+  messageDesc(file_gateway_operations_v1_operations, 20);
 
 /**
  * @generated from message gateway.operations.v1.GetVerificationRequest
@@ -805,7 +846,7 @@ export type GetVerificationRequest = Message<"gateway.operations.v1.GetVerificat
  * Use `create(GetVerificationRequestSchema)` to create a new message.
  */
 export const GetVerificationRequestSchema: GenMessage<GetVerificationRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 20);
+  messageDesc(file_gateway_operations_v1_operations, 21);
 
 /**
  * @generated from message gateway.operations.v1.GetVerificationResponse
@@ -831,7 +872,7 @@ export type GetVerificationResponse = Message<"gateway.operations.v1.GetVerifica
  * Use `create(GetVerificationResponseSchema)` to create a new message.
  */
 export const GetVerificationResponseSchema: GenMessage<GetVerificationResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 21);
+  messageDesc(file_gateway_operations_v1_operations, 22);
 
 /**
  * One check of every invariant of the ledger.
@@ -876,7 +917,7 @@ export type Verification = Message<"gateway.operations.v1.Verification"> & {
  * Use `create(VerificationSchema)` to create a new message.
  */
 export const VerificationSchema: GenMessage<Verification> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 22);
+  messageDesc(file_gateway_operations_v1_operations, 23);
 
 /**
  * Which accounts a search shows.

@@ -26,6 +26,7 @@ import { pause, systemClock } from "../../base/clock.ts";
 import { randomSecret } from "../../base/ids.ts";
 import type { Log } from "../../base/log.ts";
 import { isLocalShortage } from "../../base/shortage.ts";
+import { aborted } from "../../base/timeout.ts";
 import { applicationName, connectionConfig } from "../session.ts";
 import { type Binaries, findBinaries } from "./binaries.ts";
 import { digestSources, findTemplate, unpackTemplate } from "./template.ts";
@@ -201,17 +202,14 @@ async function untilClosed(url: string, ending: AbortSignal): Promise<"closed" |
   const client = new Client({ ...connectionConfig(url), application_name: watchName });
   client.on("error", () => {});
   const closed = once(client, "end");
-  const close = () => void client.end().catch(() => {});
-  ending.addEventListener("abort", close, { once: true });
   try {
-    await client.connect();
-    await closed;
+    // A client that is ended while it connects may never settle.
+    await Promise.race([client.connect().then(() => closed), aborted(ending)]);
   } catch (error) {
-    close();
     const isAnswer = error instanceof DatabaseError && error.code !== cannotConnectNow;
     if (isAnswer || isLocalShortage(error)) return "unknown";
   } finally {
-    ending.removeEventListener("abort", close);
+    void client.end().catch(() => {});
   }
   return "closed";
 }

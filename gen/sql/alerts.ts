@@ -1,6 +1,6 @@
 // Made of src/alerts/sql by `npm run generate`. Do not edit.
 
-import { type Json, type Many, many, one, type Optional, optional, type Run, run } from "../../src/postgres/statement.ts";
+import { type Json, type Many, many, type One, one, type Optional, optional, type Run, run } from "../../src/postgres/statement.ts";
 
 // alerts.sql
 
@@ -35,24 +35,15 @@ select alert_id from raised`,
   5000,
 );
 
-export type ClaimEvaluationRow = { eventsAt: Date; beganAt: Date };
+export type ReadProgressRow = { eventsAt: Date; beganAt: Date };
 /**
- * Takes on the next evaluation. No row: it is not due, or another process is at it.
+ * Up to when events are known, and the time.
  */
-export const claimEvaluation: Optional<{ everyMs: number; leaseMs: number }, ClaimEvaluationRow> = optional(
-  "alerts/claim-evaluation",
-  `-- alerts/claim-evaluation
-with before as (
-  select events_at from alert_progress
-  where evaluated_at <= now() - $1::float8 * interval '1 millisecond'
-    and (leased_until is null or leased_until < now())
-  for update
-)
-update alert_progress p
-set leased_until = now() + $2::float8 * interval '1 millisecond'
-from before b
-returning b.events_at, now() as began_at`,
-  (p) => [p.everyMs, p.leaseMs],
+export const readProgress: One<undefined, ReadProgressRow> = one(
+  "alerts/read-progress",
+  `-- alerts/read-progress
+select events_at, now() as began_at from alert_progress`,
+  () => [],
   (v) => ({ eventsAt: v[0], beganAt: v[1] }) as never,
   "",
   5000,
@@ -155,15 +146,12 @@ order by alert_id, channel`,
 );
 
 /**
- * Ends an evaluation.
- * `eventsAt`: null: the events are to be read again
+ * Notes that the events before this time are known.
  */
-export const finishEvaluation: Run<{ eventsAt: Date | string | null }> = run(
-  "alerts/finish-evaluation",
-  `-- alerts/finish-evaluation
-update alert_progress
-set evaluated_at = now(), leased_until = null,
-  events_at = coalesce($1::timestamptz, events_at)`,
+export const setProgress: Run<{ eventsAt: Date | string }> = run(
+  "alerts/set-progress",
+  `-- alerts/set-progress
+update alert_progress set events_at = $1::timestamptz`,
   (p) => [p.eventsAt],
   5000,
 );

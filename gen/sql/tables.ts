@@ -10,7 +10,7 @@ export type AdminTokensRow = { digest: Buffer; tokenId: string; name: string; sc
 
 export type AlertDeliveriesRow = { alertId: string; channel: string; accountId: string; state: "waiting" | "sent" | "failed"; problem: string; failures: number; nextAt: Date; endsAt: Date };
 
-export type AlertProgressRow = { isOnly: boolean; evaluatedAt: Date; leasedUntil: Date | null; eventsAt: Date };
+export type AlertProgressRow = { isOnly: boolean; eventsAt: Date };
 
 export type AlertSettingsRow = { accountId: string; belowCredits: bigint | null; belowDays: number | null; rules: Json; webhookUrl: string | null; webhookSecret: Buffer | null; changedAt: Date };
 
@@ -42,13 +42,11 @@ export type DepositKeysRow = { keyId: string; nextIndex: bigint };
 
 export type ErrorsHourlyRow = { accountId: string; hour: Date; keyId: string; reason: string; requests: bigint };
 
-export type HistoryLeasesRow = { task: string; holder: string; takenAt: Date; until: Date };
-
 export type HoldsRow = { accountId: string; requestId: string; family: string; keyId: string; secretId: string | null; model: string; month: string; amount: bigint; grantedOutput: number; priceVersion: string; input: number; output: number; cacheWrite5m: number; cacheWrite1h: number; cacheRead: number; thinking: number; nodeId: string | null; nonce: string; admittedAt: Date; deadline: Date; tags: Json | null };
 
 export type IdentitiesRow = { issuer: string; subject: string; identityId: string; personId: string; operator: "none" | "support" | "admin"; accounts: Json; createdAt: Date; usedAt: Date };
 
-export type InstallationRow = { isOnly: boolean; accountId: string | null; challengeSecret: Buffer | null; cleanedAt: Date | null };
+export type InstallationRow = { isOnly: boolean; accountId: string | null; challengeSecret: Buffer | null };
 
 export type KeyChangesRow = { changeId: string; keyId: string; changedAt: Date };
 
@@ -57,6 +55,8 @@ export type KeyMonthsRow = { accountId: string; keyId: string; month: string; sp
 export type KeySecretsRow = { digest: Buffer; secretId: string; keyId: string; shown: string; createdAt: Date; expiresAt: Date | null; revokedAt: Date | null; lastUsedAt: Date | null };
 
 export type KeysRow = { keyId: string; accountId: string; family: "v1" | "v2"; name: string; status: "active" | "revoked"; requestsPerMinute: number | null; allowedModels: string[]; monthlyCap: bigint | null; createdBy: string; managedBy: string; accountReader: boolean; paused: boolean; pausedAt: Date | null; expiresAt: Date | null; createdAt: Date; revokedAt: Date | null };
+
+export type LeasesRow = { task: string; holder: string; takenAt: Date; until: Date };
 
 export type LinksRow = { digest: Buffer; linkId: string; purpose: "owner" | "invitation" | "recovery" | "sign_up" | "email"; personId: string; accountId: string | null; role: "viewer" | "member" | "owner" | null; login: string; email: string | null; madeBy: string; madeAt: Date; endsAt: Date; usedAt: Date | null };
 

@@ -5,6 +5,7 @@
 import * as sql from "../../gen/sql/alerts.ts";
 import type { Log } from "../base/log.ts";
 import { credits } from "../base/money.ts";
+import { Lease } from "../postgres/lease.ts";
 import type { AlertFacts } from "./kinds.ts";
 import { type Finding, type RaiseParts, raise } from "./raise.ts";
 import { defaultSettings, type StoredSettings } from "./settings.ts";
@@ -128,6 +129,8 @@ export function createEvaluation(
 ): Evaluation {
   const { store, sources, log, everyMs, leaseMs } = parts;
   const { billing } = sources;
+  // Of this process, so that two looks of one never meet.
+  const lease = new Lease(store, { task: "alerts", ms: leaseMs });
   /** What the pools of accounts spend a day, by account: it changes once a UTC day. */
   let paces = new Map<string, ReadonlyMap<FamilyName, bigint>>();
   let pacesOf = "";
@@ -138,9 +141,8 @@ export function createEvaluation(
   async function look(): Promise<boolean> {
     await attempt("the ledger", () => raise(parts, ledgerFindings(sources)));
     await attempt("providers", lookAtProviders);
-    const claimed = await store.run(sql.claimEvaluation, { everyMs, leaseMs });
-    if (!claimed) return false;
-    const { eventsAt, beganAt } = claimed;
+    if (!(await lease.take())) return false;
+    const { eventsAt, beganAt } = await store.run(sql.readProgress);
     await attempt("accounts", lookAtAccounts);
     const areRead = await attempt("keys and sign-ins", () => lookAtEvents(eventsAt));
     await attempt("orders", lookAtOrders);
@@ -148,7 +150,8 @@ export function createEvaluation(
     await attempt("old alerts", async () => {
       await store.run(sql.removeAlerts, { days: keptDays, rows: removedMax });
     });
-    await store.run(sql.finishEvaluation, { eventsAt: areRead ? beganAt : null });
+    if (areRead) await store.run(sql.setProgress, { eventsAt: beganAt });
+    await lease.release(everyMs);
     return true;
   }
 

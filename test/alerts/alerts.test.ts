@@ -336,6 +336,7 @@ test("two nodes that look at once raise each alert once, also when both are at i
   }
   // Without a lease, nothing keeps the second from looking while the first does.
   const times = { everyMs: 0, leaseMs: -1 };
+  await nodes.makeLookDue();
   const some = [1, 2, 3].map(() => nodes.node({ times, mailer: mailer() }));
   const looked = await Promise.all(some.map(({ alerts }) => alerts.look()));
   expect(looked.filter((did) => did).length).toBeGreaterThan(1);

@@ -13,8 +13,3 @@ returning account_id as "account_id!";
 -- Sets the secret that signs challenges, unless there is one. Returns the one that there is now.
 update installation set challenge_secret = coalesce(challenge_secret, :secret)
 returning challenge_secret as "challenge_secret!";
-
--- name: ClaimCleaning :run
--- Takes on the daily removal of old data. Changes no row: a process did so within the last day.
-update installation set cleaned_at = now()
- where cleaned_at is null or cleaned_at <= now() - interval '1 day';

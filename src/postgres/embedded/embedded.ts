@@ -347,7 +347,7 @@ async function giveTo(ownerId: number, path: string): Promise<void> {
 /** A server, as described by its `postmaster.pid`. */
 type Server = { pid: number; folder: string; port: string; socketFolder: string };
 
-/** Members are `NaN` or empty where the file does not have them yet. Undefined: there is no file. */
+/** Members are `NaN` or empty where the file lacks them yet. Undefined: there is no file. */
 async function readPidFile(cluster: string): Promise<Server | undefined> {
   const text = await readFile(join(cluster, "postmaster.pid"), "utf8").catch(() => undefined);
   if (text === undefined) return undefined;

@@ -222,8 +222,13 @@ async function createFirstKeys(
   { config: { seed: seeds, dataDir, adminToken: configured }, log }: GatewayParts,
 ): Promise<FirstKeys | undefined> {
   const { adminToken, installation } = local;
-  const firstKeys = seeds ? await seed({ core, dataDir, ...local }) : undefined;
-  if (!firstKeys && configured === undefined) await saveAdminToken(dataDir, adminToken, log);
+  const mustSave = configured === undefined;
+  const createMissing = async () => {
+    const made = seeds ? await seed({ core, dataDir, ...local }) : undefined;
+    if (!made && mustSave) await saveAdminToken(dataDir, adminToken, log);
+    return made;
+  };
+  const firstKeys = seeds || mustSave ? await local.firstStart(createMissing) : undefined;
   if (!firstKeys && !(await installation.hasOperator()))
     log.warn(
       { code: "no_operator" },

@@ -11,7 +11,7 @@ import { OperationsService } from "../../gen/gateway/operations/v1/operations_pb
 import { PaymentsService } from "../../gen/gateway/payments/v1/payments_pb.ts";
 import { PeopleService } from "../../gen/gateway/people/v1/people_pb.ts";
 import { type Alerts, createAlerts } from "../alerts/alerts.ts";
-import type { Clock } from "../base/clock.ts";
+import { type Clock, pause, systemClock } from "../base/clock.ts";
 import type { ErrorReason } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { microCreditsPerMicroDollar } from "../base/money.ts";
@@ -37,6 +37,7 @@ import { createOperations, type Operations } from "../operations/operations.ts";
 import { createPayments } from "../payments/payments.ts";
 import { createPeople, type Installation, isOfPeople } from "../people/people.ts";
 import { type Embedded, startEmbedded } from "../postgres/embedded/embedded.ts";
+import { Lease } from "../postgres/lease.ts";
 import { type OpenLedger, openLedger } from "../postgres/open-ledger.ts";
 import { checkConnection, checkDatabase } from "../postgres/preflight.ts";
 import { many } from "../postgres/statement.ts";
@@ -57,6 +58,8 @@ export type StartedServices = {
   readonly authenticate: Authenticate;
   readonly adminToken: string;
   readonly installation: Installation;
+  /** Runs the work of a first start while no other process of the ledger does. */
+  firstStart<T>(work: () => Promise<T>): Promise<T>;
   /** The address under which people reach the console. */
   publicUrl(): URL;
   /** Creates an account with this id, unless it exists. */
@@ -97,6 +100,8 @@ export type GatewayParts = {
   readonly shared?: Shared;
 };
 
+/** How long a process that died in its first start keeps others from theirs. */
+const firstStartMsMax = 10_000;
 /** How long a stop waits for what loses nothing. */
 const tasksMsMax = 3_000;
 
@@ -299,6 +304,15 @@ export async function startServices(
     },
     authenticate,
     adminToken,
+    async firstStart(work) {
+      const lease = new Lease(postgres, { task: "server/first-start", ms: firstStartMsMax });
+      while (!(await untilReached(() => lease.take()))) await pause(systemClock, 100);
+      try {
+        return await work();
+      } finally {
+        await lease.release().catch(() => undefined);
+      }
+    },
     installation,
     publicUrl: () => publicUrl,
     ensureAccount: billing.ensureAccount,

@@ -26,7 +26,6 @@ import { writeCharges } from "../support/charges.ts";
 import { ManualClock, passUntil } from "../support/clock.ts";
 import { endingWith, freshLedger, holdRequest, log, price } from "../support/ledger.ts";
 import { planOf, scannedCharges } from "../support/plans.ts";
-import { query } from "../support/query.ts";
 
 type Ledger = Awaited<ReturnType<typeof freshLedger>>;
 let ledger: Ledger;

@@ -2,11 +2,13 @@
 // why it serves less, and serves all again when the want is over.
 
 import { execFileSync } from "node:child_process";
-import { readdirSync } from "node:fs";
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { connect, type Socket } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { Pool } from "undici";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
-import type { ChildGateway } from "../support/child-gateway.ts";
+import { type ChildGateway, startChildGateway } from "../support/child-gateway.ts";
 import {
   answerOf,
   type CrashCluster,
@@ -45,6 +47,36 @@ function open(address: string): Promise<Socket> {
     sockets.push(socket);
   });
 }
+
+test("four processes that start at once on an empty database have one set of keys", async () => {
+  const dataDir = mkdtempSync(join(tmpdir(), "gateway-four-"));
+  const env = { DATA_DIR: dataDir, SEED: "true", LOG_LEVEL: "warn" };
+  const four = await Promise.all(times(4, () => startChildGateway(env)));
+  try {
+    const keys: unknown = JSON.parse(readFileSync(join(dataDir, "first-keys.json"), "utf8"));
+    const { v1, v2, adminToken, accountId } = Object(keys);
+    expect(readdirSync(dataDir).filter((name) => name.startsWith("first"))).toEqual([
+      "first-keys.json",
+    ]);
+    for (const { address, stdout, stderr } of four) {
+      for (const key of [v1, v2]) {
+        const answer = await fetch(`${address}/v1/credits`, { headers: { "x-api-key": key } });
+        expect(await answer.json()).toMatchObject({ pool: { free_credits: "1000" } });
+      }
+      const list = await fetch(`${address}/gateway.keys.v1.KeysService/ListKeys`, {
+        method: "POST",
+        headers: { authorization: `Bearer ${adminToken}`, "content-type": "application/json" },
+        body: JSON.stringify({ accountId }),
+      });
+      const listed: unknown = await list.json();
+      expect(Object(listed).keys).toHaveLength(2);
+      for (const secret of [v1, v2, adminToken]) expect(stdout() + stderr()).not.toContain(secret);
+    }
+  } finally {
+    await Promise.all(four.map((one) => one.end("SIGTERM")));
+    rmSync(dataDir, { recursive: true });
+  }
+});
 
 test("two hundred clients that reset with a wrong key are no bug", async () => {
   const gateway = await stage.start({ LOG_LEVEL: "debug" });

@@ -141,6 +141,9 @@ export const logCodes = {
   limits_degraded:
     "Redis does not answer, and each process enforces its share of every limit; bring Redis " +
     "back",
+  limits_divided:
+    "several gateways use one ledger without Redis, and each admits its share of every rate " +
+    "limit; set `REDIS_URL`",
   mail_not_sent: "a mail failed; the line says whether it is tried again. Look at the mail server",
   mail_outcome_not_stored: "a mail may be sent twice; look at the database",
   mails_unread: "mails wait; look at the database",

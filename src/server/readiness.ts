@@ -78,7 +78,7 @@ function withState(name: string, state: PartState | undefined): Readiness {
 
 function stateOfLimits(state: LimitState): PartState {
   return state === "degraded"
-    ? { state, message: "Redis does not answer; each node enforces its share of every limit" }
+    ? { state, message: "without Redis, each node enforces its share of every limit" }
     : { state: "ok", message: state };
 }
 

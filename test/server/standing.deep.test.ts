@@ -6,9 +6,17 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { connect, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import { Client } from "pg";
 import { Pool } from "undici";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
-import { type ChildGateway, startChildGateway } from "../support/child-gateway.ts";
+import { createLog } from "../../src/base/log.ts";
+import { startEmbedded } from "../../src/postgres/embedded/embedded.ts";
+import {
+  type ChildGateway,
+  launchChildGateway,
+  startChildGateway,
+} from "../support/child-gateway.ts";
 import {
   answerOf,
   type CrashCluster,
@@ -74,6 +82,100 @@ test("four processes that start at once on an empty database have one set of key
     }
   } finally {
     await Promise.all(four.map((one) => one.end("SIGTERM")));
+    rmSync(dataDir, { recursive: true });
+  }
+});
+
+test("two gateways without Redis admit a limit together, and say that they do", async () => {
+  const { payer, secret } = await stage.key(1_000_000_000n);
+  await stage.ledger.run("update keys set requests_per_minute = 10 where key_id = $1", [
+    payer.keyId,
+  ]);
+  const two = [
+    await stage.start({ LOG_LEVEL: "info" }),
+    await stage.start({ LOG_LEVEL: "info" }),
+  ] as const;
+  await Promise.all(two.map((one) => logged(one, "admits its share of every rate limit")));
+  const statuses = await Promise.all(
+    two.map(async (one) => {
+      const sent = times(10, () => stage.send(one, secret, numbered(1)));
+      return (await Promise.all(sent)).map(({ status }) => status);
+    }),
+  );
+  for (const some of statuses) expect(new Set(some)).toEqual(new Set([200, 429]));
+  const admitted = statuses.flat().filter((status) => status === 200);
+  // Nodes that ran within the last minute have shares, too.
+  expect(admitted.length).toBeLessThanOrEqual(10);
+  for (const one of two) {
+    const health = await fetch(`${one.address}/health`);
+    expect(health.status).toBe(200);
+    expect(await health.json()).toMatchObject({
+      status: "degraded",
+      parts: { limits: { state: "degraded" } },
+    });
+    expect(codesOf(one)).toContain("limits_divided");
+  }
+  await Promise.all(two.map((one) => one.end("SIGTERM")));
+});
+
+test("workers that are starting when their parent dies end quietly", async () => {
+  const env = { ...stage.env, WORKERS: "2", LOG_LEVEL: "debug" };
+  // From its first step to after it is ready.
+  for (const afterMs of [0, 100, 250, 500, 800, 1_200]) {
+    const parent = launchChildGateway(env);
+    while (!logLines(parent).some(({ worker, msg }) => worker === 1 && msg === "starting"))
+      await delay(5);
+    await delay(afterMs);
+    // Its output ends when the last worker has ended.
+    const { stderr } = await parent.end("SIGKILL");
+    const lines = logLines({ stderr: () => stderr });
+    expect(lines.filter(({ level }) => Number(level) >= 50)).toEqual([]);
+  }
+});
+
+test("a report that gets no connection of the database is 503 with retry-after", async () => {
+  const dataDir = mkdtempSync(join(tmpdir(), "gateway-full-"));
+  const gateway = await startChildGateway({ DATA_DIR: dataDir, SEED: "true", LOG_LEVEL: "info" });
+  const others: Client[] = [];
+  try {
+    const keys: unknown = JSON.parse(readFileSync(join(dataDir, "first-keys.json"), "utf8"));
+    const report = () =>
+      fetch(`${gateway.address}/v1/usage`, { headers: { "x-api-key": String(Object(keys).v1) } });
+    const embedded = await startEmbedded(dataDir, createLog("silent"));
+    const client = () => {
+      const one = new Client({ connectionString: embedded.url });
+      one.on("error", () => {});
+      return one;
+    };
+    const admin = client();
+    await admin.connect();
+    others.push(admin);
+    let refused: Response;
+    do {
+      // Its open connections end, and others take their places.
+      await admin.query(
+        `select pg_terminate_backend(pid) from pg_stat_activity
+         where application_name = 'model-gateway'`,
+      );
+      for (let isFull = false; !isFull; ) {
+        const one = client();
+        isFull = await one.connect().then(
+          () => false,
+          () => true,
+        );
+        if (!isFull) others.push(one);
+      }
+      refused = await report();
+      expect([200, 503]).toContain(refused.status);
+    } while (refused.status === 200);
+    expect(refused.headers.get("retry-after")).not.toBe(null);
+    await Promise.all(others.splice(0).map((client) => client.end()));
+    await expect.poll(async () => (await report()).status).toBe(200);
+    const levels = logLines(gateway).map(({ level }) => Number(level));
+    expect(levels.filter((level) => level >= 50)).toEqual([]);
+  } finally {
+    await Promise.all(others.map((client) => client.end()));
+    await gateway.end("SIGTERM");
     rmSync(dataDir, { recursive: true });
   }
 });

@@ -45,6 +45,7 @@ export async function runGateway(
   const hurry = new AbortController();
   const closeIdle = new AbortController();
   let isStopping = false;
+  let isReady = false;
 
   // A second signal stops the process at once. The next start settles the active requests.
   onEndSignals(
@@ -80,6 +81,7 @@ export async function runGateway(
 
   try {
     const gateway = await starting;
+    isReady = true;
     const { httpAddress: http, grpcAddress: grpc, firstKeys } = gateway;
     const { renderBanner } = await import("./bootstrap.ts");
     const announcement =
@@ -137,7 +139,10 @@ export async function runGateway(
       log.info("stopped");
       await exit(gateway && gateway.unsettled() > 0 ? 1 : exitCode);
     } catch (error) {
-      log.error({ code: "stop_failed", err: error }, "the gateway failed to stop cleanly");
+      // A start cannot end without its parent.
+      if (why.reason === "orphaned" && !isReady)
+        log.info({ err: error }, "the parent died while this worker was starting: exiting");
+      else log.error({ code: "stop_failed", err: error }, "the gateway failed to stop cleanly");
       await exitProcess(1);
     }
   }

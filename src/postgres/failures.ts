@@ -72,8 +72,8 @@ export function isReadOnly(error: unknown): boolean {
 }
 
 /**
- * True when the server, the connection, a timeout or this machine failed, not the statement itself. The statement
- * may or may not have run.
+ * True when the server, the connection, a timeout or this machine failed, not the statement
+ * itself. The statement may or may not have run.
  */
 export function isUnreachable(error: unknown): boolean {
   return (

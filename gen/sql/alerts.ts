@@ -1,6 +1,6 @@
 // Made of src/alerts/sql by `npm run generate`. Do not edit.
 
-import { type Json, type Many, many, one, type Optional, optional, type Run, run } from "../../src/postgres/statement.ts";
+import { type Json, type Many, many, type One, one, type Optional, optional, type Run, run } from "../../src/postgres/statement.ts";
 
 // alerts.sql
 
@@ -35,24 +35,15 @@ select alert_id from raised`,
   5000,
 );
 
-export type ClaimEvaluationRow = { eventsAt: Date; beganAt: Date };
+export type ReadProgressRow = { eventsAt: Date; beganAt: Date };
 /**
- * Takes on the next evaluation. No row: it is not due, or another process is at it.
+ * Up to when events are known, and the time.
  */
-export const claimEvaluation: Optional<{ everyMs: number; leaseMs: number }, ClaimEvaluationRow> = optional(
-  "alerts/claim-evaluation",
-  `-- alerts/claim-evaluation
-with before as (
-  select events_at from alert_progress
-  where evaluated_at <= now() - $1::float8 * interval '1 millisecond'
-    and (leased_until is null or leased_until < now())
-  for update
-)
-update alert_progress p
-set leased_until = now() + $2::float8 * interval '1 millisecond'
-from before b
-returning b.events_at, now() as began_at`,
-  (p) => [p.everyMs, p.leaseMs],
+export const readProgress: One<undefined, ReadProgressRow> = one(
+  "alerts/read-progress",
+  `-- alerts/read-progress
+select events_at, now() as began_at from alert_progress`,
+  () => [],
   (v) => ({ eventsAt: v[0], beganAt: v[1] }) as never,
   "",
   5000,
@@ -155,15 +146,12 @@ order by alert_id, channel`,
 );
 
 /**
- * Ends an evaluation.
- * `eventsAt`: null: the events are to be read again
+ * Notes that the events before this time are known.
  */
-export const finishEvaluation: Run<{ eventsAt: Date | string | null }> = run(
-  "alerts/finish-evaluation",
-  `-- alerts/finish-evaluation
-update alert_progress
-set evaluated_at = now(), leased_until = null,
-  events_at = coalesce($1::timestamptz, events_at)`,
+export const setProgress: Run<{ eventsAt: Date | string }> = run(
+  "alerts/set-progress",
+  `-- alerts/set-progress
+update alert_progress set events_at = $1::timestamptz`,
   (p) => [p.eventsAt],
   5000,
 );
@@ -228,6 +216,65 @@ where alert_id in (
   limit $2
 )`,
   (p) => [p.days, p.rows],
+  5000,
+);
+
+export type OpenOutagesRow = { provider: string; model: string; openedAt: Date };
+/**
+ * Notes that these models are unusable at their providers, and returns their outages.
+ */
+export const openOutages: Many<{ providers: readonly string[]; models: readonly string[] }, OpenOutagesRow> = many(
+  "alerts/open-outages",
+  `-- alerts/open-outages
+insert into provider_outages (provider, model)
+select o.provider, o.model from unnest($1::text[], $2::text[]) as o (provider, model)
+on conflict (provider, model) do update set answered_at = null
+returning provider, model, opened_at`,
+  (p) => [p.providers, p.models],
+  (v) => ({ provider: v[0], model: v[1], openedAt: v[2] }) as never,
+  "",
+  5000,
+);
+
+/**
+ * Notes that these models are answered again.
+ */
+export const answerOutages: Run<{ providers: readonly string[]; models: readonly string[] }> = run(
+  "alerts/answer-outages",
+  `-- alerts/answer-outages
+update provider_outages p
+set answered_at = now()
+from unnest($1::text[], $2::text[]) as o (provider, model)
+where p.provider = o.provider and p.model = o.model and p.answered_at is null`,
+  (p) => [p.providers, p.models],
+  5000,
+);
+
+export type ListEndedOutagesRow = { provider: string; model: string; openedAt: Date };
+/**
+ * Lists the outages of models that have been answered for this long.
+ */
+export const listEndedOutages: Many<{ answeredMs: number }, ListEndedOutagesRow> = many(
+  "alerts/list-ended-outages",
+  `-- alerts/list-ended-outages
+select provider, model, opened_at
+from provider_outages
+where answered_at <= now() - $1::float8 * interval '1 millisecond'`,
+  (p) => [p.answeredMs],
+  (v) => ({ provider: v[0], model: v[1], openedAt: v[2] }) as never,
+  "",
+  5000,
+);
+
+/**
+ * Ends an outage, unless it has begun again.
+ */
+export const removeOutage: Run<{ provider: string; model: string }> = run(
+  "alerts/remove-outage",
+  `-- alerts/remove-outage
+delete from provider_outages
+where provider = $1 and model = $2 and answered_at is not null`,
+  (p) => [p.provider, p.model],
   5000,
 );
 

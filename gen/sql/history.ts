@@ -424,20 +424,6 @@ on conflict (sink) do nothing`,
   (p) => [p.sink],
 );
 
-/**
- * Takes a task for some time, or keeps it. Changes no row: another process has it.
- */
-export const takeLease: Run<{ task: string; holder: string; ms: number }> = run(
-  "history/take-lease",
-  `-- history/take-lease
-insert into history_leases (task, holder, taken_at, until)
-values ($1, $2, now(), now() + $3::integer * interval '1 millisecond')
-on conflict (task) do update
-set holder = excluded.holder, taken_at = excluded.taken_at, until = excluded.until
-where history_leases.holder = excluded.holder or history_leases.until < excluded.taken_at`,
-  (p) => [p.task, p.holder, p.ms],
-);
-
 export type ReadHorizonRow = { at: string; firstRunning: bigint; firstToCome: bigint };
 /**
  * The time, the first transaction that runs, and the first one that has not begun: when all that
@@ -538,15 +524,4 @@ set settled_at = $1::timestamptz, request_id = $2,
 where sink = $6
   and (settled_at, request_id, account_id) = ($7::timestamptz, $8, $9)`,
   (p) => [p.lastSettledAt, p.lastRequestId, p.lastAccountId, p.file, p.bytes, p.sink, p.settledAt, p.requestId, p.accountId],
-);
-
-/**
- * Leaves a task to others.
- */
-export const releaseLease: Run<{ task: string; holder: string }> = run(
-  "history/release-lease",
-  `-- history/release-lease
-delete from history_leases
-where task = $1 and holder = $2`,
-  (p) => [p.task, p.holder],
 );

@@ -455,18 +455,6 @@ returning challenge_secret as challenge_secret`,
 );
 
 /**
- * Takes on the daily removal of old data. Changes no row: a process did so within the last day.
- */
-export const claimCleaning: Run<undefined> = run(
-  "people/claim-cleaning",
-  `-- people/claim-cleaning
-update installation set cleaned_at = now()
- where cleaned_at is null or cleaned_at <= now() - interval '1 day'`,
-  () => [],
-  5000,
-);
-
-/**
  * Notes that the token of the environment was used.
  */
 export const touchAdminToken: Run<undefined> = run(

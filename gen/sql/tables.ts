@@ -10,7 +10,7 @@ export type AdminTokensRow = { digest: Buffer; tokenId: string; name: string; sc
 
 export type AlertDeliveriesRow = { alertId: string; channel: string; accountId: string; state: "waiting" | "sent" | "failed"; problem: string; failures: number; nextAt: Date; endsAt: Date };
 
-export type AlertProgressRow = { isOnly: boolean; evaluatedAt: Date; leasedUntil: Date | null; eventsAt: Date };
+export type AlertProgressRow = { isOnly: boolean; eventsAt: Date };
 
 export type AlertSettingsRow = { accountId: string; belowCredits: bigint | null; belowDays: number | null; rules: Json; webhookUrl: string | null; webhookSecret: Buffer | null; changedAt: Date };
 
@@ -48,13 +48,11 @@ export type ErrorsHourlyRow = { accountId: string; hour: Date; keyId: string; re
 
 export type GivenRow = { personId: string; day: string; usdMicro: bigint };
 
-export type HistoryLeasesRow = { task: string; holder: string; takenAt: Date; until: Date };
-
 export type HoldsRow = { accountId: string; requestId: string; family: string; keyId: string; secretId: string | null; model: string; month: string; amount: bigint; grantedOutput: number; priceVersion: string; input: number; output: number; cacheWrite5m: number; cacheWrite1h: number; cacheRead: number; thinking: number; nodeId: string | null; nonce: string; admittedAt: Date; deadline: Date; tags: Json | null };
 
 export type IdentitiesRow = { issuer: string; subject: string; identityId: string; personId: string; operator: "none" | "support" | "admin"; accounts: Json; createdAt: Date; usedAt: Date };
 
-export type InstallationRow = { isOnly: boolean; accountId: string | null; challengeSecret: Buffer | null; cleanedAt: Date | null; adminTokenUsedAt: Date | null };
+export type InstallationRow = { isOnly: boolean; accountId: string | null; challengeSecret: Buffer | null; adminTokenUsedAt: Date | null };
 
 export type KeyChangesRow = { changeId: string; keyId: string; changedAt: Date };
 
@@ -63,6 +61,8 @@ export type KeyMonthsRow = { accountId: string; keyId: string; month: string; sp
 export type KeySecretsRow = { digest: Buffer; secretId: string; keyId: string; shown: string; createdAt: Date; expiresAt: Date | null; revokedAt: Date | null; lastUsedAt: Date | null };
 
 export type KeysRow = { keyId: string; accountId: string; family: "v1" | "v2"; name: string; status: "active" | "revoked"; requestsPerMinute: number | null; allowedModels: string[]; monthlyCap: bigint | null; createdBy: string; managedBy: string; accountReader: boolean; paused: boolean; pausedAt: Date | null; expiresAt: Date | null; createdAt: Date; revokedAt: Date | null };
+
+export type LeasesRow = { task: string; holder: string; takenAt: Date; until: Date };
 
 export type LinksRow = { digest: Buffer; linkId: string; purpose: "owner" | "invitation" | "recovery" | "sign_up" | "email"; personId: string; accountId: string | null; role: "viewer" | "member" | "owner" | null; login: string; email: string | null; madeBy: string; madeAt: Date; endsAt: Date; usedAt: Date | null };
 
@@ -113,6 +113,8 @@ export type PriceVersionsRow = { priceVersion: string; model: string; input: big
 export type PromotionUsesRow = { codeId: string; accountId: string; orderId: string | null; refundN: number | null; usedAt: Date; transferId: string | null };
 
 export type PromotionsRow = { codeId: string; codeSha256: Buffer; name: string; family: "v1" | "v2"; bonusMicro: bigint; endsAt: Date | null; most: number | null; used: number; needsPurchase: boolean; createdBy: string; createdAt: Date; stoppedAt: Date | null };
+
+export type ProviderOutagesRow = { provider: string; model: string; openedAt: Date; answeredAt: Date | null };
 
 export type ReplaysRow = { accountId: string; actor: string; keySha256: Buffer; method: string; requestSha256: Buffer; madeId: string; sealed: Buffer | null; endsAt: Date };
 

@@ -5,6 +5,7 @@
 import * as sql from "../../gen/sql/alerts.ts";
 import type { Log } from "../base/log.ts";
 import { credits } from "../base/money.ts";
+import { Lease } from "../postgres/lease.ts";
 import type { AlertFacts } from "./kinds.ts";
 import { type Finding, type RaiseParts, raise } from "./raise.ts";
 import { defaultSettings, type StoredSettings } from "./settings.ts";
@@ -17,8 +18,8 @@ export type Sources = {
   readonly listWaitingOrders: (after: string, limit: number) => Promise<readonly WaitingOrder[]>;
   /** The newest run of the verifier that found something. Absent: nobody keeps them. */
   readonly findViolations?: () => Promise<Violations | undefined>;
-  /** What this process alone sees, since the last call. */
-  readonly takeAlarms: () => readonly ProviderAlarm[];
+  /** What the last calls of this process came to, for each provider and model. */
+  readonly modelConditions: () => readonly ModelCondition[];
   /** Why a failover would lose charges. Undefined: it would not. */
   readonly ledgerProblem: () => string | undefined;
 };
@@ -89,7 +90,14 @@ type WaitingOrder = {
   readonly decisions: number;
 };
 type Violations = { readonly verificationId: string; readonly violations: number };
-type ProviderAlarm = { readonly provider: string; readonly model: string; readonly alarm: string };
+/** As providers document it. */
+type ModelCondition = {
+  readonly provider: string;
+  readonly model: string;
+  readonly isUnusable: boolean;
+  readonly isAnswered: boolean;
+  readonly lastFailure: { readonly status: number; readonly reason: string } | undefined;
+};
 
 /** Accounts of one page. */
 const pageMax = 1_000;
@@ -101,6 +109,8 @@ const percentMin = 80;
 const keptDays = 180;
 const removedMax = 1_000;
 const overlapMs = 10_000;
+/** A model that is answered for so long has recovered. */
+const answeredMs = 300_000;
 const firstMs = 5_000;
 
 export type Evaluation = {
@@ -120,6 +130,8 @@ export function createEvaluation(
 ): Evaluation {
   const { store, sources, log, everyMs, leaseMs } = parts;
   const { billing } = sources;
+  // Of this process, so that two looks of one never meet.
+  const lease = new Lease(store, { task: "alerts", ms: leaseMs });
   /** What the pools of accounts spend a day, by account: it changes once a UTC day. */
   let paces = new Map<string, ReadonlyMap<FamilyName, bigint>>();
   let pacesOf = "";
@@ -128,10 +140,10 @@ export function createEvaluation(
   let running: Promise<unknown> = Promise.resolve();
 
   async function look(): Promise<boolean> {
-    await attempt("what this process sees", () => raise(parts, ownFindings(sources)));
-    const claimed = await store.run(sql.claimEvaluation, { everyMs, leaseMs });
-    if (!claimed) return false;
-    const { eventsAt, beganAt } = claimed;
+    await attempt("the ledger", () => raise(parts, ledgerFindings(sources)));
+    await attempt("providers", lookAtProviders);
+    if (!(await lease.take())) return false;
+    const { eventsAt, beganAt } = await store.run(sql.readProgress);
     await attempt("accounts", lookAtAccounts);
     const areRead = await attempt("keys and sign-ins", () => lookAtEvents(eventsAt));
     await attempt("orders", lookAtOrders);
@@ -139,7 +151,8 @@ export function createEvaluation(
     await attempt("old alerts", async () => {
       await store.run(sql.removeAlerts, { days: keptDays, rows: removedMax });
     });
-    await store.run(sql.finishEvaluation, { eventsAt: areRead ? beganAt : null });
+    if (areRead) await store.run(sql.setProgress, { eventsAt: beganAt });
+    await lease.release(everyMs);
     return true;
   }
 
@@ -252,6 +265,34 @@ export function createEvaluation(
     }
   }
 
+  /** What only this process knows of them, and what has ended for all. */
+  async function lookAtProviders(): Promise<void> {
+    const conditions = sources.modelConditions();
+    const unusable = conditions.filter(({ isUnusable }) => isUnusable);
+    const answered = conditions.filter(({ isUnusable, isAnswered }) => !isUnusable && isAnswered);
+    if (unusable.length > 0) {
+      const opened = await store.run(sql.openOutages, namesOf(unusable));
+      await raise(
+        parts,
+        opened.map((outage) => {
+          const { provider, model } = outage;
+          const { lastFailure } =
+            unusable.find((one) => one.provider === provider && one.model === model) ?? {};
+          const { status = 0, reason = "" } = lastFailure ?? {};
+          const facts = { provider, model, status: String(status), reason };
+          return outageFinding("provider_alarm", outage, facts);
+        }),
+      );
+    }
+    if (answered.length > 0) await store.run(sql.answerOutages, namesOf(answered));
+    for (const outage of await store.run(sql.listEndedOutages, { answeredMs })) {
+      const { provider, model, openedAt } = outage;
+      const facts = { provider, model, opened_at: openedAt.toISOString() };
+      await raise(parts, [outageFinding("provider_recovered", outage, facts)]);
+      await store.run(sql.removeOutage, { provider, model });
+    }
+  }
+
   async function lookAtVerifier(): Promise<void> {
     const found = await sources.findViolations?.();
     if (!found) return;
@@ -285,29 +326,37 @@ export function createEvaluation(
   };
 }
 
-/** What only this process knows. Once a day, as long as it lasts. */
-function ownFindings({ takeAlarms, ledgerProblem }: Sources): Finding[] {
-  const period = new Date().toISOString().slice(0, 10);
-  const ours = { accountId: "", period };
+/** Once a day, as long as it lasts. */
+function ledgerFindings({ ledgerProblem }: Sources): Finding[] {
   const problem = ledgerProblem();
+  if (problem === undefined) return [];
+  const period = new Date().toISOString().slice(0, 10);
   return [
-    ...takeAlarms().map(({ provider, model, alarm }) => ({
-      ...ours,
-      kind: "provider_alarm" as const,
-      about: provider,
-      facts: { provider, model, alarm },
-    })),
-    ...(problem === undefined
-      ? []
-      : [
-          {
-            ...ours,
-            kind: "ledger_not_synchronous" as const,
-            about: "ledger",
-            facts: { problem },
-          },
-        ]),
+    {
+      accountId: "",
+      kind: "ledger_not_synchronous",
+      about: "ledger",
+      period,
+      facts: { problem },
+    },
   ];
+}
+
+function namesOf(conditions: readonly ModelCondition[]) {
+  return {
+    providers: conditions.map(({ provider }) => provider),
+    models: conditions.map(({ model }) => model),
+  };
+}
+
+/** One for each outage, at whichever process it is found. */
+function outageFinding(
+  kind: "provider_alarm" | "provider_recovered",
+  { provider, model, openedAt }: sql.OpenOutagesRow,
+  facts: AlertFacts,
+): Finding {
+  const period = openedAt.toISOString();
+  return { accountId: "", kind, about: `${provider} ${model}`, period, facts };
 }
 
 function accountStopped(accountId: string, at: Date): Finding {

@@ -18,6 +18,7 @@ export const accountKinds = [
 const operatorKinds = [
   "order_waiting",
   "provider_alarm",
+  "provider_recovered",
   "ledger_not_synchronous",
   "ledger_violated",
 ] as const;
@@ -30,6 +31,7 @@ const kindsByName: Readonly<Record<KindName, AlertKind>> = {
   key_stopped: AlertKind.KEY_STOPPED,
   order_waiting: AlertKind.ORDER_WAITING,
   provider_alarm: AlertKind.PROVIDER_ALARM,
+  provider_recovered: AlertKind.PROVIDER_RECOVERED,
   ledger_not_synchronous: AlertKind.LEDGER_NOT_SYNCHRONOUS,
   ledger_violated: AlertKind.LEDGER_VIOLATED,
 };
@@ -73,7 +75,9 @@ export function titleOf(kind: KindName, facts: AlertFacts): string {
     case "order_waiting":
       return `The payment of the order ${fact("order_id")} waits for a person.`;
     case "provider_alarm":
-      return `The provider ${fact("provider")} needs a repair.`;
+      return `The provider ${fact("provider")} answers no calls for ${fact("model")}.`;
+    case "provider_recovered":
+      return `The provider ${fact("provider")} answers calls for ${fact("model")} again.`;
     case "ledger_not_synchronous":
       return "A failover would lose the last charges: the ledger is not synchronous.";
     case "ledger_violated":
@@ -104,7 +108,9 @@ export function detailOf(kind: KindName, facts: AlertFacts): string {
     case "order_waiting":
       return facts.account_id ? `Of the account ${fact("account_id")}.` : "You need do nothing.";
     case "provider_alarm":
-      return (facts.alarm ?? "").slice(0, 300);
+      return (facts.reason ?? "").slice(0, 500);
+    case "provider_recovered":
+      return `It did not since ${fact("opened_at")}.`;
     case "ledger_not_synchronous":
       return (facts.problem ?? "").slice(0, 300);
     case "ledger_violated":

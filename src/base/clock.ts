@@ -16,6 +16,15 @@ export const systemClock: Clock = {
   },
 };
 
+/** The same, but the process may end while a callback is due. */
+export const backgroundClock: Clock = {
+  now: systemClock.now,
+  after(ms, callback) {
+    const timer = setTimeout(callback, ms).unref();
+    return () => clearTimeout(timer);
+  },
+};
+
 /** Calls back each time that `ms` have passed, until the returned function is called. */
 export function every(clock: Clock, ms: number, callback: () => void): () => void {
   let cancel = () => {};

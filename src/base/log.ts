@@ -95,11 +95,25 @@ export const logCodes = {
   deposit_of_another_order:
     "two orders name one deposit; look at both at the processor before crediting anything by " +
     "hand",
+  descriptors_few:
+    "raise the limit of open files (`LimitNOFILE` of the unit, `ulimit -n`), or lower " +
+    "`concurrency` of the providers: at full load calls would fail for want of descriptors",
+  descriptors_short:
+    "calls get 503 until others end, and no provider is blamed; raise the limit of open files " +
+    "(`LimitNOFILE` of the unit, `ulimit -n`), and look at who holds so many connections",
   drain_limit_reached:
     "answers were cut at the end of a process; raise `DRAIN_LIMIT_SECONDS` if they may take " +
     "longer",
+  embedded_database_ended:
+    "the embedded database was killed or crashed, and is started again; its log (postgres.log) " +
+    "and that of the machine may say why",
   embedded_database_gone:
     "the embedded database was killed while the gateway ran; its log (postgres.log) may say why",
+  embedded_database_lost:
+    "the embedded database did not start six times in a row, and the gateway ends with 1; look at " +
+    "postgres.log, and at the disk, and let a supervisor start the gateway again",
+  embedded_database_not_started:
+    "it is tried again after a pause; look at postgres.log, and at the disk",
   embedded_database_slow: "the embedded database takes long to stop; wait, or look at its disk",
   grant_not_posted:
     "credits of a payment are posted late, and it is repeated; look at the database if it " +
@@ -132,6 +146,9 @@ export const logCodes = {
   limits_degraded:
     "Redis does not answer, and each process enforces its share of every limit; bring Redis " +
     "back",
+  limits_divided:
+    "several gateways use one ledger without Redis, and each admits its share of every rate " +
+    "limit; set `REDIS_URL`",
   mail_not_sent: "a mail failed; the line says whether it is tried again. Look at the mail server",
   mail_outcome_not_stored: "a mail may be sent twice; look at the database",
   mails_unread: "mails wait; look at the database",

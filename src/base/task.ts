@@ -1,7 +1,7 @@
 // Work that a process does again and again, such as a poll: one run at a time. A failed run is
 // reported, and repeated like any other.
 
-import { type Clock, systemClock } from "./clock.ts";
+import { backgroundClock, type Clock } from "./clock.ts";
 import type { Log, LogCode } from "./log.ts";
 
 export type TaskSettings = {
@@ -12,7 +12,7 @@ export type TaskSettings = {
   /** Milliseconds from the end of a run to the next one. */
   readonly everyMs: number;
   readonly report: Report;
-  /** Default: the clock of this machine. */
+  /** Default: the clock of this machine. The process may end while a run is due. */
   readonly clock?: Clock | undefined;
 };
 
@@ -50,7 +50,7 @@ export class Task {
 
   constructor(settings: TaskSettings) {
     this.#settings = settings;
-    this.#clock = settings.clock ?? systemClock;
+    this.#clock = settings.clock ?? backgroundClock;
   }
 
   start(): void {

@@ -6,7 +6,7 @@ import { type DescMethod, getOption } from "@bufbuild/protobuf";
 import { AccountStatus, BillingService } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { callers } from "../../gen/gateway/common/v1/options_pb.ts";
 import { KeyStatus, KeysService, type Secret } from "../../gen/gateway/keys/v1/keys_pb.ts";
-import { PeopleService } from "../../gen/gateway/people/v1/people_pb.ts";
+import { MemberKeys, PeopleService } from "../../gen/gateway/people/v1/people_pb.ts";
 import { toApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { createBilling } from "../billing/billing.ts";
@@ -210,7 +210,14 @@ async function withdraw({ keys, people, billing }: Services, act: Act): Promise<
     );
   else if (method === "UpdatePerson")
     await people.updatePerson(
-      { $typeName: "gateway.people.v1.UpdatePersonRequest", personId: id, disabled: true },
+      {
+        $typeName: "gateway.people.v1.UpdatePersonRequest",
+        personId: id,
+        disabled: true,
+        // What was revoked with them is an act of its own.
+        keys: MemberKeys.PAUSE,
+        keysToPersonId: "",
+      },
       callOf(PeopleService.method.updatePerson),
     );
   else

@@ -2,6 +2,7 @@
 // every charge. docs/operating.md says how an operator uses them.
 
 import type { Log } from "../base/log.ts";
+import { Task } from "../base/task.ts";
 import { withTimeout } from "../base/timeout.ts";
 import type { SinkSettings } from "../config/environment.ts";
 import type { Metrics } from "../metrics/metrics.ts";
@@ -72,9 +73,7 @@ export function createHistory({ ledger, log, metrics, retentionMonths, sink }: P
 export class RetentionKeeper {
   readonly #keep: (signal: AbortSignal) => Promise<readonly Waiting[]>;
   readonly #log: Log;
-  readonly #stopping = new AbortController();
-  #timer: NodeJS.Timeout | undefined;
-  #running: Promise<void> | undefined;
+  readonly #task: Task;
   #due: number | undefined;
   /** What the log was told last. */
   #told = "";
@@ -82,6 +81,20 @@ export class RetentionKeeper {
   constructor(keep: (signal: AbortSignal) => Promise<readonly Waiting[]>, log: Log) {
     this.#keep = keep;
     this.#log = log;
+    this.#task = new Task({
+      run: (stopping) => this.run(stopping),
+      firstMs,
+      everyMs,
+      report: {
+        failed: (err) => {
+          if (isUnreachable(err)) return;
+          log.error(
+            { code: "history_failed", err },
+            "cannot close or remove months; look at the error, and at the rights of MIGRATION_DATABASE_URL",
+          );
+        },
+      },
+    });
   }
 
   /** Months whose charges should be gone and are not. Undefined: not known yet. */
@@ -90,36 +103,18 @@ export class RetentionKeeper {
   }
 
   start(): void {
-    this.#plan(firstMs);
+    this.#task.start();
   }
 
-  async stop(): Promise<void> {
-    clearTimeout(this.#timer);
-    this.#stopping.abort();
-    await this.#running;
+  stop(): Promise<void> {
+    return this.#task.stop();
   }
 
-  #plan(ms: number): void {
-    this.#timer = setTimeout(() => {
-      this.#running = this.run().then(() => {
-        if (!this.#stopping.signal.aborted) this.#plan(everyMs);
-      });
-    }, ms).unref();
-  }
-
-  /** Does what can be done now. Logs what cannot. */
-  async run(): Promise<void> {
-    try {
-      const waiting = await this.#keep(this.#stopping.signal);
-      this.#due = waiting.length;
-      this.#tell(waiting[0]);
-    } catch (err) {
-      if (isUnreachable(err)) return;
-      this.#log.error(
-        { code: "history_failed", err },
-        "cannot close or remove months; look at the error, and at the rights of MIGRATION_DATABASE_URL",
-      );
-    }
+  /** Does what can be done now. Logs what has to wait. */
+  async run(stopping: AbortSignal): Promise<void> {
+    const waiting = await this.#keep(stopping);
+    this.#due = waiting.length;
+    this.#tell(waiting[0]);
   }
 
   #tell(first: Waiting | undefined): void {

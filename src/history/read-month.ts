@@ -8,10 +8,10 @@
 
 import * as sql from "../../gen/sql/history.ts";
 import { timeOrderedId } from "../base/ids.ts";
+import { Lease } from "../postgres/lease.ts";
 import type { OpenLedger, Owner } from "../postgres/open-ledger.ts";
 import { blockLines, lastOf, lineForm, type Place, placeOf } from "./digest.ts";
 import { HistoryError } from "./history-error.ts";
-import { Lease } from "./lease.ts";
 import { nameOfMonth } from "./months.ts";
 
 /** Blocks that are summed up in one statement, of a second or two. */

@@ -8,13 +8,12 @@
 // request (ClickHouse).
 
 import * as sql from "../../gen/sql/history.ts";
-import { randomId } from "../base/ids.ts";
 import type { Log } from "../base/log.ts";
 import type { SinkSettings } from "../config/environment.ts";
+import { Lease } from "../postgres/lease.ts";
 import { isUnreachable } from "../postgres/postgres.ts";
 import type { Runner } from "../postgres/statement.ts";
 import { lastOf, type Place } from "./digest.ts";
-import { Lease } from "./lease.ts";
 import { clickhouseWriter } from "./sink-clickhouse.ts";
 import { filesWriter } from "./sink-files.ts";
 import type { Batch, FilePosition, SinkWriter } from "./sink-writer.ts";
@@ -68,7 +67,6 @@ export class Sink {
       settings.kind === "files" ? filesWriter(settings.folder) : clickhouseWriter(settings);
     this.#lease = new Lease(db, {
       task: `sink ${settings.name}`,
-      holder: randomId("sink_"),
       ms: leaseMs,
     });
   }

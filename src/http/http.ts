@@ -216,6 +216,13 @@ export function createHttpServer(parts: HttpServerParts): HttpServer {
   app.addHook("onRequest", (request, reply, done) => {
     const startedMs = metrics ? performance.now() : 0;
     openRequests.add(reply, metrics && (() => metrics.end(request, reply, startedMs)));
+    // Its client reset the connection before we accepted it: nobody is there to be answered.
+    if (request.raw.socket.remoteAddress === undefined) {
+      parts.log.debug({ requestId: request.id, error: "cancelled" }, "client gone");
+      reply.hijack();
+      request.raw.destroy();
+      return;
+    }
     parts.addressLimit.countRequest(request, reply);
     done();
   });

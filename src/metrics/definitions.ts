@@ -101,13 +101,13 @@ export const definitions = {
   },
   gateway_provider_state: {
     kind: "gauge",
-    help: "1: usable. 0: its circuit is open",
+    help: "1: usable. 0: its circuit is open, or its last calls all failed, until one is answered",
     labels: ["provider"],
     merge: "min",
   },
   gateway_model_usable: {
     kind: "gauge",
-    help: "1: a provider of the model may be called now",
+    help: "1: a provider of the model may be called, and answered one of its last calls",
     labels: ["model"],
     merge: "min",
   },

@@ -22,6 +22,15 @@ const packageFile: unknown = JSON.parse(
 /** Of the gateway, such as `0.1.0`. */
 export const version = String(Object(packageFile).version);
 
+/** Undefined: no descriptor is left to read it. */
+function readMemory(): number | undefined {
+  try {
+    return process.memoryUsage.rss();
+  } catch {
+    return undefined;
+  }
+}
+
 /** Adds the figures of this process. Returns the function that stops watching. */
 export function readProcess(metrics: Metrics): () => void {
   metrics.read("gateway_build_info", () => [{ labels: [version, process.version], value: 1 }]);
@@ -29,7 +38,7 @@ export function readProcess(metrics: Metrics): () => void {
     const { user, system } = process.cpuUsage();
     return (user + system) / 1e6;
   });
-  metrics.readOne("process_resident_memory_bytes", () => process.memoryUsage.rss());
+  metrics.readOne("process_resident_memory_bytes", readMemory);
   metrics.readOne("process_start_time_seconds", () => performance.timeOrigin / 1000);
 
   const delays = monitorEventLoopDelay({ resolution: 20 });

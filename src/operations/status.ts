@@ -160,11 +160,15 @@ const circuits = {
   "half-open": CircuitState.HALF_OPEN,
 } as const;
 
-function toProviderState({ name, circuit, waitingModels }: ProviderCondition): ProviderState {
+function toProviderState(condition: ProviderCondition): ProviderState {
+  const { name, circuit, waitingModels, lastFailure } = condition;
   return create(ProviderStateSchema, {
     provider: name,
     circuit: circuits[circuit],
     waitingModels: [...waitingModels],
+    ...(lastFailure && {
+      lastFailure: { ...lastFailure, at: timestampFromDate(lastFailure.at) },
+    }),
   });
 }
 

@@ -2,6 +2,7 @@
 
 import { DatabaseError } from "pg";
 import { ApiError } from "../base/errors.ts";
+import { isLocalShortage } from "../base/shortage.ts";
 
 /** The server does not take writes: it is a standby, or has been made read-only. */
 export class ReadOnlyServer extends Error {
@@ -71,11 +72,13 @@ export function isReadOnly(error: unknown): boolean {
 }
 
 /**
- * True when the server, the connection or a timeout failed, not the statement itself. The statement
- * may or may not have run.
+ * True when the server, the connection, a timeout or this machine failed, not the statement
+ * itself. The statement may or may not have run.
  */
 export function isUnreachable(error: unknown): boolean {
-  return isTranslated(error) || isBlocked(error) || isServerAtFault(error);
+  return (
+    isTranslated(error) || isBlocked(error) || isServerAtFault(error) || isLocalShortage(error)
+  );
 }
 
 /** What `throwUnavailable` has thrown. */

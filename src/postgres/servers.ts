@@ -5,6 +5,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { type Client, type ClientConfig, DatabaseError } from "pg";
 import type { Log } from "../base/log.ts";
+import { Task } from "../base/task.ts";
 import { parseDatabaseUrl, type TargetServer } from "../config/database-url.ts";
 import { isServerAtFault, NoServer } from "./failures.ts";
 import { openClient, type Server, type SessionSettings } from "./session.ts";
@@ -35,7 +36,13 @@ export class Servers {
   /** Of the server that was chosen last: a server with an older one is stale. */
   #timeline = 0;
   #cluster: string | undefined;
-  #timer: NodeJS.Timeout | undefined;
+  readonly #surveys = new Task({
+    run: async () => void (await this.#survey(surveyEveryMs / 2)),
+    firstMs: surveyEveryMs,
+    everyMs: surveyEveryMs,
+    // Without any server, `choose` reports the error to those who need one.
+    report: { failed() {} },
+  });
   readonly #clients = new Map<Client, Server>();
 
   /**
@@ -103,15 +110,11 @@ export class Servers {
   /** Looks for a newly promoted server from time to time, until `stop`. */
   watch(): void {
     if (!this.isList || this.target === "any") return;
-    this.#timer ??= setInterval(() => {
-      // Without any server, `choose` reports the error to those who need one.
-      void this.#survey(surveyEveryMs / 2).catch(() => undefined);
-    }, surveyEveryMs).unref();
+    this.#surveys.start();
   }
 
   stop(): void {
-    clearInterval(this.#timer);
-    this.#timer = undefined;
+    void this.#surveys.stop();
   }
 
   // Asks all servers at once. Waits for the slower ones for `laterMs` after the first that may be

@@ -8,6 +8,7 @@ import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
 import type { Clock } from "../base/clock.ts";
 import { ApiError, toApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
+import { isLocalShortage } from "../base/shortage.ts";
 import { waitFor } from "../base/stopwatch.ts";
 import type { Span } from "../tracing/tracing.ts";
 import { failed } from "./failures.ts";
@@ -20,7 +21,13 @@ import type {
   Read,
 } from "./provider.ts";
 import type { ProviderMetrics } from "./provider-metrics.ts";
-import { type AcquiredRoute, acquireRoute, type ProviderRoute, routesAfter } from "./routing.ts";
+import {
+  type AcquiredRoute,
+  acquireRoute,
+  healthOf,
+  type ProviderRoute,
+  routesAfter,
+} from "./routing.ts";
 
 /** Shared by all requests of the process. */
 export type AnswerParts = {
@@ -29,16 +36,8 @@ export type AnswerParts = {
   readonly budget: RetryBudget;
   /** Absent: nothing is counted. */
   readonly metrics?: ProviderMetrics | undefined;
-  /** Called when a provider refuses our credential, account or certificate. */
-  readonly onAlarm?: ((alarm: ProviderAlarm) => void) | undefined;
-};
-
-/** A fault of a provider that only the operator can repair. */
-export type ProviderAlarm = {
-  readonly provider: string;
-  readonly model: string;
-  /** What is wrong. */
-  readonly alarm: string;
+  /** Called with the error of each call for which this machine lacked something. */
+  readonly reportShortage?: ((error: unknown) => void) | undefined;
 };
 
 /**
@@ -233,7 +232,7 @@ class RunningAttempt implements ProviderAnswer {
   /** Returns the first events of the answer without the pings before them. */
   #noteFirst(events: Event[]): Read {
     this.#firstEventMs = this.#parts.clock.now() - this.#startMs;
-    if (this.#end === undefined) this.route.connection.circuit.succeed(this.#request.accountId);
+    if (this.#end === undefined) this.#succeed();
     return { done: false, value: events.slice(events.findIndex((event) => !isPing(event))) };
   }
 
@@ -285,29 +284,37 @@ class RunningAttempt implements ProviderAnswer {
     );
   }
 
+  #succeed(): void {
+    this.route.connection.circuit.succeed(this.#request.accountId);
+    healthOf(this.route, this.#parts.clock).answer();
+  }
+
   #reportToCircuit(end: ProviderEnd): void {
     const { probes, connection } = this.route;
     const { circuit, coolDowns } = connection;
     const { accountId } = this.#request;
     if (end.outcome !== "delivered" && end.isOurs) {
+      if (isLocalShortage(end.error)) this.#parts.reportShortage?.(end.error.cause);
       circuit.noVerdict(accountId, probes);
       return;
     }
     if (end.outcome === "delivered" || end.outcome === "refused") {
-      if (this.#firstEventMs === undefined) circuit.succeed(accountId);
+      if (this.#firstEventMs === undefined) this.#succeed();
       return;
     }
+    const { status, reason = end.alarm ?? end.outcome } = end;
+    const lastFailure = { at: new Date(), status, reason };
+    if (this.#firstEventMs === undefined) healthOf(this.route, this.#parts.clock).fail(lastFailure);
     const facts = {
       provider: this.provider,
       model: this.route.target.model,
       outcome: this.attempt()?.outcome,
-      status: end.status,
+      status,
+      reason,
     };
-    if (end.alarm !== undefined) {
-      const { provider, model } = facts;
+    if (end.alarm !== undefined)
       this.#parts.log.error({ code: "provider_alarm", ...facts }, end.alarm);
-      this.#parts.onAlarm?.({ provider, model, alarm: end.alarm });
-    } else
+    else
       this.#parts.log.warn(
         { code: "provider_call_failed", ...facts, err: end.error.facts.cause },
         "provider call failed",

@@ -13,6 +13,8 @@ import type { ProviderFailure } from "./provider.ts";
 /** An answer with an error status, as it was received. */
 export type ErrorAnswer = {
   readonly status: number;
+  /** The provider's own words, without secrets. */
+  readonly reason?: string;
   /** The body without secrets, if it was a JSON object. */
   readonly body?: JsonObject;
   readonly retryAfterMs?: number;
@@ -24,10 +26,12 @@ const accountProblem =
   /^(?:Your credit balance is too low|You have reached your specified|This organization has been disabled)/;
 
 /** The meaning of an answer with an error status. `model` is the requested name at the provider. */
-export function failureOfAnswer(
-  { status, body, retryAfterMs }: ErrorAnswer,
-  model: string,
-): ProviderFailure {
+export function failureOfAnswer(answer: ErrorAnswer, model: string): ProviderFailure {
+  const { reason } = answer;
+  return { ...meaningOf(answer, model), ...(reason !== undefined && { reason }) };
+}
+
+function meaningOf({ status, body, retryAfterMs }: ErrorAnswer, model: string): ProviderFailure {
   const error = readErrorBody(body);
   const isAccountStatus = status === 401 || status === 402 || status === 403;
   if (
@@ -129,6 +133,12 @@ export function aborted(error: ApiError, status: number): ProviderFailure {
   };
 }
 
+/** This machine lacked what the call needed: no verdict on the provider. `cause` is for the log. */
+export function short(cause: unknown): ProviderFailure {
+  const error = new ApiError("gateway_unavailable", { retryAfterMs: 1_000, cause });
+  return { outcome: "failed", status: 0, error, retry: "nowhere", isOurs: true };
+}
+
 function overloaded(status: number, retryAfterMs: number | undefined): ProviderFailure {
   const facts = retryAfterMs === undefined ? {} : { retryAfterMs };
   return {
@@ -203,6 +213,15 @@ function nativeBody(type: string, { message, code, param }: JsonObject): JsonObj
   };
 }
 
+/** What an error body says, for operators. */
+export function wordsOf(body: JsonObject): string {
+  const { type, code, message } = readErrorBody(body);
+  if (message === noMessage) return JSON.stringify(body);
+  return [type, code, message].filter((word) => word !== "").join(": ");
+}
+
+const noMessage = "The provider declined the request.";
+
 // The members of an error body that describe the error, in either format.
 function readErrorBody(body: JsonObject | undefined): OverflowReport {
   const error = isObject(body?.error) ? body.error : (body ?? {});
@@ -212,7 +231,7 @@ function readErrorBody(body: JsonObject | undefined): OverflowReport {
   return {
     type: text(error.type),
     code: text(error.code),
-    message: message || "The provider declined the request.",
+    message: message || noMessage,
     ...(typeof error.n_prompt_tokens === "number" && { promptTokens: error.n_prompt_tokens }),
     ...(typeof error.n_ctx === "number" && { contextTokens: error.n_ctx }),
   };

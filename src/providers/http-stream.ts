@@ -7,6 +7,7 @@ import type { JsonObject } from "@bufbuild/protobuf";
 import type { Dispatcher } from "undici";
 import type { Event, Failure } from "../../gen/gateway/inference/v1/event_pb.ts";
 import { ApiError, toApiError } from "../base/errors.ts";
+import { isLocalShortage } from "../base/shortage.ts";
 import type { AnswerCodec, AnswerSource, EventDecoder } from "../formats/codec.ts";
 import { isObject, parseJson } from "../formats/json.ts";
 import {
@@ -15,7 +16,9 @@ import {
   failureOfAnswer,
   failureOfEvent,
   readRetryAfterMs,
+  short,
   timedOut,
+  wordsOf,
 } from "./failures.ts";
 import type {
   ProviderCall,
@@ -24,7 +27,7 @@ import type {
   ProviderStream,
   Read,
 } from "./provider.ts";
-import { redactSecrets } from "./redact.ts";
+import { redactSecrets, redactText } from "./redact.ts";
 
 /** How a request is sent, and its answer read. */
 export type HttpRequest = {
@@ -169,7 +172,10 @@ export class HttpStream implements ProviderStream, Dispatcher.DispatchHandler {
       return;
     }
     this.#flushDecoder();
-    const failure = failureOfTransport(error, this.#status);
+    const failure = {
+      ...failureOfTransport(error, this.#status),
+      reason: shorten(redactText(describe(error), this.#request.secrets)),
+    };
     // Without a connection, nothing of the request was sent.
     this.#fail(this.#controller === undefined ? { ...failure, scope: "provider" } : failure);
   }
@@ -253,7 +259,6 @@ export class HttpStream implements ProviderStream, Dispatcher.DispatchHandler {
     this.#body.push(chunk);
     this.#bodyBytes += chunk.length;
     if (this.#reading === "error" && this.#bodyBytes > errorBytesMax) {
-      this.#body = [];
       this.#fail(this.#readFailure());
     } else if (this.#bodyBytes > answerBytesMax) {
       this.#failUnreadable(new Error("the answer is too large"));
@@ -267,11 +272,14 @@ export class HttpStream implements ProviderStream, Dispatcher.DispatchHandler {
   }
 
   #readFailure(): ProviderFailure {
-    const body = parseErrorBody(this.#body);
+    const { secrets } = this.#request;
+    const parsed = this.#bodyBytes > errorBytesMax ? undefined : parseErrorBody(this.#body);
+    const body = parsed && redactSecrets(parsed, secrets);
     return failureOfAnswer(
       {
         status: this.#status,
-        ...(body !== undefined && { body: redactSecrets(body, this.#request.secrets) }),
+        reason: shorten(body ? wordsOf(body) : textOf(this.#body, secrets)),
+        ...(body !== undefined && { body }),
         ...(this.#retryAfterMs !== undefined && { retryAfterMs: this.#retryAfterMs }),
       },
       this.#call.route.model,
@@ -283,7 +291,11 @@ export class HttpStream implements ProviderStream, Dispatcher.DispatchHandler {
       { ...extensions, message },
       this.#request.secrets,
     );
-    return failureOfEvent({ type, message: String(redacted), extensions: others }, this.#status);
+    const failure = failureOfEvent(
+      { type, message: String(redacted), extensions: others },
+      this.#status,
+    );
+    return { ...failure, reason: shorten(`${type}: ${redacted}`) };
   }
 
   // The content of an answer depends on its request, so one that cannot be read is no verdict on
@@ -343,7 +355,31 @@ function parseErrorBody(pieces: readonly Buffer[]): JsonObject | undefined {
   }
 }
 
+/** Of an error body, this much is read for the log. */
+const reasonBytesMax = 8 * 1024;
+const reasonLength = 500;
+
+/** The beginning of an error body that is not JSON, without secrets. */
+function textOf(pieces: readonly Buffer[], secrets: readonly string[]): string {
+  const text = Buffer.concat(pieces).subarray(0, reasonBytesMax).toString("utf8");
+  return text === "" ? "no body" : redactText(text, secrets);
+}
+
+/** One line of printable text. */
+function shorten(text: string): string {
+  return text
+    .replace(/[\p{C}\p{Z}\ufffd]+/gu, " ")
+    .trim()
+    .slice(0, reasonLength);
+}
+
+function describe(error: Error & { code?: unknown }): string {
+  const code = typeof error.code === "string" ? error.code : error.name;
+  return error.message.includes(code) ? error.message : `${code} ${error.message}`;
+}
+
 function failureOfTransport(error: Error & { code?: unknown }, status: number): ProviderFailure {
+  if (isLocalShortage(error)) return short(error);
   const code = typeof error.code === "string" ? error.code : "";
   if (
     [

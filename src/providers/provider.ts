@@ -132,6 +132,8 @@ export type ProviderFailure = {
   readonly scope?: FailureScope;
   /** Time in which the provider must get no calls, by its own answer. */
   readonly coolDownMs?: number;
+  /** The provider's own words, without secrets, for operators alone: at most 500 characters. */
+  readonly reason?: string;
   /** A fault that the operator must repair: a credential, an unpaid bill, a model name. */
   readonly alarm?: string;
 };

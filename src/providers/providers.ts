@@ -4,6 +4,7 @@ import { isDeepStrictEqual } from "node:util";
 import { type Clock, systemClock } from "../base/clock.ts";
 import { ApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
+import { createShortageReport } from "../base/shortage.ts";
 import { waitFor } from "../base/stopwatch.ts";
 import {
   type CatalogFile,
@@ -13,8 +14,9 @@ import {
 } from "../config/catalog.ts";
 import type { Metrics } from "../metrics/metrics.ts";
 import { createAnthropic } from "./anthropic.ts";
-import { type ProviderAlarm, RetryBudget, startAnswer } from "./attempts.ts";
+import { RetryBudget, startAnswer } from "./attempts.ts";
 import type { CircuitState } from "./circuit-breaker.ts";
+import type { CallFailure, ModelHealth } from "./health.ts";
 import { createOpenai } from "./openai.ts";
 import type {
   CountCarried,
@@ -43,7 +45,25 @@ export type ProviderCondition = {
   readonly circuit: CircuitState;
   /** Models, as the provider names them, for which it asked to wait. Sorted. */
   readonly waitingModels: readonly string[];
+  /** Of all its models. Absent: no call has failed. */
+  readonly lastFailure?: CallFailure | undefined;
 };
+
+/** What the last calls of this process to a provider, for one model, came to. */
+export type ModelCondition = {
+  /** As the configuration names it. */
+  readonly provider: string;
+  /** As the provider names it. */
+  readonly model: string;
+  /** True: of the last calls, at least three, none was answered. */
+  readonly isUnusable: boolean;
+  /** True: one was answered within the last minute. */
+  readonly isAnswered: boolean;
+  readonly lastFailure: CallFailure | undefined;
+};
+
+/** Longer than from one look of the alerts to the next. */
+const answeredMs = 60_000;
 
 /** Providers with their life cycle. */
 export type ManagedProviders = Providers & {
@@ -56,8 +76,8 @@ export type ManagedProviders = Providers & {
    * like `createProviders`, and then changes nothing.
    */
   reload(file: CatalogFile): void;
-  /** The last alarm of each provider since the last call. */
-  takeAlarms(): readonly ProviderAlarm[];
+  /** Of the models that were called since the start. */
+  modelConditions(): ModelCondition[];
   /** Closes every connection at once. Active requests fail. */
   close(): Promise<void>;
 };
@@ -77,9 +97,9 @@ export function createProviders(parts: {
 }): ManagedProviders {
   const { log, env, clock = systemClock } = parts;
   const metrics = parts.metrics && new ProviderMetrics(parts.metrics);
-  let alarms = new Map<string, ProviderAlarm>();
-  const onAlarm = (alarm: ProviderAlarm) => void alarms.set(alarm.provider, alarm);
-  const answerParts = { clock, log, metrics, onAlarm, budget: new RetryBudget() };
+  const reportShortage = createShortageReport(log, clock);
+  const budget = new RetryBudget();
+  const answerParts = { clock, log, metrics, reportShortage, budget };
   let { models } = parts.file;
   const contextTokensOf = (id: string) => models.find((model) => model.id === id)?.contextTokens;
   const countCarried: CountCarried = (fit, request) => metrics?.countCarried(fit, request);
@@ -92,11 +112,22 @@ export function createProviders(parts: {
     countTokens: (request) => countTokens(request, router.routesFor(request)),
     isUsable: () => router.isUsable(),
     conditions: () =>
-      [...router.connections.values()].map(({ name, circuit, coolDowns }) => ({
+      [...router.connections.values()].map(({ name, circuit, coolDowns, health }) => ({
         name,
         circuit: circuit.state,
         waitingModels: coolDowns.waiting,
+        lastFailure: lastFailureOf(health.values()),
       })),
+    modelConditions: () =>
+      [...router.connections.values()].flatMap(({ name, health }) =>
+        [...health].map(([model, one]) => ({
+          provider: name,
+          model,
+          isUnusable: one.isUnusable,
+          isAnswered: one.wasAnsweredWithin(answeredMs),
+          lastFailure: one.lastFailure,
+        })),
+      ),
     usableModels: () => router.usableModels(),
     reload(file) {
       const before = router.connections;
@@ -105,25 +136,26 @@ export function createProviders(parts: {
       for (const connection of before.values())
         if (router.connections.get(connection.name) !== connection) closeWhenIdle(connection, log);
     },
-    takeAlarms() {
-      const taken = [...alarms.values()];
-      alarms = new Map();
-      return taken;
-    },
     async close() {
       await Promise.all([...router.connections.values()].map(({ provider }) => provider.destroy()));
     },
   };
 }
 
+function lastFailureOf(all: Iterable<ModelHealth>): CallFailure | undefined {
+  const failures = [...all].flatMap(({ lastFailure }) => lastFailure ?? []);
+  return failures.sort((one, other) => other.at.getTime() - one.at.getTime())[0];
+}
+
 /** What the providers are like in the moment of a scrape. */
 function readProviders(metrics: Metrics, router: () => Router): void {
   const connections = () => [...router().connections.values()];
   metrics.read("gateway_provider_state", () =>
-    connections().map(({ name, circuit }) => ({
-      labels: [name] as const,
-      value: circuit.waitMs() === 0 ? 1 : 0,
-    })),
+    connections().map(({ name, circuit, health }) => {
+      const called = [...health.values()];
+      const isUnusable = called.length > 0 && called.every((one) => one.isUnusable);
+      return { labels: [name] as const, value: circuit.waitMs() === 0 && !isUnusable ? 1 : 0 };
+    }),
   );
   metrics.read("gateway_model_usable", () =>
     router()

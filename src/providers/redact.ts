@@ -13,8 +13,15 @@ const keySign = /^AIza|^[a-z]+[-_]ant-|\d|[A-Za-z]{20}/;
 // In a sentence, "Bearer" is mostly followed by one of these.
 const ordinaryWord = /^(?:authentication|authorization|credentials?|challenge)\.?$/;
 
+// What stands before the host of a URL, and parameters that hold credentials. The lengths are
+// bounded, so that a long text without an `@` costs no more than its length.
+const urlCredentials = /\b([a-z][a-z0-9+.-]{0,20}:\/\/)[^\s/?#@]{1,400}@/gi;
+const urlParameters = /([?&](?:api[-_]?key|key|token|sig|signature|secret|password)=)[^\s&#"']+/gi;
+
 function redactForms(text: string): string {
   return text
+    .replace(urlCredentials, "$1[redacted]@")
+    .replace(urlParameters, "$1[redacted]")
     .replace(keyRun, (run) => (keySign.test(run) ? "[redacted]" : run))
     .replace(tokenRun, (run, token) => (ordinaryWord.test(token) ? run : "[redacted]"));
 }
@@ -141,22 +148,25 @@ function finderOf(secrets: readonly string[]): Finder {
   return finder;
 }
 
+/** As `redactSecrets`, in a text. */
+export function redactText(text: string, secrets: readonly string[]): string {
+  return redactForms(redactPieces(text, finderOf(secrets)));
+}
+
 /**
  * Replaces the given secrets, and everything with the form of a secret, by `[redacted]`. A secret
  * is found in any case, with white space in it, and in base64. Of a secret with at least
  * `piecesFromLength` characters, any `pieceLength` after the vendor's prefix are found.
  */
 export function redactSecrets(body: JsonObject, secrets: readonly string[]): JsonObject {
-  const finder = finderOf(secrets);
-  const redactText = (text: string) => redactForms(redactPieces(text, finder));
   const redact = (value: JsonValue): JsonValue => {
-    if (typeof value === "string") return redactText(value);
+    if (typeof value === "string") return redactText(value, secrets);
     if (Array.isArray(value)) return value.map(redact);
     return typeof value === "object" && value !== null ? redactMembers(value) : value;
   };
   const redactMembers = (object: JsonObject): JsonObject =>
     Object.fromEntries(
-      Object.entries(object).map(([name, value]) => [redactText(name), redact(value)]),
+      Object.entries(object).map(([name, value]) => [redactText(name, secrets), redact(value)]),
     );
   return redactMembers(body);
 }

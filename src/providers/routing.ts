@@ -7,6 +7,7 @@ import { ApiError } from "../base/errors.ts";
 import type { CatalogFile, ProviderSettings, Route } from "../config/catalog.ts";
 import { CoolDowns, type Probes, ProviderCircuit } from "./circuit-breaker.ts";
 import { ConcurrencyLimit } from "./concurrency.ts";
+import { ModelHealth } from "./health.ts";
 import type { Provider, ProviderRequest } from "./provider.ts";
 
 /** A configured provider with its state on this node. */
@@ -17,7 +18,18 @@ export type ProviderConnection = {
   readonly circuit: ProviderCircuit;
   readonly coolDowns: CoolDowns;
   readonly concurrency: ConcurrencyLimit;
+  /** Of the models that were called, by their names at the provider. */
+  readonly health: Map<string, ModelHealth>;
 };
+
+/** The health of the model of a route. */
+export function healthOf({ connection, target }: ProviderRoute, clock: Clock): ModelHealth {
+  const known = connection.health.get(target.model);
+  if (known !== undefined) return known;
+  const health = new ModelHealth(clock);
+  connection.health.set(target.model, health);
+  return health;
+}
 
 export function createConnection(
   name: string,
@@ -32,6 +44,7 @@ export function createConnection(
     circuit: new ProviderCircuit(clock),
     coolDowns: new CoolDowns(clock),
     concurrency: new ConcurrencyLimit(settings, clock),
+    health: new Map(),
   };
 }
 
@@ -69,17 +82,19 @@ export class Router {
 
   /** True when at least one model has a route that is not closed to all accounts now. */
   isUsable(): boolean {
-    return [...this.#groupsByModel.values()].some(hasRoute);
+    const isOpen = (route: ProviderRoute) => waitMsOf(route) === 0;
+    return [...this.#groupsByModel.values()].some((groups) => groups.flat().some(isOpen));
   }
 
-  /** Each model, and whether it has such a route. */
+  /** Each model, and whether it has such a route whose last calls did not all fail. */
   usableModels(): [model: string, isUsable: boolean][] {
-    return [...this.#groupsByModel].map(([model, groups]) => [model, hasRoute(groups)]);
+    return [...this.#groupsByModel].map(([model, groups]) => [model, groups.flat().some(isUsable)]);
   }
 }
 
-function hasRoute(groups: readonly (readonly ProviderRoute[])[]): boolean {
-  return groups.some((group) => group.some((route) => waitMsOf(route) === 0));
+function isUsable(route: ProviderRoute): boolean {
+  const { connection, target } = route;
+  return waitMsOf(route) === 0 && connection.health.get(target.model)?.isUnusable !== true;
 }
 
 /**

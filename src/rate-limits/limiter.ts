@@ -8,6 +8,7 @@
 //   own(i) + overage of the others < quota(i),
 // and every other node j has own(j) <= quota(j) + overage(j).
 // While Redis answers but not all nodes have synced with it, both rules must admit a request.
+// Without Redis at all, a node admits its fallback quota: the whole limit while it is alone.
 
 import type { Log } from "../base/log.ts";
 import type { Redis } from "../redis/redis.ts";
@@ -42,6 +43,8 @@ export type RateLimiter = {
    * nobody: other nodes' requests are known for a second after Redis refused one of this node.
    */
   knownWaitMs(name: string, limit: number): number;
+  /** True without Redis while there are other nodes: each admits its share of every limit. */
+  isDivided(): boolean;
   readonly redisSync: RedisSync | undefined;
 };
 
@@ -115,7 +118,7 @@ export function createRateLimiter(parts: {
   function acquireAlone(name: string, id: number, limit: number): Acquired {
     const { own, overage } = stateOf(name);
     const atMs = nowMs();
-    const quota = redisSync ? quotas.of(limit) : limit;
+    const quota = quotas.of(limit);
     const verdict = decide(own, overage, quota, atMs);
     if (verdict.admitted) {
       own.add(atMs, id);
@@ -167,8 +170,7 @@ export function createRateLimiter(parts: {
     if (!state) return 0;
     const atMs = nowMs();
     if (!redisSync?.isSynced) {
-      const quota = redisSync ? quotas.of(limit) : limit;
-      return decide(state.own, state.overage, quota, atMs).waitMs ?? knownFullMs;
+      return decide(state.own, state.overage, quotas.of(limit), atMs).waitMs ?? knownFullMs;
     }
     // Redis admitted these requests up to `answerMsMax` before this node counted them.
     const ownMs = (decide(state.own, undefined, limit, atMs).waitMs ?? knownFullMs) - answerMsMax;
@@ -189,6 +191,7 @@ export function createRateLimiter(parts: {
 
   return {
     redisSync,
+    isDivided: () => redisSync === undefined && quotas.isDivided(),
     cancel,
     knownWaitMs,
     acquire(name, limit) {

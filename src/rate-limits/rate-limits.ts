@@ -5,6 +5,7 @@ import { timestampFromMs } from "@bufbuild/protobuf/wkt";
 import { type RateLimit, RateLimitSchema } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { ApiError, type ErrorFacts } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
+import { Task, warnOnce } from "../base/task.ts";
 import type { Redis } from "../redis/redis.ts";
 import { FailedRequests } from "./failed-requests.ts";
 import { FreeCallLimiter } from "./free-calls.ts";
@@ -26,8 +27,8 @@ export type Place = {
 export const limitStates = ["memory", "redis", "degraded"] as const;
 
 /**
- * `memory`: no Redis is configured. `redis`: Redis decides. `degraded`: it does not, so each node
- * admits its fallback quota.
+ * `memory`: no Redis is configured, and this node is alone. `redis`: Redis decides. `degraded`:
+ * there are other nodes and it does not, so each node admits its fallback quota.
  */
 export type LimitState = (typeof limitStates)[number];
 
@@ -61,6 +62,7 @@ export type RateLimits = {
 // A round trip to a Redis nearby takes well under a millisecond. A request that waits longer than
 // this is better decided by the node alone.
 const answerMsMaxDefault = 50;
+const watchMs = 1_000;
 /** Free calls of one key in any 60 seconds. */
 const freeCallsPerMinute = 600;
 
@@ -76,6 +78,20 @@ export function createRateLimits(parts: {
   const limiter = parts.limiter ?? createRateLimiter({ answerMsMax: answerMsMaxDefault, ...parts });
   const freeCalls = new FreeCallLimiter();
   const failed = new FailedRequests(limiter);
+  const { log } = parts;
+  // Regularly, so that a node that starts and stops between two requests is known.
+  const watching = new Task({
+    async run() {
+      if (limiter.isDivided())
+        throw new Error("other gateways use this ledger, and REDIS_URL is not set");
+    },
+    everyMs: watchMs,
+    report: warnOnce(log, {
+      code: "limits_divided",
+      failed: "each gateway admits its share of every rate limit",
+      recovered: "this gateway is alone again, and admits every rate limit in full",
+    }),
+  });
 
   return {
     async acquire(keyId, perMinute) {
@@ -116,11 +132,16 @@ export function createRateLimits(parts: {
     },
 
     state() {
-      if (!limiter.redisSync) return "memory";
+      if (!limiter.redisSync) return limiter.isDivided() ? "degraded" : "memory";
       return limiter.redisSync.isSynced ? "redis" : "degraded";
     },
-    start: async () => limiter.redisSync?.start(),
-    stop: async () => limiter.redisSync?.stop(),
+    async start() {
+      if (limiter.redisSync) await limiter.redisSync.start();
+      else watching.start();
+    },
+    async stop() {
+      await Promise.all([limiter.redisSync?.stop(), watching.stop()]);
+    },
   };
 }
 

@@ -80,6 +80,7 @@ export function createSharedLimiter(
 
   return {
     redisSync: undefined,
+    isDivided: () => false,
     async acquire(name, limit) {
       if (isClosed) throw shuttingDown();
       const { acquire, waiting } = openBatch();

@@ -146,6 +146,12 @@ export class FallbackQuota {
     return quotaOf(limit, this.#count, this.#rank);
   }
 
+  /** True if other nodes were live within the last minute. */
+  isDivided(): boolean {
+    this.refresh();
+    return this.#count > 1;
+  }
+
   /**
    * Records which nodes are live. Call it regularly even without requests: otherwise a node that
    * starts and stops between two requests remains unknown.

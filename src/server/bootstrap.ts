@@ -2,7 +2,7 @@
 // pool and an admin token, so that a first request can be paid. Every step is idempotent, so the
 // next start completes one that was interrupted.
 
-import { mkdir, open, readFile, rename, rm, writeFile } from "node:fs/promises";
+import { link, mkdir, open, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { CallOptions } from "@connectrpc/connect";
 import { TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
@@ -45,13 +45,36 @@ const families = [
 
 /**
  * The admin token: the configured one, or the one in the file, or a new one, which `seed` or
- * `saveAdminToken` writes to the file.
+ * `saveAdminToken` writes to the file. Processes that start at once find the same one.
  */
 export async function findAdminToken(
   dataDir: string,
   configured: string | undefined,
 ): Promise<string> {
-  return configured ?? (await readFirstKeys(dataDir)).adminToken ?? randomSecret(32);
+  if (configured !== undefined) return configured;
+  const known = (await readKeysFile(firstKeysPath(dataDir)))?.adminToken;
+  if (known !== undefined) return known;
+  const path = stagedPath(dataDir);
+  const staged = await readStagedKeys(dataDir);
+  if (staged?.adminToken !== undefined) return staged.adminToken;
+  // A torn file of an interrupted start.
+  if (staged === undefined) await rm(path, { force: true });
+  const adminToken = randomSecret(32);
+  const draft = await writeDraft(dataDir, { ...staged, adminToken });
+  try {
+    // Fails where another process was first.
+    await link(draft, path);
+  } catch (error) {
+    if (!(error instanceof Error && "code" in error && error.code === "EEXIST")) throw error;
+    return findAdminToken(dataDir, configured);
+  } finally {
+    await rm(draft, { force: true });
+  }
+  // One that was even faster has given its file the final name by now.
+  const published = (await readKeysFile(firstKeysPath(dataDir)))?.adminToken;
+  if (published === undefined) return adminToken;
+  await rm(path, { force: true });
+  return published;
 }
 
 /**
@@ -59,8 +82,8 @@ export async function findAdminToken(
  * or when the file was lost.
  */
 export async function saveAdminToken(dataDir: string, adminToken: string, log: Log): Promise<void> {
-  const file = await readFirstKeys(dataDir);
-  if (file.adminToken === adminToken) return;
+  const file = await readKeysFile(firstKeysPath(dataDir));
+  if (file?.adminToken === adminToken) return;
   await stageFirstKeys(dataDir, { ...file, adminToken });
   await publishFirstKeys(dataDir);
   log.warn(
@@ -175,12 +198,6 @@ function stagedPath(dataDir: string): string {
   return `${firstKeysPath(dataDir)}.new`;
 }
 
-/** The content of the file. An interrupted start may have left only a part of it. */
-async function readFirstKeys(dataDir: string): Promise<FirstKeys> {
-  const published = await readKeysFile(firstKeysPath(dataDir));
-  return published ?? (await readStagedKeys(dataDir)) ?? {};
-}
-
 /** Undefined if there is no staged file, or if the start was interrupted while it wrote it. */
 function readStagedKeys(dataDir: string): Promise<FirstKeys | undefined> {
   return readKeysFile(stagedPath(dataDir)).catch(() => undefined);
@@ -208,13 +225,17 @@ async function readKeysFile(path: string): Promise<FirstKeys | undefined> {
 
 /** Writes the file under another name. It survives a crash of the machine. */
 async function stageFirstKeys(dataDir: string, keys: FirstKeys): Promise<void> {
-  const path = stagedPath(dataDir);
+  await rename(await writeDraft(dataDir, keys), stagedPath(dataDir));
+}
+
+/** Writes a file that no other process knows. Returns its path. */
+async function writeDraft(dataDir: string, keys: FirstKeys): Promise<string> {
+  const path = `${stagedPath(dataDir)}-${randomSecret(6)}`;
   const { v1, v2, adminToken, accountId, ownerLink } = keys;
   await mkdir(dataDir, { recursive: true });
-  // A torn file of an interrupted start may be there, with any mode.
-  await rm(path, { force: true });
   const text = `${JSON.stringify({ v1, v2, adminToken, accountId, ownerLink }, null, 2)}\n`;
   await writeFile(path, text, { mode: 0o600, flush: true });
+  return path;
 }
 
 /** Gives the staged file its name, so that a reader finds the whole file or none. */
@@ -225,8 +246,8 @@ async function publishFirstKeys(dataDir: string): Promise<void> {
 }
 
 /**
- * The text that the first start prints. `isTerminal` false: without the link, since what is printed
- * may be kept in a log.
+ * The text that the first start prints. `isTerminal` false: without a secret, since what is printed
+ * is kept in a log or a journal.
  */
 export function renderBanner(
   keys: FirstKeys,
@@ -234,17 +255,17 @@ export function renderBanner(
   dataDir: string,
   isTerminal: boolean,
 ): string {
-  const link = isTerminal
-    ? `${keys.ownerLink}
-               it makes you the operator and owner, once, within 24 hours`
-    : `ownerLink in ${firstKeysPath(dataDir)}`;
+  if (!isTerminal)
+    return `The model gateway runs at ${address}
+The first keys, the admin token and the link to sign in are in ${firstKeysPath(dataDir)}`;
   return `
   The model gateway runs at ${address}
 
   v1 key       ${keys.v1}
   v2 key       ${keys.v2}
   admin token  ${keys.adminToken ?? "that of ADMIN_TOKEN"}
-  sign in      ${link}
+  sign in      ${keys.ownerLink}
+               it makes you the operator and owner, once, within 24 hours
 
   They are saved in ${firstKeysPath(dataDir)} and not printed again.
   Each key's pool has 1,000 credits. A first paid request:

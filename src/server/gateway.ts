@@ -228,8 +228,12 @@ async function createFirstKeys(
   const isGenerated = config.adminToken === undefined && config.databaseUrl === undefined;
   // Without the setting, the file is the only place that has it.
   const savesToken = isGenerated || config.databaseUrl !== undefined;
-  const firstKeys = seeds ? await seed({ core, dataDir, savesToken, ...local }) : undefined;
-  if (!firstKeys && isGenerated) await saveAdminToken(dataDir, adminToken, log);
+  const createMissing = async () => {
+    const made = seeds ? await seed({ core, dataDir, savesToken, ...local }) : undefined;
+    if (!made && isGenerated) await saveAdminToken(dataDir, adminToken, log);
+    return made;
+  };
+  const firstKeys = seeds || isGenerated ? await local.firstStart(createMissing) : undefined;
   if (!firstKeys && !(await installation.hasOperator()))
     log.warn(
       { code: "no_operator" },

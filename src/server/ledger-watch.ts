@@ -2,6 +2,7 @@
 // the start whether this process lacks its role, and could change the past of the ledger.
 
 import type { Log } from "../base/log.ts";
+import { Task } from "../base/task.ts";
 import type { Postgres } from "../postgres/postgres.ts";
 import { UnusableDatabase } from "../postgres/preflight.ts";
 
@@ -10,13 +11,24 @@ const everyMs = 60_000;
 export class LedgerWatch {
   readonly #postgres: Postgres;
   readonly #log: Log;
-  #timer: NodeJS.Timeout | undefined;
+  readonly #task: Task;
   #problem: string | undefined;
   #syncStandbys: number | undefined;
 
   constructor(postgres: Postgres, log: Log) {
     this.#postgres = postgres;
     this.#log = log;
+    this.#task = new Task({
+      run: async () => void (await this.check()),
+      firstMs: everyMs,
+      everyMs,
+      report: {
+        // Those who need the database report that it is away.
+        failed: () => {
+          this.#syncStandbys = undefined;
+        },
+      },
+    });
   }
 
   /**
@@ -47,15 +59,12 @@ export class LedgerWatch {
         `REQUIRE_SYNC=true, and commits are on one server alone: ${problem ?? "it has no standby"}`,
       );
     await this.#reportRights(roleStatements);
-    this.#timer = setInterval(() => {
-      this.check().catch(() => {
-        this.#syncStandbys = undefined;
-      });
-    }, everyMs).unref();
+    this.#task.start();
   }
 
+  /** Waits for nothing: a look that is under way changes nothing. */
   stop(): void {
-    clearInterval(this.#timer);
+    void this.#task.stop();
   }
 
   /** Reads the state once, and logs when it has changed. */

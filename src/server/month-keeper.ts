@@ -1,6 +1,7 @@
 // Keeps partitions for the months ahead, once a day, and knows how many there are.
 
 import type { Log } from "../base/log.ts";
+import { Task } from "../base/task.ts";
 import type { PartState } from "../http/http.ts";
 import type { OpenLedger } from "../postgres/open-ledger.ts";
 
@@ -9,7 +10,13 @@ const everyMs = 24 * 3_600_000;
 export class MonthKeeper {
   readonly #ledger: Pick<OpenLedger, "keepMonthsAhead" | "readLastMonth">;
   readonly #log: Log;
-  #timer: NodeJS.Timeout | undefined;
+  readonly #task = new Task({
+    run: () => this.keep(),
+    firstMs: everyMs,
+    everyMs,
+    // `keep` logs what fails.
+    report: { failed() {} },
+  });
   #last: number | undefined;
 
   constructor(ledger: Pick<OpenLedger, "keepMonthsAhead" | "readLastMonth">, log: Log) {
@@ -26,11 +33,11 @@ export class MonthKeeper {
 
   async start(): Promise<void> {
     this.#last = await this.#ledger.readLastMonth();
-    this.#timer = setInterval(() => void this.keep(), everyMs).unref();
+    this.#task.start();
   }
 
   stop(): void {
-    clearInterval(this.#timer);
+    void this.#task.stop();
   }
 
   /** Adds what is missing. Logs an error, and reads what is there all the same. */

@@ -16,15 +16,16 @@ export function coreReadiness(parts: {
   months: { state(): PartState | undefined };
   billing: { problem(): string | undefined };
   limits: { state(): LimitState };
-  providers: { isUsable(): boolean };
+  providers: {
+    isUsable(): boolean;
+    usableModels(): readonly (readonly [model: string, isUsable: boolean])[];
+  };
 }): () => Promise<Readiness> {
   return reused(async () => ({
     database: await stateOfDatabase(parts.postgres, parts.billing.problem()),
     ...withState("months", parts.months.state()),
     limits: stateOfLimits(parts.limits.state()),
-    providers: parts.providers.isUsable()
-      ? { state: "ok" }
-      : { state: "down", message: "no model has a usable provider" },
+    providers: stateOfProviders(parts.providers),
   }));
 }
 
@@ -64,13 +65,20 @@ async function stateOfCore(check: Promise<boolean>): Promise<PartState> {
   return { state: "down", message };
 }
 
+function stateOfProviders(providers: Parameters<typeof coreReadiness>[0]["providers"]): PartState {
+  if (!providers.isUsable()) return { state: "down", message: "no model has a usable provider" };
+  if (providers.usableModels().some(([, isUsable]) => isUsable)) return { state: "ok" };
+  // Not `down`: only a call that is answered ends it, and a balancer would send none.
+  return { state: "degraded", message: "the last calls to every provider failed" };
+}
+
 function withState(name: string, state: PartState | undefined): Readiness {
   return state === undefined ? {} : { [name]: state };
 }
 
 function stateOfLimits(state: LimitState): PartState {
   return state === "degraded"
-    ? { state, message: "Redis does not answer; each node enforces its share of every limit" }
+    ? { state, message: "without Redis, each node enforces its share of every limit" }
     : { state: "ok", message: state };
 }
 

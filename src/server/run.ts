@@ -4,7 +4,12 @@ import { retireMsMax } from "../base/keep-alive.ts";
 import { exitProcess } from "../base/stderr.ts";
 import { withTimeout } from "../base/timeout.ts";
 import type { CatalogFile } from "../config/catalog.ts";
-import { type Embedded, startEmbedded, templateFolder } from "../postgres/embedded/embedded.ts";
+import {
+  type Embedded,
+  type EmbeddedOptions,
+  startEmbedded,
+  templateFolder,
+} from "../postgres/embedded/embedded.ts";
 import type { Gateway } from "./gateway.ts";
 import type { GatewayParts } from "./services.ts";
 import { shrinkWhenIdle } from "./shrink-heap.ts";
@@ -35,10 +40,12 @@ export async function runGateway(
 ): Promise<void> {
   const { config, log } = parts;
   const giveUp = new AbortController();
-  const starting = start({ ...parts, giveUp: giveUp.signal }, parent);
+  const onLost = () => void stop({ reason: "database lost", exitCode: 1 });
+  const starting = start({ ...parts, giveUp: giveUp.signal }, parent, onLost);
   const hurry = new AbortController();
   const closeIdle = new AbortController();
   let isStopping = false;
+  let isReady = false;
 
   // A second signal stops the process at once. The next start settles the active requests.
   onEndSignals(
@@ -74,6 +81,7 @@ export async function runGateway(
 
   try {
     const gateway = await starting;
+    isReady = true;
     const { httpAddress: http, grpcAddress: grpc, firstKeys } = gateway;
     const { renderBanner } = await import("./bootstrap.ts");
     const announcement =
@@ -87,7 +95,7 @@ export async function runGateway(
       const ms = Math.round(performance.now());
       log.info({ http, grpc, metrics, role: config.role, ms }, "ready");
     }
-    shrinkWhenIdle();
+    shrinkWhenIdle(log);
   } catch (error) {
     // `stop` ends the process.
     if (giveUp.signal.aborted) return;
@@ -107,7 +115,7 @@ export async function runGateway(
     await exitProcess(code);
   }
 
-  async function stop({ retire = false, ...why }: StopCause): Promise<void> {
+  async function stop({ retire = false, exitCode = 0, ...why }: StopCause): Promise<void> {
     if (isStopping) return;
     isStopping = true;
     log.info(
@@ -129,9 +137,12 @@ export async function runGateway(
       });
       if (gateway) await parent?.leave(gateway.metrics());
       log.info("stopped");
-      await exit(gateway && gateway.unsettled() > 0 ? 1 : 0);
+      await exit(gateway && gateway.unsettled() > 0 ? 1 : exitCode);
     } catch (error) {
-      log.error({ code: "stop_failed", err: error }, "the gateway failed to stop cleanly");
+      // A start cannot end without its parent.
+      if (why.reason === "orphaned" && !isReady)
+        log.info({ err: error }, "the parent died while this worker was starting: exiting");
+      else log.error({ code: "stop_failed", err: error }, "the gateway failed to stop cleanly");
       await exitProcess(1);
     }
   }
@@ -172,11 +183,12 @@ export async function runGateway(
 async function start(
   parts: Omit<GatewayParts, "embedded" | "shared">,
   parent: Parent | undefined,
+  onLost: () => void,
 ): Promise<Gateway> {
   const { log } = parts;
   log.debug("starting");
   const launched = Promise.withResolvers<void>();
-  const embedded = startDatabase(parts, parent, launched.resolve);
+  const embedded = startDatabase(parts, parent, { onLaunched: launched.resolve, onLost });
   // The code that needs the database handles its error.
   void Promise.allSettled([embedded]).then(() => launched.resolve());
   // The imports let nothing else run: they would delay each step up to here.
@@ -199,13 +211,19 @@ async function start(
 function startDatabase(
   { config, log }: Pick<GatewayParts, "config" | "log">,
   parent: Parent | undefined,
-  onLaunched: () => void,
+  on: Pick<EmbeddedOptions, "onLaunched" | "onLost">,
 ): Promise<Embedded> | undefined {
   if (config.databaseUrl !== undefined || config.role === "facade") return undefined;
   const url = parent?.embeddedUrl;
   if (url === undefined)
-    return startEmbedded(config.dataDir, log, { templates: templateFolder, onLaunched });
+    return startEmbedded(config.dataDir, log, { templates: templateFolder, ...on });
   return Promise.resolve({ url, stop: async () => {} });
 }
 
-type StopCause = { readonly signal?: string; readonly reason?: string; readonly retire?: boolean };
+type StopCause = {
+  readonly signal?: string;
+  readonly reason?: string;
+  readonly retire?: boolean;
+  /** Of a clean stop. Default: 0. */
+  readonly exitCode?: number;
+};

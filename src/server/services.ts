@@ -11,7 +11,7 @@ import { OperationsService } from "../../gen/gateway/operations/v1/operations_pb
 import { PaymentsService } from "../../gen/gateway/payments/v1/payments_pb.ts";
 import { PeopleService } from "../../gen/gateway/people/v1/people_pb.ts";
 import { type Alerts, createAlerts } from "../alerts/alerts.ts";
-import type { Clock } from "../base/clock.ts";
+import { type Clock, pause, systemClock } from "../base/clock.ts";
 import type { ErrorReason } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { withTimeout } from "../base/timeout.ts";
@@ -36,6 +36,7 @@ import { createOperations, type Operations } from "../operations/operations.ts";
 import { createPayments } from "../payments/payments.ts";
 import { codeGuesses, createPeople, type Installation, isOfPeople } from "../people/people.ts";
 import { type Embedded, startEmbedded } from "../postgres/embedded/embedded.ts";
+import { Lease } from "../postgres/lease.ts";
 import { type OpenLedger, openLedger } from "../postgres/open-ledger.ts";
 import { checkConnection, checkDatabase } from "../postgres/preflight.ts";
 import { many } from "../postgres/statement.ts";
@@ -45,6 +46,7 @@ import { createRateLimits, limitStates, type RateLimits } from "../rate-limits/r
 import { connectRedis, hintsOn, type Redis } from "../redis/redis.ts";
 import type { Tracer } from "../tracing/tracing.ts";
 import { findAdminToken } from "./bootstrap.ts";
+import { checkDescriptors } from "./descriptors.ts";
 import { LedgerWatch } from "./ledger-watch.ts";
 import { MonthKeeper } from "./month-keeper.ts";
 import { coreReadiness } from "./readiness.ts";
@@ -55,6 +57,8 @@ export type StartedServices = {
   readonly authenticate: Authenticate;
   readonly adminToken: string;
   readonly installation: Installation;
+  /** Runs the work of a first start while no other process of the ledger does. */
+  firstStart<T>(work: () => Promise<T>): Promise<T>;
   /** The address under which people reach the console. */
   publicUrl(): URL;
   /** Creates an account with this id, unless it exists. */
@@ -95,6 +99,8 @@ export type GatewayParts = {
   readonly shared?: Shared;
 };
 
+/** How long a process that died in its first start keeps others from theirs. */
+const firstStartMsMax = 10_000;
 /** How long a stop waits for what loses nothing. */
 const tasksMsMax = 3_000;
 /** The use of the admin token is noted so often at most. */
@@ -136,6 +142,7 @@ export async function startServices(
     metrics?.readOne("gateway_ledger_sync_standbys", () => watch.syncStandbys);
     stack.defer(() => watch.stop());
   }
+  checkDescriptors(parts.catalog, log);
   const redis = openRedis(config.redisUrl, log, stack);
   const hints = redis ?? parts.shared?.hints;
   let { catalog: file } = parts;
@@ -310,7 +317,7 @@ export async function startServices(
       listNewPlaces: people.forAlerts.listNewPlaces,
       listWaitingOrders: payments.listWaiting,
       findViolations: billing.overview.findViolations,
-      takeAlarms: providers.takeAlarms,
+      modelConditions: providers.modelConditions,
       ledgerProblem,
     },
     listRecipients: people.forAlerts.listRecipients,
@@ -333,6 +340,15 @@ export async function startServices(
     },
     authenticate,
     adminToken,
+    async firstStart(work) {
+      const lease = new Lease(postgres, { task: "server/first-start", ms: firstStartMsMax });
+      while (!(await untilReached(() => lease.take()))) await pause(systemClock, 100);
+      try {
+        return await work();
+      } finally {
+        await lease.release().catch(() => undefined);
+      }
+    },
     installation,
     publicUrl: () => publicUrl,
     ensureAccount: billing.ensureAccount,

@@ -6,8 +6,10 @@
 // and only memory that ordinary load does not need is worth a collection.
 
 import { executionAsyncResource } from "node:async_hooks";
-import { setFlagsFromString } from "node:v8";
+import { getHeapStatistics, setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
+import type { Log } from "../base/log.ts";
+import { Task, warnOnce } from "../base/task.ts";
 
 /**
  * An object of those that `process.nextTick` makes. After a collection in which none lives,
@@ -48,13 +50,22 @@ const changeMin = 0.05;
  */
 const waitMax = 4;
 
+/** Resident bytes. Without a descriptor to read them, those of the heap. */
+function readMemory(): number {
+  try {
+    return process.memoryUsage.rss();
+  } catch {
+    return getHeapStatistics().total_physical_size;
+  }
+}
+
 /**
  * Shrinks the heap of a process that is ready: soon, if nobody calls yet, and after its memory had
  * grown threefold, when it has little to do, until most of the growth is gone. The process may end
  * while it is active.
  */
-export function shrinkWhenIdle(): void {
-  const readyBytes = process.memoryUsage.rss();
+export function shrinkWhenIdle(log: Log): void {
+  const readyBytes = readMemory();
   let leastBytes = readyBytes;
   let mostBytes = readyBytes;
   let isNew = true;
@@ -88,11 +99,20 @@ export function shrinkWhenIdle(): void {
     shrinkHeap(isIdle ? "last-resort" : "regular");
   }
 
-  setInterval(() => {
-    const bytes = process.memoryUsage.rss();
-    leastBytes = Math.min(leastBytes, bytes);
-    mostBytes = Math.max(mostBytes, bytes);
-    samples += 1;
-    if (samples % samplesMin === 0) decide(bytes);
-  }, sampleMs).unref();
+  new Task({
+    async run() {
+      // Needs a descriptor. Without one, this sample is left out.
+      const bytes = process.memoryUsage.rss();
+      leastBytes = Math.min(leastBytes, bytes);
+      mostBytes = Math.max(mostBytes, bytes);
+      samples += 1;
+      if (samples % samplesMin === 0) decide(bytes);
+    },
+    firstMs: sampleMs,
+    everyMs: sampleMs,
+    report: warnOnce(log, {
+      code: "background_task_failed",
+      failed: "the memory of this process cannot be read, and may shrink later than it could",
+    }),
+  }).start();
 }

@@ -41,7 +41,7 @@ type Parts = {
 /** Runs the workers. Exits when a signal or a failure has ended them. */
 export async function runWorkers(parts: Parts): Promise<void> {
   const { config, log } = parts;
-  const database = openDatabase(config, log);
+  const database = openDatabase(config, log, () => workers.fail("the database is lost", 1));
   const workers = new Workers(parts, async (exitCode) => {
     try {
       const started = database.catch(() => undefined);
@@ -80,11 +80,15 @@ export async function runWorkers(parts: Parts): Promise<void> {
 }
 
 /** Starts the embedded database, unless another one is configured or none is needed. */
-async function openDatabase(config: Config, log: Log): Promise<Embedded | undefined> {
+async function openDatabase(
+  config: Config,
+  log: Log,
+  onLost: () => void,
+): Promise<Embedded | undefined> {
   if (config.databaseUrl !== undefined || config.role === "facade") return undefined;
   // Those that were replaced wait until their clients have left them.
   const processes = 2 * config.workers;
-  return startEmbedded(config.dataDir, log, { processes, templates: templateFolder });
+  return startEmbedded(config.dataDir, log, { processes, templates: templateFolder, onLost });
 }
 
 type Exit = { readonly code: number | null; readonly signal: string | null };
@@ -168,7 +172,7 @@ class Workers {
     } catch {
       const exit = await Promise.race(all.map(({ exited }) => exited));
       for (const { problem } of all) if (problem !== undefined) console.error(problem);
-      this.#fail("a worker failed to start", exit.code ?? 1);
+      this.fail("a worker failed to start", exit.code ?? 1);
     }
   }
 
@@ -335,7 +339,7 @@ class Workers {
       "a worker died",
     );
     if (this.#deathsAtMs.length < deathsMax) void this.#restartMissing(this.#deathsAtMs.length - 1);
-    else this.#fail(`${deathsMax} workers died within a minute`, 1);
+    else this.fail(`${deathsMax} workers died within a minute`, 1);
   }
 
   /** Starts workers until as many run as configured. The pauses grow with `attempt`. */
@@ -358,11 +362,12 @@ class Workers {
         { code: "worker_not_started", problem: child.problem },
         "a worker failed to start",
       );
-      if (live.length === 0) return this.#fail("no worker is left, and none starts", 1);
+      if (live.length === 0) return this.fail("no worker is left, and none starts", 1);
     }
   }
 
-  #fail(reason: string, exitCode: number): void {
+  /** Ends the gateway: restarting workers does not help. */
+  fail(reason: string, exitCode: number): void {
     if (this.#isStopping) return;
     this.#log.fatal({ code: "workers_ended" }, `${reason}: ending the gateway`);
     void this.#endAll(exitCode);

@@ -269,9 +269,57 @@ test("a suspended account and a waiting order are told, the order to operators t
   expect(alerts.map(({ title, facts }) => [title, facts.account_id])).toEqual([[waits, buyer]]);
 });
 
-test("operators hear of alarms, of the ledger and of the verifier once, from every node", async () => {
+test("operators hear of an outage of a provider once, and once of its end", async () => {
+  const condition = { provider: "real", model: "haiku", isUnusable: true, isAnswered: false };
+  const lastFailure = { status: 401, reason: "authentication_error: invalid key" };
+  let conditions = [{ ...condition, lastFailure }];
+  const sources = { modelConditions: () => conditions };
+  const [one, other] = [nodes.node({ sources }), nodes.node({ sources })];
+  const titles = async () => {
+    const { alerts } = await nodes.as(environmentToken).listAlerts({ allAccounts: true });
+    return alerts.map(({ title, facts }) => [title, facts.reason]);
+  };
+  const opened = ["The provider real answers no calls for haiku.", lastFailure.reason];
+  const ended = ["The provider real answers calls for haiku again.", undefined];
+  const pass = (minutes: number) =>
+    nodes.run(
+      `update provider_outages set answered_at = answered_at - $1::integer * interval '1 minute'`,
+      [minutes],
+    );
+
+  await Promise.all([look(one), look(other), look(one)]);
+  await look(other);
+  expect(await titles()).toEqual([opened]);
+
+  // One node is answered, and the other still finds it unusable.
+  const bad = conditions;
+  conditions = [{ ...condition, isUnusable: false, isAnswered: true, lastFailure }];
+  await look(one);
+  await pass(6);
+  conditions = bad;
+  await look(other);
+  await look(one);
+  expect(await titles()).toEqual([opened]);
+
+  conditions = [{ ...condition, isUnusable: false, isAnswered: true, lastFailure }];
+  await look(one);
+  await pass(4);
+  await look(other);
+  expect(await titles()).toEqual([opened]);
+  await pass(2);
+  await Promise.all([look(one), look(other)]);
+  expect(await titles()).toEqual([ended, opened]);
+  expect(await nodes.run("select provider from provider_outages")).toEqual([]);
+
+  // The next one is another.
+  conditions = bad;
+  await look(one);
+  expect(await titles()).toEqual([opened, ended, opened]);
+  await nodes.run("delete from provider_outages");
+});
+
+test("operators hear of the ledger and of the verifier once, from every node", async () => {
   const sources = {
-    takeAlarms: () => [{ provider: "real", model: "haiku", alarm: "refuses our credential" }],
     ledgerProblem: () => "no standby",
     findViolations: async () => ({ verificationId: "ver_1", violations: 2 }),
   };
@@ -280,7 +328,6 @@ test("operators hear of alarms, of the ledger and of the verifier once, from eve
   const { alerts } = await nodes.as(environmentToken).listAlerts({ allAccounts: true });
   expect(alerts.map(({ title }) => title).sort()).toEqual([
     "A failover would lose the last charges: the ledger is not synchronous.",
-    "The provider real needs a repair.",
     "The verifier of the ledger found something.",
   ]);
 });
@@ -296,6 +343,7 @@ test("two nodes that look at once raise each alert once, also when both are at i
   }
   // Without a lease, nothing keeps the second from looking while the first does.
   const times = { everyMs: 0, leaseMs: -1 };
+  await nodes.makeLookDue();
   const some = [1, 2, 3].map(() => nodes.node({ times, mailer: mailer() }));
   const looked = await Promise.all(some.map(({ alerts }) => alerts.look()));
   expect(looked.filter((did) => did).length).toBeGreaterThan(1);

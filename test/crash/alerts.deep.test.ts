@@ -65,7 +65,7 @@ test("an alert whose post dies with its process is posted by another, and listed
     const posted = new Promise<IncomingMessage>((resolve) => {
       onPost = resolve;
     });
-    await stage.ledger.run("update alert_progress set evaluated_at = now() - interval '1 hour'");
+    await stage.ledger.run("delete from leases where task = 'alerts'");
     await posted;
     await first.end("SIGKILL");
     // The lease of the dead process would end by itself, after two minutes.

@@ -51,7 +51,7 @@ async function run(command: string, args: readonly string[], moment?: string) {
     });
   const [code, signal] = await once(child, "close");
   // The lease of a killed process ends by itself, after a minute.
-  await world.run("update history_leases set until = now() - interval '1 second'");
+  await world.run("update leases set until = now() - interval '1 second'");
   return { code, signal, output };
 }
 

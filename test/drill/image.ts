@@ -191,11 +191,9 @@ try {
   );
   const address = `http://127.0.0.1:${port}`;
   await becomesHealthy(address);
-  let key: string | undefined;
-  for (const untilMs = performance.now() + 10_000; key === undefined; await delay(100)) {
-    assert.ok(performance.now() < untilMs, "the gateway printed no key");
-    key = /v1 key +(\S+)/.exec(podman("logs", container))?.[1];
-  }
+  const print = "process.stdout.write(require('node:fs').readFileSync('/data/first-keys.json'))";
+  const keys: unknown = JSON.parse(podman("exec", container, "/nodejs/bin/node", "--eval", print));
+  const key = String(Object(keys).v1);
   await use(address, key);
   const link = podman("exec", container, "/nodejs/bin/node", "src/cli/sign-in-link.ts");
   assert.match(link, /\/console\/welcome#/);

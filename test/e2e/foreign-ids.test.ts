@@ -124,7 +124,7 @@ beforeAll(async () => {
       listKeyEvents: keys.listEvents,
       listNewPlaces: people.forAlerts.listNewPlaces,
       listWaitingOrders: payments.listWaiting,
-      takeAlarms: () => [],
+      modelConditions: () => [],
       ledgerProblem: () => undefined,
     },
     listRecipients: people.forAlerts.listRecipients,

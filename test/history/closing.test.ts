@@ -582,7 +582,7 @@ test("the task counts the months that are due, and ends with its process", async
     keepRetention(world.ledger, { months: 1, sink: undefined }, signal);
   const keeper = new RetentionKeeper(keep, log);
   expect(keeper.due).toBeUndefined();
-  await keeper.run();
+  await keeper.run(new AbortController().signal);
   // Closed, and not exported.
   expect(keeper.due).toBe(2);
   expect(await world.run("select 1 from month_closings")).not.toHaveLength(1);

@@ -133,7 +133,7 @@ test("a process asks again each hour, and goes on after an error", async () => {
   const retention = createRetention({ store: { run }, clock, log: createLog("silent") });
   retention.start();
   for (let hours = 0; hours < 3; hours++) await clock.advance(hourMs);
-  expect(asked).toEqual(Array(3).fill("people/claim-cleaning"));
+  expect(asked).toEqual(Array(3).fill("postgres/take-lease"));
   await retention.stop();
   await clock.advance(hourMs);
   expect([asked.length, clock.pending]).toEqual([3, 0]);

@@ -1,7 +1,8 @@
 // The embedded server. Each test starts and stops a real one in a folder of its own.
 
-import { spawn } from "node:child_process";
+import { execFileSync, spawn } from "node:child_process";
 import {
+  chmodSync,
   mkdirSync,
   mkdtempSync,
   readdirSync,
@@ -129,6 +130,62 @@ test("a pid file that names another program's process does not prevent a start",
   );
   const second = await start(folder);
   expect(await ask(second.url, "select 1")).toEqual([1]);
+});
+
+test.for(["", "12", "not a number\n/nowhere\n"])(
+  "a pid file of %j, as after a crash of the machine, does not prevent a start",
+  async (text) => {
+    const folder = newFolder();
+    await (await start(folder)).stop();
+    const path = join(folder, "postgres/postmaster.pid");
+    writeFileSync(path, text);
+    utimesSync(path, 0, 0);
+    const again = await start(folder);
+    expect(await ask(again.url, "select 1")).toEqual([1]);
+  },
+);
+
+test("a copied data folder gets a server of its own while that of the original runs", async () => {
+  const [original, copy] = [newFolder(), newFolder()];
+  const first = await start(original);
+  const pidFile = readFileSync(join(original, "postgres/postmaster.pid"), "utf8");
+  await first.stop();
+  execFileSync("cp", ["-a", join(original, "postgres"), copy]);
+  const again = await start(original);
+  const pid = String(readPid(original));
+  writeFileSync(join(copy, "postgres/postmaster.pid"), pidFile.replace(/^\d+/, pid));
+  utimesSync(join(copy, "postgres/postmaster.pid"), 0, 0);
+  const second = await start(copy);
+  expect(await ask(second.url, "show data_directory")).toEqual([join(copy, "postgres")]);
+  expect(await ask(again.url, "show data_directory")).toEqual([join(original, "postgres")]);
+});
+
+test("the error for a data folder that became read-only names the log file of the server", async () => {
+  const folder = newFolder();
+  await (await start(folder)).stop();
+  const data = join(folder, "postgres");
+  chmodSync(data, 0o500);
+  await expect(startEmbedded(folder, log)).rejects.toThrow(/did not start; see .*postgres\.log/);
+  chmodSync(data, 0o700);
+  expect(readFileSync(join(folder, "postgres.log"), "utf8")).toMatch(/postmaster.pid.*denied/);
+  expect(await ask((await start(folder)).url, "select 1")).toEqual([1]);
+});
+
+test("a server with a long path is watched, and comes back at the address that clients know", async () => {
+  const folder = newFolder("a-long-name-".repeat(12));
+  let isLost = false;
+  const onLost = () => {
+    isLost = true;
+  };
+  const embedded = await startEmbedded(folder, log, { onLost });
+  cleanups.push(() => embedded.stop());
+  const pid = readPid(folder);
+  process.kill(pid, "SIGKILL");
+  await untilEnded(pid);
+  await expect.poll(() => ask(embedded.url, "select 1").catch(() => [])).toEqual([1]);
+  await embedded.stop();
+  await expect(ask(embedded.url, "select 1")).rejects.toThrow();
+  expect(isLost).toBe(false);
 });
 
 test("a stop leaves the server running if another gateway uses it", async () => {

@@ -65,12 +65,29 @@ test("an admitted request carries what remains, a refused one its limit and when
   expect(limits.state()).toStrictEqual("memory");
 });
 
-test("without Redis this process has the whole limit, whichever nodes the ledger lists", async () => {
-  const limits = createRateLimits({
-    nodes: { id: () => "node_2", live: () => ["node_1", "node_2"] },
-    log,
-  });
-  expect((await limits.acquire("key_a", 10))?.rateLimit.remaining).toBe(9);
+test("without Redis each of several nodes has its share of a limit, and says so once", async () => {
+  const lines: string[] = [];
+  const warned = Promise.withResolvers<void>();
+  const warn = ({ code }: { code: string }) => {
+    lines.push(code);
+    warned.resolve();
+  };
+  const limitsOf = (id: string) =>
+    createRateLimits({
+      nodes: { id: () => id, live: () => ["node_1", "node_2"] },
+      log: Object.assign(createLog("silent"), { warn }),
+    });
+  const [one, other] = [limitsOf("node_1"), limitsOf("node_2")];
+  const admitted = async (limits: typeof one) => {
+    const asked = Array.from({ length: 11 }, () => limits.acquire("key_a", 11));
+    return (await Promise.allSettled(asked)).filter(({ status }) => status === "fulfilled").length;
+  };
+  expect([await admitted(one), await admitted(other)]).toEqual([6, 5]);
+  expect([one.state(), other.state()]).toEqual(["degraded", "degraded"]);
+  await one.start();
+  await warned.promise;
+  await one.stop();
+  expect(lines).toEqual(["limits_divided"]);
 });
 
 test("the whole limit is available again after a minute without requests", async () => {

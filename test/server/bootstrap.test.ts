@@ -267,11 +267,30 @@ test("the banner has the address, the keys and a curl command", () => {
     expect(banner).toContain(part);
 });
 
-test("the link of the owner is printed on a terminal only", () => {
-  const keys = { v1: "one", v2: "two", adminToken: "three", ownerLink: "http://localhost/#link" };
+test("without a terminal the path of the file is printed, and no secret", () => {
+  const keys = { v1: "one", v2: "two", adminToken: "three", ownerLink: "http://localhost/#four" };
   const banner = renderBanner(keys, "http://127.0.0.1:8080", "./data", false);
-  expect(banner).not.toContain("#link");
-  expect(banner).toContain("ownerLink in data/first-keys.json");
+  for (const secret of Object.values(keys)) expect(banner).not.toContain(secret);
+  expect(banner).toContain("data/first-keys.json");
+});
+
+test("twenty processes that start at once find one admin token, which the file then has", async () => {
+  const dataDir = mkdtempSync(join(tmpdir(), "gateway-first-"));
+  cleanups.push(() => rmSync(dataDir, { recursive: true }));
+  let saving = Promise.resolve();
+  const tokens = await Promise.all(
+    Array.from({ length: 20 }, async () => {
+      const token = await findAdminToken(dataDir, undefined);
+      // One after the other, as their lease makes them.
+      saving = saving.then(() => saveAdminToken(dataDir, token, createLog("silent")));
+      await saving;
+      return token;
+    }),
+  );
+  expect(new Set(tokens).size).toBe(1);
+  const file: unknown = JSON.parse(readFileSync(firstKeysPath(dataDir), "utf8"));
+  expect(file).toEqual({ adminToken: tokens[0] });
+  expect(readdirSync(dataDir)).toEqual(["first-keys.json"]);
 });
 
 test("the account of the first start is known by its id, whatever it or others are called", async () => {

@@ -84,15 +84,16 @@ async function freeCredits(address: string, key: string): Promise<string> {
   return Object(body).pool.free_credits;
 }
 
-test("a first start prints the keys once, and they pay for a first request", async () => {
+test("a first start without a terminal prints where its keys are, and they pay", async () => {
   const dataDir = newDataDir();
   // An empty CONFIG names no file.
   const first = await start({ DATA_DIR: dataDir, CONFIG: "" });
   const { v1, v2, adminToken } = readKeys(dataDir);
   for (const secret of [v1, v2, adminToken]) {
-    expect(first.stdout()).toContain(secret);
+    expect(first.stdout()).not.toContain(secret);
     expect(first.stderr()).not.toContain(secret);
   }
+  expect(first.stdout()).toContain(join(dataDir, "first-keys.json"));
   expect(statSync(join(dataDir, "first-keys.json")).mode & 0o777).toBe(0o600);
   expect(await freeCredits(first.address, v1)).toBe("1000");
 

@@ -108,9 +108,7 @@ export async function startAlertNodes() {
     },
     /** Makes the next look due, also if a process that died was at it. */
     async makeLookDue(): Promise<void> {
-      await run(
-        "update alert_progress set evaluated_at = now() - interval '1 hour', leased_until = null",
-      );
+      await run("delete from leases where task = 'alerts'");
     },
     async makeDeliveriesDue(): Promise<void> {
       await run("update alert_deliveries set next_at = now() where state = 'waiting'");
@@ -158,7 +156,7 @@ function createNode(postgres: Postgres, options: AlertNodeOptions) {
       listKeyEvents: keys.listEvents,
       listNewPlaces: people.forAlerts.listNewPlaces,
       listWaitingOrders: payments.listWaiting,
-      takeAlarms: () => [],
+      modelConditions: () => [],
       ledgerProblem: () => undefined,
       ...options.sources,
     },

@@ -55,6 +55,8 @@ export async function startCrashCluster() {
     ledger,
     provider,
     catalogPath,
+    /** The variables of its gateways. */
+    env,
     /** Starts one more gateway. */
     async start(more: NodeJS.ProcessEnv = {}): Promise<ChildGateway> {
       const gateway = await startChildGateway({ ...env, ...more });

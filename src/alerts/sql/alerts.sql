@@ -21,18 +21,9 @@ with raised as (
 )
 select alert_id from raised;
 
--- name: ClaimEvaluation :optional
--- Takes on the next evaluation. No row: it is not due, or another process is at it.
-with before as (
-  select events_at from alert_progress
-  where evaluated_at <= now() - :every_ms::float8 * interval '1 millisecond'
-    and (leased_until is null or leased_until < now())
-  for update
-)
-update alert_progress p
-set leased_until = now() + :lease_ms::float8 * interval '1 millisecond'
-from before b
-returning b.events_at, now() as "began_at!";
+-- name: ReadProgress :one
+-- Up to when events are known, and the time.
+select events_at, now() as "began_at!" from alert_progress;
 
 -- name: ClaimDeliveries :many
 -- Takes deliveries that are due, at most one of each account, so that an account whose receiver is
@@ -90,12 +81,9 @@ from alert_deliveries
 where alert_id = any(:alert_ids::text[])
 order by alert_id, channel;
 
--- name: FinishEvaluation :run
--- Ends an evaluation.
--- :events_at?  null: the events are to be read again
-update alert_progress
-set evaluated_at = now(), leased_until = null,
-  events_at = coalesce(:events_at::timestamptz, events_at);
+-- name: SetProgress :run
+-- Notes that the events before this time are known.
+update alert_progress set events_at = :events_at::timestamptz;
 
 -- name: DismissAlert :run
 -- Marks an alert as read. Changes no row: the account has no such alert on its page.
@@ -131,3 +119,28 @@ where alert_id in (
   order by raised_at
   limit :rows
 );
+
+-- name: OpenOutages :many
+-- Notes that these models are unusable at their providers, and returns their outages.
+insert into provider_outages (provider, model)
+select o.provider, o.model from unnest(:providers::text[], :models::text[]) as o (provider, model)
+on conflict (provider, model) do update set answered_at = null
+returning provider, model, opened_at;
+
+-- name: AnswerOutages :run
+-- Notes that these models are answered again.
+update provider_outages p
+set answered_at = now()
+from unnest(:providers::text[], :models::text[]) as o (provider, model)
+where p.provider = o.provider and p.model = o.model and p.answered_at is null;
+
+-- name: ListEndedOutages :many
+-- Lists the outages of models that have been answered for this long.
+select provider, model, opened_at
+from provider_outages
+where answered_at <= now() - :answered_ms::float8 * interval '1 millisecond';
+
+-- name: RemoveOutage :run
+-- Ends an outage, unless it has begun again.
+delete from provider_outages
+where provider = :provider and model = :model and answered_at is not null;

@@ -4,14 +4,6 @@ insert into sink_cursors (sink)
 values (:sink)
 on conflict (sink) do nothing;
 
--- name: TakeLease :run
--- Takes a task for some time, or keeps it. Changes no row: another process has it.
-insert into history_leases (task, holder, taken_at, until)
-values (:task, :holder, now(), now() + :ms::integer * interval '1 millisecond')
-on conflict (task) do update
-set holder = excluded.holder, taken_at = excluded.taken_at, until = excluded.until
-where history_leases.holder = excluded.holder or history_leases.until < excluded.taken_at;
-
 -- name: ReadHorizon :one
 -- The time, the first transaction that runs, and the first one that has not begun: when all that
 -- had begun have ended, no charge with an earlier time becomes visible any more. Charges are what
@@ -71,8 +63,3 @@ set settled_at = :last_settled_at::timestamptz, request_id = :last_request_id,
   account_id = :last_account_id, file = :file, bytes = :bytes, moved_at = now()
 where sink = :sink
   and (settled_at, request_id, account_id) = (:settled_at::timestamptz, :request_id, :account_id);
-
--- name: ReleaseLease :run
--- Leaves a task to others.
-delete from history_leases
-where task = :task and holder = :holder;

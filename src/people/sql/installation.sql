@@ -14,11 +14,6 @@ returning account_id as "account_id!";
 update installation set challenge_secret = coalesce(challenge_secret, :secret)
 returning challenge_secret as "challenge_secret!";
 
--- name: ClaimCleaning :run
--- Takes on the daily removal of old data. Changes no row: a process did so within the last day.
-update installation set cleaned_at = now()
- where cleaned_at is null or cleaned_at <= now() - interval '1 day';
-
 -- name: TouchAdminToken :run
 -- Notes that the token of the environment was used.
 update installation set admin_token_used_at = now();

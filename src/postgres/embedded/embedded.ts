@@ -3,6 +3,7 @@
 // generated password only.
 
 import { execFile, spawn } from "node:child_process";
+import { once } from "node:events";
 import { closeSync, openSync } from "node:fs";
 import {
   chown,
@@ -21,8 +22,11 @@ import { basename, dirname, join, resolve } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { promisify } from "node:util";
 import { Client, DatabaseError } from "pg";
+import { pause, systemClock } from "../../base/clock.ts";
 import { randomSecret } from "../../base/ids.ts";
 import type { Log } from "../../base/log.ts";
+import { isLocalShortage } from "../../base/shortage.ts";
+import { aborted } from "../../base/timeout.ts";
 import { applicationName, connectionConfig } from "../session.ts";
 import { type Binaries, findBinaries } from "./binaries.ts";
 import { digestSources, findTemplate, unpackTemplate } from "./template.ts";
@@ -45,6 +49,16 @@ const draftAgeMsMax = 600_000;
 const stopTimeoutMs = 10_000;
 const pollMs = 20;
 const startsMax = 20;
+/** Of each attempt to start a server again. The watch makes several, with pauses. */
+const restartsMax = 4;
+/** After so many failures in a row a server is given up. */
+const failuresMax = 6;
+/** Between two attempts: first this, then twice as long each time. */
+const failurePauseMs = { first: 1_000, max: 8_000 };
+/** A server that ends sooner than that after its start has failed to start. */
+const stableMs = 10_000;
+/** A pid file without a whole content may be one that is just being written. */
+const pidFileAgeMsMin = 1_000;
 // A gateway opens up to 21. The rest is for commands, and for another gateway that takes over.
 const connectionsPerProcess = 22;
 const connectionsMin = 180;
@@ -54,6 +68,9 @@ const sharedSettleMs = 1_000;
 const askTimeoutMs = 2_000;
 // The path of a socket has at most 107 bytes on Linux and 103 on macOS, including `/.s.PGSQL.5432`.
 const socketFolderBytesMax = 88;
+const watchName = `${applicationName} watch`;
+/** SQLSTATE of a server that starts, stops or recovers. */
+const cannotConnectNow = "57P03";
 const user = "gateway";
 const database = "gateway";
 const passwordFile = "gateway.password";
@@ -74,6 +91,11 @@ export type EmbeddedOptions = {
   readonly settings?: readonly string[];
   /** Called when other processes do the rest: this one may block its thread without a delay. */
   readonly onLaunched?: () => void;
+  /**
+   * Present: a server that ends before `stop` is started again. Called once, when that has failed
+   * six times in a row: nothing is tried any more.
+   */
+  readonly onLost?: () => void;
 };
 
 /**
@@ -92,11 +114,104 @@ export async function startEmbedded(
   await removeOldDrafts(cluster);
   await giveTo(binaries.ownerId, cluster);
   const password = await readFile(join(cluster, passwordFile), "utf8");
-  const { server, state } = await ensureRunning({ binaries, cluster, password, log, options });
+  const ending = new AbortController();
+  const parts = { binaries, cluster, password, log, options, ending: ending.signal };
+  const { server, state } = await ensureRunning(parts, startsMax);
   log.debug("the embedded PostgreSQL accepts connections");
   const url = urlOf(server, password, database);
   if (state === "lacks the database") await createDatabase(urlOf(server, password, "postgres"));
-  return { url, stop: () => stop(cluster, url, log) };
+  const { onLost } = options;
+  const watch = onLost && keepRunning(parts, server, onLost);
+  return {
+    url,
+    async stop() {
+      ending.abort();
+      await watch;
+      await stop(cluster, url, log);
+    },
+  };
+}
+
+type ServerParts = {
+  readonly binaries: Binaries;
+  /** The folder of the data. */
+  readonly cluster: string;
+  readonly password: string;
+  readonly log: Log;
+  readonly options: EmbeddedOptions;
+  readonly ending: AbortSignal;
+};
+
+/** Starts the server again when it ends. Resolves when it ends for good. Never rejects. */
+async function keepRunning(
+  parts: ServerParts,
+  { socketFolder, ...server }: Server,
+  onLost: () => void,
+): Promise<void> {
+  const { log, password, ending } = parts;
+  const url = urlOf({ socketFolder, ...server }, password, database);
+  let failures = 0;
+  /** Undefined: it does not run. */
+  let startedAtMs: number | undefined = Number.NEGATIVE_INFINITY;
+  for (;;) {
+    const state = await untilClosed(url, ending);
+    if (ending.aborted) return;
+    if (state === "unknown") {
+      await pause(systemClock, failurePauseMs.first, ending);
+      continue;
+    }
+    if (startedAtMs !== undefined && performance.now() - startedAtMs >= stableMs) failures = 0;
+    startedAtMs = undefined;
+    if (failures === 0)
+      log.warn(
+        { code: "embedded_database_ended" },
+        "the embedded PostgreSQL has ended: it is started again",
+      );
+    else {
+      const { first, max } = failurePauseMs;
+      await pause(systemClock, Math.min(max, first * 2 ** (failures - 1)), ending);
+    }
+    failures += 1;
+    try {
+      await ensureRunning(parts, restartsMax, socketFolder);
+      startedAtMs = performance.now();
+      log.info("the embedded PostgreSQL accepts connections again");
+      continue;
+    } catch (err) {
+      if (ending.aborted) return;
+      log.error(
+        { code: "embedded_database_not_started", err, failures },
+        "the embedded PostgreSQL does not start",
+      );
+    }
+    if (failures < failuresMax) continue;
+    log.fatal(
+      { code: "embedded_database_lost" },
+      "the embedded PostgreSQL does not start: ending the gateway",
+    );
+    return onLost();
+  }
+}
+
+/**
+ * Holds a connection, and resolves when the server has ended it, or `ending` fires. `unknown`: it
+ * got none, but the server may well run.
+ */
+async function untilClosed(url: string, ending: AbortSignal): Promise<"closed" | "unknown"> {
+  // Under another name, so that `stop` of another gateway does not count it.
+  const client = new Client({ ...connectionConfig(url), application_name: watchName });
+  client.on("error", () => {});
+  const closed = once(client, "end");
+  try {
+    // A client that is ended while it connects may never settle.
+    await Promise.race([client.connect().then(() => closed), aborted(ending)]);
+  } catch (error) {
+    const isAnswer = error instanceof DatabaseError && error.code !== cannotConnectNow;
+    if (isAnswer || isLocalShortage(error)) return "unknown";
+  } finally {
+    void client.end().catch(() => {});
+  }
+  return "closed";
 }
 
 // Creates the data under another name and renames it. So of two processes the slower one finds the
@@ -230,47 +345,50 @@ async function giveTo(ownerId: number, path: string): Promise<void> {
 }
 
 /** A server, as described by its `postmaster.pid`. */
-type Server = { pid: number; port: string; socketFolder: string };
+type Server = { pid: number; folder: string; port: string; socketFolder: string };
 
-async function findRunning(cluster: string): Promise<Server | undefined> {
-  const text = await readFile(join(cluster, "postmaster.pid"), "utf8").catch(() => "");
-  const [pid, , , port, socketFolder] = text.split("\n");
-  if (!pid || !port || !socketFolder) return undefined;
-  return { pid: Number(pid), port, socketFolder };
+/** Members are `NaN` or empty where the file lacks them yet. Undefined: there is no file. */
+async function readPidFile(cluster: string): Promise<Server | undefined> {
+  const text = await readFile(join(cluster, "postmaster.pid"), "utf8").catch(() => undefined);
+  if (text === undefined) return undefined;
+  const [pid = "", folder = "", , port = "", socketFolder = ""] = text.split("\n");
+  return { pid: Number.parseInt(pid, 10), folder, port, socketFolder };
 }
 
-function urlOf({ port, socketFolder }: Server, password: string, database: string): string {
+function urlOf(
+  { port, socketFolder }: Pick<Server, "port" | "socketFolder">,
+  password: string,
+  database: string,
+): string {
   return `postgres://${user}:${password}@localhost:${port}/${database}?host=${encodeURIComponent(socketFolder)}`;
 }
 
-async function ensureRunning({
-  binaries,
-  cluster,
-  password,
-  log,
-  options,
-}: {
-  binaries: Binaries;
-  cluster: string;
-  password: string;
-  log: Log;
-  options: EmbeddedOptions;
-}): Promise<{ server: Server; state: "ready" | "lacks the database" }> {
+/**
+ * Starts the server, at most `startsLeft` times, unless it runs. Resolves when it accepts
+ * connections. `socketFolder`: where its clients expect its socket.
+ */
+async function ensureRunning(
+  { binaries, cluster, password, log, options, ending }: ServerParts,
+  startsLeft: number,
+  socketFolder?: string,
+): Promise<{ server: Server; state: "ready" | "lacks the database" }> {
   const deadline = Date.now() + startTimeoutMs;
   const logFile = join(cluster, "..", "postgres.log");
   let starting = false;
-  let startsLeft = startsMax;
   let failure: unknown;
-  while (Date.now() < deadline && failure === undefined) {
-    const server = await findRunning(cluster);
-    const state = server && (await connectTo(urlOf(server, password, database)));
+  while (Date.now() < deadline && failure === undefined && !ending.aborted) {
+    const server = await readPidFile(cluster);
+    const isAlive = server !== undefined && (await isServerOf(cluster, server));
+    const isWhole = isAlive && server.socketFolder !== "";
+    const state = isWhole ? await connectTo(urlOf(server, password, database)) : undefined;
     if (server && state !== undefined) return { server, state };
-    if (!starting && startsLeft-- > 0) {
-      if (server && !(await isPostgres(server.pid)))
-        await rm(join(cluster, "postmaster.pid"), { force: true });
+    if (!starting && !isAlive && startsLeft-- > 0) {
+      await removeStalePidFile(cluster);
       log.debug({ cluster }, "starting the embedded PostgreSQL");
       starting = true;
-      startServer(binaries, cluster, logFile, options)
+      // Clients of a server that was killed wait for it at the same socket.
+      const known = socketFolder ?? (await findSocketFolder(server));
+      startServer(binaries, cluster, logFile, known, options)
         // The server exited: another process started one, which will accept connections soon, or
         // processes of an earlier server still run.
         .then(() => delay(restartDelayMs))
@@ -287,17 +405,24 @@ async function ensureRunning({
   throw new Error(`the embedded PostgreSQL did not start; see ${logFile}`, { cause: failure });
 }
 
+async function findSocketFolder(server: Server | undefined): Promise<string | undefined> {
+  if (!server?.socketFolder) return undefined;
+  return (await exists(server.socketFolder)) ? server.socketFolder : undefined;
+}
+
 /** Resolves when the server exits. */
 async function startServer(
   binaries: Binaries,
   cluster: string,
   logFile: string,
+  knownSocketFolder: string | undefined,
   { processes = 1, settings = [], onLaunched }: EmbeddedOptions,
 ): Promise<void> {
   const socketFolder =
     Buffer.byteLength(cluster) <= socketFolderBytesMax
       ? cluster
-      : await mkdtemp(join(tmpdir(), "gateway-"));
+      : (knownSocketFolder ?? (await mkdtemp(join(tmpdir(), "gateway-"))));
+  await mkdir(socketFolder, { recursive: true, mode: 0o700 });
   await giveTo(binaries.ownerId, socketFolder);
   const [file, args] = binaries.command("postgres", [
     ...["-D", cluster, "-k", socketFolder],
@@ -344,12 +469,45 @@ async function connectTo(url: string): Promise<"ready" | "lacks the database" | 
   }
 }
 
-// PostgreSQL refuses to start while a process with the id in its old pid file lives, even if that
-// is another program by now.
-async function isPostgres(pid: number): Promise<boolean> {
-  if (process.platform !== "linux") return true;
+/**
+ * True if the process of the pid file is the server of this folder. Its id may be that of another
+ * program by now, and a copied folder has the file of another installation's server.
+ */
+async function isServerOf(cluster: string, { pid, folder }: Server): Promise<boolean> {
+  if (!(pid > 0)) return false;
+  if (process.platform !== "linux") return folder === cluster && isProcess(pid);
   const command = await readFile(`/proc/${pid}/comm`, "utf8").catch(() => "");
-  return command.trim() === "postgres";
+  if (command.trim() !== "postgres") return false;
+  try {
+    const [its, own] = await Promise.all([stat(`/proc/${pid}/cwd`), stat(cluster)]);
+    return its.ino === own.ino && its.dev === own.dev;
+  } catch (error) {
+    // In a container, root may not see the folder of another user's process.
+    return isCode(error, "EACCES") && folder === cluster;
+  }
+}
+
+function isProcess(pid: number): boolean {
+  try {
+    return process.kill(pid, 0);
+  } catch (error) {
+    return isCode(error, "EPERM");
+  }
+}
+
+function isCode(error: unknown, code: string): boolean {
+  return error instanceof Error && "code" in error && error.code === code;
+}
+
+// PostgreSQL refuses to start beside a pid file that it cannot read, or whose process lives, even
+// if that is another program by now.
+async function removeStalePidFile(cluster: string): Promise<void> {
+  const path = join(cluster, "postmaster.pid");
+  const found = await stat(path).catch(() => undefined);
+  const server = await readPidFile(cluster);
+  if (!found || !server) return;
+  if (Date.now() - found.mtimeMs < pidFileAgeMsMin) return;
+  if (!(await isServerOf(cluster, server))) await rm(path, { force: true });
 }
 
 async function createDatabase(url: string): Promise<void> {
@@ -369,10 +527,10 @@ async function createDatabase(url: string): Promise<void> {
 }
 
 async function stop(cluster: string, url: string, log: Log): Promise<void> {
-  const server = await findRunning(cluster);
+  const server = await readPidFile(cluster);
   if (!server) return;
-  // A server that was killed leaves its file, and its id may be that of another program by now.
-  if (!(await isPostgres(server.pid))) {
+  // A server that was killed leaves its file.
+  if (!(await isServerOf(cluster, server))) {
     log.warn(
       { code: "embedded_database_gone", pid: server.pid },
       "the embedded PostgreSQL had ended before; the next start recovers it",
@@ -392,7 +550,7 @@ async function stop(cluster: string, url: string, log: Log): Promise<void> {
   }
   const deadline = Date.now() + stopTimeoutMs;
   while (Date.now() < deadline) {
-    const still = await findRunning(cluster);
+    const still = await readPidFile(cluster);
     if (still?.pid !== server.pid) return;
     await delay(pollMs);
   }

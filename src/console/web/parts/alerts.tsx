@@ -88,6 +88,7 @@ export function AlertsCard(props: AlertsProps): JSX.Element {
 
 const kindsOfOperators = [
   AlertKind.PROVIDER_ALARM,
+  AlertKind.PROVIDER_RECOVERED,
   AlertKind.LEDGER_NOT_SYNCHRONOUS,
   AlertKind.LEDGER_VIOLATED,
   AlertKind.ORDER_WAITING,

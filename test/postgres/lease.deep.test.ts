@@ -2,7 +2,7 @@
 
 import { setTimeout as delay } from "node:timers/promises";
 import { expect, test } from "vitest";
-import { Lease } from "../../src/history/lease.ts";
+import { Lease } from "../../src/postgres/lease.ts";
 import { freshDatabase } from "../support/database.ts";
 
 test("a lease is its holder's until its time is over, and then whoever takes it has it", async () => {
@@ -19,5 +19,8 @@ test("a lease is its holder's until its time is over, and then whoever takes it 
   await delay(1_000);
   expect(await other.take()).toBe(true);
   expect(await one.take()).toBe(false);
+  // A task that rests is nobody's.
+  await other.release(60_000);
+  expect([await one.take(), await other.take()]).toEqual([false, false]);
   await drop();
 });

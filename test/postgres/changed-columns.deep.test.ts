@@ -46,7 +46,13 @@ describe("the generator refuses, with file and line,", () => {
       "monthly_cap",
     ],
     ["a dropped column", "alter table usage_daily drop column cut", "billing/sql/usage.sql", "cut"],
-    ["a table that is gone", "drop table sessions cascade", "people/sql/sessions.sql", "sessions"],
+    ["a table that is gone", "drop table sessions cascade", "people/sql/members.sql", "sessions"],
+    [
+      "a number that is none",
+      "alter table usage_hourly alter column requests type text",
+      "billing/sql/holds.sql",
+      "operator",
+    ],
   ] as const)("%s", async ([, change, file, name]) => {
     const failure = generateAfter(change);
     await expect(failure).rejects.toThrow(new RegExp(`${file}:\\d+: .*${name}.* does not exist`));
@@ -63,16 +69,11 @@ describe("the compiler objects to", () => {
     ],
     [
       "a further value in a list",
-      `alter table sessions drop constraint sessions_method_check,
-         add constraint sessions_method_check
-         check (method in ('passkey', 'password', 'oidc', 'palm'))`,
+      `alter table members drop constraint members_role_check,
+         add constraint members_role_check check (role in ('owner', 'member', 'viewer', 'guest'))`,
       "people",
     ],
-    [
-      "a number that is none",
-      "alter table usage_hourly alter column requests type text",
-      "billing",
-    ],
+    ["a larger number", "alter table holds alter column granted_output type bigint", "billing"],
   ] as const)("%s", async ([, change, folder]) => {
     await generateAfter(change);
     expect(await compile()).toMatch(new RegExp(`src/${folder}/[\\w-]+\\.ts.* error TS`));

@@ -1,7 +1,7 @@
-// What `npm install` does at the end. It removes what running does not need: the C headers and
-// manuals of Node, 67 MB. It bundles the program and the page of the console, makes the template of
-// the embedded database, and compiles the bundle, so that no start and no first visitor waits for
-// it. Where that fails, the gateway does without, or does it when it has to.
+// What `npm ci` and `npm install` do at the end. It removes what running does not need: the C
+// headers and manuals of Node, 67 MB. It bundles the program and the page of the console, makes the
+// template of the embedded database, and compiles the bundle, so that no start and no first visitor
+// waits for it. Where that fails, the gateway does without, or does it when it has to.
 //
 // It begins with the Node that is there, so it is plain JavaScript of Node 20.
 
@@ -12,18 +12,19 @@ import { fileURLToPath } from "node:url";
 const root = fileURLToPath(new URL("../", import.meta.url));
 const modules = `${root}node_modules`;
 for (const name of readdirSync(modules))
-  if (/^node-(bin-)?(linux|darwin|win)-/.test(name))
+  if (/^node-(linux|darwin|win)-/.test(name))
     for (const folder of ["include", "share"])
       rmSync(`${modules}/${name}/${folder}`, { recursive: true, force: true });
 
-const installed = `${modules}/.bin/node`;
-const node = existsSync(installed) ? installed : process.execPath;
 // Absent while an image installs packages before it copies the sources.
 if (existsSync(`${root}src`)) {
   const NODE_COMPILE_CACHE = `${modules}/.cache/compiled`;
   const env = { ...process.env, NODE_COMPILE_CACHE };
+  // The Node of a start: what another one compiled would be of no use to it. Windows has no shell.
+  const [node, ...first] =
+    process.platform === "win32" ? [process.execPath] : ["sh", "deploy/node.sh"];
   const run = (...args) =>
-    spawnSync(node, args, { cwd: root, env, stdio: "ignore", timeout: 60_000 });
+    spawnSync(node, [...first, ...args], { cwd: root, env, stdio: "ignore", timeout: 60_000 });
   run("src/server/build.ts");
   // With the flags of a start: V8 takes no code that was compiled with others.
   const { scripts } = JSON.parse(readFileSync(`${root}package.json`, "utf8"));

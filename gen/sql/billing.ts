@@ -470,8 +470,9 @@ export type FindChargesRow = { requestId: string; accountId: string; family: "v1
 /**
  * Finds the charges with a request id in all accounts, with their prices. Looks into every account:
  * no index begins with the request id, since every charge would pay for it.
+ * `months`: null: those of every month
  */
-export const findCharges: Many<{ requestId: string }, FindChargesRow> = many(
+export const findCharges: Many<{ requestId: string; months: readonly string[] | null }, FindChargesRow> = many(
   "billing/find-charges",
   `-- billing/find-charges
 select c.request_id, c.account_id, c."family", c.key_id, c.model, c.granted_output, c.hold,
@@ -484,11 +485,42 @@ select c.request_id, c.account_id, c."family", c.key_id, c.model, c.granted_outp
 from accounts a
 -- The offset keeps the planner from scanning all charges.
 cross join lateral (
-  select * from charges where account_id = a.account_id and request_id = $1 offset 0
+  select *
+  from charges
+  where account_id = a.account_id and request_id = $1
+    and ($2::date[] is null or month = any($2::date[]))
+  offset 0
 ) c
 join price_versions p using (price_version)
 order by c.admitted_at, c.account_id`,
-  (p) => [p.requestId],
+  (p) => [p.requestId, p.months],
+  (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], model: v[4], grantedOutput: v[5], hold: v[6], amount: v[7], overrun: v[8], outputOver: v[9], thinkingOver: v[10], outcome: v[11], basis: v[12], attempts: v[13], tags: v[14], admittedAt: v[15], settledAt: v[16], usedInput: v[17], usedOutput: v[18], usedThinking: v[19], usedCacheWrite5m: v[20], usedCacheWrite1h: v[21], usedCacheRead: v[22], priceVersion: v[23], input: v[24], output: v[25], thinking: v[26], cacheWrite5m: v[27], cacheWrite1h: v[28], cacheRead: v[29] }) as never,
+  "tags",
+);
+
+export type FindChargesNearRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; model: string; grantedOutput: number; hold: bigint; amount: bigint; overrun: bigint; outputOver: number; thinkingOver: number; outcome: string; basis: string; attempts: Json; tags: Json | null; admittedAt: Date; settledAt: Date; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint };
+/**
+ * Finds the charges with a request id that were settled in a time, in all accounts. Reads the index
+ * of that time, however many accounts there are.
+ * `months`: of their admission
+ */
+export const findChargesNear: Many<{ months: readonly string[]; from: Date | string; to: Date | string; requestId: string }, FindChargesNearRow> = many(
+  "billing/find-charges-near",
+  `-- billing/find-charges-near
+select c.request_id, c.account_id, c."family", c.key_id, c.model, c.granted_output, c.hold,
+  c.amount, c.overrun, c.output_over, c.thinking_over,
+  c.outcome, c.basis, c.attempts, c.tags, c.admitted_at, c.settled_at,
+  c.input as used_input, c.output as used_output, c.thinking as used_thinking,
+  c.cache_write_5m as used_cache_write_5m, c.cache_write_1h as used_cache_write_1h,
+  c.cache_read as used_cache_read,
+  p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read
+from charges c
+join price_versions p using (price_version)
+where c.month = any($1::date[]) and c.amount >= 0
+  and c.settled_at >= $2::timestamptz and c.settled_at < $3::timestamptz
+  and c.request_id = $4
+order by c.admitted_at, c.account_id`,
+  (p) => [p.months, p.from, p.to, p.requestId],
   (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], model: v[4], grantedOutput: v[5], hold: v[6], amount: v[7], overrun: v[8], outputOver: v[9], thinkingOver: v[10], outcome: v[11], basis: v[12], attempts: v[13], tags: v[14], admittedAt: v[15], settledAt: v[16], usedInput: v[17], usedOutput: v[18], usedThinking: v[19], usedCacheWrite5m: v[20], usedCacheWrite1h: v[21], usedCacheRead: v[22], priceVersion: v[23], input: v[24], output: v[25], thinking: v[26], cacheWrite5m: v[27], cacheWrite1h: v[28], cacheRead: v[29] }) as never,
   "tags",
 );
@@ -1576,24 +1608,6 @@ returning transfer_id, account_id, "family", kind, amount, posted_after, idempot
   "",
 );
 
-export type InsertPendingTransferRow = { pendingTransferId: string; accountId: string; family: "v1" | "v2"; kind: "purchase" | "bonus" | "refund" | "chargeback" | "adjustment" | "deposit"; amount: bigint; idempotencyKey: string; reason: string; requestedBy: string; requestedAt: Date; state: "pending" | "approved" | "rejected" | "replaced"; decidedBy: string | null; transferId: string | null };
-/**
- * Stores a transfer that has to be approved.
- */
-export const insertPendingTransfer: One<{ pendingTransferId: string; accountId: string; family: "v1" | "v2"; kind: "purchase" | "bonus" | "refund" | "chargeback" | "adjustment" | "deposit"; amount: bigint | number; idempotencyKey: string; reason: string; requestedBy: string }, InsertPendingTransferRow> = one(
-  "billing/insert-pending-transfer",
-  `-- billing/insert-pending-transfer
-insert into pending_transfers
-  (pending_transfer_id, account_id, "family", kind, amount, idempotency_key, reason, requested_by)
-values ($1, $2, $3, $4, $5, $6, $7,
-  $8)
-returning pending_transfer_id, account_id, "family", kind, amount, idempotency_key, reason,
-  requested_by, requested_at, state, decided_by, transfer_id`,
-  (p) => [p.pendingTransferId, p.accountId, p.family, p.kind, p.amount, p.idempotencyKey, p.reason, p.requestedBy],
-  (v) => ({ pendingTransferId: v[0], accountId: v[1], family: v[2], kind: v[3], amount: v[4], idempotencyKey: v[5], reason: v[6], requestedBy: v[7], requestedAt: v[8], state: v[9], decidedBy: v[10], transferId: v[11] }) as never,
-  "decidedBy transferId",
-);
-
 export type FindTransferRow = { transferId: string; accountId: string; family: "v1" | "v2"; kind: "purchase" | "bonus" | "refund" | "chargeback" | "adjustment" | "deposit"; amount: bigint; postedAfter: bigint; idempotencyKey: string; reason: string; actor: string; createdAt: Date };
 /**
  * Finds the transfer that was made with an idempotency key.
@@ -1607,57 +1621,6 @@ from transfers
 where account_id = $1 and idempotency_key = $2`,
   (p) => [p.accountId, p.idempotencyKey],
   (v) => ({ transferId: v[0], accountId: v[1], family: v[2], kind: v[3], amount: v[4], postedAfter: v[5], idempotencyKey: v[6], reason: v[7], actor: v[8], createdAt: v[9] }) as never,
-  "",
-);
-
-export type FindPendingTransferRow = { pendingTransferId: string; accountId: string; family: "v1" | "v2"; kind: "purchase" | "bonus" | "refund" | "chargeback" | "adjustment" | "deposit"; amount: bigint; idempotencyKey: string; reason: string; requestedBy: string; requestedAt: Date; state: "pending" | "approved" | "rejected" | "replaced"; decidedBy: string | null; transferId: string | null };
-/**
- * Finds a transfer that was to be approved.
- */
-export const findPendingTransfer: Optional<{ pendingTransferId: string }, FindPendingTransferRow> = optional(
-  "billing/find-pending-transfer",
-  `-- billing/find-pending-transfer
-select pending_transfer_id, account_id, "family", kind, amount, idempotency_key, reason,
-  requested_by, requested_at, state, decided_by, transfer_id
-from pending_transfers
-where pending_transfer_id = $1`,
-  (p) => [p.pendingTransferId],
-  (v) => ({ pendingTransferId: v[0], accountId: v[1], family: v[2], kind: v[3], amount: v[4], idempotencyKey: v[5], reason: v[6], requestedBy: v[7], requestedAt: v[8], state: v[9], decidedBy: v[10], transferId: v[11] }) as never,
-  "decidedBy transferId",
-);
-
-export type FindPendingKeyRow = { pendingTransferId: string; accountId: string; family: "v1" | "v2"; kind: "purchase" | "bonus" | "refund" | "chargeback" | "adjustment" | "deposit"; amount: bigint; idempotencyKey: string; reason: string; requestedBy: string; requestedAt: Date; state: "pending" | "approved" | "rejected" | "replaced"; decidedBy: string | null; transferId: string | null };
-/**
- * Finds the transfer that waits for an approval under an idempotency key. The caller has locked a
- * pool of the account.
- */
-export const findPendingKey: Optional<{ accountId: string; idempotencyKey: string }, FindPendingKeyRow> = optional(
-  "billing/find-pending-key",
-  `-- billing/find-pending-key
-select pending_transfer_id, account_id, "family", kind, amount, idempotency_key, reason,
-  requested_by, requested_at, state, decided_by, transfer_id
-from pending_transfers
-where account_id = $1 and idempotency_key = $2 and state = 'pending'`,
-  (p) => [p.accountId, p.idempotencyKey],
-  (v) => ({ pendingTransferId: v[0], accountId: v[1], family: v[2], kind: v[3], amount: v[4], idempotencyKey: v[5], reason: v[6], requestedBy: v[7], requestedAt: v[8], state: v[9], decidedBy: v[10], transferId: v[11] }) as never,
-  "decidedBy transferId",
-);
-
-export type CountPendingTransfersRow = { accountId: string; transfers: number };
-/**
- * Counts the transfers that wait for an approval, by account.
- */
-export const countPendingTransfers: Many<{ rows: bigint | number }, CountPendingTransfersRow> = many(
-  "billing/count-pending-transfers",
-  `-- billing/count-pending-transfers
-select account_id, count(*)::integer as transfers
-from pending_transfers
-where state = 'pending'
-group by account_id
-order by account_id desc
-limit $1`,
-  (p) => [p.rows],
-  (v) => ({ accountId: v[0], transfers: v[1] }) as never,
   "",
 );
 
@@ -1678,38 +1641,6 @@ limit $3`,
   (p) => [p.accountId, p.before, p.rows],
   (v) => ({ transferId: v[0], accountId: v[1], family: v[2], kind: v[3], amount: v[4], postedAfter: v[5], idempotencyKey: v[6], reason: v[7], actor: v[8], createdAt: v[9] }) as never,
   "",
-);
-
-export type ListPendingTransfersRow = { pendingTransferId: string; accountId: string; family: "v1" | "v2"; kind: "purchase" | "bonus" | "refund" | "chargeback" | "adjustment" | "deposit"; amount: bigint; idempotencyKey: string; reason: string; requestedBy: string; requestedAt: Date; state: "pending" | "approved" | "rejected" | "replaced"; decidedBy: string | null; transferId: string | null };
-/**
- * Lists the transfers that wait for an approval, newest first.
- * `before`: the last one of the page before; null: from the newest
- */
-export const listPendingTransfers: Many<{ before: string | null; rows: bigint | number }, ListPendingTransfersRow> = many(
-  "billing/list-pending-transfers",
-  `-- billing/list-pending-transfers
-select pending_transfer_id, account_id, "family", kind, amount, idempotency_key, reason,
-  requested_by, requested_at, state, decided_by, transfer_id
-from pending_transfers
-where state = 'pending' and ($1::text is null or pending_transfer_id < $1)
-order by pending_transfer_id desc
-limit $2`,
-  (p) => [p.before, p.rows],
-  (v) => ({ pendingTransferId: v[0], accountId: v[1], family: v[2], kind: v[3], amount: v[4], idempotencyKey: v[5], reason: v[6], requestedBy: v[7], requestedAt: v[8], state: v[9], decidedBy: v[10], transferId: v[11] }) as never,
-  "decidedBy transferId",
-);
-
-/**
- * Ends the waiting of a transfer. Changes no row: it does not wait.
- * `transferId`: of an approved one
- */
-export const endPendingTransfer: Run<{ state: "pending" | "approved" | "rejected" | "replaced"; decidedBy: string; transferId: string | null; pendingTransferId: string }> = run(
-  "billing/end-pending-transfer",
-  `-- billing/end-pending-transfer
-update pending_transfers
-set state = $1, decided_by = $2, decided_at = now(), transfer_id = $3::text
-where pending_transfer_id = $4 and state = 'pending'`,
-  (p) => [p.state, p.decidedBy, p.transferId, p.pendingTransferId],
 );
 
 // usage.sql

@@ -43,28 +43,30 @@ select statement_timestamp() as read_at, c.change_id as change_id, c.key_id as k
   5000,
 );
 
-export type ListEventsRow = { keyId: string; accountId: string; name: string; createdAt: Date; createdBy: string; pausedAt: Date | null; hint: string };
+export type ListEventsRow = { keyId: string; accountId: string; name: string; createdAt: Date; createdBy: string; pausedAt: Date | null; revokedAt: Date | null; hint: string };
 /**
- * The keys that the feed names since ten seconds before a time, and that were created or paused
- * since then, with the hint of their first secret.
+ * The keys that the feed names since ten seconds before a time, and that were created, paused or
+ * revoked since then, with the hint of their first secret. An account that is closed has no news.
  */
 export const listEvents: Many<{ since: Date | string; rows: bigint | number }, ListEventsRow> = many(
   "keys/list-events",
   `-- keys/list-events
 select k.key_id, k.account_id, k.name, k.created_at, k.created_by,
-       case when k.paused then k.paused_at end as paused_at,
+       case when k.paused then k.paused_at end as paused_at, k.revoked_at,
        (select s.shown from key_secrets s
          where s.key_id = k.key_id order by s.secret_id limit 1) as hint
   from keys k
+  join accounts a on a.account_id = k.account_id and a.status <> 'closed'
  where k.key_id in (select c.key_id from key_changes c
                      where c.changed_at > $1::timestamptz - interval '10 seconds')
    and (k.created_at > $1::timestamptz - interval '10 seconds'
-        or k.paused_at > $1::timestamptz - interval '10 seconds')
+        or k.paused_at > $1::timestamptz - interval '10 seconds'
+        or k.revoked_at > $1::timestamptz - interval '10 seconds')
  order by k.key_id
  limit $2`,
   (p) => [p.since, p.rows],
-  (v) => ({ keyId: v[0], accountId: v[1], name: v[2], createdAt: v[3], createdBy: v[4], pausedAt: v[5], hint: v[6] }) as never,
-  "pausedAt",
+  (v) => ({ keyId: v[0], accountId: v[1], name: v[2], createdAt: v[3], createdBy: v[4], pausedAt: v[5], revokedAt: v[6], hint: v[7] }) as never,
+  "pausedAt revokedAt",
   5000,
 );
 
@@ -83,7 +85,7 @@ delete from key_changes where changed_at < now() - interval '1 day'`,
 
 /**
  * Adds a key with its first secret, and announces it for the alerts: no process can have cached
- * this secret. Foreign key violation: no such account.
+ * this secret.
  */
 export const createKey: Run<{ keyId: string; accountId: string; family: "v1" | "v2"; name: string; requestsPerMinute: number | null; allowedModels: readonly string[]; monthlyCap: bigint | number | null; accountReader: boolean; expiresAt: Date | string | null; createdBy: string; managedBy: string; changeId: string; digest: Buffer; secretId: string; hint: string }> = run(
   "keys/create-key",
@@ -184,32 +186,71 @@ select status from keys where key_id = $1`,
   5000,
 );
 
-export type ReadAccountStatusRow = { status: "active" | "suspended" | "closed" };
+export type LockAccountRow = { status: "active" | "suspended" | "closed" };
 /**
- * The status of an account. No row: no such account.
+ * The status of an account, locked until the end of the transaction: it is not closed meanwhile,
+ * and its keys are counted one by one. No row: no such account.
  */
-export const readAccountStatus: Optional<{ accountId: string }, ReadAccountStatusRow> = optional(
-  "keys/read-account-status",
-  `-- keys/read-account-status
-select status from accounts where account_id = $1`,
+export const lockAccount: Optional<{ accountId: string }, LockAccountRow> = optional(
+  "keys/lock-account",
+  `-- keys/lock-account
+select status from accounts where account_id = $1 for no key update`,
   (p) => [p.accountId],
   (v) => ({ status: v[0] }) as never,
   "",
   5000,
 );
 
-export type CountManagedRow = { keys: number };
+export type CountLiveRow = { keys: number };
 /**
- * How many keys of an account somebody manages, without the revoked ones.
+ * How many keys of an account are neither revoked nor expired.
  */
-export const countManaged: One<{ accountId: string; managedBy: string }, CountManagedRow> = one(
-  "keys/count-managed",
-  `-- keys/count-managed
+export const countLive: One<{ accountId: string }, CountLiveRow> = one(
+  "keys/count-live",
+  `-- keys/count-live
 select count(*)::int4 as keys
   from keys
- where account_id = $1 and managed_by = $2 and status = 'active'`,
-  (p) => [p.accountId, p.managedBy],
+ where account_id = $1 and status = 'active'
+   and (expires_at is null or expires_at > now())`,
+  (p) => [p.accountId],
   (v) => ({ keys: v[0] }) as never,
+  "",
+  5000,
+);
+
+export type CountMadeRow = { keys: number; firstAt: Date | null };
+/**
+ * How many keys an account has made in the last hour, and when the first of them was.
+ */
+export const countMade: One<{ accountId: string }, CountMadeRow> = one(
+  "keys/count-made",
+  `-- keys/count-made
+select count(*)::int4 as keys, min(created_at) as first_at
+  from keys
+ where account_id = $1 and created_at > now() - interval '1 hour'`,
+  (p) => [p.accountId],
+  (v) => ({ keys: v[0], firstAt: v[1] }) as never,
+  "firstAt",
+  5000,
+);
+
+export type ListManagedRow = { keyId: string; accountId: string; name: string; paused: boolean; hint: string };
+/**
+ * The keys that somebody manages, without the revoked ones, in the order of their accounts, with
+ * the hints of their newest secrets.
+ */
+export const listManaged: Many<{ managedBy: string }, ListManagedRow> = many(
+  "keys/list-managed",
+  `-- keys/list-managed
+select k.key_id, k.account_id, k.name, k.paused,
+       coalesce((select s.shown from key_secrets s
+                  where s.key_id = k.key_id
+                  order by s.created_at desc, s.secret_id desc limit 1), '') as hint
+  from keys k
+ where k.managed_by = $1 and k.status = 'active'
+ order by k.account_id, k.key_id`,
+  (p) => [p.managedBy],
+  (v) => ({ keyId: v[0], accountId: v[1], name: v[2], paused: v[3], hint: v[4] }) as never,
   "",
   5000,
 );
@@ -265,67 +306,67 @@ select k.key_id as key_id
   5000,
 );
 
-export type UpdateKeyRow = { requestsPerMinute: number | null; allowedModels: string[]; monthlyCap: bigint | null; accountReader: boolean; expiresAt: Date | null };
+export type LockKeyRow = { requestsPerMinute: number | null; allowedModels: string[]; monthlyCap: bigint | null; accountReader: boolean; expiresAt: Date | null; paused: boolean };
 /**
- * Changes the members of an active key whose flag is true, and returns the limits that the key had
- * before. No row: the key is revoked or does not exist.
+ * The limits of an active key, locked until the end of the transaction, and whether it is paused.
+ * No row: the key is revoked or does not exist.
  */
-export const updateKey: Optional<{ keyId: string; hasName: boolean; name: string | null; hasRequestsPerMinute: boolean; requestsPerMinute: number | null; hasAllowedModels: boolean; allowedModels: readonly string[] | null; hasMonthlyCap: boolean; monthlyCap: bigint | number | null; hasAccountReader: boolean; accountReader: boolean | null; hasExpiresAt: boolean; expiresAt: Date | string | null; changeId: string }, UpdateKeyRow> = optional(
-  "keys/update-key",
-  `-- keys/update-key
-with earlier as (
-  select key_id, requests_per_minute, allowed_models, monthly_cap, account_reader, expires_at
-    from keys
-   where key_id = $1 and status = 'active'
-     for no key update
-), changed as (
-  update keys
-     set name = case when $2::boolean then $3::text else name end,
-         requests_per_minute = case when $4::boolean
-           then $5::integer else requests_per_minute end,
-         allowed_models = case when $6::boolean
-           then $7::text[] else allowed_models end,
-         monthly_cap = case when $8::boolean
-           then $9::bigint else monthly_cap end,
-         account_reader = case when $10::boolean
-           then $11::boolean else account_reader end,
-         expires_at = case when $12::boolean
-           then $13::timestamptz else expires_at end
-   where key_id in (select key_id from earlier)
-), announced as (
-  insert into key_changes (change_id, key_id)
-  select $14, key_id from earlier
-)
-select requests_per_minute, allowed_models, monthly_cap, account_reader, expires_at from earlier`,
-  (p) => [p.keyId, p.hasName, p.name, p.hasRequestsPerMinute, p.requestsPerMinute, p.hasAllowedModels, p.allowedModels, p.hasMonthlyCap, p.monthlyCap, p.hasAccountReader, p.accountReader, p.hasExpiresAt, p.expiresAt, p.changeId],
-  (v) => ({ requestsPerMinute: v[0], allowedModels: v[1], monthlyCap: v[2], accountReader: v[3], expiresAt: v[4] }) as never,
+export const lockKey: Optional<{ keyId: string }, LockKeyRow> = optional(
+  "keys/lock-key",
+  `-- keys/lock-key
+select requests_per_minute, allowed_models, monthly_cap, account_reader, expires_at, paused
+  from keys
+ where key_id = $1 and status = 'active'
+   for no key update`,
+  (p) => [p.keyId],
+  (v) => ({ requestsPerMinute: v[0], allowedModels: v[1], monthlyCap: v[2], accountReader: v[3], expiresAt: v[4], paused: v[5] }) as never,
   "requestsPerMinute monthlyCap expiresAt",
   5000,
 );
 
-export type PauseKeyRow = { keyId: string };
 /**
- * Pauses a key, or resumes it. Changes nothing if it is so already. No row: the key is revoked or
- * does not exist.
+ * Changes the members of a key whose flag is true. The key is locked.
  */
-export const pauseKey: Optional<{ keyId: string; paused: boolean; changeId: string }, PauseKeyRow> = optional(
+export const updateKey: Run<{ hasName: boolean; name: string | null; hasRequestsPerMinute: boolean; requestsPerMinute: number | null; hasAllowedModels: boolean; allowedModels: readonly string[] | null; hasMonthlyCap: boolean; monthlyCap: bigint | number | null; hasAccountReader: boolean; accountReader: boolean | null; hasExpiresAt: boolean; expiresAt: Date | string | null; keyId: string; changeId: string }> = run(
+  "keys/update-key",
+  `-- keys/update-key
+with changed as (
+  update keys
+     set name = case when $1::boolean then $2::text else name end,
+         requests_per_minute = case when $3::boolean
+           then $4::integer else requests_per_minute end,
+         allowed_models = case when $5::boolean
+           then $6::text[] else allowed_models end,
+         monthly_cap = case when $7::boolean
+           then $8::bigint else monthly_cap end,
+         account_reader = case when $9::boolean
+           then $10::boolean else account_reader end,
+         expires_at = case when $11::boolean
+           then $12::timestamptz else expires_at end
+   where key_id = $13
+  returning key_id
+)
+insert into key_changes (change_id, key_id)
+select $14, key_id from changed`,
+  (p) => [p.hasName, p.name, p.hasRequestsPerMinute, p.requestsPerMinute, p.hasAllowedModels, p.allowedModels, p.hasMonthlyCap, p.monthlyCap, p.hasAccountReader, p.accountReader, p.hasExpiresAt, p.expiresAt, p.keyId, p.changeId],
+  5000,
+);
+
+/**
+ * Pauses a key, or resumes it. The key is locked.
+ */
+export const pauseKey: Run<{ paused: boolean; keyId: string; changeId: string }> = run(
   "keys/pause-key",
   `-- keys/pause-key
-with found as (
-  select key_id, paused from keys where key_id = $1 and status = 'active' for no key update
-), changed as (
+with changed as (
   update keys
-     set paused = $2::boolean, paused_at = case when $2 then now() else paused_at end
-   where key_id in (select key_id from found where paused <> $2::boolean)
+     set paused = $1::boolean, paused_at = case when $1 then now() else paused_at end
+   where key_id = $2
   returning key_id
-), announced as (
-  insert into key_changes (change_id, key_id)
-  select $3, key_id from changed
 )
-select key_id from found`,
-  (p) => [p.keyId, p.paused, p.changeId],
-  (v) => ({ keyId: v[0] }) as never,
-  "",
+insert into key_changes (change_id, key_id)
+select $3, key_id from changed`,
+  (p) => [p.paused, p.keyId, p.changeId],
   5000,
 );
 
@@ -355,6 +396,28 @@ with revoked as (
 insert into key_changes (change_id, key_id)
 select $2, key_id from revoked`,
   (p) => [p.keyId, p.changeId],
+  5000,
+);
+
+export type PauseManagedRow = { keyId: string };
+/**
+ * Pauses the keys of an account that somebody manages. Returns those that it paused.
+ * `changeId`: to which each key adds its own
+ */
+export const pauseManaged: Many<{ accountId: string; managedBy: string; changeId: string }, PauseManagedRow> = many(
+  "keys/pause-managed",
+  `-- keys/pause-managed
+with changed as (
+  update keys set paused = true, paused_at = now()
+   where account_id = $1 and managed_by = $2 and status = 'active' and not paused
+  returning key_id
+)
+insert into key_changes (change_id, key_id)
+select $3 || '_' || key_id, key_id from changed
+returning key_id`,
+  (p) => [p.accountId, p.managedBy, p.changeId],
+  (v) => ({ keyId: v[0] }) as never,
+  "",
   5000,
 );
 

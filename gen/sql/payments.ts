@@ -511,32 +511,33 @@ delete from chain_blocks where processor = $1 and chain = $2 and height > $3`,
 /**
  * Stores a decision of a person.
  * `facts`: those that it deals with
+ * `approvedBy`: null: it needed nobody
  * `micros`: micro-credits, each for the deposit of its position
  */
-export const insertDecision: Run<{ decisionId: string; orderId: string; kind: "grant" | "close"; facts: readonly string[]; depositIds: readonly string[]; micros: readonly (bigint | number)[]; reason: string; state: "pending" | "done" | "replaced"; decidedBy: string }> = run(
+export const insertDecision: Run<{ decisionId: string; orderId: string; kind: "grant" | "close"; facts: readonly string[]; depositIds: readonly string[]; micros: readonly (bigint | number)[]; reason: string; decidedBy: string; approvedBy: string | null }> = run(
   "payments/insert-decision",
   `-- payments/insert-decision
 insert into payment_decisions
-  (decision_id, order_id, kind, facts, deposit_ids, micros, reason, state, decided_by, done_at)
-values ($1, $2, $3, $4, $5, $6, $7, $8, $9,
-  case when $8 = 'done' then now() end)`,
-  (p) => [p.decisionId, p.orderId, p.kind, p.facts, p.depositIds, p.micros, p.reason, p.state, p.decidedBy],
+  (decision_id, order_id, kind, facts, deposit_ids, micros, reason, decided_by, approved_by)
+values ($1, $2, $3, $4, $5, $6, $7, $8,
+  $9)`,
+  (p) => [p.decisionId, p.orderId, p.kind, p.facts, p.depositIds, p.micros, p.reason, p.decidedBy, p.approvedBy],
   5000,
 );
 
-export type FindDecisionRow = { decisionId: string; orderId: string; kind: "grant" | "close"; facts: string[]; depositIds: string[]; micros: bigint[]; reason: string; state: "pending" | "done" | "replaced"; decidedBy: string; approvedBy: string | null; createdAt: Date };
+export type FindDecisionRow = { decisionId: string; orderId: string; kind: "grant" | "close"; facts: string[]; depositIds: string[]; micros: bigint[]; reason: string; decidedBy: string; approvedBy: string | null; createdAt: Date };
 /**
  * Finds a decision.
  */
 export const findDecision: Optional<{ decisionId: string }, FindDecisionRow> = optional(
   "payments/find-decision",
   `-- payments/find-decision
-select decision_id, order_id, kind, facts, deposit_ids, micros, reason, state, decided_by,
+select decision_id, order_id, kind, facts, deposit_ids, micros, reason, decided_by,
   approved_by, created_at
 from payment_decisions
 where decision_id = $1`,
   (p) => [p.decisionId],
-  (v) => ({ decisionId: v[0], orderId: v[1], kind: v[2], facts: v[3], depositIds: v[4], micros: v[5], reason: v[6], state: v[7], decidedBy: v[8], approvedBy: v[9], createdAt: v[10] }) as never,
+  (v) => ({ decisionId: v[0], orderId: v[1], kind: v[2], facts: v[3], depositIds: v[4], micros: v[5], reason: v[6], decidedBy: v[7], approvedBy: v[8], createdAt: v[9] }) as never,
   "approvedBy",
   5000,
 );
@@ -571,7 +572,7 @@ export const listDecided: Many<{ orderId: string }, ListDecidedRow> = many(
 select given.deposit_id as deposit_id, given.micro as micro
 from payment_decisions d
 cross join lateral unnest(d.deposit_ids, d.micros) as given (deposit_id, micro)
-where d.order_id = $1 and d.state = 'done'
+where d.order_id = $1
 union all
 -- A deposit that goes back whole counts no more.
 select external_id, 0::bigint
@@ -580,47 +581,6 @@ where order_id = $1 and external_id is not null and state not in ('refused', 'ca
   (p) => [p.orderId],
   (v) => ({ depositId: v[0], micro: v[1] }) as never,
   "",
-  5000,
-);
-
-export type ListPendingRow = { decisionId: string; orderId: string; kind: "grant" | "close"; facts: string[]; depositIds: string[]; micros: bigint[]; reason: string; state: "pending" | "done" | "replaced"; decidedBy: string; approvedBy: string | null; createdAt: Date };
-/**
- * Lists the decisions of some orders that wait for their approval.
- */
-export const listPending: Many<{ orderIds: readonly string[] }, ListPendingRow> = many(
-  "payments/list-pending",
-  `-- payments/list-pending
-select decision_id, order_id, kind, facts, deposit_ids, micros, reason, state, decided_by,
-  approved_by, created_at
-from payment_decisions
-where order_id = any($1::text[]) and state = 'pending'`,
-  (p) => [p.orderIds],
-  (v) => ({ decisionId: v[0], orderId: v[1], kind: v[2], facts: v[3], depositIds: v[4], micros: v[5], reason: v[6], state: v[7], decidedBy: v[8], approvedBy: v[9], createdAt: v[10] }) as never,
-  "approvedBy",
-  5000,
-);
-
-/**
- * Approves a decision. The caller has locked its order.
- */
-export const approveDecision: Run<{ approvedBy: string; decisionId: string }> = run(
-  "payments/approve-decision",
-  `-- payments/approve-decision
-update payment_decisions
-set state = 'done', approved_by = $1, done_at = now()
-where decision_id = $2 and state = 'pending'`,
-  (p) => [p.approvedBy, p.decisionId],
-  5000,
-);
-
-/**
- * Ends the decision of an order that waits for its approval.
- */
-export const replacePending: Run<{ orderId: string }> = run(
-  "payments/replace-pending",
-  `-- payments/replace-pending
-update payment_decisions set state = 'replaced' where order_id = $1 and state = 'pending'`,
-  (p) => [p.orderId],
   5000,
 );
 
@@ -1173,9 +1133,10 @@ select (
   5000,
 );
 
-export type CountOrdersRow = { open: number; made: number; firstAt: Date | null };
+export type CountOrdersRow = { open: number; made: number; firstAt: Date | null; hasPaid: boolean };
 /**
- * Counts the orders that an account has open, and those of the last hour with the first of them.
+ * Counts the orders that an account has open, and those of the last hour with the first of them;
+ * and says if money has ever arrived for one of its orders.
  */
 export const countOrders: One<{ accountId: string }, CountOrdersRow> = one(
   "payments/count-orders",
@@ -1185,11 +1146,16 @@ select
     where state in ('open', 'seen') and (state = 'seen' or quoted_until > now())
   )::integer as open,
   count(*) filter (where created_at > now() - interval '1 hour')::integer as made,
-  min(created_at) filter (where created_at > now() - interval '1 hour') as first_at
+  min(created_at) filter (where created_at > now() - interval '1 hour') as first_at,
+  exists (
+    select from payment_grants g
+    join payment_orders paid on paid.order_id = g.order_id
+    where paid.account_id = $1 and g.micro > 0
+  ) as has_paid
 from payment_orders
 where account_id = $1 and kind = 'pack'`,
   (p) => [p.accountId],
-  (v) => ({ open: v[0], made: v[1], firstAt: v[2] }) as never,
+  (v) => ({ open: v[0], made: v[1], firstAt: v[2], hasPaid: v[3] }) as never,
   "firstAt",
   5000,
 );
@@ -1498,7 +1464,7 @@ set handled = array(
   select distinct fact
   from payment_decisions d
   cross join lateral unnest(d.facts) as fact
-  where d.order_id = $1 and d.state = 'done'
+  where d.order_id = $1
   order by 1
 )
 where order_id = $1`,
@@ -1606,6 +1572,20 @@ insert into promotion_uses (code_id, account_id, order_id, used_at)
 values ($1, $2, $3, now())
 on conflict (code_id, account_id) do nothing`,
   (p) => [p.codeId, p.accountId, p.orderId],
+  5000,
+);
+
+export type LockRedeemerRow = { accountId: string };
+/**
+ * Locks an account until the end of the transaction: its codes are redeemed one by one.
+ */
+export const lockRedeemer: Optional<{ accountId: string }, LockRedeemerRow> = optional(
+  "payments/lock-redeemer",
+  `-- payments/lock-redeemer
+select account_id from accounts where account_id = $1 for no key update`,
+  (p) => [p.accountId],
+  (v) => ({ accountId: v[0] }) as never,
+  "",
   5000,
 );
 

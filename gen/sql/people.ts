@@ -4,25 +4,38 @@ import { type Json, type Many, many, type One, one, type Optional, optional, typ
 
 // admin-tokens.sql
 
-export type InsertAdminTokenRow = { tokenId: string; name: string; scope: "read" | "keys" | "money" | "all"; hint: string; createdBy: string; createdAt: Date; lastUsedAt: Date | null; revokedAt: Date | null };
 /**
- * Adds an admin token. No row: the name is or was in use.
+ * Adds an admin token. Changes no row: the name is or was in use.
+ * `personId`: who made it; null: the machine
  */
-export const insertAdminToken: Optional<{ digest: Buffer; tokenId: string; name: string; scope: "read" | "keys" | "money" | "all"; hint: string; createdBy: string }, InsertAdminTokenRow> = optional(
+export const insertAdminToken: Run<{ digest: Buffer; tokenId: string; name: string; scope: "read" | "keys" | "money" | "all"; hint: string; createdBy: string; personId: string | null }> = run(
   "people/insert-admin-token",
   `-- people/insert-admin-token
-insert into admin_tokens (digest, token_id, name, scope, shown, created_by)
-values ($1, $2, $3, $4, $5, $6)
-on conflict do nothing
-returning token_id, name, scope, shown as hint, created_by, created_at, used_at as last_used_at,
-          revoked_at`,
-  (p) => [p.digest, p.tokenId, p.name, p.scope, p.hint, p.createdBy],
+insert into admin_tokens (digest, token_id, name, scope, shown, created_by, person_id)
+values ($1, $2, $3, $4, $5, $6, $7)
+on conflict do nothing`,
+  (p) => [p.digest, p.tokenId, p.name, p.scope, p.hint, p.createdBy, p.personId],
+  5000,
+);
+
+export type FindAdminTokenRow = { tokenId: string; name: string; scope: "read" | "keys" | "money" | "all"; hint: string; createdBy: string; createdAt: Date; lastUsedAt: Date | null; revokedAt: Date | null };
+/**
+ * An admin token. No row: there is none, or it waits for an approval.
+ */
+export const findAdminToken: Optional<{ tokenId: string }, FindAdminTokenRow> = optional(
+  "people/find-admin-token",
+  `-- people/find-admin-token
+select token_id, name, scope, shown as hint, created_by, created_at, used_at as last_used_at,
+       revoked_at
+  from admin_tokens
+ where token_id = $1`,
+  (p) => [p.tokenId],
   (v) => ({ tokenId: v[0], name: v[1], scope: v[2], hint: v[3], createdBy: v[4], createdAt: v[5], lastUsedAt: v[6], revokedAt: v[7] }) as never,
   "lastUsedAt revokedAt",
   5000,
 );
 
-export type FindAdminTokensRow = { digest: Buffer; tokenId: string; name: string; scope: "read" | "keys" | "money" | "all"; isRevoked: boolean };
+export type FindAdminTokensRow = { digest: Buffer; tokenId: string; name: string; scope: "read" | "keys" | "money" | "all"; personId: string | null; isRevoked: boolean };
 /**
  * The admin tokens with these digests, and records their use, at most once a minute.
  */
@@ -36,12 +49,12 @@ with touched as (
                        and (used_at is null or used_at < now() - interval '50 seconds')
                        for update skip locked)
 )
-select digest, token_id, name, scope, revoked_at is not null as is_revoked
+select digest, token_id, name, scope, person_id, revoked_at is not null as is_revoked
   from admin_tokens
  where digest = any($1::bytea[])`,
   (p) => [p.digests],
-  (v) => ({ digest: v[0], tokenId: v[1], name: v[2], scope: v[3], isRevoked: v[4] }) as never,
-  "",
+  (v) => ({ digest: v[0], tokenId: v[1], name: v[2], scope: v[3], personId: v[4], isRevoked: v[5] }) as never,
+  "personId",
   5000,
 );
 
@@ -79,6 +92,20 @@ select token_id from admin_tokens where token_id = $1 and revoked_at is null for
   5000,
 );
 
+export type ShareTokenByNameRow = { tokenId: string };
+/**
+ * An admin token that is not revoked until the end of the transaction. No row: there is none.
+ */
+export const shareTokenByName: Optional<{ name: string }, ShareTokenByNameRow> = optional(
+  "people/share-token-by-name",
+  `-- people/share-token-by-name
+select token_id from admin_tokens where name = $1 and revoked_at is null for share`,
+  (p) => [p.name],
+  (v) => ({ tokenId: v[0] }) as never,
+  "",
+  5000,
+);
+
 export type RevokeAdminTokenRow = { tokenId: string; name: string; scope: "read" | "keys" | "money" | "all"; hint: string; createdBy: string; createdAt: Date; lastUsedAt: Date | null; revokedAt: Date | null };
 /**
  * Revokes an admin token, unless it is revoked already. No row: there is none.
@@ -108,6 +135,69 @@ export const insertAuditEvent: Run<{ eventId: string; at: Date | string; actor: 
 insert into audit_events (event_id, at, actor, account_id, method, outcome, facts, address)
 values ($1, $2, $3, $4, $5, $6, $7, $8)`,
   (p) => [p.eventId, p.at, p.actor, p.accountId, p.method, p.outcome, p.facts, p.address],
+  5000,
+);
+
+export type CountRefusalRow = { refused: number; eventId: string };
+/**
+ * Counts a refused call of an hour, for the event of those that leave none. Returns it with the
+ * number of the call.
+ * `eventId`: of that event, if this is the first of them
+ * `kept`: so many leave an event each
+ */
+export const countRefusal: One<{ actor: string; eventId: string; kept: number }, CountRefusalRow> = one(
+  "people/count-refusal",
+  `-- people/count-refusal
+insert into audit_refusals as r (actor, hour, refused, event_id)
+values ($1, date_trunc('hour', now()), 1, $2)
+on conflict (actor, hour) do update
+   set refused = r.refused + 1,
+       event_id = case when r.refused = $3::integer then excluded.event_id else r.event_id end
+returning refused, event_id`,
+  (p) => [p.actor, p.eventId, p.kept],
+  (v) => ({ refused: v[0], eventId: v[1] }) as never,
+  "",
+  5000,
+);
+
+/**
+ * Notes how many refused calls an event stands for.
+ */
+export const countMore: Run<{ more: string; eventId: string }> = run(
+  "people/count-more",
+  `-- people/count-more
+update audit_events set facts = jsonb_build_object('more', $1::text) where event_id = $2`,
+  (p) => [p.more, p.eventId],
+  5000,
+);
+
+/**
+ * Deletes counts of hours that are over.
+ */
+export const removeRefusals: Run<undefined> = run(
+  "people/remove-refusals",
+  `-- people/remove-refusals
+delete from audit_refusals where hour < now() - interval '2 hours'`,
+  () => [],
+  5000,
+);
+
+/**
+ * Deletes some of the events of refused calls of long ago.
+ * `days`: since the call
+ */
+export const removeRefused: Run<{ days: number; rows: bigint | number }> = run(
+  "people/remove-refused",
+  `-- people/remove-refused
+with old as (
+  select event_id
+    from audit_events
+   where outcome <> 'ok' and at < now() - $1::integer * interval '1 day'
+   order by at
+   limit $2
+)
+delete from audit_events where event_id in (select event_id from old)`,
+  (p) => [p.days, p.rows],
   5000,
 );
 
@@ -276,14 +366,21 @@ having count(*) > 0`,
 
 /**
  * Takes the count of an attempt back, because it succeeded. The login starts anew in its network.
+ * Locks the subjects in the order in which attempts are counted.
  */
 export const forgiveAttempt: Run<{ subjects: readonly Buffer[] }> = run(
   "people/forgive-attempt",
   `-- people/forgive-attempt
+with locked as (
+  select subject from sign_in_failures
+   where subject = any($1::bytea[])
+   order by subject
+     for update
+)
 update sign_in_failures
    set failures = case when kind = 'pair' then 0 else greatest(0, failures - 1) end,
        wait_until = 'epoch'
- where subject = any($1::bytea[])`,
+ where subject in (select subject from locked)`,
   (p) => [p.subjects],
   5000,
 );
@@ -369,6 +466,31 @@ update installation set cleaned_at = now()
   5000,
 );
 
+/**
+ * Notes that the token of the environment was used.
+ */
+export const touchAdminToken: Run<undefined> = run(
+  "people/touch-admin-token",
+  `-- people/touch-admin-token
+update installation set admin_token_used_at = now()`,
+  () => [],
+  5000,
+);
+
+export type ReadAdminTokenUseRow = { usedAt: Date | null };
+/**
+ * When the token of the environment was used last.
+ */
+export const readAdminTokenUse: One<undefined, ReadAdminTokenUseRow> = one(
+  "people/read-admin-token-use",
+  `-- people/read-admin-token-use
+select admin_token_used_at as used_at from installation`,
+  () => [],
+  (v) => ({ usedAt: v[0] }) as never,
+  "usedAt",
+  5000,
+);
+
 // links.sql
 
 export type InsertLinkRow = { invitationId: string; role: "viewer" | "member" | "owner" | null; login: string; createdBy: string; createdAt: Date; endsAt: Date; email: string | null };
@@ -410,20 +532,23 @@ select link_id, purpose, person_id, account_id, role, login, ends_at, email
   5000,
 );
 
-export type CountInvitationsRow = { made: number; resetsAt: Date | null };
+export type CountInvitationsRow = { made: number; resetsAt: Date | null; open: number };
 /**
- * The invitations that an account made in the last 24 hours, and when the oldest of them leaves
- * that time.
+ * The invitations that an account made in the last 24 hours, when the oldest of them leaves that
+ * time, and how many are open.
  */
 export const countInvitations: One<{ accountId: string }, CountInvitationsRow> = one(
   "people/count-invitations",
   `-- people/count-invitations
-select count(*)::integer as made, min(made_at) + interval '24 hours' as resets_at
+select count(*) filter (where made_at > now() - interval '24 hours')::integer as made,
+       min(made_at) filter (where made_at > now() - interval '24 hours') + interval '24 hours'
+         as resets_at,
+       count(*) filter (where used_at is null and ends_at > now())::integer as open
   from links
  where account_id = $1 and purpose = 'invitation'
-   and made_at > now() - interval '24 hours'`,
+   and made_at > now() - interval '8 days'`,
   (p) => [p.accountId],
-  (v) => ({ made: v[0], resetsAt: v[1] }) as never,
+  (v) => ({ made: v[0], resetsAt: v[1], open: v[2] }) as never,
   "resetsAt",
   5000,
 );
@@ -445,6 +570,25 @@ select l.link_id as invitation_id, l.role, l.login as login, l.made_by as create
  order by l.made_at desc, l.link_id desc
  limit 1000`,
   (p) => [p.accountId],
+  (v) => ({ invitationId: v[0], role: v[1], login: v[2], createdBy: v[3], createdAt: v[4], endsAt: v[5], email: v[6], mail: v[7], mailProblem: v[8] }) as never,
+  "role email mail mailProblem",
+  5000,
+);
+
+export type FindInvitationRow = { invitationId: string; role: "viewer" | "member" | "owner" | null; login: string; createdBy: string; createdAt: Date; endsAt: Date; email: string | null; mail: "waiting" | "sent" | "failed" | null; mailProblem: string | null };
+/**
+ * An invitation, also one that was used, and what became of its mail.
+ */
+export const findInvitation: Optional<{ accountId: string; linkId: string }, FindInvitationRow> = optional(
+  "people/find-invitation",
+  `-- people/find-invitation
+select l.link_id as invitation_id, l.role, l.login as login, l.made_by as created_by,
+       l.made_at as created_at, l.ends_at as ends_at, l.email,
+       m.state as mail, m.problem as mail_problem
+  from links l
+  left join mails m on m.link_id = l.link_id
+ where l.account_id = $1 and l.link_id = $2 and l.purpose = 'invitation'`,
+  (p) => [p.accountId, p.linkId],
   (v) => ({ invitationId: v[0], role: v[1], login: v[2], createdBy: v[3], createdAt: v[4], endsAt: v[5], email: v[6], mail: v[7], mailProblem: v[8] }) as never,
   "role email mail mailProblem",
   5000,
@@ -785,6 +929,20 @@ select m.person_id
   5000,
 );
 
+export type ShareMemberRow = { role: "viewer" | "member" | "owner" };
+/**
+ * The role of a member, who keeps it until the end of the transaction. No row: the person is none.
+ */
+export const shareMember: Optional<{ accountId: string; personId: string }, ShareMemberRow> = optional(
+  "people/share-member",
+  `-- people/share-member
+select role from members where account_id = $1 and person_id = $2 for share`,
+  (p) => [p.accountId, p.personId],
+  (v) => ({ role: v[0] }) as never,
+  "",
+  5000,
+);
+
 /**
  * Sets the role of a member.
  */
@@ -872,6 +1030,20 @@ select p.person_id as person_id, w.hash as hash
   5000,
 );
 
+export type IsLoginTakenRow = { found: number };
+/**
+ * One row if somebody has this login, also if he may not sign in.
+ */
+export const isLoginTaken: Optional<{ login: string }, IsLoginTakenRow> = optional(
+  "people/is-login-taken",
+  `-- people/is-login-taken
+select 1 as found from people where login = $1`,
+  (p) => [p.login],
+  (v) => ({ found: v[0] }) as never,
+  "",
+  5000,
+);
+
 export type HasOperatorRow = { found: number };
 /**
  * One row if an operator admin may sign in.
@@ -920,6 +1092,39 @@ select person_id, login as login, name, operator, email, created_at, disabled_at
   (p) => [p.personId],
   (v) => ({ personId: v[0], login: v[1], name: v[2], operator: v[3], email: v[4], createdAt: v[5], disabledAt: v[6] }) as never,
   "email disabledAt",
+  5000,
+);
+
+export type SharePersonRow = { operator: "none" | "support" | "admin" };
+/**
+ * The operator role of a person who may sign in, and stays so until the end of the transaction. No
+ * row: he may not.
+ */
+export const sharePerson: Optional<{ personId: string }, SharePersonRow> = optional(
+  "people/share-person",
+  `-- people/share-person
+select operator from people where person_id = $1 and disabled_at is null for share`,
+  (p) => [p.personId],
+  (v) => ({ operator: v[0] }) as never,
+  "",
+  5000,
+);
+
+export type ShareOperatorsRow = { personId: string };
+/**
+ * Those of some people who are operator admins and may sign in. They stay so until the end of the
+ * transaction.
+ */
+export const shareOperators: Many<{ personIds: readonly string[] }, ShareOperatorsRow> = many(
+  "people/share-operators",
+  `-- people/share-operators
+select person_id from people
+ where person_id = any($1::text[]) and operator = 'admin' and disabled_at is null
+ order by person_id
+   for share`,
+  (p) => [p.personIds],
+  (v) => ({ personId: v[0] }) as never,
+  "",
   5000,
 );
 
@@ -982,6 +1187,59 @@ update people
   5000,
 );
 
+export type CountSignUpsRow = { made: number };
+/**
+ * How many accounts the people of a network got by signing up in the last 24 hours.
+ */
+export const countSignUps: One<{ network: Buffer }, CountSignUpsRow> = one(
+  "people/count-sign-ups",
+  `-- people/count-sign-ups
+select count(*)::integer as made from sign_ups
+ where network = $1 and made_at > now() - interval '24 hours'`,
+  (p) => [p.network],
+  (v) => ({ made: v[0] }) as never,
+  "",
+  5000,
+);
+
+/**
+ * Notes that somebody gets an account by signing up.
+ */
+export const insertSignUp: Run<{ accountId: string; network: Buffer }> = run(
+  "people/insert-sign-up",
+  `-- people/insert-sign-up
+insert into sign_ups (account_id, network) values ($1, $2)
+on conflict (account_id) do nothing`,
+  (p) => [p.accountId, p.network],
+  5000,
+);
+
+/**
+ * Deletes what counts no more.
+ */
+export const removeSignUps: Run<undefined> = run(
+  "people/remove-sign-ups",
+  `-- people/remove-sign-ups
+delete from sign_ups where made_at < now() - interval '2 days'`,
+  () => [],
+  5000,
+);
+
+export type CountAdminsRow = { admins: number };
+/**
+ * How many operator admins may sign in.
+ */
+export const countAdmins: One<undefined, CountAdminsRow> = one(
+  "people/count-admins",
+  `-- people/count-admins
+select count(*)::integer as admins from people
+ where operator = 'admin' and disabled_at is null`,
+  () => [],
+  (v) => ({ admins: v[0] }) as never,
+  "",
+  5000,
+);
+
 // sessions.sql
 
 export type InsertSessionRow = { endsAt: Date };
@@ -1002,6 +1260,22 @@ returning ends_at`,
   (p) => [p.digest, p.sessionId, p.personId, p.method, p.lifetimeMs, p.strongMs, p.address, p.agent, p.passkeyId],
   (v) => ({ endsAt: v[0] }) as never,
   "",
+  5000,
+);
+
+/**
+ * Ends the open sessions of a person, but for the newest.
+ * `kept`: so many stay open
+ */
+export const endOldest: Run<{ personId: string; kept: number }> = run(
+  "people/end-oldest",
+  `-- people/end-oldest
+update sessions set ended_at = now()
+ where session_id in (select session_id from sessions
+                       where person_id = $1 and ended_at is null and ends_at > now()
+                       order by made_at desc, session_id desc
+                      offset $2::integer)`,
+  (p) => [p.personId, p.kept],
   5000,
 );
 
@@ -1040,16 +1314,17 @@ select s.digest, s.session_id, s.person_id, s.method, s.strong_until, p.operator
   5000,
 );
 
-export type FindMethodRow = { method: "passkey" | "password" | "oidc" };
+export type FindProofRow = { proof: "passkey" | "password" | "oidc" };
 /**
- * How the person of a session, which has not ended, proved who he is.
+ * How the person of a session proved last who he is. No row: the session has ended.
  */
-export const findMethod: Optional<{ sessionId: string }, FindMethodRow> = optional(
-  "people/find-method",
-  `-- people/find-method
-select method from sessions where session_id = $1 and ended_at is null`,
+export const findProof: Optional<{ sessionId: string }, FindProofRow> = optional(
+  "people/find-proof",
+  `-- people/find-proof
+select coalesce(confirmed_by, method) as proof
+  from sessions where session_id = $1 and ended_at is null`,
   (p) => [p.sessionId],
-  (v) => ({ method: v[0] }) as never,
+  (v) => ({ proof: v[0] }) as never,
   "",
   5000,
 );
@@ -1103,15 +1378,18 @@ select s.session_id, s.person_id, p.login as login, s.address, s.agent, s.made_a
 export type ConfirmSessionRow = { strongUntil: Date };
 /**
  * Records that the person of an open session proved who he is. No row: the session ended.
+ * `confirmedBy`: how
  * `strongMs`: how long he needs no further confirmation
  */
-export const confirmSession: Optional<{ strongMs: number; sessionId: string }, ConfirmSessionRow> = optional(
+export const confirmSession: Optional<{ strongMs: number; confirmedBy: "passkey" | "password" | "oidc"; sessionId: string }, ConfirmSessionRow> = optional(
   "people/confirm-session",
   `-- people/confirm-session
-update sessions set strong_until = now() + $1::float8 * interval '1 millisecond'
- where session_id = $2 and ended_at is null
+update sessions
+   set strong_until = now() + $1::float8 * interval '1 millisecond',
+       confirmed_by = $2
+ where session_id = $3 and ended_at is null
 returning strong_until`,
-  (p) => [p.strongMs, p.sessionId],
+  (p) => [p.strongMs, p.confirmedBy, p.sessionId],
   (v) => ({ strongUntil: v[0] }) as never,
   "",
   5000,

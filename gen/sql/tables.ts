@@ -6,7 +6,7 @@ export type AccountsRow = { accountId: string; name: string; createdAt: Date; st
 
 export type AddressBalancesRow = { processor: string; chain: string; address: string; atoms: string; nonce: bigint; height: bigint; blockAt: Date };
 
-export type AdminTokensRow = { digest: Buffer; tokenId: string; name: string; scope: "read" | "keys" | "money" | "all"; shown: string; createdBy: string; createdAt: Date; usedAt: Date | null; revokedAt: Date | null };
+export type AdminTokensRow = { digest: Buffer; tokenId: string; name: string; scope: "read" | "keys" | "money" | "all"; shown: string; createdBy: string; createdAt: Date; usedAt: Date | null; revokedAt: Date | null; personId: string | null };
 
 export type AlertDeliveriesRow = { alertId: string; channel: string; accountId: string; state: "waiting" | "sent" | "failed"; problem: string; failures: number; nextAt: Date; endsAt: Date };
 
@@ -16,7 +16,11 @@ export type AlertSettingsRow = { accountId: string; belowCredits: bigint | null;
 
 export type AlertsRow = { alertId: string; accountId: string; kind: string; facts: Json; onPage: boolean; raisedAt: Date; dismissedAt: Date | null };
 
+export type ApprovalsRow = { approvalId: string; kind: "transfer" | "decision" | "refund" | "promotion" | "admin_token" | "operator" | "sign_in_link"; subject: string; accountId: string; what: string; reason: string; request: Json; requestedBy: string; personId: string; usdMicro: bigint; requestedAt: Date; endsAt: Date; state: "pending" | "approved" | "rejected" | "replaced"; decidedBy: string | null; decidedAt: Date | null };
+
 export type AuditEventsRow = { eventId: string; at: Date; actor: string; accountId: string; method: string; outcome: string; facts: Json; address: string };
+
+export type AuditRefusalsRow = { actor: string; hour: Date; refused: number; eventId: string };
 
 export type ChainBlocksRow = { processor: string; chain: string; height: bigint; hash: string };
 
@@ -42,13 +46,15 @@ export type DepositKeysRow = { keyId: string; nextIndex: bigint };
 
 export type ErrorsHourlyRow = { accountId: string; hour: Date; keyId: string; reason: string; requests: bigint };
 
+export type GivenRow = { personId: string; day: string; usdMicro: bigint };
+
 export type HistoryLeasesRow = { task: string; holder: string; takenAt: Date; until: Date };
 
 export type HoldsRow = { accountId: string; requestId: string; family: string; keyId: string; secretId: string | null; model: string; month: string; amount: bigint; grantedOutput: number; priceVersion: string; input: number; output: number; cacheWrite5m: number; cacheWrite1h: number; cacheRead: number; thinking: number; nodeId: string | null; nonce: string; admittedAt: Date; deadline: Date; tags: Json | null };
 
 export type IdentitiesRow = { issuer: string; subject: string; identityId: string; personId: string; operator: "none" | "support" | "admin"; accounts: Json; createdAt: Date; usedAt: Date };
 
-export type InstallationRow = { isOnly: boolean; accountId: string | null; challengeSecret: Buffer | null; cleanedAt: Date | null };
+export type InstallationRow = { isOnly: boolean; accountId: string | null; challengeSecret: Buffer | null; cleanedAt: Date | null; adminTokenUsedAt: Date | null };
 
 export type KeyChangesRow = { changeId: string; keyId: string; changedAt: Date };
 
@@ -78,7 +84,7 @@ export type PasswordsRow = { personId: string; hash: string; changedAt: Date };
 
 export type PaymentAccountsRow = { accountId: string };
 
-export type PaymentDecisionsRow = { decisionId: string; orderId: string; kind: "grant" | "close"; facts: string[]; depositIds: string[]; micros: bigint[]; reason: string; state: "pending" | "done" | "replaced"; decidedBy: string; approvedBy: string | null; createdAt: Date; doneAt: Date | null };
+export type PaymentDecisionsRow = { decisionId: string; orderId: string; kind: "grant" | "close"; facts: string[]; depositIds: string[]; micros: bigint[]; reason: string; decidedBy: string; approvedBy: string | null; createdAt: Date };
 
 export type PaymentDepositsRow = { processor: string; externalId: string; orderId: string | null; accountId: string; family: string; asset: string; network: string; decimals: number; atoms: string; marketRate: bigint | null; usdMicro: bigint | null; valuedBy: "quote" | "market" | "processor" | null; processorUsdMicro: bigint | null; state: "seen" | "settled" | "lost"; returned: boolean; confirmations: number; confirmationsNeeded: number; block: string | null; firstSeenAt: Date; settledAt: Date | null };
 
@@ -96,8 +102,6 @@ export type PaymentOrdersRow = { orderId: string; accountId: string; family: "v1
 
 export type PaymentRefundsRow = { orderId: string; n: number; usdMicro: bigint; externalId: string | null; micro: bigint; bonusMicro: bigint; state: "asked" | "refused" | "refunding" | "completed" | "cancelling" | "cancelled"; transferId: string | null; cancelTransferId: string | null; transaction: string; reason: string; madeBy: string; createdAt: Date; endedAt: Date | null };
 
-export type PendingTransfersRow = { pendingTransferId: string; accountId: string; family: string; kind: string; amount: bigint; idempotencyKey: string; reason: string; requestedBy: string; requestedAt: Date; state: "pending" | "approved" | "rejected" | "replaced"; decidedBy: string | null; decidedAt: Date | null; transferId: string | null };
-
 export type PeopleRow = { personId: string; login: string | null; name: string; email: string | null; emailVerifiedAt: Date | null; operator: "none" | "support" | "admin"; createdAt: Date; disabledAt: Date | null; deletedAt: Date | null };
 
 export type PeopleChangesRow = { changeId: string; subjectId: string; changedAt: Date };
@@ -110,9 +114,13 @@ export type PromotionUsesRow = { codeId: string; accountId: string; orderId: str
 
 export type PromotionsRow = { codeId: string; codeSha256: Buffer; name: string; family: "v1" | "v2"; bonusMicro: bigint; endsAt: Date | null; most: number | null; used: number; needsPurchase: boolean; createdBy: string; createdAt: Date; stoppedAt: Date | null };
 
-export type SessionsRow = { digest: Buffer; sessionId: string; personId: string; method: "passkey" | "password" | "oidc"; passkeyId: string | null; madeAt: Date; usedAt: Date; endsAt: Date; strongUntil: Date; address: string; agent: string; endedAt: Date | null };
+export type ReplaysRow = { accountId: string; actor: string; keySha256: Buffer; method: string; requestSha256: Buffer; madeId: string; sealed: Buffer | null; endsAt: Date };
+
+export type SessionsRow = { digest: Buffer; sessionId: string; personId: string; method: "passkey" | "password" | "oidc"; passkeyId: string | null; madeAt: Date; usedAt: Date; endsAt: Date; strongUntil: Date; address: string; agent: string; endedAt: Date | null; confirmedBy: "passkey" | "password" | "oidc" | null };
 
 export type SignInFailuresRow = { subject: Buffer; kind: "login" | "network" | "pair"; failures: number; lastAt: Date; waitUntil: Date };
+
+export type SignUpsRow = { accountId: string; network: Buffer; madeAt: Date };
 
 export type SimulatedFaultsRow = { orderId: string; fault: "marked" | "failed" };
 

@@ -72,6 +72,7 @@ type KeyEvent = {
   readonly createdBy: string;
   readonly createdAt: Date;
   readonly pausedAt: Date | null;
+  readonly revokedAt: Date | null;
 };
 type NewPlace = {
   readonly sessionId: string;
@@ -341,7 +342,7 @@ function capReached(cap: Awaited<ReturnType<BillingFigures["findSpentCaps"]>>[nu
 }
 
 function keyFindings(key: KeyEvent, sinceMs: number): Finding[] {
-  const { accountId, keyId, name, hint, createdBy, createdAt, pausedAt } = key;
+  const { accountId, keyId, name, hint, createdBy, createdAt, pausedAt, revokedAt } = key;
   const facts: AlertFacts = { key_id: keyId, key: name, hint };
   const created: Finding = {
     accountId,
@@ -350,19 +351,22 @@ function keyFindings(key: KeyEvent, sinceMs: number): Finding[] {
     period: createdAt.toISOString(),
     facts: { ...facts, ...(createdBy !== "" && { by: createdBy }) },
   };
-  return [
-    ...(createdAt.getTime() > sinceMs ? [created] : []),
-    ...(pausedAt && pausedAt.getTime() > sinceMs
+  const stopped = (at: Date | null, more: AlertFacts): Finding[] =>
+    at && at.getTime() > sinceMs
       ? [
           {
             accountId,
-            kind: "key_stopped" as const,
+            kind: "key_stopped",
             about: keyId,
-            period: pausedAt.toISOString(),
-            facts,
+            period: at.toISOString(),
+            facts: { ...facts, ...more },
           },
         ]
-      : []),
+      : [];
+  return [
+    ...(createdAt.getTime() > sinceMs ? [created] : []),
+    ...stopped(pausedAt, {}),
+    ...stopped(revokedAt, { revoked: "true" }),
   ];
 }
 

@@ -68,7 +68,8 @@ export function titleOf(kind: KindName, facts: AlertFacts): string {
     case "new_place":
       return `${fact("login")} signed in from a new place: ${fact("address")}.`;
     case "key_stopped":
-      return facts.key_id === undefined ? "The account was suspended." : `${key} was paused.`;
+      if (facts.key_id === undefined) return "The account was suspended.";
+      return facts.revoked ? `${key} was revoked.` : `${key} was paused.`;
     case "order_waiting":
       return `The payment of the order ${fact("order_id")} waits for a person.`;
     case "provider_alarm":

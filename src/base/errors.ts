@@ -191,6 +191,14 @@ export const errorCatalog = {
     rpc: Code.ResourceExhausted,
     message: "Too many large requests of this key are in progress; send fewer at once.",
   },
+  too_many_keys: {
+    rpc: Code.ResourceExhausted,
+    message: "This account has as many keys as it may.",
+  },
+  limit_reached: {
+    rpc: Code.ResourceExhausted,
+    message: "There are as many of these as there may be.",
+  },
   count_rate_limited: {
     rpc: Code.ResourceExhausted,
     message: "Too many counting calls for this key.",

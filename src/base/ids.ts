@@ -100,6 +100,22 @@ export function timeOf(requestId: string): number | undefined {
   return digits === undefined ? undefined : Number.parseInt(digits, 16);
 }
 
+/** Clocks of processes and of the database differ, and an admission may wait. */
+const skewMs = 3_600_000;
+
+/**
+ * The months, as their first days, in which a request with this id was admitted, if a gateway made
+ * the id. Undefined: the id tells no time.
+ */
+export function monthsNear(requestId: string): string[] | undefined {
+  const madeAtMs = timeOf(requestId);
+  if (madeAtMs === undefined) return undefined;
+  const months = [madeAtMs - skewMs, madeAtMs + skewMs].map(
+    (ms) => `${new Date(ms).toISOString().slice(0, 7)}-01`,
+  );
+  return [...new Set(months)];
+}
+
 export function newRequestId(): string {
   return timeOrderedId("req_");
 }

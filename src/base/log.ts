@@ -55,12 +55,17 @@ export const logCodes = {
   alerts_unread:
     "alerts could not be found or delivered at this moment, and are looked for again; look at the " +
     "database if it continues",
+  approval_bypassed:
+    "a token of the machine gave away more than a person may alone; ask who used it",
   audit_not_stored:
     "the row of an administrative act is missing in `audit_events`, and the line `audit` has " +
     "it; look at the database",
   background_task_failed:
     "a task that repeats every second failed, and is repeated; look at the database if it " +
     "goes on",
+  certificate_rejected:
+    "the files of GRPC_TLS_CERT, GRPC_TLS_KEY or GRPC_TLS_CLIENT_CA cannot be read, or do not fit " +
+    "together, and the certificate of before is in use; correct them",
   chain_balance_lower:
     "a node says that an address has less Ether than before without having sent any; ask another " +
     "node, and compare the address with its credits",
@@ -140,6 +145,7 @@ export const logCodes = {
     "people cannot sign in at that company; look at its address and certificate",
   oidc_sign_in_failed:
     "one sign-in failed; if all fail, compare client id, secret and redirect address",
+  one_operator: "nobody can approve what waits; make somebody else an operator admin",
   order_not_opened: "the buyer was asked to choose another way to pay; look at the processor",
   order_work_failed: "repeated by itself; look at the processor and the database if it goes on",
   orders_unread: "payments are credited late; look at the database",

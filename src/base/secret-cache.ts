@@ -77,6 +77,7 @@ export class SecretCache<F extends Found> {
     }
     const unknownAtMs = this.#unknownAtMs.get(digest);
     if (unknownAtMs === undefined || nowMs - unknownAtMs > staleMs) return undefined;
+    if (this.#changedSince(digest, unknownAtMs)) return undefined;
     return { found: undefined, isExpired: false, isStale: false };
   }
 
@@ -95,7 +96,10 @@ export class SecretCache<F extends Found> {
     return true;
   }
 
-  /** Invalidates all entries of an owner that changed. */
+  /**
+   * Invalidates all entries of an owner that changed. Or what is known of the digest of a secret
+   * that works from now on.
+   */
   invalidate(ownerId: string): void {
     const nowMs = this.#nowMs();
     // Older changes concern only entries that are gone by now.

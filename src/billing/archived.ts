@@ -2,11 +2,8 @@
 // such a month is silently unknown or short.
 
 import { ApiError } from "../base/errors.ts";
-import { timeOf } from "../base/ids.ts";
+import { monthsNear } from "../base/ids.ts";
 import type { LedgerStore } from "./store.ts";
-
-/** Clocks of processes and of the database differ, and an admission may wait. */
-const skewMs = 3_600_000;
 
 type Store = Pick<LedgerStore, "readArchivedMonths">;
 
@@ -25,9 +22,8 @@ export async function refuseArchived(
   scope: ArchivedScope,
   requestId: string,
 ): Promise<void> {
-  const madeAtMs = timeOf(requestId);
-  if (madeAtMs === undefined) return;
-  const near = monthsBetween(madeAtMs - skewMs, madeAtMs + skewMs);
+  const near = monthsNear(requestId);
+  if (near === undefined) return;
   const month = (await store.readArchivedMonths(scope)).find((one) => near.includes(one));
   if (month !== undefined) throw archived(month);
 }

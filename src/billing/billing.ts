@@ -4,7 +4,7 @@
 import { create } from "@bufbuild/protobuf";
 import { durationMs, timestampFromDate } from "@bufbuild/protobuf/wkt";
 import {
-  type BillingService,
+  BillingService,
   Bucket,
   CheckpointHoldResponseSchema,
   CreateAccountResponseSchema,
@@ -30,16 +30,19 @@ import {
 import type { Forecast } from "../../gen/gateway/common/v1/forecast_pb.ts";
 import type { Price, Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
 import type { Key, KeyLabel } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import { insertAccount } from "../../gen/sql/billing.ts";
 import type { Clock } from "../base/clock.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
-import { isRequestId, requestIdRule } from "../base/ids.ts";
+import { isRequestId, requestIdRule, timeOrderedId } from "../base/ids.ts";
 import type { Log } from "../base/log.ts";
 import { readPage } from "../base/paging.ts";
 import { checkTags } from "../base/tags.ts";
 import { withTimeout } from "../base/timeout.ts";
 import { tokenCategories } from "../base/token-categories.ts";
+import type { ApprovalLimit, CarryOut } from "../contract/approvals.ts";
 import { confinedTo } from "../contract/callers.ts";
 import type { AuthenticatedCall, Implementation } from "../contract/contract.ts";
+import { onceFor } from "../contract/replays.ts";
 import type { Metrics } from "../metrics/metrics.ts";
 import { isUniqueViolation, type Postgres } from "../postgres/postgres.ts";
 import type { Hints } from "../redis/redis.ts";
@@ -71,13 +74,7 @@ import { findArchived, type LoggedCharge } from "./reconcile.ts";
 import { Rejections } from "./rejections.ts";
 import { runningReceipt } from "./settlement.ts";
 import { createLedgerStore, type LedgerStore } from "./store.ts";
-import {
-  approveTransfer,
-  createTransfer,
-  listPendingTransfers,
-  rejectTransfer,
-  type TransferParts,
-} from "./transfers.ts";
+import { carryOutTransfer, createTransfer, type TransferParts } from "./transfers.ts";
 import { createReports, type Reports, type Scope } from "./usage.ts";
 import { UsageDays } from "./usage-days.ts";
 import { type VerificationParts, verifyLedger } from "./verification.ts";
@@ -121,6 +118,8 @@ export type Billing = {
   readonly figures: AlertFigures;
   /** The logged charges that may be in a month whose charges were archived. */
   findArchived<Logged extends LoggedCharge>(logged: readonly Logged[]): Promise<Logged[]>;
+  /** Does what was approved. */
+  readonly carryOut: { readonly transfer: CarryOut };
   /** Creates an account with this id and two empty pools, unless it exists. */
   ensureAccount(accountId: string, name: string): Promise<void>;
   /** How long the credits of an account will last, one for each pool. Empty: no such account. */
@@ -164,11 +163,8 @@ type Parts = {
   readonly members?: MembersOfAccount | undefined;
   /** What ExportAccount sends besides the ledger. */
   readonly exports?: readonly AccountExport[];
-  /**
-   * A person who adds more micro-credits than this needs the approval of another. Undefined: nobody
-   * does.
-   */
-  readonly approvalAboveMicro?: (() => bigint | undefined) | undefined;
+  /** Default: nobody needs another person. */
+  readonly approvalLimit?: ApprovalLimit | undefined;
   /** How long an admission waits for the database. */
   readonly maxWaitMs?: number;
   /** Default: the clock of this machine. */
@@ -243,12 +239,13 @@ export function createBilling(parts: Parts): Billing {
       },
       transfers: {
         store,
-        reports,
-        approvalAboveMicro: parts.approvalAboveMicro ?? (() => undefined),
+        approvalLimit: parts.approvalLimit ?? (() => undefined),
+        log: parts.log,
         onTransfer: funds.publishTransfer,
       },
     }),
     holds,
+    carryOut: { transfer: carryOutTransfer(funds.publishTransfer) },
     async ensureAccount(accountId, name) {
       if (await store.findAccount(accountId)) return;
       await store.insertAccount(name, accountId).catch((error: unknown) => {
@@ -365,9 +362,14 @@ function createService({
   readonly log: VerificationParts["log"];
 }): Implementation<typeof BillingService, AuthenticatedCall> {
   return {
-    async createAccount(request) {
+    async createAccount(request, call) {
       const name = checkAccountName("name", request.name);
-      return create(CreateAccountResponseSchema, { account: await store.insertAccount(name) });
+      const once = onceFor(BillingService.method.createAccount, request, call);
+      const made = { id: timeOrderedId("acc_"), secret: "" };
+      const { id } = await store.transaction((tx) =>
+        once(tx, made, () => tx.run(insertAccount, { accountId: made.id, name })),
+      );
+      return create(CreateAccountResponseSchema, { account: await store.findAccount(id) });
     },
     async getAccount(_, { accountId }) {
       const account = await reports.findAccount(accountId);
@@ -397,9 +399,6 @@ function createService({
     },
 
     createTransfer: (request, call) => createTransfer(transfers, request, call),
-    approveTransfer: (request, call) => approveTransfer(transfers, request, call),
-    rejectTransfer: (request, call) => rejectTransfer(transfers, request, call),
-    listPendingTransfers: (request) => listPendingTransfers(transfers, request),
     async listTransfers(request, call) {
       const accountId = await knownAccount(reports, call);
       const { entries: transfers, nextPageToken } = await readPage(request, {
@@ -424,7 +423,8 @@ function createService({
       if ((await store.checkpoint([metered])) === 0) throw noSuch("hold");
       return create(CheckpointHoldResponseSchema);
     },
-    async settleHold(request) {
+    async settleHold(request, { note }) {
+      note?.({ requestId: request.requestId });
       return create(SettleHoldResponseSchema, {
         receipt: await settleHold({ store, holds }, request),
       });

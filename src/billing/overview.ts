@@ -53,11 +53,6 @@ export function createOverview(reports: LedgerStore) {
       const debts = await run(sql.listDebts, { rows });
       return new Map(debts.map(({ accountId, debt }) => [accountId, debt]));
     },
-    /** How many transfers of an account wait for an approval. */
-    async waitingTransfers(rows: number): Promise<ReadonlyMap<string, number>> {
-      const counts = await run(sql.countPendingTransfers, { rows });
-      return new Map(counts.map(({ accountId, transfers }) => [accountId, transfers]));
-    },
     /** The processes on this database. */
     nodes: () => run(sql.listNodes),
     /** The requests that run now. */

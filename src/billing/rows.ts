@@ -75,7 +75,7 @@ export function toTransfer({ amount, ...row }: sql.InsertTransferRow): Transfer 
 
 type TransferKindName = sql.InsertTransferRow["kind"];
 
-export const transferKindOf: Readonly<Record<TransferKindName, TransferKind>> = {
+const transferKindOf: Readonly<Record<TransferKindName, TransferKind>> = {
   purchase: TransferKind.PURCHASE,
   bonus: TransferKind.BONUS,
   refund: TransferKind.REFUND,

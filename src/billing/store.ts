@@ -14,7 +14,7 @@ import type { Price, Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
 import * as sql from "../../gen/sql/billing.ts";
 import { ApiError } from "../base/errors.ts";
 import type { FamilyName } from "../base/families.ts";
-import { timeOrderedId } from "../base/ids.ts";
+import { monthsNear, timeOf, timeOrderedId } from "../base/ids.ts";
 import type { TimeCursor } from "../base/paging.ts";
 import type { Tags } from "../base/tags.ts";
 import { byCategory } from "../base/token-categories.ts";
@@ -96,6 +96,10 @@ export type NodeState = sql.PollNodesRow;
 export type Metered = RequestKey & { readonly usage: Usage };
 
 export type LedgerStore = ReturnType<typeof createLedgerStore>;
+
+const clockSkewMs = 300_000;
+/** From the making of an id to the settlement of its request, which lives for half an hour. */
+const usualEndMs = 2_700_000;
 
 type Database = Pick<Postgres, "run" | "transaction" | "runLong" | "heartbeats">;
 
@@ -179,9 +183,26 @@ export function createLedgerStore({ run, transaction, runLong, heartbeats }: Dat
     },
     /** The amounts of the charges that these requests have. One without a charge is left out. */
     findAmounts: (requests: readonly RequestKey[]) => run(sql.findAmounts, idsOf(requests)),
-    /** The charges of requests with this id in all accounts, oldest first. */
-    findCharges: async (requestId: string): Promise<Receipt[]> =>
-      (await run(sql.findCharges, { requestId })).map(toReceipt),
+    /**
+     * The charges of requests with this id in all accounts, oldest first. Those of an id that tells
+     * its time are looked for when such a request ends, then in its months, and only if it is not
+     * there in all others: a client may have made it with a time of its own choice.
+     */
+    findCharges: async (requestId: string): Promise<Receipt[]> => {
+      const [madeAtMs, months] = [timeOf(requestId), monthsNear(requestId)];
+      if (madeAtMs !== undefined && months) {
+        const [from, to] = [madeAtMs - clockSkewMs, madeAtMs + usualEndMs].map(
+          (ms) => new Date(ms),
+        );
+        if (from && to) {
+          const near = await run(sql.findChargesNear, { requestId, months, from, to });
+          if (near.length > 0) return near.map(toReceipt);
+        }
+        const inMonths = await run(sql.findCharges, { requestId, months });
+        if (inMonths.length > 0) return inMonths.map(toReceipt);
+      }
+      return (await run(sql.findCharges, { requestId, months: null })).map(toReceipt);
+    },
     /** The charges that match, newest first, among at most `looks` charges. */
     listCharges: async (
       { keyId, before, model, outcomes, minAmountMicro: least, tags, ...query }: ChargeQuery,
@@ -350,7 +371,7 @@ export function checkBookable(
 }
 
 /** True if a stored transfer, or one that waits, is this one. */
-export function isSameTransfer(
+function isSameTransfer(
   row: Pick<sql.FindTransferRow, "family" | "kind" | "amount" | "reason">,
   transfer: NewTransfer,
 ): boolean {

@@ -1,38 +1,33 @@
-// Transfers: what people and parts of the gateway add to pools or take out, and the approval of
-// another person that large gifts of a person need.
+// Transfers: what people and parts of the gateway add to pools or take out.
 
-import { create } from "@bufbuild/protobuf";
-import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import { create, fromJson, toJson } from "@bufbuild/protobuf";
 import {
-  type ApproveTransferRequest,
-  ApproveTransferResponseSchema,
   type CreateTransferRequest,
+  CreateTransferRequestSchema,
   CreateTransferResponseSchema,
-  type ListPendingTransfersRequest,
-  ListPendingTransfersResponseSchema,
-  type PendingTransfer,
-  PendingTransferSchema,
-  type RejectTransferRequest,
-  RejectTransferResponseSchema,
-  type Transfer,
   TransferKind,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
-import * as sql from "../../gen/sql/billing.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
-import { familyName, familyOf } from "../base/families.ts";
-import { timeOrderedId } from "../base/ids.ts";
-import { readPage } from "../base/paging.ts";
+import { familyName } from "../base/families.ts";
+import type { Log } from "../base/log.ts";
+import { credits, microCreditsPerMicroDollar } from "../base/money.ts";
+import {
+  type Act,
+  type ApprovalLimit,
+  askForApproval,
+  type CarryOut,
+  mayGive,
+  personBehind,
+} from "../contract/approvals.ts";
 import { actorOf } from "../contract/callers.ts";
 import type { AuthenticatedCall, Caller } from "../contract/contract.ts";
 import { isUniqueViolation } from "../postgres/postgres.ts";
-import type { Runner } from "../postgres/statement.ts";
 import { checkText } from "./accounts.ts";
-import { transferKindName, transferKindOf } from "./rows.ts";
+import { transferKindName } from "./rows.ts";
 import {
   bookTransfer,
   checkBookable,
   findSame,
-  isSameTransfer,
   type LedgerStore,
   lockPool,
   type NewTransfer,
@@ -40,10 +35,8 @@ import {
 
 export type TransferParts = {
   readonly store: Pick<LedgerStore, "createTransfer" | "transaction">;
-  /** Reads on connections that admissions do not use. */
-  readonly reports: Pick<LedgerStore, "run">;
-  /** A person who adds more than this needs the approval of another. Undefined: nobody does. */
-  readonly approvalAboveMicro: () => bigint | undefined;
+  readonly approvalLimit: ApprovalLimit;
+  readonly log: Log;
   /** Called after credits of an account changed. */
   readonly onTransfer: (accountId: string) => void;
 };
@@ -80,32 +73,80 @@ function checkReserved({ kind, idempotencyKey }: CreateTransferRequest, caller: 
 }
 
 export async function createTransfer(
-  { store, approvalAboveMicro, onTransfer }: TransferParts,
+  { store, approvalLimit, log, onTransfer }: TransferParts,
   request: CreateTransferRequest,
   { caller }: AuthenticatedCall,
 ) {
-  const transfer = toNewTransfer(request, caller);
-  const limit = approvalAboveMicro();
-  if (caller.kind === "person" && limit !== undefined && transfer.amountMicro > limit) {
-    const { booked, pending } = await repeatedOnce(() =>
-      store.transaction((tx) => askForApproval(tx, transfer)),
-    );
-    return create(CreateTransferResponseSchema, {
-      ...(booked && { transfer: booked }),
-      ...(pending && { pendingTransfer: pending }),
-    });
+  checkReserved(request, caller);
+  const isOwed = caller.kind === "internal";
+  const transfer = { ...toNewTransfer(request, actorOf(caller)), isOwed };
+  const { accountId, amountMicro } = transfer;
+  const limit = approvalLimit();
+  // Only what adds credits can need another person.
+  if (amountMicro < 0n || personBehind(caller) === undefined || limit === undefined) {
+    const booked = await store.createTransfer(transfer);
+    onTransfer(accountId);
+    if (caller.kind === "admin" && limit !== undefined && usdOf(amountMicro) > limit)
+      log.warn(
+        {
+          code: "approval_bypassed",
+          accountId,
+          transferId: booked.transferId,
+          actor: booked.actor,
+        },
+        "a token of the machine gave away what a person could not alone",
+      );
+    return create(CreateTransferResponseSchema, { transfer: booked });
   }
-  const booked = await store.createTransfer(transfer);
-  onTransfer(transfer.accountId);
-  return create(CreateTransferResponseSchema, { transfer: booked });
+  const outcome = await repeatedOnce(() =>
+    store.transaction(async (tx) => {
+      const pool = await lockPool(tx, transfer);
+      const booked = await findSame(tx, transfer);
+      if (booked) return { transfer: booked };
+      checkBookable(pool, transfer);
+      const usdMicro = usdOf(amountMicro);
+      if (await mayGive(tx, caller, usdMicro, limit))
+        return { transfer: await bookTransfer(tx, transfer) };
+      return { approval: await askForApproval(tx, caller, toAct(request, transfer, usdMicro)) };
+    }),
+  );
+  onTransfer(accountId);
+  return create(CreateTransferResponseSchema, outcome);
 }
 
-/** Throws `not_permitted` and `invalid_request`. */
-function toNewTransfer(request: CreateTransferRequest, caller: Caller): NewTransfer {
+/** Micro-dollars, rounded up. */
+function usdOf(micro: bigint): bigint {
+  return (micro + microCreditsPerMicroDollar - 1n) / microCreditsPerMicroDollar;
+}
+
+function toAct(request: CreateTransferRequest, transfer: NewTransfer, usdMicro: bigint): Act {
+  const { accountId, family, amountMicro, idempotencyKey, reason } = transfer;
+  const kind = transferKindName(transfer.kind);
+  return {
+    kind: "transfer",
+    subject: idempotencyKey,
+    accountId,
+    what: `Adds ${credits(amountMicro)} credits to the pool ${family}, as ${kind}.`,
+    reason,
+    usdMicro,
+    request: toJson(CreateTransferRequestSchema, request),
+  };
+}
+
+/** Books an approved transfer, with the person who requested it as its actor. */
+export function carryOutTransfer(onTransfer: TransferParts["onTransfer"]): CarryOut {
+  return async (tx, { request, requestedBy }) => {
+    const transfer = toNewTransfer(fromJson(CreateTransferRequestSchema, request), requestedBy);
+    await bookTransfer(tx, transfer);
+    return () => onTransfer(transfer.accountId);
+  };
+}
+
+/** Throws `invalid_request`. */
+function toNewTransfer(request: CreateTransferRequest, actor: string): NewTransfer {
   const { accountId, kind, amountMicrocredits: amount, idempotencyKey, reason } = request;
   const family = familyName(request.family);
   if (!family) throw invalidField("family", "is not a family");
-  checkReserved(request, caller);
   checkText("idempotency_key", idempotencyKey, 200);
   checkText("reason", reason, 1000);
   if (amount > amountMax || amount < -amountMax)
@@ -126,8 +167,7 @@ function toNewTransfer(request: CreateTransferRequest, caller: Caller): NewTrans
     amountMicro: isDebit ? -amount : amount,
     idempotencyKey,
     reason,
-    actor: actorOf(caller),
-    isOwed: caller.kind === "internal",
+    actor,
   };
 }
 
@@ -136,133 +176,5 @@ function repeatedOnce<T>(work: () => Promise<T>): Promise<T> {
   return work().catch((error: unknown) => {
     if (isUniqueViolation(error)) return work();
     throw error;
-  });
-}
-
-/** Lets a transfer wait, unless it was booked before. It replaces another one with its key. */
-async function askForApproval(
-  tx: Runner,
-  transfer: NewTransfer,
-): Promise<{ booked?: Transfer; pending?: PendingTransfer }> {
-  const pool = await lockPool(tx, transfer);
-  const booked = await findSame(tx, transfer);
-  if (booked) return { booked };
-  checkBookable(pool, transfer);
-  const { accountId, kind, amountMicro: amount, idempotencyKey, actor: requestedBy } = transfer;
-  const waiting = await tx.run(sql.findPendingKey, { accountId, idempotencyKey });
-  if (waiting && isSameTransfer(waiting, transfer) && waiting.requestedBy === requestedBy)
-    return { pending: toPending(waiting) };
-  if (waiting) await end(tx, waiting, "replaced", requestedBy);
-  const pendingTransferId = timeOrderedId("ptr_");
-  const made = {
-    ...transfer,
-    pendingTransferId,
-    kind: transferKindName(kind),
-    amount,
-    requestedBy,
-  };
-  return { pending: toPending(await tx.run(sql.insertPendingTransfer, made)) };
-}
-
-export async function approveTransfer(
-  { store, onTransfer }: TransferParts,
-  { pendingTransferId }: ApproveTransferRequest,
-  { caller, note }: AuthenticatedCall,
-) {
-  const approver = actorOf(caller);
-  const approve = async (tx: Runner) => {
-    const booked = toBooked(await find(tx, pendingTransferId));
-    // Everybody locks the pool first. What this waited for, the next statement sees.
-    await lockPool(tx, booked);
-    const row = await find(tx, pendingTransferId);
-    if (row.state === "approved" && row.decidedBy === approver)
-      return { transfer: await bookTransfer(tx, booked), accountId: row.accountId };
-    checkWaiting(row);
-    if (row.requestedBy === approver)
-      throw new ApiError("not_permitted", {
-        message: "Another person has to approve this transfer.",
-      });
-    const transfer = await bookTransfer(tx, booked);
-    // It may be rejected at this moment: then nothing is booked.
-    if (!(await end(tx, row, "approved", approver, transfer.transferId))) throw doesNotWait();
-    return { transfer, accountId: row.accountId };
-  };
-  const { transfer, accountId } = await repeatedOnce(() => store.transaction(approve));
-  note?.({ requestedBy: transfer.actor });
-  onTransfer(accountId);
-  return create(ApproveTransferResponseSchema, { transfer });
-}
-
-export async function rejectTransfer(
-  { store }: TransferParts,
-  { pendingTransferId }: RejectTransferRequest,
-  { caller, note }: AuthenticatedCall,
-) {
-  await store.transaction(async (tx) => {
-    const row = await find(tx, pendingTransferId);
-    note?.({ accountId: row.accountId, requestedBy: row.requestedBy });
-    checkWaiting(row);
-    if (!(await end(tx, row, "rejected", actorOf(caller)))) throw doesNotWait();
-  });
-  return create(RejectTransferResponseSchema);
-}
-
-export async function listPendingTransfers(
-  { reports }: TransferParts,
-  request: ListPendingTransfersRequest,
-) {
-  const { entries: pendingTransfers, nextPageToken } = await readPage(request, {
-    read: async (after, rows) =>
-      (await reports.run(sql.listPendingTransfers, { before: after ?? null, rows })).map(toPending),
-    cursorOf: ({ pendingTransferId }) => pendingTransferId,
-  });
-  return create(ListPendingTransfersResponseSchema, { pendingTransfers, nextPageToken });
-}
-
-type PendingRow = sql.FindPendingTransferRow;
-
-async function find(tx: Runner, pendingTransferId: string): Promise<PendingRow> {
-  const row = await tx.run(sql.findPendingTransfer, { pendingTransferId });
-  if (!row)
-    throw new ApiError("not_found", {
-      message: "No such pending transfer.",
-      field: "pending_transfer_id",
-    });
-  return row;
-}
-
-function checkWaiting({ state }: PendingRow): void {
-  if (state !== "pending") throw doesNotWait();
-}
-
-function doesNotWait(): ApiError {
-  return new ApiError("wrong_state", {
-    message: "This transfer does not wait: it was approved, rejected, or replaced by another one.",
-  });
-}
-
-/** False: it does not wait. */
-async function end(
-  tx: Runner,
-  { pendingTransferId }: PendingRow,
-  state: PendingRow["state"],
-  decidedBy: string,
-  transferId: string | null = null,
-): Promise<boolean> {
-  const ended = { pendingTransferId, state, decidedBy, transferId };
-  return (await tx.run(sql.endPendingTransfer, ended)) > 0;
-}
-
-function toBooked({ amount, requestedBy, ...row }: PendingRow): NewTransfer {
-  return { ...row, kind: transferKindOf[row.kind], amountMicro: amount, actor: requestedBy };
-}
-
-function toPending({ amount, ...row }: PendingRow): PendingTransfer {
-  return create(PendingTransferSchema, {
-    ...row,
-    family: familyOf(row.family),
-    kind: transferKindOf[row.kind],
-    amountMicrocredits: amount,
-    requestedAt: timestampFromDate(row.requestedAt),
   });
 }

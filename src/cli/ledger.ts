@@ -1,8 +1,13 @@
 // What the commands that work on the ledger have in common.
 
+import { getOption } from "@bufbuild/protobuf";
+import { BillingService } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { callers } from "../../gen/gateway/common/v1/options_pb.ts";
 import { createLog } from "../base/log.ts";
+import { createBilling } from "../billing/billing.ts";
 import { readCommandConfig } from "../config/environment.ts";
 import { HistoryError } from "../history/history.ts";
+import { BackupError } from "../postgres/backup.ts";
 import { startEmbedded } from "../postgres/embedded/embedded.ts";
 import { type OpenLedger, openLedger } from "../postgres/open-ledger.ts";
 import { checkDatabase } from "../postgres/preflight.ts";
@@ -26,10 +31,17 @@ export function readArguments<Name extends string>(
   return values;
 }
 
-/** Opens the ledger as a gateway does, and runs `work`. Prints what fails, and sets the status. */
-export async function onLedger(work: (ledger: OpenLedger) => Promise<void>): Promise<void> {
+const log = createLog("warn");
+
+/** The addresses of the gateway's database: `owner` may migrate it. */
+export type Database = { readonly url: string; readonly owner: string };
+
+/**
+ * Starts the embedded database if there is no other, and runs `work`. Prints what fails, and sets
+ * the exit status to 1.
+ */
+export async function onDatabase(work: (database: Database) => Promise<void>): Promise<void> {
   const config = readCommandConfig(process.env);
-  const log = createLog("warn");
   try {
     await using stack = new AsyncDisposableStack();
     let url = config.databaseUrl;
@@ -38,14 +50,50 @@ export async function onLedger(work: (ledger: OpenLedger) => Promise<void>): Pro
       const embedded = stack.adopt(await startEmbedded(config.dataDir, log), (one) => one.stop());
       ({ url } = embedded);
     }
-    const { migrationDatabaseUrl: ownerUrl } = config;
-    const ledger = await openLedger({ url, ownerUrl }, log);
-    stack.adopt(ledger.postgres, (one) => one.close());
-    await work(ledger);
+    await work({ url, owner: config.migrationDatabaseUrl ?? url });
   } catch (error) {
-    const message =
-      error instanceof HistoryError ? error.message : startupErrorMessage(error, config);
-    console.error(message);
+    const isSentence = error instanceof HistoryError || error instanceof BackupError;
+    console.error(isSentence ? error.message : startupErrorMessage(error, config));
     process.exitCode = 1;
   }
+}
+
+/** As `onDatabase`, with the ledger opened as a gateway does, which migrates it. */
+export function onLedger(work: (ledger: OpenLedger) => Promise<void>): Promise<void> {
+  return onDatabase((database) => withLedger(database, work));
+}
+
+/** Opens the ledger as a gateway does, which migrates it, and runs `work`. */
+export async function withLedger(
+  { url, owner }: Database,
+  work: (ledger: OpenLedger) => Promise<void>,
+): Promise<void> {
+  const ledger = await openLedger({ url, ownerUrl: owner === url ? undefined : owner }, log);
+  try {
+    await work(ledger);
+  } finally {
+    await ledger.postgres.close();
+  }
+}
+
+/** Checks every invariant of the ledger and prints each violation. Sets the exit status to 1. */
+export async function verify({ postgres }: OpenLedger, service: string): Promise<void> {
+  const billing = createBilling({ postgres, priceOf: () => undefined, log, onLost: () => {} });
+  const call = {
+    signal: new AbortController().signal,
+    requestHeader: new Headers(),
+    caller: { kind: "internal" as const, service },
+    allowed: getOption(BillingService.method.verifyLedger, callers),
+    accountId: "",
+  };
+  const { violations } = await billing.service.verifyLedger(
+    { $typeName: "gateway.billing.v1.VerifyLedgerRequest" },
+    call,
+  );
+  for (const { invariant, subject, detail } of violations)
+    console.log(`${invariant}: ${subject}: ${detail}`);
+  console.log(
+    violations.length === 0 ? "the ledger is consistent" : `violations: ${violations.length}`,
+  );
+  if (violations.length > 0) process.exitCode = 1;
 }

@@ -1,7 +1,8 @@
-// `npm run reconcile -- LOG… [--post]`: lists the charges that gateways have logged and the ledger
-// lacks, after a failover that lost commits or from a restored backup. `--post` books one
-// adjustment for each pool and day; a repeat books nothing twice. Exit status: 0 when nothing is
-// missing or everything was booked, 1 otherwise, 64 for wrong arguments.
+// `npm run reconcile -- LOG… [--post] [--apply]`: lists the charges that gateways have logged and
+// the ledger lacks, after a failover that lost commits or from a restored backup, and what was
+// revoked, suspended or disabled and is in use again. `--post` books one adjustment for each pool
+// and day, `--apply` withdraws again; a repeat does nothing twice. Exit status: 0 when nothing is
+// missing or all of it was done, 1 otherwise, 64 for wrong arguments.
 
 import { createReadStream } from "node:fs";
 import { createInterface } from "node:readline";
@@ -26,6 +27,7 @@ import { startEmbedded } from "../postgres/embedded/embedded.ts";
 import { openLedger } from "../postgres/open-ledger.ts";
 import { checkDatabase } from "../postgres/preflight.ts";
 import { startupErrorMessage } from "../server/startup-error.ts";
+import { type Act, parseAuditLine, withdrawAgain } from "./withdrawals.ts";
 
 // EX_USAGE of sysexits.h.
 const exitUsage = 64;
@@ -34,9 +36,10 @@ const pageSize = 1_000;
 
 const args = process.argv.slice(2);
 const posts = args.includes("--post");
-const files = args.filter((arg) => arg !== "--post");
+const applies = args.includes("--apply");
+const files = args.filter((arg) => arg !== "--post" && arg !== "--apply");
 if (files.length === 0 || files.some((file) => file.startsWith("-"))) {
-  console.error("usage: npm run reconcile -- LOG… [--post]");
+  console.error("usage: npm run reconcile -- LOG… [--post] [--apply]");
   process.exit(exitUsage);
 }
 
@@ -45,7 +48,7 @@ const log = createLog("warn");
 
 try {
   await using stack = new AsyncDisposableStack();
-  const { logged, faults } = await readLogs(files);
+  const { logged, acts, faults } = await readLogs(files);
   const url = config.databaseUrl ?? (await startDatabase(stack));
   if (config.databaseUrl !== undefined) await checkDatabase(url);
   const { migrationDatabaseUrl: ownerUrl } = config;
@@ -71,18 +74,20 @@ try {
   let isBooked = true;
   for (const correction of running > 0 ? [] : correctionsFor(differences))
     if (!(await book(billing, correction))) isBooked = false;
+  const inUse = await withdrawAgain(acts, { postgres, log, applies });
   for (const fault of faults) console.error(fault);
-  process.exitCode = isBooked && faults.length === 0 ? 0 : 1;
+  process.exitCode = isBooked && inUse === 0 && faults.length === 0 ? 0 : 1;
 } catch (error) {
   console.error(startupErrorMessage(error, config));
   process.exitCode = 1;
 }
 
-/** The charges of all files, each request once, and the lines that cannot be understood. */
+/** The charges of all files, each request once; acts; and the lines that cannot be understood. */
 async function readLogs(
   paths: readonly string[],
-): Promise<{ logged: LoggedCharge[]; faults: string[] }> {
+): Promise<{ logged: LoggedCharge[]; acts: Act[]; faults: string[] }> {
   const logged = new Map<string, LoggedCharge>();
+  const acts: Act[] = [];
   const faults: string[] = [];
   for (const path of paths) {
     let number = 0;
@@ -91,12 +96,14 @@ async function readLogs(
       try {
         const charge = parseLogLine(text);
         if (charge) logged.set(`${charge.accountId}/${charge.requestId}`, charge);
+        const act = parseAuditLine(text);
+        if (act) acts.push(act);
       } catch (error) {
         faults.push(`${path}:${number}: ${error instanceof Error ? error.message : error}`);
       }
     }
   }
-  return { logged: [...logged.values()], faults };
+  return { logged: [...logged.values()], acts, faults };
 }
 
 async function findDifferences(

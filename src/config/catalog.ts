@@ -5,6 +5,7 @@
 import { readFileSync } from "node:fs";
 import { parseDocument } from "yaml";
 import { microCreditsPerMicroDollar } from "../base/money.ts";
+import { nearestName } from "../base/nearest-name.ts";
 import {
   basePriceOf,
   byCategory,
@@ -16,7 +17,7 @@ import { type AlertsConfig, readAlerts } from "./alerts.ts";
 import { findMissingSecrets, type PaymentSettings, readPayments } from "./payments.ts";
 import { findMissingForPeople, type PeopleSettings, readPeople } from "./people.ts";
 import { findMissingCredentials, type ProviderSettings, readProvider } from "./providers.ts";
-import { nearestName, Section } from "./section.ts";
+import { Section } from "./section.ts";
 
 export { readAccountKey } from "./account-key.ts";
 export { type AlertsConfig, publicAlerts } from "./alerts.ts";

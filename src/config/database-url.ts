@@ -1,5 +1,8 @@
 // The address of the database: one server, or several of which one takes the writes, in the form
 // that libpq reads: `postgres://user:password@a:5432,b:5432/gateway?target_session_attrs=primary`.
+// The parameters of TLS mean what they mean to psql.
+
+import { readFileSync } from "node:fs";
 
 /** Which servers of a list may be used. */
 export type TargetServer = (typeof targets)[number];
@@ -17,8 +20,12 @@ export type DatabaseUrl = {
 const targets = ["any", "read-write", "primary"] as const;
 const otherTargets = ["read-only", "standby", "prefer-standby"];
 
-/** Reads an address. Throws an Error that quotes neither user nor password. */
+/**
+ * Reads an address. Throws an Error that quotes neither user nor password: for what is no address,
+ * and for a file of TLS that cannot be read.
+ */
 export function parseDatabaseUrl(text: string): DatabaseUrl {
+  refuseOpenPassword(text);
   const [, scheme, authority = "", path, query] =
     /^(postgres(?:ql)?:)\/\/([^/?#]*)([^?#]*)(?:\?([^#]*))?$/.exec(text) ?? [];
   if (scheme === undefined)
@@ -30,6 +37,7 @@ export function parseDatabaseUrl(text: string): DatabaseUrl {
   const hosts = hostsOf(authority.slice(userEnd), parameters);
   const target = targetOf(parameters, hosts.length);
   for (const name of ["host", "port", "target_session_attrs"]) parameters.delete(name);
+  readTls(parameters);
 
   const servers = hosts.map(({ host, port }) => {
     const end = port === "" ? "" : `:${port}`;
@@ -42,6 +50,61 @@ export function parseDatabaseUrl(text: string): DatabaseUrl {
     return { name: `${host}${end}`, url };
   });
   return { servers, target };
+}
+
+const passwordAdvice =
+  "has a user or password with a # / or ?: write them as %23, %2F and %3F there";
+
+// The first # / or ? ends the user, the password and the hosts. In a password it leaves its end,
+// with the @, to what follows.
+function refuseOpenPassword(text: string): void {
+  const [, authority = "", rest = ""] = /^postgres(?:ql)?:\/\/([^/?#]*)(.*)$/s.exec(text) ?? [];
+  const isCut = !authority.includes("@") && /:(?!\d{1,5}$|$)/.test(authority);
+  const [path = ""] = rest.split("?", 1);
+  if (rest.includes("#") || path.includes("@") || (isCut && rest.includes("@")))
+    throw new Error(passwordAdvice);
+}
+
+const tlsModes = ["disable", "require", "verify-ca", "verify-full"];
+
+/**
+ * Changes the parameters so that `pg` does what psql does with them. `require` encrypts, and looks
+ * at the certificate only if `sslrootcert` names an authority; then it is `verify-ca`.
+ */
+function readTls(parameters: URLSearchParams): void {
+  const rootFile = parameters.get("sslrootcert");
+  let mode = parameters.get("sslmode");
+  // Of `pg` itself, and in the addresses of some clouds.
+  if (mode === "no-verify") mode = "require";
+  if (rootFile === "system") {
+    if (mode !== null && mode !== "verify-full")
+      throw new Error("sslrootcert=system: needs sslmode=verify-full");
+    mode = "verify-full";
+    parameters.delete("sslrootcert");
+  }
+  if (mode === "allow" || mode === "prefer")
+    throw new Error(
+      `sslmode=${mode} may send the password in the clear: use one of ${tlsModes.join(", ")}`,
+    );
+  if (mode !== null && !tlsModes.includes(mode))
+    throw new Error(`sslmode must be one of ${tlsModes.join(", ")}`);
+  if (mode === "verify-ca" && rootFile === null)
+    throw new Error("sslmode=verify-ca: needs sslrootcert, the file of the authority");
+  const files = ["sslrootcert", "sslcert", "sslkey"].filter((name) => parameters.has(name));
+  if (files.length > 0 && mode === null) throw new Error(`${files[0]}: needs sslmode, too`);
+  if (parameters.has("sslcert") !== parameters.has("sslkey"))
+    throw new Error("sslcert, sslkey: set both or neither");
+  for (const name of files) {
+    try {
+      readFileSync(parameters.get(name) ?? "");
+    } catch (error) {
+      const code = error instanceof Error && "code" in error ? error.code : error;
+      throw new Error(`${name}: the file cannot be read (${code})`);
+    }
+  }
+  if (mode === null) return;
+  parameters.set("sslmode", mode);
+  parameters.set("uselibpqcompat", "true");
 }
 
 type Host = { readonly host: string; readonly port: string };

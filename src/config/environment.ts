@@ -135,6 +135,8 @@ export type ServerTls = {
   readonly privateKey: Buffer;
   /** Clients must present a certificate signed by one of these. Absent: none is required. */
   readonly clientAuthorities?: Buffer;
+  /** The files that these are of, to be read again. */
+  readonly files?: Readonly<Record<"certificate" | "privateKey" | "clientAuthorities", string>>;
 };
 
 /** TLS of a client, in PEM. */
@@ -227,9 +229,6 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
       "ADMIN_TOKEN: must not begin as the tokens of CreateAdminToken do, with adm-gw2-",
     );
   }
-  if (role !== "facade" && databaseUrl !== undefined && adminToken === undefined) {
-    problems.push("ADMIN_TOKEN: is required with DATABASE_URL");
-  }
   if (contentKeys === undefined && role === "all" && databaseUrl !== undefined)
     problems.push(`CONTENT_KEY: is required with DATABASE_URL: ${contentKeyAdvice}`);
   if (contentKeys === undefined && role === "facade")
@@ -298,7 +297,17 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
     port: integer("PORT", { min: 0, max: 65_535, fallback: 8080 }),
     grpcHost: text("GRPC_HOST") ?? "127.0.0.1",
     grpcPort: integer("GRPC_PORT", { min: 0, max: 65_535, fallback: 50_051 }),
-    ...(grpcPair && { grpcTls: { ...grpcPair, ...(clientAuthorities && { clientAuthorities }) } }),
+    ...(grpcPair && {
+      grpcTls: {
+        ...grpcPair,
+        ...(clientAuthorities && { clientAuthorities }),
+        files: {
+          certificate: text("GRPC_TLS_CERT") ?? "",
+          privateKey: text("GRPC_TLS_KEY") ?? "",
+          clientAuthorities: text("GRPC_TLS_CLIENT_CA") ?? "",
+        },
+      },
+    }),
     grpcAllowPlaintext: flag("GRPC_ALLOW_PLAINTEXT", false),
     dataDir: text("DATA_DIR") ?? "./data",
     ...(databaseUrl !== undefined && { databaseUrl }),

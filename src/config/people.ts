@@ -10,6 +10,13 @@ export type PeopleSettings = {
   readonly signUp: SignUp;
   /** By their names, which are parts of addresses. */
   readonly oidc: Readonly<Record<string, OidcSettings>>;
+  readonly limits: PeopleLimits;
+};
+
+/** What the people of an account can make. */
+export type PeopleLimits = {
+  /** Keys that are neither revoked nor expired. */
+  readonly keys: number;
 };
 
 /** Who may become a new person, and what a new person joins. */
@@ -36,7 +43,7 @@ export type OidcSettings = {
   /** Longest duration of a request to the provider. */
   readonly answerMs: number;
   readonly signUp: SignUp;
-  /** The claim that lists the groups of a person. */
+  /** The claim that lists the groups of a person, or the path to it: `realm_access.roles`. */
   readonly groupsClaim: string;
   readonly groups: readonly GroupRoles[];
 };
@@ -56,7 +63,7 @@ const roleNames = ["viewer", "member", "owner"] as const;
 const closed: SignUp = { mode: "closed", domains: [] };
 
 /** Nobody signs up, and there is no OIDC. */
-export const closedPeople: PeopleSettings = { signUp: closed, oidc: {} };
+export const closedPeople: PeopleSettings = { signUp: closed, oidc: {}, limits: { keys: 1_000 } };
 
 /** Reads the section. Adds its problems. */
 export function readPeople(section: Section | undefined): PeopleSettings {
@@ -70,8 +77,17 @@ export function readPeople(section: Section | undefined): PeopleSettings {
     if (provider) oidc[name] = readOidc(provider, name);
   }
   const signUp = readSignUp(section);
+  const limits = readLimits(section.optionalSection("limits"));
   section.rejectUnknown();
-  return { signUp, oidc };
+  return { signUp, oidc, limits };
+}
+
+function readLimits(section: Section | undefined): PeopleLimits {
+  if (!section) return closedPeople.limits;
+  const { keys } = closedPeople.limits;
+  const limits = { keys: section.integer("keys", { min: 1, max: 1_000_000, fallback: keys }) };
+  section.rejectUnknown();
+  return limits;
 }
 
 function readSignUp(section: Section): SignUp {

@@ -1,6 +1,8 @@
 // Reads the mappings of a configuration file, member by member, and collects every problem. It is
 // written by hand and not with a schema library, see docs/decisions/0017-configuration-by-hand.md.
 
+import { nearestName } from "../base/nearest-name.ts";
+
 /**
  * One mapping of the file. A wrong member adds a problem, and its reader returns a value of the
  * right type, so that reading goes on to the next problem.
@@ -159,31 +161,4 @@ export class Section {
       path: `${this.#pathOf(key)}[${index}]`,
     }));
   }
-}
-
-/**
- * The name with the fewest edits from `name`. Undefined if more than half of its letters differ.
- */
-export function nearestName(name: string, names: readonly string[]): string | undefined {
-  let best: { name: string; edits: number } | undefined;
-  for (const candidate of names) {
-    const edits = editDistance(name, candidate);
-    if (edits <= candidate.length / 2 && (best === undefined || edits < best.edits))
-      best = { name: candidate, edits };
-  }
-  return best?.name;
-}
-
-// The Levenshtein distance, computed row by row.
-function editDistance(one: string, other: string): number {
-  let row = Array.from({ length: other.length + 1 }, (_, index) => index);
-  for (let i = 1; i <= one.length; i++) {
-    const next = [i];
-    for (let j = 1; j <= other.length; j++) {
-      const replaced = (row[j - 1] ?? 0) + (one[i - 1] === other[j - 1] ? 0 : 1);
-      next.push(Math.min(replaced, (row[j] ?? 0) + 1, (next[j - 1] ?? 0) + 1));
-    }
-    row = next;
-  }
-  return row[other.length] ?? 0;
 }

@@ -13,7 +13,7 @@ import { createOidcRoutes, type OidcParts } from "./oidc.ts";
 import { createSessionCookie } from "./session-cookie.ts";
 
 export { bundleInProgress } from "./bundle.ts";
-export { createSessionCookie } from "./session-cookie.ts";
+export { createSessionCookie, settingsFor } from "./session-cookie.ts";
 
 const contentSecurityPolicy = [
   "default-src 'none'",

@@ -6,6 +6,7 @@ import type { IncomingHttpHeaders } from "node:http";
 import { type Timestamp, timestampDate } from "@bufbuild/protobuf/wkt";
 import type { OidcFlow, SessionGrant } from "../../gen/gateway/people/v1/people_pb.ts";
 import { ApiError } from "../base/errors.ts";
+import { isLocalhost } from "../config/environment.ts";
 
 const jsonTypes = /^application\/(connect\+)?json\s*(;|$)/i;
 
@@ -60,6 +61,20 @@ export function createSessionCookie(publicUrl: () => URL) {
         });
       return token;
     },
+    /**
+     * For a call with which a person comes in. Throws `not_permitted` if a page at another address
+     * than that of the console makes it: its browser would keep no session, so nothing may be used
+     * up. The message has the settings that make that address the right one. `peer`: the IP
+     * address that connects.
+     */
+    checkOrigin(headers: Headers, peer: string): void {
+      const origin = headers.get("origin");
+      if (origin === null || origin === publicUrl().origin) return;
+      throw new ApiError("not_permitted", {
+        message: explainOrigin(origin, publicUrl(), peer),
+        allowed: [publicUrl().origin],
+      });
+    },
     /** The header `set-cookie` that begins a session. */
     begin: ({ token, endsAt }: SessionGrant) => render("session", token, endsAt),
     /** The header `set-cookie` that ends the session. */
@@ -72,6 +87,31 @@ export function createSessionCookie(publicUrl: () => URL) {
     /** The session in a header `cookie`, of a request that changes nothing by itself. */
     readSession: (header: string) => readCookie(header, nameOf("session")),
   };
+}
+
+function explainOrigin(origin: string, publicUrl: URL, peer: string): string {
+  const opened = URL.parse(origin);
+  const where = opened ? `at ${opened.origin}` : "at an address that hides itself";
+  const begin =
+    `Nobody can sign in ${where}: this gateway is reached at ${publicUrl.origin}. ` +
+    "Nothing was used up.";
+  if (!isLocalhost(publicUrl)) return `${begin} Open ${publicUrl.origin}${page} instead.`;
+  const isSecure = opened?.protocol === "https:";
+  const settings = isSecure
+    ? settingsFor(opened.host, peer)
+    : settingsFor(opened?.hostname ?? "NAME");
+  const proxy = isSecure ? "" : "put a proxy that speaks https in front of it, and ";
+  return `${begin} To reach it from elsewhere, ${proxy}start it with ${settings}.`;
+}
+
+const page = "/console/";
+
+/**
+ * What an operator sets so that people reach the console from other machines. `proxy`: the address
+ * of the proxy in front. Absent: one on the machine of the gateway.
+ */
+export function settingsFor(host: string, proxy = "127.0.0.1"): string {
+  return `PUBLIC_URL=https://${host} and TRUSTED_PROXIES=${proxy.replace(/^::ffff:/, "")}`;
 }
 
 function secondsUntil(time: Date): number {

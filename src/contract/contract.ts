@@ -112,6 +112,8 @@ export type AdminToken = {
   readonly scope: AdminScope;
   /** Under which its revocation is announced. Undefined: no call revokes it. */
   readonly tokenId: string | undefined;
+  /** Who made it. Absent: the machine. */
+  readonly personId?: string | undefined;
 };
 
 /** The admin token that the environment, or the first start, gives. */

@@ -26,7 +26,7 @@ import {
   implement,
   type OnCallerChange,
 } from "./contract.ts";
-import { checkRequest } from "./validate.ts";
+import { checkRequest, refuseUnknownFields } from "./validate.ts";
 
 export type { AuditEvent, AuditSink } from "./audit-log.ts";
 
@@ -124,6 +124,7 @@ function admission(desc: DescMethod, authenticate: Authenticate) {
   // Without the option, the empty message admits nobody.
   const allowed = getOption(desc, callers);
   const needsStrong = getOption(desc, strong);
+  const isAudited = getOption(desc, audited);
   const accountField = desc.input.field.accountId;
   const everyField = desc.input.field.allAccounts;
   const identify = allowed.anyone ? tolerant(authenticate) : authenticate;
@@ -138,6 +139,7 @@ function admission(desc: DescMethod, authenticate: Authenticate) {
       identified?.(caller);
       if (!isAdmitted(allowed, caller)) throw new ApiError("not_permitted");
       checkRequest(desc.input, request);
+      if (isAudited) refuseUnknownFields(desc.input, request);
       const named = accountField ? String(Reflect.get(request, accountField.localName)) : "";
       const isForAll =
         everyField !== undefined && Reflect.get(request, everyField.localName) === true;

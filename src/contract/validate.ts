@@ -12,7 +12,7 @@ import {
   ScalarType,
 } from "@bufbuild/protobuf";
 import { required } from "../../gen/gateway/common/v1/options_pb.ts";
-import { invalidField } from "../base/errors.ts";
+import { ApiError, invalidField } from "../base/errors.ts";
 
 /** Throws `invalid_request` with the path of the first invalid field, as `messages[0].role`. */
 export function checkRequest(type: DescMessage, request: Message): void {
@@ -20,6 +20,25 @@ export function checkRequest(type: DescMessage, request: Message): void {
   if (!fault) return;
   const field = fault.path.join("").slice(1);
   throw invalidField(field, fault.message, fault.allowed);
+}
+
+/**
+ * Throws `invalid_request` for a field that this program does not know, at any depth: what changes
+ * something must not lose a limit that a newer caller has set.
+ */
+export function refuseUnknownFields(type: DescMessage, message: Message): void {
+  const [unknown] = message.$unknown ?? [];
+  if (unknown)
+    throw new ApiError("invalid_request", {
+      message: `Field ${unknown.no} of ${type.typeName} is not known here.`,
+    });
+  for (const field of type.fields) {
+    if (!field.message) continue;
+    const property = field.oneof?.localName ?? field.localName;
+    const value = readField(message, { property, field, inOneof: field.oneof !== undefined });
+    const inner = field.fieldKind === "message" ? [value] : Object.values(Object(value));
+    for (const one of inner) if (isMessage(one)) refuseUnknownFields(field.message, one);
+  }
 }
 
 /**
@@ -68,7 +87,10 @@ function findValueFault(field: DescField, value: unknown): Fault | undefined {
 }
 
 /** The value of a field. Undefined for one of a oneof that is not set. */
-function readField(message: Message, { field, property, inOneof }: Rule): unknown {
+function readField(
+  message: Message,
+  { field, property, inOneof }: Omit<Rule, "isRequired">,
+): unknown {
   const value: unknown = Reflect.get(message, property);
   if (!inOneof) return value;
   if (typeof value !== "object" || value === null || !("value" in value)) return undefined;

@@ -35,12 +35,16 @@ import { encodeMessage, headersOf, pathOf } from "./codec.ts";
 import { createHealth, type ServingServices } from "./health.ts";
 import { createReflection } from "./reflection.ts";
 import { toStatus } from "./status.ts";
-import { serverCredentials } from "./tls.ts";
+import { ServerCertificate, serverCredentials } from "./tls.ts";
 
 // grpc-js also reports its messages as errors, and stderr must hold only JSON lines.
 setLogVerbosity(logVerbosity.NONE);
 
+export type { ServerCertificate } from "./tls.ts";
+
 export type GrpcServer = {
+  /** Undefined: plaintext. */
+  readonly certificate: ServerCertificate | undefined;
   /**
    * Starts to listen and returns the port, for callers that passed port 0. Throws for a public
    * address without TLS and for a port in use.
@@ -76,6 +80,7 @@ export type GrpcServerParts = {
 export function createGrpcServer(parts: GrpcServerParts): GrpcServer {
   // With client authorities, every connection has presented a certificate that one of them signed.
   const calls = new ActiveCalls(parts.tls?.clientAuthorities !== undefined);
+  const certificate = parts.tls && new ServerCertificate(parts.tls);
   const fail = (error: unknown) => {
     parts.onError?.(toApiError(error).reason);
     return toStatus(error);
@@ -103,8 +108,9 @@ export function createGrpcServer(parts: GrpcServerParts): GrpcServer {
   createReflection().addToServer(server);
 
   return {
+    certificate,
     async listen(host, port) {
-      const credentials = serverCredentials(host, parts.tls, parts.allowPlaintext);
+      const credentials = serverCredentials(host, certificate, parts.allowPlaintext);
       const bound = await new Promise<number>((resolve, reject) => {
         server.bindAsync(hostAndPort(host, port), credentials, (error, boundPort) =>
           error ? reject(error) : resolve(boundPort),

@@ -1,6 +1,6 @@
 // The body of a Connect or gRPC-web request: received within the memory budget of request bodies,
 // and checked before the library parses it. The library reports malformed protobuf as an internal
-// error, does not limit the number of fields, and ignores unlisted enum names in JSON.
+// error, does not limit the number of fields, and ignores unknown names in JSON.
 
 import {
   type ConnectRouter,
@@ -15,8 +15,8 @@ import { withFacts } from "../contract/contract.ts";
 import { decodeRequest } from "../contract/decode-request.ts";
 import { requestBytesMax } from "../contract/message-limits.ts";
 import type { BodyMemory, BodyReservation } from "./body-memory.ts";
-import { rejectUnlistedNames } from "./connect-enums.ts";
 import { toConnectError } from "./connect-error.ts";
+import { refuseUnknownNames } from "./connect-names.ts";
 import { dropBody, watchPace } from "./receive-body.ts";
 import { type UnpaidWork, workMsOf } from "./unpaid-work.ts";
 
@@ -60,7 +60,7 @@ export type BodyParts = {
 export function checkBody(handler: Handler, parts: BodyParts): Handler {
   const { method } = handler;
   const checkMessage = (message: Buffer, isJson: boolean) => {
-    if (isJson) return rejectUnlistedNames(method.input, message);
+    if (isJson) return refuseUnknownNames(method, message);
     try {
       decodeRequest(method, message);
     } catch (error) {

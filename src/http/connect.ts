@@ -76,6 +76,11 @@ export type ConnectParts = {
 export type SessionCookie = {
   /** Undefined: the call brings no cookie. Throws `not_permitted` for the call of another page. */
   tokenOf(headers: Headers): string | undefined;
+  /**
+   * Throws `not_permitted` if a page elsewhere makes a call with which a person comes in. `peer`:
+   * the IP address that connects.
+   */
+  checkOrigin(headers: Headers, peer: string): void;
   /** The header `set-cookie` that begins a session. */
   begin(grant: SessionGrant): string;
   /** The header `set-cookie` that ends it. */
@@ -230,6 +235,10 @@ function addressOf({ values }: HandlerContext): string {
   return senderOf(values)?.address ?? "";
 }
 
+const { redeemLink, signInWithPassword, signUp, confirmEmail } = PeopleService.method;
+/** With which a person comes in. A passkey and a provider of OIDC know their origin themselves. */
+const comingIn = new Set<DescMethod>([redeemLink, signInWithPassword, signUp, confirmEmail]);
+
 /** Authenticates a call before its request is read. The services authenticate again. */
 async function admit(parts: ConnectParts, context: HandlerContext): Promise<void> {
   const { identifyCaller, addressLimit, isDraining, adminMethods, sessionCookie } = parts;
@@ -242,6 +251,12 @@ async function admit(parts: ConnectParts, context: HandlerContext): Promise<void
   try {
     if (isDraining()) throw shuttingDown();
     if (sender) addressLimit.checkRequest(sender.request);
+    // Before anything is read: a link of a call that cannot succeed stays good.
+    if (comingIn.has(context.method))
+      sessionCookie?.checkOrigin(
+        context.requestHeader,
+        sender?.request.raw.socket.remoteAddress ?? "",
+      );
     if (!context.requestHeader.has("authorization")) {
       const token = sessionCookie?.tokenOf(context.requestHeader);
       // From here on, the call is one with a session, as any other program would make it.
@@ -383,7 +398,7 @@ function keepGrant(
 }
 
 // Other headers stay in the listener, cookies among them.
-const forwarded = ["authorization", "x-request-id", "traceparent", "tracestate"];
+const forwarded = ["authorization", "x-request-id", "traceparent", "tracestate", "idempotency-key"];
 
 function callOf(
   { requestHeader, signal, values }: HandlerContext,

@@ -304,6 +304,18 @@ export const errorTable = {
     chat: ["requests", "too_many_bodies"],
     retryAfterSeconds: 1,
   },
+  too_many_keys: {
+    status: 429,
+    native: ["rate_limit_error", "too_many_keys"],
+    chat: ["requests", "too_many_keys"],
+    ...noRetry,
+  },
+  limit_reached: {
+    status: 429,
+    native: ["rate_limit_error", "limit_reached"],
+    chat: ["requests", "limit_reached"],
+    ...noRetry,
+  },
   count_rate_limited: {
     status: 429,
     native: ["rate_limit_error", "count_rate_limited"],

@@ -15,6 +15,7 @@ import {
   type Key,
   KeyOrder,
   KeyStatus,
+  KeysService,
   type ListKeysRequest,
   type ListKeysResponse,
   ListKeysResponseSchema,
@@ -40,9 +41,12 @@ import {
 import type { Changes } from "../base/change-feed.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { timeOrderedId } from "../base/ids.ts";
+import { checkName } from "../base/names.ts";
 import { pageSizeOf, readPage } from "../base/paging.ts";
 import { actorOf, checkAccess, checkStrong, roleIn } from "../contract/callers.ts";
 import type { AuditFacts, AuthenticatedCall } from "../contract/contract.ts";
+import { onceFor } from "../contract/replays.ts";
+import type { Runner } from "../postgres/statement.ts";
 import {
   digestBytes,
   digestSecret,
@@ -51,22 +55,43 @@ import {
   type KeyFamily,
   mintSecret,
 } from "./secret.ts";
-import type { Controls, KeyStore, Limits, StoredSecret } from "./store.ts";
+import type { Controls, KeyStore, Limits, NewSecret } from "./store.ts";
 
-type Parts = { store: KeyStore; changes: Changes; resolveModel: ResolveModel };
+type Parts = {
+  store: KeyStore;
+  changes: Changes;
+  resolveModel: ResolveModel;
+  /** As for `createKeys`. */
+  checkManager: CheckManager;
+  keysMax: (() => number) | undefined;
+};
+
+/**
+ * Throws `not_permitted` for a person who was shut out, or left the account, which the node may not
+ * know yet: a key that he makes or resumes in that second would go on. Until the end of the
+ * transaction he stays what he is.
+ */
+export type CheckManager = (tx: Runner, accountId: string, personId: string) => Promise<void>;
 
 export async function createKey(
-  { store, resolveModel }: Parts,
+  parts: Parts,
   request: CreateKeyRequest,
-  { accountId, caller, note }: AuthenticatedCall,
+  call: AuthenticatedCall,
 ): Promise<CreateKeyResponse> {
   const family = checkFamily(request.family);
-  const controls = checkControls(request, resolveModel);
-  const { secret, stored } = newSecret(family);
-  const account = checkId("account_id", accountId);
-  const key = await store.createKey(account, family, controls, actorOf(caller), stored);
+  const controls = checkControls(request, parts.resolveModel);
+  const { caller, note } = call;
+  const accountId = checkId("account_id", call.accountId);
+  const key = { ...controls, accountId, family, createdBy: actorOf(caller) };
+  // The programs of the operator are not bounded.
+  const liveMax = caller.kind === "person" ? parts.keysMax?.() : undefined;
+  const created = await parts.store.createKey(key, newSecret(family), {
+    once: onceFor(KeysService.method.createKey, request, call),
+    admit: admitTo(parts, accountId, call),
+    bounds: liveMax === undefined ? undefined : { liveMax, perHourMax: keysPerHourMax },
+  });
   if (controls.expiresAt) note?.({ expiresAt: controls.expiresAt.toISOString() });
-  return create(CreateKeyResponseSchema, { key, secret });
+  return create(CreateKeyResponseSchema, created);
 }
 
 export async function getKey(
@@ -106,9 +131,13 @@ export async function updateKey(
   call: AuthenticatedCall,
 ): Promise<UpdateKeyResponse> {
   const { keyId, controls } = checkUpdate(request, parts.resolveModel);
-  await findChangeable(parts, keyId, call);
-  if (controls.accountReader) checkStrong(call.caller);
-  const earlier = await parts.store.updateKey(keyId, controls);
+  const { accountId } = await findChangeable(parts, keyId, call);
+  const earlier = await parts.store.updateKey(keyId, controls, {
+    admit: admitTo(parts, accountId, call),
+    check(before) {
+      if (isRaise(controls, before)) checkStrong(call.caller);
+    },
+  });
   const key = published(parts, await parts.store.readKey(keyId));
   call.note?.(changedLimits(controls, earlier));
   return create(UpdateKeyResponseSchema, { key });
@@ -121,11 +150,14 @@ export async function rotateKey(
 ): Promise<RotateKeyResponse> {
   const keyId = checkId("key_id", request.keyId);
   const overlapMs = checkOverlap(request.overlap);
-  const { family } = await findChangeable(parts, keyId, call);
-  const { secret, stored } = newSecret(checkFamily(family));
-  const key = published(parts, await parts.store.rotateKey(keyId, stored, overlapMs));
+  const { family, accountId } = await findChangeable(parts, keyId, call);
+  const secret = newSecret(checkFamily(family));
+  const once = onceFor(KeysService.method.rotateKey, request, { ...call, accountId });
+  const admit = admitTo(parts, accountId, call);
+  const created = await parts.store.rotateKey(keyId, secret, overlapMs, { admit, once });
+  published(parts, created.key);
   call.note?.({ overlapSeconds: String(overlapMs / 1000) });
-  return create(RotateKeyResponseSchema, { key, secret });
+  return create(RotateKeyResponseSchema, created);
 }
 
 export async function pauseKey(
@@ -153,8 +185,14 @@ async function setPaused(
   call: AuthenticatedCall,
 ): Promise<Key> {
   const keyId = checkId("key_id", named);
-  await findChangeable(parts, keyId, call);
-  return published(parts, await parts.store.pauseKey(keyId, paused));
+  const { accountId } = await findChangeable(parts, keyId, call);
+  const key = await parts.store.pauseKey(keyId, paused, {
+    admit: admitTo(parts, accountId, call),
+    check() {
+      if (!paused) checkStrong(call.caller);
+    },
+  });
+  return published(parts, key);
 }
 
 export async function revokeKey(
@@ -184,8 +222,8 @@ export async function revokeSecret(
 
 /**
  * The key, if the caller may change it: members of its account only if they manage it. Throws
- * `not_found` and `not_permitted`. The account of a key never changes. Who managed it a moment ago
- * may still change it: that is no more than he could have done before.
+ * `not_found` and `not_permitted`. The account of a key never changes. A person who managed it a
+ * moment ago may still change it, unless he left the account or was shut out.
  */
 async function findChangeable(
   { store }: Parts,
@@ -209,8 +247,38 @@ async function findChangeable(
   return key;
 }
 
+function admitTo({ checkManager }: Parts, accountId: string, { caller }: AuthenticatedCall) {
+  return async (tx: Runner): Promise<void> => {
+    if (caller.kind === "person") await checkManager(tx, accountId, caller.personId);
+  };
+}
+
 function noSuchKey(): ApiError {
   return new ApiError("not_found", { field: "key_id" });
+}
+
+/** True if a change raises or removes a limit: the thief of a session could do so. */
+function isRaise(changed: Partial<Limits>, before: Limits): boolean {
+  const { requestsPerMinute, allowedModels, monthlyCap, accountReader, expiresAt } = changed;
+  return (
+    isAbove(requestsPerMinute, before.requestsPerMinute) ||
+    isAbove(monthlyCap, before.monthlyCap) ||
+    isAbove(expiresAt, before.expiresAt) ||
+    (accountReader === true && !before.accountReader) ||
+    (allowedModels !== undefined && isWider(allowedModels, before.allowedModels))
+  );
+}
+
+/** Null is no limit. Undefined: it is not changed. */
+function isAbove<T extends number | bigint | Date>(next: T | null | undefined, before: T | null) {
+  if (next === undefined || before === null) return false;
+  return next === null || next > before;
+}
+
+/** An empty list is every model. */
+function isWider(next: readonly string[], before: readonly string[]): boolean {
+  if (before.length === 0) return false;
+  return next.length === 0 || next.some((model) => !before.includes(model));
 }
 
 /** The limits that a change names, as they were and as they are, for the audit. */
@@ -249,7 +317,7 @@ function published({ changes }: Parts, key: Key): Key {
   return key;
 }
 
-function newSecret(family: KeyFamily): { secret: string; stored: StoredSecret } {
+function newSecret(family: KeyFamily): NewSecret {
   const secret = mintSecret(family);
   const digest = digestBytes(digestSecret(secret));
   return { secret, stored: { digest, secretId: timeOrderedId("sec_"), hint: hintOf(secret) } };
@@ -261,7 +329,7 @@ function newSecret(family: KeyFamily): { secret: string; stored: StoredSecret } 
 /** The catalogue id of a model, given its id or alias. Undefined: no such model. */
 export type ResolveModel = (name: string) => string | undefined;
 
-const nameLengthMax = 200;
+const keysPerHourMax = 60;
 const requestsPerMinuteMax = 1_000_000;
 const allowedModelsMax = 100;
 const monthlyCapMax = 2n ** 53n;
@@ -354,16 +422,6 @@ function checkOverlap(overlap: Duration | undefined): number {
     throw invalidField("overlap", "has to be from 0 to 7 days (604800s)");
   }
   return overlapMs;
-}
-
-function checkName(field: string, name: string): string {
-  // Counts code points. The number of UTF-16 units bounds the work.
-  if (name.length > 2 * nameLengthMax || [...name].length > nameLengthMax) {
-    throw invalidField(field, `has to be at most ${nameLengthMax} characters`);
-  }
-  if (!name.isWellFormed() || /\p{Cc}/u.test(name))
-    throw invalidField(field, "must not hold control characters");
-  return name;
 }
 
 function checkRequestsPerMinute(field: string, limit: number | undefined): number | null {

@@ -39,6 +39,8 @@ export function createAuthentication(parts: {
   adminToken: string;
   findSecrets: (digests: readonly string[]) => Promise<FoundSecret[]>;
   onUse: (secretId: string) => void;
+  /** Called at each use of the admin token. */
+  onAdminUse?: (() => void) | undefined;
   maxWaitMs?: number | undefined;
   clock?: Clock | undefined;
   /** Absent: nothing is counted. */
@@ -65,7 +67,10 @@ export function createAuthentication(parts: {
     async authenticate(requestHeader) {
       const token = bearerToken(requestHeader);
       if (!isSecret(token)) {
-        if (isAdmin(token)) return environmentToken;
+        if (isAdmin(token)) {
+          parts.onAdminUse?.();
+          return environmentToken;
+        }
         throw new ApiError("invalid_key");
       }
       const digest = digestSecret(token);

@@ -23,9 +23,10 @@ import type {
   Implementation,
 } from "../contract/contract.ts";
 import type { Metrics } from "../metrics/metrics.ts";
+import type { Postgres } from "../postgres/postgres.ts";
 import type { Runner } from "../postgres/statement.ts";
 import { type Hints, hintsOn } from "../redis/redis.ts";
-import type { ResolveModel } from "./administration.ts";
+import type { CheckManager, ResolveModel } from "./administration.ts";
 import {
   createKey,
   getKey,
@@ -99,13 +100,19 @@ const everyKey = { status: undefined, text: "" };
 export const hintChannel = "gateway:keys-changed";
 
 export function createKeys(parts: {
-  postgres: Runner;
+  postgres: Pick<Postgres, "run" | "transaction">;
   /** Empty: no token authenticates the operator. */
   adminToken: string;
   resolveModel: ResolveModel;
+  /** Default: nobody is shut out here. */
+  checkManager?: CheckManager;
+  /** How many live keys the people of an account may make. Absent: any number, at any pace. */
+  keysMax?: () => number;
   log: Log;
   /** Makes other nodes read the change feed at once, not within 0.5 s. */
   hints?: Hints | undefined;
+  /** Called at each use of the admin token. */
+  onAdminUse?: (() => void) | undefined;
   /** How long a call waits for an unreachable database. */
   maxWaitMs?: number;
   /** Default: the clock of this machine. */
@@ -120,6 +127,7 @@ export function createKeys(parts: {
     adminToken,
     findSecrets: store.findSecrets,
     onUse: (secretId) => lastUse.add(secretId),
+    onAdminUse: parts.onAdminUse,
     maxWaitMs: parts.maxWaitMs,
     clock,
     metrics: parts.metrics,
@@ -141,7 +149,8 @@ export function createKeys(parts: {
     revocation.forget(keyId);
   });
 
-  const all = { store, changes, resolveModel };
+  const { checkManager = async () => {}, keysMax } = parts;
+  const all = { store, changes, resolveModel, checkManager, keysMax };
   return {
     service: {
       createKey: (request, call) => createKey(all, request, call),

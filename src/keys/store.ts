@@ -2,7 +2,6 @@
 
 import { create } from "@bufbuild/protobuf";
 import { type Timestamp, timestampFromDate } from "@bufbuild/protobuf/wkt";
-import { DatabaseError } from "pg";
 import {
   type Key,
   type KeyLabel,
@@ -17,8 +16,11 @@ import type { ChangePage } from "../base/change-feed.ts";
 import { ApiError, type ErrorReason } from "../base/errors.ts";
 import { familyName, familyOf } from "../base/families.ts";
 import { timeOrderedId } from "../base/ids.ts";
+import { shownName } from "../base/names.ts";
 import type { Found } from "../base/secret-cache.ts";
 import type { Caller } from "../contract/contract.ts";
+import type { CreateOnce } from "../contract/replays.ts";
+import type { Postgres } from "../postgres/postgres.ts";
 import type { Runner } from "../postgres/statement.ts";
 import { digestBytes, type KeyFamily } from "./secret.ts";
 
@@ -49,11 +51,36 @@ export type KeyFilter = {
   readonly text: string;
 };
 
-/** The stored parts of a new secret. */
-export type StoredSecret = { digest: Buffer; secretId: string; hint: string };
+/** A new secret, and the parts of it that are stored. */
+export type NewSecret = {
+  readonly secret: string;
+  readonly stored: { readonly digest: Buffer; readonly secretId: string; readonly hint: string };
+};
+
+export type NewKey = Controls & {
+  readonly accountId: string;
+  readonly family: KeyFamily;
+  readonly createdBy: string;
+};
+
+/** Throws if the caller may not change the keys of the account any more. */
+export type Admit = (tx: Runner) => Promise<void>;
+
+/** How many keys an account may have, and make. */
+export type Bounds = { readonly liveMax: number; readonly perHourMax: number };
+
+export type HowCreated = {
+  readonly once: CreateOnce;
+  readonly admit: Admit;
+  /** Undefined: any number. */
+  readonly bounds: Bounds | undefined;
+};
+
+/** A key as it is now. `secret`: empty if an earlier call made it, and it was not kept. */
+export type Created = { readonly key: Key; readonly secret: string };
 
 /** What the operator limits a key to. Null: no limit; it does not expire. */
-export type Limits = sql.UpdateKeyRow;
+export type Limits = Omit<sql.LockKeyRow, "paused">;
 
 /** The members of a key that the operator sets. */
 export type Controls = Limits & { name: string };
@@ -61,7 +88,7 @@ export type Controls = Limits & { name: string };
 export type KeyStore = ReturnType<typeof createKeyStore>;
 
 /** Every function throws `database_unavailable` while the database is unreachable. */
-export function createKeyStore({ run }: Runner) {
+export function createKeyStore({ run, transaction }: Pick<Postgres, "run" | "transaction">) {
   async function readKeys(keyIds: readonly string[]): Promise<Key[]> {
     if (keyIds.length === 0) return [];
     const [keys, secrets] = await Promise.all([
@@ -72,16 +99,14 @@ export function createKeyStore({ run }: Runner) {
     return keys.map((row) => toKey(row, secretsOf.get(row.keyId)));
   }
 
-  /** What a change of an active key returns. Throws `not_found` and `key_not_active`. */
-  async function changed<T>(keyId: string, change: Promise<T>): Promise<NonNullable<T>> {
-    const result = await change;
-    if (result) return result;
+  async function notActive(keyId: string): Promise<never> {
     const found = await run(sql.readStatus, { keyId });
     throw new ApiError(found ? "key_not_active" : "not_found", { field: "key_id" });
   }
 
-  async function isClosed(accountId: string): Promise<boolean> {
-    return (await run(sql.readAccountStatus, { accountId }))?.status === "closed";
+  /** Locks an active key. Throws `not_found` and `key_not_active`. */
+  async function lockKey(tx: Runner, keyId: string): Promise<sql.LockKeyRow> {
+    return (await tx.run(sql.lockKey, { keyId })) ?? notActive(keyId);
   }
 
   return {
@@ -92,31 +117,27 @@ export function createKeyStore({ run }: Runner) {
       return rows.map(toFoundSecret);
     },
 
-    /** Throws `not_found` for an unknown account, and `account_closed`. */
-    async createKey(
-      accountId: string,
-      family: KeyFamily,
-      controls: Controls,
-      createdBy: string,
-      secret: StoredSecret,
-    ): Promise<Key> {
-      if (await isClosed(accountId)) throw new ApiError("account_closed");
+    /**
+     * Creates a key unless an earlier call has. Throws `not_found` for an unknown account,
+     * `account_closed`, and `too_many_keys`.
+     */
+    async createKey(key: NewKey, secret: NewSecret, how: HowCreated): Promise<Created> {
+      const { accountId, createdBy } = key;
+      const { once, admit, bounds } = how;
       const keyId = timeOrderedId("key_");
       const managedBy = createdBy.startsWith("person:") ? createdBy : "";
-      const ids = { keyId, accountId, family: familyName(family), createdBy, managedBy };
-      await run(sql.createKey, { ...ids, ...controls, ...secret, changeId: newChange() }).catch(
-        (cause: unknown) => {
-          throw isUnknownAccount(cause)
-            ? new ApiError("not_found", { field: "account_id", cause })
-            : cause;
-        },
-      );
-      // The account may have been closed meanwhile, when this key was not there to be revoked.
-      if (await isClosed(accountId)) {
-        await this.revokeKey(keyId);
-        throw new ApiError("account_closed");
-      }
-      return this.readKey(keyId);
+      const row = { ...key, keyId, family: familyName(key.family), managedBy, ...secret.stored };
+      const made = await transaction(async (tx) => {
+        const account = await tx.run(sql.lockAccount, { accountId });
+        if (!account) throw new ApiError("not_found", { field: "account_id" });
+        if (account.status === "closed") throw new ApiError("account_closed");
+        await admit(tx);
+        return once(tx, { id: keyId, secret: secret.secret }, async () => {
+          if (bounds) await checkBounds(tx, accountId, bounds);
+          await tx.run(sql.createKey, { ...row, changeId: newChange() });
+        });
+      });
+      return { key: await this.readKey(made.id), secret: made.secret };
     },
 
     /** Throws `not_found`. */
@@ -152,10 +173,15 @@ export function createKeyStore({ run }: Runner) {
     },
 
     /**
-     * Changes the members that are present in `controls`. Resolves with the limits of before.
+     * Changes the members that are present in `controls`. `check` gets the limits of before, which
+     * nobody changes meanwhile, and throws what refuses the change. Resolves with these limits.
      * Throws `not_found` and `key_not_active`.
      */
-    updateKey(keyId: string, controls: Partial<Controls>): Promise<Limits> {
+    updateKey(
+      keyId: string,
+      controls: Partial<Controls>,
+      { admit, check }: { admit: Admit; check: (earlier: Limits) => void },
+    ): Promise<Limits> {
       const values = {
         ...{ name: null, requestsPerMinute: null, allowedModels: null, monthlyCap: null },
         ...{ accountReader: null, expiresAt: null },
@@ -167,20 +193,51 @@ export function createKeyStore({ run }: Runner) {
         hasAccountReader: "accountReader" in controls,
         hasExpiresAt: "expiresAt" in controls,
       };
-      return changed(keyId, run(sql.updateKey, { keyId, changeId: newChange(), ...values }));
+      return transaction(async (tx) => {
+        await admit(tx);
+        const earlier = await lockKey(tx, keyId);
+        check(earlier);
+        await tx.run(sql.updateKey, { keyId, changeId: newChange(), ...values });
+        return earlier;
+      });
     },
 
-    /** Pauses a key, or resumes it. Throws `not_found` and `key_not_active`. */
-    async pauseKey(keyId: string, paused: boolean): Promise<Key> {
-      await changed(keyId, run(sql.pauseKey, { keyId, paused, changeId: newChange() }));
+    /**
+     * Pauses a key, or resumes it. `check` runs if that changes anything, and throws what refuses
+     * it. Throws `not_found` and `key_not_active`.
+     */
+    async pauseKey(
+      keyId: string,
+      paused: boolean,
+      { admit, check }: { admit: Admit; check: () => void },
+    ): Promise<Key> {
+      await transaction(async (tx) => {
+        await admit(tx);
+        if ((await lockKey(tx, keyId)).paused === paused) return;
+        check();
+        await tx.run(sql.pauseKey, { keyId, paused, changeId: newChange() });
+      });
       return this.readKey(keyId);
     },
 
-    /** Throws `not_found` and `key_not_active`. */
-    async rotateKey(keyId: string, secret: StoredSecret, overlapMs: number): Promise<Key> {
-      const values = { keyId, ...secret, overlapMs, changeId: newChange() };
-      await changed(keyId, run(sql.rotateKey, values));
-      return this.readKey(keyId);
+    /**
+     * Gives a key a new secret unless an earlier call has. Throws `not_found` and
+     * `key_not_active`.
+     */
+    async rotateKey(
+      keyId: string,
+      { secret, stored }: NewSecret,
+      overlapMs: number,
+      { admit, once }: Omit<HowCreated, "bounds">,
+    ): Promise<Created> {
+      const values = { keyId, ...stored, overlapMs, changeId: newChange() };
+      const made = await transaction(async (tx) => {
+        await admit(tx);
+        return once(tx, { id: stored.secretId, secret }, async () => {
+          if ((await tx.run(sql.rotateKey, values)) === 0) await notActive(keyId);
+        });
+      });
+      return { key: await this.readKey(keyId), secret: made.secret };
     },
 
     /** Throws `not_found`. */
@@ -220,6 +277,30 @@ export function createKeyStore({ run }: Runner) {
   };
 }
 
+/** Throws `too_many_keys`. The account is locked. */
+async function checkBounds(tx: Runner, accountId: string, bounds: Bounds): Promise<void> {
+  const { liveMax, perHourMax } = bounds;
+  const { keys: live } = await tx.run(sql.countLive, { accountId });
+  if (live >= liveMax)
+    throw new ApiError("too_many_keys", {
+      message: `An account has ${liveMax} keys at most. Revoke some that are not used any more.`,
+      limit: { name: "live_keys", limit: BigInt(liveMax), used: BigInt(live) },
+    });
+  const { keys: made, firstAt } = await tx.run(sql.countMade, { accountId });
+  if (made < perHourMax) return;
+  const resetsAt = firstAt && new Date(firstAt.getTime() + 3_600_000);
+  throw new ApiError("too_many_keys", {
+    message: `An account makes ${perHourMax} keys an hour at most. Wait until the next one.`,
+    limit: {
+      name: "keys_per_hour",
+      limit: BigInt(perHourMax),
+      used: BigInt(made),
+      ...(resetsAt && { resetsAt: timestampFromDate(resetsAt) }),
+    },
+    ...(resetsAt && { retryAfterMs: Math.max(0, resetsAt.getTime() - Date.now()) }),
+  });
+}
+
 /** What becomes of the keys of an account with it, in the transaction that changes it. */
 export const accountKeys = {
   async announce(tx: Runner, accountId: string): Promise<readonly string[]> {
@@ -230,27 +311,33 @@ export const accountKeys = {
   },
 };
 
-/** What a person who leaves an account does with the keys that he manages there. */
+/** The keys that a person manages who leaves an account, or is shut out. */
 export type ManagedKeys = {
-  /** How many there are, without the revoked ones. */
-  count(tx: Runner, manager: Manager): Promise<number>;
-  /** Gives all of them to another person of the account. `to` undefined: to its owners alone. */
+  /** Those that are not revoked, of all accounts, in the order of these. */
+  list(tx: Runner, personId: string): Promise<readonly sql.ListManagedRow[]>;
+  /** Gives all of an account to another person there. `to` undefined: to its owners alone. */
   handOver(tx: Runner, manager: Manager, to: string | undefined): Promise<void>;
-  /** Revokes them for good. Returns the ids for `publish`. */
+  /** Pauses those of an account. Returns the ids for `publish`. */
+  pause(tx: Runner, manager: Manager): Promise<readonly string[]>;
+  /** Revokes them for good in the same way. */
   revoke(tx: Runner, manager: Manager): Promise<readonly string[]>;
 };
 
 /** A person in an account. */
 type Manager = { readonly accountId: string; readonly personId: string };
 
-/** All of it runs in the transaction in which the person leaves. */
+/** All of it runs in the transaction in which the person leaves, or is shut out. */
 export const managedKeys: ManagedKeys = {
-  async count(tx, manager) {
-    return (await tx.run(sql.countManaged, managedOf(manager))).keys;
+  async list(tx, personId) {
+    const rows = await tx.run(sql.listManaged, { managedBy: `person:${personId}` });
+    return rows.map((row) => ({ ...row, name: shownName(row.name) }));
   },
   async handOver(tx, manager, to) {
     const next = to === undefined ? "" : `person:${to}`;
     await tx.run(sql.handOverKeys, { ...managedOf(manager), next });
+  },
+  async pause(tx, manager) {
+    return idsOf(await tx.run(sql.pauseManaged, { ...managedOf(manager), changeId: newChange() }));
   },
   async revoke(tx, manager) {
     return idsOf(await tx.run(sql.revokeManaged, { ...managedOf(manager), changeId: newChange() }));
@@ -270,7 +357,7 @@ export async function readLabels(
 ): Promise<KeyLabel[]> {
   if (keyIds.length === 0) return [];
   const rows = await db.run(sql.readLabels, { accountId, keyIds });
-  return rows.map((row) => create(KeyLabelSchema, row));
+  return rows.map((row) => create(KeyLabelSchema, { ...row, name: shownName(row.name) }));
 }
 
 const newChange = () => timeOrderedId("chg_");
@@ -301,6 +388,7 @@ type KeyRow = Pick<sql.ReadKeysRow, keyof sql.ReadKeysRow & keyof sql.FindSecret
 function keyMembers({ family, status, requestsPerMinute, monthlyCap, ...row }: KeyRow) {
   return {
     ...row,
+    name: shownName(row.name),
     family: familyOf(family),
     status: statusOf[status],
     requestsPerMinute: requestsPerMinute ?? undefined,
@@ -362,9 +450,4 @@ function toFoundSecret(row: sql.FindSecretsRow): FoundSecret {
     expiresFirst: keyExpiresFirst ? "key" : "secret",
     useIsDue: row.useIsDue,
   };
-}
-
-/** Foreign key violation. The only foreign key of a key is its account. */
-function isUnknownAccount(error: unknown): boolean {
-  return error instanceof DatabaseError && error.code === "23503";
 }

@@ -209,6 +209,18 @@ export const definitions = {
     labels: [],
     merge: "min",
   },
+  gateway_certificate_end_seconds: {
+    kind: "gauge",
+    help: "end of the certificate of the gRPC listener, in Unix time. Absent in plaintext",
+    labels: [],
+    merge: "min",
+  },
+  gateway_admin_token_used_seconds: {
+    kind: "gauge",
+    help: "when ADMIN_TOKEN was used last, in seconds since 1970. Absent: not since the start",
+    labels: [],
+    merge: "max",
+  },
   gateway_limits_state: {
     kind: "gauge",
     help: "1 at the state of the rate limits: memory, redis or degraded",

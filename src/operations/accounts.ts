@@ -40,8 +40,6 @@ export type AccountsParts = {
     >;
     /** Micro-credits that pools lack, by account. */
     debts(limit: number): Promise<ReadonlyMap<string, bigint>>;
-    /** Transfers that wait for an approval, by account. */
-    waitingTransfers(limit: number): Promise<ReadonlyMap<string, number>>;
   };
   /** Orders that wait for a person, by account. */
   readonly waitingOrders: (limit: number) => Promise<ReadonlyMap<string, number>>;
@@ -63,7 +61,7 @@ export type AccountsParts = {
 /** What waits in all accounts. */
 type Waiting = {
   readonly orders: ReadonlyMap<string, number>;
-  readonly transfers: ReadonlyMap<string, number>;
+  readonly approvals: ReadonlyMap<string, number>;
   readonly debts: ReadonlyMap<string, bigint>;
 };
 
@@ -86,23 +84,23 @@ export async function findAccounts(
   return create(FindAccountsResponseSchema, { accounts, nextPageToken });
 }
 
-async function readWaiting({ ledger, waitingOrders }: AccountsParts): Promise<Waiting> {
-  const [orders, transfers, debts] = await Promise.all([
+async function readWaiting({ store, ledger, waitingOrders }: AccountsParts): Promise<Waiting> {
+  const [orders, approvals, debts] = await Promise.all([
     waitingOrders(waitingMax),
-    ledger.waitingTransfers(waitingMax),
+    store.waitingApprovals(waitingMax),
     ledger.debts(waitingMax),
   ]);
-  return { orders, transfers, debts };
+  return { orders, approvals, debts };
 }
 
 function chosenBy(
   filter: AccountFilter,
-  { orders, transfers, debts }: Waiting,
+  { orders, approvals, debts }: Waiting,
 ): Pick<AccountSearch, "status" | "among"> {
   const all = { status: undefined, among: undefined };
   switch (filter) {
     case AccountFilter.WAITING:
-      return { ...all, among: [...orders.keys(), ...transfers.keys(), ...debts.keys()] };
+      return { ...all, among: [...orders.keys(), ...approvals.keys(), ...debts.keys()] };
     case AccountFilter.IN_DEBT:
       return { ...all, among: [...debts.keys()] };
     case AccountFilter.SUSPENDED:
@@ -118,7 +116,7 @@ function chosenBy(
 async function describe(
   { ledger, ownersOf }: AccountsParts,
   accountIds: readonly string[],
-  { orders, transfers, debts }: Waiting,
+  { orders, approvals, debts }: Waiting,
 ): Promise<AccountSummary[]> {
   const [figures, owners] = await Promise.all([
     ledger.readAccounts(accountIds, firstDay(new Date())),
@@ -137,7 +135,7 @@ async function describe(
       owners: ofAccount ? [...ofAccount.first] : [],
       ownerCount: ofAccount?.count ?? 0,
       waitingOrders: orders.get(accountId) ?? 0,
-      waitingTransfers: transfers.get(accountId) ?? 0,
+      waitingApprovals: approvals.get(accountId) ?? 0,
     });
   });
 }

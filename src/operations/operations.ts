@@ -4,6 +4,7 @@
 import type { OperationsService } from "../../gen/gateway/operations/v1/operations_pb.ts";
 import type { AuthenticatedCall, Implementation } from "../contract/contract.ts";
 import { type AccountsParts, findAccounts } from "./accounts.ts";
+import { type ApprovalsParts, approve, listApprovals, reject } from "./approvals.ts";
 import { type ConfiguredParts, listCatalog, listProviders } from "./configured.ts";
 import { describeNode, getStatus, type StatusParts } from "./status.ts";
 import { createOperationsStore } from "./store.ts";
@@ -19,6 +20,7 @@ export type Operations = {
 type Parts = StatusParts &
   ConfiguredParts &
   VerificationParts &
+  ApprovalsParts &
   Omit<AccountsParts, "store"> & {
     readonly postgres: Parameters<typeof createOperationsStore>[0];
   };
@@ -28,6 +30,9 @@ export function createOperations(parts: Parts): Operations {
   return {
     service: {
       findAccounts: (request) => findAccounts(all, request),
+      listApprovals: (request) => listApprovals(all, request),
+      approve: (request, call) => approve(all, request, call),
+      reject: (request, call) => reject(all, request, call),
       getStatus: () => getStatus(all),
       listProviders: () => listProviders(all),
       listCatalog: () => listCatalog(all),

@@ -34,6 +34,8 @@ export type StatusParts = {
     }>;
   };
   readonly nodeId: () => string;
+  /** Null: never. */
+  readonly adminTokenUsedAt: () => Promise<Date | null>;
   readonly postgres: Pick<Postgres, "readDurability">;
   readonly database: {
     readonly isEmbedded: boolean;
@@ -65,10 +67,11 @@ type NodeRecord = {
 
 export async function getStatus(parts: StatusParts): Promise<GetStatusResponse> {
   const { ledger, postgres, database, nodeId } = parts;
-  const [nodes, running, durability] = await Promise.all([
+  const [nodes, running, durability, adminTokenUsedAt] = await Promise.all([
     ledger.nodes(),
     ledger.running(),
     postgres.readDurability(),
+    parts.adminTokenUsedAt(),
   ]);
   const answering = nodeId();
   return create(GetStatusResponseSchema, {
@@ -85,6 +88,7 @@ export async function getStatus(parts: StatusParts): Promise<GetStatusResponse> 
       }),
     },
     at: timestampFromDate(new Date()),
+    ...(adminTokenUsedAt && { adminTokenUsedAt: timestampFromDate(adminTokenUsedAt) }),
   });
 }
 

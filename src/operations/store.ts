@@ -2,6 +2,7 @@
 // use and which end a statement that takes too long.
 
 import * as sql from "../../gen/sql/operations.ts";
+import { countApprovals } from "../contract/approvals.ts";
 import type { Postgres } from "../postgres/postgres.ts";
 
 /** Which accounts. */
@@ -37,6 +38,11 @@ export function createOperationsStore({ reports }: Pick<Postgres, "reports">) {
         rows,
       });
       return found.map(({ accountId }) => accountId);
+    },
+    /** How many requests about an account wait for an approval, for at most so many accounts. */
+    async waitingApprovals(rows: number): Promise<ReadonlyMap<string, number>> {
+      const counts = await reports.run(countApprovals, { rows });
+      return new Map(counts.map(({ accountId, approvals }) => [accountId, approvals]));
     },
   };
 }

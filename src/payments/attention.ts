@@ -1,21 +1,22 @@
 // What operators decide about orders that wait for a person.
 
 import { create } from "@bufbuild/protobuf";
+import type { Approval } from "../../gen/gateway/common/v1/approval_pb.ts";
 import {
-  type ApproveDecisionRequest,
-  ApproveDecisionResponseSchema,
   type DecideOrderRequest,
   DecideOrderResponseSchema,
+  type Decision as DecisionMessage,
   type Grant,
   GrantRate,
   type ListAttentionRequest,
   ListAttentionResponseSchema,
 } from "../../gen/gateway/payments/v1/payments_pb.ts";
 import * as sql from "../../gen/sql/payments.ts";
-import { ApiError, invalidField } from "../base/errors.ts";
+import { invalidField } from "../base/errors.ts";
 import { timeOrderedId } from "../base/ids.ts";
-import { microCreditsPerMicroDollar } from "../base/money.ts";
+import { credits, microCreditsPerMicroDollar } from "../base/money.ts";
 import { readPage } from "../base/paging.ts";
+import { askForApproval, type CarryOut, mayGive, memberOf } from "../contract/approvals.ts";
 import { actorOf } from "../contract/callers.ts";
 import type { AuthenticatedCall } from "../contract/contract.ts";
 import { postGrants, redecide } from "./crediting.ts";
@@ -24,7 +25,13 @@ import { toDecision } from "./messages.ts";
 import { describe, describeAll, pagesOf } from "./orders.ts";
 import { checkReason, findVisible, noSuchOrder, type Parts, wrongState } from "./parts.ts";
 import { isCounted } from "./refunds.ts";
-import type { PaymentsTables, StoredDecision, StoredDeposit, StoredOrder } from "./store.ts";
+import {
+  type PaymentsTables,
+  type StoredDecision,
+  type StoredDeposit,
+  type StoredOrder,
+  tablesOn,
+} from "./store.ts";
 
 /** For so long a reopened order can be paid at its rate. */
 const reopenedForMs = 15 * 60_000;
@@ -51,7 +58,7 @@ export async function decideOrder(
     choice.case === "grant"
       ? await readMarketRates(parts, orderId, choice.value)
       : new Map<string, bigint>();
-  const decision = await parts.store.transaction(async (tables) => {
+  const decided = await parts.store.transaction(async (tables) => {
     const order = await tables.lockOrder(orderId);
     if (!order) throw noSuchOrder();
     if (choice.case === "reopen") return reopen(tables, order);
@@ -68,18 +75,14 @@ export async function decideOrder(
       choice.case === "close"
         ? waiting.map(({ externalId }) => ({ depositId: externalId, micro: 0n }))
         : await grantFor(tables, choice.value, { order, now, waiting, marketRates });
-    return putDecision(parts, tables, order, {
-      orderId,
-      reason,
-      granted,
-      kind: choice.case,
-      facts: now.facts,
-      decidedBy: actorOf(call.caller),
-    });
+    const { facts } = now;
+    const decidedBy = actorOf(call.caller);
+    const made = { orderId, reason, granted, kind: choice.case, facts, decidedBy };
+    return decide(parts, tables, order, made, call);
   });
   await finish(parts, orderId);
   return create(DecideOrderResponseSchema, {
-    ...(decision && { decision: toDecision(decision) }),
+    ...decided,
     order: await describe(parts, await findVisible(parts, orderId, call)),
   });
 }
@@ -194,90 +197,76 @@ async function readMarketRates(
   return rates;
 }
 
-/** Stores a decision, in place of one that waits. Carries it out, unless it needs an approval. */
-async function putDecision(
+/** Carries a decision out, unless it needs another person. */
+async function decide(
   { offer }: Parts,
   tables: PaymentsTables,
-  order: StoredOrder,
-  made: Pick<StoredDecision, "orderId" | "reason" | "granted" | "kind" | "facts" | "decidedBy">,
-): Promise<StoredDecision> {
-  const { secondApprovalAboveUsdMicro: limit } = offer();
+  { accountId }: StoredOrder,
+  made: Made,
+  { caller }: AuthenticatedCall,
+): Promise<{ decision?: DecisionMessage; approval?: Approval }> {
   const micro = made.granted.reduce((sum, one) => sum + one.micro, 0n);
-  const isPending =
-    limit !== undefined &&
-    made.decidedBy.startsWith("person:") &&
-    micro > limit * microCreditsPerMicroDollar;
-  const [waits] = await tables.listPending([order.orderId]);
-  if (isPending && waits && isSameDecision(waits, made)) return waits;
-  const decisionId = timeOrderedId("dec_");
-  await tables.run(sql.replacePending, { orderId: order.orderId });
-  await tables.insertDecision({ ...made, decisionId, state: isPending ? "pending" : "done" });
-  if (!isPending) await carryOut(tables, order, made.facts);
-  const stored = await tables.findDecision(decisionId);
-  if (!stored) throw new Error("a decision that was stored is gone");
-  return stored;
+  const usdMicro = (micro + microCreditsPerMicroDollar - 1n) / microCreditsPerMicroDollar;
+  if (await mayGive(tables, caller, usdMicro, offer().secondApprovalAboveUsdMicro))
+    return { decision: await carryOut(tables, { ...made, approvedBy: null }) };
+  const { orderId, kind, facts, granted, reason } = made;
+  const approval = await askForApproval(tables, caller, {
+    kind: "decision",
+    subject: orderId,
+    accountId,
+    what: `Grants ${credits(micro)} credits for an order.`,
+    reason,
+    usdMicro,
+    request: {
+      ...{ orderId, kind, facts: [...facts] },
+      granted: granted.map((one) => ({ depositId: one.depositId, micro: String(one.micro) })),
+    },
+  });
+  return { approval };
 }
 
-function isSameDecision(
-  one: StoredDecision,
-  other: Pick<StoredDecision, "reason" | "granted" | "kind" | "facts" | "decidedBy">,
-): boolean {
-  const text = ({ reason, granted, kind, facts, decidedBy }: typeof other) =>
-    JSON.stringify([
-      ...[reason, kind, facts, decidedBy],
-      granted.map(({ depositId, micro }) => [depositId, String(micro)]),
-    ]);
-  return text(one) === text(other);
+type Made = Pick<StoredDecision, "orderId" | "reason" | "granted" | "kind" | "facts" | "decidedBy">;
+
+/** Carries out an approved decision. Throws `wrong_state` if other facts wait by now. */
+export function carryOutDecision(parts: Parts): CarryOut {
+  return async (tx, approved) => {
+    const tables = tablesOn(tx);
+    const orderId = memberOf(approved, "orderId");
+    const order = await tables.lockOrder(orderId);
+    if (!order) throw noSuchOrder();
+    const now = await redecide(tables, order);
+    if (JSON.stringify(now.facts) !== JSON.stringify(approved.request.facts))
+      throw wrongState("What waits in this order has changed. Decide about it anew.");
+    const { granted } = approved.request;
+    await carryOut(tables, {
+      orderId,
+      kind: memberOf(approved, "kind") === "close" ? "close" : "grant",
+      facts: now.facts,
+      reason: approved.reason,
+      decidedBy: approved.requestedBy,
+      approvedBy: approved.approvedBy,
+      granted: (Array.isArray(granted) ? granted : []).map((one) => {
+        const { depositId, micro } = Object(one);
+        return { depositId: String(depositId), micro: BigInt(micro) };
+      }),
+    });
+    return () => void finish(parts, orderId);
+  };
 }
 
 async function carryOut(
   tables: PaymentsTables,
-  { orderId }: StoredOrder,
-  facts: readonly string[],
-): Promise<void> {
+  made: Made & Pick<StoredDecision, "approvedBy">,
+): Promise<DecisionMessage> {
+  const { orderId, facts } = made;
+  const decisionId = timeOrderedId("dec_");
+  await tables.insertDecision({ ...made, decisionId });
   await tables.run(sql.handleFacts, { orderId, facts });
   const order = await tables.run(sql.findOrder, { orderId });
   if (order) await redecide(tables, order);
-}
-
-export async function approveDecision(
-  parts: Parts,
-  { decisionId }: ApproveDecisionRequest,
-  call: AuthenticatedCall,
-) {
-  const noSuch = () =>
-    new ApiError("not_found", { message: "No such decision.", field: "decision_id" });
-  const found = await parts.store.findDecision(decisionId);
-  if (!found) throw noSuch();
-  const { orderId } = found;
-  const approver = actorOf(call.caller);
-  const decision = await parts.store.transaction(async (tables) => {
-    const order = await tables.lockOrder(orderId);
-    const stored = await tables.findDecision(decisionId);
-    if (!order || !stored) throw noSuch();
-    call.note?.({ accountId: order.accountId, orderId });
-    if (stored.state === "replaced") throw wrongState("Another decision took the place of this.");
-    if (stored.state === "done") {
-      // A repeat of the approval that carried it out.
-      if (stored.approvedBy === approver) return stored;
-      throw wrongState("This decision was carried out before.");
-    }
-    if (stored.decidedBy === approver)
-      throw new ApiError("not_permitted", {
-        message: "Another person has to approve this decision.",
-      });
-    const now = await redecide(tables, order);
-    if (JSON.stringify(now.facts) !== JSON.stringify(stored.facts))
-      throw wrongState("What waits in this order has changed. Decide about it anew.");
-    await tables.run(sql.approveDecision, { decisionId, approvedBy: approver });
-    await carryOut(tables, order, stored.facts);
-    return tables.findDecision(decisionId);
-  });
-  await finish(parts, orderId);
-  return create(ApproveDecisionResponseSchema, {
-    ...(decision && { decision: toDecision(decision) }),
-    order: await describe(parts, await findVisible(parts, orderId, call)),
-  });
+  const stored = await tables.findDecision(decisionId);
+  if (!stored) throw new Error("a decision that was stored is gone");
+  return toDecision(stored);
 }
 
 /** After the commit: shows the change, and posts what was granted. The sweep repeats a failure. */

@@ -6,7 +6,6 @@ import {
   Attention,
   type Decision,
   DecisionSchema,
-  DecisionState,
   type Deposit,
   DepositSchema,
   DepositState,
@@ -86,7 +85,6 @@ export function toOrder(
   also: {
     isSimulated: boolean;
     refunds: readonly StoredRefund[];
-    pending: StoredDecision | undefined;
   },
 ): Order {
   const { decimals } = order;
@@ -130,7 +128,6 @@ export function toOrder(
     ...(order.lookedAt && { lookedAt: timestampFromDate(order.lookedAt) }),
     deposits: deposits.map(toDeposit),
     refunds: also.refunds.map(toRefund),
-    ...(also.pending && { pendingDecision: toDecision(also.pending) }),
   });
 }
 
@@ -154,7 +151,6 @@ export function toDecision(decision: StoredDecision): Decision {
   return create(DecisionSchema, {
     decisionId: decision.decisionId,
     orderId: decision.orderId,
-    state: decision.state === "done" ? DecisionState.DONE : DecisionState.PENDING,
     microcredits: decision.granted.reduce((sum, { micro }) => sum + micro, 0n),
     reason: decision.reason,
     decidedBy: decision.decidedBy,

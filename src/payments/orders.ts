@@ -43,8 +43,8 @@ import type { StoredOrder } from "./store.ts";
 
 const microDollarsPerCent = 10_000n;
 const stepUsdCents = 500;
-const openOrdersMax = 5;
-const ordersPerHourMax = 20;
+/** Open at once, and made in an hour: before an account has paid for the first time, and after. */
+const ordersMax = { unpaid: { open: 5, perHour: 20 }, paid: { open: 20, perHour: 60 } } as const;
 /** How long a processor may take to open an order. */
 const openingMsMax = 20_000;
 const firstLookMs = 10_000;
@@ -236,7 +236,8 @@ async function allMethods({ processors, log }: Parts, signal: AbortSignal): Prom
   return (await Promise.all(offered)).flat();
 }
 
-function checkCount({ open, made, firstAt }: sql.CountOrdersRow): void {
+function checkCount({ open, made, firstAt, hasPaid }: sql.CountOrdersRow): void {
+  const { open: openOrdersMax, perHour: ordersPerHourMax } = ordersMax[hasPaid ? "paid" : "unpaid"];
   if (open >= openOrdersMax)
     throw new ApiError("rate_limited", {
       message: `An account can have ${openOrdersMax} open orders. Pay or cancel one of them.`,
@@ -349,17 +350,15 @@ export async function describeAll(
 ): Promise<Order[]> {
   const idOf = ({ orderId }: { orderId: string }) => orderId;
   const orderIds = orders.map(idOf);
-  const [deposits, refunds, pending] = await Promise.all([
+  const [deposits, refunds] = await Promise.all([
     store.listDeposits(orderIds),
     store.run(sql.listRefunds, { orderIds }),
-    store.listPending(orderIds),
   ]);
   const depositsOf = Map.groupBy(deposits, idOf);
   const refundsOf = Map.groupBy(refunds, idOf);
   return orders.map((order) =>
     toOrder(order, depositsOf.get(order.orderId) ?? [], {
       refunds: refundsOf.get(order.orderId) ?? [],
-      pending: pending.find(({ orderId }) => orderId === order.orderId),
       // A processor that is gone from the configuration may have been a simulated one.
       isSimulated:
         processors().get(order.processor)?.isSimulated ?? order.payTo.startsWith("simulated-"),

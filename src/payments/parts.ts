@@ -14,6 +14,7 @@ import type { Log } from "../base/log.ts";
 import type { Seller } from "../config/catalog.ts";
 import { checkAccess } from "../contract/callers.ts";
 import { type AuthenticatedCall, asService } from "../contract/contract.ts";
+import type { Runner } from "../postgres/statement.ts";
 import type { Chain } from "./chain.ts";
 import type { Processor } from "./processor.ts";
 import type { PaymentsStore, StoredOrder } from "./store.ts";
@@ -24,16 +25,16 @@ export type Offer = {
   readonly packsUsdMicro: readonly bigint[];
   /** Any multiple of 5 USD up to this can be ordered. */
   readonly mostUsdMicro: bigint;
-  /** A person's decision about more needs another person. Undefined: none does. */
+  /** What a person gives away alone in a UTC day. Undefined: any amount. */
   readonly secondApprovalAboveUsdMicro: bigint | undefined;
 };
 
-/**
- * Slows down the guessing of codes: counts an attempt of `subject` before its outcome is known.
- * Throws `auth_rate_limited`. Call the result if the attempt was right.
- */
+/** Slows down the guessing of codes. The caller has locked the account. */
 export type Guesses = {
-  begin(subject: string, address: string, signal: AbortSignal): Promise<() => Promise<void>>;
+  /** Throws `auth_rate_limited` after too many wrong codes of the account or the network. */
+  check(tx: Runner, accountId: string, address: string): Promise<void>;
+  /** Counts a wrong code. */
+  count(tx: Runner, accountId: string, address: string): Promise<void>;
 };
 
 /** Permanent addresses, one for each account, pool and kind of chain. */

@@ -14,9 +14,10 @@ import {
   webhookSecretOf,
 } from "../config/catalog.ts";
 import { isLocalhost } from "../config/environment.ts";
+import type { CarryOut } from "../contract/approvals.ts";
 import type { AuthenticatedCall, Implementation } from "../contract/contract.ts";
 import type { Postgres } from "../postgres/postgres.ts";
-import { approveDecision, decideOrder, listAttention } from "./attention.ts";
+import { carryOutDecision, decideOrder, listAttention } from "./attention.ts";
 import { createBtcpay } from "./btcpay.ts";
 import type { Chain } from "./chain.ts";
 import { postGrants } from "./crediting.ts";
@@ -37,6 +38,7 @@ import type { DepositAddresses, Guesses, Offer, Parts } from "./parts.ts";
 import { createPoller } from "./poller.ts";
 import type { MarketRate, Processor } from "./processor.ts";
 import {
+  carryOutPromotion,
   createPromotion,
   listPromotions,
   redeemPromotion,
@@ -45,7 +47,13 @@ import {
 } from "./promotions.ts";
 import { createMarketRate } from "./rates.ts";
 import { createChainReader } from "./read-chains.ts";
-import { beginRefund, cancelRefund, completeRefund, postRefunds } from "./refunds.ts";
+import {
+  beginRefund,
+  cancelRefund,
+  carryOutRefund,
+  completeRefund,
+  postRefunds,
+} from "./refunds.ts";
 import { simulateDeposit } from "./simulate.ts";
 import { createSimulated } from "./simulated.ts";
 import { createPaymentsStore, type PaymentsStore } from "./store.ts";
@@ -57,6 +65,8 @@ export type { Offer } from "./parts.ts";
 export type Payments = {
   /** Without authentication: the interceptor has authenticated the caller. */
   readonly service: Implementation<typeof PaymentsService, AuthenticatedCall>;
+  /** Does what was approved. */
+  readonly carryOut: Readonly<Record<"decision" | "refund" | "promotion", CarryOut>>;
   readonly ofAccount: {
     /** All orders of an account, newest first, then their receipts and credit notes. */
     export(accountId: string): ReturnType<typeof exportOrders>;
@@ -141,7 +151,6 @@ export function createPayments(parts: {
       cancelOrder: (request, call) => cancelOrder(all, request, call),
       listAttention: (request) => listAttention(all, request),
       decideOrder: (request, call) => decideOrder(all, request, call),
-      approveDecision: (request, call) => approveDecision(all, request, call),
       beginRefund: (request, call) => beginRefund(all, request, call),
       completeRefund: (request, call) => completeRefund(all, request, call),
       cancelRefund: (request, call) => cancelRefund(all, request, call),
@@ -152,6 +161,11 @@ export function createPayments(parts: {
       stopPromotion: (request) => stopPromotion(all, request),
       listPromotions: (request) => listPromotions(all, request),
       receiveHook: (request) => receiveHook(all, request),
+    },
+    carryOut: {
+      decision: carryOutDecision(all),
+      refund: carryOutRefund(all),
+      promotion: carryOutPromotion,
     },
     ofAccount: { export: (accountId) => exportOrders(all, accountId) },
     listWaiting: (after, limit) => store.run(sql.listAttention, { after, rows: limit }),

@@ -22,30 +22,38 @@ import * as sql from "../../gen/sql/payments.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { familyName, familyOf } from "../base/families.ts";
 import { timeOrderedId } from "../base/ids.ts";
+import { credits, microCreditsPerMicroDollar } from "../base/money.ts";
+import { checkName, shownName } from "../base/names.ts";
 import { readPage } from "../base/paging.ts";
+import {
+  askForApproval,
+  type CarryOut,
+  mayGive,
+  memberOf,
+  needsApproval,
+} from "../contract/approvals.ts";
 import { actorOf, clientOf } from "../contract/callers.ts";
 import { type AuthenticatedCall, asService } from "../contract/contract.ts";
 import { findOpenAccount, type Parts } from "./parts.ts";
+import { type PaymentsTables, tablesOn } from "./store.ts";
 
 const bonusMicroMax = 2n ** 53n;
 // The column is a signed 32-bit integer.
 const mostMax = 2 ** 31 - 1;
 const codeLengthMin = 8;
 const codeLengthMax = 64;
-const nameLengthMax = 200;
 /** What a code with `needs_purchase` needs: 1,000 credits of one order that money paid. */
 const purchaseMicro = 1_000_000_000n;
 
 export async function createPromotion(
-  { store }: Parts,
+  { store, offer }: Parts,
   request: CreatePromotionRequest,
   { caller }: AuthenticatedCall,
 ) {
   const family = familyName(request.family);
   if (!family) throw invalidField("family", "is not a family");
-  const { name, bonusMicrocredits, most, needsPurchase = true } = request;
-  if ([...name].length > nameLengthMax)
-    throw invalidField("name", `has at most ${nameLengthMax} characters`);
+  const { bonusMicrocredits, most, needsPurchase = true } = request;
+  const name = checkName("name", request.name);
   if (bonusMicrocredits < 1n || bonusMicrocredits > bonusMicroMax)
     throw invalidField("bonus_microcredits", "must be from 1 to 2^53");
   if (most > mostMax) throw invalidField("most", `is at most ${mostMax}`);
@@ -59,20 +67,66 @@ export async function createPromotion(
       "code",
       `must have at least ${codeLengthMin} letters and digits, and ${codeLengthMax} characters at most`,
     );
-  const stored = await store.run(sql.insertPromotion, {
+  const made = {
     codeId: timeOrderedId("pro_"),
-    codeSha256: digestOf(code),
     name,
     family,
     bonusMicro: bonusMicrocredits,
-    endsAt: endsAt ?? null,
     needsPurchase,
     most: most === 0 ? null : most,
-    createdBy: actorOf(caller),
+  };
+  const row = { ...made, codeSha256: digestOf(code), endsAt: endsAt ?? null };
+  const limit = offer().secondApprovalAboveUsdMicro;
+  const usdMicro = (bonusMicrocredits * BigInt(most)) / microCreditsPerMicroDollar;
+  const outcome = await store.transaction(async (tables) => {
+    const isUnbounded = most === 0 && needsApproval(caller, limit);
+    if (!isUnbounded && (await mayGive(tables, caller, usdMicro, limit)))
+      return { promotion: await insertPromotion(tables, { ...row, createdBy: actorOf(caller) }) };
+    const approval = await askForApproval(tables, caller, {
+      kind: "promotion",
+      subject: made.codeId,
+      accountId: "",
+      what: `Gives ${credits(bonusMicrocredits)} credits to each of ${most === 0 ? "all" : most} accounts.`,
+      reason: name,
+      usdMicro,
+      request: {
+        ...made,
+        bonusMicro: String(bonusMicrocredits),
+        codeSha256: row.codeSha256.toString("base64"),
+        endsAt: endsAt?.toISOString() ?? null,
+      },
+    });
+    return { approval };
   });
-  if (!stored) throw invalidField("code", "belongs to another promotion");
-  return create(CreatePromotionResponseSchema, { promotion: toPromotion(stored), code });
+  return create(CreatePromotionResponseSchema, { ...outcome, code });
 }
+
+/** Throws `invalid_request` for the code of another promotion. */
+async function insertPromotion(
+  tables: PaymentsTables,
+  row: Parameters<typeof sql.insertPromotion.with>[0],
+): Promise<Promotion> {
+  const stored = await tables.run(sql.insertPromotion, row);
+  if (!stored) throw invalidField("code", "belongs to another promotion");
+  return toPromotion(stored);
+}
+
+/** Begins an approved promotion. */
+export const carryOutPromotion: CarryOut = async (tx, approved) => {
+  const { most, endsAt, needsPurchase } = approved.request;
+  await insertPromotion(tablesOn(tx), {
+    codeId: memberOf(approved, "codeId"),
+    codeSha256: Buffer.from(memberOf(approved, "codeSha256"), "base64"),
+    name: memberOf(approved, "name"),
+    family: memberOf(approved, "family") === "v1" ? "v1" : "v2",
+    bonusMicro: BigInt(memberOf(approved, "bonusMicro")),
+    endsAt: typeof endsAt === "string" ? new Date(endsAt) : null,
+    needsPurchase: needsPurchase !== false,
+    most: typeof most === "number" ? most : null,
+    createdBy: approved.requestedBy,
+  });
+  return () => {};
+};
 
 export async function stopPromotion({ store }: Parts, { codeId }: StopPromotionRequest) {
   const stored = await store.run(sql.stopPromotion, { codeId });
@@ -99,13 +153,17 @@ export async function redeemPromotion(
   const { store, guesses } = parts;
   const { accountId, signal } = call;
   await findOpenAccount(parts, accountId, signal);
-  // Counted before the outcome is known, and forgiven if the code exists.
-  const forgive = await guesses.begin(accountId, clientOf(call).address, signal);
-  const promotion = await store.run(sql.findPromotion, { codeSha256: digestOf(code) });
-  if (!promotion)
-    throw new ApiError("not_found", { message: "No such promotion code.", field: "code" });
-  await forgive();
-  const use = await useOnce(parts, promotion, accountId);
+  const { address } = clientOf(call);
+  const use = await store.transaction(async (tables) => {
+    // One at a time in an account, so that it guesses no more by many at once.
+    await tables.run(sql.lockRedeemer, { accountId });
+    await guesses.check(tables, accountId, address);
+    const promotion = await tables.run(sql.findPromotion, { codeSha256: digestOf(code) });
+    if (promotion) return useOnce(tables, promotion, accountId);
+    await guesses.count(tables, accountId, address);
+    return undefined;
+  });
+  if (!use) throw new ApiError("not_found", { message: "No such promotion code.", field: "code" });
   const transferId = use.transferId ?? (await postBonus(parts, use));
   return create(RedeemPromotionResponseSchema, {
     codeId: use.codeId,
@@ -117,31 +175,28 @@ export async function redeemPromotion(
 
 /** Stores the use of a code, and counts it. Returns the earlier one if there is one. */
 async function useOnce(
-  { store }: Pick<Parts, "store">,
+  tables: PaymentsTables,
   { codeId, family, needsPurchase }: sql.FindPromotionRow,
   accountId: string,
 ): Promise<PromotionUse> {
-  return store.transaction(async (tables) => {
-    const earlier = await tables.run(sql.findPromotionUse, { codeId, accountId });
-    if (earlier) return earlier;
-    const paid = { accountId, family, micro: purchaseMicro };
-    const find = async () => (await tables.run(sql.findPaidOrder, paid))?.orderId ?? null;
-    const orderId = needsPurchase ? await find() : null;
-    if (orderId !== null) await tables.lockOrder(orderId);
-    // Its refund may have begun before the lock.
-    if (needsPurchase && (orderId === null || (await find()) !== orderId))
-      throw notUsable(
-        "This code needs a paid order of at least 5 USD for the same pool. Buy credits first.",
-      );
-    // A use of the same account at the same time is committed by now, or waits for this one.
-    if ((await tables.run(sql.insertPromotionUse, { codeId, accountId, orderId })) > 0) {
-      if ((await tables.run(sql.countPromotionUse, { codeId })) === 0)
-        throw notUsable("This promotion has ended, or its code was used by as many as it was for.");
-    }
-    const use = await tables.run(sql.findPromotionUse, { codeId, accountId });
-    if (!use) throw new Error("a use that was stored is gone");
-    return use;
-  });
+  const earlier = await tables.run(sql.findPromotionUse, { codeId, accountId });
+  if (earlier) return earlier;
+  const paid = { accountId, family, micro: purchaseMicro };
+  const find = async () => (await tables.run(sql.findPaidOrder, paid))?.orderId ?? null;
+  const orderId = needsPurchase ? await find() : null;
+  if (orderId !== null) await tables.lockOrder(orderId);
+  // Its refund may have begun before the lock.
+  if (needsPurchase && (orderId === null || (await find()) !== orderId))
+    throw notUsable(
+      "This code needs a paid order of at least 5 USD for the same pool. Buy credits first.",
+    );
+  if ((await tables.run(sql.insertPromotionUse, { codeId, accountId, orderId })) > 0) {
+    if ((await tables.run(sql.countPromotionUse, { codeId })) === 0)
+      throw notUsable("This promotion has ended, or its code was used by as many as it was for.");
+  }
+  const use = await tables.run(sql.findPromotionUse, { codeId, accountId });
+  if (!use) throw new Error("a use that was stored is gone");
+  return use;
 }
 
 type PromotionUse = sql.FindPromotionUseRow;
@@ -205,7 +260,7 @@ function toPromotion(row: sql.FindPromotionRow): Promotion {
   const { codeId, name, used, needsPurchase, createdBy, endsAt, stoppedAt } = row;
   return create(PromotionSchema, {
     codeId,
-    name,
+    name: shownName(name),
     used,
     needsPurchase,
     createdBy,

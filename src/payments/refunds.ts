@@ -1,9 +1,10 @@
 // Refunds: credits are taken back first, then a person sends the coins.
 
-import { create } from "@bufbuild/protobuf";
+import { create, fromJson, toJson } from "@bufbuild/protobuf";
 import { TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import {
   type BeginRefundRequest,
+  BeginRefundRequestSchema,
   BeginRefundResponseSchema,
   type CancelRefundRequest,
   CancelRefundResponseSchema,
@@ -13,7 +14,8 @@ import {
 import * as sql from "../../gen/sql/payments.ts";
 import { ApiError, invalidField, toApiError } from "../base/errors.ts";
 import { familyOf } from "../base/families.ts";
-import { microCreditsPerMicroDollar } from "../base/money.ts";
+import { microCreditsPerMicroDollar, usd } from "../base/money.ts";
+import { askForApproval, type CarryOut, mayGive, needsApproval } from "../contract/approvals.ts";
 import { actorOf } from "../contract/callers.ts";
 import { type AuthenticatedCall, asService } from "../contract/contract.ts";
 import { redecide } from "./crediting.ts";
@@ -28,53 +30,129 @@ import {
   type Parts,
   wrongState,
 } from "./parts.ts";
-import type { PaymentsTables, RefundState, StoredOrder, StoredRefund } from "./store.ts";
+import {
+  type PaymentsTables,
+  type RefundState,
+  type StoredOrder,
+  type StoredRefund,
+  tablesOn,
+} from "./store.ts";
 
 export async function beginRefund(
   parts: Parts,
-  { orderId, what, reason }: BeginRefundRequest,
+  request: BeginRefundRequest,
   call: AuthenticatedCall,
 ) {
+  const { orderId, what, reason } = request;
   checkReason(reason);
   if (what.case === undefined)
     throw invalidField("amount_microdollars", "is required, or a deposit_id");
   const { accountId } = await findVisible(parts, orderId, call);
+  const { caller } = call;
   call.note?.({ accountId });
-  const n = await parts.store.transaction(async (tables) => {
-    const order = await tables.lockOrder(orderId);
-    if (!order) throw noSuchOrder();
-    const now = await redecide(tables, order);
-    if (now.state !== "paid" && now.state !== "closed" && now.attention === undefined)
-      throw wrongState("Only an order that is paid, closed or waits for a person can be refunded.");
-    if (await findOpen(tables, orderId))
-      throw wrongState("Another refund of this order is under way.");
-    const amount =
-      what.case === "depositId"
-        ? await ofDeposit(tables, order, now, what.value)
-        : await ofAmount(tables, order, now, what.value);
-    const state = amount.micro > 0n ? "asked" : "refunding";
-    // A bonus that needed this purchase goes first. What was never granted takes no credits.
-    const readBonus = async () => (await tables.run(sql.readBonus, { orderId })).micro;
-    const bonusMicro = amount.micro > 0n ? await readBonus() : 0n;
-    const madeBy = actorOf(call.caller);
-    const refund = { ...amount, orderId, bonusMicro, state, reason, madeBy } as const;
-    const inserted = await tables.run(sql.insertRefund, refund);
-    if (bonusMicro > 0n) await tables.run(sql.takeBonus, { orderId, refundN: inserted.n });
-    if (state === "refunding") await tables.run(sql.handleFacts, { orderId, facts: now.facts });
-    const changed = await tables.run(sql.findOrder, { orderId });
-    if (changed) await redecide(tables, changed);
-    return inserted.n;
-  });
-  await postRefunds(parts, orderId);
-  parts.changed(orderId);
-  const refunds = await parts.store.run(sql.listRefunds, { orderIds: [orderId] });
-  if (refunds.some((one) => one.n === n && one.state === "refused"))
-    throw new ApiError("insufficient_funds", {
-      message: "The pool has too few free credits: those of this order were spent.",
+  const { n, approval } = await parts.store.transaction(async (tables) => {
+    const { order, now } = await lockRefundable(tables, orderId);
+    const amount = await amountOf(tables, order, now, request);
+    const limit = parts.offer().secondApprovalAboveUsdMicro;
+    // Nobody knows what a deposit without a value is worth.
+    const isUnknown = amount.usdMicro === 0n && needsApproval(caller, limit);
+    if (!isUnknown && (await mayGive(tables, caller, amount.usdMicro, limit)))
+      return { n: await insertRefund(tables, order, now, { amount, reason, by: actorOf(caller) }) };
+    const approval = await askForApproval(tables, caller, {
+      kind: "refund",
+      subject: orderId,
+      accountId,
+      what: isUnknown
+        ? "Returns a deposit of unknown value."
+        : `Returns ${usd(amount.usdMicro * microCreditsPerMicroDollar)} of an order.`,
+      reason,
+      usdMicro: amount.usdMicro,
+      request: toJson(BeginRefundRequestSchema, request),
     });
+    return { approval };
+  });
+  if (n !== undefined) {
+    await postRefunds(parts, orderId);
+    parts.changed(orderId);
+    const refunds = await parts.store.run(sql.listRefunds, { orderIds: [orderId] });
+    if (refunds.some((one) => one.n === n && one.state === "refused"))
+      throw new ApiError("insufficient_funds", {
+        message: "The pool has too few free credits: those of this order were spent.",
+      });
+  }
   return create(BeginRefundResponseSchema, {
     order: await describe(parts, await findVisible(parts, orderId, call)),
+    ...(approval && { approval }),
   });
+}
+
+/** Begins an approved refund. Throws `wrong_state` and `invalid_request` as BeginRefund does. */
+export function carryOutRefund(parts: Parts): CarryOut {
+  return async (tx, approved) => {
+    const tables = tablesOn(tx);
+    const request = fromJson(BeginRefundRequestSchema, approved.request);
+    const { orderId } = request;
+    const { order, now } = await lockRefundable(tables, orderId);
+    const amount = await amountOf(tables, order, now, request);
+    const { reason, requestedBy: by } = approved;
+    await insertRefund(tables, order, now, { amount, reason, by });
+    return () => {
+      parts.changed(orderId);
+      // The sweep repeats a failure.
+      postRefunds(parts, orderId).catch((err: unknown) =>
+        parts.log.warn(
+          { code: "grant_not_posted", orderId, err },
+          "a refund waits for its credits",
+        ),
+      );
+    };
+  };
+}
+
+/** Locks an order that can be refunded. Throws `not_found` and `wrong_state`. */
+async function lockRefundable(
+  tables: PaymentsTables,
+  orderId: string,
+): Promise<{ order: StoredOrder; now: Decision }> {
+  const order = await tables.lockOrder(orderId);
+  if (!order) throw noSuchOrder();
+  const now = await redecide(tables, order);
+  if (now.state !== "paid" && now.state !== "closed" && now.attention === undefined)
+    throw wrongState("Only an order that is paid, closed or waits for a person can be refunded.");
+  if (await findOpen(tables, orderId))
+    throw wrongState("Another refund of this order is under way.");
+  return { order, now };
+}
+
+function amountOf(
+  tables: PaymentsTables,
+  order: StoredOrder,
+  now: Decision,
+  { what }: BeginRefundRequest,
+): Promise<Amount> {
+  return what.case === "depositId"
+    ? ofDeposit(tables, order, now, what.value)
+    : ofAmount(tables, order, now, what.value ?? 0n);
+}
+
+/** Returns the number of the refund. */
+async function insertRefund(
+  tables: PaymentsTables,
+  { orderId }: StoredOrder,
+  { facts }: Decision,
+  { amount, reason, by: madeBy }: { amount: Amount; reason: string; by: string },
+): Promise<number> {
+  const state = amount.micro > 0n ? "asked" : "refunding";
+  // A bonus that needed this purchase goes first. What was never granted takes no credits.
+  const readBonus = async () => (await tables.run(sql.readBonus, { orderId })).micro;
+  const bonusMicro = amount.micro > 0n ? await readBonus() : 0n;
+  const refund = { ...amount, orderId, bonusMicro, state, reason, madeBy } as const;
+  const { n } = await tables.run(sql.insertRefund, refund);
+  if (bonusMicro > 0n) await tables.run(sql.takeBonus, { orderId, refundN: n });
+  if (state === "refunding") await tables.run(sql.handleFacts, { orderId, facts });
+  const changed = await tables.run(sql.findOrder, { orderId });
+  if (changed) await redecide(tables, changed);
+  return n;
 }
 
 type Amount = Pick<StoredRefund, "usdMicro" | "externalId" | "micro">;

@@ -54,7 +54,7 @@ export function createPaymentsStore(postgres: Postgres): PaymentsStore {
   };
 }
 
-function tablesOn(db: Runner) {
+export function tablesOn(db: Runner) {
   return {
     ...chainTables(db),
     run: db.run,
@@ -69,7 +69,7 @@ function tablesOn(db: Runner) {
       return (await db.run(sql.listDeposits, { orderIds })).map(withAtoms);
     },
 
-    insertDecision: ({ granted, ...decision }: Omit<StoredDecision, "approvedBy" | "createdAt">) =>
+    insertDecision: ({ granted, ...decision }: Omit<StoredDecision, "createdAt">) =>
       db.run(sql.insertDecision, {
         ...decision,
         depositIds: granted.map(({ depositId }) => depositId),
@@ -79,11 +79,6 @@ function tablesOn(db: Runner) {
       const row = await db.run(sql.findDecision, { decisionId });
       return row && toDecision(row);
     },
-    /** The decisions that wait for their approval, at most one of each order. */
-    async listPending(orderIds: readonly string[]): Promise<StoredDecision[]> {
-      return (await db.run(sql.listPending, { orderIds })).map(toDecision);
-    },
-
     /** False: the refund is in another state than `from`. The order is locked. */
     async moveRefund(
       { orderId, n }: Pick<StoredRefund, "orderId" | "n">,

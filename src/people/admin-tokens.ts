@@ -4,22 +4,35 @@
 // second.
 
 import { create } from "@bufbuild/protobuf";
-import { AdminScope } from "../../gen/gateway/common/v1/roles_pb.ts";
+import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import type { Approval } from "../../gen/gateway/common/v1/approval_pb.ts";
+import { AdminScope, AdminScopeSchema } from "../../gen/gateway/common/v1/roles_pb.ts";
 import {
+  type AdminToken,
   AdminTokenSchema,
   type CreateAdminTokenRequest,
   CreateAdminTokenResponseSchema,
   type ListAdminTokensRequest,
   ListAdminTokensResponseSchema,
+  PeopleService,
   type RevokeAdminTokenRequest,
   RevokeAdminTokenResponseSchema,
 } from "../../gen/gateway/people/v1/people_pb.ts";
+import * as sql from "../../gen/sql/people.ts";
 import type { Changes } from "../base/change-feed.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
-import { randomId } from "../base/ids.ts";
+import { randomId, timeOrderedId } from "../base/ids.ts";
+import { checkName } from "../base/names.ts";
 import { readPage } from "../base/paging.ts";
 import { SecretCache } from "../base/secret-cache.ts";
 import { createSecretLookup } from "../base/secret-lookup.ts";
+import {
+  askForApproval,
+  type CarryOut,
+  memberOf,
+  needsApproval,
+  personBehind,
+} from "../contract/approvals.ts";
 import { actorOf } from "../contract/callers.ts";
 import {
   type Authenticate,
@@ -27,9 +40,10 @@ import {
   type Caller,
   environmentToken,
 } from "../contract/contract.ts";
+import { onceFor } from "../contract/replays.ts";
 import { checkStillAdmin, type Parts } from "./parts.ts";
 import { digestToken } from "./sessions.ts";
-import type { FoundAdminToken, PeopleStore } from "./store.ts";
+import { type FoundAdminToken, type PeopleStore, tablesOn } from "./store.ts";
 
 const prefix = "adm-gw2-";
 /** 62^43 is more than 2^256. */
@@ -81,34 +95,77 @@ function callerOf(found: FoundAdminToken | undefined): Caller {
   if (!found) throw new ApiError("invalid_key");
   if (found.isRevoked)
     throw new ApiError("revoked_key", { message: "This admin token was revoked." });
-  return { kind: "admin", name: found.name, scope: found.scope, tokenId: found.ownerId };
+  const { name, scope, ownerId: tokenId, personId } = found;
+  return { kind: "admin", name, scope, tokenId, ...(personId !== null && { personId }) };
 }
 
 export async function createAdminToken(
-  { store }: Parts,
-  { name, scope }: CreateAdminTokenRequest,
-  { caller, note }: AuthenticatedCall,
+  { store, approvalLimit }: Parts,
+  request: CreateAdminTokenRequest,
+  call: AuthenticatedCall,
 ) {
-  const checked = checkTokenName(name);
-  note?.({ name: checked });
-  const secret = randomId(prefix, randomLength);
-  const token = await store.transaction(async (tables) => {
+  const { caller, note } = call;
+  const { scope } = request;
+  const name = checkTokenName(request.name);
+  note?.({ name });
+  const minted = { id: timeOrderedId("tok_"), secret: randomId(prefix, randomLength) };
+  const createOnce = onceFor(PeopleService.method.createAdminToken, request, call);
+  const hint = `${minted.secret.slice(0, prefix.length + 4)}…${minted.secret.slice(-4)}`;
+  const made = { tokenId: minted.id, name, scope, hint };
+  const digest = digestToken(minted.secret);
+  const isMoney = scope === AdminScope.MONEY || scope === AdminScope.ALL;
+  const waits = isMoney && needsApproval(caller, approvalLimit());
+  const { id, secret, approval } = await store.transaction(async (tables) => {
     await checkStillAdmin(tables, caller);
-    return tables.insertAdminToken({
-      digest: digestToken(secret),
-      name: checked,
-      scope,
-      hint: `${secret.slice(0, prefix.length + 4)}…${secret.slice(-4)}`,
-      createdBy: actorOf(caller),
+    const personId = personBehind(caller) ?? null;
+    const createdBy = actorOf(caller);
+    let approval: Approval | undefined;
+    const once = await createOnce(tables, minted, async () => {
+      if (!waits) return tables.insertAdminToken({ ...made, digest, createdBy, personId });
+      approval = await askForApproval(tables, caller, {
+        kind: "admin_token",
+        subject: name.toLowerCase(),
+        accountId: "",
+        what: `Makes the admin token "${name}" of the scope ${AdminScopeSchema.value[scope]?.localName}.`,
+        reason: "",
+        usdMicro: 0n,
+        request: { ...made, digest: digest.toString("base64") },
+      });
     });
+    return { ...once, approval };
   });
-  if (!token) throw new ApiError("name_taken", { field: "name" });
-  return create(CreateAdminTokenResponseSchema, { token, secret });
+  const token = await store.findAdminToken(id);
+  return create(CreateAdminTokenResponseSchema, {
+    secret,
+    ...(token && { token }),
+    ...(approval && { approval }),
+  });
 }
 
-/** The name without surrounding blanks. Throws `invalid_request` and `name_taken`. */
+/** Makes an approved token: the secret that its maker has works from then on. */
+export function carryOutAdminToken({ publish }: Pick<Parts, "publish">): CarryOut {
+  return async (tx, approved) => {
+    const tables = tablesOn(tx);
+    const scope = Number(approved.request.scope);
+    const digest = memberOf(approved, "digest");
+    await tables.insertAdminToken({
+      tokenId: memberOf(approved, "tokenId"),
+      name: memberOf(approved, "name"),
+      hint: memberOf(approved, "hint"),
+      digest: Buffer.from(digest, "base64"),
+      scope: scope === AdminScope.MONEY ? AdminScope.MONEY : AdminScope.ALL,
+      createdBy: approved.requestedBy,
+      personId: approved.personId,
+    });
+    // Whoever tried it before the approval taught the nodes that there is no such secret.
+    await tables.insertChange(digest);
+    return () => publish(digest);
+  };
+}
+
+/** Throws `invalid_request` and `name_taken`. */
 function checkTokenName(text: string): string {
-  const name = text.trim();
+  const name = checkName("name", text);
   if (!/^[0-9A-Za-z][0-9A-Za-z ._-]{0,99}$/.test(name))
     throw invalidField(
       "name",
@@ -119,16 +176,29 @@ function checkTokenName(text: string): string {
   return name;
 }
 
-export async function listAdminTokens({ store }: Parts, request: ListAdminTokensRequest) {
+export async function listAdminTokens(
+  { store, hasAdminToken }: Parts,
+  request: ListAdminTokensRequest,
+) {
   const { entries: tokens, nextPageToken } = await readPage(request, {
     read: (after, limit) => store.listAdminTokens(after ?? "", limit),
     cursorOf: ({ tokenId }) => tokenId,
   });
-  const { name } = environmentToken;
-  const listed = create(AdminTokenSchema, { tokenId: name, name, scope: AdminScope.ALL });
+  const isListed = hasAdminToken && request.pageToken === "";
   return create(ListAdminTokensResponseSchema, {
-    tokens: request.pageToken === "" ? [listed, ...tokens] : tokens,
+    tokens: isListed ? [await describeEnvironment(store), ...tokens] : tokens,
     nextPageToken,
+  });
+}
+
+/** The token of the environment, as one of them. */
+async function describeEnvironment(store: PeopleStore): Promise<AdminToken> {
+  const { name } = environmentToken;
+  const { usedAt } = await store.run(sql.readAdminTokenUse);
+  const listed = { tokenId: name, name, scope: AdminScope.ALL };
+  return create(AdminTokenSchema, {
+    ...listed,
+    ...(usedAt && { lastUsedAt: timestampFromDate(usedAt) }),
   });
 }
 

@@ -13,11 +13,15 @@ import {
 import * as sql from "../../gen/sql/people.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { readPage } from "../base/paging.ts";
-import { actorOf } from "../contract/callers.ts";
-import type { AuthenticatedCall } from "../contract/contract.ts";
-import { mailLink, makeLink } from "./links.ts";
-import { checkStillAdmin, type Parts } from "./parts.ts";
-import type { PeopleTables } from "./store.ts";
+import { askForApproval, type CarryOut, memberOf, needsApproval } from "../contract/approvals.ts";
+import { actorOf, clientOf } from "../contract/callers.ts";
+import type { AuditFacts, AuthenticatedCall } from "../contract/contract.ts";
+import { insertLink, linkAddress, type MintedLink, mailLink, makeLink, mintLink } from "./links.ts";
+import { checkFate, checkSaid, keyFacts, settleKeys, toLabels } from "./managed-keys.ts";
+import { checkStillAdmin, type ManagedKey, type Parts } from "./parts.ts";
+import { digestToken } from "./sessions.ts";
+import { type LockedMember, type PeopleTables, tablesOn } from "./store.ts";
+import { checkProof } from "./ways-in.ts";
 
 const queryLengthMax = 200;
 
@@ -32,13 +36,24 @@ export async function listPeople({ store }: Parts, request: ListPeopleRequest) {
 }
 
 export async function updatePerson(
-  { store, publish }: Parts,
-  { personId, disabled, operator }: UpdatePersonRequest,
-  { caller, note }: AuthenticatedCall,
+  parts: Parts,
+  request: UpdatePersonRequest,
+  call: AuthenticatedCall,
 ) {
+  const { store, keys, publish } = parts;
+  const { personId, disabled, operator } = request;
+  const { caller, note } = call;
   if (disabled === undefined && operator === undefined)
     throw invalidField("disabled", "give disabled, operator, or both");
-  await store.transaction(async (tables) => {
+  checkFate(request);
+  const waits = operator === OperatorRole.ADMIN && needsApproval(caller, parts.approvalLimit());
+  if (waits && disabled !== undefined)
+    throw invalidField("disabled", "change it by itself: the operator role needs another person");
+  if (waits) return create(UpdatePersonResponseSchema, await askForRole(parts, personId, call));
+  const { managed, stopped } = await store.transaction(async (tables) => {
+    // Members, operators, people: in this order, as everybody who locks several of them.
+    const members = new Map<string, readonly LockedMember[]>();
+    await lockMembersOf(tables, accountsOf(await keys.list(tables, personId)), members);
     const operators = await tables.run(sql.lockOperators);
     await checkStillAdmin(tables, caller);
     const person = await tables.lockPerson(personId);
@@ -61,31 +76,178 @@ export async function updatePerson(
     // A person who gains or loses rights over every account signs in anew.
     await tables.run(sql.endSessions, { personId, butSessionId: null });
     await tables.insertChange(personId);
+    const found = await keys.list(tables, personId);
+    const wasDisabled = person.disabledAt !== undefined;
+    if (isDisabled === wasDisabled) return { managed: [], stopped: [] };
+    if (!isDisabled) return { managed: found.filter(({ paused }) => paused), stopped: [] };
+    checkSaid(request, found);
+    await lockMembersOf(tables, accountsOf(found), members);
+    return { managed: found, stopped: await stopKeys(parts, tables, request, { members, call }) };
   });
   publish(personId);
-  return create(UpdatePersonResponseSchema, { person: await store.findPerson(personId) });
+  keys.publish(stopped);
+  if (disabled) note?.(keyFacts(request.keys, managed.length, stopped));
+  return create(UpdatePersonResponseSchema, {
+    person: await store.findPerson(personId),
+    keys: toLabels(managed),
+  });
+}
+
+/** Lets it wait that somebody becomes an operator admin, unless he is one. */
+async function askForRole({ store }: Parts, personId: string, { caller }: AuthenticatedCall) {
+  return store.transaction(async (tables) => {
+    await checkStillAdmin(tables, caller);
+    const person = await tables.findPerson(personId);
+    if (!person) throw noSuchPerson();
+    if (person.operator === OperatorRole.ADMIN) return { person };
+    const approval = await askForApproval(tables, caller, {
+      kind: "operator",
+      subject: personId,
+      accountId: "",
+      what: `Makes ${person.login} an operator admin.`,
+      reason: "",
+      usdMicro: 0n,
+      request: { personId },
+    });
+    return { person, approval };
+  });
+}
+
+/** Makes somebody an operator admin, as approved. */
+export function carryOutOperator({ publish }: Pick<Parts, "publish">): CarryOut {
+  return async (tx, approved) => {
+    const tables = tablesOn(tx);
+    const personId = memberOf(approved, "personId");
+    await tables.run(sql.lockOperators);
+    const person = await tables.lockPerson(personId);
+    if (!person) throw noSuchPerson();
+    await tables.updatePerson(personId, OperatorRole.ADMIN, person.disabledAt !== undefined);
+    // A person who gains or loses rights over every account signs in anew.
+    await tables.run(sql.endSessions, { personId, butSessionId: null });
+    await tables.insertChange(personId);
+    return () => publish(personId);
+  };
+}
+
+/**
+ * Locks the members of these accounts, which are in order, unless they are in `locked`. Call it
+ * before operators and people are locked, and again afterwards: what is new then came in between.
+ */
+export async function lockMembersOf(
+  tables: PeopleTables,
+  accountIds: readonly string[],
+  locked: Map<string, readonly LockedMember[]>,
+): Promise<void> {
+  for (const accountId of accountIds)
+    if (!locked.has(accountId)) locked.set(accountId, await tables.lockMembers(accountId));
+}
+
+const accountsOf = (managed: readonly ManagedKey[]) => [
+  ...new Set(managed.map(({ accountId }) => accountId)),
+];
+
+/** Stops or hands over the keys of a person who is disabled. Their owners should know. */
+async function stopKeys(
+  { keys }: Parts,
+  tables: PeopleTables,
+  request: UpdatePersonRequest,
+  {
+    members,
+    call,
+  }: { members: ReadonlyMap<string, readonly LockedMember[]>; call: AuthenticatedCall },
+): Promise<readonly string[]> {
+  const { caller } = call;
+  const { personId } = request;
+  const byAccount = Map.groupBy(await keys.list(tables, personId), ({ accountId }) => accountId);
+  const all: string[] = [];
+  for (const [accountId, managed] of byAccount) {
+    const account = { accountId, members: members.get(accountId) ?? [], caller, leaves: false };
+    const stopped = await settleKeys(keys, tables, request, account);
+    await recordOfAccount(tables, accountId, call, {
+      method: "UpdatePerson",
+      facts: { personId, ...keyFacts(request.keys, managed.length, stopped) },
+    });
+    all.push(...stopped);
+  }
+  return all;
+}
+
+/** Records what was done to a person in an account that the call does not name. */
+export async function recordOfAccount(
+  tables: PeopleTables,
+  accountId: string,
+  call: AuthenticatedCall,
+  act: { readonly method: string; readonly facts: AuditFacts },
+): Promise<void> {
+  await tables.insertAuditEvent({
+    at: new Date(),
+    actor: actorOf(call.caller),
+    accountId,
+    outcome: "ok",
+    address: clientOf(call).address,
+    ...act,
+  });
 }
 
 export async function makeSignInLink(
-  { store, publicUrl, outbox }: Parts,
+  parts: Parts,
   { personId, mail }: MakeSignInLinkRequest,
-  { caller }: AuthenticatedCall,
+  call: AuthenticatedCall,
 ) {
+  const { store, publicUrl, outbox } = parts;
+  const { caller } = call;
   if (mail && !outbox) throw invalidField("mail", "needs a mail server, and SMTP_URL is not set");
-  const { address, link } = await store.transaction(async (tables) => {
+  const minted = mintLink();
+  const { link, ...answer } = await store.transaction(async (tables) => {
+    // Before one of them: several are locked in the order of their ids.
+    await tables.run(sql.lockOperators);
     await checkStillAdmin(tables, caller);
-    const made = await makeRecoveryLink(tables, publicUrl(), personId, actorOf(caller));
-    if (!mail) return made;
-    const email = (await tables.findPerson(personId))?.email ?? "";
-    if (email === "") throw invalidField("mail", "this person has no confirmed address");
-    await mailLink(tables, "recovery", made.link, email, {});
-    return { ...made, address: "" };
+    await checkProof(parts, tables, call);
+    const person = await tables.findPerson(personId);
+    if (!person) throw noSuchPerson();
+    if (mail && person.email === "")
+      throw invalidField("mail", "this person has no confirmed address");
+    const address = mail ? "" : linkAddress(publicUrl(), minted.token);
+    const isOperator = person.operator !== OperatorRole.UNSPECIFIED;
+    if (isOperator && needsApproval(caller, parts.approvalLimit())) {
+      const approval = await askForApproval(tables, caller, {
+        kind: "sign_in_link",
+        subject: personId,
+        accountId: "",
+        what: `Makes a sign-in link for the operator ${person.login}.`,
+        reason: "",
+        usdMicro: 0n,
+        request: {
+          ...{ personId, mail, linkId: minted.linkId },
+          digest: digestToken(minted.token).toString("base64"),
+        },
+      });
+      return { link: address, approval };
+    }
+    const made = await makeRecoveryLink(tables, publicUrl(), personId, actorOf(caller), minted);
+    if (mail) await mailLink(tables, "recovery", made.link, person.email, {});
+    return { link: address, ...(made.link.endsAt && { endsAt: made.link.endsAt }) };
   });
   outbox?.notify();
-  return create(MakeSignInLinkResponseSchema, {
-    link: address,
-    ...(link.endsAt && { endsAt: link.endsAt }),
-  });
+  return create(MakeSignInLinkResponseSchema, { link, ...answer });
+}
+
+/** Makes an approved link: the one that its maker has, or that is mailed now. */
+export function carryOutSignInLink({ outbox }: Pick<Parts, "outbox">): CarryOut {
+  return async (tx, approved) => {
+    const tables = tablesOn(tx);
+    const personId = memberOf(approved, "personId");
+    // All of them, because several persons are locked in the order of their ids.
+    await tables.run(sql.lockOperators);
+    const person = await tables.lockPerson(personId);
+    if (!person) throw noSuchPerson();
+    await tables.run(sql.endLinks, { purpose: "recovery", personId });
+    const digest = Buffer.from(memberOf(approved, "digest"), "base64");
+    const made = { purpose: "recovery", personId, madeBy: approved.requestedBy } as const;
+    const link = await insertLink(tables, { linkId: memberOf(approved, "linkId"), digest }, made);
+    if (approved.request.mail === true) await mailLink(tables, "recovery", link, person.email, {});
+    return () => outbox?.notify();
+  };
 }
 
 /** Makes a recovery link, and ends the earlier ones of this person. Throws `not_found`. */
@@ -94,10 +256,11 @@ export async function makeRecoveryLink(
   publicUrl: URL,
   personId: string,
   madeBy: string,
+  minted?: MintedLink,
 ): ReturnType<typeof makeLink> {
   if (!(await tables.lockPerson(personId))) throw noSuchPerson();
   await tables.run(sql.endLinks, { purpose: "recovery", personId });
-  return makeLink(tables, publicUrl, { purpose: "recovery", personId, madeBy });
+  return makeLink(tables, publicUrl, { purpose: "recovery", personId, madeBy }, minted);
 }
 
 export function noSuchPerson(): ApiError {

@@ -11,7 +11,7 @@ import {
   SetEmailResponseSchema,
 } from "../../gen/gateway/people/v1/people_pb.ts";
 import * as sql from "../../gen/sql/people.ts";
-import { invalidField } from "../base/errors.ts";
+import { ApiError, invalidField } from "../base/errors.ts";
 import { clientOf } from "../contract/callers.ts";
 import type { AuthenticatedCall } from "../contract/contract.ts";
 import { digestOf } from "./guessing.ts";
@@ -25,11 +25,28 @@ import {
   useLink,
 } from "./links.ts";
 import { checkEmail, type Parts, personOf } from "./parts.ts";
-import type { PeopleTables } from "./store.ts";
-import { lockOpen } from "./ways-in.ts";
+import type { MailKind, PeopleTables } from "./store.ts";
+import { lockToChange } from "./ways-in.ts";
 
-/** Confirmations of one kind that an address gets a day. */
-export const confirmationsPerDayMax = 3;
+/** Mails of one kind that an address gets a day. */
+export const mailsPerDayMax = 3;
+
+/** Throws `limit_reached` if an address got as many mails of a kind as it may in a day. */
+export async function checkMails(
+  tables: PeopleTables,
+  address: string,
+  kind: MailKind,
+): Promise<void> {
+  // Locks the address, so that requests at the same time are counted one by one.
+  await tables.countAttempts([{ kind: "login", digest: digestOf(kind, address) }]);
+  const { made } = await tables.run(sql.countMails, { address, kind });
+  if (made < mailsPerDayMax) return;
+  throw new ApiError("limit_reached", {
+    message: `An address gets ${mailsPerDayMax} such mails a day at most.`,
+    field: "email",
+    limit: { name: "mails_per_address", limit: BigInt(mailsPerDayMax), used: BigInt(made) },
+  });
+}
 
 export async function setEmail(parts: Parts, { email }: SetEmailRequest, call: AuthenticatedCall) {
   const { store, guessing, outbox, publicUrl } = parts;
@@ -40,14 +57,14 @@ export async function setEmail(parts: Parts, { email }: SetEmailRequest, call: A
     await guessing.count("email", clientOf(call).address);
   }
   await store.transaction(async (tables) => {
-    const { person } = await lockOpen(tables, call);
+    const person = await lockToChange(parts, tables, call);
     await tables.run(sql.endLinks, { purpose: "email", personId });
     if (address === undefined) return changeEmail(parts, tables, person, null);
     // Locks the address, so that requests at the same time are counted one by one.
     await tables.countAttempts([{ kind: "login", digest: digestOf("email", address) }]);
     // The answer is the same: it tells nothing about the address.
     const { made } = await tables.run(sql.countMails, { address, kind: "email" });
-    if (made >= confirmationsPerDayMax) return;
+    if (made >= mailsPerDayMax) return;
     const { link } = await makeLink(tables, publicUrl(), {
       purpose: "email",
       personId,

@@ -10,6 +10,7 @@ import {
 } from "../../gen/gateway/common/v1/roles_pb.ts";
 import * as sql from "../../gen/sql/people.ts";
 import type { OidcSettings } from "../config/catalog.ts";
+import type { ManagedKeys } from "./parts.ts";
 import {
   type GivenRoles,
   type LockedMember,
@@ -23,7 +24,7 @@ export const noRoles: GivenRoles = { operator: OperatorRole.UNSPECIFIED, account
 /** What these groups give. The highest role counts. */
 export function rolesOfGroups(
   { groups }: Pick<OidcSettings, "groups">,
-  memberOf: readonly string[],
+  memberOf: readonly string[] = [],
 ): GivenRoles {
   let { operator } = noRoles;
   const accounts = new Map<string, AccountRole>();
@@ -57,6 +58,8 @@ export type RoleChange = {
   /** Names of the roles. */
   readonly oldRole: string;
   readonly role: string;
+  /** The keys that he managed in an account that he lost: they are paused. */
+  readonly pausedKeys: readonly string[];
 };
 
 /**
@@ -91,6 +94,7 @@ type LockedRoles = {
  */
 export async function applyRoles(
   tables: PeopleTables,
+  keys: ManagedKeys,
   { personId, operator }: { personId: string; operator: OperatorRole },
   { members, operators }: LockedRoles,
   { before, given }: { before: GivenRoles; given: GivenRoles },
@@ -109,6 +113,7 @@ export async function applyRoles(
     );
     const isLastOwner = oldRole === AccountRole.OWNER && !hasOther;
     if (role === oldRole || (isLastOwner && role < oldRole)) continue;
+    const pausedKeys = role === none ? await leave(tables, keys, { accountId, personId }) : [];
     if (role === none) await tables.run(sql.deleteMember, { accountId, personId });
     else if (oldRole === none) await tables.putMember(personId, { accountId, role });
     else await tables.updateMember(personId, { accountId, role });
@@ -118,6 +123,7 @@ export async function applyRoles(
       accountId,
       oldRole: names[oldRole]?.localName ?? "",
       role: names[role]?.localName ?? "",
+      pausedKeys,
     });
   }
   const next = nextRole(operator, before.operator, given.operator);
@@ -133,7 +139,19 @@ export async function applyRoles(
       accountId: "",
       oldRole: names[operator]?.localName ?? "",
       role: names[next]?.localName ?? "",
+      pausedKeys: [],
     });
   }
   return changes;
+}
+
+/** Pauses the keys that a person manages in an account, and leaves them to its owners. */
+async function leave(
+  tables: PeopleTables,
+  keys: ManagedKeys,
+  manager: { accountId: string; personId: string },
+): Promise<readonly string[]> {
+  const paused = await keys.pause(tables, manager);
+  await keys.handOver(tables, manager, undefined);
+  return paused;
 }

@@ -11,7 +11,8 @@ import * as sql from "../../gen/sql/people.ts";
 import { networkOf } from "../base/client-address.ts";
 import { type Clock, pause, systemClock } from "../base/clock.ts";
 import { ApiError } from "../base/errors.ts";
-import type { AttemptSubject, PeopleStore } from "./store.ts";
+import type { Runner } from "../postgres/statement.ts";
+import { type AttemptSubject, countAttempts, type PeopleStore } from "./store.ts";
 
 const freeFailuresOfLogin = 100;
 const delayMsMax = 5_000;
@@ -34,15 +35,11 @@ export type Guessing = {
 
 export function createGuessing(parts: {
   store: PeopleStore;
-  /** What is guessed, each counted by itself. Default: passwords. */
-  purpose?: string;
-  /** The message of the error. */
-  advice?: string;
   /** Default: the clock of this machine. */
   clock?: Clock | undefined;
 }): Guessing {
-  const { store, purpose = "", clock = systemClock } = parts;
-  const { advice = "Too many wrong passwords. Wait, or sign in with a passkey." } = parts;
+  const { store, clock = systemClock } = parts;
+  const advice = "Too many wrong passwords. Wait, or sign in with a passkey.";
   let delayed = 0;
   const forgive = async (subjects: readonly Buffer[]) => {
     await store.run(sql.forgiveAttempt, { subjects });
@@ -51,9 +48,9 @@ export function createGuessing(parts: {
     async begin(login, address, signal) {
       const network = networkOf(address);
       const subjects: AttemptSubject[] = [
-        { kind: "pair", digest: digestOf(`${purpose}pair`, login, network) },
-        { kind: "network", digest: digestOf(`${purpose}network`, network) },
-        { kind: "login", digest: digestOf(`${purpose}login`, login) },
+        { kind: "pair", digest: digestOf("pair", login, network) },
+        { kind: "network", digest: digestOf("network", network) },
+        { kind: "login", digest: digestOf("login", login) },
       ];
       const digests = subjects.map((one) => one.digest);
       // First, so that an attempt which has to wait is not counted for the other subjects.
@@ -80,6 +77,32 @@ export function createGuessing(parts: {
       if (counted && !counted.counted)
         throw tooMany(counted.waitMs, "Too many attempts from your network. Wait a moment.");
       return () => forgive([digest]);
+    },
+  };
+}
+
+/** Slows down the guessing of codes. The caller has locked the account. */
+export type CodeGuesses = {
+  /** Throws `auth_rate_limited` after 5 wrong codes of an account, or 20 of a network. */
+  check(tx: Runner, accountId: string, address: string): Promise<void>;
+  /** Counts a wrong code. */
+  count(tx: Runner, accountId: string, address: string): Promise<void>;
+};
+
+/** `what`: the codes, counted by themselves. `advice`: the message of the error. */
+export function codeGuesses(what: string, advice: string): CodeGuesses {
+  const subjectsOf = (accountId: string, address: string): AttemptSubject[] => [
+    { kind: "pair", digest: digestOf(what, "account", accountId) },
+    { kind: "network", digest: digestOf(what, "network", networkOf(address)) },
+  ];
+  return {
+    async check(tx, accountId, address) {
+      const subjects = subjectsOf(accountId, address).map(({ digest }) => digest);
+      const waits = await tx.run(sql.readWaits, { subjects });
+      if (waits) throw tooMany(waits.waitMs, advice);
+    },
+    async count(tx, accountId, address) {
+      await countAttempts(tx, subjectsOf(accountId, address));
     },
   };
 }

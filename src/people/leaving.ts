@@ -5,31 +5,32 @@ import { OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import {
   type DeletePersonRequest,
   DeletePersonResponseSchema,
-  type PersonAccount,
 } from "../../gen/gateway/people/v1/people_pb.ts";
 import * as sql from "../../gen/sql/people.ts";
 import { ApiError } from "../base/errors.ts";
-import { actorOf, clientOf } from "../contract/callers.ts";
 import type { AuthenticatedCall } from "../contract/contract.ts";
-import { noSuchPerson } from "./directory.ts";
+import { lockMembersOf, noSuchPerson, recordOfAccount } from "./directory.ts";
+import { checkFate, checkSaid, keyFacts, settleKeys } from "./managed-keys.ts";
 import { checkChange } from "./members.ts";
-import { checkStillAdmin, type Parts } from "./parts.ts";
-import type { PeopleTables } from "./store.ts";
+import { checkStillAdmin, type ManagedKeys, type Parts } from "./parts.ts";
+import type { LockedMember, PeopleTables } from "./store.ts";
 import { lockOpen } from "./ways-in.ts";
 
 export async function deletePerson(
   { store, keys, publish }: Parts,
-  { personId }: DeletePersonRequest,
+  request: DeletePersonRequest,
   call: AuthenticatedCall,
 ) {
-  const { caller } = call;
+  const { caller, note } = call;
+  const { personId } = request;
   const isSelf = caller.kind === "person" && caller.personId === personId;
   if (caller.kind === "person" && !isSelf && caller.operator !== OperatorRole.ADMIN)
     throw new ApiError("not_permitted", { message: "You can delete only yourself." });
-  await store.transaction(async (tables, tx) => {
+  checkFate(request);
+  const { count, stopped } = await store.transaction(async (tables) => {
     // Members, operators, people: in this order, as everybody who locks several of them.
-    for (const { accountId } of await accountsOf(tables, personId))
-      await tables.lockMembers(accountId);
+    const members = new Map<string, readonly LockedMember[]>();
+    await lockMembersOf(tables, await accountsOf(tables, keys, personId), members);
     const operators = await tables.run(sql.lockOperators);
     if (isSelf) await lockOpen(tables, call);
     else await checkStillAdmin(tables, caller);
@@ -40,14 +41,24 @@ export async function deletePerson(
       throw new ApiError("last_one", {
         message: "This is the last operator. Make somebody else an operator first.",
       });
-    for (const { accountId, name } of await accountsOf(tables, personId)) {
-      const account = await tables.run(sql.findAccount, { accountId });
-      const members = await tables.lockMembers(accountId);
-      const isClosed = account?.status === "closed";
-      checkChange(members, personId, undefined, { accountName: name, isClosed });
-      await keys.handOver(tx, { accountId, personId }, undefined);
+    const managed = await keys.list(tables, personId);
+    checkSaid(request, managed);
+    const all: string[] = [];
+    const memberships = await tables.listAccounts(personId);
+    const accountIds = await accountsOf(tables, keys, personId);
+    await lockMembersOf(tables, accountIds, members);
+    for (const accountId of accountIds) {
+      const locked = members.get(accountId) ?? [];
+      const own = memberships.find((one) => one.accountId === accountId);
+      if (own)
+        checkChange(locked, personId, undefined, { accountName: own.name, isClosed: own.closed });
+      const ofAccount = managed.filter((key) => key.accountId === accountId);
+      const left = { accountId, members: locked, caller, leaves: true };
+      const paused = await settleKeys(keys, tables, request, left);
       await tables.run(sql.deleteMember, { accountId, personId });
-      await recordLeaving(tables, personId, accountId, call);
+      const facts = { personId, ...keyFacts(request.keys, ofAccount.length, paused) };
+      await recordOfAccount(tables, accountId, call, { method: "DeletePerson", facts });
+      all.push(...paused);
     }
     await tables.endLinksOfMaker(personId);
     const { login, email } = person;
@@ -59,31 +70,21 @@ export async function deletePerson(
     await tables.run(sql.deleteSessions, { personId });
     await tables.run(sql.deletePerson, { personId });
     await tables.insertChange(personId);
+    return { count: managed.length, stopped: all };
   });
   publish(personId);
-  return create(DeletePersonResponseSchema);
+  keys.publish(stopped);
+  note?.(keyFacts(request.keys, count, stopped));
+  return create(DeletePersonResponseSchema, { keys: count });
 }
 
-/** The accounts of a person, in the order of their ids. */
-async function accountsOf(tables: PeopleTables, personId: string): Promise<PersonAccount[]> {
-  const accounts = await tables.listAccounts(personId);
-  return accounts.sort((one, other) => (one.accountId < other.accountId ? -1 : 1));
-}
-
-/** The owners of his accounts should know. */
-async function recordLeaving(
+/** The accounts of which a person is a member, or manages keys, in the order of their ids. */
+async function accountsOf(
   tables: PeopleTables,
+  keys: ManagedKeys,
   personId: string,
-  accountId: string,
-  call: AuthenticatedCall,
-): Promise<void> {
-  await tables.insertAuditEvent({
-    at: new Date(),
-    actor: actorOf(call.caller),
-    accountId,
-    method: "DeletePerson",
-    outcome: "ok",
-    facts: { personId },
-    address: clientOf(call).address,
-  });
+): Promise<string[]> {
+  const memberships = await tables.listAccounts(personId);
+  const managed = await keys.list(tables, personId);
+  return [...new Set([...memberships, ...managed].map(({ accountId }) => accountId))].sort();
 }

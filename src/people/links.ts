@@ -17,10 +17,11 @@ import {
 import * as sql from "../../gen/sql/people.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { randomSecret, timeOrderedId } from "../base/ids.ts";
+import { checkOptionalName, shownName } from "../base/names.ts";
 import { clientOf } from "../contract/callers.ts";
 import type { AuthenticatedCall, Membership } from "../contract/contract.ts";
 import { spendChallenge } from "./challenges.ts";
-import { checkLogin, checkName, type Parts } from "./parts.ts";
+import { checkLogin, type Parts } from "./parts.ts";
 import type { NewPasskey } from "./passkeys.ts";
 import { checkPassword } from "./passwords.ts";
 import { beginSession, digestToken } from "./sessions.ts";
@@ -44,15 +45,31 @@ const lifetimeMsOf = {
   invitation: 7 * dayMs,
 } as const satisfies Record<LinkKind, number>;
 
+/** The id of a new link, and the token that its holder opens. */
+export type MintedLink = { readonly linkId: string; readonly token: string };
+
+export function mintLink(): MintedLink {
+  return { linkId: timeOrderedId("lnk_"), token: randomSecret(32) };
+}
+
 /** Makes a link. `address` is what its holder opens: nothing else keeps the token in it. */
 export async function makeLink(
   tables: PeopleTables,
   publicUrl: URL,
   link: NewLink,
+  { linkId, token }: MintedLink = mintLink(),
 ): Promise<{ address: string; link: Invitation }> {
-  const token = randomSecret(32);
-  const made = await tables.insertLink(digestToken(token), lifetimeMsOf[link.purpose], link);
+  const made = await insertLink(tables, { linkId, digest: digestToken(token) }, link);
   return { address: linkAddress(publicUrl, token), link: made };
+}
+
+/** Stores a link whose token somebody has. */
+export function insertLink(
+  tables: PeopleTables,
+  minted: { readonly linkId: string; readonly digest: Buffer },
+  link: NewLink,
+): Promise<Invitation> {
+  return tables.insertLink(minted, lifetimeMsOf[link.purpose], link);
 }
 
 /** What the holder of a link opens. */
@@ -104,7 +121,7 @@ export async function beginPasskey(
     passkeyOptionsJson,
     link: create(LinkSchema, {
       purpose: purposeOf[purpose],
-      ...(account && { accountName: account.name }),
+      ...(account && { accountName: shownName(account.name) }),
       ...(member && { role: member.role }),
       login: proposed,
       endsAt: timestampFromDate(endsAt),
@@ -131,11 +148,9 @@ export async function redeemLink(
   const { store, publish } = parts;
   const link = await findLink(parts, request.token);
   if (isConfirmation(link)) throw noSuchLink();
-  const wayIn = await checkWayIn(parts, request, link);
-  if (!wayIn) {
-    const { caller } = call;
-    if (caller.kind !== "person" || link.purpose !== "invitation")
-      throw invalidField("password", "give either a password or a passkey_answer_json");
+  const { caller } = call;
+  if (request.password === "" && request.passkeyAnswerJson === "") {
+    if (caller.kind !== "person" || link.purpose !== "invitation") throw noWayIn();
     const { personId } = caller;
     await store.transaction((tables) => takeInvitation(tables, personId, link, call));
     publish(personId);
@@ -143,8 +158,11 @@ export async function redeemLink(
   }
   const isRecovery = link.purpose === "recovery";
   const login = isRecovery ? "" : checkNewLogin(parts, request.login || link.login, link);
-  const name = checkName("name", request.name);
+  const name = checkOptionalName("name", request.name);
+  if (!isRecovery) await checkFree(store, login, "login");
+  const { wayIn, forgive } = await checkWayIn(parts, request, link, call);
   const grant = await redeem(parts, link, { logins: [login], name, wayIn }, call);
+  await forgive();
   const person = await store.findPerson(link.personId);
   return create(RedeemLinkResponseSchema, { person, grant });
 }
@@ -234,32 +252,48 @@ export type WayIn = { /** As for `beginSession`. */ readonly confirmedMs?: numbe
   | { readonly method: "oidc"; readonly identity: IdentityName }
 );
 
-/** The way in that the request adds. Undefined: none. */
+/**
+ * The way in that the request adds. Check everything else first: it hashes a password, and counts
+ * that. Call `forgive` when the link is used.
+ */
 export async function checkWayIn(
   parts: Parts,
   { password, passkeyAnswerJson }: Pick<RedeemLinkRequest, "password" | "passkeyAnswerJson">,
   link: OpenLink,
-): Promise<WayIn | undefined> {
-  const { store, hasher, passkeys } = parts;
-  if (password !== "" && passkeyAnswerJson !== "")
-    throw invalidField("password", "give either a password or a passkey_answer_json");
+  call: AuthenticatedCall,
+): Promise<{ wayIn: WayIn; forgive: () => Promise<void> }> {
+  const { store, hasher, guessing, passkeys } = parts;
+  if ((password === "") === (passkeyAnswerJson === "")) throw noWayIn();
   if (passkeyAnswerJson !== "") {
     const { personId } = link;
     const field = "passkey_answer_json";
     const created = await passkeys.verifyRegistration(field, personId, passkeyAnswerJson);
-    return { method: "passkey", created };
+    return { wayIn: { method: "passkey", created }, forgive: async () => {} };
   }
-  if (password === "") return undefined;
   const person = link.purpose === "recovery" ? await store.findPerson(link.personId) : undefined;
   if (needsPasskey(parts, link, person?.operator))
     throw invalidField("password", "operators sign in with a passkey here");
   checkPassword("password", password);
-  return { method: "password", hash: await hasher.hash(password) };
+  const job = { lane: "change", owner: link.linkId, address: clientOf(call).address } as const;
+  hasher.checkRoom(job);
+  const forgive = await guessing.count("link", job.address);
+  return { wayIn: { method: "password", hash: await hasher.hash(password, job) }, forgive };
+}
+
+function noWayIn(): ApiError {
+  return invalidField("password", "give either a password or a passkey_answer_json");
+}
+
+/** Throws `login_taken`, before anything costly is done. */
+export async function checkFree(store: PeopleTables, login: string, field: string): Promise<void> {
+  if (await store.run(sql.isLoginTaken, { login })) throw new ApiError("login_taken", { field });
 }
 
 export async function useLink(tables: PeopleTables, digest: Buffer): Promise<OpenLink> {
   const link = await tables.useLink(digest);
   if (!link) throw noSuchLink();
+  // Members before people, as everybody who locks both.
+  if (link.member) await tables.lockMembers(link.member.accountId);
   return link;
 }
 

@@ -12,10 +12,8 @@ import {
   InviteResponseSchema,
   type ListMembersRequest,
   ListMembersResponseSchema,
-  MailState,
   type Member,
-  MemberKeys,
-  MemberKeysSchema,
+  PeopleService,
   type RemoveMemberRequest,
   RemoveMemberResponseSchema,
   type RevokeInvitationRequest,
@@ -26,13 +24,16 @@ import {
 import * as sql from "../../gen/sql/people.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { actorOf, roleIn } from "../contract/callers.ts";
-import type { AuditFacts, AuthenticatedCall, Caller } from "../contract/contract.ts";
-import type { Runner } from "../postgres/statement.ts";
-import { mailLink, makeLink } from "./links.ts";
+import type { AuthenticatedCall, Caller } from "../contract/contract.ts";
+import { onceFor } from "../contract/replays.ts";
+import { checkMails } from "./emails.ts";
+import { linkAddress, mailLink, makeLink, mintLink } from "./links.ts";
+import { checkFate, checkSaid, keyFacts, settleKeys } from "./managed-keys.ts";
 import { checkEmail, checkLogin, checkStillAdmin, type Parts } from "./parts.ts";
 import type { LockedMember, PeopleTables } from "./store.ts";
 
 const invitationsPerDayMax = 20;
+const openInvitationsMax = 100;
 
 export async function listMembers(
   { store }: Parts,
@@ -49,35 +50,60 @@ export async function listMembers(
 
 export async function invite(
   { store, publicUrl, outbox }: Parts,
-  { role, login, email }: InviteRequest,
-  { accountId, caller }: AuthenticatedCall,
+  request: InviteRequest,
+  call: AuthenticatedCall,
 ) {
+  const { role, login, email } = request;
+  const { accountId, caller } = call;
   const address = email === "" ? undefined : checkEmail("email", email);
   const proposed = login === "" ? (address ?? "") : checkLogin("login", login);
   // Without a mail server the inviter gets the link, and passes it on.
   const mailTo = outbox && address;
-  const made = await store.transaction(async (tables) => {
+  const minted = mintLink();
+  const inviteOnce = onceFor(PeopleService.method.invite, request, call);
+  const { id, secret: token } = await store.transaction(async (tables) => {
     const account = await tables.findOpenAccount(accountId);
     // Locks the account's members, so that invitations at the same time are counted one by one.
     const members = await tables.lockMembers(accountId);
     await checkStillOwner(tables, members, caller);
-    const { made, resetsAt } = await tables.run(sql.countInvitations, { accountId });
-    if (made >= invitationsPerDayMax) throw tooManyInvitations(made, resetsAt);
-    const one = await makeLink(tables, publicUrl(), {
-      purpose: "invitation",
-      member: { accountId, role },
-      login: proposed,
-      email: mailTo,
-      madeBy: actorOf(caller),
+    const shown = { id: minted.linkId, secret: mailTo === undefined ? minted.token : "" };
+    return inviteOnce(tables, shown, async () => {
+      const { made, resetsAt, open } = await tables.run(sql.countInvitations, { accountId });
+      if (made >= invitationsPerDayMax) throw tooManyInvitations(made, resetsAt);
+      if (open >= openInvitationsMax)
+        throw new ApiError("limit_reached", {
+          message: `An account has ${openInvitationsMax} open invitations at most: revoke one.`,
+          limit: {
+            name: "open_invitations",
+            limit: BigInt(openInvitationsMax),
+            used: BigInt(open),
+          },
+        });
+      if (mailTo !== undefined) await checkMails(tables, mailTo, "invitation");
+      const { link } = await makeLink(
+        tables,
+        publicUrl(),
+        {
+          purpose: "invitation",
+          member: { accountId, role },
+          login: proposed,
+          email: mailTo,
+          madeBy: actorOf(caller),
+        },
+        minted,
+      );
+      if (mailTo === undefined) return;
+      const inviter =
+        caller.kind === "person" ? await tables.findPerson(caller.personId) : undefined;
+      const by = inviter ? inviter.name || inviter.login : "";
+      await mailLink(tables, "invitation", link, mailTo, { account, by });
     });
-    if (mailTo === undefined) return { invitation: one.link, link: one.address };
-    const inviter = caller.kind === "person" ? await tables.findPerson(caller.personId) : undefined;
-    const by = inviter ? inviter.name || inviter.login : "";
-    await mailLink(tables, "invitation", one.link, mailTo, { account, by });
-    return { invitation: { ...one.link, mail: MailState.WAITING } };
   });
   outbox?.notify();
-  return create(InviteResponseSchema, made);
+  const invitation = await store.findInvitation(accountId, id);
+  if (!invitation) throw noSuchInvitation();
+  const link = token === "" ? "" : linkAddress(publicUrl(), token);
+  return create(InviteResponseSchema, { invitation, link });
 }
 
 /**
@@ -115,11 +141,15 @@ export async function revokeInvitation(
   { accountId }: AuthenticatedCall,
 ) {
   if ((await store.run(sql.endInvitation, { accountId, linkId: invitationId })) === 0)
-    throw new ApiError("not_found", {
-      field: "invitation_id",
-      message: "No such open invitation.",
-    });
+    throw noSuchInvitation();
   return create(RevokeInvitationResponseSchema);
+}
+
+function noSuchInvitation(): ApiError {
+  return new ApiError("not_found", {
+    field: "invitation_id",
+    message: "No such open invitation.",
+  });
 }
 
 export async function updateMember(
@@ -157,8 +187,8 @@ export async function removeMember(
     throw new ApiError("not_permitted", {
       message: "Only an owner of the account can remove others.",
     });
-  checkKeysTo(request);
-  const { count, revoked } = await store.transaction(async (tables, tx) => {
+  checkFate(request);
+  const { count, stopped } = await store.transaction(async (tables) => {
     const members = await tables.lockMembers(accountId);
     const isOwn = caller.kind === "person" && caller.personId === personId;
     if (!isOwn) await checkStillOwner(tables, members, caller);
@@ -166,85 +196,22 @@ export async function removeMember(
     const isClosed = account?.status === "closed";
     const earlier = checkChange(members, personId, undefined, { isClosed });
     note?.({ oldRole: AccountRoleSchema.value[earlier]?.localName ?? "" });
-    const left = await leaveKeys({ keys: parts.keys, tx, members, caller }, request, accountId);
+    const managed = (await parts.keys.list(tables, personId)).filter(
+      (key) => key.accountId === accountId,
+    );
+    checkSaid(request, managed);
+    const left = { accountId, members, caller, leaves: true };
+    const stopped = await settleKeys(parts.keys, tables, request, left);
     await tables.run(sql.deleteMember, { accountId, personId });
     // He could come back through an invitation of his own.
     await tables.endLinksOfMaker(personId, accountId);
     await tables.insertChange(personId);
-    return left;
+    return { count: managed.length, stopped };
   });
   publish(personId);
-  parts.keys.publish(revoked);
-  note?.(keyFacts(request, count, revoked));
+  parts.keys.publish(stopped);
+  note?.(keyFacts(request.keys, count, stopped));
   return create(RemoveMemberResponseSchema, { keys: count });
-}
-
-function checkKeysTo({ keys, keysToPersonId, personId }: RemoveMemberRequest): void {
-  if (keysToPersonId === "") return;
-  if (keys !== MemberKeys.KEEP)
-    throw invalidField("keys_to_person_id", "is for keys that are kept", ["MEMBER_KEYS_KEEP"]);
-  if (keysToPersonId === personId)
-    throw invalidField("keys_to_person_id", "is the person who leaves");
-}
-
-/**
- * Hands over or revokes the keys of a person who leaves, as the request says. Throws
- * `invalid_request` with their number if it says nothing.
- */
-async function leaveKeys(
-  { keys, tx, members, caller }: LeaveParts,
-  request: RemoveMemberRequest,
-  accountId: string,
-): Promise<{ count: number; revoked: readonly string[] }> {
-  const leaving = { accountId, personId: request.personId };
-  const count = await keys.count(tx, leaving);
-  if (count > 0 && request.keys === MemberKeys.UNSPECIFIED) {
-    const allowed = ["MEMBER_KEYS_KEEP", "MEMBER_KEYS_REVOKE"];
-    throw invalidField("keys", `say what becomes of the ${count} keys of this member`, allowed);
-  }
-  const revoked = request.keys === MemberKeys.REVOKE ? await keys.revoke(tx, leaving) : [];
-  // Revoked ones have no use for a manager, and an id of a former member means nothing there.
-  await keys.handOver(tx, leaving, nextManager(members, request, caller));
-  return { count, revoked };
-}
-
-type LeaveParts = {
-  readonly keys: Parts["keys"];
-  readonly tx: Runner;
-  readonly members: readonly LockedMember[];
-  readonly caller: Caller;
-};
-
-/** Who manages the keys that are kept. Undefined: the owners alone. Throws `invalid_request`. */
-function nextManager(
-  members: readonly LockedMember[],
-  { keys, personId, keysToPersonId }: RemoveMemberRequest,
-  caller: Caller,
-): string | undefined {
-  if (keys !== MemberKeys.KEEP) return undefined;
-  const canManage = (id: string) =>
-    id !== personId &&
-    members.some((one) => one.personId === id && one.enabled && one.role >= AccountRole.MEMBER);
-  if (keysToPersonId !== "") {
-    if (!canManage(keysToPersonId))
-      throw invalidField("keys_to_person_id", "is no member of this account who may manage keys");
-    return keysToPersonId;
-  }
-  return caller.kind === "person" && canManage(caller.personId) ? caller.personId : undefined;
-}
-
-// So many ids of keys, at most, are in an audit event.
-const notedKeysMax = 100;
-
-function keyFacts(
-  { keys }: RemoveMemberRequest,
-  count: number,
-  revoked: readonly string[],
-): AuditFacts {
-  if (count === 0) return {};
-  const name = MemberKeysSchema.value[keys]?.localName ?? "";
-  const ids = revoked.slice(0, notedKeysMax).join(" ");
-  return { keys: `${name} ${count}`, ...(ids !== "" && { revokedKeys: ids }) };
 }
 
 /**

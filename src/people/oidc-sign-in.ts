@@ -10,6 +10,7 @@ import {
   type FinishOidcRequest,
   type FinishOidcResponse,
   FinishOidcResponseSchema,
+  MemberKeys,
   OidcFlowSchema,
   OidcPurpose,
   type SessionGrant,
@@ -33,12 +34,14 @@ import {
   takeInvitation,
   type WayIn,
 } from "./links.ts";
+import { keyFacts } from "./managed-keys.ts";
 import type { Claims, OidcProvider } from "./oidc.ts";
 import type { Parts } from "./parts.ts";
 import { beginSession, strongMs } from "./sessions.ts";
+import { recordOperator } from "./sign-in.ts";
 import { checkSignUp, findAccount } from "./sign-up.ts";
 import type { FoundIdentity, PeopleTables } from "./store.ts";
-import { lockOpen } from "./ways-in.ts";
+import { checkProof, lockOpen, lockToChange } from "./ways-in.ts";
 
 const queryLengthMax = 8_192;
 
@@ -49,6 +52,7 @@ export async function beginOidc(
 ) {
   const one = findProvider(parts, provider);
   const wanted = await checkPurpose(parts, purpose, linkToken, call);
+  if (wanted.kind === "add") await checkProof(parts, parts.store, call);
   const { flow, endsAt, ...secrets } = await parts.flows.begin(provider, wanted);
   const authorizationUrl = await one.begin(secrets, wanted.kind === "confirm");
   return create(BeginOidcResponseSchema, {
@@ -97,6 +101,7 @@ export async function finishOidc(
     throw error;
   });
   await forgive();
+  logGroups(parts, one, claims);
   const { purpose } = returned;
   switch (purpose.kind) {
     case "sign-in":
@@ -108,6 +113,16 @@ export async function finishOidc(
     case "add":
       return add(parts, claims, callerOf(person), call);
   }
+}
+
+/** Says how many groups came back: a claim that is absent gives and takes roles in silence. */
+function logGroups({ log }: Parts, { name, settings }: OidcProvider, { groups }: Claims): void {
+  const { groupsClaim } = settings;
+  const found = groups === undefined ? `the claim ${groupsClaim} is absent` : groups.length;
+  log.info(
+    { oidc: name, ...(settings.groups.length > 0 && { groups: found }) },
+    "a person came back from the provider",
+  );
 }
 
 type SignedIn = { readonly personId: string; readonly grant: SessionGrant };
@@ -143,43 +158,53 @@ async function signInAs(
   also?: (tables: PeopleTables) => Promise<void>,
 ): Promise<SignedIn> {
   const { personId } = identity;
-  const grant = await parts.store.transaction(async (tables) => {
-    await useIdentity(tables, one, claims, identity, call);
+  const { grant, pausedKeys } = await parts.store.transaction(async (tables) => {
+    const pausedKeys = await useIdentity(parts, tables, one, claims, identity, call);
     await also?.(tables);
     const confirmed = { confirmedMs: confirmedMs(claims) };
-    return beginSession(tables, personId, "oidc", clientOf(call), confirmed);
+    const grant = await beginSession(tables, personId, "oidc", clientOf(call), confirmed);
+    const person = await tables.findPerson(personId);
+    if (person) await recordOperator(tables, person, "FinishOidc", call);
+    return { grant, pausedKeys };
   });
   parts.publish(personId);
+  parts.keys.publish(pausedKeys);
   return { personId, grant };
 }
 
-/** Gives the roles of the groups. Throws `sign_in_failed` if the person may not sign in. */
+/**
+ * Gives the roles of the groups, and takes back what they give no more. Returns the keys that this
+ * paused, for `publish`. Throws `sign_in_failed` if the person may not sign in.
+ */
 async function useIdentity(
+  { keys }: Parts,
   tables: PeopleTables,
   { settings }: OidcProvider,
   { groups }: Claims,
   identity: FoundIdentity,
   call: AuthenticatedCall,
-): Promise<void> {
+): Promise<readonly string[]> {
   const { personId, identityId } = identity;
   const roles = { before: identity, given: rolesOfGroups(settings, groups) };
   const locked = await lockRoles(tables, roles.before, roles.given);
   const person = await tables.lockPerson(personId);
   if (!person || person.disabledAt) throw failed();
   if (!(await tables.useIdentity(identity, roles.given))) throw failed();
-  const changes = await applyRoles(tables, person, locked, roles);
+  const changes = await applyRoles(tables, keys, person, locked, roles);
   if (changes.length > 0) await tables.insertChange(personId);
   for (const change of changes) await recordRole(tables, identityId, personId, change, call);
+  return changes.flatMap(({ pausedKeys }) => pausedKeys);
 }
 
 function recordRole(
   tables: PeopleTables,
   identityId: string,
   personId: string,
-  { accountId, oldRole, role }: RoleChange,
+  { accountId, oldRole, role, pausedKeys }: RoleChange,
   call: AuthenticatedCall,
 ): Promise<void> {
-  const facts = { identityId, oldRole, role };
+  const keys = keyFacts(MemberKeys.PAUSE, pausedKeys.length, pausedKeys);
+  const facts = { identityId, oldRole, role, ...keys };
   return recordAct(tables, { personId, accountId, method: "FinishOidc", facts }, call);
 }
 
@@ -196,7 +221,8 @@ async function addNewPerson(
   const logins = loginsOf(one, claims);
   const { email, name } = claims;
   const ownName = name || email || settings.title;
-  const member = await findAccount(parts, settings.signUp, personId, ownName);
+  const owner = { personId, name: ownName, email };
+  const member = await findAccount(parts, settings.signUp, owner, call);
   const { accountId } = member;
   const grant = await parts.store.transaction(async (tables) => {
     // First of all, as for everybody who changes them.
@@ -209,7 +235,7 @@ async function addNewPerson(
     const facts = { purpose: "sign_up" };
     await recordAct(tables, { personId, accountId, method: "FinishOidc", facts }, call);
     const identity = await tables.findIdentity(claims);
-    if (identity) await useIdentity(tables, one, claims, identity, call);
+    if (identity) await useIdentity(parts, tables, one, claims, identity, call);
     const confirmed = { confirmedMs: confirmedMs(claims) };
     return beginSession(tables, personId, "oidc", clientOf(call), confirmed);
   });
@@ -254,7 +280,8 @@ async function takeLink(
   const logins = [...proposed, ...loginsOf(one, claims)];
   const giveRoles = async (tables: PeopleTables) => {
     const identity = await tables.findIdentity(claims);
-    if (identity) await useIdentity(tables, one, claims, identity, call);
+    // The feed announces the keys that this pauses.
+    if (identity) await useIdentity(parts, tables, one, claims, identity, call);
   };
   const grant = await redeem(parts, link, { logins, name, email, wayIn }, call, giveRoles);
   return { personId: link.personId, grant };
@@ -277,7 +304,7 @@ async function confirm(
     if (!(await tables.useIdentity(identity, identity))) throw failed();
     // Other nodes know this session without the confirmation.
     await tables.insertChange(personId);
-    return tables.run(sql.confirmSession, { sessionId, strongMs });
+    return tables.run(sql.confirmSession, { sessionId, confirmedBy: "oidc", strongMs });
   });
   if (!confirmed) throw new ApiError("invalid_session");
   publish(personId);
@@ -289,14 +316,15 @@ async function confirm(
 }
 
 async function add(
-  { store }: Parts,
+  parts: Parts,
   claims: Claims,
   caller: CallingPerson,
   call: AuthenticatedCall,
 ): Promise<FinishOidcResponse> {
   const { personId } = caller;
+  const { store } = parts;
   await store.transaction(async (tables) => {
-    await lockOpen(tables, call);
+    await lockToChange(parts, tables, call);
     await bindIdentity(tables, personId, claims);
     const identityId = (await tables.findIdentity(claims))?.identityId ?? "";
     const facts = { purpose: "add", identityId };

@@ -6,6 +6,7 @@ import * as client from "openid-client";
 import { ApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { readMailAddress } from "../base/mail-address.ts";
+import { toName } from "../base/names.ts";
 import type { OidcSettings } from "../config/catalog.ts";
 
 /** What a provider said of a person. */
@@ -15,7 +16,8 @@ export type Claims = {
   /** Absent: the provider named none, or does not vouch for it. */
   readonly email: string | undefined;
   readonly name: string;
-  readonly groups: readonly string[];
+  /** Undefined: the provider did not send the claim. */
+  readonly groups: readonly string[] | undefined;
   /** When the person proved there who he is. Absent: the provider does not say. */
   readonly authenticatedAt: Date | undefined;
 };
@@ -172,13 +174,14 @@ function createOidcProvider(parts: {
         });
         const claims = tokens.claims();
         if (!claims) throw new Error("the answer has no ID token");
-        const isWhole = claims.email !== undefined && claims[groupsClaim] !== undefined;
+        const isWhole = claims.email !== undefined && claimAt(claims, groupsClaim) !== undefined;
         const hasMore = metadata.serverMetadata().userinfo_endpoint !== undefined;
         const more =
           isWhole || !hasMore
             ? {}
             : await client.fetchUserInfo(metadata, tokens.access_token, claims.sub);
-        return readClaims({ ...more, ...claims }, claims, groupsClaim);
+        const groups = claimAt(claims, groupsClaim) ?? claimAt(more, groupsClaim);
+        return readClaims({ ...more, ...claims }, claims, groups);
       } catch (error) {
         return fail(error);
       }
@@ -196,29 +199,41 @@ class Unusable extends Error {
 function readClaims(
   said: Readonly<Record<string, unknown>>,
   { iss, sub, auth_time }: client.IDToken,
-  groupsClaim: string,
+  groups: unknown,
 ): Claims {
   const { email, email_verified, name } = said;
   // Some providers write booleans as texts.
   const isVerified = email_verified === true || email_verified === "true";
-  const groups = said[groupsClaim];
   return {
     // As configured issuers are compared.
     issuer: URL.parse(iss)?.href ?? iss,
     subject: sub,
     email: isVerified && typeof email === "string" ? readMailAddress(email) : undefined,
-    name:
-      typeof name === "string"
-        ? name
-            .replace(/\p{Cc}/gu, " ")
-            .trim()
-            .slice(0, 200)
-        : "",
-    groups: (Array.isArray(groups) ? groups : [groups])
-      .filter((one) => typeof one === "string")
-      .slice(0, groupsMax),
+    name: typeof name === "string" ? toName(name) : "",
+    groups:
+      groups === undefined
+        ? undefined
+        : (Array.isArray(groups) ? groups : [groups])
+            .filter((one) => typeof one === "string")
+            .slice(0, groupsMax),
     authenticatedAt: auth_time === undefined ? undefined : new Date(auth_time * 1000),
   };
+}
+
+/**
+ * The claim of this name, or at this path, as `realm_access.roles`. A name may have dots itself:
+ * `https://acme.com/groups`. Undefined: there is none.
+ */
+function claimAt(claims: object, path: string): unknown {
+  if (Object.hasOwn(claims, path)) return Reflect.get(claims, path);
+  for (let dot = path.indexOf("."); dot > 0; dot = path.indexOf(".", dot + 1)) {
+    const name = path.slice(0, dot);
+    const inner: unknown = Object.hasOwn(claims, name) ? Reflect.get(claims, name) : undefined;
+    if (typeof inner !== "object" || inner === null) continue;
+    const found = claimAt(inner, path.slice(dot + 1));
+    if (found !== undefined) return found;
+  }
+  return undefined;
 }
 
 /** No answer of a provider is large; one that is must not fill the memory. */

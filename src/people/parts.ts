@@ -7,6 +7,7 @@ import { ApiError, invalidField } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { readMailAddress } from "../base/mail-address.ts";
 import type { SignUp } from "../config/catalog.ts";
+import type { ApprovalLimit } from "../contract/approvals.ts";
 import type { AuthenticatedCall, Caller, Person } from "../contract/contract.ts";
 import type { Runner } from "../postgres/statement.ts";
 import type { Flows } from "./flows.ts";
@@ -39,18 +40,32 @@ export type Parts = {
   /** Tells every node that a person or token changed. Call after the commit of `insertChange`. */
   readonly publish: (subjectId: string) => void;
   readonly keys: ManagedKeys;
+  readonly approvalLimit: ApprovalLimit;
+  /** True if the environment gives an admin token. */
+  readonly hasAdminToken: boolean;
 };
 
-/** The keys of a person who leaves an account, which another service has. */
+/** The keys of a person who leaves an account or is shut out: another service has them. */
 export type ManagedKeys = {
-  /** How many keys he manages there, without the revoked ones. */
-  count(tx: Runner, manager: Membership): Promise<number>;
-  /** Gives all of them to another person of the account. `to` undefined: to its owners alone. */
+  /** Those that are not revoked, of all accounts, in the order of these. */
+  list(tx: Runner, personId: string): Promise<readonly ManagedKey[]>;
+  /** Gives all of an account to another person there. `to` undefined: to its owners alone. */
   handOver(tx: Runner, manager: Membership, to: string | undefined): Promise<void>;
-  /** Revokes them for good. Returns the ids for `publish`. */
+  /** Pauses those of an account. Returns the ids for `publish`. */
+  pause(tx: Runner, manager: Membership): Promise<readonly string[]>;
+  /** Revokes them for good in the same way. */
   revoke(tx: Runner, manager: Membership): Promise<readonly string[]>;
   /** Call after the commit. */
   publish(keyIds: readonly string[]): void;
+};
+
+export type ManagedKey = {
+  readonly keyId: string;
+  readonly accountId: string;
+  readonly name: string;
+  /** Of its newest secret. */
+  readonly hint: string;
+  readonly paused: boolean;
 };
 
 /** A person in an account. */
@@ -103,12 +118,4 @@ export function checkEmail(field: string, text: string): string {
   const address = readMailAddress(text);
   if (address === undefined) throw invalidField(field, "has to be an e-mail address");
   return address;
-}
-
-/** The name of a person or a passkey. Throws `invalid_request`. */
-export function checkName(field: string, text: string): string {
-  const name = text.trim();
-  if (!/^\P{Cc}{0,200}$/u.test(name) || !name.isWellFormed())
-    throw invalidField(field, "has to have at most 200 characters, and no control characters");
-  return name;
 }

@@ -15,6 +15,7 @@ import { ApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { closedPeople, type PeopleSettings } from "../config/catalog.ts";
 import { isLocalhost } from "../config/environment.ts";
+import type { ApprovalLimit, CarryOut } from "../contract/approvals.ts";
 import type {
   Authenticate,
   AuthenticatedCall,
@@ -26,6 +27,7 @@ import type { Mailer } from "../mail/mail.ts";
 import type { Postgres } from "../postgres/postgres.ts";
 import type { Runner } from "../postgres/statement.ts";
 import {
+  carryOutAdminToken,
   createAdminToken,
   createAdminTokens,
   isAdminToken,
@@ -34,10 +36,17 @@ import {
 } from "./admin-tokens.ts";
 import { listAuditEvents, walkAuditEvents } from "./audit-events.ts";
 import { createChallenges } from "./challenges.ts";
-import { listPeople, makeRecoveryLink, makeSignInLink, updatePerson } from "./directory.ts";
+import {
+  carryOutOperator,
+  carryOutSignInLink,
+  listPeople,
+  makeRecoveryLink,
+  makeSignInLink,
+  updatePerson,
+} from "./directory.ts";
 import { setEmail } from "./emails.ts";
 import { createFlows } from "./flows.ts";
-import { createGuessing, type Guessing } from "./guessing.ts";
+import { createGuessing } from "./guessing.ts";
 import { deletePerson } from "./leaving.ts";
 import { beginPasskey, makeLink, redeemLink } from "./links.ts";
 import { invite, listMembers, removeMember, revokeInvitation, updateMember } from "./members.ts";
@@ -64,6 +73,8 @@ import { confirmEmail, signUp } from "./sign-up.ts";
 import { createPeopleStore, type Owners, type PeopleStore } from "./store.ts";
 import { addPasskey, removeIdentity, removePasskey, setPassword } from "./ways-in.ts";
 
+export { codeGuesses } from "./guessing.ts";
+
 /** True for a credential that only people can know: of a person, or an admin token of theirs. */
 export function isOfPeople(authorization: string): boolean {
   return isSession(authorization) || isAdminToken(authorization);
@@ -86,12 +97,8 @@ export type People = {
   ownersOf(accountIds: readonly string[]): Promise<ReadonlyMap<string, Owners>>;
   /** Takes other providers of OIDC and rules of signing up. Throws if a secret is missing. */
   reload(settings: PeopleSettings): void;
-  /**
-   * Slows down the guessing of codes as that of passwords, counted by itself. `purpose`: what is
-   * guessed. `advice`: the message of the error.
-   */
-  slowGuesses(purpose: string, advice: string): Guessing;
   readonly forAlerts: PeopleForAlerts;
+  readonly forApprovals: PeopleForApprovals;
   /** Starts to read the changes that other nodes make, and to send mail. */
   start(): void;
   stop(): Promise<void>;
@@ -104,6 +111,11 @@ type MembersOfAccount = {
    * transaction he goes on to own it.
    */
   checkOwner(tx: Runner, accountId: string, personId: string): Promise<void>;
+  /**
+   * Throws `not_permitted` unless the person may manage keys of the account at this moment, as a
+   * member or an operator. Until the end of the transaction he goes on to be that.
+   */
+  checkManager(tx: Runner, accountId: string, personId: string): Promise<void>;
   /** The members and open invitations, then all audit events of the account, newest first. */
   export(accountId: string): AsyncIterable<PeopleOfAccount>;
 };
@@ -125,6 +137,21 @@ type PeopleForAlerts = {
   ): Promise<readonly sql.ListRecipientsRow[]>;
 };
 
+/** What approvals ask about people. */
+type PeopleForApprovals = {
+  /** Does what was approved. */
+  readonly carryOut: Readonly<Record<"admin_token" | "operator" | "sign_in_link", CarryOut>>;
+  /**
+   * Throws `not_permitted` unless a person may approve at this moment what somebody requested, and
+   * may go on to do so until the end of the transaction: both are operator admins, or who requested
+   * it is a token that is not revoked. `requestedBy`: as `actorOf` names callers.
+   */
+  checkApproval(
+    tx: Runner,
+    of: { readonly approverId: string; readonly requestedBy: string; readonly personId: string },
+  ): Promise<void>;
+};
+
 type PeopleOfAccount =
   | { members: Member[]; invitations: Invitation[] }
   | { auditEvents: AuditEvent[] };
@@ -137,6 +164,12 @@ export type Installation = {
   claimFirstAccount(accountId: string): Promise<string>;
   /** True if an operator can sign in. */
   hasOperator(): Promise<boolean>;
+  /** How many operator admins may sign in. */
+  countAdmins(): Promise<number>;
+  /** Notes that the admin token of the environment was used. */
+  noteAdminToken(): Promise<void>;
+  /** When that was. Null: never. */
+  adminTokenUsedAt(): Promise<Date | null>;
   /**
    * The address that makes its holder an operator, who owns the account of the first start. Ends
    * the earlier ones.
@@ -161,6 +194,10 @@ export function createPeople(parts: {
   env?: NodeJS.ProcessEnv;
   /** Creates an account with this id, unless it exists. Absent: nobody gets one of his own. */
   ensureAccount?: (accountId: string, name: string) => Promise<void>;
+  /** Default: nobody needs another person. */
+  approvalLimit?: ApprovalLimit;
+  /** False: the environment gives no admin token. */
+  hasAdminToken?: boolean;
   /** How long the credits of an account will last. Absent: nobody knows. */
   forecastsOf?: (accountId: string) => Promise<readonly Forecast[]>;
   /** Default: the clock of this machine. */
@@ -203,6 +240,8 @@ export function createPeople(parts: {
     log,
     publish: changes.publish,
     keys: parts.keys,
+    approvalLimit: parts.approvalLimit ?? (() => undefined),
+    hasAdminToken: parts.hasAdminToken ?? true,
   };
   const retention = createRetention({ store, clock, log });
 
@@ -246,11 +285,17 @@ export function createPeople(parts: {
         ? tokens.authenticate(headers)
         : sessions.authenticate(headers),
     onCallerChange: (listener) => changes.onChanged((subjectId) => listener({ subjectId })),
-    slowGuesses: (purpose, advice) => createGuessing({ store, purpose, advice, clock }),
-    audit: { record: store.insertAuditEvent },
+    audit: { record: store.recordAct },
     ofAccount: {
       async checkOwner(tx, accountId, personId) {
         if (!(await tx.run(sql.lockOwner, { accountId, personId })))
+          throw new ApiError("not_permitted");
+      },
+      async checkManager(tx, accountId, personId) {
+        const member = await tx.run(sql.shareMember, { accountId, personId });
+        const person = await tx.run(sql.sharePerson, { personId });
+        const isManager = member !== undefined && member.role !== "viewer";
+        if (!person || (!isManager && person.operator !== "admin"))
           throw new ApiError("not_permitted");
       },
       async *export(accountId) {
@@ -260,6 +305,22 @@ export function createPeople(parts: {
       },
     },
     ownersOf: store.listOwners,
+    forApprovals: {
+      carryOut: {
+        admin_token: carryOutAdminToken(all),
+        operator: carryOutOperator(all),
+        sign_in_link: carryOutSignInLink(all),
+      },
+      async checkApproval(tx, { approverId, requestedBy, personId }) {
+        const isPerson = requestedBy.startsWith("person:");
+        const personIds = isPerson ? [approverId, personId] : [approverId];
+        const operators = await tx.run(sql.shareOperators, { personIds });
+        const name = requestedBy.replace("token:", "");
+        const token = isPerson ? undefined : await tx.run(sql.shareTokenByName, { name });
+        if (operators.length < personIds.length || !(isPerson || token))
+          throw new ApiError("not_permitted");
+      },
+    },
     installation: installationOn(store, publicUrl),
     forAlerts: {
       async listNewPlaces(since, rows) {
@@ -299,6 +360,11 @@ function installationOn(store: PeopleStore, publicUrl: () => URL): Installation 
     claimFirstAccount: async (accountId) =>
       (await store.run(sql.claimAccount, { accountId })).accountId,
     hasOperator: async () => (await store.run(sql.hasOperator)) !== undefined,
+    countAdmins: async () => (await store.run(sql.countAdmins)).admins,
+    async noteAdminToken() {
+      await store.run(sql.touchAdminToken);
+    },
+    adminTokenUsedAt: async () => (await store.run(sql.readAdminTokenUse)).usedAt,
     async makeOwnerLink() {
       const { address } = await store.transaction(async (tables) => {
         const accountId = await findFirstAccount(tables);

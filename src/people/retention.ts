@@ -8,6 +8,8 @@ import { idleMsMax } from "./sessions.ts";
 
 /** Ended sessions, and addresses in audit events, are kept for so long. */
 const keptDays = 180;
+/** So are the events of refused calls. Those of what was done are kept for ever. */
+const refusedDays = 90;
 const askEveryMs = 3_600_000;
 // Short statements, so that none holds locks for long.
 const batchMax = 1_000;
@@ -36,6 +38,7 @@ export function createRetention(parts: {
       const some = { days: keptDays, rows: batchMax };
       await inBatches(() => store.run(sql.removeSessions, { ...some, idleMsMax }));
       await inBatches(() => store.run(sql.removeAddresses, some));
+      await inBatches(() => store.run(sql.removeRefused, { ...some, days: refusedDays }));
     } catch (err) {
       log.warn(
         { code: "retention_failed", err },

@@ -17,8 +17,7 @@ import { SecretCache } from "../base/secret-cache.ts";
 import { createSecretLookup } from "../base/secret-lookup.ts";
 import { type Client, dropsOperatorRole } from "../contract/callers.ts";
 import type { Authenticate, Caller, CallHeaders } from "../contract/contract.ts";
-import type { Runner } from "../postgres/statement.ts";
-import type { FoundSession, PeopleStore, SignInMethod } from "./store.ts";
+import type { FoundSession, PeopleStore, PeopleTables, SignInMethod } from "./store.ts";
 
 const hourMs = 3_600_000;
 /** A session that is not used for this long ends. */
@@ -99,13 +98,16 @@ type SessionProof = {
   readonly confirmedMs?: number | undefined;
 };
 
+/** Open ones of a person. The oldest end. */
+const sessionsMax = 50;
+
 /**
  * Begins a session. The grant holds its token, which nothing else keeps. `passkeyId`: of the
  * passkey that proved who the person is. `confirmedMs`: how long the methods marked `strong` need
  * no confirmation.
  */
 export async function beginSession(
-  tables: Runner,
+  tables: PeopleTables,
   personId: string,
   method: SignInMethod,
   { address, agent }: Client,
@@ -123,5 +125,8 @@ export async function beginSession(
     address,
     agent,
   });
+  const ended = await tables.run(sql.endOldest, { personId, kept: sessionsMax });
+  // Other nodes know them.
+  if (ended > 0) await tables.insertChange(personId);
   return create(SessionGrantSchema, { token, endsAt: timestampFromDate(endsAt) });
 }

@@ -2,7 +2,7 @@
 
 import { create } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
-import { AccountRole } from "../../gen/gateway/common/v1/roles_pb.ts";
+import { AccountRole, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import {
   type BeginSignInRequest,
   BeginSignInResponseSchema,
@@ -30,11 +30,13 @@ import {
   SignOutResponseSchema,
 } from "../../gen/gateway/people/v1/people_pb.ts";
 import * as sql from "../../gen/sql/people.ts";
+import { networkOf } from "../base/client-address.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { withTimeout } from "../base/timeout.ts";
 import { clientOf } from "../contract/callers.ts";
 import type { AuthenticatedCall } from "../contract/contract.ts";
 import { spendChallenge } from "./challenges.ts";
+import { recordAct } from "./links.ts";
 import { type Parts, personOf } from "./parts.ts";
 import type { PasskeyProof } from "./passkeys.ts";
 import { beginSession, idleMsMax, strongMs } from "./sessions.ts";
@@ -135,8 +137,9 @@ export async function signInWithPasskey(
 ) {
   const proof = await passkeys.verifyAnswer("answer_json", answerJson);
   const grant = await store.transaction(async (tables) => {
-    await checkEnabled(tables, proof.personId);
+    const person = await checkEnabled(tables, proof.personId);
     const passkeyId = await useProof(tables, proof);
+    await recordOperator(tables, person, "SignInWithPasskey", call);
     return beginSession(tables, proof.personId, "passkey", clientOf(call), { passkeyId });
   });
   const person = await store.findPerson(proof.personId);
@@ -150,10 +153,11 @@ export async function signInWithPassword(
 ) {
   const { personId, hash } = await checkGuess(parts, login, password, call);
   const grant = await parts.store.transaction(async (tables) => {
-    await checkEnabled(tables, personId);
+    const person = await checkEnabled(tables, personId);
     // Who changes a password ends the sessions that it began, and this one must not come after.
     const current = await tables.run(sql.findPassword, { personId });
     if (current?.hash !== hash) throw new ApiError("sign_in_failed");
+    await recordOperator(tables, person, "SignInWithPassword", call);
     return beginSession(tables, personId, "password", clientOf(call));
   });
   const person = await parts.store.findPerson(personId);
@@ -181,7 +185,9 @@ export async function confirmIdentity(
     if (proof) await useProof(tables, proof);
     // Other nodes know this session without the confirmation.
     await tables.insertChange(personId);
-    return tables.run(sql.confirmSession, { sessionId, strongMs });
+    const confirmedBy = proof ? "passkey" : "password";
+    await recordOperator(tables, personOf(call), "ConfirmIdentity", call);
+    return tables.run(sql.confirmSession, { sessionId, confirmedBy, strongMs });
   });
   if (!confirmed) throw new ApiError("invalid_session");
   publish(personId);
@@ -196,22 +202,36 @@ async function checkGuess(
   password: string,
   call: AuthenticatedCall,
 ): Promise<{ personId: string; hash: string }> {
-  hasher.checkRoom();
   const known = login.trim().normalize("NFKC").toLowerCase();
   const { address } = clientOf(call);
+  const owner = `sign-in ${networkOf(address)} ${known}`;
+  const job = { lane: "sign_in", owner, address } as const;
+  hasher.checkRoom(job);
   const succeed = await guessing.begin(known, address, call.signal);
   const found = await store.run(sql.findLogin, { login: known });
   const hash = found?.hash ?? undefined;
-  const isRight = await hasher.verify(password, hash);
+  const isRight = await hasher.verify(password, hash, job);
   if (!found || hash === undefined || !isRight) throw new ApiError("sign_in_failed");
   await succeed();
   return { personId: found.personId, hash };
 }
 
 /** Locks the person. Throws `sign_in_failed` if he may not sign in any more. */
-async function checkEnabled(tables: PeopleTables, personId: string): Promise<void> {
+async function checkEnabled(tables: PeopleTables, personId: string): Promise<Person> {
   const person = await tables.lockPerson(personId);
   if (!person || person.disabledAt) throw new ApiError("sign_in_failed");
+  return person;
+}
+
+/** Records what operators do with their sessions. That of others is in the list of sessions. */
+export async function recordOperator(
+  tables: PeopleTables,
+  { personId, operator }: Pick<Person, "personId" | "operator">,
+  method: string,
+  call: AuthenticatedCall,
+): Promise<void> {
+  if (operator === OperatorRole.UNSPECIFIED) return;
+  await recordAct(tables, { personId, accountId: "", method, facts: {} }, call);
 }
 
 /** The id of the passkey. Throws `sign_in_failed` for an answer that was used before. */
@@ -230,8 +250,9 @@ async function existing(found: Promise<Person | undefined>): Promise<Person> {
 }
 
 export async function signOut(parts: Parts, _: SignOutRequest, call: AuthenticatedCall) {
-  const { personId, sessionId } = personOf(call);
-  await endSession(parts, personId, sessionId);
+  const person = personOf(call);
+  if (await endSession(parts, person.personId, person.sessionId))
+    await recordOperator(parts.store, person, "SignOut", call);
   return create(SignOutResponseSchema);
 }
 

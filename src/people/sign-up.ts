@@ -10,15 +10,25 @@ import {
   SignUpResponseSchema,
 } from "../../gen/gateway/people/v1/people_pb.ts";
 import * as sql from "../../gen/sql/people.ts";
-import { ApiError, invalidField } from "../base/errors.ts";
+import { networkOf } from "../base/client-address.ts";
+import { ApiError } from "../base/errors.ts";
 import { domainOf } from "../base/mail-address.ts";
+import { checkOptionalName } from "../base/names.ts";
 import type { SignUp } from "../config/catalog.ts";
 import { clientOf } from "../contract/callers.ts";
 import type { AuthenticatedCall, Membership } from "../contract/contract.ts";
-import { confirmationsPerDayMax, confirmNewEmail } from "./emails.ts";
+import { confirmNewEmail, mailsPerDayMax } from "./emails.ts";
 import { digestOf } from "./guessing.ts";
-import { checkWayIn, findLink, mailLink, makeLink, noSuchLink, redeem } from "./links.ts";
-import { checkEmail, checkName, type Parts } from "./parts.ts";
+import {
+  checkFree,
+  checkWayIn,
+  findLink,
+  mailLink,
+  makeLink,
+  noSuchLink,
+  redeem,
+} from "./links.ts";
+import { checkEmail, type Parts } from "./parts.ts";
 import { rolesByName } from "./store.ts";
 
 export async function signUp(parts: Parts, { email }: SignUpRequest, call: AuthenticatedCall) {
@@ -32,7 +42,7 @@ export async function signUp(parts: Parts, { email }: SignUpRequest, call: Authe
     await tables.countAttempts([{ kind: "login", digest: digestOf("sign-up", address) }]);
     // The answer is the same: it tells nothing about the address.
     const { made } = await tables.run(sql.countMails, { address, kind: "sign_up" });
-    if (made >= confirmationsPerDayMax) return;
+    if (made >= mailsPerDayMax) return;
     const { link } = await makeLink(tables, publicUrl(), {
       purpose: "sign_up",
       login: address,
@@ -55,14 +65,14 @@ export async function confirmEmail(
   if (purpose === "email") return confirmNewEmail(parts, link, request, call);
   if (purpose !== "sign_up") throw noSuchLink();
   checkSignUp(parts.signUp(), login);
-  const wayIn = await checkWayIn(parts, request, link);
-  if (!wayIn) throw invalidField("password", "give either a password or a passkey_answer_json");
-  const name = checkName("name", request.name);
+  const name = checkOptionalName("name", request.name);
   // Before an account is made for nobody.
-  if (await parts.store.run(sql.findLogin, { login }))
-    throw new ApiError("login_taken", { field: "token" });
-  const member = await findAccount(parts, parts.signUp(), personId, name || login);
+  await checkFree(parts.store, login, "token");
+  const { wayIn, forgive } = await checkWayIn(parts, request, link, call);
+  const owner = { personId, name: name || login, email: login };
+  const member = await findAccount(parts, parts.signUp(), owner, call);
   const grant = await redeem(parts, link, { logins: [login], name, wayIn, member }, call);
+  await forgive();
   const person = await parts.store.findPerson(personId);
   return create(ConfirmEmailResponseSchema, { grant, person });
 }
@@ -74,16 +84,38 @@ export function checkSignUp({ mode, domains }: SignUp, address: string | undefin
   throw new ApiError("sign_up_closed");
 }
 
-/** What a new person joins: the configured account, or an account of his own, which is made. */
+/** Accounts that the people of a network get in a day. */
+const accountsPerDayMax = 10;
+
+/**
+ * What a new person joins: the configured account, or an account of his own, which is made. Throws
+ * `sign_up_closed`.
+ */
 export async function findAccount(
   { store, ensureAccount, log }: Parts,
   { join }: SignUp,
-  personId: string,
-  name: string,
+  { personId, name, email }: { personId: string; name: string; email: string | undefined },
+  call: AuthenticatedCall,
 ): Promise<Membership> {
   if (!join) {
+    if (email === undefined)
+      throw new ApiError("sign_up_closed", {
+        message:
+          "Your provider has not confirmed your address: nobody gets an account without one.",
+      });
     // By the id of the person, so that a repetition makes no second one.
     const accountId = personId.replace("per_", "acc_");
+    const network = digestOf("sign-ups", networkOf(clientOf(call).address));
+    await store.transaction(async (tables) => {
+      // Locks the network, so that accounts at the same time are counted one by one.
+      await tables.countAttempts([{ kind: "login", digest: network }]);
+      const { made } = await tables.run(sql.countSignUps, { network });
+      if (made >= accountsPerDayMax)
+        throw new ApiError("sign_up_closed", {
+          message: "Too many accounts were made from your network today. Try again tomorrow.",
+        });
+      await tables.run(sql.insertSignUp, { accountId, network });
+    });
     await ensureAccount(accountId, name);
     return { accountId, role: AccountRole.OWNER };
   }

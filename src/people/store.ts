@@ -24,9 +24,11 @@ import * as sql from "../../gen/sql/people.ts";
 import type { ChangePage } from "../base/change-feed.ts";
 import { ApiError } from "../base/errors.ts";
 import { timeOrderedId } from "../base/ids.ts";
+import { shownName } from "../base/names.ts";
 import type { Found } from "../base/secret-cache.ts";
 import type { Membership } from "../contract/contract.ts";
 import type { AuditEvent } from "../contract/interceptor.ts";
+import { removeReplays } from "../contract/replays.ts";
 import type { Postgres } from "../postgres/postgres.ts";
 import type { Json, Runner } from "../postgres/statement.ts";
 
@@ -35,13 +37,15 @@ export type FoundAdminToken = Found & {
   readonly name: string;
   readonly scope: AdminScope;
   readonly isRevoked: boolean;
+  /** Who made it. Null: the machine. */
+  readonly personId: string | null;
 };
 
 /** Who owns an account: the first three, in the order of their logins, and how many there are. */
 export type Owners = { readonly first: readonly sql.ListOwnersRow[]; readonly count: number };
 
 /** How a person proved who he is at a sign-in. */
-export type SignInMethod = sql.FindMethodRow["method"];
+export type SignInMethod = sql.FindProofRow["proof"];
 
 /** An open session, as it authenticates calls. */
 export type FoundSession = Found & {
@@ -119,6 +123,9 @@ export type AttemptSubject = {
 export type PeopleTables = ReturnType<typeof tablesOn>;
 export type PeopleStore = ReturnType<typeof createPeopleStore>;
 
+/** Refused calls of a caller that leave an event each, an hour. */
+const refusedKept = 60;
+
 /** Every function throws `database_unavailable` while the database is unreachable. */
 export function createPeopleStore(postgres: Postgres) {
   return {
@@ -126,10 +133,29 @@ export function createPeopleStore(postgres: Postgres) {
     /** Runs `work` in one transaction. Repeats it after a conflict. */
     transaction: <T>(work: (tables: PeopleTables, tx: Runner) => Promise<T>): Promise<T> =>
       postgres.transaction((tx) => work(tablesOn(tx), tx)),
+    /**
+     * Stores an act. Of the refused calls of an hour, those beyond `refusedKept` share one event:
+     * nobody fills the table with them.
+     */
+    async recordAct(event: AuditEvent): Promise<void> {
+      if (event.outcome === "ok") return tablesOn(postgres).insertAuditEvent(event);
+      await postgres.transaction(async (tx) => {
+        const eventId = timeOrderedId("aud_");
+        const { actor } = event;
+        const counted = await tx.run(sql.countRefusal, { actor, eventId, kept: refusedKept });
+        const more = counted.refused - refusedKept;
+        if (more > 1) await tx.run(sql.countMore, { eventId: counted.eventId, more: String(more) });
+        else if (more < 1) await tablesOn(tx).insertAuditEvent(event);
+        else {
+          const facts = JSON.stringify({ more: "1" });
+          await tx.run(sql.insertAuditEvent, { ...event, accountId: "", eventId, facts });
+        }
+      });
+    },
   };
 }
 
-function tablesOn(db: Runner) {
+export function tablesOn(db: Runner) {
   return {
     run: db.run,
 
@@ -169,6 +195,9 @@ function tablesOn(db: Runner) {
       await db.run(sql.removeChallenges);
       await db.run(sql.removeFailures);
       await db.run(sql.removeMails);
+      await db.run(sql.removeRefusals);
+      await db.run(sql.removeSignUps);
+      await db.run(removeReplays);
     },
 
     // People.
@@ -227,21 +256,18 @@ function tablesOn(db: Runner) {
       return changed > 0;
     },
 
-    countAttempts(subjects: readonly AttemptSubject[]): Promise<sql.CountAttemptsRow[]> {
-      const ordered = subjects.toSorted((one, other) => Buffer.compare(one.digest, other.digest));
-      return db.run(sql.countAttempts, {
-        subjects: ordered.map(({ digest }) => digest),
-        kinds: ordered.map(({ kind }) => kind),
-      });
-    },
+    countAttempts: (subjects: readonly AttemptSubject[]) => countAttempts(db, subjects),
 
     // Links and mail.
 
-    async insertLink(digest: Buffer, lifetimeMs: number, link: NewLink): Promise<Invitation> {
+    async insertLink(
+      minted: { readonly linkId: string; readonly digest: Buffer },
+      lifetimeMs: number,
+      link: NewLink,
+    ): Promise<Invitation> {
       const { purpose, personId, member, login, email, madeBy } = link;
       const row = await db.run(sql.insertLink, {
-        ...{ digest, purpose, madeBy, lifetimeMs },
-        linkId: timeOrderedId("lnk_"),
+        ...{ ...minted, purpose, madeBy, lifetimeMs },
         personId: personId ?? timeOrderedId("per_"),
         accountId: member?.accountId ?? null,
         role: member ? nameIn(rolesByName, member.role) : null,
@@ -262,6 +288,11 @@ function tablesOn(db: Runner) {
     /** Of a person who may make no more. `accountId` undefined: the links to everything. */
     endLinksOfMaker: (personId: string, accountId?: string) =>
       db.run(sql.endLinksOfMaker, { madeBy: `person:${personId}`, accountId: accountId ?? null }),
+    /** Undefined: there is none, or its person was deleted. */
+    async findInvitation(accountId: string, linkId: string): Promise<Invitation | undefined> {
+      const row = await db.run(sql.findInvitation, { accountId, linkId });
+      return row && toInvitation(row);
+    },
     async listInvitations(accountId: string): Promise<Invitation[]> {
       return (await db.run(sql.listInvitations, { accountId })).map(toInvitation);
     },
@@ -306,6 +337,7 @@ function tablesOn(db: Runner) {
       return rows.map((row) =>
         create(MemberSchema, {
           ...row,
+          name: shownName(row.name),
           role: rolesByName[row.role],
           joinedAt: timestampFromDate(row.joinedAt),
           lastSeenAt: toTimestamp(row.lastSeenAt),
@@ -315,7 +347,8 @@ function tablesOn(db: Runner) {
     /** The owners of accounts. An account without an owner is left out. */
     async listOwners(accountIds: readonly string[]): Promise<ReadonlyMap<string, Owners>> {
       const rows = await db.run(sql.listOwners, { accountIds });
-      const byAccount = Map.groupBy(rows, ({ accountId }) => accountId);
+      const shown = rows.map((row) => ({ ...row, name: shownName(row.name) }));
+      const byAccount = Map.groupBy(shown, ({ accountId }) => accountId);
       return new Map(
         [...byAccount].map(([id, first]) => [id, { first, count: first[0]?.owners ?? 0 }]),
       );
@@ -325,6 +358,7 @@ function tablesOn(db: Runner) {
       return rows.map((row) =>
         create(PersonAccountSchema, {
           ...row,
+          name: shownName(row.name),
           role: rolesByName[row.role],
           suspended: row.status === "suspended",
           closed: row.status === "closed",
@@ -351,17 +385,24 @@ function tablesOn(db: Runner) {
         scope: scopesByName[row.scope],
       }));
     },
-    /** Undefined: the name is or was in use. */
+    /** Throws `name_taken`. */
     async insertAdminToken(token: {
+      readonly tokenId: string;
       readonly digest: Buffer;
       readonly name: string;
       readonly scope: AdminScope;
       readonly hint: string;
       readonly createdBy: string;
-    }): Promise<AdminToken | undefined> {
+      /** Who made it. Null: the machine. */
+      readonly personId: string | null;
+    }): Promise<void> {
       const scope = nameIn(scopesByName, token.scope);
-      const tokenId = timeOrderedId("tok_");
-      const row = await db.run(sql.insertAdminToken, { ...token, tokenId, scope });
+      if ((await db.run(sql.insertAdminToken, { ...token, scope })) === 0)
+        throw new ApiError("name_taken", { field: "name" });
+    },
+    /** Undefined: it waits for an approval. */
+    async findAdminToken(tokenId: string): Promise<AdminToken | undefined> {
+      const row = await db.run(sql.findAdminToken, { tokenId });
       return row && toAdminToken(row);
     },
     async listAdminTokens(afterId: string, rows: number): Promise<AdminToken[]> {
@@ -372,6 +413,17 @@ function tablesOn(db: Runner) {
       return row && toAdminToken(row);
     },
   };
+}
+
+export function countAttempts(
+  db: Runner,
+  subjects: readonly AttemptSubject[],
+): Promise<sql.CountAttemptsRow[]> {
+  const ordered = subjects.toSorted((one, other) => Buffer.compare(one.digest, other.digest));
+  return db.run(sql.countAttempts, {
+    subjects: ordered.map(({ digest }) => digest),
+    kinds: ordered.map(({ kind }) => kind),
+  });
 }
 
 type RoleName = sql.LockMembersRow["role"];
@@ -438,6 +490,7 @@ const toTimestamp = (date: Date | null | undefined) => (date ? timestampFromDate
 function toPerson(row: sql.LockPersonRow & Partial<sql.FindPersonRow>): Person {
   return create(PersonSchema, {
     ...row,
+    name: shownName(row.name),
     operator: operatorsByName[row.operator],
     createdAt: timestampFromDate(row.createdAt),
     disabledAt: toTimestamp(row.disabledAt),
@@ -449,6 +502,7 @@ function toPerson(row: sql.LockPersonRow & Partial<sql.FindPersonRow>): Person {
 function toPasskey(row: sql.InsertPasskeyRow): Passkey {
   return create(PasskeySchema, {
     ...row,
+    name: shownName(row.name),
     createdAt: timestampFromDate(row.createdAt),
     usedAt: toTimestamp(row.usedAt),
   });

@@ -113,6 +113,15 @@ export async function keepMonthsAhead(url: string): Promise<void> {
   }
 }
 
+/** Makes the schema of these migrations in an empty database. The caller is in a transaction. */
+export async function createSchema(
+  client: Client,
+  migrations: readonly Migration[],
+): Promise<void> {
+  await client.query(prepare);
+  for (const migration of migrations) await run(client, migration);
+}
+
 async function userOf(client: Client): Promise<string> {
   const { rows } = await client.query<{ name: string }>("select session_user::text as name");
   return rows[0]?.name ?? "";
@@ -192,10 +201,17 @@ async function lockAndRun<T>(client: Client, work: () => Promise<T>): Promise<T>
 }
 
 async function applyOnce(client: Client, migration: Migration): Promise<void> {
-  const { number, name, text, sha256, compatibleFrom } = migration;
+  const { number, name, compatibleFrom } = migration;
   const { rows } = await client.query("select 1 from migrations where number = $1", [number]);
   if (rows.length > 0) return;
   if (compatibleFrom === number) await refuseBesideOlder(client, name);
+  await run(client, migration);
+}
+
+async function run(
+  client: Client,
+  { number, name, text, sha256, compatibleFrom }: Migration,
+): Promise<void> {
   await client.query(text);
   await client.query(
     "insert into migrations (number, name, sha256, compatible_from) values ($1, $2, $3, $4)",

@@ -1,5 +1,6 @@
-// The monthly partitions of `charges`. A charge without a partition cannot be stored, so partitions
-// are made months ahead: by the migration, and by a task of every process each day.
+// The monthly partitions of `charges` and `audit_events`. A charge without a partition cannot be
+// stored, so partitions are made months ahead: by the migration, and by a task of every process
+// each day. An audit event without one is in the partition of the others.
 
 import type { ClientBase } from "pg";
 import { runOn } from "./session.ts";
@@ -48,6 +49,23 @@ export async function addPartitions(client: ClientBase): Promise<void> {
   const first = present.size === 0 ? current - 1 : current;
   for (let month = first; month <= current + monthsAhead; month++)
     if (!present.has(month)) await addPartition(client, month);
+  const { rows } = await client.query(
+    "select from pg_partitioned_table where partrelid = to_regclass('audit_events')",
+  );
+  // An older schema, while a database is taken over.
+  if (rows.length === 0) return;
+  // Of months whose events may be among the others, none is made.
+  for (let month = current + 1; month <= current + monthsAhead; month++)
+    await client.query(
+      `create table if not exists ${nameOf(startOf(month), "audit_events")}
+         partition of audit_events
+         for values from ('${startOf(month)} 00:00+00') to ('${startOf(month + 1)} 00:00+00')`,
+    );
+}
+
+/** Adds partitions for these months, `YYYY-MM-01`. The caller is in a transaction. */
+export async function addMonths(client: ClientBase, months: readonly string[]): Promise<void> {
+  for (const month of months) await addPartition(client, monthOf(nameOf(month)) ?? 0);
 }
 
 /**
@@ -65,6 +83,17 @@ export function lastMonthOf(row: PartitionsRow): number {
 export async function readMonths(client: ClientBase): Promise<string[]> {
   const { present } = await readState(client);
   return [...present].sort((one, other) => one - other).map(startOf);
+}
+
+/** The months whose partition refuses charges, `YYYY-MM-01`, in their order. */
+export async function readSealedMonths(client: ClientBase): Promise<string[]> {
+  const { rows } = await client.query<{ name: string }>(
+    `select c.relname::text as name
+     from pg_trigger t join pg_class c on c.oid = t.tgrelid
+     where t.tgname = 'closed' and c.relnamespace = current_schema()::regnamespace
+     order by c.relname`,
+  );
+  return rows.flatMap(({ name }) => monthOf(name) ?? []).map(startOf);
 }
 
 /**
@@ -106,9 +135,9 @@ export async function dropPartition(client: ClientBase, month: string): Promise<
 }
 
 /** Name of the partition of a month, `YYYY-MM-01`. */
-function nameOf(month: string): string {
+function nameOf(month: string, table = "charges"): string {
   if (!/^\d{4}-\d{2}-01$/.test(month)) throw new Error(`no month: ${month}`);
-  return `charges_${month.slice(0, 7).replace("-", "_")}`;
+  return `${table}_${month.slice(0, 7).replace("-", "_")}`;
 }
 
 async function readState(client: ClientBase): Promise<State> {
@@ -116,11 +145,14 @@ async function readState(client: ClientBase): Promise<State> {
 }
 
 function stateOf({ year, month, names }: PartitionsRow): State {
-  const present = names.flatMap((name) => {
-    const [, year, month] = /^charges_(\d{4})_(\d{2})$/.exec(name) ?? [];
-    return year === undefined ? [] : [Number(year) * 12 + Number(month) - 1];
-  });
+  const present = names.flatMap((name) => monthOf(name) ?? []);
   return { current: year * 12 + month - 1, present: new Set(present) };
+}
+
+/** The month of a partition, counted from year 0. Undefined for another table. */
+function monthOf(name: string): number | undefined {
+  const [, year, month] = /^charges_(\d{4})_(\d{2})$/.exec(name) ?? [];
+  return year === undefined ? undefined : Number(year) * 12 + Number(month) - 1;
 }
 
 // Attached and not created in its place: this waits for no transaction that uses `charges`, and

@@ -4,6 +4,7 @@
 
 import { mkdir, open, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import type { CallOptions } from "@connectrpc/connect";
 import { TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { KeyStatus } from "../../gen/gateway/keys/v1/keys_pb.ts";
@@ -25,7 +26,10 @@ export type FirstKeys = {
 /** What the first start works with. */
 export type SeedParts = {
   readonly core: Core;
+  /** Empty: there is none. */
   readonly adminToken: string;
+  /** False: the file does not keep the token, so that it ends with the setting ADMIN_TOKEN. */
+  readonly savesToken?: boolean;
   readonly dataDir: string;
   readonly installation: Installation;
   /** Creates an account with this id, unless it exists. */
@@ -70,8 +74,11 @@ export async function saveAdminToken(dataDir: string, adminToken: string, log: L
  * Resolves with the keys, or with undefined if nothing was missing.
  */
 export async function seed(parts: SeedParts): Promise<FirstKeys | undefined> {
-  const { core, adminToken, dataDir, installation } = parts;
-  const call = { headers: { authorization: `Bearer ${adminToken}` } };
+  const { core, adminToken, savesToken = true, dataDir, installation } = parts;
+  const call: BootstrapCall =
+    adminToken === ""
+      ? { contextValues: asService("bootstrap") }
+      : { headers: { authorization: `Bearer ${adminToken}` } };
   const accountId = await openAccount(parts);
   // The transfers are the last step of the services: if they are there, all earlier steps are done.
   const transferred = await listIdempotencyKeys(core, call, accountId);
@@ -85,7 +92,8 @@ export async function seed(parts: SeedParts): Promise<FirstKeys | undefined> {
   );
   const keys = found ?? (await createKeys(core, call, accountId));
   const ownerLink = found?.ownerLink ?? (await installation.makeOwnerLink());
-  const file: FirstKeys = { ...keys, adminToken, accountId, ownerLink };
+  const saved = savesToken ? { adminToken } : {};
+  const file: FirstKeys = { ...keys, ...saved, accountId, ownerLink };
   await stageFirstKeys(dataDir, file);
   for (const { family, idempotencyKey } of missing) {
     const transfer = {
@@ -107,7 +115,7 @@ function hasKeysOf(accountId: string, file: FirstKeys | undefined): boolean {
   return file?.v1 !== undefined && file.v2 !== undefined && file.accountId === accountId;
 }
 
-type AdminCall = { headers: { authorization: string } };
+type BootstrapCall = Pick<CallOptions, "headers" | "contextValues">;
 
 /**
  * The account of the first start. The installation knows it by its id: an account of a customer may
@@ -123,7 +131,7 @@ async function openAccount({ installation, ensureAccount }: SeedParts): Promise<
 
 async function listIdempotencyKeys(
   core: Core,
-  call: AdminCall,
+  call: BootstrapCall,
   accountId: string,
 ): Promise<Set<string>> {
   const found = new Set<string>();
@@ -139,7 +147,7 @@ async function listIdempotencyKeys(
 // A key of an interrupted start gets a new secret: the old one was never shown.
 async function createKeys(
   core: Core,
-  call: AdminCall,
+  call: BootstrapCall,
   accountId: string,
 ): Promise<{ v1: string; v2: string }> {
   const { keys } = await core.keys.listKeys({ accountId }, call);
@@ -235,7 +243,7 @@ export function renderBanner(
 
   v1 key       ${keys.v1}
   v2 key       ${keys.v2}
-  admin token  ${keys.adminToken}
+  admin token  ${keys.adminToken ?? "that of ADMIN_TOKEN"}
   sign in      ${link}
 
   They are saved in ${firstKeysPath(dataDir)} and not printed again.

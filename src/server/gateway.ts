@@ -1,5 +1,6 @@
 // One gateway: the services, or a client of them, and the listeners that its role opens.
 
+import { hostname } from "node:os";
 import { describedPosts } from "../alerts/alerts.ts";
 import { loopbackRanges, matchAddresses } from "../base/client-address.ts";
 import { pause, systemClock } from "../base/clock.ts";
@@ -9,7 +10,7 @@ import { aborted, withTimeout } from "../base/timeout.ts";
 import type { CatalogFile } from "../config/catalog.ts";
 import type { Config } from "../config/environment.ts";
 import { hostAndPort } from "../config/environment.ts";
-import { createSessionCookie, registerConsole } from "../console/console.ts";
+import { createSessionCookie, registerConsole, settingsFor } from "../console/console.ts";
 import { type Core, localCore } from "../contract/contract.ts";
 import { grpcCore } from "../grpc/client.ts";
 import { createGrpcServer } from "../grpc/grpc.ts";
@@ -40,6 +41,7 @@ import {
 import { createRateLimits } from "../rate-limits/rate-limits.ts";
 import { Tracer } from "../tracing/tracing.ts";
 import { type FirstKeys, saveAdminToken, seed, signInLinkAdvice } from "./bootstrap.ts";
+import { watchCertificate } from "./certificate-watch.ts";
 import { findContentKeys } from "./content-key.ts";
 import { remoteReadiness } from "./readiness.ts";
 import { type GatewayParts, type StartedServices, startServices } from "./services.ts";
@@ -219,17 +221,30 @@ function countErrors(metrics: Metrics | undefined) {
 async function createFirstKeys(
   core: Core,
   local: StartedServices,
-  { config: { seed: seeds, dataDir, adminToken: configured }, log }: GatewayParts,
+  { config, catalog, log }: GatewayParts,
 ): Promise<FirstKeys | undefined> {
   const { adminToken, installation } = local;
-  const firstKeys = seeds ? await seed({ core, dataDir, ...local }) : undefined;
-  if (!firstKeys && configured === undefined) await saveAdminToken(dataDir, adminToken, log);
+  const { seed: seeds, dataDir } = config;
+  const isGenerated = config.adminToken === undefined && config.databaseUrl === undefined;
+  // Without the setting, the file is the only place that has it.
+  const savesToken = isGenerated || config.databaseUrl !== undefined;
+  const firstKeys = seeds ? await seed({ core, dataDir, savesToken, ...local }) : undefined;
+  if (!firstKeys && isGenerated) await saveAdminToken(dataDir, adminToken, log);
   if (!firstKeys && !(await installation.hasOperator()))
     log.warn(
       { code: "no_operator" },
       `nobody is an operator of the console yet: ${signInLinkAdvice}`,
     );
+  if (catalog.payments?.secondApprovalAboveUsd !== undefined && (await isAlone(installation)))
+    log.warn(
+      { code: "one_operator" },
+      `second_approval_above_usd is set, and nobody else can approve: ${signInLinkAdvice}`,
+    );
   return firstKeys;
+}
+
+async function isAlone({ countAdmins }: StartedServices["installation"]): Promise<boolean> {
+  return (await countAdmins()) === 1;
 }
 
 function connectCore(
@@ -245,7 +260,7 @@ function connectCore(
 }
 
 async function openGrpc(
-  { config, log, metrics }: GatewayParts,
+  { config, log, metrics, clock }: GatewayParts,
   local: StartedServices,
   stack: AsyncDisposableStack,
 ): Promise<Listener> {
@@ -263,6 +278,12 @@ async function openGrpc(
     onError: countErrors(metrics),
   });
   const port = await server.listen(config.grpcHost, config.grpcPort);
+  const { certificate } = server;
+  if (certificate && config.grpcTls?.files) {
+    const watch = watchCertificate(certificate, config.grpcTls.files, { log, clock });
+    stack.defer(() => watch.stop());
+    metrics?.readOne("gateway_certificate_end_seconds", () => certificate.endsAt.getTime() / 1000);
+  }
   // Waits for nothing: after a drain no call is left, and after a failed start none has begun.
   stack.defer(() => server.drain(0));
   // Later than the drain limit of the gateway, which cancels and settles the active requests.
@@ -373,6 +394,11 @@ async function openHttp(parts: HttpParts): Promise<HttpListener> {
   const address = app.server.address();
   const bound = typeof address === "object" && address ? address.port : port;
   local?.listensOn(bound);
+  if (!config.publicUrl && !matchAddresses([...loopbackRanges])(host) && host !== "localhost")
+    log.info(
+      `people sign in to the console at ${publicUrl().origin} alone; to reach it from elsewhere, ` +
+        `put a proxy that speaks https in front, and set ${settingsFor(hostname())}`,
+    );
   return {
     address: `http://${hostAndPort(host, bound)}`,
     leave: () => app.leave(),

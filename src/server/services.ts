@@ -14,7 +14,6 @@ import { type Alerts, createAlerts } from "../alerts/alerts.ts";
 import type { Clock } from "../base/clock.ts";
 import type { ErrorReason } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
-import { microCreditsPerMicroDollar } from "../base/money.ts";
 import { withTimeout } from "../base/timeout.ts";
 import { createBilling } from "../billing/billing.ts";
 import type { CatalogFile } from "../config/catalog.ts";
@@ -35,7 +34,7 @@ import { createMailer } from "../mail/mail.ts";
 import { type Metrics, version } from "../metrics/metrics.ts";
 import { createOperations, type Operations } from "../operations/operations.ts";
 import { createPayments } from "../payments/payments.ts";
-import { createPeople, type Installation, isOfPeople } from "../people/people.ts";
+import { codeGuesses, createPeople, type Installation, isOfPeople } from "../people/people.ts";
 import { type Embedded, startEmbedded } from "../postgres/embedded/embedded.ts";
 import { type OpenLedger, openLedger } from "../postgres/open-ledger.ts";
 import { checkConnection, checkDatabase } from "../postgres/preflight.ts";
@@ -98,6 +97,8 @@ export type GatewayParts = {
 
 /** How long a stop waits for what loses nothing. */
 const tasksMsMax = 3_000;
+/** The use of the admin token is noted so often at most. */
+const adminUseEveryMs = 50_000;
 
 /** Starts the services. `stack` gets the function that stops each part; the database stops last. */
 export async function startServices(
@@ -117,7 +118,15 @@ export async function startServices(
   await untilReached(() => months.start());
   stack.defer(() => months.stop());
   metrics?.readOne("gateway_ledger_months_ahead", () => months.monthsAhead);
-  const adminToken = await findAdminToken(config.dataDir, config.adminToken);
+  // Where the database is elsewhere, the environment alone gives the token. Empty: there is none.
+  const adminToken =
+    config.databaseUrl === undefined
+      ? await findAdminToken(config.dataDir, config.adminToken)
+      : (config.adminToken ?? "");
+  let adminUsedAtMs: number | undefined;
+  metrics?.readOne("gateway_admin_token_used_seconds", () =>
+    adminUsedAtMs === undefined ? undefined : adminUsedAtMs / 1_000,
+  );
   let ledgerProblem: () => string | undefined = () => undefined;
   if (config.databaseUrl !== undefined) {
     const watch = new LedgerWatch(postgres, log);
@@ -138,6 +147,18 @@ export async function startServices(
     postgres,
     adminToken,
     resolveModel: (name) => catalog.find(name)?.model.id,
+    // Called only after the start.
+    checkManager: (...of) => people.ofAccount.checkManager(...of),
+    keysMax: () => file.people.limits.keys,
+    onAdminUse() {
+      const nowMs = Date.now();
+      const isDue = adminUsedAtMs === undefined || nowMs - adminUsedAtMs > adminUseEveryMs;
+      if (!isDue) return;
+      adminUsedAtMs = nowMs;
+      people.installation.noteAdminToken().catch((err: unknown) => {
+        log.debug({ err }, "the use of the admin token is not noted");
+      });
+    },
     log,
     hints,
     maxWaitMs: config.ledgerMaxWaitMs,
@@ -145,8 +166,11 @@ export async function startServices(
     metrics,
   });
   let publicUrl = config.publicUrl ?? new URL(`http://localhost:${config.port}`);
+  const approvalLimit = () => approvalLimitOf(file.payments);
   const people = createPeople({
     postgres,
+    approvalLimit,
+    hasAdminToken: adminToken !== "",
     publicUrl: () => publicUrl,
     keys: keys.managed,
     hints: hints && hintsOn(hints, "gateway:people-changed"),
@@ -171,7 +195,7 @@ export async function startServices(
       (accountId) => payments.ofAccount.export(accountId),
       (accountId) => alerts.ofAccount.export(accountId),
     ],
-    approvalAboveMicro: () => approvalAboveMicro(file.payments),
+    approvalLimit,
     maxWaitMs: config.ledgerMaxWaitMs,
     parent: parts.shared?.nodes,
     clock,
@@ -203,7 +227,17 @@ export async function startServices(
     ledger: billing.overview,
     ownersOf: people.ownersOf,
     waitingOrders: (limit) => payments.waitingOrders(limit),
+    ...people.forApprovals,
+    carryOut: {
+      ...people.forApprovals.carryOut,
+      ...billing.carryOut,
+      // Called only after the start.
+      decision: (...of) => payments.carryOut.decision(...of),
+      refund: (...of) => payments.carryOut.refund(...of),
+      promotion: (...of) => payments.carryOut.promotion(...of),
+    },
     nodeId: billing.nodeId,
+    adminTokenUsedAt: people.installation.adminTokenUsedAt,
     database: {
       isEmbedded: config.databaseUrl === undefined,
       monthsAhead: () => months.monthsAhead,
@@ -250,6 +284,8 @@ export async function startServices(
   history.start();
   tasks.push(() => history.stop());
 
+  if (adminToken === "" && !(await untilReached(() => people.installation.hasOperator())))
+    throw new Error("ADMIN_TOKEN is required with DATABASE_URL until an operator can sign in");
   const authenticate = identifyBy(keys.authenticate, people.authenticate);
   const { audit, onCallerChange, installation } = people;
   const interceptor = { authenticate, log, audit, onCallerChange, clock };
@@ -260,7 +296,7 @@ export async function startServices(
     publicUrl: () => publicUrl,
     settings: file.payments,
     env,
-    guesses: people.slowGuesses("promotion code ", "Too many wrong codes. Wait, and try again."),
+    guesses: codeGuesses("promotion code", "Too many wrong codes. Wait, and try again."),
     clock,
     log,
   });
@@ -336,10 +372,10 @@ export function identifyBy(keys: Authenticate, people: Authenticate): Authentica
       : keys(requestHeader);
 }
 
-/** What a person adds alone at most, in micro-credits. Undefined: any amount. */
-function approvalAboveMicro(settings: CatalogFile["payments"]): bigint | undefined {
+/** What a person gives away alone in a UTC day, in micro-dollars. Undefined: any amount. */
+function approvalLimitOf(settings: CatalogFile["payments"]): bigint | undefined {
   const above = settings?.secondApprovalAboveUsd;
-  return above === undefined ? undefined : BigInt(above) * 1_000_000n * microCreditsPerMicroDollar;
+  return above === undefined ? undefined : BigInt(above) * 1_000_000n;
 }
 
 const ping = many<undefined, void>(

@@ -49,10 +49,37 @@ function databaseProblem(error: unknown, url: string): string | undefined {
   if (error instanceof UnusableDatabase) return `${database}: ${message}`;
   if (isUnreachable(error))
     return `${database} is not reachable (${reasonOf(error)}); check DATABASE_URL`;
-  const describe = serverErrors[code];
-  if (error instanceof DatabaseError && describe) return `${database} ${describe(message)}`;
-  return undefined;
+  if (error instanceof DatabaseError) {
+    const describe = /no encryption|SSL off/.test(message) ? wantsTls : serverErrors[code];
+    return describe && `${database} ${describe(message)}`;
+  }
+  const problem =
+    message === "The server does not support SSL connections"
+      ? "takes no TLS: turn it on there, or take sslmode out of DATABASE_URL"
+      : tlsErrors[code];
+  return problem && `${database} ${problem} (${code || "no TLS"})`;
 }
+
+const wantsTls = (message: string) =>
+  `refuses connections without TLS (${message}); add sslmode=require or sslmode=verify-full to ` +
+  "DATABASE_URL";
+
+const unknownAuthority =
+  "has a certificate of an authority that is not known here: name the file of the authority by " +
+  "sslrootcert in DATABASE_URL";
+
+/** Errors of TLS, by their code in Node. */
+const tlsErrors: Readonly<Record<string, string>> = {
+  SELF_SIGNED_CERT_IN_CHAIN: unknownAuthority,
+  DEPTH_ZERO_SELF_SIGNED_CERT: unknownAuthority,
+  UNABLE_TO_VERIFY_LEAF_SIGNATURE: unknownAuthority,
+  UNABLE_TO_GET_ISSUER_CERT_LOCALLY: unknownAuthority,
+  CERT_SIGNATURE_FAILURE: unknownAuthority,
+  CERT_HAS_EXPIRED: "has a certificate that has ended: renew it there",
+  CERT_NOT_YET_VALID: "has a certificate that is not good yet: look at the clocks",
+  ERR_TLS_CERT_ALTNAME_INVALID:
+    "has a certificate for other names: connect by one of them, or use sslmode=verify-ca",
+};
 
 /** Errors of a server at the start, by SQLSTATE. */
 const serverErrors: Readonly<Record<string, (message: string) => string>> = {

@@ -183,6 +183,13 @@ test("a new key and a paused one are told, by the feed of keys", async () => {
   await nodes.keys.pauseKey(keyId);
   await look();
   expect(await titlesOf(accountId)).toHaveLength(3);
+  await nodes.keys.revokeKey(keyId);
+  await look();
+  await look();
+  expect((await titlesOf(accountId)).slice(0, 1)).toEqual([
+    "The key “nightly b build” was revoked.",
+  ]);
+  expect(await titlesOf(accountId)).toHaveLength(4);
 });
 
 test("a key of which a look that failed did not read is told by the next look", async () => {

@@ -56,6 +56,21 @@ test("a suspended account admits nothing, its running requests are charged, and 
   await world.holds.settle(await admit(payer), endingWith({}));
 });
 
+test("fifty creations at once with one idempotency key make one account", async () => {
+  const request = create(CreateAccountRequestSchema, {
+    name: "once",
+    idempotencyKey: crypto.randomUUID(),
+  });
+  const make = () => world.billing.createAccount(request, world.admin);
+  const made = await Promise.all(Array.from({ length: 50 }, make));
+  expect(new Set(made.map(({ account }) => account?.accountId)).size).toBe(1);
+  expect(made[0]?.account?.name).toBe("once");
+  const other = create(CreateAccountRequestSchema, { ...request, name: "other" });
+  expect((await errorOf(world.billing.createAccount(other, world.admin))).reason).toBe(
+    "idempotency_key_reused",
+  );
+});
+
 test("a suspension can be repeated with another reason, and a resumption without effect", async () => {
   const payer = await world.payer(1_000_000n);
   await suspend(payer, "first");

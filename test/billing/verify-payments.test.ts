@@ -21,7 +21,7 @@ beforeAll(async () => {
   orderId = await world.paidOrder(accountId);
   const { promotion, code } = await world
     .as(admin)
-    .createPromotion({ family: Family.V1, bonusMicrocredits: 7n });
+    .createPromotion({ name: "p", family: Family.V1, bonusMicrocredits: 7n });
   codeId = promotion?.codeId ?? "";
   await world.as(member(accountId)).redeemPromotion({ code });
 });

@@ -276,7 +276,8 @@ describe("a caller without credits, or over a limit", () => {
     const accountId = poor
       ? ((await core.billing.createAccount({ name: "poor" }, call)).account?.accountId ?? "")
       : stage.gateway.accountId;
-    return (await core.keys.createKey({ accountId, family: Family.V1, ...more }, call)).secret;
+    return (await core.keys.createKey({ accountId, family: Family.V1, name: "k", ...more }, call))
+      .secret;
   }
 
   const cases = [

@@ -5,10 +5,10 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
+import { nearestName } from "../../src/base/nearest-name.ts";
 import { defaultCatalog, microPerToken, readCatalogFile } from "../../src/config/catalog.ts";
 import { describeCatalog } from "../../src/config/describe.ts";
 import { findMissingCredentials } from "../../src/config/providers.ts";
-import { nearestName } from "../../src/config/section.ts";
 
 const multipliers =
   "price_multipliers: { cache_write_5m: 1.25, cache_write_1h: 2, cache_read: 0.1, thinking: 1 }";

@@ -6,7 +6,7 @@ const lists = [
   {
     name: "one server takes whatever it is",
     text: "postgres://u:p@a:5432/gw?sslmode=require",
-    servers: ["a:5432 postgres://u:p@a:5432/gw?sslmode=require"],
+    servers: ["a:5432 postgres://u:p@a:5432/gw?sslmode=require&uselibpqcompat=true"],
     target: "any",
   },
   {
@@ -18,7 +18,10 @@ const lists = [
   {
     name: "a list without ports",
     text: "postgresql://u:p@a,b/gw?target_session_attrs=primary&sslmode=disable",
-    servers: ["a postgresql://u:p@a/gw?sslmode=disable", "b postgresql://u:p@b/gw?sslmode=disable"],
+    servers: [
+      "a postgresql://u:p@a/gw?sslmode=disable&uselibpqcompat=true",
+      "b postgresql://u:p@b/gw?sslmode=disable&uselibpqcompat=true",
+    ],
     target: "primary",
   },
   {
@@ -57,6 +60,11 @@ for (const { name, text, servers, target } of lists) {
   });
 }
 
+test("DATABASE_URL: parameters with an @ are no part of a password", () => {
+  const { servers } = parseDatabaseUrl("postgres://a:5432/gw?application_name=a@b");
+  expect(servers.map(({ name }) => name)).toEqual(["a:5432"]);
+});
+
 const wrong = [
   { text: "postgres://u:hidden@a:5432,/gw", problem: "a host of the list is empty" },
   { text: "postgres://u:hidden@,b/gw", problem: "a host of the list is empty" },
@@ -73,6 +81,44 @@ const wrong = [
   {
     text: "postgres://u:hidden@a,b/gw?target_session_attrs=hidden",
     problem: "target_session_attrs must be one of any, read-write, primary",
+  },
+  ...["#", "/", "?", "1/", "a@b#", "a@b/"].map((sign) => ({
+    text: `postgres://u:hidden${sign}hidden@a:5432/gw`,
+    problem: "has a user or password with a # / or ?: write them as %23, %2F and %3F there",
+  })),
+  {
+    text: "postgres://u:hidden@a/gw?sslmode=prefer",
+    problem:
+      "sslmode=prefer may send the password in the clear: " +
+      "use one of disable, require, verify-ca, verify-full",
+  },
+  {
+    text: "postgres://u:hidden@a/gw?sslmode=hidden",
+    problem: "sslmode must be one of disable, require, verify-ca, verify-full",
+  },
+  {
+    text: "postgres://u:hidden@a/gw?sslmode=verify-ca",
+    problem: "sslmode=verify-ca: needs sslrootcert, the file of the authority",
+  },
+  {
+    text: "postgres://u:hidden@a/gw?sslmode=require&sslrootcert=system",
+    problem: "sslrootcert=system: needs sslmode=verify-full",
+  },
+  {
+    text: "postgres://u:hidden@a/gw?sslmode=require&sslrootcert=/nowhere",
+    problem: "sslrootcert: the file cannot be read (ENOENT)",
+  },
+  {
+    text: "postgres://u:hidden@a/gw?sslmode=require&sslrootcert=/",
+    problem: "sslrootcert: the file cannot be read (EISDIR)",
+  },
+  {
+    text: "postgres://u:hidden@a/gw?sslrootcert=/nowhere",
+    problem: "sslrootcert: needs sslmode, too",
+  },
+  {
+    text: "postgres://u:hidden@a/gw?sslmode=require&sslcert=/nowhere",
+    problem: "sslcert, sslkey: set both or neither",
   },
   {
     text: "mysql://u:hidden@a/gw",

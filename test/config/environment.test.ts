@@ -194,11 +194,6 @@ test("a core needs no content key", () => {
 
 const rejected: { name: string; env: NodeJS.ProcessEnv; message: string }[] = [
   {
-    name: "an external database without an admin token",
-    env: { DATABASE_URL: "postgres://x/y", CONTENT_KEY: contentKey },
-    message: "ADMIN_TOKEN: is required",
-  },
-  {
     name: "an external database without a content key",
     env: { DATABASE_URL: "postgres://x/y", ADMIN_TOKEN: "a-token-of-some-length" },
     message: "CONTENT_KEY: is required with DATABASE_URL: 32 bytes in base64, as `openssl rand",

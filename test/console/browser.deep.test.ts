@@ -3,6 +3,7 @@
 
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { closedPeople } from "../../src/config/catalog.ts";
 import { hasChromium, openPage, startChromium } from "../support/chromium.ts";
 import { fastCatalog, startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { idpEnv, idpSettings, startIdp } from "../support/oidc.ts";
@@ -79,7 +80,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     const idp = await startIdp({ redirectUris: [`${origin}/console/oidc/acme/callback`] });
     try {
       const signUp = { mode: "closed", domains: [] } as const;
-      const people = { signUp, oidc: { acme: idpSettings(idp) } };
+      const people = { ...closedPeople, signUp, oidc: { acme: idpSettings(idp) } };
       gateway.reload({ ...fastCatalog(), people });
 
       // A stranger is told that he has no account.
@@ -119,7 +120,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
 
   test("the link of a mail confirms an address", async () => {
     const signUp = { mode: "open", domains: [] } as const;
-    gateway.reload({ ...fastCatalog(), people: { signUp, oidc: {} } });
+    gateway.reload({ ...fastCatalog(), people: { ...closedPeople, signUp } });
     const email = "new@example.com";
     const { page, problems } = await openPage(browser);
     await page.goto(`${new URL(gateway.ownerLink).origin}/console/`);

@@ -52,7 +52,9 @@ describe.for([false, true])("with HTTP_ADMIN=false, roles apart: %s", (split) =>
       const answerJson = new Authenticator(new URL(gateway.ownerLink).origin).register(
         String(Reflect.get(options, "passkeyOptionsJson")),
       );
-      expect((await post("people.v1.PeopleService/AddPasskey", { answerJson }))[0]).toBe(200);
+      expect((await post("people.v1.PeopleService/AddPasskey", { answerJson, name: "a" }))[0]).toBe(
+        200,
+      );
       const list = "keys.v1.KeysService/ListKeys";
       const other = { accountId: account?.accountId ?? "" };
       expect((await post(list, other))[0]).toBe(404);

@@ -2,6 +2,7 @@
 // separate roles.
 
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { closedPeople } from "../../src/config/catalog.ts";
 import { fastCatalog, startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { idpEnv, idpSettings, RedirectBrowser, startIdp, type TestIdp } from "../support/oidc.ts";
 
@@ -17,7 +18,7 @@ describe.for([false, true])("roles apart: %s", (split) => {
     idp = await startIdp({ redirectUris: [callback], claimsInToken: split });
     const signUp = { mode: "open", domains: [] } as const;
     const oidc = { acme: idpSettings(idp, { signUp, answerMs: 500 }) };
-    const people = { signUp: { mode: "closed", domains: [] } as const, oidc };
+    const people = { ...closedPeople, oidc };
     gateway = await startTestGateway({
       split,
       env: { ...idpEnv, PUBLIC_URL: publicUrl },
@@ -99,6 +100,7 @@ describe.for([false, true])("roles apart: %s", (split) => {
   });
 
   test("a confirmation is begun by our own pages only, and confirms the session", async () => {
+    idp.people.set("cora", { email: "cora@acme.com", email_verified: true });
     idp.person = "cora";
     const browser = newBrowser();
     await browser.follow(start, isPage);

@@ -5,8 +5,10 @@ import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { type CatalogFile, simulatedPayments } from "../../src/config/catalog.ts";
+import { connectPostgres } from "../../src/postgres/postgres.ts";
 import { hasChromium, openPage, startChromium } from "../support/chromium.ts";
 import { fastCatalog, startTestGateway, type TestGateway } from "../support/gateway.ts";
+import { query } from "../support/query.ts";
 
 /** Who gives more than 5 dollars needs another person. */
 const catalog: CatalogFile = {
@@ -79,11 +81,18 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     await arrive(bob, await invite(olga, /^Viewer/), "bob@example.com", "Bob");
     await open(olga, "/people");
     await olga.getByLabel("Operator role of Bob").selectOption("admin");
-    await toast(olga, "Bob was changed.");
+    await toast(olga, "Another person has to approve this.");
+    // Nobody else can, so the machine does.
+    const postgres = connectPostgres(gateway.databaseUrl);
+    const run = (text: string) => query(postgres, { name: "", text });
+    await run("update approvals set state = 'rejected'");
+    await run("update people set operator = 'admin' where login = 'bob@example.com'");
+    await postgres.close();
     // A new role needs a new sign-in.
     await bob.goto(`${origin}/console/sign-in`);
     await bob.getByRole("button", { name: "Sign in with a passkey" }).click();
     await bob.locator(".frame").waitFor();
+    await open(olga, "/people");
     expect(await olga.getByLabel("Operator role of Bob").inputValue()).toBe("admin");
   });
 
@@ -114,9 +123,9 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
       page.getByRole("row", { name: /Goodwill/ }).getByRole("button", { name: "Approve" });
     await approveIn(other).waitFor();
     await approveIn(bob).click();
-    await toast(bob, "Approved and booked.");
+    await toast(bob, "Approved and done.");
     await approveIn(other).click();
-    await other.getByText("No transfer waits.").waitFor();
+    await other.getByText("Nothing waits for an approval.").waitFor();
     await other.close();
     const { pools } = await gateway.admin.core.billing.getPools({ accountId }, gateway.admin.call);
     expect(pools[0]?.freeMicrocredits).toBe(2_000_000_000n);
@@ -175,7 +184,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
 
   test("the audit shows all of it, and the owner sees who looked", async () => {
     await open(olga, `/audit?account=${accountId}`);
-    for (const method of ["CreateTransfer", "ApproveTransfer", "SuspendAccount", "DecideOrder"])
+    for (const method of ["CreateTransfer", "Approve", "SuspendAccount", "DecideOrder"])
       await olga
         .getByRole("row", { name: new RegExp(method) })
         .first()
@@ -191,7 +200,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     const { events } = Object(listed);
     const methods = new Set(events.map(({ method }: { method: string }) => method));
     // A look of an operator, who is no member, is an event as well.
-    for (const method of ["GetAccount", "ListTransfers", "SuspendAccount", "ApproveTransfer"])
+    for (const method of ["GetAccount", "ListTransfers", "SuspendAccount", "Approve"])
       expect([...methods]).toContain(method);
   });
 
@@ -226,6 +235,11 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     const code = await olga.getByLabel("The code").inputValue();
     expect(code.length).toBeGreaterThanOrEqual(16);
     await olga.getByRole("button", { name: "I have stored it" }).click();
+    // It has no bound.
+    await open(bob, "/attention");
+    const promotion = bob.getByRole("row", { name: /Hackathon/ });
+    await promotion.getByRole("button", { name: "Approve" }).click();
+    await toast(bob, "Approved and done.");
     await carla.goto(`${origin}/console/${accountId}/credits`);
     await carla.getByLabel("Code", { exact: true }).fill(code);
     await carla.getByRole("button", { name: "Redeem code" }).click();

@@ -207,7 +207,7 @@ const unconfirmed: Readonly<Record<string, string>> = {
   UpdateKey: "limits can be set back; account_reader, which cannot, asks in the service",
   PauseKey: "ResumeKey takes it back",
   ResumeKey: "PauseKey takes it back",
-  RejectTransfer: "nothing is booked, and it can be requested again",
+  Reject: "nothing is done, and it can be requested again",
   PlaceHold: "no person may call it",
   CheckpointHold: "no person may call it",
   SettleHold: "no person may call it",

@@ -144,7 +144,9 @@ const unit = read("model-gateway.service");
 test("the unit starts as `npm start` does, and waits for the drain", () => {
   const line = unit.replaceAll("\\\n", " ");
   const [, command = ""] = /^ExecStart=(.*)$/m.exec(line) ?? [];
-  expect(command.split(/\s+/).slice(1)).toEqual([...nodeFlags, "src/main.ts"]);
+  expect(command.split(/\s+/)).toEqual([
+    ...["/bin/sh", "deploy/node.sh", ...nodeFlags, "src/main.ts"],
+  ]);
   const variables = new Map(
     [...unit.matchAll(/^Environment=(.*)$/gm)].flatMap(([, list = ""]) =>
       list.split(" ").map((one): [string, string] => {
@@ -168,8 +170,7 @@ test.skipIf(!analyze)("systemd takes the unit, and finds it confined", () => {
   const home = mkdtempSync(join(tmpdir(), "gateway-unit-"));
   try {
     const file = join(home, "model-gateway.service");
-    // The program of this run, since none is installed at /opt.
-    writeFileSync(file, unit.replace(/^ExecStart=\S+/m, `ExecStart=${process.execPath}`));
+    writeFileSync(file, unit);
     const run =
       (...args: string[]) =>
       () =>

@@ -19,17 +19,19 @@ const run = promisify(execFile);
 
 /** Shell samples that do not run here, by a part of their text, with the reason. */
 const byHand = {
-  "npm install --omit=dev && npm start": "test/server/process.deep.test.ts starts gateways",
+  "npm ci --omit=dev && npm start": "test/server/process.deep.test.ts starts gateways",
   "METRICS_PORT=9464 npm start": "test/server/metrics.test.ts reads metrics",
   gateway_ledger_violations: "writes to a folder of the node exporter",
-  "npm install && npm test": "runs this very suite",
+  "npm ci && npm test": "runs this very suite",
   "npm run test:deep": "runs this very suite",
+  "npm install @anthropic-ai/sdk openai": "the samples with the SDKs, below, begin with it",
   "claude -p hello": "needs Claude Code",
   "aider --model": "needs Aider",
   "PROVIDER_KEY=… npm start": "needs a credential of a provider",
   "ROLE=core PUBLIC_URL": "test/grpc/split.deep.test.ts starts both roles",
   "WORKERS=auto npm start": "test/server/workers.deep.test.ts starts workers",
   "npm run bench": "takes minutes",
+  "npm run backup": "test/postgres/backup.deep.test.ts backs up and restores",
   "npm run close-month": "test/history closes and exports months of its own",
 };
 
@@ -40,7 +42,7 @@ let folder: string;
 beforeAll(async () => {
   gateway = await startTestGateway();
   folder = await mkdtemp(join(tmpdir(), "gateway-samples-"));
-  for (const name of ["gen", "node_modules", "package.json", "src"])
+  for (const name of ["deploy", "gen", "node_modules", "package.json", "src"])
     await symlink(join(root, name), join(folder, name));
   const { v1, v2, adminToken, accountId } = gateway;
   await mkdir(join(folder, "data"));
@@ -60,12 +62,12 @@ function withAddresses(text: string): string {
     .replaceAll("127.0.0.1:50051", gateway.grpcAddress);
 }
 
-/** Runs shell commands in the folder; returns what they print. Throws when one of them fails. */
-async function runShell(text: string): Promise<string> {
+/** Runs shell commands in a folder; returns what they print. Throws when one of them fails. */
+async function runShell(text: string, cwd = folder): Promise<string> {
   const { PATH, HOME, TMPDIR } = process.env;
   const env = { PATH, HOME, TMPDIR, GATEWAY_KEY: gateway.v1 };
   const script = `set -euo pipefail\n${withAddresses(text)}`;
-  const { stdout } = await run("bash", ["-c", script], { cwd: folder, env });
+  const { stdout } = await run("bash", ["-c", script], { cwd, env });
   return stdout;
 }
 
@@ -108,13 +110,24 @@ test("README.md: the first paid requests, the receipt and the credits", async ()
   expect(output).not.toContain('"error"');
 });
 
-for (const text of samplesOf("README.md", "ts")) {
-  const [, name] = /from "(.+)"/.exec(text) ?? [];
-  test(`README.md: the sample with ${name}`, async () => {
-    await writeFile(join(folder, "try.ts"), withAddresses(text));
-    expect(await runShell("npx node try.ts")).toContain("Hello");
-  });
-}
+test("README.md: the samples with the SDKs, in a folder of their own", async () => {
+  const own = await mkdtemp(join(tmpdir(), "gateway-own-"));
+  try {
+    const [install = ""] = samplesOf("README.md", "sh").filter((text) =>
+      text.includes("npm install @"),
+    );
+    // With the settings of the machine for npm: its registry may be behind a proxy.
+    await run("bash", ["-c", install], { cwd: own });
+    const samples = samplesOf("README.md", "js");
+    expect(samples).toHaveLength(2);
+    for (const text of samples) {
+      await writeFile(join(own, "try.mjs"), withAddresses(text));
+      expect(await runShell("node try.mjs", own)).toContain("Hello");
+    }
+  } finally {
+    await rm(own, { recursive: true, force: true });
+  }
+});
 
 test("docs/customers.md: gRPC and Connect, from the command line and from Node", async () => {
   const [createKey = "", generate = ""] = samplesOf("docs/customers.md", "ts");

@@ -71,7 +71,10 @@ for (const split of [false, true]) {
       };
       const { transfer } = await overHttp.billing.createTransfer(bonus, as(MONEY));
       expect(transfer?.actor).toBe("token:money");
-      const { key } = await core.keys.createKey({ accountId, family: Family.V1 }, as(KEYS));
+      const { key } = await core.keys.createKey(
+        { accountId, family: Family.V1, name: "k" },
+        as(KEYS),
+      );
       expect(key?.createdBy).toBe("token:keys");
       const { events } = await core.people.listAuditEvents({ accountId }, call);
       const acts = events.map(({ method, actor, outcome }) => `${actor} ${method} ${outcome}`);

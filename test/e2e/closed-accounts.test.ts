@@ -46,7 +46,10 @@ async function open(name = "Acme", microcredits = 1_000_000_000n) {
   const { account } = await core().billing.createAccount({ name }, admin());
   const accountId = account?.accountId ?? "";
   if (microcredits > 0n) await transfer(accountId, TransferKind.BONUS, microcredits);
-  const { key, secret } = await core().keys.createKey({ accountId, family: Family.V1 }, admin());
+  const { key, secret } = await core().keys.createKey(
+    { accountId, family: Family.V1, name: "k" },
+    admin(),
+  );
   const owner = await join(accountId, AccountRole.OWNER);
   return { accountId, keyId: key?.keyId ?? "", key, secret, owner };
 }
@@ -212,7 +215,7 @@ describe("closing an account", () => {
     const confirm = words("Acme", "1000");
     const creating = Array.from({ length: 20 }, async (_, index) => {
       await delay(index);
-      const request = { accountId, family: Family.V1 };
+      const request = { accountId, family: Family.V1, name: "k" };
       return core()
         .keys.createKey(request, owner)
         .catch(() => undefined);
@@ -235,7 +238,7 @@ describe("closing an account", () => {
       suspend: () => billing.suspendAccount({ accountId }, operator),
       resume: () => billing.resumeAccount({ accountId }, operator),
       close: () => billing.closeAccount({ accountId, confirm: words("Acme", "0") }, owner),
-      key: () => keys.createKey({ accountId, family: Family.V1 }, owner),
+      key: () => keys.createKey({ accountId, family: Family.V1, name: "k" }, owner),
       invite: () => core().people.invite({ accountId, role: 1 }, owner),
       redeem: () => redeem(link, "too-late"),
       purchase: () => transfer(accountId, TransferKind.PURCHASE, 1_000_000_000n),
@@ -330,7 +333,7 @@ describe("money that arrives after the closing", () => {
   test("is nothing new: neither an order nor a promotion", async () => {
     const { accountId, owner } = await open("Acme", 0n);
     const { code } = await core().payments.createPromotion(
-      { family: Family.V1, bonusMicrocredits: 5n, needsPurchase: false },
+      { name: "p", family: Family.V1, bonusMicrocredits: 5n, needsPurchase: false },
       operator,
     );
     await core().billing.closeAccount({ accountId, confirm: words("Acme", "0") }, owner);
@@ -346,7 +349,7 @@ describe("a suspended account", () => {
     const [paid, other] = [await buy(accountId, owner), await buy(accountId, owner)];
     const orderId = paid.order?.orderId ?? "";
     const { code } = await core().payments.createPromotion(
-      { family: Family.V1, bonusMicrocredits: 5n, needsPurchase: false },
+      { name: "p", family: Family.V1, bonusMicrocredits: 5n, needsPurchase: false },
       operator,
     );
     await core().billing.suspendAccount({ accountId, reason: "unpaid" }, operator);

@@ -34,7 +34,7 @@ for (const split of [false, true]) {
 
     const createKey = async (more: object = {}) => {
       const { accountId } = gateway;
-      const key = { accountId, family: "FAMILY_V1", ...more };
+      const key = { accountId, family: "FAMILY_V1", name: "k", ...more };
       return call("keys.v1.KeysService/CreateKey", key);
     };
 

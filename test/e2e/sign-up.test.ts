@@ -2,6 +2,7 @@
 // to an account with nothing in it.
 
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { closedPeople } from "../../src/config/catalog.ts";
 import { fastCatalog, startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { startSmtpServer, type TestSmtpServer } from "../support/smtp.ts";
 
@@ -14,7 +15,7 @@ describe.for([false, true])("roles apart: %s", (split) => {
     gateway = await startTestGateway({
       split,
       env: { SMTP_URL: smtp.url, PUBLIC_URL: "https://gateway.example.com" },
-      catalog: { ...fastCatalog(), people: { signUp, oidc: {} } },
+      catalog: { ...fastCatalog(), people: { ...closedPeople, signUp } },
     });
   });
   afterAll(async () => {

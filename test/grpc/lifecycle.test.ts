@@ -1,16 +1,23 @@
 // The life of the gRPC listener: its addresses, TLS, its health service, and its drain.
 
+import { once } from "node:events";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { connect } from "node:tls";
 import { create } from "@bufbuild/protobuf";
 import { status } from "@grpc/grpc-js";
-import { describe, expect, onTestFinished, test, vi } from "vitest";
+import { pino } from "pino";
+import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from "vitest";
 import { GenerateResponseSchema } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { toApiError } from "../../src/base/errors.ts";
 import type { grpcCore } from "../../src/grpc/client.ts";
 import { createGrpcServer, type GrpcServerParts } from "../../src/grpc/grpc.ts";
 import { createHealth } from "../../src/grpc/health.ts";
 import { serverCredentials } from "../../src/grpc/tls.ts";
+import { watchCertificate } from "../../src/server/certificate-watch.ts";
 import { createAuthority } from "../support/certificates.ts";
-import { ManualClock, passDuring } from "../support/clock.ts";
+import { ManualClock, passDuring, passUntil } from "../support/clock.ts";
 import { allReady, connectGrpc, connectGrpcWith, startGrpcServer } from "../support/grpc-server.ts";
 import { callPlain, plainClient } from "../support/plain-grpc-client.ts";
 import {
@@ -244,3 +251,65 @@ async function* watchHealth(address: string): AsyncGenerator<string | undefined>
   );
   for await (const answer of call) yield servingStatus(answer);
 }
+
+describe("a certificate whose files change", () => {
+  const [ours, theirs] = [createAuthority("ours"), createAuthority("theirs")];
+  let folder: string;
+  beforeEach(async () => {
+    folder = await mkdtemp(join(tmpdir(), "gateway-certificate-"));
+  });
+  afterEach(() => rm(folder, { recursive: true, force: true }));
+
+  const files = () => ({
+    certificate: join(folder, "tls.crt"),
+    privateKey: join(folder, "tls.key"),
+    clientAuthorities: "",
+  });
+  const put = async ({ certificate, privateKey }: ReturnType<typeof ours.issue>) => {
+    await writeFile(files().certificate, certificate);
+    await writeFile(files().privateKey, privateKey);
+  };
+
+  /** The name in the certificate that a new connection gets. */
+  async function nameAt(port: number): Promise<string | undefined> {
+    const ca = [ours.certificate, theirs.certificate];
+    const socket = connect({ port, host: "localhost", ca, ALPNProtocols: ["h2"] });
+    await once(socket, "secureConnect");
+    const { subject } = socket.getPeerCertificate();
+    socket.destroy();
+    return String(subject.CN);
+  }
+
+  test("is used by new connections, and one that cannot be used leaves the old one", async () => {
+    const lines: { code?: string; msg?: string }[] = [];
+    const log = pino({}, { write: (line) => void lines.push(JSON.parse(line)) });
+    const first = ours.issue("first");
+    await put(first);
+    const server = serverWith({ tls: first });
+    const port = await server.listen("127.0.0.1", 0);
+    const clock = new ManualClock();
+    if (!server.certificate) throw new Error("plaintext");
+    const watch = watchCertificate(server.certificate, files(), { log, clock });
+    onTestFinished(() => watch.stop());
+    const look = () => clock.advance(10_000);
+    expect(await nameAt(port)).toBe("first");
+
+    const second = theirs.issue("second", { hours: 5 });
+    await put(second);
+    await passUntil(look, async () => expect(await nameAt(port)).toBe("second"));
+    expect(server.certificate.endsAt.getTime()).toBeGreaterThan(Date.now() + 4 * 3_600_000);
+
+    // The key of another certificate, as in the middle of a renewal; then no file at all.
+    await writeFile(files().privateKey, first.privateKey);
+    await passUntil(look, () => expect(lines.at(-1)?.code).toBe("certificate_rejected"));
+    expect(await nameAt(port)).toBe("second");
+    await rm(files().certificate);
+    await look();
+    await put(ours.issue("third"));
+    await passUntil(look, async () => expect(await nameAt(port)).toBe("third"));
+    expect(lines.filter(({ code }) => code === "certificate_rejected")).toHaveLength(1);
+    expect(lines.map(({ msg }) => msg)).toContain(
+      "the files of the certificate are in order again",
+    );
+  });
+});

@@ -200,7 +200,10 @@ describe("another account", () => {
       idempotencyKey: "first",
     } as const;
     await billing.createTransfer({ accountId: foreign.account_id, ...transfer }, asAdmin);
-    const created = await keys.createKey({ accountId: foreign.account_id, family: 1 }, asAdmin);
+    const created = await keys.createKey(
+      { accountId: foreign.account_id, family: 1, name: "k" },
+      asAdmin,
+    );
     foreign.key_id = created.key?.keyId ?? "";
     for await (const { kind } of inference.generate(hello("Hi"), as(`Bearer ${created.secret}`))) {
       if (kind.case === "admission") foreign.request_id = kind.value.requestId;

@@ -24,7 +24,7 @@ async function keyWith(credits: number, controls: Controls = {}): Promise<TestKe
   const accountId = account?.accountId ?? "";
   if (credits > 0) await grant(accountId, credits);
   const { key, secret } = await core.keys.createKey(
-    { accountId, family: Family.V2, ...controls },
+    { accountId, family: Family.V2, name: "k", ...controls },
     call,
   );
   return { accountId, keyId: key?.keyId ?? "", secret };
@@ -162,7 +162,10 @@ describe("answered before the body is read, on both generating paths", () => {
       await expectEarly(key, 429, "too_many_failed");
     });
     const { core, call } = gateway.admin;
-    const other = await core.keys.createKey({ accountId: key.accountId, family: Family.V2 }, call);
+    const other = await core.keys.createKey(
+      { accountId: key.accountId, family: Family.V2, name: "other" },
+      call,
+    );
     expect(await send({ ...key, secret: other.secret })).toBe("200");
   });
 

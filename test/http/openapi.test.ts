@@ -121,8 +121,10 @@ describe("the services", () => {
     expect(operation.description).toContain("admin tokens (keys)");
     const { required, properties } =
       document.components.schemas["gateway.keys.v1.CreateKeyRequest"];
-    expect(required).toEqual(["family"]);
-    expect(properties.name.description).toBe("At most 200 characters, no control characters.");
+    expect(required).toEqual(["family", "name"]);
+    expect(properties.name.description).toBe(
+      "1 to 200 characters: no control characters, none that nobody sees, no blank at either end.",
+    );
   });
 });
 

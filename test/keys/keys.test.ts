@@ -369,7 +369,8 @@ test("the error of an invalid request names its field, and nothing is stored", a
     ],
     [update({ allowedModels: ["?"] }, ["allowed_models"]), "model_not_found key.allowed_models[0]"],
     [update({ keyId: "" }, ["name"]), "invalid_request key.key_id"],
-    [update({ keyId: "key_unknown" }, ["name"]), "not_found key_id"],
+    [update({ keyId: "key_unknown", name: "n" }, ["name"]), "not_found key_id"],
+    [update({ name: "" }, ["name"]), "invalid_request key.name"],
     [client.listKeys({ accountId: "acc_a", pageSize: 1001 }), "invalid_request page_size"],
     [client.listKeys({ accountId: "acc_a", pageToken: "acc_a" }), "invalid_request page_token"],
   ];

@@ -318,7 +318,7 @@ describe("a list of keys", () => {
   const ids = new Map<string, string>();
   let secret = "";
   beforeAll(async () => {
-    for (const name of ["Editor of Ana", "editor of Ben", "100% job_1", "job", ""]) {
+    for (const name of ["Editor of Ana", "editor of Ben", "100% job_1", "job", "x"]) {
       const made = await createKey({ accountId, name });
       ids.set(name, made.keyId);
       if (name === "job") secret = made.secret;
@@ -327,18 +327,18 @@ describe("a list of keys", () => {
     await client.pauseKey(idOf("Editor of Ana"));
     await client.pauseKey(idOf("100% job_1"));
     await expire(idOf("100% job_1"));
-    await client.revokeKey(idOf(""));
+    await client.revokeKey(idOf("x"));
   });
 
   const { UNSPECIFIED, ACTIVE, PAUSED, EXPIRED, REVOKED } = KeyStatus;
-  const all = ["Editor of Ana", "editor of Ben", "100% job_1", "job", ""];
+  const all = ["Editor of Ana", "editor of Ben", "100% job_1", "job", "x"];
   const cases: [string, { status?: KeyStatus; query?: () => string }, string[]][] = [
     ["without a filter has all", {}, all],
     ["of every status has all", { status: UNSPECIFIED }, all],
     ["of active keys", { status: ACTIVE }, ["editor of Ben", "job"]],
     ["of paused keys", { status: PAUSED }, ["Editor of Ana"]],
     ["of expired keys", { status: EXPIRED }, ["100% job_1"]],
-    ["of revoked keys", { status: REVOKED }, [""]],
+    ["of revoked keys", { status: REVOKED }, ["x"]],
     ["by part of a name", { query: () => "EDITOR" }, ["Editor of Ana", "editor of Ben"]],
     ["by a name with the signs of patterns", { query: () => "0% job_" }, ["100% job_1"]],
     ["by a sign of patterns alone", { query: () => "_" }, ["100% job_1"]],

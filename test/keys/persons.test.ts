@@ -26,6 +26,7 @@ import {
 } from "../../src/contract/contract.ts";
 import { type AuditEvent, intercept } from "../../src/contract/interceptor.ts";
 import { errorOf, startTestKeys } from "../support/keys.ts";
+import { query } from "../support/query.ts";
 
 let fixture: Awaited<ReturnType<typeof startTestKeys>>;
 beforeAll(async () => {
@@ -77,7 +78,7 @@ function open(caller: Caller) {
 
 async function createBy(caller: Caller, accountId = ""): Promise<string> {
   const { service, call } = open(caller);
-  const request = create(CreateKeyRequestSchema, { accountId, family: 1 });
+  const request = create(CreateKeyRequestSchema, { accountId, family: 1, name: "k" });
   return (await service.createKey(request, call)).key?.keyId ?? "";
 }
 
@@ -143,26 +144,131 @@ describe("who may change a key", () => {
   });
 });
 
-describe("an account reader", () => {
-  const setReader = (keyId: string, accountReader: boolean) =>
-    update(keyId, { accountReader }, ["account_reader"]);
+describe("a change by a person who has not confirmed who he is", () => {
+  const weak = { ...ana, strongUntil: new Date(Date.now() - 1) };
+  const soon = timestampFromDate(new Date("2100-01-01T00:00:00Z"));
+  const late = timestampFromDate(new Date("2100-01-01T00:00:01Z"));
+  const [haiku, opus] = ["model-haiku-4.5", "model-opus-4.6"];
 
-  test("is made by a person who has confirmed, and shows it", async () => {
-    const keyId = await createBy(ana);
-    const unconfirmed = open({ ...ana, strongUntil: undefined });
-    const change = unconfirmed.service.updateKey(setReader(keyId, true), unconfirmed.call);
-    expect(await errorOf(change)).toBe("confirm_identity");
-    const { service, call } = open(ana);
-    const { key } = await service.updateKey(setReader(keyId, true), call);
-    expect(key?.accountReader).toBe(true);
+  // What the key has, what it is to have, and whether that raises something.
+  const changes: [string, object, object, boolean][] = [
+    ["more requests a minute", { requestsPerMinute: 5 }, { requestsPerMinute: 6 }, true],
+    ["as many requests a minute", { requestsPerMinute: 5 }, { requestsPerMinute: 5 }, false],
+    ["fewer requests a minute", { requestsPerMinute: 5 }, { requestsPerMinute: 4 }, false],
+    ["some where there were none", { requestsPerMinute: 0 }, { requestsPerMinute: 1 }, true],
+    ["no more limit a minute", { requestsPerMinute: 0 }, {}, true],
+    ["a first limit a minute", {}, { requestsPerMinute: 1_000_000 }, false],
+    ["a higher cap", { monthlyCapMicrocredits: 5n }, { monthlyCapMicrocredits: 6n }, true],
+    ["a lower cap", { monthlyCapMicrocredits: 5n }, { monthlyCapMicrocredits: 0n }, false],
+    ["no more cap", { monthlyCapMicrocredits: 5n }, {}, true],
+    ["a first cap", {}, { monthlyCapMicrocredits: 2n ** 53n }, false],
+    ["a further model", { allowedModels: [haiku] }, { allowedModels: [haiku, opus] }, true],
+    ["another model", { allowedModels: [haiku] }, { allowedModels: [opus] }, true],
+    ["every model", { allowedModels: [haiku] }, {}, true],
+    ["the same by its alias", { allowedModels: [haiku] }, { allowedModels: ["haiku"] }, false],
+    ["fewer models", { allowedModels: [haiku, opus] }, { allowedModels: [opus] }, false],
+    ["a first list", {}, { allowedModels: [haiku, opus] }, false],
+    ["a later expiry", { expiresAt: soon }, { expiresAt: late }, true],
+    ["an earlier expiry", { expiresAt: late }, { expiresAt: soon }, false],
+    ["no more expiry", { expiresAt: late }, {}, true],
+    ["a first expiry", {}, { expiresAt: late }, false],
+    ["an account reader", {}, { accountReader: true }, true],
+    ["no more account reader", { accountReader: true }, {}, false],
+  ];
+  const paths = {
+    requestsPerMinute: "requests_per_minute",
+    monthlyCapMicrocredits: "monthly_cap_microcredits",
+    allowedModels: "allowed_models",
+    expiresAt: "expires_at",
+    accountReader: "account_reader",
+  };
+
+  test.for(changes)("%s: refused if it raises something", async ([, before, after, isRaise]) => {
+    const strong = open(ana);
+    const made = create(CreateKeyRequestSchema, { family: 1, name: "k", ...before });
+    const { key } = await strong.service.createKey(made, strong.call);
+    const { service, call } = open(weak);
+    const changed = Object.keys({ ...before, ...after });
+    const request = update(
+      key?.keyId ?? "",
+      after,
+      changed.map((name) => Reflect.get(paths, name)),
+    );
+    const outcome = await errorOf(service.updateKey(request, call));
+    expect(outcome).toBe(isRaise ? "confirm_identity" : "no error");
+    const { key: now } = await fixture.client.getKey(key?.keyId ?? "");
+    if (isRaise) expect(now).toEqual(key);
+    await strong.service.updateKey(request, strong.call);
   });
 
-  test("is unmade without a confirmation", async () => {
+  test("is refused as a whole if one of its limits rises", async () => {
+    const strong = open(ana);
+    const limits = { requestsPerMinute: 5, monthlyCapMicrocredits: 5n };
+    const made = create(CreateKeyRequestSchema, { family: 1, name: "k", ...limits });
+    const keyId = (await strong.service.createKey(made, strong.call)).key?.keyId ?? "";
+    const { service, call } = open(weak);
+    const both = { requestsPerMinute: 4, monthlyCapMicrocredits: 6n };
+    const request = update(keyId, both, ["requests_per_minute", "monthly_cap_microcredits"]);
+    expect(await errorOf(service.updateKey(request, call))).toBe("confirm_identity");
+    const { key } = await fixture.client.getKey(keyId);
+    expect(key).toMatchObject(limits);
+  });
+
+  test("is compared with what the key has at that moment, not with what it had", async () => {
     const keyId = await createBy(ana);
-    await open(ana).service.updateKey(setReader(keyId, true), open(ana).call);
-    const { service, call } = open({ ...ana, strongUntil: undefined });
-    const { key } = await service.updateKey(setReader(keyId, false), call);
-    expect(key?.accountReader).toBe(false);
+    const strong = open(ana);
+    const cap = (micro: bigint) =>
+      update(keyId, { monthlyCapMicrocredits: micro }, ["monthly_cap_microcredits"]);
+    await strong.service.updateKey(cap(100n), strong.call);
+    const { service, call } = open(weak);
+    const lowered = Promise.withResolvers<void>();
+    const text = "update keys set monthly_cap = 50 where key_id = $1";
+    const lowering = fixture.database.transaction(async (tx) => {
+      await query(tx, { name: "test/lower", text }, [keyId]);
+      await lowered.promise;
+    });
+    // 80 is less than 100, and more than the 50 that are not committed yet.
+    const outcome = errorOf(service.updateKey(cap(80n), call));
+    await expect.poll(() => waiting()).toBe(1);
+    lowered.resolve();
+    await lowering;
+    expect(await outcome).toBe("confirm_identity");
+  });
+
+  async function waiting(): Promise<number> {
+    const [row] = await query<{ waiting: number }>(
+      fixture.database,
+      {
+        name: "test/waiting",
+        text: `select count(*)::int4 as waiting from pg_stat_activity
+               where wait_event_type = 'Lock' and datname = current_database()`,
+      },
+      [],
+    );
+    return row?.waiting ?? 0;
+  }
+
+  test("resumes no key; what resumes nothing is free", async () => {
+    const keyId = await createBy(ana);
+    const { service, call, events } = open(weak);
+    const resume = create(ResumeKeyRequestSchema, { keyId });
+    expect(await errorOf(service.resumeKey(resume, call))).toBe("no error");
+    await service.pauseKey(create(PauseKeyRequestSchema, { keyId }), call);
+    expect(await errorOf(service.resumeKey(resume, call))).toBe("confirm_identity");
+    expect((await fixture.client.getKey(keyId)).key?.paused).toBe(true);
+    expect(events.at(-1)).toMatchObject({ method: "ResumeKey", outcome: "confirm_identity" });
+    const strong = open(ana);
+    const { key } = await strong.service.resumeKey(resume, strong.call);
+    expect(key?.paused).toBe(false);
+  });
+
+  test("is nothing to tokens, which confirm nothing", async () => {
+    const keyId = await createBy(ana);
+    const limited = update(keyId, { requestsPerMinute: 1 }, ["requests_per_minute"]);
+    const { service, call } = open(environmentToken);
+    await service.updateKey(limited, call);
+    const more = update(keyId, { requestsPerMinute: 2 }, ["requests_per_minute"]);
+    expect(await errorOf(service.updateKey(more, call))).toBe("no error");
   });
 });
 
@@ -193,7 +299,7 @@ test("an expiry and a pause leave their audit events", async () => {
   const { service, call, events } = open(ana);
   const at = new Date("2100-01-01T00:00:00Z");
   const { key } = await service.createKey(
-    create(CreateKeyRequestSchema, { family: 1, expiresAt: timestampFromDate(at) }),
+    create(CreateKeyRequestSchema, { family: 1, name: "k", expiresAt: timestampFromDate(at) }),
     call,
   );
   const keyId = key?.keyId ?? "";

@@ -161,7 +161,7 @@ describe("an account", () => {
     // Members who do not own it are no way to it.
     expect(await idsFound("helper")).toEqual([]);
     const { key } = await gateway.admin.core.keys.createKey(
-      { accountId: rtl, family: Family.V1 },
+      { accountId: rtl, family: Family.V1, name: "k" },
       call(),
     );
     expect(await idsFound(key?.keyId ?? "")).toEqual([rtl]);

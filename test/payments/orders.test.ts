@@ -17,7 +17,6 @@ import { errorOf } from "../support/keys.ts";
 import {
   memberOf,
   movableTime,
-  operator,
   order,
   type PaymentsClient,
   startTestPayments,
@@ -164,6 +163,25 @@ describe("ordering", () => {
   test("an account makes twenty orders an hour at most", async () => {
     const accountId = await freshAccount();
     for (let count = 0; count < 20; count++) {
+      const { orderId } = await order(admin, { accountId });
+      await admin.cancelOrder({ orderId });
+    }
+    expect(await errorOf(order(admin, { accountId }))).toBe("rate_limited");
+  });
+
+  test("an account that has paid once has twenty open orders, and makes sixty an hour", async () => {
+    const accountId = await freshAccount();
+    const first = await order(admin, { accountId });
+    await pay(first.orderId, "5");
+    await stage.orderWhen(first.orderId, isPaid);
+    const outcomes: string[] = [];
+    for (let count = 0; count < 21; count++)
+      outcomes.push(await errorOf(order(admin, { accountId })));
+    expect(outcomes).toEqual([...Array(20).fill("no error"), "rate_limited"]);
+    for (const { orderId, state } of (await admin.listOrders({ accountId })).orders)
+      if (state === OrderState.OPEN) await admin.cancelOrder({ orderId });
+    // 21 were made.
+    for (let count = 21; count < 60; count++) {
       const { orderId } = await order(admin, { accountId });
       await admin.cancelOrder({ orderId });
     }
@@ -475,65 +493,6 @@ describe("what waits for a person", () => {
     await pay(orderId, "5");
     await stage.orderWhen(orderId, isPaid);
     expect(await errorOf(reopen())).toBe("wrong_state");
-  });
-
-  test("a large decision of a person waits for another person", async () => {
-    const strict = stage.node({
-      isStarted: false,
-      offer: () => ({
-        packsUsdMicro: [],
-        mostUsdMicro: 2_000_000_000n,
-        secondApprovalAboveUsdMicro: 4_000_000n,
-      }),
-    });
-    const [one, other] = [strict.as(operator("per_one")), strict.as(operator("per_other"))];
-    const { accountId, orderId } = await overpaid();
-    const before = await stage.posted(accountId);
-    const grantOf = (amountMicrodollars: bigint) =>
-      ({ case: "grant", value: { amountMicrodollars } }) as const;
-    const large = { orderId, choice: grantOf(5_000_000n), reason };
-    const { decision: pending, order: waiting } = await one.decideOrder(large);
-    expect(waiting?.pendingDecision).toMatchObject({ microcredits: pack });
-    expect(waiting?.attention).toBe(Attention.OVERPAID);
-    const decisionId = pending?.decisionId ?? "";
-    // A repeat is the same decision, and one's own approval is none.
-    expect((await one.decideOrder(large)).decision?.decisionId).toBe(decisionId);
-    expect(await errorOf(one.approveDecision({ decisionId }))).toBe("not_permitted");
-    // A changed request starts anew.
-    const { decision: changed } = await one.decideOrder({ ...large, choice: grantOf(4_500_000n) });
-    expect(await errorOf(other.approveDecision({ decisionId }))).toBe("wrong_state");
-    expect(await stage.posted(accountId)).toBe(before);
-    const changedId = changed?.decisionId ?? "";
-    const approvals = await Promise.all(
-      Array.from({ length: 5 }, () => errorOf(other.approveDecision({ decisionId: changedId }))),
-    );
-    expect(approvals).toEqual(Array(5).fill("no error"));
-    expect(await stage.posted(accountId)).toBe(before + 900_000_000n);
-    expect(await errorOf(other.approveDecision({ decisionId: "dec_none" }))).toBe(
-      "not_found decision_id",
-    );
-  });
-
-  test("what was decided is not approved after something new has arrived", async () => {
-    const strict = stage.node({
-      isStarted: false,
-      offer: () => ({
-        packsUsdMicro: [],
-        mostUsdMicro: 2_000_000_000n,
-        secondApprovalAboveUsdMicro: 0n,
-      }),
-    });
-    const { orderId } = await overpaid();
-    const choice = { case: "grant", value: { rate: GrantRate.QUOTE } } as const;
-    const { decision } = await strict
-      .as(operator("per_one"))
-      .decideOrder({ orderId, choice, reason });
-    await pay(orderId, "7", { asset: "USDC" });
-    await stage.orderWhen(orderId, needs(Attention.WRONG_ASSET));
-    const { decisionId = "" } = decision ?? {};
-    expect(await errorOf(strict.as(operator("per_other")).approveDecision({ decisionId }))).toBe(
-      "wrong_state",
-    );
   });
 });
 

@@ -54,7 +54,8 @@ test("a token is recognized by its form, and names its caller on every node", as
     createdBy: `person:${owner.person.personId}`,
   });
   expect([token.lastUsedAt, token.revokedAt]).toEqual([undefined, undefined]);
-  const caller = { kind: "admin", name: "deploy", scope: KEYS, tokenId: token.tokenId };
+  const { personId } = owner.person;
+  const caller = { kind: "admin", name: "deploy", scope: KEYS, tokenId: token.tokenId, personId };
   for (const node of [one, other]) expect(await identify(node, secret)).toEqual(caller);
 });
 

@@ -2,6 +2,8 @@
 
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { AccountRole, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
+import { OidcPurpose } from "../../gen/gateway/people/v1/people_pb.ts";
+import { closedPeople } from "../../src/config/catalog.ts";
 import { Authenticator } from "../support/authenticator.ts";
 import { errorOf } from "../support/keys.ts";
 import {
@@ -79,33 +81,79 @@ test("the recovery links of an operator who loses the role end", async () => {
 });
 
 describe("where operators have to use a passkey", () => {
-  test("the password of an operator cannot add one", async () => {
-    const url = "https://gateway.example.com";
-    const strict = await startTestPeople(url);
-    try {
-      const one = strict.node();
-      await one.installation.claimFirstAccount("acc_a");
-      const linkToken = tokenOf(await one.installation.makeOwnerLink());
-      const anyone = one.as(undefined);
-      const { passkeyOptionsJson } = await anyone.beginPasskey({ linkToken });
-      const passkeyAnswerJson = new Authenticator(url).register(passkeyOptionsJson);
-      const { grant } = await anyone.redeemLink({
-        token: linkToken,
-        login: "boss",
-        passkeyAnswerJson,
-      });
-      await one.as(grant?.token).setPassword({ password });
-      const add = async (token: string | undefined) => {
-        const options = await one.as(token).beginPasskey({});
-        const answerJson = new Authenticator(url).register(options.passkeyOptionsJson);
-        return errorOf(one.as(token).addPasskey({ answerJson }));
-      };
-      const thief = await anyone.signInWithPassword({ login: "boss", password });
-      expect(await add(thief.grant?.token)).toBe("not_permitted");
-      expect(await add(grant?.token)).toBe("no error");
-    } finally {
-      await strict.stop();
-    }
+  const url = "https://gateway.example.com";
+  let strict: TestPeople;
+  let gateway: PeopleNode;
+  let boss: { token: string; personId: string; device: Authenticator };
+  beforeAll(async () => {
+    strict = await startTestPeople(url);
+    const acme = { issuer: new URL("http://127.0.0.1:1/"), clientAuthentication: "basic" } as const;
+    const more = { title: "ACME", clientId: "c", scope: "openid", answerMs: 1_000, groups: [] };
+    const signUp = { mode: "closed", domains: [] } as const;
+    const oidc = { acme: { ...acme, ...more, signUp, groupsClaim: "groups" } };
+    gateway = strict.node({ settings: { ...closedPeople, oidc } });
+    await gateway.installation.claimFirstAccount("acc_a");
+    const linkToken = tokenOf(await gateway.installation.makeOwnerLink());
+    const anyone = gateway.as(undefined);
+    const { passkeyOptionsJson } = await anyone.beginPasskey({ linkToken });
+    const device = new Authenticator(url);
+    const passkeyAnswerJson = device.register(passkeyOptionsJson);
+    const request = { token: linkToken, login: "boss", passkeyAnswerJson };
+    const { grant, person } = await anyone.redeemLink(request);
+    boss = { token: grant?.token ?? "", personId: person?.personId ?? "", device };
+    await gateway.as(boss.token).setPassword({ password });
+  });
+  afterAll(() => strict.stop());
+
+  /** Every change of a way in, and of what leads to one. */
+  const changes: Readonly<Record<string, (client: PeopleClient) => Promise<unknown>>> = {
+    AddPasskey: async (client) => {
+      const { passkeyOptionsJson } = await client.beginPasskey({});
+      const answerJson = new Authenticator(url).register(passkeyOptionsJson);
+      return client.addPasskey({ answerJson, name: "two" });
+    },
+    RemovePasskey: (client) => client.removePasskey({ passkeyId: "pky_none" }),
+    RemoveIdentity: (client) => client.removeIdentity({ identityId: "idn_none" }),
+    SetPassword: (client) => client.setPassword({ password }),
+    SetEmail: (client) => client.setEmail({ email: "" }),
+    BeginOidc: (client) => client.beginOidc({ provider: "acme", purpose: OidcPurpose.ADD }),
+    MakeSignInLink: (client) => client.makeSignInLink({ personId: boss.personId }),
+  };
+  /** What each of them meets that is let in. */
+  const done: Readonly<Record<string, string>> = {
+    RemovePasskey: "not_found passkey_id",
+    RemoveIdentity: "not_found identity_id",
+    BeginOidc: "gateway_unavailable",
+  };
+  const confirm = async (way: "password" | "passkey") => {
+    const client = gateway.as(boss.token);
+    if (way === "password") return client.confirmIdentity({ password });
+    const { passkeyOptionsJson } = await client.beginSignIn({});
+    return client.confirmIdentity({ passkeyAnswerJson: boss.device.sign(passkeyOptionsJson) });
+  };
+
+  for (const [name, change] of Object.entries(changes)) {
+    test(`${name}: neither a session that a password began, nor one that it confirmed`, async () => {
+      const { grant } = await gateway
+        .as(undefined, `10.0.0.${Object.keys(changes).indexOf(name)}`)
+        .signInWithPassword({ login: "boss", password });
+      // Outside localhost such a session has no operator role.
+      const refused = name === "MakeSignInLink" ? "not_permitted" : "confirm_identity";
+      expect(await errorOf(change(gateway.as(grant?.token)))).toBe(refused);
+      await confirm("password");
+      expect(await errorOf(change(gateway.as(boss.token)))).toBe("confirm_identity");
+      await confirm("passkey");
+      expect(await errorOf(change(gateway.as(boss.token)))).toBe(done[name] ?? "no error");
+    });
+  }
+
+  test("somebody who is no operator changes his ways in with a password", async () => {
+    await confirm("passkey");
+    const invited = await gateway.as(boss.token).invite({ accountId: "acc_a", role: VIEWER });
+    const { grant } = await gateway
+      .as(undefined)
+      .redeemLink({ token: tokenOf(invited.link), login: "plain", password });
+    expect(await errorOf(gateway.as(grant?.token).setPassword({ password }))).toBe("no error");
   });
 });
 
@@ -200,7 +248,7 @@ describe("a session that is ended meanwhile, by a recovery for example,", () => 
     const client = node.as(person.token);
     const { passkeyOptionsJson } = await client.beginPasskey({});
     const answerJson = new Authenticator(publicUrl).register(passkeyOptionsJson);
-    expect(await during(personId, () => client.addPasskey({ answerJson }), end)).toBe(
+    expect(await during(personId, () => client.addPasskey({ answerJson, name: "two" }), end)).toBe(
       "invalid_session",
     );
     // The node has not heard of the end.

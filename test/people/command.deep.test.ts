@@ -4,10 +4,8 @@ import { execFile } from "node:child_process";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { expect, test } from "vitest";
-import { PasswordHasher } from "../../src/people/passwords.ts";
 import { createInstallation } from "../../src/people/people.ts";
 import { freshDatabase } from "../support/database.ts";
-import { errorOf } from "../support/keys.ts";
 import { query } from "../support/query.ts";
 
 const program = join(import.meta.dirname, "../../src/cli/sign-in-link.ts");
@@ -41,15 +39,4 @@ test("the command prints a link that makes an operator, and ends the link before
     code: 1,
     stderr: "there is no such person\n",
   });
-});
-
-test("two hashes run at once, a hundred wait, and more are told to come back", async () => {
-  const hasher = new PasswordHasher();
-  const outcomes = await Promise.all(
-    Array.from({ length: 110 }, () => errorOf(hasher.hash("correct horse battery"))),
-  );
-  expect(outcomes.filter((one) => one === "no error")).toHaveLength(102);
-  expect(outcomes.filter((one) => one === "gateway_unavailable")).toHaveLength(8);
-  // All of them have left.
-  expect(await errorOf(hasher.hash("correct horse battery"))).toBe("no error");
 });

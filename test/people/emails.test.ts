@@ -3,6 +3,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { AccountRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { LinkPurpose } from "../../gen/gateway/people/v1/people_pb.ts";
+import { closedPeople } from "../../src/config/catalog.ts";
 import { createMailer } from "../../src/mail/mail.ts";
 import { errorOf } from "../support/keys.ts";
 import {
@@ -27,7 +28,7 @@ beforeAll(async () => {
   smtp = await startSmtpServer();
   const mailer = createMailer({ url: new URL(smtp.url), from: "gw@localhost" });
   const signUp = { mode: "open", domains: [] } as const;
-  node = people.node({ mailer, settings: { signUp, oidc: {} } });
+  node = people.node({ mailer, settings: { ...closedPeople, signUp } });
   owner = await firstOwner(node);
 });
 afterAll(async () => {

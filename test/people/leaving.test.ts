@@ -83,7 +83,7 @@ async function makeKeys(person: SignedIn, count: number, accountId = "acc_a") {
   const { service, call } = keysAs(person);
   const made = [];
   for (let index = 0; index < count; index++) {
-    const request = create(CreateKeyRequestSchema, { accountId, family: 1 });
+    const request = create(CreateKeyRequestSchema, { accountId, family: 1, name: "k" });
     const { key, secret } = await service.createKey(request, call);
     made.push({ keyId: key?.keyId ?? "", secret });
   }
@@ -99,7 +99,7 @@ async function readKey(keyId: string) {
 const remove = (by: SignedIn, whom: SignedIn, more: object = {}) =>
   node.as(by.token).removeMember({ accountId: "acc_a", personId: idOf(whom), ...more });
 const deletePerson = (by: SignedIn, whom: SignedIn = by) =>
-  errorOf(node.as(by.token).deletePerson({ personId: idOf(whom) }));
+  errorOf(node.as(by.token).deletePerson({ personId: idOf(whom), keys: MemberKeys.KEEP }));
 
 describe("a member who is removed", () => {
   test("stays until it is said what becomes of his keys, and the error says how many", async () => {
@@ -108,8 +108,11 @@ describe("a member who is removed", () => {
     const failure = await remove(owner, ana).catch((error: unknown) => error);
     expect(failure).toMatchObject({
       reason: "invalid_request",
-      message: "keys: say what becomes of the 2 keys of this member",
-      facts: { field: "keys", allowed: ["MEMBER_KEYS_KEEP", "MEMBER_KEYS_REVOKE"] },
+      message: "keys: say what becomes of the 2 keys of this person",
+      facts: {
+        field: "keys",
+        allowed: ["MEMBER_KEYS_PAUSE", "MEMBER_KEYS_REVOKE", "MEMBER_KEYS_KEEP"],
+      },
     });
     expect(await errorOf(node.as(ana.token).listMembers({ accountId: "acc_a" }))).toBe(
       "not_permitted",

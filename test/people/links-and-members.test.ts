@@ -55,7 +55,9 @@ describe("a link", () => {
       Array.from({ length: 50 }, (_, index) => errorOf(redeemWith(link, `racer-${index}`))),
     );
     expect(outcomes.filter((one) => one === "no error")).toHaveLength(1);
-    expect(new Set(outcomes)).toEqual(new Set(["no error", "not_found token"]));
+    // One password of a link is hashed at a time.
+    const others = new Set(["not_found token", "auth_rate_limited"]);
+    expect(outcomes.filter((one) => !others.has(one))).toEqual(["no error"]);
     const { people: found } = await node.as(owner.token).listPeople({ query: "racer-" });
     expect(found).toHaveLength(1);
   });

@@ -3,6 +3,8 @@
 
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { AccountRole, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
+import { createGuessing } from "../../src/people/guessing.ts";
+import { createPeopleStore } from "../../src/people/store.ts";
 import { ManualClock, passUntil } from "../support/clock.ts";
 import { errorOf } from "../support/keys.ts";
 import {
@@ -118,14 +120,23 @@ describe("guesses", () => {
   });
 
   test("at the same time cannot all be free", async () => {
-    await personWithPassword("parallel");
-    const outcomes = await Promise.all(
-      Array.from({ length: 30 }, (_, index) =>
-        guess(index % 2 ? one : other, "parallel", "203.0.113.3"),
-      ),
+    const guesses = createGuessing({ store: createPeopleStore(people.database) });
+    const begun = Array.from({ length: 30 }, () =>
+      errorOf(guesses.begin("parallel", "203.0.113.3", new AbortController().signal)),
     );
-    expect(outcomes.filter((outcome) => outcome === "sign_in_failed")).toHaveLength(5);
+    const outcomes = await Promise.all(begun);
+    expect(outcomes.filter((outcome) => outcome === "no error")).toHaveLength(5);
     expect(outcomes.filter((outcome) => outcome === "auth_rate_limited")).toHaveLength(25);
+  });
+
+  test("of one login in one network wait for each other on a node, before they are counted", async () => {
+    await personWithPassword("double-click");
+    const outcomes = await Promise.all(
+      Array.from({ length: 30 }, () => guess(one, "double-click", "203.0.113.9", password)),
+    );
+    expect(outcomes.filter((outcome) => outcome === "no error")).toHaveLength(1);
+    expect(outcomes.filter((outcome) => outcome === "auth_rate_limited")).toHaveLength(29);
+    expect(await guess(one, "double-click", "203.0.113.9", password)).toBe("no error");
   });
 
   test("wait longer each time, up to a quarter of an hour", async () => {

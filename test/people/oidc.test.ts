@@ -1,9 +1,11 @@
 // Signing in at a provider of OIDC: a real one on loopback, good and tampered with.
 
+import { pino } from "pino";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { AccountRole, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { OidcPurpose } from "../../gen/gateway/people/v1/people_pb.ts";
-import type { OidcSettings, PeopleSettings } from "../../src/config/catalog.ts";
+import type { Log } from "../../src/base/log.ts";
+import { closedPeople, type OidcSettings, type PeopleSettings } from "../../src/config/catalog.ts";
 import { errorOf } from "../support/keys.ts";
 import {
   encodeForeign,
@@ -54,6 +56,7 @@ function settingsOf(more: Partial<OidcSettings> = {}): PeopleSettings {
   const join = { accountId: "acc_b", role: "viewer" } as const;
   return {
     signUp: closed,
+    limits: closedPeople.limits,
     oidc: {
       acme: idpSettings(idp, more),
       open: idpSettings(idp, { signUp: open, ...more }),
@@ -94,7 +97,8 @@ let count = 0;
 /** Somebody new at the provider, who is its next person. */
 function newPerson(claims: object = {}): string {
   const subject = `person-${++count}`;
-  idp.people.set(subject, { name: `Person ${count}`, ...claims });
+  const confirmed = { email: `${subject}@example.com`, email_verified: true };
+  idp.people.set(subject, { name: `Person ${count}`, ...confirmed, ...claims });
   idp.person = subject;
   return subject;
 }
@@ -102,7 +106,8 @@ function newPerson(claims: object = {}): string {
 /** Somebody who has signed up at the provider `open`. */
 async function signedUp(claims: object = {}) {
   const subject = newPerson(claims);
-  const { grant, person } = await signInAt({ provider: "open" });
+  const back = await comeBack({ provider: "open" });
+  const { grant, person } = await anyone().finishOidc(back);
   return { subject, token: grant?.token ?? "", personId: person?.personId ?? "", person };
 }
 
@@ -142,7 +147,11 @@ describe("where only one domain may sign up", () => {
   test.for([
     ["a confirmed address of it", { email: "ann@ACME.com", email_verified: true }, "no error"],
     ["an unconfirmed one", { email: "bob@acme.com", email_verified: false }, "sign_up_closed"],
-    ["one without a word on it", { email: "cid@acme.com" }, "sign_up_closed"],
+    [
+      "one without a word on it",
+      { email: "cid@acme.com", email_verified: undefined },
+      "sign_up_closed",
+    ],
     ["another domain", { email: "dan@example.com", email_verified: true }, "sign_up_closed"],
     ["a domain below it", { email: "eve@x.acme.com", email_verified: true }, "sign_up_closed"],
     ["an end like it", { email: "fay@evilacme.com", email_verified: true }, "sign_up_closed"],
@@ -172,9 +181,9 @@ test("two identities with one address are two people, and neither is an earlier 
   expect((await sessionOf(one.token)).accounts).not.toMatchObject([{ accountId: "acc_a" }]);
 });
 
-test("an unconfirmed address is nobody's login here", async () => {
-  const { person, subject } = await signedUp({ email: "ceo@example.com", email_verified: false });
-  expect(person).toMatchObject({ login: `${subject}#open`, email: "" });
+test("an unconfirmed address is nobody's login here, and gets no account", async () => {
+  const claims = { email: "ceo@example.com", email_verified: false };
+  expect(await errorOf(signedUp(claims))).toBe("sign_up_closed");
 });
 
 test("the same new person in two windows becomes one person", async () => {
@@ -591,6 +600,56 @@ describe("groups", () => {
       expect((await sessionOf(token)).operator).toBe(OperatorRole.UNSPECIFIED);
   });
 
+  test("are found at a path, in the ID token or at userinfo, also under a name with dots", async () => {
+    const claims = [
+      ["realm_access.roles", { realm_access: { roles: ["team"], other: 1 } }],
+      ["https://acme.com/groups", { "https://acme.com/groups": ["team"] }],
+      ["realm_access.acme.com.roles", { realm_access: { "acme.com": { roles: "team" } } }],
+    ] as const;
+    for (const [groupsClaim, said] of claims)
+      for (const isInToken of [false, true]) {
+        const from = people.node({
+          env: idpEnv,
+          settings: settingsOf({ groups, groupsClaim }),
+        });
+        newPerson(isInToken ? {} : said);
+        if (isInToken) idp.change = (token) => ({ ...token, ...said });
+        const begin = { provider: "open" };
+        const { grant } = await anyone(from).finishOidc(await comeBack(begin, undefined, from));
+        idp.reset();
+        const { accounts } = await from.as(grant?.token).getSession({});
+        expect(accounts).toContainEqual(
+          expect.objectContaining({ accountId: "acc_a", role: MEMBER }),
+        );
+      }
+  });
+
+  test("the log says how many there were, or that the claim is absent", async () => {
+    const written: string[] = [];
+    const log: Log = pino(
+      { base: null, timestamp: false },
+      { write: (line) => written.push(line) },
+    );
+    const groupsClaim = "realm_access.roles";
+    const settings = settingsOf({ groups, groupsClaim });
+    const from = people.node({ env: idpEnv, settings, log });
+    const lineOf = async (claims: object) => {
+      newPerson(claims);
+      const begin = { provider: "open" };
+      await anyone(from).finishOidc(await comeBack(begin, undefined, from));
+      return JSON.parse(written.splice(0).find((line) => line.includes("came back")) ?? "{}");
+    };
+    expect(await lineOf({ realm_access: { roles: ["team", "x"] } })).toMatchObject({
+      oidc: "open",
+      groups: 2,
+    });
+    expect(await lineOf({ realm_access: { roles: [] } })).toMatchObject({ groups: 0 });
+    for (const claims of [{}, { groups: ["team"] }, { realm_access: ["roles"] }])
+      expect(await lineOf(claims)).toMatchObject({
+        groups: "the claim realm_access.roles is absent",
+      });
+  });
+
   test("take back nothing that somebody gave here", async () => {
     const subject = newPerson();
     const { person } = await signInWith(subject, ["team"]);
@@ -645,8 +704,8 @@ test("operators may sign in at a provider where passwords give no operator role"
   try {
     const groups = [{ group: "admins", operator: "admin" }] as const;
     const oidc = { open: idpSettings(away, { signUp: open, groups }) };
-    const one = apart.node({ env: idpEnv, settings: { signUp: closed, oidc } });
-    away.people.set("ada", { groups: ["admins"] });
+    const one = apart.node({ env: idpEnv, settings: { ...closedPeople, oidc } });
+    away.people.set("ada", { groups: ["admins"], email: "a@b.example", email_verified: true });
     const { authorizationUrl, flow } = await anyone(one).beginOidc({ provider: "open" });
     const back = await new RedirectBrowser().follow(
       authorizationUrl,

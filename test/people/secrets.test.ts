@@ -87,7 +87,11 @@ test("what was issued through a facade is nowhere else", async () => {
   const signedIn = await plain("SignInWithPassword", { login: "olga", password });
   const invited = await call("Invite", { accountId: "acc_a", role: "ACCOUNT_ROLE_VIEWER" }, cookie);
   const inviteToken = new URL(invited.json.link).hash.slice(1);
-  const created = await call("CreateKey", { accountId: "acc_a", family: "FAMILY_V1" }, cookie);
+  const created = await call(
+    "CreateKey",
+    { accountId: "acc_a", family: "FAMILY_V1", name: "k" },
+    cookie,
+  );
   expect(created.json.key.createdBy).toMatch(/^person:per_/);
   const { passkeyOptionsJson } = (await plain("BeginSignIn", {})).json;
   const again = await plain("SignInWithPasskey", { answerJson: device.sign(passkeyOptionsJson) });

@@ -3,7 +3,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { AccountRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { LinkPurpose } from "../../gen/gateway/people/v1/people_pb.ts";
-import type { SignUp } from "../../src/config/catalog.ts";
+import { closedPeople, type SignUp } from "../../src/config/catalog.ts";
 import { createMailer } from "../../src/mail/mail.ts";
 import { Authenticator } from "../support/authenticator.ts";
 import { errorOf } from "../support/keys.ts";
@@ -40,7 +40,7 @@ afterAll(async () => {
 
 function nodeWith(signUp: SignUp, url = smtp.url): PeopleNode {
   const mailer = createMailer({ url: new URL(url), from: "gw@localhost" });
-  return people.node({ mailer, settings: { signUp, oidc: {} } });
+  return people.node({ mailer, settings: { ...closedPeople, signUp } });
 }
 
 const mailsTo = (address: string) => smtp.mails.filter(({ to }) => to.includes(address));
@@ -230,7 +230,9 @@ describe("is refused", () => {
   test("where it is closed, or there is no mail server", async () => {
     const closed = nodeWith({ mode: "closed", domains: [] });
     expect(await errorOf(signUp("a@example.com", closed))).toBe("sign_up_closed");
-    const mailless = people.node({ settings: { signUp: { mode: "open", domains: [] }, oidc: {} } });
+    const mailless = people.node({
+      settings: { ...closedPeople, signUp: { mode: "open", domains: [] } },
+    });
     expect(await errorOf(signUp("a@example.com", mailless))).toBe("sign_up_closed");
     const signUps = [closed, mailless, node].map((one) => one.as(undefined).beginSignIn({}));
     expect((await Promise.all(signUps)).map((one) => one.signUp)).toEqual([false, false, true]);

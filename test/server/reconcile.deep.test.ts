@@ -81,7 +81,11 @@ function postedMicro(ledger: Ledger): Promise<unknown[]> {
 
 /** Runs a command on the restored ledger. */
 async function command(file: string, ...args: string[]) {
-  const env = { ...process.env, DATABASE_URL: database.server.url("restored") };
+  return commandOn("restored", file, ...args);
+}
+
+async function commandOn(ledger: string, file: string, ...args: string[]) {
+  const env = { ...process.env, DATABASE_URL: database.server.url(ledger) };
   const path = join(import.meta.dirname, "../../src/cli", file);
   const { stdout, stderr, code } = await run(process.execPath, [path, ...args], { env }).then(
     (output) => ({ ...output, code: 0 }),
@@ -172,4 +176,88 @@ test("a damaged line is named with its place, and missing arguments with the usa
     code: 64,
     stderr: expect.stringContaining("usage: "),
   });
+});
+
+test("what was revoked, suspended or disabled since is listed, and with --apply done again", async () => {
+  await database.server.query("create database acted template restored", "postgres");
+  const token = "the-admin-token-of-a-backup";
+  const gateway = await startChildGateway({
+    DATABASE_URL: database.server.url("acted"),
+    ADMIN_TOKEN: token,
+    DATA_DIR: folder,
+  });
+  const call = async (method: string, body: object) => {
+    const response = await fetch(`${gateway.address}/gateway.${method}`, {
+      method: "POST",
+      headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
+      body: JSON.stringify(body),
+    });
+    expect([method, response.status]).toEqual([method, 200]);
+    return Object(await response.json());
+  };
+  const create = async (name: string) => {
+    const { account } = await call("billing.v1.BillingService/CreateAccount", { name });
+    return String(account.accountId);
+  };
+  const createKey = async (name: string) => {
+    const body = { accountId: gone, family: "FAMILY_V1", name };
+    return (await call("keys.v1.KeysService/CreateKey", body)).key;
+  };
+  const [gone, back] = [await create("Gone"), await create("Back")];
+  const [revoked, rotated] = [await createKey("revoked"), await createKey("rotated")];
+  const body = { name: "program", scope: "ADMIN_SCOPE_READ" };
+  const made = (await call("people.v1.PeopleService/CreateAdminToken", body)).token;
+  await database.server.query(
+    "insert into people (person_id, login, name) values ('per_1', 'ada', 'Ada')",
+    "acted",
+  );
+  // A copy while the gateway runs, as a backup is one.
+  await run(
+    process.execPath,
+    [join(import.meta.dirname, "../../src/cli/backup.ts"), join(folder, "b")],
+    {
+      env: { ...process.env, DATABASE_URL: database.server.url("acted") },
+    },
+  );
+  await database.server.query("create database revived", "postgres");
+  expect((await commandOn("revived", "restore.ts", join(folder, "b"))).code).toBe(0);
+
+  await call("keys.v1.KeysService/RevokeKey", { keyId: revoked.keyId });
+  await call("keys.v1.KeysService/RotateKey", { keyId: rotated.keyId });
+  const secretId = rotated.secrets[0].secretId;
+  await call("keys.v1.KeysService/RevokeSecret", { keyId: rotated.keyId, secretId });
+  await call("people.v1.PeopleService/RevokeAdminToken", { tokenId: made.tokenId });
+  for (const accountId of [gone, back])
+    await call("billing.v1.BillingService/SuspendAccount", { accountId, reason: "a test" });
+  await call("billing.v1.BillingService/ResumeAccount", { accountId: back });
+  const path = join(folder, "acts.log");
+  // Only a person who is an operator disables people.
+  const disabled = { method: "UpdatePerson", outcome: "ok", actor: "person:per_2", msg: "audit" };
+  const line = JSON.stringify({
+    time: Date.now(),
+    ...disabled,
+    personId: "per_1",
+    disabled: "true",
+  });
+  await writeFile(path, `${(await gateway.end("SIGTERM")).stderr}${line}\n`);
+
+  const subjects = [
+    `revoked: key ${revoked.keyId}`,
+    `revoked: secret ${secretId}`,
+    `revoked: admin token ${made.tokenId}`,
+    "disabled: person per_1",
+    `suspended: account ${gone}`,
+  ];
+  const listed = await commandOn("revived", "reconcile.ts", path);
+  expect(listed.code).toBe(1);
+  const toBeDone = subjects.map((subject) => {
+    const [done, name] = subject.split(": ");
+    return `to be ${done} with --apply: ${name}`;
+  });
+  expect(listed.lines.slice(1).sort()).toEqual(toBeDone.sort());
+  const applied = await commandOn("revived", "reconcile.ts", path, "--apply");
+  expect(applied.lines.slice(1).sort()).toEqual(subjects.sort());
+  expect(applied.code).toBe(0);
+  const repeated = await commandOn("revived", "reconcile.ts", path, "--apply");
+  expect([repeated.code, repeated.lines.length]).toEqual([0, 1]);
 });

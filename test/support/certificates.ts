@@ -4,20 +4,24 @@
 import { generateKeyPairSync, type KeyObject, randomBytes, sign } from "node:crypto";
 
 export type Pair = { certificate: Buffer; privateKey: Buffer };
-export type Authority = { certificate: Buffer; issue(name: string): Pair };
+/** `host`: instead of localhost and 127.0.0.1. `hours`: until its end, from now. */
+type Extent = { host?: string; hours?: number };
+export type Authority = { certificate: Buffer; issue(name: string, extent?: Extent): Pair };
 
 /**
- * A new certificate authority. What it issues is good for `localhost` and 127.0.0.1, for an hour.
+ * A new certificate authority. What it issues is good for `localhost` and 127.0.0.1, for an hour,
+ * unless it is asked for something else.
  */
 export function createAuthority(name: string): Authority {
   const keys = generateKeyPairSync("ec", { namedCurve: "P-256" });
   const issuer = { name, key: keys.privateKey };
   return {
     certificate: pem("CERTIFICATE", certify(name, keys.publicKey, issuer, [isAuthority])),
-    issue(subject) {
+    issue(subject, { host, hours = 1 } = {}) {
       const pair = generateKeyPairSync("ec", { namedCurve: "P-256" });
+      const names = host === undefined ? isLocalhost : isHost(host);
       return {
-        certificate: pem("CERTIFICATE", certify(subject, pair.publicKey, issuer, [isLocalhost])),
+        certificate: pem("CERTIFICATE", certify(subject, pair.publicKey, issuer, [names], hours)),
         privateKey: Buffer.from(pair.privateKey.export({ type: "pkcs8", format: "pem" })),
       };
     },
@@ -49,6 +53,8 @@ const isLocalhost = extension(
   sequence(der(0x82, Buffer.from("localhost")), der(0x87, Buffer.from([127, 0, 0, 1]))),
 );
 
+const isHost = (name: string) => extension("551d11", sequence(der(0x82, Buffer.from(name))));
+
 type Issuer = { name: string; key: KeyObject };
 
 function certify(
@@ -56,6 +62,7 @@ function certify(
   key: KeyObject,
   issuer: Issuer,
   extensions: readonly Buffer[],
+  hours = 1,
 ): Buffer {
   const hourMs = 3_600_000;
   const toBeSigned = sequence(
@@ -64,7 +71,7 @@ function certify(
     der(0x02, Buffer.concat([Buffer.from([1]), randomBytes(8)])),
     ecdsaWithSha256,
     commonName(issuer.name),
-    sequence(time(Date.now() - hourMs), time(Date.now() + hourMs)),
+    sequence(time(Date.now() - 24 * hourMs), time(Date.now() + hours * hourMs)),
     commonName(subject),
     key.export({ type: "spki", format: "der" }),
     der(0xa3, sequence(...extensions)),

@@ -82,6 +82,7 @@ export async function startCluster(count: number): Promise<Cluster> {
     async key(request) {
       const created = await admin("gateway.keys.v1.KeysService/CreateKey", {
         family: "FAMILY_V1",
+        name: "a key",
         ...request,
       });
       const secret = String(created.secret);

@@ -13,6 +13,7 @@ import type { CallOptions } from "@connectrpc/connect";
 import fc from "fast-check";
 import { expect } from "vitest";
 import {
+  audited,
   type Callers,
   callers,
   endless,
@@ -95,7 +96,13 @@ export function invalidRequests({ input }: DescMethod) {
 export type Case = { readonly name: string; readonly run: () => Promise<void> };
 
 /** The cases of one method over one binding of the scripted services. */
-export function contractCases(desc: DescMethod, script: Script, call: CallMethod): Case[] {
+export function contractCases(
+  desc: DescMethod,
+  script: Script,
+  call: CallMethod,
+  /** False: the binding carries no fields that its sender does not know. */
+  carriesUnknown = true,
+): Case[] {
   const good = as(goodCredential(desc));
   const count = desc.methodKind === "unary" ? 1 : 3;
   const { missing, unlisted } = invalidRequests(desc);
@@ -109,13 +116,15 @@ export function contractCases(desc: DescMethod, script: Script, call: CallMethod
   };
   const cases: (Case | false)[] = [
     {
-      name: "is served, also with fields that it does not know",
+      name: "is served, also with fields that it does not know, unless it changes something",
       async run() {
         const request = leastRequest(desc.input);
         const expected = Array(count).fill(create(desc.output));
         expect(await call(desc, request, good)).toEqual(expected);
         request.$unknown = [{ no: 50_000, wireType: 0, data: new Uint8Array([1]) }];
-        expect(await call(desc, request, good)).toEqual(expected);
+        if (getOption(desc, audited) && carriesUnknown)
+          expect((await errorOf(call(desc, request, good))).reason).toBe("invalid_request");
+        else expect(await call(desc, request, good)).toEqual(expected);
       },
     },
     missing.length > 0 && {

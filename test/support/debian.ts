@@ -1,6 +1,7 @@
 // PostgreSQL 15 as Debian has it.
 
 import { execFileSync } from "node:child_process";
+import { existsSync } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -9,6 +10,8 @@ import { freePort } from "./ports.ts";
 import { TestServer } from "./server-pair.ts";
 
 const folder = "/usr/lib/postgresql/15";
+
+export const hasDebian = existsSync(`${folder}/bin/initdb`);
 
 /** The programs of Debian, which run as the user `postgres` where this one is root. */
 function debianBinaries(): Binaries {

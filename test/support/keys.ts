@@ -70,7 +70,7 @@ export function keysClient({ service }: Keys) {
   return {
     createKey: (request: MessageInitShape<typeof CreateKeyRequestSchema>) =>
       service.createKey(
-        create(CreateKeyRequestSchema, { family: Family.V1, ...request }),
+        create(CreateKeyRequestSchema, { family: Family.V1, name: "a key", ...request }),
         callBy(environmentToken, { accountId: request.accountId ?? "" }),
       ),
     getKey: (keyId: string) => service.getKey(create(GetKeyRequestSchema, { keyId }), adminCall),

@@ -66,7 +66,11 @@ export async function startIdp(options: {
     jwks: { keys: [jwkOf(privateKey.export({ format: "jwk" }))] },
     cookies: { keys: ["a key of a test"] },
     scopes: ["openid", "email", "profile", "groups"],
-    claims: { email: ["email", "email_verified"], profile: ["name"], groups: ["groups"] },
+    claims: {
+      email: ["email", "email_verified"],
+      profile: ["name"],
+      groups: ["groups", "realm_access", "https://acme.com/groups"],
+    },
     // Named, because the defaults print a notice each.
     ttl: { Interaction: 600, Session: 600, Grant: 600, AccessToken: 600, IdToken: 600 },
     conformIdTokenClaims: options.claimsInToken !== true,

@@ -22,8 +22,7 @@ import {
 } from "../../src/contract/contract.ts";
 import { intercept } from "../../src/contract/interceptor.ts";
 import { createPayments } from "../../src/payments/payments.ts";
-import { createGuessing } from "../../src/people/guessing.ts";
-import { createPeopleStore } from "../../src/people/store.ts";
+import { codeGuesses } from "../../src/people/guessing.ts";
 import { connectPostgres, type Postgres } from "../../src/postgres/postgres.ts";
 import { freshDatabase } from "./database.ts";
 import { admin, movableTime, orderThat, realTime, type Time } from "./payments.ts";
@@ -149,7 +148,6 @@ function createNode(postgres: Postgres, options: NodeOptions & { clock: Clock })
   const interceptor = { authenticate, log };
   const core = createBilling({ postgres, priceOf: () => undefined, log, onLost: () => {} });
   const billing = localClient(BillingService, intercept(BillingService, core.service, interceptor));
-  const people = createPeopleStore(postgres);
   const payments = createPayments({
     postgres,
     billing,
@@ -159,12 +157,7 @@ function createNode(postgres: Postgres, options: NodeOptions & { clock: Clock })
     env,
     chainPaceMs: 100,
     clock,
-    guesses: createGuessing({
-      store: people,
-      purpose: "promotion code ",
-      advice: "Too many wrong codes.",
-      clock,
-    }),
+    guesses: codeGuesses("promotion code", "Too many wrong codes."),
   });
   const service = intercept(PaymentsService, payments.service, interceptor);
   return {

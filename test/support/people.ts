@@ -25,7 +25,7 @@ export type PeopleNode = People & {
 };
 
 export type NodeOptions = Partial<
-  Pick<Parameters<typeof createPeople>[0], "mailer" | "settings" | "env" | "clock" | "log">
+  Pick<Parameters<typeof createPeople>[0], "mailer" | "settings" | "env" | "clock" | "log" | "keys">
 >;
 
 /** A signed-in person. */

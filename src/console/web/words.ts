@@ -496,7 +496,7 @@ export const words = {
     leave: "Leave this account",
     deleteMe: "Delete yourself",
     deleteAbout:
-      "Your name, address, ways in and sessions go. Keys that you made stay, and their owners manage them.",
+      "Your name, address, ways in and sessions go. Keys that you manage are paused, and the owners of their accounts manage them.",
     deleteTitle: "Delete yourself",
     deleteType: (login: string) => `Type ${login} to confirm`,
     deleteButton: "Delete me for good",

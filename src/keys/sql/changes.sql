@@ -20,17 +20,19 @@ select statement_timestamp() as "read_at!", c.change_id as "change_id?", c.key_i
        > coalesce(:since::timestamptz, statement_timestamp()) - interval '10 seconds';
 
 -- name: ListEvents :many
--- The keys that the feed names since ten seconds before a time, and that were created or paused
--- since then, with the hint of their first secret.
+-- The keys that the feed names since ten seconds before a time, and that were created, paused or
+-- revoked since then, with the hint of their first secret. An account that is closed has no news.
 select k.key_id, k.account_id, k.name, k.created_at, k.created_by,
-       case when k.paused then k.paused_at end as "paused_at?",
+       case when k.paused then k.paused_at end as "paused_at?", k.revoked_at,
        (select s.shown from key_secrets s
          where s.key_id = k.key_id order by s.secret_id limit 1) as "hint!"
   from keys k
+  join accounts a on a.account_id = k.account_id and a.status <> 'closed'
  where k.key_id in (select c.key_id from key_changes c
                      where c.changed_at > :since::timestamptz - interval '10 seconds')
    and (k.created_at > :since::timestamptz - interval '10 seconds'
-        or k.paused_at > :since::timestamptz - interval '10 seconds')
+        or k.paused_at > :since::timestamptz - interval '10 seconds'
+        or k.revoked_at > :since::timestamptz - interval '10 seconds')
  order by k.key_id
  limit :rows;
 

@@ -2,7 +2,7 @@
 
 -- name: CreateKey :run
 -- Adds a key with its first secret, and announces it for the alerts: no process can have cached
--- this secret. Foreign key violation: no such account.
+-- this secret.
 -- :requests_per_minute?
 -- :monthly_cap?
 -- :expires_at?
@@ -70,15 +70,34 @@ select k.key_id as "key_id!", k.name as "name!", coalesce(s.shown, '') as "hint!
 -- The status of a key. No row: no such key.
 select status from keys where key_id = :key_id;
 
--- name: ReadAccountStatus :optional
--- The status of an account. No row: no such account.
-select status from accounts where account_id = :account_id;
+-- name: LockAccount :optional
+-- The status of an account, locked until the end of the transaction: it is not closed meanwhile,
+-- and its keys are counted one by one. No row: no such account.
+select status from accounts where account_id = :account_id for no key update;
 
--- name: CountManaged :one
--- How many keys of an account somebody manages, without the revoked ones.
+-- name: CountLive :one
+-- How many keys of an account are neither revoked nor expired.
 select count(*)::int4 as "keys!"
   from keys
- where account_id = :account_id and managed_by = :managed_by and status = 'active';
+ where account_id = :account_id and status = 'active'
+   and (expires_at is null or expires_at > now());
+
+-- name: CountMade :one
+-- How many keys an account has made in the last hour, and when the first of them was.
+select count(*)::int4 as "keys!", min(created_at) as "first_at?"
+  from keys
+ where account_id = :account_id and created_at > now() - interval '1 hour';
+
+-- name: ListManaged :many
+-- The keys that somebody manages, without the revoked ones, in the order of their accounts, with
+-- the hints of their newest secrets.
+select k.key_id, k.account_id, k.name, k.paused,
+       coalesce((select s.shown from key_secrets s
+                  where s.key_id = k.key_id
+                  order by s.created_at desc, s.secret_id desc limit 1), '') as "hint!"
+  from keys k
+ where k.managed_by = :managed_by and k.status = 'active'
+ order by k.account_id, k.key_id;
 
 -- name: PageAccountKeys :many
 -- Ids of an account's keys after a given one, oldest first. Of those that match both filters.
@@ -111,21 +130,23 @@ select k.key_id as "key_id!"
  order by coalesce(m.spent, 0) desc, k.key_id
  limit :rows;
 
--- name: UpdateKey :optional
--- Changes the members of an active key whose flag is true, and returns the limits that the key had
--- before. No row: the key is revoked or does not exist.
+-- name: LockKey :optional
+-- The limits of an active key, locked until the end of the transaction, and whether it is paused.
+-- No row: the key is revoked or does not exist.
+select requests_per_minute, allowed_models, monthly_cap, account_reader, expires_at, paused
+  from keys
+ where key_id = :key_id and status = 'active'
+   for no key update;
+
+-- name: UpdateKey :run
+-- Changes the members of a key whose flag is true. The key is locked.
 -- :name?
 -- :requests_per_minute?
 -- :allowed_models?
 -- :monthly_cap?
 -- :account_reader?
 -- :expires_at?
-with earlier as (
-  select key_id, requests_per_minute, allowed_models, monthly_cap, account_reader, expires_at
-    from keys
-   where key_id = :key_id and status = 'active'
-     for no key update
-), changed as (
+with changed as (
   update keys
      set name = case when :has_name::boolean then :name::text else name end,
          requests_per_minute = case when :has_requests_per_minute::boolean
@@ -138,28 +159,22 @@ with earlier as (
            then :account_reader::boolean else account_reader end,
          expires_at = case when :has_expires_at::boolean
            then :expires_at::timestamptz else expires_at end
-   where key_id in (select key_id from earlier)
-), announced as (
-  insert into key_changes (change_id, key_id)
-  select :change_id, key_id from earlier
+   where key_id = :key_id
+  returning key_id
 )
-select requests_per_minute, allowed_models, monthly_cap, account_reader, expires_at from earlier;
+insert into key_changes (change_id, key_id)
+select :change_id, key_id from changed;
 
--- name: PauseKey :optional
--- Pauses a key, or resumes it. Changes nothing if it is so already. No row: the key is revoked or
--- does not exist.
-with found as (
-  select key_id, paused from keys where key_id = :key_id and status = 'active' for no key update
-), changed as (
+-- name: PauseKey :run
+-- Pauses a key, or resumes it. The key is locked.
+with changed as (
   update keys
      set paused = :paused::boolean, paused_at = case when :paused then now() else paused_at end
-   where key_id in (select key_id from found where paused <> :paused::boolean)
+   where key_id = :key_id
   returning key_id
-), announced as (
-  insert into key_changes (change_id, key_id)
-  select :change_id, key_id from changed
 )
-select key_id from found;
+insert into key_changes (change_id, key_id)
+select :change_id, key_id from changed;
 
 -- name: HandOverKeys :run
 -- Lets another person manage the keys of an account that somebody manages, revoked ones included.
@@ -175,6 +190,18 @@ with revoked as (
 )
 insert into key_changes (change_id, key_id)
 select :change_id, key_id from revoked;
+
+-- name: PauseManaged :many
+-- Pauses the keys of an account that somebody manages. Returns those that it paused.
+-- :change_id  to which each key adds its own
+with changed as (
+  update keys set paused = true, paused_at = now()
+   where account_id = :account_id and managed_by = :managed_by and status = 'active' and not paused
+  returning key_id
+)
+insert into key_changes (change_id, key_id)
+select :change_id || '_' || key_id, key_id from changed
+returning key_id;
 
 -- name: RevokeManaged :many
 -- Revokes, for good, the keys of an account that somebody manages. Returns those that it revoked.

@@ -3,15 +3,16 @@
 -- name: InsertDecision :run
 -- Stores a decision of a person.
 -- :facts  those that it deals with
+-- :approved_by?  null: it needed nobody
 -- :micros  micro-credits, each for the deposit of its position
 insert into payment_decisions
-  (decision_id, order_id, kind, facts, deposit_ids, micros, reason, state, decided_by, done_at)
-values (:decision_id, :order_id, :kind, :facts, :deposit_ids, :micros, :reason, :state, :decided_by,
-  case when :state = 'done' then now() end);
+  (decision_id, order_id, kind, facts, deposit_ids, micros, reason, decided_by, approved_by)
+values (:decision_id, :order_id, :kind, :facts, :deposit_ids, :micros, :reason, :decided_by,
+  :approved_by);
 
 -- name: FindDecision :optional
 -- Finds a decision.
-select decision_id, order_id, kind, facts, deposit_ids, micros, reason, state, decided_by,
+select decision_id, order_id, kind, facts, deposit_ids, micros, reason, decided_by,
   approved_by, created_at
 from payment_decisions
 where decision_id = :decision_id;
@@ -31,26 +32,9 @@ limit :rows;
 select given.deposit_id as "deposit_id!", given.micro as "micro!"
 from payment_decisions d
 cross join lateral unnest(d.deposit_ids, d.micros) as given (deposit_id, micro)
-where d.order_id = :order_id and d.state = 'done'
+where d.order_id = :order_id
 union all
 -- A deposit that goes back whole counts no more.
 select external_id, 0::bigint
 from payment_refunds
 where order_id = :order_id and external_id is not null and state not in ('refused', 'cancelled');
-
--- name: ListPending :many
--- Lists the decisions of some orders that wait for their approval.
-select decision_id, order_id, kind, facts, deposit_ids, micros, reason, state, decided_by,
-  approved_by, created_at
-from payment_decisions
-where order_id = any(:order_ids::text[]) and state = 'pending';
-
--- name: ApproveDecision :run
--- Approves a decision. The caller has locked its order.
-update payment_decisions
-set state = 'done', approved_by = :approved_by, done_at = now()
-where decision_id = :decision_id and state = 'pending';
-
--- name: ReplacePending :run
--- Ends the decision of an order that waits for its approval.
-update payment_decisions set state = 'replaced' where order_id = :order_id and state = 'pending';

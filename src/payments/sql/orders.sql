@@ -112,13 +112,19 @@ select (
 ) as "awaited!";
 
 -- name: CountOrders :one
--- Counts the orders that an account has open, and those of the last hour with the first of them.
+-- Counts the orders that an account has open, and those of the last hour with the first of them;
+-- and says if money has ever arrived for one of its orders.
 select
   count(*) filter (
     where state in ('open', 'seen') and (state = 'seen' or quoted_until > now())
   )::integer as "open!",
   count(*) filter (where created_at > now() - interval '1 hour')::integer as "made!",
-  min(created_at) filter (where created_at > now() - interval '1 hour') as "first_at?"
+  min(created_at) filter (where created_at > now() - interval '1 hour') as "first_at?",
+  exists (
+    select from payment_grants g
+    join payment_orders paid on paid.order_id = g.order_id
+    where paid.account_id = :account_id and g.micro > 0
+  ) as "has_paid!"
 from payment_orders
 where account_id = :account_id and kind = 'pack';
 
@@ -317,7 +323,7 @@ set handled = array(
   select distinct fact
   from payment_decisions d
   cross join lateral unnest(d.facts) as fact
-  where d.order_id = :order_id and d.state = 'done'
+  where d.order_id = :order_id
   order by 1
 )
 where order_id = :order_id;

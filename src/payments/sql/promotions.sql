@@ -19,6 +19,10 @@ insert into promotion_uses (code_id, account_id, order_id, used_at)
 values (:code_id, :account_id, :order_id, now())
 on conflict (code_id, account_id) do nothing;
 
+-- name: LockRedeemer :optional
+-- Locks an account until the end of the transaction: its codes are redeemed one by one.
+select account_id from accounts where account_id = :account_id for no key update;
+
 -- name: FindPromotion :optional
 -- Finds the promotion of a code.
 select code_id, name, "family", bonus_micro, ends_at, most, used, needs_purchase, created_by,

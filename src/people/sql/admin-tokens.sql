@@ -1,12 +1,18 @@
 -- timeout_ms=5000
 
--- name: InsertAdminToken :optional
--- Adds an admin token. No row: the name is or was in use.
-insert into admin_tokens (digest, token_id, name, scope, shown, created_by)
-values (:digest, :token_id, :name, :scope, :hint, :created_by)
-on conflict do nothing
-returning token_id, name, scope, shown as hint, created_by, created_at, used_at as last_used_at,
-          revoked_at;
+-- name: InsertAdminToken :run
+-- Adds an admin token. Changes no row: the name is or was in use.
+-- :person_id?  who made it; null: the machine
+insert into admin_tokens (digest, token_id, name, scope, shown, created_by, person_id)
+values (:digest, :token_id, :name, :scope, :hint, :created_by, :person_id)
+on conflict do nothing;
+
+-- name: FindAdminToken :optional
+-- An admin token. No row: there is none, or it waits for an approval.
+select token_id, name, scope, shown as hint, created_by, created_at, used_at as last_used_at,
+       revoked_at
+  from admin_tokens
+ where token_id = :token_id;
 
 -- name: FindAdminTokens :many
 -- The admin tokens with these digests, and records their use, at most once a minute.
@@ -17,7 +23,7 @@ with touched as (
                        and (used_at is null or used_at < now() - interval '50 seconds')
                        for update skip locked)
 )
-select digest, token_id, name, scope, revoked_at is not null as "is_revoked!"
+select digest, token_id, name, scope, person_id, revoked_at is not null as "is_revoked!"
   from admin_tokens
  where digest = any(:digests::bytea[]);
 
@@ -34,6 +40,10 @@ select token_id, name, scope, shown as hint, created_by, created_at, used_at as 
 -- name: LockAdminToken :optional
 -- Locks an admin token that is not revoked until the end of the transaction. No row: there is none.
 select token_id from admin_tokens where token_id = :token_id and revoked_at is null for share;
+
+-- name: ShareTokenByName :optional
+-- An admin token that is not revoked until the end of the transaction. No row: there is none.
+select token_id from admin_tokens where name = :name and revoked_at is null for share;
 
 -- name: RevokeAdminToken :optional
 -- Revokes an admin token, unless it is revoked already. No row: there is none.

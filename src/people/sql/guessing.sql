@@ -43,10 +43,17 @@ having count(*) > 0;
 
 -- name: ForgiveAttempt :run
 -- Takes the count of an attempt back, because it succeeded. The login starts anew in its network.
+-- Locks the subjects in the order in which attempts are counted.
+with locked as (
+  select subject from sign_in_failures
+   where subject = any(:subjects::bytea[])
+   order by subject
+     for update
+)
 update sign_in_failures
    set failures = case when kind = 'pair' then 0 else greatest(0, failures - 1) end,
        wait_until = 'epoch'
- where subject = any(:subjects::bytea[]);
+ where subject in (select subject from locked);
 
 -- name: RemoveChallenges :run
 -- Deletes challenges whose time is over.

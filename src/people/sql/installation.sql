@@ -18,3 +18,11 @@ returning challenge_secret as "challenge_secret!";
 -- Takes on the daily removal of old data. Changes no row: a process did so within the last day.
 update installation set cleaned_at = now()
  where cleaned_at is null or cleaned_at <= now() - interval '1 day';
+
+-- name: TouchAdminToken :run
+-- Notes that the token of the environment was used.
+update installation set admin_token_used_at = now();
+
+-- name: ReadAdminTokenUse :one
+-- When the token of the environment was used last.
+select admin_token_used_at as used_at from installation;

@@ -21,12 +21,15 @@ select link_id, purpose, person_id, account_id, role, login, ends_at, email
  where digest = :digest and used_at is null and ends_at > now();
 
 -- name: CountInvitations :one
--- The invitations that an account made in the last 24 hours, and when the oldest of them leaves
--- that time.
-select count(*)::integer as "made!", min(made_at) + interval '24 hours' as "resets_at?"
+-- The invitations that an account made in the last 24 hours, when the oldest of them leaves that
+-- time, and how many are open.
+select count(*) filter (where made_at > now() - interval '24 hours')::integer as "made!",
+       min(made_at) filter (where made_at > now() - interval '24 hours') + interval '24 hours'
+         as "resets_at?",
+       count(*) filter (where used_at is null and ends_at > now())::integer as "open!"
   from links
  where account_id = :account_id and purpose = 'invitation'
-   and made_at > now() - interval '24 hours';
+   and made_at > now() - interval '8 days';
 
 -- name: ListInvitations :many
 -- The open invitations of an account, newest first, and what became of their mail.
@@ -39,6 +42,15 @@ select l.link_id as "invitation_id!", l.role, l.login as "login!", l.made_by as 
    and l.ends_at > now()
  order by l.made_at desc, l.link_id desc
  limit 1000;
+
+-- name: FindInvitation :optional
+-- An invitation, also one that was used, and what became of its mail.
+select l.link_id as "invitation_id!", l.role, l.login as "login!", l.made_by as "created_by!",
+       l.made_at as "created_at!", l.ends_at as "ends_at!", l.email,
+       m.state as "mail?", m.problem as "mail_problem?"
+  from links l
+  left join mails m on m.link_id = l.link_id
+ where l.account_id = :account_id and l.link_id = :link_id and l.purpose = 'invitation';
 
 -- name: RenewLink :run
 -- Gives an open link a new token. Changes no row: the link was used, or it has ended.

@@ -77,6 +77,10 @@ select m.person_id
    and p.disabled_at is null
    for share of m;
 
+-- name: ShareMember :optional
+-- The role of a member, who keeps it until the end of the transaction. No row: the person is none.
+select role from members where account_id = :account_id and person_id = :person_id for share;
+
 -- name: UpdateMember :run
 -- Sets the role of a member.
 update members set role = :role where account_id = :account_id and person_id = :person_id;

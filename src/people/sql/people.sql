@@ -26,6 +26,10 @@ select p.person_id as "person_id!", w.hash as "hash?"
   left join passwords w on w.person_id = p.person_id
  where p.login = :login and p.disabled_at is null;
 
+-- name: IsLoginTaken :optional
+-- One row if somebody has this login, also if he may not sign in.
+select 1 as "found!" from people where login = :login;
+
 -- name: HasOperator :optional
 -- One row if an operator admin may sign in.
 select 1 as "found!" from people where operator = 'admin' and disabled_at is null limit 1;
@@ -46,6 +50,19 @@ select p.person_id, p.login as "login!", p.name, p.operator, p.email, p.created_
 -- A person, locked until the end of the transaction.
 select person_id, login as "login!", name, operator, email, created_at, disabled_at
   from people where person_id = :person_id and deleted_at is null for update;
+
+-- name: SharePerson :optional
+-- The operator role of a person who may sign in, and stays so until the end of the transaction. No
+-- row: he may not.
+select operator from people where person_id = :person_id and disabled_at is null for share;
+
+-- name: ShareOperators :many
+-- Those of some people who are operator admins and may sign in. They stay so until the end of the
+-- transaction.
+select person_id from people
+ where person_id = any(:person_ids::text[]) and operator = 'admin' and disabled_at is null
+ order by person_id
+   for share;
 
 -- name: LockOperators :many
 -- The operator admins who may sign in, locked until the end of the transaction.
@@ -74,3 +91,22 @@ update people
    set login = null, name = '', email = null, email_verified_at = null, operator = 'none',
        disabled_at = coalesce(disabled_at, now()), deleted_at = now()
  where person_id = :person_id;
+
+-- name: CountSignUps :one
+-- How many accounts the people of a network got by signing up in the last 24 hours.
+select count(*)::integer as "made!" from sign_ups
+ where network = :network and made_at > now() - interval '24 hours';
+
+-- name: InsertSignUp :run
+-- Notes that somebody gets an account by signing up.
+insert into sign_ups (account_id, network) values (:account_id, :network)
+on conflict (account_id) do nothing;
+
+-- name: RemoveSignUps :run
+-- Deletes what counts no more.
+delete from sign_ups where made_at < now() - interval '2 days';
+
+-- name: CountAdmins :one
+-- How many operator admins may sign in.
+select count(*)::integer as "admins!" from people
+ where operator = 'admin' and disabled_at is null;

@@ -11,6 +11,15 @@ values (:digest, :session_id, :person_id, :method,
         now() + :strong_ms::float8 * interval '1 millisecond', :address, :agent, :passkey_id)
 returning ends_at;
 
+-- name: EndOldest :run
+-- Ends the open sessions of a person, but for the newest.
+-- :kept  so many stay open
+update sessions set ended_at = now()
+ where session_id in (select session_id from sessions
+                       where person_id = :person_id and ended_at is null and ends_at > now()
+                       order by made_at desc, session_id desc
+                      offset :kept::integer);
+
 -- name: FindSessions :many
 -- The open sessions with these digests, their people and the accounts of the people, and records
 -- their use, at most once a minute. No row: there is none, it ended, or the person is disabled.
@@ -37,9 +46,11 @@ select s.digest, s.session_id, s.person_id, s.method, s.strong_until, p.operator
   join people p on p.person_id = s.person_id
  where p.disabled_at is null;
 
--- name: FindMethod :optional
--- How the person of a session, which has not ended, proved who he is.
-select method from sessions where session_id = :session_id and ended_at is null;
+-- name: FindProof :optional
+-- How the person of a session proved last who he is. No row: the session has ended.
+-- =proof sessions.method
+select coalesce(confirmed_by, method) as "proof!"
+  from sessions where session_id = :session_id and ended_at is null;
 
 -- name: ListSessions :many
 -- The open sessions of a person, newest first.
@@ -69,8 +80,11 @@ select s.session_id, s.person_id, p.login as "login!", s.address, s.agent, s.mad
 
 -- name: ConfirmSession :optional
 -- Records that the person of an open session proved who he is. No row: the session ended.
+-- :confirmed_by  how
 -- :strong_ms  how long he needs no further confirmation
-update sessions set strong_until = now() + :strong_ms::float8 * interval '1 millisecond'
+update sessions
+   set strong_until = now() + :strong_ms::float8 * interval '1 millisecond',
+       confirmed_by = :confirmed_by
  where session_id = :session_id and ended_at is null
 returning strong_until;
 

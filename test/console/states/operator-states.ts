@@ -9,6 +9,7 @@ import {
   type PoolSchema,
   TransferKind,
 } from "../../../gen/gateway/billing/v1/billing_pb.ts";
+import { ApprovalKind } from "../../../gen/gateway/common/v1/approval_pb.ts";
 import { Family } from "../../../gen/gateway/common/v1/family_pb.ts";
 import { AccountRole, AdminScope, OperatorRole } from "../../../gen/gateway/common/v1/roles_pb.ts";
 import { KeyStatus, KeysService } from "../../../gen/gateway/keys/v1/keys_pb.ts";
@@ -21,7 +22,6 @@ import {
 } from "../../../gen/gateway/operations/v1/operations_pb.ts";
 import {
   Attention,
-  DecisionState,
   DepositState,
   type OrderSchema,
   OrderState,
@@ -174,7 +174,7 @@ const tokens = answer(people.listAdminTokens, () => ({
 
 const acts = [
   ["CreateTransfer", "person:per_olga", "ok", { family: "V1", amountMicrocredits: "2000000000" }],
-  ["ApproveTransfer", "person:per_bob", "ok", { transferId: "tra_1" }],
+  ["Approve", "person:per_bob", "ok", { approvalId: "apv_1", approved: "transfer" }],
   ["SuspendAccount", "person:per_olga", "ok", {}],
   ["GetAccount", "person:per_ana", "ok", {}],
   ["CreateKey", "token:provisioning", "not_permitted", { keyId: "key_0001", family: "V2" }],
@@ -210,13 +210,6 @@ const orderOf = (of: OrderInit): OrderInit => ({
   ...of,
 });
 const waitingOrder = orderOf({});
-const decidedOrder = orderOf({
-  pendingDecision: {
-    ...{ decisionId: "dec_1", orderId: "ord_0199e1c0a1b27c3d8e4f", state: DecisionState.PENDING },
-    ...{ microcredits: 4_000n * credit, reason: "<b>late</b>, but whole", createdAt: ago(hour) },
-    decidedBy: "person:per_bob",
-  },
-});
 const refundedOrder = orderOf({
   ...{ state: OrderState.PAID, attention: Attention.UNSPECIFIED, notice: "" },
   ...{ grantedMicrocredits: 4_000n * credit, refundedMicrodollars: 20_000_000n },
@@ -232,7 +225,7 @@ const getOrder = (order: OrderInit) => answer(payments.getOrder, () => ({ order 
 const listAttention = answer(payments.listAttention, () => ({
   orders: [
     waitingOrder,
-    { ...decidedOrder, orderId: "ord_2", attention: Attention.OVERPAID, accountId: idOf(2) },
+    { ...waitingOrder, orderId: "ord_2", attention: Attention.OVERPAID, accountId: idOf(2) },
     orderOf({
       ...{ orderId: "ord_3", attention: Attention.WRONG_ASSET, accountId: "acc_unknown" },
       deposits: [],
@@ -241,22 +234,31 @@ const listAttention = answer(payments.listAttention, () => ({
 }));
 const noAttention = answer(payments.listAttention, () => ({}));
 
-const pendingTransfers = answer(billing.listPendingTransfers, () => ({
-  pendingTransfers: [
+const approvals = answer(operations.listApprovals, () => ({
+  approvals: [
     {
-      ...{ pendingTransferId: "ptr_1", accountId: idOf(1), family: Family.V1 },
-      ...{ kind: TransferKind.BONUS, amountMicrocredits: 200_000n * credit },
+      ...{ approvalId: "apv_1", accountId: idOf(1), kind: ApprovalKind.TRANSFER, subject: "key-1" },
+      ...{
+        what: "Adds 200,000 credits to the pool v1, as bonus.",
+        amountMicrodollars: 1_000_000_000n,
+      },
       ...{ reason: "Goodwill for the outage of the 20th.", requestedBy: "person:per_bob" },
-      requestedAt: ago(3 * hour),
+      ...{ personId: "per_bob", givenMicrodollars: 480_000_000n, requestedAt: ago(3 * hour) },
     },
     {
-      ...{ pendingTransferId: "ptr_2", accountId: idOf(4), family: Family.V2 },
-      ...{ kind: TransferKind.PURCHASE, amountMicrocredits: 10_000_000n * credit },
-      ...{ reason: "فاتورة رقم ١٢٣", requestedBy: "person:per_olga", requestedAt: ago(day) },
+      ...{ approvalId: "apv_2", kind: ApprovalKind.OPERATOR, subject: "per_cleo" },
+      ...{ what: "Makes cleo an operator admin.", requestedBy: "person:per_olga" },
+      ...{ personId: "per_olga", requestedAt: ago(day) },
+    },
+    {
+      ...{ approvalId: "apv_3", accountId: idOf(4), kind: ApprovalKind.DECISION },
+      ...{ subject: "ord_0199e1c0a1b27c3d8e4f", what: "Grants 4,000 credits for an order." },
+      ...{ reason: "<b>late</b>, but whole", requestedBy: "token:billing-bot" },
+      ...{ personId: "per_bob", requestedAt: ago(2 * day) },
     },
   ],
 }));
-const noTransfers = answer(billing.listPendingTransfers, () => ({}));
+const noApprovals = answer(operations.listApprovals, () => ({}));
 
 const checked = (more: object = {}) =>
   answer(operations.getVerification, () => ({
@@ -452,8 +454,8 @@ const promotions = answer(payments.listPromotions, () => ({
 }));
 
 const at = (path: string) => `/console/operator${path}`;
-const attention = [admin, find, listPeople, listAttention, pendingTransfers];
-const quiet = [admin, findNone, listPeople, noAttention, noTransfers];
+const attention = [admin, find, listPeople, listAttention, approvals];
+const quiet = [admin, findNone, listPeople, noAttention, noApprovals];
 
 const alerts = answer(AlertsService.method.listAlerts, () => ({
   settings: { rules: [{ kind: AlertKind.PROVIDER_ALARM, page: true, mail: true }] },
@@ -506,7 +508,7 @@ export const operatorStates: readonly PageStates[] = [
     states: {
       loading: [
         ...[admin, listPeople, pending(operations.findAccounts)],
-        ...[payments.listAttention, billing.listPendingTransfers].map(pending),
+        ...[payments.listAttention, operations.listApprovals].map(pending),
         pending(operations.getVerification),
       ],
       empty: [...quiet, checked()],
@@ -514,25 +516,25 @@ export const operatorStates: readonly PageStates[] = [
       failed: [
         ...[admin, listPeople, failing(operations.findAccounts, "internal")],
         failing(payments.listAttention, "internal"),
-        failing(billing.listPendingTransfers, "database_unavailable"),
+        failing(operations.listApprovals, "database_unavailable"),
         failing(operations.getVerification, "internal"),
       ],
       full: [...attention, violations],
       "old check": [...attention, checked({ endedAt: ago(3 * day), startedAt: ago(3 * day) })],
-      support: [support, find, listPeople, listAttention, pendingTransfers, checked()],
+      support: [support, find, listPeople, listAttention, approvals, checked()],
     },
   },
   {
     name: "operator-order",
     path: at("/orders/ord_0199e1c0a1b27c3d8e4f"),
     states: {
-      loading: [admin, find, listPeople, pending(payments.getOrder)],
-      failed: [admin, find, listPeople, failing(payments.getOrder, "internal")],
-      missing: [admin, find, listPeople, failing(payments.getOrder, "not_found")],
-      full: [admin, find, listPeople, getOrder(waitingOrder)],
-      decided: [admin, find, listPeople, getOrder(decidedOrder)],
-      refunding: [admin, find, listPeople, getOrder(refundedOrder)],
-      support: [support, find, listPeople, getOrder(decidedOrder)],
+      loading: [admin, find, listPeople, noApprovals, pending(payments.getOrder)],
+      failed: [admin, find, listPeople, noApprovals, failing(payments.getOrder, "internal")],
+      missing: [admin, find, listPeople, noApprovals, failing(payments.getOrder, "not_found")],
+      full: [admin, find, listPeople, noApprovals, getOrder(waitingOrder)],
+      decided: [admin, find, listPeople, approvals, getOrder(waitingOrder)],
+      refunding: [admin, find, listPeople, noApprovals, getOrder(refundedOrder)],
+      support: [support, find, listPeople, approvals, getOrder(waitingOrder)],
     },
   },
   {

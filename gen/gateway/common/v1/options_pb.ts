@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file gateway/common/v1/options.proto.
  */
 export const file_gateway_common_v1_options: GenFile = /*@__PURE__*/
-  fileDesc("Ch9nYXRld2F5L2NvbW1vbi92MS9vcHRpb25zLnByb3RvEhFnYXRld2F5LmNvbW1vbi52MSLPAQoHQ2FsbGVycxILCgNrZXkYASABKAgSLAoFYWRtaW4YAiABKA4yHS5nYXRld2F5LmNvbW1vbi52MS5BZG1pblNjb3BlEi4KBnBlcnNvbhgDIAEoDjIeLmdhdGV3YXkuY29tbW9uLnYxLkFjY291bnRSb2xlEjEKCG9wZXJhdG9yGAQgASgOMh8uZ2F0ZXdheS5jb21tb24udjEuT3BlcmF0b3JSb2xlEg4KBmFueW9uZRgFIAEoCBIWCg5hY2NvdW50X3JlYWRlchgGIAEoCDpWCgdjYWxsZXJzEh4uZ29vZ2xlLnByb3RvYnVmLk1ldGhvZE9wdGlvbnMY/YgDIAEoCzIaLmdhdGV3YXkuY29tbW9uLnYxLkNhbGxlcnNSB2NhbGxlcnM6OgoHYXVkaXRlZBIeLmdvb2dsZS5wcm90b2J1Zi5NZXRob2RPcHRpb25zGP+IAyABKAhSB2F1ZGl0ZWQ6OAoGc3Ryb25nEh4uZ29vZ2xlLnByb3RvYnVmLk1ldGhvZE9wdGlvbnMYgIkDIAEoCFIGc3Ryb25nOjoKB2VuZGxlc3MSHi5nb29nbGUucHJvdG9idWYuTWV0aG9kT3B0aW9ucxiBiQMgASgIUgdlbmRsZXNzOjsKCHJlcXVpcmVkEh0uZ29vZ2xlLnByb3RvYnVmLkZpZWxkT3B0aW9ucxj+iAMgASgIUghyZXF1aXJlZGIGcHJvdG8z", [file_gateway_common_v1_roles, file_google_protobuf_descriptor]);
+  fileDesc("Ch9nYXRld2F5L2NvbW1vbi92MS9vcHRpb25zLnByb3RvEhFnYXRld2F5LmNvbW1vbi52MSLPAQoHQ2FsbGVycxILCgNrZXkYASABKAgSLAoFYWRtaW4YAiABKA4yHS5nYXRld2F5LmNvbW1vbi52MS5BZG1pblNjb3BlEi4KBnBlcnNvbhgDIAEoDjIeLmdhdGV3YXkuY29tbW9uLnYxLkFjY291bnRSb2xlEjEKCG9wZXJhdG9yGAQgASgOMh8uZ2F0ZXdheS5jb21tb24udjEuT3BlcmF0b3JSb2xlEg4KBmFueW9uZRgFIAEoCBIWCg5hY2NvdW50X3JlYWRlchgGIAEoCDpWCgdjYWxsZXJzEh4uZ29vZ2xlLnByb3RvYnVmLk1ldGhvZE9wdGlvbnMY/YgDIAEoCzIaLmdhdGV3YXkuY29tbW9uLnYxLkNhbGxlcnNSB2NhbGxlcnM6OgoHYXVkaXRlZBIeLmdvb2dsZS5wcm90b2J1Zi5NZXRob2RPcHRpb25zGP+IAyABKAhSB2F1ZGl0ZWQ6OAoGc3Ryb25nEh4uZ29vZ2xlLnByb3RvYnVmLk1ldGhvZE9wdGlvbnMYgIkDIAEoCFIGc3Ryb25nOjoKB2VuZGxlc3MSHi5nb29nbGUucHJvdG9idWYuTWV0aG9kT3B0aW9ucxiBiQMgASgIUgdlbmRsZXNzOjoKB2xlbmllbnQSHi5nb29nbGUucHJvdG9idWYuTWV0aG9kT3B0aW9ucxiCiQMgASgIUgdsZW5pZW50OjsKCHJlcXVpcmVkEh0uZ29vZ2xlLnByb3RvYnVmLkZpZWxkT3B0aW9ucxj+iAMgASgIUghyZXF1aXJlZGIGcHJvdG8z", [file_gateway_common_v1_roles, file_google_protobuf_descriptor]);
 
 /**
  * The callers that may use a method: it suffices to be one of them. The same code enforces this on
@@ -114,11 +114,20 @@ export const endless: GenExtension<MethodOptions, boolean> = /*@__PURE__*/
   extDesc(file_gateway_common_v1_options, 3);
 
 /**
+ * Members of a JSON request that are not known here are ignored: bodies of clients that are newer
+ * than this gateway. Every other method refuses them with INVALID_REQUEST.
+ *
+ * @generated from extension: bool lenient = 50306;
+ */
+export const lenient: GenExtension<MethodOptions, boolean> = /*@__PURE__*/
+  extDesc(file_gateway_common_v1_options, 4);
+
+/**
  * The field must be set: a message must be present, a string or list not empty, a number or enum
  * not zero. Otherwise the call fails with INVALID_REQUEST.
  *
  * @generated from extension: bool required = 50302;
  */
 export const required: GenExtension<FieldOptions, boolean> = /*@__PURE__*/
-  extDesc(file_gateway_common_v1_options, 4);
+  extDesc(file_gateway_common_v1_options, 5);
 

@@ -6,6 +6,8 @@ import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobu
 import { enumDesc, fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
 import type { Account, Pool, Violation } from "../../billing/v1/billing_pb.ts";
 import { file_gateway_billing_v1_billing } from "../../billing/v1/billing_pb.ts";
+import type { Approval } from "../../common/v1/approval_pb.ts";
+import { file_gateway_common_v1_approval } from "../../common/v1/approval_pb.ts";
 import { file_gateway_common_v1_options } from "../../common/v1/options_pb.ts";
 import type { Price } from "../../common/v1/usage_pb.ts";
 import { file_gateway_common_v1_usage } from "../../common/v1/usage_pb.ts";
@@ -17,7 +19,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file gateway/operations/v1/operations.proto.
  */
 export const file_gateway_operations_v1_operations: GenFile = /*@__PURE__*/
-  fileDesc("CiZnYXRld2F5L29wZXJhdGlvbnMvdjEvb3BlcmF0aW9ucy5wcm90bxIVZ2F0ZXdheS5vcGVyYXRpb25zLnYxIoEBChNGaW5kQWNjb3VudHNSZXF1ZXN0Eg0KBXF1ZXJ5GAEgASgJEjQKBmZpbHRlchgCIAEoDjIkLmdhdGV3YXkub3BlcmF0aW9ucy52MS5BY2NvdW50RmlsdGVyEhEKCXBhZ2Vfc2l6ZRgDIAEoDRISCgpwYWdlX3Rva2VuGAQgASgJImgKFEZpbmRBY2NvdW50c1Jlc3BvbnNlEjcKCGFjY291bnRzGAEgAygLMiUuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkFjY291bnRTdW1tYXJ5EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSKbAgoOQWNjb3VudFN1bW1hcnkSLAoHYWNjb3VudBgBIAEoCzIbLmdhdGV3YXkuYmlsbGluZy52MS5BY2NvdW50EicKBXBvb2xzGAIgAygLMhguZ2F0ZXdheS5iaWxsaW5nLnYxLlBvb2wSGgoSc3BlbnRfbWljcm9jcmVkaXRzGAMgASgDEhkKEWRlYnRfbWljcm9jcmVkaXRzGAQgASgDEjMKBm93bmVycxgFIAMoCzIjLmdhdGV3YXkub3BlcmF0aW9ucy52MS5BY2NvdW50T3duZXISEwoLb3duZXJfY291bnQYBiABKA0SFgoOd2FpdGluZ19vcmRlcnMYByABKA0SGQoRd2FpdGluZ190cmFuc2ZlcnMYCCABKA0iPgoMQWNjb3VudE93bmVyEhEKCXBlcnNvbl9pZBgBIAEoCRINCgVsb2dpbhgCIAEoCRIMCgRuYW1lGAMgASgJIhIKEEdldFN0YXR1c1JlcXVlc3Qi0wEKEUdldFN0YXR1c1Jlc3BvbnNlEioKBW5vZGVzGAEgAygLMhsuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLk5vZGUSMQoIZGF0YWJhc2UYAiABKAsyHy5nYXRld2F5Lm9wZXJhdGlvbnMudjEuRGF0YWJhc2USNwoHcnVubmluZxgDIAEoCzImLmdhdGV3YXkub3BlcmF0aW9ucy52MS5SdW5uaW5nUmVxdWVzdHMSJgoCYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIqgBCgROb2RlEg8KB25vZGVfaWQYASABKAkSLgoKc3RhcnRlZF9hdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFgoOc2lsZW50X3NlY29uZHMYAyABKA0SFAoMaXNfYW5zd2VyaW5nGAQgASgIEjEKBnJlcG9ydBgFIAEoCzIhLmdhdGV3YXkub3BlcmF0aW9ucy52MS5Ob2RlUmVwb3J0IpYCCgpOb2RlUmVwb3J0EgwKBGhvc3QYASABKAkSCwoDcGlkGAIgASgNEg4KBndvcmtlchgDIAEoDRIPCgd2ZXJzaW9uGAQgASgJEhcKD3J1bnRpbWVfdmVyc2lvbhgFIAEoCRIVCg1jb25maWd1cmF0aW9uGAYgASgJEjIKBmxpbWl0cxgHIAEoDjIiLmdhdGV3YXkub3BlcmF0aW9ucy52MS5MaW1pdHNTdG9yZRI3Cglwcm92aWRlcnMYCCADKAsyJC5nYXRld2F5Lm9wZXJhdGlvbnMudjEuUHJvdmlkZXJTdGF0ZRIvCgtyZXBvcnRlZF9hdBgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAibwoNUHJvdmlkZXJTdGF0ZRIQCghwcm92aWRlchgBIAEoCRI0CgdjaXJjdWl0GAIgASgOMiMuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkNpcmN1aXRTdGF0ZRIWCg53YWl0aW5nX21vZGVscxgDIAMoCSKdAQoIRGF0YWJhc2USDwoHdmVyc2lvbhgBIAEoCRITCgtpc19lbWJlZGRlZBgCIAEoCBIWCg5pc19zeW5jaHJvbm91cxgDIAEoCBIPCgdwcm9ibGVtGAQgASgJEhoKDXN5bmNfc3RhbmRieXMYBSABKA1IAIgBARIUCgxtb250aHNfYWhlYWQYBiABKA1CEAoOX3N5bmNfc3RhbmRieXMirQEKD1J1bm5pbmdSZXF1ZXN0cxIQCghyZXF1ZXN0cxgBIAEoAxIZChFoZWxkX21pY3JvY3JlZGl0cxgCIAEoAxI2ChJvbGRlc3RfYWRtaXR0ZWRfYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjUKEWZpcnN0X2RlYWRsaW5lX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCIWChRMaXN0UHJvdmlkZXJzUmVxdWVzdCJLChVMaXN0UHJvdmlkZXJzUmVzcG9uc2USMgoJcHJvdmlkZXJzGAEgAygLMh8uZ2F0ZXdheS5vcGVyYXRpb25zLnYxLlByb3ZpZGVyIusDCghQcm92aWRlchIMCgRuYW1lGAEgASgJEgwKBGtpbmQYAiABKAkSEAoIYmFzZV91cmwYAyABKAkSFgoOY3JlZGVudGlhbF9lbnYYBCABKAkSGQoRY3JlZGVudGlhbF9oZWFkZXIYBSABKAkSFAoMaGVhZGVyX25hbWVzGAYgAygJEhMKC2NvbmN1cnJlbmN5GAcgASgNEg0KBXF1ZXVlGAggASgNEjAKDXF1ZXVlX3RpbWVvdXQYCSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMgoPY29ubmVjdF90aW1lb3V0GAogASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjUKEmZpcnN0X2J5dGVfdGltZW91dBgLIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIvCgxpZGxlX3RpbWVvdXQYDCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMAoNdG90YWxfdGltZW91dBgNIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIOCgZtb2RlbHMYDiADKAkSNAoFbm9kZXMYDyADKAsyJS5nYXRld2F5Lm9wZXJhdGlvbnMudjEuUHJvdmlkZXJPbk5vZGUiVgoOUHJvdmlkZXJPbk5vZGUSDwoHbm9kZV9pZBgBIAEoCRIzCgVzdGF0ZRgCIAEoCzIkLmdhdGV3YXkub3BlcmF0aW9ucy52MS5Qcm92aWRlclN0YXRlIhQKEkxpc3RDYXRhbG9nUmVxdWVzdCJhChNMaXN0Q2F0YWxvZ1Jlc3BvbnNlEjMKBm1vZGVscxgBIAMoCzIjLmdhdGV3YXkub3BlcmF0aW9ucy52MS5DYXRhbG9nTW9kZWwSFQoNY29uZmlndXJhdGlvbhgCIAEoCSKlAgoMQ2F0YWxvZ01vZGVsEgoKAmlkGAEgASgJEhQKDGRpc3BsYXlfbmFtZRgCIAEoCRIMCgR0aWVyGAMgASgJEg8KB2FsaWFzZXMYBCADKAkSFgoOY29udGV4dF90b2tlbnMYBSABKA0SGQoRbWF4X291dHB1dF90b2tlbnMYBiABKA0SJwoFcHJpY2UYByABKAsyGC5nYXRld2F5LmNvbW1vbi52MS5QcmljZRIxCgZyb3V0ZXMYCCADKAsyIS5nYXRld2F5Lm9wZXJhdGlvbnMudjEuTW9kZWxSb3V0ZRIRCglpc191c2FibGUYCSABKAgSMgoGcHJpY2VzGAogAygLMiIuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLlByaWNlUGVyaW9kIkwKCk1vZGVsUm91dGUSEAoIcHJvdmlkZXIYASABKAkSDQoFbW9kZWwYAiABKAkSDgoGd2VpZ2h0GAMgASgNEg0KBWdyb3VwGAQgASgNImkKC1ByaWNlUGVyaW9kEicKBXByaWNlGAEgASgLMhguZ2F0ZXdheS5jb21tb24udjEuUHJpY2USMQoNZmlyc3RfdXNlZF9hdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiGAoWR2V0VmVyaWZpY2F0aW9uUmVxdWVzdCKDAQoXR2V0VmVyaWZpY2F0aW9uUmVzcG9uc2USMwoGbGF0ZXN0GAEgASgLMiMuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLlZlcmlmaWNhdGlvbhIzCg9sYXRlc3RfY2xlYW5fYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIswBCgxWZXJpZmljYXRpb24SLgoKc3RhcnRlZF9hdBgBIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIZW5kZWRfYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhIKCnN0YXJ0ZWRfYnkYAyABKAkSFwoPdmlvbGF0aW9uX2NvdW50GAQgASgNEjEKCnZpb2xhdGlvbnMYBSADKAsyHS5nYXRld2F5LmJpbGxpbmcudjEuVmlvbGF0aW9uKqABCg1BY2NvdW50RmlsdGVyEh4KGkFDQ09VTlRfRklMVEVSX1VOU1BFQ0lGSUVEEAASGgoWQUNDT1VOVF9GSUxURVJfV0FJVElORxABEhoKFkFDQ09VTlRfRklMVEVSX0lOX0RFQlQQAhIcChhBQ0NPVU5UX0ZJTFRFUl9TVVNQRU5ERUQQAxIZChVBQ0NPVU5UX0ZJTFRFUl9DTE9TRUQQBCp3CgtMaW1pdHNTdG9yZRIcChhMSU1JVFNfU1RPUkVfVU5TUEVDSUZJRUQQABIXChNMSU1JVFNfU1RPUkVfTUVNT1JZEAESFgoSTElNSVRTX1NUT1JFX1JFRElTEAISGQoVTElNSVRTX1NUT1JFX0RFR1JBREVEEAMqfAoMQ2lyY3VpdFN0YXRlEh0KGUNJUkNVSVRfU1RBVEVfVU5TUEVDSUZJRUQQABIYChRDSVJDVUlUX1NUQVRFX0NMT1NFRBABEhYKEkNJUkNVSVRfU1RBVEVfT1BFThACEhsKF0NJUkNVSVRfU1RBVEVfSEFMRl9PUEVOEAMy0gQKEU9wZXJhdGlvbnNTZXJ2aWNlEnEKDEZpbmRBY2NvdW50cxIqLmdhdGV3YXkub3BlcmF0aW9ucy52MS5GaW5kQWNjb3VudHNSZXF1ZXN0GisuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkZpbmRBY2NvdW50c1Jlc3BvbnNlIgjqxxgEEAEgARJoCglHZXRTdGF0dXMSJy5nYXRld2F5Lm9wZXJhdGlvbnMudjEuR2V0U3RhdHVzUmVxdWVzdBooLmdhdGV3YXkub3BlcmF0aW9ucy52MS5HZXRTdGF0dXNSZXNwb25zZSII6scYBBABIAESdAoNTGlzdFByb3ZpZGVycxIrLmdhdGV3YXkub3BlcmF0aW9ucy52MS5MaXN0UHJvdmlkZXJzUmVxdWVzdBosLmdhdGV3YXkub3BlcmF0aW9ucy52MS5MaXN0UHJvdmlkZXJzUmVzcG9uc2UiCOrHGAQQASABEm4KC0xpc3RDYXRhbG9nEikuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkxpc3RDYXRhbG9nUmVxdWVzdBoqLmdhdGV3YXkub3BlcmF0aW9ucy52MS5MaXN0Q2F0YWxvZ1Jlc3BvbnNlIgjqxxgEEAEgARJ6Cg9HZXRWZXJpZmljYXRpb24SLS5nYXRld2F5Lm9wZXJhdGlvbnMudjEuR2V0VmVyaWZpY2F0aW9uUmVxdWVzdBouLmdhdGV3YXkub3BlcmF0aW9ucy52MS5HZXRWZXJpZmljYXRpb25SZXNwb25zZSII6scYBBABIAFiBnByb3RvMw", [file_gateway_billing_v1_billing, file_gateway_common_v1_options, file_gateway_common_v1_usage, file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("CiZnYXRld2F5L29wZXJhdGlvbnMvdjEvb3BlcmF0aW9ucy5wcm90bxIVZ2F0ZXdheS5vcGVyYXRpb25zLnYxIoEBChNGaW5kQWNjb3VudHNSZXF1ZXN0Eg0KBXF1ZXJ5GAEgASgJEjQKBmZpbHRlchgCIAEoDjIkLmdhdGV3YXkub3BlcmF0aW9ucy52MS5BY2NvdW50RmlsdGVyEhEKCXBhZ2Vfc2l6ZRgDIAEoDRISCgpwYWdlX3Rva2VuGAQgASgJImgKFEZpbmRBY2NvdW50c1Jlc3BvbnNlEjcKCGFjY291bnRzGAEgAygLMiUuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkFjY291bnRTdW1tYXJ5EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSKbAgoOQWNjb3VudFN1bW1hcnkSLAoHYWNjb3VudBgBIAEoCzIbLmdhdGV3YXkuYmlsbGluZy52MS5BY2NvdW50EicKBXBvb2xzGAIgAygLMhguZ2F0ZXdheS5iaWxsaW5nLnYxLlBvb2wSGgoSc3BlbnRfbWljcm9jcmVkaXRzGAMgASgDEhkKEWRlYnRfbWljcm9jcmVkaXRzGAQgASgDEjMKBm93bmVycxgFIAMoCzIjLmdhdGV3YXkub3BlcmF0aW9ucy52MS5BY2NvdW50T3duZXISEwoLb3duZXJfY291bnQYBiABKA0SFgoOd2FpdGluZ19vcmRlcnMYByABKA0SGQoRd2FpdGluZ19hcHByb3ZhbHMYCCABKA0iPgoMQWNjb3VudE93bmVyEhEKCXBlcnNvbl9pZBgBIAEoCRINCgVsb2dpbhgCIAEoCRIMCgRuYW1lGAMgASgJIj0KFExpc3RBcHByb3ZhbHNSZXF1ZXN0EhEKCXBhZ2Vfc2l6ZRgBIAEoDRISCgpwYWdlX3Rva2VuGAIgASgJImAKFUxpc3RBcHByb3ZhbHNSZXNwb25zZRIuCglhcHByb3ZhbHMYASADKAsyGy5nYXRld2F5LmNvbW1vbi52MS5BcHByb3ZhbBIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiKwoOQXBwcm92ZVJlcXVlc3QSGQoLYXBwcm92YWxfaWQYASABKAlCBPDHGAEiEQoPQXBwcm92ZVJlc3BvbnNlIioKDVJlamVjdFJlcXVlc3QSGQoLYXBwcm92YWxfaWQYASABKAlCBPDHGAEiEAoOUmVqZWN0UmVzcG9uc2UiEgoQR2V0U3RhdHVzUmVxdWVzdCKMAgoRR2V0U3RhdHVzUmVzcG9uc2USKgoFbm9kZXMYASADKAsyGy5nYXRld2F5Lm9wZXJhdGlvbnMudjEuTm9kZRIxCghkYXRhYmFzZRgCIAEoCzIfLmdhdGV3YXkub3BlcmF0aW9ucy52MS5EYXRhYmFzZRI3CgdydW5uaW5nGAMgASgLMiYuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLlJ1bm5pbmdSZXF1ZXN0cxImCgJhdBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASNwoTYWRtaW5fdG9rZW5fdXNlZF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiqAEKBE5vZGUSDwoHbm9kZV9pZBgBIAEoCRIuCgpzdGFydGVkX2F0GAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIWCg5zaWxlbnRfc2Vjb25kcxgDIAEoDRIUCgxpc19hbnN3ZXJpbmcYBCABKAgSMQoGcmVwb3J0GAUgASgLMiEuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLk5vZGVSZXBvcnQilgIKCk5vZGVSZXBvcnQSDAoEaG9zdBgBIAEoCRILCgNwaWQYAiABKA0SDgoGd29ya2VyGAMgASgNEg8KB3ZlcnNpb24YBCABKAkSFwoPcnVudGltZV92ZXJzaW9uGAUgASgJEhUKDWNvbmZpZ3VyYXRpb24YBiABKAkSMgoGbGltaXRzGAcgASgOMiIuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkxpbWl0c1N0b3JlEjcKCXByb3ZpZGVycxgIIAMoCzIkLmdhdGV3YXkub3BlcmF0aW9ucy52MS5Qcm92aWRlclN0YXRlEi8KC3JlcG9ydGVkX2F0GAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJvCg1Qcm92aWRlclN0YXRlEhAKCHByb3ZpZGVyGAEgASgJEjQKB2NpcmN1aXQYAiABKA4yIy5nYXRld2F5Lm9wZXJhdGlvbnMudjEuQ2lyY3VpdFN0YXRlEhYKDndhaXRpbmdfbW9kZWxzGAMgAygJIp0BCghEYXRhYmFzZRIPCgd2ZXJzaW9uGAEgASgJEhMKC2lzX2VtYmVkZGVkGAIgASgIEhYKDmlzX3N5bmNocm9ub3VzGAMgASgIEg8KB3Byb2JsZW0YBCABKAkSGgoNc3luY19zdGFuZGJ5cxgFIAEoDUgAiAEBEhQKDG1vbnRoc19haGVhZBgGIAEoDUIQCg5fc3luY19zdGFuZGJ5cyKtAQoPUnVubmluZ1JlcXVlc3RzEhAKCHJlcXVlc3RzGAEgASgDEhkKEWhlbGRfbWljcm9jcmVkaXRzGAIgASgDEjYKEm9sZGVzdF9hZG1pdHRlZF9hdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASNQoRZmlyc3RfZGVhZGxpbmVfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIhYKFExpc3RQcm92aWRlcnNSZXF1ZXN0IksKFUxpc3RQcm92aWRlcnNSZXNwb25zZRIyCglwcm92aWRlcnMYASADKAsyHy5nYXRld2F5Lm9wZXJhdGlvbnMudjEuUHJvdmlkZXIi6wMKCFByb3ZpZGVyEgwKBG5hbWUYASABKAkSDAoEa2luZBgCIAEoCRIQCghiYXNlX3VybBgDIAEoCRIWCg5jcmVkZW50aWFsX2VudhgEIAEoCRIZChFjcmVkZW50aWFsX2hlYWRlchgFIAEoCRIUCgxoZWFkZXJfbmFtZXMYBiADKAkSEwoLY29uY3VycmVuY3kYByABKA0SDQoFcXVldWUYCCABKA0SMAoNcXVldWVfdGltZW91dBgJIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIyCg9jb25uZWN0X3RpbWVvdXQYCiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SNQoSZmlyc3RfYnl0ZV90aW1lb3V0GAsgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEi8KDGlkbGVfdGltZW91dBgMIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIwCg10b3RhbF90aW1lb3V0GA0gASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEg4KBm1vZGVscxgOIAMoCRI0CgVub2RlcxgPIAMoCzIlLmdhdGV3YXkub3BlcmF0aW9ucy52MS5Qcm92aWRlck9uTm9kZSJWCg5Qcm92aWRlck9uTm9kZRIPCgdub2RlX2lkGAEgASgJEjMKBXN0YXRlGAIgASgLMiQuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLlByb3ZpZGVyU3RhdGUiFAoSTGlzdENhdGFsb2dSZXF1ZXN0ImEKE0xpc3RDYXRhbG9nUmVzcG9uc2USMwoGbW9kZWxzGAEgAygLMiMuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkNhdGFsb2dNb2RlbBIVCg1jb25maWd1cmF0aW9uGAIgASgJIqUCCgxDYXRhbG9nTW9kZWwSCgoCaWQYASABKAkSFAoMZGlzcGxheV9uYW1lGAIgASgJEgwKBHRpZXIYAyABKAkSDwoHYWxpYXNlcxgEIAMoCRIWCg5jb250ZXh0X3Rva2VucxgFIAEoDRIZChFtYXhfb3V0cHV0X3Rva2VucxgGIAEoDRInCgVwcmljZRgHIAEoCzIYLmdhdGV3YXkuY29tbW9uLnYxLlByaWNlEjEKBnJvdXRlcxgIIAMoCzIhLmdhdGV3YXkub3BlcmF0aW9ucy52MS5Nb2RlbFJvdXRlEhEKCWlzX3VzYWJsZRgJIAEoCBIyCgZwcmljZXMYCiADKAsyIi5nYXRld2F5Lm9wZXJhdGlvbnMudjEuUHJpY2VQZXJpb2QiTAoKTW9kZWxSb3V0ZRIQCghwcm92aWRlchgBIAEoCRINCgVtb2RlbBgCIAEoCRIOCgZ3ZWlnaHQYAyABKA0SDQoFZ3JvdXAYBCABKA0iaQoLUHJpY2VQZXJpb2QSJwoFcHJpY2UYASABKAsyGC5nYXRld2F5LmNvbW1vbi52MS5QcmljZRIxCg1maXJzdF91c2VkX2F0GAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCIYChZHZXRWZXJpZmljYXRpb25SZXF1ZXN0IoMBChdHZXRWZXJpZmljYXRpb25SZXNwb25zZRIzCgZsYXRlc3QYASABKAsyIy5nYXRld2F5Lm9wZXJhdGlvbnMudjEuVmVyaWZpY2F0aW9uEjMKD2xhdGVzdF9jbGVhbl9hdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAizAEKDFZlcmlmaWNhdGlvbhIuCgpzdGFydGVkX2F0GAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCghlbmRlZF9hdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEgoKc3RhcnRlZF9ieRgDIAEoCRIXCg92aW9sYXRpb25fY291bnQYBCABKA0SMQoKdmlvbGF0aW9ucxgFIAMoCzIdLmdhdGV3YXkuYmlsbGluZy52MS5WaW9sYXRpb24qoAEKDUFjY291bnRGaWx0ZXISHgoaQUNDT1VOVF9GSUxURVJfVU5TUEVDSUZJRUQQABIaChZBQ0NPVU5UX0ZJTFRFUl9XQUlUSU5HEAESGgoWQUNDT1VOVF9GSUxURVJfSU5fREVCVBACEhwKGEFDQ09VTlRfRklMVEVSX1NVU1BFTkRFRBADEhkKFUFDQ09VTlRfRklMVEVSX0NMT1NFRBAEKncKC0xpbWl0c1N0b3JlEhwKGExJTUlUU19TVE9SRV9VTlNQRUNJRklFRBAAEhcKE0xJTUlUU19TVE9SRV9NRU1PUlkQARIWChJMSU1JVFNfU1RPUkVfUkVESVMQAhIZChVMSU1JVFNfU1RPUkVfREVHUkFERUQQAyp8CgxDaXJjdWl0U3RhdGUSHQoZQ0lSQ1VJVF9TVEFURV9VTlNQRUNJRklFRBAAEhgKFENJUkNVSVRfU1RBVEVfQ0xPU0VEEAESFgoSQ0lSQ1VJVF9TVEFURV9PUEVOEAISGwoXQ0lSQ1VJVF9TVEFURV9IQUxGX09QRU4QAzKVBwoRT3BlcmF0aW9uc1NlcnZpY2UScQoMRmluZEFjY291bnRzEiouZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkZpbmRBY2NvdW50c1JlcXVlc3QaKy5nYXRld2F5Lm9wZXJhdGlvbnMudjEuRmluZEFjY291bnRzUmVzcG9uc2UiCOrHGAQQASABEmgKCUdldFN0YXR1cxInLmdhdGV3YXkub3BlcmF0aW9ucy52MS5HZXRTdGF0dXNSZXF1ZXN0GiguZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkdldFN0YXR1c1Jlc3BvbnNlIgjqxxgEEAEgARJ0Cg1MaXN0UHJvdmlkZXJzEisuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkxpc3RQcm92aWRlcnNSZXF1ZXN0GiwuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkxpc3RQcm92aWRlcnNSZXNwb25zZSII6scYBBABIAESbgoLTGlzdENhdGFsb2cSKS5nYXRld2F5Lm9wZXJhdGlvbnMudjEuTGlzdENhdGFsb2dSZXF1ZXN0GiouZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkxpc3RDYXRhbG9nUmVzcG9uc2UiCOrHGAQQASABEnQKDUxpc3RBcHByb3ZhbHMSKy5nYXRld2F5Lm9wZXJhdGlvbnMudjEuTGlzdEFwcHJvdmFsc1JlcXVlc3QaLC5nYXRld2F5Lm9wZXJhdGlvbnMudjEuTGlzdEFwcHJvdmFsc1Jlc3BvbnNlIgjqxxgEEAEgARJoCgdBcHByb3ZlEiUuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkFwcHJvdmVSZXF1ZXN0GiYuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkFwcHJvdmVSZXNwb25zZSIO6scYAiAC+McYAYDIGAESYQoGUmVqZWN0EiQuZ2F0ZXdheS5vcGVyYXRpb25zLnYxLlJlamVjdFJlcXVlc3QaJS5nYXRld2F5Lm9wZXJhdGlvbnMudjEuUmVqZWN0UmVzcG9uc2UiCurHGAIgAvjHGAESegoPR2V0VmVyaWZpY2F0aW9uEi0uZ2F0ZXdheS5vcGVyYXRpb25zLnYxLkdldFZlcmlmaWNhdGlvblJlcXVlc3QaLi5nYXRld2F5Lm9wZXJhdGlvbnMudjEuR2V0VmVyaWZpY2F0aW9uUmVzcG9uc2UiCOrHGAQQASABYgZwcm90bzM", [file_gateway_billing_v1_billing, file_gateway_common_v1_approval, file_gateway_common_v1_options, file_gateway_common_v1_usage, file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * @generated from message gateway.operations.v1.FindAccountsRequest
@@ -134,11 +136,11 @@ export type AccountSummary = Message<"gateway.operations.v1.AccountSummary"> & {
   waitingOrders: number;
 
   /**
-   * Transfers that wait for an approval.
+   * Requests about it that wait for an approval.
    *
-   * @generated from field: uint32 waiting_transfers = 8;
+   * @generated from field: uint32 waiting_approvals = 8;
    */
-  waitingTransfers: number;
+  waitingApprovals: number;
 };
 
 /**
@@ -176,6 +178,116 @@ export const AccountOwnerSchema: GenMessage<AccountOwner> = /*@__PURE__*/
   messageDesc(file_gateway_operations_v1_operations, 3);
 
 /**
+ * @generated from message gateway.operations.v1.ListApprovalsRequest
+ */
+export type ListApprovalsRequest = Message<"gateway.operations.v1.ListApprovalsRequest"> & {
+  /**
+   * The most of them to return, up to 1000. 0 means 100.
+   *
+   * @generated from field: uint32 page_size = 1;
+   */
+  pageSize: number;
+
+  /**
+   * `next_page_token` of the page before. Empty for the first page.
+   *
+   * @generated from field: string page_token = 2;
+   */
+  pageToken: string;
+};
+
+/**
+ * Describes the message gateway.operations.v1.ListApprovalsRequest.
+ * Use `create(ListApprovalsRequestSchema)` to create a new message.
+ */
+export const ListApprovalsRequestSchema: GenMessage<ListApprovalsRequest> = /*@__PURE__*/
+  messageDesc(file_gateway_operations_v1_operations, 4);
+
+/**
+ * @generated from message gateway.operations.v1.ListApprovalsResponse
+ */
+export type ListApprovalsResponse = Message<"gateway.operations.v1.ListApprovalsResponse"> & {
+  /**
+   * @generated from field: repeated gateway.common.v1.Approval approvals = 1;
+   */
+  approvals: Approval[];
+
+  /**
+   * Empty on the last page.
+   *
+   * @generated from field: string next_page_token = 2;
+   */
+  nextPageToken: string;
+};
+
+/**
+ * Describes the message gateway.operations.v1.ListApprovalsResponse.
+ * Use `create(ListApprovalsResponseSchema)` to create a new message.
+ */
+export const ListApprovalsResponseSchema: GenMessage<ListApprovalsResponse> = /*@__PURE__*/
+  messageDesc(file_gateway_operations_v1_operations, 5);
+
+/**
+ * @generated from message gateway.operations.v1.ApproveRequest
+ */
+export type ApproveRequest = Message<"gateway.operations.v1.ApproveRequest"> & {
+  /**
+   * @generated from field: string approval_id = 1;
+   */
+  approvalId: string;
+};
+
+/**
+ * Describes the message gateway.operations.v1.ApproveRequest.
+ * Use `create(ApproveRequestSchema)` to create a new message.
+ */
+export const ApproveRequestSchema: GenMessage<ApproveRequest> = /*@__PURE__*/
+  messageDesc(file_gateway_operations_v1_operations, 6);
+
+/**
+ * @generated from message gateway.operations.v1.ApproveResponse
+ */
+export type ApproveResponse = Message<"gateway.operations.v1.ApproveResponse"> & {
+};
+
+/**
+ * Describes the message gateway.operations.v1.ApproveResponse.
+ * Use `create(ApproveResponseSchema)` to create a new message.
+ */
+export const ApproveResponseSchema: GenMessage<ApproveResponse> = /*@__PURE__*/
+  messageDesc(file_gateway_operations_v1_operations, 7);
+
+/**
+ * @generated from message gateway.operations.v1.RejectRequest
+ */
+export type RejectRequest = Message<"gateway.operations.v1.RejectRequest"> & {
+  /**
+   * @generated from field: string approval_id = 1;
+   */
+  approvalId: string;
+};
+
+/**
+ * Describes the message gateway.operations.v1.RejectRequest.
+ * Use `create(RejectRequestSchema)` to create a new message.
+ */
+export const RejectRequestSchema: GenMessage<RejectRequest> = /*@__PURE__*/
+  messageDesc(file_gateway_operations_v1_operations, 8);
+
+/**
+ * @generated from message gateway.operations.v1.RejectResponse
+ */
+export type RejectResponse = Message<"gateway.operations.v1.RejectResponse"> & {
+};
+
+/**
+ * Describes the message gateway.operations.v1.RejectResponse.
+ * Use `create(RejectResponseSchema)` to create a new message.
+ */
+export const RejectResponseSchema: GenMessage<RejectResponse> = /*@__PURE__*/
+  messageDesc(file_gateway_operations_v1_operations, 9);
+
+/**
  * @generated from message gateway.operations.v1.GetStatusRequest
  */
 export type GetStatusRequest = Message<"gateway.operations.v1.GetStatusRequest"> & {
@@ -186,7 +298,7 @@ export type GetStatusRequest = Message<"gateway.operations.v1.GetStatusRequest">
  * Use `create(GetStatusRequestSchema)` to create a new message.
  */
 export const GetStatusRequestSchema: GenMessage<GetStatusRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 4);
+  messageDesc(file_gateway_operations_v1_operations, 10);
 
 /**
  * @generated from message gateway.operations.v1.GetStatusResponse
@@ -215,6 +327,14 @@ export type GetStatusResponse = Message<"gateway.operations.v1.GetStatusResponse
    * @generated from field: google.protobuf.Timestamp at = 4;
    */
   at?: Timestamp | undefined;
+
+  /**
+   * When ADMIN_TOKEN was used last, to the minute. Absent: never. Once an operator can sign in, the
+   * gateway starts without it.
+   *
+   * @generated from field: google.protobuf.Timestamp admin_token_used_at = 5;
+   */
+  adminTokenUsedAt?: Timestamp | undefined;
 };
 
 /**
@@ -222,7 +342,7 @@ export type GetStatusResponse = Message<"gateway.operations.v1.GetStatusResponse
  * Use `create(GetStatusResponseSchema)` to create a new message.
  */
 export const GetStatusResponseSchema: GenMessage<GetStatusResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 5);
+  messageDesc(file_gateway_operations_v1_operations, 11);
 
 /**
  * A process that serves requests and writes the ledger.
@@ -268,7 +388,7 @@ export type Node = Message<"gateway.operations.v1.Node"> & {
  * Use `create(NodeSchema)` to create a new message.
  */
 export const NodeSchema: GenMessage<Node> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 6);
+  messageDesc(file_gateway_operations_v1_operations, 12);
 
 /**
  * How a node describes itself.
@@ -341,7 +461,7 @@ export type NodeReport = Message<"gateway.operations.v1.NodeReport"> & {
  * Use `create(NodeReportSchema)` to create a new message.
  */
 export const NodeReportSchema: GenMessage<NodeReport> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 7);
+  messageDesc(file_gateway_operations_v1_operations, 13);
 
 /**
  * @generated from message gateway.operations.v1.ProviderState
@@ -372,7 +492,7 @@ export type ProviderState = Message<"gateway.operations.v1.ProviderState"> & {
  * Use `create(ProviderStateSchema)` to create a new message.
  */
 export const ProviderStateSchema: GenMessage<ProviderState> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 8);
+  messageDesc(file_gateway_operations_v1_operations, 14);
 
 /**
  * @generated from message gateway.operations.v1.Database
@@ -426,7 +546,7 @@ export type Database = Message<"gateway.operations.v1.Database"> & {
  * Use `create(DatabaseSchema)` to create a new message.
  */
 export const DatabaseSchema: GenMessage<Database> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 9);
+  messageDesc(file_gateway_operations_v1_operations, 15);
 
 /**
  * The requests that hold credits now, of all accounts.
@@ -464,7 +584,7 @@ export type RunningRequests = Message<"gateway.operations.v1.RunningRequests"> &
  * Use `create(RunningRequestsSchema)` to create a new message.
  */
 export const RunningRequestsSchema: GenMessage<RunningRequests> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 10);
+  messageDesc(file_gateway_operations_v1_operations, 16);
 
 /**
  * @generated from message gateway.operations.v1.ListProvidersRequest
@@ -477,7 +597,7 @@ export type ListProvidersRequest = Message<"gateway.operations.v1.ListProvidersR
  * Use `create(ListProvidersRequestSchema)` to create a new message.
  */
 export const ListProvidersRequestSchema: GenMessage<ListProvidersRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 11);
+  messageDesc(file_gateway_operations_v1_operations, 17);
 
 /**
  * @generated from message gateway.operations.v1.ListProvidersResponse
@@ -496,7 +616,7 @@ export type ListProvidersResponse = Message<"gateway.operations.v1.ListProviders
  * Use `create(ListProvidersResponseSchema)` to create a new message.
  */
 export const ListProvidersResponseSchema: GenMessage<ListProvidersResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 12);
+  messageDesc(file_gateway_operations_v1_operations, 18);
 
 /**
  * A provider of the configuration.
@@ -603,7 +723,7 @@ export type Provider = Message<"gateway.operations.v1.Provider"> & {
  * Use `create(ProviderSchema)` to create a new message.
  */
 export const ProviderSchema: GenMessage<Provider> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 13);
+  messageDesc(file_gateway_operations_v1_operations, 19);
 
 /**
  * @generated from message gateway.operations.v1.ProviderOnNode
@@ -625,7 +745,7 @@ export type ProviderOnNode = Message<"gateway.operations.v1.ProviderOnNode"> & {
  * Use `create(ProviderOnNodeSchema)` to create a new message.
  */
 export const ProviderOnNodeSchema: GenMessage<ProviderOnNode> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 14);
+  messageDesc(file_gateway_operations_v1_operations, 20);
 
 /**
  * @generated from message gateway.operations.v1.ListCatalogRequest
@@ -638,7 +758,7 @@ export type ListCatalogRequest = Message<"gateway.operations.v1.ListCatalogReque
  * Use `create(ListCatalogRequestSchema)` to create a new message.
  */
 export const ListCatalogRequestSchema: GenMessage<ListCatalogRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 15);
+  messageDesc(file_gateway_operations_v1_operations, 21);
 
 /**
  * @generated from message gateway.operations.v1.ListCatalogResponse
@@ -662,7 +782,7 @@ export type ListCatalogResponse = Message<"gateway.operations.v1.ListCatalogResp
  * Use `create(ListCatalogResponseSchema)` to create a new message.
  */
 export const ListCatalogResponseSchema: GenMessage<ListCatalogResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 16);
+  messageDesc(file_gateway_operations_v1_operations, 22);
 
 /**
  * @generated from message gateway.operations.v1.CatalogModel
@@ -732,7 +852,7 @@ export type CatalogModel = Message<"gateway.operations.v1.CatalogModel"> & {
  * Use `create(CatalogModelSchema)` to create a new message.
  */
 export const CatalogModelSchema: GenMessage<CatalogModel> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 17);
+  messageDesc(file_gateway_operations_v1_operations, 23);
 
 /**
  * @generated from message gateway.operations.v1.ModelRoute
@@ -768,7 +888,7 @@ export type ModelRoute = Message<"gateway.operations.v1.ModelRoute"> & {
  * Use `create(ModelRouteSchema)` to create a new message.
  */
 export const ModelRouteSchema: GenMessage<ModelRoute> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 18);
+  messageDesc(file_gateway_operations_v1_operations, 24);
 
 /**
  * @generated from message gateway.operations.v1.PricePeriod
@@ -792,7 +912,7 @@ export type PricePeriod = Message<"gateway.operations.v1.PricePeriod"> & {
  * Use `create(PricePeriodSchema)` to create a new message.
  */
 export const PricePeriodSchema: GenMessage<PricePeriod> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 19);
+  messageDesc(file_gateway_operations_v1_operations, 25);
 
 /**
  * @generated from message gateway.operations.v1.GetVerificationRequest
@@ -805,7 +925,7 @@ export type GetVerificationRequest = Message<"gateway.operations.v1.GetVerificat
  * Use `create(GetVerificationRequestSchema)` to create a new message.
  */
 export const GetVerificationRequestSchema: GenMessage<GetVerificationRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 20);
+  messageDesc(file_gateway_operations_v1_operations, 26);
 
 /**
  * @generated from message gateway.operations.v1.GetVerificationResponse
@@ -831,7 +951,7 @@ export type GetVerificationResponse = Message<"gateway.operations.v1.GetVerifica
  * Use `create(GetVerificationResponseSchema)` to create a new message.
  */
 export const GetVerificationResponseSchema: GenMessage<GetVerificationResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 21);
+  messageDesc(file_gateway_operations_v1_operations, 27);
 
 /**
  * One check of every invariant of the ledger.
@@ -876,7 +996,7 @@ export type Verification = Message<"gateway.operations.v1.Verification"> & {
  * Use `create(VerificationSchema)` to create a new message.
  */
 export const VerificationSchema: GenMessage<Verification> = /*@__PURE__*/
-  messageDesc(file_gateway_operations_v1_operations, 22);
+  messageDesc(file_gateway_operations_v1_operations, 28);
 
 /**
  * Which accounts a search shows.
@@ -893,7 +1013,7 @@ export const AccountFilter = {
 
   /**
    * At most 10,000 accounts for which a person has something to do: an order in attention, a
-   * transfer that waits for its approval, or a debt.
+   * request that waits for its approval, or a debt.
    *
    * @generated from enum value: ACCOUNT_FILTER_WAITING = 1;
    */
@@ -1022,8 +1142,9 @@ export const CircuitStateSchema: GenEnum<CircuitState> = /*@__PURE__*/
 
 /**
  * What operators see of the whole installation: its accounts at a glance, its nodes, providers,
- * models and database, and the last check of the ledger. Every method only reads. What operators
- * change is in the service that owns it: BillingService, PaymentsService, PeopleService. Every
+ * models and database, the last check of the ledger, and what waits for another person. What
+ * operators change is in the service that owns it: BillingService, PaymentsService, PeopleService.
+ * Every
  * failed call carries a google.rpc.ErrorInfo (see error.proto).
  *
  * @generated from service gateway.operations.v1.OperationsService
@@ -1071,6 +1192,39 @@ export const OperationsService: GenService<{
     methodKind: "unary";
     input: typeof ListCatalogRequestSchema;
     output: typeof ListCatalogResponseSchema;
+  },
+  /**
+   * Lists what waits for the approval of another person, newest first.
+   *
+   * @generated from rpc gateway.operations.v1.OperationsService.ListApprovals
+   */
+  listApprovals: {
+    methodKind: "unary";
+    input: typeof ListApprovalsRequestSchema;
+    output: typeof ListApprovalsResponseSchema;
+  },
+  /**
+   * Does what waits, for the person who requested it. No token approves. A repeat changes nothing.
+   * Errors: NOT_FOUND, NOT_PERMITTED (one's own, or that of one's token; or who requested it may do
+   * so no more), WRONG_STATE (it was decided or replaced, or its seven days are over), and those of
+   * the method that was called.
+   *
+   * @generated from rpc gateway.operations.v1.OperationsService.Approve
+   */
+  approve: {
+    methodKind: "unary";
+    input: typeof ApproveRequestSchema;
+    output: typeof ApproveResponseSchema;
+  },
+  /**
+   * Ends what waits, one's own too. Errors: NOT_FOUND, WRONG_STATE (it does not wait).
+   *
+   * @generated from rpc gateway.operations.v1.OperationsService.Reject
+   */
+  reject: {
+    methodKind: "unary";
+    input: typeof RejectRequestSchema;
+    output: typeof RejectResponseSchema;
   },
   /**
    * Returns the last check of the ledger, by VerifyLedger or the command `verify-ledger`.

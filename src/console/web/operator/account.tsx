@@ -191,7 +191,7 @@ function Overview({ accountId }: OfAccount): JSX.Element {
         const summary = pick(accounts);
         if (!summary) return null;
         const isWaiting =
-          summary.waitingOrders + summary.waitingTransfers > 0 || summary.debtMicrocredits > 0n;
+          summary.waitingOrders + summary.waitingApprovals > 0 || summary.debtMicrocredits > 0n;
         return (
           <Figures>
             {summary.pools.map(

@@ -162,15 +162,15 @@ export function StatusTag({ status }: { readonly status: AccountStatus }): JSX.E
 
 /** What a person has to do. */
 export function WaitingTags(
-  props: Pick<AccountSummary, "waitingOrders" | "waitingTransfers" | "debtMicrocredits">,
+  props: Pick<AccountSummary, "waitingOrders" | "waitingApprovals" | "debtMicrocredits">,
 ): JSX.Element {
-  const { waitingOrders, waitingTransfers, debtMicrocredits } = props;
-  if (waitingOrders === 0 && waitingTransfers === 0 && debtMicrocredits === 0n)
+  const { waitingOrders, waitingApprovals, debtMicrocredits } = props;
+  if (waitingOrders === 0 && waitingApprovals === 0 && debtMicrocredits === 0n)
     return <span class="faint">{words.none}</span>;
   return (
     <span class="tags">
       {waitingOrders > 0 && <Tag tone="warn">{words.accounts.orders(waitingOrders)}</Tag>}
-      {waitingTransfers > 0 && <Tag tone="warn">{words.accounts.transfers(waitingTransfers)}</Tag>}
+      {waitingApprovals > 0 && <Tag tone="warn">{words.accounts.approvals(waitingApprovals)}</Tag>}
       {debtMicrocredits > 0n && (
         <Tag tone="bad">{words.accounts.debt(credits(debtMicrocredits))}</Tag>
       )}
@@ -181,7 +181,7 @@ export function WaitingTags(
 function CreateDialog({ onClose }: { readonly onClose: () => void }): JSX.Element {
   const [name, setName] = useState("");
   const make = async () => {
-    const { account } = await call(BillingService.method.createAccount, { name });
+    const { account } = await call(BillingService.method.createAccount, { name: name.trim() });
     invalidate(OperationsService.method.findAccounts);
     notify(words.accounts.created(name.trim()));
     go(accountHref(account?.accountId ?? ""));

@@ -1,11 +1,7 @@
-// What waits for a person: orders, transfers to approve, debts, and the last check of the ledger.
+// What waits for a person: orders, approvals, debts, and the last check of the ledger.
 
 import type { JSX } from "preact";
-import {
-  BillingService,
-  type PendingTransfer,
-  TransferKind,
-} from "../../../../gen/gateway/billing/v1/billing_pb.ts";
+import { BillingService } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
 import {
   AccountFilter,
   OperationsService,
@@ -17,31 +13,28 @@ import {
   Attention as Reason,
 } from "../../../../gen/gateway/payments/v1/payments_pb.ts";
 import { call, useCall, usePages } from "../api.ts";
-import { credits, duration, relative, toDate } from "../format.ts";
+import { credits, dollars, duration, relative, toDate } from "../format.ts";
 import { Button, LinkButton } from "../parts/button.tsx";
 import { textOf } from "../parts/enum-names.ts";
 import { AlertsPart } from "../parts/later.tsx";
 import { notify } from "../parts/messages.ts";
 import { paidWith } from "../parts/orders.tsx";
 import { Card, Head } from "../parts/page.tsx";
-import { poolOf } from "../parts/pools.ts";
-import { Notice, Tag, Time } from "../parts/small.tsx";
+import { Notice, Time } from "../parts/small.tsx";
 import { Table } from "../parts/table.tsx";
 import { Skeleton, View } from "../parts/view.tsx";
 import { isOperatorAdmin } from "../session.ts";
-import { words as shared } from "../words.ts";
+import { ApprovalActions } from "./approvals.tsx";
 import {
   AccountLink,
   LookOnly,
   Owners,
   orderHref,
-  ownActor,
   PagedTable,
   Quoted,
   usePeopleNames,
   useWaitingAccounts,
 } from "./common.tsx";
-import { transfersChanged } from "./transfer.tsx";
 import { words } from "./words.ts";
 
 const pageSize = 50;
@@ -53,7 +46,7 @@ export function Attention(): JSX.Element {
       <p class="intro muted">{words.attention.intro}</p>
       <LookOnly />
       <OrdersCard />
-      <TransfersCard />
+      <ApprovalsCard />
       <DebtsCard />
       <LedgerCard />
       <AlertsPart part="NewestAlerts" ofOperators />
@@ -63,7 +56,6 @@ export function Attention(): JSX.Element {
 
 function OrdersCard(): JSX.Element {
   const accounts = useWaitingAccounts();
-  const nameOf = usePeopleNames();
   const orders = usePages(
     PaymentsService.method.listAttention,
     { pageSize },
@@ -103,12 +95,9 @@ function OrdersCard(): JSX.Element {
           {
             name: "decision",
             head: head.decision,
-            cell: ({ orderId, pendingDecision }) =>
-              pendingDecision ? (
-                <Tag tone="accent">{nameOf(pendingDecision.decidedBy)}</Tag>
-              ) : (
-                <LinkButton href={orderHref(orderId)}>{words.attention.look}</LinkButton>
-              ),
+            cell: ({ orderId }) => (
+              <LinkButton href={orderHref(orderId)}>{words.attention.look}</LinkButton>
+            ),
           },
         ]}
         keyOf={({ orderId }) => orderId}
@@ -123,22 +112,22 @@ function arrivedText(order: Order): string {
   return deposit ? `${deposit.amount} ${deposit.asset}` : paidWith(order);
 }
 
-function TransfersCard(): JSX.Element {
+function ApprovalsCard(): JSX.Element {
   const accounts = useWaitingAccounts();
   const nameOf = usePeopleNames();
-  const transfers = usePages(
-    BillingService.method.listPendingTransfers,
+  const approvals = usePages(
+    OperationsService.method.listApprovals,
     { pageSize },
-    (page) => page.pendingTransfers,
+    (page) => page.approvals,
   );
-  const { transfersHead: head } = words.attention;
+  const { approvalsHead: head } = words.attention;
   return (
-    <Card title={words.attention.transfers} about={words.attention.transfersAbout} flush>
+    <Card title={words.attention.approvals} about={words.attention.approvalsAbout} flush>
       <PagedTable
-        pages={transfers}
+        pages={approvals}
         greyRows={2}
-        empty={words.attention.transfersNone}
-        caption={words.attention.transfersCaption}
+        empty={words.attention.approvalsNone}
+        caption={words.attention.approvalsCaption}
         columns={[
           {
             name: "at",
@@ -148,15 +137,25 @@ function TransfersCard(): JSX.Element {
           {
             name: "account",
             head: head.account,
-            cell: ({ accountId }) => (
-              <AccountLink accountId={accountId} name={accounts.get(accountId)?.account?.name} />
-            ),
+            cell: ({ accountId }) =>
+              accountId !== "" && (
+                <AccountLink accountId={accountId} name={accounts.get(accountId)?.account?.name} />
+              ),
           },
-          { name: "what", head: head.what, cell: whatText },
+          { name: "what", head: head.what, cell: ({ what }) => <bdi>{what}</bdi> },
           {
             name: "by",
             head: head.by,
-            cell: ({ requestedBy }) => <bdi>{nameOf(requestedBy)}</bdi>,
+            cell: ({ requestedBy, givenMicrodollars }) => (
+              <>
+                <bdi>{nameOf(requestedBy)}</bdi>{" "}
+                {givenMicrodollars > 0n && (
+                  <span class="faint">
+                    {words.attention.given(dollars(givenMicrodollars * 200n))}
+                  </span>
+                )}
+              </>
+            ),
           },
           {
             name: "reason",
@@ -167,46 +166,12 @@ function TransfersCard(): JSX.Element {
             name: "actions",
             head: head.actions,
             end: true,
-            cell: (transfer) => <Actions transfer={transfer} />,
+            cell: (approval) => <ApprovalActions approval={approval} />,
           },
         ]}
-        keyOf={({ pendingTransferId }) => pendingTransferId}
+        keyOf={({ approvalId }) => approvalId}
       />
     </Card>
-  );
-}
-
-function whatText({ amountMicrocredits, kind, family }: PendingTransfer): string {
-  const name = textOf(TransferKind, shared.credits.kinds, kind);
-  return words.attention.what(credits(amountMicrocredits), name, poolOf(family).name);
-}
-
-function Actions({ transfer }: { readonly transfer: PendingTransfer }): JSX.Element | null {
-  const { pendingTransferId, requestedBy } = transfer;
-  if (!isOperatorAdmin()) return null;
-  const { approveTransfer, rejectTransfer } = BillingService.method;
-  // Somebody else may have been faster: then the list shows what became of it.
-  const approve = async () => {
-    await call(approveTransfer, { pendingTransferId }).finally(transfersChanged);
-    notify(words.attention.approved);
-  };
-  const reject = async () => {
-    await call(rejectTransfer, { pendingTransferId }).finally(transfersChanged);
-    notify(words.attention.rejected);
-  };
-  return (
-    <span class="row">
-      {requestedBy === ownActor() ? (
-        <span class="faint">{words.attention.own}</span>
-      ) : (
-        <Button kind="main" onClick={approve}>
-          {words.attention.approve}
-        </Button>
-      )}
-      <Button kind="quiet" onClick={reject}>
-        {words.attention.reject}
-      </Button>
-    </span>
   );
 }
 

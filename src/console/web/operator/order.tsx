@@ -3,10 +3,10 @@
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
+import { OperationsService } from "../../../../gen/gateway/operations/v1/operations_pb.ts";
 import {
   Attention,
   type DecideOrderRequestSchema,
-  DecisionState,
   DepositState,
   GrantRate,
   type Order,
@@ -31,7 +31,8 @@ import { Empty, Skeleton, View } from "../parts/view.tsx";
 import { hrefOf, type PageProps } from "../router.ts";
 import { isOperatorAdmin, operatorPart } from "../session.ts";
 import { words as shared } from "../words.ts";
-import { AccountLink, LookOnly, ownActor, usePeopleNames, useWaitingAccounts } from "./common.tsx";
+import { ApprovalActions } from "./approvals.tsx";
+import { AccountLink, LookOnly, usePeopleNames, useWaitingAccounts } from "./common.tsx";
 import { transfersChanged } from "./transfer.tsx";
 import { words } from "./words.ts";
 
@@ -82,16 +83,14 @@ function Whole({ order }: OfOrder): JSX.Element {
 function Waiting({ order }: OfOrder): JSX.Element {
   const [open, setOpen] = useState<"decide" | "refund">();
   const nameOf = usePeopleNames();
-  const { attention, notice, pendingDecision } = order;
+  const { attention, notice, orderId } = order;
+  const { listApprovals } = OperationsService.method;
+  const { data } = useCall(listApprovals, { pageSize: 1000 });
+  const approvals = (data?.approvals ?? []).filter(({ subject }) => subject === orderId);
   const close = () => setOpen(undefined);
   const waits = attention !== Attention.UNSPECIFIED;
   const mayReopen = order.state === OrderState.EXPIRED || order.state === OrderState.CANCELLED;
   const mayRefund = order.deposits.some(({ state }) => state === DepositState.SETTLED);
-  const approve = async () => {
-    const { decisionId = "" } = pendingDecision ?? {};
-    await call(PaymentsService.method.approveDecision, { decisionId }).finally(orderChanged);
-    notify(words.order.approved);
-  };
   return (
     <Card>
       <div class="stack">
@@ -103,38 +102,18 @@ function Waiting({ order }: OfOrder): JSX.Element {
         ) : (
           <p class="muted">{words.order.nothingWaits}</p>
         )}
-        {pendingDecision && (
-          <Notice
-            action={
-              isOperatorAdmin() &&
-              pendingDecision.decidedBy !== ownActor() && (
-                <Button kind="main" onClick={approve}>
-                  {words.order.approve}
-                </Button>
-              )
-            }
-          >
-            <bdi>
-              {pendingDecision.microcredits === 0n
-                ? words.order.pendingClose(
-                    nameOf(pendingDecision.decidedBy),
-                    pendingDecision.reason,
-                  )
-                : words.order.pending(
-                    nameOf(pendingDecision.decidedBy),
-                    credits(pendingDecision.microcredits),
-                    pendingDecision.reason,
-                  )}
-            </bdi>{" "}
-            {pendingDecision.decidedBy === ownActor() && (
-              <span class="faint">{words.order.own}</span>
-            )}
+        {approvals.map((approval) => (
+          <Notice key={approval.approvalId} action={<ApprovalActions approval={approval} />}>
+            <bdi>{`${nameOf(approval.requestedBy)}: ${approval.what} ${approval.reason}`}</bdi>
           </Notice>
-        )}
+        ))}
         {isOperatorAdmin() && (
           <div class="row">
             {(waits || mayReopen) && (
-              <Button kind={pendingDecision ? "plain" : "main"} onClick={() => setOpen("decide")}>
+              <Button
+                kind={approvals.length > 0 ? "plain" : "main"}
+                onClick={() => setOpen("decide")}
+              >
                 {words.order.decide}
               </Button>
             )}
@@ -170,13 +149,12 @@ function DecideDialog({ order, onClose }: DialogProps): JSX.Element {
   const [reason, setReason] = useState("");
   const send = async () => {
     if (reason.trim() === "") throw fieldError("reason", words.missingReason);
-    const { decision } = await call(PaymentsService.method.decideOrder, {
+    const { approval } = await call(PaymentsService.method.decideOrder, {
       orderId: order.orderId,
       reason: reason.trim(),
       choice: choiceOf(choice, amount),
     }).finally(orderChanged);
-    const isPending = decision?.state === DecisionState.PENDING;
-    notify(isPending ? words.order.waits : words.order.done);
+    notify(approval ? words.order.waits : words.order.done);
     onClose();
   };
   return (
@@ -252,7 +230,7 @@ function RefundDialog({ order, onClose }: DialogProps): JSX.Element {
   const [reason, setReason] = useState("");
   const begin = async () => {
     if (reason.trim() === "") throw fieldError("reason", words.missingReason);
-    await call(PaymentsService.method.beginRefund, {
+    const { approval } = await call(PaymentsService.method.beginRefund, {
       orderId: order.orderId,
       reason: reason.trim(),
       what:
@@ -260,7 +238,7 @@ function RefundDialog({ order, onClose }: DialogProps): JSX.Element {
           ? { case: "amountMicrodollars", value: dollarsOf(amount) }
           : { case: "depositId", value: what },
     }).finally(orderChanged);
-    notify(words.order.refundBegun);
+    notify(approval ? words.order.waits : words.order.refundBegun);
     onClose();
   };
   return (

@@ -5,6 +5,7 @@ import { useEffect, useState } from "preact/hooks";
 import { AdminScope, OperatorRole } from "../../../../gen/gateway/common/v1/roles_pb.ts";
 import {
   type AdminToken,
+  MemberKeys,
   PeopleService,
   type Person,
 } from "../../../../gen/gateway/people/v1/people_pb.ts";
@@ -87,12 +88,17 @@ export function People(): JSX.Element {
 /** The dialog that is open, and for whom. */
 type Opened = { readonly kind: "disable" | "link"; readonly person: Person };
 
-type PersonChange = { readonly disabled?: boolean; readonly operator?: OperatorRole };
+type PersonChange = {
+  readonly disabled?: boolean;
+  readonly operator?: OperatorRole;
+  readonly keys?: MemberKeys;
+};
 
 async function update(person: Person, change: PersonChange): Promise<void> {
-  await call(PeopleService.method.updatePerson, { personId: person.personId, ...change });
+  const { updatePerson } = PeopleService.method;
+  const { approval } = await call(updatePerson, { personId: person.personId, ...change });
   peopleChanged();
-  notify(words.people.changed(nameOf(person)));
+  notify(approval ? words.people.waits : words.people.changed(nameOf(person)));
 }
 
 function peopleChanged(): void {
@@ -162,7 +168,7 @@ type PersonDialogProps = { readonly person: Person; readonly onClose: () => void
 
 function DisableDialog({ person, onClose }: PersonDialogProps): JSX.Element {
   const disable = async () => {
-    await update(person, { disabled: true });
+    await update(person, { disabled: true, keys: MemberKeys.PAUSE });
     onClose();
   };
   return (
@@ -218,6 +224,7 @@ function LinkDialog({ person, onClose }: PersonDialogProps): JSX.Element {
   const make = async () => {
     const made = await call(PeopleService.method.makeSignInLink, { personId: person.personId });
     setLink(made.link);
+    if (made.approval) notify(words.people.waits);
     peopleChanged();
   };
   return (
@@ -371,6 +378,7 @@ function TokenDialog({ onClose }: { readonly onClose: () => void }): JSX.Element
     const request = { name: name.trim(), scope: AdminScope[scope] };
     const made = await call(PeopleService.method.createAdminToken, request);
     setSecret(made.secret);
+    if (made.approval) notify(words.people.waits);
     tokensChanged();
   };
   if (secret !== undefined)

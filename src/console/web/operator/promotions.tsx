@@ -170,7 +170,7 @@ function CreateDialog({ onClose }: { readonly onClose: () => void }): JSX.Elemen
     if (!bonusMicrocredits) throw fieldError("bonus_microcredits", words.promotions.notAnAmount);
     if (!/^\d{0,9}$/.test(most.trim())) throw fieldError("most", words.promotions.notANumber);
     const end = lastDay === "" ? undefined : new Date(Date.parse(`${lastDay}T00:00:00Z`) + dayMs);
-    const { code: shown } = await call(PaymentsService.method.createPromotion, {
+    const { code: shown, approval } = await call(PaymentsService.method.createPromotion, {
       name: name.trim(),
       code: code.trim(),
       family: familyOf[pool],
@@ -180,6 +180,7 @@ function CreateDialog({ onClose }: { readonly onClose: () => void }): JSX.Elemen
       ...(end && { endsAt: timestampFromDate(end) }),
     });
     setMade(shown);
+    if (approval) notify(words.people.waits);
     invalidate(PaymentsService.method.listPromotions);
   };
   if (made !== undefined)

@@ -36,7 +36,7 @@ export function TransferDialog({ account, onClose }: TransferDialogProps): JSX.E
     if (micro === undefined || micro === 0n)
       throw fieldError("amount_microcredits", words.transfer.notAnAmount);
     if (reason.trim() === "") throw fieldError("reason", words.missingReason);
-    const { transfer, pendingTransfer } = await call(BillingService.method.createTransfer, {
+    const { transfer, approval } = await call(BillingService.method.createTransfer, {
       accountId,
       family: familyOf[pool],
       kind: TransferKind[kind],
@@ -45,7 +45,7 @@ export function TransferDialog({ account, onClose }: TransferDialogProps): JSX.E
       reason: reason.trim(),
     });
     transfersChanged();
-    if (pendingTransfer) notify(words.transfer.waits);
+    if (approval) notify(words.transfer.waits);
     else if (transfer) notify(words.transfer.done(credits(micro), name));
     onClose();
   };
@@ -103,7 +103,8 @@ function signedAmount(text: string, kind: (typeof kinds)[number]): bigint | unde
 
 /** Whatever shows credits of accounts asks again. */
 export function transfersChanged(): void {
-  const { listTransfers, listPendingTransfers, getPools } = BillingService.method;
-  invalidate(listTransfers, listPendingTransfers, getPools);
-  invalidate(OperationsService.method.findAccounts, PeopleService.method.listAuditEvents);
+  const { listTransfers, getPools } = BillingService.method;
+  invalidate(listTransfers, getPools);
+  const { findAccounts, listApprovals } = OperationsService.method;
+  invalidate(findAccounts, listApprovals, PeopleService.method.listAuditEvents);
 }

@@ -153,11 +153,12 @@ function ChooseWay({ token, link }: WayProps): JSX.Element {
   const [takesPassword, setTakesPassword] = useState(false);
 
   const finish = async (way: { passkeyAnswerJson?: string; password?: string }) => {
-    if (isSignUp) await call(PeopleService.method.confirmEmail, { token, name, ...way });
+    if (isSignUp)
+      await call(PeopleService.method.confirmEmail, { token, name: name.trim(), ...way });
     else
       await call(PeopleService.method.redeemLink, {
         token,
-        ...(isNew && { login: login.trim(), name }),
+        ...(isNew && { login: login.trim(), name: name.trim() }),
         ...way,
       });
     setPassword("");

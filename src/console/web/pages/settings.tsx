@@ -2,6 +2,7 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { BillingService } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
 import {
+  MemberKeys,
   OidcPurpose,
   PeopleService,
   type Session,
@@ -516,7 +517,9 @@ function DeleteDialog({ onClose }: DialogProps): JSX.Element {
   const send = async () => {
     if (typed.trim().toLowerCase() !== login)
       throw fieldError("confirm", words.settings.deleteWrong);
-    await call(PeopleService.method.deletePerson, { personId });
+    // Nobody knows who should go on with them.
+    const keys = MemberKeys.PAUSE;
+    await call(PeopleService.method.deletePerson, { personId, keys });
     currentSession.value = undefined;
     location.assign("/console/sign-in");
   };

@@ -1,0 +1,41 @@
+// What a person may do about a request that waits for an approval.
+
+import type { JSX } from "preact";
+import type { Approval } from "../../../../gen/gateway/common/v1/approval_pb.ts";
+import { OperationsService } from "../../../../gen/gateway/operations/v1/operations_pb.ts";
+import { call, forgetAll } from "../api.ts";
+import { Button } from "../parts/button.tsx";
+import { notify } from "../parts/messages.ts";
+import { isOperatorAdmin } from "../session.ts";
+import { ownActor } from "./common.tsx";
+import { words } from "./words.ts";
+
+/** Approve is absent on what a person, or a token of his, requested. */
+export function ApprovalActions({ approval }: { readonly approval: Approval }): JSX.Element | null {
+  const { approvalId, personId } = approval;
+  if (!isOperatorAdmin()) return null;
+  const { approve, reject } = OperationsService.method;
+  // Somebody else may have been faster: then the list shows what became of it.
+  const agree = () =>
+    call(approve, { approvalId })
+      .then(() => notify(words.attention.approved))
+      .finally(forgetAll);
+  const refuse = () =>
+    call(reject, { approvalId })
+      .then(() => notify(words.attention.rejected))
+      .finally(forgetAll);
+  return (
+    <span class="row">
+      {`person:${personId}` === ownActor() ? (
+        <span class="faint">{words.attention.own}</span>
+      ) : (
+        <Button kind="main" onClick={agree}>
+          {words.attention.approve}
+        </Button>
+      )}
+      <Button kind="quiet" onClick={refuse}>
+        {words.attention.reject}
+      </Button>
+    </span>
+  );
+}

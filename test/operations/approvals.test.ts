@@ -1,0 +1,487 @@
+// What one person may not do alone, over a whole gateway: gifts above a limit in a day, and what
+// would make one person two.
+
+import type { CallOptions } from "@connectrpc/connect";
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { type Approval, ApprovalKind } from "../../gen/gateway/common/v1/approval_pb.ts";
+import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
+import { AccountRole, AdminScope, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
+import {
+  Attention,
+  DepositState,
+  OrderState,
+  RefundState,
+} from "../../gen/gateway/payments/v1/payments_pb.ts";
+import { MemberKeys } from "../../gen/gateway/people/v1/people_pb.ts";
+import type { CatalogFile } from "../../src/config/catalog.ts";
+import { connectPostgres, type Postgres } from "../../src/postgres/postgres.ts";
+import { Authenticator } from "../support/authenticator.ts";
+import { apiErrorOf } from "../support/bindings.ts";
+import { fastCatalog, startTestGateway, type TestGateway } from "../support/gateway.ts";
+import { query } from "../support/query.ts";
+
+const usd = 200_000_000n;
+const limitUsd = 500;
+
+let gateway: TestGateway;
+let postgres: Postgres;
+let core: TestGateway["admin"]["core"];
+type SignedIn = { readonly personId: string; readonly device: Authenticator; call: CallOptions };
+let ann: SignedIn;
+let bob: SignedIn;
+let cleo: SignedIn;
+beforeAll(async () => {
+  gateway = await startTestGateway();
+  ({ core } = gateway.admin);
+  postgres = connectPostgres(gateway.databaseUrl);
+  ann = await redeem(gateway.ownerLink, "ann");
+  [bob, cleo] = [await newOperator("bob"), await newOperator("cleo")];
+  gateway.reload(withLimit(limitUsd));
+});
+beforeEach(() => run("forget", "truncate given, approvals"));
+afterAll(async () => {
+  await postgres.close();
+  await gateway.stop();
+});
+
+const run = <Row>(name: string, text: string, values: readonly unknown[] = []) =>
+  query<Row>(postgres, { name: `test/${name}`, text }, values);
+
+function withLimit(secondApprovalAboveUsd: number): CatalogFile {
+  const payments = {
+    ...{ packsUsd: [5], mostUsd: 1_000, seller: { name: "", address: "", taxId: "" } },
+    processors: [{ type: "simulated", name: "simulated" }] as const,
+  };
+  return { ...fastCatalog(), payments: { ...payments, secondApprovalAboveUsd } };
+}
+
+const as = (authorization: string): CallOptions => ({ headers: { authorization } });
+
+async function redeem(link: string, login: string): Promise<SignedIn> {
+  const { origin, hash } = new URL(link);
+  const token = hash.slice(1);
+  const device = new Authenticator(origin);
+  const { passkeyOptionsJson } = await core.people.beginPasskey({ linkToken: token, login });
+  const passkeyAnswerJson = device.register(passkeyOptionsJson);
+  const { grant, person } = await core.people.redeemLink({ token, login, passkeyAnswerJson });
+  return {
+    personId: person?.personId ?? "",
+    device,
+    call: as(`Session ${grant?.token}`),
+  };
+}
+
+async function signIn(person: SignedIn): Promise<void> {
+  const { passkeyOptionsJson } = await core.people.beginSignIn({});
+  const answerJson = person.device.sign(passkeyOptionsJson);
+  const { grant } = await core.people.signInWithPasskey({ answerJson });
+  person.call = as(`Session ${grant?.token}`);
+}
+
+async function newPerson(login: string): Promise<SignedIn> {
+  await run("age-links", "update links set made_at = made_at - interval '2 days'");
+  const invitation = { accountId: gateway.accountId, role: AccountRole.VIEWER };
+  return redeem((await core.people.invite(invitation, ann.call)).link, login);
+}
+
+async function newOperator(login: string): Promise<SignedIn> {
+  const person = await newPerson(login);
+  const { personId } = person;
+  await core.people.updatePerson({ personId, operator: OperatorRole.ADMIN }, ann.call);
+  await signIn(person);
+  return person;
+}
+
+let named = 0;
+const unique = (what: string) => `${what}-${++named}`;
+const reasonOf = (call: Promise<unknown>) =>
+  call.then(
+    () => "ok",
+    (error: unknown) => apiErrorOf(error).reason,
+  );
+
+const requestOf = (amountUsd: bigint, more: object = {}) => ({
+  accountId: gateway.accountId,
+  family: Family.V1,
+  kind: TransferKind.BONUS,
+  amountMicrocredits: amountUsd * usd,
+  idempotencyKey: unique("key"),
+  reason: "goodwill",
+  ...more,
+});
+const give = (amountUsd: bigint, call = ann.call, more: object = {}) =>
+  core.billing.createTransfer(requestOf(amountUsd, more), call);
+const approve = (approval: Approval | undefined, by = bob.call) =>
+  core.operations.approve({ approvalId: approval?.approvalId ?? "" }, by);
+const reject = (approval: Approval | undefined, by = bob.call) =>
+  core.operations.reject({ approvalId: approval?.approvalId ?? "" }, by);
+const waiting = async () =>
+  (await core.operations.listApprovals({ pageSize: 1000 }, ann.call)).approvals;
+const posted = async () => {
+  const { pools } = await core.billing.getPools(
+    { accountId: gateway.accountId },
+    gateway.admin.call,
+  );
+  return pools.find(({ family }) => family === Family.V1)?.postedMicrocredits ?? 0n;
+};
+/** Makes an admin token of this scope, before there is a limit. */
+async function tokenOf(scope: AdminScope, by = ann): Promise<{ name: string; call: CallOptions }> {
+  gateway.reload(fastCatalog());
+  const name = unique("token");
+  const { secret } = await core.people.createAdminToken({ name, scope }, by.call);
+  gateway.reload(withLimit(limitUsd));
+  return { name, call: as(`Bearer ${secret}`) };
+}
+
+describe("what a person gives away", () => {
+  test("waits above the limit, and is booked once, for who asked, by another person", async () => {
+    const before = await posted();
+    const { transfer, approval } = await give(501n);
+    expect(transfer).toBeUndefined();
+    expect(approval).toMatchObject({
+      kind: ApprovalKind.TRANSFER,
+      accountId: gateway.accountId,
+      reason: "goodwill",
+      amountMicrodollars: 501_000_000n,
+      requestedBy: `person:${ann.personId}`,
+      personId: ann.personId,
+      givenMicrodollars: 0n,
+    });
+    expect(approval?.what).toContain("100200 credits");
+    expect((await waiting()).map(({ approvalId }) => approvalId)).toEqual([approval?.approvalId]);
+    expect(await reasonOf(approve(approval, ann.call))).toBe("not_permitted");
+    expect(await posted()).toBe(before);
+    await approve(approval);
+    // A repeat changes nothing.
+    await approve(approval);
+    expect(await reasonOf(approve(approval, cleo.call))).toBe("wrong_state");
+    expect(await posted()).toBe(before + 501n * usd);
+    expect(await waiting()).toEqual([]);
+    const { transfers } = await core.billing.listTransfers(
+      { accountId: gateway.accountId },
+      gateway.admin.call,
+    );
+    expect(transfers[0]).toMatchObject({ actor: `person:${ann.personId}`, reason: "goodwill" });
+    const { events } = await core.people.listAuditEvents(
+      { accountId: gateway.accountId, method: "Approve" },
+      ann.call,
+    );
+    expect(
+      events.find(({ outcome, actor }) => outcome === "ok" && actor.endsWith(bob.personId)),
+    ).toMatchObject({ facts: { approvalId: approval?.approvalId, approved: "transfer" } });
+  });
+
+  test("is summed over the day: of ten halves at once two are booked", async () => {
+    const before = await posted();
+    const all = await Promise.all(Array.from({ length: 10 }, () => give(250n)));
+    expect(all.filter(({ transfer }) => transfer !== undefined)).toHaveLength(2);
+    expect(await posted()).toBe(before + 500n * usd);
+    expect((await waiting())[0]?.givenMicrodollars).toBe(500_000_000n);
+    // Another person has a sum of his own, and the next day begins anew.
+    expect((await give(250n, cleo.call)).transfer).toBeDefined();
+    await run("yesterday", "update given set day = day - 1");
+    expect((await give(250n)).transfer).toBeDefined();
+  });
+
+  test("counts what his tokens give, also two of them", async () => {
+    const [one, other] = [await tokenOf(AdminScope.MONEY), await tokenOf(AdminScope.MONEY)];
+    expect((await give(200n, one.call)).transfer).toBeDefined();
+    expect((await give(200n, other.call)).transfer).toBeDefined();
+    const { transfer, approval } = await give(200n, one.call);
+    expect(transfer).toBeUndefined();
+    expect(approval).toMatchObject({ personId: ann.personId, requestedBy: `token:${one.name}` });
+    expect((await give(200n)).transfer).toBeUndefined();
+    // It is one's own, and no token approves.
+    expect(await reasonOf(approve(approval, ann.call))).toBe("not_permitted");
+    for (const by of [other.call, gateway.admin.call])
+      expect(await reasonOf(approve(approval, by))).toBe("not_permitted");
+    await approve(approval);
+  });
+
+  test("is not counted for the machine, or where credits are taken out", async () => {
+    expect((await give(900n, gateway.admin.call)).transfer).toBeDefined();
+    const out = { kind: TransferKind.ADJUSTMENT, amountMicrocredits: -600n * usd };
+    expect((await give(0n, ann.call, out)).transfer).toBeDefined();
+    expect((await give(500n)).transfer).toBeDefined();
+  });
+
+  test("is the same for a repeat, and starts anew with a changed request or person", async () => {
+    const request = requestOf(600n);
+    const ask = (more: object, by = ann.call) =>
+      core.billing.createTransfer({ ...request, ...more }, by).then(({ approval }) => approval);
+    const first = await ask({});
+    expect((await ask({}))?.approvalId).toBe(first?.approvalId);
+    const second = await ask({ amountMicrocredits: 700n * usd });
+    expect(await reasonOf(approve(first))).toBe("wrong_state");
+    const third = await ask({ amountMicrocredits: 700n * usd }, bob.call);
+    expect(await reasonOf(approve(second, cleo.call))).toBe("wrong_state");
+    expect(await reasonOf(approve(third, bob.call))).toBe("not_permitted");
+    const before = await posted();
+    await approve(third, ann.call);
+    expect(await posted()).toBe(before + 700n * usd);
+    expect(await reasonOf(ask({}))).toBe("idempotency_key_reused");
+  });
+
+  test("is booked once by two persons at once, or rejected", async () => {
+    for (let round = 0; round < 5; round++) {
+      const before = await posted();
+      const { approval } = await give(600n);
+      const outcomes = await Promise.all(
+        [approve(approval, bob.call), approve(approval, cleo.call)].map(reasonOf),
+      );
+      expect(outcomes.toSorted()).toEqual(["ok", "wrong_state"]);
+      expect(await posted()).toBe(before + 600n * usd);
+    }
+    const before = await posted();
+    const { approval } = await give(600n);
+    const outcomes = await Promise.all(
+      [approve(approval), reject(approval, ann.call)].map(reasonOf),
+    );
+    expect(outcomes.toSorted()).toEqual(["ok", "wrong_state"]);
+    expect(await posted()).toBe(before + (outcomes[0] === "ok" ? 600n * usd : 0n));
+  });
+
+  test("is asked for again after it was rejected, and is over after seven days", async () => {
+    const { approval } = await give(600n);
+    await reject(approval, ann.call);
+    expect(await reasonOf(reject(approval))).toBe("wrong_state");
+    expect(await reasonOf(approve(approval))).toBe("wrong_state");
+    const request = requestOf(600n);
+    const { approval: old } = await core.billing.createTransfer(request, ann.call);
+    await run("age", "update approvals set ends_at = now() where state = 'pending'");
+    expect(await reasonOf(approve(old))).toBe("wrong_state");
+    expect(await waiting()).toEqual([]);
+    const { approval: next } = await core.billing.createTransfer(request, ann.call);
+    expect(next?.approvalId).not.toBe(old?.approvalId);
+    await approve(next);
+  });
+
+  test("is not booked for, or by, somebody who lost the role meanwhile", async () => {
+    const dave = await withoutLimit(() => newOperator(unique("dave")));
+    const { approval: his } = await give(600n, dave.call);
+    const { approval: anns } = await give(600n);
+    const demoted = { personId: dave.personId, operator: OperatorRole.UNSPECIFIED };
+    await core.people.updatePerson(demoted, ann.call);
+    const before = await posted();
+    expect(await reasonOf(approve(his))).toBe("not_permitted");
+    expect(await reasonOf(approve(anns, dave.call))).not.toBe("ok");
+    const token = await tokenOf(AdminScope.MONEY);
+    const { approval: tokens } = await give(600n, token.call);
+    const { tokens: all } = await core.people.listAdminTokens({ pageSize: 1000 }, ann.call);
+    const tokenId = all.find(({ name }) => name === token.name)?.tokenId ?? "";
+    await core.people.revokeAdminToken({ tokenId }, ann.call);
+    expect(await reasonOf(approve(tokens))).toBe("not_permitted");
+    expect(await posted()).toBe(before);
+  });
+
+  test("waits whatever it is with a limit of 0, and comes in pages, newest first", async () => {
+    gateway.reload(withLimit(0));
+    for (let index = 0; index < 5; index++) expect((await give(1n)).approval).toBeDefined();
+    const ids: string[] = [];
+    let pageToken = "";
+    do {
+      const page = await core.operations.listApprovals({ pageSize: 2, pageToken }, ann.call);
+      ids.push(...page.approvals.map(({ approvalId }) => approvalId));
+      pageToken = page.nextPageToken;
+    } while (pageToken !== "");
+    expect(ids).toHaveLength(5);
+    expect(ids).toEqual(ids.toSorted().reverse());
+    gateway.reload(withLimit(limitUsd));
+  });
+});
+
+async function withoutLimit<T>(work: () => Promise<T>): Promise<T> {
+  gateway.reload(fastCatalog());
+  try {
+    return await work();
+  } finally {
+    gateway.reload(withLimit(limitUsd));
+  }
+}
+
+describe("a promotion", () => {
+  const promote = (bonusUsd: bigint, most: number, by = ann.call) =>
+    core.payments.createPromotion(
+      {
+        ...{ name: "spring", family: Family.V1, needsPurchase: false },
+        ...{ bonusMicrocredits: bonusUsd * usd, most },
+      },
+      by,
+    );
+  const owner = async () => {
+    const person = await newPerson(unique("owner"));
+    const { account } = await core.billing.createAccount({ name: "x" }, gateway.admin.call);
+    const accountId = account?.accountId ?? "";
+    await run("own", "insert into members (account_id, person_id, role) values ($1, $2, 'owner')", [
+      accountId,
+      person.personId,
+    ]);
+    await signIn(person);
+    return { ...person, accountId };
+  };
+
+  test("that could give more than the limit is of no use before another person agrees", async () => {
+    // One person makes it, and another account of his would redeem it.
+    const other = await owner();
+    const { promotion, code, approval } = await promote(300n, 2);
+    expect(promotion).toBeUndefined();
+    const redeemIt = () =>
+      core.payments.redeemPromotion({ accountId: other.accountId, code }, other.call);
+    expect(await reasonOf(redeemIt())).toBe("not_found");
+    expect(await reasonOf(approve(approval, ann.call))).toBe("not_permitted");
+    await approve(approval);
+    expect(await reasonOf(redeemIt())).toBe("ok");
+  });
+
+  test("counts as what it can give, and one without a bound always waits", async () => {
+    expect((await promote(1n, 0)).approval?.amountMicrodollars).toBe(0n);
+    expect((await promote(100n, 4)).promotion).toBeDefined();
+    expect((await give(200n)).transfer).toBeUndefined();
+    expect((await promote(1n, 0, gateway.admin.call)).promotion).toBeDefined();
+  });
+});
+
+describe("of an order", () => {
+  const soon = { timeout: 20_000 };
+  const find = async (orderId: string) =>
+    (await core.payments.getOrder({ orderId }, ann.call)).order;
+  /** An order of so many dollars, for which others arrived. */
+  const paid = async (usdCents: number, amount: string) => {
+    const { order } = await core.payments.createOrder(
+      {
+        ...{ accountId: gateway.accountId, family: Family.V1, usdCents },
+        ...{ method: "simulated:usdc", idempotencyKey: unique("order") },
+      },
+      gateway.admin.call,
+    );
+    const orderId = order?.orderId ?? "";
+    const deposit = { orderId, amount, confirmations: 1 };
+    await core.payments.simulateDeposit(deposit, gateway.admin.call);
+    await expect
+      .poll(async () => (await find(orderId))?.deposits[0]?.state, soon)
+      .toBe(DepositState.SETTLED);
+    return orderId;
+  };
+  const reason = "the customer asked";
+
+  test("a refund above the limit waits, and is begun once", async () => {
+    const orderId = await paid(60_000, "600");
+    await expect.poll(async () => (await find(orderId))?.state, soon).toBe(OrderState.PAID);
+    const what = { case: "amountMicrodollars", value: 600_000_000n } as const;
+    const { approval, order } = await core.payments.beginRefund(
+      { orderId, what, reason },
+      ann.call,
+    );
+    expect(order?.refunds).toEqual([]);
+    expect(approval).toMatchObject({ kind: ApprovalKind.REFUND, subject: orderId });
+    expect(await reasonOf(approve(approval, ann.call))).toBe("not_permitted");
+    const outcomes = [approve(approval, bob.call), approve(approval, cleo.call)].map(reasonOf);
+    expect((await Promise.all(outcomes)).toSorted()).toEqual(["ok", "wrong_state"]);
+    await expect
+      .poll(async () => (await find(orderId))?.refunds.map(({ state }) => state), soon)
+      .toEqual([RefundState.REFUNDING]);
+    expect((await find(orderId))?.refunds[0]?.createdBy).toBe(`person:${ann.personId}`);
+  });
+
+  test("a large grant waits, a changed one takes its place, and new facts end it", async () => {
+    const orderId = await paid(500, "700");
+    await expect.poll(async () => (await find(orderId))?.attention, soon).toBe(Attention.OVERPAID);
+    const decide = async (amountMicrodollars: bigint) => {
+      const choice = { case: "grant", value: { amountMicrodollars } } as const;
+      return core.payments.decideOrder({ orderId, choice, reason }, ann.call);
+    };
+    const first = await decide(600_000_000n);
+    expect(first.decision).toBeUndefined();
+    expect(first.order?.attention).toBe(Attention.OVERPAID);
+    expect((await decide(600_000_000n)).approval?.approvalId).toBe(first.approval?.approvalId);
+    const { approval } = await decide(550_000_000n);
+    expect(await reasonOf(approve(first.approval))).toBe("wrong_state");
+    const before = await posted();
+    await approve(approval);
+    await expect.poll(posted, soon).toBe(before + 550n * usd);
+    expect((await find(orderId))?.attention).toBe(Attention.UNSPECIFIED);
+
+    const other = await paid(500, "700");
+    const choice = { case: "grant", value: { amountMicrodollars: 600_000_000n } } as const;
+    const stale = await core.payments.decideOrder({ orderId: other, choice, reason }, cleo.call);
+    const more = { orderId: other, asset: "ETH", amount: "1", confirmations: 1 };
+    await core.payments.simulateDeposit(more, gateway.admin.call);
+    await expect.poll(async () => (await find(other))?.deposits.length, soon).toBe(2);
+    expect(await reasonOf(approve(stale.approval))).toBe("wrong_state");
+  });
+});
+
+describe("one person does not become two by", () => {
+  test("making somebody an operator admin", async () => {
+    const second = await newPerson(unique("second"));
+    const { personId } = second;
+    const ask = () =>
+      core.people.updatePerson({ personId, operator: OperatorRole.ADMIN }, ann.call);
+    const { person, approval } = await ask();
+    expect(person?.operator).toBe(OperatorRole.UNSPECIFIED);
+    expect(approval).toMatchObject({ kind: ApprovalKind.OPERATOR, subject: personId });
+    expect(await reasonOf(approve(approval, ann.call))).toBe("not_permitted");
+    await approve(approval);
+    await signIn(second);
+    expect((await waiting()).length).toBe(0);
+    expect(await reasonOf(core.people.listAdminTokens({}, second.call))).toBe("ok");
+    // Taking it back needs nobody, nor does SUPPORT.
+    for (const operator of [OperatorRole.SUPPORT, OperatorRole.UNSPECIFIED])
+      expect(
+        (await core.people.updatePerson({ personId, operator }, ann.call)).person?.operator,
+      ).toBe(operator);
+    const both = { personId, operator: OperatorRole.ADMIN, disabled: true, keys: MemberKeys.PAUSE };
+    expect(await reasonOf(core.people.updatePerson(both, ann.call))).toBe("invalid_request");
+  });
+
+  test.for([AdminScope.MONEY, AdminScope.ALL])("an admin token of scope %i", async (scope) => {
+    const name = unique("bot");
+    const { token, secret, approval } = await core.people.createAdminToken(
+      { name, scope },
+      ann.call,
+    );
+    expect(token).toBeUndefined();
+    const use = () => core.billing.listAccounts({}, as(`Bearer ${secret}`));
+    expect(await reasonOf(use())).toBe("invalid_key");
+    expect(await reasonOf(approve(approval, ann.call))).toBe("not_permitted");
+    await approve(approval);
+    expect(await reasonOf(use())).toBe("ok");
+    // What it gives counts for its maker, not for who approved.
+    expect((await give(600n, as(`Bearer ${secret}`))).approval?.personId).toBe(ann.personId);
+    const { secret: reads } = await core.people.createAdminToken(
+      { name: unique("reader"), scope: AdminScope.READ },
+      ann.call,
+    );
+    expect(await reasonOf(core.billing.listAccounts({}, as(`Bearer ${reads}`)))).toBe("ok");
+  });
+
+  test("a token that is made twice with one idempotency key", async () => {
+    const request = {
+      ...{ name: unique("twice"), scope: AdminScope.ALL },
+      idempotencyKey: crypto.randomUUID(),
+    };
+    const first = await core.people.createAdminToken(request, ann.call);
+    const repeat = await core.people.createAdminToken(request, ann.call);
+    expect(repeat.secret).toBe(first.secret);
+    expect(await waiting()).toHaveLength(1);
+    await approve(first.approval);
+    const { token } = await core.people.createAdminToken(request, ann.call);
+    expect(token?.name).toBe(request.name);
+  });
+
+  test("a sign-in link for an operator", async () => {
+    const { personId } = bob;
+    const made = await core.people.makeSignInLink({ personId }, ann.call);
+    expect(made.approval).toMatchObject({ kind: ApprovalKind.SIGN_IN_LINK, subject: personId });
+    const open = () => core.people.beginPasskey({ linkToken: new URL(made.link).hash.slice(1) });
+    expect(await reasonOf(open())).toBe("not_found");
+    expect(await reasonOf(approve(made.approval, ann.call))).toBe("not_permitted");
+    await approve(made.approval, cleo.call);
+    expect(await reasonOf(open())).toBe("ok");
+    // For others it needs nobody.
+    const plain = await newPerson(unique("plain"));
+    const { approval } = await core.people.makeSignInLink({ personId: plain.personId }, ann.call);
+    expect(approval).toBeUndefined();
+  });
+});

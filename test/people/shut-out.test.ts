@@ -1,0 +1,398 @@
+// People who are shut out do not go on by their keys: what becomes of the keys of somebody who is
+// disabled, deleted, or loses an account by the groups of his company. On two nodes.
+
+import { create } from "@bufbuild/protobuf";
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { AccountRole, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
+import {
+  CreateKeyRequestSchema,
+  KeyStatus,
+  KeysService,
+  PauseKeyRequestSchema,
+  ResumeKeyRequestSchema,
+  RotateKeyRequestSchema,
+  UpdateKeyRequestSchema,
+} from "../../gen/gateway/keys/v1/keys_pb.ts";
+import { MemberKeys } from "../../gen/gateway/people/v1/people_pb.ts";
+import { createLog } from "../../src/base/log.ts";
+import { closedPeople } from "../../src/config/catalog.ts";
+import { intercept } from "../../src/contract/interceptor.ts";
+import { createKeys, type Keys } from "../../src/keys/keys.ts";
+import { bearer, errorOf, keysClient } from "../support/keys.ts";
+import { idpEnv, idpSettings, RedirectBrowser, startIdp, type TestIdp } from "../support/oidc.ts";
+import {
+  firstOwner,
+  join,
+  type PeopleNode,
+  publicUrl,
+  type SignedIn,
+  signIn,
+  startTestPeople,
+  type TestPeople,
+} from "../support/people.ts";
+import { query } from "../support/query.ts";
+
+const { VIEWER, MEMBER, OWNER } = AccountRole;
+const { KEEP, REVOKE, PAUSE } = MemberKeys;
+const { ACTIVE, PAUSED, REVOKED } = KeyStatus;
+// The promise is a second. Tests of a loaded machine wait for longer, and fail if it never comes.
+const soon = { timeout: 10_000, interval: 20 };
+
+let people: TestPeople;
+let idp: TestIdp;
+let node: PeopleNode;
+/** Of the node, and of another one. */
+let keys: Keys;
+let elsewhere: Keys;
+let owner: SignedIn;
+beforeAll(async () => {
+  idp = await startIdp({ redirectUris: [`${publicUrl}/console/oidc/acme/callback`] });
+  people = await startTestPeople();
+  [keys, elsewhere] = [createTestKeys(), createTestKeys()];
+  const groups = [{ group: "team", member: { accountId: "acc_b", role: "member" } }] as const;
+  const signUp = {
+    mode: "open",
+    domains: [],
+    join: { accountId: "acc_a", role: "viewer" },
+  } as const;
+  const oidc = { acme: idpSettings(idp, { signUp, groups }) };
+  node = people.node({
+    env: idpEnv,
+    settings: { ...closedPeople, oidc },
+    keys: keys.managed,
+  });
+  owner = await firstOwner(node);
+  keys.start();
+  elsewhere.start();
+});
+afterAll(async () => {
+  await keys.stop();
+  await elsewhere.stop();
+  await people.stop();
+  await idp.stop();
+});
+
+function createTestKeys(): Keys {
+  return createKeys({
+    postgres: people.database,
+    adminToken: "",
+    resolveModel: (name) => name,
+    checkManager: (...of) => node.ofAccount.checkManager(...of),
+    log: createLog("silent"),
+  });
+}
+
+const run = <Row>(name: string, text: string, values: unknown[] = []) =>
+  query<Row>(people.database, { name: `test/${name}`, text }, values);
+const idOf = ({ person }: SignedIn) => person.personId;
+const clientOf = ({ token }: SignedIn) => node.as(token);
+
+let named = 0;
+async function member(role: AccountRole = MEMBER, accountId = "acc_a"): Promise<SignedIn> {
+  // An account makes twenty invitations a day.
+  await run("age-links", "update links set made_at = made_at - interval '2 days'");
+  return join(node, owner, accountId, role, `person-${++named}`);
+}
+
+/** The keys service, called with a session. `from`: authenticates it. */
+function keysAs({ token }: SignedIn, from = node) {
+  const log = createLog("silent");
+  const service = intercept(KeysService, keys.service, { authenticate: from.authenticate, log });
+  const requestHeader = new Headers({ authorization: `Session ${token}` });
+  const call = { signal: new AbortController().signal, requestHeader };
+  return {
+    make: async (accountId = "acc_a") => {
+      const request = create(CreateKeyRequestSchema, { accountId, family: 1, name: "k" });
+      const { key, secret } = await service.createKey(request, call);
+      return { keyId: key?.keyId ?? "", secret };
+    },
+    pause: (keyId: string) => service.pauseKey(create(PauseKeyRequestSchema, { keyId }), call),
+    resume: (keyId: string) => service.resumeKey(create(ResumeKeyRequestSchema, { keyId }), call),
+    rotate: (keyId: string) => service.rotateKey(create(RotateKeyRequestSchema, { keyId }), call),
+    rename: (keyId: string) =>
+      service.updateKey(
+        create(UpdateKeyRequestSchema, {
+          key: { keyId, name: "n" },
+          updateMask: { paths: ["name"] },
+        }),
+        call,
+      ),
+  };
+}
+
+const read = async (keyId: string) => (await keysClient(keys).getKey(keyId)).key;
+/** What a call with a secret meets at the other node. */
+const outcomeOf = (secret: string) => errorOf(elsewhere.authenticate(bearer(secret)));
+
+type Fate = { readonly keys?: MemberKeys; readonly keysToPersonId?: string };
+const disable = (person: SignedIn, fate: Fate = {}, by = owner) =>
+  clientOf(by).updatePerson({ personId: idOf(person), disabled: true, ...fate });
+const remove = (person: SignedIn, fate: Fate = {}, by = owner) =>
+  clientOf(by).deletePerson({ personId: idOf(person), ...fate });
+
+describe.for([
+  ["disabled", disable],
+  ["deleted", remove],
+] as const)("somebody who manages keys and is %s", ([name, shutOut]) => {
+  test("stays who he is until it is said what becomes of them", async () => {
+    const ana = await member();
+    const [one, other] = [await keysAs(ana).make(), await keysAs(ana).make()];
+    const failure = await shutOut(ana).catch((error: unknown) => error);
+    expect(failure).toMatchObject({
+      reason: "invalid_request",
+      message: "keys: say what becomes of the 2 keys of this person",
+      facts: {
+        field: "keys",
+        allowed: ["MEMBER_KEYS_PAUSE", "MEMBER_KEYS_REVOKE", "MEMBER_KEYS_KEEP"],
+      },
+    });
+    expect((await clientOf(ana).getSession({})).person?.personId).toBe(idOf(ana));
+    for (const { keyId } of [one, other]) expect((await read(keyId))?.status).toBe(ACTIVE);
+  });
+
+  test.for([
+    [PAUSE, PAUSED, "key_paused"],
+    [REVOKE, REVOKED, "revoked_key"],
+    [KEEP, ACTIVE, "no error"],
+  ] as const)(
+    "has them after %i in state %i, on every node: %s",
+    async ([fate, status, outcome]) => {
+      const ana = await member();
+      // He manages keys of two accounts, and leaves one of somebody else alone.
+      await clientOf(owner).invite({ accountId: "acc_b", role: MEMBER });
+      await run(
+        "second",
+        "insert into members (account_id, person_id, role) values ('acc_b', $1, 'member')",
+        [idOf(ana)],
+      );
+      const again = await signIn(node, ana);
+      const made = [await keysAs(again).make(), await keysAs(again).make("acc_b")];
+      const theirs = await keysAs(await member()).make();
+      for (const { secret } of made) expect(await outcomeOf(secret)).toBe("no error");
+      await shutOut(ana, { keys: fate });
+      for (const { keyId, secret } of made) {
+        expect((await read(keyId))?.status).toBe(status);
+        await vi.waitFor(async () => expect(await outcomeOf(secret)).toBe(outcome), soon);
+      }
+      expect((await read(theirs.keyId))?.status).toBe(ACTIVE);
+      const managers = await Promise.all(
+        made.map(async ({ keyId }) => (await read(keyId))?.managedBy),
+      );
+      // Who keeps them in his account manages them from now on.
+      const stays = name === "disabled" && fate !== KEEP;
+      const manager = stays ? `person:${idOf(ana)}` : "";
+      const next = fate === KEEP ? `person:${idOf(owner)}` : manager;
+      expect(managers).toEqual([next, manager]);
+      // The owners of each account see it.
+      for (const accountId of ["acc_a", "acc_b"]) {
+        const method = name === "disabled" ? "UpdatePerson" : "DeletePerson";
+        const { events } = await clientOf(owner).listAuditEvents({ accountId, method });
+        const word = { [PAUSE]: "PAUSE", [REVOKE]: "REVOKE", [KEEP]: "KEEP" }[fate];
+        expect(events[0]).toMatchObject({
+          actor: `person:${idOf(owner)}`,
+          facts: { personId: idOf(ana), keys: `${word} 1` },
+        });
+      }
+    },
+  );
+
+  test("leaves them to another member, if that is one who may manage keys in each account", async () => {
+    const [ana, ben, viewer] = [await member(), await member(), await member(VIEWER)];
+    const { keyId } = await keysAs(ana).make();
+    const stranger = await member(MEMBER, "acc_b");
+    for (const keysToPersonId of [idOf(viewer), idOf(stranger), idOf(ana), "per_none"])
+      expect(await errorOf(shutOut(ana, { keys: KEEP, keysToPersonId }))).toBe(
+        "invalid_request keys_to_person_id",
+      );
+    const paused = shutOut(ana, { keys: PAUSE, keysToPersonId: idOf(ben) });
+    expect(await errorOf(paused)).toBe("invalid_request keys_to_person_id");
+    expect((await clientOf(ana).getSession({})).person?.personId).toBe(idOf(ana));
+    await shutOut(ana, { keys: KEEP, keysToPersonId: idOf(ben) });
+    expect((await read(keyId))?.managedBy).toBe(`person:${idOf(ben)}`);
+  });
+
+  test("needs no word if there are none but revoked ones", async () => {
+    const ana = await member();
+    const { keyId } = await keysAs(ana).make();
+    await keysClient(keys).revokeKey(keyId);
+    expect(await errorOf(shutOut(ana))).toBe("no error");
+  });
+
+  test("makes and resumes no key while it happens", async () => {
+    const ana = await member();
+    const paused = await keysAs(ana).make();
+    await keysAs(ana).pause(paused.keyId);
+    await keysAs(ana).make();
+    const held = Promise.withResolvers<void>();
+    const text = "select from people where person_id = $1 for share";
+    const holding = people.database.transaction(async (tx) => {
+      await query(tx, { name: "test/hold", text }, [idOf(ana)]);
+      await held.promise;
+    });
+    // It waits for the person, and what he begins meanwhile waits for it.
+    const shutting = errorOf(shutOut(ana, { keys: PAUSE }));
+    await expect.poll(waiting).toBe(1);
+    const changes = [
+      keysAs(ana).make(),
+      keysAs(ana).resume(paused.keyId),
+      keysAs(ana).rotate(paused.keyId),
+      keysAs(ana).rename(paused.keyId),
+    ].map(errorOf);
+    await expect.poll(waiting).toBe(5);
+    held.resolve();
+    await holding;
+    expect(await shutting).toBe("no error");
+    expect(await Promise.all(changes)).toEqual(Array(4).fill("not_permitted"));
+    const [row] = await run<{ live: number }>(
+      "live",
+      `select count(*)::int4 as live from keys
+        where created_by = $1 and status = 'active' and not paused`,
+      [`person:${idOf(ana)}`],
+    );
+    expect(row?.live).toBe(0);
+  });
+});
+
+async function waiting(): Promise<number> {
+  const [row] = await run<{ waiting: number }>(
+    "waiting",
+    `select count(*)::int4 as waiting from pg_stat_activity
+      where wait_event_type = 'Lock' and datname = current_database()`,
+  );
+  return row?.waiting ?? 0;
+}
+
+test("a node that has not heard of it lets him change no key", async () => {
+  const ana = await member();
+  const { keyId } = await keysAs(ana).make();
+  // His session, as this node remembers it.
+  const caller = await node.authenticate(new Headers({ authorization: `Session ${ana.token}` }));
+  const forgetful = { ...node, authenticate: async () => caller };
+  await disable(ana, { keys: PAUSE });
+  const changes = keysAs(ana, forgetful);
+  expect(await errorOf(changes.make())).toBe("not_permitted");
+  expect(await errorOf(changes.resume(keyId))).toBe("not_permitted");
+  expect(await errorOf(changes.rotate(keyId))).toBe("not_permitted");
+  expect((await read(keyId))?.status).toBe(PAUSED);
+});
+
+test("enabling resumes nothing, and the answer names the keys that stay paused", async () => {
+  const ana = await member();
+  const { keyId } = await keysAs(ana).make();
+  const disabled = await disable(ana, { keys: PAUSE });
+  const label = { keyId, name: "k", hint: expect.stringContaining("…") };
+  expect(disabled.keys).toMatchObject([label]);
+  const enabled = await clientOf(owner).updatePerson({ personId: idOf(ana), disabled: false });
+  expect(enabled.keys).toMatchObject([label]);
+  expect((await read(keyId))?.status).toBe(PAUSED);
+  const back = await signIn(node, ana);
+  await keysAs(back).resume(keyId);
+  expect((await read(keyId))?.status).toBe(ACTIVE);
+});
+
+test("a change of the operator role alone asks for no keys", async () => {
+  const ana = await member();
+  const { keyId } = await keysAs(ana).make();
+  const operator = OperatorRole.SUPPORT;
+  const { keys: named } = await clientOf(owner).updatePerson({ personId: idOf(ana), operator });
+  expect(named).toEqual([]);
+  expect((await read(keyId))?.status).toBe(ACTIVE);
+});
+
+test("the keys that an operator made in the account of others stop, too", async () => {
+  const olga = await member(VIEWER);
+  await clientOf(owner).updatePerson({ personId: idOf(olga), operator: OperatorRole.ADMIN });
+  const operator = await signIn(node, olga);
+  const { keyId } = await keysAs(operator).make("acc_b");
+  expect(await errorOf(remove(olga))).toBe("invalid_request keys");
+  await remove(olga, { keys: PAUSE });
+  expect(await read(keyId)).toMatchObject({ status: PAUSED, managedBy: "" });
+});
+
+test("a member who is removed may have his keys paused, and left to the owners", async () => {
+  const ana = await member();
+  const { keyId } = await keysAs(ana).make();
+  const personId = idOf(ana);
+  await clientOf(owner).removeMember({ accountId: "acc_a", personId, keys: PAUSE });
+  expect(await read(keyId)).toMatchObject({ status: PAUSED, managedBy: "" });
+});
+
+test("losing an account by groups pauses the keys there, and leaves them to the owners", async () => {
+  const come = async (groups: readonly string[]) => {
+    idp.people.set("gina", { email: "gina@acme.com", email_verified: true, groups });
+    idp.person = "gina";
+    const { authorizationUrl, flow } = await node.as(undefined).beginOidc({ provider: "acme" });
+    const back = await new RedirectBrowser().follow(
+      authorizationUrl,
+      ({ origin }) => origin === publicUrl,
+    );
+    const query = back.search.slice(1);
+    const request = { provider: "acme", flow: flow?.token ?? "", query };
+    const { grant, person } = await node.as(undefined).finishOidc(request);
+    return { ...owner, token: grant?.token ?? "", person: person ?? owner.person };
+  };
+  const gina = await come(["team"]);
+  const made = await keysAs(owner).make("acc_b");
+  const manage = "update keys set managed_by = $2 where key_id = $1";
+  await run("manage", manage, [made.keyId, `person:${idOf(gina)}`]);
+  expect(await outcomeOf(made.secret)).toBe("no error");
+  await come(["team"]);
+  expect((await read(made.keyId))?.status).toBe(ACTIVE);
+  await come([]);
+  expect(await read(made.keyId)).toMatchObject({ status: PAUSED, managedBy: "" });
+  await vi.waitFor(async () => expect(await outcomeOf(made.secret)).toBe("key_paused"), soon);
+  const query = { accountId: "acc_b", method: "FinishOidc" };
+  const { events } = await clientOf(owner).listAuditEvents(query);
+  expect(events[0]?.facts).toMatchObject({
+    personId: idOf(gina),
+    oldRole: "MEMBER",
+    keys: "PAUSE 1",
+    pausedKeys: made.keyId,
+  });
+});
+
+test("people make sixty keys an hour in an account, and as many live ones as it may have", async () => {
+  const bounded = createKeys({
+    postgres: people.database,
+    adminToken: "admin",
+    resolveModel: (name) => name,
+    checkManager: (...of) => node.ofAccount.checkManager(...of),
+    keysMax: () => 70,
+    log: createLog("silent"),
+  });
+  const before = keys;
+  keys = bounded;
+  try {
+    await run("account", "insert into accounts (account_id, name) values ('acc_keys', 'keys')");
+    const ana = await member(OWNER, "acc_keys");
+    const make = () => keysAs(ana).make("acc_keys");
+    const outcomes = await Promise.all(Array.from({ length: 64 }, () => errorOf(make())));
+    expect(outcomes.filter((one) => one === "no error")).toHaveLength(60);
+    const failure = await make().catch((error: unknown) => error);
+    expect(failure).toMatchObject({
+      reason: "too_many_keys",
+      facts: { limit: { name: "keys_per_hour", limit: 60n, used: 60n } },
+    });
+    const age = "update keys set created_at = created_at - interval '1 hour' where account_id = $1";
+    await run("age-keys", age, ["acc_keys"]);
+    for (let count = 60; count < 70; count++) await make();
+    expect(await make().catch((error: unknown) => error)).toMatchObject({
+      reason: "too_many_keys",
+      facts: { limit: { name: "live_keys", limit: 70n, used: 70n } },
+    });
+    // A revoked and an expired one make room.
+    const text = `with two as (select key_id from keys where account_id = $1 limit 2)
+      update keys set status = 'revoked', revoked_at = now()
+       where key_id in (select key_id from two)`;
+    await run("revoke-two", text, ["acc_keys"]);
+    expect(await errorOf(make())).toBe("no error");
+    expect(await errorOf(make())).toBe("no error");
+    expect(await errorOf(make())).toBe("too_many_keys");
+    // The programs of the operator are not bounded.
+    const admin = keysClient(bounded);
+    expect(await errorOf(admin.createKey({ accountId: "acc_keys" }))).toBe("no error");
+  } finally {
+    keys = before;
+    await bounded.stop();
+  }
+});

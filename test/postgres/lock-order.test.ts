@@ -1,0 +1,253 @@
+// The one order in which transactions lock, as docs/internals.md has it: recorded under a random
+// load of calls that lock several things. A circle would be a deadlock of two calls at once.
+
+import { create, type DescMessage, type MessageInitShape } from "@bufbuild/protobuf";
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import {
+  BillingService,
+  CreateTransferRequestSchema,
+  TransferKind,
+} from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
+import { AccountRole, AdminScope, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
+import {
+  CreateKeyRequestSchema,
+  KeysService,
+  PauseKeyRequestSchema,
+  ResumeKeyRequestSchema,
+  RotateKeyRequestSchema,
+} from "../../gen/gateway/keys/v1/keys_pb.ts";
+import {
+  ApproveRequestSchema,
+  ListApprovalsRequestSchema,
+} from "../../gen/gateway/operations/v1/operations_pb.ts";
+import { MemberKeys, PeopleService } from "../../gen/gateway/people/v1/people_pb.ts";
+import { ApiError } from "../../src/base/errors.ts";
+import { createLog } from "../../src/base/log.ts";
+import { createBilling } from "../../src/billing/billing.ts";
+import { boundMethod, implement } from "../../src/contract/contract.ts";
+import { intercept } from "../../src/contract/interceptor.ts";
+import { createKeys } from "../../src/keys/keys.ts";
+import { approve, listApprovals } from "../../src/operations/approvals.ts";
+import { createPeople } from "../../src/people/people.ts";
+import type { Postgres } from "../../src/postgres/postgres.ts";
+import type { Runner } from "../../src/postgres/statement.ts";
+import { identifyBy } from "../../src/server/services.ts";
+import { freshDatabase } from "../support/database.ts";
+import { type PeopleClient, type PeopleNode, redeem, type SignedIn } from "../support/people.ts";
+import { query } from "../support/query.ts";
+
+/** From first to last. */
+const order = ["accounts", "pools", "members", "people", "replays", "keys", "given", "approvals"];
+
+/** The tables of which a statement locks rows, or waits for those who do. */
+function locksOf(text: string): string[] {
+  const bare = text.replace(/--.*$/gm, "");
+  const changed = [...bare.matchAll(/\b(?:update|delete from)\s+([a-z_]+)/g)];
+  const put = /on conflict/.test(bare) ? [...bare.matchAll(/insert into\s+([a-z_]+)/g)] : [];
+  const locked = /\bfor (?:no key )?(?:update|share)\b/.test(bare)
+    ? [...bare.matchAll(/\bfrom\s+([a-z_]+)/g)]
+    : [];
+  const tables = [...changed, ...put, ...locked].map((match) => match[1] ?? "");
+  return [...new Set(tables)].filter((table) => order.includes(table));
+}
+
+/** The same database. Each transaction leaves the tables that it locks, in their order. */
+function recording(postgres: Postgres, transactions: string[][]): Postgres {
+  return {
+    ...postgres,
+    transaction: (work) =>
+      postgres.transaction((tx) => {
+        const locks: string[] = [];
+        transactions.push(locks);
+        const run: Runner["run"] = (statement, ...parameters) => {
+          locks.push(...locksOf(statement.text));
+          return tx.run(statement, ...parameters);
+        };
+        return work({ run });
+      }),
+  };
+}
+
+test("under a random load no transaction locks against the order, and none deadlocks", async () => {
+  await using stack = new AsyncDisposableStack();
+  const database = stack.adopt(await freshDatabase(), (one) => one.drop());
+  const transactions: string[][] = [];
+  const postgres = recording(database.postgres, transactions);
+  const log = createLog("silent");
+  const approvalLimit = () => limit;
+  let limit: bigint | undefined;
+  const keys = createKeys({
+    postgres,
+    adminToken: "",
+    resolveModel: (name) => name,
+    checkManager: (...of) => people.ofAccount.checkManager(...of),
+    log,
+  });
+  const publicUrl = () => new URL("http://localhost:8080");
+  const people = createPeople({ postgres, publicUrl, keys: keys.managed, approvalLimit, log });
+  const billing = createBilling({
+    ...{ postgres, priceOf: () => undefined, log, approvalLimit, onLost: () => {} },
+    ...{ keys: keys.ofAccount, members: people.ofAccount },
+  });
+  await billing.start();
+  stack.defer(() => billing.stop());
+  for (const name of ["a", "b"]) await billing.ensureAccount(`acc_${name}`, name);
+  const authenticate = identifyBy(keys.authenticate, people.authenticate);
+  const interceptor = { authenticate, log, audit: people.audit };
+  const services = {
+    people: intercept(PeopleService, people.service, interceptor),
+    keys: intercept(KeysService, keys.service, interceptor),
+    billing: intercept(BillingService, billing.service, interceptor),
+  };
+  const callOf = (token: string | undefined) => ({
+    signal: new AbortController().signal,
+    requestHeader: new Headers(token === undefined ? {} : { authorization: `Session ${token}` }),
+  });
+  const as = (token: string | undefined) =>
+    implement<PeopleClient>(PeopleService, (desc) => {
+      const { run } = boundMethod(services.people, desc);
+      return (request: MessageInitShape<DescMessage>) =>
+        run(create(desc.input, request), callOf(token));
+    });
+  const node: PeopleNode = { ...people, as };
+  const sql = (text: string, values: unknown[] = []) =>
+    query<{ id: string }>(database.postgres, { name: "", text }, values);
+
+  await people.installation.claimFirstAccount("acc_a");
+  const owner = await redeem(node, await people.installation.makeOwnerLink(), "owner");
+  const persons: SignedIn[] = [];
+  for (const accountId of ["acc_a", "acc_b", "acc_a", "acc_b"]) {
+    const invitation = { accountId, role: AccountRole.OWNER };
+    const { link } = await as(owner.token).invite(invitation);
+    persons.push(await redeem(node, link, `person-${persons.length}`));
+  }
+  const partner = persons[0] ?? owner;
+  const personId = partner.person.personId;
+  await as(owner.token).updatePerson({ personId, operator: OperatorRole.ADMIN });
+  const { passkeyOptionsJson } = await as(undefined).beginSignIn({});
+  const answerJson = partner.device.sign(passkeyOptionsJson);
+  const { grant } = await as(undefined).signInWithPasskey({ answerJson });
+  const other = grant?.token;
+  limit = 5_000_000n;
+
+  const oneOf = <T>(all: readonly T[], at: number): T | undefined => all[at % all.length];
+  const accountOf = (at: number) => (at % 2 === 0 ? "acc_a" : "acc_b");
+  const keyOf = async (at: number) => {
+    const rows = await sql("select key_id as id from keys where status = 'active' order by key_id");
+    return oneOf(rows, at)?.id ?? "key_none";
+  };
+  const key = crypto.randomUUID();
+  const operations: Readonly<Record<string, (at: number) => Promise<unknown>>> = {
+    createKey: (at) =>
+      services.keys.createKey(
+        create(CreateKeyRequestSchema, {
+          ...{ accountId: accountOf(at), family: Family.V1, name: "k" },
+          idempotencyKey: at % 3 === 0 ? key : "",
+        }),
+        callOf(oneOf([...persons, owner], at)?.token),
+      ),
+    pauseKey: async (at) =>
+      services.keys.pauseKey(
+        create(PauseKeyRequestSchema, { keyId: await keyOf(at) }),
+        callOf(owner.token),
+      ),
+    resumeKey: async (at) =>
+      services.keys.resumeKey(
+        create(ResumeKeyRequestSchema, { keyId: await keyOf(at) }),
+        callOf(owner.token),
+      ),
+    rotateKey: async (at) =>
+      services.keys.rotateKey(
+        create(RotateKeyRequestSchema, { keyId: await keyOf(at), idempotencyKey: key }),
+        callOf(owner.token),
+      ),
+    transfer: (at) =>
+      services.billing.createTransfer(
+        create(CreateTransferRequestSchema, {
+          ...{ accountId: accountOf(at), family: at % 4 < 2 ? Family.V1 : Family.V2 },
+          ...{ kind: TransferKind.BONUS, amountMicrocredits: 200_000_000n },
+          idempotencyKey: `key-${at % 40}`,
+        }),
+        callOf(at % 2 === 0 ? owner.token : other),
+      ),
+    approve: async () => {
+      const parts = { postgres, ...people.forApprovals, carryOut };
+      const { approvals } = await listApprovals(parts, create(ListApprovalsRequestSchema));
+      const approvalId = approvals[0]?.approvalId ?? "";
+      const caller = await people.authenticate(callOf(other).requestHeader);
+      const call = { ...callOf(other), caller, accountId: "", allowed: Object(null) };
+      return approve(parts, create(ApproveRequestSchema, { approvalId }), call);
+    },
+    askForToken: (at) =>
+      as(owner.token).createAdminToken({ name: `bot-${at % 5}`, scope: AdminScope.MONEY }),
+    askForLink: () => as(owner.token).makeSignInLink({ personId }),
+    askForRole: (at) =>
+      as(owner.token).updatePerson({
+        personId: oneOf(persons, at)?.person.personId ?? "",
+        operator: OperatorRole.ADMIN,
+      }),
+    invite: (at) => as(owner.token).invite({ accountId: accountOf(at), role: AccountRole.VIEWER }),
+    changeRole: (at) =>
+      as(owner.token).updateMember({
+        accountId: accountOf(at),
+        personId: oneOf(persons, at)?.person.personId ?? "",
+        role: at % 2 === 0 ? AccountRole.OWNER : AccountRole.MEMBER,
+      }),
+    disable: (at) =>
+      as(owner.token).updatePerson({
+        personId: persons[2]?.person.personId ?? "",
+        disabled: at % 2 === 0,
+        ...(at % 2 === 0 && { keys: MemberKeys.PAUSE }),
+      }),
+    remove: (at) =>
+      as(owner.token).removeMember({
+        accountId: accountOf(at),
+        personId: persons[3]?.person.personId ?? "",
+        keys: MemberKeys.PAUSE,
+      }),
+  };
+  const never = () => Promise.reject(new Error("nothing of payments waits here"));
+  const carryOut = {
+    ...{ decision: never, refund: never, promotion: never },
+    ...people.forApprovals.carryOut,
+    ...billing.carryOut,
+  };
+
+  const calls = fc.sample(
+    fc.tuple(fc.constantFrom(...Object.keys(operations)), fc.nat(1_000)),
+    400,
+  );
+  const failures: string[] = [];
+  await Promise.all(
+    Array.from({ length: 12 }, async () => {
+      for (let next = calls.pop(); next; next = calls.pop()) {
+        const [name, at] = next;
+        await operations[name]?.(at).catch((error: unknown) => {
+          // What is refused has locked all the same.
+          if (!(error instanceof ApiError)) failures.push(`${name}: ${error}`);
+        });
+      }
+    }),
+  );
+  expect(failures).toEqual([]);
+  // What is locked again is held already, such as the pool of a transfer.
+  const firstLocks = transactions.map((locks) => [...new Set(locks)]);
+  const against = firstLocks.flatMap((locks) =>
+    locks.flatMap((table, index) =>
+      locks
+        .slice(0, index)
+        .filter((before) => order.indexOf(before) > order.indexOf(table))
+        .map((before) => `${table} after ${before}: ${locks.join(", ")}`),
+    ),
+  );
+  expect([...new Set(against)]).toEqual([]);
+  const several = firstLocks.filter(({ length }) => length > 1).flat();
+  expect(new Set(several)).toEqual(new Set(order));
+  const [state] = await query<{ deadlocks: string }>(database.postgres, {
+    name: "test/deadlocks",
+    text: "select deadlocks::text from pg_stat_database where datname = current_database()",
+  });
+  expect(state?.deadlocks).toBe("0");
+});

@@ -49,6 +49,7 @@ import { findAdminToken } from "./bootstrap.ts";
 import { LedgerWatch } from "./ledger-watch.ts";
 import { MonthKeeper } from "./month-keeper.ts";
 import { coreReadiness } from "./readiness.ts";
+import { watchVerifications } from "./verification-watch.ts";
 import type { Shared } from "./worker.ts";
 
 export type StartedServices = {
@@ -249,6 +250,10 @@ export async function startServices(
   });
   history.start();
   tasks.push(() => history.stop());
+  if (metrics) {
+    const verifications = watchVerifications(billing, { metrics, log, clock });
+    tasks.push(() => verifications.stop());
+  }
 
   const authenticate = identifyBy(keys.authenticate, people.authenticate);
   const { audit, onCallerChange, installation } = people;

@@ -175,6 +175,7 @@ test("every metric is defined, and every definition has a value", async () => {
   const absent = [
     ...["gateway_ledger_failures_total", "gateway_history_months_due"],
     ...["gateway_certificate_end_seconds"],
+    ...["gateway_ledger_violations", "gateway_ledger_verified_seconds"],
     ...["gateway_sink_charges_total", "gateway_sink_failures_total", "gateway_sink_lag_seconds"],
   ];
   expect([...names].sort()).toEqual(

@@ -171,13 +171,49 @@ function readContentKeys(value: string | undefined, problems: string[]): Buffer[
   return keys;
 }
 
+/** Each may also be the content of a file, whose path is in the variable with `_FILE` behind it. */
+export const secretNames = [
+  "DATABASE_URL",
+  "MIGRATION_DATABASE_URL",
+  "REDIS_URL",
+  "ADMIN_TOKEN",
+  "CONTENT_KEY",
+  "SMTP_URL",
+  "EXPORT_SINK",
+  "OTEL_EXPORTER_OTLP_HEADERS",
+] as const;
+
+/** The secrets that are in files, by their variables. Adds to `problems`. */
+function readSecretFiles(env: NodeJS.ProcessEnv, problems: string[]): NodeJS.ProcessEnv {
+  const read: NodeJS.ProcessEnv = {};
+  for (const name of secretNames) {
+    const path = readText(env, `${name}_FILE`);
+    if (path === undefined) continue;
+    if (readText(env, name) !== undefined) {
+      problems.push(`${name}, ${name}_FILE: set one of them`);
+      continue;
+    }
+    try {
+      // Spaces and the newline at its end are no part of it.
+      const content = readFileSync(path, "utf8").trim();
+      if (content === "") problems.push(`${name}_FILE: the file is empty`);
+      read[name] = content;
+    } catch (error) {
+      const code = error instanceof Error && "code" in error ? error.code : "unreadable";
+      problems.push(`${name}_FILE: the file cannot be read (${code})`);
+    }
+  }
+  return read;
+}
+
 /**
  * The environment for a command, which serves no requests and so needs none of the secrets of a
  * gateway. Throws as `readConfig` does.
  */
 export function readCommandConfig(env: NodeJS.ProcessEnv): Config {
   const unused = Buffer.alloc(contentKeyBytes).toString("base64");
-  return readConfig({ ADMIN_TOKEN: "not-needed-by-a-command", CONTENT_KEY: unused, ...env });
+  const { ADMIN_TOKEN_FILE: _, CONTENT_KEY_FILE: __, ...others } = env;
+  return readConfig({ ADMIN_TOKEN: "not-needed-by-a-command", CONTENT_KEY: unused, ...others });
 }
 
 /** Reads the environment. Throws one Error that lists every problem, one a line. */
@@ -422,7 +458,8 @@ type ReadInteger = (
 // Readers of one variable each. They trim it, treat an empty one as absent, and add to `problems`.
 // A problem never repeats the value, which may be a secret in the wrong variable.
 function createReader(env: NodeJS.ProcessEnv, problems: string[]) {
-  const text = (name: string): string | undefined => readText(env, name);
+  const secrets = readSecretFiles(env, problems);
+  const text = (name: string): string | undefined => readText(env, name) ?? readText(secrets, name);
   const integer: ReadInteger = (
     name,
     range,

@@ -31,8 +31,8 @@ export const webhookOperation: Operation = {
 
 /**
  * Answers 200 for everything that is signed, 401 for a bad signature, which counts like a wrong
- * credential of its address, 404 for a processor without webhooks, and 503 while nothing can be
- * noted.
+ * credential of its address, 429 for one after too many of those, 404 for a processor without
+ * webhooks, and 503 while nothing can be noted.
  */
 export function postWebhook(parts: {
   readonly core: Core;
@@ -45,7 +45,6 @@ export function postWebhook(parts: {
   return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
     if (isDraining()) throw shuttingDown();
     addressLimit.checkRequest(request);
-    failedCredentials.check(request.ip);
     const processor = pathParam(request, "processor");
     if (!/^[a-z][a-z0-9-]{0,31}$/.test(processor))
       throw new ApiError("not_found", { message: "No such path." });
@@ -53,7 +52,11 @@ export function postWebhook(parts: {
     try {
       await core.payments.receiveHook({ processor, headers: headersOf(request), body });
     } catch (error) {
-      if (toApiError(error).reason === "invalid_signature") failedCredentials.record(request.ip);
+      if (toApiError(error).reason === "invalid_signature") {
+        // Not earlier: who signs does not guess, whatever others at its address do.
+        failedCredentials.check(request.ip);
+        failedCredentials.record(request.ip);
+      }
       throw error;
     }
     return sendJson(reply.code(200), {});

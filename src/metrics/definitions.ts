@@ -209,6 +209,18 @@ export const definitions = {
     labels: [],
     merge: "min",
   },
+  gateway_ledger_violations: {
+    kind: "gauge",
+    help: "violations that the last check of the ledger found. Absent: it was never checked",
+    labels: [],
+    merge: "max",
+  },
+  gateway_ledger_verified_seconds: {
+    kind: "gauge",
+    help: "end of the last check of the ledger, in Unix time. Absent: it was never checked",
+    labels: [],
+    merge: "max",
+  },
   gateway_certificate_end_seconds: {
     kind: "gauge",
     help: "end of the certificate of the gRPC listener, in Unix time. Absent in plaintext",

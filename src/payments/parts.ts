@@ -58,6 +58,8 @@ export type Parts = {
   readonly seller: () => Seller;
   /** Slows down guesses of promotion codes. */
   readonly guesses: Guesses;
+  /** The last redemption of each account that is under way in this process. */
+  readonly redeeming: Map<string, Promise<unknown>>;
   readonly watchers: Watchers;
   /** Call after the commit of a change of an order: streams of this process show it at once. */
   readonly changed: (orderId: string) => void;

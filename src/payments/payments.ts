@@ -121,6 +121,7 @@ export function createPayments(parts: {
     billing,
     watchers,
     guesses,
+    redeeming: new Map(),
     clock,
     log,
     processors: () => current.processors,

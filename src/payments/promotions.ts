@@ -145,17 +145,38 @@ export async function listPromotions({ store }: Parts, request: ListPromotionsRe
   });
 }
 
+/**
+ * One at a time in an account. Those that wait do so here, and not on the connections that others
+ * need.
+ */
 export async function redeemPromotion(
   parts: Parts,
-  { code }: RedeemPromotionRequest,
+  request: RedeemPromotionRequest,
   call: AuthenticatedCall,
 ) {
+  const { redeeming } = parts;
+  const { accountId } = call;
+  const before = redeeming.get(accountId);
+  const turn = (async () => {
+    await before?.catch(() => undefined);
+    call.signal.throwIfAborted();
+    return redeem(parts, request, call);
+  })();
+  redeeming.set(accountId, turn);
+  try {
+    return await turn;
+  } finally {
+    if (redeeming.get(accountId) === turn) redeeming.delete(accountId);
+  }
+}
+
+async function redeem(parts: Parts, { code }: RedeemPromotionRequest, call: AuthenticatedCall) {
   const { store, guesses } = parts;
   const { accountId, signal } = call;
   await findOpenAccount(parts, accountId, signal);
   const { address } = clientOf(call);
   const use = await store.transaction(async (tables) => {
-    // One at a time in an account, so that it guesses no more by many at once.
+    // Those of other processes wait here, so that an account guesses no more by many at once.
     await tables.run(sql.lockRedeemer, { accountId });
     await guesses.check(tables, accountId, address);
     const promotion = await tables.run(sql.findPromotion, { codeSha256: digestOf(code) });

@@ -181,6 +181,7 @@ export async function startTestPayments<T extends Time>(
     }),
     seller: () => ({ name: "", address: "", taxId: "" }),
     guesses,
+    redeeming: new Map(),
     changed: () => {},
     wake: () => {},
     clock: time.clock,

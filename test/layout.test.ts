@@ -408,17 +408,13 @@ const allTables = Object.values(ownTables).flat();
 
 test("every table has one owner", () => {
   const text = findFiles("src/postgres/migrations", ".sql").map(readText).join("\n");
-  const renamed = new Map(
-    [...text.matchAll(/^alter table ([a-z_]+) rename to ([a-z_]+)/gm)].map(([, from, to]) => [
-      from,
-      to,
-    ]),
-  );
-  const dropped = [...text.matchAll(/^drop table ([a-z_]+)/gm)].map(([, name]) => name ?? "");
-  const made = [...text.matchAll(/^create table (?:if not exists )?([a-z_]+)/gm)].map(
-    ([, name]) => renamed.get(name) ?? name,
-  );
-  const kept = new Set(made).difference(new Set(dropped));
+  const changes =
+    /^(?:create table (?:if not exists )?(?<made>\w+)|alter table (?<old>\w+) rename to (?<now>\w+)|alter table \w+ attach partition (?<part>\w+)|drop table (?<gone>\w+))/gm;
+  const kept = new Set<string>();
+  for (const { groups: { made, old, now, part, gone } = {} } of text.matchAll(changes)) {
+    for (const name of [old, part, gone]) if (name !== undefined) kept.delete(name);
+    for (const name of [made, now]) if (name !== undefined) kept.add(name);
+  }
   expect([...kept].sort()).toEqual([...allTables].sort());
 });
 

@@ -1,5 +1,5 @@
-// Reads the certificate of the gRPC listener again when its files change, so that a renewal needs
-// no restart. It compares what is in the files: those of a cluster are replaced by their folder.
+// Reads the certificate of the gRPC listener again when its files change: a renewal needs no
+// restart. It compares what is in the files: those of a cluster are replaced by their folder.
 
 import { readFile } from "node:fs/promises";
 import type { Clock } from "../base/clock.ts";

@@ -54,7 +54,14 @@ test("the generator names every statement that lacks a new category", async () =
       });
   const ofBilling = [
     ...["RefuseCharged", "ReadUsedRequests", "ReadOldRequests", "TryWrites"],
-    ...["FindCharge", "FindCharges", "FindSettled", "ListCharges", "ListKeyCharges"],
+    ...[
+      "FindCharge",
+      "FindCharges",
+      "FindChargesNear",
+      "FindSettled",
+      "ListCharges",
+      "ListKeyCharges",
+    ],
     ...["ExportCharges", "ExportKeyCharges"],
     ...["SettleHolds", "FindHolds", "FindRunning", "FindOrphans", "CheckpointHolds"],
     ...["RegisterPrice", "ListPrices"],

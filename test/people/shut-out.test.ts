@@ -223,12 +223,15 @@ describe.for([
     const paused = await keysAs(ana).make();
     await keysAs(ana).pause(paused.keyId);
     await keysAs(ana).make();
+    const locked = Promise.withResolvers<void>();
     const held = Promise.withResolvers<void>();
     const text = "select from people where person_id = $1 for share";
     const holding = people.database.transaction(async (tx) => {
       await query(tx, { name: "test/hold", text }, [idOf(ana)]);
+      locked.resolve();
       await held.promise;
     });
+    await locked.promise;
     // It waits for the person, and what he begins meanwhile waits for it.
     const shutting = errorOf(shutOut(ana, { keys: PAUSE }));
     await expect.poll(waiting).toBe(1);

@@ -213,6 +213,7 @@ describe("a request without means", () => {
       {
         accountId: poor?.account?.accountId ?? stage.gateway.accountId,
         family: Family.V1,
+        name,
         ...(name === "the month's cap" && { monthlyCapMicrocredits: 0n }),
         ...(name === "the rate limit" && { requestsPerMinute: 1 }),
       },

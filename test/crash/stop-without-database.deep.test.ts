@@ -105,7 +105,8 @@ describe.each(["1", "2"])("with WORKERS=%s", (WORKERS) => {
     const { code, stderr } = await gateway.end("SIGTERM");
     expect(code).toBe(0);
     expect(pids.length).toBeGreaterThan(1);
-    expect(codesIn(stderr)).toContain("embedded_database_gone");
+    // Somebody may have started it again meanwhile.
+    expect(codesIn(stderr).join()).toMatch(/embedded_database_(ended|gone)/);
     expect(codesIn(stderr)).not.toContain("uncaught_exception");
     const next = await start({ WORKERS });
     expect((await next.end("SIGTERM")).code).toBe(0);

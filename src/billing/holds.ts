@@ -20,6 +20,7 @@ import {
   type Hold,
   type HoldRequest,
   keyOf,
+  type Payer,
   type PlacedHold,
   payerOf,
   poolOf,
@@ -290,9 +291,19 @@ export class HoldKeeper implements Holds {
       }
       assert(admitted.kind !== "reduced", "only a request that may be refined is");
       if (admitted.kind === "rejected" || this.#clock.now() >= untilMs || signal.aborted)
-        throw admitted.error;
+        throw await this.#withOtherPool(admitted.error, request.payer);
       await this.#waitForCredits(placing, signal);
     }
+  }
+
+  /** The error, which says so where the credits that would be needed are in the other pool. */
+  async #withOtherPool(error: ApiError, { accountId, family }: Payer): Promise<ApiError> {
+    if (error.reason !== "credits_exhausted") return error;
+    const pools = await this.#postgres.run(sql.readPools, { accountId }).catch(() => []);
+    const other = pools.find((pool) => pool.family !== family && pool.posted > pool.held);
+    if (other === undefined) return error;
+    const hint = `This is a ${family} key; credits of ${other.family} do not pay for it.`;
+    return new ApiError(error.reason, { ...error.facts, message: `${error.message} ${hint}` });
   }
 
   expectsFull({ payer, price, bounds }: NewHold, hasCap: boolean): boolean {

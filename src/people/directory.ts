@@ -50,7 +50,7 @@ export async function updatePerson(
   if (waits && disabled !== undefined)
     throw invalidField("disabled", "change it by itself: the operator role needs another person");
   if (waits) return create(UpdatePersonResponseSchema, await askForRole(parts, personId, call));
-  const { managed, stopped } = await store.transaction(async (tables) => {
+  const change = async (tables: PeopleTables) => {
     // Members, operators, people: in this order, as everybody who locks several of them.
     const members = new Map<string, readonly LockedMember[]>();
     await lockMembersOf(tables, accountsOf(await keys.list(tables, personId)), members);
@@ -81,9 +81,10 @@ export async function updatePerson(
     if (isDisabled === wasDisabled) return { managed: [], stopped: [] };
     if (!isDisabled) return { managed: found.filter(({ paused }) => paused), stopped: [] };
     checkSaid(request, found);
-    await lockMembersOf(tables, accountsOf(found), members);
+    checkLocked(accountsOf(found), members);
     return { managed: found, stopped: await stopKeys(parts, tables, request, { members, call }) };
-  });
+  };
+  const { managed, stopped } = await againIfLate(() => store.transaction(change));
   publish(personId);
   keys.publish(stopped);
   if (disabled) note?.(keyFacts(request.keys, managed.length, stopped));
@@ -130,16 +131,35 @@ export function carryOutOperator({ publish }: Pick<Parts, "publish">): CarryOut 
 }
 
 /**
- * Locks the members of these accounts, which are in order, unless they are in `locked`. Call it
- * before operators and people are locked, and again afterwards: what is new then came in between.
+ * Locks the members of these accounts, which are in order. Call it before operators and people are
+ * locked, and `checkLocked` afterwards, in a transaction that `againIfLate` runs.
  */
 export async function lockMembersOf(
   tables: PeopleTables,
   accountIds: readonly string[],
   locked: Map<string, readonly LockedMember[]>,
 ): Promise<void> {
-  for (const accountId of accountIds)
-    if (!locked.has(accountId)) locked.set(accountId, await tables.lockMembers(accountId));
+  for (const accountId of accountIds) locked.set(accountId, await tables.lockMembers(accountId));
+}
+
+/** An account that was to be locked first came in between. */
+class LateAccount extends Error {}
+
+export function checkLocked(
+  accountIds: readonly string[],
+  locked: ReadonlyMap<string, readonly LockedMember[]>,
+): void {
+  if (accountIds.some((accountId) => !locked.has(accountId))) throw new LateAccount();
+}
+
+/** Runs a transaction, and once more for each account that came in between. */
+export async function againIfLate<T>(transaction: () => Promise<T>): Promise<T> {
+  for (;;)
+    try {
+      return await transaction();
+    } catch (error) {
+      if (!(error instanceof LateAccount)) throw error;
+    }
 }
 
 const accountsOf = (managed: readonly ManagedKey[]) => [

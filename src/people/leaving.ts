@@ -9,7 +9,13 @@ import {
 import * as sql from "../../gen/sql/people.ts";
 import { ApiError } from "../base/errors.ts";
 import type { AuthenticatedCall } from "../contract/contract.ts";
-import { lockMembersOf, noSuchPerson, recordOfAccount } from "./directory.ts";
+import {
+  againIfLate,
+  checkLocked,
+  lockMembersOf,
+  noSuchPerson,
+  recordOfAccount,
+} from "./directory.ts";
 import { checkFate, checkSaid, keyFacts, settleKeys } from "./managed-keys.ts";
 import { checkChange } from "./members.ts";
 import { checkStillAdmin, type ManagedKeys, type Parts } from "./parts.ts";
@@ -27,7 +33,7 @@ export async function deletePerson(
   if (caller.kind === "person" && !isSelf && caller.operator !== OperatorRole.ADMIN)
     throw new ApiError("not_permitted", { message: "You can delete only yourself." });
   checkFate(request);
-  const { count, stopped } = await store.transaction(async (tables) => {
+  const leave = async (tables: PeopleTables) => {
     // Members, operators, people: in this order, as everybody who locks several of them.
     const members = new Map<string, readonly LockedMember[]>();
     await lockMembersOf(tables, await accountsOf(tables, keys, personId), members);
@@ -46,7 +52,7 @@ export async function deletePerson(
     const all: string[] = [];
     const memberships = await tables.listAccounts(personId);
     const accountIds = await accountsOf(tables, keys, personId);
-    await lockMembersOf(tables, accountIds, members);
+    checkLocked(accountIds, members);
     for (const accountId of accountIds) {
       const locked = members.get(accountId) ?? [];
       const own = memberships.find((one) => one.accountId === accountId);
@@ -71,7 +77,8 @@ export async function deletePerson(
     await tables.run(sql.deletePerson, { personId });
     await tables.insertChange(personId);
     return { count: managed.length, stopped: all };
-  });
+  };
+  const { count, stopped } = await againIfLate(() => store.transaction(leave));
   publish(personId);
   keys.publish(stopped);
   note?.(keyFacts(request.keys, count, stopped));

@@ -137,6 +137,19 @@ test("the error of a request beyond the credits names the free and the needed cr
   });
 });
 
+test("and says that the credits of the other pool do not pay, without how many there are", async () => {
+  const { accountId } = await ledger.payer(heldFor(500), { family: "v2" });
+  const payer = await ledger.payer(0n, { accountId });
+  const refused = place(holdRequest(payer, 100));
+  await expect(refused).rejects.toMatchObject({
+    reason: "credits_exhausted",
+    message:
+      "The v1 pool of this account has 0 credits free, and this request needs 0.007 set aside. " +
+      "Add credits to continue. This is a v1 key; credits of v2 do not pay for it.",
+    facts: { limit: { remaining: 0n, exhausted: true } },
+  });
+});
+
 test("a key never holds and spends more than its monthly cap", async () => {
   const payer = await ledger.payer(100_000_000n, { cap: heldFor(100) });
   const hold = await place(holdRequest(payer, 100));

@@ -2,6 +2,7 @@
 // Over a whole gateway, with people who really signed in.
 
 import { setTimeout as delay } from "node:timers/promises";
+import { Client } from "pg";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { AccountStatus, TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
@@ -160,6 +161,20 @@ describe("closing an account", () => {
       "not_found account_id",
       ...["not_permitted", "not_permitted", "not_found account_id"],
     ]);
+  });
+
+  test("is not for somebody whom this process still takes for an owner", async () => {
+    const { accountId, owner } = await open();
+    await core().billing.getAccount({ accountId }, owner);
+    const client = new Client(gateway.databaseUrl);
+    await client.connect();
+    await client
+      .query("update members set role = 'member' where account_id = $1", [accountId])
+      .finally(() => client.end());
+    const confirm = words("Acme", "1000");
+    expect(await reasonOf(core().billing.closeAccount({ accountId, confirm }, owner))).toBe(
+      "not_permitted",
+    );
   });
 
   test("works once, whoever of two owners comes first", async () => {

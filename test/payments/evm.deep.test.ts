@@ -152,7 +152,8 @@ describe.skipIf(anvilBinary === undefined)("with anvil", () => {
             )
           ).reason;
         },
-        { interval: 2_500 },
+        // A rate is used again for 15 seconds, and readers of chains ask for rates, too.
+        { interval: 2_500, timeout: 90_000 },
       )
       .toBe("gateway_unavailable");
     expect(await ordersOf(accountId).then((all) => all.every(({ payTo }) => payTo !== ""))).toBe(

@@ -277,6 +277,17 @@ describe("a sign-in that began before", () => {
   });
 });
 
+test("a session that was left open lets no disabled person in", async () => {
+  const person = await join(node, root, "acc_a", VIEWER, "left-open");
+  const disable = {
+    name: "test/disable",
+    text: "update people set disabled_at = now() where person_id = $1",
+  };
+  await query(people.database, disable, [person.person.personId]);
+  // Another node has not read the session yet.
+  expect(await errorOf(people.node().as(person.token).getSession({}))).toBe("invalid_session");
+});
+
 describe("audit events", () => {
   test("of a stranger are in no account that he names", async () => {
     const stranger = await ownerOf("acc_b", "stranger");

@@ -9,6 +9,7 @@ import {
   TransferKind,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { type Usage, UsageSchema } from "../../gen/gateway/common/v1/usage_pb.ts";
+import type { FamilyName } from "../../src/base/families.ts";
 import { newRequestId, timeOrderedId } from "../../src/base/ids.ts";
 import { createLog } from "../../src/base/log.ts";
 import type { Payer } from "../../src/billing/admission.ts";
@@ -130,13 +131,19 @@ export async function freshLedger(options: NodeOptions = {}) {
     run,
     async payer(
       micro: bigint,
-      key: { cap?: bigint; allowedModels?: string[]; accountId?: string } = {},
+      key: {
+        cap?: bigint;
+        allowedModels?: string[];
+        accountId?: string;
+        family?: FamilyName;
+      } = {},
     ): Promise<Payer> {
+      const { family = "v1" } = key;
       const accountId = key.accountId ?? (await node.store.insertAccount("test")).accountId;
       if (micro > 0n) {
         await node.store.createTransfer({
           accountId,
-          family: "v1",
+          family,
           kind: TransferKind.BONUS,
           amountMicro: micro,
           idempotencyKey: newRequestId(),
@@ -146,10 +153,10 @@ export async function freshLedger(options: NodeOptions = {}) {
       }
       const keyId = timeOrderedId("key_");
       await run(
-        "insert into keys (key_id, account_id, family, name, allowed_models, monthly_cap) values ($1, $2, 'v1', 'test', $3, $4)",
-        [keyId, accountId, key.allowedModels ?? [], key.cap ?? null],
+        "insert into keys (key_id, account_id, family, name, allowed_models, monthly_cap) values ($1, $2, $5, 'test', $3, $4)",
+        [keyId, accountId, key.allowedModels ?? [], key.cap ?? null, family],
       );
-      return { accountId, family: "v1", keyId };
+      return { accountId, family, keyId };
     },
     async pool({ accountId }: Payer) {
       const [pool] = await node.store.readPools(accountId);

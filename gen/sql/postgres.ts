@@ -20,7 +20,7 @@ where leases.holder = excluded.holder or leases.until < excluded.taken_at`,
 );
 
 /**
- * Leaves a task to whoever takes it after the rest.
+ * Leaves a task to the next process, after the rest.
  */
 export const releaseLease: Run<{ restMs: number; task: string; holder: string }> = run(
   "postgres/release-lease",

@@ -1,4 +1,4 @@
-// What the last calls to one provider for one model came to.
+// The outcomes of the last calls to one provider for one model.
 
 import type { Clock } from "../base/clock.ts";
 

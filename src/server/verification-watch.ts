@@ -1,5 +1,5 @@
-// What the last check of the ledger found, as metrics: whoever ran it stored its result, so the
-// alert needs no file of that machine.
+// The findings of the last check of the ledger, as metrics. A check stores its result, so that the
+// alert needs no file of the machine that ran it.
 
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";

@@ -9,7 +9,7 @@ set holder = excluded.holder, taken_at = excluded.taken_at, until = excluded.unt
 where leases.holder = excluded.holder or leases.until < excluded.taken_at;
 
 -- name: ReleaseLease :run
--- Leaves a task to whoever takes it after the rest.
+-- Leaves a task to the next process, after the rest.
 update leases
 set holder = '', until = now() + :rest_ms::float8 * interval '1 millisecond'
 where task = :task and holder = :holder;

@@ -32,7 +32,7 @@ export type Approval = Message<"gateway.common.v1.Approval"> & {
   kind: ApprovalKind;
 
   /**
-   * What it is about: the id of an order or a person, the name of a token or a promotion, or the
+   * Its subject: the id of an order or a person, the name of a token or a promotion, or the
    * idempotency key of a transfer.
    *
    * @generated from field: string subject = 3;
@@ -61,7 +61,7 @@ export type Approval = Message<"gateway.common.v1.Approval"> & {
   reason: string;
 
   /**
-   * What it gives away. 0: nothing, or it has no bound.
+   * The amount that it gives away. 0: nothing, or it has no bound.
    *
    * @generated from field: int64 amount_microdollars = 7;
    */
@@ -75,7 +75,7 @@ export type Approval = Message<"gateway.common.v1.Approval"> & {
   requestedBy: string;
 
   /**
-   * Of the person who requested it, or made the token that did. He cannot approve it.
+   * The person who requested it, or made the token that did. He cannot approve it.
    *
    * @generated from field: string person_id = 9;
    */
@@ -94,7 +94,7 @@ export type Approval = Message<"gateway.common.v1.Approval"> & {
   endsAt?: Timestamp | undefined;
 
   /**
-   * What that person gave away alone in this UTC day.
+   * The amount that this person gave away alone in this UTC day.
    *
    * @generated from field: int64 given_microdollars = 12;
    */
@@ -109,7 +109,7 @@ export const ApprovalSchema: GenMessage<Approval> = /*@__PURE__*/
   messageDesc(file_gateway_common_v1_approval, 0);
 
 /**
- * What waits for another person.
+ * A request that waits for another person.
  *
  * @generated from enum gateway.common.v1.ApprovalKind
  */
@@ -170,7 +170,7 @@ export const ApprovalKind = {
 } as const;
 
 /**
- * What waits for another person.
+ * A request that waits for another person.
  *
  * @generated from enum gateway.common.v1.ApprovalKind
  */

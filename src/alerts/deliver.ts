@@ -3,6 +3,7 @@
 
 import * as sql from "../../gen/sql/alerts.ts";
 import type { Log } from "../base/log.ts";
+import { Task, warnOnce } from "../base/task.ts";
 import { MailError, type Mailer } from "../mail/mail.ts";
 import { detailOf, titleOf } from "./kinds.ts";
 import { type ListRecipients, type Recipient, recipientsOf } from "./raise.ts";
@@ -117,12 +118,13 @@ export function createDeliverer(parts: {
       .catch((err: unknown) => warnUnread(err));
   }
 
+  const unread = { code: "alerts_unread", failed: "alerts could not be delivered" } as const;
   function warnUnread(err: unknown): void {
-    log.warn({ code: "alerts_unread", err }, "alerts could not be delivered");
+    log.warn({ code: unread.code, err }, unread.failed);
   }
 
-  const lane = (work: () => Promise<boolean>) =>
-    createLane({ work, pollMs, stopped: stopped.signal, onError: warnUnread });
+  const lane = (run: () => Promise<boolean>) =>
+    new Task({ run, everyMs: pollMs, report: warnOnce(log, unread) });
   const lanes = [lane(deliverPosts), ...(mailer ? [lane(() => deliverMails(mailer.send))] : [])];
   return {
     start() {
@@ -134,49 +136,6 @@ export function createDeliverer(parts: {
     async stop() {
       stopped.abort();
       await Promise.all(lanes.map((one) => one.stop()));
-    },
-  };
-}
-
-/** Repeats `work` until it finds nothing, then from time to time and when it is woken. */
-function createLane({
-  work,
-  pollMs,
-  stopped,
-  onError,
-}: {
-  work: () => Promise<boolean>;
-  pollMs: number;
-  stopped: AbortSignal;
-  onError: (error: unknown) => void;
-}): Deliverer {
-  let wake = Promise.withResolvers<void>();
-  let running: Promise<void> | undefined;
-
-  async function run(): Promise<void> {
-    while (!stopped.aborted) {
-      const { promise } = wake;
-      const isMore = await work().catch((error: unknown) => {
-        onError(error);
-        return false;
-      });
-      if (isMore || stopped.aborted) continue;
-      const timer = setTimeout(wake.resolve, pollMs);
-      await promise;
-      clearTimeout(timer);
-      wake = Promise.withResolvers();
-    }
-  }
-  return {
-    start() {
-      running ??= run();
-    },
-    wake() {
-      wake.resolve();
-    },
-    async stop() {
-      wake.resolve();
-      await running;
     },
   };
 }

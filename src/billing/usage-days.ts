@@ -60,17 +60,17 @@ export class UsageDays {
   constructor(postgres: Pick<Postgres, "transaction">, log: Log) {
     this.#postgres = postgres;
     this.#log = log;
-    const code = "usage_day_not_closed";
+    const report = (failed: string) => warnOnce(log, { code: "usage_day_not_closed", failed });
     this.#closing = new Task({
       run: (stopping) => this.run(stopping).catch(passBlocked),
       everyMs,
-      report: warnOnce(log, { code, failed: "cannot close the days of the usage yet" }),
+      report: report("cannot close the days of the usage yet"),
     });
     // However many settlements are late, a day is written by one transaction at a time.
     this.#mending = new Task({
       run: () => this.#mendAll(),
       everyMs,
-      report: warnOnce(log, { code, failed: "cannot write a closed day again yet" }),
+      report: report("cannot write a closed day again yet"),
     });
   }
 

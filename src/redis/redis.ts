@@ -142,7 +142,7 @@ export function connectRedis(url: string, log: Log): Redis {
   };
 }
 
-/** ioredis gives up when a sentinel reports a failover while it asks another one for the primary. */
+// ioredis gives up when a sentinel reports a failover while it asks another one for the primary.
 function keepOpen(connection: Connection | Cluster, onOpen: () => void): Task {
   const reopening = new Task({
     async run() {

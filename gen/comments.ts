@@ -8,6 +8,7 @@ export const comments: Readonly<Record<string, string>> = {
   "gateway.alerts.v1.Alert.dismissed_at": "Absent: nobody has marked it as read.",
   "gateway.alerts.v1.Alert.facts": "What it is about, by name: ids, amounts in credits, names.",
   "gateway.alerts.v1.Alert.title": "One sentence for people.",
+  "gateway.alerts.v1.AlertKind.ALERT_KIND_APPROVAL_BYPASSED": "A token that no person made gave away more than a person may alone. Once for each transfer.",
   "gateway.alerts.v1.AlertKind.ALERT_KIND_CAP_REACHED": "A key has spent 80 % of its monthly cap, or has reached it. Once a month for each cap.",
   "gateway.alerts.v1.AlertKind.ALERT_KIND_CREDITS_LOW": "A pool has fewer credits, or lasts for fewer days, than the settings say. Once for each time that it was filled above that.",
   "gateway.alerts.v1.AlertKind.ALERT_KIND_KEY_CREATED": "A key was created.",

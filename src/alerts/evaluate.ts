@@ -17,6 +17,7 @@ export type Sources = {
   readonly listKeyEvents: (since: Date, limit: number) => Promise<readonly KeyEvent[]>;
   readonly listNewPlaces: (since: Date, limit: number) => Promise<readonly NewPlace[]>;
   readonly listWaitingOrders: (after: string, limit: number) => Promise<readonly WaitingOrder[]>;
+  readonly listBypasses: (since: Date, limit: number) => Promise<readonly Bypass[]>;
   /** The newest run of the verifier that found something. Absent: nobody keeps them. */
   readonly findViolations?: () => Promise<Violations | undefined>;
   /** What the last calls of this process came to, for each provider and model. */
@@ -89,6 +90,13 @@ type WaitingOrder = {
   readonly orderId: string;
   readonly accountId: string;
   readonly decisions: number;
+};
+/** As approvals document it. */
+type Bypass = {
+  readonly approvalId: string;
+  readonly accountId: string;
+  readonly what: string;
+  readonly requestedBy: string;
 };
 type Violations = { readonly verificationId: string; readonly violations: number };
 /** As providers document it. */
@@ -260,8 +268,10 @@ export function createEvaluation(
   async function lookAtEvents(since: Date): Promise<void> {
     const keys = await sources.listKeyEvents(since, eventsMax);
     const places = await sources.listNewPlaces(since, eventsMax);
+    const bypasses = await sources.listBypasses(since, eventsMax);
     const sinceMs = since.getTime() - overlapMs;
     await raise(parts, [
+      ...bypasses.map(bypassed),
       ...keys.flatMap((key) => keyFindings(key, sinceMs)),
       ...places.flatMap(newPlace),
     ]);
@@ -419,6 +429,11 @@ function newPlace({ sessionId, personId, login, address, agent, accountIds }: Ne
     period: sessionId,
     facts: { person_id: personId, login, address, agent },
   }));
+}
+
+function bypassed({ approvalId, accountId, what, requestedBy }: Bypass): Finding {
+  const facts = { account_id: accountId, actor: requestedBy, what };
+  return { accountId: "", kind: "approval_bypassed", about: accountId, period: approvalId, facts };
 }
 
 /** Two alerts: one for the account, one for the operators, who decide. */

@@ -1,5 +1,5 @@
 -- compatible_from: 9
--- Who let a request be charged, if it was not the gateway itself.
+-- Who let a request be charged, what the machine gave away alone, and bounds of mails.
 
 -- As audit events name actors, such as `token:billing-bot`. Null: the gateway.
 alter table holds add made_by text;
@@ -22,3 +22,13 @@ select c.account_id, c.request_id, c.month, c.settled_at,
     c.granted_output, c.output_over, c.thinking_over) as line
 from charges c
 where c.amount >= 0;
+
+-- Bypassed: the machine did what a person could not alone. Nothing waits.
+alter table approvals drop constraint approvals_state_check;
+alter table approvals add constraint approvals_state_check
+  check (state in ('pending', 'approved', 'rejected', 'replaced', 'bypassed'));
+create index approvals_bypassed on approvals (requested_at) where state = 'bypassed';
+
+-- For mails, which are counted by account and person. `next_at` of a sent one is when it was sent.
+create index alert_deliveries_mailed on alert_deliveries (account_id, next_at)
+  where channel <> 'webhook' and state in ('sent', 'waiting');

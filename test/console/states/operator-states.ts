@@ -364,6 +364,12 @@ const catalog = answer(operations.listCatalog, () => ({
 
 const stateOf = (provider: string, circuit: CircuitState, waitingModels: string[] = []) => ({
   ...{ provider, circuit, waitingModels },
+  ...(circuit === CircuitState.OPEN && {
+    lastFailure: {
+      ...{ at: ago(hour), status: 529 },
+      reason: `overloaded_error: ${"no room in the shard, 再試行 ".repeat(19)}`.slice(0, 500),
+    },
+  }),
 });
 const providers = answer(operations.listProviders, () => ({
   providers: [

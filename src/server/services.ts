@@ -216,6 +216,7 @@ export async function startServices(
   });
   const nodes = { id: billing.nodeId, live: billing.liveNodes };
   const limiter = redis ? undefined : parts.shared?.limiter;
+  limiter?.follow(billing.liveNodes);
   const limits = createRateLimits({ redis, limiter, nodes, log });
   const inference: Inference = createInference({
     catalog: () => catalog,

@@ -587,6 +587,8 @@ export const comments: Readonly<Record<string, string>> = {
   "gateway.keys.v1.ListKeysRequest.page_token": "`next_page_token` of the page before. Empty for the first page.",
   "gateway.keys.v1.ListKeysRequest.query": "Only keys whose name or the hint of a secret contains this text, or whose id or secret it is. At most 200 characters. Case matters in hints, not in names. Empty: every key.",
   "gateway.keys.v1.ListKeysRequest.status": "Only keys of this status. UNSPECIFIED: of every status.",
+  "gateway.keys.v1.ListKeysResponse.live_keys": "On the first page: how many keys of the account are neither revoked nor expired.",
+  "gateway.keys.v1.ListKeysResponse.live_keys_max": "How many of those an account may have before people can make no more. 0: any number.",
   "gateway.keys.v1.ListKeysResponse.next_page_token": "Empty on the last page.",
   "gateway.keys.v1.Membership": "The role of a person in one account.",
   "gateway.keys.v1.RotateKeyRequest.idempotency_key": "Makes a repeat safe: within a day, the same request under the same key returns what the first one made, the secret included, and creates nothing. At most 255 characters; with fewer than 22 the repeat returns no secret. The header `Idempotency-Key` does the same.",

@@ -286,6 +286,7 @@ const account = (status: AccountStatus) =>
     },
   }));
 const keys = answer(KeysService.method.listKeys, () => ({
+  ...{ liveKeys: 954, liveKeysMax: 1_000 },
   keys: ["ci", "مفتاح", "<b>nightly</b> jobs of the whole department"].map((name, index) => ({
     ...{ keyId: `key_${index}`, accountId: idOf(1), family: Family.V1, name },
     status: index === 1 ? KeyStatus.PAUSED : KeyStatus.ACTIVE,

@@ -114,7 +114,7 @@ describe("on a ledger", () => {
   });
 
   test("when nothing is due, a node sends one statement a second", async () => {
-    // No pause is shorter by chance.
+    // The latest by which chance lets it poll.
     const random = vi.spyOn(Math, "random").mockReturnValue(0);
     onTestFinished(() => random.mockRestore());
     const node = stage.node();

@@ -116,7 +116,8 @@ export class Task {
       this.#running = undefined;
       this.#endedAtMs = this.#clock.now();
       if (!this.#isOn) return;
-      if (isMore) this.#beginAfterPause();
+      // A failed run is no sooner repeated for being woken.
+      if (isMore || (this.#isWoken && this.#failures === 0)) this.#beginAfterPause();
       else this.#plan(this.#nextMs());
     });
   }
@@ -129,14 +130,14 @@ export class Task {
     return Math.max(usualMs, longerMs) * (1 - jitter * Math.random());
   }
 
-  /** True if another run is due at once. */
+  /** True if there is more to do. */
   async #runOnce(): Promise<boolean> {
     const { run, report } = this.#settings;
     try {
       const isMore = await run(this.#stopping.signal);
       if (this.#failures > 0) report.recovered?.();
       this.#failures = 0;
-      return isMore === true || this.#isWoken;
+      return isMore === true;
     } catch (error) {
       // A run that the stop has cut off has not failed.
       if (!this.#stopping.signal.aborted) report.failed(error, this.#failures === 0);

@@ -27,7 +27,7 @@ import { log } from "../support/ledger.ts";
 import { redisBinary } from "../support/programs.ts";
 import { startFakeProvider } from "../support/provider.ts";
 import { query } from "../support/query.ts";
-import { redisMissing, startRedis } from "../support/redis.ts";
+import { startRedis } from "../support/redis.ts";
 import { logged, logLines } from "../support/workers.ts";
 
 const minutes = Number(process.env.MIXED_LOAD_MINUTES ?? 0);
@@ -136,7 +136,7 @@ function floodWithConnections(address: string): () => void {
 }
 
 test.skipIf(!redisBinary)(
-  `a gateway under a mixed load stands, and charges exactly${redisBinary ? "" : ` (${redisMissing})`}`,
+  "a gateway under a mixed load stands, and charges exactly",
   {
     timeout: 600_000 + minutes * 60_000,
   },

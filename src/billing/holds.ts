@@ -36,7 +36,6 @@ import { BatchQueue } from "./batch-queue.ts";
 import { maxHoldMicro, minHoldMicro, resizedHoldMicro, type UsageBounds } from "./hold-size.ts";
 import { admissionBatch, settlementBatch } from "./ledger-batches.ts";
 import type { LedgerMetrics } from "./ledger-metrics.ts";
-import { costMicro } from "./price.ts";
 import { type Ending, receiptOf, type Settled, type SettleRequest } from "./settlement.ts";
 import type { LedgerStore, Metered } from "./store.ts";
 
@@ -69,10 +68,9 @@ export interface Holds {
    */
   placeFull(request: Omit<NewHold, "refine">): Promise<Hold | undefined>;
   /**
-   * Resizes a hold to the exact input that the provider reported. Returns a larger hold when it is
-   * durable. If the credits do not cover it, returns the same hold for input that the admission
-   * expected, and throws `credits_exhausted`, `credits_held` or `monthly_cap_reached` for more. A
-   * smaller hold is written in the background.
+   * Resizes a hold to the exact input that the provider reported. A larger hold grows as far as
+   * the pool has free credits, and is returned when it is durable. A smaller hold is written in the
+   * background.
    */
   resize(hold: Hold, input: Usage): Promise<Hold>;
   /** True if `resize` would leave the hold as it is. */
@@ -343,9 +341,7 @@ export class HoldKeeper implements Holds {
       await this.#whenShrunk(hold);
       const admitted = await this.#admit({ kind: "grow", hold, amountMicro });
       if (admitted.kind === "held") return admitted.hold;
-      // The admission knew that the count is uncertain. What the hold lacks is the overrun.
-      if (costMicro(hold.price, input) <= hold.expectedInputMicro) return hold;
-      assert(admitted.kind !== "reduced", "only a new hold is");
+      assert(admitted.kind === "rejected", "a hold grows as far as it can");
       throw admitted.error;
     }
     this.#shrink(hold, amountMicro);

@@ -1,7 +1,7 @@
 // The life of one request, from top to bottom: prepare, rate limit, hold, provider, settle.
 
 import assert from "node:assert/strict";
-import { Outcome, type Receipt } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import type { Receipt } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
 import type {
   GenerateRequest,
@@ -134,8 +134,10 @@ export async function* generate(
     if (early && isAccepted) reportAccepted(bill);
     // Settles at once: a client that stopped reading leaves this generator suspended at a `yield`.
     active.onCancel(() => {
-      bill?.settleInterrupted();
-      parts.activeRequests.close(active);
+      const close = () => parts.activeRequests.close(active);
+      const queueing = bill?.settleInterrupted();
+      if (queueing) void queueing.then(close);
+      else close();
     });
     yield admission(prepared, hold, place?.rateLimit);
     bill.throwIfEnded();
@@ -145,15 +147,15 @@ export async function* generate(
     forgetPrompt(received);
     forgetPrompt(prepared.request);
     for await (const events of answer.events) {
-      const shown = bill.add(events);
-      // The hold covers the reported input before any later event is relayed.
-      const covered = bill.coverInput();
-      if (covered) await covered;
+      const shown = bill.read(events);
       const alive = parts.confirmAlive();
       if (alive) await alive;
       bill.throwIfEnded();
       if (genai && shown.length > 0) firstEventMs ??= performance.now() - startMs;
-      if (shown.length > 0) yield response({ case: "events", value: eventsOf(shown) });
+      if (shown.length > 0) {
+        bill.handOn(shown);
+        yield response({ case: "events", value: eventsOf(shown) });
+      }
       if (bill.isCut) break;
     }
     // `COMPLETED` is for a client that is still connected.
@@ -349,5 +351,5 @@ function response(kind: GenerateResponse["kind"]): GenerateResponse {
 
 const timeLimit = {
   error: new ApiError("timeout", { message: "The answer took longer than this gateway allows." }),
-  outcome: Outcome.TIME_LIMIT,
-};
+  ending: "timeLimit",
+} as const;

@@ -1,7 +1,6 @@
 // Answers of models: the implementation of InferenceService, over the catalogue, the providers and
 // the holds.
 
-import { Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { InferenceService } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import type { Key } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { type Clock, systemClock } from "../base/clock.ts";
@@ -101,13 +100,13 @@ const endings = {
     error: new ApiError("gateway_unavailable", {
       message: "The gateway is restarting and could not wait longer for this answer.",
     }),
-    outcome: Outcome.TIME_LIMIT,
+    ending: "timeLimit",
   },
   "declared dead": {
     error: new ApiError("gateway_unavailable", {
       message: "The gateway lost its connection to the ledger for too long.",
     }),
-    outcome: Outcome.REAPED,
+    ending: "declaredDead",
   },
 } as const;
 
@@ -119,7 +118,7 @@ async function cancelRefused(
   await Promise.all(
     activeRequests.ofKey(keyId).map(async (one) => {
       const reason = await keys.refusalOf(keyId, one.secretId);
-      if (reason) one.cancel({ error: new ApiError(reason), outcome: Outcome.REVOKED });
+      if (reason) one.cancel({ error: new ApiError(reason), ending: "revoked" });
     }),
   );
 }

@@ -37,7 +37,6 @@ const holdsInMemory: Holds = {
     model,
     price,
     freeMicro,
-    expectedInputMicro: freeMicro,
     monthFreeMicro: undefined,
     grantedOutput: bounds.maxOutput,
     amountMicro: 1n,

@@ -150,7 +150,7 @@ async function run(world: World, one: Command): Promise<void> {
         world.known.set(
           requestId,
           await holds.resize(
-            { freeMicro: 0n, monthFreeMicro: undefined, expectedInputMicro: 0n, ...hold },
+            { freeMicro: 0n, monthFreeMicro: undefined, ...hold },
             usage({ input: one.input }),
           ),
         );

@@ -10,6 +10,7 @@ const sizeOf = (textBytes: number, more: { images?: number; unbounded?: boolean 
   pages: 0,
   unbounded: more.unbounded ?? false,
   mostExpensiveInput: InputCategory.UNSPECIFIED,
+  writesLiveLong: false,
 });
 
 test("without answers, a token has two to eight bytes", () => {

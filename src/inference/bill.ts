@@ -430,7 +430,9 @@ export class Bill {
     const { model, payer } = this.#hold;
     const tokens = input + cacheRead + cacheWrite5m + cacheWrite1h;
     const { accountId } = payer;
-    this.#parts.inputCounts.learn({ accountId, model }, this.#prepared.size, tokens);
+    const { inputCounts } = this.#parts;
+    inputCounts.learn({ accountId, model }, this.#prepared.size, tokens);
+    inputCounts.learnExcess({ accountId, model }, tokens - this.#prepared.bounds.input);
   }
 
   #countZeroInput(): void {

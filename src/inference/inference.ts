@@ -19,6 +19,7 @@ import type { GenaiMetrics } from "./genai-metrics.ts";
 import { generate, type PayingCaller } from "./generate.ts";
 import { InputCounts } from "./input-counts.ts";
 import { getModel, listModels } from "./models.ts";
+import { UnpaidCalls } from "./unpaid-calls.ts";
 
 export { createCatalog } from "./catalog.ts";
 export { GenaiMetrics } from "./genai-metrics.ts";
@@ -35,6 +36,8 @@ export type Inference = {
     readonly providerReportedZero: number;
     /** Provider calls that were stopped because their hold was not granted as expected. */
     readonly discardedCalls: number;
+    /** Requests whose client left while a provider may have worked and nobody was to pay yet. */
+    readonly leftUnpaid: number;
   };
   stop(): void;
 };
@@ -61,14 +64,17 @@ export function createInference(parts: {
   tracer?: Tracer | undefined;
 }): Inference {
   const activeRequests = new ActiveRequests();
-  const inputCounts = new InputCounts();
-  const counters = { providerReportedZero: 0, discardedCalls: 0 };
+  const clock = parts.clock ?? systemClock;
+  const inputCounts = new InputCounts(clock);
+  const unpaidCalls = new UnpaidCalls(clock);
+  const counters = { providerReportedZero: 0, discardedCalls: 0, leftUnpaid: 0 };
   const overlap = parts.overlap ?? true;
   const countRejected = parts.countRejected ?? (() => {});
   const all = {
     ...parts,
-    clock: parts.clock ?? systemClock,
+    clock,
     activeRequests,
+    unpaidCalls,
     counters,
     inputCounts,
     overlap,

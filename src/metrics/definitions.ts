@@ -133,6 +133,11 @@ export const definitions = {
     help: "provider calls that were stopped because their hold was not granted as expected",
     labels: [],
   },
+  gateway_left_unpaid_total: {
+    kind: "counter",
+    help: "clients that left while a provider may have worked and their hold was being placed",
+    labels: [],
+  },
   gateway_ledger_batch_seconds: {
     kind: "histogram",
     help: "duration of a transaction of the ledger",

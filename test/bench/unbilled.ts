@@ -44,7 +44,7 @@ const holdsInMemory: Holds = {
     admittedAt: new Date(),
   }),
   // Nothing to overlap: a hold is placed at once.
-  expectsFull: () => false,
+  expectFull: () => undefined,
   placeFull: async () => undefined,
   amend: () => {},
   resize: async (hold) => hold,

@@ -126,6 +126,7 @@ export async function* generate(
           received.maxTokens === undefined && maxTokens === prepared.target.model.maxOutputTokens,
         affinity: () => affinityOf(key.keyId, prepared.request),
         accountId: key.accountId,
+        repeat: repeatOf(call),
         signal: active.provider.signal,
         client: call.signal,
         onAccepted: (accepted) => {
@@ -215,6 +216,11 @@ function forgetPrompt(request: GenerateRequest): void {
   if (system) system.content.length = 0;
   // Of OpenAI's formats they have the tools and a plain input, too.
   request.extensions = undefined;
+}
+
+/** How often an SDK has sent the request before, as it says. */
+function repeatOf({ requestHeader }: Call): number {
+  return Number.parseInt(requestHeader.get("x-stainless-retry-count") ?? "0", 10) || 0;
 }
 
 /** The id that the caller proposes, or a new one. */

@@ -334,6 +334,10 @@ test("a report above the credits takes what the pool has, and the answer goes on
     overrunMicrocredits: 200_000n * input + 2n * output - 20_000_000n,
   });
   expect(await gateway.pool(poor)).toEqual({ posted: 0n, held: 0n });
+  // The loss is one overrun: the next request calls no provider.
+  const called = wasCalled();
+  const { failure } = await gateway.collect(gateway.generate(poor));
+  expect([failure, called()]).toMatchObject([{ reason: "credits_exhausted" }, false]);
 });
 
 test("input above the hold that is reported with the end costs at most the hold", async () => {

@@ -43,9 +43,6 @@ export function createLog(level: string, worker?: number): Log {
  * in docs/watching.md is generated from this list.
  */
 export const logCodes = {
-  account_circuit_open:
-    "requests of one account make a provider fail, and only they are kept away from it; look " +
-    "at what that account sends",
   admin_token_made:
     "the admin token that the first start made was lost; take the new one from the file that " +
     "the line names",
@@ -183,14 +180,15 @@ export const logCodes = {
     "model, or its certificate is not accepted",
   provider_call_failed:
     "another provider was tried if the model has one; look at the provider if many fail",
-  provider_circuit_open:
-    "calls stay away from the provider for 2 to 60 seconds; look at its status page",
   provider_not_closed: "nothing: connections of a removed provider ended with an error",
   provider_past_grant:
     "a provider generated more than it was allowed, and you pay for it; ask it why",
+  provider_paused:
+    "the provider limits us and named a time; until then a tenth of the calls go there",
   provider_reported_zero:
     "a provider reports no input tokens, so prompts are free; set `zero_usage: missing` for " +
     "the model",
+  provider_unusable: "the last calls to a provider for a model all failed; look at its status page",
   rate_source_failed:
     "no quote is given unless two sources answer; look at the address and the path of the source",
   rate_unknown:

@@ -7,7 +7,7 @@ import { ApiError, type ErrorReason, expiredSecret } from "../base/errors.ts";
 import { type FamilyName, familyOf } from "../base/families.ts";
 import { credits } from "../base/money.ts";
 import type { Tags } from "../base/tags.ts";
-import { isHoldOf, maxInputCostMicro, sizeHold, type UsageBounds } from "./hold-size.ts";
+import { isHoldOf, least, sizeHold, type UsageBounds } from "./hold-size.ts";
 
 /** The key that pays for a request, and its pool. */
 export type Payer = {
@@ -72,7 +72,10 @@ export type HoldRequest = {
   readonly mayRefine?: boolean;
 };
 
-/** A larger hold for a running request, because its input has more tokens than expected. */
+/**
+ * A larger hold for a running request, because its input has more tokens than expected. It grows
+ * as far as the pool has free credits.
+ */
 type GrowRequest = {
   readonly kind: "grow";
   readonly hold: Hold;
@@ -105,8 +108,6 @@ export type Hold = PlacedHold & {
   readonly freeMicro: bigint;
   /** What the monthly cap of the key left free after admission. Undefined: the key has none. */
   readonly monthFreeMicro: bigint | undefined;
-  /** The highest cost of the input that admission expected. Such input never fails the request. */
-  readonly expectedInputMicro: bigint;
 };
 
 /**
@@ -277,45 +278,29 @@ function grow(ledger: Ledger, { hold, amountMicro }: GrowRequest): Admitted {
   }
   // What the account has given up pays for nothing.
   if (pool.accountStatus === "closed") return rejected(new ApiError("revoked_key"));
-  const addedMicro = amountMicro - before;
-  if (addedMicro <= 0n)
-    return { kind: "held", addedMicro: undefined, hold: { ...hold, amountMicro: before } };
-  // What is left for a growing request includes its own hold, so an error states the whole amounts.
-  const without = <Row extends { held: bigint }>(row: Row) => ({ ...row, held: row.held - before });
-  if (pool.posted - pool.held < addedMicro)
-    return shortOf(hold.month, hold.payer, without(pool), key, {
-      of: "pool",
-      held: pool.posted >= amountMicro,
-      neededMicro: amountMicro,
-    });
   const month =
     hold.month === ledger.month ? key : ledger.pastMonths.get(`${hold.payer.keyId}/${hold.month}`);
   if (!month) {
     const message = "The month in which this request was admitted no longer exists.";
     return rejected(new ApiError("gateway_unavailable", { message }));
   }
-  if (key.cap !== null && key.cap - month.spent - month.held < addedMicro) {
-    const spending = without({ ...month, cap: key.cap });
-    return shortOf(hold.month, hold.payer, pool, spending, {
-      of: "cap",
-      held: key.cap - month.spent >= amountMicro,
-      neededMicro: amountMicro,
-    });
-  }
+  // A cap bounds who starts, not what is charged.
+  const addedMicro = least(amountMicro - before, pool.posted - pool.held);
+  if (addedMicro <= 0n)
+    return { kind: "held", addedMicro: undefined, hold: { ...hold, amountMicro: before } };
   pool.held += addedMicro;
   month.held += addedMicro;
-  ledger.amounts.set(requestKey, amountMicro);
-  return { kind: "held", addedMicro, hold: { ...hold, amountMicro } };
+  const grown = before + addedMicro;
+  ledger.amounts.set(requestKey, grown);
+  return { kind: "held", addedMicro, hold: { ...hold, amountMicro: grown } };
 }
 
 function holdOf(
-  { requestId, payer, model, price, bounds, tags, madeBy }: HoldRequest,
+  { requestId, payer, model, price, tags, madeBy }: HoldRequest,
   grantedOutput: number,
   amountMicro: bigint,
 ) {
-  const expectedInputMicro = maxInputCostMicro(price, bounds);
-  const amounts = { grantedOutput, amountMicro, expectedInputMicro };
-  return { requestId, payer, model, price, ...amounts, tags, madeBy };
+  return { requestId, payer, model, price, grantedOutput, amountMicro, tags, madeBy };
 }
 
 type NotHeld = Extract<Admitted, { kind: "rejected" | "short" }>;

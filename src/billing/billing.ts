@@ -81,7 +81,7 @@ import { type VerificationParts, verifyLedger } from "./verification.ts";
 
 export type { Hold } from "./admission.ts";
 export { minHoldMicro, type UsageBounds } from "./hold-size.ts";
-export type { Holds, NewHold } from "./holds.ts";
+export type { ExpectedHold, Holds, NewHold } from "./holds.ts";
 export { chargedUsage, costMicro, priceVersion } from "./price.ts";
 export {
   type Correction,
@@ -208,6 +208,7 @@ export function createBilling(parts: Parts): Billing {
     metrics,
     store,
     nodeId: node.id,
+    liveNodes: () => node.live().length,
     onLost: () => node.lose(),
     onSettled(accountId, admittedAt) {
       funds.notify({ kind: "settlement", accountId });

@@ -145,7 +145,8 @@ function usualOutput(bounds: UsageBounds, quarterOfFree: bigint | undefined): nu
   );
 }
 
-function least(one: bigint, other: bigint | undefined): bigint {
+/** The smaller amount. Undefined: without a bound. */
+export function least(one: bigint, other: bigint | undefined): bigint {
   return other === undefined || one < other ? one : other;
 }
 

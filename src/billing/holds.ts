@@ -36,7 +36,6 @@ import { BatchQueue } from "./batch-queue.ts";
 import { maxHoldMicro, minHoldMicro, resizedHoldMicro, type UsageBounds } from "./hold-size.ts";
 import { admissionBatch, settlementBatch } from "./ledger-batches.ts";
 import type { LedgerMetrics } from "./ledger-metrics.ts";
-import { costMicro } from "./price.ts";
 import { type Ending, receiptOf, type Settled, type SettleRequest } from "./settlement.ts";
 import type { LedgerStore, Metered } from "./store.ts";
 
@@ -49,6 +48,12 @@ export type NewHold = Omit<HoldRequest, "kind" | "owner" | "nonce" | "mayRefine"
   readonly refine?: (freeMicro: bigint) => Promise<UsageBounds | undefined>;
 };
 
+/** A hold that is being placed, and the figures that it was taken off. */
+export type ExpectedHold = { readonly micro: bigint; readonly of: readonly FreeCredits[] };
+
+/** Credits that the last admission left free, and the holds that were expected of them since. */
+type FreeCredits = { micro: bigint; atMs: number; expectedMicro: bigint };
+
 /** The holds of running requests, as the inference service uses them. */
 export interface Holds {
   /**
@@ -58,21 +63,21 @@ export interface Holds {
    */
   place(request: NewHold, signal: AbortSignal): Promise<Hold>;
   /**
-   * True if a hold for all of `maxOutput` can hardly fail: the last admission of this process from
-   * the pool, and from the month of a key with a cap, is at most a second old and left 16 times
-   * that hold free.
+   * Expects a hold for all of `maxOutput`, where it can hardly fail: the last admission of this
+   * process from the pool, and from the month of a key with a cap, is at most a second old, and
+   * this process's part of what it left free is 17 times that hold, without the holds that are
+   * expected already. Undefined: it may fail.
    */
-  expectsFull(request: NewHold, hasCap: boolean): boolean;
+  expectFull(request: NewHold, hasCap: boolean): ExpectedHold | undefined;
   /**
    * As `place`, for all of `maxOutput` and without waiting for held credits. Undefined: the request
-   * is not admitted so; `place` says why.
+   * is not admitted so; `place` says why. `expected` is over then.
    */
-  placeFull(request: Omit<NewHold, "refine">): Promise<Hold | undefined>;
+  placeFull(request: Omit<NewHold, "refine">, expected: ExpectedHold): Promise<Hold | undefined>;
   /**
-   * Resizes a hold to the exact input that the provider reported. Returns a larger hold when it is
-   * durable. If the credits do not cover it, returns the same hold for input that the admission
-   * expected, and throws `credits_exhausted`, `credits_held` or `monthly_cap_reached` for more. A
-   * smaller hold is written in the background.
+   * Resizes a hold to the exact input that the provider reported. A larger hold grows as far as
+   * the pool has free credits, and is returned when it is durable. A smaller hold is written in the
+   * background.
    */
   resize(hold: Hold, input: Usage): Promise<Hold>;
   /** True if `resize` would leave the hold as it is. */
@@ -137,6 +142,8 @@ type Parts = {
   store: LedgerStore;
   log: Log;
   nodeId: () => string;
+  /** The processes that share the credits of every pool. Default: this one. */
+  liveNodes?: () => number;
   onLost: () => void;
   /** Called with the account of each settled hold, and the time of its admission. */
   onSettled?: (accountId: string, admittedAt: Date) => void;
@@ -176,15 +183,14 @@ export class HoldKeeper implements Holds {
   /** Requests that failed although their admission may have been committed, by request. */
   readonly #unconfirmed = new Map<string, RequestKey & { nonce: string; untilMs: number }>();
   /** Credits that the last admission left free, by pool, and by id of a key with a cap. */
-  readonly #free = new BoundedMap<string, { readonly micro: bigint; readonly atMs: number }>(
-    settings.freeKnownMax,
-  );
+  readonly #free = new BoundedMap<string, FreeCredits>(settings.freeKnownMax);
   /** Holds that are being shrunk, by request. */
   readonly #shrinking = new Map<string, Promise<void>>();
   /** Endings that replace those of queued settlements, by request. */
   readonly #amended = new Map<string, Ending>();
   readonly #maxWaitMs: number;
   readonly #clock: Clock;
+  readonly #liveNodes: () => number;
   readonly #onSettled: ((accountId: string, admittedAt: Date) => void) | undefined;
   readonly #onCharge: ((charge: Receipt) => void) | undefined;
   readonly #metrics: LedgerMetrics | undefined;
@@ -199,6 +205,7 @@ export class HoldKeeper implements Holds {
     this.#onCharge = parts.onCharge;
     this.#metrics = parts.metrics;
     this.#clock = parts.clock ?? systemClock;
+    this.#liveNodes = parts.liveNodes ?? (() => 1);
     this.#maxWaitMs = parts.maxWaitMs ?? settings.admitMaxWaitMs;
     this.#queues = this.#open(parts);
   }
@@ -327,34 +334,52 @@ export class HoldKeeper implements Holds {
     return new ApiError(error.reason, { ...error.facts, message: `${error.message} ${hint}` });
   }
 
-  expectsFull({ payer, price, bounds }: NewHold, hasCap: boolean): boolean {
-    const neededMicro = maxHoldMicro(price, bounds) * 16n;
+  expectFull({ payer, price, bounds }: NewHold, hasCap: boolean): ExpectedHold | undefined {
+    const micro = maxHoldMicro(price, bounds);
     const sinceMs = this.#clock.now() - settings.freeKnownMs;
-    const leaves = (key: string) => {
+    const nodes = BigInt(Math.max(1, this.#liveNodes()));
+    const of = (hasCap ? [poolOf(payer), payer.keyId] : [poolOf(payer)]).flatMap((key) => {
       const free = this.#free.get(key);
-      return free !== undefined && free.atMs >= sinceMs && free.micro >= neededMicro;
-    };
-    return leaves(poolOf(payer)) && (!hasCap || leaves(payer.keyId));
+      const isKnown = free !== undefined && free.atMs >= sinceMs;
+      // It begins only if 16 times its hold is left after it.
+      return isKnown && free.micro / nodes - free.expectedMicro >= micro * 17n ? [free] : [];
+    });
+    if (of.length < (hasCap ? 2 : 1)) return undefined;
+    for (const free of of) free.expectedMicro += micro;
+    return { micro, of };
   }
 
-  async placeFull(request: Omit<NewHold, "refine">): Promise<Hold | undefined> {
-    if (!this.#hasPrice(request.price)) await this.#registerPrice(request.model, request.price);
-    const admitted = await this.#admit({
-      ...request,
-      kind: "place",
-      owner: "process",
-      nonce: randomUUID(),
-      bounds: { ...request.bounds, minOutput: request.bounds.maxOutput },
-    });
-    return admitted.kind === "held" ? this.#rememberFree(admitted.hold) : undefined;
+  async placeFull(
+    request: Omit<NewHold, "refine">,
+    { micro, of }: ExpectedHold,
+  ): Promise<Hold | undefined> {
+    try {
+      if (!this.#hasPrice(request.price)) await this.#registerPrice(request.model, request.price);
+      const admitted = await this.#admit({
+        ...request,
+        kind: "place",
+        owner: "process",
+        nonce: randomUUID(),
+        bounds: { ...request.bounds, minOutput: request.bounds.maxOutput },
+      });
+      return admitted.kind === "held" ? this.#rememberFree(admitted.hold) : undefined;
+    } finally {
+      for (const free of of) free.expectedMicro -= micro;
+    }
   }
 
   #rememberFree(hold: Hold): Hold {
     const { payer, freeMicro, monthFreeMicro } = hold;
-    const atMs = this.#clock.now();
-    this.#free.set(poolOf(payer), { micro: freeMicro, atMs });
-    if (monthFreeMicro !== undefined) this.#free.set(payer.keyId, { micro: monthFreeMicro, atMs });
+    this.#setFree(poolOf(payer), freeMicro);
+    if (monthFreeMicro !== undefined) this.#setFree(payer.keyId, monthFreeMicro);
     return hold;
+  }
+
+  #setFree(key: string, micro: bigint): void {
+    const atMs = this.#clock.now();
+    const known = this.#free.get(key);
+    if (known) Object.assign(known, { micro, atMs });
+    else this.#free.set(key, { micro, atMs, expectedMicro: 0n });
   }
 
   async resize(hold: Hold, input: Usage): Promise<Hold> {
@@ -364,9 +389,7 @@ export class HoldKeeper implements Holds {
       await this.#whenShrunk(hold);
       const admitted = await this.#admit({ kind: "grow", hold, amountMicro });
       if (admitted.kind === "held") return admitted.hold;
-      // The admission knew that the count is uncertain. What the hold lacks is the overrun.
-      if (costMicro(hold.price, input) <= hold.expectedInputMicro) return hold;
-      assert(admitted.kind !== "reduced", "only a new hold is");
+      assert(admitted.kind === "rejected", "a hold grows as far as it can");
       throw admitted.error;
     }
     this.#shrink(hold, amountMicro);

@@ -398,7 +398,14 @@ function keepGrant(
 }
 
 // Other headers stay in the listener, cookies among them.
-const forwarded = ["authorization", "x-request-id", "traceparent", "tracestate", "idempotency-key"];
+const forwarded = [
+  "authorization",
+  "x-request-id",
+  "traceparent",
+  "tracestate",
+  "idempotency-key",
+  "x-stainless-retry-count",
+];
 
 function callOf(
   { requestHeader, signal, values }: HandlerContext,

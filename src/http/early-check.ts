@@ -6,9 +6,12 @@
 // A facade learns only of the changes that are made through it. After other changes it may repeat
 // an error for a second.
 
+import type { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import type { Key } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { BoundedMap } from "../base/bounded-map.ts";
-import { type ApiError, type ErrorReason, toApiError } from "../base/errors.ts";
+import { ApiError, type ErrorReason, toApiError } from "../base/errors.ts";
+import { familyName } from "../base/families.ts";
+import { credits } from "../base/money.ts";
 import type { RateLimits } from "../rate-limits/rate-limits.ts";
 
 /** An event after which an earlier error of a key may no longer hold. */
@@ -114,9 +117,10 @@ export function createEarlyCheck(
     return {
       fail(error, status, bodyBytes) {
         if (bodyBytes === undefined) return;
+        const remembered = withoutNeed(error);
         errors.set(key.keyId, {
-          known: knownFrom(error, nowMs()),
-          last: error,
+          known: knownFrom(remembered, nowMs()),
+          last: remembered,
           confirmedAtMs: nowMs(),
           startedAt,
         });
@@ -129,6 +133,24 @@ export function createEarlyCheck(
 
 function isPayment({ reason }: ApiError): boolean {
   return reason === "credits_exhausted" || reason === "monthly_cap_reached";
+}
+
+/** The error as another request of its key meets it: what is free, not what this one needed. */
+function withoutNeed(error: ApiError): ApiError {
+  const { limit } = error.facts;
+  if (!isPayment(error) || limit?.remaining === undefined) return error;
+  const free = credits(limit.remaining);
+  const message =
+    error.reason === "credits_exhausted"
+      ? `The ${familyNameOf(limit.family)}pool of this account has ${free} credits free. ` +
+        "Add credits to continue."
+      : `The monthly credit cap of this key is reached: ${free} credits of it are left.`;
+  return new ApiError(error.reason, { ...error.facts, message });
+}
+
+function familyNameOf(family: Family | undefined): string {
+  const name = family === undefined ? undefined : familyName(family);
+  return name === undefined ? "" : `${name} `;
 }
 
 /** The error as every request of its key would meet it now, and until when at most. */

@@ -328,6 +328,7 @@ function addRoutes(
         const headers = {
           authorization,
           "x-request-id": context.requestId,
+          ...repeatHeader(request),
           ...context.trace?.headers,
         };
         const call = { headers, signal: context.hangUp.signal };
@@ -371,6 +372,12 @@ function addRoutes(
     }
     done(error);
   });
+}
+
+/** How often the SDK of the client has sent the request before. */
+function repeatHeader({ headers }: FastifyRequest): Record<string, string> {
+  const count = headers["x-stainless-retry-count"];
+  return typeof count === "string" ? { "x-stainless-retry-count": count } : {};
 }
 
 function traceHeadersOf({ headers }: FastifyRequest): Partial<TraceHeaders> {

@@ -1,12 +1,14 @@
 // The requests that run in this process or are being admitted, so that the gateway can end them:
 // those of a key when it is revoked, all of them when the process drains.
 
-import type { Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { ApiError } from "../base/errors.ts";
 import { WaitGroup } from "../base/wait-group.ts";
 
-/** Why the gateway ends a request: the error that its client gets, and the recorded outcome. */
-export type CancelReason = { readonly error: ApiError; readonly outcome: Outcome };
+/** Why the gateway ends a request: the error that its client gets, and what decides the charge. */
+export type CancelReason = {
+  readonly error: ApiError;
+  readonly ending: "revoked" | "timeLimit" | "declaredDead";
+};
 
 /** One request. */
 export class ActiveRequest {

@@ -1,14 +1,8 @@
-// The bill of one admitted request: meters its answer, keeps back the end of the answer until the
-// charge is durable, and settles the hold once. `billing/README.md` has the table of endings and
-// their charges.
+// The bill of one admitted request: reads the reports of its answer and counts what is handed on,
+// keeps back the end of the answer until the charge is durable, and settles the hold once.
 
 import { create } from "@bufbuild/protobuf";
-import {
-  type Attempt,
-  InputCategory,
-  Outcome,
-  type Receipt,
-} from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { Outcome, type Receipt } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
 import { Format } from "../../gen/gateway/inference/v1/content_pb.ts";
 import {
@@ -28,19 +22,24 @@ import { withoutRuns } from "../formats/text-run.ts";
 import type { ProviderAnswer } from "../providers/providers.ts";
 import type { TraceScope } from "../tracing/tracing.ts";
 import type { ActiveRequest } from "./active-requests.ts";
+import { Counted } from "./counted.ts";
+import { type Billed, chargeAt, type EndingName, seenUsage } from "./endings.ts";
 import { genaiTokens } from "./genai-metrics.ts";
+import { Grant } from "./grant.ts";
 import type { InputCounts } from "./input-counts.ts";
-import { type BillableUsage, Meter } from "./meter.ts";
 import type { Prepared } from "./prepare.ts";
 import { estimatedTokensOf } from "./prompt-size.ts";
+import { Reported } from "./reported.ts";
 
 /** Longest wait for a provider to report the usage of an answer whose client has left. */
-const lastUsageMs = 2_000;
+const figuresMs = 2_000;
+/** Longest wait for a provider's status after its client has left: a refused prompt is free. */
+const statusMs = 10_000;
 /** Longest wait of a complete answer for its charge, while the ledger is unavailable. */
 const settleMaxWaitMs = 60_000;
 
-/** The phase of the answer in which the client left. It decides the charge. */
-type LeftDuring = "before acceptance" | "before content" | "content" | "ending";
+/** How far an answer has come. Where its account ends the request, it decides the charge. */
+type Phase = "before acceptance" | "before content" | "content" | "ending";
 
 export type BillParts = {
   readonly holds: Holds;
@@ -56,18 +55,28 @@ export class Bill {
   readonly #prepared: Prepared;
   readonly #active: ActiveRequest;
   readonly #client: AbortSignal;
-  readonly #meter: Meter;
+  /** True if the client asked for an answer in one piece. */
+  readonly #isPlain: boolean;
+  readonly #reported: Reported;
+  readonly #counted = new Counted();
+  readonly #grant: Grant;
   readonly #trace: TraceScope | undefined;
   readonly #stopWatching: () => void;
   #hold: Hold;
+  /** Resizes the hold to the reported input. Never rejects. */
+  #resizing: Promise<void> | undefined;
   #answer: ProviderAnswer | undefined;
   /** True while a provider has the whole request and has not answered with an error status. */
   #isAccepted = false;
-  #leftDuring: LeftDuring | undefined;
-  #cancelLastUsage = () => {};
+  #leftDuring: Phase | undefined;
+  #cancelWait = () => {};
   #failure: unknown;
   /** True for an answer that came in one piece and is shown in one: all of it is its end. */
   #isWhole = false;
+  /** True when the answer reached its grant and was cut: it ends before its provider ends it. */
+  isCut = false;
+  /** True when something came that is not stored yet. */
+  #hasMoved = false;
   /** The end of the answer, which waits for the charge. */
   readonly #end: Event[] = [];
   #settlement: Promise<Receipt> | undefined;
@@ -91,19 +100,20 @@ export class Bill {
     this.#active = active;
     this.#client = client;
     this.#trace = trace;
-    this.#meter = new Meter({
+    this.#isPlain = prepared.request.stream !== true;
+    this.#grant = new Grant(hold.grantedOutput);
+    this.#reported = new Reported({
       countedInput: estimatedTokensOf(prepared.size),
-      writesLiveLong: prepared.size.mostExpensiveInput === InputCategory.CACHE_WRITE_1H,
+      writesLiveLong: prepared.size.writesLiveLong,
       contextTokens: prepared.target.model.contextTokens,
-      grantedOutput: hold.grantedOutput,
       zeroUsage: prepared.target.model.zeroUsage,
     });
     if (client.aborted) this.leave();
     const { requestId, payer } = hold;
     const { accountId } = payer;
-    this.#stopWatching = parts.holds.watch({ accountId, requestId }, () =>
-      this.#meter.movedUsage(),
-    );
+    this.#stopWatching = this.#isPlain
+      ? () => {}
+      : parts.holds.watch({ accountId, requestId }, () => this.#movedUsage());
   }
 
   /**
@@ -117,8 +127,8 @@ export class Bill {
   /** Call it with the provider's answer, before its first events. */
   begin(answer: ProviderAnswer): void {
     this.#answer = answer;
-    this.#meter.mayCut = !answer.isPlain;
-    this.#isWhole = answer.isPlain && this.#prepared.request.stream !== true;
+    this.#grant.mayCut = !answer.isPlain;
+    this.#isWhole = answer.isPlain && this.#isPlain;
   }
 
   /** Throws when the gateway has cancelled the request, or its client has left. */
@@ -128,66 +138,77 @@ export class Bill {
   }
 
   /**
-   * Meters the events of one read. Returns those that may be relayed before the charge, and keeps
-   * back those of the end of the answer.
+   * Reads the reports of one read. Returns its events that may be handed on before the charge, and
+   * keeps back those of the end of the answer.
    */
-  add(received: Event[]): Event[] {
-    const events = this.#meter.mayReachGrant(received) ? withoutRuns(received) : received;
-    const beforeEnd = this.#meter.fold(events);
-    const before = this.#isWhole ? 0 : beforeEnd;
+  read(received: Event[]): Event[] {
+    const [reported, counted, grant] = [this.#reported, this.#counted, this.#grant];
+    // What comes after a client has left during content is not billed.
+    if (this.#leftDuring === "content") return [];
+    const mayReach = grant.mayReach(received, counted);
+    const events = mayReach ? withoutRuns(received) : received;
+    const cut = mayReach ? grant.cutAt(events, counted) : -1;
+    let until = cut < 0 ? events.length : cut;
+    let beforeEnd = reported.phase === "running" ? until : 0;
+    let hasProgress = false;
+    for (let index = 0; index < until; index++) {
+      const event = events[index];
+      if (event === undefined) break;
+      const wasRunning = reported.phase === "running";
+      reported.read(event);
+      if (wasRunning && reported.phase !== "running") beforeEnd = index;
+      if (event.kind.case !== "progress") continue;
+      hasProgress = true;
+      if (grant.isExceeded(reported)) until = index;
+    }
+    this.#hasMoved = true;
+    this.#resizeHold();
+    const before = this.#isWhole ? 0 : Math.min(beforeEnd, until);
+    for (const event of events.slice(before, until)) if (!isProgress(event)) this.#end.push(event);
     const shown = before < events.length ? events.slice(0, before) : events;
-    for (const event of events.slice(before, this.#meter.cutIndex))
-      if (!isProgress(event)) this.#end.push(event);
-    if (this.isCut) this.#stopAtGrant();
-    return this.#meter.hasProgress ? shown.filter((event) => !isProgress(event)) : shown;
+    const past = events[until];
+    if (past) this.#cut(shown, past);
+    return hasProgress ? shown.filter((event) => !isProgress(event)) : shown;
+  }
+
+  /** Counts events that go to the reader now. */
+  handOn(events: readonly Event[]): void {
+    for (const event of events) this.#counted.add(event);
+    this.#hasMoved = true;
   }
 
   /**
-   * Hands deltas to `take` and meters them, if they have no other effect and may be relayed now.
-   * Returns false if nothing was done: they belong to `add`.
+   * Hands deltas to `take` and counts them, if they have no other effect and may be handed on now.
+   * Returns false if nothing was done: they belong to `read`.
    */
   relay(events: readonly Event[], take: TakeDeltas): boolean {
     const mayRelay =
       this.#answer !== undefined &&
-      !this.#meter.ending &&
+      this.#reported.phase === "running" &&
       this.#active.cancelReason === undefined &&
       this.#leftDuring === undefined &&
       events.every(({ kind }) => kind.case === "blockDelta") &&
-      !this.#meter.mayReachGrant(events);
+      !this.#grant.mayReach(events, this.#counted);
     if (!mayRelay || !take(events)) return false;
-    this.#meter.fold(events);
+    this.handOn(events);
     return true;
   }
 
-  /** True when the answer reached its grant and was cut: it ends before its provider ends it. */
-  get isCut(): boolean {
-    return this.#meter.cutIndex !== undefined;
-  }
-
-  /**
-   * Resizes the hold to the input that the provider reported. Call it after `add`. Returns
-   * undefined if the hold fits already. If the credits do not suffice before the first content,
-   * throws, and the request costs nothing. If they do not suffice after content, the hold and its
-   * limit on the charge stay.
-   */
-  coverInput(): Promise<void> | undefined {
-    const reports = this.#meter.takeInputReports();
-    const isCovered = reports.every(({ usage }) => this.#parts.holds.fits(this.#hold, usage));
-    return isCovered ? undefined : this.#resize(reports);
-  }
-
-  async #resize(reports: ReturnType<Meter["takeInputReports"]>): Promise<void> {
-    for (const { usage, afterContent } of reports) {
+  // The answer does not wait for its hold: only its charge does. What the pool lacks is overrun.
+  #resizeHold(): void {
+    const input = this.#reported.newInput();
+    if (input === undefined) return;
+    const { holds } = this.#parts;
+    if (this.#resizing === undefined && holds.fits(this.#hold, input)) return;
+    const resize = async () => {
+      await this.#resizing;
       try {
-        this.#hold = await this.#parts.holds.resize(this.#hold, usage);
-      } catch (error) {
-        if (afterContent) return;
-        const apiError = toApiError(error);
-        const outcome = lacksFunds(apiError) ? Outcome.INPUT_ABOVE_HOLD : Outcome.GATEWAY_FAILED;
-        this.#active.cancel({ error: apiError, outcome });
-        throw apiError;
+        this.#hold = await holds.resize(this.#hold, input);
+      } catch {
+        // The charge is limited to the hold as it is.
       }
-    }
+    };
+    this.#resizing = resize();
   }
 
   /**
@@ -197,20 +218,20 @@ export class Bill {
    * delivered; a plain answer is not.
    */
   async settle(): Promise<{ receipt: Receipt; end: Event[] }> {
-    if (!this.#meter.complete && !this.isCut) {
+    if (this.#reported.phase !== "complete" && !this.isCut) {
       const message = "The model provider ended its answer early.";
       throw new ApiError("upstream_error", { message });
     }
-    const total = this.#meter.billableTotal();
+    this.handOn(this.#end);
+    const total = this.#billedAt("complete");
     this.#countZeroInput();
     this.#learnInput(total.usage);
-    const settlement = this.#charge(total, Outcome.COMPLETED);
+    const settlement = this.#charge(total);
     const giveUp = () => {
-      if (this.#prepared.request.stream)
-        throw new ApiError("billing_unavailable", { message: chargedLater });
-      const nothing = this.#endingOf(this.#meter.billableNothing(), Outcome.GATEWAY_FAILED);
+      if (!this.#isPlain) throw new ApiError("billing_unavailable", { message: chargedLater });
       const { requestId, payer } = this.#hold;
-      this.#parts.holds.amend({ accountId: payer.accountId, requestId }, nothing);
+      const ending = this.#endingOf(this.#billedAt("undelivered"));
+      this.#parts.holds.amend({ accountId: payer.accountId, requestId }, ending);
       throw new ApiError("billing_unavailable", { message: notDelivered, retryAfterMs: 1000 });
     };
     const { clock } = this.#parts;
@@ -231,16 +252,17 @@ export class Bill {
 
   /**
    * Stops the provider and charges the usage so far. If the client left and the provider is about
-   * to report its usage, waits up to two seconds for it. Returns undefined after a settlement.
+   * to report its usage, waits up to two seconds for it. Resolves when the settlement is queued;
+   * undefined: it is.
    */
   close(): Promise<void> | undefined {
-    return this.#settlement === undefined ? this.#closeUnsettled() : undefined;
+    return this.#settlement === undefined ? this.#closeUnsettled() : this.#resizing;
   }
 
   async #closeUnsettled(): Promise<void> {
     if (this.#failure === undefined) this.leave();
-    await this.#readLastUsage();
-    this.settleInterrupted();
+    await this.#readFigures();
+    await this.settleInterrupted();
   }
 
   /** How the request went, once it is closed. */
@@ -255,92 +277,96 @@ export class Bill {
   }
 
   /**
-   * The client has hung up. Stops the provider at once, unless its next report would make the bill
-   * exact. No effect after a settlement.
+   * The client has hung up. Stops the provider at once, unless what it says next decides the
+   * charge: its status before the first event, or the figures after the stop reason. No effect
+   * after a settlement.
    */
   leave(): void {
     if (this.#leftDuring !== undefined || this.#active.cancelReason || this.#settlement) return;
-    const meter = this.#meter;
-    if (!this.#isAccepted) this.#leftDuring = "before acceptance";
-    else if (meter.ending) this.#leftDuring = "ending";
-    else if (meter.contentBegan) this.#leftDuring = "content";
-    else this.#leftDuring = "before content";
-    if (this.#leftDuring !== "ending") meter.freezeOutput();
+    this.#leftDuring = this.#phase;
     const abort = () => this.#active.provider.abort();
-    if (!this.#awaitsUsage()) abort();
-    else this.#cancelLastUsage = this.#parts.clock.after(lastUsageMs, abort);
+    if (this.#leftDuring === "before content" && this.#answer === undefined)
+      this.#cancelWait = this.#parts.clock.after(statusMs, abort);
+    else if (this.#awaitsFigures) this.#cancelWait = this.#parts.clock.after(figuresMs, abort);
+    else abort();
   }
 
-  #awaitsUsage(): boolean {
-    if (this.#leftDuring === "before content") return !this.#meter.hasInput;
-    return this.#leftDuring === "ending" && !this.#meter.hasTotal;
+  get #phase(): Phase {
+    if (!this.#isAccepted) return "before acceptance";
+    if (this.#reported.phase !== "running") return "ending";
+    return this.#counted.began ? "content" : "before content";
   }
 
-  async #readLastUsage(): Promise<void> {
+  get #awaitsFigures(): boolean {
+    return this.#leftDuring === "ending" && !this.#reported.hasTotal;
+  }
+
+  async #readFigures(): Promise<void> {
     const events = this.#answer?.events[Symbol.asyncIterator]();
-    while (events && this.#awaitsUsage()) {
+    while (events && this.#awaitsFigures) {
       // A failed or aborted provider ends the wait.
       const read = await events.next().catch(() => undefined);
       if (read === undefined || read.done) return;
-      this.#meter.fold(read.value);
-      await this.#growForCharge();
+      for (const event of read.value) this.#reported.read(event);
+      this.#resizeHold();
     }
   }
 
-  // The reported input is charged as far as the hold covers it. The client has left, so there is
-  // nothing to fail.
-  async #growForCharge(): Promise<void> {
-    for (const { usage } of this.#meter.takeInputReports())
-      this.#hold = await this.#parts.holds.resize(this.#hold, usage).catch(() => this.#hold);
+  /**
+   * Stops the provider and charges an incomplete answer. Does nothing after a settlement. Resolves
+   * when the settlement is queued; undefined: it is.
+   */
+  settleInterrupted(): Promise<void> | undefined {
+    if (this.#settlement === undefined) {
+      this.#active.provider.abort();
+      // The receipt is not needed. The batch queue retries until the charge is durable.
+      this.#charge(this.#billedAt(this.#interruption())).catch(() => undefined);
+    }
+    return this.#resizing;
   }
 
-  /** Stops the provider and charges an incomplete answer. Does nothing after a settlement. */
-  settleInterrupted(): void {
-    if (this.#settlement !== undefined) return;
-    this.#active.provider.abort();
-    const { outcome, billable } = this.#interruption();
-    // The receipt is not needed. The batch queue retries until the charge is durable.
-    this.#charge(billable, outcome).catch(() => undefined);
-  }
-
-  /** The outcome and the billable usage of an answer that did not reach its end. */
-  #interruption(): { outcome: Outcome; billable: BillableUsage } {
-    const meter = this.#meter;
-    const nothing = meter.billableNothing();
-    const produced = () => (meter.ending ? meter.billableTotal() : meter.billableNow());
-    switch (this.#leftDuring) {
-      case "before acceptance":
-        return { outcome: Outcome.CLIENT_LEFT_BEFORE_ACCEPTANCE, billable: nothing };
-      case "before content":
-        return { outcome: Outcome.CLIENT_LEFT_BEFORE_CONTENT, billable: meter.billableInput() };
-      case "content":
-        return { outcome: Outcome.CLIENT_LEFT, billable: meter.billableNow() };
-      case "ending":
-        return { outcome: Outcome.CLIENT_LEFT, billable: meter.billableTotal() };
+  /** How an answer that did not reach its end was ended. */
+  #interruption(): EndingName {
+    if (this.#leftDuring !== undefined) {
+      // A provider that has refused or failed since has done nothing that anybody pays for.
+      const phase = this.#isAccepted ? this.#leftDuring : "before acceptance";
+      if (phase === "before acceptance") return "leftBeforeAcceptance";
+      return phase === "before content" ? "leftBeforeContent" : "left";
     }
     const reason = this.#active.cancelReason;
-    if (reason) {
-      const isFree =
-        reason.outcome === Outcome.INPUT_ABOVE_HOLD || reason.outcome === Outcome.GATEWAY_FAILED;
-      return {
-        outcome: reason.outcome,
-        billable: this.#isAccepted && !isFree ? produced() : nothing,
-      };
-    }
+    if (reason) return reason.ending === "revoked" ? this.#revocation() : reason.ending;
     const failure = toApiError(this.#failure).reason;
-    const billable = meter.contentBegan ? produced() : nothing;
-    if (failure === "internal") return { outcome: Outcome.GATEWAY_FAILED, billable };
-    if (!meter.contentBegan) return { outcome: Outcome.PROVIDER_FAILED, billable };
-    const isLate = failure === "timeout";
-    return { outcome: isLate ? Outcome.TIME_LIMIT : Outcome.PROVIDER_BROKE, billable };
+    if (failure === "internal") return "gatewayFailed";
+    if (!this.#counted.began) return "providerFailed";
+    return failure === "timeout" ? "providerLate" : "providerBroke";
   }
 
-  #charge(billable: BillableUsage, outcome: Outcome): Promise<Receipt> {
+  #revocation(): EndingName {
+    const phase = this.#phase;
+    if (phase === "before acceptance") return "revokedBeforeAcceptance";
+    return phase === "before content" ? "revokedBeforeContent" : "revoked";
+  }
+
+  #billedAt(ending: EndingName): Billed {
+    const answer = { isPlain: this.#isPlain, reported: this.#reported, counted: this.#counted };
+    return chargeAt(ending, answer);
+  }
+
+  /** The usage to store while the answer runs. Undefined when nothing came since the last call. */
+  #movedUsage(): Usage | undefined {
+    if (!this.#hasMoved) return undefined;
+    this.#hasMoved = false;
+    return seenUsage(this.#reported, this.#counted);
+  }
+
+  #charge(billed: Billed): Promise<Receipt> {
     if (this.#settlement === undefined) {
       this.#stopWatching();
-      this.#cancelLastUsage();
-      this.#usage = chargedUsage(billable.usage, this.#hold.grantedOutput);
-      this.#settlement = this.#parts.holds.settle(this.#hold, this.#endingOf(billable, outcome));
+      this.#cancelWait();
+      this.#usage = chargedUsage(billed.usage, this.#hold.grantedOutput);
+      const ending = this.#endingOf(billed);
+      const settle = () => this.#parts.holds.settle(this.#hold, ending);
+      this.#settlement = this.#resizing ? this.#resizing.then(settle) : settle();
       if (this.#trace) this.#traceSettlement(this.#trace, this.#settlement, this.#usage);
     }
     return this.#settlement;
@@ -356,34 +382,38 @@ export class Bill {
     this.#answer?.span?.set({
       "gen_ai.usage.input_tokens": tokens.input,
       "gen_ai.usage.output_tokens": tokens.output,
-      "gen_ai.response.finish_reasons": this.#meter.stopReason && [this.#meter.stopReason],
+      "gen_ai.response.finish_reasons": this.#reported.stopReason && [this.#reported.stopReason],
     });
   }
 
-  #endingOf({ usage, basis }: BillableUsage, outcome: Outcome): Ending {
-    return { usage, basis, outcome, attempts: this.#attempts() };
+  #endingOf({ usage, basis, outcome }: Billed): Ending {
+    return { usage, basis, outcome, attempts: this.#answer?.attempts() ?? [] };
   }
 
-  #attempts(): Attempt[] {
-    return this.#answer?.attempts() ?? [];
-  }
-
-  #stopAtGrant(): void {
+  /** Ends the answer before the event `past`, with which it exceeds its grant. */
+  #cut(shown: readonly Event[], past: Event): void {
+    this.isCut = true;
     this.#active.provider.abort();
     const { provider } = this.#answer ?? {};
-    const grantedOutput = this.#hold.grantedOutput;
-    const { output, thinking } = this.#meter.billableNow().usage;
+    const { grantedOutput, requestId } = this.#hold;
+    const counted = this.#counted;
+    const open = shown.findLast(
+      ({ kind }) => kind.case === "blockStart" || kind.case === "blockStop",
+    );
+    const index =
+      open?.kind.case === "blockStart"
+        ? open.kind.value.index
+        : open
+          ? undefined
+          : counted.openBlock;
+    // It was produced, although it is not shown: the answer costs its whole grant.
+    counted.add(past);
+    const { output = 0, thinking = 0 } = seenUsage(this.#reported, counted) ?? {};
+    const tokens = output + thinking;
     this.#parts.log.error(
-      {
-        code: "provider_past_grant",
-        provider,
-        requestId: this.#hold.requestId,
-        grantedOutput,
-        tokens: output + thinking,
-      },
+      { code: "provider_past_grant", provider, requestId, grantedOutput, tokens },
       "the provider generated more output than its limit: its answer was cut",
     );
-    const index = this.#meter.openBlock;
     if (index !== undefined)
       this.#end.push(eventOf({ case: "blockStop", value: create(BlockStopSchema, { index }) }));
     this.#end.push(
@@ -396,15 +426,18 @@ export class Bill {
   }
 
   #learnInput({ input, cacheRead, cacheWrite5m, cacheWrite1h }: Usage): void {
-    if (!this.#meter.hasInput) return;
+    if (!this.#reported.hasInput) return;
     const { model, payer } = this.#hold;
     const tokens = input + cacheRead + cacheWrite5m + cacheWrite1h;
     const { accountId } = payer;
-    this.#parts.inputCounts.learn({ accountId, model }, this.#prepared.size, tokens);
+    const { inputCounts } = this.#parts;
+    inputCounts.learn({ accountId, model }, this.#prepared.size, tokens);
+    inputCounts.learnExcess({ accountId, model }, tokens - this.#prepared.bounds.input);
   }
 
   #countZeroInput(): void {
-    if (!this.#meter.reportedZeroInput) return;
+    const { hasInput, inputSum } = this.#reported;
+    if (!hasInput || inputSum > 0 || !this.#counted.began) return;
     this.#parts.counters.providerReportedZero += 1;
     const { provider } = this.#answer ?? {};
     this.#parts.log.warn(
@@ -421,15 +454,26 @@ export class Bill {
   /** The end of the answer, with the charged tokens and their cost. */
   #chargedEnd(usage: Usage, { requestId, amountMicrocredits }: Receipt): Event[] {
     const end = this.#end;
+    const cost = { $typeName: "gateway.inference.v1.Cost", requestId, amountMicrocredits } as const;
+    const charged = chargedUsage(usage, this.#hold.grantedOutput);
     const last = end.findLastIndex(({ kind }) => kind.case === "messageDelta");
     const event = end[last];
-    if (event?.kind.case !== "messageDelta") return end;
-    const delta = event.kind.value;
-    const charged = chargedUsage(usage, this.#hold.grantedOutput);
-    const shown = this.#meter.shownUsage(charged, delta.usage);
-    const cost = { $typeName: "gateway.inference.v1.Cost", requestId, amountMicrocredits } as const;
-    const value: MessageDelta = { ...delta, usage: shown ?? delta.usage, cost };
-    return end.with(last, eventOf({ case: "messageDelta", value }));
+    if (event?.kind.case === "messageDelta") {
+      const delta = event.kind.value;
+      const shown = this.#reported.shown(charged, delta.usage);
+      const value: MessageDelta = { ...delta, usage: shown ?? delta.usage, cost };
+      return end.with(last, eventOf({ case: "messageDelta", value }));
+    }
+    // An answer that started complete has no such event, and its cost needs one.
+    const { stopReason } = this.#reported;
+    const shown = this.#reported.shown(charged, undefined);
+    const value = create(MessageDeltaSchema, {
+      cost,
+      ...(stopReason !== undefined && { stopReason }),
+      ...(shown && { usage: shown }),
+    });
+    const stop = end.findLastIndex(({ kind }) => kind.case === "messageStop");
+    return end.toSpliced(stop, 0, eventOf({ case: "messageDelta", value }));
   }
 }
 
@@ -455,9 +499,3 @@ const notDelivered =
 const chargedLater =
   "The ledger is not reachable. The answer is complete and will be charged when the ledger is " +
   "reachable again.";
-
-function lacksFunds({ reason }: ApiError): boolean {
-  return (
-    reason === "credits_exhausted" || reason === "credits_held" || reason === "monthly_cap_reached"
-  );
-}

@@ -1,7 +1,7 @@
 // The life of one request, from top to bottom: prepare, rate limit, hold, provider, settle.
 
 import assert from "node:assert/strict";
-import { Outcome, type Receipt } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import type { Receipt } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
 import type {
   GenerateRequest,
@@ -11,7 +11,13 @@ import type { Key } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { ApiError, type ErrorReason, invalidField, toApiError } from "../base/errors.ts";
 import { familyName } from "../base/families.ts";
 import { isRequestId, newRequestId, requestIdRule } from "../base/ids.ts";
-import { type Hold, minHoldMicro, type NewHold, type UsageBounds } from "../billing/billing.ts";
+import {
+  type ExpectedHold,
+  type Hold,
+  minHoldMicro,
+  type NewHold,
+  type UsageBounds,
+} from "../billing/billing.ts";
 import type { Call, Caller } from "../contract/contract.ts";
 import type { ProviderAnswer, Providers } from "../providers/providers.ts";
 import type { Place, RateLimitState, RateLimits } from "../rate-limits/rate-limits.ts";
@@ -23,10 +29,12 @@ import type { GenaiMetrics } from "./genai-metrics.ts";
 import { fewestTokensOf, rangeOfCount } from "./input-counts.ts";
 import { affinityOf, type Prepared, prepare } from "./prepare.ts";
 import { estimatedTokensOf } from "./prompt-size.ts";
+import type { UnpaidCalls } from "./unpaid-calls.ts";
 
 export type GenerateParts = BillParts & {
   /** As `Inference.counters`. */
-  readonly counters: { discardedCalls: number };
+  readonly counters: { discardedCalls: number; leftUnpaid: number };
+  readonly unpaidCalls: UnpaidCalls;
   readonly catalog: () => Catalog;
   readonly limits: RateLimits;
   readonly providers: Providers;
@@ -94,7 +102,16 @@ export async function* generate(
     takeDeltas &&
     ((events: readonly Event[]) =>
       parts.confirmAlive() === undefined && bill?.relay(events, takeDeltas) === true);
-  const onHangUp = () => (bill ? bill.leave() : active.stopCall());
+  /** True while a provider may be at work and the hold is not durable. */
+  let overlaps = false;
+  const onHangUp = () => {
+    if (overlaps && !(bill && isAccepted)) {
+      parts.counters.leftUnpaid += 1;
+      parts.unpaidCalls.add(key.keyId);
+    }
+    if (bill) bill.leave();
+    else active.stopCall();
+  };
   call.signal.addEventListener("abort", onHangUp, { once: true });
   try {
     const prepared = prepare(parts.catalog(), received, key.allowedModels);
@@ -109,6 +126,7 @@ export async function* generate(
           received.maxTokens === undefined && maxTokens === prepared.target.model.maxOutputTokens,
         affinity: () => affinityOf(key.keyId, prepared.request),
         accountId: key.accountId,
+        repeat: repeatOf(call),
         signal: active.provider.signal,
         client: call.signal,
         onAccepted: (accepted) => {
@@ -120,10 +138,11 @@ export async function* generate(
         trace,
         waits: call.waits,
       });
-    const newHold = newHoldOf(prepared, { requestId, hasNewId: call.hasNewId }, caller);
-    const overlaps = mayOverlap(parts, newHold, call, caller);
-    const early = overlaps
-      ? await placeWhileCalling(parts, newHold, active, callProvider)
+    const newHold = newHoldOf(parts, prepared, { requestId, hasNewId: call.hasNewId }, caller);
+    const expected = expectFull(parts, newHold, call, caller);
+    overlaps = expected !== undefined;
+    const early = expected
+      ? await placeWhileCalling(parts, newHold, expected, active, callProvider)
       : undefined;
     const hold =
       early?.hold ??
@@ -134,8 +153,10 @@ export async function* generate(
     if (early && isAccepted) reportAccepted(bill);
     // Settles at once: a client that stopped reading leaves this generator suspended at a `yield`.
     active.onCancel(() => {
-      bill?.settleInterrupted();
-      parts.activeRequests.close(active);
+      const close = () => parts.activeRequests.close(active);
+      const queueing = bill?.settleInterrupted();
+      if (queueing) void queueing.then(close);
+      else close();
     });
     yield admission(prepared, hold, place?.rateLimit);
     bill.throwIfEnded();
@@ -145,15 +166,15 @@ export async function* generate(
     forgetPrompt(received);
     forgetPrompt(prepared.request);
     for await (const events of answer.events) {
-      const shown = bill.add(events);
-      // The hold covers the reported input before any later event is relayed.
-      const covered = bill.coverInput();
-      if (covered) await covered;
+      const shown = bill.read(events);
       const alive = parts.confirmAlive();
       if (alive) await alive;
       bill.throwIfEnded();
       if (genai && shown.length > 0) firstEventMs ??= performance.now() - startMs;
-      if (shown.length > 0) yield response({ case: "events", value: eventsOf(shown) });
+      if (shown.length > 0) {
+        bill.handOn(shown);
+        yield response({ case: "events", value: eventsOf(shown) });
+      }
       if (bill.isCut) break;
     }
     // `COMPLETED` is for a client that is still connected.
@@ -197,6 +218,11 @@ function forgetPrompt(request: GenerateRequest): void {
   request.extensions = undefined;
 }
 
+/** How often an SDK has sent the request before, as it says. */
+function repeatOf({ requestHeader }: Call): number {
+  return Number.parseInt(requestHeader.get("x-stainless-retry-count") ?? "0", 10) || 0;
+}
+
 /** The id that the caller proposes, or a new one. */
 function requestIdOf({ requestHeader, hasNewId }: Call): string {
   const proposed = requestHeader.get("x-request-id");
@@ -211,16 +237,16 @@ type CallProvider = (
   mayRepeat?: () => Promise<boolean>,
 ) => Promise<ProviderAnswer>;
 
-/** True if a provider may be called before the hold is durable: the hold can hardly fail. */
-function mayOverlap(
-  { overlap, holds }: GenerateParts,
+/** The hold, if a provider may be called before it is durable: it can hardly fail. */
+function expectFull(
+  { overlap, holds, unpaidCalls }: GenerateParts,
   newHold: NewHold,
   { hasNewId }: Call,
   { key }: PayingCaller,
-): boolean {
+): ExpectedHold | undefined {
   // A proposed id may be taken, which only the ledger knows.
-  if (!overlap || !hasNewId) return false;
-  return holds.expectsFull(newHold, key.monthlyCapMicrocredits !== undefined);
+  if (!overlap || !hasNewId || unpaidCalls.areMany(key.keyId)) return undefined;
+  return holds.expectFull(newHold, key.monthlyCapMicrocredits !== undefined);
 }
 
 /**
@@ -229,8 +255,9 @@ function mayOverlap(
  * durable. Returns undefined, and stops the call, if the hold is not granted in full.
  */
 async function placeWhileCalling(
-  { holds, counters }: GenerateParts,
+  { holds, counters, unpaidCalls }: GenerateParts,
   newHold: NewHold,
+  expected: ExpectedHold,
   active: ActiveRequest,
   callProvider: CallProvider,
 ): Promise<{ readonly hold: Hold; readonly answer: Promise<ProviderAnswer> } | undefined> {
@@ -241,7 +268,7 @@ async function placeWhileCalling(
     );
   // First: the batch of the hold is written in a later turn, and the call should not wait for it.
   const answer = callProvider(newHold.bounds.maxOutput, isPlaced);
-  const placing = holds.placeFull(newHold);
+  const placing = holds.placeFull(newHold, expected);
   let hold: Hold | undefined;
   try {
     hold = await placing;
@@ -249,12 +276,14 @@ async function placeWhileCalling(
   } finally {
     if (hold === undefined) {
       counters.discardedCalls += 1;
+      unpaidCalls.add(newHold.payer.keyId);
       active.stopCall();
     }
   }
 }
 
 function newHoldOf(
+  { inputCounts }: GenerateParts,
   { target, bounds, request: { tags } }: Prepared,
   { requestId, hasNewId }: Pick<NewHold, "requestId" | "hasNewId">,
   { key, secret }: PayingCaller,
@@ -262,13 +291,15 @@ function newHoldOf(
   const family = familyName(key.family);
   assert(family, "a key has a family");
   const { accountId, keyId } = key;
+  const { id: model, contextTokens } = target.model;
+  const excess = inputCounts.excessOf({ accountId, model });
   return {
     requestId,
     hasNewId,
     payer: { accountId, family, keyId, secretId: secret.secretId },
-    model: target.model.id,
+    model,
     price: target.price,
-    bounds,
+    bounds: { ...bounds, input: Math.min(contextTokens, bounds.input + excess) },
     tags,
     deadlineMs: requestMaxMs + deadlineMarginMs,
   };
@@ -349,5 +380,5 @@ function response(kind: GenerateResponse["kind"]): GenerateResponse {
 
 const timeLimit = {
   error: new ApiError("timeout", { message: "The answer took longer than this gateway allows." }),
-  outcome: Outcome.TIME_LIMIT,
-};
+  ending: "timeLimit",
+} as const;

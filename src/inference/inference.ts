@@ -1,7 +1,6 @@
 // Answers of models: the implementation of InferenceService, over the catalogue, the providers and
 // the holds.
 
-import { Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { InferenceService } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import type { Key } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { type Clock, systemClock } from "../base/clock.ts";
@@ -20,6 +19,7 @@ import type { GenaiMetrics } from "./genai-metrics.ts";
 import { generate, type PayingCaller } from "./generate.ts";
 import { InputCounts } from "./input-counts.ts";
 import { getModel, listModels } from "./models.ts";
+import { UnpaidCalls } from "./unpaid-calls.ts";
 
 export { createCatalog } from "./catalog.ts";
 export { GenaiMetrics } from "./genai-metrics.ts";
@@ -36,6 +36,8 @@ export type Inference = {
     readonly providerReportedZero: number;
     /** Provider calls that were stopped because their hold was not granted as expected. */
     readonly discardedCalls: number;
+    /** Requests whose client left while a provider may have worked and nobody was to pay yet. */
+    readonly leftUnpaid: number;
   };
   stop(): void;
 };
@@ -62,14 +64,17 @@ export function createInference(parts: {
   tracer?: Tracer | undefined;
 }): Inference {
   const activeRequests = new ActiveRequests();
-  const inputCounts = new InputCounts();
-  const counters = { providerReportedZero: 0, discardedCalls: 0 };
+  const clock = parts.clock ?? systemClock;
+  const inputCounts = new InputCounts(clock);
+  const unpaidCalls = new UnpaidCalls(clock);
+  const counters = { providerReportedZero: 0, discardedCalls: 0, leftUnpaid: 0 };
   const overlap = parts.overlap ?? true;
   const countRejected = parts.countRejected ?? (() => {});
   const all = {
     ...parts,
-    clock: parts.clock ?? systemClock,
+    clock,
     activeRequests,
+    unpaidCalls,
     counters,
     inputCounts,
     overlap,
@@ -101,13 +106,13 @@ const endings = {
     error: new ApiError("gateway_unavailable", {
       message: "The gateway is restarting and could not wait longer for this answer.",
     }),
-    outcome: Outcome.TIME_LIMIT,
+    ending: "timeLimit",
   },
   "declared dead": {
     error: new ApiError("gateway_unavailable", {
       message: "The gateway lost its connection to the ledger for too long.",
     }),
-    outcome: Outcome.REAPED,
+    ending: "declaredDead",
   },
 } as const;
 
@@ -119,7 +124,7 @@ async function cancelRefused(
   await Promise.all(
     activeRequests.ofKey(keyId).map(async (one) => {
       const reason = await keys.refusalOf(keyId, one.secretId);
-      if (reason) one.cancel({ error: new ApiError(reason), outcome: Outcome.REVOKED });
+      if (reason) one.cancel({ error: new ApiError(reason), ending: "revoked" });
     }),
   );
 }

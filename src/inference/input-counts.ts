@@ -3,6 +3,7 @@
 // wrong for other models (docs/decisions/0024-last-request-of-a-budget.md).
 
 import { BoundedMap } from "../base/bounded-map.ts";
+import type { Clock } from "../base/clock.ts";
 import { maxTokensOf, type PromptSize, tokensPerPicture } from "./prompt-size.ts";
 
 /** Bounds of a number of tokens. */
@@ -16,6 +17,7 @@ const bytesPerTokenMax = 8;
 const textBytesMin = 2_048;
 const answersMin = 3;
 const answersMax = 16;
+const excessMs = 3_600_000;
 /** About 200 bytes each. */
 const entriesMax = 10_000;
 
@@ -31,8 +33,29 @@ export function fewestTokensOf({ textBytes }: PromptSize): number {
 
 /** Learns from answers, in the memory of this process. */
 export class InputCounts {
+  readonly #clock: Clock;
+  /** The most tokens that an answer of the last hour had above the bound of its prompt. */
+  readonly #excess = new BoundedMap<string, { readonly tokens: number; readonly atMs: number }>(
+    entriesMax,
+  );
   /** Tokens per byte in the last answers, by account and model. */
   readonly #ratios = new BoundedMap<string, number[]>(entriesMax);
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /** Call it with what the reported input had above the bound of its prompt. */
+  learnExcess({ accountId, model }: { accountId: string; model: string }, tokens: number): void {
+    if (tokens <= this.excessOf({ accountId, model })) return;
+    this.#excess.set(`${accountId}/${model}`, { tokens, atMs: this.#clock.now() });
+  }
+
+  /** Tokens to add to the bound of a prompt. */
+  excessOf({ accountId, model }: { accountId: string; model: string }): number {
+    const known = this.#excess.get(`${accountId}/${model}`);
+    return known && known.atMs > this.#clock.now() - excessMs ? known.tokens : 0;
+  }
 
   /** Call it with the input that a provider reported, cached tokens included. */
   learn(

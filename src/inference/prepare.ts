@@ -24,6 +24,8 @@ export type Prepared = {
 
 /** Output limit of a request without one, in tokens. */
 const maxTokensDefault = 32_000;
+/** What providers say to a model about its tools, beside their definitions. */
+const toolTokens = 600;
 /** A request is not started with fewer output tokens than this, unless it requests fewer. */
 const minOutputTokens = 1_024;
 
@@ -45,7 +47,10 @@ export function prepare(
   const request = mapReasoning(fitting, target.model, maxTokens);
   const size = measurePrompt(request);
   const bounds = {
-    input: maxTokensOf(size, target.model.contextTokens),
+    input: Math.min(
+      target.model.contextTokens,
+      maxTokensOf(size, target.model.contextTokens) + (request.tools.length > 0 ? toolTokens : 0),
+    ),
     mostExpensiveInput: size.mostExpensiveInput,
     minOutput: minOutputOf(request, maxTokens),
     maxOutput: maxTokens,

@@ -24,6 +24,8 @@ export type PromptSize = {
   readonly unbounded: boolean;
   /** The most expensive input category that a token of this prompt can belong to. */
   readonly mostExpensiveInput: InputCategory;
+  /** True if the prompt has marks for the cache, and all of them ask for one hour. */
+  readonly writesLiveLong: boolean;
 };
 
 // The most expensive image of a native model: 1568 × 1568 pixels are 3,279 tokens, and larger
@@ -66,15 +68,20 @@ export function measurePrompt(request: GenerateRequest): PromptSize {
     pages: 0,
     unbounded: false,
     mostExpensiveInput: InputCategory.UNSPECIFIED as InputCategory,
+    writesLiveLong: false,
   };
+  let hasShortWrites = false;
 
   const addText = (text: string) => {
     size.textBytes += Buffer.byteLength(text);
   };
   const addCaching = (ttl: JsonValue | undefined) => {
     if (ttl === "1h") size.mostExpensiveInput = InputCategory.CACHE_WRITE_1H;
-    else if (size.mostExpensiveInput === InputCategory.UNSPECIFIED)
-      size.mostExpensiveInput = InputCategory.CACHE_WRITE_5M;
+    else {
+      hasShortWrites = true;
+      if (size.mostExpensiveInput === InputCategory.UNSPECIFIED)
+        size.mostExpensiveInput = InputCategory.CACHE_WRITE_5M;
+    }
   };
   const addCacheControl = (control: CacheControl | undefined) => {
     if (control) addCaching(control.ttl ?? control.extensions?.ttl);
@@ -194,6 +201,7 @@ export function measurePrompt(request: GenerateRequest): PromptSize {
       addJson(input === textOfOnly(request.messages) ? members : extensions);
     },
   );
+  size.writesLiveLong = !hasShortWrites && size.mostExpensiveInput === InputCategory.CACHE_WRITE_1H;
   return size;
 }
 

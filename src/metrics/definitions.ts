@@ -101,8 +101,14 @@ export const definitions = {
   },
   gateway_provider_state: {
     kind: "gauge",
-    help: "1: usable. 0: its circuit is open, or its last calls all failed, until one is answered",
+    help: "1: usable. 0: the last calls for each of its models failed, until one is answered",
     labels: ["provider"],
+    merge: "min",
+  },
+  gateway_provider_share: {
+    kind: "gauge",
+    help: "the part of the calls that goes to a provider for a model; 1 unless most of them fail",
+    labels: ["provider", "model"],
     merge: "min",
   },
   gateway_model_usable: {
@@ -131,6 +137,11 @@ export const definitions = {
   gateway_overlap_aborted_total: {
     kind: "counter",
     help: "provider calls that were stopped because their hold was not granted as expected",
+    labels: [],
+  },
+  gateway_left_unpaid_total: {
+    kind: "counter",
+    help: "clients that left while a provider may have worked and their hold was being placed",
     labels: [],
   },
   gateway_ledger_batch_seconds: {

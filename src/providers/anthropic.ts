@@ -2,6 +2,7 @@
 
 import { Format } from "../../gen/gateway/inference/v1/content_pb.ts";
 import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
+import type { Clock } from "../base/clock.ts";
 import { ApiError, toApiError } from "../base/errors.ts";
 import type { HttpProviderSettings } from "../config/catalog.ts";
 import { Fit } from "../formats/fit.ts";
@@ -17,6 +18,7 @@ import { redactSecrets } from "./redact.ts";
 export function createAnthropic(
   settings: HttpProviderSettings,
   credential: string | undefined,
+  clock: Clock,
   countCarried: CountCarried = () => {},
 ): Provider {
   const endpoint = openEndpoint(settings, credential);
@@ -36,6 +38,7 @@ export function createAnthropic(
       const origin = { format: Format.NATIVE, dialect, model: route.model };
       return new HttpStream(
         {
+          clock,
           dispatcher,
           path: `${basePath}/v1/messages`,
           headers: headersOf(endpoint, request),

@@ -1,4 +1,4 @@
-// The calls to providers that one request leads to: at most two until a provider sends its first
+// The calls to providers that one request leads to: at most three until a provider sends its first
 // event. From then on the request reads that provider's own stream.
 
 import assert from "node:assert/strict";
@@ -21,29 +21,29 @@ import type {
   Read,
 } from "./provider.ts";
 import type { ProviderMetrics } from "./provider-metrics.ts";
-import {
-  type AcquiredRoute,
-  acquireRoute,
-  healthOf,
-  type ProviderRoute,
-  routesAfter,
-} from "./routing.ts";
+import { type AcquiredRoute, acquireRoute, healthOf, type ProviderRoute } from "./routing.ts";
 
 /** Shared by all requests of the process. */
 export type AnswerParts = {
   readonly clock: Clock;
   readonly log: Log;
-  readonly budget: RetryBudget;
+  /** From 0 to 1. */
+  readonly random: () => number;
   /** Absent: nothing is counted. */
   readonly metrics?: ProviderMetrics | undefined;
   /** Called with the error of each call for which this machine lacked something. */
   readonly reportShortage?: ((error: unknown) => void) | undefined;
 };
 
+const callsMax = 3;
+/** A provider that asks for a longer wait is not asked again: the client may wait. */
+const retryAfterMaxMs = 2_000;
+
 /**
- * Calls a provider, and a second one where the first fails before its first event. Never rejects:
- * an answer that no provider began fails at its first read. `findRoutes` is called before each
- * attempt, because the configuration may change between them.
+ * Calls a provider, and up to two more times where a call fails before its first event: at other
+ * providers first, then after a pause at the same. Never rejects: an answer that no provider began
+ * fails at its first read. `findRoutes` is called before each attempt, because the configuration
+ * may change between them.
  */
 export async function startAnswer(
   parts: AnswerParts,
@@ -52,35 +52,93 @@ export async function startAnswer(
 ): Promise<ProviderAnswer> {
   const calls: RunningAttempt[] = [];
   const requestStartMs = parts.clock.now();
-  const callAt = (route: AcquiredRoute): Promise<RunningAttempt> => {
+  const acquire = (routes: readonly ProviderRoute[]) => {
+    const acquired = acquireRoute(routes, request.accountId, request.signal);
+    return acquired instanceof Promise ? waitFor(acquired, request.waits) : acquired;
+  };
+  const begin = (route: AcquiredRoute): Promise<RunningAttempt> => {
     const called = new RunningAttempt(parts, request, route, { requestStartMs, calls });
     calls.push(called);
     return called.begin();
   };
-  const call = (routes: readonly ProviderRoute[]): Promise<RunningAttempt> => {
-    const acquired = acquireRoute(routes, request.accountId, request.signal);
-    return acquired instanceof Promise
-      ? waitFor(acquired, request.waits).then(callAt)
-      : callAt(acquired);
-  };
-
-  parts.budget.earn();
   try {
-    const first = await call(findRoutes());
-    if (first.hasAnswer) return first;
-    const { error, retry } = first.failure;
-    const others =
-      retry === "nowhere" ? [] : routesAfter(findRoutes(), first.route, retry, request.accountId);
-    // Once the client has left, a second attempt has no reader.
-    if (request.client.aborted || others.length === 0) throw error;
-    if (request.mayRepeat && !(await request.mayRepeat())) throw error;
-    if (!parts.budget.spend()) throw error;
-    const second = await call(others);
-    if (second.hasAnswer) return second;
-    throw second.failure.error;
+    const routes = findRoutes();
+    for (const route of routes) healthOf(route).earnRetries();
+    let called = await begin(await acquire(routes));
+    while (!called.hasAnswer) {
+      const { error } = called.failure;
+      const next = await findNext(parts, request, { calls, routes: findRoutes() });
+      if (next === undefined) throw error;
+      // Where no provider takes the call, the client gets the failure of the last one.
+      const route = await Promise.resolve(next)
+        .then(acquire)
+        .catch((reason: unknown) => {
+          throw request.signal.aborted ? reason : error;
+        });
+      healthOf(route).spendRetry();
+      called = await begin(route);
+    }
+    return called;
   } catch (error) {
     return { isPlain: false, events: failing(error), attempts: () => attemptsOf(calls) };
   }
+}
+
+/** The routes of the next attempt, after its pause. Undefined: there is none. */
+async function findNext(
+  { clock, random }: AnswerParts,
+  request: ProviderRequest,
+  { calls, routes }: { calls: readonly RunningAttempt[]; routes: readonly ProviderRoute[] },
+): Promise<readonly ProviderRoute[] | undefined> {
+  const last = calls.at(-1);
+  const mayBeTried = calls.length < callsMax && !request.repeat && !request.client.aborted;
+  if (!last || !mayBeTried || last.failure.retry === "nowhere") return undefined;
+  const connections = new Set(calls.map(({ route }) => route.connection));
+  const open = routes.filter((route) => healthOf(route).canRetry);
+  const untried = open.filter(({ connection }) => !connections.has(connection));
+  const isReady = async () => !request.mayRepeat || (await request.mayRepeat());
+  if (untried.length > 0) return (await isReady()) ? untried : undefined;
+  // A provider that refused our credential refuses it again.
+  const refusing = calls.filter(({ failure }) => failure.retry === "elsewhere");
+  const again = open.filter(
+    ({ connection }) => !refusing.some(({ route }) => route.connection === connection),
+  );
+  if (again.length === 0 || !(await isReady())) return undefined;
+  const pauseMs = pauseBefore(last.failure, calls.length - 1, random);
+  if (pauseMs === undefined || !(await passes(clock, pauseMs, request))) return undefined;
+  return again;
+}
+
+/**
+ * The pause before a repeat at the same provider, after `repeats` earlier ones. Undefined: it asks
+ * for more time than a client should wait here.
+ */
+export function pauseBefore(
+  { isOverload, retryAfterMs }: Pick<ProviderFailure, "isOverload" | "retryAfterMs">,
+  repeats: number,
+  random: () => number,
+): number | undefined {
+  if (retryAfterMs !== undefined) return retryAfterMs <= retryAfterMaxMs ? retryAfterMs : undefined;
+  return (isOverload ? 500 : 25) * 2 ** repeats * (1 + random());
+}
+
+/** True after the pause. False as soon as nobody waits for the answer. */
+function passes(
+  clock: Clock,
+  ms: number,
+  { signal, client }: Pick<ProviderRequest, "signal" | "client">,
+): Promise<boolean> {
+  return new Promise((resolve) => {
+    const end = (isOver: boolean) => () => {
+      cancelTimer();
+      for (const one of [signal, client]) one.removeEventListener("abort", leave);
+      resolve(isOver);
+    };
+    const leave = end(false);
+    const cancelTimer = clock.after(ms, end(true));
+    for (const one of [signal, client]) one.addEventListener("abort", leave, { once: true });
+    if (signal.aborted || client.aborted) leave();
+  });
 }
 
 function attemptsOf(calls: readonly RunningAttempt[]): Attempt[] {
@@ -99,9 +157,7 @@ class RunningAttempt implements ProviderAnswer {
   /** All calls of the request, this one and later ones too. */
   readonly #calls: readonly RunningAttempt[];
   readonly #startMs: number;
-  /** The circuit of a provider counts a request's failure once. */
-  readonly #isRepeated: boolean;
-  readonly #isSecond: boolean;
+  readonly #number: number;
   readonly #cancelTimer: () => void;
   /** True once its answer may be read. */
   hasAnswer = false;
@@ -110,6 +166,7 @@ class RunningAttempt implements ProviderAnswer {
   #unread: Read | undefined;
   #firstEventMs: number | undefined;
   #end: ProviderEnd | undefined;
+  #isReleased = false;
   readonly #cancel = () => this.#stream?.stop(new ApiError("cancelled"));
 
   /** `calls`: those of the request before this one, which the caller then adds to the list. */
@@ -126,8 +183,7 @@ class RunningAttempt implements ProviderAnswer {
     this.#request = request;
     this.#calls = calls;
     this.#startMs = clock.now();
-    this.#isRepeated = calls.some((earlier) => earlier.route.connection === connection);
-    this.#isSecond = calls.length > 0;
+    this.#number = calls.length + 1;
     this.span = request.trace?.span(`chat ${request.request.model}`, "client");
     const leftMs = connection.settings.totalMs - (this.#startMs - requestStartMs);
     this.#cancelTimer = clock.after(Math.max(0, leftMs), () =>
@@ -205,6 +261,7 @@ class RunningAttempt implements ProviderAnswer {
         route: this.route.target,
         onAccepted: () => this.#request.onAccepted(true),
         onEnd: (end) => this.#finish(end),
+        onReleased: () => this.#release(),
         relay: this.#request.relay,
         traceHeaders: this.#tracesProvider ? this.span?.headers : undefined,
       });
@@ -212,6 +269,7 @@ class RunningAttempt implements ProviderAnswer {
       // Nothing was sent.
       const refused = { outcome: "refused", status: 0, retry: "nowhere", isOurs: true } as const;
       this.#finish({ ...refused, error: toApiError(error) });
+      this.#release();
       return this;
     }
     // The request was cancelled while it waited for the route.
@@ -222,8 +280,8 @@ class RunningAttempt implements ProviderAnswer {
       this.#unread = read.done ? read : this.#noteFirst(read.value);
       this.hasAnswer = true;
     } catch (error) {
-      // A stream that rejects without having called `onEnd` is a bug of ours. The concurrency limit
-      // and the circuit breaker are updated all the same.
+      // A stream that rejects without having called `onEnd` is a bug of ours.
+      if (this.#end === undefined) this.#release();
       this.#finish({ ...failed(0, { cause: error }), retry: "nowhere" });
     }
     return this;
@@ -236,17 +294,23 @@ class RunningAttempt implements ProviderAnswer {
     return { done: false, value: events.slice(events.findIndex((event) => !isPing(event))) };
   }
 
+  /** Gives the place under the concurrency limit to the next call. */
+  #release(): void {
+    if (this.#isReleased) return;
+    this.#isReleased = true;
+    this.route.connection.concurrency.release();
+  }
+
   #finish(end: ProviderEnd): void {
     if (this.#end !== undefined) return;
     this.#end = end;
     this.#request.waits?.stop();
     this.#cancelTimer();
     this.#request.signal.removeEventListener("abort", this.#cancel);
-    this.route.connection.concurrency.release();
     // After a call that we ended ourselves, the provider may still have done the work.
     const isFailed = end.outcome !== "delivered" && end.isOurs !== true;
     if (isFailed && this.#firstEventMs === undefined) this.#request.onAccepted(false);
-    this.#reportToCircuit(end);
+    this.#report(end);
     if (this.span) this.#endSpan(this.span, end);
     this.#parts.metrics?.count({
       provider: this.provider,
@@ -277,7 +341,7 @@ class RunningAttempt implements ProviderAnswer {
         "http.response.status_code": end.status === 0 ? undefined : end.status,
         "server.address": url?.hostname,
         "server.port": url ? Number(url.port || (url.protocol === "https:" ? 443 : 80)) : undefined,
-        "gateway.attempt": this.#isSecond ? 2 : 1,
+        "gateway.attempt": this.#number,
         "error.type": error,
       },
       error,
@@ -285,26 +349,20 @@ class RunningAttempt implements ProviderAnswer {
   }
 
   #succeed(): void {
-    this.route.connection.circuit.succeed(this.#request.accountId);
-    healthOf(this.route, this.#parts.clock).answer();
+    healthOf(this.route).answer(this.#request.accountId, this.route.passed);
   }
 
-  #reportToCircuit(end: ProviderEnd): void {
-    const { probes, connection } = this.route;
-    const { circuit, coolDowns } = connection;
+  #report(end: ProviderEnd): void {
     const { accountId } = this.#request;
     if (end.outcome !== "delivered" && end.isOurs) {
       if (isLocalShortage(end.error)) this.#parts.reportShortage?.(end.error.cause);
-      circuit.noVerdict(accountId, probes);
       return;
     }
     if (end.outcome === "delivered" || end.outcome === "refused") {
       if (this.#firstEventMs === undefined) this.#succeed();
       return;
     }
-    const { status, reason = end.alarm ?? end.outcome } = end;
-    const lastFailure = { at: new Date(), status, reason };
-    if (this.#firstEventMs === undefined) healthOf(this.route, this.#parts.clock).fail(lastFailure);
+    const { status, reason = end.alarm ?? end.outcome, scope = "account", retryAfterMs } = end;
     const facts = {
       provider: this.provider,
       model: this.route.target.model,
@@ -319,25 +377,25 @@ class RunningAttempt implements ProviderAnswer {
         { code: "provider_call_failed", ...facts, err: end.error.facts.cause },
         "provider call failed",
       );
-    if (end.coolDownMs !== undefined) {
-      // A limit of tokens a minute may be met by one large request. Every other reason to ask for a
-      // pause concerns the provider itself.
-      const cause = end.status === 429 ? accountId : undefined;
-      coolDowns.add(this.route.target.model, end.coolDownMs, cause);
-      circuit.noVerdict(accountId, probes);
-      return;
-    }
-    const scope = this.#isRepeated ? "request" : (end.scope ?? "account");
-    const opened = circuit.fail(accountId, probes, scope);
-    if (opened === "provider")
+    // Of an answer that had begun, the first event was counted.
+    if (this.#firstEventMs !== undefined || scope === "request") return;
+    const health = healthOf(this.route);
+    const [wasUnusable, wasPaused] = [health.isUnusable, health.pauseMs > 0];
+    const failed = {
+      accountId: scope === "provider" ? undefined : accountId,
+      isQuota: status === 429,
+      retryAfterMs,
+    };
+    health.fail(failed, { at: new Date(), status, reason });
+    if (health.isUnusable && !wasUnusable)
       this.#parts.log.error(
-        { code: "provider_circuit_open", ...facts },
-        "the provider fails too often: its circuit is open",
+        { code: "provider_unusable", ...facts },
+        "the last calls to a provider all failed: it gets few until one is answered",
       );
-    else if (opened === "account")
+    if (health.pauseMs > 0 && !wasPaused)
       this.#parts.log.warn(
-        { code: "account_circuit_open", ...facts, accountId },
-        "the provider fails too often for an account: its circuit is open for that account",
+        { code: "provider_paused", ...facts, pauseMs: health.pauseMs },
+        "a provider asked to wait: it gets few calls until then",
       );
   }
 }
@@ -357,27 +415,4 @@ function durationOf(ms: number): Duration {
     seconds: BigInt(Math.floor(ms / 1000)),
     nanos: Math.floor((ms % 1000) * 1_000_000),
   };
-}
-
-const earnedPerCall = 0.1;
-const budgetMax = 20;
-
-/**
- * Bounds second attempts to one for every ten calls, and 20 at once: failing providers must not
- * receive twice their load.
- */
-export class RetryBudget {
-  #attempts = budgetMax;
-
-  /** A call began. */
-  earn(): void {
-    this.#attempts = Math.min(budgetMax, this.#attempts + earnedPerCall);
-  }
-
-  /** True when a second attempt may be made. Counts it. */
-  spend(): boolean {
-    if (this.#attempts < 1) return false;
-    this.#attempts--;
-    return true;
-  }
 }

@@ -1,4 +1,4 @@
-// The meaning of a provider's failure: for the caller (an error), for the router (where a second
+// The meaning of a provider's failure: for the caller (an error), for the router (where a further
 // attempt may succeed) and for the operator (an alarm).
 
 import type { IncomingHttpHeaders } from "node:http";
@@ -45,7 +45,9 @@ function meaningOf({ status, body, retryAfterMs }: ErrorAnswer, model: string): 
   }
   if (status === 429 || status === 529) return overloaded(status, retryAfterMs);
   if (status === 408) return timedOut(status);
-  if (status >= 500) return isOverload(error) ? overloaded(status, retryAfterMs) : failed(status);
+  if (status >= 500 && isOverload(error)) return overloaded(status, retryAfterMs);
+  if (status === 503) return { ...failed(status), ...waiting(retryAfterMs) };
+  if (status >= 500) return failed(status);
   if (body === undefined)
     return failed(status, { alarm: `the provider answers status ${status} without a JSON body` });
   if (isWrongModel(status, body, error, model))
@@ -112,7 +114,8 @@ export function failed(
       ...(alarm !== undefined && { providerAnswer: { status } }),
     }),
     retry: alarm === undefined ? "anywhere" : "elsewhere",
-    ...(alarm !== undefined && { alarm }),
+    // A refused credential or an unknown model fails every request.
+    ...(alarm !== undefined && { alarm, scope: "provider" as const }),
   };
 }
 
@@ -139,14 +142,18 @@ export function short(cause: unknown): ProviderFailure {
   return { outcome: "failed", status: 0, error, retry: "nowhere", isOurs: true };
 }
 
+function waiting(retryAfterMs: number | undefined): Partial<ProviderFailure> {
+  return { isOverload: true, ...(retryAfterMs !== undefined && { retryAfterMs }) };
+}
+
 function overloaded(status: number, retryAfterMs: number | undefined): ProviderFailure {
   const facts = retryAfterMs === undefined ? {} : { retryAfterMs };
   return {
     outcome: "failed",
     status,
     error: new ApiError("overloaded", facts),
-    retry: "elsewhere",
-    ...(retryAfterMs !== undefined && { coolDownMs: retryAfterMs }),
+    retry: "anywhere",
+    ...waiting(retryAfterMs),
   };
 }
 

@@ -6,6 +6,7 @@ import { Readable } from "node:stream";
 import type { JsonObject } from "@bufbuild/protobuf";
 import type { Dispatcher } from "undici";
 import type { Event, Failure } from "../../gen/gateway/inference/v1/event_pb.ts";
+import type { Clock } from "../base/clock.ts";
 import { ApiError, toApiError } from "../base/errors.ts";
 import { isLocalShortage } from "../base/shortage.ts";
 import type { AnswerCodec, AnswerSource, EventDecoder } from "../formats/codec.ts";
@@ -31,6 +32,7 @@ import { redactSecrets, redactText } from "./redact.ts";
 
 /** How a request is sent, and its answer read. */
 export type HttpRequest = {
+  readonly clock: Clock;
   readonly dispatcher: Dispatcher;
   readonly path: string;
   /** Name, value, name, value, … */
@@ -50,6 +52,8 @@ const settled = Promise.resolve();
 // A plain answer has at most 4,096 tokens, so only a provider with a fault reaches this.
 const answerBytesMax = 64 * 1024 * 1024;
 const errorBytesMax = 256 * 1024;
+/** Longest wait for the end of the body after the end of the answer. */
+const bodyEndMaxMs = 1_000;
 
 // Its bytes have memory of their own, which takes 1.4 µs. Those that `Buffer.from` makes of a short
 // text are part of a pool, all of which would stay for as long as one stream is open.
@@ -81,6 +85,11 @@ export class HttpStream implements ProviderStream, Dispatcher.DispatchHandler {
   #isWaking = false;
   #waiter: { resolve: (read: Read) => void; reject: (error: ApiError) => void } | undefined;
   #end: ProviderEnd | undefined;
+  /** True once the provider has ended the body, or its connection. */
+  #hasBodyEnd = false;
+  /** True once the connection serves nothing of this call any more. */
+  #isReleased = false;
+  #cancelTimer = () => {};
 
   constructor(request: HttpRequest, body: JsonObject, call: ProviderCall) {
     this.#request = request;
@@ -157,7 +166,11 @@ export class HttpStream implements ProviderStream, Dispatcher.DispatchHandler {
   }
 
   onResponseEnd(): void {
-    if (this.#end !== undefined) return;
+    this.#hasBodyEnd = true;
+    if (this.#end !== undefined) {
+      this.#release();
+      return;
+    }
     if (this.#reading === "events") this.#accept(() => this.#decoder?.end() ?? []);
     else if (this.#reading === "answer") this.#accept(() => this.#readAnswer());
     else this.#fail(this.#readFailure());
@@ -166,7 +179,11 @@ export class HttpStream implements ProviderStream, Dispatcher.DispatchHandler {
   }
 
   onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
-    if (this.#end !== undefined) return;
+    this.#hasBodyEnd = true;
+    if (this.#end !== undefined) {
+      this.#release();
+      return;
+    }
     if (this.#reading === "error") {
       this.#fail(this.#readFailure());
       return;
@@ -315,7 +332,19 @@ export class HttpStream implements ProviderStream, Dispatcher.DispatchHandler {
     // Bytes after the end are read and dropped, so that the connection can serve the next call.
     this.#controller?.resume();
     this.#call.onEnd(end);
+    if (end.outcome !== "delivered" || this.#hasBodyEnd) this.#release();
+    else
+      this.#cancelTimer = this.#request.clock.after(bodyEndMaxMs, () =>
+        this.#controller?.abort(new Error("the answer has ended, and its connection has not")),
+      );
     this.#wake();
+  }
+
+  #release(): void {
+    if (this.#isReleased) return;
+    this.#isReleased = true;
+    this.#cancelTimer();
+    this.#call.onReleased();
   }
 }
 

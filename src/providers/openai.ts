@@ -2,6 +2,7 @@
 
 import { Format } from "../../gen/gateway/inference/v1/content_pb.ts";
 import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
+import type { Clock } from "../base/clock.ts";
 import { dialectOf, type HttpProviderSettings } from "../config/catalog.ts";
 import * as chat from "../formats/chat/chat.ts";
 import type { AnswerSource } from "../formats/codec.ts";
@@ -15,6 +16,7 @@ import type { CountCarried, Provider } from "./provider.ts";
 export function createOpenai(
   settings: HttpProviderSettings,
   credential: string | undefined,
+  clock: Clock,
   countCarried: CountCarried = () => {},
 ): Provider {
   const { dispatcher, basePath, headers, secrets } = openEndpoint(settings, credential);
@@ -33,6 +35,7 @@ export function createOpenai(
       countCarried(fit, request);
       return new HttpStream(
         {
+          clock,
           dispatcher,
           path: `${basePath}/${isResponses ? "responses" : "chat/completions"}`,
           headers: [...headers],

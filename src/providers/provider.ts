@@ -10,7 +10,6 @@ import type { Stopwatch } from "../base/stopwatch.ts";
 import type { Route } from "../config/catalog.ts";
 import type { Fit } from "../formats/fit.ts";
 import type { Span, TraceHeaders, TraceScope } from "../tracing/tracing.ts";
-import type { FailureScope } from "./circuit-breaker.ts";
 
 /** One request of the inference service. */
 export type ProviderRequest = {
@@ -26,11 +25,13 @@ export type ProviderRequest = {
    * cache. Asked for only where several share a model.
    */
   readonly affinity: () => string;
-  /** The account of the key. Requests that make a provider fail open the circuit of its calls. */
+  /** The account of the key. Its failures bound its own calls first. */
   readonly accountId: string;
+  /** How often the client has sent the request before. Then it is tried once only. */
+  readonly repeat?: number | undefined;
   /** Cancels the provider call at once. */
   readonly signal: AbortSignal;
-  /** Fires when the client hangs up. No second attempt is made after that. */
+  /** Fires when the client hangs up. No further attempt is made after that. */
   readonly client: AbortSignal;
   /**
    * Called with true when the whole request was sent to a provider and no error status was received
@@ -45,7 +46,7 @@ export type ProviderRequest = {
    */
   readonly relay?: ((events: readonly Event[]) => boolean) | undefined;
   /**
-   * Called before a second attempt, which is made only if it resolves to true. Never rejects.
+   * Called before a further attempt, which is made only if it resolves to true. Never rejects.
    * Absent: one may always be made.
    */
   readonly mayRepeat?: (() => Promise<boolean>) | undefined;
@@ -104,6 +105,8 @@ export type ProviderCall = {
   readonly onAccepted: () => void;
   /** Called once, when the call ends, before the reader's promise settles. */
   readonly onEnd: (end: ProviderEnd) => void;
+  /** Called once, at the end or after it: the connection serves nothing of this call any more. */
+  readonly onReleased: () => void;
   /** As in `ProviderRequest`. A provider may ignore it. */
   readonly relay?: ProviderRequest["relay"];
   /** They name our span. Absent: the provider gets none. */
@@ -118,6 +121,12 @@ export type ProviderEnd = Delivery | ProviderFailure;
 
 export type Delivery = { readonly outcome: "delivered"; readonly status: number };
 
+/**
+ * Whom a failure tells of. `provider`: no request can cause it. `account`: the requests of one
+ * account may. `request`: this request alone.
+ */
+export type FailureScope = "provider" | "account" | "request";
+
 export type ProviderFailure = {
   /** refused: a fault of the request. failed: a fault of the provider. aborted: we stopped it. */
   readonly outcome: "refused" | "failed" | "timeout" | "aborted";
@@ -128,10 +137,12 @@ export type ProviderFailure = {
   readonly isOurs?: boolean;
   /** Where a second attempt may succeed: nowhere, at other providers, or at this one too. */
   readonly retry: "nowhere" | "elsewhere" | "anywhere";
-  /** Whose circuits the failure counts for. Default: the account's. */
+  /** Whose calls the failure bounds. Default: the account's. */
   readonly scope?: FailureScope;
-  /** Time in which the provider must get no calls, by its own answer. */
-  readonly coolDownMs?: number;
+  /** True if the provider has too much to do, so that a repeat waits longer. */
+  readonly isOverload?: boolean;
+  /** The time that it asked to wait. */
+  readonly retryAfterMs?: number;
   /** The provider's own words, without secrets, for operators alone: at most 500 characters. */
   readonly reason?: string;
   /** A fault that the operator must repair: a credential, an unpaid bill, a model name. */
@@ -163,7 +174,7 @@ export interface Provider {
   generate(call: ProviderCall): ProviderStream;
   /** Undefined if the provider cannot count. Rejects with an ApiError. */
   countTokens(
-    call: Omit<ProviderCall, "onAccepted" | "onEnd">,
+    call: Omit<ProviderCall, "onAccepted" | "onEnd" | "onReleased">,
     signal: AbortSignal,
   ): Promise<ProviderTokenCount | undefined>;
   /** Accepts no further call, and resolves when the active ones have ended. */

@@ -14,8 +14,7 @@ import {
 } from "../config/catalog.ts";
 import type { Metrics } from "../metrics/metrics.ts";
 import { createAnthropic } from "./anthropic.ts";
-import { RetryBudget, startAnswer } from "./attempts.ts";
-import type { CircuitState } from "./circuit-breaker.ts";
+import { startAnswer } from "./attempts.ts";
 import type { CallFailure, ModelHealth } from "./health.ts";
 import { createOpenai } from "./openai.ts";
 import type {
@@ -28,20 +27,24 @@ import type {
 import { ProviderMetrics } from "./provider-metrics.ts";
 import {
   createConnection,
+  healthOf,
+  isUsable,
   type ProviderConnection,
   type ProviderRoute,
   Router,
-  waitMsOf,
 } from "./routing.ts";
 import { type ContextTokensOf, createSimulated } from "./simulated/simulated.ts";
 
 export type { ProviderAnswer, ProviderRequest, Providers } from "./provider.ts";
 
+/** Closed: every call passes. Half-open: a part of them. Open: its last calls all failed. */
+export type CircuitState = "closed" | "open" | "half-open";
+
 /** What this process found out about a provider. */
 export type ProviderCondition = {
   /** As the configuration names it. */
   readonly name: string;
-  /** For all accounts together. */
+  /** Of the worst of its models. */
   readonly circuit: CircuitState;
   /** Models, as the provider names them, for which it asked to wait. Sorted. */
   readonly waitingModels: readonly string[];
@@ -92,30 +95,35 @@ export function createProviders(parts: {
   env: NodeJS.ProcessEnv;
   /** Default: the system clock. */
   clock?: Clock;
+  /** From 0 to 1. Default: `Math.random`. */
+  random?: () => number;
   /** Absent: nothing is counted. */
   metrics?: Metrics | undefined;
 }): ManagedProviders {
-  const { log, env, clock = systemClock } = parts;
+  const { log, env, clock = systemClock, random = Math.random } = parts;
   const metrics = parts.metrics && new ProviderMetrics(parts.metrics);
   const reportShortage = createShortageReport(log, clock);
-  const budget = new RetryBudget();
-  const answerParts = { clock, log, metrics, reportShortage, budget };
+  const answerParts = { clock, log, metrics, reportShortage, random };
   let { models } = parts.file;
   const contextTokensOf = (id: string) => models.find((model) => model.id === id)?.contextTokens;
   const countCarried: CountCarried = (fit, request) => metrics?.countCarried(fit, request);
   const open = (settings: ProviderSettings) =>
     openProvider(settings, { env, clock, contextTokensOf, countCarried });
-  let router = new Router(parts.file, openConnections(parts.file, new Map(), env, open, clock));
+  const connect = (file: CatalogFile, before: ReadonlyMap<string, ProviderConnection>) =>
+    openConnections(file, before, env, (name, settings) =>
+      createConnection(name, settings, open(settings), clock, random),
+    );
+  let router = new Router(parts.file, connect(parts.file, new Map()));
   if (parts.metrics) readProviders(parts.metrics, () => router);
   return {
     generate: (request) => startAnswer(answerParts, request, () => router.routesFor(request)),
     countTokens: (request) => countTokens(request, router.routesFor(request)),
     isUsable: () => router.isUsable(),
     conditions: () =>
-      [...router.connections.values()].map(({ name, circuit, coolDowns, health }) => ({
+      [...router.connections.values()].map(({ name, health }) => ({
         name,
-        circuit: circuit.state,
-        waitingModels: coolDowns.waiting,
+        circuit: stateOf([...health.values()]),
+        waitingModels: [...health].flatMap(([model, one]) => (one.pauseMs > 0 ? model : [])).sort(),
         lastFailure: lastFailureOf(health.values()),
       })),
     modelConditions: () =>
@@ -131,7 +139,7 @@ export function createProviders(parts: {
     usableModels: () => router.usableModels(),
     reload(file) {
       const before = router.connections;
-      router = new Router(file, openConnections(file, before, env, open, clock));
+      router = new Router(file, connect(file, before));
       ({ models } = file);
       for (const connection of before.values())
         if (router.connections.get(connection.name) !== connection) closeWhenIdle(connection, log);
@@ -140,6 +148,11 @@ export function createProviders(parts: {
       await Promise.all([...router.connections.values()].map(({ provider }) => provider.destroy()));
     },
   };
+}
+
+function stateOf(models: readonly ModelHealth[]): CircuitState {
+  if (models.some(({ isUnusable }) => isUnusable)) return "open";
+  return models.some(({ share }) => share < 1) ? "half-open" : "closed";
 }
 
 function lastFailureOf(all: Iterable<ModelHealth>): CallFailure | undefined {
@@ -151,11 +164,16 @@ function lastFailureOf(all: Iterable<ModelHealth>): CallFailure | undefined {
 function readProviders(metrics: Metrics, router: () => Router): void {
   const connections = () => [...router().connections.values()];
   metrics.read("gateway_provider_state", () =>
-    connections().map(({ name, circuit, health }) => {
+    connections().map(({ name, health }) => {
       const called = [...health.values()];
       const isUnusable = called.length > 0 && called.every((one) => one.isUnusable);
-      return { labels: [name] as const, value: circuit.waitMs() === 0 && !isUnusable ? 1 : 0 };
+      return { labels: [name] as const, value: isUnusable ? 0 : 1 };
     }),
+  );
+  metrics.read("gateway_provider_share", () =>
+    connections().flatMap(({ name, health }) =>
+      [...health].map(([model, { share }]) => ({ labels: [name, model] as const, value: share })),
+    ),
   );
   metrics.read("gateway_model_usable", () =>
     router()
@@ -170,13 +188,12 @@ function readProviders(metrics: Metrics, router: () => Router): void {
   );
 }
 
-// A provider with unchanged settings keeps its connection, and so its circuit and active calls.
+// A provider with unchanged settings keeps its connection, and so its health and active calls.
 function openConnections(
   file: CatalogFile,
   before: ReadonlyMap<string, ProviderConnection>,
   env: NodeJS.ProcessEnv,
-  open: (settings: ProviderSettings) => Provider,
-  clock: Clock,
+  connect: (name: string, settings: ProviderSettings) => ProviderConnection,
 ): ReadonlyMap<string, ProviderConnection> {
   const problems = findMissingCredentials(file.providers, env);
   if (problems.length > 0) throw new Error(`configuration file:\n  ${problems.join("\n  ")}`);
@@ -185,7 +202,7 @@ function openConnections(
       const existing = before.get(name);
       if (existing !== undefined && isDeepStrictEqual(existing.settings, settings))
         return [name, existing];
-      return [name, createConnection(name, settings, open(settings), clock)];
+      return [name, connect(name, settings)];
     }),
   );
 }
@@ -204,9 +221,9 @@ function openProvider(
     case "simulated":
       return createSimulated(settings, clock, contextTokensOf);
     case "anthropic":
-      return createAnthropic(settings, credentialOf(settings, env), countCarried);
+      return createAnthropic(settings, credentialOf(settings, env), clock, countCarried);
     case "openai":
-      return createOpenai(settings, credentialOf(settings, env), countCarried);
+      return createOpenai(settings, credentialOf(settings, env), clock, countCarried);
   }
 }
 
@@ -228,14 +245,14 @@ function closeWhenIdle({ name, provider, concurrency }: ProviderConnection, log:
   );
 }
 
-// Counts at the first provider that may be called. Counting is free: it is outside the concurrency
-// limit and is not reported to the circuit breaker, but it avoids an open circuit.
+// Counts at the first provider that is usable. Counting is free: it is outside the concurrency
+// limit, and its outcome tells nothing of the health.
 async function countTokens(
-  counted: Pick<ProviderRequest, "request" | "accountId" | "signal" | "waits">,
+  counted: Pick<ProviderRequest, "request" | "signal" | "waits">,
   routes: readonly ProviderRoute[],
 ): Promise<ProviderTokenCount | undefined> {
-  const { request, accountId, signal, waits } = counted;
-  const route = routes.find((candidate) => waitMsOf(candidate, accountId) === 0);
+  const { request, signal, waits } = counted;
+  const route = routes.find(isUsable) ?? routes.find((one) => healthOf(one).pauseMs === 0);
   if (route === undefined) throw new ApiError("overloaded");
   const counting = route.connection.provider.countTokens({ request, route: route.target }, signal);
   return waitFor(counting, waits);

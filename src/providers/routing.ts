@@ -5,9 +5,8 @@ import { hash } from "node:crypto";
 import type { Clock } from "../base/clock.ts";
 import { ApiError } from "../base/errors.ts";
 import type { CatalogFile, ProviderSettings, Route } from "../config/catalog.ts";
-import { CoolDowns, type Probes, ProviderCircuit } from "./circuit-breaker.ts";
 import { ConcurrencyLimit } from "./concurrency.ts";
-import { ModelHealth } from "./health.ts";
+import { ModelHealth, type Passed } from "./health.ts";
 import type { Provider, ProviderRequest } from "./provider.ts";
 
 /** A configured provider with its state on this node. */
@@ -15,18 +14,17 @@ export type ProviderConnection = {
   readonly name: string;
   readonly settings: ProviderSettings;
   readonly provider: Provider;
-  readonly circuit: ProviderCircuit;
-  readonly coolDowns: CoolDowns;
   readonly concurrency: ConcurrencyLimit;
-  /** Of the models that were called, by their names at the provider. */
+  /** Of the models of its routes, by their names at the provider. */
   readonly health: Map<string, ModelHealth>;
+  readonly newHealth: () => ModelHealth;
 };
 
 /** The health of the model of a route. */
-export function healthOf({ connection, target }: ProviderRoute, clock: Clock): ModelHealth {
+export function healthOf({ connection, target }: ProviderRoute): ModelHealth {
   const known = connection.health.get(target.model);
   if (known !== undefined) return known;
-  const health = new ModelHealth(clock);
+  const health = connection.newHealth();
   connection.health.set(target.model, health);
   return health;
 }
@@ -36,15 +34,15 @@ export function createConnection(
   settings: ProviderSettings,
   provider: Provider,
   clock: Clock,
+  random?: () => number,
 ): ProviderConnection {
   return {
     name,
     settings,
     provider,
-    circuit: new ProviderCircuit(clock),
-    coolDowns: new CoolDowns(clock),
     concurrency: new ConcurrencyLimit(settings, clock),
     health: new Map(),
+    newHealth: () => new ModelHealth(clock, random),
   };
 }
 
@@ -77,12 +75,12 @@ export class Router {
   }: Pick<ProviderRequest, "request" | "affinity">): readonly ProviderRoute[] {
     const groups = this.#groupsByModel.get(model);
     if (groups === undefined) throw new ApiError("model_not_found", { message: `model: ${model}` });
-    return orderRoutes(groups, affinity);
+    return orderRoutes(groups, affinity, isWorse);
   }
 
-  /** True when at least one model has a route that is not closed to all accounts now. */
+  /** True when at least one model has a route whose provider did not ask to wait. */
   isUsable(): boolean {
-    const isOpen = (route: ProviderRoute) => waitMsOf(route) === 0;
+    const isOpen = (route: ProviderRoute) => healthOf(route).pauseMs === 0;
     return [...this.#groupsByModel.values()].some((groups) => groups.flat().some(isOpen));
   }
 
@@ -92,31 +90,29 @@ export class Router {
   }
 }
 
-function isUsable(route: ProviderRoute): boolean {
-  const { connection, target } = route;
-  return waitMsOf(route) === 0 && connection.health.get(target.model)?.isUnusable !== true;
+/** True if a route may be called and its last calls did not all fail. */
+export function isUsable(route: ProviderRoute): boolean {
+  const health = healthOf(route);
+  return health.pauseMs === 0 && !health.isUnusable;
 }
 
-/**
- * 0 when the route may be called for an account now, else the milliseconds until it may. Without an
- * account: until it may for any.
- */
-export function waitMsOf({ target, connection }: ProviderRoute, accountId?: string): number {
-  const { circuit, coolDowns } = connection;
-  return Math.max(circuit.waitMs(accountId), coolDowns.waitMs(target.model, accountId));
+/** True for a route that answers less than half as well as the best of its group. */
+function isWorse(route: ProviderRoute, group: readonly ProviderRoute[]): boolean {
+  const health = healthOf(route);
+  // One call a second finds out whether it is better again.
+  if (health.needsProbe) return false;
+  const best = Math.max(...group.map((one) => healthOf(one).answeredRatio));
+  return health.answeredRatio < best / 2;
 }
 
-/**
- * A route that counts against its concurrency limit. `probes`: the half-open circuits that the
- * result of this call opens or closes.
- */
-export type AcquiredRoute = ProviderRoute & { readonly probes: Probes };
+/** A route whose call passed and counts against its concurrency limit. */
+export type AcquiredRoute = ProviderRoute & { readonly passed: Passed };
 
 /**
- * Acquires the first route that may be called and is below its concurrency limit. If all of them
- * are at their limit, returns a promise, which waits for the first one that may be called. Throws
- * `overloaded` when no route may be called or too many calls wait already, and `cancelled` on
- * abort. The caller releases the concurrency limit.
+ * Acquires the first route that lets the call pass and is below its concurrency limit. If all that
+ * let it pass are at their limit, returns a promise, which waits for the first of them. Throws
+ * `overloaded` when none lets it pass or too many calls wait already, and `cancelled` on abort. The
+ * caller releases the concurrency limit.
  */
 export function acquireRoute(
   routes: readonly ProviderRoute[],
@@ -124,68 +120,55 @@ export function acquireRoute(
   signal: AbortSignal,
 ): AcquiredRoute | Promise<AcquiredRoute> {
   if (signal.aborted) throw new ApiError("cancelled");
-  let full: ProviderRoute | undefined;
-  for (const route of routes) {
-    if (waitMsOf(route, accountId) > 0) continue;
-    if (route.connection.concurrency.tryAcquire()) return withProbes(route, accountId);
+  let full: AcquiredRoute | undefined;
+  for (const { target, connection } of routes) {
+    const passed = healthOf({ target, connection }).pass(accountId);
+    if (passed === undefined) continue;
+    const route = { target, connection, passed };
+    if (connection.concurrency.tryAcquire()) return route;
     full ??= route;
   }
-  if (full === undefined) throw noneAvailable(routes, accountId);
-  return waitForRoute(full, accountId, signal);
+  if (full === undefined) throw noneAvailable(routes);
+  return waitForRoute(full, signal);
 }
 
-function withProbes({ target, connection }: ProviderRoute, accountId: string): AcquiredRoute {
-  return { target, connection, probes: connection.circuit.begin(accountId) };
+async function waitForRoute(route: AcquiredRoute, signal: AbortSignal): Promise<AcquiredRoute> {
+  await route.connection.concurrency.acquire(signal);
+  return route;
 }
 
-async function waitForRoute(
-  route: ProviderRoute,
-  accountId: string,
-  signal: AbortSignal,
-): Promise<AcquiredRoute> {
-  const { concurrency } = route.connection;
-  await concurrency.acquire(signal);
-  if (waitMsOf(route, accountId) === 0) return withProbes(route, accountId);
-  // The circuit opened, or a cool-down began, while this call waited.
-  concurrency.release();
-  throw noneAvailable([route], accountId);
+function noneAvailable(routes: readonly ProviderRoute[]): ApiError {
+  const waitsMs = routes.map((route) => healthOf(route).pauseMs || shedMs);
+  return new ApiError("overloaded", { retryAfterMs: Math.min(...waitsMs, pauseMaxMs) });
 }
 
-function noneAvailable(routes: readonly ProviderRoute[], accountId: string): ApiError {
-  const waitsMs = routes.map((route) => waitMsOf(route, accountId));
-  return new ApiError("overloaded", { retryAfterMs: Math.min(...waitsMs) });
-}
-
-/**
- * The routes for a second attempt: those of other providers, and with `anywhere` those of the
- * failed provider after them.
- */
-export function routesAfter(
-  routes: readonly ProviderRoute[],
-  failed: ProviderRoute,
-  retry: "elsewhere" | "anywhere",
-  accountId: string,
-): readonly ProviderRoute[] {
-  const others = routes.filter(({ connection }) => connection !== failed.connection);
-  const same = routes.filter(({ connection }) => connection === failed.connection);
-  const candidates = retry === "elsewhere" ? others : [...others, ...same];
-  return candidates.filter((route) => waitMsOf(route, accountId) === 0);
-}
+/** After so long a call that did not pass may. */
+const shedMs = 1_000;
+const pauseMaxMs = 600_000;
 
 /**
  * All routes of a model in the order in which a conversation tries them: group by group, and inside
  * a group by rendezvous hashing. A conversation finds the same provider on every node without
  * shared state, so that it meets that provider's prompt cache. Weights divide the conversations,
- * and removing a provider moves only the conversations that it had.
+ * and removing a provider moves only the conversations that it had. Routes that are worse than the
+ * others of their group come last in it.
  */
 export function orderRoutes<R extends Pick<ProviderRoute, "target">>(
   groups: readonly (readonly R[])[],
   affinity: () => string,
+  isWorse: (route: R, group: readonly R[]) => boolean = () => false,
 ): readonly R[] {
   const [only] = groups;
   // Most models have one route, which needs no new list.
   if (groups.length === 1 && only?.length === 1) return only;
-  return groups.flatMap((group) => (group.length === 1 ? group : orderGroup(group, affinity())));
+  return groups.flatMap((group) => {
+    if (group.length === 1) return group;
+    const ordered = orderGroup(group, affinity());
+    const worse = ordered.filter((route) => isWorse(route, group));
+    return worse.length === 0
+      ? ordered
+      : [...ordered.filter((route) => !worse.includes(route)), ...worse];
+  });
 }
 
 function orderGroup<R extends Pick<ProviderRoute, "target">>(

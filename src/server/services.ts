@@ -262,6 +262,7 @@ export async function startServices(
     const { counters } = inference;
     metrics.readOne("gateway_provider_zero_usage_total", () => counters.providerReportedZero);
     metrics.readOne("gateway_overlap_aborted_total", () => counters.discardedCalls);
+    metrics.readOne("gateway_left_unpaid_total", () => counters.leftUnpaid);
     metrics.read("gateway_limits_state", () => {
       const state = limits.state();
       return limitStates.map((one) => ({ labels: [one] as const, value: one === state ? 1 : 0 }));

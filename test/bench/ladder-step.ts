@@ -23,9 +23,11 @@ import type { EventEncoder } from "../../src/formats/codec.ts";
 import { isObject, parseJson, parseRequest } from "../../src/formats/json.ts";
 import * as native from "../../src/formats/native/native.ts";
 import { type Catalog, createCatalog } from "../../src/inference/catalog.ts";
-import { Meter } from "../../src/inference/meter.ts";
+import { Counted } from "../../src/inference/counted.ts";
+import { chargeAt } from "../../src/inference/endings.ts";
 import { prepare } from "../../src/inference/prepare.ts";
 import { estimatedTokensOf } from "../../src/inference/prompt-size.ts";
+import { Reported } from "../../src/inference/reported.ts";
 import { isSecret } from "../../src/keys/secret.ts";
 import { connectPostgres } from "../../src/postgres/postgres.ts";
 import { decide, SlidingWindow } from "../../src/rate-limits/sliding-window.ts";
@@ -340,7 +342,8 @@ class Codecs {
   readonly #catalog: Catalog;
   readonly #timers = limitsMs.map((ms) => setTimeout(() => this.#hangUp.abort(), ms));
   readonly #hangUp = new AbortController();
-  #meter: Meter | undefined;
+  #reported: Reported | undefined;
+  readonly #counted = new Counted();
   #context = { model: "", estimatedInputTokens: 0, showCost: true };
   #events: Event[] = [];
   readonly #decoder = native.createEventDecoder(true);
@@ -368,12 +371,11 @@ class Codecs {
     const { id: model, contextTokens, zeroUsage } = target.model;
     const estimatedInputTokens = estimatedTokensOf(size);
     this.#context = { model, estimatedInputTokens, showCost: true };
-    this.#meter = new Meter({
+    this.#reported = new Reported({
       countedInput: estimatedInputTokens,
       writesLiveLong: false,
       contextTokens,
       zeroUsage,
-      grantedOutput: maxTokens,
     });
     const { stream = false } = decoded;
     const options = { model: "bench", stream, foldSystem: false };
@@ -383,7 +385,7 @@ class Codecs {
   /** Reads events. Returns those that may be sent before the charge. */
   translate(chunk: Buffer): string {
     const events = this.#decoder.push(chunk);
-    const before = this.#meter?.fold(events) ?? 0;
+    const before = this.#read(events);
     if (before < events.length) this.#events.push(...events.slice(before));
     this.#encoder ??= native.createEventEncoder(this.#context);
     return this.#encoder.encode(before < events.length ? events.slice(0, before) : events);
@@ -394,14 +396,26 @@ class Codecs {
     const answer = parseJson(body);
     if (!isObject(answer)) throw new Error("not an answer");
     this.#events = native.decodeAnswer(answer);
-    this.#meter?.fold(this.#events);
+    this.#read(this.#events);
   }
 
   /** The usage of the answer, which has ended. */
   end(): Usage {
     for (const timer of this.#timers) clearTimeout(timer);
-    if (!this.#meter?.complete) throw new Error("the answer has no end");
-    return this.#meter.billableTotal().usage;
+    const reported = this.#reported;
+    if (reported?.phase !== "complete") throw new Error("the answer has no end");
+    return chargeAt("complete", { isPlain: false, reported, counted: this.#counted }).usage;
+  }
+
+  /** Returns the number of events that come before the end of the answer. */
+  #read(events: readonly Event[]): number {
+    let before = 0;
+    for (const event of events) {
+      this.#reported?.read(event);
+      this.#counted.add(event);
+      if (this.#reported?.phase === "running") before++;
+    }
+    return before;
   }
 
   encodeAnswer(): Buffer {

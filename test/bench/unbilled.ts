@@ -37,7 +37,6 @@ const holdsInMemory: Holds = {
     model,
     price,
     freeMicro,
-    expectedInputMicro: freeMicro,
     monthFreeMicro: undefined,
     grantedOutput: bounds.maxOutput,
     amountMicro: 1n,
@@ -45,7 +44,7 @@ const holdsInMemory: Holds = {
     admittedAt: new Date(),
   }),
   // Nothing to overlap: a hold is placed at once.
-  expectsFull: () => false,
+  expectFull: () => undefined,
   placeFull: async () => undefined,
   amend: () => {},
   resize: async (hold) => hold,

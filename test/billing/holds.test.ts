@@ -220,14 +220,14 @@ test("a small balance grants less output than requested, at least the minimum", 
   await ledger.holds.settle(hold, endingWith({}));
 });
 
-test("a hold grows to the input that the provider reports, or the request is rejected", async () => {
+test("a hold grows to the input that the provider reports, as far as the pool lasts", async () => {
   const payer = await ledger.payer(heldFor(100) + 5_000n);
   const hold = await place(holdRequest(payer, 100));
   const grown = await ledger.holds.resize(hold, usage({ input: 600 }));
   expect(grown.amountMicro).toBe(heldFor(100) + 5_000n);
-  await expect(ledger.holds.resize(grown, usage({ input: 601 }))).rejects.toMatchObject({
-    reason: "credits_exhausted",
-  });
+  expect((await ledger.holds.resize(grown, usage({ input: 601 }))).amountMicro).toBe(
+    grown.amountMicro,
+  );
   await ledger.holds.settle(grown, endingWith({ input: 600, thinking: 100 }));
   expect(await ledger.pool(payer)).toEqual({ posted: 0n, held: 0n });
 });
@@ -269,4 +269,27 @@ test("the holds of a dead process are settled by their last metered usage", asyn
   await ledger.node.poll(ledger.holds);
   const charge = await ledger.store.findCharge(requestKeyOf(hold));
   expect(charge).toMatchObject({ amountMicrocredits: 7n * 10n + 3n * 50n, outcome: 10 });
+});
+
+test("calls before their holds never exceed what the pool can pay", async () => {
+  const request = { ...holdRequest(await ledger.payer(heldFor(100) * 41n), 100), hasNewId: true };
+  expect(ledger.holds.expectFull(request, false)).toBeUndefined();
+  await place(request);
+  // 40 such holds are free. Each call leaves room for 16 more.
+  const expected = Array.from({ length: 300 }, () => ledger.holds.expectFull(request, false));
+  const begun = expected.flatMap((one) => one ?? []);
+  expect(begun).toHaveLength(24);
+  // No month of the key is known.
+  expect(ledger.holds.expectFull(request, true)).toBeUndefined();
+  const placed = await Promise.all(
+    begun.map((one, index) =>
+      ledger.holds.placeFull(
+        { ...request, requestId: `${request.requestId.slice(0, -2)}${10 + index}` },
+        one,
+      ),
+    ),
+  );
+  expect(placed.every((hold) => hold?.amountMicro === heldFor(100))).toBe(true);
+  // The answers of the ledger took the place of what was expected: 16 are left.
+  expect(ledger.holds.expectFull(request, false)).toBeUndefined();
 });

@@ -8,8 +8,8 @@ import * as chat from "../../src/formats/chat/chat.ts";
 import type { EventEncoder } from "../../src/formats/codec.ts";
 import * as native from "../../src/formats/native/native.ts";
 import * as responses from "../../src/formats/responses/responses.ts";
-import { runOf, withoutRuns } from "../../src/formats/text-run.ts";
-import { Meter } from "../../src/inference/meter.ts";
+import { runOf } from "../../src/formats/text-run.ts";
+import { Metered } from "../support/metered.ts";
 
 const codecs = { native, chat };
 type Name = keyof typeof codecs;
@@ -19,12 +19,7 @@ const targets = [...names, "responses"] as const;
 type Target = (typeof targets)[number];
 const wishes = responses.readWishes({ model: "m", input: "Hello" });
 
-const meterSettings = {
-  countedInput: 5,
-  writesLiveLong: false,
-  contextTokens: 200_000,
-  zeroUsage: "reported",
-} as const;
+const rules = { countedInput: 5, contextTokens: 200_000 };
 
 function encoderOf(name: Target): EventEncoder {
   const context = { model: "m", estimatedInputTokens: 7, includeUsage: true, createdAtMs: 0 };
@@ -48,13 +43,11 @@ function decode(name: Name, reads: readonly Buffer[], acceptsRuns: boolean): Eve
 /** The bytes that a client gets, without the random ids of this gateway, and the metered usage. */
 function relay(reads: readonly Event[][], to: Target, grantedOutput = 1_000) {
   const encoder = encoderOf(to);
-  const meter = new Meter({ ...meterSettings, grantedOutput });
+  const answer = new Metered(rules, grantedOutput);
   let bytes = "";
   for (const received of reads) {
-    const events = meter.mayReachGrant(received) ? withoutRuns(received) : received;
-    meter.fold(events);
-    bytes += encoder.encode(events.slice(0, meter.cutIndex));
-    if (meter.cutIndex !== undefined) break;
+    bytes += encoder.encode(answer.read(received));
+    if (answer.isCut) break;
   }
   bytes += encoder.end();
   return {
@@ -62,9 +55,9 @@ function relay(reads: readonly Event[][], to: Target, grantedOutput = 1_000) {
       /"(id|item_id|call_id)":"(chatcmpl-|msg_|toolu_|resp_|rs_|fc_)\w+"/g,
       '"id":""',
     ),
-    usage: meter.billableNow(),
-    total: meter.billableTotal(),
-    hasContent: meter.contentBegan,
+    usage: answer.billedAt("left"),
+    total: answer.billedAt("complete"),
+    hasContent: answer.counted.began,
   };
 }
 

@@ -152,6 +152,18 @@ describe("sixty requests that failed after their body was read", () => {
     expect(errorOf(check)).toBe(tooSmall);
   });
 
+  test("are answered with what is free, never with the need of another request", () => {
+    const { check } = setUp();
+    const message = "has 2 credits free, and this request needs 9 set aside";
+    const limit = { name: "pool_microcredits" as const, limit: 2_000_000n, remaining: 2_000_000n };
+    fail(check, new ApiError("credits_exhausted", { message, limit }), 60);
+    const error = errorOf(check);
+    expect(error?.reason).toBe("credits_exhausted");
+    expect(error?.message).toContain("has 2 credits free");
+    expect(error?.message).not.toContain("needs");
+    expect(error?.facts.limit).toEqual(limit);
+  });
+
   test("lock out nobody who buys credits, and nobody whose credits another process added", () => {
     const { check, now, report } = setUp();
     fail(check, tooSmall, 60);

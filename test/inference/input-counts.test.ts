@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
 import { InputCategory } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { systemClock } from "../../src/base/clock.ts";
 import { fewestTokensOf, InputCounts, rangeOfCount } from "../../src/inference/input-counts.ts";
 
 const context = 200_000;
@@ -10,17 +11,18 @@ const sizeOf = (textBytes: number, more: { images?: number; unbounded?: boolean 
   pages: 0,
   unbounded: more.unbounded ?? false,
   mostExpensiveInput: InputCategory.UNSPECIFIED,
+  writesLiveLong: false,
 });
 
 test("without answers, a token has two to eight bytes", () => {
-  expect(new InputCounts().rangeOf(who, sizeOf(8_000), context)).toEqual({
+  expect(new InputCounts(systemClock).rangeOf(who, sizeOf(8_000), context)).toEqual({
     min: 1_000,
     max: 4_064,
   });
 });
 
 test("after three answers, a token has as many bytes as in those, within five percent", () => {
-  const counts = new InputCounts();
+  const counts = new InputCounts(systemClock);
   const learn = (tokens: number) => counts.learn(who, sizeOf(10_000), tokens);
   learn(2_500);
   learn(2_600);
@@ -33,14 +35,14 @@ test("after three answers, a token has as many bytes as in those, within five pe
 });
 
 test("an answer is forgotten after sixteen later ones", () => {
-  const counts = new InputCounts();
+  const counts = new InputCounts(systemClock);
   counts.learn(who, sizeOf(10_000), 4_000);
   for (let answer = 0; answer < 16; answer++) counts.learn(who, sizeOf(10_000), 2_500);
   expect(counts.rangeOf(who, sizeOf(10_000), context)?.max).toBe(2_625);
 });
 
 test("answers of other accounts and models, to small prompts, and to pictures teach nothing", () => {
-  const counts = new InputCounts();
+  const counts = new InputCounts(systemClock);
   for (let answer = 0; answer < 3; answer++) {
     counts.learn({ ...who, accountId: "other" }, sizeOf(10_000), 9_000);
     counts.learn({ ...who, model: "other" }, sizeOf(10_000), 9_000);
@@ -52,7 +54,7 @@ test("answers of other accounts and models, to small prompts, and to pictures te
 });
 
 test("a document of unknown size has no range, and no range exceeds the context", () => {
-  const counts = new InputCounts();
+  const counts = new InputCounts(systemClock);
   expect(counts.rangeOf(who, sizeOf(8_000, { unbounded: true }), context)).toBeUndefined();
   for (let answer = 0; answer < 3; answer++) counts.learn(who, sizeOf(10_000), 5_000);
   expect(counts.rangeOf(who, sizeOf(1_000_000), context)?.max).toBe(context);

@@ -164,6 +164,7 @@ test("every prompt has at least one token and at most the context window", () =>
           pages,
           unbounded,
           mostExpensiveInput: InputCategory.UNSPECIFIED,
+          writesLiveLong: false,
         };
         expect(maxTokensOf(size, window)).toBeLessThanOrEqual(window);
         expect(maxTokensOf(size, window)).toBeGreaterThan(0);

@@ -319,18 +319,25 @@ test("an answer beyond the time limit is ended and charged", async () => {
   await hasty.close();
 });
 
-test("reported input that the credits do not cover ends the request before its first event, free of charge", async () => {
+test("a report above the credits takes what the pool has, and the answer goes on", async () => {
   const poor = await gateway.payer(20_000_000n);
   gateway.plays(async function* () {
-    yield [events.start({ inputTokens: 900_000 })];
+    yield [events.start({ inputTokens: 900_000 }), events.open(), events.text("12345678")];
+    yield [events.close(), events.delta({ outputTokens: 2 }), events.stop()];
   });
-  const { admission, shown, failure } = await gateway.collect(gateway.generate(poor));
-  expect(failure).toMatchObject({ reason: "credits_exhausted" });
-  expect(shown).toEqual([]);
-  expect(await gateway.charged(admission?.requestId ?? "")).toMatchObject({
-    amountMicrocredits: 0n,
-    outcome: Outcome.INPUT_ABOVE_HOLD,
+  const { receipt, shown } = await gateway.collect(gateway.generate(poor));
+  expect(shown.at(-1)).toBe("messageStop");
+  expect(receipt).toMatchObject({
+    outcome: Outcome.COMPLETED,
+    holdMicrocredits: 20_000_000n,
+    amountMicrocredits: 20_000_000n,
+    overrunMicrocredits: 200_000n * input + 2n * output - 20_000_000n,
   });
+  expect(await gateway.pool(poor)).toEqual({ posted: 0n, held: 0n });
+  // The loss is one overrun: the next request calls no provider.
+  const called = wasCalled();
+  const { failure } = await gateway.collect(gateway.generate(poor));
+  expect([failure, called()]).toMatchObject([{ reason: "credits_exhausted" }, false]);
 });
 
 test("input above the hold that is reported with the end costs at most the hold", async () => {
@@ -366,7 +373,7 @@ test("input above the hold that is reported with the end is charged if the credi
   });
 });
 
-test("a hold grows only if the credits also cover the granted output, however the answer is cut into reads", async () => {
+test("a hold grows as far as the pool has credits, however the answer is cut into reads", async () => {
   const reported = { inputTokens: 5_500, outputTokens: 2 };
   const reads = [
     [events.start(reported)],
@@ -374,18 +381,17 @@ test("a hold grows only if the credits also cover the granted output, however th
     [events.delta(reported), events.stop()],
   ];
   for (const answer of [reads, [reads.flat()]]) {
-    const poor = await gateway.payer(input * 5_000n + output * 1_100n);
+    const funds = input * 5_000n + output * 1_100n;
+    const poor = await gateway.payer(funds);
     gateway.plays(async function* () {
       yield* answer;
     });
-    const { failure, shown, admission } = await gateway.collect(
-      gateway.generate(poor, { maxTokens: 1_100 }),
-    );
-    expect(failure).toMatchObject({ reason: "credits_exhausted" });
-    expect(shown).toEqual([]);
-    expect(await gateway.charged(admission?.requestId ?? "")).toMatchObject({
-      outcome: Outcome.INPUT_ABOVE_HOLD,
-      amountMicrocredits: 0n,
+    const { receipt } = await gateway.collect(gateway.generate(poor, { maxTokens: 1_100 }));
+    expect(receipt).toMatchObject({
+      outcome: Outcome.COMPLETED,
+      holdMicrocredits: funds,
+      amountMicrocredits: 5_500n * input + 2n * output,
+      overrunMicrocredits: 0n,
     });
   }
 });
@@ -448,16 +454,16 @@ test("input above the hold, but within the margin of the count, is charged up to
   }
 });
 
-test("input beyond the margin of the count fails the request before its content, at no cost", async () => {
+test("input beyond the margin of the count is charged up to what the pool has", async () => {
   gateway.counts(() => 9_000);
-  const poor = await gateway.payer(8_900n * input + 100n * output);
+  const funds = 8_900n * input + 100n * output;
+  const poor = await gateway.payer(funds);
   playsReport(9_600);
-  const { admission, shown, failure } = await gateway.collect(gateway.generate(poor, counted));
-  expect(failure).toMatchObject({ reason: "credits_exhausted" });
-  expect(shown).toEqual([]);
-  expect(await gateway.charged(admission?.requestId ?? "")).toMatchObject({
-    outcome: Outcome.INPUT_ABOVE_HOLD,
-    amountMicrocredits: 0n,
+  const { receipt } = await gateway.collect(gateway.generate(poor, counted));
+  expect(receipt).toMatchObject({
+    outcome: Outcome.COMPLETED,
+    amountMicrocredits: funds,
+    overrunMicrocredits: 700n * input,
   });
 });
 

@@ -1,193 +1,150 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import type { Route } from "../../src/config/catalog.ts";
-import { RetryBudget } from "../../src/providers/attempts.ts";
-import { CircuitBreaker, CoolDowns, ProviderCircuit } from "../../src/providers/circuit-breaker.ts";
+import { pauseBefore } from "../../src/providers/attempts.ts";
 import { ConcurrencyLimit } from "../../src/providers/concurrency.ts";
 import { readRetryAfterMs } from "../../src/providers/failures.ts";
+import { ModelHealth } from "../../src/providers/health.ts";
 import { orderRoutes } from "../../src/providers/routing.ts";
 import { ManualClock, runPendingTasks } from "../support/clock.ts";
 
-describe("a circuit breaker", () => {
-  const fail = (breaker: CircuitBreaker, times: number) => {
-    const calls = Array.from({ length: times }, () => breaker.begin());
-    return calls.map((isProbe) => breaker.fail(isProbe));
-  };
+const failure = { at: new Date(0), status: 500, reason: "oops" };
+/** One account after the other, so that none is a large part of the calls. */
+const accounts = Array.from({ length: 10 }, (_, index) => `acc_${index}`);
+const accountOf = (call: number) => accounts[call % accounts.length] ?? "";
+const outcomes = fc.array(
+  fc.record({
+    account: fc.constantFrom(...accounts),
+    afterMs: fc.nat(300),
+    isAnswered: fc.boolean(),
+  }),
+  { maxLength: 300 },
+);
 
-  test("opens when five calls and half of the last ones failed, and reports it once", () => {
-    expect(fail(new CircuitBreaker(new ManualClock()), 7)).toEqual([
-      false,
-      false,
-      false,
-      false,
-      true,
-      false,
-      false,
-    ]);
-    const sometimes = new CircuitBreaker(new ManualClock());
-    for (let call = 0; call < 100; call++) {
-      if (call % 3 === 0) sometimes.fail(sometimes.begin());
-      else sometimes.succeed();
-    }
-    expect(sometimes.waitMs()).toBe(0);
-  });
+describe("the health of a model", () => {
+  const passed = { isProbe: false };
 
-  test("is half-open after its open time: one call is the probe, and all others wait for it", async () => {
-    const clock = new ManualClock();
-    const breaker = new CircuitBreaker(clock);
-    fail(breaker, 5);
-    expect(breaker.waitMs()).toBe(2000);
-    await clock.advance(2000);
-    expect(breaker.waitMs()).toBe(0);
-    expect(breaker.begin()).toBe(true);
-    expect(breaker.waitMs()).toBeGreaterThan(0);
-    breaker.succeed();
-    expect([breaker.waitMs(), breaker.begin()]).toEqual([0, false]);
-  });
-
-  test("doubles its open time each time the probe fails, up to a minute", async () => {
-    const clock = new ManualClock();
-    const breaker = new CircuitBreaker(clock);
-    fail(breaker, 5);
-    const rests: number[] = [];
-    for (let round = 0; round < 7; round++) {
-      rests.push(breaker.waitMs());
-      await clock.advance(breaker.waitMs());
-      breaker.fail(breaker.begin());
-    }
-    expect(rests).toEqual([2000, 4000, 8000, 16_000, 32_000, 60_000, 60_000]);
-  });
-
-  test("makes another call the probe when we stopped the first one", async () => {
-    const clock = new ManualClock();
-    const breaker = new CircuitBreaker(clock);
-    fail(breaker, 5);
-    await clock.advance(2000);
-    breaker.noVerdict(breaker.begin());
-    expect([breaker.waitMs(), breaker.begin()]).toEqual([0, true]);
-  });
-});
-
-describe("the circuits of a provider", () => {
-  const fail = (circuit: ProviderCircuit, accountId: string, times = 1) =>
-    Array.from({ length: times }, () =>
-      circuit.fail(accountId, circuit.begin(accountId), "account"),
-    );
-
-  test("open for the account whose calls fail, and for no other", () => {
-    const circuit = new ProviderCircuit(new ManualClock());
-    expect(fail(circuit, "a", 5).filter(Boolean)).toEqual(["account"]);
-    expect([circuit.waitMs("a"), circuit.waitMs("b"), circuit.waitMs()]).toEqual([2000, 0, 0]);
-  });
-
-  test("open for all when calls of two accounts fail and at most half of the last ones succeeded", () => {
-    const circuit = new ProviderCircuit(new ManualClock());
-    for (let call = 0; call < 5; call++) circuit.succeed("c");
-    fail(circuit, "a", 4);
-    expect(circuit.waitMs("c")).toBe(0);
-    expect(fail(circuit, "b")).toEqual(["provider"]);
-    expect(circuit.waitMs("c")).toBe(2000);
-  });
-
-  test("stay closed for all while more than half of the last calls succeed", () => {
-    const circuit = new ProviderCircuit(new ManualClock());
-    for (let call = 0; call < 200; call++) {
-      if (call % 5 === 3) fail(circuit, "a");
-      else if (call % 5 === 4) fail(circuit, "b");
-      else circuit.succeed("c");
-      expect(circuit.waitMs("c")).toBe(0);
+  test("sheds nothing while at least one call in ten is answered", () => {
+    const health = new ModelHealth(new ManualClock());
+    for (let call = 0; call < 1_000; call++) {
+      if (call % 10 === 9) health.answer(accountOf(call), passed);
+      else health.fail({ accountId: accountOf(call) }, failure);
+      expect(health.share).toBe(1);
     }
   });
 
-  test("open for all after failures of one account that no request can cause", () => {
-    const circuit = new ProviderCircuit(new ManualClock());
-    for (let call = 0; call < 4; call++) circuit.fail("a", circuit.begin("a"), "provider");
-    expect(circuit.waitMs("b")).toBe(0);
-    expect(circuit.fail("a", circuit.begin("a"), "provider")).toBe("provider");
-    expect(circuit.waitMs("b")).toBe(2000);
-  });
-
-  test("are not affected by failures of single requests", () => {
-    const circuit = new ProviderCircuit(new ManualClock());
-    for (let call = 0; call < 50; call++) circuit.fail("a", circuit.begin("a"), "request");
-    expect([circuit.waitMs("a"), circuit.waitMs()]).toEqual([0, 0]);
-  });
-
-  test("do not stay open longer for all because the probes of one account fail", async () => {
+  test("gives a dead provider less and less, but one call a second", async () => {
     const clock = new ManualClock();
-    const circuit = new ProviderCircuit(clock);
-    fail(circuit, "a", 4);
-    fail(circuit, "b");
-    for (let round = 0; round < 5; round++) {
-      await clock.advance(circuit.waitMs("a"));
-      fail(circuit, "a");
-      expect(circuit.waitMs("c")).toBe(2000);
-    }
-    await clock.advance(2000);
-    expect(circuit.begin("c").ofProvider).toBe(true);
-    circuit.succeed("c");
-    expect(circuit.waitMs("d")).toBe(0);
+    const health = new ModelHealth(clock, () => 0.999);
+    for (let call = 0; call < 400; call++) health.fail({ accountId: accountOf(call) }, failure);
+    expect(health.share).toBeLessThan(0.1);
+    expect(health.pass("acc_0")).toBeDefined();
+    expect(health.pass("acc_1")).toBeUndefined();
+    await clock.advance(999);
+    expect(health.pass("acc_1")).toBeUndefined();
+    await clock.advance(1);
+    expect(health.pass("acc_1")).toBeDefined();
+    await clock.advance(15_000);
+    expect(health.share).toBe(1);
   });
 
-  test("never open for a second account, whatever the calls of the first lead to", async () => {
-    const outcome = fc.constantFrom("account", "request", "succeed", "cancel", "wait");
+  test("lets no account weigh more than twenty calls, and bounds that account by its own", () => {
+    const health = new ModelHealth(new ManualClock(), () => 0.5);
+    for (const account of accounts) health.answer(account, passed);
+    for (let call = 0; call < 5_000; call++) health.fail({ accountId: "bad" }, failure);
+    expect(health.share).toBe(1);
+    // The one call of this second.
+    health.pass("acc_1");
+    expect(health.pass("acc_1")).toBeDefined();
+    expect(health.pass("bad")).toBeUndefined();
+  });
+
+  test("counts failures that no request can cause for all", () => {
+    const health = new ModelHealth(new ManualClock());
+    for (let call = 0; call < 100; call++) health.fail({ accountId: undefined }, failure);
+    expect(health.share).toBe(0.1);
+  });
+
+  test("its share is at least one call a second, whatever the outcomes", async () => {
     await fc.assert(
-      fc.asyncProperty(fc.array(outcome, { maxLength: 100 }), async (outcomes) => {
+      fc.asyncProperty(outcomes, async (calls) => {
         const clock = new ManualClock();
-        const circuit = new ProviderCircuit(clock);
-        for (const one of outcomes) {
-          if (one === "wait" || circuit.waitMs("a") > 0) await clock.advance(1500);
-          else {
-            const probes = circuit.begin("a");
-            if (one === "succeed") circuit.succeed("a");
-            else if (one === "cancel") circuit.noVerdict("a", probes);
-            else circuit.fail("a", probes, one);
-          }
-          expect(circuit.waitMs("b")).toBe(0);
+        const health = new ModelHealth(clock, () => 1);
+        let lastMs = Number.NEGATIVE_INFINITY;
+        for (const { account, afterMs, isAnswered } of calls) {
+          clock.skip(afterMs);
+          const one = health.pass(account);
+          if (clock.now() - lastMs >= 1_000) expect(one).toBeDefined();
+          if (one === undefined) continue;
+          lastMs = clock.now();
+          if (isAnswered) health.answer(account, one);
+          else health.fail({ accountId: account }, failure);
         }
+      }),
+    );
+  });
+
+  test("calls are at most 2.25 times the requests and ten more", () => {
+    fc.assert(
+      fc.property(fc.array(fc.nat(2), { maxLength: 400 }), (wishes) => {
+        const health = new ModelHealth(new ManualClock());
+        let calls = 0;
+        for (const wished of wishes) {
+          health.earnRetries();
+          calls++;
+          for (let repeat = 0; repeat < wished && health.canRetry; repeat++) {
+            health.spendRetry();
+            calls++;
+          }
+        }
+        expect(calls).toBeLessThanOrEqual(2.25 * wishes.length + 10);
       }),
     );
   });
 });
 
-describe("a cool-down", () => {
-  test("lasts as long as the provider requested, and ten minutes at most", async () => {
+describe("a pause for a quota", () => {
+  const quota = (retryAfterMs: number) =>
+    ({ accountId: "acc_1", isQuota: true, retryAfterMs }) as const;
+
+  test("lasts as long as the provider says, and ten minutes at most", async () => {
     const clock = new ManualClock();
-    const coolDowns = new CoolDowns(clock);
-    coolDowns.add("m", 30_000);
-    expect(coolDowns.waitMs("m")).toBe(30_000);
-    coolDowns.add("m", 1_000);
-    expect(coolDowns.waitMs("m")).toBe(30_000);
+    const health = new ModelHealth(clock);
+    health.fail(quota(30_000), failure);
+    health.fail(quota(1_000), failure);
+    expect([health.pauseMs, health.share]).toEqual([30_000, 0.1]);
     await clock.advance(30_000);
-    expect(coolDowns.waitMs("m")).toBe(0);
-    coolDowns.add("m", 86_400_000);
-    expect(coolDowns.waitMs("m")).toBe(600_000);
+    expect([health.pauseMs, health.share]).toEqual([0, 1]);
+    health.fail(quota(86_400_000), failure);
+    expect(health.pauseMs).toBe(600_000);
   });
 
-  test("leaves the provider's other models callable", () => {
-    const coolDowns = new CoolDowns(new ManualClock());
-    coolDowns.add("opus", 30_000);
-    expect([coolDowns.waitMs("opus"), coolDowns.waitMs("haiku")]).toEqual([30_000, 0]);
-  });
-
-  test("that one account's request may have caused keeps only that account away", () => {
-    const coolDowns = new CoolDowns(new ManualClock());
-    coolDowns.add("m", 30_000, "a");
-    coolDowns.add("m", 30_000, "a");
-    const waits = () => ["a", "b", undefined].map((account) => coolDowns.waitMs("m", account));
-    expect(waits()).toEqual([30_000, 0, 0]);
-  });
-
-  test("that a second account meets as well is one of all accounts", async () => {
+  test("is not made by other failures, and ends when a call of it is answered", async () => {
     const clock = new ManualClock();
-    const coolDowns = new CoolDowns(clock);
-    coolDowns.add("m", 10_000, "a");
-    await clock.advance(10_000);
-    // The first one has ended.
-    coolDowns.add("m", 20_000, "b");
-    expect(coolDowns.waitMs("m")).toBe(0);
-    coolDowns.add("m", 5_000, "c");
-    expect([coolDowns.waitMs("m"), coolDowns.waitMs("m", "b")]).toEqual([5_000, 20_000]);
+    const health = new ModelHealth(clock, () => 0.05);
+    health.fail({ accountId: "acc_1", retryAfterMs: 30_000 }, failure);
+    expect(health.pauseMs).toBe(0);
+    health.fail(quota(30_000), failure);
+    const probe = health.pass("acc_2");
+    expect(probe).toEqual({ isProbe: true });
+    health.answer("acc_2", probe ?? { isProbe: false });
+    expect(health.pauseMs).toBe(0);
+    // For a minute its word does not bind.
+    health.fail(quota(30_000), failure);
+    expect(health.pauseMs).toBe(0);
+    await clock.advance(60_000);
+    health.fail(quota(30_000), failure);
+    expect(health.pauseMs).toBe(30_000);
+  });
+
+  test("binds after all when nine in ten of a hundred calls meet it", () => {
+    const health = new ModelHealth(new ManualClock());
+    health.fail(quota(30_000), failure);
+    health.answer("acc_2", { isProbe: true });
+    for (let call = 0; call < 100; call++) health.fail(quota(30_000), failure);
+    expect(health.pauseMs).toBe(30_000);
+    health.answer("acc_2", { isProbe: true });
+    expect(health.pauseMs).toBe(30_000);
   });
 });
 
@@ -279,16 +236,13 @@ describe("the order of routes", () => {
   });
 });
 
-describe("a retry budget", () => {
-  test("allows a second attempt for about a tenth of a thousand failing calls", () => {
-    const budget = new RetryBudget();
-    let retries = 0;
-    for (let call = 0; call < 1000; call++) {
-      budget.earn();
-      if (budget.spend()) retries++;
-    }
-    expect(retries).toBeGreaterThan(100);
-    expect(retries).toBeLessThan(130);
+describe("the pause before a repeat", () => {
+  test("doubles, is longer at an overloaded provider, and follows a short retry-after", () => {
+    const pauses = (of: object) => [0, 1].map((repeat) => pauseBefore(of, repeat, () => 0.5));
+    expect(pauses({})).toEqual([37.5, 75]);
+    expect(pauses({ isOverload: true })).toEqual([750, 1_500]);
+    expect(pauses({ isOverload: true, retryAfterMs: 2_000 })).toEqual([2_000, 2_000]);
+    expect(pauses({ isOverload: true, retryAfterMs: 2_001 })).toEqual([undefined, undefined]);
   });
 });
 

@@ -536,7 +536,8 @@ describe("an error answer", () => {
     expect((await readAll(providers, "Hi")).apiError?.reason).toBe("upstream_error");
     provider.play({
       status: 529,
-      headers: { "content-type": "application/json" },
+      // More than a repeat waits for.
+      headers: { "content-type": "application/json", "retry-after": "9" },
       writes: Array(40).fill(" ".repeat(10_000)),
       end: "hang",
     });

@@ -4,7 +4,7 @@ import { randomBytes } from "node:crypto";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import type { ManagedProviders } from "../../src/providers/providers.ts";
 import { catalogFor } from "../support/catalog.ts";
-import { ManualClock } from "../support/clock.ts";
+import { ManualClock, passDuring } from "../support/clock.ts";
 import { type FakeProvider, startFakeProvider } from "../support/provider.ts";
 import { errorAnswer, nativeStream } from "../support/provider-answers.ts";
 import { openProviders, readAll } from "../support/providers.ts";
@@ -26,11 +26,13 @@ afterEach(async () => {
   await provider.stop();
 });
 
+/** Reads an answer, through the pauses before repeats. */
+const read = () => passDuring(() => clock.endPause(2_000), readAll(providers, "Hi"));
 const reason = () => providers.conditions()[0]?.lastFailure?.reason ?? "none";
 
 test("the reason is the provider's own words, and the customer does not get them", async () => {
   provider.always(errorAnswer(500, "api_error", "the disk of shard 7 is full"));
-  const { apiError } = await readAll(providers, "Hi");
+  const { apiError } = await read();
   expect(providers.conditions()).toMatchObject([
     { lastFailure: { status: 500, reason: "api_error: the disk of shard 7 is full" } },
   ]);
@@ -41,10 +43,10 @@ test("secrets of the operator are not in the reason, in JSON or in a text", asyn
   const leak = `key ${credential} of https://user:pass-word@proxy.example/?api_key=abc123 is bad`;
   const kept = "key [redacted] of https://[redacted]@proxy.example/?api_key=[redacted] is bad";
   provider.always(errorAnswer(500, "api_error", leak));
-  await readAll(providers, "Hi");
+  await read();
   expect(reason()).toBe(`api_error: ${kept}`);
   provider.always({ status: 502, headers: { "content-type": "text/plain" }, writes: [leak] });
-  await readAll(providers, "Hi");
+  await read();
   expect(reason()).toBe(kept);
 });
 
@@ -55,14 +57,14 @@ test.for([
   ["nothing", Buffer.alloc(0), /^no body$/],
 ] as const)("an error body of %s gives a reason of one short line", async ([, body, shape]) => {
   provider.always({ status: 500, writes: [body] });
-  await readAll(providers, "Hi");
+  await read();
   expect(reason()).toMatch(shape);
   expect(reason().length).toBeLessThanOrEqual(500);
 });
 
 test("a connection that fails is a reason, too", async () => {
   provider.always({ end: "reset" });
-  await readAll(providers, "Hi");
+  await read();
   expect(reason()).toMatch(/other side closed|ECONNRESET/);
 });
 
@@ -70,10 +72,10 @@ test("three calls without an answer make a model unusable until one is answered"
   const usable = () => providers.usableModels().every(([, isUsable]) => isUsable);
   const fail = async () => {
     provider.play(errorAnswer(401, "authentication_error", "no"));
-    await readAll(providers, "Hi");
+    await read();
   };
   provider.play(nativeStream());
-  await readAll(providers, "Hi");
+  await read();
   await clock.advance(30_000);
   for (let call = 0; call < 3; call++) await fail();
   // One of the last minute was answered.
@@ -86,7 +88,7 @@ test("three calls without an answer make a model unusable until one is answered"
   expect([usable(), providers.isUsable()]).toEqual([false, true]);
 
   provider.play(nativeStream());
-  await readAll(providers, "Hi");
+  await read();
   expect(providers.modelConditions()).toMatchObject([{ isUnusable: false, isAnswered: true }]);
   expect(usable()).toBe(true);
 });

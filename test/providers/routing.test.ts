@@ -1,10 +1,10 @@
 import { createServer } from "node:net";
-import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import type { Clock } from "../../src/base/clock.ts";
 import { readCatalogFile } from "../../src/config/catalog.ts";
 import type { ManagedProviders } from "../../src/providers/providers.ts";
 import { catalogFor } from "../support/catalog.ts";
-import { ManualClock, runPendingTasks } from "../support/clock.ts";
+import { ManualClock, passDuring, runPendingTasks } from "../support/clock.ts";
 import { type FakeProvider, Gate, type Script, startFakeProvider } from "../support/provider.ts";
 import { errorAnswer, nativeEvents, nativeStream, sseEvent } from "../support/provider-answers.ts";
 import {
@@ -33,9 +33,15 @@ afterEach(async () => {
 
 /** Two native providers, tried in this order unless `routes` states another. */
 function openBoth(
-  more: { clock?: Clock; routes?: string; settings?: string; firstUrl?: string } = {},
+  more: {
+    clock?: Clock;
+    random?: () => number;
+    routes?: string;
+    settings?: string;
+    firstUrl?: string;
+  } = {},
 ): void {
-  const { clock, routes, settings, firstUrl = first.url } = more;
+  const { clock, random, routes, settings, firstUrl = first.url } = more;
   const catalog = catalogFor(
     {
       first: { kind: "anthropic", url: firstUrl, ...(settings && { more: settings }) },
@@ -43,14 +49,14 @@ function openBoth(
     },
     routes,
   );
-  providers = openProviders(catalog, clock && { clock });
+  providers = openProviders(catalog, { ...(clock && { clock }), ...(random && { random }) });
 }
 
-function openFirst(settings?: string, clock?: Clock): void {
+function openFirst(settings?: string, clock?: Clock, random?: () => number): void {
   const catalog = catalogFor({
     first: { kind: "anthropic", url: first.url, ...(settings && { more: settings }) },
   });
-  providers = openProviders(catalog, clock && { clock });
+  providers = openProviders(catalog, { ...(clock && { clock }), ...(random && { random }) });
 }
 
 /** A port without a listener. */
@@ -180,49 +186,69 @@ describe("failover", () => {
     expect([attemptsOf(outcome), second.requests.length]).toEqual([["first broke 200"], 0]);
   });
 
-  test("tries two providers at most", async () => {
-    const third = await startFakeProvider();
-    providers = openProviders(
-      catalogFor({
-        first: { kind: "anthropic", url: first.url },
-        second: { kind: "openai", url: second.url },
-        third: { kind: "anthropic", url: third.url },
-      }),
-    );
+  test("calls three times at most: other providers first, then the same after a pause", async () => {
+    const clock = new ManualClock();
+    openBoth({ clock });
     first.always(errorAnswer(500, "api_error", "oops"));
     second.always(errorAnswer(503, "api_error", "oops"));
-    const outcome = await readAll(providers, "Hi");
-    expect(attemptsOf(outcome)).toEqual(["first failed 500", "second failed 503"]);
-    expect([outcome.apiError?.reason, third.requests.length]).toEqual(["upstream_error", 0]);
-    await third.stop();
-  });
-
-  test("calls the only provider a second time, unless it is overloaded or rejects our account", async () => {
-    openFirst();
-    first.play(errorAnswer(401, "authentication_error", "no"));
-    expect(attemptsOf(await readAll(providers, "Hi"))).toEqual(["first failed 401"]);
-    first.play(errorAnswer(500, "api_error", "oops"));
-    expect(attemptsOf(await readAll(providers, "Hi"))).toEqual([
+    const outcome = await passDuring(() => clock.endPause(2_000), readAll(providers, "Hi"));
+    expect(attemptsOf(outcome)).toEqual([
       "first failed 500",
-      "first delivered 200",
+      "second failed 503",
+      "first failed 500",
     ]);
-    first.play(errorAnswer(529, "overloaded_error", "busy"));
-    const overloaded = await readAll(providers, "Hi");
-    expect([attemptsOf(overloaded), overloaded.apiError?.reason]).toEqual([
+    expect(outcome.apiError?.reason).toBe("upstream_error");
+  });
+
+  test("repeats a call at the only provider, unless that rejects our account", async () => {
+    const clock = new ManualClock();
+    openFirst("", clock);
+    const ask = () => passDuring(() => clock.endPause(1_000), readAll(providers, "Hi"));
+    first.play(errorAnswer(401, "authentication_error", "no"));
+    expect(attemptsOf(await ask())).toEqual(["first failed 401"]);
+    for (const status of [500, 529]) {
+      first.play(errorAnswer(status, "overloaded_error", "busy"));
+      expect(attemptsOf(await ask())).toEqual([`first failed ${status}`, "first delivered 200"]);
+    }
+  });
+
+  test("waits for a short retry-after, and gives a long one to the client", async () => {
+    const clock = new ManualClock();
+    openFirst("", clock);
+    const busy = (seconds: string) =>
+      errorAnswer(529, "overloaded_error", "busy", { headers: { "retry-after": seconds } });
+    first.play(busy("1"));
+    const asking = readAll(providers, "Hi");
+    const { events } = await passDuring(() => clock.endPause(1_500), asking);
+    expect(textOf(events)).toBe("from the first");
+    expect(clock.now()).toBeGreaterThanOrEqual(1_000);
+    first.play(busy("3"));
+    const outcome = await readAll(providers, "Hi");
+    expect([attemptsOf(outcome), outcome.apiError]).toMatchObject([
       ["first failed 529"],
-      "overloaded",
+      { reason: "overloaded", facts: { retryAfterMs: 3_000 } },
     ]);
   });
 
-  test("does not double the load of failing providers", async () => {
+  test("makes one call of a request that the client repeats itself", async () => {
+    openBoth();
+    first.always(errorAnswer(500, "api_error", "oops"));
+    const ask = { ...providerRequestFor(requestOf("Hi")), repeat: 1 };
+    const { attempts } = await providers.generate(ask);
+    expect(attempts().map(({ provider }) => provider)).toEqual(["first"]);
+  });
+
+  test("ends with the client that waits for a repeat", async () => {
     const clock = new ManualClock();
     openFirst("", clock);
     first.always(errorAnswer(500, "api_error", "oops"));
-    for (let call = 0; call < 100; call++) {
-      await clock.advance(60_000);
-      await readAll(providers, "Hi");
-    }
-    expect(first.requests.length).toBeLessThanOrEqual(100 + 20 + 10);
+    const client = new AbortController();
+    const ask = { ...providerRequestFor(requestOf("Hi")), client: client.signal };
+    const asking = providers.generate(ask);
+    await vi.waitFor(() => expect([first.requests.length, clock.pending]).toEqual([1, 1]));
+    client.abort();
+    expect((await asking).attempts()).toHaveLength(1);
+    expect([first.requests.length, clock.pending]).toEqual([1, 0]);
   });
 
   test("reports acceptance by each provider, and one answer", async () => {
@@ -235,25 +261,6 @@ describe("failover", () => {
 });
 
 describe("a failing provider", () => {
-  test("has an open circuit after five failures, then one call probes it", async () => {
-    const clock = new ManualClock();
-    openBoth({ clock });
-    first.always(errorAnswer(401, "authentication_error", "no"));
-    for (let call = 0; call < 5; call++) await readAll(providers, "Hi");
-    expect(attemptsOf(await readAll(providers, "Hi"))).toEqual(["second delivered 200"]);
-
-    await clock.advance(2000);
-    const gate = new Gate();
-    first.play({ ...nativeStream({ text: ["back"] }), before: gate });
-    const tried = readAll(providers, "Hi");
-    await gate.reached;
-    expect(attemptsOf(await readAll(providers, "Hi"))).toEqual(["second delivered 200"]);
-    gate.open();
-    expect(textOf((await tried).events)).toBe("back");
-    first.always(nativeStream());
-    expect(attemptsOf(await readAll(providers, "Hi"))).toEqual(["first delivered 200"]);
-  });
-
   /** Calls of an account, one after the other, and how the last one went. */
   async function callAs(accountId: string, times = 1): Promise<string[]> {
     let attempts: string[] = [];
@@ -264,44 +271,47 @@ describe("a failing provider", () => {
     return attempts;
   }
 
-  const accountFailures: { name: string; script: Script }[] = [
-    { name: "resets", script: { end: "reset", writes: [] } },
-    { name: "status 500", script: errorAnswer(500, "api_error", "oops") },
-    { name: "silence", script: { before: new Gate() } },
-  ];
-  for (const { name, script } of accountFailures) {
-    test(`has an open circuit for the account whose requests end in ${name}, and serves the others`, async () => {
-      openBoth({ clock: new ManualClock(), settings: "first_byte_ms: 50" });
-      first.always(script);
-      // At once: a time limit of the HTTP client takes a second, however short it is.
-      await Promise.all(Array.from({ length: 5 }, () => callAs("acc_1")));
-      first.always(nativeStream());
-      expect(await callAs("acc_1")).toEqual(["second delivered 200"]);
-      expect(await callAs("acc_2")).toEqual(["first delivered 200"]);
-    });
-  }
-
-  test("has an open circuit for all once the requests of two accounts fail", async () => {
-    openBoth({ clock: new ManualClock() });
-    first.always({ end: "reset", writes: [] });
-    await callAs("acc_1", 4);
-    await callAs("acc_2");
-    expect(await callAs("acc_3")).toEqual(["second delivered 200"]);
-  });
-
-  test("that cannot be connected has an open circuit for all", async () => {
-    openBoth({ clock: new ManualClock(), firstUrl: await closedUrl() });
-    await callAs("acc_1", 5);
+  test("that has failed for long gets a part of the calls, and all of them once it is back", async () => {
+    const clock = new ManualClock();
+    openBoth({ clock, random: () => 0.5 });
+    first.always(errorAnswer(401, "authentication_error", "no"));
+    await callAs("acc_1", 21);
     expect(await callAs("acc_2")).toEqual(["second delivered 200"]);
+    await clock.advance(1_000);
+    first.always(nativeStream());
+    expect(await callAs("acc_2", 2)).toEqual(["first delivered 200"]);
+    expect(await callAs("acc_3", 5)).toEqual(["first delivered 200"]);
   });
 
-  test("counts a request that it fails twice as one failure", async () => {
-    openFirst("", new ManualClock());
+  test("is kept from the account whose requests it fails, and serves the others", async () => {
+    const clock = new ManualClock();
+    openBoth({ clock, random: () => 0.5 });
+    await callAs("acc_2", 3);
     first.always({ end: "reset", writes: [] });
-    expect(await callAs("acc_1", 4)).toEqual(["first failed 200", "first failed 200"]);
-    expect(first.requests).toHaveLength(8);
-    expect(await callAs("acc_1")).toEqual(["first failed 200"]);
-    expect(await callAs("acc_1")).toEqual([]);
+    await callAs("acc_1", 40);
+    first.always(nativeStream());
+    expect(await callAs("acc_1")).toEqual(["second delivered 200"]);
+    expect(await callAs("acc_2")).toEqual(["first delivered 200"]);
+  });
+
+  test("that answers half as well as another one comes last, but for one call a second", async () => {
+    const clock = new ManualClock();
+    const routes = "[[{ provider: first, model: m }, { provider: second, model: m }]]";
+    openBoth({ clock, routes });
+    const homes = new Map<string, string>();
+    for (let index = 0; index < 12; index++) {
+      const ask = providerRequestFor(requestOf("Hi"), `key ${index}`);
+      homes.set(`key ${index}`, attemptsOf(await readAll(providers, ask)).join());
+    }
+    const [home = ""] = [...homes].find(([, one]) => one.startsWith("first")) ?? [];
+    const ask = async () =>
+      attemptsOf(await readAll(providers, providerRequestFor(requestOf("Hi"), home)));
+    first.always(errorAnswer(401, "authentication_error", "no"));
+    for (let call = 0; call < 12; call++) await ask();
+    expect(await ask()).toEqual(["second delivered 200"]);
+    await clock.advance(1_000);
+    expect(await ask()).toEqual(["first failed 401", "second delivered 200"]);
+    expect(await ask()).toEqual(["second delivered 200"]);
   });
 
   const unreadable: { name: string; script: Script }[] = [
@@ -315,77 +325,59 @@ describe("a failing provider", () => {
     },
   ];
   for (const { name, script } of unreadable) {
-    test(`keeps its circuit closed after ${name} whose content cannot be read`, async () => {
-      openFirst("", new ManualClock());
+    test(`loses no share by ${name} whose content cannot be read`, async () => {
+      const clock = new ManualClock();
+      openFirst("", clock);
       first.always(script);
-      for (const account of ["acc_1", "acc_2"]) await callAs(account, 10);
+      const calling = Promise.all(["acc_1", "acc_2"].map((account) => callAs(account, 10)));
+      await passDuring(() => clock.endPause(), calling);
       first.always(nativeStream());
       expect(await callAs("acc_1")).toEqual(["first delivered 200"]);
+      expect(providers.usableModels().every(([, isUsable]) => isUsable)).toBe(true);
     });
   }
 
-  test("receives no calls for the time it requested", async () => {
-    const clock = new ManualClock();
-    openBoth({ clock });
-    first.play(
-      errorAnswer(429, "rate_limit_error", "slow down", { headers: { "retry-after": "30" } }),
-    );
-    expect(attemptsOf(await readAll(providers, "Hi"))).toEqual([
-      "first failed 429",
-      "second delivered 200",
-    ]);
-    await clock.advance(29_999);
-    expect(attemptsOf(await readAll(providers, "Hi"))).toEqual(["second delivered 200"]);
-    await clock.advance(1);
-    expect(attemptsOf(await readAll(providers, "Hi"))).toEqual(["first delivered 200"]);
-  });
+  const slowDown = (seconds: string) =>
+    errorAnswer(429, "rate_limit_error", "slow down", { headers: { "retry-after": seconds } });
 
-  test("keeps only the account of a 429 away, until a second account gets one", async () => {
-    const limited = () =>
-      errorAnswer(429, "rate_limit_error", "slow down", { headers: { "retry-after": "30" } });
-    openFirst("", new ManualClock());
-    first.play(limited());
-    expect(await callAs("acc_1")).toEqual(["first failed 429"]);
-    expect(await callAs("acc_1")).toEqual([]);
+  test("that named a time with a 429 gets a tenth of the calls until then", async () => {
+    const clock = new ManualClock();
+    openBoth({ clock, random: () => 0.5 });
+    first.play(slowDown("30"));
+    expect(await callAs("acc_1")).toEqual(["first failed 429", "second delivered 200"]);
+    expect(await callAs("acc_2")).toEqual(["second delivered 200"]);
+    await clock.advance(30_000);
     expect(await callAs("acc_2")).toEqual(["first delivered 200"]);
-    first.play(limited());
-    expect(await callAs("acc_2")).toEqual(["first failed 429"]);
-    expect(await callAs("acc_3")).toEqual([]);
   });
 
   test("that is the only one makes the model overloaded until its retry time, and the gateway not usable", async () => {
     const clock = new ManualClock();
-    openFirst("", clock);
+    openFirst("", clock, () => 0.5);
     expect(providers.isUsable()).toBe(true);
-    first.play(
-      errorAnswer(529, "overloaded_error", "slow down", { headers: { "retry-after": "30" } }),
-    );
+    first.play(slowDown("30"));
     expect((await readAll(providers, "Hi")).apiError).toMatchObject({
       reason: "overloaded",
       facts: { retryAfterMs: 30_000 },
     });
-    await clock.advance(10_000);
+    await clock.advance(900);
     const again = await readAll(providers, "Hi");
-    expect(again.apiError).toMatchObject({ reason: "overloaded", facts: { retryAfterMs: 20_000 } });
+    expect(again.apiError).toMatchObject({ reason: "overloaded", facts: { retryAfterMs: 29_100 } });
     expect([attemptsFor(again.ask), first.requests.length, providers.isUsable()]).toEqual([
       [],
       1,
       false,
     ]);
-    await clock.advance(20_000);
+    await clock.advance(30_000);
     expect(providers.isUsable()).toBe(true);
   });
 
   test("still serves its other models", async () => {
     const catalog = catalogFor({ first: { kind: "anthropic", url: first.url } });
     const named = catalog.replace(/(id: model-haiku.*)provider-model/, "$1haiku-there");
-    providers = openProviders(named, { clock: new ManualClock() });
-    const slowDown = errorAnswer(429, "rate_limit_error", "slow down", {
-      headers: { "retry-after": "30" },
-    });
+    providers = openProviders(named, { clock: new ManualClock(), random: () => 0.5 });
     const askOf = (model: string) => requestOf("Hi", { model });
     const gate = new Gate();
-    for (let call = 0; call < 6; call++) first.play({ ...slowDown, before: gate });
+    for (let call = 0; call < 6; call++) first.play({ ...slowDown("30"), before: gate });
     const limited = Array.from({ length: 6 }, () => readAll(providers, askOf("model-opus-4.6")));
     await first.received(6);
     gate.open();
@@ -398,7 +390,7 @@ describe("a failing provider", () => {
     expect(providers.isUsable()).toBe(true);
   });
 
-  test("keeps its circuit closed after wrong or cancelled requests", async () => {
+  test("loses no share by wrong or cancelled requests", async () => {
     openFirst();
     first.always(errorAnswer(400, "invalid_request_error", "wrong"));
     for (let call = 0; call < 10; call++) await readAll(providers, "Hi");
@@ -413,21 +405,6 @@ describe("a failing provider", () => {
     }
     expect(providers.isUsable()).toBe(true);
     gate.open();
-  });
-
-  test("is not probed by a request that cannot be sent", async () => {
-    const clock = new ManualClock();
-    openFirst("", clock);
-    first.always(errorAnswer(500, "api_error", "oops"));
-    for (let call = 0; call < 5; call++) await readAll(providers, "Hi");
-    await clock.advance(2000);
-    const { apiError } = await readAll(providers, requestOf("Hi", { vendorVersion: "\u00e9" }));
-    expect(apiError?.reason).toBe("invalid_request");
-    await readAll(providers, "Hi");
-    expect((await readAll(providers, "Hi")).apiError).toMatchObject({
-      reason: "overloaded",
-      facts: { retryAfterMs: 4000 },
-    });
   });
 });
 
@@ -537,10 +514,10 @@ describe("a new configuration", () => {
     expect(attemptsOf(await failing)).toEqual(["second failed 500", "first delivered 200"]);
   });
 
-  test("keeps the connections and the open circuit of an unchanged provider", async () => {
+  test("keeps the connections and the pause of an unchanged provider", async () => {
     openFirst("", new ManualClock());
     first.play(
-      errorAnswer(529, "overloaded_error", "slow down", { headers: { "retry-after": "30" } }),
+      errorAnswer(429, "rate_limit_error", "slow down", { headers: { "retry-after": "30" } }),
     );
     await readAll(providers, "1");
     providers.reload(

@@ -1,9 +1,9 @@
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import { Socket } from "node:net";
-import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import type { ManagedProviders } from "../../src/providers/providers.ts";
 import { catalogFor } from "../support/catalog.ts";
-import { ManualClock, runPendingTasks } from "../support/clock.ts";
+import { ManualClock, passDuring, runPendingTasks } from "../support/clock.ts";
 import { type FakeProvider, Gate, type Script, startFakeProvider } from "../support/provider.ts";
 import {
   type AnswerContent,
@@ -307,7 +307,7 @@ describe("time limits", () => {
     const outcome = await readAll(providers, "Hi");
     expect([outcome.apiError?.reason, attemptsOf(outcome)]).toEqual([
       "timeout",
-      ["real timeout 0", "real timeout 0"],
+      ["real timeout 0", "real timeout 0", "real timeout 0"],
     ]);
     gate.open();
   });
@@ -354,7 +354,7 @@ describe("time limits", () => {
       ["real timeout 200"],
     ]);
     expect(await provider.requests[0]?.over).toEqual({ by: "client" });
-    // The provider was within its own limits, so this is no failure for the circuit.
+    // The provider was within its own limits, so this is no failure of its.
     expect([clock.pending, providers.isUsable()]).toEqual([0, true]);
   });
 
@@ -367,7 +367,7 @@ describe("time limits", () => {
     await gates[0].reached;
     await clock.advance(50_000);
     gates[0].open();
-    await gates[1].reached;
+    await passDuring(() => clock.endPause(), gates[1].reached);
     await clock.advance(10_000);
     const outcome = await done;
     expect([outcome.apiError?.reason, attemptsOf(outcome)]).toEqual([
@@ -375,6 +375,35 @@ describe("time limits", () => {
       ["real failed 500", "real timeout 0"],
     ]);
     gates[1].open();
+  });
+});
+
+describe("a connection that its provider keeps open after the end", () => {
+  test("ends its answer at once, and gives its place to others within a second", async () => {
+    const clock = new ManualClock();
+    open({ kind: "anthropic" }, "concurrency: 4, queue: 0", clock);
+    provider.always(nativeStream({ text: ["a"] }, { end: "hang" }));
+    const four = await Promise.all([1, 2, 3, 4].map(() => readAll(providers, "Hi")));
+    expect(four.map(({ events }) => textOf(events))).toEqual(["a", "a", "a", "a"]);
+    expect((await readAll(providers, "Hi")).apiError?.reason).toBe("overloaded");
+    await clock.advance(1_000);
+    await vi.waitFor(async () => expect(textOf((await readAll(providers, "Hi")).events)).toBe("a"));
+    expect(await provider.requests[0]?.over).toEqual({ by: "client" });
+    await clock.advance(1_000);
+    expect(clock.pending).toBe(0);
+  });
+
+  test("is kept for the next call if its body ends in time", async () => {
+    const clock = new ManualClock();
+    open({ kind: "anthropic" }, "concurrency: 1, queue: 0", clock);
+    const gate = new Gate();
+    provider.always(nativeStream({}, { writes: [...nativeEvents({ text: ["a"] }), gate] }));
+    expect(textOf((await readAll(providers, "Hi")).events)).toBe("a");
+    expect((await readAll(providers, "Hi")).apiError?.reason).toBe("overloaded");
+    gate.open();
+    await vi.waitFor(async () => expect(textOf((await readAll(providers, "Hi")).events)).toBe("a"));
+    expect(clock.pending).toBe(0);
+    expect(await provider.connections()).toBe(1);
   });
 });
 

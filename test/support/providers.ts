@@ -23,14 +23,15 @@ import { catalogFor } from "./catalog.ts";
 /** The providers of a configuration text, without a log. Default: the real clock. */
 export function openProviders(
   catalog: string,
-  more: { env?: NodeJS.ProcessEnv; clock?: Clock } = {},
+  more: { env?: NodeJS.ProcessEnv; clock?: Clock; random?: () => number } = {},
 ): ManagedProviders {
-  const { env = {}, clock } = more;
+  const { env = {}, clock, random } = more;
   return createProviders({
     file: readCatalogFile(catalog),
     log: createLog("silent"),
     env,
     ...(clock && { clock }),
+    ...(random && { random }),
   });
 }
 

@@ -56,7 +56,8 @@ const outcomes = {
   PROVIDER_BROKE: {
     label: "Broke off",
     sentence:
-      "The provider broke off during its answer. You pay for the input and for what arrived.",
+      "The provider broke off during its answer. You pay for the input and for what was streamed " +
+      "to you. A plain answer costs nothing.",
   },
   CLIENT_LEFT_BEFORE_ACCEPTANCE: {
     label: "Client left",
@@ -77,26 +78,24 @@ const outcomes = {
   REVOKED: {
     label: "Revoked",
     sentence:
-      "The key was revoked, or the account suspended, during the answer. You pay for the input and " +
-      "for what was produced by then.",
+      "The key was revoked, or the account suspended. You pay as if your client had hung up.",
   },
   TIME_LIMIT: {
     label: "Time limit",
     sentence:
-      "The gateway's time limit ended the answer. You pay for the input and for what was produced " +
-      "by then.",
+      "A time limit ended the answer. You pay for the input and for what was streamed to you. A " +
+      "plain answer costs nothing.",
   },
   GATEWAY_FAILED: {
     label: "Gateway failed",
     sentence:
-      "The gateway itself failed. You pay nothing if nothing was delivered, else for the input and " +
-      "for what was delivered.",
+      "The gateway itself failed. You pay nothing, or for the input and what was streamed to you.",
   },
   REAPED: {
     label: "Interrupted",
     sentence:
       "The gateway process that ran this request ended. You pay for the usage that it had last " +
-      "recorded.",
+      "recorded, and nothing for a plain answer.",
   },
   INPUT_ABOVE_HOLD: {
     label: "Too large",

@@ -99,6 +99,10 @@ function readCall(entry: JsonObject, index: number, calls: StreamedCalls): JsonO
   return { ...members, function: { ...called, arguments: "{}" } };
 }
 
+function isFiltered({ finish_reason: reason }: JsonObject): boolean {
+  return typeof reason === "string" && reason.toLowerCase().startsWith("content_filter");
+}
+
 /**
  * The choice of the answer; undefined without a message. GitHub Copilot sends the text and each
  * call as choices of their own: their calls are joined.
@@ -107,8 +111,10 @@ function readChoice(
   choices: JsonValue | undefined,
 ): (JsonObject & { message: JsonObject }) | undefined {
   const own = (Array.isArray(choices) ? choices : []).filter(isObject).filter(isFirstChoice);
-  const first = own.find(({ message }) => isObject(message));
-  if (!first || !isObject(first.message)) return undefined;
+  const first = own.find(({ message }) => isObject(message)) ?? own.find(isFiltered);
+  if (!first) return undefined;
+  // Azure answers a filtered prompt with a reason and no message.
+  if (!isObject(first.message)) return { ...first, message: {} };
   if (own.length === 1) return { ...first, message: first.message };
   const messages = own.map(({ message }) => message).filter(isObject);
   const calls = messages.flatMap(readToolCalls);

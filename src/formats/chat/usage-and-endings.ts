@@ -151,6 +151,11 @@ const failedDuringAnswer = "The model provider failed during its answer.";
 
 const brokenOff = new Map([
   ["error", "api_error"],
+  // Google: the model wrote a call that nobody can run.
+  ["malformed_function_call", "api_error"],
+  ["unexpected_tool_call", "api_error"],
+  ["too_many_tool_calls", "api_error"],
+  ["other", "api_error"],
   ["abort", "api_error"],
   // Z.ai and DeepSeek.
   ["network_error", "api_error"],
@@ -159,7 +164,7 @@ const brokenOff = new Map([
 
 /** The failure that a finish reason reports: the provider broke its answer off. */
 export function failureOfReason(finishReason: string): Event | undefined {
-  const type = brokenOff.get(finishReason);
+  const type = brokenOff.get(finishReason.toLowerCase());
   return type === undefined ? undefined : failure(type, failedDuringAnswer);
 }
 

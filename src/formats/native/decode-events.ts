@@ -83,7 +83,8 @@ function createOrder() {
   let sawStopReason = false;
   /**
    * A message delta without a stop reason, held back until the next one. If no later delta has a
-   * reason, this one gets the assumed reason.
+   * reason, this one gets the assumed reason. Its usage has been reported, so it is dropped where
+   * a block follows.
    */
   let held: MessageDelta | undefined;
   let over = false;
@@ -132,6 +133,7 @@ function createOrder() {
     switch (kind.case) {
       case "blockStart":
         if (sawMessageDelta) return false;
+        held = undefined;
         closeBlock(events);
         open = kind.value.index;
         calledTool ||= kind.value.block?.kind.case === "toolUse";
@@ -142,10 +144,12 @@ function createOrder() {
         return isOpen;
       }
       case "messageDelta":
+        // Without a reason it is a report on the way: blocks may follow.
+        if (!sawStopReason && kind.value.stopReason === undefined) return true;
         closeBlock(events);
         releaseHeld(events);
         sawMessageDelta = true;
-        sawStopReason ||= kind.value.stopReason !== undefined;
+        sawStopReason = true;
         return true;
       case "messageStop":
         closeBlock(events);

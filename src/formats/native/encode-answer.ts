@@ -26,6 +26,8 @@ export function encodeAnswer(answer: readonly Event[], context: AnswerContext): 
   let stopReason = "end_turn";
   let stopSequence: string | null = null;
   let usage: JsonObject = {};
+  /** True when the end of the answer has the charged input, which may be 0. */
+  let isCharged = false;
   const content: JsonValue[] = [];
   let block: OpenBlock | undefined;
 
@@ -34,6 +36,7 @@ export function encodeAnswer(answer: readonly Event[], context: AnswerContext): 
     stopSequence = delta.stopSequence ?? stopSequence;
     message = { ...message, ...delta.deltaExtensions, ...delta.extensions };
     if (delta.usage) usage = mergeUsage(usage, encodeUsage(delta.usage));
+    isCharged = delta.cost !== undefined && delta.usage?.inputTokens !== undefined;
   };
 
   for (const { kind } of events) {
@@ -76,7 +79,8 @@ export function encodeAnswer(answer: readonly Event[], context: AnswerContext): 
   };
   // The first `own` sets the order of the members; the second keeps the provider's members from
   // replacing ours.
-  return { ...own, ...message, ...own, usage: completeUsage(usage, context.estimatedInputTokens) };
+  const estimate = isCharged ? undefined : context.estimatedInputTokens;
+  return { ...own, ...message, ...own, usage: completeUsage(usage, estimate) };
 }
 
 function isNative(start: Event | undefined): boolean {

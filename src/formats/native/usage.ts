@@ -127,8 +127,12 @@ function encodeCacheCreation(creation: CacheCreation): JsonObject {
 /**
  * Adds the numbers that clients need: they fail without input and output, and an input of 0 stops
  * their context meters. The estimate replaces the input until the provider has reported one.
+ * Undefined: the report is the charged one.
  */
-export function completeUsage(reported: JsonObject, estimatedInputTokens: number): JsonObject {
+export function completeUsage(
+  reported: JsonObject,
+  estimatedInputTokens: number | undefined,
+): JsonObject {
   const [input, output] = [countOf(reported.input_tokens), countOf(reported.output_tokens)];
   const hasInput =
     input +
@@ -139,7 +143,8 @@ export function completeUsage(reported: JsonObject, estimatedInputTokens: number
     cache_creation_input_tokens: 0,
     cache_read_input_tokens: 0,
     ...reported,
-    input_tokens: hasInput ? input : Math.max(1, estimatedInputTokens),
+    input_tokens:
+      hasInput || estimatedInputTokens === undefined ? input : Math.max(1, estimatedInputTokens),
     output_tokens: output,
   };
 }

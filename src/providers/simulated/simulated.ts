@@ -158,11 +158,13 @@ class SimulatedStream implements ProviderStream {
   #end(): void {
     this.#ended = {};
     this.#call.onEnd({ outcome: "delivered", status: 200 });
+    this.#call.onReleased();
   }
 
   #fail(failure: ProviderFailure): void {
     this.#ended = { error: failure.error };
     this.#call.onEnd(failure);
+    this.#call.onReleased();
   }
 }
 

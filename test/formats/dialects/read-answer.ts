@@ -16,7 +16,16 @@ export type FullMeaning = {
 };
 
 export function complete({ thinking = "", text = "", calls = [], stop, usage }: Meaning) {
-  return { thinking, text, calls, stop, usage: { cacheRead: 0, thinking: 0, ...usage } };
+  const answer = calls.map(({ name, input }) => name + JSON.stringify(input)).join("") + text;
+  const shares = { thinking: tokensOf(thinking), answer: tokensOf(answer) };
+  // Where a provider does not split its output, it is billed and shown by the counted shares.
+  const split = thinking === "" ? 0 : shares.thinking / (shares.thinking + shares.answer);
+  const counted = Math.round(usage.output * split);
+  return { thinking, text, calls, stop, usage: { cacheRead: 0, thinking: counted, ...usage } };
+}
+
+function tokensOf(text: string): number {
+  return Math.ceil(Buffer.byteLength(text) / 4);
 }
 
 const textOf = (value: JsonValue | undefined): string => (typeof value === "string" ? value : "");

@@ -2343,7 +2343,8 @@ export const Outcome = {
   PROVIDER_FAILED: 2,
 
   /**
-   * The provider failed during its answer. Charged for the input and the delivered output.
+   * The provider broke off after content. A plain answer is charged nothing; a stream is charged
+   * for the input and the output that was handed on.
    *
    * @generated from enum value: OUTCOME_PROVIDER_BROKE = 3;
    */
@@ -2365,45 +2366,47 @@ export const Outcome = {
   CLIENT_LEFT_BEFORE_CONTENT: 5,
 
   /**
-   * The client disconnected during the answer. Charged for the input and the produced output.
+   * The client disconnected during the answer. Charged for the input, and for the final output or
+   * else the output that was handed on.
    *
    * @generated from enum value: OUTCOME_CLIENT_LEFT = 6;
    */
   CLIENT_LEFT: 6,
 
   /**
-   * The key was revoked, or its account suspended, during the answer. Charged for the input and the
-   * produced output.
+   * The key was revoked, or its account suspended. Charged as if the client had disconnected.
    *
    * @generated from enum value: OUTCOME_REVOKED = 7;
    */
   REVOKED: 7,
 
   /**
-   * The gateway's total time limit or drain limit ended the answer. Charged for the input and the
-   * produced output.
+   * The total time limit or the drain limit ended the answer, or the provider was silent for too
+   * long after content. A plain answer, and a stream without content, are charged nothing; another
+   * stream is charged for the input and the output that was handed on.
    *
    * @generated from enum value: OUTCOME_TIME_LIMIT = 8;
    */
   TIME_LIMIT: 8,
 
   /**
-   * The gateway itself failed. Charged nothing if nothing was delivered, else for the input and the
-   * delivered output.
+   * The gateway itself failed. Charged as at the time limit.
    *
    * @generated from enum value: OUTCOME_GATEWAY_FAILED = 9;
    */
   GATEWAY_FAILED: 9,
 
   /**
-   * The gateway process died. The reaper charged the last recorded usage.
+   * The gateway process died, or lost the ledger, or the caller of PlaceHold missed its deadline.
+   * Charged for the last recorded usage. For plain answers the gateway records none.
    *
    * @generated from enum value: OUTCOME_REAPED = 10;
    */
   REAPED: 10,
 
   /**
-   * The provider reported more input than the hold and the pool could cover. Charged nothing.
+   * Of old charges: the provider reported more input than the hold and the pool could cover, and
+   * nothing was charged.
    *
    * @generated from enum value: OUTCOME_INPUT_ABOVE_HOLD = 11;
    */

@@ -1136,7 +1136,7 @@ export const LimitsStoreSchema: GenEnum<LimitsStore> = /*@__PURE__*/
   enumDesc(file_gateway_operations_v1_operations, 1);
 
 /**
- * Whether a node calls a provider.
+ * How many of its calls a node sends to a provider.
  *
  * @generated from enum gateway.operations.v1.CircuitState
  */
@@ -1147,21 +1147,21 @@ export const CircuitState = {
   UNSPECIFIED: 0,
 
   /**
-   * It does.
+   * All.
    *
    * @generated from enum value: CIRCUIT_STATE_CLOSED = 1;
    */
   CLOSED: 1,
 
   /**
-   * It does not: too many of the last calls failed.
+   * Few: the last calls for one of its models all failed.
    *
    * @generated from enum value: CIRCUIT_STATE_OPEN = 2;
    */
   OPEN: 2,
 
   /**
-   * Its next call decides.
+   * A part: most of the last calls failed, or it asked to wait.
    *
    * @generated from enum value: CIRCUIT_STATE_HALF_OPEN = 3;
    */
@@ -1169,7 +1169,7 @@ export const CircuitState = {
 } as const;
 
 /**
- * Whether a node calls a provider.
+ * How many of its calls a node sends to a provider.
  *
  * @generated from enum gateway.operations.v1.CircuitState
  */

@@ -2,6 +2,7 @@ import { create, type JsonObject, type MessageInitShape } from "@bufbuild/protob
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { Basis } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { AttachedSchema, Format } from "../../gen/gateway/inference/v1/content_pb.ts";
 import {
   type Event,
   EventSchema,
@@ -9,8 +10,8 @@ import {
 } from "../../gen/gateway/inference/v1/event_pb.ts";
 import * as chat from "../../src/formats/chat/chat.ts";
 import * as native from "../../src/formats/native/native.ts";
-import { Meter } from "../../src/inference/meter.ts";
 import { events } from "../support/inference.ts";
+import { Metered, metered } from "../support/metered.ts";
 import type { Script } from "../support/provider.ts";
 import {
   type AnswerContent,
@@ -69,20 +70,6 @@ function redacted(bytes: number): Event {
   return create(EventSchema, {
     kind: { case: "blockStart", value: { index: 0, block: { kind } } },
   });
-}
-
-const settings = {
-  countedInput,
-  writesLiveLong: false,
-  contextTokens: 2 ** 31 - 1,
-  grantedOutput: 2 ** 31 - 1,
-  zeroUsage: "reported" as const,
-};
-
-function meterOf(read: readonly Event[], writesLiveLong = false): Meter {
-  const meter = new Meter({ ...settings, writesLiveLong });
-  meter.fold(read);
-  return meter;
 }
 
 const reported = { inputTokens: 10, outputTokens: 1 };
@@ -285,7 +272,7 @@ const table: { name: string; read: Event[]; usage: Partial<typeof noUsage>; basi
 ];
 for (const { name, read, usage, basis } of table) {
   test(name, () => {
-    const billable = meterOf(read).billableTotal();
+    const billable = metered(read).billedAt("complete");
     expect(billable.usage).toMatchObject({ ...noUsage, ...usage });
     expect(billable.basis).toBe(basis);
   });
@@ -297,22 +284,27 @@ test("cache writes without a reported lifetime last an hour if the request sets 
     start({ cacheCreationInputTokens: 100 }),
     delta({ outputTokens: 1, extensions: { iterations } }),
   ];
-  expect(meterOf(read, true).billableTotal().usage).toMatchObject({
+  expect(metered(read, { writesLiveLong: true }).billedAt("complete").usage).toMatchObject({
     cacheWrite5m: 0,
     cacheWrite1h: 107,
   });
 });
 
 test("a report of input is for the hold only if it changes the input that is billed", () => {
-  const inputs = (meter: Meter) => meter.takeInputReports().map(({ usage }) => usage.input);
+  const inputs = (reads: Event[], contextTokens = 2 ** 31 - 1) => {
+    const answer = new Metered({ contextTokens });
+    return reads.flatMap((event) => {
+      answer.read([event]);
+      return answer.reported.newInput()?.input ?? [];
+    });
+  };
   const repeated = delta({ outputTokens: 20, inputTokens: 10 });
-  expect(inputs(meterOf([start(reported), events.text("abcd"), repeated]))).toEqual([10]);
+  expect(inputs([start(reported), events.text("abcd"), repeated])).toEqual([10]);
   const advised = { iterations: [{ type: "advisor_message", input_tokens: 5 }] };
   const later = delta({ outputTokens: 20, extensions: advised });
-  expect(inputs(meterOf([start(reported), events.text("abcd"), later]))).toEqual([10, 15]);
-  const small = new Meter({ ...settings, contextTokens: 8 });
-  small.fold([start(reported), events.text("abcd"), delta({ outputTokens: 2, inputTokens: 11 })]);
-  expect(inputs(small)).toEqual([8]);
+  expect(inputs([start(reported), events.text("abcd"), later])).toEqual([10, 15]);
+  const above = delta({ outputTokens: 2, inputTokens: 11 });
+  expect(inputs([start(reported), events.text("abcd"), above], 8)).toEqual([8]);
 });
 
 /** A report ahead of the end. */
@@ -322,34 +314,34 @@ function running(usage: Reported, stopReason?: string): Event {
 }
 
 test("a running count is provisional: only a count with the end is final", () => {
-  const begun = meterOf([start(), running({ inputTokens: 0, outputTokens: 1 })]);
-  expect([begun.hasInput, begun.takeInputReports()]).toEqual([false, []]);
-  expect(begun.billableInput()).toMatchObject({ usage: { input: countedInput } });
+  const begun = metered([start(), running({ inputTokens: 0, outputTokens: 1 })]);
+  expect([begun.reported.hasInput, begun.reported.newInput()]).toEqual([false, undefined]);
+  expect(begun.billedAt("leftBeforeContent")).toMatchObject({ usage: { input: countedInput } });
 
-  const ending = meterOf([
+  const ending = metered([
     start(reported),
     running({ outputTokens: 1 }),
     events.text("x".repeat(400)),
     running({}, "end_turn"),
   ]);
-  expect([ending.ending, ending.hasTotal]).toEqual([true, false]);
-  expect(ending.billableTotal()).toMatchObject({ usage: { output: 100 } });
-  ending.fold([running({ outputTokens: 90 })]);
-  expect(ending.hasTotal).toBe(true);
-  expect(ending.billableTotal()).toMatchObject({ usage: { output: 90 } });
+  expect([ending.reported.phase, ending.reported.hasTotal]).toEqual(["ending", false]);
+  expect(ending.billedAt("left")).toMatchObject({ usage: { output: 100 } });
+  ending.read([running({ outputTokens: 90 })]);
+  expect(ending.reported.hasTotal).toBe(true);
+  expect(ending.billedAt("left")).toMatchObject({ usage: { output: 90 } });
 });
 
 test("a report ahead of the end is shown with the end, since it was not relayed itself", () => {
   const last = { outputTokens: 5 };
-  const meter = meterOf([
+  const answer = metered([
     start(),
     events.text("hi"),
     running({ inputTokens: 12, outputTokens: 1 }),
     delta(last),
     events.stop(),
   ]);
-  const { usage } = meter.billableTotal();
-  expect(meter.shownUsage(usage, create(ReportedUsageSchema, last))).toMatchObject({
+  const { usage } = answer.billedAt("complete");
+  expect(answer.reported.shown(usage, create(ReportedUsageSchema, last))).toMatchObject({
     inputTokens: 12,
     outputTokens: 5,
   });
@@ -357,49 +349,56 @@ test("a report ahead of the end is shown with the end, since it was not relayed 
 
 test("an input of 0 counts as a missing report if the model's configuration sets it so", () => {
   for (const zeroUsage of ["reported", "missing"] as const) {
-    const meter = new Meter({ ...settings, zeroUsage });
-    meter.fold([start(), events.text("hi"), delta({ inputTokens: 0, outputTokens: 5 })]);
+    const read = [start(), events.text("hi"), delta({ inputTokens: 0, outputTokens: 5 })];
+    const answer = metered(read, { zeroUsage });
     const isReported = zeroUsage === "reported";
-    expect(meter.reportedZeroInput).toBe(isReported);
-    expect(meter.billableTotal().usage.input).toBe(isReported ? 0 : countedInput);
+    expect(answer.reported.hasInput).toBe(isReported);
+    expect(answer.billedAt("complete").usage.input).toBe(isReported ? 0 : countedInput);
+  }
+});
+
+test("an output of 0 beside content is believed only where it closes a native answer", () => {
+  for (const [format, output] of [
+    [Format.NATIVE, 0],
+    [Format.RESPONSES, 0],
+    [Format.CHAT, 1],
+  ] as const) {
+    const opened = start(reported);
+    if (opened.kind.case === "messageStart")
+      opened.kind.value.attached = create(AttachedSchema, { format });
+    const read = [opened, events.text("abcd"), delta({ outputTokens: 0 }), events.stop()];
+    expect(metered(read).billedAt("complete").usage.output).toBe(output);
+    expect(metered(read, { zeroUsage: "missing" }).billedAt("complete").usage.output).toBe(1);
   }
 });
 
 test("an answer that breaks off costs the larger of the reported and the counted output", () => {
   expect(
-    meterOf([start(reported), events.text("x".repeat(400))]).billableNow().usage,
+    metered([start(reported), events.text("x".repeat(400))]).billedAt("left").usage,
   ).toMatchObject({
     input: 10,
     output: 100,
   });
-  const ahead = meterOf([
+  const ahead = metered([
     start({ inputTokens: 10, outputTokens: 500, thinkingTokens: 300 }),
     events.text("x".repeat(400)),
   ]);
-  expect(ahead.billableNow().usage).toMatchObject({ output: 200, thinking: 300 });
+  expect(ahead.billedAt("left").usage).toMatchObject({ output: 200, thinking: 300 });
 });
 
 test("an answer without content costs at most its input", () => {
-  expect(meterOf([]).billableInput()).toMatchObject({
+  expect(metered([]).billedAt("leftBeforeContent")).toMatchObject({
     usage: { input: countedInput, output: 0 },
     basis: Basis.COUNTED,
   });
-  expect(meterOf([start(reported)]).billableInput()).toMatchObject({
+  expect(metered([start(reported)]).billedAt("leftBeforeContent")).toMatchObject({
     usage: { input: 10, output: 0 },
     basis: Basis.REPORTED,
   });
-  expect(meterOf([start(reported)]).billableNothing()).toMatchObject({
+  expect(metered([start(reported)]).billedAt("providerFailed")).toMatchObject({
     usage: noUsage,
     basis: Basis.NONE,
   });
-});
-
-test("the usage to checkpoint is returned once after each read", () => {
-  const meter = meterOf([start(reported), events.text("abcd")]);
-  expect(meter.movedUsage()).toMatchObject({ input: 10, output: 1 });
-  expect(meter.movedUsage()).toBeUndefined();
-  meter.fold([events.text("efgh")]);
-  expect(meter.movedUsage()).toMatchObject({ output: 2 });
 });
 
 const piece = fc.oneof(
@@ -463,11 +462,11 @@ test("an answer costs the same however it is cut into reads", () => {
         [native, nativeStream(content)],
         [chat, chatStream(content)],
       ] as const) {
-        const cut = new Meter(settings);
-        for (const read of readStream(codec, script, cuts)) cut.fold(read);
-        const whole = meterOf(readStream(codec, script, []).flat());
-        expect(cut.billableTotal()).toEqual(whole.billableTotal());
-        expect(cut.complete).toBe(true);
+        const cut = new Metered();
+        for (const read of readStream(codec, script, cuts)) cut.read(read);
+        const whole = metered(readStream(codec, script, []).flat());
+        expect(cut.billedAt("complete")).toEqual(whole.billedAt("complete"));
+        expect(cut.reported.phase).toBe("complete");
       }
     }),
   );
@@ -479,34 +478,12 @@ test("a streamed answer costs as much as the same answer in one JSON body", () =
       // A streamed native answer has its input in the start only, where a 0 is a placeholder.
       const { input, cacheRead, cacheWrite } = content.usage ?? {};
       fc.pre((input ?? 0) + (cacheRead ?? 0) + (cacheWrite ?? 0) > 0);
-      expect(meterOf(readStream(native, nativeStream(content), []).flat()).billableTotal()).toEqual(
-        meterOf(readWhole(native, nativeAnswer(content))).billableTotal(),
-      );
-      expect(meterOf(readStream(chat, chatStream(content), []).flat()).billableTotal()).toEqual(
-        meterOf(readWhole(chat, chatAnswer(content))).billableTotal(),
-      );
-    }),
-  );
-});
-
-test("the events before the end are separated from those of the end, in any reads", () => {
-  const all = [
-    start(reported),
-    events.open(),
-    events.text("a"),
-    events.close(),
-    delta({ outputTokens: 1 }),
-    events.stop(),
-  ];
-  fc.assert(
-    fc.property(fc.array(fc.nat(all.length), { maxLength: 5 }), (cuts) => {
-      const meter = new Meter(settings);
-      const places = [0, ...cuts.sort((a, b) => a - b), all.length];
-      const shown = places.slice(1).flatMap((to, index) => {
-        const read = all.slice(places[index], to);
-        return read.slice(0, meter.fold(read));
-      });
-      expect(shown).toEqual(all.slice(0, 4));
+      expect(
+        metered(readStream(native, nativeStream(content), []).flat()).billedAt("complete"),
+      ).toEqual(metered(readWhole(native, nativeAnswer(content))).billedAt("complete"));
+      expect(
+        metered(readStream(chat, chatStream(content), []).flat()).billedAt("complete"),
+      ).toEqual(metered(readWhole(chat, chatAnswer(content))).billedAt("complete"));
     }),
   );
 });

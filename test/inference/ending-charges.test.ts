@@ -1,0 +1,253 @@
+// The endings that providers and clients bring about, over every format and gRPC, with answers that
+// a provider is asked for in one piece (4,096 tokens) and as a stream (4,097): how it was asked
+// decides no charge, and an error status costs nothing.
+
+import type { JsonObject } from "@bufbuild/protobuf";
+import { Code, ConnectError } from "@connectrpc/connect";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { Outcome, type Receipt } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { newRequestId } from "../../src/base/ids.ts";
+import { readCatalogFile } from "../../src/config/catalog.ts";
+import { grpcCore } from "../../src/grpc/client.ts";
+import { catalogFor } from "../support/catalog.ts";
+import { startTestGateway, type TestGateway } from "../support/gateway.ts";
+import { type FakeProvider, type Script, startFakeProvider } from "../support/provider.ts";
+import {
+  errorAnswer,
+  nativeAnswer,
+  nativeEvents,
+  nativeStream,
+  sseEvent,
+} from "../support/provider-answers.ts";
+import { requestOf } from "../support/providers.ts";
+
+const input = 140n;
+const output = 700n;
+
+let provider: FakeProvider;
+let gateway: TestGateway;
+let core: ReturnType<typeof grpcCore>;
+beforeAll(async () => {
+  provider = await startFakeProvider();
+  gateway = await startTestGateway({ catalog: freshCatalog() });
+  core = grpcCore({ addresses: [gateway.grpcAddress] });
+});
+afterAll(async () => {
+  core.close();
+  await gateway.stop();
+  await provider.stop();
+});
+
+let queue = 100;
+/** The provider with other settings: what it did before is forgotten. */
+function freshCatalog() {
+  const more = `queue: ${queue++}`;
+  return readCatalogFile(catalogFor({ native: { kind: "anthropic", url: provider.url, more } }));
+}
+
+type Wish = { readonly maxTokens: number; readonly stream: boolean };
+
+/** Asks, reads the whole answer, and returns its id and its status: of gRPC, 200 or 500. */
+type Ask = (wish: Wish) => Promise<{ readonly requestId: string; readonly status: number }>;
+
+async function post(path: string, body: JsonObject): ReturnType<Ask> {
+  const answer = await fetch(gateway.address + path, {
+    method: "POST",
+    headers: {
+      ...(path === "/v1/messages"
+        ? { "x-api-key": gateway.v1, "anthropic-version": "2023-06-01" }
+        : { authorization: `Bearer ${gateway.v1}` }),
+      "content-type": "application/json",
+    },
+    body: JSON.stringify({ model: "haiku", ...body }),
+  });
+  await answer.text();
+  return {
+    requestId: answer.headers.get("x-request-id") ?? "",
+    status: answer.status,
+  };
+}
+
+const user = [{ role: "user", content: "Hello" }];
+const bindings: Readonly<Record<string, Ask>> = {
+  native: ({ maxTokens, stream }) =>
+    post("/v1/messages", { messages: user, max_tokens: maxTokens, stream }),
+  chat: ({ maxTokens, stream }) =>
+    post("/v1/chat/completions", { messages: user, max_tokens: maxTokens, stream }),
+  Responses: ({ maxTokens, stream }) =>
+    post("/v1/responses", { input: "Hello", max_output_tokens: maxTokens, stream }),
+  gRPC: async ({ maxTokens, stream }) => {
+    const requestId = newRequestId();
+    const request = requestOf("Hello", { model: "haiku", maxTokens, stream });
+    const headers = { authorization: `Bearer ${gateway.v1}`, "x-request-id": requestId };
+    try {
+      for await (const _ of core.inference.generate(request, { headers }));
+      return { requestId, status: 200 };
+    } catch (error) {
+      expect(ConnectError.from(error).code).not.toBe(Code.Internal);
+      return { requestId, status: 500 };
+    }
+  },
+};
+
+async function charged(requestId: string): Promise<Receipt> {
+  const { core, call } = gateway.admin;
+  for (;;) {
+    const request = { requestId, accountId: gateway.accountId };
+    const { receipt } = await core.billing.getReceipt(request, call);
+    if (receipt?.settledAt) return receipt;
+  }
+}
+
+const usage = { input: 11, output: 9 };
+const text = ["12345678"];
+const whole = 11n * input + 9n * output;
+/** Five bytes and the framing of one message. */
+const countedInput = expect.any(BigInt);
+
+/** What the provider answers, by how it is asked, and what each kind of answer costs. */
+type Case = {
+  readonly plain: Script;
+  readonly stream: Script;
+  readonly costs: { readonly plain: unknown; readonly streamed: unknown };
+  readonly isError?: boolean;
+  readonly outcomes: readonly Outcome[];
+};
+
+const both = (amount: unknown) => ({ plain: amount, streamed: amount });
+const failing = (script: Script): Case => ({
+  plain: script,
+  stream: script,
+  costs: both(0n),
+  isError: true,
+  outcomes: [Outcome.PROVIDER_FAILED],
+});
+const events = nativeEvents({ text, usage });
+const hidden = { text, usage: { ...usage, output: 0 } };
+const cut = nativeAnswer({ text, usage }).writes?.map((one) => String(one).slice(0, 40)) ?? [];
+
+const cases: Readonly<Record<string, Case>> = {
+  "a complete answer": {
+    plain: nativeAnswer({ text, usage }),
+    stream: nativeStream({ text, usage }),
+    costs: both(whole),
+    outcomes: [Outcome.COMPLETED],
+  },
+  "an answer without a report": {
+    plain: nativeAnswer({ text, noUsage: true }),
+    stream: nativeStream({ text, noUsage: true }),
+    costs: both(countedInput),
+    outcomes: [Outcome.COMPLETED],
+  },
+  "an answer without content": {
+    plain: nativeAnswer({ text: [], usage }),
+    stream: nativeStream({ text: [], usage }),
+    costs: both(whole),
+    outcomes: [Outcome.COMPLETED],
+  },
+  "an answer whose native provider reports an output of 0": {
+    plain: nativeAnswer(hidden),
+    stream: nativeStream(hidden),
+    costs: both(11n * input),
+    outcomes: [Outcome.COMPLETED],
+  },
+  "a refused request": failing(errorAnswer(400, "invalid_request_error", "no")),
+  "an overloaded provider": failing(errorAnswer(529, "overloaded_error", "later")),
+  "a provider without our account": failing(errorAnswer(401, "authentication_error", "who")),
+  "a provider that fails": failing(errorAnswer(500, "api_error", "broken")),
+  "a provider that breaks off": {
+    plain: { ...nativeAnswer(), writes: cut, end: "reset" },
+    stream: nativeStream({}, { writes: events.slice(0, 3), end: "reset" }),
+    costs: { plain: 0n, streamed: 11n * input + 2n * output },
+    isError: true,
+    outcomes: [Outcome.PROVIDER_FAILED, Outcome.PROVIDER_BROKE],
+  },
+  "a provider that reports an error after content": {
+    plain: errorAnswer(500, "api_error", "broken"),
+    stream: nativeStream(
+      {},
+      {
+        writes: [
+          ...events.slice(0, 3),
+          sseEvent("error", { error: { type: "api_error", message: "broken" } }),
+        ],
+      },
+    ),
+    costs: { plain: 0n, streamed: 11n * input + 2n * output },
+    isError: true,
+    outcomes: [Outcome.PROVIDER_FAILED, Outcome.PROVIDER_BROKE],
+  },
+};
+
+describe.each(Object.keys(bindings))("over %s", (binding) => {
+  test.each(Object.keys(cases))("%s", async (name) => {
+    const { plain, stream, costs, isError, outcomes } = cases[name] ?? fail();
+    provider.always(({ body }) => (body.stream === true ? stream : plain));
+    const seen: (bigint | undefined)[] = [];
+    for (const wish of [
+      { maxTokens: 4_096, stream: false },
+      { maxTokens: 4_097, stream: false },
+      { maxTokens: 4_096, stream: true },
+      { maxTokens: 4_097, stream: true },
+    ]) {
+      gateway.reload(freshCatalog());
+      const { requestId, status } = await (bindings[binding] ?? fail())(wish);
+      const receipt = await charged(requestId);
+      expect(outcomes).toContain(receipt.outcome);
+      expect(receipt.amountMicrocredits).toEqual(wish.stream ? costs.streamed : costs.plain);
+      // The status of a stream that has begun, over gRPC its end.
+      if (binding !== "gRPC" || !wish.stream) {
+        if (status >= 400) expect(receipt.amountMicrocredits).toBe(0n);
+        if (!wish.stream) expect(status >= 400).toBe(isError === true);
+      }
+      seen.push(receipt.amountMicrocredits);
+    }
+    // How the provider was asked decides nothing.
+    expect(seen[0]).toBe(seen[1]);
+    expect(seen[2]).toBe(seen[3]);
+    if (isError !== true) expect(seen[0]).toBe(seen[2]);
+  });
+});
+
+test("a web search of 40 KB is no output: its answer ends by itself, with its own figures", async () => {
+  gateway.reload(freshCatalog());
+  const found = { type: "web_search_result", url: "https://example.org", encrypted_content: "x" };
+  const results = Array.from({ length: 40 }, () => ({
+    ...found,
+    encrypted_content: "e".repeat(1_000),
+  }));
+  const [start = "", ...others] = nativeEvents({ text, usage });
+  const search = { type: "server_tool_use", id: "srvtoolu_1", name: "web_search", input: {} };
+  const result = {
+    type: "web_search_tool_result",
+    tool_use_id: "srvtoolu_1",
+    content: results,
+  };
+  const writes = [
+    start,
+    sseEvent("content_block_start", { index: 0, content_block: search }),
+    sseEvent("content_block_stop", { index: 0 }),
+    sseEvent("content_block_start", { index: 1, content_block: result }),
+    sseEvent("content_block_stop", { index: 1 }),
+    ...others.map((one) => one.replace('"index":0', '"index":2')),
+  ];
+  provider.always(nativeStream({}, { writes }));
+  const answer = await fetch(`${gateway.address}/v1/messages`, {
+    method: "POST",
+    headers: {
+      "x-api-key": gateway.v1,
+      "anthropic-version": "2023-06-01",
+      "content-type": "application/json",
+    },
+    body: JSON.stringify({ model: "haiku", messages: user, max_tokens: 4_096, stream: true }),
+  });
+  const body = await answer.text();
+  expect(body).toContain('"stop_reason":"end_turn"');
+  expect(body).toContain("e".repeat(1_000));
+  const receipt = await charged(answer.headers.get("x-request-id") ?? "");
+  expect(receipt).toMatchObject({ outcome: Outcome.COMPLETED, amountMicrocredits: whole });
+});
+
+function fail(): never {
+  throw new Error("no such case");
+}

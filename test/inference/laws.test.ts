@@ -1,0 +1,202 @@
+// Laws of the charge, over any answers: of what a provider reports and an account is handed.
+
+import { create, type MessageInitShape } from "@bufbuild/protobuf";
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import {
+  type Event,
+  EventSchema,
+  type ReportedUsageSchema,
+} from "../../gen/gateway/inference/v1/event_pb.ts";
+import { chargedUsage } from "../../src/billing/billing.ts";
+import { costMicro } from "../../src/billing/price.ts";
+import type { EndingName } from "../../src/inference/endings.ts";
+import { Metered, metered } from "../support/metered.ts";
+
+type Report = Exclude<MessageInitShape<typeof ReportedUsageSchema>, { $typeName: string }>;
+
+const eventOf = (kind: MessageInitShape<typeof EventSchema>["kind"]): Event =>
+  create(EventSchema, kind ? { kind } : {});
+const start = (usage: Report) => eventOf({ case: "messageStart", value: { id: "m", usage } });
+const delta = (usage: Report) =>
+  eventOf({ case: "messageDelta", value: { stopReason: "end_turn", usage } });
+const progress = (usage: Report) => eventOf({ case: "progress", value: { usage } });
+const text = (value: string) =>
+  eventOf({ case: "blockDelta", value: { index: 0, kind: { case: "text", value } } });
+const thought = (value: string) =>
+  eventOf({ case: "blockDelta", value: { index: 0, kind: { case: "thinking", value } } });
+const stop = eventOf({ case: "messageStop", value: {} });
+const result = (content: string) =>
+  eventOf({
+    case: "blockStart",
+    value: {
+      index: 1,
+      block: { kind: { case: "other", value: { type: "web_search_tool_result", content } } },
+    },
+  });
+const citation = (cited: string) =>
+  eventOf({
+    case: "blockDelta",
+    value: { index: 0, kind: { case: "other", value: { type: "citations_delta", cited } } },
+  });
+
+const tokens = fc.integer({ min: 1, max: 50_000 });
+const input = fc.record({
+  inputTokens: tokens,
+  cacheReadInputTokens: tokens,
+  cacheCreationInputTokens: tokens,
+});
+const names = ["inputTokens", "cacheReadInputTokens", "cacheCreationInputTokens"] as const;
+const pieces = fc.array(
+  fc.oneof(fc.string({ minLength: 1, maxLength: 9 }).map(text), fc.constant(thought("hm, well"))),
+  { minLength: 1, maxLength: 6 },
+);
+const price = {
+  input: 5n,
+  output: 25n,
+  thinking: 30n,
+  cacheWrite5m: 6n,
+  cacheWrite1h: 10n,
+  cacheRead: 1n,
+};
+
+function costOf(answer: Metered, ending: EndingName, isPlain = false): bigint {
+  return costMicro(price, chargedUsage(answer.billedAt(ending, isPlain).usage, 2 ** 31 - 1));
+}
+
+test("a 0 for an input category in any later report changes no charge", () => {
+  fc.assert(
+    fc.property(
+      input,
+      pieces,
+      tokens,
+      fc.subarray([...names]),
+      fc.constantFrom("ahead", "end", "both"),
+      (first, content, outputTokens, zeros, place) => {
+        const zeroed = Object.fromEntries(zeros.map((name) => [name, 0]));
+        const answer = (late: Report) => [
+          start(first),
+          ...content,
+          ...(place === "end" ? [] : [progress(late)]),
+          delta({ outputTokens, ...(place === "ahead" ? {} : late) }),
+          stop,
+        ];
+        expect(metered(answer(zeroed)).billedAt("complete")).toEqual(
+          metered(answer({})).billedAt("complete"),
+        );
+      },
+    ),
+  );
+});
+
+test("results of tools, citations and unknown blocks change no charge and no cut", () => {
+  fc.assert(
+    fc.property(pieces, fc.integer({ min: 0, max: 200_000 }), (content, size) => {
+      const answer = (bytes: number) => {
+        const read = new Metered({}, 100);
+        read.read([start({ inputTokens: 10 }), result("x".repeat(bytes))]);
+        read.read([citation("y".repeat(bytes)), ...content]);
+        return { billed: read.billedAt("left"), isCut: read.isCut };
+      };
+      expect(answer(size)).toEqual(answer(0));
+      expect(answer(size).isCut).toBe(false);
+    }),
+    { numRuns: 30 },
+  );
+});
+
+test("an unsplit output is divided by the counted shares, whether the client stays or leaves", () => {
+  const bytes = fc.integer({ min: 1, max: 100 });
+  fc.assert(
+    fc.property(bytes, bytes, fc.integer({ min: 101, max: 500 }), (answer, thinking, output) => {
+      const read = [
+        start({ inputTokens: 10 }),
+        thought("t".repeat(4 * thinking)),
+        text("a".repeat(4 * answer)),
+      ];
+      const stayed = metered([...read, delta({ outputTokens: output }), stop]);
+      const left = metered([...read, progress({ outputTokens: output })]);
+      const { usage } = stayed.billedAt("complete");
+      expect(usage.output + usage.thinking).toBe(output);
+      const share = thinking / (thinking + answer);
+      expect(Math.abs(usage.thinking / output - share)).toBeLessThan(0.5 / output + 1e-9);
+      if (output >= thinking + answer)
+        expect(left.billedAt("left").usage).toMatchObject({
+          output: usage.output,
+          thinking: usage.thinking,
+        });
+    }),
+  );
+});
+
+test("the same answer costs the same, plain or streamed, and in one read or in many", () => {
+  fc.assert(
+    fc.property(input, pieces, tokens, (usage, content, outputTokens) => {
+      const events = [start(usage), ...content, delta({ outputTokens }), stop];
+      const one = new Metered();
+      for (const event of events) one.read([event]);
+      const whole = metered(events).billedAt("complete", true);
+      expect(one.billedAt("complete", false)).toEqual(whole);
+    }),
+  );
+});
+
+test("leaving later never costs less, and after the last figure it costs what staying does", () => {
+  const byBytes = (events: readonly Event[]) => {
+    const { output, thinking } = metered(events).counted.output();
+    return output + thinking;
+  };
+  fc.assert(
+    fc.property(input, pieces, fc.integer({ min: 0, max: 900 }), (usage, content, more) => {
+      // Of a provider that reports less than was handed on, a leaver pays our count.
+      const outputTokens = byBytes(content) + more;
+      const events = [start(usage), ...content, delta({ outputTokens }), stop];
+      const answer = new Metered();
+      let last = 0n;
+      for (const event of events) {
+        answer.read([event]);
+        const ending = answer.counted.began ? "left" : "leftBeforeContent";
+        const cost = costOf(answer, ending);
+        expect(cost).toBeGreaterThanOrEqual(last);
+        last = cost;
+      }
+      expect(last).toBe(costOf(answer, "complete"));
+    }),
+  );
+});
+
+test("what is shown at the end is what is charged, whatever was sent before it", () => {
+  const maybe = fc.option(fc.nat(900), { nil: undefined });
+  const anyReport = fc.record({
+    inputTokens: maybe,
+    outputTokens: maybe,
+    cacheReadInputTokens: maybe,
+    cacheCreationInputTokens: maybe,
+    thinkingTokens: maybe,
+  });
+  const given = (report: Record<string, number | undefined>): Report =>
+    Object.fromEntries(Object.entries(report).filter(([, value]) => value !== undefined));
+  fc.assert(
+    fc.property(anyReport, anyReport, anyReport, pieces, (first, running, end, content) => {
+      const [opening, last] = [start(given(first)), delta(given(end))];
+      const answer = metered([opening, ...content, progress(given(running)), last, stop]);
+      const charged = chargedUsage(answer.billedAt("complete").usage, 500);
+      const before = last.kind.case === "messageDelta" ? last.kind.value.usage : undefined;
+      const sent = { ...given(first), ...given(end), ...answer.reported.shown(charged, before) };
+      expect({
+        input: sent.inputTokens ?? 0,
+        output: sent.outputTokens ?? 0,
+        cacheRead: sent.cacheReadInputTokens ?? 0,
+        written: sent.cacheCreationInputTokens ?? 0,
+        thinking: sent.thinkingTokens ?? 0,
+      }).toEqual({
+        input: charged.input,
+        output: charged.output + charged.thinking,
+        cacheRead: charged.cacheRead,
+        written: charged.cacheWrite5m + charged.cacheWrite1h,
+        thinking: charged.thinking,
+      });
+      expect(charged.output + charged.thinking).toBeLessThanOrEqual(500);
+    }),
+  );
+});

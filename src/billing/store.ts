@@ -1,6 +1,5 @@
 // The statements of the ledger that do not run in batches (those are in `ledger-batches.ts`).
 
-import { create } from "@bufbuild/protobuf";
 import {
   type Account,
   type Pool,
@@ -8,7 +7,6 @@ import {
   type Transfer,
   TransferKind,
   type Violation,
-  ViolationSchema,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Price, Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
 import * as sql from "../../gen/sql/billing.ts";
@@ -30,9 +28,7 @@ import {
   toTransfer,
   transferKindName,
 } from "./rows.ts";
-
-// The verification reads the whole ledger.
-const verifyMsMax = 3_600_000;
+import { findViolations } from "./verifier.ts";
 
 /** Which charges of an account. */
 export type ChargeQuery = {
@@ -101,10 +97,10 @@ const clockSkewMs = 300_000;
 /** From the making of an id to the settlement of its request, which lives for half an hour. */
 const usualEndMs = 2_700_000;
 
-type Database = Pick<Postgres, "run" | "transaction" | "runLong" | "heartbeats">;
+type Database = Pick<Postgres, "run" | "transaction" | "runSlices" | "heartbeats">;
 
 /** Every function throws `database_unavailable` while the database is unreachable. */
-export function createLedgerStore({ run, transaction, runLong, heartbeats }: Database) {
+export function createLedgerStore({ run, transaction, runSlices, heartbeats }: Database) {
   return {
     /** Runs `work` in one transaction. */
     transaction,
@@ -285,10 +281,8 @@ export function createLedgerStore({ run, transaction, runLong, heartbeats }: Dat
     /** Stores how a node describes itself. `report`: JSON. */
     reportNode: (nodeId: string, report: string) => run(sql.reportNode, { nodeId, report }),
 
-    verifyLedger: async (signal = new AbortController().signal): Promise<Violation[]> => {
-      const rows = await runLong(sql.verifyLedger, { timeoutMs: verifyMsMax, signal });
-      return rows.map((row) => create(ViolationSchema, row));
-    },
+    verifyLedger: (signal = new AbortController().signal): Promise<Violation[]> =>
+      runSlices((db) => findViolations(db, signal), signal),
   };
 }
 

@@ -177,6 +177,15 @@ export const definitions = {
     labels: [],
     merge: "min",
   },
+  gateway_ledger_oldest_snapshot_seconds: {
+    kind: "gauge",
+    help:
+      "age of the oldest transaction in the ledger's database. While it lasts, the server keeps " +
+      "old versions of rows, and busy accounts become slow. A user without the rights of " +
+      "`pg_read_all_stats` sees its own transactions alone",
+    labels: [],
+    merge: "max",
+  },
   gateway_history_months_due: {
     kind: "gauge",
     help:

@@ -2471,8 +2471,7 @@ limit 1;
 
 export type ListOpenMonthsRow = { month: string };
 /**
- * Lists the months that are not closed, in their order: those with a partition of charges, those
- * with hours, and those in between.
+ * Lists the months that are not closed and have charges, hours or tags, in their order.
  */
 export const listOpenMonths: Many<undefined, ListOpenMonthsRow> = many(
   "billing/list-open-months",
@@ -2481,7 +2480,7 @@ with open_from as (
   -- Months are closed in their order.
   select coalesce(max(month) + interval '1 month', '-infinity')::date as day
   from month_closings
-), months (month) as (
+), bounds (month) as (
   select to_date(right(c.relname, 7), 'YYYY_MM')
   from pg_inherits i
   join pg_class c on c.oid = i.inhrelid
@@ -2493,9 +2492,17 @@ with open_from as (
 )
 select month::date as month
 from generate_series(
-  (select greatest(min(month), (select day from open_from)) from months),
-  (select max(month) from months),
+  (select greatest(min(month), (select day from open_from)) from bounds)::timestamp,
+  (select max(month) from bounds)::timestamp,
   interval '1 month') as series (month)
+where exists (select from charges c where c.month = series.month::date)
+  or exists (
+    select from usage_hourly
+    where hour >= series.month at time zone 'utc' and key_id >= ''
+      and hour < (series.month + interval '1 month') at time zone 'utc')
+  or exists (
+    select from tags_daily
+    where day >= series.month::date and day < (series.month + interval '1 month')::date)
 order by 1`,
   () => [],
   (v) => ({ month: v[0] }) as never,
@@ -2567,9 +2574,9 @@ export type VerifyAccountsRow = { invariant: string; subject: string; detail: st
 /**
  * Checks balances, months, days, holds and payments of the accounts after one and up to another.
  * Each row is a violation, at most 100 per invariant.
- * `monthsFrom`: the first open month that `ListOpenMonths` found
+ * `months`: as `ListOpenMonths` found them
  */
-export const verifyAccounts: Many<{ after: string; upto: string; monthsFrom: string }, VerifyAccountsRow> = many(
+export const verifyAccounts: Many<{ after: string; upto: string; months: readonly string[] }, VerifyAccountsRow> = many(
   "billing/verify-accounts",
   `-- billing/verify-accounts
 with open_from as (
@@ -2671,7 +2678,8 @@ with open_from as (
     format('amount %s, and its month has no charges', amount)
   from usage_daily
   where account_id > $1 and account_id <= $2
-    and day >= (select day from open_from) and day < $3::date
+    and day >= (select day from open_from) and day < (select hours_from from progress)
+    and date_trunc('month', day)::date <> all ($3::date[])
   union all
   select 'days = hours', concat_ws('/', account_id, key_id, model, day),
     format('amount %s and %s, requests %s and %s', u.amount, h.amount, u.requests, h.requests)
@@ -2831,7 +2839,7 @@ from (
   select *, row_number() over (partition by invariant order by subject) as position from checks
 ) numbered
 where position <= 100`,
-  (p) => [p.after, p.upto, p.monthsFrom],
+  (p) => [p.after, p.upto, p.months],
   (v) => ({ invariant: v[0], subject: v[1], detail: v[2] }) as never,
   "",
 );

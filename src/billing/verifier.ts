@@ -22,8 +22,8 @@ const sliceSizes = {
 
 /** After a slice, the database is left to requests for so many times as long as it took. */
 const restShare = 3;
-/** A small ledger is verified without a rest. */
-const restMsMin = 30;
+/** A small ledger is verified without a rest: most of such a slice is its plan. */
+const restMsMin = 300;
 
 /** Sorts before and after every id. */
 const firstId = "";
@@ -74,7 +74,7 @@ async function* verify(
   for (let after = firstId; after < lastId; ) {
     const end = await db.run(sql.findAccountsEnd, { after, accounts, rows });
     const upto = end.accountId ?? lastId;
-    const slice = { after, upto, monthsFrom };
+    const slice = { after, upto, months };
     yield slowly(() => db.run(sql.verifyAccounts, slice));
     after = upto;
   }

@@ -232,7 +232,9 @@ export const definitions = {
   },
   gateway_certificate_end_seconds: {
     kind: "gauge",
-    help: "end of the certificate of the gRPC listener, in Unix time. Absent in plaintext",
+    help:
+      "end of the certificate of the gRPC listener, or of a facade for its core, in Unix time. " +
+      "Absent without one",
     labels: [],
     merge: "min",
   },

@@ -101,8 +101,8 @@ const reportSettings = {
   work_mem: "32MB",
 };
 
-// The server knows how large the parts of a table are that a slice takes only from its first column:
-// for the hours of one account it would read all the others, too.
+// How much of a table a slice takes, the server guesses by the first column of its bounds: for some
+// hours of an account it would read all of them.
 const sliceSettings = {
   ...reportSettings,
   enable_seqscan: "off",

@@ -33,13 +33,12 @@ limit 1;
 -- charges.
 
 -- name: ListOpenMonths :many
--- Lists the months that are not closed, in their order: those with a partition of charges, those
--- with hours, and those in between.
+-- Lists the months that are not closed and have charges, hours or tags, in their order.
 with open_from as (
   -- Months are closed in their order.
   select coalesce(max(month) + interval '1 month', '-infinity')::date as day
   from month_closings
-), months (month) as (
+), bounds (month) as (
   select to_date(right(c.relname, 7), 'YYYY_MM')
   from pg_inherits i
   join pg_class c on c.oid = i.inhrelid
@@ -51,9 +50,17 @@ with open_from as (
 )
 select month::date as "month!"
 from generate_series(
-  (select greatest(min(month), (select day from open_from)) from months),
-  (select max(month) from months),
+  (select greatest(min(month), (select day from open_from)) from bounds)::timestamp,
+  (select max(month) from bounds)::timestamp,
   interval '1 month') as series (month)
+where exists (select from charges c where c.month = series.month::date)
+  or exists (
+    select from usage_hourly
+    where hour >= series.month at time zone 'utc' and key_id >= ''
+      and hour < (series.month + interval '1 month') at time zone 'utc')
+  or exists (
+    select from tags_daily
+    where day >= series.month::date and day < (series.month + interval '1 month')::date)
 order by 1;
 
 -- name: FindAccountsEnd :one
@@ -94,7 +101,7 @@ offset :charges limit 1;
 -- Checks balances, months, days, holds and payments of the accounts after one and up to another.
 -- Each row is a violation, at most 100 per invariant.
 -- not each: category  sums and their parts alone
--- :months_from  the first open month that `ListOpenMonths` found
+-- :months  as `ListOpenMonths` found them
 with open_from as (
   -- Months are closed in their order.
   select coalesce(max(month) + interval '1 month', '-infinity')::date as day
@@ -194,7 +201,8 @@ with open_from as (
     format('amount %s, and its month has no charges', amount)
   from usage_daily
   where account_id > :after and account_id <= :upto
-    and day >= (select day from open_from) and day < :months_from::date
+    and day >= (select day from open_from) and day < (select hours_from from progress)
+    and date_trunc('month', day)::date <> all (:months::date[])
   union all
   select 'days = hours', concat_ws('/', account_id, key_id, model, day),
     format('amount %s and %s, requests %s and %s', u.amount, h.amount, u.requests, h.requests)

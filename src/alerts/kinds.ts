@@ -21,6 +21,7 @@ const operatorKinds = [
   "provider_recovered",
   "ledger_not_synchronous",
   "ledger_violated",
+  "approval_bypassed",
 ] as const;
 
 const kindsByName: Readonly<Record<KindName, AlertKind>> = {
@@ -34,6 +35,7 @@ const kindsByName: Readonly<Record<KindName, AlertKind>> = {
   provider_recovered: AlertKind.PROVIDER_RECOVERED,
   ledger_not_synchronous: AlertKind.LEDGER_NOT_SYNCHRONOUS,
   ledger_violated: AlertKind.LEDGER_VIOLATED,
+  approval_bypassed: AlertKind.APPROVAL_BYPASSED,
 };
 
 export function isKindName(text: string): text is KindName {
@@ -82,6 +84,8 @@ export function titleOf(kind: KindName, facts: AlertFacts): string {
       return "A failover would lose the last charges: the ledger is not synchronous.";
     case "ledger_violated":
       return "The verifier of the ledger found something.";
+    case "approval_bypassed":
+      return `A token of the machine gave away what a person could not alone: ${fact("actor")}.`;
   }
 }
 
@@ -115,5 +119,7 @@ export function detailOf(kind: KindName, facts: AlertFacts): string {
       return (facts.problem ?? "").slice(0, 300);
     case "ledger_violated":
       return `${fact("violations")} violations. Run npm run verify-ledger for the list.`;
+    case "approval_bypassed":
+      return `${fact("what")} Of the account ${fact("account_id")}. Ask who used the token.`;
   }
 }

@@ -23,7 +23,7 @@ import {
   numbered,
   startCrashCluster,
 } from "../support/crash-cluster.ts";
-import { logged, logLines } from "../support/workers.ts";
+import { type LogLine, logged, logLines } from "../support/workers.ts";
 
 let stage: CrashCluster;
 beforeAll(async () => {
@@ -86,14 +86,17 @@ test("four processes that start at once on an empty database have one set of key
   }
 });
 
-test("two gateways without Redis admit a limit together, and say that they do", async () => {
+test.for([
+  { name: "gateways", env: {} },
+  { name: "parents of two workers", env: { WORKERS: "2" } },
+])("two $name without Redis admit a limit together, and say that they do", async ({ env }) => {
   const { payer, secret } = await stage.key(1_000_000_000n);
   await stage.ledger.run("update keys set requests_per_minute = 10 where key_id = $1", [
     payer.keyId,
   ]);
   const two = [
-    await stage.start({ LOG_LEVEL: "info" }),
-    await stage.start({ LOG_LEVEL: "info" }),
+    await stage.start({ LOG_LEVEL: "info", ...env }),
+    await stage.start({ LOG_LEVEL: "info", ...env }),
   ] as const;
   await Promise.all(two.map((one) => logged(one, "admits its share of every rate limit")));
   const statuses = await Promise.all(
@@ -120,11 +123,16 @@ test("two gateways without Redis admit a limit together, and say that they do", 
 
 test("workers that are starting when their parent dies end quietly", async () => {
   const env = { ...stage.env, WORKERS: "2", LOG_LEVEL: "debug" };
-  // From its first step to after it is ready.
-  for (const afterMs of [0, 100, 250, 500, 800, 1_200]) {
+  const isFirstStarting = ({ worker, msg }: LogLine) => worker === 1 && msg === "starting";
+  // The second is forked when the first is ready.
+  const isFirstReady = ({ worker, msg }: LogLine) => worker === 1 && msg === "worker ready";
+  const moments = [
+    ...[0, 100, 250, 500, 800, 1_200].map((afterMs) => ({ line: isFirstStarting, afterMs })),
+    ...[0, 2, 5, 10, 15, 20, 30, 40].map((afterMs) => ({ line: isFirstReady, afterMs })),
+  ];
+  for (const { line, afterMs } of moments) {
     const parent = launchChildGateway(env);
-    while (!logLines(parent).some(({ worker, msg }) => worker === 1 && msg === "starting"))
-      await delay(5);
+    while (!logLines(parent).some(line)) await delay(1);
     await delay(afterMs);
     // Its output ends when the last worker has ended.
     const { stderr } = await parent.end("SIGKILL");

@@ -3,7 +3,7 @@
 # that is installed, if that is 24.7 or later, and otherwise the packaged one. An installed one gets
 # the security updates of its system.
 set -u
-packaged=${0%/*}/../node_modules/.bin/node
+modules=${0%/*}/../node_modules
 
 # What a Node answers that is new enough; nothing for another one, or one that does not run.
 suits() {
@@ -28,7 +28,10 @@ for folder in $PATH; do
   seen="$seen $folder/node is ${version:-broken};"
 done
 unset IFS
-[ -n "$node" ] || ! suits "$packaged" || node=$packaged
+# The npm of Debian 12 makes no link to it in .bin.
+for packaged in "$modules/.bin/node" "$modules"/node-*/bin/node; do
+  [ -z "$node" ] && suits "$packaged" && node=$packaged
+done
 if [ -z "$node" ]; then
   echo "The gateway needs Node 24.7 or later:${seen:- no Node is installed;} and the one in" \
     "node_modules is missing or does not run here. Install a newer Node, or run" \

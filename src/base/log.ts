@@ -61,8 +61,9 @@ export const logCodes = {
     "a task that repeats every second failed, and is repeated; look at the database if it " +
     "goes on",
   certificate_rejected:
-    "the files of GRPC_TLS_CERT, GRPC_TLS_KEY or GRPC_TLS_CLIENT_CA cannot be read, or do not fit " +
-    "together, and the certificate of before is in use; correct them",
+    "the files of GRPC_TLS_CERT, GRPC_TLS_KEY or GRPC_TLS_CLIENT_CA, or of CORE_TLS_CERT, " +
+    "CORE_TLS_KEY or CORE_TLS_CA, cannot be read, or do not fit together, and the certificate of " +
+    "before is in use; correct them",
   chain_balance_lower:
     "a node says that an address has less Ether than before without having sent any; ask another " +
     "node, and compare the address with its credits",
@@ -189,6 +190,9 @@ export const logCodes = {
     "a provider reports no input tokens, so prompts are free; set `zero_usage: missing` for " +
     "the model",
   provider_unusable: "the last calls to a provider for a model all failed; look at its status page",
+  proxy_not_trusted:
+    "if `peer` is your proxy, set TRUSTED_PROXIES as `set` says: its clients share one address and " +
+    "one limit until then; otherwise nothing, a client made the header up",
   rate_source_failed:
     "no quote is given unless two sources answer; look at the address and the path of the source",
   rate_unknown:

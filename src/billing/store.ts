@@ -1,6 +1,5 @@
 // The statements of the ledger that do not run in batches (those are in `ledger-batches.ts`).
 
-import { create } from "@bufbuild/protobuf";
 import {
   type Account,
   type Pool,
@@ -8,7 +7,6 @@ import {
   type Transfer,
   TransferKind,
   type Violation,
-  ViolationSchema,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Price, Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
 import * as sql from "../../gen/sql/billing.ts";
@@ -30,9 +28,7 @@ import {
   toTransfer,
   transferKindName,
 } from "./rows.ts";
-
-// The verification reads the whole ledger.
-const verifyMsMax = 3_600_000;
+import { findViolations } from "./verifier.ts";
 
 /** Which charges of an account. */
 export type ChargeQuery = {
@@ -102,11 +98,13 @@ export type LedgerStore = ReturnType<typeof createLedgerStore>;
 const clockSkewMs = 300_000;
 /** From the making of an id to the settlement of its request, which lives for half an hour. */
 const usualEndMs = 2_700_000;
+/** An id that tells a later time is not taken. */
+const aheadMsMax = 86_400_000;
 
-type Database = Pick<Postgres, "run" | "transaction" | "runLong" | "heartbeats">;
+type Database = Pick<Postgres, "run" | "transaction" | "runSlices" | "heartbeats">;
 
 /** Every function throws `database_unavailable` while the database is unreachable. */
-export function createLedgerStore({ run, transaction, runLong, heartbeats }: Database) {
+export function createLedgerStore({ run, transaction, runSlices, heartbeats }: Database) {
   return {
     /** Runs `work` in one transaction. */
     transaction,
@@ -187,8 +185,8 @@ export function createLedgerStore({ run, transaction, runLong, heartbeats }: Dat
     findAmounts: (requests: readonly RequestKey[]) => run(sql.findAmounts, idsOf(requests)),
     /**
      * The charges of requests with this id in all accounts, oldest first. Those of an id that tells
-     * its time are looked for when such a request ends, then in its months, and only if it is not
-     * there in all others: a client may have made it with a time of its own choice.
+     * its time are looked for when such a request ends, and only if it is not there in all
+     * accounts, in the months since: a client may have made it long before, or a day ahead.
      */
     findCharges: async (requestId: string): Promise<Receipt[]> => {
       const [madeAtMs, months] = [timeOf(requestId), monthsNear(requestId)];
@@ -200,10 +198,9 @@ export function createLedgerStore({ run, transaction, runLong, heartbeats }: Dat
           const near = await run(sql.findChargesNear, { requestId, months, from, to });
           if (near.length > 0) return near.map(toReceipt);
         }
-        const inMonths = await run(sql.findCharges, { requestId, months });
-        if (inMonths.length > 0) return inMonths.map(toReceipt);
       }
-      return (await run(sql.findCharges, { requestId, months: null })).map(toReceipt);
+      const since = madeAtMs === undefined ? undefined : monthsSince(madeAtMs - aheadMsMax);
+      return (await run(sql.findCharges, { requestId, months: since ?? null })).map(toReceipt);
     },
     /** The charges that match, newest first, among at most `looks` charges. */
     listCharges: async (
@@ -297,11 +294,20 @@ export function createLedgerStore({ run, transaction, runLong, heartbeats }: Dat
     /** Stores how a node describes itself. `report`: JSON. */
     reportNode: (nodeId: string, report: string) => run(sql.reportNode, { nodeId, report }),
 
-    verifyLedger: async (signal = new AbortController().signal): Promise<Violation[]> => {
-      const rows = await runLong(sql.verifyLedger, { timeoutMs: verifyMsMax, signal });
-      return rows.map((row) => create(ViolationSchema, row));
-    },
+    verifyLedger: (signal = new AbortController().signal): Promise<Violation[]> =>
+      runSlices((db) => findViolations(db, signal), signal),
   };
+}
+
+/** The months since that of a time, `YYYY-MM-01`, up to now by a clock that is ahead. */
+function monthsSince(ms: number): string[] {
+  const first = new Date(`${new Date(ms).toISOString().slice(0, 7)}-01`);
+  const months: string[] = [];
+  for (const at = first; at.getTime() <= Date.now() + clockSkewMs; ) {
+    months.push(at.toISOString().slice(0, 10));
+    at.setUTCMonth(at.getUTCMonth() + 1);
+  }
+  return months;
 }
 
 function idsOf(requests: readonly RequestKey[]) {

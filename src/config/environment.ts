@@ -135,9 +135,11 @@ export type ServerTls = {
   readonly privateKey: Buffer;
   /** Clients must present a certificate signed by one of these. Absent: none is required. */
   readonly clientAuthorities?: Buffer;
-  /** The files that these are of, to be read again. */
-  readonly files?: Readonly<Record<"certificate" | "privateKey" | "clientAuthorities", string>>;
+  readonly files?: TlsFiles;
 };
+
+/** The files that PEM is of, to be read again. Empty: there is no such file. */
+export type TlsFiles = Readonly<Record<"certificate" | "privateKey" | "authorities", string>>;
 
 /** TLS of a client, in PEM. */
 export type ClientTls = {
@@ -145,6 +147,7 @@ export type ClientTls = {
   readonly authorities?: Buffer;
   /** Presented to a server that requires a client certificate. */
   readonly identity?: { readonly certificate: Buffer; readonly privateKey: Buffer };
+  readonly files?: TlsFiles;
 };
 
 const logLevels = ["trace", "debug", "info", "warn", "error", "fatal", "silent"] as const;
@@ -254,6 +257,11 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
   const clientAuthorities = file("GRPC_TLS_CLIENT_CA");
   const authorities = file("CORE_TLS_CA");
   const identity = pair("CORE_TLS_CERT", "CORE_TLS_KEY");
+  const filesOf = (certificate: string, privateKey: string, authorities: string): TlsFiles => ({
+    certificate: text(certificate) ?? "",
+    privateKey: text(privateKey) ?? "",
+    authorities: text(authorities) ?? "",
+  });
   const coreTls = flag("CORE_TLS", authorities !== undefined || identity !== undefined);
 
   if (adminToken !== undefined && !/^[\x21-\x7e]+$/.test(adminToken)) {
@@ -337,11 +345,7 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
       grpcTls: {
         ...grpcPair,
         ...(clientAuthorities && { clientAuthorities }),
-        files: {
-          certificate: text("GRPC_TLS_CERT") ?? "",
-          privateKey: text("GRPC_TLS_KEY") ?? "",
-          clientAuthorities: text("GRPC_TLS_CLIENT_CA") ?? "",
-        },
+        files: filesOf("GRPC_TLS_CERT", "GRPC_TLS_KEY", "GRPC_TLS_CLIENT_CA"),
       },
     }),
     grpcAllowPlaintext: flag("GRPC_ALLOW_PLAINTEXT", false),
@@ -367,7 +371,11 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
     }),
     coreAddresses,
     ...(coreTls && {
-      coreTls: { ...(authorities && { authorities }), ...(identity && { identity }) },
+      coreTls: {
+        ...(authorities && { authorities }),
+        ...(identity && { identity }),
+        files: filesOf("CORE_TLS_CERT", "CORE_TLS_KEY", "CORE_TLS_CA"),
+      },
     }),
     httpAdmin: choice("HTTP_ADMIN", httpAdmins, "true"),
     streamCost: flag("STREAM_COST", true),

@@ -26,7 +26,7 @@ import type { ClientTls } from "../config/environment.ts";
 import { abortError, type Core, factsOf, implement, serviceTypes } from "../contract/contract.ts";
 import { decodeMessage, encodeMessage, metadataOf, pathOf } from "./codec.ts";
 import { fromStatus } from "./status.ts";
-import { clientCredentials } from "./tls.ts";
+import { type Certificate, clientCertificate, clientCredentials } from "./tls.ts";
 
 /**
  * A Core that calls the cores at `addresses` (`host:port`) in turn and prefers connected ones. A
@@ -39,8 +39,9 @@ export function grpcCore(parts: {
   /** Of the wait for a core. Default: the clock of this machine. */
   clock?: Clock;
 }): RemoteCore {
+  const certificate = parts.tls && clientCertificate(parts.tls);
   const channels = parts.addresses.map(
-    (address) => new Channel(address, clientCredentials(parts.tls), channelOptions),
+    (address) => new Channel(address, clientCredentials(certificate), channelOptions),
   );
   const cores = { pick: createPicker(channels), clock: parts.clock ?? systemClock };
   const health = grpcClient(Health, cores);
@@ -52,6 +53,7 @@ export function grpcCore(parts: {
     payments: grpcClient(serviceTypes.payments, cores),
     alerts: grpcClient(serviceTypes.alerts, cores),
     operations: grpcClient(serviceTypes.operations, cores),
+    certificate,
     isServing: (timeoutMs) => isServing(health, timeoutMs),
     close: () => {
       for (const channel of channels) channel.close();
@@ -60,6 +62,8 @@ export function grpcCore(parts: {
 }
 
 export type RemoteCore = Core & {
+  /** Undefined: plaintext. */
+  readonly certificate: Certificate | undefined;
   /** Whether a core says that it can serve requests. Rejects if none answers. */
   isServing(timeoutMs: number): Promise<boolean>;
   close(): void;

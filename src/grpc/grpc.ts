@@ -35,16 +35,16 @@ import { encodeMessage, headersOf, pathOf } from "./codec.ts";
 import { createHealth, type ServingServices } from "./health.ts";
 import { createReflection } from "./reflection.ts";
 import { toStatus } from "./status.ts";
-import { ServerCertificate, serverCredentials } from "./tls.ts";
+import { Certificate, serverCredentials } from "./tls.ts";
 
 // grpc-js also reports its messages as errors, and stderr must hold only JSON lines.
 setLogVerbosity(logVerbosity.NONE);
 
-export type { ServerCertificate } from "./tls.ts";
+export type { Certificate } from "./tls.ts";
 
 export type GrpcServer = {
   /** Undefined: plaintext. */
-  readonly certificate: ServerCertificate | undefined;
+  readonly certificate: Certificate | undefined;
   /**
    * Starts to listen and returns the port, for callers that passed port 0. Throws for a public
    * address without TLS and for a port in use.
@@ -80,7 +80,8 @@ export type GrpcServerParts = {
 export function createGrpcServer(parts: GrpcServerParts): GrpcServer {
   // With client authorities, every connection has presented a certificate that one of them signed.
   const calls = new ActiveCalls(parts.tls?.clientAuthorities !== undefined);
-  const certificate = parts.tls && new ServerCertificate(parts.tls);
+  const certificate =
+    parts.tls && new Certificate({ ...parts.tls, authorities: parts.tls.clientAuthorities });
   const fail = (error: unknown) => {
     parts.onError?.(toApiError(error).reason);
     return toStatus(error);

@@ -3,45 +3,57 @@
 
 import { X509Certificate } from "node:crypto";
 import { BlockList, isIP } from "node:net";
-import { createSecureContext } from "node:tls";
+import { createSecureContext, getCACertificates } from "node:tls";
 import { ChannelCredentials, experimental, ServerCredentials } from "@grpc/grpc-js";
-import type { ClientTls, ServerTls } from "../config/environment.ts";
+import type { ClientTls } from "../config/environment.ts";
 
 type IdentityListener = experimental.IdentityCertificateUpdateListener;
 type AuthorityListener = experimental.CaCertificateUpdateListener;
 
-/** The certificate of a listener. Its connections to come use the one that was set last. */
-export class ServerCertificate implements experimental.CertificateProvider {
-  #tls: ServerTls;
+/** A certificate with its key, and the signers that the other side's must have, in PEM. */
+type Pem = {
+  readonly certificate?: Buffer | undefined;
+  readonly privateKey?: Buffer | undefined;
+  readonly authorities?: Buffer | undefined;
+};
+
+/** TLS of a listener or a client. Its connections to come use the PEM that was set last. */
+export class Certificate implements experimental.CertificateProvider {
+  #pem: Pem;
   readonly #identities = new Set<IdentityListener>();
   readonly #authorities = new Set<AuthorityListener>();
 
   /** Throws an Error for a certificate and a key that do not fit together. */
-  constructor(tls: ServerTls) {
-    check(tls);
-    this.#tls = tls;
+  constructor(pem: Pem) {
+    check(pem);
+    this.#pem = pem;
   }
 
-  /** When the certificate ends. */
-  get endsAt(): Date {
-    return new X509Certificate(this.#tls.certificate).validToDate;
+  /** When the certificate ends. Undefined: a client that has none. */
+  get endsAt(): Date | undefined {
+    const { certificate } = this.#pem;
+    return certificate && new X509Certificate(certificate).validToDate;
   }
 
-  get asksClients(): boolean {
-    return this.#tls.clientAuthorities !== undefined;
+  get hasIdentity(): boolean {
+    return this.#pem.certificate !== undefined;
+  }
+
+  get hasAuthorities(): boolean {
+    return this.#pem.authorities !== undefined;
   }
 
   /**
-   * Takes another certificate. False: it is the same. Throws an Error, and keeps the one of before,
-   * for a certificate and a key that do not fit together, as while their files are being written.
+   * Takes another PEM. False: it is the same. Throws an Error, and keeps the one of before, for a
+   * certificate and a key that do not fit together, as while their files are being written.
    */
-  replace(tls: ServerTls): boolean {
-    const isSame = (["certificate", "privateKey", "clientAuthorities"] as const).every(
-      (name) => Buffer.compare(tls[name] ?? none, this.#tls[name] ?? none) === 0,
+  replace(pem: Pem): boolean {
+    const isSame = (["certificate", "privateKey", "authorities"] as const).every(
+      (name) => Buffer.compare(pem[name] ?? none, this.#pem[name] ?? none) === 0,
     );
     if (isSame) return false;
-    check(tls);
-    this.#tls = tls;
+    check(pem);
+    this.#pem = pem;
     for (const listener of this.#authorities) this.#giveAuthorities(listener);
     for (const listener of this.#identities) this.#giveIdentity(listener);
     return true;
@@ -67,20 +79,19 @@ export class ServerCertificate implements experimental.CertificateProvider {
   }
 
   #giveIdentity(listener: IdentityListener): void {
-    const { certificate, privateKey } = this.#tls;
+    const { certificate = none, privateKey = none } = this.#pem;
     listener({ certificate, privateKey });
   }
 
   #giveAuthorities(listener: AuthorityListener): void {
-    listener({ caCertificate: this.#tls.clientAuthorities ?? none });
+    listener({ caCertificate: this.#pem.authorities ?? none });
   }
 }
 
 const none = Buffer.alloc(0);
 
-function check({ certificate, privateKey, clientAuthorities }: ServerTls): void {
-  const ca = clientAuthorities && { ca: clientAuthorities };
-  createSecureContext({ cert: certificate, key: privateKey, ...ca });
+function check({ certificate, privateKey, authorities }: Pem): void {
+  createSecureContext({ cert: certificate, key: privateKey, ca: authorities });
 }
 
 /**
@@ -89,15 +100,15 @@ function check({ certificate, privateKey, clientAuthorities }: ServerTls): void 
  */
 export function serverCredentials(
   host: string,
-  certificate: ServerCertificate | undefined,
+  certificate: Certificate | undefined,
   allowPlaintext: boolean,
 ): ServerCredentials {
   if (certificate) {
-    const { asksClients } = certificate;
+    const { hasAuthorities } = certificate;
     return experimental.createCertificateProviderServerCredentials(
       certificate,
-      asksClients ? certificate : null,
-      asksClients,
+      hasAuthorities ? certificate : null,
+      hasAuthorities,
     );
   }
   if (!allowPlaintext && !isLoopback(host)) {
@@ -109,14 +120,21 @@ export function serverCredentials(
 }
 
 /** Credentials of a client. */
-export function clientCredentials(tls: ClientTls | undefined): ChannelCredentials {
-  if (!tls) return ChannelCredentials.createInsecure();
-  const { authorities, identity } = tls;
-  return ChannelCredentials.createSsl(
-    authorities ?? null,
-    identity?.privateKey ?? null,
-    identity?.certificate ?? null,
+export function clientCredentials(certificate: Certificate | undefined): ChannelCredentials {
+  if (!certificate) return ChannelCredentials.createInsecure();
+  return experimental.createCertificateProviderChannelCredentials(
+    certificate,
+    certificate.hasIdentity ? certificate : null,
   );
+}
+
+/** TLS of a client. Without authorities it trusts those that Node trusts. */
+export function clientCertificate({ authorities, identity }: ClientTls): Certificate {
+  return new Certificate({ ...identity, authorities: authorities ?? trustedByNode() });
+}
+
+function trustedByNode(): Buffer {
+  return Buffer.from(getCACertificates("default").join("\n"));
 }
 
 const loopback = new BlockList();

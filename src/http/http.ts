@@ -79,6 +79,7 @@ import { RequestMetrics } from "./request-metrics.ts";
 import { postResponses, responsesOperation } from "./responses.ts";
 import { contentKeyBytes, SealedContent } from "./sealed-content.ts";
 import { defaultKeepAlive, type KeepAlive } from "./send-answer.ts";
+import { createProxyReport } from "./unnamed-proxies.ts";
 import { getUsage, usageOperation } from "./usage.ts";
 import { postWebhook, webhookOperation } from "./webhooks.ts";
 
@@ -212,6 +213,7 @@ export function createHttpServer(parts: HttpServerParts): HttpServer {
     made ??= describeApi({ routes: described, methods, posts: parts.posts ?? {} });
     return made;
   };
+  const reportProxy = createProxyReport(parts.log, trustedProxies, parts.clock);
   // On the root, so that a drain also waits for routes added from outside.
   app.addHook("onRequest", (request, reply, done) => {
     const startedMs = metrics ? performance.now() : 0;
@@ -223,6 +225,8 @@ export function createHttpServer(parts: HttpServerParts): HttpServer {
       request.raw.destroy();
       return;
     }
+    if (request.headers["x-forwarded-for"] !== undefined)
+      reportProxy(request.raw.socket.remoteAddress);
     parts.addressLimit.countRequest(request, reply);
     done();
   });

@@ -188,6 +188,15 @@ export const definitions = {
     labels: [],
     merge: "min",
   },
+  gateway_ledger_oldest_snapshot_seconds: {
+    kind: "gauge",
+    help:
+      "age of the oldest transaction in the ledger's database. While it lasts, the server keeps " +
+      "old versions of rows, and busy accounts become slow. A user without the rights of " +
+      "`pg_read_all_stats` sees its own transactions alone",
+    labels: [],
+    merge: "max",
+  },
   gateway_history_months_due: {
     kind: "gauge",
     help:
@@ -234,7 +243,9 @@ export const definitions = {
   },
   gateway_certificate_end_seconds: {
     kind: "gauge",
-    help: "end of the certificate of the gRPC listener, in Unix time. Absent in plaintext",
+    help:
+      "end of the certificate of the gRPC listener, or of a facade for its core, in Unix time. " +
+      "Absent without one",
     labels: [],
     merge: "min",
   },

@@ -11,6 +11,11 @@ export type Durability = {
   readonly problem: string | undefined;
   /** Connected synchronous standbys. Undefined where the role may not ask. */
   readonly syncStandbys: number | undefined;
+  /**
+   * Age of the oldest transaction that keeps the server from removing old versions of rows, as far
+   * as the role may see. 0: there is none.
+   */
+  readonly oldestSnapshotS: number;
   /** Of the server, such as `18.4`. */
   readonly version: string;
 };
@@ -22,6 +27,7 @@ type Row = {
   may_ask: boolean;
   standbys: number;
   sync_standbys: number;
+  oldest_snapshot_s: number;
 };
 
 // A role that may not read statistics sees the rows of pg_stat_replication, without their states.
@@ -31,7 +37,11 @@ const settings = `
     current_setting('synchronous_standby_names') as names,
     pg_has_role(current_user, 'pg_read_all_stats', 'usage') as may_ask,
     count(pid)::int as standbys,
-    (count(pid) filter (where sync_state in ('sync', 'quorum')))::int as sync_standbys
+    (count(pid) filter (where sync_state in ('sync', 'quorum')))::int as sync_standbys,
+    (select coalesce(extract(epoch from max(clock_timestamp() - xact_start)), 0)::float8
+     from pg_stat_activity
+     where datname = current_database() and pid <> pg_backend_pid()
+       and (backend_xmin is not null or backend_xid is not null)) as oldest_snapshot_s
   from pg_stat_replication`;
 
 /** The append-only tables that the role of a connection may change. */
@@ -55,6 +65,7 @@ export async function readDurability(client: Client, isList: boolean): Promise<D
     isSynchronous: problem === undefined && row.names !== "",
     problem,
     syncStandbys: row.may_ask ? row.sync_standbys : undefined,
+    oldestSnapshotS: row.oldest_snapshot_s,
     version: row.version,
   };
 }

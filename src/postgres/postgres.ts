@@ -26,7 +26,7 @@ import {
   type SessionSettings,
   textParser,
 } from "./session.ts";
-import { isSkipped, type Query, type Runner, type Statement } from "./statement.ts";
+import { isSkipped, type Query, type Runner } from "./statement.ts";
 
 export type { Durability } from "./durability.ts";
 export {
@@ -65,13 +65,10 @@ export interface Postgres extends Runner {
   /** For heartbeats: other statements that wait for locks do not keep them waiting. */
   readonly heartbeats: Runner;
   /**
-   * Runs a statement of up to `timeoutMs` on a connection of its own, until `signal` or `close`
-   * cancels it.
+   * Runs work of any length, whose statements are short, on a connection of its own, until `signal`
+   * or `close` cancels it. The statements follow indexes, and take one processor at most.
    */
-  runLong<Row, Result>(
-    statement: Statement<undefined, Row, Result>,
-    limits: { timeoutMs: number; signal: AbortSignal },
-  ): Promise<Result>;
+  runSlices<T>(work: (db: Runner) => Promise<T>, signal: AbortSignal): Promise<T>;
   connect(): Promise<Connection>;
   /** Asks the server whether its commits survive its loss. */
   readDurability(): Promise<Durability>;
@@ -102,6 +99,15 @@ const reportSettings = {
   plan_cache_mode: "force_custom_plan",
   random_page_cost: 1.1,
   work_mem: "32MB",
+};
+
+// How much of a table a slice takes, the server guesses by the first column of its bounds: for some
+// hours of an account it would read all of them.
+const sliceSettings = {
+  ...reportSettings,
+  enable_seqscan: "off",
+  statement_timeout: 60_000,
+  lock_timeout: 5_000,
 };
 
 // A plan suits the table sizes at the time when it was made, and the server updates its statistics
@@ -160,14 +166,9 @@ export function connectPostgres(
     transaction: (work) => pools.use(({ pool }) => transaction(pool, work)).catch(throwUnavailable),
     reports: runsOn(({ reports }) => reports, throwTooLarge),
     heartbeats: runsOn(({ heartbeats }) => heartbeats),
-    runLong: (statement, { timeoutMs, signal }) =>
+    runSlices: (work, signal) =>
       pools
-        .use(() =>
-          runLong(servers, session, statement, {
-            timeoutMs,
-            signal: AbortSignal.any([signal, closing.signal]),
-          }),
-        )
+        .use(() => runSlices(servers, session, work, AbortSignal.any([signal, closing.signal])))
         .catch(throwUnavailable),
     connect: () => connect(servers, session),
     async readDurability() {
@@ -277,13 +278,13 @@ function poolsOf(open: ServerPools | undefined): Pool[] {
   return open ? [open.pool, open.reports, open.heartbeats] : [];
 }
 
-async function runLong<Row, Result>(
+async function runSlices<T>(
   servers: Servers,
   session: SessionSettings,
-  statement: Statement<undefined, Row, Result>,
-  { timeoutMs, signal }: { timeoutMs: number; signal: AbortSignal },
-): Promise<Result> {
-  const { client } = await servers.connect({ statement_timeout: timeoutMs, ...session });
+  work: (db: Runner) => Promise<T>,
+  signal: AbortSignal,
+): Promise<T> {
+  const { client } = await servers.connect({ ...sliceSettings, ...session });
   let cancel = () => {};
   try {
     const { rows } = await client.query<{ pid: number }>("select pg_backend_pid() as pid");
@@ -294,7 +295,9 @@ async function runLong<Row, Result>(
     };
     signal.throwIfAborted();
     signal.addEventListener("abort", cancel, { once: true });
-    return await runOn(client, statement, statement.with());
+    return await work({
+      run: (statement, ...parameters) => runOn(client, statement, statement.with(...parameters)),
+    });
   } finally {
     signal.removeEventListener("abort", cancel);
     await client.end();

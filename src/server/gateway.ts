@@ -8,12 +8,11 @@ import type { ErrorReason } from "../base/errors.ts";
 import { disconnectMsMax } from "../base/keep-alive.ts";
 import { aborted, withTimeout } from "../base/timeout.ts";
 import type { CatalogFile } from "../config/catalog.ts";
-import type { Config } from "../config/environment.ts";
 import { hostAndPort } from "../config/environment.ts";
 import { createSessionCookie, registerConsole, settingsFor } from "../console/console.ts";
 import { type Core, localCore } from "../contract/contract.ts";
 import { grpcCore } from "../grpc/client.ts";
-import { createGrpcServer } from "../grpc/grpc.ts";
+import { type Certificate, createGrpcServer } from "../grpc/grpc.ts";
 import { AddressLimit } from "../http/address-limit.ts";
 import {
   createFailedCredentials,
@@ -130,7 +129,7 @@ async function openGateway(given: GatewayParts, stack: AsyncDisposableStack): Pr
   const local = config.role === "facade" ? undefined : await startServices(parts, stack);
   const { core, readiness } = local
     ? { core: localCore(local.services), readiness: local.readiness }
-    : connectCore(config, stack);
+    : connectCore(parts, stack);
   const grpc = local && (await openGrpc(parts, local, stack));
   let { nativeBearer } = parts.catalog;
   const http =
@@ -252,7 +251,7 @@ async function isAlone({ countAdmins }: StartedServices["installation"]): Promis
 }
 
 function connectCore(
-  config: Config,
+  { config, log, metrics, clock }: GatewayParts,
   stack: AsyncDisposableStack,
 ): { core: Core; readiness: () => Promise<Readiness> } {
   const core = grpcCore({
@@ -260,7 +259,18 @@ function connectCore(
     ...(config.coreTls && { tls: config.coreTls }),
   });
   stack.defer(() => core.close());
+  const { certificate } = core;
+  const files = config.coreTls?.files;
+  if (certificate && files && Object.values(files).some((path) => path !== "")) {
+    const watch = watchCertificate(certificate, files, { log, clock, of: "client" });
+    stack.defer(() => watch.stop());
+    metrics?.readOne("gateway_certificate_end_seconds", () => endSeconds(certificate));
+  }
   return { core, readiness: remoteReadiness(core) };
+}
+
+function endSeconds({ endsAt }: Certificate): number | undefined {
+  return endsAt && endsAt.getTime() / 1000;
 }
 
 async function openGrpc(
@@ -284,9 +294,11 @@ async function openGrpc(
   const port = await server.listen(config.grpcHost, config.grpcPort);
   const { certificate } = server;
   if (certificate && config.grpcTls?.files) {
-    const watch = watchCertificate(certificate, config.grpcTls.files, { log, clock });
+    const watch = watchCertificate(certificate, config.grpcTls.files, {
+      ...{ log, clock, of: "gRPC listener" as const },
+    });
     stack.defer(() => watch.stop());
-    metrics?.readOne("gateway_certificate_end_seconds", () => certificate.endsAt.getTime() / 1000);
+    metrics?.readOne("gateway_certificate_end_seconds", () => endSeconds(certificate));
   }
   // Waits for nothing: after a drain no call is left, and after a failed start none has begun.
   stack.defer(() => server.drain(0));

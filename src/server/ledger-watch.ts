@@ -1,5 +1,6 @@
-// Watches, once a minute, whether the ledger would survive the loss of its primary, and reports at
-// the start whether this process lacks its role, and could change the past of the ledger.
+// Watches, once a minute, whether the ledger would survive the loss of its primary, and how old the
+// oldest snapshot is, which keeps old versions of rows and so slows requests down. Reports at the
+// start whether this process lacks its role, and could change the past of the ledger.
 
 import type { Log } from "../base/log.ts";
 import { Task } from "../base/task.ts";
@@ -14,6 +15,7 @@ export class LedgerWatch {
   readonly #task: Task;
   #problem: string | undefined;
   #syncStandbys: number | undefined;
+  #oldestSnapshotS: number | undefined;
 
   constructor(postgres: Postgres, log: Log) {
     this.#postgres = postgres;
@@ -26,6 +28,7 @@ export class LedgerWatch {
         // Those who need the database report that it is away.
         failed: () => {
           this.#syncStandbys = undefined;
+          this.#oldestSnapshotS = undefined;
         },
       },
     });
@@ -37,6 +40,11 @@ export class LedgerWatch {
    */
   get syncStandbys(): number | undefined {
     return this.#syncStandbys;
+  }
+
+  /** For the metric `gateway_ledger_oldest_snapshot_seconds`. Undefined: the database is away. */
+  get oldestSnapshotS(): number | undefined {
+    return this.#oldestSnapshotS;
   }
 
   /** Why a commit would not survive the loss of its server. Undefined: it would. */
@@ -71,6 +79,7 @@ export class LedgerWatch {
   async check() {
     const durability = await this.#postgres.readDurability();
     this.#syncStandbys = durability.syncStandbys;
+    this.#oldestSnapshotS = durability.oldestSnapshotS;
     if (durability.problem !== this.#problem) this.#report(durability.problem);
     this.#problem = durability.problem;
     return durability;

@@ -142,6 +142,7 @@ export async function startServices(
     const { roleStatements } = ledger;
     await untilReached(() => watch.start({ ...config, roleStatements }));
     metrics?.readOne("gateway_ledger_sync_standbys", () => watch.syncStandbys);
+    metrics?.readOne("gateway_ledger_oldest_snapshot_seconds", () => watch.oldestSnapshotS);
     stack.defer(() => watch.stop());
   }
   checkDescriptors(parts.catalog, log);

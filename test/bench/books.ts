@@ -1,7 +1,7 @@
 // Rows of the ledger written by SQL, to fill a large database quickly, and the check of the ledger.
 
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
-import { verifyLedger } from "../../gen/sql/billing.ts";
+import { createLedgerStore } from "../../src/billing/store.ts";
 import { digestBytes, digestSecret, mintSecret } from "../../src/keys/secret.ts";
 import { connectPostgres, type Postgres } from "../../src/postgres/postgres.ts";
 import type { Runner } from "../../src/postgres/statement.ts";
@@ -87,11 +87,7 @@ export async function addSecrets(
 
 /** The violations that the verifier finds. Empty: every invariant holds. */
 export async function findViolations(postgres: Postgres): Promise<string[]> {
-  const violations = await postgres.transaction(async (tx) => {
-    // Without it, sums over millions of charges spill to disk.
-    await runSql(tx, "set local work_mem = '512MB'");
-    return tx.run(verifyLedger);
-  });
+  const violations = await createLedgerStore(postgres).verifyLedger();
   return violations.map(({ invariant, subject }) => `${invariant}: ${subject}`);
 }
 

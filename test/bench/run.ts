@@ -28,6 +28,7 @@ import { split } from "./suites/split.ts";
 import { start } from "./suites/start.ts";
 import { stream } from "./suites/stream.ts";
 import { tags } from "./suites/tags.ts";
+import { verification } from "./suites/verification.ts";
 import { watching } from "./suites/watching.ts";
 import { webhooks } from "./suites/webhooks.ts";
 import { workers } from "./suites/workers.ts";
@@ -57,11 +58,12 @@ const suites: Record<string, () => Promise<Result>> = {
   history,
   reports,
   closing,
+  verification,
   "payments-rules": paymentsRules,
   console: consolePages,
   profile,
 };
-const onlyWhenNamed = ["reports", "closing", "console", "profile"];
+const onlyWhenNamed = ["reports", "closing", "verification", "console", "profile"];
 
 const names = process.argv.slice(2);
 const unknown = names.filter((name) => !Object.hasOwn(suites, name));

@@ -530,7 +530,7 @@ test("a hold of last month grows in its month, beyond the cap of its key", async
   await ledger.run(
     "create table charges_2020_01 partition of charges for values from ('2020-01-01') to ('2020-02-01')",
   );
-  await ledger.run("update holds set month = $1", [month]);
+  await ledger.run("update holds set month = $1, admitted_at = $1::date", [month]);
   await ledger.run("update key_months set month = $1", [month]);
   const old = [first, second].map((hold) => ({ ...hold, month }));
   const [one, another] = old;

@@ -28,6 +28,10 @@ function idMade(days: number): string {
   return `req_${atMs.toString(16).padStart(12, "0")}${newRequestId().slice(16)}`;
 }
 
+/** Opens all days again: a request is settled on a day of years ago. */
+const openDays = () =>
+  world.run("update usage_progress set closed_to = '0001-01-01', hours_from = '0001-01-01'");
+
 /** Moves the request of a hold to another month, counted from the current one. */
 async function moveTo(months: number, requestId: string): Promise<void> {
   const month = `(date_trunc('month', now() at time zone 'utc') + interval '${months} months')::date`;
@@ -42,7 +46,12 @@ async function moveTo(months: number, requestId: string): Promise<void> {
      where (account_id, key_id) in (select account_id, key_id from holds where request_id = $1)`,
     [requestId],
   );
-  await world.run(`update holds set month = ${month} where request_id = $1`, [requestId]);
+  await world.run(
+    `update holds set month = ${month}, admitted_at = ${month}::timestamp at time zone 'utc'
+     where request_id = $1`,
+    [requestId],
+  );
+  await openDays();
 }
 
 describe("two accounts that use the same request id", () => {
@@ -122,8 +131,12 @@ describe("of three requests of one process", () => {
 test("a charge whose month has no partition waits until there is one", async () => {
   const payer = await world.payer(heldFor(100));
   const hold = await place(payer, newRequestId());
-  await world.run("update holds set month = '2019-05-01' where request_id = $1", [hold.requestId]);
+  await world.run(
+    "update holds set month = '2019-05-01', admitted_at = '2019-05-01' where request_id = $1",
+    [hold.requestId],
+  );
   await world.run("update key_months set month = '2019-05-01' where key_id = $1", [payer.keyId]);
+  await openDays();
   const settled = vi.fn();
   const settling = world.holds.settle(hold, endingWith({ output: 1 })).finally(settled);
   const other = await place(await world.payer(heldFor(100)), newRequestId());

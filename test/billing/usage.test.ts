@@ -105,8 +105,7 @@ describe("groups and filters", () => {
   let second: Payer;
   beforeAll(async () => {
     first = await world.payer(credits);
-    second = await world.payer(0n, { accountId: first.accountId });
-    await world.run("update keys set family = 'v2' where key_id = $1", [second.keyId]);
+    second = await world.payer(credits, { accountId: first.accountId, family: "v2" });
     const at = world.daysAgo(1);
     await world.chargeAt(first, at, endingWith({ output: 1 }));
     await world.chargeAt(first, at, endingWith({ output: 2 }), { model: "model-b" });

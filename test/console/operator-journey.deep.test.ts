@@ -298,6 +298,21 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     expect(problems).toEqual([[], [], []]);
   });
 
+  test("an operator without an account is led to a new one", async () => {
+    const postgres = connectPostgres(gateway.databaseUrl);
+    await query(postgres, {
+      name: "",
+      text: "delete from members where person_id in (select person_id from people where login = 'bob@example.com')",
+    });
+    await postgres.close();
+    await bob.goto(`${origin}/console/`);
+    await bob.getByRole("button", { name: "New account" }).click();
+    await bob.getByLabel("Name", { exact: true }).fill("Bob's first");
+    await bob.getByRole("button", { name: "Make account" }).click();
+    await bob.getByRole("heading", { name: "Bob's first" }).waitFor();
+    expect(new URL(bob.url()).pathname).toMatch(/\/accounts\/acc_/);
+  });
+
   test("customers load nothing of it, and see no such pages", async () => {
     const asked: string[] = [];
     carla.on("request", (request) => asked.push(new URL(request.url()).pathname));

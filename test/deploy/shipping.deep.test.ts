@@ -1,7 +1,7 @@
 // What is in deploy/ names settings, files and flags that exist. Programs that check such files are
 // asked where they are installed.
 
-import { execFileSync } from "node:child_process";
+import { execFileSync, spawnSync } from "node:child_process";
 import {
   cpSync,
   existsSync,
@@ -92,7 +92,10 @@ test("the compose file sets variables and mounts files that exist, on loopback o
 
 test("the chart sets variables that exist", () => {
   const templates = globSync("chart/templates/*.yaml", { cwd: folder }).map(read).join("\n");
-  const names = [...templates.matchAll(/- name: ([A-Z_]+)$/gm)].map((match) => match[1] ?? "");
+  const names = [...templates.matchAll(/- name: ([A-Z_]+)$/gm)]
+    .map((match) => match[1] ?? "")
+    // Kubernetes itself puts it into an argument.
+    .filter((name) => !templates.includes(`$(${name})`));
   expect(names.length).toBeGreaterThan(3);
   expect(unknown([...names, ...Object.keys(parse(read("chart/values.yaml")).env)])).toEqual([]);
 });
@@ -125,6 +128,9 @@ const everything = [
   "grpc.enabled=true",
   "grpc.tlsSecretName=grpc",
   "networkPolicy.metricsFrom[0].namespaceSelector.matchLabels.name=monitoring",
+  "prometheusRule.enabled=true",
+  "backup.enabled=true",
+  "backup.volume.persistentVolumeClaim.claimName=backup",
   "config=models: []",
 ];
 
@@ -152,9 +158,47 @@ for (const [name, values] of [
     expect(deployment.spec.strategy.rollingUpdate).toEqual({ maxUnavailable: 0, maxSurge: 1 });
     const kinds = manifests.map(({ kind }) => kind);
     expect(kinds).toContain("HorizontalPodAutoscaler");
+    const programs = manifests
+      .filter(({ kind }) => kind === "CronJob")
+      .map(({ spec }) => spec.jobTemplate.spec.template.spec.containers[0].args[0]);
+    for (const program of programs) expect(existsSync(join(root, program))).toBe(true);
+    expect(programs).toHaveLength(values.length > 0 ? 2 : 1);
+    if (values.length > 0) {
+      const rules = manifests.find(({ kind }) => kind === "PrometheusRule");
+      expect(rules.spec).toEqual(parse(read("alerts.yaml")));
+    }
     expect(kinds.includes("HTTPRoute")).toBe(values.length > 0);
   });
 }
+
+for (const [problem, ...values] of [
+  ["grpc.enabled: set grpc.tlsSecretName", "grpc.enabled=true"],
+  [
+    "set one of them",
+    ...["grpc.enabled=true", "grpc.tlsSecretName=tls", "grpc.allowPlaintext=true"],
+  ],
+  ["grpc.enabled is not", "grpc.tlsSecretName=tls"],
+  ["minReplicas is more than", "autoscaling.minReplicas=11"],
+  ["ingress.host is other.example.com", "ingress.enabled=true", "ingress.host=other.example.com"],
+  ["name a gateway in httpRoute.parentRefs", "httpRoute.enabled=true"],
+  [
+    "httpRoute.hostnames lacks ai.example.com",
+    ...["httpRoute.enabled=true", "httpRoute.parentRefs[0].name=public"],
+    "env.PUBLIC_URL=https://ai.example.com",
+  ],
+  ["let Prometheus in by networkPolicy.metricsFrom", "serviceMonitor.enabled=true"],
+  ["set backup.volume", "backup.enabled=true"],
+] as const)
+  test.skipIf(!helm)(`the chart refuses values that contradict each other: ${problem}`, () => {
+    const sets = values.flatMap((value) => ["--set", value]);
+    const { status, stderr } = spawnSync(
+      helm ?? "",
+      ["template", "gw", join(folder, "chart"), ...sets],
+      { encoding: "utf8" },
+    );
+    expect(status).toBe(1);
+    expect(stderr).toContain(problem);
+  });
 
 const unit = read("model-gateway.service");
 

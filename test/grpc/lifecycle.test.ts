@@ -263,7 +263,7 @@ describe("a certificate whose files change", () => {
   const files = () => ({
     certificate: join(folder, "tls.crt"),
     privateKey: join(folder, "tls.key"),
-    clientAuthorities: "",
+    authorities: "",
   });
   const put = async ({ certificate, privateKey }: ReturnType<typeof ours.issue>) => {
     await writeFile(files().certificate, certificate);
@@ -289,7 +289,9 @@ describe("a certificate whose files change", () => {
     const port = await server.listen("127.0.0.1", 0);
     const clock = new ManualClock();
     if (!server.certificate) throw new Error("plaintext");
-    const watch = watchCertificate(server.certificate, files(), { log, clock });
+    const watch = watchCertificate(server.certificate, files(), {
+      ...{ log, clock, of: "gRPC listener" as const },
+    });
     onTestFinished(() => watch.stop());
     const look = () => clock.advance(10_000);
     expect(await nameAt(port)).toBe("first");
@@ -297,7 +299,7 @@ describe("a certificate whose files change", () => {
     const second = theirs.issue("second", { hours: 5 });
     await put(second);
     await passUntil(look, async () => expect(await nameAt(port)).toBe("second"));
-    expect(server.certificate.endsAt.getTime()).toBeGreaterThan(Date.now() + 4 * 3_600_000);
+    expect(server.certificate.endsAt?.getTime()).toBeGreaterThan(Date.now() + 4 * 3_600_000);
 
     // The key of another certificate, as in the middle of a renewal; then no file at all.
     await writeFile(files().privateKey, first.privateKey);
@@ -310,6 +312,38 @@ describe("a certificate whose files change", () => {
     expect(lines.filter(({ code }) => code === "certificate_rejected")).toHaveLength(1);
     expect(lines.map(({ msg }) => msg)).toContain(
       "the files of the certificate are in order again",
+    );
+  });
+
+  test("is used by new connections of a client, too", async () => {
+    const tls = { ...ours.issue("server"), clientAuthorities: ours.certificate };
+    const port = await serverWith({ tls }).listen("127.0.0.1", 0);
+    const clock = new ManualClock();
+    // The server refuses the first one: it is of another authority.
+    const first = theirs.issue("first");
+    const core = connectGrpcWith({
+      addresses: [`localhost:${port}`],
+      tls: { authorities: ours.certificate, identity: first },
+      clock,
+    });
+    const call = () =>
+      core.billing.getPools({}, asCustomer).then(
+        () => "answered",
+        (error) => toApiError(error).reason,
+      );
+    expect(await passDuring(() => clock.endPause(), call())).toBe("gateway_unavailable");
+
+    const authorities = join(folder, "ca.crt");
+    await writeFile(authorities, ours.certificate);
+    await put(ours.issue("second"));
+    if (!core.certificate) throw new Error("plaintext");
+    const log = pino({ level: "silent" });
+    const parts = { log, clock: new ManualClock(), of: "client" as const };
+    const watch = watchCertificate(core.certificate, { ...files(), authorities }, parts);
+    onTestFinished(() => watch.stop());
+    await passUntil(
+      () => parts.clock.advance(10_000),
+      async () => expect(await passDuring(() => clock.endPause(), call())).toBe("answered"),
     );
   });
 });

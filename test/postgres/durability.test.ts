@@ -6,6 +6,7 @@ import { migrate } from "../../src/postgres/migrate.ts";
 import { connectPostgres } from "../../src/postgres/postgres.ts";
 import { LedgerWatch } from "../../src/server/ledger-watch.ts";
 import { freshDatabase } from "../support/database.ts";
+import { query } from "../support/query.ts";
 import { type ServerPair, startServerPair } from "../support/server-pair.ts";
 
 let pair: ServerPair;
@@ -103,6 +104,7 @@ test("a role that may not ask is told nothing about standbys, and still of empty
       isSynchronous: true,
       problem: undefined,
       syncStandbys: undefined,
+      oldestSnapshotS: 0,
       version: expect.any(String),
     }),
   );
@@ -111,6 +113,22 @@ test("a role that may not ask is told nothing about standbys, and still of empty
     expect((await watch.check()).problem).toBe("synchronous_standby_names is empty"),
   );
   await pair.a.set("synchronous_standby_names", "*");
+  await postgres.close();
+});
+
+test("the age of the oldest snapshot is read, whoever has it", async () => {
+  const { watch, postgres } = watchOf(pair.url());
+  const reader = connectPostgres(pair.url());
+  const isSeen = async () =>
+    vi.waitFor(async () => expect((await watch.check()).oldestSnapshotS).toBeGreaterThan(0));
+  await reader.transaction(async (tx) => {
+    await query(tx, { name: "", text: "set transaction isolation level repeatable read" }, []);
+    await query(tx, { name: "", text: "select count(*) from accounts" }, []);
+    await isSeen();
+  });
+  await vi.waitFor(async () => expect((await watch.check()).oldestSnapshotS).toBe(0));
+  expect(watch.oldestSnapshotS).toBe(0);
+  await reader.close();
   await postgres.close();
 });
 

@@ -38,12 +38,15 @@ suite("PgBouncer in session mode loses no limit, and leaks none to the next clie
   const report = { ...pool, statement: "10s", plans: "force_custom_plan" };
   expect(await query(postgres.reports, limits, [])).toEqual([report]);
   expect(await postgres.transaction((tx) => query(tx, limits, []))).toEqual([pool]);
-  const long = { timeoutMs: 60_000, signal: new AbortController().signal };
   const row = ([lock, statement]: readonly unknown[]) => ({ lock, statement });
   const text =
     "select current_setting('lock_timeout') as lock, current_setting('statement_timeout') as statement";
   const longLimits = one<undefined, unknown>("test/long-limits", text, () => [], row, "");
-  expect(await postgres.runLong(longLimits, long)).toEqual({ statement: "1min", lock: "0" });
+  const { signal } = new AbortController();
+  expect(await postgres.runSlices((db) => db.run(longLimits), signal)).toEqual({
+    statement: "1min",
+    lock: "5s",
+  });
   const connection = await postgres.connect();
   const queue = { lock: "1s", statement: "2s", idle: "2s", seqscan: "off" };
   const [answer] = await connection.send([[limits, []]]);

@@ -62,11 +62,8 @@ test("no connection of a gateway may change what is append-only, even as the own
     );
     await expect(connection.send([[sql(text), []]])).rejects.toThrow(/permission denied/);
   }
-  const limits = { timeoutMs: 5_000, signal: new AbortController().signal };
-  const long = ledger.postgres.runLong(
-    run<undefined>("", "delete from charges", () => []),
-    limits,
-  );
+  const remove = run<undefined>("", "delete from charges", () => []);
+  const long = ledger.postgres.runSlices((db) => db.run(remove), new AbortController().signal);
   await expect(long).rejects.toThrow(/permission denied/);
   // Not through a partition either.
   const [partition] = await query<{ name: string }>(

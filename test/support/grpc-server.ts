@@ -2,7 +2,7 @@
 
 import { onTestFinished } from "vitest";
 import type { Core, Services } from "../../src/contract/contract.ts";
-import { grpcCore } from "../../src/grpc/client.ts";
+import { grpcCore, type RemoteCore } from "../../src/grpc/client.ts";
 import { createGrpcServer, type GrpcServer, type GrpcServerParts } from "../../src/grpc/grpc.ts";
 import { authenticate } from "./scripted-services.ts";
 
@@ -39,7 +39,7 @@ export function connectGrpc(...addresses: string[]): Core {
 }
 
 /** As `connectGrpc`. */
-export function connectGrpcWith(parts: Parameters<typeof grpcCore>[0]): Core {
+export function connectGrpcWith(parts: Parameters<typeof grpcCore>[0]): RemoteCore {
   const core = grpcCore(parts);
   onTestFinished(() => core.close());
   return core;

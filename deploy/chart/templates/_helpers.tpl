@@ -9,3 +9,47 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 app.kubernetes.io/name: {{ .Chart.Name }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
+
+{{- /* Fails with a sentence for values that contradict each other. */ -}}
+{{- define "gateway.check" -}}
+{{- with .Values.grpc }}
+{{- if and .enabled (not .tlsSecretName) (not .allowPlaintext) }}
+{{- fail "grpc.enabled: set grpc.tlsSecretName, or grpc.allowPlaintext for a network that encrypts" }}
+{{- end }}
+{{- if and .tlsSecretName .allowPlaintext }}
+{{- fail "grpc.tlsSecretName and grpc.allowPlaintext: set one of them" }}
+{{- end }}
+{{- if and .tlsSecretName (not .enabled) }}
+{{- fail "grpc.tlsSecretName is set, and grpc.enabled is not" }}
+{{- end }}
+{{- end }}
+{{- with .Values.autoscaling }}
+{{- if and .enabled (gt (int .minReplicas) (int .maxReplicas)) }}
+{{- fail "autoscaling.minReplicas is more than autoscaling.maxReplicas" }}
+{{- end }}
+{{- end }}
+{{- $host := (splitList ":" (urlParse (toString .Values.env.PUBLIC_URL)).host) | first }}
+{{- with .Values.ingress }}
+{{- if and .enabled (ne .host $host) }}
+{{- fail (printf "ingress.host is %s, and env.PUBLIC_URL has %s: people reach the console at one of them" .host $host) }}
+{{- end }}
+{{- end }}
+{{- with .Values.httpRoute }}
+{{- if and .enabled (not .parentRefs) }}
+{{- fail "httpRoute.enabled: name a gateway in httpRoute.parentRefs" }}
+{{- end }}
+{{- if and .enabled (not (has $host .hostnames)) }}
+{{- fail (printf "httpRoute.hostnames lacks %s, the host of env.PUBLIC_URL" $host) }}
+{{- end }}
+{{- end }}
+{{- with .Values.networkPolicy }}
+{{- if and .enabled $.Values.serviceMonitor.enabled (not .metricsFrom) }}
+{{- fail "serviceMonitor.enabled: let Prometheus in by networkPolicy.metricsFrom" }}
+{{- end }}
+{{- end }}
+{{- with .Values.backup }}
+{{- if and .enabled (not .volume) }}
+{{- fail "backup.enabled: set backup.volume, such as persistentVolumeClaim.claimName" }}
+{{- end }}
+{{- end }}
+{{- end }}

@@ -1,0 +1,104 @@
+// Verifies the ledger by slices, each in a statement and a snapshot of its own: the head of
+// sql/verification.sql says what may be compared while the ledger moves.
+
+import { performance } from "node:perf_hooks";
+import { setTimeout as delay } from "node:timers/promises";
+import { create } from "@bufbuild/protobuf";
+import { type Violation, ViolationSchema } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import * as sql from "../../gen/sql/billing.ts";
+import type { Runner } from "../postgres/statement.ts";
+
+/** So many violations of each invariant are returned. */
+const violationsMax = 100;
+/** A slice ends with the hour, the day or the account that fills it. */
+const sliceSizes = {
+  charges: 10_000,
+  /** Of charges, without anything else of them. */
+  ids: 50_000,
+  accounts: 500,
+  /** Hours, days or transfers of accounts. */
+  rows: 50_000,
+};
+
+/** After a slice, the database is left to requests for so many times as long as it took. */
+const restShare = 3;
+/** A small ledger is verified without a rest: most of such a slice is its plan. */
+const restMsMin = 300;
+
+/** Sorts before and after every id. */
+const firstId = "";
+const lastId = "\u{10ffff}";
+/** In the order of accounts and times, no time matters beside these ids. */
+const anyTime = new Date(0);
+
+/** Checks every invariant of the ledger as it is now. `signal` ends it between two slices. */
+export async function findViolations(
+  db: Runner,
+  signal: AbortSignal,
+  sizes: typeof sliceSizes = sliceSizes,
+): Promise<Violation[]> {
+  const found = new Map<string, Violation[]>();
+  for await (const violations of verify(db, signal, sizes))
+    for (const violation of violations) {
+      const same = found.get(violation.invariant) ?? [];
+      if (same.length < violationsMax) same.push(create(ViolationSchema, violation));
+      found.set(violation.invariant, same);
+    }
+  const names = [...found.keys()].sort();
+  return names.flatMap((name) =>
+    (found.get(name) ?? []).sort((one, other) => (one.subject < other.subject ? -1 : 1)),
+  );
+}
+
+type Slice = readonly sql.VerifyAccountsRow[];
+
+/** The violations, slice by slice. */
+async function* verify(
+  db: Runner,
+  signal: AbortSignal,
+  { accounts, rows, charges, ids }: typeof sliceSizes,
+): AsyncGenerator<Slice> {
+  // Busy accounts wait for the processor and the disk of a slice.
+  const slowly = async (slice: () => Promise<Slice>): Promise<Slice> => {
+    signal.throwIfAborted();
+    const beganMs = performance.now();
+    const violations = await slice();
+    const restMs = restShare * (performance.now() - beganMs);
+    if (restMs > restMsMin) await delay(restMs, undefined, { signal });
+    return violations;
+  };
+  const months = (await db.run(sql.listOpenMonths)).map(({ month }) => month);
+  const monthsFrom = months[0] ?? "infinity";
+  yield slowly(() => db.run(sql.verifyTotals));
+
+  for (let after = firstId; after < lastId; ) {
+    const end = await db.run(sql.findAccountsEnd, { after, accounts, rows });
+    const upto = end.accountId ?? lastId;
+    const slice = { after, upto, months };
+    yield slowly(() => db.run(sql.verifyAccounts, slice));
+    after = upto;
+  }
+
+  for (const month of months)
+    for (const [unit, check] of [
+      ["hour", sql.verifyCharges],
+      ["day", sql.verifyDays],
+    ] as const)
+      for (let from = { accountId: firstId, at: anyTime }; from.accountId < lastId; ) {
+        const size = { month, unit, ...from, charges };
+        const to = (await db.run(sql.findChargesEnd, size)) ?? { accountId: lastId, at: anyTime };
+        const start = { fromAccount: from.accountId, fromAt: from.at };
+        const end = { toAccount: to.accountId, toAt: to.at };
+        yield slowly(() => db.run(check, { month, ...start, ...end }));
+        from = to;
+      }
+
+  for (let from = { accountId: firstId, requestId: firstId }; from.accountId < lastId; ) {
+    const size = { monthsFrom, ...from, charges: ids };
+    const to = (await db.run(sql.findIdsEnd, size)) ?? { accountId: lastId, requestId: firstId };
+    const start = { fromAccount: from.accountId, fromRequest: from.requestId };
+    const end = { toAccount: to.accountId, toRequest: to.requestId };
+    yield slowly(() => db.run(sql.verifyIds, { monthsFrom, ...start, ...end }));
+    from = to;
+  }
+}

@@ -69,19 +69,28 @@ on conflict (processor, chain, height) do update set hash = excluded.hash`,
 );
 
 /**
- * Stores what a chain says of one payment. Changes no row: nothing became of it.
+ * Stores what a chain says of one payment, with its transactions. Changes no row: nothing became
+ * of it.
  * `height`: null: it is in no block yet
  * `hash`: of that block
  * `marketRate`: micro-dollars of one coin at its first sight; null: unknown
  * `spends`: the outputs that it spends, where a chain has them
+ * `hashes`: of its largest transactions
+ * `transactions`: how many it has
  */
-export const putChainPayment: Run<{ processor: string; externalId: string; chain: string; address: string; asset: string; decimals: number; atoms: string | bigint; height: bigint | number | null; hash: string | null; firstSeenAt: Date | string; marketRate: bigint | number | null; spends: readonly string[] }> = run(
+export const putChainPayment: Run<{ processor: string; chain: string; externalId: string; hashes: readonly string[]; address: string; asset: string; decimals: number; atoms: string | bigint; height: bigint | number | null; hash: string | null; firstSeenAt: Date | string; marketRate: bigint | number | null; spends: readonly string[]; needed: number; transactions: number }> = run(
   "payments/put-chain-payment",
   `-- payments/put-chain-payment
+with noted as (
+  insert into payment_transactions (processor, chain, tx, external_id)
+  select $1, $2, hash, $3
+  from unnest($4::text[]) as hash
+  on conflict do nothing
+)
 insert into chain_payments as p (processor, external_id, chain, address, asset, decimals, atoms,
-  state, height, hash, first_seen_at, market_rate, spends)
-values ($1, $2, $3, $4, $5, $6, $7,
-  'seen', $8, $9, $10, $11, $12)
+  state, height, hash, first_seen_at, market_rate, spends, needed, transactions)
+values ($1, $3, $2, $5, $6, $7, $8,
+  'seen', $9, $10, $11, $12, $13, $14, $15)
 on conflict (processor, external_id) do update
 set height = coalesce(excluded.height, p.height), hash = coalesce(excluded.hash, p.hash),
   first_seen_at = least(p.first_seen_at, excluded.first_seen_at), missing_since = null,
@@ -89,7 +98,7 @@ set height = coalesce(excluded.height, p.height), hash = coalesce(excluded.hash,
   state = case when p.state = 'lost' then 'seen' else p.state end
 where p.state = 'lost' or p.missing_since is not null
   or (excluded.height is not null and p.hash is distinct from excluded.hash)`,
-  (p) => [p.processor, p.externalId, p.chain, p.address, p.asset, p.decimals, p.atoms, p.height, p.hash, p.firstSeenAt, p.marketRate, p.spends],
+  (p) => [p.processor, p.chain, p.externalId, p.hashes, p.address, p.asset, p.decimals, p.atoms, p.height, p.hash, p.firstSeenAt, p.marketRate, p.spends, p.needed, p.transactions],
   5000,
 );
 
@@ -111,19 +120,33 @@ on conflict (processor, chain, address) do nothing`,
   5000,
 );
 
-export type FindChainRow = { tip: bigint | null; isFresh: boolean | null };
+export type FindChainRow = { height: bigint | null; tip: bigint | null; readAt: Date | null };
 /**
- * Finds how far a chain was read.
+ * Finds how far a chain was read, and when last up to its newest block.
  */
 export const findChain: Optional<{ processor: string; chain: string }, FindChainRow> = optional(
   "payments/find-chain",
   `-- payments/find-chain
-select tip, now() - read_at < interval '2 minutes' as is_fresh
-from chains
-where processor = $1 and chain = $2`,
+select height, tip, read_at from chains where processor = $1 and chain = $2`,
   (p) => [p.processor, p.chain],
-  (v) => ({ tip: v[0], isFresh: v[1] }) as never,
-  "tip isFresh",
+  (v) => ({ height: v[0], tip: v[1], readAt: v[2] }) as never,
+  "height tip readAt",
+  5000,
+);
+
+export type ListUnreadChainsRow = { processor: string; chain: string; since: Date; block: bigint | null };
+/**
+ * Lists the chains that were not read up to their newest block for two minutes.
+ */
+export const listUnreadChains: Many<undefined, ListUnreadChainsRow> = many(
+  "payments/list-unread-chains",
+  `-- payments/list-unread-chains
+select processor, chain, coalesce(read_at, added_at) as since, unread_block as block
+from chains
+where coalesce(read_at, added_at) < now() - interval '2 minutes'`,
+  () => [],
+  (v) => ({ processor: v[0], chain: v[1], since: v[2], block: v[3] }) as never,
+  "block",
   5000,
 );
 
@@ -247,55 +270,60 @@ where processor = $1 and chain = $2 and height is null and state <> 'lost'`,
   5000,
 );
 
-export type ListUnsettledRow = { externalId: string; height: bigint; usdMicro: string | null };
+export type SumDaysRow = { accountId: string; usdMicro: string | null };
 /**
- * Lists the payments of a chain that are in a block and have not settled, each with what its
- * account was paid on this chain within a day before, in micro-dollars. Null: partly unknown.
+ * Sums what accounts with unsettled payments were paid on this chain within a day, in
+ * micro-dollars. Null: partly unknown.
  */
-export const listUnsettled: Many<{ processor: string; chain: string }, ListUnsettledRow> = many(
-  "payments/list-unsettled",
-  `-- payments/list-unsettled
-select p.external_id as external_id, p.height as height, (
-  select case when bool_and(coalesce(o.rate, d.market_rate) is not null)
-    then sum(trunc(d.atoms * coalesce(o.rate, d.market_rate)
-      / 10::numeric ^ d.decimals))::text end
-  from deposit_addresses of_account
-  join chain_payments d on d.address = of_account.address
-  left join payment_orders o on o.order_id = d.order_id
-  where of_account.account_id = a.account_id and d.processor = $1 and d.chain = $2
-    and d.state <> 'lost' and d.first_seen_at > p.first_seen_at - interval '1 day'
-) as usd_micro
-from chain_payments p
-join deposit_addresses a on a.address = p.address
-where p.processor = $1 and p.chain = $2 and p.state = 'seen' and p.height is not null`,
+export const sumDays: Many<{ processor: string; chain: string }, SumDaysRow> = many(
+  "payments/sum-days",
+  `-- payments/sum-days
+select a.account_id as account_id,
+  case when bool_and(coalesce(o.rate, d.market_rate) is not null)
+    then sum(trunc(d.atoms * coalesce(o.rate, d.market_rate) / 10::numeric ^ d.decimals))::text
+  end as usd_micro
+from deposit_addresses a
+join chain_payments d on d.address = a.address
+left join payment_orders o on o.order_id = d.order_id and o.kind = 'pack'
+where d.processor = $1 and d.chain = $2 and d.state <> 'lost'
+  and (d.state = 'seen' or d.first_seen_at > now() - interval '1 day')
+group by a.account_id
+having bool_or(d.state = 'seen' and d.height is not null)`,
   (p) => [p.processor, p.chain],
-  (v) => ({ externalId: v[0], height: v[1], usdMicro: v[2] }) as never,
+  (v) => ({ accountId: v[0], usdMicro: v[1] }) as never,
   "usdMicro",
   5000,
 );
 
 export type ListWaitingRow = { externalId: string; address: string; asset: string; decimals: number; atoms: string; marketRate: bigint | null; firstSeenAt: Date; accountId: string; family: "v1" | "v2" };
 /**
- * Lists the payments in blocks that have no order, with their accounts, oldest first.
+ * Lists the payments in blocks that have no order, with their accounts, oldest first: at most 20 of
+ * each address.
  */
 export const listWaiting: Many<{ processor: string; chain: string }, ListWaitingRow> = many(
   "payments/list-waiting",
   `-- payments/list-waiting
-select p.external_id, p.address, p.asset, p.decimals, p.atoms, p.market_rate, p.first_seen_at,
-  a.account_id, a."family"
-from chain_payments p
-join deposit_addresses a on a.address = p.address
-where p.processor = $1 and p.chain = $2 and p.order_id is null and p.state <> 'lost'
-  and p.height is not null
-order by p.first_seen_at, p.external_id
-limit 1000`,
+select external_id, address, asset, decimals, atoms, market_rate, first_seen_at, account_id,
+  "family"
+from (
+  select p.external_id, p.address, p.asset, p.decimals, p.atoms, p.market_rate, p.first_seen_at,
+    a.account_id, a."family",
+    row_number() over (partition by p.address order by p.first_seen_at, p.external_id) as place
+  from chain_payments p
+  join deposit_addresses a on a.address = p.address
+  where p.processor = $1 and p.chain = $2 and p.order_id is null and p.state <> 'lost'
+    and p.height is not null
+) waiting
+where place <= 20
+order by place, first_seen_at, external_id
+limit 500`,
   (p) => [p.processor, p.chain],
   (v) => ({ externalId: v[0], address: v[1], asset: v[2], decimals: v[3], atoms: v[4], marketRate: v[5], firstSeenAt: v[6], accountId: v[7], family: v[8] }) as never,
   "marketRate",
   5000,
 );
 
-export type LeaseChainRow = { height: bigint | null; hash: string | null; lease: string };
+export type LeaseChainRow = { height: bigint | null; hash: string | null; chunkBlocks: number; lease: string };
 /**
  * Takes the right to read a chain. No row: it is not due, or somebody else reads it.
  */
@@ -306,9 +334,9 @@ update chains
 set lease_until = now() + $1::integer * interval '1 millisecond'
 where processor = $2 and chain = $3 and next_read_at <= now()
   and (lease_until is null or lease_until < now())
-returning height, hash, lease_until::text as lease`,
+returning height, hash, chunk_blocks, lease_until::text as lease`,
   (p) => [p.leaseMs, p.processor, p.chain],
-  (v) => ({ height: v[0], hash: v[1], lease: v[2] }) as never,
+  (v) => ({ height: v[0], hash: v[1], chunkBlocks: v[2], lease: v[3] }) as never,
   "height hash",
   5000,
 );
@@ -341,38 +369,82 @@ update chains set height = $1, hash = $2 where processor = $3 and chain = $4`,
 );
 
 /**
- * Ends the reading of a chain.
- * `tip`: the newest block; null: the reading failed
+ * Notes that a chunk of blocks was read: the next one may have twice as many. The caller has locked
+ * the chain.
  */
-export const endReading: Run<{ tip: bigint | number | null; nextMs: number; processor: string; chain: string; lease: string }> = run(
+export const endChunk: Run<{ most: number; processor: string; chain: string }> = run(
+  "payments/end-chunk",
+  `-- payments/end-chunk
+update chains
+set chunk_blocks = least($1::integer, chunk_blocks * 2), failures = 0, unread_block = null
+where processor = $2 and chain = $3`,
+  (p) => [p.most, p.processor, p.chain],
+  5000,
+);
+
+/**
+ * Ends a reading of a chain.
+ * `tip`: the newest block
+ * `isWhole`: true: all blocks up to it were read
+ */
+export const endReading: Run<{ tip: bigint | number; isWhole: boolean; nextMs: number; processor: string; chain: string; lease: string }> = run(
   "payments/end-reading",
   `-- payments/end-reading
 update chains
-set tip = coalesce($1, tip), read_at = case when $1::bigint is null then read_at else now() end,
-  lease_until = null, next_read_at = now() + $2::integer * interval '1 millisecond'
-where processor = $3 and chain = $4 and lease_until::text = $5`,
-  (p) => [p.tip, p.nextMs, p.processor, p.chain, p.lease],
+set tip = $1, read_at = case when $2::boolean then now() else read_at end,
+  lease_until = null, next_read_at = now() + $3::integer * interval '1 millisecond'
+where processor = $4 and chain = $5 and lease_until::text = $6`,
+  (p) => [p.tip, p.isWhole, p.nextMs, p.processor, p.chain, p.lease],
+  5000,
+);
+
+export type FailReadingRow = { unreadBlock: bigint | null };
+/**
+ * Ends a reading that failed. After three failures the next chunk has half as many blocks; one that
+ * cannot be halved is a block that cannot be read. Returns that block.
+ */
+export const failReading: Optional<{ nextMs: number; processor: string; chain: string; lease: string }, FailReadingRow> = optional(
+  "payments/fail-reading",
+  `-- payments/fail-reading
+update chains
+set failures = (failures + 1) % 3,
+  chunk_blocks = case when failures = 2 then greatest(1, chunk_blocks / 2) else chunk_blocks end,
+  unread_block = case when failures = 2 and chunk_blocks = 1 then height + 1 else unread_block end,
+  lease_until = null, next_read_at = now() + $1::integer * interval '1 millisecond'
+where processor = $2 and chain = $3 and lease_until::text = $4
+returning unread_block`,
+  (p) => [p.nextMs, p.processor, p.chain, p.lease],
+  (v) => ({ unreadBlock: v[0] }) as never,
+  "unreadBlock",
   5000,
 );
 
 /**
  * Gives each payment that has no order the one of its coin and chain whose quote covered its first
- * sight: the newest. Blocks can say a time of some minutes ago.
+ * sight: the newest. Blocks can say a time of some minutes ago. Asks for a look at those orders.
  */
 export const assignPayments: Run<{ processor: string; chain: string }> = run(
   "payments/assign-payments",
   `-- payments/assign-payments
-update chain_payments p
-set order_id = (
-  select o.order_id from payment_orders o
-  join deposit_addresses a on a.account_id = o.account_id and a."family" = o."family"
-  where a.address = p.address and o.processor = p.processor and o.network = p.chain
-    and o.asset = p.asset and o.kind = 'pack' and o.external_id is not null
-    and p.first_seen_at between o.created_at - interval '10 minutes' and o.quoted_until
-  order by o.created_at desc
-  limit 1
+with assigned as (
+  update chain_payments p
+  set order_id = o.order_id
+  from chain_payments w
+  cross join lateral (
+    select o.order_id from payment_orders o
+    join deposit_addresses a on a.account_id = o.account_id and a."family" = o."family"
+    where a.address = w.address and o.processor = w.processor and o.network = w.chain
+      and o.asset = w.asset and o.kind = 'pack' and o.external_id is not null
+      and w.first_seen_at between o.created_at - interval '10 minutes' and o.quoted_until
+    order by o.created_at desc
+    limit 1
+  ) o
+  where w.processor = $1 and w.chain = $2 and w.order_id is null
+    and w.state <> 'lost' and p.processor = w.processor and p.external_id = w.external_id
+  returning p.order_id
 )
-where p.processor = $1 and p.chain = $2 and p.order_id is null and p.state <> 'lost'`,
+update payment_orders set hook_at = now(), next_look_at = now()
+where order_id in (select order_id from assigned)`,
   (p) => [p.processor, p.chain],
   5000,
 );
@@ -389,16 +461,70 @@ where processor = $2 and external_id = any($3::text[]) and order_id is null`,
   5000,
 );
 
+export type ConfirmPaymentsRow = { externalId: string };
 /**
- * Stores how many blocks a payment needs, and whether it has them.
+ * Settles a page of payments, and stores how many blocks others need by now: those of addresses
+ * with few of them first, and of each address at most 20, so that nobody's payments wait for those
+ * of somebody else. Returns the ones that changed.
+ * `accountIds`: those with unsettled payments
+ * `needed`: blocks that the payments of each account need; 0: as many as they were said to need
+ * `upto`: the height up to which those of each account settle
  */
-export const confirmPayment: Run<{ needed: number; isSettled: boolean; processor: string; externalId: string }> = run(
-  "payments/confirm-payment",
-  `-- payments/confirm-payment
-update chain_payments
-set needed = $1, state = case when $2::boolean then 'settled' else state end
-where processor = $3 and external_id = $4`,
-  (p) => [p.needed, p.isSettled, p.processor, p.externalId],
+export const confirmPayments: Many<{ accountIds: readonly string[]; needed: readonly number[]; upto: readonly (bigint | number)[]; processor: string; chain: string; rows: bigint | number }, ConfirmPaymentsRow> = many(
+  "payments/confirm-payments",
+  `-- payments/confirm-payments
+with wanted as (
+  select p.external_id, p.height, greatest(p.needed, c.needed) as needed,
+    p.height <= c.upto as is_settled,
+    row_number() over (partition by p.address order by p.height, p.external_id) as place,
+    count(*) over (partition by p.address) as unsettled
+  from chain_payments p
+  join deposit_addresses a on a.address = p.address
+  join unnest($1::text[], $2::integer[], $3::bigint[])
+    as c (account_id, needed, upto) on c.account_id = a.account_id
+  where p.processor = $4 and p.chain = $5 and p.state = 'seen'
+    and p.height is not null and (p.height <= c.upto or p.needed < c.needed)
+), page as (
+  select external_id, needed, is_settled
+  from wanted
+  where place <= 20
+  order by unsettled > 100, height, external_id
+  limit $6
+)
+update chain_payments p
+set needed = page.needed, state = case when page.is_settled then 'settled' else p.state end
+from page
+where p.processor = $4 and p.external_id = page.external_id
+returning p.external_id`,
+  (p) => [p.accountIds, p.needed, p.upto, p.processor, p.chain, p.rows],
+  (v) => ({ externalId: v[0] }) as never,
+  "",
+  5000,
+);
+
+/**
+ * Lets a person look at the newest order of each address with more than 100 unsettled payments,
+ * once.
+ */
+export const markFlooded: Run<{ processor: string; chain: string }> = run(
+  "payments/mark-flooded",
+  `-- payments/mark-flooded
+update payment_orders o
+set faults = array(select distinct unnest(o.faults || 'flooded'::text) order by 1),
+  hook_at = now(), next_look_at = now()
+where o.order_id in (
+  select max(p.order_id)
+  from chain_payments p
+  join deposit_addresses a on a.address = p.address
+  where p.processor = $1 and p.chain = $2 and p.state = 'seen'
+    and p.height is not null
+  group by a.account_id, a."family"
+  having count(*) > 100 and not exists (
+    select from payment_orders f
+    where f.account_id = a.account_id and f."family" = a."family" and 'flooded' = any(f.faults)
+  )
+)`,
+  (p) => [p.processor, p.chain],
   5000,
 );
 
@@ -419,20 +545,163 @@ where processor = $2 and chain = $3 and height is null and state <> 'lost'`,
 
 export type OrphanPaymentsRow = { externalId: string };
 /**
- * Takes payments of some heights out of their blocks, because the chain left these.
- * `but`: the external ids of payments that stay
+ * Takes the payments above a height out of their blocks, because the chain left these. Those that
+ * spend outputs may come into another block; the others are lost with their block.
  */
-export const orphanPayments: Many<{ processor: string; chain: string; from: bigint | number; to: bigint | number; but: readonly string[] }, OrphanPaymentsRow> = many(
+export const orphanPayments: Many<{ processor: string; chain: string; above: bigint | number }, OrphanPaymentsRow> = many(
   "payments/orphan-payments",
   `-- payments/orphan-payments
 update chain_payments
-set height = null, hash = null, missing_since = now()
-where processor = $1 and chain = $2 and height between $3 and $4
-  and external_id <> all($5::text[])
+set state = case when spends = '{}' then 'lost' else 'seen' end, height = null, hash = null,
+  missing_since = case when spends = '{}' then null else now() end
+where processor = $1 and chain = $2 and height > $3 and state <> 'lost'
 returning external_id`,
-  (p) => [p.processor, p.chain, p.from, p.to, p.but],
+  (p) => [p.processor, p.chain, p.above],
   (v) => ({ externalId: v[0] }) as never,
   "",
+  5000,
+);
+
+export type ListInBlocksRow = { externalId: string };
+/**
+ * Lists the payments of tokens in some blocks.
+ */
+export const listInBlocks: Many<{ processor: string; chain: string; from: bigint | number; to: bigint | number }, ListInBlocksRow> = many(
+  "payments/list-in-blocks",
+  `-- payments/list-in-blocks
+select external_id from chain_payments
+where processor = $1 and chain = $2 and height between $3 and $4
+  and state <> 'lost' and asset <> 'ETH'`,
+  (p) => [p.processor, p.chain, p.from, p.to],
+  (v) => ({ externalId: v[0] }) as never,
+  "",
+  5000,
+);
+
+export type ListKnownRow = { externalId: string };
+/**
+ * Lists which of some payments are stored.
+ */
+export const listKnown: Many<{ processor: string; externalIds: readonly string[] }, ListKnownRow> = many(
+  "payments/list-known",
+  `-- payments/list-known
+select external_id from chain_payments
+where processor = $1 and external_id = any($2::text[])`,
+  (p) => [p.processor, p.externalIds],
+  (v) => ({ externalId: v[0] }) as never,
+  "",
+  5000,
+);
+
+/**
+ * Gives up payments whose blocks the chain left.
+ */
+export const loseWithBlocks: Run<{ processor: string; externalIds: readonly string[] }> = run(
+  "payments/lose-with-blocks",
+  `-- payments/lose-with-blocks
+update chain_payments
+set state = 'lost', height = null, hash = null
+where processor = $1 and external_id = any($2::text[]) and state <> 'lost'`,
+  (p) => [p.processor, p.externalIds],
+  5000,
+);
+
+export type FindFirstSightsRow = { tx: string; address: string; firstSeenAt: Date };
+/**
+ * Finds when payments whose blocks the chain left were first seen, by transaction and address.
+ */
+export const findFirstSights: Many<{ processor: string; chain: string; hashes: readonly string[] }, FindFirstSightsRow> = many(
+  "payments/find-first-sights",
+  `-- payments/find-first-sights
+select t.tx, p.address, min(p.first_seen_at) as first_seen_at
+from payment_transactions t
+join chain_payments p on p.processor = t.processor and p.external_id = t.external_id
+where t.processor = $1 and t.chain = $2 and t.tx = any($3::text[])
+  and p.state = 'lost'
+group by t.tx, p.address`,
+  (p) => [p.processor, p.chain, p.hashes],
+  (v) => ({ tx: v[0], address: v[1], firstSeenAt: v[2] }) as never,
+  "",
+  5000,
+);
+
+export type SumDustRow = { address: string; asset: string; atoms: string };
+/**
+ * Sums what waits in small pieces below a height, by address and asset.
+ */
+export const sumDust: Many<{ processor: string; chain: string; addresses: readonly string[]; below: bigint | number }, SumDustRow> = many(
+  "payments/sum-dust",
+  `-- payments/sum-dust
+select address, asset, sum(atoms)::text as atoms
+from address_dust
+where processor = $1 and chain = $2 and address = any($3::text[])
+  and height < $4 and taken_height is null
+group by address, asset`,
+  (p) => [p.processor, p.chain, p.addresses, p.below],
+  (v) => ({ address: v[0], asset: v[1], atoms: v[2] }) as never,
+  "",
+  5000,
+);
+
+/**
+ * Adds small pieces to those that wait. The pieces of blocks below the oldest one that is
+ * remembered become one, since the chain does not leave them any more.
+ */
+export const putDust: Run<{ addresses: readonly string[]; assets: readonly string[]; heights: readonly (bigint | number)[]; decimals: readonly number[]; atoms: readonly (string | bigint)[]; sinces: readonly (Date | string)[]; processor: string; chain: string }> = run(
+  "payments/put-dust",
+  `-- payments/put-dust
+with pieces as (
+  select * from unnest($1::text[], $2::text[], $3::bigint[],
+    $4::integer[], $5::numeric[], $6::timestamptz[])
+    as piece (address, asset, height, decimals, atoms, since)
+), oldest as (
+  select min(height) as height from chain_blocks where processor = $7 and chain = $8
+), old as (
+  delete from address_dust d
+  using oldest
+  where d.processor = $7 and d.chain = $8 and d.height < oldest.height
+    and (d.taken_height is null or d.taken_height < oldest.height)
+    and (d.address, d.asset) in (select address, asset from pieces)
+  returning d.address, d.asset, d.height, d.decimals, d.atoms, d.since, d.taken_height
+)
+insert into address_dust as d
+  (processor, chain, address, asset, height, decimals, atoms, since)
+select $7, $8, address, asset, height, decimals, atoms, since from pieces
+union all
+select $7, $8, address, asset, max(height), max(decimals), sum(atoms), min(since)
+from old where taken_height is null
+group by address, asset`,
+  (p) => [p.addresses, p.assets, p.heights, p.decimals, p.atoms, p.sinces, p.processor, p.chain],
+  5000,
+);
+
+/**
+ * Notes that the pieces up to a height became part of a payment of that height.
+ */
+export const takeDust: Run<{ height: bigint | number; processor: string; chain: string; address: string; asset: string }> = run(
+  "payments/take-dust",
+  `-- payments/take-dust
+update address_dust
+set taken_height = $1
+where processor = $2 and chain = $3 and address = $4 and asset = $5
+  and height <= $1 and taken_height is null`,
+  (p) => [p.height, p.processor, p.chain, p.address, p.asset],
+  5000,
+);
+
+/**
+ * Forgets the pieces above a height, which the chain left; those of payments above it wait again.
+ */
+export const returnDust: Run<{ processor: string; chain: string; above: bigint | number }> = run(
+  "payments/return-dust",
+  `-- payments/return-dust
+with gone as (
+  delete from address_dust where processor = $1 and chain = $2 and height > $3
+)
+update address_dust
+set taken_height = null
+where processor = $1 and chain = $2 and height <= $3 and taken_height > $3`,
+  (p) => [p.processor, p.chain, p.above],
   5000,
 );
 
@@ -446,7 +715,7 @@ export const losePayments: Many<{ processor: string; chain: string; replaced: re
   `-- payments/lose-payments
 update chain_payments
 set state = 'lost', height = null, hash = null
-where processor = $1 and chain = $2 and state <> 'lost'
+where processor = $1 and chain = $2 and state <> 'lost' and height is null
   and (external_id = any($3::text[])
     or missing_since < now() - $4::bigint * interval '1 millisecond')
 returning external_id`,
@@ -588,12 +857,13 @@ where order_id = $1 and external_id is not null and state not in ('refused', 'ca
 
 /**
  * Stores what a look saw of one deposit. States only go forwards, so looks may come in any order
- * and any number. Changes no row: the deposit belongs to another order. The caller has locked the
- * order.
+ * and any number. Only one that was lost before it settled may come back, where that is said.
+ * Changes no row: the deposit belongs to another order. The caller has locked the order.
  * `marketRate`: micro-dollars of one coin at its first sight; null: unknown
  * `processorUsdMicro`: the processor's own valuation, where that counts
+ * `mayReturn`: true: its chain can come back to a block that it left
  */
-export const upsertDeposit: Run<{ processor: string; externalId: string; orderId: string; accountId: string; family: string; asset: string; network: string; decimals: number; atoms: string | bigint; marketRate: bigint | number | null; processorUsdMicro: bigint | number | null; state: "seen" | "settled" | "lost"; confirmations: number; confirmationsNeeded: number; firstSeenAt: Date | string }> = run(
+export const upsertDeposit: Run<{ processor: string; externalId: string; orderId: string; accountId: string; family: string; asset: string; network: string; decimals: number; atoms: string | bigint; marketRate: bigint | number | null; processorUsdMicro: bigint | number | null; state: "seen" | "settled" | "lost"; confirmations: number; confirmationsNeeded: number; firstSeenAt: Date | string; mayReturn: boolean }> = run(
   "payments/upsert-deposit",
   `-- payments/upsert-deposit
 insert into payment_deposits as d (processor, external_id, order_id, account_id, "family", asset,
@@ -613,17 +883,20 @@ set atoms = case
       else d.processor_usd_micro
     end,
     state = case
+      when $16::boolean and d.state = 'lost' and d.settled_at is null then excluded.state
       when 'lost' in (d.state, excluded.state) then 'lost'
       when 'settled' in (d.state, excluded.state) then 'settled'
       else 'seen'
     end,
-    returned = d.returned or (d.state = 'lost' and excluded.state <> 'lost'),
+    returned = d.returned or (d.state = 'lost' and excluded.state <> 'lost'
+      and not ($16 and d.settled_at is null)),
     confirmations = greatest(d.confirmations, excluded.confirmations),
     confirmations_needed = excluded.confirmations_needed,
     first_seen_at = least(d.first_seen_at, excluded.first_seen_at),
-    settled_at = coalesce(d.settled_at, case when d.state = 'seen' then excluded.settled_at end)
+    settled_at = coalesce(d.settled_at,
+      case when d.state = 'seen' or $16 then excluded.settled_at end)
 where d.order_id = excluded.order_id`,
-  (p) => [p.processor, p.externalId, p.orderId, p.accountId, p.family, p.asset, p.network, p.decimals, p.atoms, p.marketRate, p.processorUsdMicro, p.state, p.confirmations, p.confirmationsNeeded, p.firstSeenAt],
+  (p) => [p.processor, p.externalId, p.orderId, p.accountId, p.family, p.asset, p.network, p.decimals, p.atoms, p.marketRate, p.processorUsdMicro, p.state, p.confirmations, p.confirmationsNeeded, p.firstSeenAt, p.mayReturn],
   5000,
 );
 
@@ -1295,8 +1568,8 @@ where order_id = $1 and external_id is null`,
 
 export type TakeWorkRow = { work: "look" | "post" | "bonus"; orderId: string; processor: string; externalId: string; startedAt: Date };
 /**
- * Leases the orders that are to be looked at now: those with a webhook first, then those with an
- * open page, then the others. At most one look a second for each slot of a processor, over all
+ * Leases the orders that are to be looked at now: those of accounts without a look in two seconds
+ * first; of these, those with a webhook, then those with an open page, then the others. At most one look a second for each slot of a processor, over all
  * nodes. The highest slot is kept for webhooks. Returns also, if asked for, the orders with grants
  * or refunds without a transfer, and the uses of promotions without one: the code as `order_id`,
  * and the account as `external_id`.
@@ -1305,19 +1578,24 @@ export const takeWork: Many<{ processors: readonly string[]; slots: bigint | num
   "payments/take-work",
   `-- payments/take-work
 with due as (
-  select o.order_id, o.processor,
+  select o.order_id, o.processor, o.account_id,
     row_number() over (
       partition by o.processor
-      order by o.hook_at, o.page_open_until <= now() or o.page_open_until is null, o.next_look_at
+      order by o.is_recent, o.hook_at, o.page_open_until <= now() or o.page_open_until is null, o.next_look_at
     ) as place,
     count(o.hook_at) over (partition by o.processor) as hooks
   from unnest($1::text[]) as p (processor)
   cross join lateral (
-    select order_id, processor, hook_at, page_open_until, next_look_at
+    select order_id, processor, account_id, hook_at, page_open_until, next_look_at,
+      account_id in (
+        select s.account_id from payment_look_slots s
+        where s.processor = p.processor and s.account_id is not null
+          and s.used_at > now() - interval '2 seconds'
+      ) as is_recent
     from payment_orders
     where processor = p.processor and next_look_at <= now()
       and (lease_until is null or lease_until < now())
-    order by hook_at, page_open_until <= now() or page_open_until is null, next_look_at
+    order by is_recent, hook_at, page_open_until <= now() or page_open_until is null, next_look_at
     limit $2
     for update skip locked
   ) o
@@ -1333,13 +1611,13 @@ with due as (
     for update skip locked
   ) s
 ), chosen as (
-  select due.order_id, free.processor, free.slot
+  select due.order_id, due.account_id, free.processor, free.slot
   from due
   join free on free.processor = due.processor and free.place = due.place
     + case when due.hooks = 0 and free.highest = $2 then 1 else 0 end
 ), used as (
   update payment_look_slots s
-  set used_at = now()
+  set used_at = now(), account_id = c.account_id
   from chosen c
   where s.processor = c.processor and s.slot = c.slot
 ), leased as (
@@ -1377,10 +1655,11 @@ union all
  * Stores what was decided about an order. The caller has locked it.
  * `attention`: null: no person has to look
  * `isLook`: true: a look has ended; false: a person changed something
- * `lookedAt`: the start of the look that was answered; null: none was
+ * `startedAt`: the start of the look that was answered; null: none was
+ * `lookedAt`: the moment that its answer is true of
  * `nextLookMs`: null: the order is watched no more
  */
-export const updateOrder: Run<{ state: "open" | "seen" | "partly_paid" | "paid" | "expired" | "cancelled" | "closed"; attention: string | null; faults: readonly string[]; ruleMicro: bigint | number; isLook: boolean; lookedAt: Date | string | null; failedLooks: number; nextLookMs: bigint | number | null; orderId: string }> = run(
+export const updateOrder: Run<{ state: "open" | "seen" | "partly_paid" | "paid" | "expired" | "cancelled" | "closed"; attention: string | null; faults: readonly string[]; ruleMicro: bigint | number; isLook: boolean; lookedAt: Date | string | null; failedLooks: number; startedAt: Date | string | null; nextLookMs: bigint | number | null; orderId: string }> = run(
   "payments/update-order",
   `-- payments/update-order
 update payment_orders
@@ -1388,16 +1667,16 @@ set state = $1, attention = $2, faults = $3, rule_micro = $4,
   lease_until = case when not $5::boolean then lease_until end,
   looked_at = greatest(looked_at, $6::timestamptz), failed_looks = $7,
   -- A webhook that came during the look asks for another one.
-  hook_at = case when $6 is null or hook_at > $6 then hook_at end,
+  hook_at = case when $8::timestamptz is null or hook_at > $8 then hook_at end,
   next_look_at = case
-    when hook_at > $6 then now()
-    when $8::bigint is null then null
-    when $5 then now() + $8 * interval '1 millisecond'
-    else least(next_look_at, now() + $8 * interval '1 millisecond')
+    when hook_at > $8 then now()
+    when $9::bigint is null then null
+    when $5 then now() + $9 * interval '1 millisecond'
+    else least(next_look_at, now() + $9 * interval '1 millisecond')
   end,
   version = version + 1
-where order_id = $9`,
-  (p) => [p.state, p.attention, p.faults, p.ruleMicro, p.isLook, p.lookedAt, p.failedLooks, p.nextLookMs, p.orderId],
+where order_id = $10`,
+  (p) => [p.state, p.attention, p.faults, p.ruleMicro, p.isLook, p.lookedAt, p.failedLooks, p.startedAt, p.nextLookMs, p.orderId],
   5000,
 );
 
@@ -1501,21 +1780,18 @@ where processor = $1 and external_id = $2`,
 );
 
 /**
- * Asks for a look at the orders whose payments changed: these, and if there are new blocks, those
- * that wait for blocks.
+ * Asks for a look at the orders of payments that changed.
  */
-export const hookChanged: Run<{ processor: string; chain: string; externalIds: readonly string[]; hasBlocks: boolean }> = run(
+export const hookChanged: Run<{ processor: string; externalIds: readonly string[] }> = run(
   "payments/hook-changed",
   `-- payments/hook-changed
 update payment_orders
 set hook_at = now(), next_look_at = now()
 where order_id in (
   select order_id from chain_payments
-  where processor = $1 and chain = $2
-    and (external_id = any($3::text[])
-      or ($4::boolean and state = 'seen' and height is not null))
+  where processor = $1 and external_id = any($2::text[])
 )`,
-  (p) => [p.processor, p.chain, p.externalIds, p.hasBlocks],
+  (p) => [p.processor, p.externalIds],
   5000,
 );
 

@@ -18,6 +18,8 @@ export type Sources = {
   readonly listWaitingOrders: (after: string, limit: number) => Promise<readonly WaitingOrder[]>;
   /** The newest run of the verifier that found something. Absent: nobody keeps them. */
   readonly findViolations?: () => Promise<Violations | undefined>;
+  /** The chains of payments that are not read, each since when. */
+  readonly listUnreadChains: () => Promise<readonly UnreadChain[]>;
   /** What the last calls of this process came to, for each provider and model. */
   readonly modelConditions: () => readonly ModelCondition[];
   /** Why a failover would lose charges. Undefined: it would not. */
@@ -89,6 +91,13 @@ type WaitingOrder = {
   readonly accountId: string;
   readonly decisions: number;
 };
+type UnreadChain = {
+  readonly processor: string;
+  readonly chain: string;
+  readonly since: Date;
+  /** That its node cannot give. Null: none in particular. */
+  readonly block: bigint | null;
+};
 type Violations = { readonly verificationId: string; readonly violations: number };
 /** As providers document it. */
 type ModelCondition = {
@@ -148,6 +157,7 @@ export function createEvaluation(
     const areRead = await attempt("keys and sign-ins", () => lookAtEvents(eventsAt));
     await attempt("orders", lookAtOrders);
     await attempt("the verifier", lookAtVerifier);
+    await attempt("chains", lookAtChains);
     await attempt("old alerts", async () => {
       await store.run(sql.removeAlerts, { days: keptDays, rows: removedMax });
     });
@@ -303,6 +313,10 @@ export function createEvaluation(
     ]);
   }
 
+  async function lookAtChains(): Promise<void> {
+    await raise(parts, (await sources.listUnreadChains()).map(chainUnread));
+  }
+
   function schedule(waitMs: number): void {
     if (isStopped) return;
     timer = setTimeout(() => {
@@ -427,6 +441,12 @@ function newPlace({ sessionId, personId, login, address, agent, accountIds }: Ne
     period: sessionId,
     facts: { person_id: personId, login, address, agent },
   }));
+}
+
+function chainUnread({ processor, chain, since, block }: UnreadChain): Finding {
+  const period = since.toISOString();
+  const facts = { chain, since: period, ...(block !== null && { block: String(block) }) };
+  return { accountId: "", kind: "chain_unread", about: `${processor} ${chain}`, period, facts };
 }
 
 /** Two alerts: one for the account, one for the operators, who decide. */

@@ -21,6 +21,7 @@ const operatorKinds = [
   "provider_recovered",
   "ledger_not_synchronous",
   "ledger_violated",
+  "chain_unread",
 ] as const;
 
 const kindsByName: Readonly<Record<KindName, AlertKind>> = {
@@ -34,6 +35,7 @@ const kindsByName: Readonly<Record<KindName, AlertKind>> = {
   provider_recovered: AlertKind.PROVIDER_RECOVERED,
   ledger_not_synchronous: AlertKind.LEDGER_NOT_SYNCHRONOUS,
   ledger_violated: AlertKind.LEDGER_VIOLATED,
+  chain_unread: AlertKind.CHAIN_UNREAD,
 };
 
 export function isKindName(text: string): text is KindName {
@@ -82,6 +84,8 @@ export function titleOf(kind: KindName, facts: AlertFacts): string {
       return "A failover would lose the last charges: the ledger is not synchronous.";
     case "ledger_violated":
       return "The verifier of the ledger found something.";
+    case "chain_unread":
+      return `Payments on the chain ${fact("chain")} are not read.`;
   }
 }
 
@@ -115,5 +119,12 @@ export function detailOf(kind: KindName, facts: AlertFacts): string {
       return (facts.problem ?? "").slice(0, 300);
     case "ledger_violated":
       return `${fact("violations")} violations. Run npm run verify-ledger for the list.`;
+    case "chain_unread":
+      return (
+        `It was read to its end at ${fact("since")}.` +
+        (facts.block === undefined
+          ? " Look at its node."
+          : ` Its node cannot give block ${fact("block")}.`)
+      );
   }
 }

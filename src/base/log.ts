@@ -66,9 +66,6 @@ export const logCodes = {
   certificate_rejected:
     "the files of GRPC_TLS_CERT, GRPC_TLS_KEY or GRPC_TLS_CLIENT_CA cannot be read, or do not fit " +
     "together, and the certificate of before is in use; correct them",
-  chain_balance_lower:
-    "a node says that an address has less Ether than before without having sent any; ask another " +
-    "node, and compare the address with its credits",
   chain_payments_waiting:
     "what arrived without an order is credited late, and it is repeated; look at the database if " +
     "it goes on",

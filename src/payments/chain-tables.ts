@@ -8,7 +8,7 @@ export type ChainId = { readonly processor: string; readonly chain: string };
 
 export type BlockId = { readonly height: number; readonly hash: string };
 
-/** What a chain says of one payment. */
+/** What a chain says of one payment. Its id names its content. */
 export type ChainPayment = {
   readonly externalId: string;
   readonly address: string;
@@ -22,6 +22,11 @@ export type ChainPayment = {
   readonly marketRate: bigint | undefined;
   /** The outputs that it spends, where a chain has them. */
   readonly spends: readonly string[];
+  /** Blocks that it needs, as far as is known now. */
+  readonly needed: number;
+  /** How many transactions it has, and the hashes of the largest. */
+  readonly transactions: number;
+  readonly hashes: readonly string[];
 };
 
 /** A payment in a block without an order. */
@@ -54,9 +59,9 @@ export function chainTables(db: Runner) {
     async leaseChain(id: ChainId, leaseMs: number) {
       const row = await db.run(sql.leaseChain, { ...id, leaseMs });
       if (!row) return undefined;
-      const { height, hash, lease } = row;
+      const { height, hash, lease, chunkBlocks } = row;
       const isRead = height !== null && hash !== null;
-      return { lease, cursor: isRead ? { height: Number(height), hash } : undefined };
+      return { lease, chunkBlocks, cursor: isRead ? { height: Number(height), hash } : undefined };
     },
     /** Locks a chain until the end of the transaction. Throws if the lease has ended. */
     async lockChain(id: ChainId, lease: string): Promise<void> {
@@ -68,10 +73,11 @@ export function chainTables(db: Runner) {
       const rows = await db.run(sql.listBlocks, id);
       return rows.map(({ height, hash }) => ({ height: Number(height), hash }));
     },
-    /** The newest block. Undefined: the chain was not read within the last two minutes. */
-    async findTip(id: ChainId): Promise<number | undefined> {
-      const row = await db.run(sql.findChain, id);
-      return row?.isFresh && row.tip !== null ? Number(row.tip) : undefined;
+    /** Undefined: no reading of the chain has ended. */
+    async findReadChain(id: ChainId) {
+      const { height = null, tip = null, readAt = null } = (await db.run(sql.findChain, id)) ?? {};
+      if (height === null || tip === null) return undefined;
+      return { height: Number(height), tip: Number(tip), readAt };
     },
     /** True: something became of it. */
     async putChainPayment(id: ChainId, payment: ChainPayment): Promise<boolean> {

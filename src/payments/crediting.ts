@@ -10,12 +10,9 @@ import { asService } from "../contract/contract.ts";
 import { type Decision, decide, type RuledOrder, valueDeposit } from "./decide.ts";
 import { documentGrant } from "./documents.ts";
 import type { Parts } from "./parts.ts";
-import type { Look, Processor, SeenDeposit } from "./processor.ts";
+import { type Look, type Processor, type SeenDeposit, usdMicroMax } from "./processor.ts";
 import { nextLookMs } from "./schedule.ts";
 import type { PaymentsTables, StoredOrder } from "./store.ts";
-
-/** No deposit is worth more, in micro-dollars: a column has to hold it. */
-const usdMicroMax = 2n ** 53n;
 
 /** The answer of a processor, and when it was asked. */
 export type Answer = { readonly look: Look; readonly startedAt: Date };
@@ -33,8 +30,9 @@ export async function applyLook(
     if (!order) return;
     const { processor, accountId, family } = order;
     // In one order for all, so that two looks never wait for each other.
-    for (const { usdMicro: processorUsdMicro = null, ...deposit } of deposits) {
-      const seen = { ...deposit, processor, orderId, accountId, family, processorUsdMicro };
+    for (const { usdMicro: processorUsdMicro = null, mayReturn = false, ...deposit } of deposits) {
+      const of = { processor, orderId, accountId, family };
+      const seen = { ...deposit, ...of, processorUsdMicro, mayReturn };
       if ((await tables.run(sql.upsertDeposit, seen)) === 0)
         parts.log.error(
           {
@@ -77,12 +75,13 @@ export async function redecide(
   const faults = isAnswered
     ? [...new Set([...order.faults, ...answer.look.faults])].sort()
     : order.faults;
+  const lookedAt = isAnswered ? (answer.look.asOf ?? answer.startedAt) : null;
   const deposits = await tables.listDeposits([orderId]);
   const ruled: RuledOrder = {
     ...order,
     rate: order.rate ?? 0n,
     faults,
-    lookedAt: isAnswered ? answer.startedAt : order.lookedAt,
+    lookedAt: lookedAt ?? order.lookedAt,
     decided: await tables.run(sql.listDecided, { orderId }),
   };
   const decision = decide(ruled, deposits, readAt);
@@ -105,7 +104,8 @@ export async function redecide(
     faults,
     ruleMicro,
     isLook: answer !== undefined,
-    lookedAt: isAnswered ? answer.startedAt : null,
+    startedAt: isAnswered ? answer.startedAt : null,
+    lookedAt,
     failedLooks,
     nextLookMs: nextLookMs(watched, readAt) ?? null,
   });

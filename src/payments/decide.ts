@@ -22,6 +22,7 @@ export const attentionNames = [
   "failed",
   "marked",
   "swept",
+  "flooded",
   "wrong_asset",
   "late",
   "depeg",
@@ -234,6 +235,7 @@ function factsOf(of: {
   if (order.faults.includes("marked") && hasNone) facts.push("marked");
   if (order.faults.includes("failed")) facts.push("failed");
   if (order.faults.includes("swept")) facts.push("swept");
+  if (order.faults.includes("flooded")) facts.push("flooded");
   facts.push(...order.faults.filter((fault) => fault.startsWith("account_closed:")));
   if (received > capUsdMicro(order.usdMicro)) facts.push(`overpaid:${received}`);
   const isUnsettled = deposits.some((one) => one.state === "seen") && state !== "closed";

@@ -153,15 +153,18 @@ export function createOnchain(
     },
     async look({ orderId, externalId }) {
       const [chain = ""] = externalId.split(":", 1);
-      const tip = await store.findTip({ processor: name, chain });
-      if (tip === undefined) throw new Error(`${chain} was not read within the last two minutes`);
+      const read = await store.findReadChain({ processor: name, chain });
+      if (!read) throw new Error(`${chain} was not read yet`);
       const payments = await store.run(sql.listChainPayments, { processor: name, orderId });
       return {
         faults: [],
+        // What is true of a chain is true of the moment at which it was read to its end.
+        asOf: read.readAt ?? new Date(0),
         deposits: payments.map(({ height, needed, marketRate, ...payment }) => ({
           ...withAtoms(payment),
           marketRate: marketRate ?? undefined,
-          confirmations: height === null ? 0 : Math.max(0, tip - Number(height) + 1),
+          mayReturn: true,
+          confirmations: height === null ? 0 : Math.max(0, read.tip - Number(height) + 1),
           confirmationsNeeded: needed,
         })),
       };

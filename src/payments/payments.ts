@@ -76,6 +76,8 @@ export type Payments = {
    * order of their ids, from the cursor `after` on; '' is the start.
    */
   listWaiting(after: string, limit: number): Promise<readonly sql.ListAttentionRow[]>;
+  /** The chains that were not read up to their newest block for two minutes, each since when. */
+  listUnreadChains(): Promise<readonly sql.ListUnreadChainsRow[]>;
   /** How many orders of an account wait for a person, for at most so many accounts. */
   waitingOrders(limit: number): Promise<ReadonlyMap<string, number>>;
   /** Takes what can be bought from another file. Orders of processors that are gone stay. */
@@ -170,12 +172,18 @@ export function createPayments(parts: {
     },
     ofAccount: { export: (accountId) => exportOrders(all, accountId) },
     listWaiting: (after, limit) => store.run(sql.listAttention, { after, rows: limit }),
+    async listUnreadChains() {
+      const read = new Set(current.chains.map((one) => `${one.processor} ${one.chain.name}`));
+      const all = await store.run(sql.listUnreadChains);
+      return all.filter(({ processor, chain }) => read.has(`${processor} ${chain}`));
+    },
     async waitingOrders(limit) {
       const counts = await store.run(sql.countWaiting, { rows: limit });
       return new Map(counts.map(({ accountId, orders }) => [accountId, orders]));
     },
     reload(settings) {
       current = offered(settings);
+      chains.reload();
     },
     start() {
       poller.start();

@@ -33,6 +33,8 @@ export type SeenDeposit = Asset & {
   readonly usdMicro?: bigint | undefined;
   /** Micro-dollars of one coin at its first sight. Absent: the market is asked. */
   readonly marketRate?: bigint | undefined;
+  /** True: lost before it settled, it may come back, since its chain can. Default: it may not. */
+  readonly mayReturn?: boolean;
   readonly confirmations: number;
   readonly confirmationsNeeded: number;
 };
@@ -45,7 +47,12 @@ export type SeenDeposit = Asset & {
 export type Fault = "marked" | "failed" | "swept";
 
 /** What a processor says about one order, whoever asked for it. */
-export type Look = { readonly deposits: readonly SeenDeposit[]; readonly faults: readonly Fault[] };
+export type Look = {
+  readonly deposits: readonly SeenDeposit[];
+  readonly faults: readonly Fault[];
+  /** The moment of which it is true. Default: that of the question. */
+  readonly asOf?: Date;
+};
 
 export type NewOrder = {
   readonly orderId: string;
@@ -115,6 +122,9 @@ export interface Processor {
   /** In micro-dollars of one coin. Absent: none is configured. */
   readonly marketRate?: MarketRate | undefined;
 }
+
+/** No payment is worth more, in micro-dollars: a column has to hold it. */
+export const usdMicroMax = 2n ** 53n;
 
 /** The market's rate of an asset at a time, from sources that agree. Undefined: unknown. */
 export type MarketRate = (asset: { asset: string }, at: Date) => Promise<bigint | undefined>;

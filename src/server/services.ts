@@ -321,6 +321,7 @@ export async function startServices(
       listKeyEvents: keys.listEvents,
       listNewPlaces: people.forAlerts.listNewPlaces,
       listWaitingOrders: payments.listWaiting,
+      listUnreadChains: payments.listUnreadChains,
       findViolations: billing.overview.findViolations,
       modelConditions: providers.modelConditions,
       ledgerProblem,

@@ -243,7 +243,8 @@ describe.skipIf(btcdBinary === undefined)("with btcd", () => {
         [orderId],
       );
     await pay(address, 10_000n);
-    await generate(1);
+    // Of unknown value, it needs as many blocks as the largest sums.
+    await generate(6);
     const late = async () =>
       (await world.as(admin).listAttention({})).orders.find(
         (one) => one.accountId === accountId && one.attention === Attention.LATE,

@@ -33,6 +33,7 @@ test.each([
     minute,
   ],
   ["later: each 10 minutes", watched({ quotedUntil: inMinutes(-16) }), 10 * minute],
+  ["an hour after the quote: each hour", watched({ quotedUntil: inMinutes(-61) }), 60 * minute],
   ["the end of the quote gets its look", watched({ quotedUntil: inMinutes(0.25) }), 16_000],
   [
     "the end of watching gets its look",

@@ -156,6 +156,7 @@ function createNode(postgres: Postgres, options: AlertNodeOptions) {
       listKeyEvents: keys.listEvents,
       listNewPlaces: people.forAlerts.listNewPlaces,
       listWaitingOrders: payments.listWaiting,
+      listUnreadChains: async () => [],
       modelConditions: () => [],
       ledgerProblem: () => undefined,
       ...options.sources,

@@ -2,10 +2,11 @@
 
 -- name: UpsertDeposit :run
 -- Stores what a look saw of one deposit. States only go forwards, so looks may come in any order
--- and any number. Changes no row: the deposit belongs to another order. The caller has locked the
--- order.
+-- and any number. Only one that was lost before it settled may come back, where that is said.
+-- Changes no row: the deposit belongs to another order. The caller has locked the order.
 -- :market_rate?  micro-dollars of one coin at its first sight; null: unknown
 -- :processor_usd_micro?  the processor's own valuation, where that counts
+-- :may_return  true: its chain can come back to a block that it left
 insert into payment_deposits as d (processor, external_id, order_id, account_id, "family", asset,
   network, decimals, atoms, market_rate, processor_usd_micro, state, confirmations,
   confirmations_needed, first_seen_at, settled_at)
@@ -23,15 +24,18 @@ set atoms = case
       else d.processor_usd_micro
     end,
     state = case
+      when :may_return::boolean and d.state = 'lost' and d.settled_at is null then excluded.state
       when 'lost' in (d.state, excluded.state) then 'lost'
       when 'settled' in (d.state, excluded.state) then 'settled'
       else 'seen'
     end,
-    returned = d.returned or (d.state = 'lost' and excluded.state <> 'lost'),
+    returned = d.returned or (d.state = 'lost' and excluded.state <> 'lost'
+      and not (:may_return and d.settled_at is null)),
     confirmations = greatest(d.confirmations, excluded.confirmations),
     confirmations_needed = excluded.confirmations_needed,
     first_seen_at = least(d.first_seen_at, excluded.first_seen_at),
-    settled_at = coalesce(d.settled_at, case when d.state = 'seen' then excluded.settled_at end)
+    settled_at = coalesce(d.settled_at,
+      case when d.state = 'seen' or :may_return then excluded.settled_at end)
 where d.order_id = excluded.order_id;
 
 -- name: ListDeposits :many

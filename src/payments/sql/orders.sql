@@ -201,26 +201,31 @@ set lease_until = null, quoted_until = now(), watched_until = now()
 where order_id = :order_id and external_id is null;
 
 -- name: TakeWork :many
--- Leases the orders that are to be looked at now: those with a webhook first, then those with an
--- open page, then the others. At most one look a second for each slot of a processor, over all
+-- Leases the orders that are to be looked at now: those of accounts without a look in two seconds
+-- first; of these, those with a webhook, then those with an open page, then the others. At most one look a second for each slot of a processor, over all
 -- nodes. The highest slot is kept for webhooks. Returns also, if asked for, the orders with grants
 -- or refunds without a transfer, and the uses of promotions without one: the code as `order_id`,
 -- and the account as `external_id`.
 -- =work 'look' | 'post' | 'bonus'
 with due as (
-  select o.order_id, o.processor,
+  select o.order_id, o.processor, o.account_id,
     row_number() over (
       partition by o.processor
-      order by o.hook_at, o.page_open_until <= now() or o.page_open_until is null, o.next_look_at
+      order by o.is_recent, o.hook_at, o.page_open_until <= now() or o.page_open_until is null, o.next_look_at
     ) as place,
     count(o.hook_at) over (partition by o.processor) as hooks
   from unnest(:processors::text[]) as p (processor)
   cross join lateral (
-    select order_id, processor, hook_at, page_open_until, next_look_at
+    select order_id, processor, account_id, hook_at, page_open_until, next_look_at,
+      account_id in (
+        select s.account_id from payment_look_slots s
+        where s.processor = p.processor and s.account_id is not null
+          and s.used_at > now() - interval '2 seconds'
+      ) as is_recent
     from payment_orders
     where processor = p.processor and next_look_at <= now()
       and (lease_until is null or lease_until < now())
-    order by hook_at, page_open_until <= now() or page_open_until is null, next_look_at
+    order by is_recent, hook_at, page_open_until <= now() or page_open_until is null, next_look_at
     limit :slots
     for update skip locked
   ) o
@@ -236,13 +241,13 @@ with due as (
     for update skip locked
   ) s
 ), chosen as (
-  select due.order_id, free.processor, free.slot
+  select due.order_id, due.account_id, free.processor, free.slot
   from due
   join free on free.processor = due.processor and free.place = due.place
     + case when due.hooks = 0 and free.highest = :slots then 1 else 0 end
 ), used as (
   update payment_look_slots s
-  set used_at = now()
+  set used_at = now(), account_id = c.account_id
   from chosen c
   where s.processor = c.processor and s.slot = c.slot
 ), leased as (
@@ -275,16 +280,17 @@ union all
 -- Stores what was decided about an order. The caller has locked it.
 -- :attention?  null: no person has to look
 -- :is_look  true: a look has ended; false: a person changed something
--- :looked_at?  the start of the look that was answered; null: none was
+-- :started_at?  the start of the look that was answered; null: none was
+-- :looked_at?  the moment that its answer is true of
 -- :next_look_ms?  null: the order is watched no more
 update payment_orders
 set state = :state, attention = :attention, faults = :faults, rule_micro = :rule_micro,
   lease_until = case when not :is_look::boolean then lease_until end,
   looked_at = greatest(looked_at, :looked_at::timestamptz), failed_looks = :failed_looks,
   -- A webhook that came during the look asks for another one.
-  hook_at = case when :looked_at is null or hook_at > :looked_at then hook_at end,
+  hook_at = case when :started_at::timestamptz is null or hook_at > :started_at then hook_at end,
   next_look_at = case
-    when hook_at > :looked_at then now()
+    when hook_at > :started_at then now()
     when :next_look_ms::bigint is null then null
     when :is_look then now() + :next_look_ms * interval '1 millisecond'
     else least(next_look_at, now() + :next_look_ms * interval '1 millisecond')
@@ -343,15 +349,12 @@ set hook_at = now(), next_look_at = now()
 where processor = :processor and external_id = :external_id;
 
 -- name: HookChanged :run
--- Asks for a look at the orders whose payments changed: these, and if there are new blocks, those
--- that wait for blocks.
+-- Asks for a look at the orders of payments that changed.
 update payment_orders
 set hook_at = now(), next_look_at = now()
 where order_id in (
   select order_id from chain_payments
-  where processor = :processor and chain = :chain
-    and (external_id = any(:external_ids::text[])
-      or (:has_blocks::boolean and state = 'seen' and height is not null))
+  where processor = :processor and external_id = any(:external_ids::text[])
 );
 
 -- name: MarkSwept :run

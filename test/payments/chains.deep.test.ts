@@ -1,0 +1,208 @@
+// Chains in memory: whatever they do, credits are the value of what stands in them; and nobody's
+// payments wait for those of somebody else.
+
+import fc from "fast-check";
+import { afterEach, expect, test } from "vitest";
+import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
+import {
+  newHash,
+  type Payment,
+  startModelBitcoin,
+  startModelEvm,
+  type Transfer,
+} from "../support/model-chains.ts";
+import {
+  evmAccountKey,
+  onchainSettings,
+  regtestAccountKey,
+  startRates,
+} from "../support/onchain.ts";
+import { admin, startPaymentsNodes } from "../support/payments-nodes.ts";
+
+const token = `0x${"11".repeat(20)}`;
+const usd = 1_000_000n;
+/** Satoshi of a dollar. */
+const satoshi = 2_000n;
+/** Micro-credits of a micro-dollar. */
+const credits = 200n;
+
+const stops: (() => Promise<void>)[] = [];
+afterEach(async () => {
+  for (const stop of stops.splice(0).reverse()) await stop();
+});
+
+async function start() {
+  const evm = await startModelEvm(7);
+  const bitcoin = await startModelBitcoin();
+  const rates = await startRates({ BTC: 50_000, ETH: 2_500 });
+  stops.push(evm.stop, bitcoin.stop, rates.stop);
+  const world = await startPaymentsNodes({
+    isReal: true,
+    chainPaceMs: 10,
+    settings: onchainSettings(
+      {
+        bitcoin: {
+          chain: "regtest",
+          rpcEnv: "BITCOIN_RPC",
+          leastUsd: 5,
+          accountKey: regtestAccountKey,
+        },
+        evm: {
+          accountKey: evmAccountKey,
+          chains: [
+            {
+              name: "one",
+              chainId: 7,
+              rpcEnv: "EVM_RPC",
+              depth: 3,
+              takesEther: false,
+              leastUsd: 5,
+              tokens: [{ asset: "USDC", contract: token, decimals: 6 }],
+            },
+          ],
+        },
+      },
+      rates.sources,
+    ),
+    env: { BITCOIN_RPC: bitcoin.url, EVM_RPC: evm.url },
+  });
+  stops.push(world.stop);
+  const addressOf = async (accountId: string, network: string) => {
+    const request = { accountId, family: Family.V1, network };
+    const { address } = await world.as(admin).getDepositAddress(request);
+    return address.toLowerCase();
+  };
+  /** Waits until a chain was read to its end, from now on. */
+  const reads = async (chain: string) => {
+    const [{ at } = { at: undefined }] = await world.run<{ at: Date }>("select now() as at");
+    for (let done = 0; done < 2; done++)
+      await expect
+        .poll(
+          async () => {
+            const rows = await world.run<{ fresh: boolean | null }>(
+              "select read_at > $1 and lease_until is null as fresh from chains where chain = $2",
+              [at, chain],
+            );
+            return rows[0]?.fresh;
+          },
+          { interval: 10, timeout: 60_000 },
+        )
+        .toBe(true);
+  };
+  const payer = async (network: string) => {
+    const accountId = await world.newAccount();
+    return { accountId, address: await addressOf(accountId, network) };
+  };
+  return { evm, bitcoin, world, reads, payer };
+}
+
+/** What stands in some blocks for an address, in units of a dollar's atoms, by the rules. */
+function worthOf(
+  blocks: readonly { items: readonly Transfer[] }[],
+  address: string,
+  one: bigint,
+  isSummed: boolean,
+): bigint {
+  let [worth, dust] = [0n, 0n];
+  for (const { items } of blocks) {
+    const ours = items.filter(({ to }) => to === address).map(({ atoms }) => atoms);
+    const sums = isSummed ? [ours.reduce((sum, atoms) => sum + atoms, 0n)] : ours;
+    for (const atoms of sums)
+      if (atoms >= one) worth += atoms;
+      else dust += atoms;
+    if (dust >= one) {
+      worth += dust;
+      dust = 0n;
+    }
+  }
+  return worth;
+}
+
+const step = fc.record({
+  /** In tenths of a dollar, to one of two addresses. */
+  payments: fc.array(
+    fc.record({ tenths: fc.integer({ min: 1, max: 40 }), who: fc.constantFrom(0, 1) }),
+    { maxLength: 4 },
+  ),
+  blocks: fc.integer({ min: 1, max: 4 }),
+  /** Blocks that the chain leaves before, and what becomes of their payments. */
+  left: fc.oneof(fc.constant(0), fc.integer({ min: 1, max: 8 })),
+  fate: fc.constantFrom("again", "other", "gone"),
+  after: fc.constantFrom("read", "go on", "away", "another node"),
+});
+
+test("credits are the value of what stands in a chain, whatever it and the nodes do", async () => {
+  const { evm, bitcoin, world, reads, payer } = await start();
+  await reads("one");
+  await reads("regtest");
+  await fc.assert(
+    fc.asyncProperty(fc.array(step, { minLength: 3, maxLength: 8 }), async (steps) => {
+      const tokens = [await payer("one"), await payer("one")];
+      const coins = [await payer("regtest"), await payer("regtest")];
+      const [evmFrom, bitcoinFrom] = [evm.chain.tip, bitcoin.chain.tip];
+      for (const { payments, blocks, left, fate, after } of steps) {
+        const room = Math.min(left, evm.chain.tip - evmFrom);
+        // The same transactions in other blocks, with other amounts, or in none.
+        const leftTransfers = evm.chain.leave(room).flat();
+        const again: Transfer[] =
+          fate === "gone"
+            ? []
+            : leftTransfers.map((one) =>
+                fate === "again" ? one : { ...one, atoms: one.atoms + 5n * usd },
+              );
+        evm.chain.mine([
+          ...again,
+          ...payments.map(({ tenths, who }) => ({
+            tx: newHash(),
+            to: tokens[who]?.address ?? "",
+            atoms: (BigInt(tenths) * usd) / 10n,
+          })),
+        ]);
+        for (let more = 1; more < blocks; more++) evm.chain.mine([]);
+
+        const leftPayments = bitcoin.chain
+          .leave(Math.min(left, bitcoin.chain.tip - bitcoinFrom))
+          .flat();
+        // Mined again, or their money is spent elsewhere.
+        const next: Payment[] = leftPayments.map((one) =>
+          fate === "again" ? one : { ...one, tx: newHash(), to: "elsewhere" },
+        );
+        bitcoin.chain.mine([
+          ...next,
+          ...payments.map(({ tenths, who }) => ({
+            tx: newHash(),
+            spends: newHash(),
+            to: coins[who]?.address ?? "",
+            atoms: (BigInt(tenths) * satoshi) / 10n,
+          })),
+        ]);
+        for (let more = 1; more < blocks; more++) bitcoin.chain.mine([]);
+
+        evm.manners.isAway = bitcoin.manners.isAway = after === "away";
+        if (after === "read") await Promise.all([reads("one"), reads("regtest")]);
+        if (after === "another node") {
+          await world.payments.stop();
+          world.node().payments.start();
+        }
+      }
+      evm.manners.isAway = bitcoin.manners.isAway = false;
+      for (let more = 0; more < 9; more++) {
+        evm.chain.mine([]);
+        bitcoin.chain.mine([]);
+      }
+      await Promise.all([reads("one"), reads("regtest")]);
+      for (const [payers, model, one, isSummed] of [
+        [tokens, evm.chain.blocks.slice(evmFrom + 1), usd, true],
+        [coins, bitcoin.chain.blocks.slice(bitcoinFrom + 1), satoshi, false],
+      ] as const)
+        for (const { accountId, address } of payers) {
+          const micro = (worthOf(model, address, one, isSummed) * usd * credits) / one;
+          await expect
+            .poll(() => world.posted(accountId), { timeout: 20_000 })
+            .toEqual([micro, 0n]);
+        }
+    }),
+    { numRuns: 12, endOnFailure: true },
+  );
+  expect(await world.violations()).toEqual([]);
+});

@@ -170,6 +170,7 @@ const ownTables: Readonly<Record<string, readonly string[]>> = {
     "payment_transactions",
     "promotion_uses",
     "promotions",
+    "rate_samples",
     "simulated_faults",
     "simulated_payments",
   ],

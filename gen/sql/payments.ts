@@ -73,12 +73,13 @@ on conflict (processor, chain, height) do update set hash = excluded.hash`,
  * of it.
  * `height`: null: it is in no block yet
  * `hash`: of that block
+ * `blockAt`: its time
  * `marketRate`: micro-dollars of one coin at its first sight; null: unknown
  * `spends`: the outputs that it spends, where a chain has them
  * `hashes`: of its largest transactions
  * `transactions`: how many it has
  */
-export const putChainPayment: Run<{ processor: string; chain: string; externalId: string; hashes: readonly string[]; address: string; asset: string; decimals: number; atoms: string | bigint; height: bigint | number | null; hash: string | null; firstSeenAt: Date | string; marketRate: bigint | number | null; spends: readonly string[]; needed: number; transactions: number }> = run(
+export const putChainPayment: Run<{ processor: string; chain: string; externalId: string; hashes: readonly string[]; address: string; asset: string; decimals: number; atoms: string | bigint; height: bigint | number | null; hash: string | null; blockAt: Date | string | null; firstSeenAt: Date | string; marketRate: bigint | number | null; spends: readonly string[]; needed: number; transactions: number }> = run(
   "payments/put-chain-payment",
   `-- payments/put-chain-payment
 with noted as (
@@ -88,17 +89,18 @@ with noted as (
   on conflict do nothing
 )
 insert into chain_payments as p (processor, external_id, chain, address, asset, decimals, atoms,
-  state, height, hash, first_seen_at, market_rate, spends, needed, transactions)
+  state, height, hash, block_at, first_seen_at, market_rate, spends, needed, transactions)
 values ($1, $3, $2, $5, $6, $7, $8,
-  'seen', $9, $10, $11, $12, $13, $14, $15)
+  'seen', $9, $10, $11, $12, $13, $14, $15, $16)
 on conflict (processor, external_id) do update
 set height = coalesce(excluded.height, p.height), hash = coalesce(excluded.hash, p.hash),
+  block_at = coalesce(excluded.block_at, p.block_at),
   first_seen_at = least(p.first_seen_at, excluded.first_seen_at), missing_since = null,
   -- One that was lost came back: the order asks a person.
   state = case when p.state = 'lost' then 'seen' else p.state end
 where p.state = 'lost' or p.missing_since is not null
   or (excluded.height is not null and p.hash is distinct from excluded.hash)`,
-  (p) => [p.processor, p.chain, p.externalId, p.hashes, p.address, p.asset, p.decimals, p.atoms, p.height, p.hash, p.firstSeenAt, p.marketRate, p.spends, p.needed, p.transactions],
+  (p) => [p.processor, p.chain, p.externalId, p.hashes, p.address, p.asset, p.decimals, p.atoms, p.height, p.hash, p.blockAt, p.firstSeenAt, p.marketRate, p.spends, p.needed, p.transactions],
   5000,
 );
 
@@ -237,7 +239,7 @@ order by height desc`,
   5000,
 );
 
-export type ListChainPaymentsRow = { externalId: string; network: string; asset: string; decimals: number; atoms: string; state: "seen" | "settled" | "lost"; height: bigint | null; marketRate: bigint | null; needed: number; firstSeenAt: Date };
+export type ListChainPaymentsRow = { externalId: string; network: string; asset: string; decimals: number; atoms: string; state: "seen" | "settled" | "lost"; height: bigint | null; marketRate: bigint | null; needed: number; firstSeenAt: Date; blockAt: Date | null };
 /**
  * Lists what arrived for an order, as its chain says it.
  */
@@ -245,13 +247,13 @@ export const listChainPayments: Many<{ processor: string; orderId: string }, Lis
   "payments/list-chain-payments",
   `-- payments/list-chain-payments
 select external_id, chain as network, asset, decimals, atoms, state, height, market_rate, needed,
-  first_seen_at
+  first_seen_at, block_at
 from chain_payments
 where processor = $1 and order_id = $2
 order by first_seen_at, external_id`,
   (p) => [p.processor, p.orderId],
-  (v) => ({ externalId: v[0], network: v[1], asset: v[2], decimals: v[3], atoms: v[4], state: v[5], height: v[6], marketRate: v[7], needed: v[8], firstSeenAt: v[9] }) as never,
-  "height marketRate",
+  (v) => ({ externalId: v[0], network: v[1], asset: v[2], decimals: v[3], atoms: v[4], state: v[5], height: v[6], marketRate: v[7], needed: v[8], firstSeenAt: v[9], blockAt: v[10] }) as never,
+  "height marketRate blockAt",
   5000,
 );
 
@@ -401,7 +403,7 @@ where processor = $4 and chain = $5 and lease_until::text = $6`,
 export type FailReadingRow = { unreadBlock: bigint | null };
 /**
  * Ends a reading that failed. After three failures the next chunk has half as many blocks; one that
- * cannot be halved is a block that cannot be read. Returns that block.
+ * cannot be halved is a block that cannot be read. Returns that block, once in three failures.
  */
 export const failReading: Optional<{ nextMs: number; processor: string; chain: string; lease: string }, FailReadingRow> = optional(
   "payments/fail-reading",
@@ -412,7 +414,7 @@ set failures = (failures + 1) % 3,
   unread_block = case when failures = 2 and chunk_blocks = 1 then height + 1 else unread_block end,
   lease_until = null, next_read_at = now() + $1::integer * interval '1 millisecond'
 where processor = $2 and chain = $3 and lease_until::text = $4
-returning unread_block`,
+returning case when failures = 0 then unread_block end as unread_block`,
   (p) => [p.nextMs, p.processor, p.chain, p.lease],
   (v) => ({ unreadBlock: v[0] }) as never,
   "unreadBlock",
@@ -421,7 +423,8 @@ returning unread_block`,
 
 /**
  * Gives each payment that has no order the one of its coin and chain whose quote covered its first
- * sight: the newest. Blocks can say a time of some minutes ago. Asks for a look at those orders.
+ * sight: the newest. One that is younger than the payment by at most 2 minutes may take it, too.
+ * Asks for a look at those orders.
  */
 export const assignPayments: Run<{ processor: string; chain: string }> = run(
   "payments/assign-payments",
@@ -435,7 +438,7 @@ with assigned as (
     join deposit_addresses a on a.account_id = o.account_id and a."family" = o."family"
     where a.address = w.address and o.processor = w.processor and o.network = w.chain
       and o.asset = w.asset and o.kind = 'pack' and o.external_id is not null
-      and w.first_seen_at between o.created_at - interval '10 minutes' and o.quoted_until
+      and w.first_seen_at between o.created_at - interval '2 minutes' and o.quoted_until
     order by o.created_at desc
     limit 1
   ) o
@@ -860,18 +863,21 @@ where order_id = $1 and external_id is not null and state not in ('refused', 'ca
  * and any number. Only one that was lost before it settled may come back, where that is said.
  * Changes no row: the deposit belongs to another order. The caller has locked the order.
  * `marketRate`: micro-dollars of one coin at its first sight; null: unknown
+ * `blockAt`: the time of its block
+ * `blockRate`: micro-dollars of one coin then, where the quote does not hold so long
  * `processorUsdMicro`: the processor's own valuation, where that counts
  * `mayReturn`: true: its chain can come back to a block that it left
  */
-export const upsertDeposit: Run<{ processor: string; externalId: string; orderId: string; accountId: string; family: string; asset: string; network: string; decimals: number; atoms: string | bigint; marketRate: bigint | number | null; processorUsdMicro: bigint | number | null; state: "seen" | "settled" | "lost"; confirmations: number; confirmationsNeeded: number; firstSeenAt: Date | string; mayReturn: boolean }> = run(
+export const upsertDeposit: Run<{ processor: string; externalId: string; orderId: string; accountId: string; family: string; asset: string; network: string; decimals: number; atoms: string | bigint; marketRate: bigint | number | null; processorUsdMicro: bigint | number | null; state: "seen" | "settled" | "lost"; confirmations: number; confirmationsNeeded: number; firstSeenAt: Date | string; blockAt: Date | string | null; blockRate: bigint | number | null; mayReturn: boolean }> = run(
   "payments/upsert-deposit",
   `-- payments/upsert-deposit
 insert into payment_deposits as d (processor, external_id, order_id, account_id, "family", asset,
   network, decimals, atoms, market_rate, processor_usd_micro, state, confirmations,
-  confirmations_needed, first_seen_at, settled_at)
+  confirmations_needed, first_seen_at, block_at, block_rate, settled_at)
 values ($1, $2, $3, $4, $5, $6,
   $7, $8, $9, $10, $11, $12, $13,
-  $14, $15, case when $12 = 'settled' then now() end)
+  $14, $15, $16, $17,
+  case when $12 = 'settled' then now() end)
 on conflict (processor, external_id) do update
 set atoms = case
       when d.state <> 'seen' then d.atoms
@@ -883,24 +889,26 @@ set atoms = case
       else d.processor_usd_micro
     end,
     state = case
-      when $16::boolean and d.state = 'lost' and d.settled_at is null then excluded.state
+      when $18::boolean and d.state = 'lost' and d.settled_at is null then excluded.state
       when 'lost' in (d.state, excluded.state) then 'lost'
       when 'settled' in (d.state, excluded.state) then 'settled'
       else 'seen'
     end,
     returned = d.returned or (d.state = 'lost' and excluded.state <> 'lost'
-      and not ($16 and d.settled_at is null)),
+      and not ($18 and d.settled_at is null)),
     confirmations = greatest(d.confirmations, excluded.confirmations),
     confirmations_needed = excluded.confirmations_needed,
+    block_at = coalesce(excluded.block_at, d.block_at),
+    block_rate = case when d.valued_by is null then excluded.block_rate else d.block_rate end,
     first_seen_at = least(d.first_seen_at, excluded.first_seen_at),
     settled_at = coalesce(d.settled_at,
-      case when d.state = 'seen' or $16 then excluded.settled_at end)
+      case when d.state = 'seen' or $18 then excluded.settled_at end)
 where d.order_id = excluded.order_id`,
-  (p) => [p.processor, p.externalId, p.orderId, p.accountId, p.family, p.asset, p.network, p.decimals, p.atoms, p.marketRate, p.processorUsdMicro, p.state, p.confirmations, p.confirmationsNeeded, p.firstSeenAt, p.mayReturn],
+  (p) => [p.processor, p.externalId, p.orderId, p.accountId, p.family, p.asset, p.network, p.decimals, p.atoms, p.marketRate, p.processorUsdMicro, p.state, p.confirmations, p.confirmationsNeeded, p.firstSeenAt, p.blockAt, p.blockRate, p.mayReturn],
   5000,
 );
 
-export type ListDepositsRow = { orderId: string; externalId: string; asset: string; network: string; decimals: number; atoms: string; marketRate: bigint | null; usdMicro: bigint | null; valuedBy: "quote" | "market" | "processor" | null; processorUsdMicro: bigint | null; state: "seen" | "settled" | "lost"; isReturned: boolean; confirmations: number; confirmationsNeeded: number; firstSeenAt: Date; settledAt: Date | null };
+export type ListDepositsRow = { orderId: string; externalId: string; asset: string; network: string; decimals: number; atoms: string; marketRate: bigint | null; usdMicro: bigint | null; valuedBy: "quote" | "market" | "lowest" | "processor" | null; processorUsdMicro: bigint | null; state: "seen" | "settled" | "lost"; isReturned: boolean; confirmations: number; confirmationsNeeded: number; firstSeenAt: Date; blockAt: Date | null; blockRate: bigint | null; settledAt: Date | null };
 /**
  * Lists what arrived for some orders, oldest first.
  */
@@ -909,20 +917,20 @@ export const listDeposits: Many<{ orderIds: readonly string[] }, ListDepositsRow
   `-- payments/list-deposits
 select order_id as order_id, external_id, asset, network, decimals, atoms, market_rate,
   usd_micro, valued_by, processor_usd_micro, state, returned as is_returned, confirmations,
-  confirmations_needed, first_seen_at, settled_at
+  confirmations_needed, first_seen_at, block_at, block_rate, settled_at
 from payment_deposits
 where order_id = any($1::text[])
 order by first_seen_at, external_id`,
   (p) => [p.orderIds],
-  (v) => ({ orderId: v[0], externalId: v[1], asset: v[2], network: v[3], decimals: v[4], atoms: v[5], marketRate: v[6], usdMicro: v[7], valuedBy: v[8], processorUsdMicro: v[9], state: v[10], isReturned: v[11], confirmations: v[12], confirmationsNeeded: v[13], firstSeenAt: v[14], settledAt: v[15] }) as never,
-  "marketRate usdMicro valuedBy processorUsdMicro settledAt",
+  (v) => ({ orderId: v[0], externalId: v[1], asset: v[2], network: v[3], decimals: v[4], atoms: v[5], marketRate: v[6], usdMicro: v[7], valuedBy: v[8], processorUsdMicro: v[9], state: v[10], isReturned: v[11], confirmations: v[12], confirmationsNeeded: v[13], firstSeenAt: v[14], blockAt: v[15], blockRate: v[16], settledAt: v[17] }) as never,
+  "marketRate usdMicro valuedBy processorUsdMicro blockAt blockRate settledAt",
   5000,
 );
 
 /**
  * Stores what a deposit is worth. It never changes afterwards.
  */
-export const valueDeposit: Run<{ usdMicro: bigint | number; valuedBy: "quote" | "market" | "processor"; processor: string; externalId: string }> = run(
+export const valueDeposit: Run<{ usdMicro: bigint | number; valuedBy: "quote" | "market" | "lowest" | "processor"; processor: string; externalId: string }> = run(
   "payments/value-deposit",
   `-- payments/value-deposit
 update payment_deposits
@@ -1326,28 +1334,6 @@ limit 1`,
   5000,
 );
 
-export type FindQuotedRow = { orderId: string; at: Date };
-/**
- * Finds the newest order of Ether whose quote stood at some time between two moments. Blocks can
- * say a time of some minutes ago.
- */
-export const findQuoted: Optional<{ from: Date | string; address: string; processor: string; chain: string; to: Date | string }, FindQuotedRow> = optional(
-  "payments/find-quoted",
-  `-- payments/find-quoted
-select o.order_id, greatest(o.created_at, $1) as at
-from payment_orders o
-join deposit_addresses a on a.account_id = o.account_id and a."family" = o."family"
-where a.address = $2 and o.processor = $3 and o.network = $4 and o.asset = 'ETH'
-  and o.kind = 'pack' and o.external_id is not null
-  and o.created_at - interval '10 minutes' <= $5 and o.quoted_until >= $1
-order by o.created_at desc
-limit 1`,
-  (p) => [p.from, p.address, p.processor, p.chain, p.to],
-  (v) => ({ orderId: v[0], at: v[1] }) as never,
-  "",
-  5000,
-);
-
 export type ReadVersionsRow = { orderId: string; version: bigint };
 /**
  * Reads the versions of orders that somebody watches.
@@ -1569,8 +1555,8 @@ where order_id = $1 and external_id is null`,
 export type TakeWorkRow = { work: "look" | "post" | "bonus"; orderId: string; processor: string; externalId: string; startedAt: Date };
 /**
  * Leases the orders that are to be looked at now: those of accounts without a look in two seconds
- * first; of these, those with a webhook, then those with an open page, then the others. At most one look a second for each slot of a processor, over all
- * nodes. The highest slot is kept for webhooks. Returns also, if asked for, the orders with grants
+ * first; of these, those with a webhook, then those with an open page, then the others. At most one
+ * look a second for each slot of a processor, over all nodes. The highest slot is kept for webhooks. Returns also, if asked for, the orders with grants
  * or refunds without a transfer, and the uses of promotions without one: the code as `order_id`,
  * and the account as `external_id`.
  */
@@ -1581,7 +1567,8 @@ with due as (
   select o.order_id, o.processor, o.account_id,
     row_number() over (
       partition by o.processor
-      order by o.is_recent, o.hook_at, o.page_open_until <= now() or o.page_open_until is null, o.next_look_at
+      order by o.is_recent, o.hook_at, o.page_open_until <= now() or o.page_open_until is null,
+        o.next_look_at
     ) as place,
     count(o.hook_at) over (partition by o.processor) as hooks
   from unnest($1::text[]) as p (processor)
@@ -2001,6 +1988,64 @@ export const returnBonus: Run<{ orderId: string; refundN: number }> = run(
   `-- payments/return-bonus
 update promotion_uses set refund_n = null where order_id = $1 and refund_n = $2`,
   (p) => [p.orderId, p.refundN],
+  5000,
+);
+
+// rates.sql
+
+/**
+ * Keeps the rate of a minute. Changes no row: it is kept.
+ * `rate`: micro-dollars of one coin
+ */
+export const putSample: Run<{ asset: string; at: Date | string; rate: bigint | number }> = run(
+  "payments/put-sample",
+  `-- payments/put-sample
+insert into rate_samples (asset, at, rate) values ($1, $2, $3)
+on conflict (asset, at) do nothing`,
+  (p) => [p.asset, p.at, p.rate],
+  5000,
+);
+
+export type FindSampleRow = { rate: bigint };
+/**
+ * Finds the rate nearest to a moment, of those between two others.
+ */
+export const findSample: Optional<{ asset: string; from: Date | string; to: Date | string; at: Date | string }, FindSampleRow> = optional(
+  "payments/find-sample",
+  `-- payments/find-sample
+select rate
+from rate_samples
+where asset = $1 and at between $2 and $3
+order by abs(extract(epoch from at - $4::timestamptz))
+limit 1`,
+  (p) => [p.asset, p.from, p.to, p.at],
+  (v) => ({ rate: v[0] }) as never,
+  "",
+  5000,
+);
+
+export type FindLastSampleRow = { rate: bigint };
+/**
+ * Finds the newest rate, however old it is.
+ */
+export const findLastSample: Optional<{ asset: string }, FindLastSampleRow> = optional(
+  "payments/find-last-sample",
+  `-- payments/find-last-sample
+select rate from rate_samples where asset = $1 order by at desc limit 1`,
+  (p) => [p.asset],
+  (v) => ({ rate: v[0] }) as never,
+  "",
+  5000,
+);
+
+/**
+ * Removes the rates of more than 90 days ago.
+ */
+export const removeSamples: Run<undefined> = run(
+  "payments/remove-samples",
+  `-- payments/remove-samples
+delete from rate_samples where at < now() - interval '90 days'`,
+  () => [],
   5000,
 );
 

@@ -26,7 +26,7 @@ export type AuditRefusalsRow = { actor: string; hour: Date; refused: number; eve
 
 export type ChainBlocksRow = { processor: string; chain: string; height: bigint; hash: string };
 
-export type ChainPaymentsRow = { processor: string; externalId: string; chain: string; address: string; asset: string; decimals: number; atoms: string; state: "seen" | "settled" | "lost"; height: bigint | null; hash: string | null; marketRate: bigint | null; needed: number; spends: string[]; missingSince: Date | null; firstSeenAt: Date; orderId: string | null; transactions: number };
+export type ChainPaymentsRow = { processor: string; externalId: string; chain: string; address: string; asset: string; decimals: number; atoms: string; state: "seen" | "settled" | "lost"; height: bigint | null; hash: string | null; marketRate: bigint | null; needed: number; spends: string[]; missingSince: Date | null; firstSeenAt: Date; orderId: string | null; transactions: number; blockAt: Date | null };
 
 export type ChainsRow = { processor: string; chain: string; height: bigint | null; hash: string | null; tip: bigint | null; readAt: Date | null; nextReadAt: Date; leaseUntil: Date | null; addedAt: Date; chunkBlocks: number; failures: number; unreadBlock: bigint | null };
 
@@ -88,7 +88,7 @@ export type PaymentAccountsRow = { accountId: string };
 
 export type PaymentDecisionsRow = { decisionId: string; orderId: string; kind: "grant" | "close"; facts: string[]; depositIds: string[]; micros: bigint[]; reason: string; decidedBy: string; approvedBy: string | null; createdAt: Date };
 
-export type PaymentDepositsRow = { processor: string; externalId: string; orderId: string | null; accountId: string; family: string; asset: string; network: string; decimals: number; atoms: string; marketRate: bigint | null; usdMicro: bigint | null; valuedBy: "quote" | "market" | "processor" | null; processorUsdMicro: bigint | null; state: "seen" | "settled" | "lost"; returned: boolean; confirmations: number; confirmationsNeeded: number; block: string | null; firstSeenAt: Date; settledAt: Date | null };
+export type PaymentDepositsRow = { processor: string; externalId: string; orderId: string | null; accountId: string; family: string; asset: string; network: string; decimals: number; atoms: string; marketRate: bigint | null; usdMicro: bigint | null; valuedBy: "quote" | "market" | "lowest" | "processor" | null; processorUsdMicro: bigint | null; state: "seen" | "settled" | "lost"; returned: boolean; confirmations: number; confirmationsNeeded: number; block: string | null; firstSeenAt: Date; settledAt: Date | null; blockAt: Date | null; blockRate: bigint | null };
 
 export type PaymentDocumentsRow = { seller: string; kind: "receipt" | "credit_note"; year: number; n: number; number: string; orderId: string; grantN: number | null; refundN: number | null; issuedAt: Date };
 
@@ -119,6 +119,8 @@ export type PromotionUsesRow = { codeId: string; accountId: string; orderId: str
 export type PromotionsRow = { codeId: string; codeSha256: Buffer; name: string; family: "v1" | "v2"; bonusMicro: bigint; endsAt: Date | null; most: number | null; used: number; needsPurchase: boolean; createdBy: string; createdAt: Date; stoppedAt: Date | null };
 
 export type ProviderOutagesRow = { provider: string; model: string; openedAt: Date; answeredAt: Date | null };
+
+export type RateSamplesRow = { asset: string; at: Date; rate: bigint };
 
 export type ReplaysRow = { accountId: string; actor: string; keySha256: Buffer; method: string; requestSha256: Buffer; madeId: string; sealed: Buffer | null; endsAt: Date };
 

@@ -190,6 +190,11 @@ export const logCodes = {
   rate_unknown:
     "no coin of that kind is quoted, and late payments in it wait for a person; look at the " +
     "sources of rates, which are too few or differ by more than 1 %",
+  rates_not_kept:
+    "what arrives now may wait for a person later, since its rate is unknown; look at the database",
+  rates_without_history:
+    "name `history_url` and `history_path` of two sources of each coin, or expect to decide about " +
+    "what arrives while the gateway is away",
   redis_unreachable: "bring Redis back, or correct `REDIS_URL`",
   rejections_not_counted: "reports of errors lack requests; look at the database if it goes on",
   request_id_used_twice:

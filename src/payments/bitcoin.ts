@@ -75,6 +75,7 @@ export function createBitcoin(
       const sum = addAtoms(found.get(externalId)?.atoms ?? 0n, atoms);
       found.set(externalId, {
         ...{ externalId, address, asset, decimals, block, at, atoms: sum },
+        blockAt: block && at,
         spends: spentBy(transaction),
         needed: 1,
         transactions: new Map([[txid, sum]]),
@@ -168,7 +169,6 @@ export function createBitcoin(
 
   return {
     name: chain,
-    quoted: [asset],
     async read(reading) {
       const { id, signal, transaction } = reading;
       const tip = Number((await rpc.call("getblockcount", [], signal)).text());

@@ -18,6 +18,8 @@ export type ChainPayment = {
   /** Undefined: it is in no block yet. */
   readonly block: BlockId | undefined;
   readonly seenAt: Date;
+  /** The time of its block. */
+  readonly blockAt: Date | undefined;
   /** Micro-dollars of one coin at its first sight. Undefined: unknown. */
   readonly marketRate: bigint | undefined;
   /** The outputs that it spends, where a chain has them. */
@@ -81,9 +83,9 @@ export function chainTables(db: Runner) {
     },
     /** True: something became of it. */
     async putChainPayment(id: ChainId, payment: ChainPayment): Promise<boolean> {
-      const { block, seenAt, marketRate = null, ...rest } = payment;
+      const { block, seenAt, blockAt = null, marketRate = null, ...rest } = payment;
       const { height = null, hash = null } = block ?? {};
-      const stored = { ...id, ...rest, height, hash, firstSeenAt: seenAt, marketRate };
+      const stored = { ...id, ...rest, height, hash, firstSeenAt: seenAt, blockAt, marketRate };
       return (await db.run(sql.putChainPayment, stored)) > 0;
     },
     /** Those below a height: the awaited ones first, then the oldest. */

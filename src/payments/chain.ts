@@ -39,8 +39,6 @@ export type ReadChain = { readonly tip: number; readonly isWhole: boolean };
 export type Chain = {
   /** As people know the network. */
   readonly name: string;
-  /** The coins whose rates are needed for what arrives without an order. */
-  readonly quoted: readonly string[];
   /** Throws if the node does not answer as it should: what was read before stays. */
   read(reading: Reading): Promise<ReadChain>;
   /**
@@ -66,17 +64,23 @@ export type Arrival = {
   readonly atoms: bigint;
   /** Undefined: it waits for one. */
   readonly block: BlockId | undefined;
+  /** The first sight. */
   readonly at: Date;
+  /** The time of its block. */
+  readonly blockAt: Date | undefined;
   readonly spends: readonly string[];
   readonly needed: number;
   /** With their parts of the atoms. */
   readonly transactions: ReadonlyMap<string, bigint>;
 };
 
+/** What is worth less than a payment, in one block. */
+type Dust = Arrival & { readonly block: BlockId };
+
 /** What is to be stored of some arrivals. */
 type Sorted = {
   readonly payments: readonly ChainPayment[];
-  readonly dust: readonly (Arrival & { readonly block: BlockId })[];
+  readonly dust: readonly Dust[];
   /** The payments that dust becomes. */
   readonly grown: readonly (ChainPayment & { readonly block: BlockId })[];
 };
@@ -96,12 +100,17 @@ export async function sortArrivals(
   arrivals: readonly Arrival[],
   { known, isFinal }: { known: ReadonlySet<string>; isFinal: boolean },
 ): Promise<Sorted> {
-  const rateOf = async (asset: string, at: Date) => await marketRate?.({ asset }, at);
+  const rateOf = async (asset: string, at: Date | "last") => await marketRate?.({ asset }, at);
   const bounds = new Map<string, bigint | undefined>();
   for (const { asset, at } of arrivals)
     if (!bounds.has(asset))
-      bounds.set(asset, isStablecoin({ asset }) ? microDollars : await rateOf(asset, at));
-  /** Of unknown worth, it is no dust. */
+      bounds.set(
+        asset,
+        isStablecoin({ asset })
+          ? microDollars
+          : ((await rateOf(asset, at)) ?? (await rateOf(asset, "last"))),
+      );
+  /** By a rate of any age, since it only has to be small. */
   const isDust = ({ asset, decimals }: Arrival, atoms: bigint) => {
     const rate = bounds.get(asset);
     return rate !== undefined && (atoms * rate) / 10n ** BigInt(decimals) < leastUsdMicro;
@@ -115,34 +124,55 @@ export async function sortArrivals(
   };
 
   const payments: ChainPayment[] = [];
-  const dust: (Arrival & { block: BlockId })[] = [];
+  /** By block, address and asset. */
+  const dust = new Map<string, Dust>();
   for (const arrival of arrivals) {
-    const { block, atoms, externalId } = arrival;
+    const { block, address, asset, atoms, externalId } = arrival;
     if (known.has(externalId) || !isDust(arrival, atoms)) payments.push(await toPayment(arrival));
-    else if (isFinal && block) dust.push({ ...arrival, block });
-  }
-  const grown: (ChainPayment & { block: BlockId })[] = [];
-  const pieces = Map.groupBy(dust, ({ address, asset }) => `${address} ${asset}`);
-  const lowest = Math.min(...dust.map(({ block }) => block.height));
-  const addresses = dust.map(({ address }) => address);
-  const sums =
-    dust.length === 0 ? [] : await store.run(sql.sumDust, { ...id, addresses, below: lowest });
-  const waiting = new Map(
-    sums.map(({ address, asset, atoms }) => [`${address} ${asset}`, BigInt(atoms)]),
-  );
-  for (const [key, all] of pieces) {
-    let sum = waiting.get(key) ?? 0n;
-    for (const piece of all.toSorted((one, other) => one.block.height - other.block.height)) {
-      sum = addAtoms(sum, piece.atoms);
-      if (isDust(piece, sum)) continue;
-      const { block, address, asset } = piece;
-      const externalId = idInBlock(id.chain, block, address, asset);
-      const whole = { ...piece, externalId, atoms: sum, spends: [] };
-      grown.push({ ...(await toPayment(whole)), block });
-      sum = 0n;
+    else if (isFinal && block) {
+      const key = idInBlock(id.chain, block, address, asset);
+      const before = dust.get(key);
+      dust.set(key, {
+        ...{ ...arrival, block, externalId: key, spends: [] },
+        atoms: addAtoms(before?.atoms ?? 0n, atoms),
+        transactions: new Map([...(before?.transactions ?? []), ...arrival.transactions]),
+      });
     }
   }
-  return { payments, dust, grown };
+  const pieces = [...dust.values()];
+  return {
+    payments,
+    dust: pieces,
+    grown: await growDust(store, id, pieces, { isDust, toPayment }),
+  };
+}
+
+/** The payments that small pieces become, with those that wait. */
+async function growDust(
+  store: PaymentsStore,
+  id: ChainId,
+  pieces: readonly Dust[],
+  by: {
+    isDust(arrival: Arrival, atoms: bigint): boolean;
+    toPayment(arrival: Arrival): Promise<ChainPayment>;
+  },
+) {
+  const grown: (ChainPayment & { block: BlockId })[] = [];
+  if (pieces.length === 0) return grown;
+  const keyOf = ({ address, asset }: { address: string; asset: string }) => `${address} ${asset}`;
+  const below = Math.min(...pieces.map(({ block }) => block.height));
+  const addresses = pieces.map(({ address }) => address);
+  const sums = await store.run(sql.sumDust, { ...id, addresses, below });
+  const waiting = new Map(sums.map((one) => [keyOf(one), BigInt(one.atoms)]));
+  const ordered = pieces.toSorted((one, other) => one.block.height - other.block.height);
+  for (const piece of ordered) {
+    const sum = addAtoms(waiting.get(keyOf(piece)) ?? 0n, piece.atoms);
+    const isWhole = !by.isDust(piece, sum);
+    waiting.set(keyOf(piece), isWhole ? 0n : sum);
+    if (!isWhole) continue;
+    grown.push({ ...(await by.toPayment({ ...piece, atoms: sum })), block: piece.block });
+  }
+  return grown;
 }
 
 /** Stores them, and asks for a look at the orders of payments of which something became. */

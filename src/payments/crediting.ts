@@ -7,7 +7,7 @@ import { AccountStatus, TransferKind } from "../../gen/gateway/billing/v1/billin
 import * as sql from "../../gen/sql/payments.ts";
 import { familyOf } from "../base/families.ts";
 import { asService } from "../contract/contract.ts";
-import { type Decision, decide, type RuledOrder, valueDeposit } from "./decide.ts";
+import { type Decision, decide, quoteHoldsMs, type RuledOrder, valueDeposit } from "./decide.ts";
 import { documentGrant } from "./documents.ts";
 import type { Parts } from "./parts.ts";
 import { type Look, type Processor, type SeenDeposit, usdMicroMax } from "./processor.ts";
@@ -30,7 +30,8 @@ export async function applyLook(
     if (!order) return;
     const { processor, accountId, family } = order;
     // In one order for all, so that two looks never wait for each other.
-    for (const { usdMicro: processorUsdMicro = null, mayReturn = false, ...deposit } of deposits) {
+    for (const one of deposits) {
+      const { usdMicro: processorUsdMicro = null, mayReturn = false, ...deposit } = one;
       const of = { processor, orderId, accountId, family };
       const seen = { ...deposit, ...of, processorUsdMicro, mayReturn };
       if ((await tables.run(sql.upsertDeposit, seen)) === 0)
@@ -112,15 +113,24 @@ export async function redecide(
   return decision;
 }
 
-/** The deposits in the order of their ids, each with the rate of the market at its first sight. */
+/**
+ * The deposits in the order of their ids, each with the rate of the market at its first sight, and
+ * at its block if that came long after it.
+ */
 async function withMarketRates(processor: Processor, deposits: readonly SeenDeposit[]) {
   const ordered = deposits.toSorted((one, other) => (one.externalId < other.externalId ? -1 : 1));
   return Promise.all(
-    ordered.map(async (deposit) => ({
-      ...deposit,
-      marketRate:
-        deposit.marketRate ?? (await processor.marketRate?.(deposit, deposit.firstSeenAt)) ?? null,
-    })),
+    ordered.map(async (deposit) => {
+      const { firstSeenAt, blockAt = null, marketRate } = deposit;
+      const isLate = blockAt && blockAt.getTime() - firstSeenAt.getTime() > quoteHoldsMs;
+      const rateAt = async (at: Date) => (await processor.marketRate?.(deposit, at)) ?? null;
+      return {
+        ...deposit,
+        blockAt,
+        marketRate: marketRate ?? (await rateAt(firstSeenAt)),
+        blockRate: isLate ? await rateAt(blockAt) : null,
+      };
+    }),
   );
 }
 

@@ -170,6 +170,7 @@ export function createEvm(
       found.set(externalId, {
         ...{ externalId, address, asset, decimals, block, needed, transactions },
         at: block.at,
+        blockAt: block.at,
         atoms: addAtoms(before, atoms),
         spends: [],
       });
@@ -286,7 +287,15 @@ export function createEvm(
     const at = atoms > 0n ? await timeOfBalance(before, now, final, signal) : final.at;
     const { address } = now;
     const arrival: Arrival = {
-      ...{ address, atoms, at, asset: "ETH", decimals: etherDecimals, block: blockId(final) },
+      ...{
+        address,
+        atoms,
+        at,
+        blockAt: at,
+        asset: "ETH",
+        decimals: etherDecimals,
+        block: blockId(final),
+      },
       externalId: idInBlock(name, final, address, "ETH"),
       spends: [],
       needed: 1,
@@ -342,7 +351,6 @@ export function createEvm(
 
   return {
     name,
-    quoted: takesEther ? ["ETH"] : [],
     async read(reading) {
       const { id, signal } = reading;
       await checkChain(signal);

@@ -6,6 +6,7 @@ import type { PaymentsService } from "../../gen/gateway/payments/v1/payments_pb.
 import * as sql from "../../gen/sql/payments.ts";
 import { type Clock, systemClock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
+import { Task, warnOnce } from "../base/task.ts";
 import {
   apiKeyOf,
   type PaymentSettings,
@@ -45,7 +46,7 @@ import {
   repeatBonus,
   stopPromotion,
 } from "./promotions.ts";
-import { createMarketRate } from "./rates.ts";
+import { coinsWithoutHistory, createMarketRate } from "./rates.ts";
 import { createChainReader } from "./read-chains.ts";
 import {
   beginRefund,
@@ -143,6 +144,12 @@ export function createPayments(parts: {
   });
   const chains = createChainReader(all, parts.chainPaceMs ?? chainPaceMs);
   const cleaning = createCleaning(all);
+  const rates = new Task({
+    run: () => current.keepRates(),
+    everyMs: ratesMs,
+    report: warnOnce(log, { code: "rates_not_kept", failed: "rates could not be kept" }),
+    clock,
+  });
   return {
     service: {
       listPaymentMethods: (_, call) => listPaymentMethods(all, call),
@@ -188,12 +195,14 @@ export function createPayments(parts: {
     start() {
       poller.start();
       chains.start();
+      rates.start();
       cleaning.start();
     },
     async stop() {
       await watchers.stop();
       await cleaning.stop();
       await chains.stop();
+      await rates.stop();
       await poller.stop();
     },
   };
@@ -202,6 +211,7 @@ export function createPayments(parts: {
 const nothing: PaymentSettings = { ...simulatedPayments, packsUsd: [], mostUsd: 0, processors: [] };
 
 const chainPaceMs = 10_000;
+const ratesMs = 60_000;
 const microDollarsPerDollar = 1_000_000n;
 
 type Surroundings = {
@@ -220,7 +230,15 @@ function openOffer(settings: PaymentSettings, surroundings: Surroundings) {
     secondApprovalAboveUsdMicro:
       above === undefined ? undefined : BigInt(above) * microDollarsPerDollar,
   };
-  const marketRate = createMarketRate(rates, surroundings.log);
+  const marketRate = createMarketRate(rates, surroundings);
+  const unknown = processors.some(({ type }) => type === "onchain")
+    ? coinsWithoutHistory(rates)
+    : [];
+  if (unknown.length > 0)
+    surroundings.log.warn(
+      { code: "rates_without_history", coins: unknown },
+      "what arrives while no rates are kept waits for a person",
+    );
   const opened = new Map<string, Processor>();
   let addresses: DepositAddresses | undefined;
   const chains: { processor: string; chain: Chain }[] = [];
@@ -233,7 +251,10 @@ function openOffer(settings: PaymentSettings, surroundings: Surroundings) {
       opened.set(one.name, processor);
     } else opened.set(one.name, openProcessor(one, { ...surroundings, marketRate }));
   }
-  return { offer, seller, processors: opened, chains, addresses };
+  const keepRates = async () => {
+    for (const asset of Object.keys(rates ?? {})) await marketRate?.({ asset }, "now");
+  };
+  return { offer, seller, processors: opened, chains, addresses, keepRates };
 }
 
 function openProcessor(

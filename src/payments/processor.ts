@@ -33,6 +33,8 @@ export type SeenDeposit = Asset & {
   readonly usdMicro?: bigint | undefined;
   /** Micro-dollars of one coin at its first sight. Absent: the market is asked. */
   readonly marketRate?: bigint | undefined;
+  /** The time of its block. Absent: it is in none, or the processor does not say. */
+  readonly blockAt?: Date | undefined;
   /** True: lost before it settled, it may come back, since its chain can. Default: it may not. */
   readonly mayReturn?: boolean;
   readonly confirmations: number;
@@ -126,8 +128,14 @@ export interface Processor {
 /** No payment is worth more, in micro-dollars: a column has to hold it. */
 export const usdMicroMax = 2n ** 53n;
 
-/** The market's rate of an asset at a time, from sources that agree. Undefined: unknown. */
-export type MarketRate = (asset: { asset: string }, at: Date) => Promise<bigint | undefined>;
+/**
+ * The market's rate of an asset, from sources that agree: of a moment, which may be past; `now`, at
+ * most a minute old; or the `last` that is known. Undefined: unknown.
+ */
+export type MarketRate = (
+  asset: { asset: string },
+  at: Date | "now" | "last",
+) => Promise<bigint | undefined>;
 
 /** The atoms that are worth `usdMicro` at least. */
 export function atomsFor(usdMicro: bigint, rate: bigint, decimals: number): bigint {

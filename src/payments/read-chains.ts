@@ -75,7 +75,6 @@ export function createChainReader(parts: Parts, paceMs: number): ChainReader {
   async function read(id: ChainId, stopping: AbortSignal): Promise<boolean> {
     const chain = parts.chains().find((one) => isSameChain(one, id))?.chain;
     if (!chain) return false;
-    const { marketRate } = parts.processors().get(id.processor) ?? {};
     await store.run(sql.ensureChain, id);
     const leased = await store.leaseChain(id, leaseMs);
     if (!leased) return false;
@@ -92,8 +91,6 @@ export function createChainReader(parts: Parts, paceMs: number): ChainReader {
         }),
     };
     try {
-      // So that the rate of a moment is known when a block says that something arrived then.
-      for (const asset of chain.quoted) await marketRate?.({ asset }, new Date());
       const { tip, isWhole } = await chain.read(reading);
       const isMore = await bringToOrders(parts, chain, reading);
       const nextMs = isWhole && !isMore ? paceMs : 0;

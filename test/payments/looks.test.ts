@@ -117,8 +117,8 @@ describe("on a ledger", () => {
   test("when nothing is due, a node sends one statement a second", async () => {
     const node = stage.node();
     await order(node.admin);
-    // It waits for the next poll and for the hourly cleaning.
-    const idle = () => expect.poll(() => stage.clock.pending).toBe(2);
+    // It waits for the next poll, for the next rates and for the hourly cleaning.
+    const idle = () => expect.poll(() => stage.clock.pending).toBe(3);
     await idle();
     const before = node.database.ran.length;
     for (let seconds = 1; seconds <= 7; seconds++) {

@@ -38,6 +38,7 @@ on conflict (processor, chain, height) do update set hash = excluded.hash;
 -- of it.
 -- :height?  null: it is in no block yet
 -- :hash?  of that block
+-- :block_at?  its time
 -- :market_rate?  micro-dollars of one coin at its first sight; null: unknown
 -- :spends  the outputs that it spends, where a chain has them
 -- :hashes  of its largest transactions
@@ -49,11 +50,12 @@ with noted as (
   on conflict do nothing
 )
 insert into chain_payments as p (processor, external_id, chain, address, asset, decimals, atoms,
-  state, height, hash, first_seen_at, market_rate, spends, needed, transactions)
+  state, height, hash, block_at, first_seen_at, market_rate, spends, needed, transactions)
 values (:processor, :external_id, :chain, :address, :asset, :decimals, :atoms,
-  'seen', :height, :hash, :first_seen_at, :market_rate, :spends, :needed, :transactions)
+  'seen', :height, :hash, :block_at, :first_seen_at, :market_rate, :spends, :needed, :transactions)
 on conflict (processor, external_id) do update
 set height = coalesce(excluded.height, p.height), hash = coalesce(excluded.hash, p.hash),
+  block_at = coalesce(excluded.block_at, p.block_at),
   first_seen_at = least(p.first_seen_at, excluded.first_seen_at), missing_since = null,
   -- One that was lost came back: the order asks a person.
   state = case when p.state = 'lost' then 'seen' else p.state end
@@ -121,7 +123,7 @@ order by height desc;
 -- name: ListChainPayments :many
 -- Lists what arrived for an order, as its chain says it.
 select external_id, chain as network, asset, decimals, atoms, state, height, market_rate, needed,
-  first_seen_at
+  first_seen_at, block_at
 from chain_payments
 where processor = :processor and order_id = :order_id
 order by first_seen_at, external_id;
@@ -200,18 +202,19 @@ where processor = :processor and chain = :chain and lease_until::text = :lease;
 
 -- name: FailReading :optional
 -- Ends a reading that failed. After three failures the next chunk has half as many blocks; one that
--- cannot be halved is a block that cannot be read. Returns that block.
+-- cannot be halved is a block that cannot be read. Returns that block, once in three failures.
 update chains
 set failures = (failures + 1) % 3,
   chunk_blocks = case when failures = 2 then greatest(1, chunk_blocks / 2) else chunk_blocks end,
   unread_block = case when failures = 2 and chunk_blocks = 1 then height + 1 else unread_block end,
   lease_until = null, next_read_at = now() + :next_ms::integer * interval '1 millisecond'
 where processor = :processor and chain = :chain and lease_until::text = :lease
-returning unread_block;
+returning case when failures = 0 then unread_block end as "unread_block?";
 
 -- name: AssignPayments :run
 -- Gives each payment that has no order the one of its coin and chain whose quote covered its first
--- sight: the newest. Blocks can say a time of some minutes ago. Asks for a look at those orders.
+-- sight: the newest. One that is younger than the payment by at most 2 minutes may take it, too.
+-- Asks for a look at those orders.
 with assigned as (
   update chain_payments p
   set order_id = o.order_id
@@ -221,7 +224,7 @@ with assigned as (
     join deposit_addresses a on a.account_id = o.account_id and a."family" = o."family"
     where a.address = w.address and o.processor = w.processor and o.network = w.chain
       and o.asset = w.asset and o.kind = 'pack' and o.external_id is not null
-      and w.first_seen_at between o.created_at - interval '10 minutes' and o.quoted_until
+      and w.first_seen_at between o.created_at - interval '2 minutes' and o.quoted_until
     order by o.created_at desc
     limit 1
   ) o

@@ -71,18 +71,6 @@ where o.account_id = :account_id and o."family" = :family
 order by o.order_id
 limit 1;
 
--- name: FindQuoted :optional
--- Finds the newest order of Ether whose quote stood at some time between two moments. Blocks can
--- say a time of some minutes ago.
-select o.order_id, greatest(o.created_at, :from) as "at!"
-from payment_orders o
-join deposit_addresses a on a.account_id = o.account_id and a."family" = o."family"
-where a.address = :address and o.processor = :processor and o.network = :chain and o.asset = 'ETH'
-  and o.kind = 'pack' and o.external_id is not null
-  and o.created_at - interval '10 minutes' <= :to and o.quoted_until >= :from
-order by o.created_at desc
-limit 1;
-
 -- name: ReadVersions :many
 -- Reads the versions of orders that somebody watches.
 select order_id, version from payment_orders where order_id = any(:order_ids::text[]);
@@ -202,8 +190,8 @@ where order_id = :order_id and external_id is null;
 
 -- name: TakeWork :many
 -- Leases the orders that are to be looked at now: those of accounts without a look in two seconds
--- first; of these, those with a webhook, then those with an open page, then the others. At most one look a second for each slot of a processor, over all
--- nodes. The highest slot is kept for webhooks. Returns also, if asked for, the orders with grants
+-- first; of these, those with a webhook, then those with an open page, then the others. At most one
+-- look a second for each slot of a processor, over all nodes. The highest slot is kept for webhooks. Returns also, if asked for, the orders with grants
 -- or refunds without a transfer, and the uses of promotions without one: the code as `order_id`,
 -- and the account as `external_id`.
 -- =work 'look' | 'post' | 'bonus'
@@ -211,7 +199,8 @@ with due as (
   select o.order_id, o.processor, o.account_id,
     row_number() over (
       partition by o.processor
-      order by o.is_recent, o.hook_at, o.page_open_until <= now() or o.page_open_until is null, o.next_look_at
+      order by o.is_recent, o.hook_at, o.page_open_until <= now() or o.page_open_until is null,
+        o.next_look_at
     ) as place,
     count(o.hook_at) over (partition by o.processor) as hooks
   from unnest(:processors::text[]) as p (processor)

@@ -46,6 +46,25 @@ alter table chains
   -- The block that could not be read, though it was asked for alone. Null: there is none.
   add column unread_block bigint;
 
+-- The rates of coins, each minute of the last 90 days.
+create table rate_samples (
+  asset text not null,
+  at    timestamptz not null,
+  -- Micro-dollars of one coin.
+  rate  bigint not null check (rate > 0),
+  primary key (asset, at)
+);
+create index rate_samples_by_time on rate_samples (at);
+
+-- The time of the block of a payment, and the rate of then where the quote does not hold so long.
+alter table chain_payments add column block_at timestamptz;
+alter table payment_deposits
+  add column block_at timestamptz,
+  add column block_rate bigint check (block_rate > 0),
+  drop constraint payment_deposits_valued_by_check,
+  add constraint payment_deposits_valued_by_check
+    check (valued_by in ('quote', 'market', 'lowest', 'processor'));
+
 -- Settling goes by address.
 drop index chain_payments_unsettled;
 create index chain_payments_unsettled on chain_payments (processor, chain, address, height)

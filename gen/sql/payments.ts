@@ -1371,7 +1371,7 @@ select exists (
   5000,
 );
 
-export type CountAwaitedRow = { awaited: bigint };
+export type CountAwaitedRow = { orders: bigint; payments: bigint };
 /**
  * Counts what is awaited on a chain: open orders of a coin, and payments in no block.
  */
@@ -1382,12 +1382,12 @@ select (
   select count(*) from payment_orders
   where processor = $1 and network = $2 and asset = $3 and external_id is not null
     and state in ('open', 'seen') and quoted_until > now() - interval '15 minutes'
-) + (
+) as orders, (
   select count(*) from chain_payments
   where processor = $1 and chain = $2 and height is null and state <> 'lost'
-) as awaited`,
+) as payments`,
   (p) => [p.processor, p.chain, p.asset],
-  (v) => ({ awaited: v[0] }) as never,
+  (v) => ({ orders: v[0], payments: v[1] }) as never,
   "",
   5000,
 );
@@ -1555,10 +1555,10 @@ where order_id = $1 and external_id is null`,
 export type TakeWorkRow = { work: "look" | "post" | "bonus"; orderId: string; processor: string; externalId: string; startedAt: Date };
 /**
  * Leases the orders that are to be looked at now: those of accounts without a look in two seconds
- * first; of these, those with a webhook, then those with an open page, then the others. At most one
- * look a second for each slot of a processor, over all nodes. The highest slot is kept for webhooks. Returns also, if asked for, the orders with grants
- * or refunds without a transfer, and the uses of promotions without one: the code as `order_id`,
- * and the account as `external_id`.
+ * first; of these, those with a webhook, then those with an open page, then the others. At most
+ * one look a second for each slot of a processor, over all nodes. The highest slot is kept for
+ * webhooks. Returns also, if asked for, the orders with grants or refunds without a transfer, and the uses of
+ * promotions without one: the code as `order_id`, and the account as `external_id`.
  */
 export const takeWork: Many<{ processors: readonly string[]; slots: bigint | number; leaseMs: number; withUnposted: boolean }, TakeWorkRow> = many(
   "payments/take-work",

@@ -42,8 +42,8 @@ export function createBitcoin(
   parts: ChainParts,
 ): Chain {
   const { store } = parts;
-  /** What waited for a block at the last look. Undefined: nothing was awaited. */
-  let waiting: ReadonlySet<string> | undefined;
+  /** What waited at the last look, and what of that was asked for. Undefined: no order waited. */
+  let looked: { listed: ReadonlySet<string>; asked: ReadonlySet<string> } | undefined;
 
   const hashAt = async (height: number, signal: AbortSignal) =>
     (await rpc.call("getblockhash", [height], signal)).text();
@@ -119,20 +119,23 @@ export function createBitcoin(
     return read;
   }
 
-  /** Compares what waits for a block with the last look, while something is awaited. */
+  /**
+   * Reads what waits for a block, while something is awaited: at most so many transactions, the new
+   * ones first. Of a pool with more, the next readings go on.
+   */
   async function readWaiting(reading: Reading): Promise<void> {
     const { id, signal, transaction } = reading;
-    const { awaited } = await store.run(sql.countAwaited, { ...id, asset });
-    if (awaited === 0n) {
-      waiting = undefined;
-      return;
-    }
+    const { orders, payments } = await store.run(sql.countAwaited, { ...id, asset });
+    if (orders === 0n) looked = undefined;
+    if (orders === 0n && payments === 0n) return;
     const list = await rpc.call("getrawmempool", [], signal);
     const now = new Set(list.list().map((one) => one.text()));
-    const before = waiting;
-    const fresh = [...now].filter((txid) => !before?.has(txid));
-    // Without an earlier look all are new. Of a full pool, they are found when they are in a block.
-    const asked = fresh.length > waitingMax ? [] : fresh;
+    const { listed, asked: before } = looked ?? { listed: now, asked: new Set<string>() };
+    const unasked = [...now].filter((txid) => !before.has(txid));
+    const [fresh, others] = [true, false].map((isNew) =>
+      unasked.filter((txid) => !listed.has(txid) === isNew),
+    );
+    const asked = orders === 0n ? [] : [...(fresh ?? []), ...(others ?? [])].slice(0, waitingMax);
     const transactions: Answer[] = [];
     for (let at = 0; at < asked.length; at += askedAtOnce) {
       const some = asked.slice(at, at + askedAtOnce).map((txid) => findTransaction(txid, signal));
@@ -154,7 +157,11 @@ export function createBitcoin(
       const lost = { ...id, replaced, missingMs: missingMsMax };
       await hookOrders(tables, id, idsOf(await tables.run(sql.losePayments, lost)));
     });
-    waiting = now;
+    if (orders > 0n)
+      looked = {
+        listed: now,
+        asked: new Set([...before, ...asked].filter((txid) => now.has(txid))),
+      };
   }
 
   /** Undefined: it is in a block by now, or was replaced. */

@@ -242,6 +242,7 @@ describe.skipIf(btcdBinary === undefined)("with btcd", () => {
            quoted_until = now() - interval '30 minutes' where order_id = $1`,
         [orderId],
       );
+    await world.run("delete from rate_samples");
     await pay(address, 10_000n);
     // Of unknown value, it needs as many blocks as the largest sums.
     await generate(6);

@@ -246,6 +246,40 @@ test("5,000 pieces of dust at one address ask nobody, and keep nobody else waiti
   expect(orders).toEqual([]);
 }, 300_000);
 
+test("a full mempool is read in pieces, the new first, and only while an order waits", async () => {
+  const { bitcoin, world, reads, payer } = await start();
+  const { accountId, address } = await payer("regtest");
+  const add = (to: string, atoms: bigint) => {
+    const tx = newHash();
+    bitcoin.pool.set(tx, { tx, to, atoms, spends: newHash() });
+    return tx;
+  };
+  const asked = () => {
+    const bodies = bitcoin.calls.map(({ body }) => Object(body));
+    return bodies
+      .filter(({ method }) => method === "getrawtransaction")
+      .map(({ params }) => params[0]);
+  };
+  for (let count = 0; count < 5_000; count++) add("elsewhere", 1n);
+  await reads("regtest");
+  expect(asked()).toEqual([]);
+  const { order } = await world.as(admin).createOrder({
+    accountId,
+    family: Family.V1,
+    usdCents: 500,
+    method: "onchain:btc-regtest",
+    idempotencyKey: "key",
+  });
+  const orderId = order?.orderId ?? "";
+  await expect.poll(() => asked().length, { interval: 5 }).toBeGreaterThan(0);
+  const paid = add(address, 5n * satoshi);
+  await world.orderWhen(orderId, ({ deposits }) => deposits.length === 1);
+  expect(asked().indexOf(paid)).toBeLessThanOrEqual(4_000);
+  await expect.poll(() => asked().length, { timeout: 45_000 }).toBe(5_001);
+  await reads("regtest");
+  expect(new Set(asked()).size).toBe(asked().length);
+}, 120_000);
+
 test("with 30,000 addresses and a slow node, 10,000 blocks are read, and the cursor moves", async () => {
   const { evm, world, reads, payer } = await start();
   await reads("one");

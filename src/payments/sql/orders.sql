@@ -94,10 +94,10 @@ select (
   select count(*) from payment_orders
   where processor = :processor and network = :chain and asset = :asset and external_id is not null
     and state in ('open', 'seen') and quoted_until > now() - interval '15 minutes'
-) + (
+) as "orders!", (
   select count(*) from chain_payments
   where processor = :processor and chain = :chain and height is null and state <> 'lost'
-) as "awaited!";
+) as "payments!";
 
 -- name: CountOrders :one
 -- Counts the orders that an account has open, and those of the last hour with the first of them;
@@ -190,10 +190,10 @@ where order_id = :order_id and external_id is null;
 
 -- name: TakeWork :many
 -- Leases the orders that are to be looked at now: those of accounts without a look in two seconds
--- first; of these, those with a webhook, then those with an open page, then the others. At most one
--- look a second for each slot of a processor, over all nodes. The highest slot is kept for webhooks. Returns also, if asked for, the orders with grants
--- or refunds without a transfer, and the uses of promotions without one: the code as `order_id`,
--- and the account as `external_id`.
+-- first; of these, those with a webhook, then those with an open page, then the others. At most
+-- one look a second for each slot of a processor, over all nodes. The highest slot is kept for
+-- webhooks. Returns also, if asked for, the orders with grants or refunds without a transfer, and the uses of
+-- promotions without one: the code as `order_id`, and the account as `external_id`.
 -- =work 'look' | 'post' | 'bonus'
 with due as (
   select o.order_id, o.processor, o.account_id,

@@ -173,6 +173,8 @@ const ownTables: Readonly<Record<string, readonly string[]>> = {
     "rate_samples",
     "simulated_faults",
     "simulated_payments",
+    "sweep_payments",
+    "sweeps",
   ],
   postgres: ["leases"],
   people: [

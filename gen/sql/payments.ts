@@ -740,10 +740,18 @@ with lost as (
   set state = 'lost', height = null, hash = null
   where processor = $1 and chain = $2 and asset = 'ETH' and height > $3
   returning external_id, address, atoms
+), recorded as (
+  select p.address, p.atoms
+  from sweep_payments p
+  join sweeps s on s.sweep_id = p.sweep_id
+  where s.processor = $1 and s.network = $2 and p.height > $3
+    and p.granted_by is null
 ), moved as (
   update address_balances b
   set height = $3,
-    atoms = b.atoms - (select coalesce(sum(l.atoms), 0) from lost l where l.address = b.address)
+    atoms = greatest(0, b.atoms
+      - (select coalesce(sum(l.atoms), 0) from lost l where l.address = b.address)
+      - (select coalesce(sum(r.atoms), 0) from recorded r where r.address = b.address))
   where b.processor = $1 and b.chain = $2 and b.height > $3
 )
 select external_id from lost`,
@@ -764,6 +772,20 @@ update address_balances
 set atoms = $1, nonce = $2, height = $3, block_at = $4
 where processor = $5 and chain = $6 and address = $7 and height = $8`,
   (p) => [p.atoms, p.nonce, p.height, p.blockAt, p.processor, p.chain, p.address, p.from],
+  5000,
+);
+
+/**
+ * Stores that balances were the same at a later block.
+ */
+export const keepBalances: Run<{ height: bigint | number; blockAt: Date | string; processor: string; chain: string; addresses: readonly string[] }> = run(
+  "payments/keep-balances",
+  `-- payments/keep-balances
+update address_balances
+set height = $1, block_at = $2
+where processor = $3 and chain = $4 and address = any($5::text[])
+  and height < $1`,
+  (p) => [p.height, p.blockAt, p.processor, p.chain, p.addresses],
   5000,
 );
 
@@ -1557,8 +1579,8 @@ export type TakeWorkRow = { work: "look" | "post" | "bonus"; orderId: string; pr
  * Leases the orders that are to be looked at now: those of accounts without a look in two seconds
  * first; of these, those with a webhook, then those with an open page, then the others. At most
  * one look a second for each slot of a processor, over all nodes. The highest slot is kept for
- * webhooks. Returns also, if asked for, the orders with grants or refunds without a transfer, and the uses of
- * promotions without one: the code as `order_id`, and the account as `external_id`.
+ * webhooks. Returns also, if asked for, the orders with grants or refunds without a transfer, and
+ * the uses of promotions without one: the code as `order_id`, and the account as `external_id`.
  */
 export const takeWork: Many<{ processors: readonly string[]; slots: bigint | number; leaseMs: number; withUnposted: boolean }, TakeWorkRow> = many(
   "payments/take-work",
@@ -2125,5 +2147,135 @@ set quoted_until = least(quoted_until, now()),
   next_look_at = least(next_look_at, now() + interval '1 second')
 where order_id = $2`,
   (p) => [p.withWatching, p.orderId],
+  5000,
+);
+
+// sweeps.sql
+
+/**
+ * Marks addresses that the operator is about to empty.
+ */
+export const insertSweep: Run<{ sweepId: string; processor: string; network: string; addresses: readonly string[]; until: Date | string; createdBy: string }> = run(
+  "payments/insert-sweep",
+  `-- payments/insert-sweep
+insert into sweeps (sweep_id, processor, network, addresses, until, created_by)
+values ($1, $2, $3, $4, $5, $6)`,
+  (p) => [p.sweepId, p.processor, p.network, p.addresses, p.until, p.createdBy],
+  5000,
+);
+
+/**
+ * Ends a sweep. Changes no row: it has ended.
+ */
+export const endSweep: Run<{ sweepId: string }> = run(
+  "payments/end-sweep",
+  `-- payments/end-sweep
+update sweeps set ended_at = now() where sweep_id = $1 and ended_at is null`,
+  (p) => [p.sweepId],
+  5000,
+);
+
+export type ListSweepsRow = { sweepId: string; processor: string; network: string; addresses: string[]; until: Date; beganAt: Date; endedAt: Date | null; createdBy: string; isRead: boolean };
+/**
+ * Lists sweeps, the newest first, each with whether all its balances were read after its end.
+ * `sweepId`: null: all
+ * `before`: null: from the newest
+ */
+export const listSweeps: Many<{ sweepId: string | null; before: string | null; rows: bigint | number }, ListSweepsRow> = many(
+  "payments/list-sweeps",
+  `-- payments/list-sweeps
+select sweep_id, processor, network, addresses, until, began_at, ended_at, created_by,
+  least(until, ended_at) < now() and not exists (
+    select from address_balances b
+    where b.processor = s.processor and b.chain = s.network and b.address = any(s.addresses)
+      and b.block_at <= least(s.until, s.ended_at)
+  ) as is_read
+from sweeps s
+where ($1::text is null or sweep_id = $1)
+  and ($2::text is null or sweep_id < $2)
+order by sweep_id desc
+limit $3`,
+  (p) => [p.sweepId, p.before, p.rows],
+  (v) => ({ sweepId: v[0], processor: v[1], network: v[2], addresses: v[3], until: v[4], beganAt: v[5], endedAt: v[6], createdBy: v[7], isRead: v[8] }) as never,
+  "endedAt",
+  5000,
+);
+
+export type FindSweepRow = { sweepId: string };
+/**
+ * Finds the sweep that an address was in at some time between two moments. Blocks can say a time
+ * of some seconds ago.
+ */
+export const findSweep: Optional<{ processor: string; chain: string; address: string; to: Date | string; from: Date | string }, FindSweepRow> = optional(
+  "payments/find-sweep",
+  `-- payments/find-sweep
+select sweep_id
+from sweeps
+where processor = $1 and network = $2 and $3 = any(addresses)
+  and began_at - interval '15 seconds' <= $4 and least(until, ended_at) >= $5
+order by sweep_id desc
+limit 1`,
+  (p) => [p.processor, p.chain, p.address, p.to, p.from],
+  (v) => ({ sweepId: v[0] }) as never,
+  "",
+  5000,
+);
+
+/**
+ * Notes what came to an address during a sweep.
+ */
+export const putSweepPayment: Run<{ processor: string; externalId: string; sweepId: string; address: string; asset: string; decimals: number; atoms: string | bigint; height: bigint | number; hash: string; at: Date | string }> = run(
+  "payments/put-sweep-payment",
+  `-- payments/put-sweep-payment
+insert into sweep_payments
+  (processor, external_id, sweep_id, address, asset, decimals, atoms, height, hash, at)
+values
+  ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+on conflict (processor, external_id) do nothing`,
+  (p) => [p.processor, p.externalId, p.sweepId, p.address, p.asset, p.decimals, p.atoms, p.height, p.hash, p.at],
+  5000,
+);
+
+export type ListSweepPaymentsRow = { sweepId: string; externalId: string; address: string; asset: string; decimals: number; atoms: string; height: bigint; hash: string; at: Date; grantedBy: string | null };
+/**
+ * Lists what came to addresses during some sweeps, oldest first.
+ */
+export const listSweepPayments: Many<{ sweepIds: readonly string[] }, ListSweepPaymentsRow> = many(
+  "payments/list-sweep-payments",
+  `-- payments/list-sweep-payments
+select sweep_id, external_id, address, asset, decimals, atoms, height, hash, at, granted_by
+from sweep_payments
+where sweep_id = any($1::text[])
+order by at, external_id`,
+  (p) => [p.sweepIds],
+  (v) => ({ sweepId: v[0], externalId: v[1], address: v[2], asset: v[3], decimals: v[4], atoms: v[5], height: v[6], hash: v[7], at: v[8], grantedBy: v[9] }) as never,
+  "grantedBy",
+  5000,
+);
+
+/**
+ * Notes who granted what came during a sweep. Changes no row: somebody has.
+ */
+export const grantSweepPayment: Run<{ grantedBy: string; sweepId: string; externalId: string }> = run(
+  "payments/grant-sweep-payment",
+  `-- payments/grant-sweep-payment
+update sweep_payments
+set granted_by = $1, granted_at = now()
+where sweep_id = $2 and external_id = $3 and granted_by is null`,
+  (p) => [p.grantedBy, p.sweepId, p.externalId],
+  5000,
+);
+
+/**
+ * Forgets what came to addresses above a height, which the chain left, and nobody granted.
+ */
+export const loseSweepPayments: Run<{ processor: string; chain: string; above: bigint | number }> = run(
+  "payments/lose-sweep-payments",
+  `-- payments/lose-sweep-payments
+delete from sweep_payments p
+using sweeps s
+where s.sweep_id = p.sweep_id and s.processor = $1 and s.network = $2
+  and p.height > $3 and p.granted_by is null`,
+  (p) => [p.processor, p.chain, p.above],
   5000,
 );

@@ -138,6 +138,10 @@ export type SinkCursorsRow = { sink: string; settledAt: Date; requestId: string;
 
 export type SpentChallengesRow = { digest: Buffer; endsAt: Date };
 
+export type SweepPaymentsRow = { processor: string; externalId: string; sweepId: string; address: string; asset: string; decimals: number; atoms: string; height: bigint; hash: string; at: Date; grantedBy: string | null; grantedAt: Date | null };
+
+export type SweepsRow = { sweepId: string; processor: string; network: string; addresses: string[]; until: Date; beganAt: Date; endedAt: Date | null; createdBy: string };
+
 export type TagsDailyRow = { accountId: string; day: string; tag: string; value: string; keyId: string; model: string; input: bigint; output: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; thinking: bigint; amount: bigint; amountInput: bigint; amountOutput: bigint; amountCache: bigint; amountThinking: bigint; requests: bigint; completed: bigint; failed: bigint; cut: bigint };
 
 export type TransfersRow = { accountId: string; transferId: string; family: "v1" | "v2"; kind: "purchase" | "bonus" | "refund" | "chargeback" | "adjustment" | "deposit"; amount: bigint; postedAfter: bigint; actor: string; idempotencyKey: string; reason: string; createdAt: Date };

@@ -176,6 +176,7 @@ export function createBitcoin(
 
   return {
     name: chain,
+    hasBalances: false,
     async read(reading) {
       const { id, signal, transaction } = reading;
       const tip = Number((await rpc.call("getblockcount", [], signal)).text());

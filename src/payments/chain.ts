@@ -39,6 +39,8 @@ export type ReadChain = { readonly tip: number; readonly isWhole: boolean };
 export type Chain = {
   /** As people know the network. */
   readonly name: string;
+  /** True: its own coin is found by the balances of addresses. */
+  readonly hasBalances: boolean;
   /** Throws if the node does not answer as it should: what was read before stays. */
   read(reading: Reading): Promise<ReadChain>;
   /**

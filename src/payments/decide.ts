@@ -7,6 +7,8 @@ import type { Asset, DepositState } from "./processor.ts";
 const microDollars = 1_000_000n;
 /** How long after its end a quote holds for a block with a payment that was seen in time. */
 export const quoteHoldsMs = 2 * 3_600_000;
+/** How much earlier the time of a block may be than that of the payments in it. */
+const blockTimeOffMs = 15_000;
 
 export type OrderState =
   | "open"
@@ -193,9 +195,12 @@ function valuationOf(order: RuledOrder, deposit: RuledDeposit): ValuedBy | null 
  */
 function ratesBesides(order: RuledOrder, deposit: RuledDeposit): (bigint | null)[] {
   const { firstSeenAt, blockAt, marketRate, blockRate } = deposit;
-  const isOlder = firstSeenAt.getTime() < order.createdAt.getTime();
-  const isLate = blockAt && blockAt.getTime() > order.quotedUntil.getTime() + quoteHoldsMs;
-  return [...(isOlder ? [marketRate] : []), ...(isLate ? [blockRate] : [])];
+  // Only an address that is older than the order can be paid before it.
+  if (!blockAt) return [];
+  const olderMs = order.createdAt.getTime() - firstSeenAt.getTime();
+  const atFirst = marketRate ?? (olderMs <= blockTimeOffMs ? order.rate : null);
+  const isLate = blockAt.getTime() > order.quotedUntil.getTime() + quoteHoldsMs;
+  return [...(olderMs > 0 ? [atFirst] : []), ...(isLate ? [blockRate] : [])];
 }
 
 /**

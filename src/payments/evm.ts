@@ -243,7 +243,7 @@ export function createEvm(
 
   /** Compares the balances at a final block with those of an earlier one. */
   async function readEther(reading: Reading, final: Block): Promise<void> {
-    const { id, signal } = reading;
+    const { id, signal, transaction } = reading;
     // What came to a new address up to this block counts, too.
     await store.run(sql.ensureBalances, { ...id, height: final.height - 1 });
     const balances = await store.listBalances(id, final.height, balancesMax);
@@ -270,11 +270,15 @@ export function createEvm(
         return { before, atoms: atomsOf(atoms), nonce: numberOf(nonce) };
       });
     });
+    const same: string[] = [];
     for (const { before, atoms, nonce } of read.flat()) {
       const { address } = before;
       const now = { address, atoms, nonce, height: final.height, blockAt: final.at };
-      await compare(reading, before, now, final);
+      if (atoms === before.atoms && nonce === before.nonce) same.push(address);
+      else await compare(reading, before, now, final);
     }
+    const kept = { ...id, addresses: same, height: final.height, blockAt: final.at };
+    await transaction((tables) => tables.run(sql.keepBalances, kept));
   }
 
   async function compare(reading: Reading, before: Balance, now: Balance, final: Block) {
@@ -301,6 +305,17 @@ export function createEvm(
       needed: 1,
       transactions: new Map(),
     };
+    const between = { ...id, address, from: before.blockAt, to: final.at };
+    const sweep = await store.run(sql.findSweep, between);
+    if (sweep) {
+      const { sweepId } = sweep;
+      const payment = { ...arrival, ...blockId(final), processor: id.processor };
+      await transaction(async (tables) => {
+        const moved = await tables.run(sql.moveBalance, { ...id, ...now, from: before.height });
+        if (moved > 0 && atoms > 0n) await tables.run(sql.putSweepPayment, { ...payment, sweepId });
+      });
+      return;
+    }
     // What is too little stays in the difference, until it is enough.
     const sorted = await sortArrivals(parts, id, atoms > 0n ? [arrival] : [], {
       known: new Set(),
@@ -311,7 +326,6 @@ export function createEvm(
       const base = { ...now, atoms: isLeft ? before.atoms : now.atoms };
       const moved = await tables.run(sql.moveBalance, { ...id, ...base, from: before.height });
       if (moved === 0) return;
-      const between = { ...id, address, from: before.blockAt, to: final.at };
       if (isSwept) await tables.run(sql.markSwept, between);
       await storeArrivals(tables, id, sorted);
     });
@@ -351,6 +365,7 @@ export function createEvm(
 
   return {
     name,
+    hasBalances: takesEther,
     async read(reading) {
       const { id, signal } = reading;
       await checkChain(signal);
@@ -369,7 +384,11 @@ export function createEvm(
           async (height) => (await blockAt(height, signal))?.hash,
         );
         const { height: above } = cursor;
-        await goBack(reading, cursor, (tables) => tables.run(sql.loseNative, { ...id, above }));
+        await goBack(reading, cursor, async (tables) => {
+          const lost = await tables.run(sql.loseNative, { ...id, above });
+          await tables.run(sql.loseSweepPayments, { ...id, above });
+          return lost;
+        });
       }
       const needed = depth ?? Math.max(1, tip.height - final.height + 1);
       let at = cursor.height;

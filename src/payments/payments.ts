@@ -58,6 +58,7 @@ import {
 import { simulateDeposit } from "./simulate.ts";
 import { createSimulated } from "./simulated.ts";
 import { createPaymentsStore, type PaymentsStore } from "./store.ts";
+import { beginSweep, endSweep, grantSweepPayment, listSweeps } from "./sweeps.ts";
 import { watchOrder } from "./watch-order.ts";
 import { createWatchers } from "./watchers.ts";
 
@@ -159,6 +160,10 @@ export function createPayments(parts: {
       watchOrder: (request, call) => watchOrder(all, request, call),
       getDepositAddress: (request, call) => getDepositAddress(all, request, call),
       cancelOrder: (request, call) => cancelOrder(all, request, call),
+      beginSweep: (request, call) => beginSweep(all, request, call),
+      endSweep: (request) => endSweep(all, request),
+      listSweeps: (request) => listSweeps(all, request),
+      grantSweepPayment: (request, call) => grantSweepPayment(all, request, call),
       listAttention: (request) => listAttention(all, request),
       decideOrder: (request, call) => decideOrder(all, request, call),
       beginRefund: (request, call) => beginRefund(all, request, call),

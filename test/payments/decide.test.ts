@@ -215,19 +215,19 @@ describe("a quote holds for what was seen in time, in a block within 2 hours of 
     },
     {
       name: "older than the order: at the rate of its first sight, where that is lower",
-      deposits: seen({ firstSeenAt: at(-1), marketRate: half }),
+      deposits: seen({ blockAt: at(1), firstSeenAt: at(-1), marketRate: half }),
       now,
       granted: creditsFor(3),
     },
     {
       name: "older than the order: at the quote, where that is lower",
-      deposits: seen({ firstSeenAt: at(-1), marketRate: btcRate * 2n }),
+      deposits: seen({ blockAt: at(1), firstSeenAt: at(-1), marketRate: btcRate * 2n }),
       now,
       granted,
     },
     {
       name: "older than the order, and its rate is unknown",
-      deposits: seen({ firstSeenAt: at(-1) }),
+      deposits: seen({ blockAt: at(1), firstSeenAt: at(-1) }),
       now,
       granted: 0n,
       attention: "late",

@@ -1,6 +1,7 @@
 // EVM chains, by real nodes: tokens and Ether that arrive at our addresses, chains that go another
 // way, and nodes that are behind, lie, or are away.
 
+import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import {
@@ -323,6 +324,73 @@ describe.skipIf(anvilBinary === undefined)("with anvil", () => {
       to: one().sender,
       value: `0x${(ether / 1_000n).toString(16)}`,
     });
+    await one().mine(3);
+    await orderThat(orderId, ({ attention }) => attention === Attention.SWEPT);
+    await one().pay(payTo, ether / 500n);
+    await one().mine(3);
+    await balance(accountId).toEqual([2n * pack, 0n]);
+  });
+
+  test("gas during a sweep is recorded and not credited, and a person may grant it", async () => {
+    const accountId = await world.newAccount();
+    const { payTo } = await orderPack(accountId, "eth");
+    await one().pay(payTo, ether / 500n);
+    await one().mine(3);
+    await balance(accountId).toEqual([pack, 0n]);
+    const until = timestampFromDate(new Date(Date.now() + 3_600_000));
+    const marked = { network: "one", addresses: [payTo], until };
+    const { sweep } = await world.as(admin).beginSweep(marked);
+    const sweepId = sweep?.sweepId ?? "";
+    await one().pay(payTo, ether / 1_000n);
+    await one().mine(3);
+    await reads(2);
+    await one().call("anvil_impersonateAccount", payTo);
+    const value = `0x${(ether / 400n).toString(16)}`;
+    await one().send({ from: payTo, to: one().sender, value });
+    await one().mine(3);
+    await reads(2);
+    await world.as(admin).endSweep({ sweepId });
+    const ended = () => world.as(admin).endSweep({ sweepId });
+    await expect
+      .poll(async () => {
+        await one().mine(1);
+        return (await ended()).sweep?.isRead;
+      })
+      .toBe(true);
+    const [recorded] = (await ended()).sweep?.payments ?? [];
+    expect(recorded).toMatchObject({ amount: "0.001", asset: "ETH", grantedBy: "" });
+    expect(await world.posted(accountId)).toEqual([pack, 0n]);
+    expect((await ordersOf(accountId)).map(({ attention }) => attention)).toEqual([
+      Attention.UNSPECIFIED,
+    ]);
+    await one().pay(payTo, ether / 500n);
+    await one().mine(3);
+    await balance(accountId).toEqual([2n * pack, 0n]);
+    const grant = { sweepId, paymentId: recorded?.paymentId ?? "" };
+    await world.as(admin).grantSweepPayment(grant);
+    await balance(accountId).toEqual([(5n * pack) / 2n, 0n]);
+    expect((await errorOf(world.as(admin).grantSweepPayment(grant))).reason).toBe("wrong_state");
+    for (const [bad, field] of [
+      [{ ...marked, network: "regtest" }, "network"],
+      [{ ...marked, addresses: [] }, "addresses"],
+      [{ ...marked, addresses: [payTo, one().sender] }, "addresses[1]"],
+      [{ ...marked, until: timestampFromDate(new Date(0)) }, "until"],
+    ] satisfies [object, string][]) {
+      const refused = await errorOf(world.as(admin).beginSweep(bad));
+      expect([refused.reason, refused.field]).toEqual(["invalid_request", field]);
+    }
+    expect((await world.as(admin).listSweeps({})).sweeps.map((all) => all.sweepId)).toEqual([
+      sweepId,
+    ]);
+  });
+
+  test("a balance that falls without a transaction of its address is the new base, once", async () => {
+    const accountId = await world.newAccount();
+    const { orderId, payTo } = await orderPack(accountId, "eth");
+    await one().pay(payTo, ether / 500n);
+    await one().mine(3);
+    await balance(accountId).toEqual([pack, 0n]);
+    await one().call("anvil_setBalance", payTo, "0x1");
     await one().mine(3);
     await orderThat(orderId, ({ attention }) => attention === Attention.SWEPT);
     await one().pay(payTo, ether / 500n);

@@ -399,10 +399,18 @@ with lost as (
   set state = 'lost', height = null, hash = null
   where processor = :processor and chain = :chain and asset = 'ETH' and height > :above
   returning external_id, address, atoms
+), recorded as (
+  select p.address, p.atoms
+  from sweep_payments p
+  join sweeps s on s.sweep_id = p.sweep_id
+  where s.processor = :processor and s.network = :chain and p.height > :above
+    and p.granted_by is null
 ), moved as (
   update address_balances b
   set height = :above,
-    atoms = b.atoms - (select coalesce(sum(l.atoms), 0) from lost l where l.address = b.address)
+    atoms = greatest(0, b.atoms
+      - (select coalesce(sum(l.atoms), 0) from lost l where l.address = b.address)
+      - (select coalesce(sum(r.atoms), 0) from recorded r where r.address = b.address))
   where b.processor = :processor and b.chain = :chain and b.height > :above
 )
 select external_id from lost;
@@ -413,6 +421,13 @@ select external_id from lost;
 update address_balances
 set atoms = :atoms, nonce = :nonce, height = :height, block_at = :block_at
 where processor = :processor and chain = :chain and address = :address and height = :from;
+
+-- name: KeepBalances :run
+-- Stores that balances were the same at a later block.
+update address_balances
+set height = :height, block_at = :block_at
+where processor = :processor and chain = :chain and address = any(:addresses::text[])
+  and height < :height;
 
 -- name: DropBlocks :run
 -- Forgets the blocks above a height: the chain left them.

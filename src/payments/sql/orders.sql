@@ -192,8 +192,8 @@ where order_id = :order_id and external_id is null;
 -- Leases the orders that are to be looked at now: those of accounts without a look in two seconds
 -- first; of these, those with a webhook, then those with an open page, then the others. At most
 -- one look a second for each slot of a processor, over all nodes. The highest slot is kept for
--- webhooks. Returns also, if asked for, the orders with grants or refunds without a transfer, and the uses of
--- promotions without one: the code as `order_id`, and the account as `external_id`.
+-- webhooks. Returns also, if asked for, the orders with grants or refunds without a transfer, and
+-- the uses of promotions without one: the code as `order_id`, and the account as `external_id`.
 -- =work 'look' | 'post' | 'bonus'
 with due as (
   select o.order_id, o.processor, o.account_id,

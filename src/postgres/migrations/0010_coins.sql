@@ -65,6 +65,40 @@ alter table payment_deposits
   add constraint payment_deposits_valued_by_check
     check (valued_by in ('quote', 'market', 'lowest', 'processor'));
 
+-- Addresses that the operator empties. What comes to them meanwhile is not credited by itself.
+create table sweeps (
+  sweep_id   text collate "C" primary key,
+  processor  text collate "C" not null,
+  network    text collate "C" not null,
+  addresses  text[] not null,
+  -- It ends by itself then.
+  until      timestamptz not null,
+  began_at   timestamptz not null default now(),
+  -- Null: nobody has ended it.
+  ended_at   timestamptz,
+  created_by text not null
+);
+create index sweeps_by_end on sweeps (processor, network, until);
+
+-- What came to addresses during a sweep, by the difference of their balances.
+create table sweep_payments (
+  processor   text collate "C" not null,
+  external_id text collate "C" not null,
+  sweep_id    text collate "C" not null references sweeps,
+  address     text collate "C" not null,
+  asset       text not null,
+  decimals    smallint not null,
+  atoms       numeric(78, 0) not null check (atoms > 0),
+  height      bigint not null,
+  hash        text not null,
+  at          timestamptz not null,
+  -- Null: nobody has granted it.
+  granted_by  text,
+  granted_at  timestamptz,
+  primary key (processor, external_id)
+);
+create index sweep_payments_by_sweep on sweep_payments (sweep_id, at);
+
 -- Settling goes by address.
 drop index chain_payments_unsettled;
 create index chain_payments_unsettled on chain_payments (processor, chain, address, height)

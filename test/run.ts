@@ -2,7 +2,8 @@
 //
 //   npm test                          types, lint and protos, then every suite that is not deep
 //   npm test -- keys limits           the suites whose path contains one of the words, no checks
-//   npm run test:deep                 the deep suites, and all properties from fresh seeds
+//   npm run test:deep                 the deep suites, all properties from fresh seeds, and
+//                                     mutants of what recent commits changed
 //   npm run test:deep -- crash        those whose path contains one of the words
 //   npm run test:deep -- --part 2/6   a sixth of them
 //
@@ -11,7 +12,8 @@
 //
 // The last line is the sum of checks and tests: `N passed, N failed, N skipped`.
 
-import { execFile } from "node:child_process";
+import { execFile, spawn } from "node:child_process";
+import { once } from "node:events";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join, relative } from "node:path";
 import { parseArgs } from "node:util";
@@ -49,6 +51,8 @@ const recentCommits = 20;
 const startMs = 15_000;
 /** Failing suites are run once more, unless there are more of them than this. */
 const repeatedMax = 40;
+/** How long mutants of what recent commits changed are tried. */
+const mutantsMs = 180_000;
 /** A suite is over its budget at so many times its usual time, in the pace of this run. */
 const overBudget = 3;
 
@@ -101,8 +105,10 @@ for (const fault of faultsOf(unsteady, new Date())) {
 }
 // As after `npm install`: gateways that are processes of their own start in half of the time.
 if (findBundle() === undefined) await writeBundle();
-if (options.deep) await runAll("deep", chooseDeep());
-else {
+if (options.deep) {
+  await runAll("deep", chooseDeep());
+  if (words.length === 0) await tryMutants(mutantsMs);
+} else {
   if (words.length === 0) await runChecks();
   await runAll("fast", matching(suites.filter((suite) => !isDeep(suite))));
   const untilSeconds = options["deep-until"];
@@ -136,6 +142,7 @@ async function runDeepUntil(untilMs: number): Promise<void> {
     await runAll("deep", next);
     left = left.filter((suite) => !next.includes(suite));
   }
+  await tryMutants(Math.min(mutantsMs, untilMs - Date.now() - startMs));
   const out = deepSuites.filter((suite) => !results.has(`deep ${suite}`));
   lastLines.push(
     `left out: ${out.length} of ${deepSuites.length} deep suites` +
@@ -207,6 +214,15 @@ async function runSuites(
   });
   await vitest.close();
   return ended;
+}
+
+/** Prints the scores of what recent commits changed. Nothing fails by them. */
+async function tryMutants(ms: number): Promise<void> {
+  if (ms < mutantsMs / 3) return;
+  const seconds = String(Math.round(ms / 1_000));
+  const args = ["test/mutants/run.ts", "--changed", String(recentCommits), "--seconds", seconds];
+  const child = spawn(process.execPath, args, { cwd: root, stdio: "inherit" });
+  await once(child, "close");
 }
 
 /** The suite that ran when an error was left unhandled, or when its worker died. */

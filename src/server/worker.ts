@@ -40,8 +40,6 @@ export type Parent = {
 export async function joinParent(worker: Worker): Promise<Parent> {
   // Otherwise Node ends a worker at once when its parent dies.
   worker.exitedAfterDisconnect = true;
-  // Node itself asks the parent, when a listener opens for example. `disconnect` reports its end.
-  worker.on("error", () => {});
   // A message to a parent that is gone is lost; `disconnect` reports it.
   const send = (message: ToParent, onSent = () => {}): void => {
     if (worker.isConnected()) worker.send(message, onSent);

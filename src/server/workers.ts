@@ -3,6 +3,7 @@
 // and starts, replaces and ends the workers. Each worker is a node of its own.
 
 import cluster, { type Worker } from "node:cluster";
+import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { retireMsMax } from "../base/keep-alive.ts";
 import type { Log } from "../base/log.ts";
@@ -18,6 +19,8 @@ import { startupErrorMessage } from "./startup-error.ts";
 import { WorkerMetrics } from "./worker-metrics.ts";
 import type { ReadyMessage, ToParent, ToWorker } from "./worker-protocol.ts";
 
+/** What a worker loads before all else. */
+const orphanPath = join(import.meta.dirname, "orphan.cts");
 /** After so many deaths within a minute the gateway ends: restarting does not help. */
 const deathsMax = 3;
 const deathsMs = 60_000;
@@ -145,6 +148,7 @@ class Workers {
     // All workers accept from the same queue of the system. Were connections passed on by the
     // parent, those in a worker's queue would be lost when it dies.
     cluster.schedulingPolicy = cluster.SCHED_NONE;
+    cluster.setupPrimary({ execArgv: [...process.execArgv, "--require", orphanPath] });
   }
 
   /** The metrics of all workers. Undefined: none are counted. */

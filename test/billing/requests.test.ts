@@ -93,6 +93,32 @@ describe("two accounts that use the same request id", () => {
   });
 });
 
+describe("of three requests of one process", () => {
+  const orders = [[0], [1], [2], [0, 1], [1, 0], [0, 2], [2, 0], [1, 2], [2, 1]].map((one) => [
+    one,
+  ]);
+  test.for(orders)(
+    "those that run on are checkpointed when %j of them end",
+    async ([ended = []]) => {
+      const payer = await world.payer(heldFor(100) * 3n);
+      const ids = [newRequestId(), newRequestId(), newRequestId()];
+      const holds = await Promise.all(ids.map((requestId) => place(payer, requestId)));
+      const ends = holds.map((hold, index) =>
+        world.holds.watch(requestKeyOf(hold), () => usage({ output: index + 1 })),
+      );
+      for (const index of ended) ends[index]?.();
+      await world.holds.checkpoint();
+      const stored = await world.store.findHolds(holds.map(requestKeyOf));
+      const outputs = ids.map(
+        (id) => stored.find(({ hold }) => hold.requestId === id)?.used.output,
+      );
+      expect(outputs).toEqual(ids.map((_, index) => (ended.includes(index) ? 0 : index + 1)));
+      for (const [index, end] of ends.entries()) if (!ended.includes(index)) end();
+      await Promise.all(holds.map((hold) => world.holds.settle(hold, endingWith({}))));
+    },
+  );
+});
+
 test("a charge whose month has no partition waits until there is one", async () => {
   const payer = await world.payer(heldFor(100));
   const hold = await place(payer, newRequestId());
@@ -117,7 +143,11 @@ describe("a used request id", () => {
       id: newRequestId(),
       months: -1,
     },
+    { name: "of a caller, charged this month", id: "req_of-a-caller-0", months: 0 },
     { name: "of a caller, charged last month", id: "req_of-a-caller-1", months: -1 },
+    // The first month that only the statement for ids of callers reads.
+    { name: "of a caller, charged two months ago", id: "req_of-a-caller-4", months: -2 },
+    { name: "of a caller, charged three months ago", id: "req_of-a-caller-3", months: -3 },
     { name: "of a caller, charged three years ago", id: "req_of-a-caller-2", months: -36 },
     { name: "made three years ago, charged then", id: idMade(-3 * 365), months: -36 },
   ];

@@ -113,6 +113,15 @@ export function dependOn(changed: ReadonlySet<string>, all: readonly string[]): 
   });
 }
 
+/** The suites of `all` that import one of these files themselves, or are of its room. */
+export function nextTo(files: readonly string[], all: readonly string[]): string[] {
+  const rooms = files.flatMap((path) => /^src\/([^/]+)\//.exec(path)?.[1] ?? []);
+  return all.filter((suite) => {
+    const [, folder = ""] = suite.split("/");
+    return rooms.includes(folder) || importsOf(suite).some((path) => files.includes(path));
+  });
+}
+
 /** The files of this project that a source imports, as paths from the root. */
 function importsOf(file: string): string[] {
   if (!/\.tsx?$/.test(file)) return [];

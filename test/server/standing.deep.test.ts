@@ -23,7 +23,7 @@ import {
   numbered,
   startCrashCluster,
 } from "../support/crash-cluster.ts";
-import { logged, logLines } from "../support/workers.ts";
+import { type LogLine, logged, logLines } from "../support/workers.ts";
 
 let stage: CrashCluster;
 beforeAll(async () => {
@@ -120,11 +120,16 @@ test("two gateways without Redis admit a limit together, and say that they do", 
 
 test("workers that are starting when their parent dies end quietly", async () => {
   const env = { ...stage.env, WORKERS: "2", LOG_LEVEL: "debug" };
-  // From its first step to after it is ready.
-  for (const afterMs of [0, 100, 250, 500, 800, 1_200]) {
+  const isFirstStarting = ({ worker, msg }: LogLine) => worker === 1 && msg === "starting";
+  // The second is forked when the first is ready.
+  const isFirstReady = ({ worker, msg }: LogLine) => worker === 1 && msg === "worker ready";
+  const moments = [
+    ...[0, 100, 250, 500, 800, 1_200].map((afterMs) => ({ line: isFirstStarting, afterMs })),
+    ...[0, 2, 5, 10, 15, 20, 30, 40].map((afterMs) => ({ line: isFirstReady, afterMs })),
+  ];
+  for (const { line, afterMs } of moments) {
     const parent = launchChildGateway(env);
-    while (!logLines(parent).some(({ worker, msg }) => worker === 1 && msg === "starting"))
-      await delay(5);
+    while (!logLines(parent).some(line)) await delay(1);
     await delay(afterMs);
     // Its output ends when the last worker has ended.
     const { stderr } = await parent.end("SIGKILL");

@@ -28,12 +28,16 @@ function decimal(micro: bigint, digits: 2 | 4): string {
   return `${micro < 0n && rounded > 0n ? "-" : ""}${whole}.${rest}`;
 }
 
-/** Micro-credits of a text that a person typed, such as "1,200.5". Undefined: it is no amount. */
+/**
+ * Micro-credits of a text that a person typed, such as "1,200.5". A comma stands before three
+ * digits only: "1,5" is one and a half to some people, and fifteen to nobody. Undefined: it is no
+ * amount.
+ */
 export function parseCredits(text: string): bigint | undefined {
-  const match = /^(\d{1,15})(?:\.(\d{0,6}))?$/.exec(text.replaceAll(/[,\s]/g, ""));
+  const match = /^(\d{1,15}|\d{1,3}(?:,\d{3}){1,4})(?:\.(\d{0,6}))?$/.exec(text.trim());
   if (!match) return undefined;
-  const [, whole = "0", rest = ""] = match;
-  return BigInt(whole) * microcreditsPerCredit + BigInt(rest.padEnd(6, "0"));
+  const [, whole = "", rest = ""] = match;
+  return BigInt(whole.replaceAll(",", "")) * microcreditsPerCredit + BigInt(rest.padEnd(6, "0"));
 }
 
 /** "1200.5": what a field shows of an amount. */

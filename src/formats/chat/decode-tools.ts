@@ -102,15 +102,19 @@ export function buildTool(definition: JsonObject, at: string): Tool {
   });
 }
 
-function decodeChoice(body: JsonObject): WantedTools | undefined {
-  const { tool_choice: choice, function_call: call } = body;
-  if (choice !== undefined && choice !== null) return decodeToolChoice(choice, "tool_choice");
-  if (call === undefined || call === null) return undefined;
+function decodeChoice({ tool_choice, function_call }: JsonObject): WantedTools | undefined {
   // The legacy form has the function without a type.
-  return decodeToolChoice(
-    isObject(call) ? { type: "function", function: call } : call,
-    "function_call",
-  );
+  const legacy = isObject(function_call)
+    ? { type: "function", function: function_call }
+    : function_call;
+  const wanted = optionalChoice(tool_choice, "tool_choice");
+  // Beside the newer one it is read all the same: a mistake in it is told.
+  const wantedBefore = optionalChoice(legacy, "function_call");
+  return wanted ?? wantedBefore;
+}
+
+function optionalChoice(value: JsonValue | undefined, at: string): WantedTools | undefined {
+  return value === undefined || value === null ? undefined : decodeToolChoice(value, at);
 }
 
 function decodeToolChoice(value: JsonValue, at: string): WantedTools {

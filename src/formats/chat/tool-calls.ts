@@ -63,8 +63,9 @@ export class StreamedCalls {
    * entry continues a call whose block was closed by other content.
    */
   add(entry: JsonObject): JsonObject | undefined {
-    const fragment = readFragment(entry);
-    const known = this.#find(entry.index, fragment.id);
+    const given = readFragment(entry);
+    const known = this.#find(entry.index, given.id);
+    const fragment = withoutNull(given, known);
     // Snowflake sends an empty call beside the text of an answer without calls.
     if (!known && isEmptyFragment(fragment)) return undefined;
     if (known && isRepeat(known, fragment)) return undefined;
@@ -172,6 +173,13 @@ function readFragment({ id, function: called }: JsonObject): CallFragment {
   };
 }
 
+/** Some servers send "null" for no arguments. Within arguments it is a piece of them. */
+function withoutNull(fragment: CallFragment, call: Call | undefined): CallFragment {
+  if (fragment.arguments.trim() !== "null") return fragment;
+  const isPiece = call !== undefined && call.arguments.trim() !== "" && !hasWholeArguments(call);
+  return isPiece ? fragment : { ...fragment, arguments: "" };
+}
+
 /** True if the fragment has nothing of a call. */
 function isEmptyFragment({ id, name, arguments: text }: CallFragment): boolean {
   return id === "" && name === "" && text.trim() === "";
@@ -239,8 +247,8 @@ function isPresent(value: JsonValue | undefined): boolean {
   return value !== undefined && value !== null;
 }
 
-/** The arguments of a call as JSON text. Some servers send the object itself, and some "null". */
+/** The arguments of a call as JSON text. Some servers send the object itself. */
 function argumentsText(value: JsonValue | undefined): string {
-  if (typeof value === "string") return value.trim() === "null" ? "" : value;
+  if (typeof value === "string") return value;
   return isObject(value) ? JSON.stringify(value) : "";
 }

@@ -347,6 +347,28 @@ const streams: { name: string; stream: (JsonValue | "[DONE]")[]; events: unknown
     ],
   },
   {
+    name: "null in place of arguments is none, and a piece of them among others",
+    stream: [
+      calls({ index: 0, id: "a", ...bare("f", "null") }),
+      calls({ index: 0, function: { arguments: '{"x":' } }),
+      calls({ index: 0, function: { arguments: "null" } }),
+      calls({ index: 0, function: { arguments: "}" } }),
+      calls({ index: 0, function: { arguments: "null" } }),
+      finish("tool_calls"),
+      "[DONE]",
+    ],
+    events: [
+      "start",
+      { at: 0, call: "a", name: "f" },
+      { inputJson: '{"x":' },
+      { inputJson: "null" },
+      { inputJson: "}" },
+      "stop 0",
+      { end: "tool_use" },
+      "done",
+    ],
+  },
+  {
     name: "arguments may arrive before the name",
     stream: [
       calls({ index: 0, id: "a", function: { arguments: '{"x"' } }),

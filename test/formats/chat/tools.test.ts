@@ -180,6 +180,11 @@ const refused: { name: string; members: JsonObject; field: string }[] = [
     members: { tools: [named("f")], tool_choice: { type: "function", function: {} } },
     field: "tool_choice.function.name",
   },
+  {
+    name: "a legacy choice that is a list, beside a good one,",
+    members: { tools: [named("f")], tool_choice: "auto", function_call: ["x"] },
+    field: "function_call",
+  },
 ];
 for (const { name, members, field } of refused) {
   test(`${name} is rejected with its path`, () => {

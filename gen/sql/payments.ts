@@ -272,10 +272,10 @@ where processor = $1 and chain = $2 and height is null and state <> 'lost'`,
   5000,
 );
 
-export type SumDaysRow = { accountId: string; usdMicro: string | null };
+export type SumDaysRow = { accountId: string; usdMicro: string | null; isFlooded: boolean };
 /**
  * Sums what accounts with unsettled payments were paid on this chain within a day, in
- * micro-dollars. Null: partly unknown.
+ * micro-dollars, and tells which of them have more than 100 unsettled ones. Null: partly unknown.
  */
 export const sumDays: Many<{ processor: string; chain: string }, SumDaysRow> = many(
   "payments/sum-days",
@@ -283,7 +283,8 @@ export const sumDays: Many<{ processor: string; chain: string }, SumDaysRow> = m
 select a.account_id as account_id,
   case when bool_and(coalesce(o.rate, d.market_rate) is not null)
     then sum(trunc(d.atoms * coalesce(o.rate, d.market_rate) / 10::numeric ^ d.decimals))::text
-  end as usd_micro
+  end as usd_micro,
+  count(*) filter (where d.state = 'seen' and d.height is not null) > 100 as is_flooded
 from deposit_addresses a
 join chain_payments d on d.address = a.address
 left join payment_orders o on o.order_id = d.order_id and o.kind = 'pack'
@@ -292,7 +293,7 @@ where d.processor = $1 and d.chain = $2 and d.state <> 'lost'
 group by a.account_id
 having bool_or(d.state = 'seen' and d.height is not null)`,
   (p) => [p.processor, p.chain],
-  (v) => ({ accountId: v[0], usdMicro: v[1] }) as never,
+  (v) => ({ accountId: v[0], usdMicro: v[1], isFlooded: v[2] }) as never,
   "usdMicro",
   5000,
 );
@@ -464,52 +465,66 @@ where processor = $2 and external_id = any($3::text[]) and order_id is null`,
   5000,
 );
 
-export type ConfirmPaymentsRow = { externalId: string };
+export type RaiseNeededRow = { externalId: string };
 /**
- * Settles a page of payments, and stores how many blocks others need by now: those of addresses
- * with few of them first, and of each address at most 20, so that nobody's payments wait for those
- * of somebody else. Returns the ones that changed.
- * `accountIds`: those with unsettled payments
- * `needed`: blocks that the payments of each account need; 0: as many as they were said to need
+ * Stores that unsettled payments of accounts need more blocks by now. Returns those that changed.
+ */
+export const raiseNeeded: Many<{ accountIds: readonly string[]; needed: readonly number[]; processor: string; chain: string }, RaiseNeededRow> = many(
+  "payments/raise-needed",
+  `-- payments/raise-needed
+update chain_payments p
+set needed = c.needed
+from unnest($1::text[], $2::integer[]) as c (account_id, needed)
+join deposit_addresses a on a.account_id = c.account_id
+where p.processor = $3 and p.chain = $4 and p.address = a.address
+  and p.state = 'seen' and p.height is not null and p.needed < c.needed
+returning p.external_id`,
+  (p) => [p.accountIds, p.needed, p.processor, p.chain],
+  (v) => ({ externalId: v[0] }) as never,
+  "",
+  5000,
+);
+
+export type SettlePaymentsRow = { externalId: string };
+/**
+ * Settles a page of payments: of each address at most 20, and those of flooded accounts last, so
+ * that nobody's payments wait for those of somebody else.
  * `upto`: the height up to which those of each account settle
  */
-export const confirmPayments: Many<{ accountIds: readonly string[]; needed: readonly number[]; upto: readonly (bigint | number)[]; processor: string; chain: string; rows: bigint | number }, ConfirmPaymentsRow> = many(
-  "payments/confirm-payments",
-  `-- payments/confirm-payments
-with wanted as (
-  select p.external_id, p.height, greatest(p.needed, c.needed) as needed,
-    p.height <= c.upto as is_settled,
-    row_number() over (partition by p.address order by p.height, p.external_id) as place,
-    count(*) over (partition by p.address) as unsettled
-  from chain_payments p
-  join deposit_addresses a on a.address = p.address
-  join unnest($1::text[], $2::integer[], $3::bigint[])
-    as c (account_id, needed, upto) on c.account_id = a.account_id
-  where p.processor = $4 and p.chain = $5 and p.state = 'seen'
-    and p.height is not null and (p.height <= c.upto or p.needed < c.needed)
-), page as (
-  select external_id, needed, is_settled
-  from wanted
-  where place <= 20
-  order by unsettled > 100, height, external_id
+export const settlePayments: Many<{ accountIds: readonly string[]; upto: readonly (bigint | number)[]; flooded: readonly boolean[]; processor: string; chain: string; rows: bigint | number }, SettlePaymentsRow> = many(
+  "payments/settle-payments",
+  `-- payments/settle-payments
+with page as (
+  select p.external_id
+  from unnest($1::text[], $2::bigint[], $3::boolean[])
+    as c (account_id, upto, flooded)
+  join deposit_addresses a on a.account_id = c.account_id
+  cross join lateral (
+    select external_id, height
+    from chain_payments
+    where processor = $4 and chain = $5 and address = a.address
+      and state = 'seen' and height is not null and height <= c.upto
+    order by height
+    limit 20
+  ) p
+  order by c.flooded, p.height, p.external_id
   limit $6
 )
 update chain_payments p
-set needed = page.needed, state = case when page.is_settled then 'settled' else p.state end
+set state = 'settled'
 from page
 where p.processor = $4 and p.external_id = page.external_id
 returning p.external_id`,
-  (p) => [p.accountIds, p.needed, p.upto, p.processor, p.chain, p.rows],
+  (p) => [p.accountIds, p.upto, p.flooded, p.processor, p.chain, p.rows],
   (v) => ({ externalId: v[0] }) as never,
   "",
   5000,
 );
 
 /**
- * Lets a person look at the newest order of each address with more than 100 unsettled payments,
- * once.
+ * Lets a person look at the newest order of each of some accounts, once.
  */
-export const markFlooded: Run<{ processor: string; chain: string }> = run(
+export const markFlooded: Run<{ accountIds: readonly string[]; processor: string; chain: string }> = run(
   "payments/mark-flooded",
   `-- payments/mark-flooded
 update payment_orders o
@@ -517,17 +532,16 @@ set faults = array(select distinct unnest(o.faults || 'flooded'::text) order by 
   hook_at = now(), next_look_at = now()
 where o.order_id in (
   select max(p.order_id)
-  from chain_payments p
-  join deposit_addresses a on a.address = p.address
-  where p.processor = $1 and p.chain = $2 and p.state = 'seen'
-    and p.height is not null
-  group by a.account_id, a."family"
-  having count(*) > 100 and not exists (
-    select from payment_orders f
-    where f.account_id = a.account_id and f."family" = a."family" and 'flooded' = any(f.faults)
-  )
+  from deposit_addresses a
+  join chain_payments p on p.address = a.address
+  where a.account_id = any($1::text[]) and p.processor = $2
+    and p.chain = $3 and p.state = 'seen' and p.height is not null
+  group by a.account_id
+) and not exists (
+  select from payment_orders f
+  where f.account_id = o.account_id and 'flooded' = any(f.faults)
 )`,
-  (p) => [p.processor, p.chain],
+  (p) => [p.accountIds, p.processor, p.chain],
   5000,
 );
 
@@ -1574,7 +1588,7 @@ where order_id = $1 and external_id is null`,
   5000,
 );
 
-export type TakeWorkRow = { work: "look" | "post" | "bonus"; orderId: string; processor: string; externalId: string; startedAt: Date };
+export type TakeWorkRow = { work: "look" | "post" | "bonus"; orderId: string; processor: string; externalId: string; startedAt: Date; hook: string };
 /**
  * Leases the orders that are to be looked at now: those of accounts without a look in two seconds
  * first; of these, those with a webhook, then those with an open page, then the others. At most
@@ -1634,13 +1648,13 @@ with due as (
   set lease_until = now() + $3::integer * interval '1 millisecond'
   from chosen c
   where o.order_id = c.order_id
-  returning o.order_id, o.processor, o.external_id
+  returning o.order_id, o.processor, o.external_id, coalesce(o.hook_at::text, '') as hook
 )
 select 'look' as work, order_id as order_id, processor as processor,
-  external_id as external_id, now() as started_at
+  external_id as external_id, now() as started_at, hook as hook
 from leased
 union all
-select 'post', order_id, '', '', now()
+select 'post', order_id, '', '', now(), ''
 from (
   select order_id from payment_grants where $4::boolean and transfer_id is null
   union
@@ -1649,13 +1663,13 @@ from (
 ) unposted
 union all
 (
-  select 'bonus', code_id, '', account_id, now()
+  select 'bonus', code_id, '', account_id, now(), ''
   from promotion_uses
   where $4 and transfer_id is null
   limit 100
 )`,
   (p) => [p.processors, p.slots, p.leaseMs, p.withUnposted],
-  (v) => ({ work: v[0], orderId: v[1], processor: v[2], externalId: v[3], startedAt: v[4] }) as never,
+  (v) => ({ work: v[0], orderId: v[1], processor: v[2], externalId: v[3], startedAt: v[4], hook: v[5] }) as never,
   "",
   5000,
 );
@@ -1664,11 +1678,11 @@ union all
  * Stores what was decided about an order. The caller has locked it.
  * `attention`: null: no person has to look
  * `isLook`: true: a look has ended; false: a person changed something
- * `startedAt`: the start of the look that was answered; null: none was
+ * `hook`: what hook_at was when the look that was answered began; null: none was answered
  * `lookedAt`: the moment that its answer is true of
  * `nextLookMs`: null: the order is watched no more
  */
-export const updateOrder: Run<{ state: "open" | "seen" | "partly_paid" | "paid" | "expired" | "cancelled" | "closed"; attention: string | null; faults: readonly string[]; ruleMicro: bigint | number; isLook: boolean; lookedAt: Date | string | null; failedLooks: number; startedAt: Date | string | null; nextLookMs: bigint | number | null; orderId: string }> = run(
+export const updateOrder: Run<{ state: "open" | "seen" | "partly_paid" | "paid" | "expired" | "cancelled" | "closed"; attention: string | null; faults: readonly string[]; ruleMicro: bigint | number; isLook: boolean; lookedAt: Date | string | null; failedLooks: number; hook: string | null; nextLookMs: bigint | number | null; orderId: string }> = run(
   "payments/update-order",
   `-- payments/update-order
 update payment_orders
@@ -1676,16 +1690,16 @@ set state = $1, attention = $2, faults = $3, rule_micro = $4,
   lease_until = case when not $5::boolean then lease_until end,
   looked_at = greatest(looked_at, $6::timestamptz), failed_looks = $7,
   -- A webhook that came during the look asks for another one.
-  hook_at = case when $8::timestamptz is null or hook_at > $8 then hook_at end,
+  hook_at = case when coalesce(hook_at::text, '') is distinct from $8::text then hook_at end,
   next_look_at = case
-    when hook_at > $8 then now()
+    when coalesce(hook_at::text, '') <> $8 then now()
     when $9::bigint is null then null
     when $5 then now() + $9 * interval '1 millisecond'
     else least(next_look_at, now() + $9 * interval '1 millisecond')
   end,
   version = version + 1
 where order_id = $10`,
-  (p) => [p.state, p.attention, p.faults, p.ruleMicro, p.isLook, p.lookedAt, p.failedLooks, p.startedAt, p.nextLookMs, p.orderId],
+  (p) => [p.state, p.attention, p.faults, p.ruleMicro, p.isLook, p.lookedAt, p.failedLooks, p.hook, p.nextLookMs, p.orderId],
   5000,
 );
 

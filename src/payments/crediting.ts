@@ -14,8 +14,11 @@ import { type Look, type Processor, type SeenDeposit, usdMicroMax } from "./proc
 import { nextLookMs } from "./schedule.ts";
 import type { PaymentsTables, StoredOrder } from "./store.ts";
 
-/** The answer of a processor, and when it was asked. */
-export type Answer = { readonly look: Look; readonly startedAt: Date };
+/**
+ * The answer of a processor, when it was asked, and the last request for a look before that: one
+ * that came later asks for another look, whatever the clocks say.
+ */
+export type Answer = { readonly look: Look; readonly startedAt: Date; readonly hook: string };
 
 /** Stores what a look saw and decides about the order. Posts what follows. */
 export async function applyLook(
@@ -105,7 +108,7 @@ export async function redecide(
     faults,
     ruleMicro,
     isLook: answer !== undefined,
-    startedAt: isAnswered ? answer.startedAt : null,
+    hook: isAnswered ? answer.hook : null,
     lookedAt,
     failedLooks,
     nextLookMs: nextLookMs(watched, readAt) ?? null,

@@ -5,7 +5,7 @@ import * as sql from "../../gen/sql/payments.ts";
 import { timeOrderedId } from "../base/ids.ts";
 import { Task } from "../base/task.ts";
 import { asService } from "../contract/contract.ts";
-import type { Chain, Reading } from "./chain.ts";
+import { type Chain, hookOrders, type Reading } from "./chain.ts";
 import { type ChainId, idsOf, type WaitingPayment, withAtoms } from "./chain-tables.ts";
 import { isStablecoin } from "./decide.ts";
 import { methodOf } from "./onchain.ts";
@@ -23,7 +23,7 @@ const microDollars = 1_000_000n;
 const watchedForMs = 7 * 24 * 3_600 * second;
 /** Payments that settle in one transaction, and the transactions of one turn. */
 const pageRows = 500;
-const pagesMax = 4;
+const pagesMax = 2;
 
 export type ChainReader = {
   start(): void;
@@ -148,7 +148,6 @@ async function bringToOrders(
       ),
     );
   const isMore = await settlePayments(parts, chain, { id, transaction });
-  await store.run(sql.markFlooded, id);
   wake();
   return isMore;
 }
@@ -156,29 +155,37 @@ async function bringToOrders(
 /** Settles some pages of payments. True: there are more. */
 async function settlePayments(
   { store }: Pick<Parts, "store">,
-  chain: Pick<Chain, "settling">,
+  chain: Chain,
   { id, transaction }: Pick<Reading, "id" | "transaction">,
 ): Promise<boolean> {
   const height = (await store.findReadChain(id))?.height ?? 0;
-  const accounts = (await store.run(sql.sumDays, id)).map(({ accountId, usdMicro }) => ({
-    accountId,
+  const accounts = (await store.run(sql.sumDays, id)).map(({ accountId, usdMicro, isFlooded }) => ({
+    ...{ accountId, isFlooded },
     ...chain.settling(usdMicro === null ? undefined : BigInt(usdMicro), height),
   }));
   if (accounts.length === 0) return false;
+  const idsOfAccounts = (some: typeof accounts) => some.map(({ accountId }) => accountId);
+  const flooded = idsOfAccounts(accounts.filter(({ isFlooded }) => isFlooded));
+  if (flooded.length > 0) await store.run(sql.markFlooded, { ...id, accountIds: flooded });
+  const raised = accounts.filter(({ needed }) => needed > 1);
+  const of = { ...id, accountIds: idsOfAccounts(raised), needed: raised.map((one) => one.needed) };
+  await transaction(async (tables) =>
+    hookOrders(tables, id, idsOf(await tables.run(sql.raiseNeeded, of))),
+  );
   const page = {
     ...id,
-    accountIds: accounts.map(({ accountId }) => accountId),
-    needed: accounts.map(({ needed }) => needed),
+    accountIds: idsOfAccounts(accounts),
     upto: accounts.map(({ upto }) => upto),
+    flooded: accounts.map(({ isFlooded }) => isFlooded),
     rows: pageRows,
   };
   for (let pages = 0; pages < pagesMax; pages++) {
-    const changed = await transaction(async (tables) => {
-      const externalIds = idsOf(await tables.run(sql.confirmPayments, page));
-      await tables.run(sql.hookChanged, { processor: id.processor, externalIds });
+    const settled = await transaction(async (tables) => {
+      const externalIds = idsOf(await tables.run(sql.settlePayments, page));
+      await hookOrders(tables, id, externalIds);
       return externalIds.length;
     });
-    if (changed === 0) return false;
+    if (settled === 0) return false;
   }
   return true;
 }

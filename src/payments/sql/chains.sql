@@ -135,11 +135,12 @@ where processor = :processor and chain = :chain and height is null and state <> 
 
 -- name: SumDays :many
 -- Sums what accounts with unsettled payments were paid on this chain within a day, in
--- micro-dollars. Null: partly unknown.
+-- micro-dollars, and tells which of them have more than 100 unsettled ones. Null: partly unknown.
 select a.account_id as "account_id!",
   case when bool_and(coalesce(o.rate, d.market_rate) is not null)
     then sum(trunc(d.atoms * coalesce(o.rate, d.market_rate) / 10::numeric ^ d.decimals))::text
-  end as "usd_micro?"
+  end as "usd_micro?",
+  count(*) filter (where d.state = 'seen' and d.height is not null) > 100 as "is_flooded!"
 from deposit_addresses a
 join chain_payments d on d.address = a.address
 left join payment_orders o on o.order_id = d.order_id and o.kind = 'pack'
@@ -240,54 +241,57 @@ where order_id in (select order_id from assigned);
 update chain_payments set order_id = :order_id
 where processor = :processor and external_id = any(:external_ids::text[]) and order_id is null;
 
--- name: ConfirmPayments :many
--- Settles a page of payments, and stores how many blocks others need by now: those of addresses
--- with few of them first, and of each address at most 20, so that nobody's payments wait for those
--- of somebody else. Returns the ones that changed.
--- :account_ids  those with unsettled payments
--- :needed  blocks that the payments of each account need; 0: as many as they were said to need
+-- name: RaiseNeeded :many
+-- Stores that unsettled payments of accounts need more blocks by now. Returns those that changed.
+update chain_payments p
+set needed = c.needed
+from unnest(:account_ids::text[], :needed::integer[]) as c (account_id, needed)
+join deposit_addresses a on a.account_id = c.account_id
+where p.processor = :processor and p.chain = :chain and p.address = a.address
+  and p.state = 'seen' and p.height is not null and p.needed < c.needed
+returning p.external_id;
+
+-- name: SettlePayments :many
+-- Settles a page of payments: of each address at most 20, and those of flooded accounts last, so
+-- that nobody's payments wait for those of somebody else.
 -- :upto  the height up to which those of each account settle
-with wanted as (
-  select p.external_id, p.height, greatest(p.needed, c.needed) as needed,
-    p.height <= c.upto as is_settled,
-    row_number() over (partition by p.address order by p.height, p.external_id) as place,
-    count(*) over (partition by p.address) as unsettled
-  from chain_payments p
-  join deposit_addresses a on a.address = p.address
-  join unnest(:account_ids::text[], :needed::integer[], :upto::bigint[])
-    as c (account_id, needed, upto) on c.account_id = a.account_id
-  where p.processor = :processor and p.chain = :chain and p.state = 'seen'
-    and p.height is not null and (p.height <= c.upto or p.needed < c.needed)
-), page as (
-  select external_id, needed, is_settled
-  from wanted
-  where place <= 20
-  order by unsettled > 100, height, external_id
+with page as (
+  select p.external_id
+  from unnest(:account_ids::text[], :upto::bigint[], :flooded::boolean[])
+    as c (account_id, upto, flooded)
+  join deposit_addresses a on a.account_id = c.account_id
+  cross join lateral (
+    select external_id, height
+    from chain_payments
+    where processor = :processor and chain = :chain and address = a.address
+      and state = 'seen' and height is not null and height <= c.upto
+    order by height
+    limit 20
+  ) p
+  order by c.flooded, p.height, p.external_id
   limit :rows
 )
 update chain_payments p
-set needed = page.needed, state = case when page.is_settled then 'settled' else p.state end
+set state = 'settled'
 from page
 where p.processor = :processor and p.external_id = page.external_id
 returning p.external_id;
 
 -- name: MarkFlooded :run
--- Lets a person look at the newest order of each address with more than 100 unsettled payments,
--- once.
+-- Lets a person look at the newest order of each of some accounts, once.
 update payment_orders o
 set faults = array(select distinct unnest(o.faults || 'flooded'::text) order by 1),
   hook_at = now(), next_look_at = now()
 where o.order_id in (
   select max(p.order_id)
-  from chain_payments p
-  join deposit_addresses a on a.address = p.address
-  where p.processor = :processor and p.chain = :chain and p.state = 'seen'
-    and p.height is not null
-  group by a.account_id, a."family"
-  having count(*) > 100 and not exists (
-    select from payment_orders f
-    where f.account_id = a.account_id and f."family" = a."family" and 'flooded' = any(f.faults)
-  )
+  from deposit_addresses a
+  join chain_payments p on p.address = a.address
+  where a.account_id = any(:account_ids::text[]) and p.processor = :processor
+    and p.chain = :chain and p.state = 'seen' and p.height is not null
+  group by a.account_id
+) and not exists (
+  select from payment_orders f
+  where f.account_id = o.account_id and 'flooded' = any(f.faults)
 );
 
 -- name: MarkMissing :run

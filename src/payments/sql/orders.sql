@@ -244,13 +244,13 @@ with due as (
   set lease_until = now() + :lease_ms::integer * interval '1 millisecond'
   from chosen c
   where o.order_id = c.order_id
-  returning o.order_id, o.processor, o.external_id
+  returning o.order_id, o.processor, o.external_id, coalesce(o.hook_at::text, '') as hook
 )
 select 'look' as "work!", order_id as "order_id!", processor as "processor!",
-  external_id as "external_id!", now() as "started_at!"
+  external_id as "external_id!", now() as "started_at!", hook as "hook!"
 from leased
 union all
-select 'post', order_id, '', '', now()
+select 'post', order_id, '', '', now(), ''
 from (
   select order_id from payment_grants where :with_unposted::boolean and transfer_id is null
   union
@@ -259,7 +259,7 @@ from (
 ) unposted
 union all
 (
-  select 'bonus', code_id, '', account_id, now()
+  select 'bonus', code_id, '', account_id, now(), ''
   from promotion_uses
   where :with_unposted and transfer_id is null
   limit 100
@@ -269,7 +269,7 @@ union all
 -- Stores what was decided about an order. The caller has locked it.
 -- :attention?  null: no person has to look
 -- :is_look  true: a look has ended; false: a person changed something
--- :started_at?  the start of the look that was answered; null: none was
+-- :hook?  what hook_at was when the look that was answered began; null: none was answered
 -- :looked_at?  the moment that its answer is true of
 -- :next_look_ms?  null: the order is watched no more
 update payment_orders
@@ -277,9 +277,9 @@ set state = :state, attention = :attention, faults = :faults, rule_micro = :rule
   lease_until = case when not :is_look::boolean then lease_until end,
   looked_at = greatest(looked_at, :looked_at::timestamptz), failed_looks = :failed_looks,
   -- A webhook that came during the look asks for another one.
-  hook_at = case when :started_at::timestamptz is null or hook_at > :started_at then hook_at end,
+  hook_at = case when coalesce(hook_at::text, '') is distinct from :hook::text then hook_at end,
   next_look_at = case
-    when hook_at > :started_at then now()
+    when coalesce(hook_at::text, '') <> :hook then now()
     when :next_look_ms::bigint is null then null
     when :is_look then now() + :next_look_ms * interval '1 millisecond'
     else least(next_look_at, now() + :next_look_ms * interval '1 millisecond')

@@ -127,17 +127,20 @@ export async function sortArrivals(
 
   const payments: ChainPayment[] = [];
   /** By block, address and asset. */
-  const dust = new Map<string, Dust>();
+  const dust = new Map<string, Dust & { readonly transactions: Map<string, bigint> }>();
   for (const arrival of arrivals) {
     const { block, address, asset, atoms, externalId } = arrival;
     if (known.has(externalId) || !isDust(arrival, atoms)) payments.push(await toPayment(arrival));
     else if (isFinal && block) {
       const key = idInBlock(id.chain, block, address, asset);
       const before = dust.get(key);
+      // Added to in place: one address can have thousands in one block.
+      const transactions = before?.transactions ?? new Map<string, bigint>();
+      for (const [hash, part] of arrival.transactions) transactions.set(hash, part);
       dust.set(key, {
         ...{ ...arrival, block, externalId: key, spends: [] },
         atoms: addAtoms(before?.atoms ?? 0n, atoms),
-        transactions: new Map([...(before?.transactions ?? []), ...arrival.transactions]),
+        transactions,
       });
     }
   }

@@ -49,27 +49,85 @@ select events_at, now() as began_at from alert_progress`,
   5000,
 );
 
-export type ClaimDeliveriesRow = { alertId: string; channel: string; failures: number; accountId: string; kind: string; facts: Json; raisedAt: Date };
+export type ClaimPostsRow = { alertId: string; channel: string; failures: number; accountId: string; kind: string; facts: Json; raisedAt: Date };
 /**
- * Takes deliveries that are due, at most one of each account, so that an account whose receiver is
- * slow keeps no other one waiting. A process settles what it takes within the lease; otherwise the
- * delivery is due again.
- * `toWebhooks`: true: those to webhooks, false: the others
+ * Takes posts to webhooks that are due, at most one of each account, so that an account whose
+ * receiver is slow keeps no other one waiting. A process settles what it takes within the lease;
+ * otherwise the delivery is due again.
  */
-export const claimDeliveries: Many<{ toWebhooks: boolean; rows: bigint | number; leaseMs: number }, ClaimDeliveriesRow> = many(
-  "alerts/claim-deliveries",
-  `-- alerts/claim-deliveries
+export const claimPosts: Many<{ rows: bigint | number; leaseMs: number }, ClaimPostsRow> = many(
+  "alerts/claim-posts",
+  `-- alerts/claim-posts
 with chosen as (
   select distinct on (account_id) alert_id, channel, next_at
   from alert_deliveries
-  where state = 'waiting' and (channel = 'webhook') = $1::boolean and next_at <= now()
+  where state = 'waiting' and channel = 'webhook' and next_at <= now()
   order by account_id, next_at
 ), taken as (
   select d.alert_id, d.channel
   from alert_deliveries d
-  join (select alert_id, channel from chosen order by next_at limit $2) c
+  join (select alert_id, channel from chosen order by next_at limit $1) c
     using (alert_id, channel)
   where d.state = 'waiting' and d.next_at <= now()
+  for update of d skip locked
+), leased as (
+  update alert_deliveries d
+  set next_at = now() + $2::float8 * interval '1 millisecond'
+  from taken t
+  where d.alert_id = t.alert_id and d.channel = t.channel
+  returning d.alert_id, d.channel, d.failures
+)
+select l.alert_id, l.channel, l.failures, a.account_id, a.kind, a.facts, a.raised_at
+from leased l
+join alerts a using (alert_id)`,
+  (p) => [p.rows, p.leaseMs],
+  (v) => ({ alertId: v[0], channel: v[1], failures: v[2], accountId: v[3], kind: v[4], facts: v[5], raisedAt: v[6] }) as never,
+  "",
+  5000,
+);
+
+export type ClaimMailsRow = { alertId: string; channel: string; failures: number; accountId: string; kind: string; facts: Json; raisedAt: Date };
+/**
+ * Takes mails that are due, for at most one kind and person of each account, with the others that
+ * are due to the same person about the same kind: one mail tells of all of them. An account gets
+ * one mail an hour to each person about each kind, and so many a day. Neither holds for what the
+ * operators get, unless accounts cause it. A process settles what it takes within the lease.
+ */
+export const claimMails: Many<{ perDay: bigint | number; rows: bigint | number; leaseMs: number }, ClaimMailsRow> = many(
+  "alerts/claim-mails",
+  `-- alerts/claim-mails
+with chosen as (
+  select distinct on (d.account_id) d.alert_id, d.channel, d.account_id, d.next_at, a.kind,
+    a.account_id = '' and a.kind <> 'order_waiting' as is_unbounded
+  from alert_deliveries d
+  join alerts a using (alert_id)
+  where d.state = 'waiting' and d.channel <> 'webhook' and d.next_at <= now()
+    and (a.account_id = '' and a.kind <> 'order_waiting' or (
+      not exists (
+        select
+        from alert_deliveries o
+        join alerts b using (alert_id)
+        where o.account_id = d.account_id and o.channel = d.channel and b.kind = a.kind
+          and o.channel <> 'webhook' and o.state in ('sent', 'waiting')
+          and o.next_at > now() - case o.state when 'sent' then interval '1 hour' else '0' end
+      )
+      and (
+        select count(*)
+        from alert_deliveries o
+        where o.account_id = d.account_id and o.channel <> 'webhook' and o.state = 'sent'
+          -- Those that another mail told of do not count.
+          and o.problem = '' and o.next_at > now() - interval '1 day'
+      ) < $1::bigint
+    ))
+  order by d.account_id, d.next_at
+), taken as (
+  select d.alert_id, d.channel
+  from alert_deliveries d
+  join alerts a using (alert_id)
+  join (select * from chosen order by next_at limit $2) c
+    on c.account_id = d.account_id and c.channel = d.channel and c.kind = a.kind
+  where d.state = 'waiting' and d.channel <> 'webhook' and d.next_at <= now()
+    and (d.alert_id = c.alert_id or not c.is_unbounded)
   for update of d skip locked
 ), leased as (
   update alert_deliveries d
@@ -80,8 +138,9 @@ with chosen as (
 )
 select l.alert_id, l.channel, l.failures, a.account_id, a.kind, a.facts, a.raised_at
 from leased l
-join alerts a using (alert_id)`,
-  (p) => [p.toWebhooks, p.rows, p.leaseMs],
+join alerts a using (alert_id)
+order by a.raised_at desc, a.alert_id desc`,
+  (p) => [p.perDay, p.rows, p.leaseMs],
   (v) => ({ alertId: v[0], channel: v[1], failures: v[2], accountId: v[3], kind: v[4], facts: v[5], raisedAt: v[6] }) as never,
   "",
   5000,

@@ -190,24 +190,26 @@ returning account_id, name, created_at, status, status_reason, status_changed_at
  * `secretIds`: null: the caller presented none
  * `nodeIds`: null: the hold belongs to a calling service
  * `tags`: null: none
+ * `madeBy`: null: the gateway
  * `deadlinesMs`: from now
  */
-export const placeHolds: Run<{ accountIds: readonly string[]; requestIds: readonly string[]; families: readonly string[]; keyIds: readonly string[]; secretIds: readonly (string | null)[]; models: readonly string[]; amounts: readonly (bigint | number)[]; priceVersions: readonly string[]; nonces: readonly string[]; deadlinesMs: readonly number[]; nodeIds: readonly (string | null)[]; grantedOutputs: readonly number[]; tags: readonly (string | null)[] }> = run(
+export const placeHolds: Run<{ accountIds: readonly string[]; requestIds: readonly string[]; families: readonly string[]; keyIds: readonly string[]; secretIds: readonly (string | null)[]; models: readonly string[]; amounts: readonly (bigint | number)[]; priceVersions: readonly string[]; nonces: readonly string[]; deadlinesMs: readonly number[]; nodeIds: readonly (string | null)[]; grantedOutputs: readonly number[]; tags: readonly (string | null)[]; madeBy: readonly (string | null)[] }> = run(
   "billing/place-holds",
   `-- billing/place-holds
 with placed as (
   insert into holds (account_id, request_id, "family", key_id, secret_id, model, month, amount,
-    price_version, node_id, nonce, admitted_at, deadline, granted_output, tags)
+    price_version, node_id, nonce, admitted_at, deadline, granted_output, tags,
+    made_by)
   select account_id, request_id, "family", key_id, secret_id, model,
     date_trunc('month', now() at time zone 'utc')::date, amount, price_version, node_id, nonce,
     date_trunc('milliseconds', now()), now() + deadline * interval '1 millisecond',
-    granted_output, tags
+    granted_output, tags, made_by
   from unnest($1::text[], $2::text[], $3::text[], $4::text[],
       $5::text[], $6::text[], $7::bigint[], $8::text[],
       $9::text[], $10::integer[], $11::text[], $12::integer[],
-      $13::jsonb[])
+      $13::jsonb[], $14::text[])
     as h (account_id, request_id, "family", key_id, secret_id, model,
-      amount, price_version, nonce, deadline, node_id, granted_output, tags)
+      amount, price_version, nonce, deadline, node_id, granted_output, tags, made_by)
   returning account_id, "family", key_id, month, amount
 ), in_pools as (
   update pools
@@ -227,7 +229,7 @@ group by account_id, key_id, month
 order by account_id, key_id, month
 on conflict (account_id, key_id, month) do update
 set held = key_months.held + excluded.held`,
-  (p) => [p.accountIds, p.requestIds, p.families, p.keyIds, p.secretIds, p.models, p.amounts, p.priceVersions, p.nonces, p.deadlinesMs, p.nodeIds, p.grantedOutputs, p.tags],
+  (p) => [p.accountIds, p.requestIds, p.families, p.keyIds, p.secretIds, p.models, p.amounts, p.priceVersions, p.nonces, p.deadlinesMs, p.nodeIds, p.grantedOutputs, p.tags, p.madeBy],
 );
 
 /**
@@ -444,7 +446,7 @@ insert into usage_hourly (account_id, key_id, model, hour) values ('', '', $1, n
 
 // charges.sql
 
-export type FindChargeRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; model: string; grantedOutput: number; hold: bigint; amount: bigint; overrun: bigint; outputOver: number; thinkingOver: number; outcome: string; basis: string; attempts: Json; tags: Json | null; admittedAt: Date; settledAt: Date; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint };
+export type FindChargeRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; model: string; grantedOutput: number; hold: bigint; amount: bigint; overrun: bigint; outputOver: number; thinkingOver: number; outcome: string; basis: string; attempts: Json; tags: Json | null; madeBy: string | null; admittedAt: Date; settledAt: Date; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint };
 /**
  * Finds the charge of a finished request, with its price.
  */
@@ -453,7 +455,7 @@ export const findCharge: Optional<{ accountId: string; requestId: string }, Find
   `-- billing/find-charge
 select c.request_id, c.account_id, c."family", c.key_id, c.model, c.granted_output, c.hold,
   c.amount, c.overrun, c.output_over, c.thinking_over,
-  c.outcome, c.basis, c.attempts, c.tags, c.admitted_at, c.settled_at,
+  c.outcome, c.basis, c.attempts, c.tags, c.made_by, c.admitted_at, c.settled_at,
   c.input as used_input, c.output as used_output, c.thinking as used_thinking,
   c.cache_write_5m as used_cache_write_5m, c.cache_write_1h as used_cache_write_1h,
   c.cache_read as used_cache_read,
@@ -462,11 +464,11 @@ from charges c
 join price_versions p using (price_version)
 where c.account_id = $1 and c.request_id = $2`,
   (p) => [p.accountId, p.requestId],
-  (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], model: v[4], grantedOutput: v[5], hold: v[6], amount: v[7], overrun: v[8], outputOver: v[9], thinkingOver: v[10], outcome: v[11], basis: v[12], attempts: v[13], tags: v[14], admittedAt: v[15], settledAt: v[16], usedInput: v[17], usedOutput: v[18], usedThinking: v[19], usedCacheWrite5m: v[20], usedCacheWrite1h: v[21], usedCacheRead: v[22], priceVersion: v[23], input: v[24], output: v[25], thinking: v[26], cacheWrite5m: v[27], cacheWrite1h: v[28], cacheRead: v[29] }) as never,
-  "tags",
+  (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], model: v[4], grantedOutput: v[5], hold: v[6], amount: v[7], overrun: v[8], outputOver: v[9], thinkingOver: v[10], outcome: v[11], basis: v[12], attempts: v[13], tags: v[14], madeBy: v[15], admittedAt: v[16], settledAt: v[17], usedInput: v[18], usedOutput: v[19], usedThinking: v[20], usedCacheWrite5m: v[21], usedCacheWrite1h: v[22], usedCacheRead: v[23], priceVersion: v[24], input: v[25], output: v[26], thinking: v[27], cacheWrite5m: v[28], cacheWrite1h: v[29], cacheRead: v[30] }) as never,
+  "tags madeBy",
 );
 
-export type FindChargesRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; model: string; grantedOutput: number; hold: bigint; amount: bigint; overrun: bigint; outputOver: number; thinkingOver: number; outcome: string; basis: string; attempts: Json; tags: Json | null; admittedAt: Date; settledAt: Date; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint };
+export type FindChargesRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; model: string; grantedOutput: number; hold: bigint; amount: bigint; overrun: bigint; outputOver: number; thinkingOver: number; outcome: string; basis: string; attempts: Json; tags: Json | null; madeBy: string | null; admittedAt: Date; settledAt: Date; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint };
 /**
  * Finds the charges with a request id in all accounts, with their prices. Looks into every account:
  * no index begins with the request id, since every charge would pay for it.
@@ -477,7 +479,7 @@ export const findCharges: Many<{ requestId: string; months: readonly string[] | 
   `-- billing/find-charges
 select c.request_id, c.account_id, c."family", c.key_id, c.model, c.granted_output, c.hold,
   c.amount, c.overrun, c.output_over, c.thinking_over,
-  c.outcome, c.basis, c.attempts, c.tags, c.admitted_at, c.settled_at,
+  c.outcome, c.basis, c.attempts, c.tags, c.made_by, c.admitted_at, c.settled_at,
   c.input as used_input, c.output as used_output, c.thinking as used_thinking,
   c.cache_write_5m as used_cache_write_5m, c.cache_write_1h as used_cache_write_1h,
   c.cache_read as used_cache_read,
@@ -494,11 +496,11 @@ cross join lateral (
 join price_versions p using (price_version)
 order by c.admitted_at, c.account_id`,
   (p) => [p.requestId, p.months],
-  (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], model: v[4], grantedOutput: v[5], hold: v[6], amount: v[7], overrun: v[8], outputOver: v[9], thinkingOver: v[10], outcome: v[11], basis: v[12], attempts: v[13], tags: v[14], admittedAt: v[15], settledAt: v[16], usedInput: v[17], usedOutput: v[18], usedThinking: v[19], usedCacheWrite5m: v[20], usedCacheWrite1h: v[21], usedCacheRead: v[22], priceVersion: v[23], input: v[24], output: v[25], thinking: v[26], cacheWrite5m: v[27], cacheWrite1h: v[28], cacheRead: v[29] }) as never,
-  "tags",
+  (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], model: v[4], grantedOutput: v[5], hold: v[6], amount: v[7], overrun: v[8], outputOver: v[9], thinkingOver: v[10], outcome: v[11], basis: v[12], attempts: v[13], tags: v[14], madeBy: v[15], admittedAt: v[16], settledAt: v[17], usedInput: v[18], usedOutput: v[19], usedThinking: v[20], usedCacheWrite5m: v[21], usedCacheWrite1h: v[22], usedCacheRead: v[23], priceVersion: v[24], input: v[25], output: v[26], thinking: v[27], cacheWrite5m: v[28], cacheWrite1h: v[29], cacheRead: v[30] }) as never,
+  "tags madeBy",
 );
 
-export type FindChargesNearRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; model: string; grantedOutput: number; hold: bigint; amount: bigint; overrun: bigint; outputOver: number; thinkingOver: number; outcome: string; basis: string; attempts: Json; tags: Json | null; admittedAt: Date; settledAt: Date; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint };
+export type FindChargesNearRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; model: string; grantedOutput: number; hold: bigint; amount: bigint; overrun: bigint; outputOver: number; thinkingOver: number; outcome: string; basis: string; attempts: Json; tags: Json | null; madeBy: string | null; admittedAt: Date; settledAt: Date; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint };
 /**
  * Finds the charges with a request id that were settled in a time, in all accounts. Reads the index
  * of that time, however many accounts there are.
@@ -509,7 +511,7 @@ export const findChargesNear: Many<{ months: readonly string[]; from: Date | str
   `-- billing/find-charges-near
 select c.request_id, c.account_id, c."family", c.key_id, c.model, c.granted_output, c.hold,
   c.amount, c.overrun, c.output_over, c.thinking_over,
-  c.outcome, c.basis, c.attempts, c.tags, c.admitted_at, c.settled_at,
+  c.outcome, c.basis, c.attempts, c.tags, c.made_by, c.admitted_at, c.settled_at,
   c.input as used_input, c.output as used_output, c.thinking as used_thinking,
   c.cache_write_5m as used_cache_write_5m, c.cache_write_1h as used_cache_write_1h,
   c.cache_read as used_cache_read,
@@ -521,11 +523,11 @@ where c.month = any($1::date[]) and c.amount >= 0
   and c.request_id = $4
 order by c.admitted_at, c.account_id`,
   (p) => [p.months, p.from, p.to, p.requestId],
-  (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], model: v[4], grantedOutput: v[5], hold: v[6], amount: v[7], overrun: v[8], outputOver: v[9], thinkingOver: v[10], outcome: v[11], basis: v[12], attempts: v[13], tags: v[14], admittedAt: v[15], settledAt: v[16], usedInput: v[17], usedOutput: v[18], usedThinking: v[19], usedCacheWrite5m: v[20], usedCacheWrite1h: v[21], usedCacheRead: v[22], priceVersion: v[23], input: v[24], output: v[25], thinking: v[26], cacheWrite5m: v[27], cacheWrite1h: v[28], cacheRead: v[29] }) as never,
-  "tags",
+  (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], model: v[4], grantedOutput: v[5], hold: v[6], amount: v[7], overrun: v[8], outputOver: v[9], thinkingOver: v[10], outcome: v[11], basis: v[12], attempts: v[13], tags: v[14], madeBy: v[15], admittedAt: v[16], settledAt: v[17], usedInput: v[18], usedOutput: v[19], usedThinking: v[20], usedCacheWrite5m: v[21], usedCacheWrite1h: v[22], usedCacheRead: v[23], priceVersion: v[24], input: v[25], output: v[26], thinking: v[27], cacheWrite5m: v[28], cacheWrite1h: v[29], cacheRead: v[30] }) as never,
+  "tags madeBy",
 );
 
-export type FindSettledRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; model: string; grantedOutput: number; hold: bigint; amount: bigint; overrun: bigint; outputOver: number; thinkingOver: number; outcome: string; basis: string; attempts: Json; tags: Json | null; admittedAt: Date; settledAt: Date; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint };
+export type FindSettledRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; model: string; grantedOutput: number; hold: bigint; amount: bigint; overrun: bigint; outputOver: number; thinkingOver: number; outcome: string; basis: string; attempts: Json; tags: Json | null; madeBy: string | null; admittedAt: Date; settledAt: Date; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint };
 /**
  * Finds the charges of these requests with their prices, in the order of their settlement.
  * `months`: of the charges
@@ -535,7 +537,7 @@ export const findSettled: Many<{ accountIds: readonly string[]; requestIds: read
   `-- billing/find-settled
 select c.request_id, c.account_id, c."family", c.key_id, c.model, c.granted_output, c.hold,
   c.amount, c.overrun, c.output_over, c.thinking_over,
-  c.outcome, c.basis, c.attempts, c.tags, c.admitted_at, c.settled_at,
+  c.outcome, c.basis, c.attempts, c.tags, c.made_by, c.admitted_at, c.settled_at,
   c.input as used_input, c.output as used_output, c.thinking as used_thinking,
   c.cache_write_5m as used_cache_write_5m, c.cache_write_1h as used_cache_write_1h,
   c.cache_read as used_cache_read,
@@ -552,8 +554,8 @@ cross join lateral (
 join price_versions p using (price_version)
 order by c.settled_at, c.request_id`,
   (p) => [p.accountIds, p.requestIds, p.months],
-  (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], model: v[4], grantedOutput: v[5], hold: v[6], amount: v[7], overrun: v[8], outputOver: v[9], thinkingOver: v[10], outcome: v[11], basis: v[12], attempts: v[13], tags: v[14], admittedAt: v[15], settledAt: v[16], usedInput: v[17], usedOutput: v[18], usedThinking: v[19], usedCacheWrite5m: v[20], usedCacheWrite1h: v[21], usedCacheRead: v[22], priceVersion: v[23], input: v[24], output: v[25], thinking: v[26], cacheWrite5m: v[27], cacheWrite1h: v[28], cacheRead: v[29] }) as never,
-  "tags",
+  (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], model: v[4], grantedOutput: v[5], hold: v[6], amount: v[7], overrun: v[8], outputOver: v[9], thinkingOver: v[10], outcome: v[11], basis: v[12], attempts: v[13], tags: v[14], madeBy: v[15], admittedAt: v[16], settledAt: v[17], usedInput: v[18], usedOutput: v[19], usedThinking: v[20], usedCacheWrite5m: v[21], usedCacheWrite1h: v[22], usedCacheRead: v[23], priceVersion: v[24], input: v[25], output: v[26], thinking: v[27], cacheWrite5m: v[28], cacheWrite1h: v[29], cacheRead: v[30] }) as never,
+  "tags madeBy",
 );
 
 export type FindAmountsRow = { accountId: string; requestId: string; amountMicro: bigint };
@@ -617,7 +619,7 @@ limit $3`,
   "accountId requestId month",
 );
 
-export type ListChargesRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; model: string; grantedOutput: number; hold: bigint; amount: bigint; overrun: bigint; outputOver: number; thinkingOver: number; outcome: string; basis: string; attempts: Json; tags: Json | null; admittedAt: Date; settledAt: Date; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; isMatch: boolean; isLast: boolean };
+export type ListChargesRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; model: string; grantedOutput: number; hold: bigint; amount: bigint; overrun: bigint; outputOver: number; thinkingOver: number; outcome: string; basis: string; attempts: Json; tags: Json | null; madeBy: string | null; admittedAt: Date; settledAt: Date; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; isMatch: boolean; isLast: boolean };
 /**
  * Lists the charges of an account that match a filter, with their prices, newest first. Looks at a
  * limited number of charges. If it reaches the last of them, it returns that one too, matching or
@@ -626,17 +628,18 @@ export type ListChargesRow = { requestId: string; accountId: string; family: "v1
  * `model`: null: any
  * `outcomes`: null: any
  * `tags`: those that each charge has; null: any
+ * `madeBy`: null: any
  * `before`: the time of admission of the last row of the page before
  * `beforeId`: the request of the same row
  * `from`: the earliest time of admission
  * `looks`: charges to look at
  */
-export const listCharges: Many<{ looks: bigint | number; least: bigint | number; model: string | null; outcomes: readonly string[] | null; tags: string | null; accountId: string; before: Date | string; beforeId: string; from: Date | string; rows: bigint | number }, ListChargesRow> = many(
+export const listCharges: Many<{ looks: bigint | number; least: bigint | number; model: string | null; outcomes: readonly string[] | null; tags: string | null; madeBy: string | null; accountId: string; before: Date | string; beforeId: string; from: Date | string; rows: bigint | number }, ListChargesRow> = many(
   "billing/list-charges",
   `-- billing/list-charges
 select c.request_id, c.account_id, c."family", c.key_id, c.model, c.granted_output, c.hold,
   c.amount, c.overrun, c.output_over, c.thinking_over,
-  c.outcome, c.basis, c.attempts, c.tags, c.admitted_at, c.settled_at,
+  c.outcome, c.basis, c.attempts, c.tags, c.made_by, c.admitted_at, c.settled_at,
   c.input as used_input, c.output as used_output, c.thinking as used_thinking,
   c.cache_write_5m as used_cache_write_5m, c.cache_write_1h as used_cache_write_1h,
   c.cache_read as used_cache_read,
@@ -648,54 +651,11 @@ from (
     select *,
       amount >= $2 and ($3::text is null or model = $3)
         and ($4::text[] is null or outcome = any($4))
-        and ($5::jsonb is null or coalesce(tags @> $5, false)) as is_match,
+        and ($5::jsonb is null or coalesce(tags @> $5, false))
+        and ($6::text is null or coalesce(made_by = $6, false)) as is_match,
       row_number() over (order by admitted_at desc, request_id desc) as place
     from charges
-    where account_id = $6 and amount >= 0
-      and (admitted_at, request_id) < ($7::timestamptz, $8)
-      and admitted_at >= $9::timestamptz
-      -- The month of a charge is that of its admission. This leaves out the other partitions.
-      and month between date_trunc('month', $9 at time zone 'utc')::date
-        and date_trunc('month', $7 at time zone 'utc')::date
-    order by admitted_at desc, request_id desc
-    limit $1
-  ) looked
-  where is_match or place = $1
-  order by admitted_at desc, request_id desc
-  limit $10
-) c
-join price_versions p using (price_version)
-order by c.admitted_at desc, c.request_id desc`,
-  (p) => [p.looks, p.least, p.model, p.outcomes, p.tags, p.accountId, p.before, p.beforeId, p.from, p.rows],
-  (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], model: v[4], grantedOutput: v[5], hold: v[6], amount: v[7], overrun: v[8], outputOver: v[9], thinkingOver: v[10], outcome: v[11], basis: v[12], attempts: v[13], tags: v[14], admittedAt: v[15], settledAt: v[16], usedInput: v[17], usedOutput: v[18], usedThinking: v[19], usedCacheWrite5m: v[20], usedCacheWrite1h: v[21], usedCacheRead: v[22], priceVersion: v[23], input: v[24], output: v[25], thinking: v[26], cacheWrite5m: v[27], cacheWrite1h: v[28], cacheRead: v[29], isMatch: v[30], isLast: v[31] }) as never,
-  "tags",
-);
-
-export type ListKeyChargesRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; model: string; grantedOutput: number; hold: bigint; amount: bigint; overrun: bigint; outputOver: number; thinkingOver: number; outcome: string; basis: string; attempts: Json; tags: Json | null; admittedAt: Date; settledAt: Date; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; isMatch: boolean; isLast: boolean };
-/**
- * Lists the charges of one key, as ListCharges does those of an account.
- */
-export const listKeyCharges: Many<{ looks: bigint | number; least: bigint | number; model: string | null; outcomes: readonly string[] | null; tags: string | null; accountId: string; keyId: string; before: Date | string; beforeId: string; from: Date | string; rows: bigint | number }, ListKeyChargesRow> = many(
-  "billing/list-key-charges",
-  `-- billing/list-key-charges
-select c.request_id, c.account_id, c."family", c.key_id, c.model, c.granted_output, c.hold,
-  c.amount, c.overrun, c.output_over, c.thinking_over,
-  c.outcome, c.basis, c.attempts, c.tags, c.admitted_at, c.settled_at,
-  c.input as used_input, c.output as used_output, c.thinking as used_thinking,
-  c.cache_write_5m as used_cache_write_5m, c.cache_write_1h as used_cache_write_1h,
-  c.cache_read as used_cache_read,
-  p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read,
-  c.is_match as is_match, c.place = $1 as is_last
-from (
-  select *
-  from (
-    select *,
-      amount >= $2 and ($3::text is null or model = $3)
-        and ($4::text[] is null or outcome = any($4))
-        and ($5::jsonb is null or coalesce(tags @> $5, false)) as is_match,
-      row_number() over (order by admitted_at desc, request_id desc) as place
-    from charges
-    where account_id = $6 and key_id = $7 and amount >= 0
+    where account_id = $7 and amount >= 0
       and (admitted_at, request_id) < ($8::timestamptz, $9)
       and admitted_at >= $10::timestamptz
       -- The month of a charge is that of its admission. This leaves out the other partitions.
@@ -710,12 +670,57 @@ from (
 ) c
 join price_versions p using (price_version)
 order by c.admitted_at desc, c.request_id desc`,
-  (p) => [p.looks, p.least, p.model, p.outcomes, p.tags, p.accountId, p.keyId, p.before, p.beforeId, p.from, p.rows],
-  (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], model: v[4], grantedOutput: v[5], hold: v[6], amount: v[7], overrun: v[8], outputOver: v[9], thinkingOver: v[10], outcome: v[11], basis: v[12], attempts: v[13], tags: v[14], admittedAt: v[15], settledAt: v[16], usedInput: v[17], usedOutput: v[18], usedThinking: v[19], usedCacheWrite5m: v[20], usedCacheWrite1h: v[21], usedCacheRead: v[22], priceVersion: v[23], input: v[24], output: v[25], thinking: v[26], cacheWrite5m: v[27], cacheWrite1h: v[28], cacheRead: v[29], isMatch: v[30], isLast: v[31] }) as never,
-  "tags",
+  (p) => [p.looks, p.least, p.model, p.outcomes, p.tags, p.madeBy, p.accountId, p.before, p.beforeId, p.from, p.rows],
+  (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], model: v[4], grantedOutput: v[5], hold: v[6], amount: v[7], overrun: v[8], outputOver: v[9], thinkingOver: v[10], outcome: v[11], basis: v[12], attempts: v[13], tags: v[14], madeBy: v[15], admittedAt: v[16], settledAt: v[17], usedInput: v[18], usedOutput: v[19], usedThinking: v[20], usedCacheWrite5m: v[21], usedCacheWrite1h: v[22], usedCacheRead: v[23], priceVersion: v[24], input: v[25], output: v[26], thinking: v[27], cacheWrite5m: v[28], cacheWrite1h: v[29], cacheRead: v[30], isMatch: v[31], isLast: v[32] }) as never,
+  "tags madeBy",
 );
 
-export type ExportChargesRow = { requestId: string; keyId: string; keyName: string | null; model: string; family: "v1" | "v2"; outcome: string; basis: string; grantedOutput: number; hold: bigint; amount: bigint; overrun: bigint; priceVersion: string; tags: Json | null; admittedAt: string; settledAt: string; input: number; output: number; thinking: number; cacheWrite5m: number; cacheWrite1h: number; cacheRead: number };
+export type ListKeyChargesRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; model: string; grantedOutput: number; hold: bigint; amount: bigint; overrun: bigint; outputOver: number; thinkingOver: number; outcome: string; basis: string; attempts: Json; tags: Json | null; madeBy: string | null; admittedAt: Date; settledAt: Date; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; isMatch: boolean; isLast: boolean };
+/**
+ * Lists the charges of one key, as ListCharges does those of an account.
+ */
+export const listKeyCharges: Many<{ looks: bigint | number; least: bigint | number; model: string | null; outcomes: readonly string[] | null; tags: string | null; madeBy: string | null; accountId: string; keyId: string; before: Date | string; beforeId: string; from: Date | string; rows: bigint | number }, ListKeyChargesRow> = many(
+  "billing/list-key-charges",
+  `-- billing/list-key-charges
+select c.request_id, c.account_id, c."family", c.key_id, c.model, c.granted_output, c.hold,
+  c.amount, c.overrun, c.output_over, c.thinking_over,
+  c.outcome, c.basis, c.attempts, c.tags, c.made_by, c.admitted_at, c.settled_at,
+  c.input as used_input, c.output as used_output, c.thinking as used_thinking,
+  c.cache_write_5m as used_cache_write_5m, c.cache_write_1h as used_cache_write_1h,
+  c.cache_read as used_cache_read,
+  p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read,
+  c.is_match as is_match, c.place = $1 as is_last
+from (
+  select *
+  from (
+    select *,
+      amount >= $2 and ($3::text is null or model = $3)
+        and ($4::text[] is null or outcome = any($4))
+        and ($5::jsonb is null or coalesce(tags @> $5, false))
+        and ($6::text is null or coalesce(made_by = $6, false)) as is_match,
+      row_number() over (order by admitted_at desc, request_id desc) as place
+    from charges
+    where account_id = $7 and key_id = $8 and amount >= 0
+      and (admitted_at, request_id) < ($9::timestamptz, $10)
+      and admitted_at >= $11::timestamptz
+      -- The month of a charge is that of its admission. This leaves out the other partitions.
+      and month between date_trunc('month', $11 at time zone 'utc')::date
+        and date_trunc('month', $9 at time zone 'utc')::date
+    order by admitted_at desc, request_id desc
+    limit $1
+  ) looked
+  where is_match or place = $1
+  order by admitted_at desc, request_id desc
+  limit $12
+) c
+join price_versions p using (price_version)
+order by c.admitted_at desc, c.request_id desc`,
+  (p) => [p.looks, p.least, p.model, p.outcomes, p.tags, p.madeBy, p.accountId, p.keyId, p.before, p.beforeId, p.from, p.rows],
+  (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], model: v[4], grantedOutput: v[5], hold: v[6], amount: v[7], overrun: v[8], outputOver: v[9], thinkingOver: v[10], outcome: v[11], basis: v[12], attempts: v[13], tags: v[14], madeBy: v[15], admittedAt: v[16], settledAt: v[17], usedInput: v[18], usedOutput: v[19], usedThinking: v[20], usedCacheWrite5m: v[21], usedCacheWrite1h: v[22], usedCacheRead: v[23], priceVersion: v[24], input: v[25], output: v[26], thinking: v[27], cacheWrite5m: v[28], cacheWrite1h: v[29], cacheRead: v[30], isMatch: v[31], isLast: v[32] }) as never,
+  "tags madeBy",
+);
+
+export type ExportChargesRow = { requestId: string; keyId: string; keyName: string | null; model: string; family: "v1" | "v2"; outcome: string; basis: string; grantedOutput: number; hold: bigint; amount: bigint; overrun: bigint; priceVersion: string; tags: Json | null; madeBy: string | null; admittedAt: string; settledAt: string; input: number; output: number; thinking: number; cacheWrite5m: number; cacheWrite1h: number; cacheRead: number };
 /**
  * Reads the charges of an account for an export, with the names of their keys, oldest first.
  * `after`: the time of admission of the last row of the page before
@@ -729,7 +734,7 @@ select c.request_id as request_id, c.key_id as key_id, k.name as key_name,
   c.model as model, c."family" as "family", upper(c.outcome) as outcome,
   upper(c.basis) as basis, c.granted_output as granted_output, c.hold as hold,
   c.amount as amount, c.overrun as overrun, c.price_version as price_version,
-  c.tags as tags,
+  c.tags as tags, c.made_by as made_by,
   to_char(c.admitted_at at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as admitted_at,
   to_char(c.settled_at at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as settled_at,
   c.input as input, c.output as output, c.thinking as thinking,
@@ -750,11 +755,11 @@ from (
 left join keys k on k.key_id = c.key_id
 order by c.admitted_at, c.request_id`,
   (p) => [p.accountId, p.after, p.afterId, p.to, p.rows],
-  (v) => ({ requestId: v[0], keyId: v[1], keyName: v[2], model: v[3], family: v[4], outcome: v[5], basis: v[6], grantedOutput: v[7], hold: v[8], amount: v[9], overrun: v[10], priceVersion: v[11], tags: v[12], admittedAt: v[13], settledAt: v[14], input: v[15], output: v[16], thinking: v[17], cacheWrite5m: v[18], cacheWrite1h: v[19], cacheRead: v[20] }) as never,
-  "keyName tags",
+  (v) => ({ requestId: v[0], keyId: v[1], keyName: v[2], model: v[3], family: v[4], outcome: v[5], basis: v[6], grantedOutput: v[7], hold: v[8], amount: v[9], overrun: v[10], priceVersion: v[11], tags: v[12], madeBy: v[13], admittedAt: v[14], settledAt: v[15], input: v[16], output: v[17], thinking: v[18], cacheWrite5m: v[19], cacheWrite1h: v[20], cacheRead: v[21] }) as never,
+  "keyName tags madeBy",
 );
 
-export type ExportKeyChargesRow = { requestId: string; keyId: string; keyName: string | null; model: string; family: "v1" | "v2"; outcome: string; basis: string; grantedOutput: number; hold: bigint; amount: bigint; overrun: bigint; priceVersion: string; tags: Json | null; admittedAt: string; settledAt: string; input: number; output: number; thinking: number; cacheWrite5m: number; cacheWrite1h: number; cacheRead: number };
+export type ExportKeyChargesRow = { requestId: string; keyId: string; keyName: string | null; model: string; family: "v1" | "v2"; outcome: string; basis: string; grantedOutput: number; hold: bigint; amount: bigint; overrun: bigint; priceVersion: string; tags: Json | null; madeBy: string | null; admittedAt: string; settledAt: string; input: number; output: number; thinking: number; cacheWrite5m: number; cacheWrite1h: number; cacheRead: number };
 /**
  * Reads the charges of one key for an export, as ExportCharges does those of an account.
  */
@@ -765,7 +770,7 @@ select c.request_id as request_id, c.key_id as key_id, k.name as key_name,
   c.model as model, c."family" as "family", upper(c.outcome) as outcome,
   upper(c.basis) as basis, c.granted_output as granted_output, c.hold as hold,
   c.amount as amount, c.overrun as overrun, c.price_version as price_version,
-  c.tags as tags,
+  c.tags as tags, c.made_by as made_by,
   to_char(c.admitted_at at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as admitted_at,
   to_char(c.settled_at at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as settled_at,
   c.input as input, c.output as output, c.thinking as thinking,
@@ -786,8 +791,8 @@ from (
 left join keys k on k.key_id = c.key_id
 order by c.admitted_at, c.request_id`,
   (p) => [p.accountId, p.keyId, p.after, p.afterId, p.to, p.rows],
-  (v) => ({ requestId: v[0], keyId: v[1], keyName: v[2], model: v[3], family: v[4], outcome: v[5], basis: v[6], grantedOutput: v[7], hold: v[8], amount: v[9], overrun: v[10], priceVersion: v[11], tags: v[12], admittedAt: v[13], settledAt: v[14], input: v[15], output: v[16], thinking: v[17], cacheWrite5m: v[18], cacheWrite1h: v[19], cacheRead: v[20] }) as never,
-  "keyName tags",
+  (v) => ({ requestId: v[0], keyId: v[1], keyName: v[2], model: v[3], family: v[4], outcome: v[5], basis: v[6], grantedOutput: v[7], hold: v[8], amount: v[9], overrun: v[10], priceVersion: v[11], tags: v[12], madeBy: v[13], admittedAt: v[14], settledAt: v[15], input: v[16], output: v[17], thinking: v[18], cacheWrite5m: v[19], cacheWrite1h: v[20], cacheRead: v[21] }) as never,
+  "keyName tags madeBy",
 );
 
 // holds.sql
@@ -822,18 +827,18 @@ with ended as (
       input, output, thinking, cache_write_5m, cache_write_1h, cache_read)
   where h.account_id = e.account_id and h.request_id = e.request_id
   returning h.account_id, h.request_id, h.month, h."family", h.key_id, h.secret_id, h.model,
-    h.price_version, h.admitted_at, h.granted_output, h.tags, h.amount as hold, e.cost_input,
-    e.cost_cache, e.cost_thinking, e.cost, e.cost_over, e.output_over, e.thinking_over, e.outcome,
-    e.basis, e.attempts, e.first_event,
+    h.price_version, h.admitted_at, h.granted_output, h.tags, h.made_by,
+    h.amount as hold, e.cost_input, e.cost_cache, e.cost_thinking, e.cost, e.cost_over,
+    e.output_over, e.thinking_over, e.outcome, e.basis, e.attempts, e.first_event,
     e.input, e.output, e.thinking, e.cache_write_5m, e.cache_write_1h, e.cache_read
 ), charged as (
   insert into charges (account_id, request_id, month, "family", key_id, secret_id, model,
     price_version, admitted_at, granted_output, hold, amount, overrun, output_over, thinking_over,
-    outcome, basis, attempts, settled_at, tags,
+    outcome, basis, attempts, settled_at, tags, made_by,
     input, output, thinking, cache_write_5m, cache_write_1h, cache_read)
   select account_id, request_id, month, "family", key_id, secret_id, model, price_version,
     admitted_at, granted_output, hold, least(cost, hold), greatest(cost - hold, 0) + cost_over,
-    output_over, thinking_over, outcome, basis, attempts, now(), tags,
+    output_over, thinking_over, outcome, basis, attempts, now(), tags, made_by,
     input, output, thinking, cache_write_5m, cache_write_1h, cache_read
   from ended
   returning account_id, request_id, month, "family", key_id, hold, amount, overrun, settled_at
@@ -917,7 +922,7 @@ from charged`,
   "",
 );
 
-export type FindHoldsRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; secretId: string | null; model: string; month: string; nonce: string; amount: bigint; grantedOutput: number; admittedAt: Date; tags: Json | null; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint };
+export type FindHoldsRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; secretId: string | null; model: string; month: string; nonce: string; amount: bigint; grantedOutput: number; admittedAt: Date; tags: Json | null; madeBy: string | null; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint };
 /**
  * Finds the holds of those of these requests that run, with their prices.
  */
@@ -925,7 +930,7 @@ export const findHolds: Many<{ accountIds: readonly string[]; requestIds: readon
   "billing/find-holds",
   `-- billing/find-holds
 select h.request_id, h.account_id, h."family", h.key_id, h.secret_id, h.model, h.month, h.nonce,
-  h.amount, h.granted_output, h.admitted_at, h.tags,
+  h.amount, h.granted_output, h.admitted_at, h.tags, h.made_by,
   h.input as used_input, h.output as used_output, h.thinking as used_thinking,
   h.cache_write_5m as used_cache_write_5m, h.cache_write_1h as used_cache_write_1h,
   h.cache_read as used_cache_read,
@@ -935,11 +940,11 @@ join unnest($1::text[], $2::text[]) as d (account_id, request_id)
   using (account_id, request_id)
 join price_versions p using (price_version)`,
   (p) => [p.accountIds, p.requestIds],
-  (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], secretId: v[4], model: v[5], month: v[6], nonce: v[7], amount: v[8], grantedOutput: v[9], admittedAt: v[10], tags: v[11], usedInput: v[12], usedOutput: v[13], usedThinking: v[14], usedCacheWrite5m: v[15], usedCacheWrite1h: v[16], usedCacheRead: v[17], priceVersion: v[18], input: v[19], output: v[20], thinking: v[21], cacheWrite5m: v[22], cacheWrite1h: v[23], cacheRead: v[24] }) as never,
-  "secretId tags",
+  (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], secretId: v[4], model: v[5], month: v[6], nonce: v[7], amount: v[8], grantedOutput: v[9], admittedAt: v[10], tags: v[11], madeBy: v[12], usedInput: v[13], usedOutput: v[14], usedThinking: v[15], usedCacheWrite5m: v[16], usedCacheWrite1h: v[17], usedCacheRead: v[18], priceVersion: v[19], input: v[20], output: v[21], thinking: v[22], cacheWrite5m: v[23], cacheWrite1h: v[24], cacheRead: v[25] }) as never,
+  "secretId tags madeBy",
 );
 
-export type FindRunningRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; secretId: string | null; model: string; month: string; nonce: string; amount: bigint; grantedOutput: number; admittedAt: Date; tags: Json | null; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint };
+export type FindRunningRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; secretId: string | null; model: string; month: string; nonce: string; amount: bigint; grantedOutput: number; admittedAt: Date; tags: Json | null; madeBy: string | null; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint };
 /**
  * Finds the holds with a request id in all accounts, with their prices.
  */
@@ -947,7 +952,7 @@ export const findRunning: Many<{ requestId: string }, FindRunningRow> = many(
   "billing/find-running",
   `-- billing/find-running
 select h.request_id, h.account_id, h."family", h.key_id, h.secret_id, h.model, h.month, h.nonce,
-  h.amount, h.granted_output, h.admitted_at, h.tags,
+  h.amount, h.granted_output, h.admitted_at, h.tags, h.made_by,
   h.input as used_input, h.output as used_output, h.thinking as used_thinking,
   h.cache_write_5m as used_cache_write_5m, h.cache_write_1h as used_cache_write_1h,
   h.cache_read as used_cache_read,
@@ -957,11 +962,11 @@ join price_versions p using (price_version)
 where h.request_id = $1
 order by h.admitted_at, h.account_id`,
   (p) => [p.requestId],
-  (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], secretId: v[4], model: v[5], month: v[6], nonce: v[7], amount: v[8], grantedOutput: v[9], admittedAt: v[10], tags: v[11], usedInput: v[12], usedOutput: v[13], usedThinking: v[14], usedCacheWrite5m: v[15], usedCacheWrite1h: v[16], usedCacheRead: v[17], priceVersion: v[18], input: v[19], output: v[20], thinking: v[21], cacheWrite5m: v[22], cacheWrite1h: v[23], cacheRead: v[24] }) as never,
-  "secretId tags",
+  (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], secretId: v[4], model: v[5], month: v[6], nonce: v[7], amount: v[8], grantedOutput: v[9], admittedAt: v[10], tags: v[11], madeBy: v[12], usedInput: v[13], usedOutput: v[14], usedThinking: v[15], usedCacheWrite5m: v[16], usedCacheWrite1h: v[17], usedCacheRead: v[18], priceVersion: v[19], input: v[20], output: v[21], thinking: v[22], cacheWrite5m: v[23], cacheWrite1h: v[24], cacheRead: v[25] }) as never,
+  "secretId tags madeBy",
 );
 
-export type FindOrphansRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; secretId: string | null; model: string; month: string; nonce: string; amount: bigint; grantedOutput: number; admittedAt: Date; tags: Json | null; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint };
+export type FindOrphansRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; secretId: string | null; model: string; month: string; nonce: string; amount: bigint; grantedOutput: number; admittedAt: Date; tags: Json | null; madeBy: string | null; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint };
 /**
  * Finds holds that no process will settle: holds past their deadline, of the given dead nodes, or
  * of nodes that no longer exist. Ordered by account and request id and paged, so that orphans that
@@ -975,7 +980,7 @@ export const findOrphans: Many<{ nodeIds: readonly string[]; afterAccountId: str
 select h.request_id as request_id, h.account_id as account_id, h."family" as "family",
   h.key_id as key_id, h.secret_id as secret_id, h.model as model, h.month as month,
   h.nonce as nonce, h.amount as amount, h.granted_output as granted_output,
-  h.admitted_at as admitted_at, h.tags as tags,
+  h.admitted_at as admitted_at, h.tags as tags, h.made_by as made_by,
   h.input as used_input, h.output as used_output, h.thinking as used_thinking,
   h.cache_write_5m as used_cache_write_5m, h.cache_write_1h as used_cache_write_1h,
   h.cache_read as used_cache_read,
@@ -994,8 +999,8 @@ where (h.account_id, h.request_id) > ($2, $3)
 order by h.account_id, h.request_id
 limit $4`,
   (p) => [p.nodeIds, p.afterAccountId, p.afterRequestId, p.rows],
-  (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], secretId: v[4], model: v[5], month: v[6], nonce: v[7], amount: v[8], grantedOutput: v[9], admittedAt: v[10], tags: v[11], usedInput: v[12], usedOutput: v[13], usedThinking: v[14], usedCacheWrite5m: v[15], usedCacheWrite1h: v[16], usedCacheRead: v[17], priceVersion: v[18], input: v[19], output: v[20], thinking: v[21], cacheWrite5m: v[22], cacheWrite1h: v[23], cacheRead: v[24] }) as never,
-  "secretId tags",
+  (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], secretId: v[4], model: v[5], month: v[6], nonce: v[7], amount: v[8], grantedOutput: v[9], admittedAt: v[10], tags: v[11], madeBy: v[12], usedInput: v[13], usedOutput: v[14], usedThinking: v[15], usedCacheWrite5m: v[16], usedCacheWrite1h: v[17], usedCacheRead: v[18], priceVersion: v[19], input: v[20], output: v[21], thinking: v[22], cacheWrite5m: v[23], cacheWrite1h: v[24], cacheRead: v[25] }) as never,
+  "secretId tags madeBy",
 );
 
 export type FindOldestHoldRow = { day: string | null };

@@ -34,6 +34,39 @@ on conflict (kind, account_id, subject) where state = 'pending' do nothing`,
   5000,
 );
 
+/**
+ * Notes that the machine did what a person could not alone.
+ */
+export const insertBypass: Run<{ approvalId: string; kind: "transfer" | "decision" | "refund" | "promotion" | "admin_token" | "operator" | "sign_in_link"; subject: string; accountId: string; what: string; reason: string; request: string; requestedBy: string; usdMicro: bigint | number }> = run(
+  "contract/insert-bypass",
+  `-- contract/insert-bypass
+insert into approvals
+  (approval_id, kind, subject, account_id, what, reason, request, requested_by, person_id,
+   usd_micro, state)
+values ($1, $2, $3, $4, $5, $6, $7, $8, '',
+        $9, 'bypassed')`,
+  (p) => [p.approvalId, p.kind, p.subject, p.accountId, p.what, p.reason, p.request, p.requestedBy, p.usdMicro],
+  5000,
+);
+
+export type ListBypassesRow = { approvalId: string; accountId: string; what: string; requestedBy: string; requestedAt: Date };
+/**
+ * What the machine did alone since ten seconds before a time, oldest first.
+ */
+export const listBypasses: Many<{ since: Date | string; rows: bigint | number }, ListBypassesRow> = many(
+  "contract/list-bypasses",
+  `-- contract/list-bypasses
+select approval_id, account_id, what, requested_by, requested_at
+  from approvals
+ where state = 'bypassed' and requested_at > $1::timestamptz - interval '10 seconds'
+ order by requested_at
+ limit $2`,
+  (p) => [p.since, p.rows],
+  (v) => ({ approvalId: v[0], accountId: v[1], what: v[2], requestedBy: v[3], requestedAt: v[4] }) as never,
+  "",
+  5000,
+);
+
 export type FindWaitingRow = { approvalId: string; kind: "transfer" | "decision" | "refund" | "promotion" | "admin_token" | "operator" | "sign_in_link"; subject: string; accountId: string; what: string; reason: string; requestedBy: string; personId: string; usdMicro: bigint; requestedAt: Date; endsAt: Date; givenUsdMicro: bigint };
 /**
  * What waits about a subject.
@@ -55,7 +88,7 @@ select a.approval_id, a.kind, a.subject, a.account_id, a.what, a.reason, a.reque
   5000,
 );
 
-export type FindApprovalRow = { kind: "transfer" | "decision" | "refund" | "promotion" | "admin_token" | "operator" | "sign_in_link"; accountId: string; request: Json; reason: string; requestedBy: string; personId: string; state: "pending" | "approved" | "rejected" | "replaced"; decidedBy: string | null; isOver: boolean };
+export type FindApprovalRow = { kind: "transfer" | "decision" | "refund" | "promotion" | "admin_token" | "operator" | "sign_in_link"; accountId: string; request: Json; reason: string; requestedBy: string; personId: string; state: "pending" | "approved" | "rejected" | "replaced" | "bypassed"; decidedBy: string | null; isOver: boolean };
 /**
  * A request that waits, or waited.
  */
@@ -118,7 +151,7 @@ select account_id, count(*)::integer as approvals
 /**
  * Ends the waiting of a request. Changes no row: it does not wait.
  */
-export const endApproval: Run<{ state: "pending" | "approved" | "rejected" | "replaced"; decidedBy: string; approvalId: string }> = run(
+export const endApproval: Run<{ state: "pending" | "approved" | "rejected" | "replaced" | "bypassed"; decidedBy: string; approvalId: string }> = run(
   "contract/end-approval",
   `-- contract/end-approval
 update approvals set state = $1, decided_by = $2, decided_at = now()

@@ -18,7 +18,7 @@ export type AlertSettingsRow = { accountId: string; belowCredits: bigint | null;
 
 export type AlertsRow = { alertId: string; accountId: string; kind: string; facts: Json; onPage: boolean; raisedAt: Date; dismissedAt: Date | null };
 
-export type ApprovalsRow = { approvalId: string; kind: "transfer" | "decision" | "refund" | "promotion" | "admin_token" | "operator" | "sign_in_link"; subject: string; accountId: string; what: string; reason: string; request: Json; requestedBy: string; personId: string; usdMicro: bigint; requestedAt: Date; endsAt: Date; state: "pending" | "approved" | "rejected" | "replaced"; decidedBy: string | null; decidedAt: Date | null };
+export type ApprovalsRow = { approvalId: string; kind: "transfer" | "decision" | "refund" | "promotion" | "admin_token" | "operator" | "sign_in_link"; subject: string; accountId: string; what: string; reason: string; request: Json; requestedBy: string; personId: string; usdMicro: bigint; requestedAt: Date; endsAt: Date; state: "pending" | "approved" | "rejected" | "replaced" | "bypassed"; decidedBy: string | null; decidedAt: Date | null };
 
 export type AuditEventsRow = { eventId: string; at: Date; actor: string; accountId: string; method: string; outcome: string; facts: Json; address: string };
 
@@ -34,7 +34,7 @@ export type ChargeLines1Row = { accountId: string | null; requestId: string | nu
 
 export type ChargeSumsRow = { accountId: string | null; requestId: string | null; month: string | null; family: string | null; keyId: string | null; secretId: string | null; model: string | null; input: number | null; output: number | null; cacheWrite5m: number | null; cacheWrite1h: number | null; cacheRead: number | null; thinking: number | null; priceVersion: string | null; grantedOutput: number | null; hold: bigint | null; amount: bigint | null; overrun: bigint | null; outputOver: number | null; thinkingOver: number | null; outcome: string | null; basis: string | null; attempts: Json | null; admittedAt: Date | null; settledAt: Date | null; tags: Json | null; cost: bigint | null; costOver: bigint | null; amountInput: bigint | null; amountOutput: bigint | null; amountCache: bigint | null; amountThinking: bigint | null; requests: number | null; completed: number | null; failed: number | null; cut: number | null };
 
-export type ChargesRow = { accountId: string; requestId: string; month: string; family: string; keyId: string; secretId: string | null; model: string; input: number; output: number; cacheWrite5m: number; cacheWrite1h: number; cacheRead: number; thinking: number; priceVersion: string; grantedOutput: number; hold: bigint; amount: bigint; overrun: bigint; outputOver: number; thinkingOver: number; outcome: string; basis: string; attempts: Json; admittedAt: Date; settledAt: Date; tags: Json | null };
+export type ChargesRow = { accountId: string; requestId: string; month: string; family: string; keyId: string; secretId: string | null; model: string; input: number; output: number; cacheWrite5m: number; cacheWrite1h: number; cacheRead: number; thinking: number; priceVersion: string; grantedOutput: number; hold: bigint; amount: bigint; overrun: bigint; outputOver: number; thinkingOver: number; outcome: string; basis: string; attempts: Json; admittedAt: Date; settledAt: Date; tags: Json | null; madeBy: string | null };
 
 export type ClosedMonthsRow = { accountId: string; month: string; family: string; keyId: string; model: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; amount: bigint; amountInput: bigint; amountOutput: bigint; amountCache: bigint; amountThinking: bigint; requests: bigint; completed: bigint; failed: bigint; cut: bigint; overrun: bigint };
 
@@ -50,7 +50,7 @@ export type ErrorsHourlyRow = { accountId: string; hour: Date; keyId: string; re
 
 export type GivenRow = { personId: string; day: string; usdMicro: bigint };
 
-export type HoldsRow = { accountId: string; requestId: string; family: string; keyId: string; secretId: string | null; model: string; month: string; amount: bigint; grantedOutput: number; priceVersion: string; input: number; output: number; cacheWrite5m: number; cacheWrite1h: number; cacheRead: number; thinking: number; nodeId: string | null; nonce: string; admittedAt: Date; deadline: Date; tags: Json | null };
+export type HoldsRow = { accountId: string; requestId: string; family: string; keyId: string; secretId: string | null; model: string; month: string; amount: bigint; grantedOutput: number; priceVersion: string; input: number; output: number; cacheWrite5m: number; cacheWrite1h: number; cacheRead: number; thinking: number; nodeId: string | null; nonce: string; admittedAt: Date; deadline: Date; tags: Json | null; madeBy: string | null };
 
 export type IdentitiesRow = { issuer: string; subject: string; identityId: string; personId: string; operator: "none" | "support" | "admin"; accounts: Json; createdAt: Date; usedAt: Date };
 

@@ -3,6 +3,7 @@
 
 import * as sql from "../../gen/sql/alerts.ts";
 import type { Log } from "../base/log.ts";
+import { Task, warnOnce } from "../base/task.ts";
 import { MailError, type Mailer } from "../mail/mail.ts";
 import { detailOf, titleOf } from "./kinds.ts";
 import { type ListRecipients, type Recipient, recipientsOf } from "./raise.ts";
@@ -16,6 +17,8 @@ const minute = 60 * second;
 /** Between the six attempts of a webhook. */
 const webhookWaitsMs = [30 * second, 2 * minute, 10 * minute, 60 * minute, 4 * 60 * minute];
 const mailWaitMsMax = 30 * minute;
+
+type Outcome = "sent" | "waiting" | "failed";
 
 export type Deliverer = {
   start(): void;
@@ -42,22 +45,34 @@ export function createDeliverer(parts: {
   const stopped = new AbortController();
 
   async function deliverMails(send: Mailer["send"]): Promise<boolean> {
-    const due = await store.claimDeliveries("mail", mailsAtOnce, leaseMs);
+    const due = await store.claimMails(mailsAtOnce, leaseMs);
     // Asked now: an owner who left gets nothing, and a new address is used.
-    const recipients = await recipientsOf(due, listRecipients);
-    await Promise.all(due.map((one) => deliverMail(one, recipients.get(one.alertId) ?? [], send)));
+    const recipients = await recipientsOf(due.flat(), listRecipients);
+    await Promise.all(
+      due.map(async ([newest, ...others]) => {
+        if (newest) await deliverMail([newest, ...others], recipients, send);
+      }),
+    );
     return due.length > 0;
   }
 
+  /** One mail about several alerts of a kind, to one person: the newest, and how many others. */
   async function deliverMail(
-    delivery: DueDelivery,
-    recipients: readonly Recipient[],
+    deliveries: readonly [DueDelivery, ...DueDelivery[]],
+    recipients: ReadonlyMap<string, readonly Recipient[]>,
     send: Mailer["send"],
   ): Promise<void> {
-    const to = recipients.find(({ personId }) => delivery.channel === `mail:${personId}`);
-    if (!to) return settle(delivery, "failed", "The person has no confirmed address, or left.", 0);
+    const [delivery, ...others] = deliveries;
+    const settleAll = async (...outcome: [state: Outcome, problem: string, waitMs: number]) => {
+      await Promise.all(deliveries.map((one) => settle(one, ...outcome)));
+    };
+    const to = recipients
+      .get(delivery.alertId)
+      ?.find(({ personId }) => delivery.channel === `mail:${personId}`);
+    if (!to) return settleAll("failed", "The person has no confirmed address, or left.", 0);
     try {
-      await send({ to: to.address, ...mailOf(delivery, publicUrl()) }, stopped.signal);
+      const mail = mailOf(delivery, others.length, publicUrl());
+      await send({ to: to.address, ...mail }, stopped.signal);
     } catch (error) {
       const { alertId, kind, failures } = delivery;
       const isPermanent = error instanceof MailError && error.isPermanent;
@@ -67,13 +82,17 @@ export function createDeliverer(parts: {
         "an alert was not delivered by mail",
       );
       const waitMs = Math.min(mailWaitMsMax, minute * 2 ** Math.min(failures, 10));
-      return settle(delivery, isPermanent ? "failed" : "waiting", problem, waitMs);
+      return settleAll(isPermanent ? "failed" : "waiting", problem, waitMs);
     }
-    return settle(delivery, "sent", "", 0);
+    const told = `The mail about ${delivery.alertId} counted it.`;
+    await Promise.all([
+      settle(delivery, "sent", "", 0),
+      ...others.map((one) => settle(one, "sent", told, 0)),
+    ]);
   }
 
   async function deliverPosts(): Promise<boolean> {
-    const due = await store.claimDeliveries("webhook", webhooksAtOnce, leaseMs);
+    const due = await store.claimPosts(webhooksAtOnce, leaseMs);
     if (due.length === 0) return false;
     const settings = await store.readSettings(due.map(({ accountId }) => accountId));
     await Promise.all(
@@ -105,7 +124,7 @@ export function createDeliverer(parts: {
   /** Without a database the delivery stays taken, and is due again after the lease. */
   async function settle(
     delivery: DueDelivery,
-    state: "sent" | "waiting" | "failed",
+    state: Outcome,
     problem: string,
     waitMs: number,
   ): Promise<void> {
@@ -117,12 +136,13 @@ export function createDeliverer(parts: {
       .catch((err: unknown) => warnUnread(err));
   }
 
+  const unread = { code: "alerts_unread", failed: "alerts could not be delivered" } as const;
   function warnUnread(err: unknown): void {
-    log.warn({ code: "alerts_unread", err }, "alerts could not be delivered");
+    log.warn({ code: unread.code, err }, unread.failed);
   }
 
-  const lane = (work: () => Promise<boolean>) =>
-    createLane({ work, pollMs, stopped: stopped.signal, onError: warnUnread });
+  const lane = (run: () => Promise<boolean>) =>
+    new Task({ run, everyMs: pollMs, report: warnOnce(log, unread) });
   const lanes = [lane(deliverPosts), ...(mailer ? [lane(() => deliverMails(mailer.send))] : [])];
   return {
     start() {
@@ -138,51 +158,9 @@ export function createDeliverer(parts: {
   };
 }
 
-/** Repeats `work` until it finds nothing, then from time to time and when it is woken. */
-function createLane({
-  work,
-  pollMs,
-  stopped,
-  onError,
-}: {
-  work: () => Promise<boolean>;
-  pollMs: number;
-  stopped: AbortSignal;
-  onError: (error: unknown) => void;
-}): Deliverer {
-  let wake = Promise.withResolvers<void>();
-  let running: Promise<void> | undefined;
-
-  async function run(): Promise<void> {
-    while (!stopped.aborted) {
-      const { promise } = wake;
-      const isMore = await work().catch((error: unknown) => {
-        onError(error);
-        return false;
-      });
-      if (isMore || stopped.aborted) continue;
-      const timer = setTimeout(wake.resolve, pollMs);
-      await promise;
-      clearTimeout(timer);
-      wake = Promise.withResolvers();
-    }
-  }
-  return {
-    start() {
-      running ??= run();
-    },
-    wake() {
-      wake.resolve();
-    },
-    async stop() {
-      wake.resolve();
-      await running;
-    },
-  };
-}
-
 function mailOf(
   { alertId, accountId, kind, facts, at }: DueDelivery,
+  others: number,
   publicUrl: URL,
 ): { subject: string; text: string } {
   const title = titleOf(kind, facts);
@@ -191,6 +169,7 @@ function mailOf(
   const lines = [
     title,
     ...(detail === "" ? [] : [detail]),
+    ...(others === 0 ? [] : [othersText(others)]),
     `At ${at.toISOString().slice(0, 16).replace("T", " ")} UTC.`,
     page,
     `Alert ${alertId}. It may arrive more than once.`,
@@ -199,6 +178,12 @@ function mailOf(
     subject: `${title.replace(/\.$/, "")} (${publicUrl.host})`,
     text: `${lines.join("\n\n")}\n\n-- \nModel Gateway, ${publicUrl.origin}\n`,
   };
+}
+
+function othersText(others: number): string {
+  return others === 1
+    ? "There was another one of this kind, which is on the page."
+    : `There were ${others} others of this kind, which are on the page.`;
 }
 
 /** What a webhook gets, as JSON. */

@@ -5,6 +5,7 @@
 import * as sql from "../../gen/sql/alerts.ts";
 import type { Log } from "../base/log.ts";
 import { credits } from "../base/money.ts";
+import { Task, warnOnce } from "../base/task.ts";
 import { Lease } from "../postgres/lease.ts";
 import type { AlertFacts } from "./kinds.ts";
 import { type Finding, type RaiseParts, raise } from "./raise.ts";
@@ -16,6 +17,7 @@ export type Sources = {
   readonly listKeyEvents: (since: Date, limit: number) => Promise<readonly KeyEvent[]>;
   readonly listNewPlaces: (since: Date, limit: number) => Promise<readonly NewPlace[]>;
   readonly listWaitingOrders: (after: string, limit: number) => Promise<readonly WaitingOrder[]>;
+  readonly listBypasses: (since: Date, limit: number) => Promise<readonly Bypass[]>;
   /** The newest run of the verifier that found something. Absent: nobody keeps them. */
   readonly findViolations?: () => Promise<Violations | undefined>;
   /** The chains of payments that are not read, each since when. */
@@ -91,6 +93,13 @@ type WaitingOrder = {
   readonly accountId: string;
   readonly decisions: number;
 };
+/** As approvals document it. */
+type Bypass = {
+  readonly approvalId: string;
+  readonly accountId: string;
+  readonly what: string;
+  readonly requestedBy: string;
+};
 type UnreadChain = {
   readonly processor: string;
   readonly chain: string;
@@ -144,18 +153,27 @@ export function createEvaluation(
   /** What the pools of accounts spend a day, by account: it changes once a UTC day. */
   let paces = new Map<string, ReadonlyMap<FamilyName, bigint>>();
   let pacesOf = "";
-  let timer: NodeJS.Timeout | undefined;
-  let isStopped = false;
-  let running: Promise<unknown> = Promise.resolve();
+  /** What could not be read at the last look. */
+  const failing = new Set<string>();
+  const report = { code: "alerts_unread", failed: "alerts could not be looked for" } as const;
+  const looking = new Task({
+    async run(stopping) {
+      await look(stopping);
+    },
+    // Soon: the processes of before may have been away for a while.
+    firstMs: Math.min(everyMs, firstMs),
+    everyMs,
+    report: warnOnce(log, report),
+  });
 
-  async function look(): Promise<boolean> {
+  async function look(stopping?: AbortSignal): Promise<boolean> {
     await attempt("the ledger", () => raise(parts, ledgerFindings(sources)));
     await attempt("providers", lookAtProviders);
     if (!(await lease.take())) return false;
     const { eventsAt, beganAt } = await store.run(sql.readProgress);
-    await attempt("accounts", lookAtAccounts);
+    await attempt("accounts", () => lookAtAccounts(stopping));
     const areRead = await attempt("keys and sign-ins", () => lookAtEvents(eventsAt));
-    await attempt("orders", lookAtOrders);
+    await attempt("orders", () => lookAtOrders(stopping));
     await attempt("the verifier", lookAtVerifier);
     await attempt("chains", lookAtChains);
     await attempt("old alerts", async () => {
@@ -170,18 +188,20 @@ export function createEvaluation(
   async function attempt(what: string, work: () => Promise<void>): Promise<boolean> {
     try {
       await work();
+      failing.delete(what);
       return true;
     } catch (err) {
-      log.warn({ code: "alerts_unread", what, err }, "alerts could not be looked for");
+      if (!failing.has(what)) log.warn({ code: report.code, what, err }, report.failed);
+      failing.add(what);
       return false;
     }
   }
 
-  async function lookAtAccounts(): Promise<void> {
+  async function lookAtAccounts(stopping: AbortSignal | undefined): Promise<void> {
     const today = new Date().toISOString().slice(0, 10);
     if (pacesOf !== today) paces = new Map();
     pacesOf = today;
-    for (let after = ""; !isStopped; ) {
+    for (let after = ""; !stopping?.aborted; ) {
       const accounts = await billing.listAccounts(after, pageMax);
       const ids = accounts.map(({ accountId }) => accountId);
       const last = ids.at(-1);
@@ -258,15 +278,17 @@ export function createEvaluation(
   async function lookAtEvents(since: Date): Promise<void> {
     const keys = await sources.listKeyEvents(since, eventsMax);
     const places = await sources.listNewPlaces(since, eventsMax);
+    const bypasses = await sources.listBypasses(since, eventsMax);
     const sinceMs = since.getTime() - overlapMs;
     await raise(parts, [
+      ...bypasses.map(bypassed),
       ...keys.flatMap((key) => keyFindings(key, sinceMs)),
       ...places.flatMap(newPlace),
     ]);
   }
 
-  async function lookAtOrders(): Promise<void> {
-    for (let after = ""; !isStopped; ) {
+  async function lookAtOrders(stopping: AbortSignal | undefined): Promise<void> {
+    for (let after = ""; !stopping?.aborted; ) {
       const orders = await sources.listWaitingOrders(after, pageMax);
       await raise(parts, orders.flatMap(orderWaiting));
       const last = orders.at(-1);
@@ -317,27 +339,7 @@ export function createEvaluation(
     await raise(parts, (await sources.listUnreadChains()).map(chainUnread));
   }
 
-  function schedule(waitMs: number): void {
-    if (isStopped) return;
-    timer = setTimeout(() => {
-      running = look()
-        .catch((err: unknown) =>
-          log.warn({ code: "alerts_unread", err }, "alerts could not be looked for"),
-        )
-        .finally(() => schedule(everyMs));
-    }, waitMs).unref();
-  }
-
-  return {
-    // Soon: the processes of before may have been away for a while.
-    start: () => schedule(Math.min(everyMs, firstMs)),
-    async stop() {
-      isStopped = true;
-      clearTimeout(timer);
-      await running;
-    },
-    look,
-  };
+  return { start: () => looking.start(), stop: () => looking.stop(), look: () => look() };
 }
 
 /** Once a day, as long as it lasts. */
@@ -441,6 +443,11 @@ function newPlace({ sessionId, personId, login, address, agent, accountIds }: Ne
     period: sessionId,
     facts: { person_id: personId, login, address, agent },
   }));
+}
+
+function bypassed({ approvalId, accountId, what, requestedBy }: Bypass): Finding {
+  const facts = { account_id: accountId, actor: requestedBy, what };
+  return { accountId: "", kind: "approval_bypassed", about: accountId, period: approvalId, facts };
 }
 
 function chainUnread({ processor, chain, since, block }: UnreadChain): Finding {

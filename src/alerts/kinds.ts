@@ -22,6 +22,7 @@ const operatorKinds = [
   "ledger_not_synchronous",
   "ledger_violated",
   "chain_unread",
+  "approval_bypassed",
 ] as const;
 
 const kindsByName: Readonly<Record<KindName, AlertKind>> = {
@@ -36,6 +37,7 @@ const kindsByName: Readonly<Record<KindName, AlertKind>> = {
   ledger_not_synchronous: AlertKind.LEDGER_NOT_SYNCHRONOUS,
   ledger_violated: AlertKind.LEDGER_VIOLATED,
   chain_unread: AlertKind.CHAIN_UNREAD,
+  approval_bypassed: AlertKind.APPROVAL_BYPASSED,
 };
 
 export function isKindName(text: string): text is KindName {
@@ -86,6 +88,8 @@ export function titleOf(kind: KindName, facts: AlertFacts): string {
       return "The verifier of the ledger found something.";
     case "chain_unread":
       return `Payments on the chain ${fact("chain")} are not read.`;
+    case "approval_bypassed":
+      return `A token of the machine gave away what a person could not alone: ${fact("actor")}.`;
   }
 }
 
@@ -126,5 +130,7 @@ export function detailOf(kind: KindName, facts: AlertFacts): string {
           ? " Look at its node."
           : ` Its node cannot give block ${fact("block")}.`)
       );
+    case "approval_bypassed":
+      return `${fact("what")} Of the account ${fact("account_id")}. Ask who used the token.`;
   }
 }

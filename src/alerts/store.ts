@@ -39,6 +39,9 @@ export type DueDelivery = NewAlert & {
   readonly failures: number;
 };
 
+/** Of one account. Alerts beyond are on its page. */
+const mailsPerDayMax = 50;
+
 export type AlertStore = ReturnType<typeof createAlertStore>;
 
 /** Every function throws `database_unavailable` while the database is unreachable. */
@@ -117,18 +120,24 @@ function tablesOn(db: Runner) {
       });
     },
 
-    async claimDeliveries(
-      to: "webhook" | "mail",
-      limit: number,
-      leaseMs: number,
-    ): Promise<DueDelivery[]> {
-      const toWebhooks = to === "webhook";
-      const rows = await db.run(sql.claimDeliveries, { toWebhooks, rows: limit, leaseMs });
-      return rows.flatMap((row) =>
-        toAlerts(row).map((alert) => ({ ...alert, channel: row.channel, failures: row.failures })),
+    async claimPosts(limit: number, leaseMs: number): Promise<DueDelivery[]> {
+      return (await db.run(sql.claimPosts, { rows: limit, leaseMs })).flatMap(toDue);
+    },
+    /** Those that one mail tells of, newest first. None is empty. */
+    async claimMails(limit: number, leaseMs: number): Promise<DueDelivery[][]> {
+      const rows = await db.run(sql.claimMails, { rows: limit, leaseMs, perDay: mailsPerDayMax });
+      const byMail = Map.groupBy(
+        rows.flatMap(toDue),
+        ({ accountId, channel, kind }) => `${accountId}/${channel}/${kind}`,
       );
+      return [...byMail.values()];
     },
   };
+}
+
+function toDue(row: sql.ClaimMailsRow): DueDelivery[] {
+  const { channel, failures } = row;
+  return toAlerts(row).map((alert) => ({ ...alert, channel, failures }));
 }
 
 export type ListedAlerts = {

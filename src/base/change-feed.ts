@@ -2,8 +2,9 @@
 // own changes at once. It finds the changes of other processes by polling a feed in the database. A
 // hint (through Redis) makes it poll sooner.
 
-import { type Clock, systemClock } from "./clock.ts";
+import { backgroundClock, type Clock } from "./clock.ts";
 import type { Log } from "./log.ts";
+import { Task, warnOnce } from "./task.ts";
 
 /** `at`: time of this read, to be passed to the next one. `id`: of the thing that changed. */
 export type ChangePage = { at: Date; changes: { changeId: string; id: string }[] };
@@ -99,76 +100,49 @@ export function createFeed(parts: {
   clock?: Clock | undefined;
   log: Log;
 }): Feed {
-  const { source, onChange, clock = systemClock, log } = parts;
+  const { source, onChange, clock = backgroundClock, log } = parts;
   /** Ids of reported changes, with the time of the report. */
   const reported = new Map<string, number>();
   let since: Date | undefined;
-  let isFailing = false;
-  let isRunning = false;
-  let isHinted = false;
-  let readAtMs = Number.NEGATIVE_INFINITY;
-  /** Undefined: a read is in progress. */
-  let cancelRead: (() => void) | undefined;
-  let lastRead: Promise<void> = Promise.resolve();
   let cleanedAtMs = clock.now();
   let currentAtMs = Number.NEGATIVE_INFINITY;
 
   async function readOnce(): Promise<void> {
     const beganAtMs = clock.now();
-    try {
-      const { at, changes } = await source.read(since);
-      since = at;
-      for (const [changeId, atMs] of reported) {
-        if (beganAtMs - atMs < rememberMs) break;
-        reported.delete(changeId);
-      }
-      for (const { changeId, id } of changes) {
-        if (reported.has(changeId)) continue;
-        reported.set(changeId, beganAtMs);
-        onChange(id);
-      }
-      currentAtMs = beganAtMs;
-      if (isFailing) log.info(`the change feed of ${source.name} is readable again`);
-      isFailing = false;
-      if (beganAtMs - cleanedAtMs > cleanEveryMs) {
-        cleanedAtMs = beganAtMs;
-        await source.clean();
-      }
-    } catch (err) {
-      if (!isFailing)
-        log.warn({ code: "changes_unread", err }, `cannot read the change feed of ${source.name}`);
-      isFailing = true;
+    const { at, changes } = await source.read(since);
+    since = at;
+    for (const [changeId, atMs] of reported) {
+      if (beganAtMs - atMs < rememberMs) break;
+      reported.delete(changeId);
+    }
+    for (const { changeId, id } of changes) {
+      if (reported.has(changeId)) continue;
+      reported.set(changeId, beganAtMs);
+      onChange(id);
+    }
+    currentAtMs = beganAtMs;
+    if (beganAtMs - cleanedAtMs > cleanEveryMs) {
+      cleanedAtMs = beganAtMs;
+      await source.clean();
     }
   }
 
-  function scheduleRead(afterMs: number): void {
-    cancelRead?.();
-    cancelRead = clock.after(afterMs, () => {
-      cancelRead = undefined;
-      lastRead = readOnce().finally(() => {
-        readAtMs = clock.now();
-        if (isRunning) scheduleRead(isHinted ? pauseMs : pollMs);
-        isHinted = false;
-      });
-    });
-  }
+  const reading = new Task({
+    run: readOnce,
+    everyMs: pollMs,
+    pauseMs,
+    report: warnOnce(log, {
+      code: "changes_unread",
+      failed: `cannot read the change feed of ${source.name}`,
+      recovered: `the change feed of ${source.name} is readable again`,
+    }),
+    clock,
+  });
 
   return {
-    start() {
-      isRunning = true;
-      scheduleRead(0);
-    },
-    async stop() {
-      isRunning = false;
-      cancelRead?.();
-      await lastRead;
-    },
-    pollSoon() {
-      if (!isRunning) return;
-      // A read in progress may have missed the change of this hint.
-      if (cancelRead) scheduleRead(Math.max(0, readAtMs + pauseMs - clock.now()));
-      else isHinted = true;
-    },
+    start: () => reading.start(),
+    stop: () => reading.stop(),
+    pollSoon: () => reading.wake(),
     isCurrent: () => clock.now() - currentAtMs < currentMsMax,
   };
 }

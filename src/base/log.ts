@@ -139,6 +139,9 @@ export const logCodes = {
   ledger_two_primaries:
     "stop the servers that the line names in `others`, now: they accept writes that will be " +
     "lost",
+  ledger_stalled:
+    "the database answers and takes no writes, for the reason in the line, such as a full disk; " +
+    "requests wait or get 503, and are charged once it does",
   ledger_unreachable: "requests get 503; bring the database back. `/health` says what is wrong",
   limits_degraded:
     "Redis does not answer, and each process enforces its share of every limit; bring Redis " +

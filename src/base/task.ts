@@ -9,8 +9,17 @@ export type TaskSettings = {
   readonly run: (stopping: AbortSignal) => Promise<boolean> | Promise<void>;
   /** Milliseconds from the start to the first run. Default: none. */
   readonly firstMs?: number;
-  /** Milliseconds from the end of a run to the next one. */
-  readonly everyMs: number;
+  /** Milliseconds from the end of a run to the next one. A function: as it is then. */
+  readonly everyMs: number | (() => number);
+  /** Failures in a row double the pause, up to this. Default: they do not. */
+  readonly everyMsMax?: number;
+  /** Milliseconds that lie at least between two runs, also for a task that is woken. */
+  readonly pauseMs?: number;
+  /**
+   * Share of the pause by which it is shorter, at most: chance decides, so that processes that
+   * started together do not go on together.
+   */
+  readonly jitter?: number;
   readonly report: Report;
   /** Default: the clock of this machine. The process may end while a run is due. */
   readonly clock?: Clock | undefined;
@@ -38,13 +47,16 @@ export function warnOnce(
   };
 }
 
+const usualJitter = 0.1;
+
 export class Task {
   readonly #settings: TaskSettings;
   readonly #clock: Clock;
   readonly #stopping = new AbortController();
   #isOn = false;
   #isWoken = false;
-  #isFailing = false;
+  #failures = 0;
+  #endedAtMs = Number.NEGATIVE_INFINITY;
   #running: Promise<void> | undefined;
   #cancelTimer = () => {};
 
@@ -63,11 +75,11 @@ export class Task {
     else this.#begin();
   }
 
-  /** Runs at once. A run that is active may have begun too early, so another one follows it. */
+  /** Runs as soon as it may. An active run may have begun too early, so another one follows it. */
   wake(): void {
     if (!this.#isOn) return;
     if (this.#running) this.#isWoken = true;
-    else this.#begin();
+    else this.#beginAfterPause();
   }
 
   /** Runs no more until it is started again. A run that is active goes on. */
@@ -84,36 +96,52 @@ export class Task {
   }
 
   #plan(ms: number): void {
+    this.#cancelTimer();
     this.#cancelTimer = this.#clock.after(ms, () => this.#begin());
+  }
+
+  #beginAfterPause(): void {
+    const { pauseMs = 0 } = this.#settings;
+    const leftMs = this.#endedAtMs + pauseMs - this.#clock.now();
+    if (leftMs > 0) this.#plan(leftMs);
+    else this.#begin();
   }
 
   #begin(): void {
     this.#cancelTimer();
     // Not at once, since a run may call `wake`.
-    const run = Promise.resolve().then(() => this.#runUntilDone());
-    this.#running = run.then(() => {
+    this.#isWoken = false;
+    const run = Promise.resolve().then(() => this.#runOnce());
+    this.#running = run.then((isMore) => {
       this.#running = undefined;
-      if (this.#isOn) this.#plan(this.#settings.everyMs);
+      this.#endedAtMs = this.#clock.now();
+      if (!this.#isOn) return;
+      // A failed run is no sooner repeated for being woken.
+      if (isMore || (this.#isWoken && this.#failures === 0)) this.#beginAfterPause();
+      else this.#plan(this.#nextMs());
     });
   }
 
-  async #runUntilDone(): Promise<void> {
-    do this.#isWoken = false;
-    while ((await this.#runOnce()) && this.#isOn);
+  #nextMs(): number {
+    const { everyMs, everyMsMax = 0, jitter = usualJitter } = this.#settings;
+    const usualMs = typeof everyMs === "number" ? everyMs : everyMs();
+    // 16 doublings make a day of a second.
+    const longerMs = Math.min(everyMsMax, usualMs * 2 ** Math.min(this.#failures, 16));
+    return Math.max(usualMs, longerMs) * (1 - jitter * Math.random());
   }
 
-  /** True if another run is due at once. */
+  /** True if there is more to do. */
   async #runOnce(): Promise<boolean> {
     const { run, report } = this.#settings;
     try {
       const isMore = await run(this.#stopping.signal);
-      if (this.#isFailing) report.recovered?.();
-      this.#isFailing = false;
-      return isMore === true || this.#isWoken;
+      if (this.#failures > 0) report.recovered?.();
+      this.#failures = 0;
+      return isMore === true;
     } catch (error) {
       // A run that the stop has cut off has not failed.
-      if (!this.#stopping.signal.aborted) report.failed(error, !this.#isFailing);
-      this.#isFailing = true;
+      if (!this.#stopping.signal.aborted) report.failed(error, this.#failures === 0);
+      this.#failures += 1;
       return false;
     }
   }

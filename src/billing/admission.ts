@@ -61,6 +61,8 @@ export type HoldRequest = {
   readonly bounds: UsageBounds;
   /** Absent: none. */
   readonly tags?: Tags | undefined;
+  /** Who asked for the hold, as `actorOf` names callers. Absent: the gateway itself. */
+  readonly madeBy?: string | undefined;
   /** Time from admission until any process may settle the hold. */
   readonly deadlineMs: number;
   /**
@@ -93,6 +95,8 @@ export type PlacedHold = {
   readonly admittedAt: Date;
   /** Absent: none. */
   readonly tags?: Tags | undefined;
+  /** Absent: the gateway itself. */
+  readonly madeBy?: string | undefined;
 };
 
 /** A hold, as the process that placed it knows it. */
@@ -305,12 +309,13 @@ function grow(ledger: Ledger, { hold, amountMicro }: GrowRequest): Admitted {
 }
 
 function holdOf(
-  { requestId, payer, model, price, bounds, tags }: HoldRequest,
+  { requestId, payer, model, price, bounds, tags, madeBy }: HoldRequest,
   grantedOutput: number,
   amountMicro: bigint,
 ) {
   const expectedInputMicro = maxInputCostMicro(price, bounds);
-  return { requestId, payer, model, price, grantedOutput, amountMicro, expectedInputMicro, tags };
+  const amounts = { grantedOutput, amountMicro, expectedInputMicro };
+  return { requestId, payer, model, price, ...amounts, tags, madeBy };
 }
 
 type NotHeld = Extract<Admitted, { kind: "rejected" | "short" }>;

@@ -37,6 +37,10 @@ export type BatchQueueSettings<Item, Outcome> = {
   readonly runBlocked: RunBatch<Item, Outcome>;
   /** Called with the error when groups become blocked. */
   readonly onBlocked?: (error: unknown) => void;
+  /** Called once, with the last error, when batches have failed for a second. */
+  readonly onStalled?: (error: unknown) => void;
+  /** Called with the first success after that. */
+  readonly onResumed?: () => void;
   /** Called for each failed item that may have been committed nevertheless. */
   readonly onUnconfirmed?: (item: Item) => void;
   /** Pause before a failed batch is repeated. */
@@ -68,6 +72,8 @@ type Unfinished<Item, Outcome> = {
 
 /** How long a success shows that the database serves this queue. */
 const servedMsMax = 5_000;
+/** Failures that last for less are conflicts, or a server that was started again. */
+const stalledMsMin = 1_000;
 /** How long a drain that is over waits for the batches that the database has. */
 const inFlightMsMax = 1_000;
 
@@ -85,6 +91,7 @@ export class BatchQueue<Item, Outcome> {
   #succeededAtMs = Number.NEGATIVE_INFINITY;
   /** The first failure of the database since the last success. */
   #failedAtMs: number | undefined;
+  #isStallReported = false;
   #isStopped = false;
   #failedAtStop = 0;
 
@@ -144,6 +151,15 @@ export class BatchQueue<Item, Outcome> {
   noteSuccess(): void {
     this.#succeededAtMs = this.#clock.now();
     this.#failedAtMs = undefined;
+    if (this.#isStallReported) this.#settings.onResumed?.();
+    this.#isStallReported = false;
+  }
+
+  #noteFailure(error: unknown): void {
+    this.#failedAtMs ??= this.#clock.now();
+    if (this.#isStallReported || this.#clock.now() - this.#failedAtMs < stalledMsMin) return;
+    this.#isStallReported = true;
+    this.#settings.onStalled?.(error);
   }
 
   /**
@@ -231,7 +247,7 @@ export class BatchQueue<Item, Outcome> {
     } catch (error) {
       const failure = this.#settings.classify(error);
       metrics?.onFailure(failure);
-      if (failure !== "rejected") this.#failedAtMs ??= this.#clock.now();
+      if (failure !== "rejected") this.#noteFailure(error);
       if (failure === "unsent") return { repeat: batch, blocked: [] };
       if (failure === "blocked") return { repeat: [], blocked: batch, blockedBy: error };
       for (const queued of batch) queued.isUnconfirmed = true;

@@ -40,7 +40,7 @@ import { checkTags } from "../base/tags.ts";
 import { withTimeout } from "../base/timeout.ts";
 import { tokenCategories } from "../base/token-categories.ts";
 import type { ApprovalLimit, CarryOut } from "../contract/approvals.ts";
-import { confinedTo } from "../contract/callers.ts";
+import { actorOf, confinedTo } from "../contract/callers.ts";
 import type { AuthenticatedCall, Implementation } from "../contract/contract.ts";
 import { onceFor } from "../contract/replays.ts";
 import type { Metrics } from "../metrics/metrics.ts";
@@ -408,8 +408,8 @@ function createService({
       return create(ListTransfersResponseSchema, { transfers, nextPageToken });
     },
 
-    async placeHold(request, { signal }) {
-      const hold = await placeHold({ store, holds, priceOf }, request, signal);
+    async placeHold(request, call) {
+      const hold = await placeHold({ store, holds, priceOf }, request, call);
       return create(PlaceHoldResponseSchema, {
         accountId: hold.payer.accountId,
         grantedOutput: hold.grantedOutput,
@@ -539,7 +539,7 @@ const deadlineMaxMs = 24 * 3_600_000;
 async function placeHold(
   { store, holds, priceOf }: ServiceParts,
   request: PlaceHoldRequest,
-  signal: AbortSignal,
+  { caller, signal }: AuthenticatedCall,
 ) {
   const { requestId, keyId, model, input, mostExpensiveInput, minOutput, maxOutput, nonce } =
     request;
@@ -560,7 +560,8 @@ async function placeHold(
   const payer = await store.findPayer(keyId);
   if (!payer) throw noSuch("key");
   const bounds = { input, mostExpensiveInput, minOutput, maxOutput };
-  const hold = { requestId, nonce, payer, model, price, bounds, deadlineMs, tags };
+  const madeBy = caller.kind === "internal" ? undefined : actorOf(caller);
+  const hold = { requestId, nonce, payer, model, price, bounds, deadlineMs, tags, madeBy };
   return holds.place(hold, signal);
 }
 

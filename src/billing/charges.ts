@@ -75,7 +75,10 @@ export async function listCharges(
   });
 }
 
-type ChosenCharges = Pick<ChargeQuery, "keyId" | "model" | "outcomes" | "minAmountMicro" | "tags">;
+type ChosenCharges = Pick<
+  ChargeQuery,
+  "keyId" | "model" | "outcomes" | "minAmountMicro" | "tags" | "madeBy"
+>;
 
 /**
  * What a filter chooses, for a caller who may be confined to one key. Undefined: nothing, since it
@@ -96,18 +99,20 @@ export function chosenCharges(
     outcomes: [...new Set(outcomes)].map(outcomeName),
     minAmountMicro: minAmountMicrocredits,
     tags,
+    madeBy: filter?.madeBy ?? "",
   };
 }
 
 /** True if these charges include this one. */
 export function isChosen(chosen: ChosenCharges | undefined, charge: Receipt): boolean {
   if (!chosen) return false;
-  const { keyId, model, outcomes, minAmountMicro, tags } = chosen;
+  const { keyId, model, outcomes, minAmountMicro, tags, madeBy } = chosen;
   return (
     (keyId === undefined || charge.keyId === keyId) &&
     (model === "" || charge.model === model) &&
     (outcomes.length === 0 || outcomes.includes(outcomeName(charge.outcome))) &&
     charge.amountMicrocredits >= minAmountMicro &&
+    (madeBy === "" || charge.madeBy === madeBy) &&
     Object.entries(tags).every(([key, value]) => charge.tags[key] === value)
   );
 }

@@ -41,6 +41,7 @@ const columns = [
   "hold_credits",
   "overrun_credits",
   "price_version",
+  "made_by",
   "tags",
 ];
 
@@ -61,6 +62,7 @@ function lineOf(row: ExportChargesRow): string {
     credits(row.hold),
     credits(row.overrun),
     row.priceVersion,
+    textCell(row.madeBy ?? ""),
     textCell(tagsText(readTags(row.tags) ?? noTags)),
   ]);
 }

@@ -13,7 +13,7 @@ import { ApiError } from "../base/errors.ts";
 import { newRequestId } from "../base/ids.ts";
 import type { Log } from "../base/log.ts";
 import { withTimeout } from "../base/timeout.ts";
-import type { Connection, Postgres } from "../postgres/postgres.ts";
+import { type Connection, isUnreachable, type Postgres } from "../postgres/postgres.ts";
 import {
   type AdmissionRequest,
   type Admitted,
@@ -236,6 +236,7 @@ export class HoldKeeper implements Holds {
             "admission: some pools are blocked; retrying them separately",
           ),
         onUnconfirmed: (request) => this.#rememberUnconfirmed(request),
+        ...this.#reportStalls("admission"),
         metrics: this.#metrics?.queue("admit"),
       }),
       settlement: new BatchQueue(settleOn(settlements), {
@@ -252,8 +253,28 @@ export class HoldKeeper implements Holds {
             { code: "ledger_blocked", err },
             "settlement: some pools are blocked; retrying them separately",
           ),
+        ...this.#reportStalls("settlement"),
         metrics: this.#metrics?.queue("settle"),
       }),
+    };
+  }
+
+  /** Says why nothing is written although the database answers, such as on a full disk. */
+  #reportStalls(queue: "admission" | "settlement") {
+    let isReported = false;
+    return {
+      onStalled: (err: unknown) => {
+        // The heartbeats of this process say that it does not answer, and `onBlocked` who waits.
+        isReported = !isUnreachable(err);
+        if (isReported)
+          this.#log.error(
+            { code: "ledger_stalled", err },
+            `${queue}: the database takes no writes`,
+          );
+      },
+      onResumed: () => {
+        if (isReported) this.#log.info(`${queue}: the database takes writes again`);
+      },
     };
   }
 

@@ -150,6 +150,7 @@ function placeHolds(placed: readonly PlacedRequest[], nodeId: string): Query<nev
     nodeIds: requests.map((request) => nodeOf(request, nodeId)),
     grantedOutputs: holds.map(({ grantedOutput }) => grantedOutput),
     tags: holds.map(storedTags),
+    madeBy: holds.map(({ madeBy }) => madeBy ?? null),
   });
 }
 

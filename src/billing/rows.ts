@@ -132,6 +132,7 @@ export function toStoredHold(row: sql.FindHoldsRow): StoredHold {
       month,
       admittedAt: row.admittedAt,
       ...(tags && { tags }),
+      ...(row.madeBy !== null && { madeBy: row.madeBy }),
     },
   };
 }
@@ -158,6 +159,7 @@ export function toReceipt(row: sql.FindChargeRow): Receipt {
     admittedAt: timestampFromDate(row.admittedAt),
     settledAt: timestampFromDate(row.settledAt),
     tags: readTags(row.tags) ?? {},
+    madeBy: row.madeBy ?? "",
   });
 }
 

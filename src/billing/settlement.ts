@@ -79,6 +79,7 @@ export function receiptOf(charge: Charge): Receipt {
     attempts: [...charge.attempts],
     settledAt: timestampFromDate(charge.settledAt),
     tags: hold.tags ? { ...hold.tags } : {},
+    madeBy: hold.madeBy ?? "",
   };
 }
 
@@ -94,5 +95,6 @@ function receiptHead(hold: PlacedHold) {
     grantedOutput: hold.grantedOutput,
     admittedAt: timestampFromDate(hold.admittedAt),
     ...(hold.tags && { tags: hold.tags }),
+    ...(hold.madeBy !== undefined && { madeBy: hold.madeBy }),
   };
 }

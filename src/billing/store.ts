@@ -50,6 +50,8 @@ export type ChargeQuery = {
   readonly minAmountMicro: bigint;
   /** All of them. Empty: whatever the tags. */
   readonly tags: Tags;
+  /** Empty: whoever asked. */
+  readonly madeBy: string;
 };
 
 /** Which charges are exported. */
@@ -205,7 +207,16 @@ export function createLedgerStore({ run, transaction, runLong, heartbeats }: Dat
     },
     /** The charges that match, newest first, among at most `looks` charges. */
     listCharges: async (
-      { keyId, before, model, outcomes, minAmountMicro: least, tags, ...query }: ChargeQuery,
+      {
+        keyId,
+        before,
+        model,
+        outcomes,
+        minAmountMicro: least,
+        tags,
+        madeBy,
+        ...query
+      }: ChargeQuery,
       page: { looks: number; rows: number },
     ): Promise<FoundCharge[]> => {
       const asked = {
@@ -217,6 +228,7 @@ export function createLedgerStore({ run, transaction, runLong, heartbeats }: Dat
         model: model || null,
         outcomes: outcomes.length > 0 ? outcomes : null,
         tags: Object.keys(tags).length > 0 ? JSON.stringify(tags) : null,
+        madeBy: madeBy || null,
       };
       const found =
         keyId === undefined

@@ -17,6 +17,7 @@ import {
   askForApproval,
   type CarryOut,
   mayGive,
+  noteBypass,
   personBehind,
 } from "../contract/approvals.ts";
 import { actorOf } from "../contract/callers.ts";
@@ -82,20 +83,14 @@ export async function createTransfer(
   const transfer = { ...toNewTransfer(request, actorOf(caller)), isOwed };
   const { accountId, amountMicro } = transfer;
   const limit = approvalLimit();
+  const usdMicro = usdOf(amountMicro);
+  const isOverLimit = limit !== undefined && usdMicro > limit;
+  const isPerson = personBehind(caller) !== undefined;
+  const isBypass = caller.kind === "admin" && !isPerson && isOverLimit;
   // Only what adds credits can need another person.
-  if (amountMicro < 0n || personBehind(caller) === undefined || limit === undefined) {
+  if (!isBypass && (amountMicro < 0n || !isPerson || limit === undefined)) {
     const booked = await store.createTransfer(transfer);
     onTransfer(accountId);
-    if (caller.kind === "admin" && limit !== undefined && usdOf(amountMicro) > limit)
-      log.warn(
-        {
-          code: "approval_bypassed",
-          accountId,
-          transferId: booked.transferId,
-          actor: booked.actor,
-        },
-        "a token of the machine gave away what a person could not alone",
-      );
     return create(CreateTransferResponseSchema, { transfer: booked });
   }
   const outcome = await repeatedOnce(() =>
@@ -104,13 +99,25 @@ export async function createTransfer(
       const booked = await findSame(tx, transfer);
       if (booked) return { transfer: booked };
       checkBookable(pool, transfer);
-      const usdMicro = usdOf(amountMicro);
-      if (await mayGive(tx, caller, usdMicro, limit))
-        return { transfer: await bookTransfer(tx, transfer) };
-      return { approval: await askForApproval(tx, caller, toAct(request, transfer, usdMicro)) };
+      const act = toAct(request, transfer, usdMicro);
+      if (!(await mayGive(tx, caller, usdMicro, limit)))
+        return { approval: await askForApproval(tx, caller, act) };
+      const made = await bookTransfer(tx, transfer);
+      if (isBypass) await noteBypass(tx, caller, act);
+      return { transfer: made };
     }),
   );
   onTransfer(accountId);
+  if (isBypass)
+    log.warn(
+      {
+        code: "approval_bypassed",
+        accountId,
+        transferId: outcome.transfer?.transferId,
+        actor: transfer.actor,
+      },
+      "a token of the machine gave away what a person could not alone",
+    );
   return create(CreateTransferResponseSchema, outcome);
 }
 

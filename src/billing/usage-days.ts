@@ -12,6 +12,7 @@
 
 import * as sql from "../../gen/sql/billing.ts";
 import type { Log } from "../base/log.ts";
+import { Task, warnOnce } from "../base/task.ts";
 import { isBlocked, type Postgres } from "../postgres/postgres.ts";
 import type { Runner } from "../postgres/statement.ts";
 
@@ -49,51 +50,44 @@ type Progress = sql.LockUsageProgressRow;
 export class UsageDays {
   readonly #postgres: Pick<Postgres, "transaction">;
   readonly #log: Log;
-  #timer: NodeJS.Timeout | undefined;
-  #running: Promise<void> | undefined;
+  readonly #closing: Task;
+  readonly #mending: Task;
   /** Closed days with late settlements, which are to be written again. */
   readonly #late = new Set<string>();
-  #mending: Promise<void> | undefined;
-  #isStopped = false;
   /** Start of the first open day, as this process knows. */
   #closedTo = new Date(0);
 
   constructor(postgres: Pick<Postgres, "transaction">, log: Log) {
     this.#postgres = postgres;
     this.#log = log;
+    const report = (failed: string) => warnOnce(log, { code: "usage_day_not_closed", failed });
+    this.#closing = new Task({
+      run: (stopping) => this.run(stopping).catch(passBlocked),
+      everyMs,
+      report: report("cannot close the days of the usage yet"),
+    });
+    // However many settlements are late, a day is written by one transaction at a time.
+    this.#mending = new Task({
+      run: () => this.#mendAll(),
+      everyMs,
+      report: report("cannot write a closed day again yet"),
+    });
   }
 
   start(): void {
-    const run = () => {
-      this.#running ??= this.run()
-        .catch((err: unknown) => {
-          // Another process is at it.
-          if (!isBlocked(err))
-            this.#log.warn(
-              { code: "usage_day_not_closed", err },
-              "cannot close the days of the usage yet",
-            );
-        })
-        .finally(() => {
-          this.#running = undefined;
-        });
-      this.#mendLate();
-    };
-    run();
-    this.#timer = setInterval(run, everyMs).unref();
+    this.#closing.start();
+    this.#mending.wake();
   }
 
   async stop(): Promise<void> {
-    clearInterval(this.#timer);
-    this.#isStopped = true;
-    await Promise.all([this.#running, this.#mending]);
+    await Promise.all([this.#closing.stop(), this.#mending.stop()]);
   }
 
   /** Closes the days that can be closed, removes the hours that are too old, and writes tags. */
-  async run(): Promise<void> {
-    while (!this.#isStopped && (await this.#closeNext()));
-    while (!this.#isStopped && (await this.#removeNext()));
-    while (!this.#isStopped && (await this.#writeNextTags()));
+  async run(stopping?: AbortSignal): Promise<void> {
+    while (!stopping?.aborted && (await this.#closeNext()));
+    while (!stopping?.aborted && (await this.#removeNext()));
+    while (!stopping?.aborted && (await this.#writeNextTags()));
   }
 
   /** Reports that a request was settled, which was admitted then. Cheap. */
@@ -106,22 +100,9 @@ export class UsageDays {
         "a request of a closed day was settled: the day is written again",
       );
     this.#late.add(day);
-    this.#mendLate();
-  }
-
-  // However many settlements are late, a day is written by one transaction at a time.
-  #mendLate(): void {
-    if (this.#late.size === 0) return;
-    this.#mending ??= this.#mendAll()
-      .catch((err: unknown) =>
-        this.#log.warn(
-          { code: "usage_day_not_closed", err },
-          "cannot write a closed day again yet",
-        ),
-      )
-      .finally(() => {
-        this.#mending = undefined;
-      });
+    // Most processes never have one.
+    this.#mending.start();
+    this.#mending.wake();
   }
 
   async #mendAll(): Promise<void> {
@@ -235,6 +216,11 @@ export class UsageDays {
     this.#closedTo = startOfDay(progress.closedTo);
     return progress;
   }
+}
+
+/** Another process is at it. */
+function passBlocked(error: unknown): void {
+  if (!isBlocked(error)) throw error;
 }
 
 /** Writes the tags of a day anew. */

@@ -102,6 +102,22 @@ export async function askForApproval(tx: Runner, caller: Caller, act: Act): Prom
   return toApproval(waiting);
 }
 
+/** Notes, in the transaction that does it, that the machine does what a person could not alone. */
+export async function noteBypass(tx: Runner, caller: Caller, act: Act): Promise<void> {
+  const request = JSON.stringify(act.request);
+  const approvalId = timeOrderedId("apv_");
+  await tx.run(sql.insertBypass, { ...act, request, requestedBy: actorOf(caller), approvalId });
+}
+
+/** What the machine did alone since shortly before `since`, oldest first. */
+export function listBypasses(
+  db: Runner,
+  since: Date,
+  rows: number,
+): Promise<sql.ListBypassesRow[]> {
+  return db.run(sql.listBypasses, { since, rows });
+}
+
 /** A member of what was stored to be carried out. */
 export function memberOf({ request }: Approved, name: string): string {
   return String(request[name] ?? "");

@@ -2,6 +2,7 @@
 // all services together under the empty name.
 
 import { HealthImplementation, type ServingStatusMap } from "grpc-health-check";
+import { Task } from "../base/task.ts";
 import { type Services, serviceTypes } from "../contract/contract.ts";
 
 /** For each service, whether it can answer now. */
@@ -38,21 +39,25 @@ export function createHealth(readiness: () => Promise<ServingServices>): Health 
     reported = next;
   };
 
-  let stopped = false;
-  let timer: NodeJS.Timeout | undefined;
-  const check = async () => {
-    // A failed check means: not ready.
-    const serving = await readiness().catch(() => nothing);
-    if (stopped) return;
-    report(serving);
-    timer = setTimeout(check, checkIntervalMs).unref();
-  };
+  const first = Promise.withResolvers<void>();
+  const checks = new Task({
+    async run(stopping) {
+      // A failed check means: not ready.
+      const serving = await readiness().catch(() => nothing);
+      if (!stopping.aborted) report(serving);
+      first.resolve();
+    },
+    everyMs: checkIntervalMs,
+    report: { failed() {} },
+  });
   return {
     implementation,
-    follow: check,
+    follow() {
+      checks.start();
+      return first.promise;
+    },
     stop() {
-      stopped = true;
-      clearTimeout(timer);
+      void checks.stop();
       report(nothing);
     },
   };

@@ -9,6 +9,7 @@
 
 import * as sql from "../../gen/sql/history.ts";
 import type { Log } from "../base/log.ts";
+import { Task } from "../base/task.ts";
 import type { SinkSettings } from "../config/environment.ts";
 import { Lease } from "../postgres/lease.ts";
 import { isUnreachable } from "../postgres/postgres.ts";
@@ -24,24 +25,20 @@ const chargesPerBatch = 2_000;
 const everyMs = 5_000;
 // A batch is written within a minute, or given up.
 const leaseMs = 120_000;
-const pauseMsMax = 60_000;
+const everyMsMax = 60_000;
 
 export class Sink {
   readonly #db: Runner;
-  readonly #log: Log;
   readonly #name: string;
   readonly #writer: SinkWriter;
   readonly #lease: Lease;
   readonly #marginMs: number;
-  #timer: NodeJS.Timeout | undefined;
-  #running: Promise<void> | undefined;
-  #isStopped = false;
+  readonly #sending: Task;
   /** The oldest time for which it is open whether its transactions have ended. */
   #sample: { readonly at: string; readonly firstToCome: bigint } | undefined;
   /** Every transaction that had begun by then has ended. */
   #until: string | undefined;
   #lag: number | undefined;
-  #failures = 0;
   /** Charges that this process has sent. */
   sent = 0;
   /** Attempts that failed. */
@@ -60,7 +57,6 @@ export class Sink {
     margin?: number;
   }) {
     this.#db = db;
-    this.#log = log;
     this.#name = settings.name;
     this.#marginMs = margin;
     this.#writer =
@@ -68,6 +64,22 @@ export class Sink {
     this.#lease = new Lease(db, {
       task: `sink ${settings.name}`,
       ms: leaseMs,
+    });
+    this.#sending = new Task({
+      run: (stopping) => this.run(stopping),
+      everyMs,
+      everyMsMax,
+      report: {
+        failed: (err, isFirst) => {
+          this.failed += 1;
+          if (isFirst && !isUnreachable(err))
+            log.warn(
+              { code: "sink_failed", sink: settings.name, err },
+              "charges do not get to the sink; they are sent when it takes them again",
+            );
+        },
+        recovered: () => log.info({ sink: settings.name }, "the sink takes charges again"),
+      },
     });
   }
 
@@ -80,44 +92,16 @@ export class Sink {
   }
 
   start(): void {
-    this.#plan(0);
+    this.#sending.start();
   }
 
   async stop(): Promise<void> {
-    this.#isStopped = true;
-    clearTimeout(this.#timer);
-    await this.#running;
+    await this.#sending.stop();
     await this.#lease.release().catch(() => undefined);
   }
 
-  #plan(ms: number): void {
-    if (this.#isStopped) return;
-    this.#timer = setTimeout(() => {
-      this.#running = this.#attempt();
-    }, ms).unref();
-  }
-
-  async #attempt(): Promise<void> {
-    try {
-      await this.run();
-      if (this.#failures > 0) this.#log.info({ sink: this.#name }, "the sink takes charges again");
-      this.#failures = 0;
-    } catch (err) {
-      if (this.#isStopped) return;
-      this.failed += 1;
-      this.#failures += 1;
-      // Once for each time that it goes away.
-      if (this.#failures === 1 && !isUnreachable(err))
-        this.#log.warn(
-          { code: "sink_failed", sink: this.#name, err },
-          "charges do not get to the sink; they are sent when it takes them again",
-        );
-    }
-    this.#plan(Math.min(pauseMsMax, everyMs * 2 ** Math.min(this.#failures, 10)));
-  }
-
   /** Sends what can be sent now, unless another process does. */
-  async run(): Promise<void> {
+  async run(stopping?: AbortSignal): Promise<void> {
     if (!(await this.#lease.take())) {
       this.#lag = undefined;
       return;
@@ -125,7 +109,7 @@ export class Sink {
     const until = await this.#readHorizon();
     const sink = this.#name;
     await this.#db.run(sql.addCursor, { sink });
-    for (let isWhole = false; !isWhole && !this.#isStopped; ) {
+    for (let isWhole = false; !isWhole && !stopping?.aborted; ) {
       const cursor = await this.#db.run(sql.readCursor, { sink });
       if (!cursor) throw new Error(`no cursor of the sink ${sink}`);
       const lag = await this.#db.run(sql.readLag, cursor);

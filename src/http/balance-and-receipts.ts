@@ -115,6 +115,7 @@ const listParameters = {
   ),
   min_credits: described("Only charges of so many credits or more.", decimal),
   tag: described("Only requests with all of these tags, such as `team=a,env=ci`.", text),
+  made_by: described("Only requests that were charged by this program.", text),
   ...pageParameters(receiptsMax),
 };
 
@@ -167,6 +168,10 @@ const receipt = closed(
       type: "object",
       additionalProperties: text,
     }),
+    made_by: described(
+      "The program that had the request charged, such as `token:billing-bot`. Null: the gateway.",
+      orNull(text),
+    ),
     admitted_at: orNull(time),
     settled_at: orNull(time),
   },
@@ -228,6 +233,7 @@ export function listReceipts(core: Core) {
           outcomes: listParam(query, "outcome").map((name) => choiceOf(outcomes, "outcome", name)),
           minAmountMicrocredits: creditsParam(query, "min_credits"),
           tags: parseTags(textParam(query, "tag"), "tag"),
+          madeBy: textParam(query, "made_by"),
         },
       },
       identityOf(request).call,
@@ -272,6 +278,7 @@ function renderReceipt(receipt: Receipt): JsonObject {
     overrun_credits: credits(receipt.overrunMicrocredits),
     attempts: receipt.attempts.map(renderAttempt),
     tags: Object.fromEntries(sortedTags(receipt.tags)),
+    made_by: receipt.madeBy || null,
     admitted_at: rfc3339OrNull(receipt.admittedAt),
     settled_at: rfc3339OrNull(receipt.settledAt),
   };

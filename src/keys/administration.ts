@@ -105,7 +105,7 @@ export async function getKey(
 }
 
 export async function listKeys(
-  { store }: Parts,
+  { store, keysMax }: Parts,
   request: ListKeysRequest,
   { accountId }: AuthenticatedCall,
 ): Promise<ListKeysResponse> {
@@ -122,7 +122,9 @@ export async function listKeys(
     read: (after, limit) => store.listKeys(account, filter, after ?? "", limit),
     cursorOf: ({ keyId }) => keyId,
   });
-  return create(ListKeysResponseSchema, { keys, nextPageToken });
+  const liveKeysMax = keysMax?.() ?? 0;
+  const liveKeys = request.pageToken === "" ? await store.countLive(account) : 0;
+  return create(ListKeysResponseSchema, { keys, nextPageToken, liveKeys, liveKeysMax });
 }
 
 export async function updateKey(

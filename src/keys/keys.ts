@@ -184,10 +184,13 @@ export function createKeys(parts: {
       ...managedKeys,
       publish: (keyIds) => keyIds.forEach(changes.publish),
     },
-    start: changes.start,
+    start() {
+      changes.start();
+      lastUse.start();
+    },
     async stop() {
       await changes.stop();
-      await lastUse.flush();
+      await lastUse.stop();
     },
   };
 }

@@ -2,6 +2,7 @@
 // with one statement. The statement writes a secret at most once a minute.
 
 import type { Log } from "../base/log.ts";
+import { type Report, Task, warnOnce } from "../base/task.ts";
 
 const everyMs = 5_000;
 // A write that fails is dropped: the next use of the secret is due again.
@@ -10,38 +11,42 @@ const pendingMax = 100_000;
 
 export class LastUse {
   readonly #write: (secretIds: readonly string[]) => Promise<unknown>;
-  readonly #log: Log;
   readonly #pending = new Set<string>();
-  #timer: NodeJS.Timeout | undefined;
-  #written: Promise<void> = Promise.resolve();
+  readonly #report: Report;
+  readonly #writing: Task;
 
   constructor(write: (secretIds: readonly string[]) => Promise<unknown>, log: Log) {
     this.#write = write;
-    this.#log = log;
+    this.#report = warnOnce(log, {
+      code: "last_use_not_stored",
+      failed: "cannot record the last use of keys",
+    });
+    this.#writing = new Task({
+      run: () => this.#writeAll(),
+      firstMs: everyMs,
+      everyMs,
+      report: this.#report,
+    });
   }
 
   add(secretId: string): void {
-    if (this.#pending.size >= pendingMax) return;
-    this.#pending.add(secretId);
-    this.#timer ??= setTimeout(() => void this.flush(), everyMs).unref();
+    if (this.#pending.size < pendingMax) this.#pending.add(secretId);
+  }
+
+  start(): void {
+    this.#writing.start();
   }
 
   /** Writes what was collected. */
-  flush(): Promise<void> {
-    clearTimeout(this.#timer);
-    this.#timer = undefined;
-    this.#written = this.#written.then(() => this.#writeAll());
-    return this.#written;
+  async stop(): Promise<void> {
+    await this.#writing.stop();
+    await this.#writeAll().catch((error: unknown) => this.#report.failed(error, true));
   }
 
   async #writeAll(): Promise<void> {
     const secretIds = [...this.#pending];
     this.#pending.clear();
-    try {
-      for (let at = 0; at < secretIds.length; at += batchMax)
-        await this.#write(secretIds.slice(at, at + batchMax));
-    } catch (err) {
-      this.#log.warn({ code: "last_use_not_stored", err }, "cannot record the last use of keys");
-    }
+    for (let at = 0; at < secretIds.length; at += batchMax)
+      await this.#write(secretIds.slice(at, at + batchMax));
   }
 }

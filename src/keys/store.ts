@@ -160,6 +160,9 @@ export function createKeyStore({ run, transaction }: Pick<Postgres, "run" | "tra
       const keys = await readKeys(ids);
       return keys.toSorted((a, b) => ids.indexOf(a.keyId) - ids.indexOf(b.keyId));
     },
+    /** How many keys of an account are neither revoked nor expired. */
+    countLive: async (accountId: string): Promise<number> =>
+      (await run(sql.countLive, { accountId })).keys,
 
     /** Keys of an account after the key `after`, oldest first. Empty: from the first. */
     async listKeys(

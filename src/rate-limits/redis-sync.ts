@@ -7,6 +7,7 @@
 // it may have lost entries.
 
 import type { Log } from "../base/log.ts";
+import { Task } from "../base/task.ts";
 import { withTimeout } from "../base/timeout.ts";
 import type { Redis } from "../redis/redis.ts";
 import type { FallbackQuota, Nodes, Verdict } from "./sliding-window.ts";
@@ -48,9 +49,12 @@ export class RedisSync {
   #syncedEpoch = "";
   #isServerChecked = false;
   #warnedAtMs: number | undefined;
-  #isRunning = false;
-  #timer: NodeJS.Timeout | undefined;
-  #lastHeartbeat: Promise<void> = Promise.resolve();
+  readonly #heartbeats = new Task({
+    run: () => this.#heartbeat(),
+    everyMs: () => (this.isSynced ? heartbeatMs.synced : heartbeatMs.otherwise),
+    // A heartbeat reports its failures itself, and so do requests.
+    report: { failed() {} },
+  });
   #unsubscribers: (() => void)[] = [];
 
   constructor(parts: Parts) {
@@ -108,32 +112,18 @@ export class RedisSync {
    */
   async start(): Promise<void> {
     const { redis, onOverage } = this.#parts;
-    this.#isRunning = true;
     this.#unsubscribers = [
       this.#store.onOverage(onOverage),
       redis.onConnected(() => this.#startOver()),
     ];
-    this.#scheduleHeartbeat(0);
+    this.#heartbeats.start();
     await withTimeout(this.#firstSynced.promise, startMsMax, () => undefined);
     if (!this.isSynced) this.#warn(redis.connected ? "not ready" : "not connected");
   }
 
   async stop(): Promise<void> {
-    this.#isRunning = false;
-    clearTimeout(this.#timer);
     for (const unsubscribe of this.#unsubscribers) unsubscribe();
-    await this.#lastHeartbeat;
-  }
-
-  #scheduleHeartbeat(afterMs: number): void {
-    if (!this.#isRunning) return;
-    clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => {
-      this.#lastHeartbeat = this.#heartbeat().finally(() =>
-        this.#scheduleHeartbeat(this.isSynced ? heartbeatMs.synced : heartbeatMs.otherwise),
-      );
-    }, afterMs);
-    this.#timer.unref();
+    await this.#heartbeats.stop();
   }
 
   /**
@@ -143,7 +133,7 @@ export class RedisSync {
   #startOver(): void {
     this.#syncedEpoch = "";
     this.#isServerChecked = false;
-    this.#scheduleHeartbeat(0);
+    this.#heartbeats.wake();
   }
 
   async #heartbeat(): Promise<void> {
@@ -198,7 +188,7 @@ export class RedisSync {
     this.#state = "unavailable";
     this.#warn(reason);
     // The pending heartbeat was scheduled at the slower interval.
-    if (wasSynced) this.#scheduleHeartbeat(heartbeatMs.otherwise);
+    if (wasSynced) this.#heartbeats.wake();
   }
 
   #warn(reason: string): void {

@@ -8,6 +8,7 @@ import { fileURLToPath } from "node:url";
 import { Cluster, Redis as Connection, type RedisOptions } from "ioredis";
 import type { ChangeHints } from "../base/change-feed.ts";
 import type { Log } from "../base/log.ts";
+import { Task } from "../base/task.ts";
 import { withTimeout } from "../base/timeout.ts";
 import { parseRedisUrl } from "../config/redis-url.ts";
 
@@ -81,20 +82,13 @@ export function connectRedis(url: string, log: Log): Redis {
     maxRetriesPerRequest: null,
   });
   const listeners = new Map<string, Set<(message: string) => void>>();
-  let isClosed = false;
-  // ioredis gives up when a sentinel reports a failover while it asks another one for the primary.
-  const keepOpen = (connection: Connection | Cluster, onOpen: () => void) =>
-    connection.on("end", () => {
-      const open = () => {
-        if (!isClosed) connection.connect().then(onOpen, () => undefined);
-      };
-      setTimeout(open, reopenMs).unref();
-    });
-  keepOpen(commands, () => {});
-  keepOpen(subscriber, () => {
-    const channels = [...listeners.keys()];
-    if (channels.length > 0) subscriber.subscribe(...channels).catch(() => undefined);
-  });
+  const reopening = [
+    keepOpen(commands, () => {}),
+    keepOpen(subscriber, () => {
+      const channels = [...listeners.keys()];
+      if (channels.length > 0) subscriber.subscribe(...channels).catch(() => undefined);
+    }),
+  ];
   subscriber.on("message", (channel, message) => {
     for (const listener of listeners.get(channel) ?? []) listener(message);
   });
@@ -141,11 +135,28 @@ export function connectRedis(url: string, log: Log): Redis {
       return commands.status === "ready";
     },
     async close() {
-      isClosed = true;
+      for (const task of reopening) void task.stop();
       commands.disconnect();
       subscriber.disconnect();
     },
   };
+}
+
+// ioredis gives up when a sentinel reports a failover while it asks another one for the primary.
+function keepOpen(connection: Connection | Cluster, onOpen: () => void): Task {
+  const reopening = new Task({
+    async run() {
+      await connection.connect();
+      reopening.pause();
+      onOpen();
+    },
+    firstMs: reopenMs,
+    everyMs: reopenMs,
+    // The connection itself reports why it cannot connect.
+    report: { failed() {} },
+  });
+  connection.on("end", () => reopening.start());
+  return reopening;
 }
 
 /** How long a cluster or a sentinel may take to say where the servers are. */

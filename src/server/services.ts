@@ -18,6 +18,7 @@ import { withTimeout } from "../base/timeout.ts";
 import { createBilling } from "../billing/billing.ts";
 import type { CatalogFile } from "../config/catalog.ts";
 import type { Config } from "../config/environment.ts";
+import { listBypasses } from "../contract/approvals.ts";
 import { type Authenticate, localClient, type Services } from "../contract/contract.ts";
 import { intercept } from "../contract/interceptor.ts";
 import { createHistory } from "../history/history.ts";
@@ -215,6 +216,7 @@ export async function startServices(
   });
   const nodes = { id: billing.nodeId, live: billing.liveNodes };
   const limiter = redis ? undefined : parts.shared?.limiter;
+  limiter?.follow(billing.liveNodes);
   const limits = createRateLimits({ redis, limiter, nodes, log });
   const inference: Inference = createInference({
     catalog: () => catalog,
@@ -322,6 +324,7 @@ export async function startServices(
       listNewPlaces: people.forAlerts.listNewPlaces,
       listWaitingOrders: payments.listWaiting,
       listUnreadChains: payments.listUnreadChains,
+      listBypasses: (since, limit) => listBypasses(postgres, since, limit),
       findViolations: billing.overview.findViolations,
       modelConditions: providers.modelConditions,
       ledgerProblem,

@@ -120,6 +120,8 @@ class Workers {
   readonly #readCatalogText: () => string;
   readonly #onEnd: (exitCode: number) => Promise<void>;
   readonly #answerWindows;
+  /** The nodes of the ledger that its workers are or were, oldest first. */
+  readonly #ownNodes = new Set<string>();
   readonly #metrics: WorkerMetrics | undefined;
   readonly #children = new Set<Child>();
   #embeddedUrl: string | undefined;
@@ -141,7 +143,7 @@ class Workers {
     this.#log = parts.log;
     this.#readCatalogText = parts.readCatalogText;
     this.#onEnd = onEnd;
-    this.#answerWindows = createSharedWindows(parts.log);
+    this.#answerWindows = createSharedWindows(parts.log, { ownNodes: this.#ownNodes });
     this.#metrics = parts.config.metrics && new WorkerMetrics();
     this.#catalogText = parts.readCatalogText();
     this.#offered = { version: 0, text: this.#catalogText };
@@ -280,6 +282,7 @@ class Workers {
             endedNodes: this.#endedNodes,
           });
         case "node":
+          this.#ownNodes.add(message.nodeId);
           return void child.nodeIds.push(message.nodeId);
         case "ready":
           if (child.state === "starting") child.state = "serving";

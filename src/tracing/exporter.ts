@@ -2,6 +2,7 @@
 // dropped while the collector is away or too slow.
 
 import type { Log } from "../base/log.ts";
+import { Task } from "../base/task.ts";
 import { withTimeout } from "../base/timeout.ts";
 import type { TracingSettings } from "../config/environment.ts";
 import type { AttributeValue, SpanData, SpanKind } from "./span.ts";
@@ -14,53 +15,45 @@ const closeMsMax = 2_000;
 
 export class SpanExporter {
   readonly #settings: TracingSettings;
-  readonly #log: Log;
   readonly #waiting: SpanData[] = [];
-  #timer: NodeJS.Timeout | undefined;
-  #sending: Promise<void> | undefined;
-  #isFailing = false;
+  readonly #sending: Task;
 
   constructor(settings: TracingSettings, log: Log) {
     this.#settings = settings;
-    this.#log = log;
+    this.#sending = new Task({
+      run: () => this.#sendAll(),
+      firstMs: everyMs,
+      everyMs,
+      report: {
+        failed(error, isFirst) {
+          if (isFirst)
+            log.warn(
+              { code: "traces_not_exported", reason: reasonOf(error) },
+              "the collector takes no spans: they are dropped",
+            );
+        },
+      },
+    });
+    this.#sending.start();
   }
 
   add(span: SpanData): void {
     if (this.#waiting.length >= waitingMax) return;
     this.#waiting.push(span);
-    if (this.#waiting.length >= batchMax) void this.#send();
-    else this.#timer ??= setTimeout(() => void this.#send(), everyMs).unref();
+    if (this.#waiting.length === batchMax) this.#sending.wake();
   }
 
   async close(): Promise<void> {
-    await withTimeout(this.#send(), closeMsMax, () => undefined);
-  }
-
-  #send(): Promise<void> {
-    clearTimeout(this.#timer);
-    this.#timer = undefined;
-    this.#sending ??= this.#sendAll().finally(() => {
-      this.#sending = undefined;
-    });
-    return this.#sending;
+    const sent = this.#sending.stop().then(() => this.#sendAll());
+    await withTimeout(
+      sent.catch(() => undefined),
+      closeMsMax,
+      () => undefined,
+    );
   }
 
   async #sendAll(): Promise<void> {
-    while (this.#waiting.length > 0) {
-      const batch = this.#waiting.splice(0, batchMax);
-      try {
-        await this.#post(batch);
-        this.#isFailing = false;
-      } catch (error) {
-        if (!this.#isFailing)
-          this.#log.warn(
-            { code: "traces_not_exported", reason: reasonOf(error) },
-            "the collector takes no spans: they are dropped",
-          );
-        this.#isFailing = true;
-        return;
-      }
-    }
+    while (this.#waiting.length > 0) await this.#post(this.#waiting.splice(0, batchMax));
   }
 
   async #post(batch: readonly SpanData[]): Promise<void> {

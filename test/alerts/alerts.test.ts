@@ -348,6 +348,30 @@ test("operators hear of a chain that is not read, once for each time", async () 
   ]);
 });
 
+test("operators hear of a large gift that the machine made alone", async () => {
+  await nodes.run(
+    `insert into approvals (approval_id, kind, subject, account_id, what, reason, request,
+         requested_by, person_id, usd_micro, state)
+       values ('apv_alone', 'transfer', 'key-1', 'acc_large', 'Adds 100200 credits.', '', '{}',
+         'token:ADMIN_TOKEN', '', 501000000, 'bypassed')`,
+  );
+  await look();
+  await look();
+  expect((await nodes.raised("")).filter(({ kind }) => kind === "approval_bypassed")).toEqual([
+    {
+      alert_id: "approval_bypassed//acc_large/apv_alone",
+      kind: "approval_bypassed",
+      facts: {
+        account_id: "acc_large",
+        actor: "token:ADMIN_TOKEN",
+        what: "Adds 100200 credits.",
+      },
+      on_page: true,
+    },
+  ]);
+  await nodes.run("delete from approvals");
+});
+
 test("two nodes that look at once raise each alert once, also when both are at it", async () => {
   const accounts = await Promise.all(Array.from({ length: 20 }, () => nodes.payer(1n * credit)));
   for (const { accountId } of accounts) {
@@ -446,6 +470,75 @@ test("owners are mailed, and whom a sign-in is about; others are not", async () 
   const [{ alert_id } = { alert_id: "" }] = await nodes.raised(accountId);
   expect(mails[0]?.text).toContain(`Alert ${alert_id}.`);
   expect(mails[0]?.headers.get("subject")).toContain("signed in from a new place");
+});
+
+/** Lets time pass for mails that were sent. */
+const age = (accountId: string, interval: string) =>
+  nodes.run(
+    `update alert_deliveries set next_at = next_at - $2::interval
+       where account_id = $1 and state = 'sent'`,
+    [accountId, interval],
+  );
+
+test("an owner gets one mail an hour about each kind, which counts the others", async () => {
+  const { accountId } = await nodes.payer(0n);
+  await nodes.person(accountId, "hanna");
+  const node = nodes.node({ mailer: mailer() });
+  const mailed = () => smtp.mails.filter(({ to }) => to.includes("hanna@example.com"));
+  const states = async () => (await deliveries(accountId)).map(({ state }) => state).toSorted();
+  for (const name of ["one", "two", "three"]) await nodes.keys.createKey({ accountId, name });
+  await look(node);
+  node.alerts.start();
+  await until(states).toEqual(["sent", "sent", "sent"]);
+  expect(mailed()).toHaveLength(1);
+  expect(mailed()[0]?.text).toContain("There were 2 others of this kind");
+  const problems = (await deliveries(accountId)).map(({ problem }) => problem);
+  expect(problems.filter((problem) => problem.endsWith("counted it."))).toHaveLength(2);
+
+  // Within the hour it waits, and another kind does not.
+  const { key } = await nodes.keys.createKey({ accountId, name: "four" });
+  await nodes.keys.pauseKey(key?.keyId ?? "");
+  await look(node);
+  await until(states).toEqual(["sent", "sent", "sent", "sent", "waiting"]);
+  expect(mailed()).toHaveLength(2);
+  expect(mailed()[1]?.text).toContain("was paused");
+  await age(accountId, "61 minutes");
+  await until(states).not.toContain("waiting");
+  await node.alerts.stop();
+  expect(mailed()).toHaveLength(3);
+  expect(mailed()[2]?.text).not.toContain("of this kind");
+});
+
+test("an account gets fifty mails a day, and the rest is on its page", async () => {
+  const { accountId } = await nodes.payer(0n);
+  await nodes.person(accountId, "fred");
+  await nodes.run(
+    `with raised as (
+       insert into alerts (alert_id, account_id, kind, facts, on_page)
+         select 'new_place/' || $1 || '/' || n, $1, 'new_place', '{}', true
+         from generate_series(1, 50) n
+         returning alert_id, account_id
+     )
+     insert into alert_deliveries (alert_id, channel, account_id, state, ends_at)
+       select alert_id, 'mail:per_old', account_id, 'sent', now() + interval '1 day' from raised`,
+    [accountId],
+  );
+  const node = nodes.node({ mailer: mailer() });
+  await nodes.keys.createKey({ accountId, name: "beyond" });
+  await look(node);
+  node.alerts.start();
+  // Another account is mailed meanwhile.
+  const other = await nodes.payer(0n);
+  await nodes.person(other.accountId, "frida");
+  await nodes.keys.createKey({ accountId: other.accountId, name: "usual" });
+  await look(node);
+  await until(async () => (await deliveries(other.accountId))[0]?.state).toBe("sent");
+  const toFred = () => smtp.mails.filter(({ to }) => to.includes("fred@example.com"));
+  expect(toFred()).toEqual([]);
+  expect(await titlesOf(accountId)).toContain("The key “beyond” was created.");
+  await age(accountId, "24 hours");
+  await until(async () => toFred().length).toBe(1);
+  await node.alerts.stop();
 });
 
 test("a mail server that is away for an hour loses nothing, and stops no other delivery", async () => {

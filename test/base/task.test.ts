@@ -1,11 +1,11 @@
-import { expect, test, vi } from "vitest";
+import { expect, onTestFinished, test, vi } from "vitest";
 import { every, pause } from "../../src/base/clock.ts";
 import { createLog } from "../../src/base/log.ts";
-import { Task, warnOnce } from "../../src/base/task.ts";
+import { Task, type TaskSettings, warnOnce } from "../../src/base/task.ts";
 import { ManualClock, runPendingTasks } from "../support/clock.ts";
 
 /** A task whose runs end when the test says so. */
-function startTask({ firstMs = 0 } = {}) {
+function startTask(settings: Partial<TaskSettings> = {}) {
   const clock = new ManualClock();
   const report = { failed: vi.fn(), recovered: vi.fn() };
   const runs: PromiseWithResolvers<boolean>[] = [];
@@ -17,10 +17,11 @@ function startTask({ firstMs = 0 } = {}) {
       runs.push(run);
       return run.promise;
     },
-    firstMs,
     everyMs: 1_000,
+    jitter: 0,
     report,
     clock,
+    ...settings,
   });
   task.start();
   return {
@@ -84,6 +85,76 @@ test("who is woken runs at once, and once more if a run was active", async () =>
   expect(runs).toHaveLength(3);
   await clock.advance(1_000);
   expect(runs).toHaveLength(4);
+});
+
+test("a pause between two runs holds for a task that is woken, too", async () => {
+  const { task, clock, runs, end } = startTask({ pauseMs: 100 });
+  await runPendingTasks();
+  // Woken during a run: another one follows, but not at once.
+  task.wake();
+  await end();
+  expect(runs).toHaveLength(1);
+  await clock.advance(60);
+  task.wake();
+  task.wake();
+  await clock.advance(39);
+  expect(runs).toHaveLength(1);
+  await clock.advance(1);
+  expect(runs).toHaveLength(2);
+  await end();
+  await clock.advance(500);
+  task.wake();
+  await runPendingTasks();
+  expect(runs).toHaveLength(3);
+});
+
+test("failures in a row double the pause, up to its limit", async () => {
+  const { clock, runs, fail, end } = startTask({ everyMsMax: 5_000 });
+  await runPendingTasks();
+  for (const ms of [2_000, 4_000, 5_000, 5_000]) {
+    const before = runs.length;
+    await fail(new Error("away"));
+    await clock.advance(ms - 1);
+    expect(runs).toHaveLength(before);
+    await clock.advance(1);
+    expect(runs).toHaveLength(before + 1);
+  }
+  await end();
+  await clock.advance(1_000);
+  expect(runs).toHaveLength(6);
+});
+
+test("chance makes a pause shorter by at most its share, and never longer", async () => {
+  const random = vi.spyOn(Math, "random");
+  onTestFinished(() => random.mockRestore());
+  const { clock, runs, end } = startTask({ jitter: 0.1 });
+  await runPendingTasks();
+  for (const [chance, ms] of [
+    [0, 1_000],
+    [0.5, 950],
+    [1, 900],
+  ] as const) {
+    random.mockReturnValueOnce(chance);
+    const before = runs.length;
+    await end();
+    await clock.advance(ms - 1);
+    expect(runs).toHaveLength(before);
+    await clock.advance(1);
+    expect(runs).toHaveLength(before + 1);
+  }
+});
+
+test("the pause of a task may change from run to run", async () => {
+  let everyMs = 500;
+  const { clock, runs, end } = startTask({ everyMs: () => everyMs });
+  await runPendingTasks();
+  await end();
+  await clock.advance(500);
+  expect(runs).toHaveLength(2);
+  everyMs = 100;
+  await end();
+  await clock.advance(100);
+  expect(runs).toHaveLength(3);
 });
 
 test("the first of several failures is told apart, and so is the recovery", async () => {

@@ -1,5 +1,6 @@
 import { expect, test, vi } from "vitest";
 import { BatchQueue, type BatchQueueSettings } from "../../src/billing/batch-queue.ts";
+import { ManualClock, runPendingTasks } from "../support/clock.ts";
 
 class Unconfirmed extends Error {}
 class Unsent extends Error {}
@@ -306,4 +307,31 @@ test("a failure of the database is remembered until a batch or a trial succeeds"
   await pass(2);
   await passing;
   expect([queue.needsTrial, queue.stalledMs]).toEqual([false, 0]);
+});
+
+test("a stall is reported once, after a second of failures, and so is its end", async () => {
+  const clock = new ManualClock();
+  const [onStalled, onResumed] = [vi.fn(), vi.fn()];
+  const { queue, pass, fail } = playedQueue({ clock, pauseMs: 400, onStalled, onResumed });
+  const done = queue.submit("a1");
+  const full = new Unconfirmed("the disk is full");
+  for (let failed = 0; failed < 3; failed++) {
+    await fail(failed, full);
+    await runPendingTasks();
+    expect(onStalled).not.toHaveBeenCalled();
+    await clock.advance(400);
+  }
+  for (let failed = 3; failed < 6; failed++) {
+    await fail(failed, full);
+    await runPendingTasks();
+    await clock.advance(400);
+  }
+  expect(onStalled.mock.calls).toEqual([[full]]);
+  expect(onResumed).not.toHaveBeenCalled();
+  await pass(6);
+  expect(await done).toBe("A1");
+  const next = queue.submit("a2");
+  await pass(7);
+  await next;
+  expect(onResumed).toHaveBeenCalledTimes(1);
 });

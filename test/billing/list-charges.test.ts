@@ -220,6 +220,7 @@ describe("the plan", () => {
   const [from, to] = [new Date("2026-09-01T00:00:00Z"), new Date("2026-09-15T00:00:00Z")];
   const list = {
     ...{ from, before: to, beforeId: "", model: "model-none", outcomes: ["completed"], tags: null },
+    madeBy: null,
     ...{ least: 1, looks: 20_000, rows: 101 },
   };
   const page = { after: from, afterId: "", to, rows: 1_000 };

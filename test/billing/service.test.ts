@@ -103,6 +103,36 @@ describe("holds of internal services", () => {
     expect(await receiptOf(payer.accountId, requestId)).toEqual(receipt);
   });
 
+  test("the charge of a program names it, and lists find the charges of one program", async () => {
+    const payer = await world.payer(heldFor(100) * 3n);
+    const { accountId } = payer;
+    const token = { ...environmentToken, name: "billing-bot", tokenId: "tok_bot" };
+    const own = await world.billing.placeHold(placing(payer), callBy(token));
+    const request = placing(payer);
+    const { requestId } = request;
+    await world.billing.placeHold(request, callBy(token));
+    const madeBy = "token:billing-bot";
+    expect(own.accountId).toBe(accountId);
+    expect(await receiptOf(accountId, requestId)).toMatchObject({ madeBy });
+    // Who settles it does not change who asked for it.
+    expect((await settle(payer, { requestId })).receipt).toMatchObject({ madeBy });
+    expect(await receiptOf(accountId, requestId)).toMatchObject({ madeBy });
+    // The gateway itself.
+    const hold = await world.holds.place(holdRequest(payer, 100), never);
+    await world.holds.settle(hold, endingWith({ output: 1 }));
+    expect(await receiptOf(accountId, hold.requestId)).toMatchObject({ madeBy: "" });
+    const list = async (filter: { madeBy: string }) =>
+      (
+        await world.billing.listCharges(
+          create(ListChargesRequestSchema, { accountId, filter }),
+          world.admin,
+        )
+      ).charges.map((charge) => charge.requestId);
+    expect(await list({ madeBy })).toEqual([requestId]);
+    expect(await list({ madeBy: "token:other" })).toEqual([]);
+    expect(await list({ madeBy: "" })).toEqual([hold.requestId, requestId]);
+  });
+
   test("a repeated call returns the first hold; another call with the same id is rejected", async () => {
     const payer = await world.payer(heldFor(100) * 5n);
     const other = await world.payer(heldFor(100), { accountId: payer.accountId });

@@ -8,6 +8,8 @@ import { type CatalogFile, simulatedPayments } from "../../src/config/catalog.ts
 import { connectPostgres } from "../../src/postgres/postgres.ts";
 import { hasChromium, openPage, startChromium } from "../support/chromium.ts";
 import { fastCatalog, startTestGateway, type TestGateway } from "../support/gateway.ts";
+import { startGatewayWithProvider } from "../support/gateway-with-provider.ts";
+import { errorAnswer } from "../support/provider-answers.ts";
 import { query } from "../support/query.ts";
 
 /** Who gives more than 5 dollars needs another person. */
@@ -202,6 +204,36 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     // A look of an operator, who is no member, is an event as well.
     for (const method of ["GetAccount", "ListTransfers", "SuspendAccount", "Approve"])
       expect([...methods]).toContain(method);
+  });
+
+  test("operators see why a provider failed last, without its secrets", async () => {
+    const broken = await startGatewayWithProvider("native");
+    try {
+      broken.provider.always(() =>
+        errorAnswer(401, "authentication_error", "no key of https://user:pass-word@proxy.example"),
+      );
+      const sent = await broken.post({
+        ...{ model: "haiku", max_tokens: 10 },
+        messages: [{ role: "user", content: "Hello" }],
+      });
+      expect(sent.status).toBeGreaterThanOrEqual(500);
+      const { page, problems: found } = await openPage(browser);
+      await arrive(page, broken.gateway.ownerLink, "otto@example.com", "Otto");
+      const home = new URL(broken.gateway.ownerLink).origin;
+      for (const path of ["models", "health"]) {
+        await page.goto(`${home}/console/operator/${path}`);
+        const failure = page.locator(".failure").first();
+        await failure.waitFor();
+        const text = await failure.textContent();
+        expect(text).toContain("status 401");
+        expect(text).toContain("authentication_error: no key");
+        expect(text).not.toContain("pass-word");
+      }
+      expect(found).toEqual([]);
+      await page.close();
+    } finally {
+      await broken.stop();
+    }
   });
 
   test("the other pages of operators show the installation, and work", async () => {

@@ -125,6 +125,7 @@ beforeAll(async () => {
       listNewPlaces: people.forAlerts.listNewPlaces,
       listWaitingOrders: payments.listWaiting,
       listUnreadChains: async () => [],
+      listBypasses: async () => [],
       modelConditions: () => [],
       ledgerProblem: () => undefined,
     },

@@ -1,8 +1,13 @@
 // A person, keys and account readers over HTTP and gRPC: in one process, and with separate roles.
 
+import { type DescMethod, getOption } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { callers } from "../../gen/gateway/common/v1/options_pb.ts";
 import { Authenticator } from "../support/authenticator.ts";
+import { callAll, methods } from "../support/bindings.ts";
+import { as, outcomeOf, pathOf } from "../support/contract-cases.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
+import { leastRequest } from "../support/samples/messages.ts";
 
 for (const split of [false, true]) {
   describe(split ? "a facade and a core" : "one process", () => {
@@ -107,3 +112,45 @@ for (const split of [false, true]) {
     });
   });
 }
+
+test("a password session of an operator may call what persons may, and changes no way in", async () => {
+  await using stack = new AsyncDisposableStack();
+  const env = { PUBLIC_URL: "https://gateway.example.com" };
+  const gateway = stack.adopt(await startTestGateway({ env }), (one) => one.stop());
+  const { core } = gateway.admin;
+  const { origin, hash } = new URL(gateway.ownerLink);
+  const token = hash.slice(1);
+  const password = "correct horse battery staple";
+  const { passkeyOptionsJson } = await core.people.beginPasskey({ linkToken: token });
+  const passkeyAnswerJson = new Authenticator(origin).register(passkeyOptionsJson);
+  const { grant } = await core.people.redeemLink({ token, login: "olga", passkeyAnswerJson });
+  const strong = as(`Session ${grant?.token}`);
+  await core.people.setPassword({ password }, strong);
+  const weak = await core.people.signInWithPassword({ login: "olga", password });
+  const session = as(`Session ${weak.grant?.token}`);
+
+  // These end the session.
+  const left = methods.filter(({ name }) => !/^(SignOut|DeletePerson)$/.test(name));
+  const outcomes = new Map<string, string>();
+  for (const desc of left)
+    outcomes.set(
+      pathOf(desc),
+      await outcomeOf(callAll(core, desc, leastRequest(desc.input), session)),
+    );
+  const mayCall = (desc: DescMethod) => {
+    const { person, anyone } = getOption(desc, callers);
+    return person !== 0 || anyone;
+  };
+  const wrong = left.filter(
+    (desc) => (outcomes.get(pathOf(desc)) !== "not_permitted") !== mayCall(desc),
+  );
+  expect(wrong.map(({ name }) => name)).toEqual([]);
+  const ofOwnWays = left.filter(({ name }) =>
+    /^(RemovePasskey|RemoveIdentity|SetPassword|SetEmail)$/.test(name),
+  );
+  expect(ofOwnWays.map((desc) => outcomes.get(pathOf(desc)))).toEqual(
+    Array(4).fill("confirm_identity"),
+  );
+  // The operator himself may.
+  expect(await outcomeOf(core.people.listPeople({}, strong))).toBe("ok");
+});

@@ -1,7 +1,7 @@
 // The lines of charges: the digests of closed months were made of them, so they never change.
 
 import { Client } from "pg";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import * as sql from "../../gen/sql/history.ts";
 import { firstPlace, lineForm, readFigures } from "../../src/history/digest.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";
@@ -108,7 +108,10 @@ test("a line has every column of its charge but the month, and gives its figures
   const { rows } = await client.query<{ name: string }>(`
     select attname as name from pg_attribute
     where attrelid = 'charges'::regclass and attnum > 0 and not attisdropped`);
-  const columns = rows.map(({ name }) => name).filter((name) => name !== "month");
+  // Most charges have no `made_by`, and their lines are as they were before there was one.
+  const columns = rows
+    .map(({ name }) => name)
+    .filter((name) => name !== "month" && name !== "made_by");
   for (const line of lines)
     expect(Object.keys(JSON.parse(line)).toSorted()).toEqual(columns.toSorted());
   expect(lines.map(readFigures)).toEqual([
@@ -116,6 +119,29 @@ test("a line has every column of its charge but the month, and gives its figures
     [9223372036854775807n, 9007199254740993n, 7n, 1n, 2n, 6n, 3n, 4n, 5n],
     [10n, 1n, 9223372036854775807n, 2147483647n, 0n, 0n, 0n, 0n, 0n],
   ]);
+});
+
+test("a charge that a program had made has a line with its name, in the same form", async () => {
+  await client.query("begin");
+  onTestFinished(async () => void (await client.query("rollback")));
+  const changed = { request_id: "req_4", made_by: 'token:a"b' };
+  await client.query(
+    `insert into charges select (jsonb_populate_record(c, $1)).*
+     from charges c where request_id = 'req_2'`,
+    [changed],
+  );
+  const { rows } = await client.query<{ line: string }>(
+    `select line from charge_lines_${lineForm} where request_id = 'req_4'`,
+  );
+  const [, unnamed = ""] = lines;
+  expect(rows).toEqual([
+    {
+      line: unnamed
+        .replace("req_2", "req_4")
+        .replace(',"hold":', String.raw`,"made_by":"token:a\"b","hold":`),
+    },
+  ]);
+  expect(readFigures(rows[0]?.line ?? "")).toEqual(readFigures(unnamed));
 });
 
 test("the lines of a month are read from its partition alone", async () => {

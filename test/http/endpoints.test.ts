@@ -253,6 +253,7 @@ describe("money", () => {
       attempts: [{ provider: "simulated", outcome: "delivered", status: 200, first_event_ms: 50 }],
       admitted_at: "2026-11-21T00:00:00Z",
       tags: { env: "ci", team: "a" },
+      made_by: null,
       settled_at: "2026-11-21T00:00:01.500Z",
     });
   });

@@ -15,6 +15,7 @@ import {
 } from "../../gen/gateway/payments/v1/payments_pb.ts";
 import { MemberKeys } from "../../gen/gateway/people/v1/people_pb.ts";
 import type { CatalogFile } from "../../src/config/catalog.ts";
+import { listBypasses } from "../../src/contract/approvals.ts";
 import { connectPostgres, type Postgres } from "../../src/postgres/postgres.ts";
 import { Authenticator } from "../support/authenticator.ts";
 import { apiErrorOf } from "../support/bindings.ts";
@@ -204,6 +205,26 @@ describe("what a person gives away", () => {
     const out = { kind: TransferKind.ADJUSTMENT, amountMicrocredits: -600n * usd };
     expect((await give(0n, ann.call, out)).transfer).toBeDefined();
     expect((await give(500n)).transfer).toBeDefined();
+  });
+
+  test("is noted once for the alert of operators, where the machine gives more", async () => {
+    const request = requestOf(501n);
+    for (let repeat = 0; repeat < 2; repeat++)
+      await core.billing.createTransfer(request, gateway.admin.call);
+    await give(500n, gateway.admin.call);
+    const bypasses = await listBypasses(postgres, new Date(Date.now() - 60_000), 10);
+    expect(bypasses).toEqual([
+      {
+        approvalId: expect.any(String),
+        accountId: gateway.accountId,
+        what: expect.stringContaining("Adds 100200 credits"),
+        requestedBy: "token:ADMIN_TOKEN",
+        requestedAt: expect.any(Date),
+      },
+    ]);
+    const { approvalId } = bypasses[0] ?? { approvalId: "" };
+    expect(await reasonOf(core.operations.approve({ approvalId }, bob.call))).toBe("wrong_state");
+    expect(await waiting()).toEqual([]);
   });
 
   test("is the same for a repeat, and starts anew with a changed request or person", async () => {

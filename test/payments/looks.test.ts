@@ -1,6 +1,6 @@
 // How often processors are asked, by how many nodes, and what a page that is open sees.
 
-import { afterEach, beforeEach, describe, expect, onTestFinished, test } from "vitest";
+import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from "vitest";
 import { OrderState } from "../../gen/gateway/payments/v1/payments_pb.ts";
 import { nextLookMs, type Watched } from "../../src/payments/schedule.ts";
 import { passUntil } from "../support/clock.ts";
@@ -115,6 +115,9 @@ describe("on a ledger", () => {
   });
 
   test("when nothing is due, a node sends one statement a second", async () => {
+    // The latest by which chance lets it poll.
+    const random = vi.spyOn(Math, "random").mockReturnValue(0);
+    onTestFinished(() => random.mockRestore());
     const node = stage.node();
     await order(node.admin);
     // It waits for the next poll, for the next rates and for the hourly cleaning.

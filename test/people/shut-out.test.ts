@@ -8,6 +8,7 @@ import {
   CreateKeyRequestSchema,
   KeyStatus,
   KeysService,
+  ListKeysRequestSchema,
   PauseKeyRequestSchema,
   ResumeKeyRequestSchema,
   RotateKeyRequestSchema,
@@ -106,6 +107,8 @@ function keysAs({ token }: SignedIn, from = node) {
       const { key, secret } = await service.createKey(request, call);
       return { keyId: key?.keyId ?? "", secret };
     },
+    list: (accountId: string) =>
+      service.listKeys(create(ListKeysRequestSchema, { accountId }), call),
     pause: (keyId: string) => service.pauseKey(create(PauseKeyRequestSchema, { keyId }), call),
     resume: (keyId: string) => service.resumeKey(create(ResumeKeyRequestSchema, { keyId }), call),
     rotate: (keyId: string) => service.rotateKey(create(RotateKeyRequestSchema, { keyId }), call),
@@ -383,6 +386,8 @@ test("people make sixty keys an hour in an account, and as many live ones as it 
       reason: "too_many_keys",
       facts: { limit: { name: "live_keys", limit: 70n, used: 70n } },
     });
+    const { liveKeys, liveKeysMax } = await keysAs(ana).list("acc_keys");
+    expect([liveKeys, liveKeysMax]).toEqual([70, 70]);
     // A revoked and an expired one make room.
     const text = `with two as (select key_id from keys where account_id = $1 limit 2)
       update keys set status = 'revoked', revoked_at = now()

@@ -3,8 +3,14 @@
 
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
+import { fromJson } from "@bufbuild/protobuf";
 import { Client } from "pg";
 import { expect, onTestFinished, test } from "vitest";
+import {
+  CreateTransferRequestSchema,
+  TransferKind,
+} from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { readCatalogue } from "../../src/postgres/catalogue.ts";
 import { migrate, readMigrations, toMigration } from "../../src/postgres/migrate.ts";
 import { emptyDatabase, freshDatabase } from "../support/database.ts";
@@ -131,4 +137,63 @@ test("a migration that older programs do not bear waits until none of them runs"
   await run("update nodes set silent_polls = 12 where node_id = 'node_a'");
   await run("update nodes set polled_at = now() - interval '13 seconds' where node_id = 'node_b'");
   await migrate(url, { migrations });
+});
+
+test("what waited for another person waits on as an approval, and what was decided does not", async () => {
+  const { url, run, client } = await open({ isEmpty: true });
+  await migrate(url, { migrations: own.slice(0, 7) });
+  await run(`
+    insert into accounts (account_id, name) values ('acc_a', 'A');
+    insert into pending_transfers (pending_transfer_id, account_id, "family", kind, amount,
+        idempotency_key, reason, requested_by, state, decided_by, decided_at)
+      values
+        ('ptr_1', 'acc_a', 'v1', 'bonus', 100000000001, 'key-1', 'goodwill', 'person:per_ann',
+          'pending', null, null),
+        ('ptr_2', 'acc_a', 'v1', 'bonus', 5, 'key-2', 'done', 'person:per_ann',
+          'approved', 'person:per_bob', now());
+    insert into payment_orders (order_id, account_id, "family", idempotency_key, usd_micro,
+        processor, method, asset, network, decimals, created_by, quoted_until, watched_until)
+      select id, 'acc_a', 'v2', id, 5000000, 'p', 'm', 'BTC', 'bitcoin', 8, 'person:per_ann',
+        now(), now()
+      from unnest(array['ord_1', 'ord_2']) id;
+    insert into payment_decisions (decision_id, order_id, kind, facts, deposit_ids, micros, reason,
+        state, decided_by)
+      values
+        ('dec_3', 'ord_1', 'grant', '{late}', '{dep_1,""}', '{1000,201}', 'late', 'pending',
+          'person:per_bob'),
+        ('dec_2', 'ord_2', 'close', '{lost}', '{}', '{}', 'lost', 'done', 'person:per_bob')`);
+  await migrate(url);
+  const { rows } = await client.query(`
+    select approval_id, kind, subject, account_id, reason, request, requested_by, person_id,
+      usd_micro, state, decided_by
+    from approvals order by kind`);
+  expect(rows).toEqual([
+    {
+      ...{ approval_id: "apv_3", kind: "decision", subject: "ord_1", account_id: "acc_a" },
+      ...{ reason: "late", requested_by: "person:per_bob", person_id: "per_bob" },
+      request: {
+        ...{ orderId: "ord_1", kind: "grant", facts: ["late"] },
+        granted: [
+          { depositId: "dep_1", micro: "1000" },
+          { depositId: "", micro: "201" },
+        ],
+      },
+      // 1,201 micro-credits, rounded up.
+      ...{ usd_micro: "7", state: "pending", decided_by: null },
+    },
+    {
+      ...{ approval_id: "apv_1", kind: "transfer", subject: "key-1", account_id: "acc_a" },
+      ...{ reason: "goodwill", requested_by: "person:per_ann", person_id: "per_ann" },
+      request: expect.any(Object),
+      ...{ usd_micro: "500000001", state: "pending", decided_by: null },
+    },
+  ]);
+  // As the one who carries it out reads it.
+  expect(fromJson(CreateTransferRequestSchema, rows[1].request)).toMatchObject({
+    ...{ accountId: "acc_a", family: Family.V1, kind: TransferKind.BONUS },
+    ...{ amountMicrocredits: 100_000_000_001n, idempotencyKey: "key-1", reason: "goodwill" },
+  });
+  expect(await run("select decision_id from payment_decisions")).toEqual([
+    { decision_id: "dec_2" },
+  ]);
 });

@@ -3,7 +3,7 @@
 
 import assert from "node:assert/strict";
 import fc from "fast-check";
-import { expect, test } from "vitest";
+import { expect, test, vi } from "vitest";
 import { ApiError } from "../../src/base/errors.ts";
 import { createLog } from "../../src/base/log.ts";
 import { createRateLimiter } from "../../src/rate-limits/limiter.ts";
@@ -14,15 +14,15 @@ import {
   type SharedLimiter,
   type WindowsRequest,
 } from "../../src/rate-limits/shared-windows.ts";
+import { runPendingTasks } from "../support/clock.ts";
 
 const log = createLog("silent");
 const nodes = { id: () => "node_1", live: () => ["node_1"] };
 
 /** A parent with workers. `now.ms` is the clock of all of them. */
-function machine(workers: number) {
-  const now = { ms: 1_000 };
+function machine(workers: number, { ownNodes = new Set<string>(), now = { ms: 1_000 } } = {}) {
   const nowMs = () => now.ms;
-  const answer = createSharedWindows(log, nowMs);
+  const answer = createSharedWindows(log, { ownNodes, nowMs });
   const sent: WindowsRequest[][] = Array.from({ length: workers }, () => []);
   const limiters: SharedLimiter[] = sent.map((messages, index) =>
     createSharedLimiter((request) => {
@@ -71,6 +71,43 @@ test("several workers admit what one process would, whoever asks and whoever ret
     },
   );
   await fc.assert(property, { numRuns: 60 });
+});
+
+test("two parents on one ledger admit their shares of a limit, and all of it when one has gone", async () => {
+  const now = { ms: 1_000 };
+  const ids = [
+    ["node_a1", "node_a2"],
+    ["node_b1", "node_b2"],
+  ];
+  let live: readonly string[] = ids.flat();
+  const parents = ids.map((own) => {
+    const { limiterOf } = machine(2, { ownNodes: new Set(own), now });
+    for (const worker of [0, 1]) limiterOf(worker).follow(() => live);
+    return limiterOf;
+  });
+  const admittedBy = async (limiterOf: (worker: number) => SharedLimiter, limit: number) => {
+    const all = Array.from({ length: 20 }, (_, index) =>
+      limiterOf(index).acquire(`rpm:${limit}`, limit),
+    );
+    return (await Promise.all(all)).filter(({ admitted }) => admitted).length;
+  };
+  for (const limit of [1, 2, 3, 10, 17]) {
+    const [one = 0, other = 0] = await Promise.all(parents.map((of) => admittedBy(of, limit)));
+    expect(one + other).toBeGreaterThan(0);
+    expect(one + other).toBeLessThanOrEqual(limit);
+    if (limit >= 10) expect(Math.min(one, other)).toBeGreaterThanOrEqual(Math.floor(limit / 3));
+  }
+  const [first] = parents;
+  assert(first);
+  expect([first(0).isDivided(), first(1).isDivided()]).toEqual([true, true]);
+  live = ["node_a1", "node_a2"];
+  // What the other one admitted counts for a minute.
+  first(0).isDivided();
+  await runPendingTasks();
+  now.ms += 61_000;
+  live = [...live];
+  expect(await admittedBy(first, 10)).toBe(10);
+  await vi.waitFor(() => expect(first(0).isDivided()).toBe(false));
 });
 
 test("requests of one turn are one message, and each gets its own answer", async () => {

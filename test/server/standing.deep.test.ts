@@ -86,14 +86,17 @@ test("four processes that start at once on an empty database have one set of key
   }
 });
 
-test("two gateways without Redis admit a limit together, and say that they do", async () => {
+test.for([
+  { name: "gateways", env: {} },
+  { name: "parents of two workers", env: { WORKERS: "2" } },
+])("two $name without Redis admit a limit together, and say that they do", async ({ env }) => {
   const { payer, secret } = await stage.key(1_000_000_000n);
   await stage.ledger.run("update keys set requests_per_minute = 10 where key_id = $1", [
     payer.keyId,
   ]);
   const two = [
-    await stage.start({ LOG_LEVEL: "info" }),
-    await stage.start({ LOG_LEVEL: "info" }),
+    await stage.start({ LOG_LEVEL: "info", ...env }),
+    await stage.start({ LOG_LEVEL: "info", ...env }),
   ] as const;
   await Promise.all(two.map((one) => logged(one, "admits its share of every rate limit")));
   const statuses = await Promise.all(

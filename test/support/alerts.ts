@@ -9,6 +9,7 @@ import { AccountRole, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.
 import { createAlerts } from "../../src/alerts/alerts.ts";
 import { createBilling } from "../../src/billing/billing.ts";
 import { publicAlerts } from "../../src/config/catalog.ts";
+import { listBypasses } from "../../src/contract/approvals.ts";
 import { boundMethod, type Caller, implement, localClient } from "../../src/contract/contract.ts";
 import { intercept } from "../../src/contract/interceptor.ts";
 import { createPayments } from "../../src/payments/payments.ts";
@@ -157,6 +158,7 @@ function createNode(postgres: Postgres, options: AlertNodeOptions) {
       listNewPlaces: people.forAlerts.listNewPlaces,
       listWaitingOrders: payments.listWaiting,
       listUnreadChains: async () => [],
+      listBypasses: (since, limit) => listBypasses(postgres, since, limit),
       modelConditions: () => [],
       ledgerProblem: () => undefined,
       ...options.sources,

@@ -25,15 +25,14 @@ select alert_id from raised;
 -- Up to when events are known, and the time.
 select events_at, now() as "began_at!" from alert_progress;
 
--- name: ClaimDeliveries :many
--- Takes deliveries that are due, at most one of each account, so that an account whose receiver is
--- slow keeps no other one waiting. A process settles what it takes within the lease; otherwise the
--- delivery is due again.
--- :to_webhooks  true: those to webhooks, false: the others
+-- name: ClaimPosts :many
+-- Takes posts to webhooks that are due, at most one of each account, so that an account whose
+-- receiver is slow keeps no other one waiting. A process settles what it takes within the lease;
+-- otherwise the delivery is due again.
 with chosen as (
   select distinct on (account_id) alert_id, channel, next_at
   from alert_deliveries
-  where state = 'waiting' and (channel = 'webhook') = :to_webhooks::boolean and next_at <= now()
+  where state = 'waiting' and channel = 'webhook' and next_at <= now()
   order by account_id, next_at
 ), taken as (
   select d.alert_id, d.channel
@@ -52,6 +51,56 @@ with chosen as (
 select l.alert_id, l.channel, l.failures, a.account_id, a.kind, a.facts, a.raised_at
 from leased l
 join alerts a using (alert_id);
+
+-- name: ClaimMails :many
+-- Takes mails that are due, for at most one kind and person of each account, with the others that
+-- are due to the same person about the same kind: one mail tells of all of them. An account gets
+-- one mail an hour to each person about each kind, and so many a day. Neither holds for what the
+-- operators get, unless accounts cause it. A process settles what it takes within the lease.
+with chosen as (
+  select distinct on (d.account_id) d.alert_id, d.channel, d.account_id, d.next_at, a.kind,
+    a.account_id = '' and a.kind <> 'order_waiting' as is_unbounded
+  from alert_deliveries d
+  join alerts a using (alert_id)
+  where d.state = 'waiting' and d.channel <> 'webhook' and d.next_at <= now()
+    and (a.account_id = '' and a.kind <> 'order_waiting' or (
+      not exists (
+        select
+        from alert_deliveries o
+        join alerts b using (alert_id)
+        where o.account_id = d.account_id and o.channel = d.channel and b.kind = a.kind
+          and o.channel <> 'webhook' and o.state in ('sent', 'waiting')
+          and o.next_at > now() - case o.state when 'sent' then interval '1 hour' else '0' end
+      )
+      and (
+        select count(*)
+        from alert_deliveries o
+        where o.account_id = d.account_id and o.channel <> 'webhook' and o.state = 'sent'
+          -- Those that another mail told of do not count.
+          and o.problem = '' and o.next_at > now() - interval '1 day'
+      ) < :per_day::bigint
+    ))
+  order by d.account_id, d.next_at
+), taken as (
+  select d.alert_id, d.channel
+  from alert_deliveries d
+  join alerts a using (alert_id)
+  join (select * from chosen order by next_at limit :rows) c
+    on c.account_id = d.account_id and c.channel = d.channel and c.kind = a.kind
+  where d.state = 'waiting' and d.channel <> 'webhook' and d.next_at <= now()
+    and (d.alert_id = c.alert_id or not c.is_unbounded)
+  for update of d skip locked
+), leased as (
+  update alert_deliveries d
+  set next_at = now() + :lease_ms::float8 * interval '1 millisecond'
+  from taken t
+  where d.alert_id = t.alert_id and d.channel = t.channel
+  returning d.alert_id, d.channel, d.failures
+)
+select l.alert_id, l.channel, l.failures, a.account_id, a.kind, a.facts, a.raised_at
+from leased l
+join alerts a using (alert_id)
+order by a.raised_at desc, a.alert_id desc;
 
 -- name: FindNew :many
 -- Of these alerts, those that nobody has raised.

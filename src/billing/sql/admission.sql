@@ -5,20 +5,22 @@
 -- :secret_ids[]?  null: the caller presented none
 -- :node_ids[]?  null: the hold belongs to a calling service
 -- :tags[]?  null: none
+-- :made_by[]?  null: the gateway
 -- :deadlines_ms  from now
 with placed as (
   insert into holds (account_id, request_id, "family", key_id, secret_id, model, month, amount,
-    price_version, node_id, nonce, admitted_at, deadline, granted_output, tags)
+    price_version, node_id, nonce, admitted_at, deadline, granted_output, tags,
+    made_by)
   select account_id, request_id, "family", key_id, secret_id, model,
     date_trunc('month', now() at time zone 'utc')::date, amount, price_version, node_id, nonce,
     date_trunc('milliseconds', now()), now() + deadline * interval '1 millisecond',
-    granted_output, tags
+    granted_output, tags, made_by
   from unnest(:account_ids::text[], :request_ids::text[], :families::text[], :key_ids::text[],
       :secret_ids::text[], :models::text[], :amounts::bigint[], :price_versions::text[],
       :nonces::text[], :deadlines_ms::integer[], :node_ids::text[], :granted_outputs::integer[],
-      :tags::jsonb[])
+      :tags::jsonb[], :made_by::text[])
     as h (account_id, request_id, "family", key_id, secret_id, model,
-      amount, price_version, nonce, deadline, node_id, granted_output, tags)
+      amount, price_version, nonce, deadline, node_id, granted_output, tags, made_by)
   returning account_id, "family", key_id, month, amount
 ), in_pools as (
   update pools

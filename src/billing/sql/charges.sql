@@ -3,7 +3,7 @@
 -- =family pools.family
 select c.request_id, c.account_id, c."family", c.key_id, c.model, c.granted_output, c.hold,
   c.amount, c.overrun, c.output_over, c.thinking_over,
-  c.outcome, c.basis, c.attempts, c.tags, c.admitted_at, c.settled_at,
+  c.outcome, c.basis, c.attempts, c.tags, c.made_by, c.admitted_at, c.settled_at,
   c.input as used_input, c.output as used_output, c.thinking as used_thinking,
   c.cache_write_5m as used_cache_write_5m, c.cache_write_1h as used_cache_write_1h,
   c.cache_read as used_cache_read,
@@ -19,7 +19,7 @@ where c.account_id = :account_id and c.request_id = :request_id;
 -- =family pools.family
 select c.request_id, c.account_id, c."family", c.key_id, c.model, c.granted_output, c.hold,
   c.amount, c.overrun, c.output_over, c.thinking_over,
-  c.outcome, c.basis, c.attempts, c.tags, c.admitted_at, c.settled_at,
+  c.outcome, c.basis, c.attempts, c.tags, c.made_by, c.admitted_at, c.settled_at,
   c.input as used_input, c.output as used_output, c.thinking as used_thinking,
   c.cache_write_5m as used_cache_write_5m, c.cache_write_1h as used_cache_write_1h,
   c.cache_read as used_cache_read,
@@ -43,7 +43,7 @@ order by c.admitted_at, c.account_id;
 -- =family pools.family
 select c.request_id, c.account_id, c."family", c.key_id, c.model, c.granted_output, c.hold,
   c.amount, c.overrun, c.output_over, c.thinking_over,
-  c.outcome, c.basis, c.attempts, c.tags, c.admitted_at, c.settled_at,
+  c.outcome, c.basis, c.attempts, c.tags, c.made_by, c.admitted_at, c.settled_at,
   c.input as used_input, c.output as used_output, c.thinking as used_thinking,
   c.cache_write_5m as used_cache_write_5m, c.cache_write_1h as used_cache_write_1h,
   c.cache_read as used_cache_read,
@@ -61,7 +61,7 @@ order by c.admitted_at, c.account_id;
 -- =family pools.family
 select c.request_id, c.account_id, c."family", c.key_id, c.model, c.granted_output, c.hold,
   c.amount, c.overrun, c.output_over, c.thinking_over,
-  c.outcome, c.basis, c.attempts, c.tags, c.admitted_at, c.settled_at,
+  c.outcome, c.basis, c.attempts, c.tags, c.made_by, c.admitted_at, c.settled_at,
   c.input as used_input, c.output as used_output, c.thinking as used_thinking,
   c.cache_write_5m as used_cache_write_5m, c.cache_write_1h as used_cache_write_1h,
   c.cache_read as used_cache_read,
@@ -120,6 +120,7 @@ limit :rows;
 -- :model?  null: any
 -- :outcomes?  null: any
 -- :tags?  those that each charge has; null: any
+-- :made_by?  null: any
 -- :before  the time of admission of the last row of the page before
 -- :before_id  the request of the same row
 -- :from  the earliest time of admission
@@ -127,7 +128,7 @@ limit :rows;
 -- =family pools.family
 select c.request_id, c.account_id, c."family", c.key_id, c.model, c.granted_output, c.hold,
   c.amount, c.overrun, c.output_over, c.thinking_over,
-  c.outcome, c.basis, c.attempts, c.tags, c.admitted_at, c.settled_at,
+  c.outcome, c.basis, c.attempts, c.tags, c.made_by, c.admitted_at, c.settled_at,
   c.input as used_input, c.output as used_output, c.thinking as used_thinking,
   c.cache_write_5m as used_cache_write_5m, c.cache_write_1h as used_cache_write_1h,
   c.cache_read as used_cache_read,
@@ -139,7 +140,8 @@ from (
     select *,
       amount >= :least and (:model::text is null or model = :model)
         and (:outcomes::text[] is null or outcome = any(:outcomes))
-        and (:tags::jsonb is null or coalesce(tags @> :tags, false)) as is_match,
+        and (:tags::jsonb is null or coalesce(tags @> :tags, false))
+        and (:made_by::text is null or coalesce(made_by = :made_by, false)) as is_match,
       row_number() over (order by admitted_at desc, request_id desc) as place
     from charges
     where account_id = :account_id and amount >= 0
@@ -163,10 +165,11 @@ order by c.admitted_at desc, c.request_id desc;
 -- :model?
 -- :outcomes?
 -- :tags?
+-- :made_by?
 -- =family pools.family
 select c.request_id, c.account_id, c."family", c.key_id, c.model, c.granted_output, c.hold,
   c.amount, c.overrun, c.output_over, c.thinking_over,
-  c.outcome, c.basis, c.attempts, c.tags, c.admitted_at, c.settled_at,
+  c.outcome, c.basis, c.attempts, c.tags, c.made_by, c.admitted_at, c.settled_at,
   c.input as used_input, c.output as used_output, c.thinking as used_thinking,
   c.cache_write_5m as used_cache_write_5m, c.cache_write_1h as used_cache_write_1h,
   c.cache_read as used_cache_read,
@@ -178,7 +181,8 @@ from (
     select *,
       amount >= :least and (:model::text is null or model = :model)
         and (:outcomes::text[] is null or outcome = any(:outcomes))
-        and (:tags::jsonb is null or coalesce(tags @> :tags, false)) as is_match,
+        and (:tags::jsonb is null or coalesce(tags @> :tags, false))
+        and (:made_by::text is null or coalesce(made_by = :made_by, false)) as is_match,
       row_number() over (order by admitted_at desc, request_id desc) as place
     from charges
     where account_id = :account_id and key_id = :key_id and amount >= 0
@@ -207,7 +211,7 @@ select c.request_id as "request_id!", c.key_id as "key_id!", k.name as "key_name
   c.model as "model!", c."family" as "family!", upper(c.outcome) as "outcome!",
   upper(c.basis) as "basis!", c.granted_output as "granted_output!", c.hold as "hold!",
   c.amount as "amount!", c.overrun as "overrun!", c.price_version as "price_version!",
-  c.tags as "tags?",
+  c.tags as "tags?", c.made_by as "made_by?",
   to_char(c.admitted_at at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "admitted_at!",
   to_char(c.settled_at at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "settled_at!",
   c.input as "input!", c.output as "output!", c.thinking as "thinking!",
@@ -235,7 +239,7 @@ select c.request_id as "request_id!", c.key_id as "key_id!", k.name as "key_name
   c.model as "model!", c."family" as "family!", upper(c.outcome) as "outcome!",
   upper(c.basis) as "basis!", c.granted_output as "granted_output!", c.hold as "hold!",
   c.amount as "amount!", c.overrun as "overrun!", c.price_version as "price_version!",
-  c.tags as "tags?",
+  c.tags as "tags?", c.made_by as "made_by?",
   to_char(c.admitted_at at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "admitted_at!",
   to_char(c.settled_at at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "settled_at!",
   c.input as "input!", c.output as "output!", c.thinking as "thinking!",

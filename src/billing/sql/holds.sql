@@ -23,18 +23,18 @@ with ended as (
       input, output, thinking, cache_write_5m, cache_write_1h, cache_read)
   where h.account_id = e.account_id and h.request_id = e.request_id
   returning h.account_id, h.request_id, h.month, h."family", h.key_id, h.secret_id, h.model,
-    h.price_version, h.admitted_at, h.granted_output, h.tags, h.amount as hold, e.cost_input,
-    e.cost_cache, e.cost_thinking, e.cost, e.cost_over, e.output_over, e.thinking_over, e.outcome,
-    e.basis, e.attempts, e.first_event,
+    h.price_version, h.admitted_at, h.granted_output, h.tags, h.made_by,
+    h.amount as hold, e.cost_input, e.cost_cache, e.cost_thinking, e.cost, e.cost_over,
+    e.output_over, e.thinking_over, e.outcome, e.basis, e.attempts, e.first_event,
     e.input, e.output, e.thinking, e.cache_write_5m, e.cache_write_1h, e.cache_read
 ), charged as (
   insert into charges (account_id, request_id, month, "family", key_id, secret_id, model,
     price_version, admitted_at, granted_output, hold, amount, overrun, output_over, thinking_over,
-    outcome, basis, attempts, settled_at, tags,
+    outcome, basis, attempts, settled_at, tags, made_by,
     input, output, thinking, cache_write_5m, cache_write_1h, cache_read)
   select account_id, request_id, month, "family", key_id, secret_id, model, price_version,
     admitted_at, granted_output, hold, least(cost, hold), greatest(cost - hold, 0) + cost_over,
-    output_over, thinking_over, outcome, basis, attempts, now(), tags,
+    output_over, thinking_over, outcome, basis, attempts, now(), tags, made_by,
     input, output, thinking, cache_write_5m, cache_write_1h, cache_read
   from ended
   returning account_id, request_id, month, "family", key_id, hold, amount, overrun, settled_at
@@ -118,7 +118,7 @@ from charged;
 -- Finds the holds of those of these requests that run, with their prices.
 -- =family pools.family
 select h.request_id, h.account_id, h."family", h.key_id, h.secret_id, h.model, h.month, h.nonce,
-  h.amount, h.granted_output, h.admitted_at, h.tags,
+  h.amount, h.granted_output, h.admitted_at, h.tags, h.made_by,
   h.input as used_input, h.output as used_output, h.thinking as used_thinking,
   h.cache_write_5m as used_cache_write_5m, h.cache_write_1h as used_cache_write_1h,
   h.cache_read as used_cache_read,
@@ -132,7 +132,7 @@ join price_versions p using (price_version);
 -- Finds the holds with a request id in all accounts, with their prices.
 -- =family pools.family
 select h.request_id, h.account_id, h."family", h.key_id, h.secret_id, h.model, h.month, h.nonce,
-  h.amount, h.granted_output, h.admitted_at, h.tags,
+  h.amount, h.granted_output, h.admitted_at, h.tags, h.made_by,
   h.input as used_input, h.output as used_output, h.thinking as used_thinking,
   h.cache_write_5m as used_cache_write_5m, h.cache_write_1h as used_cache_write_1h,
   h.cache_read as used_cache_read,
@@ -152,7 +152,7 @@ order by h.admitted_at, h.account_id;
 select h.request_id as "request_id!", h.account_id as "account_id!", h."family" as "family!",
   h.key_id as "key_id!", h.secret_id as "secret_id?", h.model as "model!", h.month as "month!",
   h.nonce as "nonce!", h.amount as "amount!", h.granted_output as "granted_output!",
-  h.admitted_at as "admitted_at!", h.tags as "tags?",
+  h.admitted_at as "admitted_at!", h.tags as "tags?", h.made_by as "made_by?",
   h.input as "used_input!", h.output as "used_output!", h.thinking as "used_thinking!",
   h.cache_write_5m as "used_cache_write_5m!", h.cache_write_1h as "used_cache_write_1h!",
   h.cache_read as "used_cache_read!",

@@ -26,5 +26,7 @@ export const alertWords = {
     "Provider that needs a repair",
     "Ledger that is not synchronous",
     "Finding of the verifier",
+    "Provider that answers again",
+    "Large gift by the machine alone",
   ],
 } as const;

@@ -231,6 +231,7 @@ export const words = {
     createButton: "Create key",
     createdTitle: (name: string) => `${name} is ready`,
     search: "Name or hint",
+    ofMax: (used: string, max: string) => `${used} of ${max} keys`,
     statusLabel: "Which keys",
     statuses: {
       usable: "In use",

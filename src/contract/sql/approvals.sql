@@ -16,6 +16,22 @@ values (:approval_id, :kind, :subject, :account_id, :what, :reason, :request, :r
         :person_id, :usd_micro)
 on conflict (kind, account_id, subject) where state = 'pending' do nothing;
 
+-- name: InsertBypass :run
+-- Notes that the machine did what a person could not alone.
+insert into approvals
+  (approval_id, kind, subject, account_id, what, reason, request, requested_by, person_id,
+   usd_micro, state)
+values (:approval_id, :kind, :subject, :account_id, :what, :reason, :request, :requested_by, '',
+        :usd_micro, 'bypassed');
+
+-- name: ListBypasses :many
+-- What the machine did alone since ten seconds before a time, oldest first.
+select approval_id, account_id, what, requested_by, requested_at
+  from approvals
+ where state = 'bypassed' and requested_at > :since::timestamptz - interval '10 seconds'
+ order by requested_at
+ limit :rows;
+
 -- name: FindWaiting :optional
 -- What waits about a subject.
 select a.approval_id, a.kind, a.subject, a.account_id, a.what, a.reason, a.requested_by,

@@ -286,6 +286,7 @@ const account = (status: AccountStatus) =>
     },
   }));
 const keys = answer(KeysService.method.listKeys, () => ({
+  ...{ liveKeys: 954, liveKeysMax: 1_000 },
   keys: ["ci", "مفتاح", "<b>nightly</b> jobs of the whole department"].map((name, index) => ({
     ...{ keyId: `key_${index}`, accountId: idOf(1), family: Family.V1, name },
     status: index === 1 ? KeyStatus.PAUSED : KeyStatus.ACTIVE,
@@ -364,6 +365,12 @@ const catalog = answer(operations.listCatalog, () => ({
 
 const stateOf = (provider: string, circuit: CircuitState, waitingModels: string[] = []) => ({
   ...{ provider, circuit, waitingModels },
+  ...(circuit === CircuitState.OPEN && {
+    lastFailure: {
+      ...{ at: ago(hour), status: 529 },
+      reason: `overloaded_error: ${"no room in the shard, 再試行 ".repeat(19)}`.slice(0, 500),
+    },
+  }),
 });
 const providers = answer(operations.listProviders, () => ({
   providers: [

@@ -121,6 +121,7 @@ const listManyKeys = answer(keysMethod.listKeys, ({ pageSize, pageToken }) => {
   const to = from + (pageSize || 100);
   return {
     keys: manyKeys.slice(from, to),
+    liveKeysMax: 5_000,
     nextPageToken: to < manyKeys.length ? String(to) : "",
   };
 });

@@ -27,7 +27,7 @@ import { notify } from "../parts/messages.ts";
 import { OrderTag, packText } from "../parts/orders.tsx";
 import { Card, Figure, Figures, Head } from "../parts/page.tsx";
 import { poolOf } from "../parts/pools.ts";
-import { KeyName, Notice, Time } from "../parts/small.tsx";
+import { KeyName, Notice, nearMax, Time } from "../parts/small.tsx";
 import { changeOf } from "../parts/transfers.ts";
 import { Empty, Skeleton, View } from "../parts/view.tsx";
 import { hrefOf, type PageProps } from "../router.ts";
@@ -240,6 +240,7 @@ function KeysCard({ accountId }: OfAccount): JSX.Element {
   return (
     <Card
       title={words.account.keys}
+      note={nearMax(keys.data?.liveKeys, keys.data?.liveKeysMax)}
       tools={
         <LinkButton kind="quiet" href={hrefOf(accountId, "keys", { status: "all" })}>
           {words.account.allKeys}

@@ -1,7 +1,9 @@
 // The running installation: its nodes, providers, database, and the oldest request.
 
+import { timestampMs } from "@bufbuild/protobuf/wkt";
 import type { JSX } from "preact";
 import {
+  type CallFailure,
   CircuitState,
   type Database,
   type GetStatusResponse,
@@ -220,6 +222,7 @@ function ProvidersCard({ nodes }: { readonly nodes: readonly Node[] }): JSX.Elem
           columns={[
             { name: "provider", head: head.provider, cell: ([name]) => name },
             { name: "circuit", head: head.circuit, cell: ([, on]) => <Circuit nodes={on} /> },
+            { name: "failure", head: head.failure, cell: ([, on]) => <LastFailure nodes={on} /> },
           ]}
           rows={[...byProvider]}
           keyOf={([name]) => name}
@@ -231,6 +234,22 @@ function ProvidersCard({ nodes }: { readonly nodes: readonly Node[] }): JSX.Elem
 
 function onNode(nodeId: string, state: NonNullable<ProviderOnNode["state"]>): ProviderOnNode {
   return { $typeName: "gateway.operations.v1.ProviderOnNode", nodeId, state };
+}
+
+/** The last call of all nodes that a provider did not answer: when, its status, and why. */
+export function LastFailure({ nodes }: { readonly nodes: readonly ProviderOnNode[] }): JSX.Element {
+  const failures = nodes.flatMap(({ state }) => state?.lastFailure ?? []);
+  const atMs = ({ at }: CallFailure) => (at ? timestampMs(at) : 0);
+  const [last] = failures.sort((one, other) => atMs(other) - atMs(one));
+  if (!last) return <span class="faint">{words.health.noFailure}</span>;
+  const { status } = last;
+  return (
+    <span class="failure">
+      <Time at={last.at} as="moment" />{" "}
+      <Tag tone="warn">{status === 0 ? words.health.noStatus : words.health.status(status)}</Tag>{" "}
+      <bdi>{last.reason}</bdi>
+    </span>
+  );
 }
 
 /** The circuits of one provider on all nodes. */

@@ -8,7 +8,7 @@ import { Button } from "../parts/button.tsx";
 import { Search } from "../parts/form.tsx";
 import { CreateKeyDialog, pauseKey, resumeKey } from "../parts/key-dialogs.tsx";
 import { Card, Head } from "../parts/page.tsx";
-import { KeyName, Meter, Tag, Time, type Tone } from "../parts/small.tsx";
+import { KeyName, Meter, nearMax, Tag, Time, type Tone } from "../parts/small.tsx";
 import { type Column, Table } from "../parts/table.tsx";
 import { Empty, Skeleton, View } from "../parts/view.tsx";
 import { href, useQuery } from "../router.ts";
@@ -43,6 +43,8 @@ export function Keys(): JSX.Element {
   const filter = filters.find((name) => name === query.status) ?? "usable";
   const isDescending = query.order !== "up";
   const columns = columnsOf(nameOfActor);
+  const isLive = ({ status }: Key) => status === KeyStatus.ACTIVE || status === KeyStatus.PAUSED;
+  const live = keys.data?.items.filter(isLive).length ?? 0;
   const mayCreate = can("member");
   const createButton = mayCreate && (
     <Button kind="main" icon="plus" onClick={() => setQuery({ new: "1" })}>
@@ -78,7 +80,7 @@ export function Keys(): JSX.Element {
           </label>
         </div>
       </div>
-      <Card flush>
+      <Card flush note={nearMax(live, keys.data?.last.liveKeysMax)}>
         <View
           call={keys}
           skeleton={<Skeleton rows={8} />}

@@ -107,6 +107,14 @@ function Whole({ receipt }: { readonly receipt: Receipt }): JSX.Element {
             Object.keys(receipt.tags).length > 0
               ? [words.receipt.tags, tagsText(receipt.tags)]
               : undefined,
+            receipt.madeBy !== ""
+              ? [
+                  words.receipt.madeBy,
+                  <a key="by" href={href(`requests?by=${encodeURIComponent(receipt.madeBy)}`)}>
+                    {receipt.madeBy}
+                  </a>,
+                ]
+              : undefined,
             [words.receipt.admitted, <Time key="at" at={receipt.admittedAt} as="moment" />],
             [words.receipt.basis, textOf(Basis, words.receipt.bases, receipt.basis)],
             [words.receipt.hold, words.receipt.credits(credits(receipt.holdMicrocredits, 4))],

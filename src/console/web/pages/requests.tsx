@@ -53,6 +53,7 @@ const defaults = {
   outcome: "",
   least: "",
   tag: "",
+  by: "",
   from: "",
   to: "",
   times: "utc",
@@ -94,6 +95,7 @@ export function Requests(_: PageProps): JSX.Element {
     outcomes: [...outcomes[outcome]],
     minAmountMicrocredits: least ?? 0n,
     tags: parseTags(query.tag),
+    madeBy: query.by,
   };
   const request = {
     accountId,
@@ -117,9 +119,16 @@ export function Requests(_: PageProps): JSX.Element {
   const charges = list.data?.charges ?? [];
   const keys = useKeys([...charges.map(({ keyId }) => keyId), query.key]);
   const isFiltered =
-    [query.key, query.model, query.outcome, query.least, query.tag, query.from, query.to].join(
-      "",
-    ) !== "";
+    [
+      query.key,
+      query.model,
+      query.outcome,
+      query.least,
+      query.tag,
+      query.by,
+      query.from,
+      query.to,
+    ].join("") !== "";
   return (
     <>
       <Head
@@ -169,6 +178,14 @@ export function Requests(_: PageProps): JSX.Element {
           mode="text"
           onInput={(value) => setQuery({ tag: value.trim() })}
         />
+        {query.by !== "" && (
+          <TextFilter
+            label={words.requests.by}
+            value={query.by}
+            mode="text"
+            onInput={(value) => setQuery({ by: value.trim() })}
+          />
+        )}
         <DayFilter
           label={words.requests.from}
           value={query.from}

@@ -92,6 +92,7 @@ const kindsOfOperators = [
   AlertKind.LEDGER_NOT_SYNCHRONOUS,
   AlertKind.LEDGER_VIOLATED,
   AlertKind.CHAIN_UNREAD,
+  AlertKind.APPROVAL_BYPASSED,
   AlertKind.ORDER_WAITING,
 ];
 const kindsOfAccounts = [

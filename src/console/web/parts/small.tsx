@@ -1,5 +1,5 @@
 import type { ComponentChildren, JSX } from "preact";
-import { day, type Moment, moment, relative, toDate } from "../format.ts";
+import { count, day, type Moment, moment, relative, toDate } from "../format.ts";
 import { words } from "../words.ts";
 import { Copy } from "./button.tsx";
 import { Icon } from "./icon.tsx";
@@ -33,6 +33,14 @@ export function Tag({ tone, children }: { tone?: Tone; children: ComponentChildr
       {children}
     </span>
   );
+}
+
+const nearShare = 0.9;
+
+/** How many keys there are, once few more can be made. Before that: nothing. */
+export function nearMax(used = 0, max = 0): JSX.Element | undefined {
+  if (max === 0 || used < max * nearShare) return undefined;
+  return <Tag tone="warn">{words.keys.ofMax(count(used), count(max))}</Tag>;
 }
 
 type NoticeProps = {

@@ -151,6 +151,7 @@ const ownTables: Readonly<Record<string, readonly string[]>> = {
   keys: ["key_changes", "key_secrets", "keys"],
   payments: [
     "address_balances",
+    "address_dust",
     "chain_blocks",
     "chain_payments",
     "chains",
@@ -166,10 +167,14 @@ const ownTables: Readonly<Record<string, readonly string[]>> = {
     "payment_numbers",
     "payment_orders",
     "payment_refunds",
+    "payment_transactions",
     "promotion_uses",
     "promotions",
+    "rate_samples",
     "simulated_faults",
     "simulated_payments",
+    "sweep_payments",
+    "sweeps",
   ],
   postgres: ["leases"],
   people: [

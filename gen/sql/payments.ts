@@ -69,27 +69,38 @@ on conflict (processor, chain, height) do update set hash = excluded.hash`,
 );
 
 /**
- * Stores what a chain says of one payment. Changes no row: nothing became of it.
+ * Stores what a chain says of one payment, with its transactions. Changes no row: nothing became
+ * of it.
  * `height`: null: it is in no block yet
  * `hash`: of that block
+ * `blockAt`: its time
  * `marketRate`: micro-dollars of one coin at its first sight; null: unknown
  * `spends`: the outputs that it spends, where a chain has them
+ * `hashes`: of its largest transactions
+ * `transactions`: how many it has
  */
-export const putChainPayment: Run<{ processor: string; externalId: string; chain: string; address: string; asset: string; decimals: number; atoms: string | bigint; height: bigint | number | null; hash: string | null; firstSeenAt: Date | string; marketRate: bigint | number | null; spends: readonly string[] }> = run(
+export const putChainPayment: Run<{ processor: string; chain: string; externalId: string; hashes: readonly string[]; address: string; asset: string; decimals: number; atoms: string | bigint; height: bigint | number | null; hash: string | null; blockAt: Date | string | null; firstSeenAt: Date | string; marketRate: bigint | number | null; spends: readonly string[]; needed: number; transactions: number }> = run(
   "payments/put-chain-payment",
   `-- payments/put-chain-payment
+with noted as (
+  insert into payment_transactions (processor, chain, tx, external_id)
+  select $1, $2, hash, $3
+  from unnest($4::text[]) as hash
+  on conflict do nothing
+)
 insert into chain_payments as p (processor, external_id, chain, address, asset, decimals, atoms,
-  state, height, hash, first_seen_at, market_rate, spends)
-values ($1, $2, $3, $4, $5, $6, $7,
-  'seen', $8, $9, $10, $11, $12)
+  state, height, hash, block_at, first_seen_at, market_rate, spends, needed, transactions)
+values ($1, $3, $2, $5, $6, $7, $8,
+  'seen', $9, $10, $11, $12, $13, $14, $15, $16)
 on conflict (processor, external_id) do update
 set height = coalesce(excluded.height, p.height), hash = coalesce(excluded.hash, p.hash),
+  block_at = coalesce(excluded.block_at, p.block_at),
   first_seen_at = least(p.first_seen_at, excluded.first_seen_at), missing_since = null,
   -- One that was lost came back: the order asks a person.
   state = case when p.state = 'lost' then 'seen' else p.state end
 where p.state = 'lost' or p.missing_since is not null
   or (excluded.height is not null and p.hash is distinct from excluded.hash)`,
-  (p) => [p.processor, p.externalId, p.chain, p.address, p.asset, p.decimals, p.atoms, p.height, p.hash, p.firstSeenAt, p.marketRate, p.spends],
+  (p) => [p.processor, p.chain, p.externalId, p.hashes, p.address, p.asset, p.decimals, p.atoms, p.height, p.hash, p.blockAt, p.firstSeenAt, p.marketRate, p.spends, p.needed, p.transactions],
   5000,
 );
 
@@ -111,19 +122,33 @@ on conflict (processor, chain, address) do nothing`,
   5000,
 );
 
-export type FindChainRow = { tip: bigint | null; isFresh: boolean | null };
+export type FindChainRow = { height: bigint | null; tip: bigint | null; readAt: Date | null };
 /**
- * Finds how far a chain was read.
+ * Finds how far a chain was read, and when last up to its newest block.
  */
 export const findChain: Optional<{ processor: string; chain: string }, FindChainRow> = optional(
   "payments/find-chain",
   `-- payments/find-chain
-select tip, now() - read_at < interval '2 minutes' as is_fresh
-from chains
-where processor = $1 and chain = $2`,
+select height, tip, read_at from chains where processor = $1 and chain = $2`,
   (p) => [p.processor, p.chain],
-  (v) => ({ tip: v[0], isFresh: v[1] }) as never,
-  "tip isFresh",
+  (v) => ({ height: v[0], tip: v[1], readAt: v[2] }) as never,
+  "height tip readAt",
+  5000,
+);
+
+export type ListUnreadChainsRow = { processor: string; chain: string; since: Date; block: bigint | null };
+/**
+ * Lists the chains that were not read up to their newest block for two minutes.
+ */
+export const listUnreadChains: Many<undefined, ListUnreadChainsRow> = many(
+  "payments/list-unread-chains",
+  `-- payments/list-unread-chains
+select processor, chain, coalesce(read_at, added_at) as since, unread_block as block
+from chains
+where coalesce(read_at, added_at) < now() - interval '2 minutes'`,
+  () => [],
+  (v) => ({ processor: v[0], chain: v[1], since: v[2], block: v[3] }) as never,
+  "block",
   5000,
 );
 
@@ -214,7 +239,7 @@ order by height desc`,
   5000,
 );
 
-export type ListChainPaymentsRow = { externalId: string; network: string; asset: string; decimals: number; atoms: string; state: "seen" | "settled" | "lost"; height: bigint | null; marketRate: bigint | null; needed: number; firstSeenAt: Date };
+export type ListChainPaymentsRow = { externalId: string; network: string; asset: string; decimals: number; atoms: string; state: "seen" | "settled" | "lost"; height: bigint | null; marketRate: bigint | null; needed: number; firstSeenAt: Date; blockAt: Date | null };
 /**
  * Lists what arrived for an order, as its chain says it.
  */
@@ -222,13 +247,13 @@ export const listChainPayments: Many<{ processor: string; orderId: string }, Lis
   "payments/list-chain-payments",
   `-- payments/list-chain-payments
 select external_id, chain as network, asset, decimals, atoms, state, height, market_rate, needed,
-  first_seen_at
+  first_seen_at, block_at
 from chain_payments
 where processor = $1 and order_id = $2
 order by first_seen_at, external_id`,
   (p) => [p.processor, p.orderId],
-  (v) => ({ externalId: v[0], network: v[1], asset: v[2], decimals: v[3], atoms: v[4], state: v[5], height: v[6], marketRate: v[7], needed: v[8], firstSeenAt: v[9] }) as never,
-  "height marketRate",
+  (v) => ({ externalId: v[0], network: v[1], asset: v[2], decimals: v[3], atoms: v[4], state: v[5], height: v[6], marketRate: v[7], needed: v[8], firstSeenAt: v[9], blockAt: v[10] }) as never,
+  "height marketRate blockAt",
   5000,
 );
 
@@ -247,55 +272,61 @@ where processor = $1 and chain = $2 and height is null and state <> 'lost'`,
   5000,
 );
 
-export type ListUnsettledRow = { externalId: string; height: bigint; usdMicro: string | null };
+export type SumDaysRow = { accountId: string; usdMicro: string | null; isFlooded: boolean };
 /**
- * Lists the payments of a chain that are in a block and have not settled, each with what its
- * account was paid on this chain within a day before, in micro-dollars. Null: partly unknown.
+ * Sums what accounts with unsettled payments were paid on this chain within a day, in
+ * micro-dollars, and tells which of them have more than 100 unsettled ones. Null: partly unknown.
  */
-export const listUnsettled: Many<{ processor: string; chain: string }, ListUnsettledRow> = many(
-  "payments/list-unsettled",
-  `-- payments/list-unsettled
-select p.external_id as external_id, p.height as height, (
-  select case when bool_and(coalesce(o.rate, d.market_rate) is not null)
-    then sum(trunc(d.atoms * coalesce(o.rate, d.market_rate)
-      / 10::numeric ^ d.decimals))::text end
-  from deposit_addresses of_account
-  join chain_payments d on d.address = of_account.address
-  left join payment_orders o on o.order_id = d.order_id
-  where of_account.account_id = a.account_id and d.processor = $1 and d.chain = $2
-    and d.state <> 'lost' and d.first_seen_at > p.first_seen_at - interval '1 day'
-) as usd_micro
-from chain_payments p
-join deposit_addresses a on a.address = p.address
-where p.processor = $1 and p.chain = $2 and p.state = 'seen' and p.height is not null`,
+export const sumDays: Many<{ processor: string; chain: string }, SumDaysRow> = many(
+  "payments/sum-days",
+  `-- payments/sum-days
+select a.account_id as account_id,
+  case when bool_and(coalesce(o.rate, d.market_rate) is not null)
+    then sum(trunc(d.atoms * coalesce(o.rate, d.market_rate) / 10::numeric ^ d.decimals))::text
+  end as usd_micro,
+  count(*) filter (where d.state = 'seen' and d.height is not null) > 100 as is_flooded
+from deposit_addresses a
+join chain_payments d on d.address = a.address
+left join payment_orders o on o.order_id = d.order_id and o.kind = 'pack'
+where d.processor = $1 and d.chain = $2 and d.state <> 'lost'
+  and (d.state = 'seen' or d.first_seen_at > now() - interval '1 day')
+group by a.account_id
+having bool_or(d.state = 'seen' and d.height is not null)`,
   (p) => [p.processor, p.chain],
-  (v) => ({ externalId: v[0], height: v[1], usdMicro: v[2] }) as never,
+  (v) => ({ accountId: v[0], usdMicro: v[1], isFlooded: v[2] }) as never,
   "usdMicro",
   5000,
 );
 
 export type ListWaitingRow = { externalId: string; address: string; asset: string; decimals: number; atoms: string; marketRate: bigint | null; firstSeenAt: Date; accountId: string; family: "v1" | "v2" };
 /**
- * Lists the payments in blocks that have no order, with their accounts, oldest first.
+ * Lists the payments in blocks that have no order, with their accounts, oldest first: at most 20 of
+ * each address.
  */
 export const listWaiting: Many<{ processor: string; chain: string }, ListWaitingRow> = many(
   "payments/list-waiting",
   `-- payments/list-waiting
-select p.external_id, p.address, p.asset, p.decimals, p.atoms, p.market_rate, p.first_seen_at,
-  a.account_id, a."family"
-from chain_payments p
-join deposit_addresses a on a.address = p.address
-where p.processor = $1 and p.chain = $2 and p.order_id is null and p.state <> 'lost'
-  and p.height is not null
-order by p.first_seen_at, p.external_id
-limit 1000`,
+select external_id, address, asset, decimals, atoms, market_rate, first_seen_at, account_id,
+  "family"
+from (
+  select p.external_id, p.address, p.asset, p.decimals, p.atoms, p.market_rate, p.first_seen_at,
+    a.account_id, a."family",
+    row_number() over (partition by p.address order by p.first_seen_at, p.external_id) as place
+  from chain_payments p
+  join deposit_addresses a on a.address = p.address
+  where p.processor = $1 and p.chain = $2 and p.order_id is null and p.state <> 'lost'
+    and p.height is not null
+) waiting
+where place <= 20
+order by place, first_seen_at, external_id
+limit 500`,
   (p) => [p.processor, p.chain],
   (v) => ({ externalId: v[0], address: v[1], asset: v[2], decimals: v[3], atoms: v[4], marketRate: v[5], firstSeenAt: v[6], accountId: v[7], family: v[8] }) as never,
   "marketRate",
   5000,
 );
 
-export type LeaseChainRow = { height: bigint | null; hash: string | null; lease: string };
+export type LeaseChainRow = { height: bigint | null; hash: string | null; chunkBlocks: number; lease: string };
 /**
  * Takes the right to read a chain. No row: it is not due, or somebody else reads it.
  */
@@ -306,9 +337,9 @@ update chains
 set lease_until = now() + $1::integer * interval '1 millisecond'
 where processor = $2 and chain = $3 and next_read_at <= now()
   and (lease_until is null or lease_until < now())
-returning height, hash, lease_until::text as lease`,
+returning height, hash, chunk_blocks, lease_until::text as lease`,
   (p) => [p.leaseMs, p.processor, p.chain],
-  (v) => ({ height: v[0], hash: v[1], lease: v[2] }) as never,
+  (v) => ({ height: v[0], hash: v[1], chunkBlocks: v[2], lease: v[3] }) as never,
   "height hash",
   5000,
 );
@@ -341,38 +372,83 @@ update chains set height = $1, hash = $2 where processor = $3 and chain = $4`,
 );
 
 /**
- * Ends the reading of a chain.
- * `tip`: the newest block; null: the reading failed
+ * Notes that a chunk of blocks was read: the next one may have twice as many. The caller has locked
+ * the chain.
  */
-export const endReading: Run<{ tip: bigint | number | null; nextMs: number; processor: string; chain: string; lease: string }> = run(
+export const endChunk: Run<{ most: number; processor: string; chain: string }> = run(
+  "payments/end-chunk",
+  `-- payments/end-chunk
+update chains
+set chunk_blocks = least($1::integer, chunk_blocks * 2), failures = 0, unread_block = null
+where processor = $2 and chain = $3`,
+  (p) => [p.most, p.processor, p.chain],
+  5000,
+);
+
+/**
+ * Ends a reading of a chain.
+ * `tip`: the newest block
+ * `isWhole`: true: all blocks up to it were read
+ */
+export const endReading: Run<{ tip: bigint | number; isWhole: boolean; nextMs: number; processor: string; chain: string; lease: string }> = run(
   "payments/end-reading",
   `-- payments/end-reading
 update chains
-set tip = coalesce($1, tip), read_at = case when $1::bigint is null then read_at else now() end,
-  lease_until = null, next_read_at = now() + $2::integer * interval '1 millisecond'
-where processor = $3 and chain = $4 and lease_until::text = $5`,
-  (p) => [p.tip, p.nextMs, p.processor, p.chain, p.lease],
+set tip = $1, read_at = case when $2::boolean then now() else read_at end,
+  lease_until = null, next_read_at = now() + $3::integer * interval '1 millisecond'
+where processor = $4 and chain = $5 and lease_until::text = $6`,
+  (p) => [p.tip, p.isWhole, p.nextMs, p.processor, p.chain, p.lease],
+  5000,
+);
+
+export type FailReadingRow = { unreadBlock: bigint | null };
+/**
+ * Ends a reading that failed. After three failures the next chunk has half as many blocks; one that
+ * cannot be halved is a block that cannot be read. Returns that block, once in three failures.
+ */
+export const failReading: Optional<{ nextMs: number; processor: string; chain: string; lease: string }, FailReadingRow> = optional(
+  "payments/fail-reading",
+  `-- payments/fail-reading
+update chains
+set failures = (failures + 1) % 3,
+  chunk_blocks = case when failures = 2 then greatest(1, chunk_blocks / 2) else chunk_blocks end,
+  unread_block = case when failures = 2 and chunk_blocks = 1 then height + 1 else unread_block end,
+  lease_until = null, next_read_at = now() + $1::integer * interval '1 millisecond'
+where processor = $2 and chain = $3 and lease_until::text = $4
+returning case when failures = 0 then unread_block end as unread_block`,
+  (p) => [p.nextMs, p.processor, p.chain, p.lease],
+  (v) => ({ unreadBlock: v[0] }) as never,
+  "unreadBlock",
   5000,
 );
 
 /**
  * Gives each payment that has no order the one of its coin and chain whose quote covered its first
- * sight: the newest. Blocks can say a time of some minutes ago.
+ * sight: the newest. One that is younger than the payment by at most 2 minutes may take it, too.
+ * Asks for a look at those orders.
  */
 export const assignPayments: Run<{ processor: string; chain: string }> = run(
   "payments/assign-payments",
   `-- payments/assign-payments
-update chain_payments p
-set order_id = (
-  select o.order_id from payment_orders o
-  join deposit_addresses a on a.account_id = o.account_id and a."family" = o."family"
-  where a.address = p.address and o.processor = p.processor and o.network = p.chain
-    and o.asset = p.asset and o.kind = 'pack' and o.external_id is not null
-    and p.first_seen_at between o.created_at - interval '10 minutes' and o.quoted_until
-  order by o.created_at desc
-  limit 1
+with assigned as (
+  update chain_payments p
+  set order_id = o.order_id
+  from chain_payments w
+  cross join lateral (
+    select o.order_id from payment_orders o
+    join deposit_addresses a on a.account_id = o.account_id and a."family" = o."family"
+    where a.address = w.address and o.processor = w.processor and o.network = w.chain
+      and o.asset = w.asset and o.kind = 'pack' and o.external_id is not null
+      and w.first_seen_at between o.created_at - interval '2 minutes' and o.quoted_until
+    order by o.created_at desc
+    limit 1
+  ) o
+  where w.processor = $1 and w.chain = $2 and w.order_id is null
+    and w.state <> 'lost' and p.processor = w.processor and p.external_id = w.external_id
+  returning p.order_id
 )
-where p.processor = $1 and p.chain = $2 and p.order_id is null and p.state <> 'lost'`,
+update payment_orders set hook_at = now(), next_look_at = now()
+where order_id in (select order_id from assigned)`,
   (p) => [p.processor, p.chain],
   5000,
 );
@@ -389,16 +465,83 @@ where processor = $2 and external_id = any($3::text[]) and order_id is null`,
   5000,
 );
 
+export type RaiseNeededRow = { externalId: string };
 /**
- * Stores how many blocks a payment needs, and whether it has them.
+ * Stores that unsettled payments of accounts need more blocks by now. Returns those that changed.
  */
-export const confirmPayment: Run<{ needed: number; isSettled: boolean; processor: string; externalId: string }> = run(
-  "payments/confirm-payment",
-  `-- payments/confirm-payment
-update chain_payments
-set needed = $1, state = case when $2::boolean then 'settled' else state end
-where processor = $3 and external_id = $4`,
-  (p) => [p.needed, p.isSettled, p.processor, p.externalId],
+export const raiseNeeded: Many<{ accountIds: readonly string[]; needed: readonly number[]; processor: string; chain: string }, RaiseNeededRow> = many(
+  "payments/raise-needed",
+  `-- payments/raise-needed
+update chain_payments p
+set needed = c.needed
+from unnest($1::text[], $2::integer[]) as c (account_id, needed)
+join deposit_addresses a on a.account_id = c.account_id
+where p.processor = $3 and p.chain = $4 and p.address = a.address
+  and p.state = 'seen' and p.height is not null and p.needed < c.needed
+returning p.external_id`,
+  (p) => [p.accountIds, p.needed, p.processor, p.chain],
+  (v) => ({ externalId: v[0] }) as never,
+  "",
+  5000,
+);
+
+export type SettlePaymentsRow = { externalId: string };
+/**
+ * Settles a page of payments: of each address at most 20, and those of flooded accounts last, so
+ * that nobody's payments wait for those of somebody else.
+ * `upto`: the height up to which those of each account settle
+ */
+export const settlePayments: Many<{ accountIds: readonly string[]; upto: readonly (bigint | number)[]; flooded: readonly boolean[]; processor: string; chain: string; rows: bigint | number }, SettlePaymentsRow> = many(
+  "payments/settle-payments",
+  `-- payments/settle-payments
+with page as (
+  select p.external_id
+  from unnest($1::text[], $2::bigint[], $3::boolean[])
+    as c (account_id, upto, flooded)
+  join deposit_addresses a on a.account_id = c.account_id
+  cross join lateral (
+    select external_id, height
+    from chain_payments
+    where processor = $4 and chain = $5 and address = a.address
+      and state = 'seen' and height is not null and height <= c.upto
+    order by height
+    limit 20
+  ) p
+  order by c.flooded, p.height, p.external_id
+  limit $6
+)
+update chain_payments p
+set state = 'settled'
+from page
+where p.processor = $4 and p.external_id = page.external_id
+returning p.external_id`,
+  (p) => [p.accountIds, p.upto, p.flooded, p.processor, p.chain, p.rows],
+  (v) => ({ externalId: v[0] }) as never,
+  "",
+  5000,
+);
+
+/**
+ * Lets a person look at the newest order of each of some accounts, once.
+ */
+export const markFlooded: Run<{ accountIds: readonly string[]; processor: string; chain: string }> = run(
+  "payments/mark-flooded",
+  `-- payments/mark-flooded
+update payment_orders o
+set faults = array(select distinct unnest(o.faults || 'flooded'::text) order by 1),
+  hook_at = now(), next_look_at = now()
+where o.order_id in (
+  select max(p.order_id)
+  from deposit_addresses a
+  join chain_payments p on p.address = a.address
+  where a.account_id = any($1::text[]) and p.processor = $2
+    and p.chain = $3 and p.state = 'seen' and p.height is not null
+  group by a.account_id
+) and not exists (
+  select from payment_orders f
+  where f.account_id = o.account_id and 'flooded' = any(f.faults)
+)`,
+  (p) => [p.accountIds, p.processor, p.chain],
   5000,
 );
 
@@ -419,20 +562,163 @@ where processor = $2 and chain = $3 and height is null and state <> 'lost'`,
 
 export type OrphanPaymentsRow = { externalId: string };
 /**
- * Takes payments of some heights out of their blocks, because the chain left these.
- * `but`: the external ids of payments that stay
+ * Takes the payments above a height out of their blocks, because the chain left these. Those that
+ * spend outputs may come into another block; the others are lost with their block.
  */
-export const orphanPayments: Many<{ processor: string; chain: string; from: bigint | number; to: bigint | number; but: readonly string[] }, OrphanPaymentsRow> = many(
+export const orphanPayments: Many<{ processor: string; chain: string; above: bigint | number }, OrphanPaymentsRow> = many(
   "payments/orphan-payments",
   `-- payments/orphan-payments
 update chain_payments
-set height = null, hash = null, missing_since = now()
-where processor = $1 and chain = $2 and height between $3 and $4
-  and external_id <> all($5::text[])
+set state = case when spends = '{}' then 'lost' else 'seen' end, height = null, hash = null,
+  missing_since = case when spends = '{}' then null else now() end
+where processor = $1 and chain = $2 and height > $3 and state <> 'lost'
 returning external_id`,
-  (p) => [p.processor, p.chain, p.from, p.to, p.but],
+  (p) => [p.processor, p.chain, p.above],
   (v) => ({ externalId: v[0] }) as never,
   "",
+  5000,
+);
+
+export type ListInBlocksRow = { externalId: string };
+/**
+ * Lists the payments of tokens in some blocks.
+ */
+export const listInBlocks: Many<{ processor: string; chain: string; from: bigint | number; to: bigint | number }, ListInBlocksRow> = many(
+  "payments/list-in-blocks",
+  `-- payments/list-in-blocks
+select external_id from chain_payments
+where processor = $1 and chain = $2 and height between $3 and $4
+  and state <> 'lost' and asset <> 'ETH'`,
+  (p) => [p.processor, p.chain, p.from, p.to],
+  (v) => ({ externalId: v[0] }) as never,
+  "",
+  5000,
+);
+
+export type ListKnownRow = { externalId: string };
+/**
+ * Lists which of some payments are stored.
+ */
+export const listKnown: Many<{ processor: string; externalIds: readonly string[] }, ListKnownRow> = many(
+  "payments/list-known",
+  `-- payments/list-known
+select external_id from chain_payments
+where processor = $1 and external_id = any($2::text[])`,
+  (p) => [p.processor, p.externalIds],
+  (v) => ({ externalId: v[0] }) as never,
+  "",
+  5000,
+);
+
+/**
+ * Gives up payments whose blocks the chain left.
+ */
+export const loseWithBlocks: Run<{ processor: string; externalIds: readonly string[] }> = run(
+  "payments/lose-with-blocks",
+  `-- payments/lose-with-blocks
+update chain_payments
+set state = 'lost', height = null, hash = null
+where processor = $1 and external_id = any($2::text[]) and state <> 'lost'`,
+  (p) => [p.processor, p.externalIds],
+  5000,
+);
+
+export type FindFirstSightsRow = { tx: string; address: string; firstSeenAt: Date };
+/**
+ * Finds when payments whose blocks the chain left were first seen, by transaction and address.
+ */
+export const findFirstSights: Many<{ processor: string; chain: string; hashes: readonly string[] }, FindFirstSightsRow> = many(
+  "payments/find-first-sights",
+  `-- payments/find-first-sights
+select t.tx, p.address, min(p.first_seen_at) as first_seen_at
+from payment_transactions t
+join chain_payments p on p.processor = t.processor and p.external_id = t.external_id
+where t.processor = $1 and t.chain = $2 and t.tx = any($3::text[])
+  and p.state = 'lost'
+group by t.tx, p.address`,
+  (p) => [p.processor, p.chain, p.hashes],
+  (v) => ({ tx: v[0], address: v[1], firstSeenAt: v[2] }) as never,
+  "",
+  5000,
+);
+
+export type SumDustRow = { address: string; asset: string; atoms: string };
+/**
+ * Sums what waits in small pieces below a height, by address and asset.
+ */
+export const sumDust: Many<{ processor: string; chain: string; addresses: readonly string[]; below: bigint | number }, SumDustRow> = many(
+  "payments/sum-dust",
+  `-- payments/sum-dust
+select address, asset, sum(atoms)::text as atoms
+from address_dust
+where processor = $1 and chain = $2 and address = any($3::text[])
+  and height < $4 and taken_height is null
+group by address, asset`,
+  (p) => [p.processor, p.chain, p.addresses, p.below],
+  (v) => ({ address: v[0], asset: v[1], atoms: v[2] }) as never,
+  "",
+  5000,
+);
+
+/**
+ * Adds small pieces to those that wait. The pieces of blocks below the oldest one that is
+ * remembered become one, since the chain does not leave them any more.
+ */
+export const putDust: Run<{ addresses: readonly string[]; assets: readonly string[]; heights: readonly (bigint | number)[]; decimals: readonly number[]; atoms: readonly (string | bigint)[]; sinces: readonly (Date | string)[]; processor: string; chain: string }> = run(
+  "payments/put-dust",
+  `-- payments/put-dust
+with pieces as (
+  select * from unnest($1::text[], $2::text[], $3::bigint[],
+    $4::integer[], $5::numeric[], $6::timestamptz[])
+    as piece (address, asset, height, decimals, atoms, since)
+), oldest as (
+  select min(height) as height from chain_blocks where processor = $7 and chain = $8
+), old as (
+  delete from address_dust d
+  using oldest
+  where d.processor = $7 and d.chain = $8 and d.height < oldest.height
+    and (d.taken_height is null or d.taken_height < oldest.height)
+    and (d.address, d.asset) in (select address, asset from pieces)
+  returning d.address, d.asset, d.height, d.decimals, d.atoms, d.since, d.taken_height
+)
+insert into address_dust as d
+  (processor, chain, address, asset, height, decimals, atoms, since)
+select $7, $8, address, asset, height, decimals, atoms, since from pieces
+union all
+select $7, $8, address, asset, max(height), max(decimals), sum(atoms), min(since)
+from old where taken_height is null
+group by address, asset`,
+  (p) => [p.addresses, p.assets, p.heights, p.decimals, p.atoms, p.sinces, p.processor, p.chain],
+  5000,
+);
+
+/**
+ * Notes that the pieces up to a height became part of a payment of that height.
+ */
+export const takeDust: Run<{ height: bigint | number; processor: string; chain: string; address: string; asset: string }> = run(
+  "payments/take-dust",
+  `-- payments/take-dust
+update address_dust
+set taken_height = $1
+where processor = $2 and chain = $3 and address = $4 and asset = $5
+  and height <= $1 and taken_height is null`,
+  (p) => [p.height, p.processor, p.chain, p.address, p.asset],
+  5000,
+);
+
+/**
+ * Forgets the pieces above a height, which the chain left; those of payments above it wait again.
+ */
+export const returnDust: Run<{ processor: string; chain: string; above: bigint | number }> = run(
+  "payments/return-dust",
+  `-- payments/return-dust
+with gone as (
+  delete from address_dust where processor = $1 and chain = $2 and height > $3
+)
+update address_dust
+set taken_height = null
+where processor = $1 and chain = $2 and height <= $3 and taken_height > $3`,
+  (p) => [p.processor, p.chain, p.above],
   5000,
 );
 
@@ -446,7 +732,7 @@ export const losePayments: Many<{ processor: string; chain: string; replaced: re
   `-- payments/lose-payments
 update chain_payments
 set state = 'lost', height = null, hash = null
-where processor = $1 and chain = $2 and state <> 'lost'
+where processor = $1 and chain = $2 and state <> 'lost' and height is null
   and (external_id = any($3::text[])
     or missing_since < now() - $4::bigint * interval '1 millisecond')
 returning external_id`,
@@ -468,10 +754,18 @@ with lost as (
   set state = 'lost', height = null, hash = null
   where processor = $1 and chain = $2 and asset = 'ETH' and height > $3
   returning external_id, address, atoms
+), recorded as (
+  select p.address, p.atoms
+  from sweep_payments p
+  join sweeps s on s.sweep_id = p.sweep_id
+  where s.processor = $1 and s.network = $2 and p.height > $3
+    and p.granted_by is null
 ), moved as (
   update address_balances b
   set height = $3,
-    atoms = b.atoms - (select coalesce(sum(l.atoms), 0) from lost l where l.address = b.address)
+    atoms = greatest(0, b.atoms
+      - (select coalesce(sum(l.atoms), 0) from lost l where l.address = b.address)
+      - (select coalesce(sum(r.atoms), 0) from recorded r where r.address = b.address))
   where b.processor = $1 and b.chain = $2 and b.height > $3
 )
 select external_id from lost`,
@@ -492,6 +786,20 @@ update address_balances
 set atoms = $1, nonce = $2, height = $3, block_at = $4
 where processor = $5 and chain = $6 and address = $7 and height = $8`,
   (p) => [p.atoms, p.nonce, p.height, p.blockAt, p.processor, p.chain, p.address, p.from],
+  5000,
+);
+
+/**
+ * Stores that balances were the same at a later block.
+ */
+export const keepBalances: Run<{ height: bigint | number; blockAt: Date | string; processor: string; chain: string; addresses: readonly string[] }> = run(
+  "payments/keep-balances",
+  `-- payments/keep-balances
+update address_balances
+set height = $1, block_at = $2
+where processor = $3 and chain = $4 and address = any($5::text[])
+  and height < $1`,
+  (p) => [p.height, p.blockAt, p.processor, p.chain, p.addresses],
   5000,
 );
 
@@ -588,20 +896,24 @@ where order_id = $1 and external_id is not null and state not in ('refused', 'ca
 
 /**
  * Stores what a look saw of one deposit. States only go forwards, so looks may come in any order
- * and any number. Changes no row: the deposit belongs to another order. The caller has locked the
- * order.
+ * and any number. Only one that was lost before it settled may come back, where that is said.
+ * Changes no row: the deposit belongs to another order. The caller has locked the order.
  * `marketRate`: micro-dollars of one coin at its first sight; null: unknown
+ * `blockAt`: the time of its block
+ * `blockRate`: micro-dollars of one coin then, where the quote does not hold so long
  * `processorUsdMicro`: the processor's own valuation, where that counts
+ * `mayReturn`: true: its chain can come back to a block that it left
  */
-export const upsertDeposit: Run<{ processor: string; externalId: string; orderId: string; accountId: string; family: string; asset: string; network: string; decimals: number; atoms: string | bigint; marketRate: bigint | number | null; processorUsdMicro: bigint | number | null; state: "seen" | "settled" | "lost"; confirmations: number; confirmationsNeeded: number; firstSeenAt: Date | string }> = run(
+export const upsertDeposit: Run<{ processor: string; externalId: string; orderId: string; accountId: string; family: string; asset: string; network: string; decimals: number; atoms: string | bigint; marketRate: bigint | number | null; processorUsdMicro: bigint | number | null; state: "seen" | "settled" | "lost"; confirmations: number; confirmationsNeeded: number; firstSeenAt: Date | string; blockAt: Date | string | null; blockRate: bigint | number | null; mayReturn: boolean }> = run(
   "payments/upsert-deposit",
   `-- payments/upsert-deposit
 insert into payment_deposits as d (processor, external_id, order_id, account_id, "family", asset,
   network, decimals, atoms, market_rate, processor_usd_micro, state, confirmations,
-  confirmations_needed, first_seen_at, settled_at)
+  confirmations_needed, first_seen_at, block_at, block_rate, settled_at)
 values ($1, $2, $3, $4, $5, $6,
   $7, $8, $9, $10, $11, $12, $13,
-  $14, $15, case when $12 = 'settled' then now() end)
+  $14, $15, $16, $17,
+  case when $12 = 'settled' then now() end)
 on conflict (processor, external_id) do update
 set atoms = case
       when d.state <> 'seen' then d.atoms
@@ -613,21 +925,26 @@ set atoms = case
       else d.processor_usd_micro
     end,
     state = case
+      when $18::boolean and d.state = 'lost' and d.settled_at is null then excluded.state
       when 'lost' in (d.state, excluded.state) then 'lost'
       when 'settled' in (d.state, excluded.state) then 'settled'
       else 'seen'
     end,
-    returned = d.returned or (d.state = 'lost' and excluded.state <> 'lost'),
+    returned = d.returned or (d.state = 'lost' and excluded.state <> 'lost'
+      and not ($18 and d.settled_at is null)),
     confirmations = greatest(d.confirmations, excluded.confirmations),
     confirmations_needed = excluded.confirmations_needed,
+    block_at = coalesce(excluded.block_at, d.block_at),
+    block_rate = case when d.valued_by is null then excluded.block_rate else d.block_rate end,
     first_seen_at = least(d.first_seen_at, excluded.first_seen_at),
-    settled_at = coalesce(d.settled_at, case when d.state = 'seen' then excluded.settled_at end)
+    settled_at = coalesce(d.settled_at,
+      case when d.state = 'seen' or $18 then excluded.settled_at end)
 where d.order_id = excluded.order_id`,
-  (p) => [p.processor, p.externalId, p.orderId, p.accountId, p.family, p.asset, p.network, p.decimals, p.atoms, p.marketRate, p.processorUsdMicro, p.state, p.confirmations, p.confirmationsNeeded, p.firstSeenAt],
+  (p) => [p.processor, p.externalId, p.orderId, p.accountId, p.family, p.asset, p.network, p.decimals, p.atoms, p.marketRate, p.processorUsdMicro, p.state, p.confirmations, p.confirmationsNeeded, p.firstSeenAt, p.blockAt, p.blockRate, p.mayReturn],
   5000,
 );
 
-export type ListDepositsRow = { orderId: string; externalId: string; asset: string; network: string; decimals: number; atoms: string; marketRate: bigint | null; usdMicro: bigint | null; valuedBy: "quote" | "market" | "processor" | null; processorUsdMicro: bigint | null; state: "seen" | "settled" | "lost"; isReturned: boolean; confirmations: number; confirmationsNeeded: number; firstSeenAt: Date; settledAt: Date | null };
+export type ListDepositsRow = { orderId: string; externalId: string; asset: string; network: string; decimals: number; atoms: string; marketRate: bigint | null; usdMicro: bigint | null; valuedBy: "quote" | "market" | "lowest" | "processor" | null; processorUsdMicro: bigint | null; state: "seen" | "settled" | "lost"; isReturned: boolean; confirmations: number; confirmationsNeeded: number; firstSeenAt: Date; blockAt: Date | null; blockRate: bigint | null; settledAt: Date | null };
 /**
  * Lists what arrived for some orders, oldest first.
  */
@@ -636,20 +953,20 @@ export const listDeposits: Many<{ orderIds: readonly string[] }, ListDepositsRow
   `-- payments/list-deposits
 select order_id as order_id, external_id, asset, network, decimals, atoms, market_rate,
   usd_micro, valued_by, processor_usd_micro, state, returned as is_returned, confirmations,
-  confirmations_needed, first_seen_at, settled_at
+  confirmations_needed, first_seen_at, block_at, block_rate, settled_at
 from payment_deposits
 where order_id = any($1::text[])
 order by first_seen_at, external_id`,
   (p) => [p.orderIds],
-  (v) => ({ orderId: v[0], externalId: v[1], asset: v[2], network: v[3], decimals: v[4], atoms: v[5], marketRate: v[6], usdMicro: v[7], valuedBy: v[8], processorUsdMicro: v[9], state: v[10], isReturned: v[11], confirmations: v[12], confirmationsNeeded: v[13], firstSeenAt: v[14], settledAt: v[15] }) as never,
-  "marketRate usdMicro valuedBy processorUsdMicro settledAt",
+  (v) => ({ orderId: v[0], externalId: v[1], asset: v[2], network: v[3], decimals: v[4], atoms: v[5], marketRate: v[6], usdMicro: v[7], valuedBy: v[8], processorUsdMicro: v[9], state: v[10], isReturned: v[11], confirmations: v[12], confirmationsNeeded: v[13], firstSeenAt: v[14], blockAt: v[15], blockRate: v[16], settledAt: v[17] }) as never,
+  "marketRate usdMicro valuedBy processorUsdMicro blockAt blockRate settledAt",
   5000,
 );
 
 /**
  * Stores what a deposit is worth. It never changes afterwards.
  */
-export const valueDeposit: Run<{ usdMicro: bigint | number; valuedBy: "quote" | "market" | "processor"; processor: string; externalId: string }> = run(
+export const valueDeposit: Run<{ usdMicro: bigint | number; valuedBy: "quote" | "market" | "lowest" | "processor"; processor: string; externalId: string }> = run(
   "payments/value-deposit",
   `-- payments/value-deposit
 update payment_deposits
@@ -1053,28 +1370,6 @@ limit 1`,
   5000,
 );
 
-export type FindQuotedRow = { orderId: string; at: Date };
-/**
- * Finds the newest order of Ether whose quote stood at some time between two moments. Blocks can
- * say a time of some minutes ago.
- */
-export const findQuoted: Optional<{ from: Date | string; address: string; processor: string; chain: string; to: Date | string }, FindQuotedRow> = optional(
-  "payments/find-quoted",
-  `-- payments/find-quoted
-select o.order_id, greatest(o.created_at, $1) as at
-from payment_orders o
-join deposit_addresses a on a.account_id = o.account_id and a."family" = o."family"
-where a.address = $2 and o.processor = $3 and o.network = $4 and o.asset = 'ETH'
-  and o.kind = 'pack' and o.external_id is not null
-  and o.created_at - interval '10 minutes' <= $5 and o.quoted_until >= $1
-order by o.created_at desc
-limit 1`,
-  (p) => [p.from, p.address, p.processor, p.chain, p.to],
-  (v) => ({ orderId: v[0], at: v[1] }) as never,
-  "",
-  5000,
-);
-
 export type ReadVersionsRow = { orderId: string; version: bigint };
 /**
  * Reads the versions of orders that somebody watches.
@@ -1112,7 +1407,7 @@ select exists (
   5000,
 );
 
-export type CountAwaitedRow = { awaited: bigint };
+export type CountAwaitedRow = { orders: bigint; payments: bigint };
 /**
  * Counts what is awaited on a chain: open orders of a coin, and payments in no block.
  */
@@ -1123,12 +1418,12 @@ select (
   select count(*) from payment_orders
   where processor = $1 and network = $2 and asset = $3 and external_id is not null
     and state in ('open', 'seen') and quoted_until > now() - interval '15 minutes'
-) + (
+) as orders, (
   select count(*) from chain_payments
   where processor = $1 and chain = $2 and height is null and state <> 'lost'
-) as awaited`,
+) as payments`,
   (p) => [p.processor, p.chain, p.asset],
-  (v) => ({ awaited: v[0] }) as never,
+  (v) => ({ orders: v[0], payments: v[1] }) as never,
   "",
   5000,
 );
@@ -1293,31 +1588,37 @@ where order_id = $1 and external_id is null`,
   5000,
 );
 
-export type TakeWorkRow = { work: "look" | "post" | "bonus"; orderId: string; processor: string; externalId: string; startedAt: Date };
+export type TakeWorkRow = { work: "look" | "post" | "bonus"; orderId: string; processor: string; externalId: string; startedAt: Date; hook: string };
 /**
- * Leases the orders that are to be looked at now: those with a webhook first, then those with an
- * open page, then the others. At most one look a second for each slot of a processor, over all
- * nodes. The highest slot is kept for webhooks. Returns also, if asked for, the orders with grants
- * or refunds without a transfer, and the uses of promotions without one: the code as `order_id`,
- * and the account as `external_id`.
+ * Leases the orders that are to be looked at now: those of accounts without a look in two seconds
+ * first; of these, those with a webhook, then those with an open page, then the others. At most
+ * one look a second for each slot of a processor, over all nodes. The highest slot is kept for
+ * webhooks. Returns also, if asked for, the orders with grants or refunds without a transfer, and
+ * the uses of promotions without one: the code as `order_id`, and the account as `external_id`.
  */
 export const takeWork: Many<{ processors: readonly string[]; slots: bigint | number; leaseMs: number; withUnposted: boolean }, TakeWorkRow> = many(
   "payments/take-work",
   `-- payments/take-work
 with due as (
-  select o.order_id, o.processor,
+  select o.order_id, o.processor, o.account_id,
     row_number() over (
       partition by o.processor
-      order by o.hook_at, o.page_open_until <= now() or o.page_open_until is null, o.next_look_at
+      order by o.is_recent, o.hook_at, o.page_open_until <= now() or o.page_open_until is null,
+        o.next_look_at
     ) as place,
     count(o.hook_at) over (partition by o.processor) as hooks
   from unnest($1::text[]) as p (processor)
   cross join lateral (
-    select order_id, processor, hook_at, page_open_until, next_look_at
+    select order_id, processor, account_id, hook_at, page_open_until, next_look_at,
+      account_id in (
+        select s.account_id from payment_look_slots s
+        where s.processor = p.processor and s.account_id is not null
+          and s.used_at > now() - interval '2 seconds'
+      ) as is_recent
     from payment_orders
     where processor = p.processor and next_look_at <= now()
       and (lease_until is null or lease_until < now())
-    order by hook_at, page_open_until <= now() or page_open_until is null, next_look_at
+    order by is_recent, hook_at, page_open_until <= now() or page_open_until is null, next_look_at
     limit $2
     for update skip locked
   ) o
@@ -1333,13 +1634,13 @@ with due as (
     for update skip locked
   ) s
 ), chosen as (
-  select due.order_id, free.processor, free.slot
+  select due.order_id, due.account_id, free.processor, free.slot
   from due
   join free on free.processor = due.processor and free.place = due.place
     + case when due.hooks = 0 and free.highest = $2 then 1 else 0 end
 ), used as (
   update payment_look_slots s
-  set used_at = now()
+  set used_at = now(), account_id = c.account_id
   from chosen c
   where s.processor = c.processor and s.slot = c.slot
 ), leased as (
@@ -1347,13 +1648,13 @@ with due as (
   set lease_until = now() + $3::integer * interval '1 millisecond'
   from chosen c
   where o.order_id = c.order_id
-  returning o.order_id, o.processor, o.external_id
+  returning o.order_id, o.processor, o.external_id, coalesce(o.hook_at::text, '') as hook
 )
 select 'look' as work, order_id as order_id, processor as processor,
-  external_id as external_id, now() as started_at
+  external_id as external_id, now() as started_at, hook as hook
 from leased
 union all
-select 'post', order_id, '', '', now()
+select 'post', order_id, '', '', now(), ''
 from (
   select order_id from payment_grants where $4::boolean and transfer_id is null
   union
@@ -1362,13 +1663,13 @@ from (
 ) unposted
 union all
 (
-  select 'bonus', code_id, '', account_id, now()
+  select 'bonus', code_id, '', account_id, now(), ''
   from promotion_uses
   where $4 and transfer_id is null
   limit 100
 )`,
   (p) => [p.processors, p.slots, p.leaseMs, p.withUnposted],
-  (v) => ({ work: v[0], orderId: v[1], processor: v[2], externalId: v[3], startedAt: v[4] }) as never,
+  (v) => ({ work: v[0], orderId: v[1], processor: v[2], externalId: v[3], startedAt: v[4], hook: v[5] }) as never,
   "",
   5000,
 );
@@ -1377,10 +1678,11 @@ union all
  * Stores what was decided about an order. The caller has locked it.
  * `attention`: null: no person has to look
  * `isLook`: true: a look has ended; false: a person changed something
- * `lookedAt`: the start of the look that was answered; null: none was
+ * `hook`: what hook_at was when the look that was answered began; null: none was answered
+ * `lookedAt`: the moment that its answer is true of
  * `nextLookMs`: null: the order is watched no more
  */
-export const updateOrder: Run<{ state: "open" | "seen" | "partly_paid" | "paid" | "expired" | "cancelled" | "closed"; attention: string | null; faults: readonly string[]; ruleMicro: bigint | number; isLook: boolean; lookedAt: Date | string | null; failedLooks: number; nextLookMs: bigint | number | null; orderId: string }> = run(
+export const updateOrder: Run<{ state: "open" | "seen" | "partly_paid" | "paid" | "expired" | "cancelled" | "closed"; attention: string | null; faults: readonly string[]; ruleMicro: bigint | number; isLook: boolean; lookedAt: Date | string | null; failedLooks: number; hook: string | null; nextLookMs: bigint | number | null; orderId: string }> = run(
   "payments/update-order",
   `-- payments/update-order
 update payment_orders
@@ -1388,16 +1690,16 @@ set state = $1, attention = $2, faults = $3, rule_micro = $4,
   lease_until = case when not $5::boolean then lease_until end,
   looked_at = greatest(looked_at, $6::timestamptz), failed_looks = $7,
   -- A webhook that came during the look asks for another one.
-  hook_at = case when $6 is null or hook_at > $6 then hook_at end,
+  hook_at = case when coalesce(hook_at::text, '') is distinct from $8::text then hook_at end,
   next_look_at = case
-    when hook_at > $6 then now()
-    when $8::bigint is null then null
-    when $5 then now() + $8 * interval '1 millisecond'
-    else least(next_look_at, now() + $8 * interval '1 millisecond')
+    when coalesce(hook_at::text, '') <> $8 then now()
+    when $9::bigint is null then null
+    when $5 then now() + $9 * interval '1 millisecond'
+    else least(next_look_at, now() + $9 * interval '1 millisecond')
   end,
   version = version + 1
-where order_id = $9`,
-  (p) => [p.state, p.attention, p.faults, p.ruleMicro, p.isLook, p.lookedAt, p.failedLooks, p.nextLookMs, p.orderId],
+where order_id = $10`,
+  (p) => [p.state, p.attention, p.faults, p.ruleMicro, p.isLook, p.lookedAt, p.failedLooks, p.hook, p.nextLookMs, p.orderId],
   5000,
 );
 
@@ -1501,21 +1803,18 @@ where processor = $1 and external_id = $2`,
 );
 
 /**
- * Asks for a look at the orders whose payments changed: these, and if there are new blocks, those
- * that wait for blocks.
+ * Asks for a look at the orders of payments that changed.
  */
-export const hookChanged: Run<{ processor: string; chain: string; externalIds: readonly string[]; hasBlocks: boolean }> = run(
+export const hookChanged: Run<{ processor: string; externalIds: readonly string[] }> = run(
   "payments/hook-changed",
   `-- payments/hook-changed
 update payment_orders
 set hook_at = now(), next_look_at = now()
 where order_id in (
   select order_id from chain_payments
-  where processor = $1 and chain = $2
-    and (external_id = any($3::text[])
-      or ($4::boolean and state = 'seen' and height is not null))
+  where processor = $1 and external_id = any($2::text[])
 )`,
-  (p) => [p.processor, p.chain, p.externalIds, p.hasBlocks],
+  (p) => [p.processor, p.externalIds],
   5000,
 );
 
@@ -1728,6 +2027,64 @@ update promotion_uses set refund_n = null where order_id = $1 and refund_n = $2`
   5000,
 );
 
+// rates.sql
+
+/**
+ * Keeps the rate of a minute. Changes no row: it is kept.
+ * `rate`: micro-dollars of one coin
+ */
+export const putSample: Run<{ asset: string; at: Date | string; rate: bigint | number }> = run(
+  "payments/put-sample",
+  `-- payments/put-sample
+insert into rate_samples (asset, at, rate) values ($1, $2, $3)
+on conflict (asset, at) do nothing`,
+  (p) => [p.asset, p.at, p.rate],
+  5000,
+);
+
+export type FindSampleRow = { rate: bigint };
+/**
+ * Finds the rate nearest to a moment, of those between two others.
+ */
+export const findSample: Optional<{ asset: string; from: Date | string; to: Date | string; at: Date | string }, FindSampleRow> = optional(
+  "payments/find-sample",
+  `-- payments/find-sample
+select rate
+from rate_samples
+where asset = $1 and at between $2 and $3
+order by abs(extract(epoch from at - $4::timestamptz))
+limit 1`,
+  (p) => [p.asset, p.from, p.to, p.at],
+  (v) => ({ rate: v[0] }) as never,
+  "",
+  5000,
+);
+
+export type FindLastSampleRow = { rate: bigint };
+/**
+ * Finds the newest rate, however old it is.
+ */
+export const findLastSample: Optional<{ asset: string }, FindLastSampleRow> = optional(
+  "payments/find-last-sample",
+  `-- payments/find-last-sample
+select rate from rate_samples where asset = $1 order by at desc limit 1`,
+  (p) => [p.asset],
+  (v) => ({ rate: v[0] }) as never,
+  "",
+  5000,
+);
+
+/**
+ * Removes the rates of more than 90 days ago.
+ */
+export const removeSamples: Run<undefined> = run(
+  "payments/remove-samples",
+  `-- payments/remove-samples
+delete from rate_samples where at < now() - interval '90 days'`,
+  () => [],
+  5000,
+);
+
 // simulated.sql
 
 /**
@@ -1804,5 +2161,135 @@ set quoted_until = least(quoted_until, now()),
   next_look_at = least(next_look_at, now() + interval '1 second')
 where order_id = $2`,
   (p) => [p.withWatching, p.orderId],
+  5000,
+);
+
+// sweeps.sql
+
+/**
+ * Marks addresses that the operator is about to empty.
+ */
+export const insertSweep: Run<{ sweepId: string; processor: string; network: string; addresses: readonly string[]; until: Date | string; createdBy: string }> = run(
+  "payments/insert-sweep",
+  `-- payments/insert-sweep
+insert into sweeps (sweep_id, processor, network, addresses, until, created_by)
+values ($1, $2, $3, $4, $5, $6)`,
+  (p) => [p.sweepId, p.processor, p.network, p.addresses, p.until, p.createdBy],
+  5000,
+);
+
+/**
+ * Ends a sweep. Changes no row: it has ended.
+ */
+export const endSweep: Run<{ sweepId: string }> = run(
+  "payments/end-sweep",
+  `-- payments/end-sweep
+update sweeps set ended_at = now() where sweep_id = $1 and ended_at is null`,
+  (p) => [p.sweepId],
+  5000,
+);
+
+export type ListSweepsRow = { sweepId: string; processor: string; network: string; addresses: string[]; until: Date; beganAt: Date; endedAt: Date | null; createdBy: string; isRead: boolean };
+/**
+ * Lists sweeps, the newest first, each with whether all its balances were read after its end.
+ * `sweepId`: null: all
+ * `before`: null: from the newest
+ */
+export const listSweeps: Many<{ sweepId: string | null; before: string | null; rows: bigint | number }, ListSweepsRow> = many(
+  "payments/list-sweeps",
+  `-- payments/list-sweeps
+select sweep_id, processor, network, addresses, until, began_at, ended_at, created_by,
+  least(until, ended_at) < now() and not exists (
+    select from address_balances b
+    where b.processor = s.processor and b.chain = s.network and b.address = any(s.addresses)
+      and b.block_at <= least(s.until, s.ended_at)
+  ) as is_read
+from sweeps s
+where ($1::text is null or sweep_id = $1)
+  and ($2::text is null or sweep_id < $2)
+order by sweep_id desc
+limit $3`,
+  (p) => [p.sweepId, p.before, p.rows],
+  (v) => ({ sweepId: v[0], processor: v[1], network: v[2], addresses: v[3], until: v[4], beganAt: v[5], endedAt: v[6], createdBy: v[7], isRead: v[8] }) as never,
+  "endedAt",
+  5000,
+);
+
+export type FindSweepRow = { sweepId: string };
+/**
+ * Finds the sweep that an address was in at some time between two moments. Blocks can say a time
+ * of some seconds ago.
+ */
+export const findSweep: Optional<{ processor: string; chain: string; address: string; to: Date | string; from: Date | string }, FindSweepRow> = optional(
+  "payments/find-sweep",
+  `-- payments/find-sweep
+select sweep_id
+from sweeps
+where processor = $1 and network = $2 and $3 = any(addresses)
+  and began_at - interval '15 seconds' <= $4 and least(until, ended_at) >= $5
+order by sweep_id desc
+limit 1`,
+  (p) => [p.processor, p.chain, p.address, p.to, p.from],
+  (v) => ({ sweepId: v[0] }) as never,
+  "",
+  5000,
+);
+
+/**
+ * Notes what came to an address during a sweep.
+ */
+export const putSweepPayment: Run<{ processor: string; externalId: string; sweepId: string; address: string; asset: string; decimals: number; atoms: string | bigint; height: bigint | number; hash: string; at: Date | string }> = run(
+  "payments/put-sweep-payment",
+  `-- payments/put-sweep-payment
+insert into sweep_payments
+  (processor, external_id, sweep_id, address, asset, decimals, atoms, height, hash, at)
+values
+  ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+on conflict (processor, external_id) do nothing`,
+  (p) => [p.processor, p.externalId, p.sweepId, p.address, p.asset, p.decimals, p.atoms, p.height, p.hash, p.at],
+  5000,
+);
+
+export type ListSweepPaymentsRow = { sweepId: string; externalId: string; address: string; asset: string; decimals: number; atoms: string; height: bigint; hash: string; at: Date; grantedBy: string | null };
+/**
+ * Lists what came to addresses during some sweeps, oldest first.
+ */
+export const listSweepPayments: Many<{ sweepIds: readonly string[] }, ListSweepPaymentsRow> = many(
+  "payments/list-sweep-payments",
+  `-- payments/list-sweep-payments
+select sweep_id, external_id, address, asset, decimals, atoms, height, hash, at, granted_by
+from sweep_payments
+where sweep_id = any($1::text[])
+order by at, external_id`,
+  (p) => [p.sweepIds],
+  (v) => ({ sweepId: v[0], externalId: v[1], address: v[2], asset: v[3], decimals: v[4], atoms: v[5], height: v[6], hash: v[7], at: v[8], grantedBy: v[9] }) as never,
+  "grantedBy",
+  5000,
+);
+
+/**
+ * Notes who granted what came during a sweep. Changes no row: somebody has.
+ */
+export const grantSweepPayment: Run<{ grantedBy: string; sweepId: string; externalId: string }> = run(
+  "payments/grant-sweep-payment",
+  `-- payments/grant-sweep-payment
+update sweep_payments
+set granted_by = $1, granted_at = now()
+where sweep_id = $2 and external_id = $3 and granted_by is null`,
+  (p) => [p.grantedBy, p.sweepId, p.externalId],
+  5000,
+);
+
+/**
+ * Forgets what came to addresses above a height, which the chain left, and nobody granted.
+ */
+export const loseSweepPayments: Run<{ processor: string; chain: string; above: bigint | number }> = run(
+  "payments/lose-sweep-payments",
+  `-- payments/lose-sweep-payments
+delete from sweep_payments p
+using sweeps s
+where s.sweep_id = p.sweep_id and s.processor = $1 and s.network = $2
+  and p.height > $3 and p.granted_by is null`,
+  (p) => [p.processor, p.chain, p.above],
   5000,
 );

@@ -6,6 +6,8 @@ export type AccountsRow = { accountId: string; name: string; createdAt: Date; st
 
 export type AddressBalancesRow = { processor: string; chain: string; address: string; atoms: string; nonce: bigint; height: bigint; blockAt: Date };
 
+export type AddressDustRow = { processor: string; chain: string; address: string; asset: string; height: bigint; decimals: number; atoms: string; since: Date; takenHeight: bigint | null };
+
 export type AdminTokensRow = { digest: Buffer; tokenId: string; name: string; scope: "read" | "keys" | "money" | "all"; shown: string; createdBy: string; createdAt: Date; usedAt: Date | null; revokedAt: Date | null; personId: string | null };
 
 export type AlertDeliveriesRow = { alertId: string; channel: string; accountId: string; state: "waiting" | "sent" | "failed"; problem: string; failures: number; nextAt: Date; endsAt: Date };
@@ -24,9 +26,9 @@ export type AuditRefusalsRow = { actor: string; hour: Date; refused: number; eve
 
 export type ChainBlocksRow = { processor: string; chain: string; height: bigint; hash: string };
 
-export type ChainPaymentsRow = { processor: string; externalId: string; chain: string; address: string; asset: string; decimals: number; atoms: string; state: "seen" | "settled" | "lost"; height: bigint | null; hash: string | null; marketRate: bigint | null; needed: number; spends: string[]; missingSince: Date | null; firstSeenAt: Date; orderId: string | null };
+export type ChainPaymentsRow = { processor: string; externalId: string; chain: string; address: string; asset: string; decimals: number; atoms: string; state: "seen" | "settled" | "lost"; height: bigint | null; hash: string | null; marketRate: bigint | null; needed: number; spends: string[]; missingSince: Date | null; firstSeenAt: Date; orderId: string | null; transactions: number; blockAt: Date | null };
 
-export type ChainsRow = { processor: string; chain: string; height: bigint | null; hash: string | null; tip: bigint | null; readAt: Date | null; nextReadAt: Date; leaseUntil: Date | null };
+export type ChainsRow = { processor: string; chain: string; height: bigint | null; hash: string | null; tip: bigint | null; readAt: Date | null; nextReadAt: Date; leaseUntil: Date | null; addedAt: Date; chunkBlocks: number; failures: number; unreadBlock: bigint | null };
 
 export type ChargeLines1Row = { accountId: string | null; requestId: string | null; month: string | null; settledAt: Date | null; line: string | null };
 
@@ -86,7 +88,7 @@ export type PaymentAccountsRow = { accountId: string };
 
 export type PaymentDecisionsRow = { decisionId: string; orderId: string; kind: "grant" | "close"; facts: string[]; depositIds: string[]; micros: bigint[]; reason: string; decidedBy: string; approvedBy: string | null; createdAt: Date };
 
-export type PaymentDepositsRow = { processor: string; externalId: string; orderId: string | null; accountId: string; family: string; asset: string; network: string; decimals: number; atoms: string; marketRate: bigint | null; usdMicro: bigint | null; valuedBy: "quote" | "market" | "processor" | null; processorUsdMicro: bigint | null; state: "seen" | "settled" | "lost"; returned: boolean; confirmations: number; confirmationsNeeded: number; block: string | null; firstSeenAt: Date; settledAt: Date | null };
+export type PaymentDepositsRow = { processor: string; externalId: string; orderId: string | null; accountId: string; family: string; asset: string; network: string; decimals: number; atoms: string; marketRate: bigint | null; usdMicro: bigint | null; valuedBy: "quote" | "market" | "lowest" | "processor" | null; processorUsdMicro: bigint | null; state: "seen" | "settled" | "lost"; returned: boolean; confirmations: number; confirmationsNeeded: number; block: string | null; firstSeenAt: Date; settledAt: Date | null; blockAt: Date | null; blockRate: bigint | null };
 
 export type PaymentDocumentsRow = { seller: string; kind: "receipt" | "credit_note"; year: number; n: number; number: string; orderId: string; grantN: number | null; refundN: number | null; issuedAt: Date };
 
@@ -94,13 +96,15 @@ export type PaymentGrantsRow = { orderId: string; n: number; micro: bigint; tran
 
 export type PaymentHooksRow = { processor: string; deliveryKey: string; externalId: string; receivedAt: Date; bodySha256: Buffer; depositId: string };
 
-export type PaymentLookSlotsRow = { processor: string; slot: number; usedAt: Date };
+export type PaymentLookSlotsRow = { processor: string; slot: number; usedAt: Date; accountId: string | null };
 
 export type PaymentNumbersRow = { seller: string; kind: string; year: number; last: number };
 
 export type PaymentOrdersRow = { orderId: string; accountId: string; family: "v1" | "v2"; idempotencyKey: string; kind: "pack" | "direct"; usdMicro: bigint; processor: string; method: string; asset: string; network: string; decimals: number; externalId: string | null; quotedAtoms: string | null; rate: bigint | null; payTo: string; memo: string; checkoutUrl: string; state: "open" | "seen" | "partly_paid" | "paid" | "expired" | "cancelled" | "closed"; cancelledAt: Date | null; attention: string | null; faults: string[]; handled: string[]; ruleMicro: bigint; refundedUsdMicro: bigint; receiptNumber: string | null; sellerName: string; sellerAddress: string; sellerTaxId: string; buyerName: string; buyerAddress: string; buyerTaxId: string; createdBy: string; createdAt: Date; quotedUntil: Date; watchedUntil: Date; nextLookAt: Date | null; leaseUntil: Date | null; lookedAt: Date | null; failedLooks: number; hookAt: Date | null; pageOpenUntil: Date | null; version: bigint };
 
 export type PaymentRefundsRow = { orderId: string; n: number; usdMicro: bigint; externalId: string | null; micro: bigint; bonusMicro: bigint; state: "asked" | "refused" | "refunding" | "completed" | "cancelling" | "cancelled"; transferId: string | null; cancelTransferId: string | null; transaction: string; reason: string; madeBy: string; createdAt: Date; endedAt: Date | null };
+
+export type PaymentTransactionsRow = { processor: string; chain: string; tx: string; externalId: string };
 
 export type PeopleRow = { personId: string; login: string | null; name: string; email: string | null; emailVerifiedAt: Date | null; operator: "none" | "support" | "admin"; createdAt: Date; disabledAt: Date | null; deletedAt: Date | null };
 
@@ -115,6 +119,8 @@ export type PromotionUsesRow = { codeId: string; accountId: string; orderId: str
 export type PromotionsRow = { codeId: string; codeSha256: Buffer; name: string; family: "v1" | "v2"; bonusMicro: bigint; endsAt: Date | null; most: number | null; used: number; needsPurchase: boolean; createdBy: string; createdAt: Date; stoppedAt: Date | null };
 
 export type ProviderOutagesRow = { provider: string; model: string; openedAt: Date; answeredAt: Date | null };
+
+export type RateSamplesRow = { asset: string; at: Date; rate: bigint };
 
 export type ReplaysRow = { accountId: string; actor: string; keySha256: Buffer; method: string; requestSha256: Buffer; madeId: string; sealed: Buffer | null; endsAt: Date };
 
@@ -131,6 +137,10 @@ export type SimulatedPaymentsRow = { depositId: string; orderId: string; asset: 
 export type SinkCursorsRow = { sink: string; settledAt: Date; requestId: string; accountId: string; file: string; bytes: bigint; movedAt: Date };
 
 export type SpentChallengesRow = { digest: Buffer; endsAt: Date };
+
+export type SweepPaymentsRow = { processor: string; externalId: string; sweepId: string; address: string; asset: string; decimals: number; atoms: string; height: bigint; hash: string; at: Date; grantedBy: string | null; grantedAt: Date | null };
+
+export type SweepsRow = { sweepId: string; processor: string; network: string; addresses: string[]; until: Date; beganAt: Date; endedAt: Date | null; createdBy: string };
 
 export type TagsDailyRow = { accountId: string; day: string; tag: string; value: string; keyId: string; model: string; input: bigint; output: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; thinking: bigint; amount: bigint; amountInput: bigint; amountOutput: bigint; amountCache: bigint; amountThinking: bigint; requests: bigint; completed: bigint; failed: bigint; cut: bigint };
 

@@ -20,6 +20,8 @@ export type Sources = {
   readonly listBypasses: (since: Date, limit: number) => Promise<readonly Bypass[]>;
   /** The newest run of the verifier that found something. Absent: nobody keeps them. */
   readonly findViolations?: () => Promise<Violations | undefined>;
+  /** The chains of payments that are not read, each since when. */
+  readonly listUnreadChains: () => Promise<readonly UnreadChain[]>;
   /** What the last calls of this process came to, for each provider and model. */
   readonly modelConditions: () => readonly ModelCondition[];
   /** Why a failover would lose charges. Undefined: it would not. */
@@ -98,6 +100,13 @@ type Bypass = {
   readonly what: string;
   readonly requestedBy: string;
 };
+type UnreadChain = {
+  readonly processor: string;
+  readonly chain: string;
+  readonly since: Date;
+  /** That its node cannot give. Null: none in particular. */
+  readonly block: bigint | null;
+};
 type Violations = { readonly verificationId: string; readonly violations: number };
 /** As providers document it. */
 type ModelCondition = {
@@ -166,6 +175,7 @@ export function createEvaluation(
     const areRead = await attempt("keys and sign-ins", () => lookAtEvents(eventsAt));
     await attempt("orders", () => lookAtOrders(stopping));
     await attempt("the verifier", lookAtVerifier);
+    await attempt("chains", lookAtChains);
     await attempt("old alerts", async () => {
       await store.run(sql.removeAlerts, { days: keptDays, rows: removedMax });
     });
@@ -325,6 +335,10 @@ export function createEvaluation(
     ]);
   }
 
+  async function lookAtChains(): Promise<void> {
+    await raise(parts, (await sources.listUnreadChains()).map(chainUnread));
+  }
+
   return { start: () => looking.start(), stop: () => looking.stop(), look: () => look() };
 }
 
@@ -434,6 +448,12 @@ function newPlace({ sessionId, personId, login, address, agent, accountIds }: Ne
 function bypassed({ approvalId, accountId, what, requestedBy }: Bypass): Finding {
   const facts = { account_id: accountId, actor: requestedBy, what };
   return { accountId: "", kind: "approval_bypassed", about: accountId, period: approvalId, facts };
+}
+
+function chainUnread({ processor, chain, since, block }: UnreadChain): Finding {
+  const period = since.toISOString();
+  const facts = { chain, since: period, ...(block !== null && { block: String(block) }) };
+  return { accountId: "", kind: "chain_unread", about: `${processor} ${chain}`, period, facts };
 }
 
 /** Two alerts: one for the account, one for the operators, who decide. */

@@ -21,6 +21,7 @@ const operatorKinds = [
   "provider_recovered",
   "ledger_not_synchronous",
   "ledger_violated",
+  "chain_unread",
   "approval_bypassed",
 ] as const;
 
@@ -35,6 +36,7 @@ const kindsByName: Readonly<Record<KindName, AlertKind>> = {
   provider_recovered: AlertKind.PROVIDER_RECOVERED,
   ledger_not_synchronous: AlertKind.LEDGER_NOT_SYNCHRONOUS,
   ledger_violated: AlertKind.LEDGER_VIOLATED,
+  chain_unread: AlertKind.CHAIN_UNREAD,
   approval_bypassed: AlertKind.APPROVAL_BYPASSED,
 };
 
@@ -84,6 +86,8 @@ export function titleOf(kind: KindName, facts: AlertFacts): string {
       return "A failover would lose the last charges: the ledger is not synchronous.";
     case "ledger_violated":
       return "The verifier of the ledger found something.";
+    case "chain_unread":
+      return `Payments on the chain ${fact("chain")} are not read.`;
     case "approval_bypassed":
       return `A token of the machine gave away what a person could not alone: ${fact("actor")}.`;
   }
@@ -119,6 +123,13 @@ export function detailOf(kind: KindName, facts: AlertFacts): string {
       return (facts.problem ?? "").slice(0, 300);
     case "ledger_violated":
       return `${fact("violations")} violations. Run npm run verify-ledger for the list.`;
+    case "chain_unread":
+      return (
+        `It was read to its end at ${fact("since")}.` +
+        (facts.block === undefined
+          ? " Look at its node."
+          : ` Its node cannot give block ${fact("block")}.`)
+      );
     case "approval_bypassed":
       return `${fact("what")} Of the account ${fact("account_id")}. Ask who used the token.`;
   }

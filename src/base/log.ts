@@ -64,9 +64,6 @@ export const logCodes = {
     "the files of GRPC_TLS_CERT, GRPC_TLS_KEY or GRPC_TLS_CLIENT_CA, or of CORE_TLS_CERT, " +
     "CORE_TLS_KEY or CORE_TLS_CA, cannot be read, or do not fit together, and the certificate of " +
     "before is in use; correct them",
-  chain_balance_lower:
-    "a node says that an address has less Ether than before without having sent any; ask another " +
-    "node, and compare the address with its credits",
   chain_payments_waiting:
     "what arrived without an order is credited late, and it is repeated; look at the database if " +
     "it goes on",
@@ -198,6 +195,11 @@ export const logCodes = {
   rate_unknown:
     "no coin of that kind is quoted, and late payments in it wait for a person; look at the " +
     "sources of rates, which are too few or differ by more than 1 %",
+  rates_not_kept:
+    "what arrives now may wait for a person later, since its rate is unknown; look at the database",
+  rates_without_history:
+    "name `history_url` and `history_path` of two sources of each coin, or expect to decide about " +
+    "what arrives while the gateway is away",
   redis_unreachable: "bring Redis back, or correct `REDIS_URL`",
   rejections_not_counted: "reports of errors lack requests; look at the database if it goes on",
   request_id_used_twice:

@@ -7,6 +7,11 @@ export type RateSource = {
   readonly url: string;
   /** The members that lead to it in the JSON, such as `data.amount`. */
   readonly path: string;
+  /**
+   * The price of a minute of the past, in an address with `{start}` and `{end}` (of ISO 8601), or
+   * `{start_unix}` and `{end_unix}` (seconds). Absent: there is none.
+   */
+  readonly history?: { readonly url: string; readonly path: string };
 };
 
 /** By coin. */
@@ -33,10 +38,22 @@ export function readRates(section: Section): RateSources {
 }
 
 function readSource(section: Section): RateSource {
-  const url = section.text("url");
-  if (url !== "" && !(URL.canParse(url) && /^https?:$/.test(new URL(url).protocol)))
-    section.problem("url", "must be a URL of http or https");
+  const url = readUrl(section, "url");
   const path = section.text("path");
+  const hasHistory = section.has("history_url") || section.has("history_path");
+  const history = hasHistory && {
+    url: readUrl(section, "history_url"),
+    path: section.text("history_path"),
+  };
+  if (history && history.url !== "" && !/\{start(_unix)?\}/.test(history.url))
+    section.problem("history_url", "must have {start} or {start_unix}");
   section.rejectUnknown();
-  return { url, path };
+  return { url, path, ...(history && { history }) };
+}
+
+function readUrl(section: Section, name: string): string {
+  const url = section.text(name);
+  if (url !== "" && !(URL.canParse(url) && /^https?:$/.test(new URL(url).protocol)))
+    section.problem(name, "must be a URL of http or https");
+  return url;
 }

@@ -191,7 +191,7 @@ async function readMarketRates(
   if (rate !== GrantRate.MARKET || !order) return rates;
   const processor = processors().get(order.processor);
   for (const deposit of await store.listDeposits([orderId])) {
-    const found = await processor?.marketRate?.(deposit, new Date());
+    const found = await processor?.marketRate?.(deposit, "now");
     if (found !== undefined) rates.set(deposit.externalId, found);
   }
   return rates;

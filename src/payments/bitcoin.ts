@@ -6,22 +6,24 @@ import type { BitcoinSettings } from "../config/catalog.ts";
 import type { Answer } from "./ask.ts";
 import { RefusedError } from "./ask.ts";
 import {
+  type Arrival,
   type Chain,
   type ChainParts,
+  chunkBlocksMax,
   findCommon,
   goBack,
-  hooked,
+  hookOrders,
   keptBlocks,
   type Reading,
+  sortArrivals,
+  storeArrivals,
 } from "./chain.ts";
-import { type BlockId, type ChainPayment, idsOf } from "./chain-tables.ts";
-import { atomsOf } from "./coins.ts";
+import { type BlockId, idsOf } from "./chain-tables.ts";
+import { addAtoms, atomsOf } from "./coins.ts";
 import { type Rpc, RpcError } from "./rpc.ts";
 
 const asset = "BTC";
 const decimals = 8;
-/** Of one reading: the rest is read by the next one. */
-const blocksMax = 30;
 /** Waiting transactions that one reading asks for. */
 const waitingMax = 2_000;
 const askedAtOnce = 8;
@@ -37,20 +39,21 @@ export function blocksNeeded(usdMicro: bigint | undefined): number {
 export function createBitcoin(
   { chain }: Pick<BitcoinSettings, "chain">,
   rpc: Rpc,
-  { store, marketRate }: ChainParts,
+  parts: ChainParts,
 ): Chain {
-  /** What waited for a block at the last look. Undefined: nothing was awaited. */
-  let waiting: ReadonlySet<string> | undefined;
+  const { store } = parts;
+  /** What waited at the last look, and what of that was asked for. Undefined: no order waited. */
+  let looked: { listed: ReadonlySet<string>; asked: ReadonlySet<string> } | undefined;
 
   const hashAt = async (height: number, signal: AbortSignal) =>
     (await rpc.call("getblockhash", [height], signal)).text();
 
-  /** The payments to us in some transactions. */
-  async function paymentsIn(
+  /** What some transactions pay to our addresses: to each, its outputs together. */
+  async function arrivalsIn(
     transactions: readonly Answer[],
-    seenAt: Date,
+    at: Date,
     block: BlockId | undefined,
-  ): Promise<ChainPayment[]> {
+  ): Promise<Arrival[]> {
     const outputs = transactions.flatMap((one) =>
       one
         .at("vout")
@@ -61,28 +64,34 @@ export function createBitcoin(
     const addresses = [...all].filter((one) => one !== "");
     const own = await store.run(sql.ownAddresses, { addresses });
     const ours = new Set(own.map(({ address }) => address));
-    const found = outputs.filter(({ address }) => ours.has(address));
-    if (found.length === 0) return [];
-    const rate = await marketRate?.({ asset }, seenAt);
-    return found.flatMap(({ transaction, output, address }) => {
+    const found = new Map<string, Arrival>();
+    for (const { transaction, output, address } of outputs) {
+      if (!ours.has(address)) continue;
       const atoms = atomsOf(output.at("value").text(), decimals);
       if (atoms === undefined) throw output.at("value").fault("is no amount");
-      if (atoms === 0n) return [];
-      return {
-        address,
-        asset,
-        decimals,
-        atoms,
-        block,
-        seenAt,
-        marketRate: rate,
-        externalId: `${transaction.at("txid").text()}:${output.at("n").text()}`,
+      if (atoms === 0n) continue;
+      const txid = transaction.at("txid").text();
+      const externalId = `${txid}:${address}`;
+      const sum = addAtoms(found.get(externalId)?.atoms ?? 0n, atoms);
+      found.set(externalId, {
+        ...{ externalId, address, asset, decimals, block, at, atoms: sum },
+        blockAt: block && at,
         spends: spentBy(transaction),
-      };
-    });
+        needed: 1,
+        transactions: new Map([[txid, sum]]),
+      });
+    }
+    return [...found.values()];
   }
 
-  async function readBlock(reading: Reading, previous: BlockId): Promise<[BlockId, string[]]> {
+  /** The ids of those that are stored. */
+  async function knownOf({ id }: Reading, arrivals: readonly Arrival[]) {
+    const externalIds = idsOf(arrivals);
+    if (externalIds.length === 0) return new Set<string>();
+    return new Set(idsOf(await store.run(sql.listKnown, { processor: id.processor, externalIds })));
+  }
+
+  async function readBlock(reading: Reading, previous: BlockId): Promise<BlockId> {
     const { id, signal, transaction } = reading;
     const height = previous.height + 1;
     const hash = await hashAt(height, signal);
@@ -93,61 +102,66 @@ export function createBitcoin(
       throw new Error(`the chain left block ${previous.height} during the reading`);
     const transactions = [...block.at("tx").optionalList(), ...block.at("rawtx").optionalList()];
     if (transactions.length === 0) throw block.fault("has no transactions");
-    const seenAt = new Date(Math.min(Date.now(), block.at("time").time().getTime()));
+    const at = new Date(Math.min(Date.now(), block.at("time").time().getTime()));
     const read = { height, hash };
-    const payments = await paymentsIn(transactions, seenAt, read);
+    const arrivals = await arrivalsIn(transactions, at, read);
+    const known = await knownOf(reading, arrivals);
+    const sorted = await sortArrivals(parts, id, arrivals, { known, isFinal: true });
     const replaced = replacedBy(await store.run(sql.listUnmined, id), transactions);
-    const changed = await transaction(async (tables) => {
-      const ids: string[] = [];
-      for (const one of payments)
-        if (await tables.putChainPayment(id, one)) ids.push(one.externalId);
+    await transaction(async (tables) => {
+      await storeArrivals(tables, id, sorted);
       const lost = { ...id, replaced, missingMs: missingMsMax };
-      ids.push(...idsOf(await tables.run(sql.losePayments, lost)));
+      await hookOrders(tables, id, idsOf(await tables.run(sql.losePayments, lost)));
       await tables.run(sql.putBlock, { ...id, ...read, kept: keptBlocks });
       await tables.run(sql.moveChain, { ...id, ...read });
-      return hooked(tables, id, ids);
+      await tables.run(sql.endChunk, { ...id, most: chunkBlocksMax });
     });
-    return [read, changed];
+    return read;
   }
 
-  /** Compares what waits for a block with the last look, while something is awaited. */
-  async function readWaiting(reading: Reading): Promise<string[]> {
+  /**
+   * Reads what waits for a block, while something is awaited: at most so many transactions, the new
+   * ones first. Of a pool with more, the next readings go on.
+   */
+  async function readWaiting(reading: Reading): Promise<void> {
     const { id, signal, transaction } = reading;
-    const { awaited } = await store.run(sql.countAwaited, { ...id, asset });
-    if (awaited === 0n) {
-      waiting = undefined;
-      return [];
-    }
+    const { orders, payments } = await store.run(sql.countAwaited, { ...id, asset });
+    if (orders === 0n) looked = undefined;
+    if (orders === 0n && payments === 0n) return;
     const list = await rpc.call("getrawmempool", [], signal);
     const now = new Set(list.list().map((one) => one.text()));
-    const known = waiting;
-    const fresh = [...now].filter((txid) => !known?.has(txid));
-    // Without an earlier look all are new. Of a full pool, they are found when they are in a block.
-    const asked = fresh.length > waitingMax ? [] : fresh;
+    const { listed, asked: before } = looked ?? { listed: now, asked: new Set<string>() };
+    const unasked = [...now].filter((txid) => !before.has(txid));
+    const [fresh, others] = [true, false].map((isNew) =>
+      unasked.filter((txid) => !listed.has(txid) === isNew),
+    );
+    const asked = orders === 0n ? [] : [...(fresh ?? []), ...(others ?? [])].slice(0, waitingMax);
     const transactions: Answer[] = [];
     for (let at = 0; at < asked.length; at += askedAtOnce) {
       const some = asked.slice(at, at + askedAtOnce).map((txid) => findTransaction(txid, signal));
       for (const one of await Promise.all(some)) if (one) transactions.push(one);
     }
-    const payments = await paymentsIn(transactions, new Date(), undefined);
+    const arrivals = await arrivalsIn(transactions, new Date(), undefined);
+    const known = await knownOf(reading, arrivals);
+    const sorted = await sortArrivals(parts, id, arrivals, { known, isFinal: false });
     const unmined = await store.run(sql.listUnmined, id);
     const replaced = replacedBy(unmined, transactions).filter(
       (externalId) => !now.has(transactionOf(externalId)),
     );
-    const changed = await transaction(async (tables) => {
-      const ids: string[] = [];
-      for (const one of payments)
-        if (await tables.putChainPayment(id, one)) ids.push(one.externalId);
-      const there = idsOf([...unmined, ...payments]).filter((externalId) =>
+    await transaction(async (tables) => {
+      await storeArrivals(tables, id, sorted);
+      const there = idsOf([...unmined, ...sorted.payments]).filter((externalId) =>
         now.has(transactionOf(externalId)),
       );
       await tables.run(sql.markMissing, { ...id, waiting: there });
       const lost = { ...id, replaced, missingMs: missingMsMax };
-      ids.push(...idsOf(await tables.run(sql.losePayments, lost)));
-      return hooked(tables, id, ids);
+      await hookOrders(tables, id, idsOf(await tables.run(sql.losePayments, lost)));
     });
-    waiting = now;
-    return changed;
+    if (orders > 0n)
+      looked = {
+        listed: now,
+        asked: new Set([...before, ...asked].filter((txid) => now.has(txid))),
+      };
   }
 
   /** Undefined: it is in a block by now, or was replaced. */
@@ -162,12 +176,11 @@ export function createBitcoin(
 
   return {
     name: chain,
-    quoted: [asset],
+    hasBalances: false,
     async read(reading) {
       const { id, signal, transaction } = reading;
       const tip = Number((await rpc.call("getblockcount", [], signal)).text());
       if (!Number.isSafeInteger(tip) || tip < 0) throw new Error("the node has no height");
-      const changed: string[] = [];
       let cursor = reading.cursor;
       if (!cursor) {
         const first = { height: tip, hash: await hashAt(tip, signal) };
@@ -179,24 +192,18 @@ export function createBitcoin(
       }
       if (tip < cursor.height || (await hashAt(cursor.height, signal)) !== cursor.hash) {
         cursor = await findCommon(store, reading, tip, (height) => hashAt(height, signal));
-        changed.push(...(await goBack(reading, cursor)));
+        const above = cursor.height;
+        await goBack(reading, cursor, (tables) => tables.run(sql.orphanPayments, { ...id, above }));
       }
-      const end = Math.min(tip, cursor.height + blocksMax);
-      while (cursor.height < end) {
-        const [read, ids]: [BlockId, string[]] = await readBlock(reading, cursor);
-        cursor = read;
-        changed.push(...ids);
-      }
+      while (cursor.height < tip && !reading.isOver()) cursor = await readBlock(reading, cursor);
+      const isWhole = cursor.height >= tip;
       // Before the newest block was read, what is in it would seem to have gone.
-      if (cursor.height === tip) changed.push(...(await readWaiting(reading)));
-      return {
-        tip: cursor.height,
-        changed,
-        confirm({ height, usdMicro }) {
-          const needed = blocksNeeded(usdMicro);
-          return { needed, isSettled: (cursor?.height ?? 0) - height + 1 >= needed };
-        },
-      };
+      if (isWhole) await readWaiting(reading);
+      return { tip, isWhole };
+    },
+    settling(usdMicro, height) {
+      const needed = blocksNeeded(usdMicro);
+      return { needed, upto: height - needed + 1 };
     },
   };
 }

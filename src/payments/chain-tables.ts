@@ -8,7 +8,7 @@ export type ChainId = { readonly processor: string; readonly chain: string };
 
 export type BlockId = { readonly height: number; readonly hash: string };
 
-/** What a chain says of one payment. */
+/** What a chain says of one payment. Its id names its content. */
 export type ChainPayment = {
   readonly externalId: string;
   readonly address: string;
@@ -18,10 +18,17 @@ export type ChainPayment = {
   /** Undefined: it is in no block yet. */
   readonly block: BlockId | undefined;
   readonly seenAt: Date;
+  /** The time of its block. */
+  readonly blockAt: Date | undefined;
   /** Micro-dollars of one coin at its first sight. Undefined: unknown. */
   readonly marketRate: bigint | undefined;
   /** The outputs that it spends, where a chain has them. */
   readonly spends: readonly string[];
+  /** Blocks that it needs, as far as is known now. */
+  readonly needed: number;
+  /** How many transactions it has, and the hashes of the largest. */
+  readonly transactions: number;
+  readonly hashes: readonly string[];
 };
 
 /** A payment in a block without an order. */
@@ -54,9 +61,9 @@ export function chainTables(db: Runner) {
     async leaseChain(id: ChainId, leaseMs: number) {
       const row = await db.run(sql.leaseChain, { ...id, leaseMs });
       if (!row) return undefined;
-      const { height, hash, lease } = row;
+      const { height, hash, lease, chunkBlocks } = row;
       const isRead = height !== null && hash !== null;
-      return { lease, cursor: isRead ? { height: Number(height), hash } : undefined };
+      return { lease, chunkBlocks, cursor: isRead ? { height: Number(height), hash } : undefined };
     },
     /** Locks a chain until the end of the transaction. Throws if the lease has ended. */
     async lockChain(id: ChainId, lease: string): Promise<void> {
@@ -68,16 +75,17 @@ export function chainTables(db: Runner) {
       const rows = await db.run(sql.listBlocks, id);
       return rows.map(({ height, hash }) => ({ height: Number(height), hash }));
     },
-    /** The newest block. Undefined: the chain was not read within the last two minutes. */
-    async findTip(id: ChainId): Promise<number | undefined> {
-      const row = await db.run(sql.findChain, id);
-      return row?.isFresh && row.tip !== null ? Number(row.tip) : undefined;
+    /** Undefined: no reading of the chain has ended. */
+    async findReadChain(id: ChainId) {
+      const { height = null, tip = null, readAt = null } = (await db.run(sql.findChain, id)) ?? {};
+      if (height === null || tip === null) return undefined;
+      return { height: Number(height), tip: Number(tip), readAt };
     },
     /** True: something became of it. */
     async putChainPayment(id: ChainId, payment: ChainPayment): Promise<boolean> {
-      const { block, seenAt, marketRate = null, ...rest } = payment;
+      const { block, seenAt, blockAt = null, marketRate = null, ...rest } = payment;
       const { height = null, hash = null } = block ?? {};
-      const stored = { ...id, ...rest, height, hash, firstSeenAt: seenAt, marketRate };
+      const stored = { ...id, ...rest, height, hash, firstSeenAt: seenAt, blockAt, marketRate };
       return (await db.run(sql.putChainPayment, stored)) > 0;
     },
     /** Those below a height: the awaited ones first, then the oldest. */

@@ -6,6 +6,11 @@ import { decimal } from "../base/money.ts";
 /** `numeric(78, 0)`: more than the 2^256 of any chain. */
 const atomsMax = 10n ** 78n - 1n;
 
+/** The sum of two amounts, which no node can make larger than a column holds. */
+export function addAtoms(one: bigint, other: bigint): bigint {
+  return one + other > atomsMax ? atomsMax : one + other;
+}
+
 /** Atoms as coins. */
 export function coins(atoms: bigint, decimals: number): string {
   return decimal(atoms, decimals, 0);

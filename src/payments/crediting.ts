@@ -7,18 +7,18 @@ import { AccountStatus, TransferKind } from "../../gen/gateway/billing/v1/billin
 import * as sql from "../../gen/sql/payments.ts";
 import { familyOf } from "../base/families.ts";
 import { asService } from "../contract/contract.ts";
-import { type Decision, decide, type RuledOrder, valueDeposit } from "./decide.ts";
+import { type Decision, decide, quoteHoldsMs, type RuledOrder, valueDeposit } from "./decide.ts";
 import { documentGrant } from "./documents.ts";
 import type { Parts } from "./parts.ts";
-import type { Look, Processor, SeenDeposit } from "./processor.ts";
+import { type Look, type Processor, type SeenDeposit, usdMicroMax } from "./processor.ts";
 import { nextLookMs } from "./schedule.ts";
 import type { PaymentsTables, StoredOrder } from "./store.ts";
 
-/** No deposit is worth more, in micro-dollars: a column has to hold it. */
-const usdMicroMax = 2n ** 53n;
-
-/** The answer of a processor, and when it was asked. */
-export type Answer = { readonly look: Look; readonly startedAt: Date };
+/**
+ * The answer of a processor, when it was asked, and the last request for a look before that: one
+ * that came later asks for another look, whatever the clocks say.
+ */
+export type Answer = { readonly look: Look; readonly startedAt: Date; readonly hook: string };
 
 /** Stores what a look saw and decides about the order. Posts what follows. */
 export async function applyLook(
@@ -33,8 +33,10 @@ export async function applyLook(
     if (!order) return;
     const { processor, accountId, family } = order;
     // In one order for all, so that two looks never wait for each other.
-    for (const { usdMicro: processorUsdMicro = null, ...deposit } of deposits) {
-      const seen = { ...deposit, processor, orderId, accountId, family, processorUsdMicro };
+    for (const one of deposits) {
+      const { usdMicro: processorUsdMicro = null, mayReturn = false, ...deposit } = one;
+      const of = { processor, orderId, accountId, family };
+      const seen = { ...deposit, ...of, processorUsdMicro, mayReturn };
       if ((await tables.run(sql.upsertDeposit, seen)) === 0)
         parts.log.error(
           {
@@ -77,12 +79,13 @@ export async function redecide(
   const faults = isAnswered
     ? [...new Set([...order.faults, ...answer.look.faults])].sort()
     : order.faults;
+  const lookedAt = isAnswered ? (answer.look.asOf ?? answer.startedAt) : null;
   const deposits = await tables.listDeposits([orderId]);
   const ruled: RuledOrder = {
     ...order,
     rate: order.rate ?? 0n,
     faults,
-    lookedAt: isAnswered ? answer.startedAt : order.lookedAt,
+    lookedAt: lookedAt ?? order.lookedAt,
     decided: await tables.run(sql.listDecided, { orderId }),
   };
   const decision = decide(ruled, deposits, readAt);
@@ -105,22 +108,32 @@ export async function redecide(
     faults,
     ruleMicro,
     isLook: answer !== undefined,
-    lookedAt: isAnswered ? answer.startedAt : null,
+    hook: isAnswered ? answer.hook : null,
+    lookedAt,
     failedLooks,
     nextLookMs: nextLookMs(watched, readAt) ?? null,
   });
   return decision;
 }
 
-/** The deposits in the order of their ids, each with the rate of the market at its first sight. */
+/**
+ * The deposits in the order of their ids, each with the rate of the market at its first sight, and
+ * at its block if that came long after it.
+ */
 async function withMarketRates(processor: Processor, deposits: readonly SeenDeposit[]) {
   const ordered = deposits.toSorted((one, other) => (one.externalId < other.externalId ? -1 : 1));
   return Promise.all(
-    ordered.map(async (deposit) => ({
-      ...deposit,
-      marketRate:
-        deposit.marketRate ?? (await processor.marketRate?.(deposit, deposit.firstSeenAt)) ?? null,
-    })),
+    ordered.map(async (deposit) => {
+      const { firstSeenAt, blockAt = null, marketRate } = deposit;
+      const isLate = blockAt && blockAt.getTime() - firstSeenAt.getTime() > quoteHoldsMs;
+      const rateAt = async (at: Date) => (await processor.marketRate?.(deposit, at)) ?? null;
+      return {
+        ...deposit,
+        blockAt,
+        marketRate: marketRate ?? (await rateAt(firstSeenAt)),
+        blockRate: isLate ? await rateAt(blockAt) : null,
+      };
+    }),
   );
 }
 

@@ -5,6 +5,10 @@ import { microCreditsPerMicroDollar } from "../base/money.ts";
 import type { Asset, DepositState } from "./processor.ts";
 
 const microDollars = 1_000_000n;
+/** How long after its end a quote holds for a block with a payment that was seen in time. */
+export const quoteHoldsMs = 2 * 3_600_000;
+/** How much earlier the time of a block may be than that of the payments in it. */
+const blockTimeOffMs = 15_000;
 
 export type OrderState =
   | "open"
@@ -22,6 +26,7 @@ export const attentionNames = [
   "failed",
   "marked",
   "swept",
+  "flooded",
   "wrong_asset",
   "late",
   "depeg",
@@ -39,6 +44,7 @@ export type RuledOrder = Asset & {
   readonly rate: bigint;
   readonly state: OrderState;
   readonly cancelledAt: Date | null;
+  readonly createdAt: Date;
   readonly quotedUntil: Date;
   readonly watchedUntil: Date;
   /** The start of the last look that the processor answered. Null: it answered none. */
@@ -61,7 +67,8 @@ export type RuledOrder = Asset & {
   readonly decided: readonly { readonly depositId: string; readonly micro: bigint }[];
 };
 
-export type ValuedBy = "quote" | "market" | "processor";
+/** `lowest`: the quote, or a rate of the market that is lower and counts as well. */
+export type ValuedBy = "quote" | "market" | "lowest" | "processor";
 
 export type RuledDeposit = Asset & {
   readonly externalId: string;
@@ -74,6 +81,9 @@ export type RuledDeposit = Asset & {
   readonly processorUsdMicro: bigint | null;
   /** Micro-dollars of one coin at the first sight. Null: unknown. */
   readonly marketRate: bigint | null;
+  /** The time of its block, and the rate then. Null: it is in none, unknown, or not needed. */
+  readonly blockAt: Date | null;
+  readonly blockRate: bigint | null;
   /** How it was valued when it settled. Null: it was not. */
   readonly valuedBy: ValuedBy | null;
   /** Reported again after it was lost. */
@@ -172,8 +182,25 @@ function valuationOf(order: RuledOrder, deposit: RuledDeposit): ValuedBy | null 
   if (deposit.processorUsdMicro !== null) return "processor";
   if (!isSameAsset(order, deposit) || isDepegged(deposit)) return null;
   if (isStablecoin(deposit)) return "quote";
-  if (deposit.firstSeenAt.getTime() <= order.quotedUntil.getTime()) return "quote";
-  return deposit.marketRate === null ? null : "market";
+  if (deposit.firstSeenAt.getTime() > order.quotedUntil.getTime())
+    return deposit.marketRate === null ? null : "market";
+  const rates = ratesBesides(order, deposit);
+  if (rates.includes(null)) return null;
+  return rates.length === 0 ? "quote" : "lowest";
+}
+
+/**
+ * The rates that count besides the quote: nobody sees the market first and chooses afterwards. That
+ * of its first sight, if it is older than the order; that of its block, if this came too late.
+ */
+function ratesBesides(order: RuledOrder, deposit: RuledDeposit): (bigint | null)[] {
+  const { firstSeenAt, blockAt, marketRate, blockRate } = deposit;
+  // Only an address that is older than the order can be paid before it.
+  if (!blockAt) return [];
+  const olderMs = order.createdAt.getTime() - firstSeenAt.getTime();
+  const atFirst = marketRate ?? (olderMs <= blockTimeOffMs ? order.rate : null);
+  const isLate = blockAt.getTime() > order.quotedUntil.getTime() + quoteHoldsMs;
+  return [...(olderMs > 0 ? [atFirst] : []), ...(isLate ? [blockRate] : [])];
 }
 
 /**
@@ -206,7 +233,9 @@ function valueTimesOne(
   one: bigint,
 ): bigint {
   if (by === "processor") return (deposit.processorUsdMicro ?? 0n) * one;
-  return deposit.atoms * (by === "market" ? (deposit.marketRate ?? 0n) : order.rate);
+  if (by === "market") return deposit.atoms * (deposit.marketRate ?? 0n);
+  const rates = by === "lowest" ? ratesBesides(order, deposit) : [];
+  return deposit.atoms * rates.reduce<bigint>((least, rate) => min(least, rate ?? 0n), order.rate);
 }
 
 function factsOf(of: {
@@ -234,6 +263,7 @@ function factsOf(of: {
   if (order.faults.includes("marked") && hasNone) facts.push("marked");
   if (order.faults.includes("failed")) facts.push("failed");
   if (order.faults.includes("swept")) facts.push("swept");
+  if (order.faults.includes("flooded")) facts.push("flooded");
   facts.push(...order.faults.filter((fault) => fault.startsWith("account_closed:")));
   if (received > capUsdMicro(order.usdMicro)) facts.push(`overpaid:${received}`);
   const isUnsettled = deposits.some((one) => one.state === "seen") && state !== "closed";

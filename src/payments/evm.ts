@@ -4,38 +4,46 @@
 
 import * as sql from "../../gen/sql/payments.ts";
 import type { EvmChain } from "../config/catalog.ts";
-import type { Answer } from "./ask.ts";
+import { type Answer, RefusedError } from "./ask.ts";
 import {
+  type Arrival,
   type Chain,
   type ChainParts,
+  chunkBlocksMax,
   findCommon,
   goBack,
-  hooked,
+  hookOrders,
+  idInBlock,
   keptBlocks,
   type Reading,
+  sortArrivals,
+  storeArrivals,
 } from "./chain.ts";
-import { type Balance, type BlockId, type ChainPayment, idsOf } from "./chain-tables.ts";
-import type { Rpc } from "./rpc.ts";
+import { type Balance, type BlockId, idsOf } from "./chain-tables.ts";
+import { addAtoms } from "./coins.ts";
+import { type Rpc, type RpcCall, RpcError } from "./rpc.ts";
 
 /** `Transfer(address,address,uint256)` */
 const transferTopic = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef";
-const blocksAtOnce = 500;
-/** Of one reading: the rest is read by the next one. */
-const blocksMax = 10_000;
 const addressesAtOnce = 1_000;
-const balancesMax = 200;
+const callsAtOnce = 100;
+/** Requests that wait for the node at a time. */
+const requestsAtOnce = 4;
+/** Of one reading: the rest is compared by the next one. */
+const balancesMax = 2_000;
 const balancesAtOnce = 50;
-/** A transfer whose block the chain left, and that is in no other, is given up after this time. */
-const missingMsMax = 24 * 3_600_000;
 const etherDecimals = 18;
+/** A difference of balances within this time needs no search for its block. */
+const soonMs = 60_000;
 
 type Block = BlockId & { readonly at: Date };
 
 export function createEvm(
   settings: Pick<EvmChain, "name" | "chainId" | "depth" | "takesEther" | "tokens">,
   rpc: Rpc,
-  { store, marketRate, log }: ChainParts,
+  parts: ChainParts,
 ): Chain {
+  const { store } = parts;
   const { name, chainId, depth, takesEther, tokens } = settings;
   const tokenAt = new Map(tokens.map((token) => [token.contract, token]));
   let isRightChain = false;
@@ -61,15 +69,22 @@ export function createEvm(
     isRightChain = true;
   }
 
+  /** All addresses of ours, in pages. */
+  async function addressPages(): Promise<string[][]> {
+    const pages: string[][] = [];
+    for (let after = ""; ; ) {
+      const rows = await store.run(sql.listAddresses, { after, rows: addressesAtOnce });
+      if (rows.length > 0) pages.push(rows.map(({ address }) => address));
+      if (rows.length < addressesAtOnce) return pages;
+      after = rows.at(-1)?.address ?? "";
+    }
+  }
+
   /** The transfers of listed tokens to us. Throws unless the node has the last of the blocks. */
   async function transfersIn(from: number, to: number, signal: AbortSignal): Promise<Answer[]> {
-    const found: Answer[] = [];
-    for (let after = "", isMore = tokens.length > 0; isMore; ) {
-      const rows = await store.run(sql.listAddresses, { after, rows: addressesAtOnce });
-      const addresses = rows.map(({ address }) => address);
-      after = addresses.at(-1) ?? "";
-      isMore = addresses.length === addressesAtOnce;
-      if (addresses.length === 0) break;
+    if (tokens.length === 0) return [];
+    const lastBlocks = new Set<string>();
+    const logs = await inTurns(requestsAtOnce, await addressPages(), async (addresses) => {
       const topics = addresses.map((address) => `0x${address.slice(2).padStart(64, "0")}`);
       const filter = {
         fromBlock: hex(from),
@@ -78,87 +93,166 @@ export function createEvm(
         topics: [transferTopic, null, topics],
       };
       // One request for both: a node that lacks the block would answer without its logs.
-      const [logs, last] = await rpc.batch(
+      const [found, last] = await rpc.batch(
         [
           { method: "eth_getLogs", params: [filter] },
           { method: "eth_getBlockByNumber", params: [hex(to), false] },
         ],
         signal,
       );
-      if (!logs || !last || toBlock(last)?.height !== to)
+      const block = last && toBlock(last);
+      if (!found || block?.height !== to)
         throw new Error(`${name}: the node is behind, it lacks block ${to}`);
-      for (const log of logs.list()) {
-        checkLog(log, { from, to, topics });
-        found.push(log);
-      }
-    }
-    return found;
+      lastBlocks.add(block.hash);
+      const asked = new Set(topics);
+      const list = found.list();
+      for (const one of list) checkLog(one, { from, to, topics: asked });
+      return list;
+    });
+    if (lastBlocks.size > 1) throw new Error(`${name}: the chain changed during the reading`);
+    return logs.flat().filter(isTransfer);
   }
 
   /** Throws for what was not asked for: such a node is not to be believed. */
   function checkLog(
     log: Answer,
-    { from, to, topics }: { from: number; to: number; topics: string[] },
+    { from, to, topics }: { from: number; to: number; topics: ReadonlySet<string> },
   ) {
-    const [topic, , receiver, ...others] = log.at("topics").list();
+    const [topic, , receiver] = log.at("topics").list();
     const height = numberOf(log.at("blockNumber"));
     const isAsked =
       topic?.text() === transferTopic &&
-      topics.includes(receiver?.textOrEmpty().toLowerCase() ?? "") &&
-      others.length === 0 &&
+      topics.has(receiver?.textOrEmpty().toLowerCase() ?? "") &&
       tokenAt.has(log.at("address").text().toLowerCase()) &&
-      /^0x[0-9a-fA-F]{64}$/.test(log.at("data").text()) &&
       height >= from &&
-      height <= to &&
-      !log.at("removed").isTrue;
+      height <= to;
     if (!isAsked) throw log.fault("is a log that was not asked for");
   }
 
-  async function toPayment(log: Answer, blocks: Map<number, Block>, signal: AbortSignal) {
-    const height = numberOf(log.at("blockNumber"));
-    const block = blocks.get(height) ?? (await knownBlockAt(height, signal));
-    blocks.set(height, block);
-    if (log.at("blockHash").text() !== block.hash)
-      throw new Error(`${name}: the chain changed during the reading`);
-    const token = tokenAt.get(log.at("address").text().toLowerCase());
-    const atoms = BigInt(log.at("data").text());
-    if (!token || atoms === 0n) return undefined;
-    const transaction = log.at("transactionHash").text();
-    const receipt = await rpc.call("eth_getTransactionReceipt", [transaction], signal);
-    // Among its own logs: in another block, the same transaction has other numbers.
-    const place = receipt
-      .at("logs")
-      .list()
-      .findIndex((one) => one.at("logIndex").text() === log.at("logIndex").text());
-    if (place < 0) throw receipt.fault("lacks the log");
-    const receiver = log.at("topics").list()[2]?.text() ?? "";
-    const { asset, decimals } = token;
-    const seenAt = block.at;
-    const payment: ChainPayment = {
-      asset,
-      decimals,
-      atoms,
-      block,
-      seenAt,
-      spends: [],
-      externalId: `${name}:${transaction}:${place}`,
-      address: `0x${receiver.slice(-40).toLowerCase()}`,
-      marketRate: await marketRate?.({ asset }, seenAt),
-    };
-    return payment;
+  /** False for what a token logs in another form, and for logs of blocks that the chain left. */
+  function isTransfer(log: Answer): boolean {
+    return (
+      log.at("topics").list().length === 3 &&
+      /^0x[0-9a-fA-F]{64}$/.test(log.at("data").textOrEmpty()) &&
+      !log.at("removed").isTrue
+    );
+  }
+
+  /** What each address got of each token in each block. */
+  async function arrivalsIn(
+    { from, to, needed }: { from: number; to: number; needed: number },
+    signal: AbortSignal,
+  ): Promise<Arrival[]> {
+    const logs = await transfersIn(from, to, signal);
+    const blocks = await blocksOf(
+      new Set(logs.map((one) => numberOf(one.at("blockNumber")))),
+      signal,
+    );
+    const found = new Map<string, Arrival & { transactions: Map<string, bigint> }>();
+    const counted = new Set<string>();
+    for (const one of logs) {
+      const block = blocks.get(numberOf(one.at("blockNumber")));
+      if (!block || one.at("blockHash").text() !== block.hash)
+        throw new Error(`${name}: the chain changed during the reading`);
+      const place = `${block.height} ${numberOf(one.at("logIndex"))}`;
+      const token = tokenAt.get(one.at("address").text().toLowerCase());
+      const atoms = BigInt(one.at("data").text());
+      if (!token || atoms === 0n || counted.has(place)) continue;
+      counted.add(place);
+      const { asset, decimals } = token;
+      const receiver = one.at("topics").list()[2]?.text() ?? "";
+      const address = `0x${receiver.slice(-40).toLowerCase()}`;
+      const externalId = idInBlock(name, block, address, asset);
+      const { atoms: before = 0n, transactions = new Map<string, bigint>() } =
+        found.get(externalId) ?? {};
+      const hash = one.at("transactionHash").text();
+      transactions.set(hash, addAtoms(transactions.get(hash) ?? 0n, atoms));
+      found.set(externalId, {
+        ...{ externalId, address, asset, decimals, block, needed, transactions },
+        at: block.at,
+        blockAt: block.at,
+        atoms: addAtoms(before, atoms),
+        spends: [],
+      });
+    }
+    return [...found.values()];
+  }
+
+  async function blocksOf(
+    heights: ReadonlySet<number>,
+    signal: AbortSignal,
+  ): Promise<ReadonlyMap<number, Block>> {
+    const pages: RpcCall[][] = [];
+    const all = [...heights];
+    for (let at = 0; at < all.length; at += callsAtOnce)
+      pages.push(
+        all
+          .slice(at, at + callsAtOnce)
+          .map((height) => ({ method: "eth_getBlockByNumber", params: [hex(height), false] })),
+      );
+    const answers = await inTurns(requestsAtOnce, pages, (calls) => rpc.batch(calls, signal));
+    const blocks = answers.flat().map(toBlock);
+    return new Map(blocks.flatMap((block) => (block ? [[block.height, block]] : [])));
+  }
+
+  /** Hands on when the largest transaction of each arrival was seen in a block that is left. */
+  async function seenBefore(reading: Reading, arrivals: readonly Arrival[]): Promise<Arrival[]> {
+    const hashes = arrivals.flatMap(({ transactions }) => largestOf(transactions) ?? []);
+    if (hashes.length === 0) return [...arrivals];
+    const sights = await store.run(sql.findFirstSights, { ...reading.id, hashes });
+    const seen = new Map(
+      sights.map(({ tx, address, firstSeenAt }) => [`${tx} ${address}`, firstSeenAt]),
+    );
+    return arrivals.map((arrival) => {
+      const first = seen.get(`${largestOf(arrival.transactions)} ${arrival.address}`);
+      return first && first < arrival.at ? { ...arrival, at: first } : arrival;
+    });
+  }
+
+  /** Reads some blocks, which are all final or all not. Returns the last final one. */
+  async function readChunk(
+    reading: Reading,
+    { cursor, final, from, to }: { cursor: BlockId; final: Block; from: number; to: number },
+    needed: number,
+  ): Promise<BlockId> {
+    const { id, signal, transaction } = reading;
+    const isFinal = to <= final.height;
+    const rows = await store.run(sql.listInBlocks, { ...id, from, to });
+    const known = new Set(idsOf(rows));
+    const arrivals = await arrivalsIn({ from, to, needed }, signal);
+    const fresh = arrivals.filter(({ externalId }) => !known.has(externalId));
+    const sorted = await sortArrivals(parts, id, await seenBefore(reading, fresh), {
+      known,
+      isFinal,
+    });
+    const there = new Set(idsOf([...arrivals, ...sorted.grown]));
+    const gone = [...known].filter((externalId) => !there.has(externalId));
+    const end = to === final.height ? final : isFinal ? await knownBlockAt(to, signal) : cursor;
+    await transaction(async (tables) => {
+      await storeArrivals(tables, id, sorted);
+      await tables.run(sql.loseWithBlocks, { processor: id.processor, externalIds: gone });
+      await hookOrders(tables, id, gone);
+      if (end !== cursor) {
+        await tables.run(sql.putBlock, { ...id, ...blockId(end), kept: keptBlocks });
+        await tables.run(sql.moveChain, { ...id, ...blockId(end) });
+      }
+      await tables.run(sql.endChunk, { ...id, most: chunkBlocksMax });
+    });
+    return end;
   }
 
   /** Compares the balances at a final block with those of an earlier one. */
-  async function readEther(reading: Reading, final: Block): Promise<string[]> {
-    const { id, signal } = reading;
-    const height = reading.cursor?.height ?? final.height - 1;
-    await store.run(sql.ensureBalances, { ...id, height });
+  async function readEther(reading: Reading, final: Block): Promise<void> {
+    const { id, signal, transaction } = reading;
+    // What came to a new address up to this block counts, too.
+    await store.run(sql.ensureBalances, { ...id, height: final.height - 1 });
     const balances = await store.listBalances(id, final.height, balancesMax);
-    const changed: string[] = [];
-    for (let at = 0; at < balances.length; at += balancesAtOnce) {
-      const some = balances.slice(at, at + balancesAtOnce);
-      const tag = hex(final.height);
-      const answers = await rpc.batch(
+    const pages: Balance[][] = [];
+    for (let at = 0; at < balances.length; at += balancesAtOnce)
+      pages.push(balances.slice(at, at + balancesAtOnce));
+    const tag = hex(final.height);
+    const read = await inTurns(requestsAtOnce, pages, async (some) => {
+      const [block, ...answers] = await rpc.batch(
         [
           { method: "eth_getBlockByNumber", params: [tag, false] },
           ...some.flatMap(({ address }) => [
@@ -168,77 +262,119 @@ export function createEvm(
         ],
         signal,
       );
-      if (!answers[0] || toBlock(answers[0])?.hash !== final.hash)
+      if (!block || toBlock(block)?.hash !== final.hash)
         throw new Error(`${name}: the chain changed during the reading`);
-      for (const [index, before] of some.entries()) {
-        const [atoms, nonce] = [answers[1 + 2 * index], answers[2 + 2 * index]];
+      return some.map((before, index) => {
+        const [atoms, nonce] = [answers[2 * index], answers[2 * index + 1]];
         if (!atoms || !nonce) throw new Error(`${name}: the node left a call without an answer`);
-        const now: Balance = {
-          address: before.address,
-          height: final.height,
-          blockAt: final.at,
-          atoms: atomsOf(atoms),
-          nonce: numberOf(nonce),
-        };
-        changed.push(...(await compare(reading, before, now, final)));
-      }
+        return { before, atoms: atomsOf(atoms), nonce: numberOf(nonce) };
+      });
+    });
+    const same: string[] = [];
+    for (const { before, atoms, nonce } of read.flat()) {
+      const { address } = before;
+      const now = { address, atoms, nonce, height: final.height, blockAt: final.at };
+      if (atoms === before.atoms && nonce === before.nonce) same.push(address);
+      else await compare(reading, before, now, final);
     }
-    return changed;
+    const kept = { ...id, addresses: same, height: final.height, blockAt: final.at };
+    await transaction((tables) => tables.run(sql.keepBalances, kept));
   }
 
   async function compare(reading: Reading, before: Balance, now: Balance, final: Block) {
-    const { id } = reading;
-    const isSwept = now.nonce !== before.nonce;
-    // Without a transaction of its own an address cannot have less: the node is not believed.
-    if (now.nonce < before.nonce || (!isSwept && now.atoms < before.atoms)) {
-      log.error(
-        { code: "chain_balance_lower", chain: name, address: now.address },
-        "a node says that an address lost Ether",
-      );
-      return [];
-    }
+    const { id, signal, transaction } = reading;
+    // Who emptied it is the operator, whatever its count of transactions says (EIP-7702).
+    const isSwept = now.nonce !== before.nonce || now.atoms < before.atoms;
     // One that was used before it became ours: what it has is no deposit.
     const isUsed = isSwept && before.nonce === 0 && before.atoms === 0n;
     const atoms = now.atoms > before.atoms && !isUsed ? now.atoms - before.atoms : 0n;
-    // It came at some time in between. An order that stood then gets it.
+    const at = atoms > 0n ? await timeOfBalance(before, now, final, signal) : final.at;
     const { address } = now;
-    const between = { ...id, address, from: before.blockAt, to: final.at };
-    const seenAt = (await store.run(sql.findQuoted, between))?.at ?? final.at;
-    const rate = atoms > 0n ? await marketRate?.({ asset: "ETH" }, seenAt) : undefined;
-    return reading.transaction(async (tables) => {
-      const moved = await tables.run(sql.moveBalance, { ...id, ...now, from: before.height });
-      if (moved === 0) return [];
-      if (isSwept) await tables.run(sql.markSwept, between);
-      if (atoms === 0n) return [];
-      const externalId = `${name}:${address}:${final.height}`;
-      await tables.putChainPayment(id, {
-        externalId,
+    const arrival: Arrival = {
+      ...{
         address,
+        atoms,
+        at,
+        blockAt: at,
         asset: "ETH",
         decimals: etherDecimals,
-        atoms,
-        block: final,
-        seenAt,
-        marketRate: rate,
-        spends: [],
+        block: blockId(final),
+      },
+      externalId: idInBlock(name, final, address, "ETH"),
+      spends: [],
+      needed: 1,
+      transactions: new Map(),
+    };
+    const between = { ...id, address, from: before.blockAt, to: final.at };
+    const sweep = await store.run(sql.findSweep, between);
+    if (sweep) {
+      const { sweepId } = sweep;
+      const payment = { ...arrival, ...blockId(final), processor: id.processor };
+      await transaction(async (tables) => {
+        const moved = await tables.run(sql.moveBalance, { ...id, ...now, from: before.height });
+        if (moved > 0 && atoms > 0n) await tables.run(sql.putSweepPayment, { ...payment, sweepId });
       });
-      return [externalId];
+      return;
+    }
+    // What is too little stays in the difference, until it is enough.
+    const sorted = await sortArrivals(parts, id, atoms > 0n ? [arrival] : [], {
+      known: new Set(),
+      isFinal: false,
     });
+    const isLeft = atoms > 0n && sorted.payments.length === 0;
+    await transaction(async (tables) => {
+      const base = { ...now, atoms: isLeft ? before.atoms : now.atoms };
+      const moved = await tables.run(sql.moveBalance, { ...id, ...base, from: before.height });
+      if (moved === 0) return;
+      if (isSwept) await tables.run(sql.markSwept, between);
+      await storeArrivals(tables, id, sorted);
+    });
+  }
+
+  /**
+   * When a balance became what it is. A gateway that was away looks for the block; a node that
+   * knows no balances of before leaves it at the time of the last one.
+   */
+  async function timeOfBalance(
+    before: Balance,
+    now: Balance,
+    final: Block,
+    signal: AbortSignal,
+  ): Promise<Date> {
+    let found = final;
+    if (final.at.getTime() - before.blockAt.getTime() < soonMs) return found.at;
+    for (let low = before.height + 1, high = final.height; low < high; ) {
+      const middle = Math.floor((low + high) / 2);
+      const calls = [
+        { method: "eth_getBlockByNumber", params: [hex(middle), false] },
+        { method: "eth_getBalance", params: [now.address, hex(middle)] },
+      ];
+      const [block, atoms] = await rpc.batch(calls, signal).catch((error: unknown) => {
+        if (error instanceof RpcError || error instanceof RefusedError) return [];
+        throw error;
+      });
+      const there = block && toBlock(block);
+      if (!there || !atoms) break;
+      if (atomsOf(atoms) >= now.atoms) {
+        found = there;
+        high = middle;
+      } else low = middle + 1;
+    }
+    return found.at;
   }
 
   return {
     name,
-    quoted: takesEther ? ["ETH"] : [],
+    hasBalances: takesEther,
     async read(reading) {
-      const { id, signal, transaction } = reading;
+      const { id, signal } = reading;
       await checkChain(signal);
       const tip = await knownBlockAt("latest", signal);
       const final =
         depth === undefined
           ? await knownBlockAt("finalized", signal)
           : await knownBlockAt(Math.max(0, tip.height - depth + 1), signal);
-      const changed: string[] = [];
-      let cursor: BlockId = reading.cursor ?? final;
+      let cursor: BlockId = reading.cursor ?? (await begin(reading, final));
       // A node that lacks the block is behind, which says nothing of the chain.
       if (reading.cursor && (await knownBlockAt(cursor.height, signal)).hash !== cursor.hash) {
         cursor = await findCommon(
@@ -247,45 +383,57 @@ export function createEvm(
           tip.height,
           async (height) => (await blockAt(height, signal))?.hash,
         );
-        changed.push(...(await goBack(reading, cursor)));
+        const { height: above } = cursor;
+        await goBack(reading, cursor, async (tables) => {
+          const lost = await tables.run(sql.loseNative, { ...id, above });
+          await tables.run(sql.loseSweepPayments, { ...id, above });
+          return lost;
+        });
       }
-      const from = cursor.height + 1;
-      const to = Math.min(tip.height, cursor.height + blocksMax);
-      const payments: ChainPayment[] = [];
-      const blocks = new Map<number, Block>();
-      for (let first = from; first <= to; first += blocksAtOnce) {
-        const last = Math.min(to, first + blocksAtOnce - 1);
-        for (const log of await transfersIn(first, last, signal)) {
-          const payment = await toPayment(log, blocks, signal);
-          if (payment) payments.push(payment);
-        }
+      const needed = depth ?? Math.max(1, tip.height - final.height + 1);
+      let at = cursor.height;
+      for (let blocks = reading.chunkBlocks; at < tip.height && !reading.isOver(); blocks *= 2) {
+        const end = at < final.height ? final.height : tip.height;
+        const to = Math.min(end, at + Math.min(blocks, chunkBlocksMax));
+        cursor = await readChunk(reading, { cursor, final, from: at + 1, to }, needed);
+        at = to;
       }
-      const height = Math.max(cursor.height, Math.min(final.height, to));
-      const next = height === final.height ? final : await knownBlockAt(height, signal);
-      const ids = await transaction(async (tables) => {
-        const found: string[] = [];
-        for (const one of payments)
-          if (await tables.putChainPayment(id, one)) found.push(one.externalId);
-        const left = { ...id, from, to, but: idsOf(payments) };
-        const gone = await tables.run(sql.orphanPayments, left);
-        const missing = { ...id, replaced: [], missingMs: missingMsMax };
-        const lost = await tables.run(sql.losePayments, missing);
-        await tables.run(sql.putBlock, { ...id, ...next, kept: keptBlocks });
-        await tables.run(sql.moveChain, { ...id, ...next });
-        return hooked(tables, id, [...found, ...idsOf([...gone, ...lost])]);
-      });
-      changed.push(...ids);
-      if (takesEther) changed.push(...(await readEther({ ...reading, cursor }, next)));
-      return {
-        tip: tip.height,
-        changed,
-        confirm: (payment) => ({
-          needed: depth ?? Math.max(1, tip.height - final.height + 1),
-          isSettled: payment.height <= final.height,
-        }),
-      };
+      // Of what was read to its end: a balance counts at the block that the cursor has reached.
+      if (takesEther && cursor.height === final.height) await readEther(reading, final);
+      return { tip: tip.height, isWhole: at >= tip.height };
     },
+    settling: (_, height) => ({ needed: 0, upto: height }),
   };
+
+  async function begin({ id, transaction }: Reading, final: Block): Promise<BlockId> {
+    const first = blockId(final);
+    await transaction(async (tables) => {
+      await tables.run(sql.putBlock, { ...id, ...first, kept: keptBlocks });
+      await tables.run(sql.moveChain, { ...id, ...first });
+    });
+    return first;
+  }
+}
+
+/** Does `work` for each, at most `most` at a time. The first failure ends it. */
+async function inTurns<T, R>(
+  most: number,
+  all: readonly T[],
+  work: (one: T) => Promise<R>,
+): Promise<R[]> {
+  const results: R[] = [];
+  for (let at = 0; at < all.length; at += most)
+    results.push(...(await Promise.all(all.slice(at, at + most).map(work))));
+  return results;
+}
+
+function largestOf(transactions: ReadonlyMap<string, bigint>): string | undefined {
+  const [largest] = [...transactions].toSorted(([, one], [, other]) => (one > other ? -1 : 1));
+  return largest?.[0];
+}
+
+function blockId({ height, hash }: BlockId): BlockId {
+  return { height, hash };
 }
 
 function hex(height: number): string {

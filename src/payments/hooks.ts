@@ -48,7 +48,7 @@ export async function receiveHook(
 
 const cleaningMs = 3_600_000;
 
-/** Removes what the inbox has kept for 90 days, once an hour. */
+/** Removes what the inbox and the rates have kept for 90 days, once an hour. */
 export function createCleaning({
   store,
   clock,
@@ -57,6 +57,7 @@ export function createCleaning({
   return new Task({
     async run() {
       await store.run(sql.removeHooks);
+      await store.run(sql.removeSamples);
     },
     firstMs: cleaningMs,
     everyMs: cleaningMs,

@@ -46,6 +46,7 @@ const attentions = {
   failed: Attention.FAILED,
   depeg: Attention.DEPEG,
   swept: Attention.SWEPT,
+  flooded: Attention.FLOODED,
 } as const;
 
 const depositStates = {
@@ -74,6 +75,7 @@ const notices: Readonly<Record<AttentionName, string>> = {
   marked: "The payment processor calls this order paid. The operator checks that.",
   unconfirmed: "A payment was seen and never confirmed. The operator looks at it.",
   failed: "The payment processor could not receive the payment. The operator looks at it.",
+  flooded: "So many payments wait that it takes longer. You need do nothing.",
   swept: "Something may have arrived unseen. The operator looks at the address.",
   depeg: "The coin is not worth one dollar now. The operator decides what it is worth.",
 };

@@ -74,7 +74,7 @@ export function createNowpayments(
     const { asset } = assetOf(coin);
     const rate = asset.startsWith("USD")
       ? microDollars
-      : await parts.marketRate?.({ asset }, new Date());
+      : await parts.marketRate?.({ asset }, "now");
     return amount === undefined || rate === undefined ? undefined : (amount * rate) / microDollars;
   }
 

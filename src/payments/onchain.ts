@@ -126,7 +126,7 @@ export function createOnchain(
       const method = methods.find((one) => one.method === order.method);
       if (!method) throw new Error(`${name} has no method ${order.method}`);
       const { network, decimals } = method;
-      const rate = isStablecoin(method) ? microDollars : await marketRate?.(method, new Date());
+      const rate = isStablecoin(method) ? microDollars : await marketRate?.(method, "now");
       if (rate === undefined)
         throw new ApiError("gateway_unavailable", {
           message: `No rate of ${method.asset} is known now. Try again shortly.`,
@@ -153,15 +153,19 @@ export function createOnchain(
     },
     async look({ orderId, externalId }) {
       const [chain = ""] = externalId.split(":", 1);
-      const tip = await store.findTip({ processor: name, chain });
-      if (tip === undefined) throw new Error(`${chain} was not read within the last two minutes`);
+      const read = await store.findReadChain({ processor: name, chain });
+      if (!read) throw new Error(`${chain} was not read yet`);
       const payments = await store.run(sql.listChainPayments, { processor: name, orderId });
       return {
         faults: [],
-        deposits: payments.map(({ height, needed, marketRate, ...payment }) => ({
+        // What is true of a chain is true of the moment at which it was read to its end.
+        asOf: read.readAt ?? new Date(0),
+        deposits: payments.map(({ height, needed, marketRate, blockAt, ...payment }) => ({
           ...withAtoms(payment),
+          blockAt: blockAt ?? undefined,
           marketRate: marketRate ?? undefined,
-          confirmations: height === null ? 0 : Math.max(0, tip - Number(height) + 1),
+          mayReturn: true,
+          confirmations: height === null ? 0 : Math.max(0, read.tip - Number(height) + 1),
           confirmationsNeeded: needed,
         })),
       };

@@ -6,6 +6,7 @@ import type { PaymentsService } from "../../gen/gateway/payments/v1/payments_pb.
 import * as sql from "../../gen/sql/payments.ts";
 import { type Clock, systemClock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
+import { Task, warnOnce } from "../base/task.ts";
 import {
   apiKeyOf,
   type PaymentSettings,
@@ -45,7 +46,7 @@ import {
   repeatBonus,
   stopPromotion,
 } from "./promotions.ts";
-import { createMarketRate } from "./rates.ts";
+import { coinsWithoutHistory, createMarketRate } from "./rates.ts";
 import { createChainReader } from "./read-chains.ts";
 import {
   beginRefund,
@@ -57,6 +58,7 @@ import {
 import { simulateDeposit } from "./simulate.ts";
 import { createSimulated } from "./simulated.ts";
 import { createPaymentsStore, type PaymentsStore } from "./store.ts";
+import { beginSweep, endSweep, grantSweepPayment, listSweeps } from "./sweeps.ts";
 import { watchOrder } from "./watch-order.ts";
 import { createWatchers } from "./watchers.ts";
 
@@ -76,6 +78,8 @@ export type Payments = {
    * order of their ids, from the cursor `after` on; '' is the start.
    */
   listWaiting(after: string, limit: number): Promise<readonly sql.ListAttentionRow[]>;
+  /** The chains that were not read up to their newest block for two minutes, each since when. */
+  listUnreadChains(): Promise<readonly sql.ListUnreadChainsRow[]>;
   /** How many orders of an account wait for a person, for at most so many accounts. */
   waitingOrders(limit: number): Promise<ReadonlyMap<string, number>>;
   /** Takes what can be bought from another file. Orders of processors that are gone stay. */
@@ -141,6 +145,12 @@ export function createPayments(parts: {
   });
   const chains = createChainReader(all, parts.chainPaceMs ?? chainPaceMs);
   const cleaning = createCleaning(all);
+  const rates = new Task({
+    run: () => current.keepRates(),
+    everyMs: ratesMs,
+    report: warnOnce(log, { code: "rates_not_kept", failed: "rates could not be kept" }),
+    clock,
+  });
   return {
     service: {
       listPaymentMethods: (_, call) => listPaymentMethods(all, call),
@@ -150,6 +160,10 @@ export function createPayments(parts: {
       watchOrder: (request, call) => watchOrder(all, request, call),
       getDepositAddress: (request, call) => getDepositAddress(all, request, call),
       cancelOrder: (request, call) => cancelOrder(all, request, call),
+      beginSweep: (request, call) => beginSweep(all, request, call),
+      endSweep: (request) => endSweep(all, request),
+      listSweeps: (request) => listSweeps(all, request),
+      grantSweepPayment: (request, call) => grantSweepPayment(all, request, call),
       listAttention: (request) => listAttention(all, request),
       decideOrder: (request, call) => decideOrder(all, request, call),
       beginRefund: (request, call) => beginRefund(all, request, call),
@@ -170,22 +184,30 @@ export function createPayments(parts: {
     },
     ofAccount: { export: (accountId) => exportOrders(all, accountId) },
     listWaiting: (after, limit) => store.run(sql.listAttention, { after, rows: limit }),
+    async listUnreadChains() {
+      const read = new Set(current.chains.map((one) => `${one.processor} ${one.chain.name}`));
+      const all = await store.run(sql.listUnreadChains);
+      return all.filter(({ processor, chain }) => read.has(`${processor} ${chain}`));
+    },
     async waitingOrders(limit) {
       const counts = await store.run(sql.countWaiting, { rows: limit });
       return new Map(counts.map(({ accountId, orders }) => [accountId, orders]));
     },
     reload(settings) {
       current = offered(settings);
+      chains.reload();
     },
     start() {
       poller.start();
       chains.start();
+      rates.start();
       cleaning.start();
     },
     async stop() {
       await watchers.stop();
       await cleaning.stop();
       await chains.stop();
+      await rates.stop();
       await poller.stop();
     },
   };
@@ -194,6 +216,7 @@ export function createPayments(parts: {
 const nothing: PaymentSettings = { ...simulatedPayments, packsUsd: [], mostUsd: 0, processors: [] };
 
 const chainPaceMs = 10_000;
+const ratesMs = 60_000;
 const microDollarsPerDollar = 1_000_000n;
 
 type Surroundings = {
@@ -212,7 +235,15 @@ function openOffer(settings: PaymentSettings, surroundings: Surroundings) {
     secondApprovalAboveUsdMicro:
       above === undefined ? undefined : BigInt(above) * microDollarsPerDollar,
   };
-  const marketRate = createMarketRate(rates, surroundings.log);
+  const marketRate = createMarketRate(rates, surroundings);
+  const unknown = processors.some(({ type }) => type === "onchain")
+    ? coinsWithoutHistory(rates)
+    : [];
+  if (unknown.length > 0)
+    surroundings.log.warn(
+      { code: "rates_without_history", coins: unknown },
+      "what arrives while no rates are kept waits for a person",
+    );
   const opened = new Map<string, Processor>();
   let addresses: DepositAddresses | undefined;
   const chains: { processor: string; chain: Chain }[] = [];
@@ -225,7 +256,10 @@ function openOffer(settings: PaymentSettings, surroundings: Surroundings) {
       opened.set(one.name, processor);
     } else opened.set(one.name, openProcessor(one, { ...surroundings, marketRate }));
   }
-  return { offer, seller, processors: opened, chains, addresses };
+  const keepRates = async () => {
+    for (const asset of Object.keys(rates ?? {})) await marketRate?.({ asset }, "now");
+  };
+  return { offer, seller, processors: opened, chains, addresses, keepRates };
 }
 
 function openProcessor(

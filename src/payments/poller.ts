@@ -78,7 +78,7 @@ export function createPoller(parts: Parts, repeat: Repeat): Poller {
     return repeat.bonus(work.codeId, work.accountId);
   }
 
-  async function lookAt({ orderId, processor: name, externalId, startedAt }: LookWork) {
+  async function lookAt({ orderId, processor: name, externalId, startedAt, hook }: LookWork) {
     const processor = parts.processors().get(name);
     if (!processor) return;
     const hooks = processor.readHook
@@ -90,7 +90,7 @@ export function createPoller(parts: Parts, repeat: Repeat): Poller {
       .look({ orderId, externalId, named }, signal)
       .catch((err: unknown) => reportFailure(log, name, orderId, err));
     // A look that the shutdown cut off says nothing about the processor.
-    if (look) await applyLook(parts, processor, orderId, { look, startedAt });
+    if (look) await applyLook(parts, processor, orderId, { look, startedAt, hook });
     else if (!stopping.signal.aborted) await recordFailedLook(parts, orderId);
   }
 

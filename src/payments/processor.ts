@@ -33,6 +33,10 @@ export type SeenDeposit = Asset & {
   readonly usdMicro?: bigint | undefined;
   /** Micro-dollars of one coin at its first sight. Absent: the market is asked. */
   readonly marketRate?: bigint | undefined;
+  /** The time of its block. Absent: it is in none, or the processor does not say. */
+  readonly blockAt?: Date | undefined;
+  /** True: lost before it settled, it may come back, since its chain can. Default: it may not. */
+  readonly mayReturn?: boolean;
   readonly confirmations: number;
   readonly confirmationsNeeded: number;
 };
@@ -45,7 +49,12 @@ export type SeenDeposit = Asset & {
 export type Fault = "marked" | "failed" | "swept";
 
 /** What a processor says about one order, whoever asked for it. */
-export type Look = { readonly deposits: readonly SeenDeposit[]; readonly faults: readonly Fault[] };
+export type Look = {
+  readonly deposits: readonly SeenDeposit[];
+  readonly faults: readonly Fault[];
+  /** The moment of which it is true. Default: that of the question. */
+  readonly asOf?: Date;
+};
 
 export type NewOrder = {
   readonly orderId: string;
@@ -116,8 +125,17 @@ export interface Processor {
   readonly marketRate?: MarketRate | undefined;
 }
 
-/** The market's rate of an asset at a time, from sources that agree. Undefined: unknown. */
-export type MarketRate = (asset: { asset: string }, at: Date) => Promise<bigint | undefined>;
+/** No payment is worth more, in micro-dollars: a column has to hold it. */
+export const usdMicroMax = 2n ** 53n;
+
+/**
+ * The market's rate of an asset, from sources that agree: of a moment, which may be past; `now`, at
+ * most a minute old; or the `last` that is known. Undefined: unknown.
+ */
+export type MarketRate = (
+  asset: { asset: string },
+  at: Date | "now" | "last",
+) => Promise<bigint | undefined>;
 
 /** The atoms that are worth `usdMicro` at least. */
 export function atomsFor(usdMicro: bigint, rate: bigint, decimals: number): bigint {

@@ -1,20 +1,24 @@
 // What a coin is worth in dollars, from several public sources. A rate counts only while at least
-// two of them are fresh, and all that answer agree.
+// two of them are fresh, and all that answer agree. Each minute's rate is kept, so that what came
+// while the gateway was away has the value of its time.
 
+import * as sql from "../../gen/sql/payments.ts";
 import type { Log } from "../base/log.ts";
 import type { RateSource, RateSources } from "../config/catalog.ts";
+import type { Runner } from "../postgres/statement.ts";
 import { ask } from "./ask.ts";
 import { atomsOf } from "./coins.ts";
 import type { MarketRate } from "./processor.ts";
 
 const sourcesMin = 2;
 const second = 1_000;
-/** How old a rate may be, also from the moment that it is asked for. */
-const ageMsMax = 60 * second;
+const minute = 60 * second;
+/** How old a rate may be. */
+const ageMsMax = minute;
 /** A rate is used again for so long. */
 const reusedMs = 15 * second;
-/** Rates of the past are known for so long, for what is found after the moment of its payment. */
-const keptMs = 3_600 * second;
+/** How far from a moment of the past the rate that is kept of it may be. */
+const nearMsMax = 5 * minute;
 const answerMsMax = 5 * second;
 
 type Sample = { readonly atMs: number; readonly rate: bigint };
@@ -22,50 +26,69 @@ type Sample = { readonly atMs: number; readonly rate: bigint };
 /** Undefined: no sources are configured. */
 export function createMarketRate(
   sources: RateSources | undefined,
-  log: Log,
-  now: () => number = Date.now,
+  { store, log, now = Date.now }: { store: Runner; log: Log; now?: () => number },
 ): MarketRate | undefined {
   if (!sources || Object.keys(sources).length === 0) return undefined;
-  const samples = new Map<string, Sample[]>();
-  const asking = new Map<string, Promise<Sample | undefined>>();
+  const last = new Map<string, Sample>();
+  const asking = new Map<string, Promise<bigint | undefined>>();
 
-  async function sample(asset: string): Promise<Sample | undefined> {
-    const kept = samples.get(asset) ?? [];
-    const last = kept.at(-1);
-    if (last && now() - last.atMs < reusedMs) return last;
-    const rate = await readRate(sources?.[asset] ?? [], asset, log);
+  async function askSources(asset: string): Promise<bigint | undefined> {
+    const known = last.get(asset);
+    if (known && now() - known.atMs < reusedMs) return known.rate;
+    const rate = await agreedOf(sources?.[asset] ?? [], readNow, { asset, log });
     if (rate === undefined) return undefined;
-    const found = { atMs: now(), rate };
-    const young = kept.filter(({ atMs }) => atMs > found.atMs - keptMs);
-    samples.set(asset, [...young, found]);
-    return found;
+    last.set(asset, { atMs: now(), rate });
+    await keep(asset, now(), rate);
+    return rate;
   }
   /** One call at a time asks; the others wait for it. */
-  function current(asset: string): Promise<Sample | undefined> {
-    const running = asking.get(asset) ?? sample(asset).finally(() => asking.delete(asset));
+  function current(asset: string): Promise<bigint | undefined> {
+    const running = asking.get(asset) ?? askSources(asset).finally(() => asking.delete(asset));
     asking.set(asset, running);
     return running;
   }
 
+  async function keep(asset: string, atMs: number, rate: bigint): Promise<void> {
+    const at = new Date(atMs - (atMs % minute));
+    await store.run(sql.putSample, { asset, at, rate });
+  }
+
+  async function past(asset: string, at: Date): Promise<bigint | undefined> {
+    const [from, to] = [-nearMsMax, nearMsMax].map((ms) => new Date(at.getTime() + ms));
+    if (!from || !to) return undefined;
+    const sample = await store.run(sql.findSample, { asset, at, from, to });
+    if (sample) return sample.rate;
+    const histories = (sources?.[asset] ?? []).filter(({ history }) => history);
+    if (histories.length === 0) return undefined;
+    const rate = await agreedOf(histories, (source) => readThen(source, at), { asset, log });
+    if (rate !== undefined) await keep(asset, at.getTime(), rate);
+    return rate;
+  }
+
   return async ({ asset }, at) => {
     if (!sources[asset]) return undefined;
-    if (Math.abs(now() - at.getTime()) <= ageMsMax) return (await current(asset))?.rate;
-    const distance = ({ atMs }: Sample) => Math.abs(atMs - at.getTime());
-    const [nearest] = (samples.get(asset) ?? []).toSorted(
-      (one, other) => distance(one) - distance(other),
-    );
-    return nearest && distance(nearest) <= ageMsMax ? nearest.rate : undefined;
+    if (at === "now") return current(asset);
+    if (at === "last") return (await store.run(sql.findLastSample, { asset }))?.rate;
+    const isNow = Math.abs(now() - at.getTime()) <= ageMsMax;
+    return (isNow ? await current(asset) : undefined) ?? (await past(asset, at));
   };
 }
 
-async function readRate(
+/** The coins of which two sources do not name a history: after an absence, persons are asked. */
+export function coinsWithoutHistory(sources: RateSources | undefined): string[] {
+  return Object.entries(sources ?? {}).flatMap(([coin, all]) =>
+    all.filter(({ history }) => history).length < sourcesMin ? [coin] : [],
+  );
+}
+
+async function agreedOf(
   sources: readonly RateSource[],
-  asset: string,
-  log: Log,
+  read: (source: RateSource) => Promise<bigint>,
+  { asset, log }: { asset: string; log: Log },
 ): Promise<bigint | undefined> {
   const answers = await Promise.all(
     sources.map((source) =>
-      readSource(source).catch((err: unknown) => {
+      read(source).catch((err: unknown) => {
         log.warn(
           { code: "rate_source_failed", asset, host: new URL(source.url).host, err },
           "a source of rates failed",
@@ -84,11 +107,29 @@ async function readRate(
   return agreed;
 }
 
-async function readSource({ url, path }: RateSource): Promise<bigint> {
+function readNow({ url, path }: RateSource): Promise<bigint> {
+  return readPrice(url, path, ageMsMax / second);
+}
+
+/** Of the minute of a moment of the past. */
+function readThen({ history }: RateSource, at: Date): Promise<bigint> {
+  if (!history) throw new Error("a source has no history");
+  const fromMs = at.getTime() - (at.getTime() % minute);
+  const places: Record<string, string> = {
+    start: new Date(fromMs).toISOString(),
+    end: new Date(fromMs + minute).toISOString(),
+    start_unix: String(fromMs / second),
+    end_unix: String((fromMs + minute) / second),
+  };
+  const url = history.url.replace(/\{(\w+)\}/g, (all, name: string) => places[name] ?? all);
+  return readPrice(url, history.path);
+}
+
+async function readPrice(url: string, path: string, ageSecondsMax?: number): Promise<bigint> {
   const answer = await ask({
     whom: new URL(url).host,
     url,
-    ageSecondsMax: ageMsMax / second,
+    ...(ageSecondsMax !== undefined && { ageSecondsMax }),
     signal: AbortSignal.timeout(answerMsMax),
   });
   const place = path.split(".").reduce((at, member) => at.at(member), answer);

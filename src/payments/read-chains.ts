@@ -3,111 +3,141 @@
 
 import * as sql from "../../gen/sql/payments.ts";
 import { timeOrderedId } from "../base/ids.ts";
-import { WaitGroup } from "../base/wait-group.ts";
+import { Task } from "../base/task.ts";
 import { asService } from "../contract/contract.ts";
-import type { Chain, ReadChain, Reading } from "./chain.ts";
+import { type Chain, hookOrders, type Reading } from "./chain.ts";
 import { type ChainId, idsOf, type WaitingPayment, withAtoms } from "./chain-tables.ts";
 import { isStablecoin } from "./decide.ts";
 import { methodOf } from "./onchain.ts";
 import { partiesOf } from "./orders.ts";
 import type { Parts } from "./parts.ts";
+import { usdMicroMax } from "./processor.ts";
 
 const second = 1_000;
 const leaseMs = 60 * second;
-/** Less than the lease. */
+/** When a reading begins no further chunk, and when it is cut off. The lease is longer. */
+const chunksMsMax = 30 * second;
 const readMsMax = 50 * second;
+const retryMsMax = second;
 const microDollars = 1_000_000n;
-/** What arrives without an order waits until it is worth so much. */
-const leastUsdMicro = microDollars;
 const watchedForMs = 7 * 24 * 3_600 * second;
+/** Payments that settle in one transaction, and the transactions of one turn. */
+const pageRows = 500;
+const pagesMax = 2;
 
 export type ChainReader = {
   start(): void;
+  /** Call after the chains of the configuration have changed. */
+  reload(): void;
   stop(): Promise<void>;
 };
 
 /** `paceMs`: from the end of one reading to the next one. */
 export function createChainReader(parts: Parts, paceMs: number): ChainReader {
   const { store, log } = parts;
-  const running = new WaitGroup();
-  const stopping = new AbortController();
-  /** By processor and chain: when this node tries next, and whether the last reading failed. */
-  const states = new Map<string, { nextMs: number; isReading: boolean; isFailing: boolean }>();
-  let timer: NodeJS.Timeout | undefined;
+  /** By processor and chain. */
+  const tasks = new Map<string, Task>();
+  const ended: Promise<void>[] = [];
+  let isStarted = false;
 
-  function tick(): void {
-    for (const { processor, chain } of parts.chains()) {
-      const key = `${processor} ${chain.name}`;
-      const state = states.get(key) ?? { nextMs: 0, isReading: false, isFailing: false };
-      states.set(key, state);
-      if (state.isReading || performance.now() < state.nextMs) continue;
-      state.isReading = true;
-      running.add();
-      read(processor, chain)
-        .then(() => {
-          if (state.isFailing) log.info({ chain: chain.name }, "a chain is read again");
-          state.isFailing = false;
-        })
-        .catch((err: unknown) => {
-          if (!state.isFailing)
-            log.warn({ code: "chain_unread", chain: chain.name, err }, "a chain cannot be read");
-          state.isFailing = true;
-        })
-        .finally(() => {
-          state.isReading = false;
-          state.nextMs = performance.now() + paceMs;
-          running.done();
-        });
+  function reload(): void {
+    if (!isStarted) return;
+    const wanted = new Map(
+      parts.chains().map((one) => [keyOf(one.processor, one.chain), one] as const),
+    );
+    for (const [key, task] of tasks) {
+      if (wanted.has(key)) continue;
+      tasks.delete(key);
+      ended.push(task.stop());
     }
-    if (!stopping.signal.aborted) timer = setTimeout(tick, Math.min(paceMs, second));
+    for (const [key, { processor, chain }] of wanted) {
+      if (tasks.has(key)) continue;
+      const task = createTask({ processor, chain: chain.name });
+      tasks.set(key, task);
+      task.start();
+    }
   }
 
-  async function read(processor: string, chain: Chain): Promise<void> {
-    const id = { processor, chain: chain.name };
-    const { marketRate } = parts.processors().get(processor) ?? {};
+  function createTask(id: ChainId): Task {
+    return new Task({
+      run: (stopping) => read(id, stopping),
+      everyMs: Math.min(paceMs, second),
+      report: {
+        failed(err, isFirst) {
+          if (isFirst) log.warn({ code: "chain_unread", ...id, err }, "a chain cannot be read");
+        },
+        recovered: () => log.info({ ...id }, "a chain is read again"),
+      },
+    });
+  }
+
+  /** True: there is more to read, or to settle. */
+  async function read(id: ChainId, stopping: AbortSignal): Promise<boolean> {
+    const chain = parts.chains().find((one) => isSameChain(one, id))?.chain;
+    if (!chain) return false;
     await store.run(sql.ensureChain, id);
     const leased = await store.leaseChain(id, leaseMs);
-    if (!leased) return;
-    const { lease, cursor } = leased;
+    if (!leased) return false;
+    const { lease, ...from } = leased;
+    const overMs = performance.now() + chunksMsMax;
     const reading: Reading = {
-      id,
-      cursor,
-      signal: AbortSignal.any([stopping.signal, AbortSignal.timeout(readMsMax)]),
+      ...{ id, ...from },
+      signal: AbortSignal.any([stopping, AbortSignal.timeout(readMsMax)]),
+      isOver: () => stopping.aborted || performance.now() > overMs,
       transaction: (work) =>
         store.transaction(async (tables) => {
           await tables.lockChain(id, lease);
           return work(tables);
         }),
     };
-    let found: ReadChain | undefined;
     try {
-      // So that the rate of a moment is known when a block says that something arrived then.
-      for (const asset of chain.quoted) await marketRate?.({ asset }, new Date());
-      const result = await chain.read(reading);
-      await bringToOrders(parts, reading, result);
-      found = result;
-    } finally {
-      await store.run(sql.endReading, { ...id, lease, tip: found?.tip ?? null, nextMs: paceMs });
+      const { tip, isWhole } = await chain.read(reading);
+      const isMore = await bringToOrders(parts, chain, reading);
+      const nextMs = isWhole && !isMore ? paceMs : 0;
+      await store.run(sql.endReading, { ...id, lease, tip, isWhole, nextMs });
+      return nextMs === 0;
+    } catch (error) {
+      // What was stored before it failed waits for nothing.
+      await bringToOrders(parts, chain, reading).catch(() => undefined);
+      const nextMs = Math.min(paceMs, retryMsMax);
+      const failed = await store.run(sql.failReading, { ...id, lease, nextMs });
+      if (failed?.unreadBlock != null)
+        log.error(
+          { code: "chain_unread", ...id, block: Number(failed.unreadBlock), err: error },
+          "a block of a chain cannot be read",
+        );
+      throw error;
     }
   }
 
   return {
-    start: tick,
+    start() {
+      isStarted = true;
+      reload();
+    },
+    reload,
     async stop() {
-      stopping.abort();
-      clearTimeout(timer);
-      await running.wait();
+      isStarted = false;
+      await Promise.all([...ended, ...[...tasks.values()].map((task) => task.stop())]);
     },
   };
 }
 
+function keyOf(processor: string, { name }: Chain): string {
+  return `${processor} ${name}`;
+}
+
+function isSameChain(one: { processor: string; chain: Chain }, { processor, chain }: ChainId) {
+  return one.processor === processor && one.chain.name === chain;
+}
+
+/** Gives what arrived its orders, and settles what is deep enough. True: there is more of it. */
 async function bringToOrders(
   parts: Parts,
+  chain: Chain,
   { id, transaction }: Reading,
-  { changed, confirm, tip }: ReadChain,
-): Promise<void> {
+): Promise<boolean> {
   const { store, log, wake } = parts;
-  const before = await store.findTip(id);
   await transaction((tables) => tables.run(sql.assignPayments, id));
   const waiting = (await store.run(sql.listWaiting, id)).map(withAtoms);
   for (const group of Map.groupBy(waiting, ({ address, asset }) => `${address} ${asset}`).values())
@@ -117,22 +147,47 @@ async function bringToOrders(
         "what arrived without an order could not be ordered yet",
       ),
     );
-  const settled = await transaction(async (tables) => {
-    const ids: string[] = [];
-    for (const { externalId, height, usdMicro } of await tables.run(sql.listUnsettled, id)) {
-      const confirmed = confirm({
-        height: Number(height),
-        usdMicro: usdMicro === null ? undefined : BigInt(usdMicro),
-      });
-      const { processor } = id;
-      await tables.run(sql.confirmPayment, { processor, externalId, ...confirmed });
-      if (confirmed.isSettled) ids.push(externalId);
-    }
-    return ids;
-  });
-  const externalIds = [...changed, ...settled];
-  await store.run(sql.hookChanged, { ...id, externalIds, hasBlocks: tip !== before });
+  const isMore = await settlePayments(parts, chain, { id, transaction });
   wake();
+  return isMore;
+}
+
+/** Settles some pages of payments. True: there are more. */
+async function settlePayments(
+  { store }: Pick<Parts, "store">,
+  chain: Chain,
+  { id, transaction }: Pick<Reading, "id" | "transaction">,
+): Promise<boolean> {
+  const height = (await store.findReadChain(id))?.height ?? 0;
+  const accounts = (await store.run(sql.sumDays, id)).map(({ accountId, usdMicro, isFlooded }) => ({
+    ...{ accountId, isFlooded },
+    ...chain.settling(usdMicro === null ? undefined : BigInt(usdMicro), height),
+  }));
+  if (accounts.length === 0) return false;
+  const idsOfAccounts = (some: typeof accounts) => some.map(({ accountId }) => accountId);
+  const flooded = idsOfAccounts(accounts.filter(({ isFlooded }) => isFlooded));
+  if (flooded.length > 0) await store.run(sql.markFlooded, { ...id, accountIds: flooded });
+  const raised = accounts.filter(({ needed }) => needed > 1);
+  const of = { ...id, accountIds: idsOfAccounts(raised), needed: raised.map((one) => one.needed) };
+  await transaction(async (tables) =>
+    hookOrders(tables, id, idsOf(await tables.run(sql.raiseNeeded, of))),
+  );
+  const page = {
+    ...id,
+    accountIds: idsOfAccounts(accounts),
+    upto: accounts.map(({ upto }) => upto),
+    flooded: accounts.map(({ isFlooded }) => isFlooded),
+    rows: pageRows,
+  };
+  for (let pages = 0; pages < pagesMax; pages++) {
+    const settled = await transaction(async (tables) => {
+      const externalIds = idsOf(await tables.run(sql.settlePayments, page));
+      await hookOrders(tables, id, externalIds);
+      return externalIds.length;
+    });
+    if (settled === 0) return false;
+  }
+  return true;
 }
 
 /**
@@ -156,8 +211,8 @@ async function orderDirectly(
     const atoms = payments.reduce((sum, payment) => sum + payment.atoms, 0n);
     const worth = payments.reduce((sum, each) => sum + each.atoms * (rateOf(each) ?? 0n), 0n);
     const rate = worth / atoms;
-    const usdMicro = (atoms * rate) / one;
-    if (payments === valued && usdMicro < leastUsdMicro) continue;
+    const value = (atoms * rate) / one;
+    const usdMicro = value > usdMicroMax ? usdMicroMax : value > 0n ? value : 1n;
     const { account } = await parts.billing.getAccount(
       { accountId },
       { contextValues: asService("payments") },

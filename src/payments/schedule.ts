@@ -6,8 +6,10 @@ const minute = 60 * second;
 export const pageOpenPaceMs = 10 * second;
 const quotePaceMs = minute;
 const latePaceMs = 10 * minute;
+const restPaceMs = 60 * minute;
 /** For so long after the quote, money that was sent in time is expected. */
 const quoteGraceMs = 15 * minute;
+const lateForMs = 60 * minute;
 
 export type Watched = {
   readonly isClosed: boolean;
@@ -36,7 +38,9 @@ export function nextLookMs(order: Watched, now: Date): number | undefined {
 
 function paceMs({ pageOpenUntil, quotedUntil }: Watched, nowMs: number): number {
   if (pageOpenUntil && pageOpenUntil.getTime() > nowMs) return pageOpenPaceMs;
-  return nowMs <= quotedUntil.getTime() + quoteGraceMs ? quotePaceMs : latePaceMs;
+  const lateMs = nowMs - quotedUntil.getTime();
+  if (lateMs <= quoteGraceMs) return quotePaceMs;
+  return lateMs <= lateForMs ? latePaceMs : restPaceMs;
 }
 
 /** 10 s after the first failure, then twice as long each time, up to 10 minutes. */

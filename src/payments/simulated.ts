@@ -96,6 +96,8 @@ export function createSimulated(
     }),
     // A rate of the past is unknown, as it is at real sources.
     marketRate: async (asset, at) =>
-      Math.abs(Date.now() - at.getTime()) <= rateMsMax ? rateOf(asset) : undefined,
+      typeof at === "string" || Math.abs(Date.now() - at.getTime()) <= rateMsMax
+        ? rateOf(asset)
+        : undefined,
   };
 }

@@ -325,6 +325,7 @@ export async function startServices(
       listKeyEvents: keys.listEvents,
       listNewPlaces: people.forAlerts.listNewPlaces,
       listWaitingOrders: payments.listWaiting,
+      listUnreadChains: payments.listUnreadChains,
       listBypasses: (since, limit) => listBypasses(postgres, since, limit),
       findViolations: billing.overview.findViolations,
       modelConditions: providers.modelConditions,

@@ -332,6 +332,22 @@ test("operators hear of the ledger and of the verifier once, from every node", a
   ]);
 });
 
+test("operators hear of a chain that is not read, once for each time", async () => {
+  const stuck = { processor: "onchain", chain: "base", since: new Date("2026-11-26T10:00:00Z") };
+  const sources = { listUnreadChains: async () => [{ ...stuck, block: 17n }] };
+  const [one, other] = [nodes.node({ sources }), nodes.node({ sources })];
+  await look(one);
+  await look(other);
+  const { alerts } = await nodes.as(environmentToken).listAlerts({ allAccounts: true });
+  const of = alerts.filter(({ kind }) => kind === AlertKind.CHAIN_UNREAD);
+  expect(of.map(({ title, facts }) => [title, facts])).toEqual([
+    [
+      "Payments on the chain base are not read.",
+      { chain: "base", since: "2026-11-26T10:00:00.000Z", block: "17" },
+    ],
+  ]);
+});
+
 test("operators hear of a large gift that the machine made alone", async () => {
   await nodes.run(
     `insert into approvals (approval_id, kind, subject, account_id, what, reason, request,

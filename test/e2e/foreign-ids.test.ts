@@ -124,6 +124,7 @@ beforeAll(async () => {
       listKeyEvents: keys.listEvents,
       listNewPlaces: people.forAlerts.listNewPlaces,
       listWaitingOrders: payments.listWaiting,
+      listUnreadChains: async () => [],
       listBypasses: async () => [],
       modelConditions: () => [],
       ledgerProblem: () => undefined,

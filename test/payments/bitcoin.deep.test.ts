@@ -242,8 +242,10 @@ describe.skipIf(btcdBinary === undefined)("with btcd", () => {
            quoted_until = now() - interval '30 minutes' where order_id = $1`,
         [orderId],
       );
+    await world.run("delete from rate_samples");
     await pay(address, 10_000n);
-    await generate(1);
+    // Of unknown value, it needs as many blocks as the largest sums.
+    await generate(6);
     const late = async () =>
       (await world.as(admin).listAttention({})).orders.find(
         (one) => one.accountId === accountId && one.attention === Attention.LATE,

@@ -182,6 +182,67 @@ describe("rules 3 and 4: less than the price waits for the end of the quote", ()
   for (const one of cases) check(one);
 });
 
+describe("a quote holds for what was seen in time, in a block within 2 hours of its end", () => {
+  const minutes = (count: number) => at(15 + count);
+  const half = btcRate / 2n;
+  const seen = (of: Partial<RuledDeposit>) => [ruledDeposit(6, { firstSeenAt: at(15), ...of })];
+  const [now, granted] = [minutes(600), creditsFor(6)];
+  const cases: Case[] = [
+    {
+      name: "in a block just in time",
+      deposits: seen({ blockAt: minutes(120), blockRate: half }),
+      now,
+      granted,
+    },
+    {
+      name: "later: at the rate of its block, where that is lower",
+      deposits: seen({ blockAt: minutes(121), blockRate: half }),
+      now,
+      granted: creditsFor(3),
+    },
+    {
+      name: "later: at the quote, where that is lower",
+      deposits: seen({ blockAt: minutes(121), blockRate: btcRate * 2n }),
+      now,
+      granted,
+    },
+    {
+      name: "later, and the rate of its block is unknown",
+      deposits: seen({ blockAt: minutes(121) }),
+      now,
+      granted: 0n,
+      attention: "late",
+    },
+    {
+      name: "older than the order: at the rate of its first sight, where that is lower",
+      deposits: seen({ blockAt: at(1), firstSeenAt: at(-1), marketRate: half }),
+      now,
+      granted: creditsFor(3),
+    },
+    {
+      name: "older than the order: at the quote, where that is lower",
+      deposits: seen({ blockAt: at(1), firstSeenAt: at(-1), marketRate: btcRate * 2n }),
+      now,
+      granted,
+    },
+    {
+      name: "older than the order, and its rate is unknown",
+      deposits: seen({ blockAt: at(1), firstSeenAt: at(-1) }),
+      now,
+      granted: 0n,
+      attention: "late",
+    },
+    {
+      name: "a stablecoin is a dollar at any time",
+      order: stable,
+      deposits: [ofStable(5, { firstSeenAt: at(-1), blockAt: minutes(500) })],
+      now,
+      granted: creditsFor(5),
+    },
+  ];
+  for (const one of cases) check(one);
+});
+
 describe("rules 5 and 6: what comes after the quote", () => {
   const firstSeenAt = at(16);
   const cases: Case[] = [

@@ -33,6 +33,7 @@ test.each([
     minute,
   ],
   ["later: each 10 minutes", watched({ quotedUntil: inMinutes(-16) }), 10 * minute],
+  ["an hour after the quote: each hour", watched({ quotedUntil: inMinutes(-61) }), 60 * minute],
   ["the end of the quote gets its look", watched({ quotedUntil: inMinutes(0.25) }), 16_000],
   [
     "the end of watching gets its look",
@@ -119,8 +120,8 @@ describe("on a ledger", () => {
     onTestFinished(() => random.mockRestore());
     const node = stage.node();
     await order(node.admin);
-    // It waits for the next poll and for the hourly cleaning.
-    const idle = () => expect.poll(() => stage.clock.pending).toBe(2);
+    // It waits for the next poll, for the next rates and for the hourly cleaning.
+    const idle = () => expect.poll(() => stage.clock.pending).toBe(3);
     await idle();
     const before = node.database.ran.length;
     for (let seconds = 1; seconds <= 7; seconds++) {

@@ -9,6 +9,7 @@ import {
   type RuledDeposit,
   type RuledOrder,
   toleranceUsdMicro,
+  type ValuedBy,
 } from "../../src/payments/decide.ts";
 import { at, btc, btcRate, ruledOrder, usd, usdt } from "../support/orders.ts";
 
@@ -64,6 +65,8 @@ function depositsOf(order: RuledOrder, paid: readonly Payment[]): RuledDeposit[]
       settledAt: ends.includes("settled") ? at(seenAfter) : null,
       processorUsdMicro: null,
       marketRate: order.asset === "BTC" ? marketRate : null,
+      blockAt: null,
+      blockRate: null,
       valuedBy: null,
       isReturned: false,
     };
@@ -84,7 +87,7 @@ function looksOf(deposits: readonly RuledDeposit[], upTo: readonly number[]): Ru
 /** Decides again and again, as the looks come in, and returns what is granted in the end. */
 function play(order: RuledOrder, looks: readonly RuledDeposit[][], now: Date) {
   let ruleMicro = 0n;
-  let valued = new Map<string, "quote" | "market" | "processor">();
+  let valued = new Map<string, ValuedBy>();
   for (const look of looks) {
     const deposits = look.map((one) => ({ ...one, valuedBy: valued.get(one.externalId) ?? null }));
     const made = decide({ ...order, ruleMicro }, deposits, now);

@@ -157,6 +157,7 @@ function createNode(postgres: Postgres, options: AlertNodeOptions) {
       listKeyEvents: keys.listEvents,
       listNewPlaces: people.forAlerts.listNewPlaces,
       listWaitingOrders: payments.listWaiting,
+      listUnreadChains: async () => [],
       listBypasses: (since, limit) => listBypasses(postgres, since, limit),
       modelConditions: () => [],
       ledgerProblem: () => undefined,

@@ -47,7 +47,12 @@ export function member(accountId: string, role: AccountRole = AccountRole.OWNER)
 
 export type PaymentsNode = ReturnType<typeof createNode>;
 
-type NodeOptions = { settings?: PaymentSettings; env?: NodeJS.ProcessEnv };
+type NodeOptions = {
+  settings?: PaymentSettings;
+  env?: NodeJS.ProcessEnv;
+  /** Between two readings of a chain. */
+  chainPaceMs?: number;
+};
 
 /**
  * Nodes on one database. `pools`, `transfers` and `violations` read its ledger. `isReal`: time
@@ -143,7 +148,7 @@ export async function startPaymentsNodes({
 export type PaymentsNodes = Awaited<ReturnType<typeof startPaymentsNodes>>;
 
 function createNode(postgres: Postgres, options: NodeOptions & { clock: Clock }) {
-  const { settings, env = {}, clock } = options;
+  const { settings, env = {}, chainPaceMs = 100, clock } = options;
   const authenticate = async (): Promise<Caller> => ({ kind: "anyone" });
   const interceptor = { authenticate, log };
   const core = createBilling({ postgres, priceOf: () => undefined, log, onLost: () => {} });
@@ -155,7 +160,7 @@ function createNode(postgres: Postgres, options: NodeOptions & { clock: Clock })
     settings,
     log,
     env,
-    chainPaceMs: 100,
+    chainPaceMs,
     clock,
     guesses: codeGuesses("promotion code", "Too many wrong codes."),
   });

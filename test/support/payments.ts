@@ -199,7 +199,7 @@ export async function startTestPayments<T extends Time>(
         { orderId, externalId: orderId, named: [] },
         new AbortController().signal,
       );
-      await applyLook(parts, simulated, orderId, { look, startedAt });
+      await applyLook(parts, simulated, orderId, { look, startedAt, hook: "" });
     },
     failLook: (orderId: string) => recordFailedLook(parts, orderId),
     ledger,

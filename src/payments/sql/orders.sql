@@ -71,18 +71,6 @@ where o.account_id = :account_id and o."family" = :family
 order by o.order_id
 limit 1;
 
--- name: FindQuoted :optional
--- Finds the newest order of Ether whose quote stood at some time between two moments. Blocks can
--- say a time of some minutes ago.
-select o.order_id, greatest(o.created_at, :from) as "at!"
-from payment_orders o
-join deposit_addresses a on a.account_id = o.account_id and a."family" = o."family"
-where a.address = :address and o.processor = :processor and o.network = :chain and o.asset = 'ETH'
-  and o.kind = 'pack' and o.external_id is not null
-  and o.created_at - interval '10 minutes' <= :to and o.quoted_until >= :from
-order by o.created_at desc
-limit 1;
-
 -- name: ReadVersions :many
 -- Reads the versions of orders that somebody watches.
 select order_id, version from payment_orders where order_id = any(:order_ids::text[]);
@@ -106,10 +94,10 @@ select (
   select count(*) from payment_orders
   where processor = :processor and network = :chain and asset = :asset and external_id is not null
     and state in ('open', 'seen') and quoted_until > now() - interval '15 minutes'
-) + (
+) as "orders!", (
   select count(*) from chain_payments
   where processor = :processor and chain = :chain and height is null and state <> 'lost'
-) as "awaited!";
+) as "payments!";
 
 -- name: CountOrders :one
 -- Counts the orders that an account has open, and those of the last hour with the first of them;
@@ -201,26 +189,32 @@ set lease_until = null, quoted_until = now(), watched_until = now()
 where order_id = :order_id and external_id is null;
 
 -- name: TakeWork :many
--- Leases the orders that are to be looked at now: those with a webhook first, then those with an
--- open page, then the others. At most one look a second for each slot of a processor, over all
--- nodes. The highest slot is kept for webhooks. Returns also, if asked for, the orders with grants
--- or refunds without a transfer, and the uses of promotions without one: the code as `order_id`,
--- and the account as `external_id`.
+-- Leases the orders that are to be looked at now: those of accounts without a look in two seconds
+-- first; of these, those with a webhook, then those with an open page, then the others. At most
+-- one look a second for each slot of a processor, over all nodes. The highest slot is kept for
+-- webhooks. Returns also, if asked for, the orders with grants or refunds without a transfer, and
+-- the uses of promotions without one: the code as `order_id`, and the account as `external_id`.
 -- =work 'look' | 'post' | 'bonus'
 with due as (
-  select o.order_id, o.processor,
+  select o.order_id, o.processor, o.account_id,
     row_number() over (
       partition by o.processor
-      order by o.hook_at, o.page_open_until <= now() or o.page_open_until is null, o.next_look_at
+      order by o.is_recent, o.hook_at, o.page_open_until <= now() or o.page_open_until is null,
+        o.next_look_at
     ) as place,
     count(o.hook_at) over (partition by o.processor) as hooks
   from unnest(:processors::text[]) as p (processor)
   cross join lateral (
-    select order_id, processor, hook_at, page_open_until, next_look_at
+    select order_id, processor, account_id, hook_at, page_open_until, next_look_at,
+      account_id in (
+        select s.account_id from payment_look_slots s
+        where s.processor = p.processor and s.account_id is not null
+          and s.used_at > now() - interval '2 seconds'
+      ) as is_recent
     from payment_orders
     where processor = p.processor and next_look_at <= now()
       and (lease_until is null or lease_until < now())
-    order by hook_at, page_open_until <= now() or page_open_until is null, next_look_at
+    order by is_recent, hook_at, page_open_until <= now() or page_open_until is null, next_look_at
     limit :slots
     for update skip locked
   ) o
@@ -236,13 +230,13 @@ with due as (
     for update skip locked
   ) s
 ), chosen as (
-  select due.order_id, free.processor, free.slot
+  select due.order_id, due.account_id, free.processor, free.slot
   from due
   join free on free.processor = due.processor and free.place = due.place
     + case when due.hooks = 0 and free.highest = :slots then 1 else 0 end
 ), used as (
   update payment_look_slots s
-  set used_at = now()
+  set used_at = now(), account_id = c.account_id
   from chosen c
   where s.processor = c.processor and s.slot = c.slot
 ), leased as (
@@ -250,13 +244,13 @@ with due as (
   set lease_until = now() + :lease_ms::integer * interval '1 millisecond'
   from chosen c
   where o.order_id = c.order_id
-  returning o.order_id, o.processor, o.external_id
+  returning o.order_id, o.processor, o.external_id, coalesce(o.hook_at::text, '') as hook
 )
 select 'look' as "work!", order_id as "order_id!", processor as "processor!",
-  external_id as "external_id!", now() as "started_at!"
+  external_id as "external_id!", now() as "started_at!", hook as "hook!"
 from leased
 union all
-select 'post', order_id, '', '', now()
+select 'post', order_id, '', '', now(), ''
 from (
   select order_id from payment_grants where :with_unposted::boolean and transfer_id is null
   union
@@ -265,7 +259,7 @@ from (
 ) unposted
 union all
 (
-  select 'bonus', code_id, '', account_id, now()
+  select 'bonus', code_id, '', account_id, now(), ''
   from promotion_uses
   where :with_unposted and transfer_id is null
   limit 100
@@ -275,16 +269,17 @@ union all
 -- Stores what was decided about an order. The caller has locked it.
 -- :attention?  null: no person has to look
 -- :is_look  true: a look has ended; false: a person changed something
--- :looked_at?  the start of the look that was answered; null: none was
+-- :hook?  what hook_at was when the look that was answered began; null: none was answered
+-- :looked_at?  the moment that its answer is true of
 -- :next_look_ms?  null: the order is watched no more
 update payment_orders
 set state = :state, attention = :attention, faults = :faults, rule_micro = :rule_micro,
   lease_until = case when not :is_look::boolean then lease_until end,
   looked_at = greatest(looked_at, :looked_at::timestamptz), failed_looks = :failed_looks,
   -- A webhook that came during the look asks for another one.
-  hook_at = case when :looked_at is null or hook_at > :looked_at then hook_at end,
+  hook_at = case when coalesce(hook_at::text, '') is distinct from :hook::text then hook_at end,
   next_look_at = case
-    when hook_at > :looked_at then now()
+    when coalesce(hook_at::text, '') <> :hook then now()
     when :next_look_ms::bigint is null then null
     when :is_look then now() + :next_look_ms * interval '1 millisecond'
     else least(next_look_at, now() + :next_look_ms * interval '1 millisecond')
@@ -343,15 +338,12 @@ set hook_at = now(), next_look_at = now()
 where processor = :processor and external_id = :external_id;
 
 -- name: HookChanged :run
--- Asks for a look at the orders whose payments changed: these, and if there are new blocks, those
--- that wait for blocks.
+-- Asks for a look at the orders of payments that changed.
 update payment_orders
 set hook_at = now(), next_look_at = now()
 where order_id in (
   select order_id from chain_payments
-  where processor = :processor and chain = :chain
-    and (external_id = any(:external_ids::text[])
-      or (:has_blocks::boolean and state = 'seen' and height is not null))
+  where processor = :processor and external_id = any(:external_ids::text[])
 );
 
 -- name: MarkSwept :run

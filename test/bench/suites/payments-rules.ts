@@ -50,6 +50,7 @@ export async function paymentsRules(): Promise<Result> {
       usdMicro: BigInt(pick([5, 20, 50, 200, 2_000])) * 1_000_000n,
       state: "open",
       cancelledAt: random() < 0.1 ? new Date(start + 3 * minute) : null,
+      createdAt: new Date(start),
       quotedUntil: new Date(start + 15 * minute),
       watchedUntil: new Date(start + 100 * minute),
       lookedAt: null,
@@ -111,6 +112,8 @@ function arrive(order: RuledOrder, index: number, random: () => number, now: Dat
     settledAt: null,
     processorUsdMicro: null,
     marketRate: random() < 0.5 ? BigInt(Math.floor(random() * 2 * Number(order.rate)) + 1) : null,
+    blockAt: null,
+    blockRate: null,
     valuedBy: null,
     isReturned: false,
   };

@@ -183,6 +183,7 @@ export const words = {
       FAILED: "The processor failed to receive it",
       DEPEG: "The stablecoin is not worth its dollar",
       SWEPT: "The address was emptied meanwhile",
+      FLOODED: "Very many payments to one address",
       ACCOUNT_CLOSED: "Credits went to a closed account",
     },
     look: "Open",

@@ -91,6 +91,7 @@ const kindsOfOperators = [
   AlertKind.PROVIDER_RECOVERED,
   AlertKind.LEDGER_NOT_SYNCHRONOUS,
   AlertKind.LEDGER_VIOLATED,
+  AlertKind.CHAIN_UNREAD,
   AlertKind.APPROVAL_BYPASSED,
   AlertKind.ORDER_WAITING,
 ];

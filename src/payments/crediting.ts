@@ -94,7 +94,7 @@ export async function redecide(
     const valuedBy = decision.valued.get(externalId);
     if (!valuedBy || deposit.valuedBy) continue;
     const value = valueDeposit(ruled, deposit, valuedBy);
-    const usdMicro = value > usdMicroMax ? usdMicroMax : value;
+    const usdMicro = atMost(usdMicroMax, value);
     await tables.run(sql.valueDeposit, { processor, externalId, usdMicro, valuedBy });
   }
   const { state, targetMicro, ruleMicro, attention = null } = decision;
@@ -178,4 +178,9 @@ async function noteClosed({ store, changed }: Parts, orderId: string, n: number)
     await redecide(tables, { ...order, faults });
   });
   changed(orderId);
+}
+
+function atMost(most: bigint, value: bigint): bigint {
+  if (value > most) return most;
+  return value;
 }

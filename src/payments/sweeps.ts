@@ -46,8 +46,9 @@ export async function beginSweep(
   const addresses = [...new Set(named.map((one) => one.toLowerCase()))];
   if (addresses.length === 0 || addresses.length > addressesMax)
     throw invalidField("addresses", `must be 1 to ${addressesMax} addresses`);
-  const own = await store.run(sql.ownAddresses, { addresses });
-  const stranger = addresses.findIndex((one) => !own.some(({ address }) => address === one));
+  const rows = await store.run(sql.ownAddresses, { addresses });
+  const own = new Set(rows.map(({ address }) => address));
+  const stranger = addresses.findIndex((one) => !own.has(one));
   if (stranger >= 0) throw invalidField(`addresses[${stranger}]`, "is no deposit address");
   const until = end && timestampDate(end);
   const ms = until ? until.getTime() - Date.now() : 0;

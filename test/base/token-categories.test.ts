@@ -67,6 +67,7 @@ test("the generator names every statement that lacks a new category", async () =
     ...["RegisterPrice", "ListPrices"],
     ...["WriteDay", "AddToDay", "WriteTags", "SumUsage", "ListUsage", "QueryUsage", "QueryTags"],
     "CompareDay",
+    "VerifyDays",
   ];
   const ofHistory = ["InsertClosedSums", "CompareClosing"];
   expect(named).toEqual([

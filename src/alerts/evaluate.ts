@@ -163,6 +163,8 @@ export function createEvaluation(
     // Soon: the processes of before may have been away for a while.
     firstMs: Math.min(everyMs, firstMs),
     everyMs,
+    // A look that comes before the lease rests no more is lost, and the next one is late.
+    jitter: 0,
     report: warnOnce(log, report),
   });
 

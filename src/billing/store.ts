@@ -98,6 +98,8 @@ export type LedgerStore = ReturnType<typeof createLedgerStore>;
 const clockSkewMs = 300_000;
 /** From the making of an id to the settlement of its request, which lives for half an hour. */
 const usualEndMs = 2_700_000;
+/** Of the longest month. */
+const monthMs = 31 * 86_400_000;
 /** An id that tells a later time is not taken. */
 const aheadMsMax = 86_400_000;
 
@@ -299,11 +301,14 @@ export function createLedgerStore({ run, transaction, runSlices, heartbeats }: D
   };
 }
 
-/** The months since that of a time, `YYYY-MM-01`, up to now by a clock that is ahead. */
+/**
+ * The months since that of a time, `YYYY-MM-01`, up to the next one: the clock of the database may
+ * be ahead.
+ */
 function monthsSince(ms: number): string[] {
   const first = new Date(`${new Date(ms).toISOString().slice(0, 7)}-01`);
   const months: string[] = [];
-  for (const at = first; at.getTime() <= Date.now() + clockSkewMs; ) {
+  for (const at = first; at.getTime() <= Date.now() + monthMs; ) {
     months.push(at.toISOString().slice(0, 10));
     at.setUTCMonth(at.getUTCMonth() + 1);
   }

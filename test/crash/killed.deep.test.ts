@@ -98,42 +98,41 @@ test("killed when the provider is called: nothing was produced and nothing is ch
 });
 
 const events = nativeEvents(content);
-const duringAnswer: {
-  moment: string;
-  sent: number;
-  shows: string;
-  usage: { input: number; output: number };
-}[] = [
-  { moment: "at the first byte", sent: 1, shows: "message_start", usage: { input: 11, output: 1 } },
-  {
-    moment: "during the stream",
-    sent: 3,
-    shows: "content_block_delta",
-    usage: { input: 11, output: 10 },
-  },
-];
-for (const { moment, sent, shows, usage } of duringAnswer) {
-  test(`killed ${moment}: the last stored usage is charged`, async () => {
-    const { payer, secret } = await stage.key(credits);
-    const gateway = await stage.start();
-    stage.provider.play({ headers: sse, writes: [...events.slice(0, sent), new Gate()] });
-    const shown = Promise.withResolvers<void>();
-    const seen = stage.send(gateway, secret, {}, (text) => text.includes(shows) && shown.resolve());
-    await shown.promise;
-    await metered(payer.keyId, usage.output);
-    await kill(gateway);
-    expect(await seen).toMatchObject({ status: 200, complete: false });
-    await stage.recover();
-    const [charge, ...others] = await chargesOf(payer.keyId);
-    expect(others).toEqual([]);
-    expect(charge).toMatchObject({ outcome: Outcome.REAPED, usage });
-    expect(charge?.amountMicrocredits).toBe(
-      BigInt(usage.input) * haiku.input + BigInt(usage.output) * haiku.output,
-    );
-    // The client can look it up by its request id.
-    expect(charge?.requestId).toBe((await seen).requestId);
-  });
-}
+
+test("killed before any content: nothing is charged, although the provider reported its input", async () => {
+  const { payer, secret } = await stage.key(credits);
+  const gateway = await stage.start();
+  stage.provider.play({ headers: sse, writes: [...events.slice(0, 1), new Gate()] });
+  const shown = Promise.withResolvers<void>();
+  const see = (text: string) => text.includes("message_start") && shown.resolve();
+  const seen = stage.send(gateway, secret, {}, see);
+  await shown.promise;
+  await kill(gateway);
+  expect(await seen).toMatchObject({ status: 200, complete: false });
+  await stage.recover();
+  const charges = await chargesOf(payer.keyId);
+  expect(charges).toMatchObject([{ outcome: Outcome.REAPED, amountMicrocredits: 0n }]);
+  // The client can look it up by its request id.
+  expect(charges[0]?.requestId).toBe((await seen).requestId);
+});
+
+test("killed during the stream: the last stored usage is charged", async () => {
+  const { payer, secret } = await stage.key(credits);
+  const gateway = await stage.start();
+  stage.provider.play({ headers: sse, writes: [...events.slice(0, 3), new Gate()] });
+  const shown = Promise.withResolvers<void>();
+  const see = (text: string) => text.includes("content_block_delta") && shown.resolve();
+  const seen = stage.send(gateway, secret, {}, see);
+  await shown.promise;
+  await metered(payer.keyId, 10);
+  await kill(gateway);
+  expect(await seen).toMatchObject({ status: 200, complete: false });
+  await stage.recover();
+  const charges = await chargesOf(payer.keyId);
+  expect(charges).toMatchObject([{ outcome: Outcome.REAPED, usage: { input: 11, output: 10 } }]);
+  expect(charges[0]?.amountMicrocredits).toBe(11n * haiku.input + 10n * haiku.output);
+  expect(charges[0]?.requestId).toBe((await seen).requestId);
+});
 
 test("killed when the final usage was seen and not settled: it is charged, and no end was sent", async () => {
   const { payer, secret } = await stage.key(credits);

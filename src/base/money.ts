@@ -4,6 +4,16 @@
 export const microCreditsPerMicroDollar = 200n;
 const nanoUsdPerMicroCredit = 1_000n / microCreditsPerMicroDollar;
 
+/** The smaller of two amounts. */
+export function min(one: bigint, other: bigint): bigint {
+  return one < other ? one : other;
+}
+
+/** The larger of two amounts. */
+export function max(one: bigint, other: bigint): bigint {
+  return one > other ? one : other;
+}
+
 /** Micro-credits as a decimal number of credits: `1500000n` is `1.5`. */
 export function credits(microCredits: bigint): string {
   return decimal(microCredits, 6, 0);

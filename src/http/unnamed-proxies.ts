@@ -12,7 +12,7 @@ const everyMs = 3_600_000;
 /** More of them are clients rather than proxies. */
 const peersMax = 1_000;
 
-/** Returns the function that is told of the peer of a request with `X-Forwarded-For`. */
+/** Returns a function to call with the peer of each request that has `X-Forwarded-For`. */
 export function createProxyReport(
   log: Log,
   trustedProxies: readonly string[],

@@ -6,6 +6,7 @@
 import { AccountStatus, TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import * as sql from "../../gen/sql/payments.ts";
 import { familyOf } from "../base/families.ts";
+import { min } from "../base/money.ts";
 import { asService } from "../contract/contract.ts";
 import { type Decision, decide, quoteHoldsMs, type RuledOrder, valueDeposit } from "./decide.ts";
 import { documentGrant } from "./documents.ts";
@@ -94,7 +95,7 @@ export async function redecide(
     const valuedBy = decision.valued.get(externalId);
     if (!valuedBy || deposit.valuedBy) continue;
     const value = valueDeposit(ruled, deposit, valuedBy);
-    const usdMicro = atMost(usdMicroMax, value);
+    const usdMicro = min(value, usdMicroMax);
     await tables.run(sql.valueDeposit, { processor, externalId, usdMicro, valuedBy });
   }
   const { state, targetMicro, ruleMicro, attention = null } = decision;
@@ -178,9 +179,4 @@ async function noteClosed({ store, changed }: Parts, orderId: string, n: number)
     await redecide(tables, { ...order, faults });
   });
   changed(orderId);
-}
-
-function atMost(most: bigint, value: bigint): bigint {
-  if (value > most) return most;
-  return value;
 }

@@ -1,7 +1,7 @@
 // Every rule about the money of an order, as one pure function: what its deposits are worth, what
 // is granted for them, its state, and why a person has to look. README.md has the rules by number.
 
-import { microCreditsPerMicroDollar } from "../base/money.ts";
+import { max, microCreditsPerMicroDollar, min } from "../base/money.ts";
 import type { Asset, DepositState } from "./processor.ts";
 
 const microDollars = 1_000_000n;
@@ -309,12 +309,4 @@ function isDepegged(deposit: RuledDeposit): boolean {
   if (marketRate === null || !isStablecoin(deposit)) return false;
   const off = marketRate > microDollars ? marketRate - microDollars : microDollars - marketRate;
   return off * 100n >= 2n * microDollars;
-}
-
-function min(one: bigint, other: bigint): bigint {
-  return one < other ? one : other;
-}
-
-function max(one: bigint, other: bigint): bigint {
-  return one > other ? one : other;
 }

@@ -3,6 +3,7 @@
 
 import * as sql from "../../gen/sql/payments.ts";
 import { timeOrderedId } from "../base/ids.ts";
+import { max, min } from "../base/money.ts";
 import { Task } from "../base/task.ts";
 import { asService } from "../contract/contract.ts";
 import { type Chain, hookOrders, type Reading } from "./chain.ts";
@@ -212,7 +213,7 @@ async function orderDirectly(
     const worth = payments.reduce((sum, each) => sum + each.atoms * (rateOf(each) ?? 0n), 0n);
     const rate = worth / atoms;
     const value = (atoms * rate) / one;
-    const usdMicro = value > usdMicroMax ? usdMicroMax : value > 0n ? value : 1n;
+    const usdMicro = max(1n, min(value, usdMicroMax));
     const { account } = await parts.billing.getAccount(
       { accountId },
       { contextValues: asService("payments") },

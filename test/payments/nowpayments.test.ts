@@ -210,7 +210,11 @@ describe("crediting", () => {
       await world
         .as(anyone)
         .receiveHook(now.hook(now.redeposit(orderId, { pay_currency, actually_paid: 50 })));
-    const order = await orderThat(orderId, ({ deposits }) => deposits.length === 3);
+    // An order is read before its deposits: one that is read during a look may be older than they.
+    const order = await orderThat(
+      orderId,
+      ({ deposits, attention }) => deposits.length === 3 && attention === Attention.WRONG_ASSET,
+    );
     expect(order.attention).toBe(Attention.WRONG_ASSET);
     expect(order.grantedMicrocredits).toBe(pack);
   });

@@ -13,25 +13,31 @@ class PieceEvent implements Event {
   readonly kind: Event["kind"];
   readonly rawFormat: Format;
   readonly piece: JsonObject;
+  readonly text: string | undefined;
 
-  constructor(kind: Event["kind"], rawFormat: Format, piece: JsonObject) {
+  constructor(kind: Event["kind"], rawFormat: Format, piece: JsonObject, text: string | undefined) {
     this.kind = kind;
     this.rawFormat = rawFormat;
     this.piece = piece;
+    this.text = text;
   }
 
   get raw(): Uint8Array<ArrayBuffer> {
-    return Buffer.from(JSON.stringify(this.piece));
+    return Buffer.from(this.text ?? JSON.stringify(this.piece));
   }
 }
 
-/** An event of a piece. Without a kind, it means something to clients of its format alone. */
+/**
+ * An event of a piece. Without a kind, it means something to clients of its format alone. `text`:
+ * the JSON of the piece as it came, if the provider wrote no line break into it.
+ */
 export function pieceEvent(
   format: Format,
   piece: JsonObject,
   kind: Event["kind"] = { case: undefined },
+  text?: string,
 ): Event {
-  return new PieceEvent(kind, format, piece);
+  return new PieceEvent(kind, format, piece, text);
 }
 
 /** The piece of an event; undefined for one that has none. */
@@ -42,18 +48,29 @@ export function pieceOf(event: Event): JsonObject | undefined {
   return isObject(value) ? value : undefined;
 }
 
+/** The JSON of the piece of an event as it came, where that is known. */
+export function textOfPiece(event: Event): string | undefined {
+  return event instanceof PieceEvent ? event.text : undefined;
+}
+
 /**
- * Marks the events from `from` on as those of `piece`. Reports ahead of the end are not part of an
- * answer, so they carry none.
+ * Marks the events from `from` on as those of `piece`, with its `text`. Reports ahead of the end are
+ * not part of an answer, so they carry none.
  */
-export function cover(events: Event[], from: number, format: Format, piece: JsonObject): void {
+export function cover(
+  events: Event[],
+  from: number,
+  format: Format,
+  piece: JsonObject,
+  text?: string,
+): void {
   let isCarried = false;
   for (let at = from; at < events.length; at++) {
     const event = events[at];
     if (!event || event.kind.case === "progress" || event.rawFormat === format) continue;
     if (isCarried) event.rawFormat = format;
-    else events[at] = pieceEvent(format, piece, event.kind);
+    else events[at] = pieceEvent(format, piece, event.kind, text);
     isCarried = true;
   }
-  if (!isCarried) events.push(pieceEvent(format, piece));
+  if (!isCarried) events.push(pieceEvent(format, piece, undefined, text));
 }

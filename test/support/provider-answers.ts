@@ -181,11 +181,6 @@ export function responsesEvents(content: AnswerContent = {}): string[] {
     sseEvent(type, { sequence_number: number++, ...members });
   const begun = { ...responsesBody(content, []), status: "in_progress", usage: null };
   const items = responsesItems(content);
-  const middle = items.flatMap(({ start, whole, deltas }, output_index) => [
-    event("response.output_item.added", { output_index, item: start }),
-    ...deltas.map(([type, members]) => event(type, { output_index, ...members })),
-    event("response.output_item.done", { output_index, item: whole }),
-  ]);
   const response = responsesBody(
     content,
     items.map(({ whole }) => whole),
@@ -193,7 +188,11 @@ export function responsesEvents(content: AnswerContent = {}): string[] {
   return [
     event("response.created", { response: begun }),
     event("response.in_progress", { response: begun }),
-    ...middle,
+    ...items.flatMap(({ start, whole, deltas }, output_index) => [
+      event("response.output_item.added", { output_index, item: start }),
+      ...deltas.map(([type, members]) => event(type, { output_index, ...members })),
+      event("response.output_item.done", { output_index, item: whole }),
+    ]),
     event(`response.${String(response.status)}`, { response }),
   ];
 }

@@ -78,10 +78,10 @@ export class AnswerEvents {
     return this.#events.length;
   }
 
-  /** Marks the events from number `from` on as made of a piece of this format. */
-  cover(from: number, format: Format, piece: JsonObject): void {
+  /** Marks the events from number `from` on as made of a piece of this format, with its JSON. */
+  cover(from: number, format: Format, piece: JsonObject, text?: string): void {
     if (this.#isOver) return;
-    cover(this.#events, from, format, piece);
+    cover(this.#events, from, format, piece, text);
   }
 
   /** The same for several pieces: the first event, which begins the answer, carries the first. */

@@ -44,8 +44,9 @@ class ResponseDecoder implements EventDecoder {
       return;
     }
     const type = typeof event.type === "string" ? event.type : name;
+    const isWhole = event.type === type && !data.includes("\n");
     const typed = event.type === type ? event : { ...event, type };
-    this.#output.readPiece(typed, () => this.#read(type, typed));
+    this.#output.readPiece(typed, isWhole ? data : undefined, () => this.#read(type, typed));
   }
 
   #read(type: string, event: JsonObject): void {

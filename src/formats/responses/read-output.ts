@@ -56,15 +56,15 @@ export class OutputReader {
 
   /**
    * Reads an event of a stream by `read`, and keeps it for clients of this format, who get it as it
-   * came.
+   * came, with its JSON.
    */
-  readPiece(event: JsonObject, read: () => void): void {
+  readPiece(event: JsonObject, text: string | undefined, read: () => void): void {
     const from = this.#answer.count;
     const wasStarted = this.#isStarted;
     read();
     if (this.isOver) return;
     if (!this.#isStarted) this.#early.push(event);
-    else if (wasStarted) this.#answer.cover(from, Format.RESPONSES, event);
+    else if (wasStarted) this.#answer.cover(from, Format.RESPONSES, event, text);
     else {
       // The first event carries the first piece, and the others follow it.
       const [first = event, ...others] = [...this.#early, event];

@@ -6,9 +6,9 @@ import { Format } from "../../../gen/gateway/inference/v1/content_pb.ts";
 import type { Cost, Event, ReportedUsage } from "../../../gen/gateway/inference/v1/event_pb.ts";
 import { mergeUsage } from "../chat/usage-and-endings.ts";
 import { encodeCost } from "../codec.ts";
-import { isObject, stringifyJson } from "../json.ts";
+import { escapeLineSeparators, isObject, stringifyJson } from "../json.ts";
 import { attachedOf, type Origin, sealPack } from "../packs.ts";
-import { pieceOf } from "../pieces.ts";
+import { pieceOf, textOfPiece } from "../pieces.ts";
 import { endingOf, headOf, type ResponseContext } from "./ending.ts";
 import { newItemId } from "./item-ids.ts";
 
@@ -16,6 +16,21 @@ import { newItemId } from "./item-ids.ts";
 export function isRelayed(start: Event | undefined): boolean {
   return start?.kind.case === "messageStart" && start.rawFormat === Format.RESPONSES;
 }
+
+/** An item of the output, as far as it came. */
+type Item = {
+  readonly item: JsonObject;
+  readonly isDone: boolean;
+  /** What deltas added to it: one text for each place in it. The last one grows. */
+  readonly texts: ItemText[];
+};
+type ItemText = {
+  /** The type of its deltas. */
+  readonly type: JsonValue | undefined;
+  readonly content: JsonValue | undefined;
+  readonly summary: JsonValue | undefined;
+  text: string;
+};
 
 /** Writes the events of one answer. */
 export class ResponseRelay {
@@ -27,11 +42,11 @@ export class ResponseRelay {
   /** The response as its provider wrote it last. */
   #response: JsonObject = {};
   #hasEnd = false;
-  /** The items of the output, as far as they came, by their numbers. */
-  readonly #items = new Map<number, { item: JsonObject; isDone: boolean }>();
-  /** What was sealed, by what it was. */
+  /** By their numbers. */
+  readonly #items = new Map<number, Item>();
   /** The parts that were announced, by the numbers of item and part. */
   readonly #parts = new Set<string>();
+  /** What was sealed, by what it was. */
   readonly #sealed = new Map<string, string | undefined>();
   readonly #seals = new Set<string>();
   #usage: ReportedUsage | undefined;
@@ -49,7 +64,7 @@ export class ResponseRelay {
       if (this.#isClosed) break;
       this.#note(event);
       const piece = event.rawFormat === Format.RESPONSES ? pieceOf(event) : undefined;
-      if (piece) text += this.#write(piece);
+      if (piece) text += this.#goOn(piece, textOfPiece(event)) ?? this.#write(piece);
       if (event.kind.case === "messageStop") text += this.end();
     }
     return text;
@@ -68,8 +83,8 @@ export class ResponseRelay {
     let text = "";
     for (const [output_index, entry] of this.#items) {
       if (entry.isDone) continue;
-      const item = { ...entry.item, status: "incomplete" };
-      this.#items.set(output_index, { item, isDone: true });
+      const item = { ...wholeOf(entry), status: "incomplete" };
+      this.#items.set(output_index, { item, isDone: true, texts: [] });
       text += this.#event({ type: "response.output_item.done", output_index, item });
     }
     this.#isClosed = true;
@@ -102,6 +117,28 @@ export class ResponseRelay {
 
   #gateway(): JsonObject {
     return this.#context.showCost && this.#cost ? { gateway: encodeCost(this.#cost) } : {};
+  }
+
+  /**
+   * One more delta of a text that has begun, as it came: nearly all events are. Undefined for
+   * anything else.
+   */
+  #goOn(piece: JsonObject, given: string | undefined): string | undefined {
+    const { type, output_index: index, delta, sequence_number: number } = piece;
+    if (given === undefined || typeof index !== "number" || typeof delta !== "string")
+      return undefined;
+    if (number !== undefined && number !== this.#sequence) return undefined;
+    const known = this.#items.get(index)?.texts.at(-1);
+    if (!known || !isAt(known, piece) || piece.item !== undefined || piece.response !== undefined)
+      return undefined;
+    known.text += delta;
+    const sequence = this.#sequence++;
+    const json = escapeLineSeparators(given);
+    const numbered =
+      number === undefined
+        ? `${json.slice(0, json.lastIndexOf("}"))},"sequence_number":${sequence}}`
+        : json;
+    return `event: ${String(type)}\ndata: ${numbered}\n\n`;
   }
 
   #write({ response, ...event }: JsonObject): string {
@@ -221,46 +258,56 @@ export class ResponseRelay {
 
   #output(): JsonObject[] {
     const items = [...this.#items].sort(([one], [other]) => one - other);
-    return items.map(([, { item }]) => item);
+    return items.map(([, item]) => wholeOf(item));
   }
 
   /** Keeps what came of the items, for an end that the provider does not write. */
-  #fold({ type, output_index: index, item, delta, ...place }: JsonObject): void {
+  #fold(event: JsonObject): void {
+    const { type, output_index: index, item, delta } = event;
     if (typeof index !== "number") return;
     if (isObject(item)) {
-      this.#items.set(index, { item, isDone: type === "response.output_item.done" });
+      const isDone = type === "response.output_item.done";
+      this.#items.set(index, { item, isDone, texts: [] });
       return;
     }
-    const known = this.#items.get(index);
-    if (known && typeof delta === "string") known.item = withDelta(known.item, type, delta, place);
+    const texts = this.#items.get(index)?.texts;
+    if (!texts || typeof delta !== "string") return;
+    const last = texts.at(-1);
+    const { content_index: content, summary_index: summary } = event;
+    if (last && isAt(last, event)) last.text += delta;
+    else texts.push({ type, content, summary, text: delta });
   }
 }
 
-/** The item with more of one of its texts. */
-function withDelta(
-  item: JsonObject,
-  type: JsonValue | undefined,
-  delta: string,
-  place: JsonObject,
-): JsonObject {
-  const add = (name: string): JsonObject => ({ ...item, [name]: textOf(item[name]) + delta });
+/** True if an event adds to this text. */
+function isAt({ type, content, summary }: ItemText, event: JsonObject): boolean {
+  return type === event.type && content === event.content_index && summary === event.summary_index;
+}
+
+/** The item with the texts that came for it. */
+function wholeOf({ item, texts }: Item): JsonObject {
+  return texts.reduce(withText, item);
+}
+
+function withText(item: JsonObject, { type, content, summary, text }: ItemText): JsonObject {
+  const add = (name: string): JsonObject => ({ ...item, [name]: textOf(item[name]) + text });
   const addPart = (name: string, at: JsonValue | undefined, member: string, kind: string) => {
     const number = typeof at === "number" && at < 1000 ? at : 0;
     const parts = Array.isArray(item[name]) ? [...item[name]] : [];
     const known = parts[number];
     const part: JsonObject = isObject(known) ? known : { type: kind };
-    parts[number] = { ...part, [member]: textOf(part[member]) + delta };
+    parts[number] = { ...part, [member]: textOf(part[member]) + text };
     return { ...item, [name]: parts.map((one) => one ?? { type: kind }) };
   };
   switch (type) {
     case "response.output_text.delta":
-      return addPart("content", place.content_index, "text", "output_text");
+      return addPart("content", content, "text", "output_text");
     case "response.refusal.delta":
-      return addPart("content", place.content_index, "refusal", "refusal");
+      return addPart("content", content, "refusal", "refusal");
     case "response.reasoning_text.delta":
-      return addPart("content", place.content_index, "text", "reasoning_text");
+      return addPart("content", content, "text", "reasoning_text");
     case "response.reasoning_summary_text.delta":
-      return addPart("summary", place.summary_index, "text", "summary_text");
+      return addPart("summary", summary, "text", "summary_text");
     case "response.function_call_arguments.delta":
       return add("arguments");
     case "response.custom_tool_call_input.delta":

@@ -54,8 +54,8 @@ export function textOfPiece(event: Event): string | undefined {
 }
 
 /**
- * Marks the events from `from` on as those of `piece`, with its `text`. Reports ahead of the end are
- * not part of an answer, so they carry none.
+ * Marks the events from `from` on as those of `piece`, with its `text`. Reports ahead of the end
+ * are not part of an answer, so they carry none.
  */
 export function cover(
   events: Event[],

@@ -55,6 +55,26 @@ export function parseRequest(bytes: Uint8Array): ParsedRequest {
 }
 
 /**
+ * Parses JSON that a provider wrote. Lone surrogates, which some leave where they cut a text, become
+ * U+FFFD. Throws `SyntaxError` for a text that is not JSON.
+ */
+export function parseAnswerJson(text: string): JsonValue {
+  const value: JsonValue = JSON.parse(text);
+  return mayHoldSurrogates(text) ? wellFormed(value) : value;
+}
+
+function wellFormed(value: JsonValue): JsonValue {
+  if (typeof value === "string") return value.toWellFormed();
+  if (typeof value !== "object" || value === null || isSound(value, true)) return value;
+  if (Array.isArray(value)) return value.map(wellFormed);
+  const entries = Object.entries(value).map(([name, member]) => [
+    name.toWellFormed(),
+    wellFormed(member),
+  ]);
+  return Object.fromEntries(entries);
+}
+
+/**
  * Parses a JSON text that is a string in another value, such as the arguments of a tool call.
  * Returns undefined where `parseJson` throws.
  */
@@ -89,7 +109,7 @@ export function isSound(value: JsonValue, checkStrings: boolean, levels = jsonDe
 }
 
 // UTF-8 cannot hold surrogates, so they occur as escapes only, and most bodies have none.
-function mayHoldSurrogates(text: string): boolean {
+export function mayHoldSurrogates(text: string): boolean {
   return text.includes("\\ud") || text.includes("\\uD");
 }
 

@@ -44,6 +44,9 @@ export function openEndpoint(
         "application/json",
         "accept",
         "application/json, text/event-stream",
+        // Nothing is gained by packing the few bytes of a delta.
+        "accept-encoding",
+        "identity",
         "user-agent",
         "model-gateway",
       ],

@@ -6,8 +6,8 @@ import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import type { Failure } from "../../gen/gateway/inference/v1/event_pb.ts";
 import { ApiError } from "../base/errors.ts";
 import { unreadableAnswer } from "../formats/codec.ts";
-import { isObject } from "../formats/json.ts";
-import { findContextOverflow, type OverflowReport } from "./context-overflow.ts";
+import { isObject, parseJsonText } from "../formats/json.ts";
+import { findContextOverflow, type OverflowReport, overflowOf } from "./overflow-wordings.ts";
 import type { ProviderFailure } from "./provider.ts";
 
 /** An answer with an error status, as it was received. */
@@ -48,11 +48,9 @@ function meaningOf({ status, body, retryAfterMs }: ErrorAnswer, model: string): 
   if (status >= 500 && isOverload(error)) return overloaded(status, retryAfterMs);
   if (status === 503) return { ...failed(status), ...waiting(retryAfterMs) };
   if (status >= 500) return failed(status);
-  if (body === undefined)
-    return failed(status, { alarm: `the provider answers status ${status} without a JSON body` });
   if (isWrongModel(status, body, error, model))
     return failed(status, { alarm: `the provider has no model ${model}` });
-  if (status === 400 || status === 404 || status === 413 || status === 422)
+  if (status === 400 || status === 413 || status === 422 || (status === 404 && body))
     return refusedRequest(status, body, error);
   return failed(status, { alarm: `the provider answers status ${status}` });
 }
@@ -83,12 +81,11 @@ export function failureOfEvent(
     case "insufficient_quota":
       return failed(status, { alarm: `the provider refuses our credential or account: ${type}` });
     case "invalid_request_error":
-    case "request_too_large":
-      return refusedRequest(400, nativeBody("invalid_request_error", { message, ...extensions }), {
-        type,
-        code: typeof extensions?.code === "string" ? extensions.code : "",
-        message,
-      });
+    case "request_too_large": {
+      const body = nativeBody("invalid_request_error", { message, ...extensions });
+      const { code, message: words } = readErrorBody(body);
+      return refusedRequest(400, body, { type, code, message: words });
+    }
     default:
       return failed(status);
   }
@@ -157,7 +154,12 @@ function overloaded(status: number, retryAfterMs: number | undefined): ProviderF
   };
 }
 
-function refusedRequest(status: number, body: JsonObject, error: OverflowReport): ProviderFailure {
+/** `body` undefined: it was no JSON object, and the status alone says what is wrong. */
+function refusedRequest(
+  status: number,
+  body: JsonObject | undefined,
+  error: OverflowReport,
+): ProviderFailure {
   return {
     outcome: "refused",
     status,
@@ -166,8 +168,13 @@ function refusedRequest(status: number, body: JsonObject, error: OverflowReport)
   };
 }
 
-function errorOfRefusal(status: number, body: JsonObject, error: OverflowReport): ApiError {
-  const overflow = findContextOverflow(error);
+function errorOfRefusal(
+  status: number,
+  body: JsonObject | undefined,
+  error: OverflowReport,
+): ApiError {
+  const isLarge = status === 413 && body === undefined;
+  const overflow = isLarge ? overflowOf() : findContextOverflow(error);
   if (overflow?.part === "prompt") {
     return new ApiError("context_length_exceeded", {
       message: overflow.message,
@@ -176,7 +183,7 @@ function errorOfRefusal(status: number, body: JsonObject, error: OverflowReport)
   }
   const answer =
     overflow === undefined
-      ? toNativeBody(status, body)
+      ? toNativeBody(status, body ?? {})
       : nativeBody("invalid_request_error", { message: overflow.message });
   return new ApiError("upstream_refused", {
     providerAnswer: { status: status === 422 ? 400 : status, body: answer },
@@ -184,28 +191,35 @@ function errorOfRefusal(status: number, body: JsonObject, error: OverflowReport)
 }
 
 // With status 404 a chat provider can only mean the model. A native one may also mean a file.
+// Without a body, the address may be wrong.
 function isWrongModel(
   status: number,
-  body: JsonObject,
+  body: JsonObject | undefined,
   error: OverflowReport,
   model: string,
 ): boolean {
   if (error.code === "model_not_found" || /not a valid model/i.test(error.message)) return true;
-  return status === 404 && (body.type !== "error" || error.message.includes(model));
+  if (status !== 404 || !body) return false;
+  return body.type !== "error" || error.message.includes(model);
 }
 
 // Listeners expect the native error body, so that of a chat provider is converted. It keeps the
 // provider's `code` and `param`.
 function toNativeBody(status: number, body: JsonObject): JsonObject {
-  if (body.type === "error" && isObject(body.error)) return body;
+  const inner = innermost(body);
+  if (body.type === "error" && isObject(body.error) && inner.error === body.error) return body;
   const type =
     status === 404
       ? "not_found_error"
       : status === 413
         ? "request_too_large"
         : "invalid_request_error";
-  const { code = null, param = null } = isObject(body.error) ? body.error : body;
-  return nativeBody(type, { message: readErrorBody(body).message, code, param });
+  const { code, param = null } = inner.error;
+  return nativeBody(type, {
+    message: readErrorBody(body).message,
+    code: typeof code === "string" ? code : inner.code,
+    param,
+  });
 }
 
 function nativeBody(type: string, { message, code, param }: JsonObject): JsonObject {
@@ -214,13 +228,13 @@ function nativeBody(type: string, { message, code, param }: JsonObject): JsonObj
     error: {
       type,
       message: message ?? "",
-      ...(typeof code === "string" && { code }),
+      ...(typeof code === "string" && code !== "" && { code }),
       ...(typeof param === "string" && { param }),
     },
   };
 }
 
-/** What an error body says, for operators. */
+/** An error body in words, for operators. */
 export function wordsOf(body: JsonObject): string {
   const { type, code, message } = readErrorBody(body);
   if (message === noMessage) return JSON.stringify(body);
@@ -231,17 +245,74 @@ const noMessage = "The provider declined the request.";
 
 // The members of an error body that describe the error, in either format.
 function readErrorBody(body: JsonObject | undefined): OverflowReport {
-  const error = isObject(body?.error) ? body.error : (body ?? {});
-  const text = (value: JsonValue | undefined) => (typeof value === "string" ? value : "");
-  const message =
-    text(error.message) || text(error.detail) || text(body?.message) || text(body?.error);
+  const { error, message, type, code } = innermost(body ?? {});
   return {
-    type: text(error.type),
-    code: text(error.code),
+    type,
+    code,
     message: message || noMessage,
     ...(typeof error.n_prompt_tokens === "number" && { promptTokens: error.n_prompt_tokens }),
     ...(typeof error.n_ctx === "number" && { contextTokens: error.n_ctx }),
   };
+}
+
+/** Errors inside the message of another: a gateway before us, and one before it. */
+const nestedMax = 3;
+
+/**
+ * The innermost error of a body. Gateways write the body of their provider as JSON into their own
+ * message. Type and code are those of the innermost error that has them.
+ */
+function innermost(body: JsonObject): Fault {
+  let fault = { ...faultIn(body), type: "", code: "" };
+  for (let level = 0, at: JsonObject | undefined = body; at && level <= nestedMax; level++) {
+    const { error, message } = faultIn(at);
+    const { type, code } = fault;
+    fault = { error, message, type: textOf(error.type) || type, code: textOf(error.code) || code };
+    at = nestedIn(message) ?? nestedIn(textOf(isObject(error.metadata) && error.metadata.raw));
+  }
+  return fault;
+}
+
+/** What an error body says. */
+type Fault = {
+  /** The object with its members. */
+  readonly error: JsonObject;
+  readonly message: string;
+  readonly type: string;
+  readonly code: string;
+};
+
+function faultIn(body: JsonObject): Pick<Fault, "error" | "message"> {
+  const error = isObject(body.error) ? body.error : body;
+  const message =
+    textOf(error.message) ||
+    detailOf(error.detail) ||
+    textOf(error.detail) ||
+    textOf(body.message) ||
+    textOf(body.error);
+  return { error, message };
+}
+
+/** The error body in a message; undefined if there is none that says anything. */
+function nestedIn(message: string): JsonObject | undefined {
+  const json = message.slice(message.indexOf("{"), message.lastIndexOf("}") + 1);
+  const value = json === "" ? undefined : parseJsonText(json);
+  return isObject(value) && faultIn(value).message !== "" ? value : undefined;
+}
+
+/** The faults that FastAPI lists: those of the first three. Empty if this is no such list. */
+function detailOf(detail: JsonValue | undefined): string {
+  const faults = (Array.isArray(detail) ? detail : []).filter(isObject).slice(0, 3);
+  return faults
+    .map(({ loc, msg }) => {
+      const place = (Array.isArray(loc) ? loc : []).filter((one) => one !== "body").join(".");
+      return [place, textOf(msg)].filter((word) => word !== "").join(": ");
+    })
+    .join("; ");
+}
+
+function textOf(value: JsonValue | undefined): string {
+  return typeof value === "string" ? value : "";
 }
 
 /**

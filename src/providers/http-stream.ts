@@ -2,7 +2,13 @@
 // because every layer between the socket and the decoder would cost time on each read.
 
 import type { IncomingHttpHeaders } from "node:http";
-import { Readable } from "node:stream";
+import { Readable, type Transform } from "node:stream";
+import {
+  createBrotliDecompress,
+  createGunzip,
+  createInflate,
+  createZstdDecompress,
+} from "node:zlib";
 import type { JsonObject } from "@bufbuild/protobuf";
 import type { Dispatcher } from "undici";
 import type { Event, Failure } from "../../gen/gateway/inference/v1/event_pb.ts";
@@ -10,7 +16,7 @@ import type { Clock } from "../base/clock.ts";
 import { ApiError, toApiError } from "../base/errors.ts";
 import { isLocalShortage } from "../base/shortage.ts";
 import type { AnswerCodec, AnswerSource, EventDecoder } from "../formats/codec.ts";
-import { isObject, parseJson } from "../formats/json.ts";
+import { isObject, isSound, parseAnswerJson } from "../formats/json.ts";
 import {
   aborted,
   failed,
@@ -58,6 +64,7 @@ const bodyEndMaxMs = 1_000;
 // Its bytes have memory of their own, which takes 1.4 µs. Those that `Buffer.from` makes of a short
 // text are part of a pool, all of which would stay for as long as one stream is open.
 const encoder = new TextEncoder();
+const decoder = new TextDecoder();
 
 // Larger bodies of requests are forgotten once they are sent. Their stream costs 4 µs.
 const keptBytesMax = 16 * 1024;
@@ -74,8 +81,12 @@ export class HttpStream implements ProviderStream, Dispatcher.DispatchHandler {
   #controller: Dispatcher.DispatchController | undefined;
   #status = 0;
   #retryAfterMs: number | undefined;
-  /** How the bytes of the body are read. */
-  #reading: "events" | "answer" | "error" | "nothing" = "nothing";
+  /** How the bytes of the body are read. `unknown`: of an answer that has not begun. */
+  #reading: "unknown" | "events" | "answer" | "error" | "nothing" = "nothing";
+  /** The media type of the answer, which is a hint. */
+  #mediaType = "";
+  /** Unpacks the body, if a proxy packed it although nobody asked for that. */
+  #unpacker: Transform | undefined;
   #decoder: EventDecoder | undefined;
   #body: Buffer[] = [];
   #bodyBytes = 0;
@@ -140,21 +151,46 @@ export class HttpStream implements ProviderStream, Dispatcher.DispatchHandler {
     if (status < 200 || this.#end !== undefined) return;
     this.#status = status;
     this.#retryAfterMs = readRetryAfterMs(headers);
-    const kind = status >= 400 ? "error" : kindOfBody(status, headers, this.#request.stream);
-    if (kind === undefined) {
-      this.#fail(
-        failed(status, { cause: new Error("the answer is neither an event stream nor JSON") }),
-      );
-      return;
-    }
-    this.#reading = kind;
-    if (kind !== "events") return;
-    const { codec, source } = this.#request;
-    this.#decoder = codec.createEventDecoder(this.#call.relay !== undefined, source);
+    this.#reading = status >= 400 ? "error" : "unknown";
+    this.#mediaType = String(headers["content-type"] ?? "").toLowerCase();
+    const encoding = String(headers["content-encoding"] ?? "identity").toLowerCase();
+    const createUnpacker = unpackers.get(encoding);
+    if (createUnpacker) this.#unpack(createUnpacker());
+    else if (encoding !== "identity" || (status > 200 && status < 400)) this.#failUnknown();
   }
 
   onResponseData(_controller: Dispatcher.DispatchController, chunk: Buffer): void {
     if (this.#end !== undefined) return;
+    const unpacker = this.#unpacker;
+    if (!unpacker) this.#read(chunk);
+    else if (!unpacker.write(chunk)) {
+      this.#controller?.pause();
+      unpacker.once("drain", () => this.#controller?.resume());
+    }
+  }
+
+  onResponseEnd(): void {
+    this.#hasBodyEnd = true;
+    if (this.#end !== undefined) this.#release();
+    else if (this.#unpacker) this.#unpacker.end();
+    else this.#readEnd();
+  }
+
+  #unpack(unpacker: Transform): void {
+    this.#unpacker = unpacker;
+    unpacker.on("data", (chunk: Buffer) => {
+      if (this.#end === undefined) this.#read(chunk);
+    });
+    unpacker.on("end", () => {
+      if (this.#end === undefined) this.#readEnd();
+    });
+    unpacker.on("error", (error) => {
+      if (this.#end === undefined) this.#failUnreadable(error);
+    });
+  }
+
+  #read(chunk: Buffer): void {
+    if (this.#reading === "unknown" && !this.#begin(chunk)) return;
     if (this.#decoder === undefined) {
       this.#collect(chunk);
       return;
@@ -162,15 +198,30 @@ export class HttpStream implements ProviderStream, Dispatcher.DispatchHandler {
     this.#accept(() => this.#decoder?.push(chunk) ?? []);
     if (this.#ready.length === 0 || this.#waiter !== undefined) return;
     this.#aheadBytes += chunk.length;
-    if (this.#aheadBytes >= aheadBytesMax) this.#controller?.pause();
+    if (this.#aheadBytes >= aheadBytesMax) (this.#unpacker ?? this.#controller)?.pause();
   }
 
-  onResponseEnd(): void {
-    this.#hasBodyEnd = true;
-    if (this.#end !== undefined) {
-      this.#release();
-      return;
+  /** Finds out how the answer is read. False if it has not begun, or cannot be read. */
+  #begin(chunk: Buffer): boolean {
+    const kind = kindOfBody(chunk, this.#mediaType);
+    if (kind === "blank") return false;
+    if (kind === undefined) {
+      this.#failUnknown();
+      return false;
     }
+    this.#reading = kind;
+    const { codec, source } = this.#request;
+    if (kind === "events")
+      this.#decoder = codec.createEventDecoder(this.#call.relay !== undefined, source);
+    return true;
+  }
+
+  #failUnknown(): void {
+    const cause = new Error("the answer is neither an event stream nor JSON");
+    this.#fail(failed(this.#status, { cause }));
+  }
+
+  #readEnd(): void {
     if (this.#reading === "events") this.#accept(() => this.#decoder?.end() ?? []);
     else if (this.#reading === "answer") this.#accept(() => this.#readAnswer());
     else this.#fail(this.#readFailure());
@@ -255,7 +306,7 @@ export class HttpStream implements ProviderStream, Dispatcher.DispatchHandler {
     const events = this.#ready;
     this.#ready = [];
     this.#aheadBytes = 0;
-    this.#controller?.resume();
+    (this.#unpacker ?? this.#controller)?.resume();
     return events;
   }
 
@@ -283,8 +334,8 @@ export class HttpStream implements ProviderStream, Dispatcher.DispatchHandler {
   }
 
   #readAnswer(): Event[] {
-    const body = parseJson(Buffer.concat(this.#body));
-    if (!isObject(body)) throw new ApiError("upstream_error");
+    const body = parseAnswerJson(decoder.decode(Buffer.concat(this.#body)));
+    if (!isObject(body) || !isSound(body, false)) throw new ApiError("upstream_error");
     return this.#request.codec.decodeAnswer(body, this.#request.source);
   }
 
@@ -329,6 +380,7 @@ export class HttpStream implements ProviderStream, Dispatcher.DispatchHandler {
   #finish(end: ProviderEnd): void {
     this.#end = end;
     this.#body = [];
+    this.#unpacker?.destroy();
     // Bytes after the end are read and dropped, so that the connection can serve the next call.
     this.#controller?.resume();
     this.#call.onEnd(end);
@@ -359,26 +411,43 @@ function forgetting(bytes: Uint8Array): Readable {
   });
 }
 
-function kindOfBody(
-  status: number,
-  headers: IncomingHttpHeaders,
-  stream: boolean,
-): "events" | "answer" | undefined {
-  if (status !== 200) return undefined;
-  const encoding = headers["content-encoding"];
-  if (encoding !== undefined && encoding !== "identity") return undefined;
-  const type = headers["content-type"]?.toLowerCase();
-  if (type === undefined) return stream ? "events" : "answer";
-  if (type.startsWith("text/event-stream")) return "events";
-  return /^application\/([^;]*\+)?json\b/.test(type) ? "answer" : undefined;
+const unpackers: ReadonlyMap<string, () => Transform> = new Map<string, () => Transform>([
+  ["gzip", () => createGunzip()],
+  ["x-gzip", () => createGunzip()],
+  ["deflate", () => createInflate()],
+  ["br", () => createBrotliDecompress()],
+  ["zstd", () => createZstdDecompress()],
+]);
+
+/**
+ * What the body is by its first bytes: some servers label their answers wrongly. Undefined for
+ * what is neither events nor JSON.
+ */
+function kindOfBody(bytes: Buffer, mediaType: string): "events" | "answer" | "blank" | undefined {
+  const begin = bytes
+    .subarray(0, beginBytes)
+    .toString("utf8")
+    .replace(/^\ufeff/, "")
+    .trimStart();
+  const isLabelled = mediaType.startsWith("text/event-stream");
+  // A stream may begin with empty lines, which keep the connection alive.
+  if (begin === "") return isLabelled ? "events" : "blank";
+  if (begin.startsWith("{")) return "answer";
+  // The rest of a field's name may come with the next bytes.
+  const isEvents = sseFields.some((field) => begin.startsWith(field) || field.startsWith(begin));
+  return isEvents || (isLabelled && !begin.startsWith("<")) ? "events" : undefined;
 }
+
+const sseFields = ["data:", "event:", "id:", "retry:", ":"];
+/** Bytes of a body that show what it is, after its blanks. */
+const beginBytes = 64;
 
 function parseErrorBody(pieces: readonly Buffer[]): JsonObject | undefined {
   try {
-    const parsed = parseJson(Buffer.concat(pieces));
+    const parsed = parseAnswerJson(decoder.decode(Buffer.concat(pieces)));
     // Google's endpoint reports an error in a list.
     const body = Array.isArray(parsed) && parsed.length === 1 ? parsed[0] : parsed;
-    return isObject(body) ? body : undefined;
+    return isObject(body) && isSound(body, false) ? body : undefined;
   } catch {
     return undefined;
   }

@@ -1,5 +1,6 @@
 import { once } from "node:events";
 import { createServer } from "node:https";
+import { brotliCompressSync, deflateSync, gzipSync, zstdCompressSync } from "node:zlib";
 import { create } from "@bufbuild/protobuf";
 import { afterEach, beforeEach, describe, expect, onTestFinished, test } from "vitest";
 import { ContentForm, MessageSchema, Role } from "../../gen/gateway/inference/v1/content_pb.ts";
@@ -63,6 +64,7 @@ describe("a request to a native provider", () => {
     const { host: _host, "content-length": _length, ...headers } = request?.headers ?? {};
     expect(headers).toEqual({
       connection: "keep-alive",
+      "accept-encoding": "identity",
       "content-type": "application/json",
       accept: "application/json, text/event-stream",
       "user-agent": "model-gateway",
@@ -278,6 +280,99 @@ describe("an answer", () => {
     );
   });
 
+  const packings = {
+    gzip: gzipSync,
+    "x-gzip": gzipSync,
+    deflate: deflateSync,
+    br: brotliCompressSync,
+    zstd: zstdCompressSync,
+  };
+  for (const [encoding, pack] of Object.entries(packings)) {
+    test(`that a proxy packed as ${encoding} is unpacked`, async () => {
+      open("anthropic");
+      const stream = nativeStream({ text: ["streamed"] });
+      const refused = errorAnswer(400, "invalid_request_error", "messages.0: wrong");
+      for (const script of [stream, nativeAnswer({ text: ["whole"] }), refused])
+        provider.play({
+          ...script,
+          headers: { ...script.headers, "content-encoding": encoding },
+          writes: [pack((script.writes ?? []).join(""))],
+          splitBytes: 7,
+        });
+      expect(textOf((await readAll(providers, "Hi")).events)).toBe("streamed");
+      expect(textOf((await readAll(providers, "Hi")).events)).toBe("whole");
+      const { apiError } = await readAll(providers, "Hi");
+      expect(JSON.stringify(apiError?.facts.providerAnswer)).toContain("messages.0: wrong");
+    });
+  }
+
+  test("that is packed and broken, or in no known way, is a failure", async () => {
+    open("anthropic");
+    const [body] = nativeAnswer().writes ?? [];
+    const packed = gzipSync(String(body));
+    const json = { "content-type": "application/json" };
+    for (const [encoding, bytes] of [
+      ["gzip", packed.subarray(0, -12)],
+      ["gzip", Buffer.from(String(body))],
+      ["snappy", packed],
+    ] as const) {
+      provider.always({ headers: { ...json, "content-encoding": encoding }, writes: [bytes] });
+      const { apiError, events } = await readAll(providers, "Hi");
+      expect([apiError?.reason, events]).toEqual(["upstream_error", []]);
+    }
+  });
+
+  test("that unpacks to more than any answer has is a failure, not a full memory", async () => {
+    open("anthropic");
+    const bomb = gzipSync(Buffer.concat([Buffer.from("{"), Buffer.alloc(80_000_000, " ")]));
+    const headers = { "content-type": "application/json", "content-encoding": "gzip" };
+    for (const status of [200, 400]) {
+      provider.always({ status, headers, writes: [bomb] });
+      const { apiError, events } = await readAll(providers, "Hi");
+      const reason = status === 200 ? "upstream_error" : "upstream_refused";
+      expect([apiError?.reason, events]).toEqual([reason, []]);
+    }
+  });
+
+  const labels = [undefined, "text/plain", "text/html", "application/json", "text/event-stream"];
+  for (const label of labels) {
+    test(`is read by its first bytes under the media type ${label}`, async () => {
+      open("openai");
+      const headers: Record<string, string> = label === undefined ? {} : { "content-type": label };
+      for (const before of ["", "\n\n", "\ufeff", " \r\n"]) {
+        const stream = chatStream({ text: ["streamed"] });
+        const answer = chatAnswer({ text: ["whole"] });
+        const writes = [before, ...(stream.writes ?? []).map(String)].filter((one) => one !== "");
+        provider.play({ ...stream, headers, writes });
+        provider.play({ ...answer, headers, writes: [before + String(answer.writes)] });
+        expect(textOf((await readAll(providers, "Hi")).events)).toBe("streamed");
+        expect(textOf((await readAll(providers, "Hi")).events)).toBe("whole");
+      }
+      provider.always({ headers, writes: ["<!doctype html>", "<p>Log in</p>"] });
+      expect((await readAll(providers, "Hi")).apiError?.reason).toBe("upstream_error");
+    });
+  }
+
+  test("with half an emoji has U+FFFD in its place, whole and streamed", async () => {
+    const half = (script: Script): Script => ({
+      ...script,
+      writes: (script.writes ?? []).map((one) => String(one).replaceAll("HALF", "\\ud83d")),
+    });
+    const text = { text: ["a HALF", " b", "\\HALF 🙂"] };
+    for (const [kind, scripts] of [
+      ["anthropic", [nativeAnswer(text), nativeStream(text)]],
+      ["openai", [chatAnswer(text), chatStream(text)]],
+    ] as const) {
+      open(kind);
+      provider.play(...scripts.map(half));
+      for (const _ of scripts) {
+        const { apiError, events } = await readAll(providers, "Hi");
+        expect([apiError, textOf(events)]).toEqual([undefined, "a \ufffd b\\\ufffd 🙂"]);
+      }
+      await providers.close();
+    }
+  });
+
   test("of many events in one read is one array", async () => {
     open("anthropic");
     const script = nativeStream({ text: Array(50).fill("x") });
@@ -373,6 +468,54 @@ describe("an error answer", () => {
       script: { ...html, status: 404 },
       reason: "upstream_error",
       attempt: "failed 404",
+    },
+    {
+      name: "an HTML page with status 400",
+      script: { ...html, status: 400 },
+      reason: "upstream_refused",
+      attempt: "refused 400",
+    },
+    {
+      name: "a list of faults",
+      kind: "openai",
+      script: {
+        status: 422,
+        headers: { "content-type": "application/json" },
+        writes: [
+          '{"detail":[{"loc":["body","tools",0,"name"],"msg":"field required"},{"loc":["query"],"msg":"bad"}]}',
+        ],
+      },
+      reason: "upstream_refused",
+      facts: {
+        providerAnswer: {
+          status: 400,
+          body: { error: { message: "tools.0.name: field required; query: bad" } },
+        },
+      },
+      attempt: "refused 422",
+    },
+    {
+      name: "an error inside the message of another",
+      kind: "openai",
+      script: chatErrorAnswer(
+        400,
+        null,
+        'Provider said: {"error":{"message":"no such tool","code":"bad_tool","param":"tools"}}',
+      ),
+      reason: "upstream_refused",
+      facts: {
+        providerAnswer: {
+          body: { error: { message: "no such tool", code: "bad_tool", param: "tools" } },
+        },
+      },
+      attempt: "refused 400",
+    },
+    {
+      name: "an unpaid account behind another gateway",
+      kind: "openai",
+      script: chatErrorAnswer(400, null, '{"error":{"message":"pay","code":"insufficient_quota"}}'),
+      reason: "upstream_error",
+      attempt: "failed 400",
     },
     {
       name: "a redirect",
@@ -533,7 +676,7 @@ describe("an error answer", () => {
   test("is read from the status alone when its body breaks off or does not end", async () => {
     open("anthropic");
     provider.play({ ...errorAnswer(400, "x", "y"), writes: ['{"type":"err'], end: "reset" });
-    expect((await readAll(providers, "Hi")).apiError?.reason).toBe("upstream_error");
+    expect((await readAll(providers, "Hi")).apiError?.reason).toBe("upstream_refused");
     provider.play({
       status: 529,
       // More than a repeat waits for.

@@ -12,6 +12,7 @@ import { ReasoningReader } from "./read-reasoning.ts";
 import { attachedMembers, StreamedCalls } from "./tool-calls.ts";
 import {
   decodeUsage,
+  failureOfEmpty,
   failureOfReason,
   isFirstChoice,
   readAnnotations,
@@ -29,7 +30,8 @@ export function decodeAnswer(body: JsonObject, source?: AnswerSource): Event[] {
   const given = readChoice(body.choices);
   if (!given)
     return [failure(unreadableAnswer, "The model provider's answer is not a chat completion.")];
-  const reason = typeof given.finish_reason === "string" ? given.finish_reason : "stop";
+  const reported = typeof given.finish_reason === "string" ? given.finish_reason : undefined;
+  const reason = reported ?? "stop";
   const broken = failureOfReason(reason);
   if (broken) return [broken];
 
@@ -40,6 +42,8 @@ export function decodeAnswer(body: JsonObject, source?: AnswerSource): Event[] {
   const own = readMessage(message, answer, calls);
   calls.finish();
   if (answer.isOver) return answer.take().slice(-1);
+  const empty = answer.hasContent ? undefined : failureOfEmpty(reported);
+  if (empty) return [empty];
   // Of a stream, the reason comes with the end.
   const { finish_reason: last, ...begun } = choice;
   answer.cover(

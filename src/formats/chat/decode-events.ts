@@ -6,7 +6,7 @@ import { Format } from "../../../gen/gateway/inference/v1/content_pb.ts";
 import type { Event, ReportedUsage } from "../../../gen/gateway/inference/v1/event_pb.ts";
 import { type AnswerSource, type EventDecoder, unreadableAnswer } from "../codec.ts";
 import { failure } from "../events.ts";
-import { isObject } from "../json.ts";
+import { isObject, parseAnswerJson } from "../json.ts";
 import { pieceEvent } from "../pieces.ts";
 import { createSseParser, type SseEvent } from "../sse.ts";
 import { type TextDeltas, type TextRun, TextRuns } from "../text-run.ts";
@@ -16,6 +16,7 @@ import { ReasoningReader } from "./read-reasoning.ts";
 import { attachedMembers, StreamedCalls } from "./tool-calls.ts";
 import {
   decodeUsage,
+  failureOfEmpty,
   failureOfReason,
   isFirstChoice,
   readAnnotations,
@@ -226,6 +227,11 @@ class ChunkDecoder implements EventDecoder {
   #finish(): void {
     this.#calls.finish();
     if (this.#answer.isOver) return;
+    const empty = this.#answer.hasContent ? undefined : failureOfEmpty(this.#finishReason);
+    if (empty) {
+      this.#failWith(empty, this.#usage);
+      return;
+    }
     // Clients parse the arguments, and an empty text is not JSON.
     const missing = this.#calls.withoutArguments.map((index) => ({
       index,
@@ -271,7 +277,7 @@ const incomplete = "The model provider's answer ended before it was complete.";
 
 function parseChunk(data: string): JsonObject | undefined {
   try {
-    const value: JsonValue = JSON.parse(data);
+    const value = parseAnswerJson(data);
     // Google's endpoint reports an error in a list.
     const chunk = Array.isArray(value) && value.length === 1 ? value[0] : value;
     return isObject(chunk) ? chunk : undefined;

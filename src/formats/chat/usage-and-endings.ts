@@ -168,6 +168,16 @@ export function failureOfReason(finishReason: string): Event | undefined {
   return type === undefined ? undefined : failure(type, failedDuringAnswer);
 }
 
+/** The failure of an answer that ended without content, for a reason that nobody knows. */
+export function failureOfEmpty(finishReason: string | undefined): Event | undefined {
+  const reason = finishReason?.toLowerCase() ?? "";
+  const isKnown = /^(stop|eos|end_turn|tool_calls|function_call)$/.test(reason);
+  if (isKnown || toStopReason(reason, noContent) !== "end_turn") return undefined;
+  return failure("api_error", "The model provider's answer is empty.");
+}
+
+const noContent = { toolCalls: false, refusal: false };
+
 /**
  * The error in a chunk or plain answer, as a `failure` of the native type that fits its type, code
  * and status. Forms: `{error: {…}}`, `{error: "…", error_type}`, and `{object: "error", message,

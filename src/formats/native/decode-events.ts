@@ -27,7 +27,7 @@ import {
   ping,
   progress,
 } from "../events.ts";
-import { isCount, isObject, isSound } from "../json.ts";
+import { isCount, isObject, isSound, parseAnswerJson } from "../json.ts";
 import { jsonDepthMax } from "../json-fault.ts";
 import { createSseParser, type SseEvent } from "../sse.ts";
 import { readStartContent } from "../start-content.ts";
@@ -256,7 +256,7 @@ function withRaw(event: Event, data: string | undefined): Event {
 
 function parse(data: string): JsonValue | undefined {
   try {
-    const value: JsonValue = JSON.parse(data);
+    const value = parseAnswerJson(data);
     // A level takes at least two characters, so only long events can be too deep.
     return data.length <= 2 * jsonDepthMax || isSound(value, false) ? value : undefined;
   } catch {

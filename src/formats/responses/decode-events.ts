@@ -4,7 +4,7 @@ import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import type { Event } from "../../../gen/gateway/inference/v1/event_pb.ts";
 import { type AnswerSource, type EventDecoder, unreadableAnswer } from "../codec.ts";
 import { failure } from "../events.ts";
-import { isObject } from "../json.ts";
+import { isObject, mayHoldSurrogates, parseAnswerJson } from "../json.ts";
 import { createSseParser, type SseEvent } from "../sse.ts";
 import { OutputReader, readResponseError } from "./read-output.ts";
 
@@ -44,7 +44,7 @@ class ResponseDecoder implements EventDecoder {
       return;
     }
     const type = typeof event.type === "string" ? event.type : name;
-    const isWhole = event.type === type && !data.includes("\n");
+    const isWhole = event.type === type && !data.includes("\n") && !mayHoldSurrogates(data);
     const typed = event.type === type ? event : { ...event, type };
     this.#output.readPiece(typed, isWhole ? data : undefined, () => this.#read(type, typed));
   }
@@ -116,7 +116,7 @@ function partOf(index: JsonValue | undefined): number {
 
 function parseObject(data: string): JsonObject | undefined {
   try {
-    const value: JsonValue = JSON.parse(data);
+    const value = parseAnswerJson(data);
     return isObject(value) ? value : undefined;
   } catch {
     return undefined;

@@ -1,20 +1,27 @@
 import { expect, test } from "vitest";
-import { findContextOverflow } from "../../src/providers/context-overflow.ts";
+import { failureOfAnswer } from "../../src/providers/failures.ts";
+import {
+  findContextOverflow,
+  type Overflow,
+  wordings,
+} from "../../src/providers/overflow-wordings.ts";
 
-const tooLong = (prompt: number, context: number) => ({
+const tooLong = (prompt: number, context: number): Overflow => ({
   part: "prompt",
   message: `prompt is too long: ${prompt} tokens > ${context} maximum`,
 });
-const tooMuchOutput = (prompt: number, output: number, context: number) => ({
+const tooMuchOutput = (prompt: number, output: number, context: number): Overflow => ({
   part: "output",
   message: `input length and \`max_tokens\` exceed context limit: ${prompt} + ${output} > ${context}, decrease input length or \`max_tokens\` and try again`,
 });
+
+const bare: Overflow = { part: "prompt", message: "prompt is too long" };
 
 const passed = (input: number, output: number) =>
   `You passed ${input} input tokens and requested ${output} output tokens. However, the model's context length is only 32768 tokens, ` +
   `resulting in a maximum input length of ${32_768 - output} tokens. Please reduce the length of the input prompt. ` +
   `(parameter=input_tokens, value=${input})`;
-const cases: { provider: string; message: string; overflow: object | undefined }[] = [
+const cases: { provider: string; message: string; overflow: Overflow | undefined }[] = [
   {
     provider: "the vendor",
     message: "prompt is too long: 300 tokens > 200 maximum",
@@ -104,7 +111,87 @@ const cases: { provider: string; message: string; overflow: object | undefined }
   {
     provider: "a server with a capital letter",
     message: "Prompt is too long",
-    overflow: { part: "prompt", message: "prompt is too long" },
+    overflow: bare,
+  },
+  {
+    provider: "the vendor about the output",
+    message:
+      "input length and `max_tokens` exceed context limit: 180000 + 32000 > 200000, decrease input length or `max_tokens` and try again",
+    overflow: tooMuchOutput(180_000, 32_000, 200_000),
+  },
+  {
+    provider: "Bedrock",
+    message: "ValidationException: Input is too long for requested model.",
+    overflow: bare,
+  },
+  {
+    provider: "OpenAI's Responses",
+    message: "Your input exceeds the context window of this model. Please adjust your input.",
+    overflow: bare,
+  },
+  {
+    provider: "DeepInfra",
+    message: "Input length (265330) exceeds model's maximum context length (262144).",
+    overflow: tooLong(265_330, 262_144),
+  },
+  {
+    provider: "Mistral",
+    message:
+      "Prompt contains 40001 tokens and 0 draft tokens, too large for model with 32768 maximum context length",
+    overflow: tooLong(40_001, 32_768),
+  },
+  {
+    provider: "Groq",
+    message: "Please reduce the length of the messages or completion.",
+    overflow: bare,
+  },
+  {
+    provider: "Kimi",
+    message: "Invalid request: Your request exceeded model token limit: 262144 (requested: 300000)",
+    overflow: tooLong(300_000, 262_144),
+  },
+  {
+    provider: "Kimi without a count",
+    message: "Your request exceeded model token limit: 128000",
+    overflow: bare,
+  },
+  {
+    provider: "MiniMax",
+    message: "invalid params, context window exceeds limit (2013)",
+    overflow: bare,
+  },
+  {
+    provider: "GitHub Copilot",
+    message: "prompt token count of 140000 exceeds the limit of 128000",
+    overflow: tooLong(140_000, 128_000),
+  },
+  {
+    provider: "Qwen",
+    message:
+      "<400> InternalError.Algo.InvalidParameter: Range of input length should be [1, 129024]",
+    overflow: bare,
+  },
+  { provider: "Z.ai", message: "Prompt 超长", overflow: bare },
+  {
+    provider: "Poolside",
+    message: "Input length 131393 exceeds the maximum allowed input length of 131040 tokens.",
+    overflow: tooLong(131_393, 131_040),
+  },
+  {
+    provider: "LM Studio",
+    message:
+      "The number of tokens to keep from the initial prompt is greater than the context length.",
+    overflow: bare,
+  },
+  {
+    provider: "Ollama",
+    message: "prompt too long; exceeded max context length by 42 tokens",
+    overflow: bare,
+  },
+  {
+    provider: "llama.cpp",
+    message: "the request exceeds the available context size, try increasing it",
+    overflow: bare,
   },
   {
     provider: "a provider with another error",
@@ -118,10 +205,40 @@ const cases: { provider: string; message: string; overflow: object | undefined }
   },
 ];
 for (const { provider, message, overflow } of cases) {
-  test(`reads the message of ${provider}`, () => {
+  test(`reads the message of ${provider}, in any body`, () => {
     expect(findContextOverflow({ type: "", code: "", message })).toEqual(overflow);
+    const error = { message, code: 400 };
+    const nested = JSON.stringify({ error });
+    const isPrompt = overflow?.part === "prompt";
+    for (const body of [
+      { error },
+      { detail: [{ loc: ["body", "messages"], msg: message, type: "value_error" }] },
+      { error: { message: `litellm.BadRequestError: OpenAIException - ${nested}`, code: "400" } },
+      { error: { message: "Provider returned error", metadata: { raw: nested } } },
+      { message: JSON.stringify({ detail: JSON.stringify({ error: nested }) }) },
+    ]) {
+      const found = failureOfAnswer({ status: 400, body }, "some-model");
+      expect(found.error.reason).toBe(isPrompt ? "context_length_exceeded" : "upstream_refused");
+      const { body: answer } = found.error.facts.providerAnswer ?? {};
+      const words = isPrompt ? found.error.message : JSON.stringify(answer);
+      expect(words).toContain(overflow ? JSON.stringify(overflow.message).slice(1, -1) : message);
+    }
   });
 }
+
+test("each wording has a message here, which no wording before it matches", () => {
+  const found = cases.map(({ message }) => wordings.find(({ words }) => words.test(message))?.by);
+  expect(new Set(found)).toEqual(new Set([...wordings.map(({ by }) => by), undefined]));
+});
+
+test("a status 413 without a body is a prompt that is too long", () => {
+  const { error, alarm } = failureOfAnswer({ status: 413 }, "some-model");
+  expect([error.reason, error.message, alarm]).toEqual([
+    "context_length_exceeded",
+    "prompt is too long",
+    undefined,
+  ]);
+});
 
 test("reads token counts from members of their own", () => {
   const message = "the request exceeds the available context size. try increasing the context size";
@@ -132,7 +249,6 @@ test("reads token counts from members of their own", () => {
 });
 
 test("recognizes an overflow without token counts", () => {
-  const bare = { part: "prompt", message: "prompt is too long" };
   expect(
     findContextOverflow({ type: "exceed_context_size_error", code: "", message: "no" }),
   ).toEqual(bare);

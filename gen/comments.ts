@@ -522,6 +522,7 @@ export const comments: Readonly<Record<string, string>> = {
   "gateway.inference.v1.System": "The top-level instruction.",
   "gateway.inference.v1.System.content": "Text blocks, in order.",
   "gateway.inference.v1.TextBlock.phase": "`commentary` or `final_answer`, as models of the Responses format tell them apart. Later requests of that format return it. Absent: the model does not tell.",
+  "gateway.inference.v1.TextBlock.refusal": "True for the words by which a model refuses, where its format keeps them apart from an answer.",
   "gateway.inference.v1.Thinking": "Extended thinking.",
   "gateway.inference.v1.Thinking.budget_tokens": "The most thinking tokens, with type `enabled`.",
   "gateway.inference.v1.Thinking.type": "`enabled`, `adaptive`, `disabled`. Other values are passed on.",

@@ -61,8 +61,8 @@ function newBlock(kind: Block["kind"], attached?: Attached): Block {
   return block;
 }
 
-export function textStart(index: number, text: string, phase?: string): Event {
-  const value: TextBlock = { $typeName: "gateway.inference.v1.TextBlock", text };
+export function textStart(index: number, text: string, phase?: string, refusal = false): Event {
+  const value: TextBlock = { $typeName: "gateway.inference.v1.TextBlock", text, refusal };
   if (phase !== undefined) value.phase = phase;
   return blockStart(index, newBlock({ case: "text", value }));
 }

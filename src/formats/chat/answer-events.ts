@@ -30,7 +30,7 @@ import { runDelta, type TextRun } from "../text-run.ts";
 export class AnswerEvents {
   readonly #source: AnswerSource;
   #events: Event[] = [];
-  #open: "text" | "thinking" | "toolUse" | undefined;
+  #open: "text" | "refusal" | "thinking" | "toolUse" | undefined;
   /** What the provider wants back with the open thinking, and its signature. */
   #attached: Partial<Attached> | undefined;
   #signature = "";
@@ -97,8 +97,10 @@ export class AnswerEvents {
   }
 
   /** `phase` is that of the block, if this opens one. */
-  addText(text: string, phase?: string): void {
-    if (this.#open !== "text") this.#events.push(textStart(this.#openBlock("text"), "", phase));
+  addText(text: string, phase?: string, isRefusal = false): void {
+    const kind = isRefusal ? "refusal" : "text";
+    if (this.#open !== kind)
+      this.#events.push(textStart(this.#openBlock(kind), "", phase, isRefusal));
     this.#events.push(blockDelta(this.#index, { case: "text", value: text }));
   }
 
@@ -221,7 +223,7 @@ export class AnswerEvents {
   }
 
   /** Opens a block, without its event. Returns its number. */
-  #openBlock(kind: "text" | "thinking" | "toolUse"): number {
+  #openBlock(kind: "text" | "refusal" | "thinking" | "toolUse"): number {
     this.#close();
     this.#open = kind;
     return ++this.#index;

@@ -72,7 +72,7 @@ function readMessage(message: JsonObject, answer: AnswerEvents, calls: StreamedC
     if ("text" in part) answer.addText(part.text);
     else reasoning.addPart(part.thought);
   const { refusal } = message;
-  if (typeof refusal === "string" && refusal !== "") answer.addText(refusal);
+  if (typeof refusal === "string" && refusal !== "") answer.addText(refusal, undefined, true);
   const annotations = readAnnotations(message);
   if (annotations.length > 0) answer.addNotes({ annotations }, Format.CHAT);
   for (const image of readImages(message)) answer.addBlock(image);

@@ -192,7 +192,7 @@ class ChunkDecoder implements EventDecoder {
     }
     if (typeof refusal === "string" && refusal !== "") {
       this.#isRefused = true;
-      this.#addText(refusal);
+      this.#addText(refusal, true);
     }
     const annotations = readAnnotations(delta);
     if (annotations.length > 0) this.#answer.addNotes({ annotations }, Format.CHAT);
@@ -217,11 +217,11 @@ class ChunkDecoder implements EventDecoder {
     return kept.length === 0 ? others : { ...others, tool_calls: kept };
   }
 
-  #addText(text: string): void {
+  #addText(text: string, isRefusal = false): void {
     if (text === "") return;
     // Blank text would close the block of the call, which could not continue after it.
     if (this.#calls.isCallIncomplete && text.trim() === "") return;
-    this.#answer.addText(text);
+    this.#answer.addText(text, undefined, isRefusal);
   }
 
   #finish(): void {

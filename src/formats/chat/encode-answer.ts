@@ -21,7 +21,13 @@ import {
 import { encodeUsage, mergeUsage, reasoningDetail, toFinishReason } from "./usage-and-endings.ts";
 
 /** The answer while its events are added. */
-type Answer = { text: string; reasoning: string; calls: JsonObject[]; details: JsonObject[] };
+type Answer = {
+  text: string;
+  refusal: string;
+  reasoning: string;
+  calls: JsonObject[];
+  details: JsonObject[];
+};
 
 /** A block while its deltas arrive. */
 type OpenBlock = { kind: Block["kind"]; text: string; signature: string };
@@ -78,14 +84,17 @@ function asItCame(events: readonly Event[]): Joined {
   const reason = choice.finish_reason ?? toFinishReason(stopReason);
   // Members that every client reads, where the provider left them out.
   const own = isObject(message) ? message : {};
-  const content = own.tool_calls === undefined ? "" : null;
+  const isRefusal = typeof own.refusal === "string" && own.refusal !== "";
+  const content = own.tool_calls === undefined && !isRefusal ? "" : null;
   const whole = { role: "assistant", content, ...own };
+  // Streams begin with an empty content.
+  if (isRefusal && whole.content === "") whole.content = null;
   return { members, choice: { ...choice, message: whole, finish_reason: reason }, usage };
 }
 
 /** The answer of a provider of another format. */
 function joinBlocks(events: readonly Event[]): Joined {
-  const answer: Answer = { text: "", reasoning: "", calls: [], details: [] };
+  const answer: Answer = { text: "", refusal: "", reasoning: "", calls: [], details: [] };
   let open: OpenBlock | undefined;
   let usage: ReportedUsage | undefined;
   let stopReason: string | undefined;
@@ -117,15 +126,16 @@ function joinBlocks(events: readonly Event[]): Joined {
   }
   if (open) add(answer, open);
 
+  const isRefusal = answer.refusal !== "";
   const message: JsonObject = {
     role: "assistant",
-    content: answer.text === "" && answer.calls.length > 0 ? null : answer.text,
-    refusal: null,
+    content: answer.text === "" && (isRefusal || answer.calls.length > 0) ? null : answer.text,
+    refusal: isRefusal ? answer.refusal : null,
   };
   if (answer.reasoning !== "") message.reasoning_content = answer.reasoning;
   if (answer.details.length > 0) message.reasoning_details = answer.details;
   if (answer.calls.length > 0) message.tool_calls = answer.calls;
-  const finishReason = toFinishReason(stopReason);
+  const finishReason = toFinishReason(stopReason, isRefusal);
   return {
     members: {},
     choice: { message, logprobs: null, finish_reason: finishReason },
@@ -155,7 +165,8 @@ function deltaOf(kind: Block["kind"]): string | undefined {
 function add(answer: Answer, { kind, text, signature }: OpenBlock): void {
   switch (kind.case) {
     case "text":
-      answer.text += text;
+      if (kind.value.refusal) answer.refusal += text;
+      else answer.text += text;
       return;
     case "thinking":
       answer.reasoning += text;

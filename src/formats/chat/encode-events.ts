@@ -71,6 +71,7 @@ class ChunkEncoder implements EventEncoder {
   #cost: Cost | undefined;
   /** True once a piece had the finish reason. */
   #isFinished = false;
+  #isRefusal = false;
   // At most one block is open at a time.
   #open: Block["kind"] = { case: undefined };
   #thinking = "";
@@ -141,7 +142,7 @@ class ChunkEncoder implements EventEncoder {
     const cost = this.#shownCost();
     if (!this.#isFinished)
       text += this.#chunks.finish(
-        toFinishReason(this.#stopReason),
+        toFinishReason(this.#stopReason, this.#isRefusal),
         includeUsage ? undefined : cost,
       );
     if (includeUsage)
@@ -199,6 +200,7 @@ class ChunkEncoder implements EventEncoder {
     this.#open = kind;
     switch (kind.case) {
       case "text":
+        this.#isRefusal ||= kind.value.refusal;
         return this.#text(kind.value.text);
       case "thinking":
         this.#thinking = "";
@@ -274,7 +276,11 @@ class ChunkEncoder implements EventEncoder {
   }
 
   #text(text: string): string {
-    return text === "" ? "" : this.#role() + this.#chunks.text(text);
+    if (text === "") return "";
+    const isRefusal = this.#open.case === "text" && this.#open.value.refusal;
+    return (
+      this.#role() + (isRefusal ? this.#chunks.delta({ refusal: text }) : this.#chunks.text(text))
+    );
   }
 
   #reasoning(text: string): string {

@@ -113,8 +113,12 @@ const finishReasons = new Map([
   ["refusal", "content_filter"],
 ]);
 
-/** Chat's `finish_reason`. Stop reasons without a counterpart become "stop". */
-export function toFinishReason(stopReason: string | undefined): string {
+/**
+ * Chat's `finish_reason`. Stop reasons without a counterpart become "stop", and so does a refusal
+ * that the client has in words: SDKs take `content_filter` for an answer that was cut.
+ */
+export function toFinishReason(stopReason: string | undefined, isRefusalInWords = false): string {
+  if (stopReason === "refusal" && isRefusalInWords) return "stop";
   return finishReasons.get(stopReason ?? "") ?? "stop";
 }
 
@@ -137,6 +141,10 @@ export function toStopReason(
     case "model_context_window_exceeded":
       return "model_context_window_exceeded";
     case "safety":
+    case "recitation":
+    case "blocklist":
+    case "prohibited_content":
+    case "spii":
     case "sensitive":
     case "refusal":
       return "refusal";

@@ -24,7 +24,7 @@ function decodeKnownBlock(block: JsonObject): Block | undefined {
     case "text": {
       const { type, text, cache_control, ...rest } = block;
       if (typeof text !== "string") return undefined;
-      const value = { $typeName: "gateway.inference.v1.TextBlock", text } as const;
+      const value = { $typeName: "gateway.inference.v1.TextBlock", text, refusal: false } as const;
       return blockOf({ case: "text", value }, cache_control, rest);
     }
     case "tool_use": {
@@ -116,7 +116,11 @@ export function decodeContent(content: string | readonly JsonObject[]): {
 } {
   if (typeof content !== "string")
     return { content: content.map(decodeBlock), form: ContentForm.UNSPECIFIED };
-  const text = { $typeName: "gateway.inference.v1.TextBlock", text: content } as const;
+  const text = {
+    $typeName: "gateway.inference.v1.TextBlock",
+    text: content,
+    refusal: false,
+  } as const;
   const block: Block = {
     $typeName: "gateway.inference.v1.Block",
     kind: { case: "text", value: text },

@@ -40,8 +40,8 @@ type OpenItem = {
   readonly kind: Block["kind"];
   /** Of a message: its closed parts, as JSON. */
   readonly parts: string[];
-  /** Of a message: true while a part is open. */
-  hasPart: boolean;
+  /** Of a message: the kind of its open part. */
+  part: PartKind | undefined;
   /** The text of the open part, the summary, or the arguments. */
   text: string;
   /** Notes on the text of the open part, as JSON. */
@@ -49,6 +49,8 @@ type OpenItem = {
   /** What the client returns with its next request. */
   sealed: string;
 };
+
+type PartKind = "output_text" | "refusal";
 
 export class ResponseEncoder implements EventEncoder {
   readonly #context: ResponseContext;
@@ -67,6 +69,7 @@ export class ResponseEncoder implements EventEncoder {
   #deltaHead = "";
   #usage: ReportedUsage | undefined;
   #stopReason: string | undefined;
+  #isRefusal = false;
   #cost: Cost | undefined;
 
   constructor(context: ResponseContext) {
@@ -163,10 +166,11 @@ export class ResponseEncoder implements EventEncoder {
     const kind: Block["kind"] = block?.kind ?? { case: undefined };
     switch (kind.case) {
       case "text": {
-        const { phase, text: given } = kind.value;
+        const { phase, refusal, text: given } = kind.value;
         const isNext = this.#open?.kind.case === "text" && this.#open.kind.value.phase === phase;
         const text = isNext ? this.#closePart() : this.#openMessage(kind);
-        return text + this.#openPart() + this.#text(given);
+        this.#isRefusal ||= refusal;
+        return text + this.#openPart(refusal ? "refusal" : "output_text") + this.#text(given);
       }
       case "thinking": {
         const text = this.#openReasoning(kind);
@@ -214,7 +218,8 @@ export class ResponseEncoder implements EventEncoder {
   }
 
   #openItem(id: string, kind: Block["kind"], item: JsonObject): string {
-    this.#open = { id, kind, parts: [], hasPart: false, text: "", annotations: [], sealed: "" };
+    const part = undefined;
+    this.#open = { id, kind, parts: [], part, text: "", annotations: [], sealed: "" };
     return this.#event("response.output_item.added", { output_index: this.#index, item });
   }
 
@@ -231,10 +236,10 @@ export class ResponseEncoder implements EventEncoder {
     return closed + this.#openItem(id, kind, item);
   }
 
-  #openPart(): string {
+  #openPart(kind: PartKind): string {
     const open = this.#open;
     if (!open) return "";
-    open.hasPart = true;
+    open.part = kind;
     open.text = "";
     open.annotations = [];
     const place = {
@@ -242,20 +247,30 @@ export class ResponseEncoder implements EventEncoder {
       output_index: this.#index,
       content_index: open.parts.length,
     };
-    this.#deltaHead = deltaHead("response.output_text.delta", place, '"logprobs":[],');
-    const part = { type: "output_text", annotations: [], logprobs: [], text: "" };
+    const isText = kind === "output_text";
+    this.#deltaHead = deltaHead(`response.${kind}.delta`, {
+      ...place,
+      ...(isText && { logprobs: [] }),
+    });
+    const part = isText
+      ? { type: kind, annotations: [], logprobs: [], text: "" }
+      : { type: kind, refusal: "" };
     return this.#event("response.content_part.added", { ...place, part });
   }
 
   #closePart(): string {
     const open = this.#open;
-    if (!open?.hasPart) return "";
-    open.hasPart = false;
+    if (!open?.part) return "";
+    const kind = open.part;
+    open.part = undefined;
     const place = `"item_id":"${open.id}","output_index":${this.#index},"content_index":${open.parts.length}`;
-    const part = `{"type":"output_text","annotations":[${open.annotations}],"logprobs":[],"text":"${open.text}"}`;
+    const isText = kind === "output_text";
+    const members = isText ? `"logprobs":[],"text":"${open.text}"` : `"refusal":"${open.text}"`;
+    const annotations = isText ? `"annotations":[${open.annotations}],` : "";
+    const part = `{"type":"${kind}",${annotations}${members}}`;
     open.parts.push(part);
     return (
-      this.#raw("response.output_text.done", `${place},"text":"${open.text}","logprobs":[]`) +
+      this.#raw(`response.${kind}.done`, `${place},${members}`) +
       this.#raw("response.content_part.done", `${place},"part":${part}`)
     );
   }
@@ -263,7 +278,7 @@ export class ResponseEncoder implements EventEncoder {
   /** Citations of the open text, as a provider of chat completions writes them. */
   #annotations(given: JsonValue | undefined): string {
     const open = this.#open;
-    if (!open?.hasPart) return "";
+    if (open?.part !== "output_text") return "";
     let text = "";
     for (const one of Array.isArray(given) ? given : []) {
       const { type, url_citation: cited } = isObject(one) ? one : {};
@@ -299,7 +314,7 @@ export class ResponseEncoder implements EventEncoder {
     const added = this.#openItem(id, kind, { id, type: "reasoning", summary: [] });
     if (kind.case !== "thinking" || !this.#context.wishes.includeSummary) return closed + added;
     const place = { item_id: id, output_index: this.#index, summary_index: 0 };
-    this.#deltaHead = deltaHead("response.reasoning_summary_text.delta", place, "");
+    this.#deltaHead = deltaHead("response.reasoning_summary_text.delta", place);
     const part = { type: "summary_text", text: "" };
     return (
       closed + added + this.#event("response.reasoning_summary_part.added", { ...place, part })
@@ -321,7 +336,7 @@ export class ResponseEncoder implements EventEncoder {
     const item = { id, type: "function_call", ...members, arguments: "" };
     const added = this.#openItem(id, kind, item);
     const place = { item_id: id, output_index: this.#index };
-    this.#deltaHead = deltaHead("response.function_call_arguments.delta", place, "");
+    this.#deltaHead = deltaHead("response.function_call_arguments.delta", place);
     return closed + added;
   }
 
@@ -471,7 +486,10 @@ export class ResponseEncoder implements EventEncoder {
   }
 
   #ending(): Ending {
-    return endingOf(this.#stopReason, this.#usage, this.#context.estimatedInputTokens);
+    // A refusal in words is an answer: SDKs take `content_filter` for one that was cut.
+    const reason =
+      this.#isRefusal && this.#stopReason === "refusal" ? "end_turn" : this.#stopReason;
+    return endingOf(reason, this.#usage, this.#context.estimatedInputTokens);
   }
 }
 
@@ -485,10 +503,10 @@ function namesOf(tool: ClientTool | undefined, name: string): JsonObject {
   return { name: tool.name, ...(tool.namespace !== undefined && { namespace: tool.namespace }) };
 }
 
-/** What stands before the number and the text of a delta. `more` are members that never change. */
-function deltaHead(type: string, place: JsonObject, more: string): string {
+/** The text before the number and the text of a delta. `place` are members that never change. */
+function deltaHead(type: string, place: JsonObject): string {
   const members = stringifyJson(place).slice(1, -1);
-  return `event: ${type}\ndata: {"type":"${type}",${members},${more}"sequence_number":`;
+  return `event: ${type}\ndata: {"type":"${type}",${members},"sequence_number":`;
 }
 
 /** The plain input of a call of a custom tool. Other arguments are passed on as they are. */

@@ -114,7 +114,7 @@ export class OutputReader {
     if (text === "") return;
     item.source = "text";
     if (isRefusal) this.#isRefused = true;
-    this.#answer.addText(text, item.phase);
+    this.#answer.addText(text, item.phase, isRefusal);
   }
 
   /** `source` is `summary` or `content`: of an item with both, the first one counts. */

@@ -43,6 +43,8 @@ export type Dialect = {
   readonly extraBody?: readonly [outer: string, inner: string];
   /** True: knows no role `developer`. */
   readonly noDeveloper?: true;
+  /** True: knows no `$ref` in the schemas of tools. */
+  readonly noReferences?: true;
   /** True: refuses an empty description of a tool. */
   readonly noEmptyDescription?: true;
   readonly ids?: IdForm;
@@ -103,6 +105,7 @@ const rows = {
     reasoning: ["extra_content"],
     refusedMembers: [...reasoningMembers, "images"],
     extraBody: ["google", "thinking_config"],
+    noReferences: true,
     // The vendor's own text for a turn that another model wrote.
     callPlaceholder: {
       extra_content: { google: { thought_signature: "skip_thought_signature_validator" } },

@@ -1,6 +1,7 @@
 // What encoders do to a request so that its provider accepts it.
 
 import type { LeftOut } from "../../gen/gateway/inference/v1/content_pb.ts";
+import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
 
 /** What became of the reasoning and the members that a client returned. */
 export type CarryResult = "back" | "foreign" | "model" | "placeholder" | "changed" | "age" | "size";
@@ -41,6 +42,32 @@ export class Fit {
   carry(result: CarryResult): void {
     this.carried[result] = (this.carried[result] ?? 0) + 1;
   }
+}
+
+/**
+ * Members of OpenAI's two formats that every target gets in a form of its own, and those that have
+ * an effect on the gateway alone.
+ */
+const expressed = new Set([
+  ...["background", "function_call", "functions", "include", "input", "instructions"],
+  ...["max_completion_tokens", "max_output_tokens", "max_tokens", "metadata", "moderation", "n"],
+  ...["parallel_tool_calls", "reasoning", "reasoning_effort", "response_format", "store", "stop"],
+  ...["stream", "stream_options", "temperature", "thinking", "tool_choice", "tools", "top_p"],
+  ...["text", "truncation"],
+]);
+
+/**
+ * Notes the members of a request of one of OpenAI's formats that its target, of another format,
+ * does not get. `more`: those that this target gets besides.
+ */
+export function leaveOutMembers(
+  { extensions = {} }: GenerateRequest,
+  more: readonly string[],
+  fit: Fit,
+): void {
+  for (const [name, value] of Object.entries(extensions))
+    if (value !== null && !expressed.has(name) && !more.includes(name))
+      fit.leaveOut({ where: name, what: name, why: "member" });
 }
 
 /**

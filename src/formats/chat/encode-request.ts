@@ -7,7 +7,6 @@
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import {
   Format,
-  type OutputConfig,
   type Tool,
   type ToolChoice,
 } from "../../../gen/gateway/inference/v1/content_pb.ts";
@@ -16,8 +15,16 @@ import { ApiError } from "../../base/errors.ts";
 import { chatEffortOfBudget, findEffort } from "../../base/reasoning-effort.ts";
 import { type DialectName, dialectOf } from "../../config/catalog.ts";
 import { isOpenai } from "../codec.ts";
-import { Fit } from "../fit.ts";
+import { Fit, leaveOutMembers } from "../fit.ts";
 import { isObject } from "../json.ts";
+import {
+  answerFormOf,
+  openaiForm,
+  strictOf,
+  wantsJsonObject,
+  withoutReferences,
+  withProperties,
+} from "../schemas.ts";
 import { shortName } from "../tool-names.ts";
 import { fitTurns } from "../turns.ts";
 import { encodeMessages } from "./encode-messages.ts";
@@ -63,7 +70,7 @@ export function encodeRequest(
   return {
     ...(isOwn && request.extensions
       ? ownMembers(request, request.extensions, target, fit)
-      : encodeMembers(fitted, target)),
+      : encodeMembers(fitted, target, fit)),
     model,
     messages: encodeMessages(fitted, { model, dialect, cacheMarks }, fit),
     ...(limit !== undefined &&
@@ -84,10 +91,11 @@ function ownMembers(
   const passed = passMembers(members, dialect, target.passMembers ?? [], fit);
   const { tools, tool_choice: choice, ...others } = passed;
   const added: JsonObject = {};
-  if (Array.isArray(tools)) added.tools = tools.map((tool) => ownTool(tool, request.tools, target));
+  if (Array.isArray(tools))
+    added.tools = tools.map((tool) => ownTool(tool, request.tools, target, fit));
   else if (tools !== undefined) added.tools = tools;
   // Stubs of the tools that the conversation has called.
-  else if (members.functions === undefined) addTools(added, request, target);
+  else if (members.functions === undefined) addTools(added, request, target, fit);
   if (choice !== undefined && added.tool_choice === undefined)
     added.tool_choice = isOwnChoice(choice)
       ? choice
@@ -96,13 +104,18 @@ function ownMembers(
 }
 
 /** A tool as it came, with a schema that every provider accepts. */
-function ownTool(tool: JsonValue, typed: readonly Tool[], target: RequestTarget): JsonValue {
+function ownTool(
+  tool: JsonValue,
+  typed: readonly Tool[],
+  target: RequestTarget,
+  fit: Fit,
+): JsonValue {
   if (!isObject(tool)) return tool;
   const { function: called } = tool;
   if (!isObject(called)) {
     // In the form of another format, or of a kind without arguments.
     const known = typed.find(({ name }) => name === tool.name);
-    return known ? (encodeTool(known, 0, target)[0] ?? tool) : tool;
+    return known ? (encodeTool(known, 0, target, fit)[0] ?? tool) : tool;
   }
   const { refusedMembers = [], noEmptyDescription } = dialectOf(target.dialect ?? "generic");
   const { cache_control: mark, ...unmarked } = tool;
@@ -110,15 +123,16 @@ function ownTool(tool: JsonValue, typed: readonly Tool[], target: RequestTarget)
   const isEmpty = noEmptyDescription === true && description === "";
   return {
     ...(refusedMembers.includes("cache_control") ? unmarked : tool),
-    function: { ...(isEmpty ? others : called), parameters: withProperties(called.parameters) },
+    function: {
+      ...(isEmpty ? others : called),
+      parameters: parametersOf(called.parameters, target),
+    },
   };
 }
 
-/** A schema with the two members without which some providers refuse it. */
-export function withProperties(schema: JsonValue | undefined): JsonObject {
-  if (!isObject(schema)) return { type: "object", properties: {} };
-  if (schema.type !== undefined && schema.properties !== undefined) return schema;
-  return { type: "object", properties: {}, ...schema };
+function parametersOf(schema: JsonValue | undefined, { dialect }: RequestTarget): JsonObject {
+  const whole = withProperties(schema);
+  return dialectOf(dialect ?? "generic").noReferences ? withoutReferences(whole) : whole;
 }
 
 /** False for a choice in the form of another format. */
@@ -128,26 +142,33 @@ function isOwnChoice(choice: JsonValue): boolean {
 }
 
 /** The members of a request of another format. */
-function encodeMembers(request: GenerateRequest, target: RequestTarget): JsonObject {
+function encodeMembers(request: GenerateRequest, target: RequestTarget, fit: Fit): JsonObject {
   const body: JsonObject = {};
+  if (request.sourceFormat === Format.RESPONSES) leaveOutMembers(request, [], fit);
   if (request.temperature !== undefined) body.temperature = request.temperature;
   if (request.topP !== undefined) body.top_p = request.topP;
   const { isStrict } = dialectOf(target.dialect ?? "generic");
   if (request.topK !== undefined && !isStrict) body.top_k = request.topK;
   if (request.stopSequences.length > 0) body.stop = request.stopSequences;
-  addTools(body, request, target);
+  addTools(body, request, target, fit);
   const effort = encodeEffort(request);
   if (effort !== undefined) body.reasoning_effort = effort;
-  const format = encodeResponseFormat(request.outputConfig);
-  if (format) body.response_format = format;
+  const form = answerFormOf(request);
+  if (form) body.response_format = { type: "json_schema", json_schema: openaiForm(form, fit) };
+  else if (wantsJsonObject(request)) body.response_format = { type: "json_object" };
   const moderation = request.extensions?.moderation;
   if (request.sourceFormat === Format.RESPONSES && moderation !== undefined)
     body.moderation = moderation;
   return body;
 }
 
-function addTools(body: JsonObject, request: GenerateRequest, target: RequestTarget): void {
-  const tools = request.tools.flatMap((tool, index) => encodeTool(tool, index, target));
+function addTools(
+  body: JsonObject,
+  request: GenerateRequest,
+  target: RequestTarget,
+  fit: Fit,
+): void {
+  const tools = request.tools.flatMap((tool, index) => encodeTool(tool, index, target, fit));
   // Providers reject a tool choice without tools.
   if (tools.length === 0) return;
   body.tools = tools;
@@ -156,7 +177,7 @@ function addTools(body: JsonObject, request: GenerateRequest, target: RequestTar
   if (request.toolChoice?.disableParallelToolUse) body.parallel_tool_calls = false;
 }
 
-function encodeTool(tool: Tool, index: number, target: RequestTarget): JsonObject[] {
+function encodeTool(tool: Tool, index: number, target: RequestTarget, fit: Fit): JsonObject[] {
   if (tool.type !== undefined && tool.type !== "custom") {
     // Tool search only saves the model from reading all tools. Here it gets all of them.
     if (tool.type.startsWith("tool_search_tool_")) return [];
@@ -169,8 +190,9 @@ function encodeTool(tool: Tool, index: number, target: RequestTarget): JsonObjec
   const described: JsonObject = { name: shortName(tool.name) };
   if (tool.description !== undefined && !(noEmptyDescription && tool.description === ""))
     described.description = tool.description;
-  described.parameters = withProperties(tool.inputSchema);
-  if (tool.extensions?.strict === true) described.strict = true;
+  described.parameters = parametersOf(tool.inputSchema, target);
+  if (tool.extensions?.strict === true)
+    Object.assign(described, strictOf(true, described.parameters, `tools[${index}]`, fit));
   return [
     {
       type: "function",
@@ -216,10 +238,4 @@ export function encodeEffort(request: GenerateRequest): string | undefined {
 
 function toChatEffort(effort: string): string | undefined {
   return effort === "none" ? "none" : findEffort(effort)?.chat;
-}
-
-function encodeResponseFormat(config: OutputConfig | undefined): JsonObject | undefined {
-  const schema = config?.format?.type === "json_schema" ? config.format.schema : undefined;
-  if (schema === undefined) return undefined;
-  return { type: "json_schema", json_schema: { name: "answer", schema, strict: true } };
 }

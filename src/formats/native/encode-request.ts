@@ -133,7 +133,8 @@ function encodeTool(tool: Tool, keep: KeepExtensions): JsonObject {
     ...(description !== undefined && { description }),
     ...(inputSchema && { input_schema: inputSchema }),
     ...(cacheControl && { cache_control: encodeCacheControl(cacheControl, keep) }),
-    ...(keep && extensions),
+    // Of other formats, `fitRequest` has left what this one knows.
+    ...extensions,
   };
 }
 

@@ -5,25 +5,35 @@ import { create } from "@bufbuild/protobuf";
 import {
   type Block,
   BlockSchema,
+  ContentForm,
   Format,
   type Message,
   Role,
+  type System,
+  type Tool,
 } from "../../../gen/gateway/inference/v1/content_pb.ts";
 import type { GenerateRequest } from "../../../gen/gateway/inference/v1/inference_pb.ts";
 import { ApiError } from "../../base/errors.ts";
 import { dialectOf } from "../../config/catalog.ts";
 import { isOpenai } from "../codec.ts";
-import { type Fit, reasoningPlaceholder } from "../fit.ts";
+import { Fit, leaveOutMembers, reasoningPlaceholder } from "../fit.ts";
 import { type ReturnTarget, returnOf } from "../returned.ts";
+import {
+  answerFormOf,
+  hasNativeForm,
+  nativeForm,
+  nativeTool,
+  wantsJsonObject,
+} from "../schemas.ts";
 import { PairedIds, toNativeId } from "../tool-ids.ts";
-import { fitTurns } from "../turns.ts";
+import { fitTurns, textBlock } from "../turns.ts";
 
 /**
  * The request by the rules of this format; one of a native client as it is. Throws
  * `feature_not_offered` for content that this format has not, and for `moderation`: a block policy
  * that a client asks for is never dropped.
  */
-export function fitRequest(request: GenerateRequest, fit?: Fit): GenerateRequest {
+export function fitRequest(request: GenerateRequest, fit: Fit = new Fit()): GenerateRequest {
   if (!isOpenai(request.sourceFormat)) return request;
   const { moderation } = request.extensions ?? {};
   if (moderation !== undefined && moderation !== null)
@@ -31,16 +41,40 @@ export function fitRequest(request: GenerateRequest, fit?: Fit): GenerateRequest
       field: "moderation",
       message: "moderation: the provider of this model has none.",
     });
-  const { temperature, topP } = request;
+  const { temperature, topP, outputConfig } = request;
+  leaveOutMembers(request, request.sourceFormat === Format.CHAT ? ["top_k"] : [], fit);
   const fitted = fitTurns(request, fit);
+  const form = answerFormOf(request);
   return {
     ...fitted,
+    system: wantsJsonObject(request) ? withJsonSentence(fitted.system) : fitted.system,
     messages: withNativeIds(fitted.messages),
+    tools: request.tools.map(fitTool),
+    outputConfig:
+      form && outputConfig
+        ? { ...outputConfig, format: { type: "json_schema", schema: nativeForm(form, fit) } }
+        : outputConfig,
     // OpenAI's formats allow up to 2, the models up to 1.
     temperature: temperature === undefined ? undefined : Math.min(temperature, 1),
     // The models reject both together. Clients that send both mean the temperature.
     topP: temperature === undefined ? topP : undefined,
   };
+}
+
+/** A tool with a schema of this format, strict if the client asked for it and the schema allows it. */
+function fitTool(tool: Tool): Tool {
+  const inputSchema = nativeTool(tool.inputSchema);
+  const isStrict = tool.extensions?.strict === true && hasNativeForm(inputSchema);
+  const { extensions: _, ...own } = tool;
+  return { ...own, inputSchema, ...(isStrict && { extensions: { strict: true } }) };
+}
+
+/** This format has no mode in which any JSON object is the answer. */
+function withJsonSentence(system: System | undefined): System {
+  const before = system?.content ?? [];
+  const content = [...before, textBlock("Answer with one JSON object and nothing else.")];
+  const form = before.length === 0 ? ContentForm.TEXT : ContentForm.UNSPECIFIED;
+  return { $typeName: "gateway.inference.v1.System", content, form };
 }
 
 /**

@@ -5,7 +5,6 @@
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import {
   Format,
-  type OutputConfig,
   type Thinking,
   type Tool,
   type ToolChoice,
@@ -14,10 +13,11 @@ import type { GenerateRequest } from "../../../gen/gateway/inference/v1/inferenc
 import { ApiError } from "../../base/errors.ts";
 import { withoutTags } from "../../base/tags.ts";
 import type { DialectName } from "../../config/catalog.ts";
-import { encodeEffort, withProperties } from "../chat/encode-request.ts";
+import { encodeEffort } from "../chat/encode-request.ts";
 import { neverPassed } from "../chat/members.ts";
-import { Fit } from "../fit.ts";
+import { Fit, leaveOutMembers } from "../fit.ts";
 import { isObject } from "../json.ts";
+import { answerFormOf, openaiForm, strictOf, wantsJsonObject, withProperties } from "../schemas.ts";
 import { shortName } from "../tool-names.ts";
 import { fitTurns, textOfOnly } from "../turns.ts";
 import { sealedInclude } from "./decode-request.ts";
@@ -64,8 +64,9 @@ export function encodeRequest(
   const isOwn = request.sourceFormat === Format.RESPONSES;
   const fitted = isOwn ? request : fitTurns(request, fit);
   const { extensions = {} } = request;
-  const members = isOwn && request.extensions ? passed(extensions, fit) : encodeMembers(fitted);
-  if (isOwn && request.extensions) addStubs(members, request);
+  const members =
+    isOwn && request.extensions ? passed(extensions, fit) : encodeMembers(fitted, fit);
+  if (isOwn && request.extensions) addStubs(members, request, fit);
   const include = includeOf(request, isOwn ? extensions.include : undefined);
   const { instructions, input } = encodeItems(fitted, { model, dialect }, fit);
   return {
@@ -117,8 +118,8 @@ function withSchema(tool: JsonValue): JsonValue {
 }
 
 /** Stubs of the tools that the conversation has called, where a provider needs them. */
-function addStubs(members: JsonObject, request: GenerateRequest): void {
-  if (members.tools === undefined) addTools(members, request);
+function addStubs(members: JsonObject, request: GenerateRequest, fit: Fit): void {
+  if (members.tools === undefined) addTools(members, request, fit);
 }
 
 /** What the client asks for, and the encrypted reasoning of a model that reasons. */
@@ -133,11 +134,12 @@ function includeOf(request: GenerateRequest, asked: JsonValue | undefined): Json
 }
 
 /** The members of a request of another format. */
-function encodeMembers(request: GenerateRequest): JsonObject {
+function encodeMembers(request: GenerateRequest, fit: Fit): JsonObject {
   const body: JsonObject = {};
+  if (request.sourceFormat === Format.CHAT) leaveOutMembers(request, [], fit);
   if (request.temperature !== undefined) body.temperature = request.temperature;
   if (request.topP !== undefined) body.top_p = request.topP;
-  addTools(body, request);
+  addTools(body, request, fit);
   const effort = encodeEffort(request);
   const isThinking = effort === undefined ? isOn(request.thinking) : effort !== "none";
   // Clients of the other formats get the text of the thinking without asking for it.
@@ -146,16 +148,17 @@ function encodeMembers(request: GenerateRequest): JsonObject {
       ...(effort !== undefined && { effort }),
       ...(isThinking && { summary: "auto" }),
     };
-  const format = encodeFormat(request.outputConfig);
-  if (format) body.text = { format };
+  const form = answerFormOf(request);
+  if (form) body.text = { format: { type: "json_schema", ...openaiForm(form, fit) } };
+  else if (wantsJsonObject(request)) body.text = { format: { type: "json_object" } };
   const moderation = request.extensions?.moderation;
   if (request.sourceFormat === Format.CHAT && moderation !== undefined)
     body.moderation = moderation;
   return body;
 }
 
-function addTools(body: JsonObject, request: GenerateRequest): void {
-  const tools = request.tools.flatMap((tool, index) => encodeTool(tool, index) ?? []);
+function addTools(body: JsonObject, request: GenerateRequest, fit: Fit): void {
+  const tools = request.tools.flatMap((tool, index) => encodeTool(tool, index, fit) ?? []);
   // Providers reject a tool choice without tools.
   if (tools.length === 0) return;
   body.tools = tools;
@@ -164,7 +167,7 @@ function addTools(body: JsonObject, request: GenerateRequest): void {
   if (request.toolChoice?.disableParallelToolUse) body.parallel_tool_calls = false;
 }
 
-function encodeTool(tool: Tool, index: number): JsonObject | undefined {
+function encodeTool(tool: Tool, index: number, fit: Fit): JsonObject | undefined {
   if (tool.type !== undefined && tool.type !== "custom") {
     // Tool search only saves the model from reading all tools. Here it gets all of them.
     if (tool.type.startsWith("tool_search_tool_")) return undefined;
@@ -174,13 +177,15 @@ function encodeTool(tool: Tool, index: number): JsonObject | undefined {
       `${field}: the provider of this model does not know the tool type ${tool.type}.`,
     );
   }
+  const parameters = withProperties(tool.inputSchema);
+  const asked = tool.extensions?.strict === true;
   return {
     type: "function",
     name: shortName(tool.name),
     ...(tool.description !== undefined && { description: tool.description }),
-    parameters: withProperties(tool.inputSchema),
+    parameters,
     // Absent means true here, where the schema allows it. In the other formats it means false.
-    strict: tool.extensions?.strict === true,
+    strict: strictOf(asked, parameters, `tools[${index}]`, fit).strict ?? false,
   };
 }
 
@@ -200,12 +205,6 @@ function encodeChoice(choice: ToolChoice | undefined): JsonObject | string | und
 
 function isOn(thinking: Thinking | undefined): boolean {
   return thinking !== undefined && thinking.type !== "disabled";
-}
-
-function encodeFormat(config: OutputConfig | undefined): JsonObject | undefined {
-  const schema = config?.format?.type === "json_schema" ? config.format.schema : undefined;
-  if (schema === undefined) return undefined;
-  return { type: "json_schema", name: "answer", strict: true, schema };
 }
 
 function notOffered(field: string, message: string): ApiError {

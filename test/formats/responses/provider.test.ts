@@ -119,7 +119,12 @@ describe("a native request", () => {
   test("gets a structured answer", () => {
     const format = { type: "json_schema", schema };
     expect(ofNative({ output_config: { format } }).text).toEqual({
-      format: { type: "json_schema", name: "answer", strict: true, schema },
+      format: { type: "json_schema", name: "answer", schema },
+    });
+    const strict = { ...schema, additionalProperties: false, required: ["city"] };
+    const asked = { type: "json_schema", schema: strict };
+    expect(ofNative({ output_config: { format: asked } }).text).toEqual({
+      format: { type: "json_schema", name: "answer", strict: true, schema: strict },
     });
   });
 
@@ -141,8 +146,9 @@ test("a chat request becomes items, too, and its members reach no provider of th
   expect(body).toMatchObject({
     instructions: "Be brief.",
     reasoning: { effort: "high", summary: "auto" },
-    text: { format: { type: "json_schema", name: "answer", schema } },
-    tools: [{ type: "function", name: "f", strict: true }],
+    text: { format: { type: "json_schema", name: "x", schema } },
+    // The schema is not of the form in which a tool can be strict.
+    tools: [{ type: "function", name: "f", strict: false }],
     tool_choice: "required",
   });
   expect(body).not.toHaveProperty("metadata");

@@ -209,45 +209,6 @@ describe.each(Object.keys(bindings))("over %s", (binding) => {
   });
 });
 
-test("a web search of 40 KB is no output: its answer ends by itself, with its own figures", async () => {
-  gateway.reload(freshCatalog());
-  const found = { type: "web_search_result", url: "https://example.org", encrypted_content: "x" };
-  const results = Array.from({ length: 40 }, () => ({
-    ...found,
-    encrypted_content: "e".repeat(1_000),
-  }));
-  const [start = "", ...others] = nativeEvents({ text, usage });
-  const search = { type: "server_tool_use", id: "srvtoolu_1", name: "web_search", input: {} };
-  const result = {
-    type: "web_search_tool_result",
-    tool_use_id: "srvtoolu_1",
-    content: results,
-  };
-  const writes = [
-    start,
-    sseEvent("content_block_start", { index: 0, content_block: search }),
-    sseEvent("content_block_stop", { index: 0 }),
-    sseEvent("content_block_start", { index: 1, content_block: result }),
-    sseEvent("content_block_stop", { index: 1 }),
-    ...others.map((one) => one.replace('"index":0', '"index":2')),
-  ];
-  provider.always(nativeStream({}, { writes }));
-  const answer = await fetch(`${gateway.address}/v1/messages`, {
-    method: "POST",
-    headers: {
-      "x-api-key": gateway.v1,
-      "anthropic-version": "2023-06-01",
-      "content-type": "application/json",
-    },
-    body: JSON.stringify({ model: "haiku", messages: user, max_tokens: 4_096, stream: true }),
-  });
-  const body = await answer.text();
-  expect(body).toContain('"stop_reason":"end_turn"');
-  expect(body).toContain("e".repeat(1_000));
-  const receipt = await charged(answer.headers.get("x-request-id") ?? "");
-  expect(receipt).toMatchObject({ outcome: Outcome.COMPLETED, amountMicrocredits: whole });
-});
-
 function fail(): never {
   throw new Error("no such case");
 }

@@ -58,6 +58,7 @@ const price = {
   cacheWrite5m: 6n,
   cacheWrite1h: 10n,
   cacheRead: 1n,
+  webSearch: 1_000n,
 };
 
 function costOf(answer: Metered, ending: EndingName, isPlain = false): bigint {

@@ -140,13 +140,13 @@ function Prices({ models }: { readonly models: readonly CatalogModel[] }): JSX.E
         {
           name: "prices",
           head: head.prices,
-          cell: ({ price: { input, output, cacheWrite5m, cacheRead } }) =>
+          cell: ({ price: { input, output, cacheWrite5m, cacheRead, webSearch } }) =>
             words.models.priceText(
               perMillion(input),
               perMillion(output),
               perMillion(cacheWrite5m),
               perMillion(cacheRead),
-            ),
+            ) + (webSearch > 0n ? words.models.searchPrice(credits(webSearch * 1_000n)) : ""),
         },
         {
           name: "version",

@@ -320,6 +320,7 @@ export const words = {
     pricesHead: { model: "Model", version: "Version", since: "First used", prices: "Prices" },
     priceText: (input: string, output: string, write: string, read: string) =>
       `${input} in, ${output} out, ${write} write, ${read} read`,
+    searchPrice: (search: string) => `, ${search} per 1,000 searches`,
     route: (provider: string, model: string, weight: number, isShared: boolean) =>
       `${provider}: ${model}${isShared ? `, weight ${weight}` : ""}`,
     providers: "Providers",

@@ -2,13 +2,11 @@
 // a provider is asked for in one piece (4,096 tokens) and as a stream (4,097): how it was asked
 // decides no charge, and an error status costs nothing.
 
-import type { JsonObject } from "@bufbuild/protobuf";
-import { Code, ConnectError } from "@connectrpc/connect";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { Outcome, type Receipt } from "../../gen/gateway/billing/v1/billing_pb.ts";
-import { newRequestId } from "../../src/base/ids.ts";
 import { readCatalogFile } from "../../src/config/catalog.ts";
 import { grpcCore } from "../../src/grpc/client.ts";
+import { ask, formats, wishes } from "../support/asks.ts";
 import { catalogFor } from "../support/catalog.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { type FakeProvider, type Script, startFakeProvider } from "../support/provider.ts";
@@ -19,7 +17,6 @@ import {
   nativeStream,
   sseEvent,
 } from "../support/provider-answers.ts";
-import { requestOf } from "../support/providers.ts";
 
 const input = 140n;
 const output = 700n;
@@ -44,51 +41,6 @@ function freshCatalog() {
   const more = `queue: ${queue++}`;
   return readCatalogFile(catalogFor({ native: { kind: "anthropic", url: provider.url, more } }));
 }
-
-type Wish = { readonly maxTokens: number; readonly stream: boolean };
-
-/** Asks, reads the whole answer, and returns its id and its status: of gRPC, 200 or 500. */
-type Ask = (wish: Wish) => Promise<{ readonly requestId: string; readonly status: number }>;
-
-async function post(path: string, body: JsonObject): ReturnType<Ask> {
-  const answer = await fetch(gateway.address + path, {
-    method: "POST",
-    headers: {
-      ...(path === "/v1/messages"
-        ? { "x-api-key": gateway.v1, "anthropic-version": "2023-06-01" }
-        : { authorization: `Bearer ${gateway.v1}` }),
-      "content-type": "application/json",
-    },
-    body: JSON.stringify({ model: "haiku", ...body }),
-  });
-  await answer.text();
-  return {
-    requestId: answer.headers.get("x-request-id") ?? "",
-    status: answer.status,
-  };
-}
-
-const user = [{ role: "user", content: "Hello" }];
-const bindings: Readonly<Record<string, Ask>> = {
-  native: ({ maxTokens, stream }) =>
-    post("/v1/messages", { messages: user, max_tokens: maxTokens, stream }),
-  chat: ({ maxTokens, stream }) =>
-    post("/v1/chat/completions", { messages: user, max_tokens: maxTokens, stream }),
-  Responses: ({ maxTokens, stream }) =>
-    post("/v1/responses", { input: "Hello", max_output_tokens: maxTokens, stream }),
-  gRPC: async ({ maxTokens, stream }) => {
-    const requestId = newRequestId();
-    const request = requestOf("Hello", { model: "haiku", maxTokens, stream });
-    const headers = { authorization: `Bearer ${gateway.v1}`, "x-request-id": requestId };
-    try {
-      for await (const _ of core.inference.generate(request, { headers }));
-      return { requestId, status: 200 };
-    } catch (error) {
-      expect(ConnectError.from(error).code).not.toBe(Code.Internal);
-      return { requestId, status: 500 };
-    }
-  },
-};
 
 async function charged(requestId: string): Promise<Receipt> {
   const { core, call } = gateway.admin;
@@ -179,24 +131,21 @@ const cases: Readonly<Record<string, Case>> = {
   },
 };
 
-describe.each(Object.keys(bindings))("over %s", (binding) => {
+describe.each(formats)("over %s", (format) => {
   test.each(Object.keys(cases))("%s", async (name) => {
     const { plain, stream, costs, isError, outcomes } = cases[name] ?? fail();
     provider.always(({ body }) => (body.stream === true ? stream : plain));
     const seen: (bigint | undefined)[] = [];
-    for (const wish of [
-      { maxTokens: 4_096, stream: false },
-      { maxTokens: 4_097, stream: false },
-      { maxTokens: 4_096, stream: true },
-      { maxTokens: 4_097, stream: true },
-    ]) {
+    for (const wish of wishes) {
       gateway.reload(freshCatalog());
-      const { requestId, status } = await (bindings[binding] ?? fail())(wish);
+      const asker = { address: gateway.address, core, secret: gateway.v1 };
+      const { requestId, ended } = ask(asker, format, wish);
+      const status = (await ended) ?? fail();
       const receipt = await charged(requestId);
       expect(outcomes).toContain(receipt.outcome);
       expect(receipt.amountMicrocredits).toEqual(wish.stream ? costs.streamed : costs.plain);
       // The status of a stream that has begun, over gRPC its end.
-      if (binding !== "gRPC" || !wish.stream) {
+      if (format !== "gRPC" || !wish.stream) {
         if (status >= 400) expect(receipt.amountMicrocredits).toBe(0n);
         if (!wish.stream) expect(status >= 400).toBe(isError === true);
       }

@@ -135,11 +135,11 @@ describe.each(formats)("over %s", (format) => {
   test.each(Object.keys(cases))("%s", async (name) => {
     const { plain, stream, costs, isError, outcomes } = cases[name] ?? fail();
     provider.always(({ body }) => (body.stream === true ? stream : plain));
+    gateway.reload(freshCatalog());
+    const asker = { address: gateway.address, core, secret: gateway.v1 };
+    const asked = wishes.map((wish) => ({ wish, ...ask(asker, format, wish) }));
     const seen: (bigint | undefined)[] = [];
-    for (const wish of wishes) {
-      gateway.reload(freshCatalog());
-      const asker = { address: gateway.address, core, secret: gateway.v1 };
-      const { requestId, ended } = ask(asker, format, wish);
+    for (const { wish, requestId, ended } of asked) {
       const status = (await ended) ?? fail();
       const receipt = await charged(requestId);
       expect(outcomes).toContain(receipt.outcome);

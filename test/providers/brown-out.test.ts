@@ -328,7 +328,7 @@ async function simulateRoutes(fails: readonly [number, number], seed: number): P
       affinity: () => `conversation ${number}`,
       accountId: `acc_${number % 10}`,
     };
-    startAnswer(parts, asked, () => router.routesFor(asked)).then(({ provider }) => {
+    void startAnswer(parts, asked, () => router.routesFor(asked)).then(({ provider }) => {
       if (provider !== undefined) seen.answered++;
     });
     clock.after((-Math.log(1 - random()) * 1000) / 20, arrive);

@@ -34,7 +34,8 @@ CREATE TABLE charges
     cache_read     Int32,
     granted_output Int32,
     output_over    Int32,
-    thinking_over  Int32
+    thinking_over  Int32,
+    web_searches   Int32 DEFAULT 0
 )
 ENGINE = ReplacingMergeTree
 PARTITION BY toYYYYMM(admitted_at)

@@ -243,11 +243,11 @@ export const refuseCharged: Run<{ accountIds: readonly string[]; requestIds: rea
   "billing/refuse-charged",
   `-- billing/refuse-charged
 insert into charges (account_id, request_id, month, "family", key_id, secret_id, model,
-  input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+  input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
   price_version, granted_output, hold, amount, overrun, output_over, thinking_over, outcome, basis,
   attempts, admitted_at, settled_at, tags)
 select c.account_id, c.request_id, c.month, c."family", c.key_id, c.secret_id, c.model,
-  c.input, c.output, c.thinking, c.cache_write_5m, c.cache_write_1h, c.cache_read,
+  c.input, c.output, c.thinking, c.cache_write_5m, c.cache_write_1h, c.cache_read, c.web_searches,
   c.price_version, c.granted_output, c.hold, c.amount, c.overrun, c.output_over, c.thinking_over,
   c.outcome, c.basis, c.attempts, c.admitted_at, c.settled_at, c.tags
 from unnest($1::text[], $2::text[]) as d (account_id, request_id)
@@ -316,7 +316,7 @@ where secret_id = any($1::text[]) and (revoked_at is not null or expires_at <= n
   "",
 );
 
-export type ReadUsedRequestsRow = { accountId: string; requestId: string; nodeId: string | null; nonce: string; keyId: string; model: string; amount: bigint; grantedOutput: number; admittedAt: Date; month: string; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint };
+export type ReadUsedRequestsRow = { accountId: string; requestId: string; nodeId: string | null; nonce: string; keyId: string; model: string; amount: bigint; grantedOutput: number; admittedAt: Date; month: string; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearch: bigint };
 /**
  * Returns those of these requests that run or were charged lately, with the prices at which they
  * were admitted. Lately: in the current UTC month or in the one before. An id that was made a
@@ -328,7 +328,8 @@ export const readUsedRequests: Many<{ accountIds: readonly string[]; requestIds:
 select u.account_id as account_id, u.request_id as request_id, u.node_id as node_id,
   u.nonce as nonce, u.key_id as key_id, u.model as model, u.amount as amount,
   u.granted_output as granted_output, u.admitted_at as admitted_at, u.month as month,
-  p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read
+  p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read,
+  p.web_search
 from (
   select account_id, request_id, node_id, nonce, key_id, model, amount, granted_output,
     admitted_at, month, price_version
@@ -352,11 +353,11 @@ from (
 ) u
 join price_versions p using (price_version)`,
   (p) => [p.accountIds, p.requestIds],
-  (v) => ({ accountId: v[0], requestId: v[1], nodeId: v[2], nonce: v[3], keyId: v[4], model: v[5], amount: v[6], grantedOutput: v[7], admittedAt: v[8], month: v[9], priceVersion: v[10], input: v[11], output: v[12], thinking: v[13], cacheWrite5m: v[14], cacheWrite1h: v[15], cacheRead: v[16] }) as never,
+  (v) => ({ accountId: v[0], requestId: v[1], nodeId: v[2], nonce: v[3], keyId: v[4], model: v[5], amount: v[6], grantedOutput: v[7], admittedAt: v[8], month: v[9], priceVersion: v[10], input: v[11], output: v[12], thinking: v[13], cacheWrite5m: v[14], cacheWrite1h: v[15], cacheRead: v[16], webSearch: v[17] }) as never,
   "nodeId",
 );
 
-export type ReadOldRequestsRow = { accountId: string; requestId: string; nodeId: string; nonce: string; keyId: string; model: string; amount: bigint; grantedOutput: number; admittedAt: Date; month: string; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint };
+export type ReadOldRequestsRow = { accountId: string; requestId: string; nodeId: string; nonce: string; keyId: string; model: string; amount: bigint; grantedOutput: number; admittedAt: Date; month: string; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearch: bigint };
 /**
  * Returns those of these requests that were charged before the months of ReadUsedRequests. Only for
  * ids that a caller proposed.
@@ -366,7 +367,8 @@ export const readOldRequests: Many<{ accountIds: readonly string[]; requestIds: 
   `-- billing/read-old-requests
 select c.account_id, c.request_id, '' as node_id, '' as nonce, c.key_id, c.model,
   0::bigint as amount, c.granted_output, c.admitted_at, c.month,
-  p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read
+  p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read,
+  p.web_search
 from unnest($1::text[], $2::text[]) as d (account_id, request_id)
 -- The offset makes the planner look up each request, rather than read all months.
 cross join lateral (
@@ -378,7 +380,7 @@ cross join lateral (
 ) c
 join price_versions p using (price_version)`,
   (p) => [p.accountIds, p.requestIds],
-  (v) => ({ accountId: v[0], requestId: v[1], nodeId: v[2], nonce: v[3], keyId: v[4], model: v[5], amount: v[6], grantedOutput: v[7], admittedAt: v[8], month: v[9], priceVersion: v[10], input: v[11], output: v[12], thinking: v[13], cacheWrite5m: v[14], cacheWrite1h: v[15], cacheRead: v[16] }) as never,
+  (v) => ({ accountId: v[0], requestId: v[1], nodeId: v[2], nonce: v[3], keyId: v[4], model: v[5], amount: v[6], grantedOutput: v[7], admittedAt: v[8], month: v[9], priceVersion: v[10], input: v[11], output: v[12], thinking: v[13], cacheWrite5m: v[14], cacheWrite1h: v[15], cacheRead: v[16], webSearch: v[17] }) as never,
   "",
 );
 
@@ -434,11 +436,11 @@ with placed as (
   update pools set held = held where account_id = ''
 ), charged as (
   insert into charges (account_id, request_id, month, "family", key_id, model,
-    input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+    input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
     price_version, granted_output, hold, amount, overrun, output_over, thinking_over, outcome,
     basis, admitted_at, settled_at)
   values ('', $1, date_trunc('month', now() at time zone 'utc')::date, 'v1', '', '',
-    0, 0, 0, 0, 0, 0, '', 0, 0, 0, 0, 0, 0, '', '', now(), now())
+    0, 0, 0, 0, 0, 0, 0, '', 0, 0, 0, 0, 0, 0, '', '', now(), now())
 )
 insert into usage_hourly (account_id, key_id, model, hour) values ('', '', $1, now())`,
   (p) => [p.requestId],
@@ -446,7 +448,7 @@ insert into usage_hourly (account_id, key_id, model, hour) values ('', '', $1, n
 
 // charges.sql
 
-export type FindChargeRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; model: string; grantedOutput: number; hold: bigint; amount: bigint; overrun: bigint; outputOver: number; thinkingOver: number; outcome: string; basis: string; attempts: Json; tags: Json | null; madeBy: string | null; admittedAt: Date; settledAt: Date; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint };
+export type FindChargeRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; model: string; grantedOutput: number; hold: bigint; amount: bigint; overrun: bigint; outputOver: number; thinkingOver: number; outcome: string; basis: string; attempts: Json; tags: Json | null; madeBy: string | null; admittedAt: Date; settledAt: Date; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; usedWebSearches: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearch: bigint };
 /**
  * Finds the charge of a finished request, with its price.
  */
@@ -458,17 +460,18 @@ select c.request_id, c.account_id, c."family", c.key_id, c.model, c.granted_outp
   c.outcome, c.basis, c.attempts, c.tags, c.made_by, c.admitted_at, c.settled_at,
   c.input as used_input, c.output as used_output, c.thinking as used_thinking,
   c.cache_write_5m as used_cache_write_5m, c.cache_write_1h as used_cache_write_1h,
-  c.cache_read as used_cache_read,
-  p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read
+  c.cache_read as used_cache_read, c.web_searches as used_web_searches,
+  p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read,
+  p.web_search
 from charges c
 join price_versions p using (price_version)
 where c.account_id = $1 and c.request_id = $2`,
   (p) => [p.accountId, p.requestId],
-  (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], model: v[4], grantedOutput: v[5], hold: v[6], amount: v[7], overrun: v[8], outputOver: v[9], thinkingOver: v[10], outcome: v[11], basis: v[12], attempts: v[13], tags: v[14], madeBy: v[15], admittedAt: v[16], settledAt: v[17], usedInput: v[18], usedOutput: v[19], usedThinking: v[20], usedCacheWrite5m: v[21], usedCacheWrite1h: v[22], usedCacheRead: v[23], priceVersion: v[24], input: v[25], output: v[26], thinking: v[27], cacheWrite5m: v[28], cacheWrite1h: v[29], cacheRead: v[30] }) as never,
+  (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], model: v[4], grantedOutput: v[5], hold: v[6], amount: v[7], overrun: v[8], outputOver: v[9], thinkingOver: v[10], outcome: v[11], basis: v[12], attempts: v[13], tags: v[14], madeBy: v[15], admittedAt: v[16], settledAt: v[17], usedInput: v[18], usedOutput: v[19], usedThinking: v[20], usedCacheWrite5m: v[21], usedCacheWrite1h: v[22], usedCacheRead: v[23], usedWebSearches: v[24], priceVersion: v[25], input: v[26], output: v[27], thinking: v[28], cacheWrite5m: v[29], cacheWrite1h: v[30], cacheRead: v[31], webSearch: v[32] }) as never,
   "tags madeBy",
 );
 
-export type FindChargesRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; model: string; grantedOutput: number; hold: bigint; amount: bigint; overrun: bigint; outputOver: number; thinkingOver: number; outcome: string; basis: string; attempts: Json; tags: Json | null; madeBy: string | null; admittedAt: Date; settledAt: Date; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint };
+export type FindChargesRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; model: string; grantedOutput: number; hold: bigint; amount: bigint; overrun: bigint; outputOver: number; thinkingOver: number; outcome: string; basis: string; attempts: Json; tags: Json | null; madeBy: string | null; admittedAt: Date; settledAt: Date; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; usedWebSearches: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearch: bigint };
 /**
  * Finds the charges with a request id in all accounts, with their prices. Looks into every account:
  * no index begins with the request id, since every charge would pay for it.
@@ -482,8 +485,9 @@ select c.request_id, c.account_id, c."family", c.key_id, c.model, c.granted_outp
   c.outcome, c.basis, c.attempts, c.tags, c.made_by, c.admitted_at, c.settled_at,
   c.input as used_input, c.output as used_output, c.thinking as used_thinking,
   c.cache_write_5m as used_cache_write_5m, c.cache_write_1h as used_cache_write_1h,
-  c.cache_read as used_cache_read,
-  p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read
+  c.cache_read as used_cache_read, c.web_searches as used_web_searches,
+  p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read,
+  p.web_search
 from accounts a
 -- The offset keeps the planner from scanning all charges.
 cross join lateral (
@@ -496,11 +500,11 @@ cross join lateral (
 join price_versions p using (price_version)
 order by c.admitted_at, c.account_id`,
   (p) => [p.requestId, p.months],
-  (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], model: v[4], grantedOutput: v[5], hold: v[6], amount: v[7], overrun: v[8], outputOver: v[9], thinkingOver: v[10], outcome: v[11], basis: v[12], attempts: v[13], tags: v[14], madeBy: v[15], admittedAt: v[16], settledAt: v[17], usedInput: v[18], usedOutput: v[19], usedThinking: v[20], usedCacheWrite5m: v[21], usedCacheWrite1h: v[22], usedCacheRead: v[23], priceVersion: v[24], input: v[25], output: v[26], thinking: v[27], cacheWrite5m: v[28], cacheWrite1h: v[29], cacheRead: v[30] }) as never,
+  (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], model: v[4], grantedOutput: v[5], hold: v[6], amount: v[7], overrun: v[8], outputOver: v[9], thinkingOver: v[10], outcome: v[11], basis: v[12], attempts: v[13], tags: v[14], madeBy: v[15], admittedAt: v[16], settledAt: v[17], usedInput: v[18], usedOutput: v[19], usedThinking: v[20], usedCacheWrite5m: v[21], usedCacheWrite1h: v[22], usedCacheRead: v[23], usedWebSearches: v[24], priceVersion: v[25], input: v[26], output: v[27], thinking: v[28], cacheWrite5m: v[29], cacheWrite1h: v[30], cacheRead: v[31], webSearch: v[32] }) as never,
   "tags madeBy",
 );
 
-export type FindChargesNearRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; model: string; grantedOutput: number; hold: bigint; amount: bigint; overrun: bigint; outputOver: number; thinkingOver: number; outcome: string; basis: string; attempts: Json; tags: Json | null; madeBy: string | null; admittedAt: Date; settledAt: Date; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint };
+export type FindChargesNearRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; model: string; grantedOutput: number; hold: bigint; amount: bigint; overrun: bigint; outputOver: number; thinkingOver: number; outcome: string; basis: string; attempts: Json; tags: Json | null; madeBy: string | null; admittedAt: Date; settledAt: Date; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; usedWebSearches: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearch: bigint };
 /**
  * Finds the charges with a request id that were settled in a time, in all accounts. Reads the index
  * of that time, however many accounts there are.
@@ -514,8 +518,9 @@ select c.request_id, c.account_id, c."family", c.key_id, c.model, c.granted_outp
   c.outcome, c.basis, c.attempts, c.tags, c.made_by, c.admitted_at, c.settled_at,
   c.input as used_input, c.output as used_output, c.thinking as used_thinking,
   c.cache_write_5m as used_cache_write_5m, c.cache_write_1h as used_cache_write_1h,
-  c.cache_read as used_cache_read,
-  p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read
+  c.cache_read as used_cache_read, c.web_searches as used_web_searches,
+  p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read,
+  p.web_search
 from charges c
 join price_versions p using (price_version)
 where c.month = any($1::date[]) and c.amount >= 0
@@ -523,11 +528,11 @@ where c.month = any($1::date[]) and c.amount >= 0
   and c.request_id = $4
 order by c.admitted_at, c.account_id`,
   (p) => [p.months, p.from, p.to, p.requestId],
-  (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], model: v[4], grantedOutput: v[5], hold: v[6], amount: v[7], overrun: v[8], outputOver: v[9], thinkingOver: v[10], outcome: v[11], basis: v[12], attempts: v[13], tags: v[14], madeBy: v[15], admittedAt: v[16], settledAt: v[17], usedInput: v[18], usedOutput: v[19], usedThinking: v[20], usedCacheWrite5m: v[21], usedCacheWrite1h: v[22], usedCacheRead: v[23], priceVersion: v[24], input: v[25], output: v[26], thinking: v[27], cacheWrite5m: v[28], cacheWrite1h: v[29], cacheRead: v[30] }) as never,
+  (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], model: v[4], grantedOutput: v[5], hold: v[6], amount: v[7], overrun: v[8], outputOver: v[9], thinkingOver: v[10], outcome: v[11], basis: v[12], attempts: v[13], tags: v[14], madeBy: v[15], admittedAt: v[16], settledAt: v[17], usedInput: v[18], usedOutput: v[19], usedThinking: v[20], usedCacheWrite5m: v[21], usedCacheWrite1h: v[22], usedCacheRead: v[23], usedWebSearches: v[24], priceVersion: v[25], input: v[26], output: v[27], thinking: v[28], cacheWrite5m: v[29], cacheWrite1h: v[30], cacheRead: v[31], webSearch: v[32] }) as never,
   "tags madeBy",
 );
 
-export type FindSettledRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; model: string; grantedOutput: number; hold: bigint; amount: bigint; overrun: bigint; outputOver: number; thinkingOver: number; outcome: string; basis: string; attempts: Json; tags: Json | null; madeBy: string | null; admittedAt: Date; settledAt: Date; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint };
+export type FindSettledRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; model: string; grantedOutput: number; hold: bigint; amount: bigint; overrun: bigint; outputOver: number; thinkingOver: number; outcome: string; basis: string; attempts: Json; tags: Json | null; madeBy: string | null; admittedAt: Date; settledAt: Date; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; usedWebSearches: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearch: bigint };
 /**
  * Finds the charges of these requests with their prices, in the order of their settlement.
  * `months`: of the charges
@@ -540,8 +545,9 @@ select c.request_id, c.account_id, c."family", c.key_id, c.model, c.granted_outp
   c.outcome, c.basis, c.attempts, c.tags, c.made_by, c.admitted_at, c.settled_at,
   c.input as used_input, c.output as used_output, c.thinking as used_thinking,
   c.cache_write_5m as used_cache_write_5m, c.cache_write_1h as used_cache_write_1h,
-  c.cache_read as used_cache_read,
-  p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read
+  c.cache_read as used_cache_read, c.web_searches as used_web_searches,
+  p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read,
+  p.web_search
 from unnest($1::text[], $2::text[], $3::date[])
   as d (account_id, request_id, month)
 -- The offset makes the planner look up each request, rather than read whole months.
@@ -554,7 +560,7 @@ cross join lateral (
 join price_versions p using (price_version)
 order by c.settled_at, c.request_id`,
   (p) => [p.accountIds, p.requestIds, p.months],
-  (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], model: v[4], grantedOutput: v[5], hold: v[6], amount: v[7], overrun: v[8], outputOver: v[9], thinkingOver: v[10], outcome: v[11], basis: v[12], attempts: v[13], tags: v[14], madeBy: v[15], admittedAt: v[16], settledAt: v[17], usedInput: v[18], usedOutput: v[19], usedThinking: v[20], usedCacheWrite5m: v[21], usedCacheWrite1h: v[22], usedCacheRead: v[23], priceVersion: v[24], input: v[25], output: v[26], thinking: v[27], cacheWrite5m: v[28], cacheWrite1h: v[29], cacheRead: v[30] }) as never,
+  (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], model: v[4], grantedOutput: v[5], hold: v[6], amount: v[7], overrun: v[8], outputOver: v[9], thinkingOver: v[10], outcome: v[11], basis: v[12], attempts: v[13], tags: v[14], madeBy: v[15], admittedAt: v[16], settledAt: v[17], usedInput: v[18], usedOutput: v[19], usedThinking: v[20], usedCacheWrite5m: v[21], usedCacheWrite1h: v[22], usedCacheRead: v[23], usedWebSearches: v[24], priceVersion: v[25], input: v[26], output: v[27], thinking: v[28], cacheWrite5m: v[29], cacheWrite1h: v[30], cacheRead: v[31], webSearch: v[32] }) as never,
   "tags madeBy",
 );
 
@@ -619,7 +625,7 @@ limit $3`,
   "accountId requestId month",
 );
 
-export type ListChargesRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; model: string; grantedOutput: number; hold: bigint; amount: bigint; overrun: bigint; outputOver: number; thinkingOver: number; outcome: string; basis: string; attempts: Json; tags: Json | null; madeBy: string | null; admittedAt: Date; settledAt: Date; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; isMatch: boolean; isLast: boolean };
+export type ListChargesRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; model: string; grantedOutput: number; hold: bigint; amount: bigint; overrun: bigint; outputOver: number; thinkingOver: number; outcome: string; basis: string; attempts: Json; tags: Json | null; madeBy: string | null; admittedAt: Date; settledAt: Date; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; usedWebSearches: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearch: bigint; isMatch: boolean; isLast: boolean };
 /**
  * Lists the charges of an account that match a filter, with their prices, newest first. Looks at a
  * limited number of charges. If it reaches the last of them, it returns that one too, matching or
@@ -642,8 +648,9 @@ select c.request_id, c.account_id, c."family", c.key_id, c.model, c.granted_outp
   c.outcome, c.basis, c.attempts, c.tags, c.made_by, c.admitted_at, c.settled_at,
   c.input as used_input, c.output as used_output, c.thinking as used_thinking,
   c.cache_write_5m as used_cache_write_5m, c.cache_write_1h as used_cache_write_1h,
-  c.cache_read as used_cache_read,
+  c.cache_read as used_cache_read, c.web_searches as used_web_searches,
   p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read,
+  p.web_search,
   c.is_match as is_match, c.place = $1 as is_last
 from (
   select *
@@ -671,11 +678,11 @@ from (
 join price_versions p using (price_version)
 order by c.admitted_at desc, c.request_id desc`,
   (p) => [p.looks, p.least, p.model, p.outcomes, p.tags, p.madeBy, p.accountId, p.before, p.beforeId, p.from, p.rows],
-  (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], model: v[4], grantedOutput: v[5], hold: v[6], amount: v[7], overrun: v[8], outputOver: v[9], thinkingOver: v[10], outcome: v[11], basis: v[12], attempts: v[13], tags: v[14], madeBy: v[15], admittedAt: v[16], settledAt: v[17], usedInput: v[18], usedOutput: v[19], usedThinking: v[20], usedCacheWrite5m: v[21], usedCacheWrite1h: v[22], usedCacheRead: v[23], priceVersion: v[24], input: v[25], output: v[26], thinking: v[27], cacheWrite5m: v[28], cacheWrite1h: v[29], cacheRead: v[30], isMatch: v[31], isLast: v[32] }) as never,
+  (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], model: v[4], grantedOutput: v[5], hold: v[6], amount: v[7], overrun: v[8], outputOver: v[9], thinkingOver: v[10], outcome: v[11], basis: v[12], attempts: v[13], tags: v[14], madeBy: v[15], admittedAt: v[16], settledAt: v[17], usedInput: v[18], usedOutput: v[19], usedThinking: v[20], usedCacheWrite5m: v[21], usedCacheWrite1h: v[22], usedCacheRead: v[23], usedWebSearches: v[24], priceVersion: v[25], input: v[26], output: v[27], thinking: v[28], cacheWrite5m: v[29], cacheWrite1h: v[30], cacheRead: v[31], webSearch: v[32], isMatch: v[33], isLast: v[34] }) as never,
   "tags madeBy",
 );
 
-export type ListKeyChargesRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; model: string; grantedOutput: number; hold: bigint; amount: bigint; overrun: bigint; outputOver: number; thinkingOver: number; outcome: string; basis: string; attempts: Json; tags: Json | null; madeBy: string | null; admittedAt: Date; settledAt: Date; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; isMatch: boolean; isLast: boolean };
+export type ListKeyChargesRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; model: string; grantedOutput: number; hold: bigint; amount: bigint; overrun: bigint; outputOver: number; thinkingOver: number; outcome: string; basis: string; attempts: Json; tags: Json | null; madeBy: string | null; admittedAt: Date; settledAt: Date; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; usedWebSearches: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearch: bigint; isMatch: boolean; isLast: boolean };
 /**
  * Lists the charges of one key, as ListCharges does those of an account.
  */
@@ -687,8 +694,9 @@ select c.request_id, c.account_id, c."family", c.key_id, c.model, c.granted_outp
   c.outcome, c.basis, c.attempts, c.tags, c.made_by, c.admitted_at, c.settled_at,
   c.input as used_input, c.output as used_output, c.thinking as used_thinking,
   c.cache_write_5m as used_cache_write_5m, c.cache_write_1h as used_cache_write_1h,
-  c.cache_read as used_cache_read,
+  c.cache_read as used_cache_read, c.web_searches as used_web_searches,
   p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read,
+  p.web_search,
   c.is_match as is_match, c.place = $1 as is_last
 from (
   select *
@@ -716,11 +724,11 @@ from (
 join price_versions p using (price_version)
 order by c.admitted_at desc, c.request_id desc`,
   (p) => [p.looks, p.least, p.model, p.outcomes, p.tags, p.madeBy, p.accountId, p.keyId, p.before, p.beforeId, p.from, p.rows],
-  (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], model: v[4], grantedOutput: v[5], hold: v[6], amount: v[7], overrun: v[8], outputOver: v[9], thinkingOver: v[10], outcome: v[11], basis: v[12], attempts: v[13], tags: v[14], madeBy: v[15], admittedAt: v[16], settledAt: v[17], usedInput: v[18], usedOutput: v[19], usedThinking: v[20], usedCacheWrite5m: v[21], usedCacheWrite1h: v[22], usedCacheRead: v[23], priceVersion: v[24], input: v[25], output: v[26], thinking: v[27], cacheWrite5m: v[28], cacheWrite1h: v[29], cacheRead: v[30], isMatch: v[31], isLast: v[32] }) as never,
+  (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], model: v[4], grantedOutput: v[5], hold: v[6], amount: v[7], overrun: v[8], outputOver: v[9], thinkingOver: v[10], outcome: v[11], basis: v[12], attempts: v[13], tags: v[14], madeBy: v[15], admittedAt: v[16], settledAt: v[17], usedInput: v[18], usedOutput: v[19], usedThinking: v[20], usedCacheWrite5m: v[21], usedCacheWrite1h: v[22], usedCacheRead: v[23], usedWebSearches: v[24], priceVersion: v[25], input: v[26], output: v[27], thinking: v[28], cacheWrite5m: v[29], cacheWrite1h: v[30], cacheRead: v[31], webSearch: v[32], isMatch: v[33], isLast: v[34] }) as never,
   "tags madeBy",
 );
 
-export type ExportChargesRow = { requestId: string; keyId: string; keyName: string | null; model: string; family: "v1" | "v2"; outcome: string; basis: string; grantedOutput: number; hold: bigint; amount: bigint; overrun: bigint; priceVersion: string; tags: Json | null; madeBy: string | null; admittedAt: string; settledAt: string; input: number; output: number; thinking: number; cacheWrite5m: number; cacheWrite1h: number; cacheRead: number };
+export type ExportChargesRow = { requestId: string; keyId: string; keyName: string | null; model: string; family: "v1" | "v2"; outcome: string; basis: string; grantedOutput: number; hold: bigint; amount: bigint; overrun: bigint; priceVersion: string; tags: Json | null; madeBy: string | null; admittedAt: string; settledAt: string; input: number; output: number; thinking: number; cacheWrite5m: number; cacheWrite1h: number; cacheRead: number; webSearches: number };
 /**
  * Reads the charges of an account for an export, with the names of their keys, oldest first.
  * `after`: the time of admission of the last row of the page before
@@ -739,7 +747,7 @@ select c.request_id as request_id, c.key_id as key_id, k.name as key_name,
   to_char(c.settled_at at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as settled_at,
   c.input as input, c.output as output, c.thinking as thinking,
   c.cache_write_5m as cache_write_5m, c.cache_write_1h as cache_write_1h,
-  c.cache_read as cache_read
+  c.cache_read as cache_read, c.web_searches as web_searches
 from (
   select *
   from charges
@@ -755,11 +763,11 @@ from (
 left join keys k on k.key_id = c.key_id
 order by c.admitted_at, c.request_id`,
   (p) => [p.accountId, p.after, p.afterId, p.to, p.rows],
-  (v) => ({ requestId: v[0], keyId: v[1], keyName: v[2], model: v[3], family: v[4], outcome: v[5], basis: v[6], grantedOutput: v[7], hold: v[8], amount: v[9], overrun: v[10], priceVersion: v[11], tags: v[12], madeBy: v[13], admittedAt: v[14], settledAt: v[15], input: v[16], output: v[17], thinking: v[18], cacheWrite5m: v[19], cacheWrite1h: v[20], cacheRead: v[21] }) as never,
+  (v) => ({ requestId: v[0], keyId: v[1], keyName: v[2], model: v[3], family: v[4], outcome: v[5], basis: v[6], grantedOutput: v[7], hold: v[8], amount: v[9], overrun: v[10], priceVersion: v[11], tags: v[12], madeBy: v[13], admittedAt: v[14], settledAt: v[15], input: v[16], output: v[17], thinking: v[18], cacheWrite5m: v[19], cacheWrite1h: v[20], cacheRead: v[21], webSearches: v[22] }) as never,
   "keyName tags madeBy",
 );
 
-export type ExportKeyChargesRow = { requestId: string; keyId: string; keyName: string | null; model: string; family: "v1" | "v2"; outcome: string; basis: string; grantedOutput: number; hold: bigint; amount: bigint; overrun: bigint; priceVersion: string; tags: Json | null; madeBy: string | null; admittedAt: string; settledAt: string; input: number; output: number; thinking: number; cacheWrite5m: number; cacheWrite1h: number; cacheRead: number };
+export type ExportKeyChargesRow = { requestId: string; keyId: string; keyName: string | null; model: string; family: "v1" | "v2"; outcome: string; basis: string; grantedOutput: number; hold: bigint; amount: bigint; overrun: bigint; priceVersion: string; tags: Json | null; madeBy: string | null; admittedAt: string; settledAt: string; input: number; output: number; thinking: number; cacheWrite5m: number; cacheWrite1h: number; cacheRead: number; webSearches: number };
 /**
  * Reads the charges of one key for an export, as ExportCharges does those of an account.
  */
@@ -775,7 +783,7 @@ select c.request_id as request_id, c.key_id as key_id, k.name as key_name,
   to_char(c.settled_at at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as settled_at,
   c.input as input, c.output as output, c.thinking as thinking,
   c.cache_write_5m as cache_write_5m, c.cache_write_1h as cache_write_1h,
-  c.cache_read as cache_read
+  c.cache_read as cache_read, c.web_searches as web_searches
 from (
   select *
   from charges
@@ -791,7 +799,7 @@ from (
 left join keys k on k.key_id = c.key_id
 order by c.admitted_at, c.request_id`,
   (p) => [p.accountId, p.keyId, p.after, p.afterId, p.to, p.rows],
-  (v) => ({ requestId: v[0], keyId: v[1], keyName: v[2], model: v[3], family: v[4], outcome: v[5], basis: v[6], grantedOutput: v[7], hold: v[8], amount: v[9], overrun: v[10], priceVersion: v[11], tags: v[12], madeBy: v[13], admittedAt: v[14], settledAt: v[15], input: v[16], output: v[17], thinking: v[18], cacheWrite5m: v[19], cacheWrite1h: v[20], cacheRead: v[21] }) as never,
+  (v) => ({ requestId: v[0], keyId: v[1], keyName: v[2], model: v[3], family: v[4], outcome: v[5], basis: v[6], grantedOutput: v[7], hold: v[8], amount: v[9], overrun: v[10], priceVersion: v[11], tags: v[12], madeBy: v[13], admittedAt: v[14], settledAt: v[15], input: v[16], output: v[17], thinking: v[18], cacheWrite5m: v[19], cacheWrite1h: v[20], cacheRead: v[21], webSearches: v[22] }) as never,
   "keyName tags madeBy",
 );
 
@@ -803,15 +811,16 @@ export type SettleHoldsRow = { accountId: string; requestId: string; hold: bigin
  * of the cost, and the cost of output beyond the grant, is the overrun. The hold is released, the
  * charge is added to the month of the key, which also records the last use of the key, and the
  * charge is added to the roll-up of the UTC hour of admission. There, a hold that is too small
- * covers the input first, then the cache, then thinking, then output. Returns the charges. A
- * request that was settled before has no hold and no row.
- * `costsCache`: of the input and the cache
+ * covers the input and web searches first, then the cache, then thinking, then output. Returns the
+ * charges. A request that was settled before has no hold and no row.
+ * `costsInput`: of the input and web searches
+ * `costsCache`: of these and the cache
  * `costsThinking`: of these and thinking
  * `costsOver`: of the output and the thinking beyond the grant
  * `firstEvents`: the numbers of the counts of first events; null: there was none
  * `input`: charged tokens, as the other categories
  */
-export const settleHolds: Many<{ accountIds: readonly string[]; requestIds: readonly string[]; costsInput: readonly (bigint | number)[]; costsCache: readonly (bigint | number)[]; costsThinking: readonly (bigint | number)[]; costs: readonly (bigint | number)[]; costsOver: readonly (bigint | number)[]; outputsOver: readonly number[]; thinkingsOver: readonly number[]; outcomes: readonly string[]; bases: readonly string[]; attempts: readonly string[]; firstEvents: readonly (number | null)[]; input: readonly number[]; output: readonly number[]; thinking: readonly number[]; cacheWrite5m: readonly number[]; cacheWrite1h: readonly number[]; cacheRead: readonly number[] }, SettleHoldsRow> = many(
+export const settleHolds: Many<{ accountIds: readonly string[]; requestIds: readonly string[]; costsInput: readonly (bigint | number)[]; costsCache: readonly (bigint | number)[]; costsThinking: readonly (bigint | number)[]; costs: readonly (bigint | number)[]; costsOver: readonly (bigint | number)[]; outputsOver: readonly number[]; thinkingsOver: readonly number[]; outcomes: readonly string[]; bases: readonly string[]; attempts: readonly string[]; firstEvents: readonly (number | null)[]; input: readonly number[]; output: readonly number[]; thinking: readonly number[]; cacheWrite5m: readonly number[]; cacheWrite1h: readonly number[]; cacheRead: readonly number[]; webSearches: readonly number[] }, SettleHoldsRow> = many(
   "billing/settle-holds",
   `-- billing/settle-holds
 with ended as (
@@ -821,25 +830,25 @@ with ended as (
       $8::integer[], $9::integer[], $10::text[], $11::text[],
       $12::jsonb[], $13::integer[],
       $14::integer[], $15::integer[], $16::integer[], $17::integer[],
-      $18::integer[], $19::integer[])
+      $18::integer[], $19::integer[], $20::integer[])
     as e (account_id, request_id, cost_input, cost_cache, cost_thinking, cost, cost_over,
       output_over, thinking_over, outcome, basis, attempts, first_event,
-      input, output, thinking, cache_write_5m, cache_write_1h, cache_read)
+      input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches)
   where h.account_id = e.account_id and h.request_id = e.request_id
   returning h.account_id, h.request_id, h.month, h."family", h.key_id, h.secret_id, h.model,
     h.price_version, h.admitted_at, h.granted_output, h.tags, h.made_by,
     h.amount as hold, e.cost_input, e.cost_cache, e.cost_thinking, e.cost, e.cost_over,
     e.output_over, e.thinking_over, e.outcome, e.basis, e.attempts, e.first_event,
-    e.input, e.output, e.thinking, e.cache_write_5m, e.cache_write_1h, e.cache_read
+    e.input, e.output, e.thinking, e.cache_write_5m, e.cache_write_1h, e.cache_read, e.web_searches
 ), charged as (
   insert into charges (account_id, request_id, month, "family", key_id, secret_id, model,
     price_version, admitted_at, granted_output, hold, amount, overrun, output_over, thinking_over,
     outcome, basis, attempts, settled_at, tags, made_by,
-    input, output, thinking, cache_write_5m, cache_write_1h, cache_read)
+    input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches)
   select account_id, request_id, month, "family", key_id, secret_id, model, price_version,
     admitted_at, granted_output, hold, least(cost, hold), greatest(cost - hold, 0) + cost_over,
     output_over, thinking_over, outcome, basis, attempts, now(), tags, made_by,
-    input, output, thinking, cache_write_5m, cache_write_1h, cache_read
+    input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches
   from ended
   returning account_id, request_id, month, "family", key_id, hold, amount, overrun, settled_at
 ), in_pools as (
@@ -867,14 +876,14 @@ with ended as (
     and key_months.month = d.month
 ), rolled_up as (
   insert into usage_hourly as u (account_id, key_id, model, hour,
-    input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+    input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
     amount, amount_input, amount_output, amount_cache, amount_thinking,
     requests, completed, failed, cut,
     first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
     first_event_7, first_event_8, first_event_9, first_event_10)
   select account_id, key_id, model, date_trunc('hour', admitted_at, 'UTC'),
     sum(input), sum(output), sum(thinking), sum(cache_write_5m), sum(cache_write_1h),
-    sum(cache_read),
+    sum(cache_read), sum(web_searches),
     sum(least(cost, hold)),
     sum(least(cost_input, hold)),
     sum(least(cost, hold) - least(cost_thinking, hold)),
@@ -895,14 +904,14 @@ with ended as (
   group by 1, 2, 3, 4
   order by 1, 4, 2, 3
   on conflict (account_id, hour, key_id, model) do update
-  set (input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+  set (input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
       amount, amount_input, amount_output, amount_cache, amount_thinking,
       requests, completed, failed, cut,
       first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
       first_event_7, first_event_8, first_event_9, first_event_10) = row (
         u.input + excluded.input, u.output + excluded.output, u.thinking + excluded.thinking,
         u.cache_write_5m + excluded.cache_write_5m, u.cache_write_1h + excluded.cache_write_1h,
-        u.cache_read + excluded.cache_read,
+        u.cache_read + excluded.cache_read, u.web_searches + excluded.web_searches,
         u.amount + excluded.amount, u.amount_input + excluded.amount_input,
         u.amount_output + excluded.amount_output, u.amount_cache + excluded.amount_cache,
         u.amount_thinking + excluded.amount_thinking,
@@ -917,12 +926,12 @@ with ended as (
 select account_id, request_id, hold, amount, overrun,
   floor(extract(epoch from settled_at) * 1000)::bigint as settled_at_ms
 from charged`,
-  (p) => [p.accountIds, p.requestIds, p.costsInput, p.costsCache, p.costsThinking, p.costs, p.costsOver, p.outputsOver, p.thinkingsOver, p.outcomes, p.bases, p.attempts, p.firstEvents, p.input, p.output, p.thinking, p.cacheWrite5m, p.cacheWrite1h, p.cacheRead],
+  (p) => [p.accountIds, p.requestIds, p.costsInput, p.costsCache, p.costsThinking, p.costs, p.costsOver, p.outputsOver, p.thinkingsOver, p.outcomes, p.bases, p.attempts, p.firstEvents, p.input, p.output, p.thinking, p.cacheWrite5m, p.cacheWrite1h, p.cacheRead, p.webSearches],
   (v) => ({ accountId: v[0], requestId: v[1], hold: v[2], amount: v[3], overrun: v[4], settledAtMs: v[5] }) as never,
   "",
 );
 
-export type FindHoldsRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; secretId: string | null; model: string; month: string; nonce: string; amount: bigint; grantedOutput: number; admittedAt: Date; tags: Json | null; madeBy: string | null; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint };
+export type FindHoldsRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; secretId: string | null; model: string; month: string; nonce: string; amount: bigint; grantedOutput: number; admittedAt: Date; tags: Json | null; madeBy: string | null; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; usedWebSearches: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearch: bigint };
 /**
  * Finds the holds of those of these requests that run, with their prices.
  */
@@ -933,18 +942,19 @@ select h.request_id, h.account_id, h."family", h.key_id, h.secret_id, h.model, h
   h.amount, h.granted_output, h.admitted_at, h.tags, h.made_by,
   h.input as used_input, h.output as used_output, h.thinking as used_thinking,
   h.cache_write_5m as used_cache_write_5m, h.cache_write_1h as used_cache_write_1h,
-  h.cache_read as used_cache_read,
-  p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read
+  h.cache_read as used_cache_read, h.web_searches as used_web_searches,
+  p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read,
+  p.web_search
 from holds h
 join unnest($1::text[], $2::text[]) as d (account_id, request_id)
   using (account_id, request_id)
 join price_versions p using (price_version)`,
   (p) => [p.accountIds, p.requestIds],
-  (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], secretId: v[4], model: v[5], month: v[6], nonce: v[7], amount: v[8], grantedOutput: v[9], admittedAt: v[10], tags: v[11], madeBy: v[12], usedInput: v[13], usedOutput: v[14], usedThinking: v[15], usedCacheWrite5m: v[16], usedCacheWrite1h: v[17], usedCacheRead: v[18], priceVersion: v[19], input: v[20], output: v[21], thinking: v[22], cacheWrite5m: v[23], cacheWrite1h: v[24], cacheRead: v[25] }) as never,
+  (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], secretId: v[4], model: v[5], month: v[6], nonce: v[7], amount: v[8], grantedOutput: v[9], admittedAt: v[10], tags: v[11], madeBy: v[12], usedInput: v[13], usedOutput: v[14], usedThinking: v[15], usedCacheWrite5m: v[16], usedCacheWrite1h: v[17], usedCacheRead: v[18], usedWebSearches: v[19], priceVersion: v[20], input: v[21], output: v[22], thinking: v[23], cacheWrite5m: v[24], cacheWrite1h: v[25], cacheRead: v[26], webSearch: v[27] }) as never,
   "secretId tags madeBy",
 );
 
-export type FindRunningRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; secretId: string | null; model: string; month: string; nonce: string; amount: bigint; grantedOutput: number; admittedAt: Date; tags: Json | null; madeBy: string | null; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint };
+export type FindRunningRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; secretId: string | null; model: string; month: string; nonce: string; amount: bigint; grantedOutput: number; admittedAt: Date; tags: Json | null; madeBy: string | null; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; usedWebSearches: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearch: bigint };
 /**
  * Finds the holds with a request id in all accounts, with their prices.
  */
@@ -955,18 +965,19 @@ select h.request_id, h.account_id, h."family", h.key_id, h.secret_id, h.model, h
   h.amount, h.granted_output, h.admitted_at, h.tags, h.made_by,
   h.input as used_input, h.output as used_output, h.thinking as used_thinking,
   h.cache_write_5m as used_cache_write_5m, h.cache_write_1h as used_cache_write_1h,
-  h.cache_read as used_cache_read,
-  p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read
+  h.cache_read as used_cache_read, h.web_searches as used_web_searches,
+  p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read,
+  p.web_search
 from holds h
 join price_versions p using (price_version)
 where h.request_id = $1
 order by h.admitted_at, h.account_id`,
   (p) => [p.requestId],
-  (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], secretId: v[4], model: v[5], month: v[6], nonce: v[7], amount: v[8], grantedOutput: v[9], admittedAt: v[10], tags: v[11], madeBy: v[12], usedInput: v[13], usedOutput: v[14], usedThinking: v[15], usedCacheWrite5m: v[16], usedCacheWrite1h: v[17], usedCacheRead: v[18], priceVersion: v[19], input: v[20], output: v[21], thinking: v[22], cacheWrite5m: v[23], cacheWrite1h: v[24], cacheRead: v[25] }) as never,
+  (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], secretId: v[4], model: v[5], month: v[6], nonce: v[7], amount: v[8], grantedOutput: v[9], admittedAt: v[10], tags: v[11], madeBy: v[12], usedInput: v[13], usedOutput: v[14], usedThinking: v[15], usedCacheWrite5m: v[16], usedCacheWrite1h: v[17], usedCacheRead: v[18], usedWebSearches: v[19], priceVersion: v[20], input: v[21], output: v[22], thinking: v[23], cacheWrite5m: v[24], cacheWrite1h: v[25], cacheRead: v[26], webSearch: v[27] }) as never,
   "secretId tags madeBy",
 );
 
-export type FindOrphansRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; secretId: string | null; model: string; month: string; nonce: string; amount: bigint; grantedOutput: number; admittedAt: Date; tags: Json | null; madeBy: string | null; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint };
+export type FindOrphansRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; secretId: string | null; model: string; month: string; nonce: string; amount: bigint; grantedOutput: number; admittedAt: Date; tags: Json | null; madeBy: string | null; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; usedWebSearches: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearch: bigint };
 /**
  * Finds holds that no process will settle: holds past their deadline, of the given dead nodes, or
  * of nodes that no longer exist. Ordered by account and request id and paged, so that orphans that
@@ -983,8 +994,9 @@ select h.request_id as request_id, h.account_id as account_id, h."family" as "fa
   h.admitted_at as admitted_at, h.tags as tags, h.made_by as made_by,
   h.input as used_input, h.output as used_output, h.thinking as used_thinking,
   h.cache_write_5m as used_cache_write_5m, h.cache_write_1h as used_cache_write_1h,
-  h.cache_read as used_cache_read,
-  p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read
+  h.cache_read as used_cache_read, h.web_searches as used_web_searches,
+  p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read,
+  p.web_search
 from (
   select * from holds where deadline < now()
   union
@@ -999,7 +1011,7 @@ where (h.account_id, h.request_id) > ($2, $3)
 order by h.account_id, h.request_id
 limit $4`,
   (p) => [p.nodeIds, p.afterAccountId, p.afterRequestId, p.rows],
-  (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], secretId: v[4], model: v[5], month: v[6], nonce: v[7], amount: v[8], grantedOutput: v[9], admittedAt: v[10], tags: v[11], madeBy: v[12], usedInput: v[13], usedOutput: v[14], usedThinking: v[15], usedCacheWrite5m: v[16], usedCacheWrite1h: v[17], usedCacheRead: v[18], priceVersion: v[19], input: v[20], output: v[21], thinking: v[22], cacheWrite5m: v[23], cacheWrite1h: v[24], cacheRead: v[25] }) as never,
+  (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], secretId: v[4], model: v[5], month: v[6], nonce: v[7], amount: v[8], grantedOutput: v[9], admittedAt: v[10], tags: v[11], madeBy: v[12], usedInput: v[13], usedOutput: v[14], usedThinking: v[15], usedCacheWrite5m: v[16], usedCacheWrite1h: v[17], usedCacheRead: v[18], usedWebSearches: v[19], priceVersion: v[20], input: v[21], output: v[22], thinking: v[23], cacheWrite5m: v[24], cacheWrite1h: v[25], cacheRead: v[26], webSearch: v[27] }) as never,
   "secretId tags madeBy",
 );
 
@@ -1119,7 +1131,7 @@ where holds.account_id = resized.account_id and holds.request_id = resized.reque
  * Stores the metered usage of running requests; a count never decreases. Locks the holds in the
  * order of their ids, as settlement does. Changes the requests that still run.
  */
-export const checkpointHolds: Run<{ accountIds: readonly string[]; requestIds: readonly string[]; input: readonly number[]; output: readonly number[]; thinking: readonly number[]; cacheWrite5m: readonly number[]; cacheWrite1h: readonly number[]; cacheRead: readonly number[] }> = run(
+export const checkpointHolds: Run<{ accountIds: readonly string[]; requestIds: readonly string[]; input: readonly number[]; output: readonly number[]; thinking: readonly number[]; cacheWrite5m: readonly number[]; cacheWrite1h: readonly number[]; cacheRead: readonly number[]; webSearches: readonly number[] }> = run(
   "billing/checkpoint-holds",
   `-- billing/checkpoint-holds
 with ordered as (
@@ -1131,18 +1143,20 @@ with ordered as (
   for update of h
 )
 update holds
-set (input, output, thinking, cache_write_5m, cache_write_1h, cache_read) = row (
+set (input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches) = row (
       greatest(holds.input, d.input), greatest(holds.output, d.output),
       greatest(holds.thinking, d.thinking), greatest(holds.cache_write_5m, d.cache_write_5m),
-      greatest(holds.cache_write_1h, d.cache_write_1h), greatest(holds.cache_read, d.cache_read))
+      greatest(holds.cache_write_1h, d.cache_write_1h), greatest(holds.cache_read, d.cache_read),
+      greatest(holds.web_searches, d.web_searches))
 from ordered
 join unnest($1::text[], $2::text[],
     $3::integer[], $4::integer[], $5::integer[], $6::integer[],
-    $7::integer[], $8::integer[])
-  as d (account_id, request_id, input, output, thinking, cache_write_5m, cache_write_1h, cache_read)
+    $7::integer[], $8::integer[], $9::integer[])
+  as d (account_id, request_id, input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+    web_searches)
   using (account_id, request_id)
 where holds.account_id = ordered.account_id and holds.request_id = ordered.request_id`,
-  (p) => [p.accountIds, p.requestIds, p.input, p.output, p.thinking, p.cacheWrite5m, p.cacheWrite1h, p.cacheRead],
+  (p) => [p.accountIds, p.requestIds, p.input, p.output, p.thinking, p.cacheWrite5m, p.cacheWrite1h, p.cacheRead, p.webSearches],
 );
 
 /**
@@ -1485,18 +1499,18 @@ update pools set account_status = $1 where account_id = $2`,
 /**
  * Stores a price version, unless it is stored already.
  */
-export const registerPrice: Run<{ priceVersion: string; model: string; input: bigint | number; output: bigint | number; thinking: bigint | number; cacheWrite5m: bigint | number; cacheWrite1h: bigint | number; cacheRead: bigint | number }> = run(
+export const registerPrice: Run<{ priceVersion: string; model: string; input: bigint | number; output: bigint | number; thinking: bigint | number; cacheWrite5m: bigint | number; cacheWrite1h: bigint | number; cacheRead: bigint | number; webSearch: bigint | number }> = run(
   "billing/register-price",
   `-- billing/register-price
 insert into price_versions (price_version, model,
-  input, output, thinking, cache_write_5m, cache_write_1h, cache_read)
+  input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_search)
 values ($1, $2,
-  $3, $4, $5, $6, $7, $8)
+  $3, $4, $5, $6, $7, $8, $9)
 on conflict do nothing`,
-  (p) => [p.priceVersion, p.model, p.input, p.output, p.thinking, p.cacheWrite5m, p.cacheWrite1h, p.cacheRead],
+  (p) => [p.priceVersion, p.model, p.input, p.output, p.thinking, p.cacheWrite5m, p.cacheWrite1h, p.cacheRead, p.webSearch],
 );
 
-export type ListPricesRow = { priceVersion: string; model: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; createdAt: Date };
+export type ListPricesRow = { priceVersion: string; model: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearch: bigint; createdAt: Date };
 /**
  * Lists every price at which a request was ever admitted, by model, newest first.
  */
@@ -1504,11 +1518,11 @@ export const listPrices: Many<undefined, ListPricesRow> = many(
   "billing/list-prices",
   `-- billing/list-prices
 select price_version, model, input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
-  created_at
+  web_search, created_at
 from price_versions
 order by model, created_at desc`,
   () => [],
-  (v) => ({ priceVersion: v[0], model: v[1], input: v[2], output: v[3], thinking: v[4], cacheWrite5m: v[5], cacheWrite1h: v[6], cacheRead: v[7], createdAt: v[8] }) as never,
+  (v) => ({ priceVersion: v[0], model: v[1], input: v[2], output: v[3], thinking: v[4], cacheWrite5m: v[5], cacheWrite1h: v[6], cacheRead: v[7], webSearch: v[8], createdAt: v[9] }) as never,
   "",
 );
 
@@ -1657,14 +1671,14 @@ export const writeDay: Run<{ day: string }> = run(
   "billing/write-day",
   `-- billing/write-day
 insert into usage_daily (account_id, day, key_id, model,
-  input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+  input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
   amount, amount_input, amount_output, amount_cache, amount_thinking,
   requests, completed, failed, cut,
   first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
   first_event_7, first_event_8, first_event_9, first_event_10)
 select account_id, $1::date, key_id, model,
   sum(input)::bigint, sum(output)::bigint, sum(thinking)::bigint, sum(cache_write_5m)::bigint,
-  sum(cache_write_1h)::bigint, sum(cache_read)::bigint,
+  sum(cache_write_1h)::bigint, sum(cache_read)::bigint, sum(web_searches)::bigint,
   sum(amount)::bigint, sum(amount_input)::bigint, sum(amount_output)::bigint,
   sum(amount_cache)::bigint, sum(amount_thinking)::bigint,
   sum(requests)::bigint, sum(completed)::bigint, sum(failed)::bigint, sum(cut)::bigint,
@@ -1677,13 +1691,13 @@ where hour >= $1::date::timestamp at time zone 'utc'
   and hour < ($1::date + 1)::timestamp at time zone 'utc' and key_id >= ''
 group by account_id, key_id, model
 on conflict (account_id, day, key_id, model) do update
-set (input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+set (input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
     amount, amount_input, amount_output, amount_cache, amount_thinking,
     requests, completed, failed, cut,
     first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
     first_event_7, first_event_8, first_event_9, first_event_10) = row (
       excluded.input, excluded.output, excluded.thinking, excluded.cache_write_5m,
-      excluded.cache_write_1h, excluded.cache_read,
+      excluded.cache_write_1h, excluded.cache_read, excluded.web_searches,
       excluded.amount, excluded.amount_input, excluded.amount_output, excluded.amount_cache,
       excluded.amount_thinking,
       excluded.requests, excluded.completed, excluded.failed, excluded.cut,
@@ -1702,14 +1716,14 @@ export const addToDay: Run<{ day: string }> = run(
   "billing/add-to-day",
   `-- billing/add-to-day
 insert into usage_daily as u (account_id, day, key_id, model,
-  input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+  input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
   amount, amount_input, amount_output, amount_cache, amount_thinking,
   requests, completed, failed, cut,
   first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
   first_event_7, first_event_8, first_event_9, first_event_10)
 select account_id, $1::date, key_id, model,
   sum(input)::bigint, sum(output)::bigint, sum(thinking)::bigint, sum(cache_write_5m)::bigint,
-  sum(cache_write_1h)::bigint, sum(cache_read)::bigint,
+  sum(cache_write_1h)::bigint, sum(cache_read)::bigint, sum(web_searches)::bigint,
   sum(amount)::bigint, sum(amount_input)::bigint, sum(amount_output)::bigint,
   sum(amount_cache)::bigint, sum(amount_thinking)::bigint,
   sum(requests)::bigint, sum(completed)::bigint, sum(failed)::bigint, sum(cut)::bigint,
@@ -1722,14 +1736,14 @@ where hour >= $1::date::timestamp at time zone 'utc'
   and hour < ($1::date + 1)::timestamp at time zone 'utc' and key_id >= ''
 group by account_id, key_id, model
 on conflict (account_id, day, key_id, model) do update
-set (input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+set (input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
     amount, amount_input, amount_output, amount_cache, amount_thinking,
     requests, completed, failed, cut,
     first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
     first_event_7, first_event_8, first_event_9, first_event_10) = row (
       u.input + excluded.input, u.output + excluded.output, u.thinking + excluded.thinking,
       u.cache_write_5m + excluded.cache_write_5m, u.cache_write_1h + excluded.cache_write_1h,
-      u.cache_read + excluded.cache_read,
+      u.cache_read + excluded.cache_read, u.web_searches + excluded.web_searches,
       u.amount + excluded.amount, u.amount_input + excluded.amount_input,
       u.amount_output + excluded.amount_output, u.amount_cache + excluded.amount_cache,
       u.amount_thinking + excluded.amount_thinking,
@@ -1752,13 +1766,13 @@ export const writeTags: Run<{ day: string }> = run(
   "billing/write-tags",
   `-- billing/write-tags
 insert into tags_daily (account_id, day, tag, value, key_id, model,
-  input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+  input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
   amount, amount_input, amount_output, amount_cache, amount_thinking,
   requests, completed, failed, cut)
 select account_id, $1::date, tag, case when place <= 1000 then value else '(other)' end,
   key_id, model,
   sum(input)::bigint, sum(output)::bigint, sum(thinking)::bigint, sum(cache_write_5m)::bigint,
-  sum(cache_write_1h)::bigint, sum(cache_read)::bigint,
+  sum(cache_write_1h)::bigint, sum(cache_read)::bigint, sum(web_searches)::bigint,
   sum(amount)::bigint, sum(amount_input)::bigint, sum(amount_output)::bigint,
   sum(amount_cache)::bigint, sum(amount_thinking)::bigint,
   sum(requests)::bigint, sum(completed)::bigint, sum(failed)::bigint, sum(cut)::bigint
@@ -1771,7 +1785,7 @@ from (
       select c.account_id, t.tag, t.value, c.key_id, c.model,
         sum(c.input) as input, sum(c.output) as output, sum(c.thinking) as thinking,
         sum(c.cache_write_5m) as cache_write_5m, sum(c.cache_write_1h) as cache_write_1h,
-        sum(c.cache_read) as cache_read,
+        sum(c.cache_read) as cache_read, sum(c.web_searches) as web_searches,
         sum(c.amount) as amount, sum(c.amount_input) as amount_input,
         sum(c.amount_output) as amount_output, sum(c.amount_cache) as amount_cache,
         sum(c.amount_thinking) as amount_thinking,
@@ -1927,7 +1941,7 @@ group by account_id`,
   "",
 );
 
-export type SumUsageRow = { input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; amount: bigint; amountInput: bigint; amountOutput: bigint; amountCache: bigint; amountThinking: bigint; requests: bigint; completed: bigint; failed: bigint; cut: bigint; firstEvent1: bigint; firstEvent2: bigint; firstEvent3: bigint; firstEvent4: bigint; firstEvent5: bigint; firstEvent6: bigint; firstEvent7: bigint; firstEvent8: bigint; firstEvent9: bigint; firstEvent10: bigint };
+export type SumUsageRow = { input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearches: bigint; amount: bigint; amountInput: bigint; amountOutput: bigint; amountCache: bigint; amountThinking: bigint; requests: bigint; completed: bigint; failed: bigint; cut: bigint; firstEvent1: bigint; firstEvent2: bigint; firstEvent3: bigint; firstEvent4: bigint; firstEvent5: bigint; firstEvent6: bigint; firstEvent7: bigint; firstEvent8: bigint; firstEvent9: bigint; firstEvent10: bigint };
 /**
  * Sums roll-ups as QueryUsage does, over all rows of all pages.
  * `keyIds`: null: all
@@ -1938,7 +1952,7 @@ export const sumUsage: One<{ accountId: string; hoursFrom: Date | string; hoursT
   `-- billing/sum-usage
 with used as (
   select key_id, model,
-    input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+    input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
     amount, amount_input, amount_output, amount_cache, amount_thinking,
     requests, completed, failed, cut,
     first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
@@ -1947,7 +1961,7 @@ with used as (
   where account_id = $1 and hour >= $2 and hour < $3
   union all
   select key_id, model,
-    input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+    input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
     amount, amount_input, amount_output, amount_cache, amount_thinking,
     requests, completed, failed, cut,
     first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
@@ -1956,7 +1970,7 @@ with used as (
   where account_id = $1 and day >= $4::date and day < $5::date
   union all
   select key_id, model,
-    input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+    input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
     amount, amount_input, amount_output, amount_cache, amount_thinking,
     requests, completed, failed, cut,
     first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
@@ -1970,6 +1984,7 @@ select
   coalesce(sum(cache_write_5m), 0)::bigint as cache_write_5m,
   coalesce(sum(cache_write_1h), 0)::bigint as cache_write_1h,
   coalesce(sum(cache_read), 0)::bigint as cache_read,
+  coalesce(sum(web_searches), 0)::bigint as web_searches,
   coalesce(sum(amount), 0)::bigint as amount,
   coalesce(sum(amount_input), 0)::bigint as amount_input,
   coalesce(sum(amount_output), 0)::bigint as amount_output,
@@ -1992,11 +2007,11 @@ from used
 where ($8::text[] is null or key_id = any($8))
   and ($9::text[] is null or model = any($9))`,
   (p) => [p.accountId, p.hoursFrom, p.hoursTo, p.daysFrom, p.daysTo, p.laterFrom, p.laterTo, p.keyIds, p.models],
-  (v) => ({ input: v[0], output: v[1], thinking: v[2], cacheWrite5m: v[3], cacheWrite1h: v[4], cacheRead: v[5], amount: v[6], amountInput: v[7], amountOutput: v[8], amountCache: v[9], amountThinking: v[10], requests: v[11], completed: v[12], failed: v[13], cut: v[14], firstEvent1: v[15], firstEvent2: v[16], firstEvent3: v[17], firstEvent4: v[18], firstEvent5: v[19], firstEvent6: v[20], firstEvent7: v[21], firstEvent8: v[22], firstEvent9: v[23], firstEvent10: v[24] }) as never,
+  (v) => ({ input: v[0], output: v[1], thinking: v[2], cacheWrite5m: v[3], cacheWrite1h: v[4], cacheRead: v[5], webSearches: v[6], amount: v[7], amountInput: v[8], amountOutput: v[9], amountCache: v[10], amountThinking: v[11], requests: v[12], completed: v[13], failed: v[14], cut: v[15], firstEvent1: v[16], firstEvent2: v[17], firstEvent3: v[18], firstEvent4: v[19], firstEvent5: v[20], firstEvent6: v[21], firstEvent7: v[22], firstEvent8: v[23], firstEvent9: v[24], firstEvent10: v[25] }) as never,
   "",
 );
 
-export type ListUsageRow = { day: string; keyId: string; model: string; family: "v1" | "v2" | ""; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; amount: bigint; amountInput: bigint; amountOutput: bigint; amountCache: bigint; amountThinking: bigint; requests: bigint; completed: bigint; failed: bigint; cut: bigint; firstEvent1: bigint; firstEvent2: bigint; firstEvent3: bigint; firstEvent4: bigint; firstEvent5: bigint; firstEvent6: bigint; firstEvent7: bigint; firstEvent8: bigint; firstEvent9: bigint; firstEvent10: bigint };
+export type ListUsageRow = { day: string; keyId: string; model: string; family: "v1" | "v2" | ""; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearches: bigint; amount: bigint; amountInput: bigint; amountOutput: bigint; amountCache: bigint; amountThinking: bigint; requests: bigint; completed: bigint; failed: bigint; cut: bigint; firstEvent1: bigint; firstEvent2: bigint; firstEvent3: bigint; firstEvent4: bigint; firstEvent5: bigint; firstEvent6: bigint; firstEvent7: bigint; firstEvent8: bigint; firstEvent9: bigint; firstEvent10: bigint };
 /**
  * Lists roll-ups by UTC day, key and model, one page of rows, with the family of the key if asked.
  * Answers as QueryUsage grouped so, without reading more rows than the page has: each row is one of
@@ -2014,7 +2029,7 @@ select page.day as day, page.key_id as key_id, page.model as model,
   coalesce(k."family", '') as "family",
   input as input, output as output, thinking as thinking,
   cache_write_5m as cache_write_5m, cache_write_1h as cache_write_1h,
-  cache_read as cache_read,
+  cache_read as cache_read, web_searches as web_searches,
   amount as amount, amount_input as amount_input, amount_output as amount_output,
   amount_cache as amount_cache, amount_thinking as amount_thinking,
   requests as requests, completed as completed, failed as failed, cut as cut,
@@ -2031,6 +2046,7 @@ from (
         sum(input)::bigint as input, sum(output)::bigint as output,
         sum(thinking)::bigint as thinking, sum(cache_write_5m)::bigint as cache_write_5m,
         sum(cache_write_1h)::bigint as cache_write_1h, sum(cache_read)::bigint as cache_read,
+        sum(web_searches)::bigint as web_searches,
         sum(amount)::bigint as amount, sum(amount_input)::bigint as amount_input,
         sum(amount_output)::bigint as amount_output, sum(amount_cache)::bigint as amount_cache,
         sum(amount_thinking)::bigint as amount_thinking,
@@ -2049,7 +2065,7 @@ from (
     union all
     (
       select day, key_id, model,
-        input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+        input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
         amount, amount_input, amount_output, amount_cache, amount_thinking,
         requests, completed, failed, cut,
         first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
@@ -2062,7 +2078,7 @@ from (
     (
       select (hour at time zone 'utc')::date, key_id, model,
         sum(input)::bigint, sum(output)::bigint, sum(thinking)::bigint, sum(cache_write_5m)::bigint,
-        sum(cache_write_1h)::bigint, sum(cache_read)::bigint,
+        sum(cache_write_1h)::bigint, sum(cache_read)::bigint, sum(web_searches)::bigint,
         sum(amount)::bigint, sum(amount_input)::bigint, sum(amount_output)::bigint,
         sum(amount_cache)::bigint, sum(amount_thinking)::bigint,
         sum(requests)::bigint, sum(completed)::bigint, sum(failed)::bigint, sum(cut)::bigint,
@@ -2086,11 +2102,11 @@ from (
 left join keys k on $14 and k.account_id = $1 and k.key_id = page.key_id
 order by page.day, page.key_id, page.model`,
   (p) => [p.accountId, p.hoursFrom, p.hoursTo, p.daysFrom, p.daysTo, p.laterFrom, p.laterTo, p.keyIds, p.models, p.afterDay, p.afterKeyId, p.afterModel, p.rows, p.byFamily],
-  (v) => ({ day: v[0], keyId: v[1], model: v[2], family: v[3], input: v[4], output: v[5], thinking: v[6], cacheWrite5m: v[7], cacheWrite1h: v[8], cacheRead: v[9], amount: v[10], amountInput: v[11], amountOutput: v[12], amountCache: v[13], amountThinking: v[14], requests: v[15], completed: v[16], failed: v[17], cut: v[18], firstEvent1: v[19], firstEvent2: v[20], firstEvent3: v[21], firstEvent4: v[22], firstEvent5: v[23], firstEvent6: v[24], firstEvent7: v[25], firstEvent8: v[26], firstEvent9: v[27], firstEvent10: v[28] }) as never,
+  (v) => ({ day: v[0], keyId: v[1], model: v[2], family: v[3], input: v[4], output: v[5], thinking: v[6], cacheWrite5m: v[7], cacheWrite1h: v[8], cacheRead: v[9], webSearches: v[10], amount: v[11], amountInput: v[12], amountOutput: v[13], amountCache: v[14], amountThinking: v[15], requests: v[16], completed: v[17], failed: v[18], cut: v[19], firstEvent1: v[20], firstEvent2: v[21], firstEvent3: v[22], firstEvent4: v[23], firstEvent5: v[24], firstEvent6: v[25], firstEvent7: v[26], firstEvent8: v[27], firstEvent9: v[28], firstEvent10: v[29] }) as never,
   "",
 );
 
-export type QueryUsageRow = { period: Date; keyId: string; model: string; family: "v1" | "v2" | ""; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; amount: bigint; amountInput: bigint; amountOutput: bigint; amountCache: bigint; amountThinking: bigint; requests: bigint; completed: bigint; failed: bigint; cut: bigint; firstEvent1: bigint; firstEvent2: bigint; firstEvent3: bigint; firstEvent4: bigint; firstEvent5: bigint; firstEvent6: bigint; firstEvent7: bigint; firstEvent8: bigint; firstEvent9: bigint; firstEvent10: bigint };
+export type QueryUsageRow = { period: Date; keyId: string; model: string; family: "v1" | "v2" | ""; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearches: bigint; amount: bigint; amountInput: bigint; amountOutput: bigint; amountCache: bigint; amountThinking: bigint; requests: bigint; completed: bigint; failed: bigint; cut: bigint; firstEvent1: bigint; firstEvent2: bigint; firstEvent3: bigint; firstEvent4: bigint; firstEvent5: bigint; firstEvent6: bigint; firstEvent7: bigint; firstEvent8: bigint; firstEvent9: bigint; firstEvent10: bigint };
 /**
  * Sums roll-ups by time, key, model and family: one page of rows. Whole days that are closed are
  * read from the days, the rest from the hours: those from `hours_from` to `hours_to` before the
@@ -2108,7 +2124,7 @@ export const queryUsage: Many<{ accountId: string; hoursFrom: Date | string; hou
   `-- billing/query-usage
 with used as (
   select key_id, model, hour at time zone 'utc' as at,
-    input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+    input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
     amount, amount_input, amount_output, amount_cache, amount_thinking,
     requests, completed, failed, cut,
     first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
@@ -2117,7 +2133,7 @@ with used as (
   where account_id = $1 and hour >= $2 and hour < $3
   union all
   select key_id, model, day::timestamp,
-    input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+    input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
     amount, amount_input, amount_output, amount_cache, amount_thinking,
     requests, completed, failed, cut,
     first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
@@ -2126,7 +2142,7 @@ with used as (
   where account_id = $1 and day >= $4::date and day < $5::date
   union all
   select key_id, model, hour at time zone 'utc',
-    input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+    input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
     amount, amount_input, amount_output, amount_cache, amount_thinking,
     requests, completed, failed, cut,
     first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
@@ -2139,6 +2155,7 @@ select named.period at time zone 'utc' as period, named.key_id as key_id,
   sum(input)::bigint as input, sum(output)::bigint as output,
   sum(thinking)::bigint as thinking, sum(cache_write_5m)::bigint as cache_write_5m,
   sum(cache_write_1h)::bigint as cache_write_1h, sum(cache_read)::bigint as cache_read,
+  sum(web_searches)::bigint as web_searches,
   sum(amount)::bigint as amount, sum(amount_input)::bigint as amount_input,
   sum(amount_output)::bigint as amount_output, sum(amount_cache)::bigint as amount_cache,
   sum(amount_thinking)::bigint as amount_thinking,
@@ -2170,11 +2187,11 @@ group by named.period, named.key_id, named.model, named."family"
 order by named.period, named.key_id, named.model, named."family"
 limit $18`,
   (p) => [p.accountId, p.hoursFrom, p.hoursTo, p.daysFrom, p.daysTo, p.laterFrom, p.laterTo, p.byFamily, p.bucket, p.byKey, p.byModel, p.keyIds, p.models, p.afterPeriod, p.afterKeyId, p.afterModel, p.afterFamily, p.rows],
-  (v) => ({ period: v[0], keyId: v[1], model: v[2], family: v[3], input: v[4], output: v[5], thinking: v[6], cacheWrite5m: v[7], cacheWrite1h: v[8], cacheRead: v[9], amount: v[10], amountInput: v[11], amountOutput: v[12], amountCache: v[13], amountThinking: v[14], requests: v[15], completed: v[16], failed: v[17], cut: v[18], firstEvent1: v[19], firstEvent2: v[20], firstEvent3: v[21], firstEvent4: v[22], firstEvent5: v[23], firstEvent6: v[24], firstEvent7: v[25], firstEvent8: v[26], firstEvent9: v[27], firstEvent10: v[28] }) as never,
+  (v) => ({ period: v[0], keyId: v[1], model: v[2], family: v[3], input: v[4], output: v[5], thinking: v[6], cacheWrite5m: v[7], cacheWrite1h: v[8], cacheRead: v[9], webSearches: v[10], amount: v[11], amountInput: v[12], amountOutput: v[13], amountCache: v[14], amountThinking: v[15], requests: v[16], completed: v[17], failed: v[18], cut: v[19], firstEvent1: v[20], firstEvent2: v[21], firstEvent3: v[22], firstEvent4: v[23], firstEvent5: v[24], firstEvent6: v[25], firstEvent7: v[26], firstEvent8: v[27], firstEvent9: v[28], firstEvent10: v[29] }) as never,
   "",
 );
 
-export type QueryTagsRow = { period: Date; keyId: string; model: string; family: "v1" | "v2" | ""; value: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; amount: bigint; amountInput: bigint; amountOutput: bigint; amountCache: bigint; amountThinking: bigint; requests: bigint; completed: bigint; failed: bigint; cut: bigint };
+export type QueryTagsRow = { period: Date; keyId: string; model: string; family: "v1" | "v2" | ""; value: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearches: bigint; amount: bigint; amountInput: bigint; amountOutput: bigint; amountCache: bigint; amountThinking: bigint; requests: bigint; completed: bigint; failed: bigint; cut: bigint };
 /**
  * Sums charges by the value of one tag, and by time, key, model and family: one page of rows. Whole
  * days whose tags are written are read from there, the rest from the charges. Without a value, the
@@ -2192,7 +2209,7 @@ with tagged as (
     tags ->> $2::text as value,
     sum(input)::bigint as input, sum(output)::bigint as output, sum(thinking)::bigint as thinking,
     sum(cache_write_5m)::bigint as cache_write_5m, sum(cache_write_1h)::bigint as cache_write_1h,
-    sum(cache_read)::bigint as cache_read,
+    sum(cache_read)::bigint as cache_read, sum(web_searches)::bigint as web_searches,
     sum(amount)::bigint as amount, sum(amount_input)::bigint as amount_input,
     sum(amount_output)::bigint as amount_output, sum(amount_cache)::bigint as amount_cache,
     sum(amount_thinking)::bigint as amount_thinking,
@@ -2207,7 +2224,7 @@ with tagged as (
   group by 1, 2, 3, 4
   union all
   select key_id, model, day::timestamp, value,
-    input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+    input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
     amount, amount_input, amount_output, amount_cache, amount_thinking,
     requests, completed, failed, cut
   from tags_daily
@@ -2217,7 +2234,7 @@ with tagged as (
     date_trunc(replace($1::text, 'none', 'month'), admitted_at at time zone 'utc'),
     tags ->> $2::text,
     sum(input)::bigint, sum(output)::bigint, sum(thinking)::bigint, sum(cache_write_5m)::bigint,
-    sum(cache_write_1h)::bigint, sum(cache_read)::bigint,
+    sum(cache_write_1h)::bigint, sum(cache_read)::bigint, sum(web_searches)::bigint,
     sum(amount)::bigint, sum(amount_input)::bigint, sum(amount_output)::bigint,
     sum(amount_cache)::bigint, sum(amount_thinking)::bigint,
     sum(requests)::bigint, sum(completed)::bigint, sum(failed)::bigint, sum(cut)::bigint
@@ -2233,21 +2250,21 @@ with tagged as (
   where $10::text is null or value = $10
   union all
   select key_id, model, at, '',
-    -input, -output, -thinking, -cache_write_5m, -cache_write_1h, -cache_read,
+    -input, -output, -thinking, -cache_write_5m, -cache_write_1h, -cache_read, -web_searches,
     -amount, -amount_input, -amount_output, -amount_cache, -amount_thinking,
     -requests, -completed, -failed, -cut
   from tagged
   where $10 is null
   union all
   select key_id, model, hour at time zone 'utc', '',
-    input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+    input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
     amount, amount_input, amount_output, amount_cache, amount_thinking,
     requests, completed, failed, cut
   from usage_hourly
   where $10 is null and account_id = $3 and hour >= $4 and hour < $5
   union all
   select key_id, model, day::timestamp, '',
-    input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+    input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
     amount, amount_input, amount_output, amount_cache, amount_thinking,
     requests, completed, failed, cut
   from usage_daily
@@ -2255,7 +2272,7 @@ with tagged as (
     and day >= $6::date and day < $7::date
   union all
   select key_id, model, hour at time zone 'utc', '',
-    input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+    input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
     amount, amount_input, amount_output, amount_cache, amount_thinking,
     requests, completed, failed, cut
   from usage_hourly
@@ -2266,6 +2283,7 @@ select named.period at time zone 'utc' as period, named.key_id as key_id,
   sum(input)::bigint as input, sum(output)::bigint as output,
   sum(thinking)::bigint as thinking, sum(cache_write_5m)::bigint as cache_write_5m,
   sum(cache_write_1h)::bigint as cache_write_1h, sum(cache_read)::bigint as cache_read,
+  sum(web_searches)::bigint as web_searches,
   sum(amount)::bigint as amount, sum(amount_input)::bigint as amount_input,
   sum(amount_output)::bigint as amount_output, sum(amount_cache)::bigint as amount_cache,
   sum(amount_thinking)::bigint as amount_thinking,
@@ -2294,7 +2312,7 @@ having sum(requests) > 0
 order by named.period, named.key_id, named.model, named."family", used.value
 limit $21`,
   (p) => [p.bucket, p.tag, p.accountId, p.hoursFrom, p.hoursTo, p.daysFrom, p.daysTo, p.laterFrom, p.laterTo, p.value, p.byFamily, p.byKey, p.byModel, p.keyIds, p.models, p.afterPeriod, p.afterKeyId, p.afterModel, p.afterFamily, p.afterValue, p.rows],
-  (v) => ({ period: v[0], keyId: v[1], model: v[2], family: v[3], value: v[4], input: v[5], output: v[6], thinking: v[7], cacheWrite5m: v[8], cacheWrite1h: v[9], cacheRead: v[10], amount: v[11], amountInput: v[12], amountOutput: v[13], amountCache: v[14], amountThinking: v[15], requests: v[16], completed: v[17], failed: v[18], cut: v[19] }) as never,
+  (v) => ({ period: v[0], keyId: v[1], model: v[2], family: v[3], value: v[4], input: v[5], output: v[6], thinking: v[7], cacheWrite5m: v[8], cacheWrite1h: v[9], cacheRead: v[10], webSearches: v[11], amount: v[12], amountInput: v[13], amountOutput: v[14], amountCache: v[15], amountThinking: v[16], requests: v[17], completed: v[18], failed: v[19], cut: v[20] }) as never,
   "",
 );
 
@@ -2323,7 +2341,7 @@ export const compareDay: One<{ day: string }, CompareDayRow> = one(
 select count(*)::integer as differences
 from (
   select account_id, key_id, model,
-    input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+    input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
     amount, amount_input, amount_output, amount_cache, amount_thinking,
     requests, completed, failed, cut,
     first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
@@ -2334,7 +2352,7 @@ from (
 full join (
   select account_id, key_id, model,
     sum(input)::bigint, sum(output)::bigint, sum(thinking)::bigint, sum(cache_write_5m)::bigint,
-    sum(cache_write_1h)::bigint, sum(cache_read)::bigint,
+    sum(cache_write_1h)::bigint, sum(cache_read)::bigint, sum(web_searches)::bigint,
     sum(amount)::bigint, sum(amount_input)::bigint, sum(amount_output)::bigint,
     sum(amount_cache)::bigint, sum(amount_thinking)::bigint,
     sum(requests)::bigint, sum(completed)::bigint, sum(failed)::bigint, sum(cut)::bigint,
@@ -2594,7 +2612,8 @@ with open_from as (
   select account_id, key_id, model, (hour at time zone 'utc')::date as day,
     sum(input)::bigint as input, sum(output)::bigint as output, sum(thinking)::bigint as thinking,
     sum(cache_write_5m)::bigint as cache_write_5m, sum(cache_write_1h)::bigint as cache_write_1h,
-    sum(cache_read)::bigint as cache_read, sum(amount)::bigint as amount,
+    sum(cache_read)::bigint as cache_read, sum(web_searches)::bigint as web_searches,
+    sum(amount)::bigint as amount,
     sum(amount_input)::bigint as amount_input, sum(amount_output)::bigint as amount_output,
     sum(amount_cache)::bigint as amount_cache, sum(amount_thinking)::bigint as amount_thinking,
     sum(requests)::bigint as requests, sum(completed)::bigint as completed,
@@ -2690,7 +2709,7 @@ with open_from as (
     format('amount %s and %s, requests %s and %s', u.amount, h.amount, u.requests, h.requests)
   from (
     select account_id, key_id, model, day,
-      input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+      input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
       amount, amount_input, amount_output, amount_cache, amount_thinking,
       requests, completed, failed, cut,
       first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
@@ -2708,7 +2727,7 @@ with open_from as (
     select account_id, key_id, model, date_trunc('month', day)::date as month,
       sum(input) as input, sum(output) as output, sum(thinking) as thinking,
       sum(cache_write_5m) as cache_write_5m, sum(cache_write_1h) as cache_write_1h,
-      sum(cache_read) as cache_read,
+      sum(cache_read) as cache_read, sum(web_searches) as web_searches,
       sum(amount) as amount, sum(amount_input) as amount_input, sum(amount_output) as amount_output,
       sum(amount_cache) as amount_cache, sum(amount_thinking) as amount_thinking,
       sum(requests) as requests, sum(completed) as completed, sum(failed) as failed,
@@ -2721,7 +2740,7 @@ with open_from as (
     select account_id, key_id, model, month,
       sum(input) as input, sum(output) as output, sum(thinking) as thinking,
       sum(cache_write_5m) as cache_write_5m, sum(cache_write_1h) as cache_write_1h,
-      sum(cache_read) as cache_read,
+      sum(cache_read) as cache_read, sum(web_searches) as web_searches,
       sum(amount) as amount, sum(amount_input) as amount_input, sum(amount_output) as amount_output,
       sum(amount_cache) as amount_cache, sum(amount_thinking) as amount_thinking,
       sum(requests) as requests, sum(completed) as completed, sum(failed) as failed,
@@ -2736,7 +2755,7 @@ with open_from as (
     format('amount %s, requests %s', amount, requests)
   from (
     select account_id, key_id, model, hour::text as at,
-      input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+      input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
       amount, amount_input, amount_output, amount_cache, amount_thinking,
       requests, completed, failed, cut,
       first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
@@ -2745,7 +2764,7 @@ with open_from as (
     where account_id > $1 and account_id <= $2
     union all
     select account_id, key_id, model, day::text,
-      input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+      input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
       amount, amount_input, amount_output, amount_cache, amount_thinking,
       requests, completed, failed, cut,
       first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
@@ -2758,7 +2777,7 @@ with open_from as (
     or requests < first_event_1 + first_event_2 + first_event_3 + first_event_4 + first_event_5
       + first_event_6 + first_event_7 + first_event_8 + first_event_9 + first_event_10
     or least(
-      input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+      input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
       amount, amount_input, amount_output, amount_cache, amount_thinking,
       requests, completed, failed, cut,
       first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
@@ -2866,7 +2885,7 @@ with open_from as (
   select account_id, request_id, "family", key_id, model,
     date_trunc('hour', admitted_at, 'UTC') as hour, price_version, granted_output, hold, overrun,
     output_over, thinking_over, cost, cost_over,
-    input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+    input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
     amount, amount_input, amount_output, amount_cache, amount_thinking,
     requests, completed, failed, cut
   from charge_sums
@@ -2877,7 +2896,8 @@ with open_from as (
   select account_id, key_id, model, hour,
     sum(input)::bigint as input, sum(output)::bigint as output, sum(thinking)::bigint as thinking,
     sum(cache_write_5m)::bigint as cache_write_5m, sum(cache_write_1h)::bigint as cache_write_1h,
-    sum(cache_read)::bigint as cache_read, sum(amount)::bigint as amount,
+    sum(cache_read)::bigint as cache_read, sum(web_searches)::bigint as web_searches,
+    sum(amount)::bigint as amount,
     sum(amount_input)::bigint as amount_input, sum(amount_output)::bigint as amount_output,
     sum(amount_cache)::bigint as amount_cache, sum(amount_thinking)::bigint as amount_thinking,
     sum(requests)::bigint as requests, sum(completed)::bigint as completed,
@@ -2912,7 +2932,7 @@ with open_from as (
     format('amount %s and %s, requests %s and %s', u.amount, c.amount, u.requests, c.requests)
   from (
     select account_id, key_id, model, hour,
-      input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+      input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
       amount, amount_input, amount_output, amount_cache, amount_thinking,
       requests, completed, failed, cut
     from usage_hourly
@@ -2953,7 +2973,7 @@ with open_from as (
   from month_closings
 ), slice as materialized (
   select account_id, key_id, model, (admitted_at at time zone 'utc')::date as day, tags,
-    input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+    input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
     amount, amount_input, amount_output, amount_cache, amount_thinking,
     requests, completed, failed, cut
   from charge_sums
@@ -2966,7 +2986,8 @@ with open_from as (
   select account_id, key_id, model, day,
     sum(input)::bigint as input, sum(output)::bigint as output, sum(thinking)::bigint as thinking,
     sum(cache_write_5m)::bigint as cache_write_5m, sum(cache_write_1h)::bigint as cache_write_1h,
-    sum(cache_read)::bigint as cache_read, sum(amount)::bigint as amount,
+    sum(cache_read)::bigint as cache_read, sum(web_searches)::bigint as web_searches,
+    sum(amount)::bigint as amount,
     sum(amount_input)::bigint as amount_input, sum(amount_output)::bigint as amount_output,
     sum(amount_cache)::bigint as amount_cache, sum(amount_thinking)::bigint as amount_thinking,
     sum(requests)::bigint as requests, sum(completed)::bigint as completed,
@@ -2975,7 +2996,7 @@ with open_from as (
   group by 1, 2, 3, 4
 ), kept_tags as materialized (
   select account_id, tag, value, key_id, model, day,
-    input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+    input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
     amount, amount_input, amount_output, amount_cache, amount_thinking,
     requests, completed, failed, cut
   from tags_daily
@@ -2990,7 +3011,8 @@ with open_from as (
     key_id, model, day,
     sum(input)::bigint as input, sum(output)::bigint as output, sum(thinking)::bigint as thinking,
     sum(cache_write_5m)::bigint as cache_write_5m, sum(cache_write_1h)::bigint as cache_write_1h,
-    sum(cache_read)::bigint as cache_read, sum(amount)::bigint as amount,
+    sum(cache_read)::bigint as cache_read, sum(web_searches)::bigint as web_searches,
+    sum(amount)::bigint as amount,
     sum(amount_input)::bigint as amount_input, sum(amount_output)::bigint as amount_output,
     sum(amount_cache)::bigint as amount_cache, sum(amount_thinking)::bigint as amount_thinking,
     sum(requests)::bigint as requests, sum(completed)::bigint as completed,
@@ -3005,7 +3027,7 @@ with open_from as (
     format('amount %s and %s, requests %s and %s', u.amount, c.amount, u.requests, c.requests)
   from (
     select account_id, key_id, model, day,
-      input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+      input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
       amount, amount_input, amount_output, amount_cache, amount_thinking,
       requests, completed, failed, cut
     from usage_daily

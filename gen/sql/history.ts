@@ -31,12 +31,12 @@ export const addSums: Run<{ month: string; settledAt: Date | string; requestId: 
   "history/add-sums",
   `-- history/add-sums
 insert into closing_sums (account_id, month, "family", key_id, model, input, output, thinking,
-  cache_write_5m, cache_write_1h, cache_read, amount, amount_input, amount_output, amount_cache,
-  amount_thinking, requests, completed, failed, cut, overrun, broken)
+  cache_write_5m, cache_write_1h, cache_read, web_searches, amount, amount_input, amount_output,
+  amount_cache, amount_thinking, requests, completed, failed, cut, overrun, broken)
 select account_id, month, "family", key_id, model, sum(input), sum(output), sum(thinking),
-  sum(cache_write_5m), sum(cache_write_1h), sum(cache_read), sum(amount), sum(amount_input),
-  sum(amount_output), sum(amount_cache), sum(amount_thinking), sum(requests), sum(completed),
-  sum(failed), sum(cut), sum(overrun),
+  sum(cache_write_5m), sum(cache_write_1h), sum(cache_read), sum(web_searches),
+  sum(amount), sum(amount_input), sum(amount_output), sum(amount_cache), sum(amount_thinking),
+  sum(requests), sum(completed), sum(failed), sum(cut), sum(overrun),
   count(*) filter (where amount is distinct from least(hold, cost)
     or amount + overrun is distinct from cost + cost_over
     or output::bigint + thinking > granted_output
@@ -48,13 +48,15 @@ where month = $1::date
     <= ($5::timestamptz, $6, $7)
 group by account_id, month, "family", key_id, model
 on conflict (account_id, month, "family", key_id, model) do update
-set (input, output, thinking, cache_write_5m, cache_write_1h, cache_read, amount, amount_input,
-    amount_output, amount_cache, amount_thinking, requests, completed, failed, cut) = row (
+set (input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
+    amount, amount_input, amount_output, amount_cache, amount_thinking,
+    requests, completed, failed, cut) = row (
     closing_sums.input + excluded.input, closing_sums.output + excluded.output,
     closing_sums.thinking + excluded.thinking,
     closing_sums.cache_write_5m + excluded.cache_write_5m,
     closing_sums.cache_write_1h + excluded.cache_write_1h,
-    closing_sums.cache_read + excluded.cache_read, closing_sums.amount + excluded.amount,
+    closing_sums.cache_read + excluded.cache_read,
+    closing_sums.web_searches + excluded.web_searches, closing_sums.amount + excluded.amount,
     closing_sums.amount_input + excluded.amount_input,
     closing_sums.amount_output + excluded.amount_output,
     closing_sums.amount_cache + excluded.amount_cache,
@@ -73,11 +75,11 @@ export const insertClosedSums: Run<{ month: string }> = run(
   "history/insert-closed-sums",
   `-- history/insert-closed-sums
 insert into closed_months (account_id, month, "family", key_id, model, input, output, thinking,
-  cache_write_5m, cache_write_1h, cache_read, amount, amount_input, amount_output, amount_cache,
-  amount_thinking, requests, completed, failed, cut, overrun)
+  cache_write_5m, cache_write_1h, cache_read, web_searches, amount, amount_input, amount_output,
+  amount_cache, amount_thinking, requests, completed, failed, cut, overrun)
 select account_id, month, "family", key_id, model, input, output, thinking, cache_write_5m,
-  cache_write_1h, cache_read, amount, amount_input, amount_output, amount_cache, amount_thinking,
-  requests, completed, failed, cut, overrun
+  cache_write_1h, cache_read, web_searches, amount, amount_input, amount_output, amount_cache,
+  amount_thinking, requests, completed, failed, cut, overrun
 from closing_sums
 where month = $1::date`,
   (p) => [p.month],
@@ -307,7 +309,8 @@ select count(*)::integer as differences
 from (
   select account_id, key_id, model, sum(input) as input, sum(output) as output,
     sum(thinking) as thinking, sum(cache_write_5m) as cache_write_5m,
-    sum(cache_write_1h) as cache_write_1h, sum(cache_read) as cache_read, sum(amount) as amount,
+    sum(cache_write_1h) as cache_write_1h, sum(cache_read) as cache_read,
+    sum(web_searches) as web_searches, sum(amount) as amount,
     sum(amount_input) as amount_input, sum(amount_output) as amount_output,
     sum(amount_cache) as amount_cache, sum(amount_thinking) as amount_thinking,
     sum(requests) as requests, sum(completed) as completed, sum(failed) as failed, sum(cut) as cut
@@ -318,7 +321,8 @@ from (
 full join (
   select account_id, key_id, model, sum(input) as input, sum(output) as output,
     sum(thinking) as thinking, sum(cache_write_5m) as cache_write_5m,
-    sum(cache_write_1h) as cache_write_1h, sum(cache_read) as cache_read, sum(amount) as amount,
+    sum(cache_write_1h) as cache_write_1h, sum(cache_read) as cache_read,
+    sum(web_searches) as web_searches, sum(amount) as amount,
     sum(amount_input) as amount_input, sum(amount_output) as amount_output,
     sum(amount_cache) as amount_cache, sum(amount_thinking) as amount_thinking,
     sum(requests) as requests, sum(completed) as completed, sum(failed) as failed, sum(cut) as cut
@@ -326,12 +330,12 @@ full join (
   where month = $1::date
   group by account_id, key_id, model
 ) c using (account_id, key_id, model)
-where (d.input, d.output, d.thinking, d.cache_write_5m, d.cache_write_1h, d.cache_read, d.amount,
-    d.amount_input, d.amount_output, d.amount_cache, d.amount_thinking, d.requests, d.completed,
-    d.failed, d.cut)
+where (d.input, d.output, d.thinking, d.cache_write_5m, d.cache_write_1h, d.cache_read,
+    d.web_searches, d.amount, d.amount_input, d.amount_output, d.amount_cache, d.amount_thinking,
+    d.requests, d.completed, d.failed, d.cut)
   is distinct from (c.input, c.output, c.thinking, c.cache_write_5m, c.cache_write_1h,
-    c.cache_read, c.amount, c.amount_input, c.amount_output, c.amount_cache, c.amount_thinking,
-    c.requests, c.completed, c.failed, c.cut)`,
+    c.cache_read, c.web_searches, c.amount, c.amount_input, c.amount_output, c.amount_cache,
+    c.amount_thinking, c.requests, c.completed, c.failed, c.cut)`,
   (p) => [p.month],
   (v) => ({ differences: v[0] }) as never,
   "",

@@ -6,8 +6,11 @@
 
 import type { Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
 
+/** What is metered by the piece and not by the token, by its field name in `Usage`. */
+export type UsageCount = "webSearches";
+
 /** By its field name in the messages of `usage.proto`. */
-export type TokenCategory = Exclude<keyof Usage, `$${string}`>;
+export type TokenCategory = Exclude<keyof Usage, `$${string}` | UsageCount>;
 
 /**
  * One value per category, in the order in which hashes, columns and reports list them. A literal,

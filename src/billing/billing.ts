@@ -544,6 +544,7 @@ async function placeHold(
 ) {
   const { requestId, keyId, model, input, mostExpensiveInput, minOutput, maxOutput, nonce } =
     request;
+  const { webSearches } = request;
   const tags = checkTags(request.tags, "tags");
   if (!isRequestId(requestId)) throw invalidField("request_id", requestIdRule);
   if (!/^[0-9A-Za-z_-]{8,64}$/.test(nonce))
@@ -552,6 +553,7 @@ async function placeHold(
   if (input === 0 && maxOutput === 0)
     throw invalidField("input", "a hold needs input or output to cover");
   checkTokens("input", input);
+  checkTokens("web_searches", webSearches);
   checkTokens("max_output", maxOutput);
   const deadlineMs = request.deadline ? durationMs(request.deadline) : defaultDeadlineMs;
   if (!(deadlineMs >= 1000 && deadlineMs <= deadlineMaxMs))
@@ -560,7 +562,7 @@ async function placeHold(
   if (!price) throw new ApiError("model_not_found", { field: "model" });
   const payer = await store.findPayer(keyId);
   if (!payer) throw noSuch("key");
-  const bounds = { input, mostExpensiveInput, minOutput, maxOutput };
+  const bounds = { input, mostExpensiveInput, webSearches, minOutput, maxOutput };
   const madeBy = caller.kind === "internal" ? undefined : actorOf(caller);
   const hold = { requestId, nonce, payer, model, price, bounds, deadlineMs, tags, madeBy };
   return holds.place(hold, signal);
@@ -583,12 +585,13 @@ async function settleHold(
 const tokensMax = 2 ** 31 - 1;
 
 function checkTokens(field: string, tokens: number): void {
-  if (tokens > tokensMax) throw invalidField(field, `is larger than ${tokensMax} tokens`);
+  if (tokens > tokensMax) throw invalidField(field, `is larger than ${tokensMax}`);
 }
 
 function checkedUsage(usage: Usage | undefined): Usage {
   if (!usage) throw invalidField("usage", "is required");
   for (const category of tokenCategories) checkTokens(`usage.${category}`, usage[category]);
+  checkTokens("usage.web_searches", usage.webSearches);
   return usage;
 }
 

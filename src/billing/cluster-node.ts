@@ -317,7 +317,7 @@ export class ClusterNode {
     const requestKey = keyOf(requestKeyOf(hold));
     this.#reaping.add(requestKey);
     try {
-      const isUsed = tokenCategories.some((category) => used[category] > 0);
+      const isUsed = used.webSearches > 0 || tokenCategories.some((category) => used[category] > 0);
       const basis = isUsed ? Basis.PARTLY_COUNTED : Basis.NONE;
       await holds.settle(hold, { usage: used, outcome: Outcome.REAPED, basis, attempts: [] });
     } catch (error) {

@@ -11,7 +11,13 @@
 
 import { InputCategory } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
-import { costMicro, maxInputPriceMicro, maxOutputPriceMicro, type TokenPrices } from "./price.ts";
+import {
+  costMicro,
+  maxInputPriceMicro,
+  maxOutputPriceMicro,
+  type Prices,
+  searchesMicro,
+} from "./price.ts";
 
 /** The most that a request may use, in tokens. */
 export type UsageBounds = {
@@ -23,6 +29,8 @@ export type UsageBounds = {
    * `input`.
    */
   readonly minInput?: number;
+  /** The most web searches. */
+  readonly webSearches: number;
   /** The request is not started with less output than this. */
   readonly minOutput: number;
   readonly maxOutput: number;
@@ -64,7 +72,7 @@ const defaultOutput = 8192;
  * Decides the hold of one request against the current funds. A hold takes more than the cap has
  * free by what the input of `bounds` may cost above its least, and by no more.
  */
-export function sizeHold(prices: TokenPrices, bounds: UsageBounds, funds: Funds): Grant {
+export function sizeHold(prices: Prices, bounds: UsageBounds, funds: Funds): Grant {
   const tokenMicro = maxOutputPriceMicro(prices);
   const neededMicro = minHoldMicro(prices, bounds);
 
@@ -96,18 +104,18 @@ export function sizeHold(prices: TokenPrices, bounds: UsageBounds, funds: Funds)
 }
 
 /** The smallest hold with which a request is started. */
-export function minHoldMicro(prices: TokenPrices, bounds: UsageBounds): bigint {
+export function minHoldMicro(prices: Prices, bounds: UsageBounds): bigint {
   return minInputCostMicro(prices, bounds) + BigInt(bounds.minOutput) * maxOutputPriceMicro(prices);
 }
 
 /** The hold that covers all that a request may use. */
-export function maxHoldMicro(prices: TokenPrices, bounds: UsageBounds): bigint {
+export function maxHoldMicro(prices: Prices, bounds: UsageBounds): bigint {
   return maxInputCostMicro(prices, bounds) + BigInt(bounds.maxOutput) * maxOutputPriceMicro(prices);
 }
 
 /** True if `sizeHold` can lead to this hold: it belongs to a request with these bounds. */
 export function isHoldOf(
-  prices: TokenPrices,
+  prices: Prices,
   bounds: UsageBounds,
   hold: { readonly amountMicro: bigint; readonly grantedOutput: number },
 ): boolean {
@@ -120,19 +128,25 @@ export function isHoldOf(
   );
 }
 
-/** The highest possible cost of the input of a request. */
+/** The highest possible cost of the input of a request and of its web searches. */
 export function maxInputCostMicro(
-  prices: TokenPrices,
-  bounds: Pick<UsageBounds, "input" | "mostExpensiveInput">,
+  prices: Prices,
+  bounds: Pick<UsageBounds, "input" | "mostExpensiveInput" | "webSearches">,
 ): bigint {
-  return BigInt(bounds.input) * maxInputPriceMicro(prices, bounds.mostExpensiveInput);
+  return (
+    BigInt(bounds.input) * maxInputPriceMicro(prices, bounds.mostExpensiveInput) +
+    searchesMicro(prices, bounds.webSearches)
+  );
 }
 
-/** The cost of input that the free credits must cover. */
-function minInputCostMicro(prices: TokenPrices, bounds: UsageBounds): bigint {
+/** The cost of input and web searches that the free credits must cover. */
+function minInputCostMicro(prices: Prices, bounds: UsageBounds): bigint {
+  const { minInput, webSearches } = bounds;
   const maxMicro = maxInputCostMicro(prices, bounds);
-  if (bounds.minInput === undefined) return maxMicro;
-  const minMicro = BigInt(bounds.minInput) * maxInputPriceMicro(prices, InputCategory.UNSPECIFIED);
+  if (minInput === undefined) return maxMicro;
+  const minMicro =
+    BigInt(minInput) * maxInputPriceMicro(prices, InputCategory.UNSPECIFIED) +
+    searchesMicro(prices, webSearches);
   return minMicro < maxMicro ? minMicro : maxMicro;
 }
 
@@ -151,10 +165,10 @@ export function least(one: bigint, other: bigint | undefined): bigint {
 }
 
 /**
- * The hold that a running request needs once its input is known: the exact cost of that input and
- * the highest cost of the granted output.
+ * The hold that a running request needs once its input is known: the exact cost of that input, with
+ * the most web searches that it may make, and the highest cost of the granted output.
  */
-export function resizedHoldMicro(prices: TokenPrices, input: Usage, grantedOutput: number): bigint {
+export function resizedHoldMicro(prices: Prices, input: Usage, grantedOutput: number): bigint {
   return (
     costMicro(prices, { ...input, output: 0, thinking: 0 }) +
     BigInt(grantedOutput) * maxOutputPriceMicro(prices)

@@ -9,7 +9,7 @@ import { PriceSchema, type Usage } from "../../gen/gateway/common/v1/usage_pb.ts
 import * as sql from "../../gen/sql/billing.ts";
 import { ApiError } from "../base/errors.ts";
 import { mayBeOld } from "../base/ids.ts";
-import { byCategory, type TokenCategory } from "../base/token-categories.ts";
+import { byCategory } from "../base/token-categories.ts";
 import { type Query, when } from "../postgres/statement.ts";
 import {
   type AdmissionRequest,
@@ -33,7 +33,7 @@ import {
   type Sequence,
   sequence,
 } from "./batch-connection.ts";
-import { chargedUsage, costMicro, costsUpTo } from "./price.ts";
+import { chargedUsage, costMicro, costsUpTo, type Metered } from "./price.ts";
 import { basisName, outcomeName } from "./rows.ts";
 import type { Charge, Settled, SettleRequest } from "./settlement.ts";
 
@@ -228,6 +228,7 @@ function settleHolds(requests: readonly EndedRequest[]): Query<sql.SettleHoldsRo
     ),
     firstEvents: endings.map(({ attempts }) => firstEventOf(attempts)),
     ...byCategory((category) => charged.map((usage) => usage[category])),
+    webSearches: charged.map(({ webSearches }) => webSearches),
   });
 }
 
@@ -247,10 +248,10 @@ function chargedOf({ hold, ending }: EndedRequest): Usage {
   return chargedUsage(ending.usage, hold.grantedOutput);
 }
 
-const none = byCategory(() => 0);
+const none: Metered = { ...byCategory(() => 0), webSearches: 0 };
 
 /** The usage of a request beyond the output that it was granted. */
-function overOf(request: EndedRequest): Record<TokenCategory, number> {
+function overOf(request: EndedRequest): Metered {
   const { usage } = request.ending;
   const charged = chargedOf(request);
   if (charged === usage) return none;

@@ -20,6 +20,7 @@ type Row = {
   readonly charges: Tally;
   readonly microcredits: Tally;
   readonly overrun: Tally;
+  readonly webSearches: Tally;
   readonly tokens: readonly Tally[];
 };
 
@@ -60,6 +61,7 @@ export class LedgerMetrics {
       const tally = row.tokens[index];
       if (tally) tally.value += charged[category];
     });
+    row.webSearches.value += charged.webSearches;
   }
 
   #addRow(key: string, model: string, family: string, outcome: string): Row {
@@ -68,6 +70,7 @@ export class LedgerMetrics {
       charges: metrics.counter("gateway_charges_total", [model, family, outcome]),
       microcredits: metrics.counter("gateway_charged_microcredits_total", [model, family]),
       overrun: metrics.counter("gateway_overrun_microcredits_total", [model]),
+      webSearches: metrics.counter("gateway_web_searches_total", [model]),
       tokens: tokenCategories.map((category) =>
         metrics.counter("gateway_tokens_total", [model, categoryColumns[category]]),
       ),

@@ -22,9 +22,10 @@ import { PriceSchema, type Usage, UsageSchema } from "../../gen/gateway/common/v
 import type * as sql from "../../gen/sql/billing.ts";
 import { familyOf } from "../base/families.ts";
 import type { Tags } from "../base/tags.ts";
-import type { TokenCategory } from "../base/token-categories.ts";
+import type { TokenCategory, UsageCount } from "../base/token-categories.ts";
 import type { Json } from "../postgres/statement.ts";
 import type { AccountStatusName, PlacedHold } from "./admission.ts";
+import type { Metered } from "./price.ts";
 
 /** A stored hold, with the usage that was metered so far. */
 export type StoredHold = {
@@ -91,16 +92,17 @@ export function transferKindName(kind: TransferKind): TransferKindName {
 }
 
 /** Of a request up to now, or of its charge. */
-type UsedRow = Pick<sql.FindHoldsRow, `used${Capitalize<TokenCategory>}`>;
+type UsedRow = Pick<sql.FindHoldsRow, `used${Capitalize<TokenCategory | UsageCount>}`>;
 
 function usedOf(row: UsedRow): Usage {
-  const used: Record<TokenCategory, number> = {
+  const used: Metered = {
     input: row.usedInput,
     output: row.usedOutput,
     thinking: row.usedThinking,
     cacheWrite5m: row.usedCacheWrite5m,
     cacheWrite1h: row.usedCacheWrite1h,
     cacheRead: row.usedCacheRead,
+    webSearches: row.usedWebSearches,
   };
   return create(UsageSchema, used);
 }

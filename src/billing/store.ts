@@ -176,7 +176,8 @@ export function createLedgerStore({ run, transaction, runSlices, heartbeats }: D
     /** Stores the metered usage of requests, each once. Returns how many of them still run. */
     checkpoint: (metered: readonly Metered[]): Promise<number> => {
       const tokens = byCategory((category) => metered.map(({ usage }) => usage[category]));
-      return run(sql.checkpointHolds, { ...idsOf(metered), ...tokens });
+      const webSearches = metered.map(({ usage }) => usage.webSearches);
+      return run(sql.checkpointHolds, { ...idsOf(metered), ...tokens, webSearches });
     },
 
     findCharge: async ({ accountId, requestId }: RequestKey): Promise<Receipt | undefined> => {

@@ -465,7 +465,7 @@ type UsageSumRow = SumsRow &
 function toSums(rows: readonly SumsRow[]): UsageSums {
   const sum = (column: keyof SumsRow) => rows.reduce((all, row) => all + (row[column] ?? 0n), 0n);
   return create(UsageSumsSchema, {
-    usage: create(UsageTotalSchema, byCategory(sum)),
+    usage: create(UsageTotalSchema, { ...byCategory(sum), webSearches: sum("webSearches") }),
     amountMicrocredits: sum("amount"),
     inputMicrocredits: sum("amountInput"),
     outputMicrocredits: sum("amountOutput"),

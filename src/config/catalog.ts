@@ -84,7 +84,10 @@ export type ModelEntry = {
 };
 
 /** Micro-credits (1e-6 credit; 1 credit = 0.005 USD) per token, by category. */
-type ModelPrice = Readonly<Record<TokenCategory, bigint>>;
+type ModelPrice = Readonly<Record<TokenCategory, bigint>> & {
+  /** Micro-credits of a web search. Absent: the file does not say. */
+  readonly webSearch?: bigint;
+};
 
 /** One route to a model. */
 export type Route = {
@@ -157,6 +160,9 @@ function readFile(top: Section): CatalogFile {
     alerts: readAlerts(top.optionalSection("alerts")),
     ...(payments && { payments: readPayments(payments) }),
   };
+  for (const { id, price } of file.models)
+    if (file.features.serverTools && price.webSearch === undefined)
+      features?.problem("server_tools", `needs a price of web searches: per.web_search of ${id}`);
   features?.rejectUnknown();
   top.rejectUnknown();
   return file;
@@ -317,8 +323,22 @@ function readPrice(
       price[category] = priceOf(key, usd[basePriceOf[category]], multiplier, 0n);
     else section.problem(key, "is required, because price_multipliers does not state it either");
   }
+  const webSearch = readWebSearch(section.optionalSection("per"));
   section.rejectUnknown();
-  return price;
+  return { ...price, ...(webSearch !== undefined && { webSearch }) };
+}
+
+/** Micro-credits of a web search, of which the file states the price of 1,000 in US dollars. */
+function readWebSearch(per: Section | undefined): bigint | undefined {
+  if (!per?.has("web_search")) {
+    per?.rejectUnknown();
+    return undefined;
+  }
+  const price = microPerSearch(per.text("web_search"));
+  per.rejectUnknown();
+  if (typeof price === "bigint") return price;
+  per.problem("web_search", price);
+  return undefined;
 }
 
 // Times 2^32 tokens, the largest possible count, this still fits the ledger's 64-bit amounts.
@@ -345,6 +365,22 @@ export function microPerToken(usdPerMillion: string, multiplier = "1"): bigint |
   return price <= priceMax
     ? price
     : `${usdPerMillion} USD per million tokens is more than can be billed`;
+}
+
+/** As `microPerToken`, of a search at US dollars per 1,000 searches. */
+function microPerSearch(usdPerThousand: string): bigint | string {
+  const dollars = parseDecimal(usdPerThousand);
+  if (dollars === undefined)
+    return `must be a decimal number of US dollars per 1,000 searches, not ${usdPerThousand}`;
+  // 1 USD per 1,000 searches is 1,000 micro-dollars a search.
+  const scaled = dollars.digits * 1_000n * microCreditsPerMicroDollar;
+  const scale = 10n ** BigInt(dollars.decimals);
+  if (scaled % scale !== 0n)
+    return `${usdPerThousand} USD per 1,000 searches is not a whole number of micro-credits per search (steps of 0.000005 USD)`;
+  const price = scaled / scale;
+  return price <= priceMax
+    ? price
+    : `${usdPerThousand} USD per 1,000 searches is more than can be billed`;
 }
 
 function parseDecimal(text: string): { digits: bigint; decimals: number } | undefined {

@@ -67,12 +67,14 @@ function describePrices(
       "context",
       "output ≤",
       ...tokenCategories.map((category) => categoryColumns[category].replaceAll("_", " ")),
+      "web search",
     ],
     ...models.map(({ id, contextTokens, maxOutputTokens, price }) => [
       id,
       aliasesOf(id).join(" ") || "-",
       ...[contextTokens, maxOutputTokens].map(String),
       ...tokenCategories.map((category) => String(price[category])),
+      String(price.webSearch ?? "-"),
     ]),
   ];
   const widths = (rows[0] ?? []).map((_, column) =>

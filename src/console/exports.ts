@@ -97,6 +97,7 @@ async function* chargeLines(
 const usageColumns = [
   ...["from", "key_id", "model", "family", "requests", "completed", "failed", "cut"],
   ...tokenCategories.map((category) => categoryColumns[category]),
+  "web_searches",
   "charge_credits",
 ];
 
@@ -138,6 +139,7 @@ function usageLine(
     familyName(family) ?? "",
     ...[sums?.requests ?? 0n, sums?.completed ?? 0n, sums?.failed ?? 0n, sums?.cut ?? 0n],
     ...tokenCategories.map((category) => usage?.[category] ?? 0n),
+    usage?.webSearches ?? 0n,
     credits(sums?.amountMicrocredits ?? 0n),
     ...(byTag ? [textCell(tagValue)] : []),
   ]);

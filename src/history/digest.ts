@@ -12,7 +12,7 @@ import { createHash } from "node:crypto";
  */
 export const lineForm = 1;
 
-/** What the charges of an export are added up by. */
+/** What the charges of an export are added up by. A line names web searches if there are any. */
 export const figureNames = [
   "hold",
   "amount",
@@ -23,17 +23,20 @@ export const figureNames = [
   "cache_write_5m",
   "cache_write_1h",
   "cache_read",
+  "web_searches",
 ] as const;
 
 // The end of every line. Nothing in front of it can look like it: in a string its quotes would be
-// escaped, and nested objects have none of these members.
+// escaped, and nested objects have none of these members. The searches come last, if there are any.
+const ofEvery = figureNames.slice(0, -1).map((name) => `"${name}":(\\d+),`);
 const figures = new RegExp(
-  `${figureNames.map((name) => `"${name}":(\\d+)`).join(",")},"granted_output":\\d+,[^{}]*}$`,
+  `${ofEvery.join("")}"granted_output":\\d+,[^{}]*?(?:,"web_searches":(\\d+))?}$`,
 );
 
 /** The figures of a line, in the order of `figureNames`. Undefined: it is not such a line. */
 export function readFigures(line: string): bigint[] | undefined {
-  return figures.exec(line)?.slice(1).map(BigInt);
+  const found = figures.exec(line)?.slice(1);
+  return found?.map((figure: string | undefined) => BigInt(figure ?? 0));
 }
 
 /** Lines of a block. */

@@ -252,7 +252,11 @@ function manifestOf({ month, closedAt }: Closing, found: Inspected): Manifest {
     closedAt: closedAt.toISOString(),
     charges: String(found.charges),
     sums: Object.fromEntries(
-      figureNames.map((name, index) => [name, String(found.sums[index] ?? 0n)]),
+      figureNames.flatMap((name, index) => {
+        const sum = found.sums[index] ?? 0n;
+        // As in the lines, which had none before.
+        return name === "web_searches" && sum === 0n ? [] : [[name, String(sum)]];
+      }),
     ),
     sha256: found.sha256,
     blockLines,

@@ -40,6 +40,7 @@ export function createAccessLog(log: Log): (request: FastifyRequest, reply: Fast
         outcome: receipt && OutcomeSchema.value[receipt.outcome]?.localName,
         amountMicrocredits: receipt?.amountMicrocredits.toString(),
         tokens: receipt?.usage && tokensOf(receipt.usage),
+        webSearches: receipt?.usage?.webSearches || undefined,
         traceId: trace?.span?.traceId,
         hungUp: isSent ? undefined : true,
       },

@@ -21,7 +21,7 @@ import {
   text,
   time,
 } from "../base/json-schema.ts";
-import { usd } from "../base/money.ts";
+import { credits, usd } from "../base/money.ts";
 import { categoryColumns, tokenCategories } from "../base/token-categories.ts";
 import type { Core } from "../contract/contract.ts";
 import { identityOf, pathParam } from "./context.ts";
@@ -70,11 +70,12 @@ export const modelSchemas: Readonly<Record<string, Schema>> = {
   ),
   ModelInfoList: closed({ object: oneOf("list"), data: list(ref("ModelInfo")) }),
   Pricing: described(
-    "What a million tokens of each category cost.",
+    "What a million tokens of each category cost, and 1,000 web searches where they are offered.",
     closed({
       unit: oneOf("per_million_tokens"),
       usd: prices,
       credits: prices,
+      per_1000_web_searches: orNull(closed({ usd: decimal, credits: decimal })),
       price_version: text,
     }),
   ),
@@ -167,7 +168,7 @@ function renderModelInfo(model: Model): JsonObject {
   };
 }
 
-/** Prices of a million tokens per category, as exact decimals in strings. */
+/** Prices of a million tokens per category and of 1,000 web searches, as decimals in strings. */
 function renderPrice(price: Price): JsonObject {
   const mapPrices = (format: (microcredits: bigint) => string) =>
     Object.fromEntries(
@@ -178,6 +179,10 @@ function renderPrice(price: Price): JsonObject {
     usd: mapPrices((microcredits) => usd(microcredits * 1_000_000n)),
     // Micro-credits per token equal credits per million tokens.
     credits: mapPrices((microcredits) => microcredits.toString()),
+    per_1000_web_searches:
+      price.webSearch === 0n
+        ? null
+        : { usd: usd(price.webSearch * 1_000n), credits: credits(price.webSearch * 1_000n) },
     price_version: price.priceVersion,
   };
 }

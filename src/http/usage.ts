@@ -64,6 +64,7 @@ const sums = {
   failed: count,
   cut: count,
   tokens: ref("Tokens"),
+  web_searches: count,
   charge_credits: decimal,
   charge_usd: decimal,
 };
@@ -166,6 +167,7 @@ function renderSums(sums: UsageSums): JsonObject {
         Number(usage?.[category] ?? 0n),
       ]),
     ),
+    web_searches: Number(usage?.webSearches ?? 0n),
     charge_credits: credits(amount),
     charge_usd: usd(amount),
   };

@@ -106,6 +106,7 @@ export class Bill {
       countedInput: estimatedTokensOf(prepared.size),
       writesLiveLong: prepared.size.writesLiveLong,
       contextTokens: prepared.target.model.contextTokens,
+      webSearches: prepared.bounds.webSearches,
       zeroUsage: prepared.target.model.zeroUsage,
     });
     if (client.aborted) this.leave();

@@ -37,10 +37,7 @@ export type Catalog = {
 
 export function createCatalog(file: CatalogFile): Catalog {
   const resolved = new Map(
-    file.models.map(
-      (model) =>
-        [model.id, { model, price: priceVersion(model.id, model.price), exact: true }] as const,
-    ),
+    file.models.map((model) => [model.id, { model, price: priceOf(model), exact: true }] as const),
   );
   const aliases = Object.entries(file.aliases);
   const byName = new Map([
@@ -93,6 +90,11 @@ export function createCatalog(file: CatalogFile): Catalog {
     },
     priceOf: (model) => resolved.get(model)?.price,
   };
+}
+
+/** Without a price, no request may make a web search. */
+function priceOf({ id, price }: ModelEntry): Price {
+  return priceVersion(id, { ...price, webSearch: price.webSearch ?? 0n });
 }
 
 function notFound(name: string, models: readonly Model[]): ApiError {

@@ -16,6 +16,8 @@ export class Counted {
   #signatureBytes = 0;
   #redactedBytes = 0;
   #estimatedThinking = 0;
+  /** Web searches, by the calls that were handed on. */
+  searches = 0;
   /** True once there was content of any kind. The empty start of a block is none. */
   began = false;
   /** Index of the block that is open. Undefined between blocks. */
@@ -78,6 +80,7 @@ export class Counted {
       case "other":
         this.began = true;
         this.#answerBytes += bytesOfCall(kind.value);
+        if (isSearch(kind.value)) this.searches += 1;
         break;
       default:
         this.began = true;
@@ -127,6 +130,11 @@ function bytesOfCall({ type, name, input }: JsonObject): number {
     (typeof name === "string" ? Buffer.byteLength(name) : 0) +
     bytesOfInput(isObject ? input : undefined)
   );
+}
+
+/** The call of a native answer, or the item of a response. */
+function isSearch({ type, name }: JsonObject): boolean {
+  return (type === "server_tool_use" && name === "web_search") || type === "web_search_call";
 }
 
 // A tool call starts with the empty input `{}`, which is not output. Its arguments follow in

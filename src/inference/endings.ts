@@ -73,7 +73,8 @@ export function chargeAt(
     case "usage": {
       const isFinal = hasFinalOutput(reported, counted);
       const output = isFinal ? splitOutput(reported, counted) : seenOutput(reported, counted);
-      return { usage: reported.usage(output), basis: basisOf(hasInput, isFinal), outcome };
+      const usage = reported.usage(output, counted.searches);
+      return { usage, basis: basisOf(hasInput, isFinal), outcome };
     }
   }
 }
@@ -85,7 +86,8 @@ function basisOf(hasInput: boolean, hasOutput: boolean): Basis {
 
 /** The usage to store while an answer runs: what its reader was handed. Undefined: nothing. */
 export function seenUsage(reported: Reported, counted: Counted): Usage | undefined {
-  return counted.began ? reported.usage(seenOutput(reported, counted)) : undefined;
+  if (!counted.began) return undefined;
+  return reported.usage(seenOutput(reported, counted), counted.searches);
 }
 
 /** True when the output is billed as reported. A 0 beside content may be no report. */

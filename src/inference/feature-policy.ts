@@ -1,9 +1,9 @@
-// Features with a price beyond tokens. The price list has token categories only, so a feature for
-// which a provider charges something else is refused unless the operator allows it. The check runs
-// on the canonical request, extensions included, so it is the same for every listener.
+// Features with a price beyond tokens. A feature for which a provider charges something else is
+// refused, unless the operator allows it and it has a price here or costs tokens alone. The check
+// runs on the canonical request, extensions included, so it is the same for every listener.
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
-import type { Block } from "../../gen/gateway/inference/v1/content_pb.ts";
+import type { Block, Tool } from "../../gen/gateway/inference/v1/content_pb.ts";
 import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import type { CatalogFile } from "../config/catalog.ts";
@@ -12,28 +12,64 @@ import { isObject } from "../formats/json.ts";
 
 type FeaturePolicy = CatalogFile["features"];
 
-const pricedToolTypes = /^(web_search_|web_fetch_|code_execution_|advisor_|mcp_toolset)/;
+const webSearch = /^web_search_/;
+/** Their results are input; of these only searches cost more. */
+const providerTools = /^(web_search_|web_fetch_|advisor_|mcp_toolset)/;
+/** Its containers cost by the hour, for which there is no price. */
+const codeExecution = /^code_execution_/;
+
+/** Web searches of a request that does not bound them. The hold covers all. */
+const webSearchesDefault = 8;
 
 /**
- * The request without the members that only the gateway may set. Throws `feature_not_offered`,
- * `thread_unsupported_request`, or `invalid_request` for an extension with the name of a field.
+ * The request without the members that only the gateway may set, and with a bound of its web
+ * searches. Throws `feature_not_offered`, `thread_unsupported_request`, or `invalid_request` for an
+ * extension with the name of a field and for a wrong bound.
  */
 export function enforceFeaturePolicy(
   request: GenerateRequest,
   features: FeaturePolicy,
 ): GenerateRequest {
-  for (const [index, { type, extensions }] of request.tools.entries()) {
-    if (type !== undefined && pricedToolTypes.test(type) && !features.serverTools)
+  for (const [index, { type = "", extensions }] of request.tools.entries()) {
+    if (codeExecution.test(type) || (providerTools.test(type) && !features.serverTools))
       throw notOffered(`tools[${index}].type`, type);
     if (typeof extensions?.type === "string") throw hasField(`tools[${index}].type`);
   }
+  const tools = request.tools.map(boundSearches);
   for (const [index, { content }] of request.messages.entries())
     refuseFiles(content, `messages[${index}]`);
-  if (request.extensions === undefined) return request;
+  if (request.extensions === undefined) return { ...request, tools };
   const extensions = isOpenai(request.sourceFormat)
     ? enforceOnOpenai(request.extensions)
     : enforceOnExtensions(request.extensions, features);
-  return { ...request, extensions };
+  return { ...request, tools, extensions };
+}
+
+function boundSearches(tool: Tool, index: number): Tool {
+  if (!isWebSearch(tool)) return tool;
+  const { max_uses: uses } = tool.extensions ?? {};
+  if (uses === undefined || uses === null)
+    return { ...tool, extensions: { ...tool.extensions, max_uses: webSearchesDefault } };
+  if (typeof uses === "number" && Number.isInteger(uses) && uses > 0 && uses <= usesMax)
+    return tool;
+  throw invalidField(`tools[${index}].max_uses`, `must be an integer from 1 to ${usesMax}`);
+}
+
+/** With more, the sum over all tools would not be exact. */
+const usesMax = 1_000_000;
+
+/** The most web searches that a request may make whose tools the policy has passed. */
+export function webSearchesOf(tools: readonly Tool[]): number {
+  let searches = 0;
+  for (const tool of tools) {
+    const uses = isWebSearch(tool) ? tool.extensions?.max_uses : 0;
+    searches += typeof uses === "number" ? uses : 0;
+  }
+  return Math.min(searches, 2 ** 31 - 1);
+}
+
+function isWebSearch({ type }: Tool): boolean {
+  return type !== undefined && webSearch.test(type);
 }
 
 /** Types of tools that run at the client. The vendor runs all others itself, at a price. */
@@ -113,8 +149,10 @@ function enforceOnMember(
       if (value === null || value === "auto" || value === "standard_only")
         return value === null ? value : "standard_only";
       throw notOffered(name, value);
-    case "mcp_servers":
     case "container":
+      if (value === null || (Array.isArray(value) && value.length === 0)) return value;
+      throw notOffered(name);
+    case "mcp_servers":
       if (value === null || (Array.isArray(value) && value.length === 0) || features.serverTools)
         return value;
       throw notOffered(name);

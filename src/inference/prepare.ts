@@ -8,7 +8,7 @@ import { checkTags } from "../base/tags.ts";
 import type { UsageBounds } from "../billing/billing.ts";
 import { partsMax, toolsMax, tooManyParts, tooManyTools } from "../formats/codec.ts";
 import type { Catalog, Resolved } from "./catalog.ts";
-import { enforceFeaturePolicy } from "./feature-policy.ts";
+import { enforceFeaturePolicy, webSearchesOf } from "./feature-policy.ts";
 import { maxTokensOf, measurePrompt, type PromptSize } from "./prompt-size.ts";
 import { limitThinking, mapReasoning, withoutThinking } from "./reasoning.ts";
 
@@ -52,6 +52,7 @@ export function prepare(
       maxTokensOf(size, target.model.contextTokens) + (request.tools.length > 0 ? toolTokens : 0),
     ),
     mostExpensiveInput: size.mostExpensiveInput,
+    webSearches: webSearchesOf(request.tools),
     minOutput: minOutputOf(request, maxTokens),
     maxOutput: maxTokens,
   };

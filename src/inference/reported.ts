@@ -10,6 +10,7 @@ import {
   type ReportedUsage,
   ReportedUsageSchema,
 } from "../../gen/gateway/inference/v1/event_pb.ts";
+import { isObject } from "../formats/json.ts";
 
 /** Generated tokens. `output`: without thinking. */
 export type Output = { readonly output: number; readonly thinking: number };
@@ -22,6 +23,8 @@ export type UsageRules = {
   readonly writesLiveLong: boolean;
   /** Most input tokens that are billed: the model's context window. */
   readonly contextTokens: number;
+  /** Most web searches that are billed: those that the request allows. */
+  readonly webSearches: number;
   /** Whether zeros in the last report mean 0, or that the provider reports none. */
   readonly zeroUsage: "reported" | "missing";
 };
@@ -39,6 +42,8 @@ export class Reported {
   /** All generated tokens, thinking included. */
   output: number | undefined;
   thinking: number | undefined;
+  /** Web searches. */
+  searches: number | undefined;
   iterations: JsonValue | undefined;
   /** The last one. Undefined before the first. */
   stopReason: string | undefined;
@@ -48,6 +53,7 @@ export class Reported {
   inputIsFinal = false;
   /** True when the output was reported with the end. Earlier reports cannot know the total. */
   outputIsFinal = false;
+  #searchesAreFinal = false;
   /** The format of the provider. Undefined: not known. */
   #format: Format | undefined;
   /** The figures that clients are sent, where the later of two replaces the earlier. */
@@ -109,8 +115,8 @@ export class Reported {
     return isKnown && this.#rules.zeroUsage === "reported";
   }
 
-  /** The usage to be billed with this output. */
-  usage({ output, thinking }: Output): Usage {
+  /** The usage to be billed with this output, and with these searches if no total is reported. */
+  usage({ output, thinking }: Output, seenSearches = 0): Usage {
     const { writesLiveLong, countedInput, contextTokens } = this.#rules;
     const { write5m = 0, write1h = 0 } = this;
     const rest = this.#writes - write5m - write1h;
@@ -147,17 +153,26 @@ export class Reported {
       cacheRead,
       cacheWrite5m,
       cacheWrite1h: upTo(usage.cacheWrite1h),
+      webSearches: Math.min(this.#searches(seenSearches), this.#rules.webSearches),
     };
   }
 
-  /** The input that is billed, if it has changed since the last call. The hold has to cover it. */
+  #searches(seen: number): number {
+    const { searches = 0 } = this;
+    return this.#searchesAreFinal ? searches : Math.max(searches, seen);
+  }
+
+  /**
+   * The input that is billed, if it has changed since the last call. The hold has to cover it, and
+   * every search that the request allows.
+   */
   newInput(): Usage | undefined {
     if (!this.hasInput) return undefined;
     const last = this.#lastInput;
     const usage = this.usage({ output: 0, thinking: 0 });
     if (last && isSameInput(last, usage)) return undefined;
     this.#lastInput = usage;
-    return usage;
+    return { ...usage, webSearches: this.#rules.webSearches };
   }
 
   /**
@@ -185,6 +200,9 @@ export class Reported {
         ephemeral5mInputTokens: charged.cacheWrite5m,
         ephemeral1hInputTokens: charged.cacheWrite1h,
       });
+    const searches = searchesOf(last?.extensions);
+    if (last?.extensions && searches !== undefined && searches !== charged.webSearches)
+      changed.extensions = withSearches(last.extensions, charged.webSearches);
     // A prompt of no tokens does not exist: clients show an estimate instead of such a report.
     const isEstimated = charged.input + charged.cacheRead + written === 0;
     const isOdd = usageNames.some((name) => last?.extensions?.[name] !== undefined);
@@ -232,6 +250,9 @@ export class Reported {
     this.output = usage.outputTokens ?? this.output;
     this.thinking = usage.thinkingTokens ?? this.thinking;
     this.iterations = usage.extensions?.iterations ?? this.iterations;
+    const searches = searchesOf(usage.extensions);
+    this.searches = searches || (this.searches ?? searches);
+    this.#searchesAreFinal ||= isFinal && searches !== undefined;
     this.inputIsFinal ||= isFinal && usage.inputTokens !== undefined;
     this.outputIsFinal ||= isFinal && usage.outputTokens !== undefined;
   }
@@ -298,6 +319,22 @@ function extraIterations(iterations: JsonValue | undefined) {
   });
 }
 
+/** The web searches of a native report. Undefined: it has no number of them. */
+function searchesOf(extensions: JsonObject | undefined): number | undefined {
+  const uses = extensions?.server_tool_use;
+  const searches = isObject(uses) ? uses.web_search_requests : undefined;
+  return isCount(searches) ? searches : undefined;
+}
+
+function withSearches(extensions: JsonObject, searches: number): JsonObject {
+  const uses = isObject(extensions.server_tool_use) ? extensions.server_tool_use : {};
+  return { ...extensions, server_tool_use: { ...uses, web_search_requests: searches } };
+}
+
 function tokensOf(value: JsonValue | undefined): number {
-  return typeof value === "number" && Number.isSafeInteger(value) && value > 0 ? value : 0;
+  return isCount(value) ? value : 0;
+}
+
+function isCount(value: JsonValue | undefined): value is number {
+  return typeof value === "number" && Number.isSafeInteger(value) && value >= 0;
 }

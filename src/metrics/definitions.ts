@@ -78,6 +78,11 @@ export const definitions = {
     help: "charged tokens, by the categories of the price list",
     labels: ["model", "category"],
   },
+  gateway_web_searches_total: {
+    kind: "counter",
+    help: "charged web searches",
+    labels: ["model"],
+  },
   gateway_charged_microcredits_total: {
     kind: "counter",
     help: "charged micro-credits",

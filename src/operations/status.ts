@@ -1,5 +1,5 @@
 // The running installation: its nodes, its database, and the requests that run. What a node knows
-// of itself alone, such as the circuits of its providers, reaches the others through the ledger:
+// of itself alone, such as the health of its providers, reaches the others through the ledger:
 // each node describes itself in its row, and writes it again when something has changed.
 
 import { createHash } from "node:crypto";
@@ -7,7 +7,6 @@ import { hostname } from "node:os";
 import { create, fromJson, type JsonValue, toJson } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import {
-  CircuitState,
   type GetStatusResponse,
   GetStatusResponseSchema,
   LimitsStore,
@@ -15,6 +14,7 @@ import {
   type NodeReport,
   NodeReportSchema,
   NodeSchema,
+  ProviderHealth,
   type ProviderState,
   ProviderStateSchema,
 } from "../../gen/gateway/operations/v1/operations_pb.ts";
@@ -154,17 +154,17 @@ const limitsStores = {
   degraded: LimitsStore.DEGRADED,
 } as const;
 
-const circuits = {
-  closed: CircuitState.CLOSED,
-  open: CircuitState.OPEN,
-  "half-open": CircuitState.HALF_OPEN,
+const healths = {
+  good: ProviderHealth.GOOD,
+  reduced: ProviderHealth.REDUCED,
+  unusable: ProviderHealth.UNUSABLE,
 } as const;
 
 function toProviderState(condition: ProviderCondition): ProviderState {
-  const { name, circuit, waitingModels, lastFailure } = condition;
+  const { name, health, waitingModels, lastFailure } = condition;
   return create(ProviderStateSchema, {
     provider: name,
-    circuit: circuits[circuit],
+    health: healths[health],
     waitingModels: [...waitingModels],
     ...(lastFailure && {
       lastFailure: { ...lastFailure, at: timestampFromDate(lastFailure.at) },

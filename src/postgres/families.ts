@@ -4,7 +4,8 @@
 import { categoryColumns, tokenCategories } from "../base/token-categories.ts";
 
 export const families: Readonly<Record<string, readonly string[]>> = {
-  category: tokenCategories.map((category) => categoryColumns[category]),
+  // All that is metered. The price of a web search is named for one of them.
+  category: [...tokenCategories.map((category) => categoryColumns[category]), "web_search(?:es)?"],
   firstEvent: Array.from({ length: 10 }, (_, index) => `first_event_${index + 1}`),
   amountPart: ["amount_input", "amount_output", "amount_cache", "amount_thinking"],
   ending: ["completed", "failed", "cut"],

@@ -384,6 +384,7 @@ class RunningAttempt implements ProviderAnswer {
     const failed = {
       accountId: scope === "provider" ? undefined : accountId,
       isQuota: status === 429,
+      isDayQuota: end.isDayQuota ?? false,
       retryAfterMs,
     };
     health.fail(failed, { at: new Date(), status, reason });

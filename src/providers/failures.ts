@@ -43,6 +43,8 @@ function meaningOf({ status, body, retryAfterMs }: ErrorAnswer, model: string): 
       alarm: `the provider refuses our credential or account with status ${status}`,
     });
   }
+  if (status === 429 && isDayQuota(body, error))
+    return { ...overloaded(status, retryAfterMs), isDayQuota: true, retry: "elsewhere" };
   if (status === 429 || status === 529) return overloaded(status, retryAfterMs);
   if (status === 408) return timedOut(status);
   if (status >= 500 && isOverload(error)) return overloaded(status, retryAfterMs);
@@ -53,6 +55,16 @@ function meaningOf({ status, body, retryAfterMs }: ErrorAnswer, model: string): 
   if (status === 400 || status === 413 || status === 422 || (status === 404 && body))
     return refusedRequest(status, body, error);
   return failed(status, { alarm: `the provider answers status ${status}` });
+}
+
+/** Of Google's `QuotaFailure`, and of Bedrock's sentence. */
+function isDayQuota(body: JsonObject | undefined, { message }: OverflowReport): boolean {
+  if (/too many tokens per day/i.test(message)) return true;
+  const details = isObject(body?.error) ? body.error.details : undefined;
+  const violations = (Array.isArray(details) ? details : []).flatMap((detail) =>
+    isObject(detail) && Array.isArray(detail.violations) ? detail.violations : [],
+  );
+  return violations.some((one) => isObject(one) && String(one.quotaId).includes("PerDay"));
 }
 
 function isOverload({ type, code, message }: OverflowReport): boolean {

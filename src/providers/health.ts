@@ -29,6 +29,8 @@ const retriesMax = 110;
 const pauseMaxMs = 600_000;
 /** While a provider asked for a pause, this part of the calls passes: its word may not bind. */
 const pausedShare = 0.1;
+/** Where the quota of a day is used up, only the call of each second passes, for so long. */
+const dayQuotaMs = 600_000;
 /** After a call that was answered during a pause, no 429 makes one for so long. */
 const looseMs = 60_000;
 /** But if more than nine in ten of at least so many calls are 429, the word binds. */
@@ -69,6 +71,8 @@ export type FailedCall = {
   readonly accountId: string | undefined;
   /** True of a 429. */
   readonly isQuota?: boolean;
+  /** True of one whose quota is that of a day. */
+  readonly isDayQuota?: boolean;
   /** The time that it asks to wait. */
   readonly retryAfterMs?: number | undefined;
 };
@@ -88,6 +92,8 @@ export class ModelHealth {
   #lastPassedMs = Number.NEGATIVE_INFINITY;
   #retries = retriesAtFirst;
   #pausedUntilMs = 0;
+  /** Of these pauses, those for the quota of a day. */
+  #dayUntilMs = 0;
   #looseUntilMs = 0;
   #strictUntilMs = 0;
 
@@ -115,6 +121,7 @@ export class ModelHealth {
 
   /** The part of its calls that passes now, from 0 to 1, without the one each second. */
   get share(): number {
+    if (this.#clock.now() < this.#dayUntilMs) return 0;
     return Math.min(shareOf(this.#weighed()), this.pauseMs > 0 ? pausedShare : 1);
   }
 
@@ -168,10 +175,13 @@ export class ModelHealth {
     // The provider works although it asked for a pause.
     if (!isProbe || this.pauseMs === 0 || nowMs < this.#strictUntilMs) return;
     this.#pausedUntilMs = 0;
+    this.#dayUntilMs = 0;
     this.#looseUntilMs = nowMs + looseMs;
   }
 
-  fail({ accountId, isQuota = false, retryAfterMs }: FailedCall, failure: CallFailure): void {
+  fail(call: FailedCall, failure: CallFailure): void {
+    const { accountId, isQuota = false, isDayQuota = false } = call;
+    const retryAfterMs = isDayQuota ? dayQuotaMs : call.retryAfterMs;
     this.#count(accountId, false);
     if (isQuota) this.#current.quotaFailures += 1;
     this.#lastFailure = failure;
@@ -182,6 +192,7 @@ export class ModelHealth {
       if (calls.length >= callsMin && !calls.some(({ isAnswered }) => isAnswered))
         this.#isUnusable = true;
     if (isQuota && retryAfterMs !== undefined) this.#pause(retryAfterMs);
+    if (isDayQuota) this.#dayUntilMs = this.#pausedUntilMs;
   }
 
   #pause(ms: number): void {

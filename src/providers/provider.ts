@@ -143,6 +143,8 @@ export type ProviderFailure = {
   readonly isOverload?: boolean;
   /** The time that it asked to wait. */
   readonly retryAfterMs?: number;
+  /** True of a 429 whose quota is that of a day. */
+  readonly isDayQuota?: boolean;
   /** The provider's own words, without secrets, for operators alone: at most 500 characters. */
   readonly reason?: string;
   /** A fault that the operator must repair: a credential, an unpaid bill, a model name. */

@@ -37,15 +37,15 @@ import { type ContextTokensOf, createSimulated } from "./simulated/simulated.ts"
 
 export type { ProviderAnswer, ProviderRequest, Providers } from "./provider.ts";
 
-/** Closed: every call passes. Half-open: a part of them. Open: its last calls all failed. */
-export type CircuitState = "closed" | "open" | "half-open";
+/** Good: every call passes. Reduced: a part of them. Unusable: its last calls all failed. */
+export type ProviderHealth = "good" | "reduced" | "unusable";
 
 /** What this process found out about a provider. */
 export type ProviderCondition = {
   /** As the configuration names it. */
   readonly name: string;
   /** Of the worst of its models. */
-  readonly circuit: CircuitState;
+  readonly health: ProviderHealth;
   /** Models, as the provider names them, for which it asked to wait. Sorted. */
   readonly waitingModels: readonly string[];
   /** Of all its models. Absent: no call has failed. */
@@ -122,7 +122,7 @@ export function createProviders(parts: {
     conditions: () =>
       [...router.connections.values()].map(({ name, health }) => ({
         name,
-        circuit: stateOf([...health.values()]),
+        health: worstOf([...health.values()]),
         waitingModels: [...health].flatMap(([model, one]) => (one.pauseMs > 0 ? model : [])).sort(),
         lastFailure: lastFailureOf(health.values()),
       })),
@@ -150,9 +150,9 @@ export function createProviders(parts: {
   };
 }
 
-function stateOf(models: readonly ModelHealth[]): CircuitState {
-  if (models.some(({ isUnusable }) => isUnusable)) return "open";
-  return models.some(({ share }) => share < 1) ? "half-open" : "closed";
+function worstOf(models: readonly ModelHealth[]): ProviderHealth {
+  if (models.some(({ isUnusable }) => isUnusable)) return "unusable";
+  return models.some(({ share }) => share < 1) ? "reduced" : "good";
 }
 
 function lastFailureOf(all: Iterable<ModelHealth>): CallFailure | undefined {

@@ -14,6 +14,7 @@ import {
   sideOf,
   type TokenCategory,
   tokenCategories,
+  type UsageCount,
 } from "../../src/base/token-categories.ts";
 import { priceVersion } from "../../src/billing/price.ts";
 import { families } from "../../src/postgres/families.ts";
@@ -23,7 +24,8 @@ import { endingWith, freshLedger, holdRequest } from "../support/ledger.ts";
 
 for (const schema of [UsageSchema, UsageTotalSchema, PriceSchema]) {
   test(`${schema.name} has a field for each token category, named like its column`, () => {
-    const fields = schema.fields.filter(({ name }) => name !== "price_version");
+    const others = ["price_version", "web_search", "web_searches"];
+    const fields = schema.fields.filter(({ name }) => !others.includes(name));
     const named = fields.map(({ localName, name }) => [localName, name]);
     expect(named.sort()).toEqual(Object.entries(categoryColumns).sort());
   });
@@ -31,7 +33,7 @@ for (const schema of [UsageSchema, UsageTotalSchema, PriceSchema]) {
 
 test("a price has a column for each token category", () => {
   type Column = Exclude<keyof PriceVersionsRow, "priceVersion" | "model" | "createdAt">;
-  expectTypeOf<Column>().toEqualTypeOf<TokenCategory>();
+  expectTypeOf<Column>().toEqualTypeOf<TokenCategory | "webSearch">();
   expect(Object.keys(categoryColumns)).toEqual([...tokenCategories]);
 });
 
@@ -76,31 +78,32 @@ test("the generator names every statement that lacks a new category", async () =
   ]);
 });
 
-test("a token of a category is charged in one part of the amount, at its price", async () => {
+test("a token of a category, or a search, is charged in one part, at its price", async () => {
   const ledger = await freshLedger();
   onTestFinished(() => ledger.close());
+  const metered = [...tokenCategories, "webSearches"] as const;
   const anyPrices = fc.tuple(
-    ...tokenCategories.map((category) =>
-      fc.bigInt(1n, 1_000n).map((micro) => [category, micro] as const),
-    ),
+    ...metered.map((one) => fc.bigInt(1n, 1_000n).map((micro) => [one, micro] as const)),
   );
   await fc.assert(
-    fc.asyncProperty(fc.constantFrom(...tokenCategories), anyPrices, async (category, entries) => {
-      const prices = new Map<TokenCategory, bigint>(entries);
-      const price = priceVersion(
-        "model-test",
-        byCategory((one) => prices.get(one) ?? 0n),
-      );
+    fc.asyncProperty(fc.constantFrom(...metered), anyPrices, async (one, entries) => {
+      const prices = new Map<TokenCategory | UsageCount, bigint>(entries);
+      const priceOf = (of: TokenCategory | UsageCount) => prices.get(of) ?? 0n;
+      const price = priceVersion("model-test", {
+        ...byCategory(priceOf),
+        webSearch: priceOf("webSearches"),
+      });
       const payer = await ledger.payer(1_000_000n);
       const asked = holdRequest(payer, 1);
       const mostExpensiveInput = InputCategory.CACHE_WRITE_1H;
-      const bounds = { ...asked.bounds, mostExpensiveInput };
+      const bounds = { ...asked.bounds, mostExpensiveInput, webSearches: 1 };
       const hold = await ledger.holds.place({ ...asked, price, bounds }, never);
-      await ledger.holds.settle(hold, endingWith({ [category]: 1 }));
+      await ledger.holds.settle(hold, endingWith({ [one]: 1 }));
       const parts =
         "amount_input as input, amount_output as output, amount_cache as cache, amount_thinking as thinking";
       const none = { input: 0n, output: 0n, cache: 0n, thinking: 0n };
-      const expected = { ...none, [sideOf[category]]: price[category] };
+      const side = one === "webSearches" ? "input" : sideOf[one];
+      const expected = { ...none, [side]: priceOf(one) };
       for (const table of ["charge_sums", "usage_hourly"])
         expect(
           await ledger.run(`select ${parts} from ${table} where account_id = $1`, [

@@ -10,7 +10,7 @@ export type CatalogOptions = {
   readonly members?: string;
   /**
    * Models `failover-0`, … whose first provider does not listen. Each has a provider of its own, so
-   * that no circuit opens.
+   * that the failures of one are not those of another.
    */
   readonly failovers?: { readonly count: number; readonly deadPort: number };
   /** Further sections. */

@@ -59,6 +59,7 @@ const never = new AbortController().signal;
 const bounds = {
   input: 600,
   mostExpensiveInput: InputCategory.UNSPECIFIED,
+  webSearches: 0,
   minOutput: 1_000,
   maxOutput: 1_000,
 };
@@ -375,6 +376,7 @@ class Codecs {
       countedInput: estimatedInputTokens,
       writesLiveLong: false,
       contextTokens,
+      webSearches: 0,
       zeroUsage,
     });
     const { stream = false } = decoded;

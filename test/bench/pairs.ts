@@ -19,6 +19,7 @@ export const pairPrice = priceVersion(pairModel, {
   cacheWrite1h: 280n,
   cacheRead: 14n,
   thinking: 700n,
+  webSearch: 0n,
 });
 /** Tokens of input, and of output, that a pair is charged for. */
 export const pairTokens = 100;
@@ -47,6 +48,7 @@ export async function startPairs(postgres: Postgres) {
   const never = new AbortController().signal;
   const bounds = {
     input: 1_000,
+    webSearches: 0,
     mostExpensiveInput: InputCategory.UNSPECIFIED,
     minOutput: pairTokens,
     maxOutput: pairTokens,

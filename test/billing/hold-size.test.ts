@@ -4,6 +4,7 @@ import { InputCategory } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import {
   type Funds,
   isHoldOf,
+  maxHoldMicro,
   maxInputCostMicro,
   minHoldMicro,
   resizedHoldMicro,
@@ -93,7 +94,9 @@ test("where the input is uncertain, a request is admitted exactly if its least w
   fc.assert(
     fc.property(anyPrices, anyCountedBounds, anyFunds, (prices, bounds, funds) => {
       const output = maxOutputPriceMicro(prices);
-      const plain = BigInt(bounds.minInput) * maxInputPriceMicro(prices, InputCategory.UNSPECIFIED);
+      const plain =
+        BigInt(bounds.minInput) * maxInputPriceMicro(prices, InputCategory.UNSPECIFIED) +
+        BigInt(bounds.webSearches) * prices.webSearch;
       const worth = plain + BigInt(bounds.minOutput) * output;
       const grant = sizeHold(prices, bounds, funds);
       expect(grant.kind).toBe(covers(funds, worth) ? "granted" : "short");
@@ -184,10 +187,12 @@ test("output beyond 8,192 tokens is granted up to a quarter of the free credits,
     cacheWrite1h: 0n,
     cacheRead: 0n,
     thinking: 100n,
+    webSearch: 1_000n,
   };
   const bounds = {
     input: 0,
     mostExpensiveInput: InputCategory.UNSPECIFIED,
+    webSearches: 0,
     minOutput: 1_024,
     maxOutput: 128_000,
   };
@@ -209,10 +214,12 @@ test("a grant is reduced if the credits would not cover the usual one without th
     cacheWrite1h: 10n,
     cacheRead: 1n,
     thinking: 100n,
+    webSearch: 1_000n,
   };
   const bounds = {
     input: 1_000,
     mostExpensiveInput: InputCategory.UNSPECIFIED,
+    webSearches: 0,
     minOutput: 1_024,
     maxOutput: 4_000,
   };
@@ -236,10 +243,12 @@ test("a request for no output holds its input only", () => {
     cacheWrite1h: 20n,
     cacheRead: 1n,
     thinking: 100n,
+    webSearch: 1_000n,
   };
   const bounds = {
     input: 100,
     mostExpensiveInput: InputCategory.CACHE_WRITE_1H,
+    webSearches: 0,
     minOutput: 0,
     maxOutput: 0,
   };
@@ -249,6 +258,22 @@ test("a request for no output holds its input only", () => {
     amountMicro: 2_000n,
   });
   expect(sizeHold(prices, bounds, { posted: 1_999n, poolHeld: 0n }).kind).toBe("short");
+});
+
+test("a hold covers every web search that its request allows", () => {
+  fc.assert(
+    fc.property(anyPrices, anyBounds, fc.nat(1_000), (prices, bounds, webSearches) => {
+      const without = { ...bounds, webSearches: 0 };
+      const withSearches = { ...bounds, webSearches };
+      const searchesMicro = prices.webSearch * BigInt(webSearches);
+      expect(minHoldMicro(prices, withSearches)).toBe(
+        minHoldMicro(prices, without) + searchesMicro,
+      );
+      expect(maxHoldMicro(prices, withSearches)).toBe(
+        maxHoldMicro(prices, without) + searchesMicro,
+      );
+    }),
+  );
 });
 
 test("a resized hold covers exactly the reported input and all the granted output", () => {

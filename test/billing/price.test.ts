@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { InputCategory } from "../../gen/gateway/billing/v1/billing_pb.ts";
@@ -20,7 +21,8 @@ test("a cost is the exact sum of tokens times price, however large", () => {
         BigInt(used.cacheWrite5m) * prices.cacheWrite5m +
         BigInt(used.cacheWrite1h) * prices.cacheWrite1h +
         BigInt(used.cacheRead) * prices.cacheRead +
-        BigInt(used.thinking) * prices.thinking;
+        BigInt(used.thinking) * prices.thinking +
+        BigInt(used.webSearches) * prices.webSearch;
       expect(costMicro(prices, used)).toBe(expected);
     }),
   );
@@ -34,6 +36,7 @@ test("a negative count never lowers a cost", () => {
     cacheWrite1h: 20n,
     cacheRead: 1n,
     thinking: 60n,
+    webSearch: 2_000n,
   };
   expect(costMicro(prices, { ...usage({ output: 2 }), input: -5 })).toBe(100n);
 });
@@ -51,6 +54,13 @@ test("no token costs more than the highest price of its side", () => {
       expect(long >= short && long >= prices.cacheWrite1h).toBe(true);
     }),
   );
+});
+
+test("a price without web searches has the id that it had before there were any", () => {
+  const tokens = { input: 10n, output: 50n, cacheWrite5m: 12n, cacheWrite1h: 20n, cacheRead: 1n };
+  const { priceVersion: id } = priceVersion("m", { ...tokens, thinking: 60n, webSearch: 0n });
+  const hash = createHash("sha256").update("m|10|50|60|12|20|1").digest("hex");
+  expect(id).toBe(`price_${hash.slice(0, 24)}`);
 });
 
 test("the id of a price version depends on its content only, and changes with every part of it", () => {

@@ -140,6 +140,39 @@ describe("prices", () => {
     }
   });
 
+  test("a web search has a price of its own, in dollars per 1,000", () => {
+    const priceOf = (per: string) =>
+      readCatalogFile(file(model("m", { price: `{ input: 1, output: 5, per: ${per} }` }))).models[0]
+        ?.price.webSearch;
+    expect(priceOf("{ web_search: 10.00 }")).toBe(2_000_000n);
+    expect(priceOf("{ web_search: 0.000005 }")).toBe(1n);
+    expect(priceOf("{ web_search: 0 }")).toBe(0n);
+    expect(priceOf("{}")).toBeUndefined();
+    const problems = (per: string) =>
+      problemsOf(file(model("m", { price: `{ input: 1, output: 5, per: ${per} }` })));
+    expect(problems("{ web_search: -1 }")).toEqual([
+      "models[0].price.per.web_search: must be a decimal number of US dollars per 1,000 searches, not -1",
+    ]);
+    expect(problems("{ web_search: 0.000001 }")).toEqual([
+      "models[0].price.per.web_search: 0.000001 USD per 1,000 searches is not a whole number of micro-credits per search (steps of 0.000005 USD)",
+    ]);
+    expect(problems("{ web_search: 999999999 }")).toEqual([
+      "models[0].price.per.web_search: 999999999 USD per 1,000 searches is more than can be billed",
+    ]);
+    expect(problems("{ web_serch: 1 }")[0]).toMatch(/^models\[0\]\.price\.per\.web_serch: /);
+  });
+
+  test("tools that providers run are not offered without a price of web searches", () => {
+    const text = (price: string) =>
+      `${file(model("m", { price }) + model("n", { price: "{ inherit: m }" }))}features: { server_tools: true }\n`;
+    expect(problemsOf(text("{ input: 1, output: 5 }"))).toEqual([
+      "features.server_tools: needs a price of web searches: per.web_search of m",
+      "features.server_tools: needs a price of web searches: per.web_search of n",
+    ]);
+    const { models } = readCatalogFile(text("{ input: 1, output: 5, per: { web_search: 10 } }"));
+    expect(models.map(({ price }) => price.webSearch)).toEqual([2_000_000n, 2_000_000n]);
+  });
+
   test("dollars are converted to micro-credits exactly", () => {
     fc.assert(
       fc.property(fc.bigInt({ min: 1n, max: 1_000_000n }), (micro) => {

@@ -186,7 +186,8 @@ for (const split of [false, true]) {
         for (const row of data)
           expect(Object.keys(row).filter((name) => name !== "from")).toEqual([
             ...names,
-            ...["requests", "completed", "failed", "cut", "tokens", "charge_credits", "charge_usd"],
+            ...["requests", "completed", "failed", "cut", "tokens", "web_searches"],
+            ...["charge_credits", "charge_usd"],
           ]);
       }
     });

@@ -108,17 +108,33 @@ test("a line has every column of its charge but the month, and gives its figures
   const { rows } = await client.query<{ name: string }>(`
     select attname as name from pg_attribute
     where attrelid = 'charges'::regclass and attnum > 0 and not attisdropped`);
-  // Most charges have no `made_by`, and their lines are as they were before there was one.
-  const columns = rows
-    .map(({ name }) => name)
-    .filter((name) => name !== "month" && name !== "made_by");
+  // Most charges have no `made_by` and no searches. Their lines are as they were before these.
+  const others = ["month", "made_by", "web_searches"];
+  const columns = rows.map(({ name }) => name).filter((name) => !others.includes(name));
   for (const line of lines)
     expect(Object.keys(JSON.parse(line)).toSorted()).toEqual(columns.toSorted());
   expect(lines.map(readFigures)).toEqual([
-    [0n, 0n, 0n, 0n, 0n, 0n, 0n, 0n, 0n],
-    [9223372036854775807n, 9007199254740993n, 7n, 1n, 2n, 6n, 3n, 4n, 5n],
-    [10n, 1n, 9223372036854775807n, 2147483647n, 0n, 0n, 0n, 0n, 0n],
+    [0n, 0n, 0n, 0n, 0n, 0n, 0n, 0n, 0n, 0n],
+    [9223372036854775807n, 9007199254740993n, 7n, 1n, 2n, 6n, 3n, 4n, 5n, 0n],
+    [10n, 1n, 9223372036854775807n, 2147483647n, 0n, 0n, 0n, 0n, 0n, 0n],
   ]);
+});
+
+test("a charge of web searches has a line that ends with them, in the same form", async () => {
+  await client.query("begin");
+  onTestFinished(async () => void (await client.query("rollback")));
+  await client.query(
+    `insert into charges select (jsonb_populate_record(c, $1)).*
+     from charges c where request_id = 'req_2'`,
+    [{ request_id: "req_5", web_searches: 3 }],
+  );
+  const { rows } = await client.query<{ line: string }>(
+    `select line from charge_lines_${lineForm} where request_id = 'req_5'`,
+  );
+  const [, without = ""] = lines;
+  const line = without.replace("req_2", "req_5").replace(/}$/, ',"web_searches":3}');
+  expect(rows).toEqual([{ line }]);
+  expect(readFigures(line)).toEqual([...(readFigures(without) ?? []).slice(0, -1), 3n]);
 });
 
 test("a charge that a program had made has a line with its name, in the same form", async () => {

@@ -144,6 +144,7 @@ describe("the catalogue", () => {
               cache_read: "42",
               thinking: "2100",
             },
+            per_1000_web_searches: null,
             price_version: "v_1",
           },
         },
@@ -228,6 +229,7 @@ describe("money", () => {
         cache_read: 0,
         thinking: 5,
       },
+      web_searches: 0,
       reported_tokens: {
         input: 10,
         output: 30,
@@ -246,6 +248,7 @@ describe("money", () => {
         cache_write_1h: "0.00084",
         cache_read: "0.000042",
       },
+      credits_per_web_search: "0",
       hold_credits: "9",
       charge_credits: "0.0567",
       charge_usd: "0.0002835",

@@ -2,13 +2,11 @@
 // a provider is asked for in one piece (4,096 tokens) and as a stream (4,097): how it was asked
 // decides no charge, and an error status costs nothing.
 
-import type { JsonObject } from "@bufbuild/protobuf";
-import { Code, ConnectError } from "@connectrpc/connect";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { Outcome, type Receipt } from "../../gen/gateway/billing/v1/billing_pb.ts";
-import { newRequestId } from "../../src/base/ids.ts";
 import { readCatalogFile } from "../../src/config/catalog.ts";
 import { grpcCore } from "../../src/grpc/client.ts";
+import { ask, formats, wishes } from "../support/asks.ts";
 import { catalogFor } from "../support/catalog.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { type FakeProvider, type Script, startFakeProvider } from "../support/provider.ts";
@@ -19,7 +17,6 @@ import {
   nativeStream,
   sseEvent,
 } from "../support/provider-answers.ts";
-import { requestOf } from "../support/providers.ts";
 
 const input = 140n;
 const output = 700n;
@@ -44,51 +41,6 @@ function freshCatalog() {
   const more = `queue: ${queue++}`;
   return readCatalogFile(catalogFor({ native: { kind: "anthropic", url: provider.url, more } }));
 }
-
-type Wish = { readonly maxTokens: number; readonly stream: boolean };
-
-/** Asks, reads the whole answer, and returns its id and its status: of gRPC, 200 or 500. */
-type Ask = (wish: Wish) => Promise<{ readonly requestId: string; readonly status: number }>;
-
-async function post(path: string, body: JsonObject): ReturnType<Ask> {
-  const answer = await fetch(gateway.address + path, {
-    method: "POST",
-    headers: {
-      ...(path === "/v1/messages"
-        ? { "x-api-key": gateway.v1, "anthropic-version": "2023-06-01" }
-        : { authorization: `Bearer ${gateway.v1}` }),
-      "content-type": "application/json",
-    },
-    body: JSON.stringify({ model: "haiku", ...body }),
-  });
-  await answer.text();
-  return {
-    requestId: answer.headers.get("x-request-id") ?? "",
-    status: answer.status,
-  };
-}
-
-const user = [{ role: "user", content: "Hello" }];
-const bindings: Readonly<Record<string, Ask>> = {
-  native: ({ maxTokens, stream }) =>
-    post("/v1/messages", { messages: user, max_tokens: maxTokens, stream }),
-  chat: ({ maxTokens, stream }) =>
-    post("/v1/chat/completions", { messages: user, max_tokens: maxTokens, stream }),
-  Responses: ({ maxTokens, stream }) =>
-    post("/v1/responses", { input: "Hello", max_output_tokens: maxTokens, stream }),
-  gRPC: async ({ maxTokens, stream }) => {
-    const requestId = newRequestId();
-    const request = requestOf("Hello", { model: "haiku", maxTokens, stream });
-    const headers = { authorization: `Bearer ${gateway.v1}`, "x-request-id": requestId };
-    try {
-      for await (const _ of core.inference.generate(request, { headers }));
-      return { requestId, status: 200 };
-    } catch (error) {
-      expect(ConnectError.from(error).code).not.toBe(Code.Internal);
-      return { requestId, status: 500 };
-    }
-  },
-};
 
 async function charged(requestId: string): Promise<Receipt> {
   const { core, call } = gateway.admin;
@@ -179,24 +131,21 @@ const cases: Readonly<Record<string, Case>> = {
   },
 };
 
-describe.each(Object.keys(bindings))("over %s", (binding) => {
+describe.each(formats)("over %s", (format) => {
   test.each(Object.keys(cases))("%s", async (name) => {
     const { plain, stream, costs, isError, outcomes } = cases[name] ?? fail();
     provider.always(({ body }) => (body.stream === true ? stream : plain));
+    gateway.reload(freshCatalog());
+    const asker = { address: gateway.address, core, secret: gateway.v1 };
+    const asked = wishes.map((wish) => ({ wish, ...ask(asker, format, wish) }));
     const seen: (bigint | undefined)[] = [];
-    for (const wish of [
-      { maxTokens: 4_096, stream: false },
-      { maxTokens: 4_097, stream: false },
-      { maxTokens: 4_096, stream: true },
-      { maxTokens: 4_097, stream: true },
-    ]) {
-      gateway.reload(freshCatalog());
-      const { requestId, status } = await (bindings[binding] ?? fail())(wish);
+    for (const { wish, requestId, ended } of asked) {
+      const status = (await ended) ?? fail();
       const receipt = await charged(requestId);
       expect(outcomes).toContain(receipt.outcome);
       expect(receipt.amountMicrocredits).toEqual(wish.stream ? costs.streamed : costs.plain);
       // The status of a stream that has begun, over gRPC its end.
-      if (binding !== "gRPC" || !wish.stream) {
+      if (format !== "gRPC" || !wish.stream) {
         if (status >= 400) expect(receipt.amountMicrocredits).toBe(0n);
         if (!wish.stream) expect(status >= 400).toBe(isError === true);
       }
@@ -207,45 +156,6 @@ describe.each(Object.keys(bindings))("over %s", (binding) => {
     expect(seen[2]).toBe(seen[3]);
     if (isError !== true) expect(seen[0]).toBe(seen[2]);
   });
-});
-
-test("a web search of 40 KB is no output: its answer ends by itself, with its own figures", async () => {
-  gateway.reload(freshCatalog());
-  const found = { type: "web_search_result", url: "https://example.org", encrypted_content: "x" };
-  const results = Array.from({ length: 40 }, () => ({
-    ...found,
-    encrypted_content: "e".repeat(1_000),
-  }));
-  const [start = "", ...others] = nativeEvents({ text, usage });
-  const search = { type: "server_tool_use", id: "srvtoolu_1", name: "web_search", input: {} };
-  const result = {
-    type: "web_search_tool_result",
-    tool_use_id: "srvtoolu_1",
-    content: results,
-  };
-  const writes = [
-    start,
-    sseEvent("content_block_start", { index: 0, content_block: search }),
-    sseEvent("content_block_stop", { index: 0 }),
-    sseEvent("content_block_start", { index: 1, content_block: result }),
-    sseEvent("content_block_stop", { index: 1 }),
-    ...others.map((one) => one.replace('"index":0', '"index":2')),
-  ];
-  provider.always(nativeStream({}, { writes }));
-  const answer = await fetch(`${gateway.address}/v1/messages`, {
-    method: "POST",
-    headers: {
-      "x-api-key": gateway.v1,
-      "anthropic-version": "2023-06-01",
-      "content-type": "application/json",
-    },
-    body: JSON.stringify({ model: "haiku", messages: user, max_tokens: 4_096, stream: true }),
-  });
-  const body = await answer.text();
-  expect(body).toContain('"stop_reason":"end_turn"');
-  expect(body).toContain("e".repeat(1_000));
-  const receipt = await charged(answer.headers.get("x-request-id") ?? "");
-  expect(receipt).toMatchObject({ outcome: Outcome.COMPLETED, amountMicrocredits: whole });
 });
 
 function fail(): never {

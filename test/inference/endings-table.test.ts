@@ -350,6 +350,22 @@ describe("the outcome and the charge are those of the table", () => {
   }
 });
 
+test("over all endings, posted and charges are the transfers, and no hold is exceeded", async () => {
+  const [sums] = await gateway.run<Record<string, bigint>>(`
+    select (select sum(amount)::bigint from transfers) as transfers,
+      (select sum(posted)::bigint from pools) as posted,
+      (select sum(held)::bigint from pools) as held,
+      (select sum(amount)::bigint from charges where account_id <> '') as charges,
+      (select count(*) from charges where amount > hold) as above_hold,
+      (select count(*) from charges where output + thinking > granted_output) as above_grant,
+      (select count(distinct outcome) from charges where account_id <> '') as outcomes`);
+  const { posted = 0n, charges = 0n, transfers } = sums ?? {};
+  expect(posted + charges).toBe(transfers);
+  expect(sums).toMatchObject({ held: 0n, above_hold: 0n, above_grant: 0n });
+  // All but those of old charges.
+  expect(sums?.outcomes).toBe(BigInt(OutcomeSchema.values.length - 2));
+});
+
 test("a request that is rejected before admission has no hold and no charge", async () => {
   const poor = await gateway.payer(1n);
   const { admission, failure } = await gateway.collect(gateway.generate(poor));

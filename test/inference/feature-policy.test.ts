@@ -1,7 +1,7 @@
 import type { JsonObject } from "@bufbuild/protobuf";
 import { expect, test } from "vitest";
 import { Format, Role } from "../../gen/gateway/inference/v1/content_pb.ts";
-import { enforceFeaturePolicy } from "../../src/inference/feature-policy.ts";
+import { enforceFeaturePolicy, webSearchesOf } from "../../src/inference/feature-policy.ts";
 import { errorOf, requestOf } from "../support/requests.ts";
 
 const none = { serverTools: false, fastSpeed: false, inferenceGeo: false };
@@ -16,7 +16,7 @@ const refused: { member: JsonObject; reason: string; isAllowable?: true }[] = [
   { member: { inference_geo: "eu" }, reason: "feature_not_offered", isAllowable: true },
   { member: { service_tier: "priority" }, reason: "feature_not_offered" },
   { member: { mcp_servers: [{ url: "x" }] }, reason: "feature_not_offered", isAllowable: true },
-  { member: { container: "c" }, reason: "feature_not_offered", isAllowable: true },
+  { member: { container: "c" }, reason: "feature_not_offered" },
 ];
 for (const { member, reason, isAllowable } of refused) {
   test(`${JSON.stringify(member)} is refused${isAllowable ? " unless the operator allows it" : ", also if all features are allowed"}`, () => {
@@ -55,7 +55,6 @@ test("a member called __proto__ is a member like any other", () => {
 for (const type of [
   "web_search_20250305",
   "web_fetch_20250910",
-  "code_execution_20250825",
   "advisor_20260101",
   "mcp_toolset",
 ]) {
@@ -68,6 +67,44 @@ for (const type of [
     expect(errorOf(() => enforceFeaturePolicy(request, all))).toBeUndefined();
   });
 }
+
+test("code execution has no price, so it is refused, whatever the operator allows", () => {
+  const request = requestOf({ tools: [{ type: "code_execution_20250825", name: "b" }] });
+  for (const features of [none, all])
+    expect(errorOf(() => enforceFeaturePolicy(request, features))).toMatchObject({
+      reason: "feature_not_offered",
+      facts: { field: "tools[0].type" },
+    });
+});
+
+const search = (extensions?: JsonObject) => ({
+  ...{ type: "web_search_20250305", name: "web_search" },
+  ...(extensions && { extensions }),
+});
+
+test("a request that does not bound its web searches may make eight", () => {
+  for (const given of [undefined, { max_uses: null }]) {
+    const request = requestOf({ tools: [search(given), { name: "a" }] });
+    const { tools } = enforceFeaturePolicy(request, all);
+    expect(tools.map(({ extensions }) => extensions)).toEqual([{ max_uses: 8 }, undefined]);
+    expect(webSearchesOf(tools)).toBe(8);
+  }
+  const more = search({ max_uses: 3, allowed_domains: ["example.org"] });
+  const { tools } = enforceFeaturePolicy(requestOf({ tools: [more, search()] }), all);
+  expect(tools[0]?.extensions).toEqual(more.extensions);
+  expect(webSearchesOf(tools)).toBe(11);
+});
+
+test.each([0, -1, 1.5, 1e15, "3", [1], true])(
+  "a request for %o web searches is refused",
+  (uses) => {
+    const request = requestOf({ tools: [{ name: "a" }, search({ max_uses: uses })] });
+    expect(errorOf(() => enforceFeaturePolicy(request, all))).toMatchObject({
+      reason: "invalid_request",
+      facts: { field: "tools[1].max_uses" },
+    });
+  },
+);
 
 for (const type of [
   "tool_search_tool_regex_20251119",

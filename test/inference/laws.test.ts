@@ -10,8 +10,17 @@ import {
 } from "../../gen/gateway/inference/v1/event_pb.ts";
 import { chargedUsage } from "../../src/billing/billing.ts";
 import { costMicro } from "../../src/billing/price.ts";
+import * as chat from "../../src/formats/chat/chat.ts";
+import * as native from "../../src/formats/native/native.ts";
+import * as responses from "../../src/formats/responses/responses.ts";
 import type { EndingName } from "../../src/inference/endings.ts";
 import { Metered, metered } from "../support/metered.ts";
+import {
+  type AnswerContent,
+  chatStream,
+  nativeStream,
+  responsesStream,
+} from "../support/provider-answers.ts";
 
 type Report = Exclude<MessageInitShape<typeof ReportedUsageSchema>, { $typeName: string }>;
 
@@ -58,6 +67,7 @@ const price = {
   cacheWrite5m: 6n,
   cacheWrite1h: 10n,
   cacheRead: 1n,
+  webSearch: 1_000n,
 };
 
 function costOf(answer: Metered, ending: EndingName, isPlain = false): bigint {
@@ -137,6 +147,85 @@ test("the same answer costs the same, plain or streamed, and in one read or in m
       for (const event of events) one.read([event]);
       const whole = metered(events).billedAt("complete", true);
       expect(one.billedAt("complete", false)).toEqual(whole);
+    }),
+  );
+});
+
+const anyAnswer: fc.Arbitrary<AnswerContent> = fc
+  .record({
+    text: fc.array(fc.string({ minLength: 1, maxLength: 9, unit: "grapheme" }), { maxLength: 4 }),
+    thinking: fc.option(fc.array(fc.string({ minLength: 1 }), { minLength: 1, maxLength: 3 })),
+    hasTool: fc.boolean(),
+    usage: fc.option(fc.record({ input: tokens, output: tokens, cacheRead: tokens })),
+  })
+  .map(({ text, thinking, hasTool, usage }) => ({
+    text,
+    ...(thinking && { thinking: { pieces: thinking } }),
+    ...(hasTool && { tool: { name: "find", input: ['{"a":', '"ü"}'] } }),
+    ...(usage ? { usage } : { noUsage: true }),
+  }));
+const formats = {
+  native: [native, nativeStream],
+  chat: [chat, chatStream],
+  Responses: [responses, responsesStream],
+} as const;
+
+test.each(["native", "chat", "Responses"] as const)(
+  "of %s, any split of a stream into reads costs the same, whole or broken off",
+  (name) => {
+    const [format, streamOf] = formats[name];
+    fc.assert(
+      fc.property(
+        anyAnswer,
+        fc.array(fc.nat(3_000), { maxLength: 8 }),
+        fc.option(fc.nat(3_000)),
+        (content, places, end) => {
+          const whole = Buffer.from((streamOf(content).writes ?? []).join(""));
+          const bytes = whole.subarray(0, end ?? whole.length);
+          const billed = (pieces: readonly Uint8Array[]) => {
+            const decoder = format.createEventDecoder();
+            const answer = new Metered();
+            for (const piece of pieces) answer.read(decoder.push(piece));
+            answer.read(decoder.end());
+            const names = ["complete", "left", "providerBroke"] as const;
+            return names.map((ending) => answer.billedAt(ending));
+          };
+          const cuts = [...new Set([0, ...places.filter((at) => at < bytes.length)])].sort(
+            (one, other) => one - other,
+          );
+          const pieces = cuts.map((at, index) => bytes.subarray(at, cuts[index + 1]));
+          expect(billed(pieces)).toEqual(billed([bytes]));
+        },
+      ),
+    );
+  },
+);
+
+test("of a provider that reports less than was handed on, a leaver pays our count at most", () => {
+  fc.assert(
+    fc.property(input, pieces, fc.nat(), (usage, content, less) => {
+      const handedOn = metered(content).counted.output();
+      const most = handedOn.output + handedOn.thinking;
+      const outputTokens = most === 0 ? 0 : 1 + (less % most);
+      const end = delta({ outputTokens });
+      const answer = new Metered();
+      answer.read([start(usage)]);
+      let last = costOf(answer, "leftBeforeContent");
+      for (const piece of content) {
+        answer.read([piece]);
+        const cost = costOf(answer, "left");
+        // Later never costs less, until the provider's own figure is there.
+        expect(cost).toBeGreaterThanOrEqual(last);
+        last = cost;
+      }
+      const counted = new Metered();
+      counted.read([start(usage), ...content, delta({ outputTokens: most }), stop]);
+      expect(last).toBeLessThanOrEqual(costOf(counted, "complete"));
+      answer.read([end]);
+      const after = costOf(answer, "left");
+      answer.read([stop]);
+      expect(after).toBe(costOf(answer, "complete"));
+      expect(after).toBeLessThanOrEqual(last);
     }),
   );
 });

@@ -177,7 +177,9 @@ const failure = () => Promise.reject(new Error("the provider broke off"));
 
 test("a charge is the price of the charged tokens, and the rest is the overrun", () => {
   const usage = fc.record(
-    Object.fromEntries(tokenCategories.map((category) => [category, fc.nat({ max: 1_000 })])),
+    Object.fromEntries(
+      [...tokenCategories, "webSearches"].map((category) => [category, fc.nat({ max: 1_000 })]),
+    ),
   );
   fc.assert(
     fc.property(usage, fc.nat({ max: 2_500 }), (reported, granted) => {
@@ -190,6 +192,7 @@ test("a charge is the price of the charged tokens, and the rest is the overrun",
         cacheWrite5m: of("cacheWrite5m"),
         cacheWrite1h: of("cacheWrite1h"),
         cacheRead: of("cacheRead"),
+        webSearches: of("webSearches"),
       };
       const charged = chargedUsage(all, granted);
       expect(charged.output + charged.thinking).toBe(Math.min(all.output + all.thinking, granted));

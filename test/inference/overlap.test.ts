@@ -256,7 +256,7 @@ describe("a pool that empties between two looks", () => {
     ]);
   });
 
-  test("leaves the circuit of the provider closed, and its concurrency free", async () => {
+  test("is no failure of its provider, and leaves its concurrency free", async () => {
     for (let time = 0; time < 12; time++) {
       const { seen } = await sendWhileLeaving(1n, nativeForm);
       expect(seen.status).toBe(402);

@@ -8,9 +8,9 @@ import { TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import {
   AccountFilter,
-  CircuitState,
   LimitsStore,
   ListProvidersResponseSchema,
+  ProviderHealth,
 } from "../../gen/gateway/operations/v1/operations_pb.ts";
 import { toApiError } from "../../src/base/errors.ts";
 import { type CatalogFile, readCatalogFile } from "../../src/config/catalog.ts";
@@ -291,14 +291,14 @@ describe("the installation", () => {
   });
 
   test("tells of a provider that fails, and shows no secret of any", async () => {
-    const circuit = async () => {
+    const health = async () => {
       const { providers } = await operations().listProviders({}, call());
       const nowhere = providers.find(({ name }) => name === "nowhere");
-      return nowhere?.nodes.map(({ state }) => state?.circuit);
+      return nowhere?.nodes.map(({ state }) => state?.health);
     };
-    await expect.poll(circuit, soon).toEqual([CircuitState.CLOSED]);
+    await expect.poll(health, soon).toEqual([ProviderHealth.GOOD]);
     for (let index = 0; index < 6; index++) expect(await ask("model-broken")).toBeGreaterThan(499);
-    await expect.poll(circuit, soon).not.toEqual([CircuitState.CLOSED]);
+    await expect.poll(health, soon).not.toEqual([ProviderHealth.GOOD]);
     const answer = await operations().listProviders({}, call());
     const nowhere = answer.providers.find(({ name }) => name === "nowhere");
     expect(nowhere).toMatchObject({

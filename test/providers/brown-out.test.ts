@@ -1,10 +1,20 @@
 // A provider that fails some of its calls, in virtual time, over the real rules of shares, retries
 // and pauses. Ideal: three tries at the provider itself. The table is printed.
 
+import { create } from "@bufbuild/protobuf";
 import { expect, test } from "vitest";
+import { GenerateRequestSchema } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import type { Clock } from "../../src/base/clock.ts";
-import { pauseBefore } from "../../src/providers/attempts.ts";
+import { createLog } from "../../src/base/log.ts";
+import { readCatalogFile } from "../../src/config/catalog.ts";
+import { pauseBefore, startAnswer } from "../../src/providers/attempts.ts";
+import { failed } from "../../src/providers/failures.ts";
 import { ModelHealth, type Passed } from "../../src/providers/health.ts";
+import type { Provider, ProviderRequest, Read } from "../../src/providers/provider.ts";
+import { createConnection, Router } from "../../src/providers/routing.ts";
+import { catalogFor } from "../support/catalog.ts";
+import { runPendingTasks } from "../support/clock.ts";
+import { events } from "../support/inference.ts";
 
 /** Random numbers that are the same in every run. */
 function randomOf(seed: number): () => number {
@@ -40,10 +50,16 @@ class Timeline implements Clock {
   }
 
   run(): void {
-    for (let next = this.#pop(); next; next = this.#pop()) {
-      this.#nowMs = next.atMs;
-      next.run();
-    }
+    while (this.step());
+  }
+
+  /** Runs what is due next. False: nothing is. */
+  step(): boolean {
+    const next = this.#pop();
+    if (!next) return false;
+    this.#nowMs = next.atMs;
+    next.run();
+    return true;
   }
 
   #pop() {
@@ -279,6 +295,98 @@ test("in a brown-out nine tenths of the possible answers come, or more", {
     ].join("  ");
   });
   console.log(`answered requests in %, the worst of ten seeds\n${lines.join("\n")}`);
+});
+
+/**
+ * The answered part of the requests of conversations that are divided over two routes of a group,
+ * of which each fails a part of its calls. Through the real attempts and the real router.
+ */
+async function simulateRoutes(fails: readonly [number, number], seed: number): Promise<number> {
+  const random = randomOf(seed);
+  const clock = new Timeline();
+  const text = catalogFor(
+    { a: "simulated", b: "simulated" },
+    "[[{ provider: a }, { provider: b }]]",
+  );
+  const file = readCatalogFile(text);
+  const connections = new Map(
+    Object.entries(file.providers).map(([name, settings], index) => {
+      const provider = failingProvider(clock, () => random() < (fails[index] ?? 0));
+      return [name, createConnection(name, settings, provider, clock, random)];
+    }),
+  );
+  const router = new Router(file, connections);
+  const parts = { clock, log: createLog("silent"), random };
+  const seen = { requests: 0, answered: 0 };
+  const request = create(GenerateRequestSchema, { model: "model-haiku-4.5" });
+  const never = new AbortController().signal;
+  const arrive = () => {
+    if (clock.now() > 60_000) return;
+    const number = seen.requests++;
+    const asked: ProviderRequest = {
+      ...{ request, signal: never, client: never, onAccepted: () => {} },
+      affinity: () => `conversation ${number}`,
+      accountId: `acc_${number % 10}`,
+    };
+    void startAnswer(parts, asked, () => router.routesFor(asked)).then(({ provider }) => {
+      if (provider !== undefined) seen.answered++;
+    });
+    clock.after((-Math.log(1 - random()) * 1000) / 20, arrive);
+  };
+  arrive();
+  do await runPendingTasks();
+  while (clock.step());
+  return seen.answered / seen.requests;
+}
+
+function failingProvider(clock: Clock, isFailing: () => boolean): Provider {
+  return {
+    generate: ({ onEnd, onReleased }) => {
+      const next = () =>
+        new Promise<Read>((resolve, reject) => {
+          const isFailure = isFailing();
+          const end = isFailure ? failed(500) : ({ outcome: "delivered", status: 200 } as const);
+          clock.after(isFailure ? failingMs : answeringMs, () => {
+            onEnd(end);
+            onReleased();
+            if (end.outcome === "delivered") resolve({ done: false, value: [events.start()] });
+            else reject(end.error);
+          });
+        });
+      return { isPlain: false, next, stop: () => {} };
+    },
+    countTokens: () => Promise.resolve(undefined),
+    close: () => Promise.resolve(),
+    destroy: () => Promise.resolve(),
+  };
+}
+
+/** `before`: as in the table above. */
+const routeRows = [
+  { name: "A fails 30 %, B never", fails: [0.3, 0], ideal: 1, before: 96 },
+  { name: "A is dead, B never fails", fails: [1, 0], ideal: 1, before: 100 },
+  { name: "both fail 50 %", fails: [0.5, 0.5], ideal: ideal(0.5), before: 27 },
+  // The better one first, then the other, then the better one again.
+  { name: "A fails 70 %, B 30 %", fails: [0.7, 0.3], ideal: 1 - 0.7 * 0.3 * 0.3, before: 66 },
+] as const;
+
+test("with two routes, nine tenths of the possible answers come, or more", {
+  timeout: 120_000,
+}, async () => {
+  const lines: string[] = [];
+  for (const { name, fails, ideal, before } of routeRows) {
+    const runs: number[] = [];
+    for (const seed of [1, 2, 3]) runs.push(await simulateRoutes(fails, seed));
+    const worst = Math.min(...runs);
+    expect.soft(worst / ideal, name).toBeGreaterThanOrEqual(0.9);
+    const percent = (part: number) => (100 * part).toFixed(0).padStart(4);
+    lines.push(
+      `${name.padEnd(26)}  ideal ${percent(ideal)}  circuits ${percent(before / 100)}  shares ${percent(worst)}`,
+    );
+  }
+  console.log(
+    `answered requests of two routes in %, the worst of three seeds\n${lines.join("\n")}`,
+  );
 });
 
 test("a dead provider gets few calls, and one that is back gets all of them", () => {

@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import type { Route } from "../../src/config/catalog.ts";
 import { pauseBefore } from "../../src/providers/attempts.ts";
 import { ConcurrencyLimit } from "../../src/providers/concurrency.ts";
-import { readRetryAfterMs } from "../../src/providers/failures.ts";
+import { failureOfAnswer, readRetryAfterMs } from "../../src/providers/failures.ts";
 import { ModelHealth } from "../../src/providers/health.ts";
 import { orderRoutes } from "../../src/providers/routing.ts";
 import { ManualClock, runPendingTasks } from "../support/clock.ts";
@@ -145,6 +145,69 @@ describe("a pause for a quota", () => {
     expect(health.pauseMs).toBe(30_000);
     health.answer("acc_2", { isProbe: true });
     expect(health.pauseMs).toBe(30_000);
+  });
+});
+
+describe("the quota of a day", () => {
+  const bodies = {
+    google: {
+      error: {
+        ...{ code: 429, status: "RESOURCE_EXHAUSTED", message: "Quota exceeded" },
+        details: [
+          { "@type": "type.googleapis.com/google.rpc.Help" },
+          {
+            "@type": "type.googleapis.com/google.rpc.QuotaFailure",
+            violations: [{ quotaId: "GenerateRequestsPerDayPerProjectPerModel" }],
+          },
+        ],
+      },
+    },
+    bedrock: { message: "Too many tokens per day, please wait before trying again." },
+  };
+
+  test.each(Object.entries(bodies))("is known from what %s says", (_, body) => {
+    const failure = failureOfAnswer({ status: 429, body, retryAfterMs: 1_000 }, "m");
+    expect(failure).toMatchObject({ isDayQuota: true, retry: "elsewhere" });
+    expect(failure.error.reason).toBe("overloaded");
+  });
+
+  test.each([
+    {
+      error: {
+        message: "Rate limit reached",
+        details: [{ violations: [{ quotaId: "PerMinute" }] }],
+      },
+    },
+    { error: { message: "slow down", details: "PerDay" } },
+    { error: { message: "slow down", details: [{ violations: "PerDay" }, null, 1] } },
+  ])("is not what another 429 says: %j", (body) => {
+    expect(failureOfAnswer({ status: 429, body }, "m").isDayQuota).toBeUndefined();
+  });
+
+  test("pauses for ten minutes, with one call a second, until one is answered", async () => {
+    const clock = new ManualClock();
+    const health = new ModelHealth(clock, () => 0);
+    const spent = { accountId: "acc_1", isQuota: true, isDayQuota: true, retryAfterMs: 1_000 };
+    expect(health.pass("acc_1")).toBeDefined();
+    health.fail(spent, failure);
+    expect([health.pauseMs, health.share]).toEqual([600_000, 0]);
+    let passed = 0;
+    for (let call = 0; call < 100; call++) {
+      await clock.advance(100);
+      if (health.pass("acc_2")) passed++;
+    }
+    expect(passed).toBe(10);
+    await clock.advance(1_000);
+    health.answer("acc_2", health.pass("acc_2") ?? { isProbe: false });
+    expect([health.pauseMs, health.share]).toEqual([0, 1]);
+  });
+
+  test("is over after ten minutes without a word", async () => {
+    const clock = new ManualClock();
+    const health = new ModelHealth(clock);
+    health.fail({ accountId: "acc_1", isQuota: true, isDayQuota: true }, failure);
+    await clock.advance(600_000);
+    expect([health.pauseMs, health.share]).toEqual([0, 1]);
   });
 });
 

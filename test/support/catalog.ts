@@ -12,11 +12,13 @@ type CatalogProvider = {
 /**
  * The text of a configuration file: the three models of the product, served by these providers.
  * Without `routes`, every model tries the providers in the given order, each in a group of its own,
- * under the model name `provider-model`. A simulated provider answers without pauses.
+ * under the model name `provider-model`. A simulated provider answers without pauses. With
+ * `searches`, US dollars per 1,000, the tools that providers run are offered.
  */
 export function catalogFor(
   providers: Readonly<Record<string, CatalogProvider | "simulated">>,
   routes?: string,
+  more: { readonly searches?: string } = {},
 ): string {
   const lines = Object.entries(providers).map(([name, provider]) => {
     if (provider === "simulated")
@@ -28,6 +30,7 @@ export function catalogFor(
   const groups = Object.keys(providers).map(
     (name) => `[{ provider: ${name}, model: provider-model }]`,
   );
+  const per = more.searches === undefined ? "" : `, per: { web_search: ${more.searches} }`;
   const model = (
     id: string,
     tier: string,
@@ -37,8 +40,9 @@ export function catalogFor(
     price: string,
   ) =>
     `  - { id: ${id}, display_name: ${tier}, tier: ${tier}, created_at: 2026-02-05T00:00:00Z, context_tokens: ${context}, ` +
-    `max_output_tokens: ${output}, thinking: ${thinking}, price: ${price}, routes: ${routes ?? `[${groups.join(", ")}]`} }`;
+    `max_output_tokens: ${output}, thinking: ${thinking}, price: ${price.replace(" }", `${per} }`)}, routes: ${routes ?? `[${groups.join(", ")}]`} }`;
   return [
+    ...(more.searches === undefined ? [] : ["features: { server_tools: true }"]),
     "price_multipliers: { cache_write_5m: 1.25, cache_write_1h: 2, cache_read: 0.1, thinking: 1 }",
     "models:",
     model(

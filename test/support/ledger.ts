@@ -29,6 +29,7 @@ export const price = priceVersion("model-test", {
   cacheWrite1h: 20n,
   cacheRead: 1n,
   thinking: 60n,
+  webSearch: 2_000n,
 });
 
 export const log = createLog("silent");
@@ -50,6 +51,7 @@ export function holdRequest(
   const bounds = {
     input: 100,
     mostExpensiveInput: InputCategory.UNSPECIFIED,
+    webSearches: 0,
     minOutput: more.minOutput ?? output,
     maxOutput: output,
   };

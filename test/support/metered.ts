@@ -11,6 +11,7 @@ export const usageRules: UsageRules = {
   countedInput: 77,
   writesLiveLong: false,
   contextTokens: 2 ** 31 - 1,
+  webSearches: 2 ** 31 - 1,
   zeroUsage: "reported",
 };
 

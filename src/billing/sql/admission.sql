@@ -48,11 +48,11 @@ set held = key_months.held + excluded.held;
 -- this commit. So a request is never both held and charged. Such a charge is of the current UTC
 -- month or of the one before.
 insert into charges (account_id, request_id, month, "family", key_id, secret_id, model,
-  input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+  input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
   price_version, granted_output, hold, amount, overrun, output_over, thinking_over, outcome, basis,
   attempts, admitted_at, settled_at, tags)
 select c.account_id, c.request_id, c.month, c."family", c.key_id, c.secret_id, c.model,
-  c.input, c.output, c.thinking, c.cache_write_5m, c.cache_write_1h, c.cache_read,
+  c.input, c.output, c.thinking, c.cache_write_5m, c.cache_write_1h, c.cache_read, c.web_searches,
   c.price_version, c.granted_output, c.hold, c.amount, c.overrun, c.output_over, c.thinking_over,
   c.outcome, c.basis, c.attempts, c.admitted_at, c.settled_at, c.tags
 from unnest(:account_ids::text[], :request_ids::text[]) as d (account_id, request_id)
@@ -100,7 +100,8 @@ where secret_id = any(:secret_ids::text[]) and (revoked_at is not null or expire
 select u.account_id as "account_id!", u.request_id as "request_id!", u.node_id as "node_id?",
   u.nonce as "nonce!", u.key_id as "key_id!", u.model as "model!", u.amount as "amount!",
   u.granted_output as "granted_output!", u.admitted_at as "admitted_at!", u.month as "month!",
-  p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read
+  p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read,
+  p.web_search
 from (
   select account_id, request_id, node_id, nonce, key_id, model, amount, granted_output,
     admitted_at, month, price_version
@@ -129,7 +130,8 @@ join price_versions p using (price_version);
 -- ids that a caller proposed.
 select c.account_id, c.request_id, '' as "node_id!", '' as "nonce!", c.key_id, c.model,
   0::bigint as "amount!", c.granted_output, c.admitted_at, c.month,
-  p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read
+  p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read,
+  p.web_search
 from unnest(:account_ids::text[], :request_ids::text[]) as d (account_id, request_id)
 -- The offset makes the planner look up each request, rather than read all months.
 cross join lateral (
@@ -172,10 +174,10 @@ with placed as (
   update pools set held = held where account_id = ''
 ), charged as (
   insert into charges (account_id, request_id, month, "family", key_id, model,
-    input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+    input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
     price_version, granted_output, hold, amount, overrun, output_over, thinking_over, outcome,
     basis, admitted_at, settled_at)
   values ('', :request_id, date_trunc('month', now() at time zone 'utc')::date, 'v1', '', '',
-    0, 0, 0, 0, 0, 0, '', 0, 0, 0, 0, 0, 0, '', '', now(), now())
+    0, 0, 0, 0, 0, 0, 0, '', 0, 0, 0, 0, 0, 0, '', '', now(), now())
 )
 insert into usage_hourly (account_id, key_id, model, hour) values ('', '', :request_id, now());

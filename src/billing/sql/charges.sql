@@ -6,8 +6,9 @@ select c.request_id, c.account_id, c."family", c.key_id, c.model, c.granted_outp
   c.outcome, c.basis, c.attempts, c.tags, c.made_by, c.admitted_at, c.settled_at,
   c.input as used_input, c.output as used_output, c.thinking as used_thinking,
   c.cache_write_5m as used_cache_write_5m, c.cache_write_1h as used_cache_write_1h,
-  c.cache_read as used_cache_read,
-  p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read
+  c.cache_read as used_cache_read, c.web_searches as used_web_searches,
+  p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read,
+  p.web_search
 from charges c
 join price_versions p using (price_version)
 where c.account_id = :account_id and c.request_id = :request_id;
@@ -22,8 +23,9 @@ select c.request_id, c.account_id, c."family", c.key_id, c.model, c.granted_outp
   c.outcome, c.basis, c.attempts, c.tags, c.made_by, c.admitted_at, c.settled_at,
   c.input as used_input, c.output as used_output, c.thinking as used_thinking,
   c.cache_write_5m as used_cache_write_5m, c.cache_write_1h as used_cache_write_1h,
-  c.cache_read as used_cache_read,
-  p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read
+  c.cache_read as used_cache_read, c.web_searches as used_web_searches,
+  p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read,
+  p.web_search
 from accounts a
 -- The offset keeps the planner from scanning all charges.
 cross join lateral (
@@ -46,8 +48,9 @@ select c.request_id, c.account_id, c."family", c.key_id, c.model, c.granted_outp
   c.outcome, c.basis, c.attempts, c.tags, c.made_by, c.admitted_at, c.settled_at,
   c.input as used_input, c.output as used_output, c.thinking as used_thinking,
   c.cache_write_5m as used_cache_write_5m, c.cache_write_1h as used_cache_write_1h,
-  c.cache_read as used_cache_read,
-  p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read
+  c.cache_read as used_cache_read, c.web_searches as used_web_searches,
+  p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read,
+  p.web_search
 from charges c
 join price_versions p using (price_version)
 where c.month = any(:months::date[]) and c.amount >= 0
@@ -64,8 +67,9 @@ select c.request_id, c.account_id, c."family", c.key_id, c.model, c.granted_outp
   c.outcome, c.basis, c.attempts, c.tags, c.made_by, c.admitted_at, c.settled_at,
   c.input as used_input, c.output as used_output, c.thinking as used_thinking,
   c.cache_write_5m as used_cache_write_5m, c.cache_write_1h as used_cache_write_1h,
-  c.cache_read as used_cache_read,
-  p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read
+  c.cache_read as used_cache_read, c.web_searches as used_web_searches,
+  p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read,
+  p.web_search
 from unnest(:account_ids::text[], :request_ids::text[], :months::date[])
   as d (account_id, request_id, month)
 -- The offset makes the planner look up each request, rather than read whole months.
@@ -131,8 +135,9 @@ select c.request_id, c.account_id, c."family", c.key_id, c.model, c.granted_outp
   c.outcome, c.basis, c.attempts, c.tags, c.made_by, c.admitted_at, c.settled_at,
   c.input as used_input, c.output as used_output, c.thinking as used_thinking,
   c.cache_write_5m as used_cache_write_5m, c.cache_write_1h as used_cache_write_1h,
-  c.cache_read as used_cache_read,
+  c.cache_read as used_cache_read, c.web_searches as used_web_searches,
   p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read,
+  p.web_search,
   c.is_match as "is_match!", c.place = :looks as "is_last!"
 from (
   select *
@@ -172,8 +177,9 @@ select c.request_id, c.account_id, c."family", c.key_id, c.model, c.granted_outp
   c.outcome, c.basis, c.attempts, c.tags, c.made_by, c.admitted_at, c.settled_at,
   c.input as used_input, c.output as used_output, c.thinking as used_thinking,
   c.cache_write_5m as used_cache_write_5m, c.cache_write_1h as used_cache_write_1h,
-  c.cache_read as used_cache_read,
+  c.cache_read as used_cache_read, c.web_searches as used_web_searches,
   p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read,
+  p.web_search,
   c.is_match as "is_match!", c.place = :looks as "is_last!"
 from (
   select *
@@ -216,7 +222,7 @@ select c.request_id as "request_id!", c.key_id as "key_id!", k.name as "key_name
   to_char(c.settled_at at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "settled_at!",
   c.input as "input!", c.output as "output!", c.thinking as "thinking!",
   c.cache_write_5m as "cache_write_5m!", c.cache_write_1h as "cache_write_1h!",
-  c.cache_read as "cache_read!"
+  c.cache_read as "cache_read!", c.web_searches as "web_searches!"
 from (
   select *
   from charges
@@ -244,7 +250,7 @@ select c.request_id as "request_id!", c.key_id as "key_id!", k.name as "key_name
   to_char(c.settled_at at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "settled_at!",
   c.input as "input!", c.output as "output!", c.thinking as "thinking!",
   c.cache_write_5m as "cache_write_5m!", c.cache_write_1h as "cache_write_1h!",
-  c.cache_read as "cache_read!"
+  c.cache_read as "cache_read!", c.web_searches as "web_searches!"
 from (
   select *
   from charges

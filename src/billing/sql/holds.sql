@@ -3,9 +3,10 @@
 -- of the cost, and the cost of output beyond the grant, is the overrun. The hold is released, the
 -- charge is added to the month of the key, which also records the last use of the key, and the
 -- charge is added to the roll-up of the UTC hour of admission. There, a hold that is too small
--- covers the input first, then the cache, then thinking, then output. Returns the charges. A
--- request that was settled before has no hold and no row.
--- :costs_cache  of the input and the cache
+-- covers the input and web searches first, then the cache, then thinking, then output. Returns the
+-- charges. A request that was settled before has no hold and no row.
+-- :costs_input  of the input and web searches
+-- :costs_cache  of these and the cache
 -- :costs_thinking  of these and thinking
 -- :costs_over  of the output and the thinking beyond the grant
 -- :first_events[]?  the numbers of the counts of first events; null: there was none
@@ -17,25 +18,25 @@ with ended as (
       :outputs_over::integer[], :thinkings_over::integer[], :outcomes::text[], :bases::text[],
       :attempts::jsonb[], :first_events::integer[],
       :input::integer[], :output::integer[], :thinking::integer[], :cache_write_5m::integer[],
-      :cache_write_1h::integer[], :cache_read::integer[])
+      :cache_write_1h::integer[], :cache_read::integer[], :web_searches::integer[])
     as e (account_id, request_id, cost_input, cost_cache, cost_thinking, cost, cost_over,
       output_over, thinking_over, outcome, basis, attempts, first_event,
-      input, output, thinking, cache_write_5m, cache_write_1h, cache_read)
+      input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches)
   where h.account_id = e.account_id and h.request_id = e.request_id
   returning h.account_id, h.request_id, h.month, h."family", h.key_id, h.secret_id, h.model,
     h.price_version, h.admitted_at, h.granted_output, h.tags, h.made_by,
     h.amount as hold, e.cost_input, e.cost_cache, e.cost_thinking, e.cost, e.cost_over,
     e.output_over, e.thinking_over, e.outcome, e.basis, e.attempts, e.first_event,
-    e.input, e.output, e.thinking, e.cache_write_5m, e.cache_write_1h, e.cache_read
+    e.input, e.output, e.thinking, e.cache_write_5m, e.cache_write_1h, e.cache_read, e.web_searches
 ), charged as (
   insert into charges (account_id, request_id, month, "family", key_id, secret_id, model,
     price_version, admitted_at, granted_output, hold, amount, overrun, output_over, thinking_over,
     outcome, basis, attempts, settled_at, tags, made_by,
-    input, output, thinking, cache_write_5m, cache_write_1h, cache_read)
+    input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches)
   select account_id, request_id, month, "family", key_id, secret_id, model, price_version,
     admitted_at, granted_output, hold, least(cost, hold), greatest(cost - hold, 0) + cost_over,
     output_over, thinking_over, outcome, basis, attempts, now(), tags, made_by,
-    input, output, thinking, cache_write_5m, cache_write_1h, cache_read
+    input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches
   from ended
   returning account_id, request_id, month, "family", key_id, hold, amount, overrun, settled_at
 ), in_pools as (
@@ -63,14 +64,14 @@ with ended as (
     and key_months.month = d.month
 ), rolled_up as (
   insert into usage_hourly as u (account_id, key_id, model, hour,
-    input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+    input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
     amount, amount_input, amount_output, amount_cache, amount_thinking,
     requests, completed, failed, cut,
     first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
     first_event_7, first_event_8, first_event_9, first_event_10)
   select account_id, key_id, model, date_trunc('hour', admitted_at, 'UTC'),
     sum(input), sum(output), sum(thinking), sum(cache_write_5m), sum(cache_write_1h),
-    sum(cache_read),
+    sum(cache_read), sum(web_searches),
     sum(least(cost, hold)),
     sum(least(cost_input, hold)),
     sum(least(cost, hold) - least(cost_thinking, hold)),
@@ -91,14 +92,14 @@ with ended as (
   group by 1, 2, 3, 4
   order by 1, 4, 2, 3
   on conflict (account_id, hour, key_id, model) do update
-  set (input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+  set (input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
       amount, amount_input, amount_output, amount_cache, amount_thinking,
       requests, completed, failed, cut,
       first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
       first_event_7, first_event_8, first_event_9, first_event_10) = row (
         u.input + excluded.input, u.output + excluded.output, u.thinking + excluded.thinking,
         u.cache_write_5m + excluded.cache_write_5m, u.cache_write_1h + excluded.cache_write_1h,
-        u.cache_read + excluded.cache_read,
+        u.cache_read + excluded.cache_read, u.web_searches + excluded.web_searches,
         u.amount + excluded.amount, u.amount_input + excluded.amount_input,
         u.amount_output + excluded.amount_output, u.amount_cache + excluded.amount_cache,
         u.amount_thinking + excluded.amount_thinking,
@@ -121,8 +122,9 @@ select h.request_id, h.account_id, h."family", h.key_id, h.secret_id, h.model, h
   h.amount, h.granted_output, h.admitted_at, h.tags, h.made_by,
   h.input as used_input, h.output as used_output, h.thinking as used_thinking,
   h.cache_write_5m as used_cache_write_5m, h.cache_write_1h as used_cache_write_1h,
-  h.cache_read as used_cache_read,
-  p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read
+  h.cache_read as used_cache_read, h.web_searches as used_web_searches,
+  p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read,
+  p.web_search
 from holds h
 join unnest(:account_ids::text[], :request_ids::text[]) as d (account_id, request_id)
   using (account_id, request_id)
@@ -135,8 +137,9 @@ select h.request_id, h.account_id, h."family", h.key_id, h.secret_id, h.model, h
   h.amount, h.granted_output, h.admitted_at, h.tags, h.made_by,
   h.input as used_input, h.output as used_output, h.thinking as used_thinking,
   h.cache_write_5m as used_cache_write_5m, h.cache_write_1h as used_cache_write_1h,
-  h.cache_read as used_cache_read,
-  p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read
+  h.cache_read as used_cache_read, h.web_searches as used_web_searches,
+  p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read,
+  p.web_search
 from holds h
 join price_versions p using (price_version)
 where h.request_id = :request_id
@@ -155,8 +158,9 @@ select h.request_id as "request_id!", h.account_id as "account_id!", h."family" 
   h.admitted_at as "admitted_at!", h.tags as "tags?", h.made_by as "made_by?",
   h.input as "used_input!", h.output as "used_output!", h.thinking as "used_thinking!",
   h.cache_write_5m as "used_cache_write_5m!", h.cache_write_1h as "used_cache_write_1h!",
-  h.cache_read as "used_cache_read!",
-  p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read
+  h.cache_read as "used_cache_read!", h.web_searches as "used_web_searches!",
+  p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read,
+  p.web_search
 from (
   select * from holds where deadline < now()
   union
@@ -253,15 +257,17 @@ with ordered as (
   for update of h
 )
 update holds
-set (input, output, thinking, cache_write_5m, cache_write_1h, cache_read) = row (
+set (input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches) = row (
       greatest(holds.input, d.input), greatest(holds.output, d.output),
       greatest(holds.thinking, d.thinking), greatest(holds.cache_write_5m, d.cache_write_5m),
-      greatest(holds.cache_write_1h, d.cache_write_1h), greatest(holds.cache_read, d.cache_read))
+      greatest(holds.cache_write_1h, d.cache_write_1h), greatest(holds.cache_read, d.cache_read),
+      greatest(holds.web_searches, d.web_searches))
 from ordered
 join unnest(:account_ids::text[], :request_ids::text[],
     :input::integer[], :output::integer[], :thinking::integer[], :cache_write_5m::integer[],
-    :cache_write_1h::integer[], :cache_read::integer[])
-  as d (account_id, request_id, input, output, thinking, cache_write_5m, cache_write_1h, cache_read)
+    :cache_write_1h::integer[], :cache_read::integer[], :web_searches::integer[])
+  as d (account_id, request_id, input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+    web_searches)
   using (account_id, request_id)
 where holds.account_id = ordered.account_id and holds.request_id = ordered.request_id;
 

@@ -1,14 +1,14 @@
 -- name: WriteDay :run
 -- Writes the sums of a UTC day of all accounts from its hours, over what is written already.
 insert into usage_daily (account_id, day, key_id, model,
-  input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+  input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
   amount, amount_input, amount_output, amount_cache, amount_thinking,
   requests, completed, failed, cut,
   first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
   first_event_7, first_event_8, first_event_9, first_event_10)
 select account_id, :day::date, key_id, model,
   sum(input)::bigint, sum(output)::bigint, sum(thinking)::bigint, sum(cache_write_5m)::bigint,
-  sum(cache_write_1h)::bigint, sum(cache_read)::bigint,
+  sum(cache_write_1h)::bigint, sum(cache_read)::bigint, sum(web_searches)::bigint,
   sum(amount)::bigint, sum(amount_input)::bigint, sum(amount_output)::bigint,
   sum(amount_cache)::bigint, sum(amount_thinking)::bigint,
   sum(requests)::bigint, sum(completed)::bigint, sum(failed)::bigint, sum(cut)::bigint,
@@ -21,13 +21,13 @@ where hour >= :day::date::timestamp at time zone 'utc'
   and hour < (:day::date + 1)::timestamp at time zone 'utc' and key_id >= ''
 group by account_id, key_id, model
 on conflict (account_id, day, key_id, model) do update
-set (input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+set (input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
     amount, amount_input, amount_output, amount_cache, amount_thinking,
     requests, completed, failed, cut,
     first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
     first_event_7, first_event_8, first_event_9, first_event_10) = row (
       excluded.input, excluded.output, excluded.thinking, excluded.cache_write_5m,
-      excluded.cache_write_1h, excluded.cache_read,
+      excluded.cache_write_1h, excluded.cache_read, excluded.web_searches,
       excluded.amount, excluded.amount_input, excluded.amount_output, excluded.amount_cache,
       excluded.amount_thinking,
       excluded.requests, excluded.completed, excluded.failed, excluded.cut,
@@ -40,14 +40,14 @@ set (input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
 -- Adds the hours of a UTC day to its sums. For a day whose hours were removed before: these hours
 -- are new.
 insert into usage_daily as u (account_id, day, key_id, model,
-  input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+  input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
   amount, amount_input, amount_output, amount_cache, amount_thinking,
   requests, completed, failed, cut,
   first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
   first_event_7, first_event_8, first_event_9, first_event_10)
 select account_id, :day::date, key_id, model,
   sum(input)::bigint, sum(output)::bigint, sum(thinking)::bigint, sum(cache_write_5m)::bigint,
-  sum(cache_write_1h)::bigint, sum(cache_read)::bigint,
+  sum(cache_write_1h)::bigint, sum(cache_read)::bigint, sum(web_searches)::bigint,
   sum(amount)::bigint, sum(amount_input)::bigint, sum(amount_output)::bigint,
   sum(amount_cache)::bigint, sum(amount_thinking)::bigint,
   sum(requests)::bigint, sum(completed)::bigint, sum(failed)::bigint, sum(cut)::bigint,
@@ -60,14 +60,14 @@ where hour >= :day::date::timestamp at time zone 'utc'
   and hour < (:day::date + 1)::timestamp at time zone 'utc' and key_id >= ''
 group by account_id, key_id, model
 on conflict (account_id, day, key_id, model) do update
-set (input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+set (input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
     amount, amount_input, amount_output, amount_cache, amount_thinking,
     requests, completed, failed, cut,
     first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
     first_event_7, first_event_8, first_event_9, first_event_10) = row (
       u.input + excluded.input, u.output + excluded.output, u.thinking + excluded.thinking,
       u.cache_write_5m + excluded.cache_write_5m, u.cache_write_1h + excluded.cache_write_1h,
-      u.cache_read + excluded.cache_read,
+      u.cache_read + excluded.cache_read, u.web_searches + excluded.web_searches,
       u.amount + excluded.amount, u.amount_input + excluded.amount_input,
       u.amount_output + excluded.amount_output, u.amount_cache + excluded.amount_cache,
       u.amount_thinking + excluded.amount_thinking,
@@ -84,13 +84,13 @@ set (input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
 -- be there. An account keeps the 1,000 values of a day that cost most, of all its tags together;
 -- the others of each tag are one value, `(other)`.
 insert into tags_daily (account_id, day, tag, value, key_id, model,
-  input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+  input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
   amount, amount_input, amount_output, amount_cache, amount_thinking,
   requests, completed, failed, cut)
 select account_id, :day::date, tag, case when place <= 1000 then value else '(other)' end,
   key_id, model,
   sum(input)::bigint, sum(output)::bigint, sum(thinking)::bigint, sum(cache_write_5m)::bigint,
-  sum(cache_write_1h)::bigint, sum(cache_read)::bigint,
+  sum(cache_write_1h)::bigint, sum(cache_read)::bigint, sum(web_searches)::bigint,
   sum(amount)::bigint, sum(amount_input)::bigint, sum(amount_output)::bigint,
   sum(amount_cache)::bigint, sum(amount_thinking)::bigint,
   sum(requests)::bigint, sum(completed)::bigint, sum(failed)::bigint, sum(cut)::bigint
@@ -103,7 +103,7 @@ from (
       select c.account_id, t.tag, t.value, c.key_id, c.model,
         sum(c.input) as input, sum(c.output) as output, sum(c.thinking) as thinking,
         sum(c.cache_write_5m) as cache_write_5m, sum(c.cache_write_1h) as cache_write_1h,
-        sum(c.cache_read) as cache_read,
+        sum(c.cache_read) as cache_read, sum(c.web_searches) as web_searches,
         sum(c.amount) as amount, sum(c.amount_input) as amount_input,
         sum(c.amount_output) as amount_output, sum(c.amount_cache) as amount_cache,
         sum(c.amount_thinking) as amount_thinking,
@@ -217,7 +217,7 @@ group by account_id;
 -- :models?  null: all
 with used as (
   select key_id, model,
-    input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+    input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
     amount, amount_input, amount_output, amount_cache, amount_thinking,
     requests, completed, failed, cut,
     first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
@@ -226,7 +226,7 @@ with used as (
   where account_id = :account_id and hour >= :hours_from and hour < :hours_to
   union all
   select key_id, model,
-    input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+    input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
     amount, amount_input, amount_output, amount_cache, amount_thinking,
     requests, completed, failed, cut,
     first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
@@ -235,7 +235,7 @@ with used as (
   where account_id = :account_id and day >= :days_from::date and day < :days_to::date
   union all
   select key_id, model,
-    input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+    input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
     amount, amount_input, amount_output, amount_cache, amount_thinking,
     requests, completed, failed, cut,
     first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
@@ -249,6 +249,7 @@ select
   coalesce(sum(cache_write_5m), 0)::bigint as "cache_write_5m!",
   coalesce(sum(cache_write_1h), 0)::bigint as "cache_write_1h!",
   coalesce(sum(cache_read), 0)::bigint as "cache_read!",
+  coalesce(sum(web_searches), 0)::bigint as "web_searches!",
   coalesce(sum(amount), 0)::bigint as "amount!",
   coalesce(sum(amount_input), 0)::bigint as "amount_input!",
   coalesce(sum(amount_output), 0)::bigint as "amount_output!",
@@ -285,7 +286,7 @@ select page.day as "day!", page.key_id as "key_id!", page.model as "model!",
   coalesce(k."family", '') as "family!",
   input as "input!", output as "output!", thinking as "thinking!",
   cache_write_5m as "cache_write_5m!", cache_write_1h as "cache_write_1h!",
-  cache_read as "cache_read!",
+  cache_read as "cache_read!", web_searches as "web_searches!",
   amount as "amount!", amount_input as "amount_input!", amount_output as "amount_output!",
   amount_cache as "amount_cache!", amount_thinking as "amount_thinking!",
   requests as "requests!", completed as "completed!", failed as "failed!", cut as "cut!",
@@ -302,6 +303,7 @@ from (
         sum(input)::bigint as input, sum(output)::bigint as output,
         sum(thinking)::bigint as thinking, sum(cache_write_5m)::bigint as cache_write_5m,
         sum(cache_write_1h)::bigint as cache_write_1h, sum(cache_read)::bigint as cache_read,
+        sum(web_searches)::bigint as web_searches,
         sum(amount)::bigint as amount, sum(amount_input)::bigint as amount_input,
         sum(amount_output)::bigint as amount_output, sum(amount_cache)::bigint as amount_cache,
         sum(amount_thinking)::bigint as amount_thinking,
@@ -320,7 +322,7 @@ from (
     union all
     (
       select day, key_id, model,
-        input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+        input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
         amount, amount_input, amount_output, amount_cache, amount_thinking,
         requests, completed, failed, cut,
         first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
@@ -333,7 +335,7 @@ from (
     (
       select (hour at time zone 'utc')::date, key_id, model,
         sum(input)::bigint, sum(output)::bigint, sum(thinking)::bigint, sum(cache_write_5m)::bigint,
-        sum(cache_write_1h)::bigint, sum(cache_read)::bigint,
+        sum(cache_write_1h)::bigint, sum(cache_read)::bigint, sum(web_searches)::bigint,
         sum(amount)::bigint, sum(amount_input)::bigint, sum(amount_output)::bigint,
         sum(amount_cache)::bigint, sum(amount_thinking)::bigint,
         sum(requests)::bigint, sum(completed)::bigint, sum(failed)::bigint, sum(cut)::bigint,
@@ -371,7 +373,7 @@ order by page.day, page.key_id, page.model;
 -- =family 'v1' | 'v2' | ''
 with used as (
   select key_id, model, hour at time zone 'utc' as at,
-    input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+    input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
     amount, amount_input, amount_output, amount_cache, amount_thinking,
     requests, completed, failed, cut,
     first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
@@ -380,7 +382,7 @@ with used as (
   where account_id = :account_id and hour >= :hours_from and hour < :hours_to
   union all
   select key_id, model, day::timestamp,
-    input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+    input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
     amount, amount_input, amount_output, amount_cache, amount_thinking,
     requests, completed, failed, cut,
     first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
@@ -389,7 +391,7 @@ with used as (
   where account_id = :account_id and day >= :days_from::date and day < :days_to::date
   union all
   select key_id, model, hour at time zone 'utc',
-    input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+    input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
     amount, amount_input, amount_output, amount_cache, amount_thinking,
     requests, completed, failed, cut,
     first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
@@ -402,6 +404,7 @@ select named.period at time zone 'utc' as "period!", named.key_id as "key_id!",
   sum(input)::bigint as "input!", sum(output)::bigint as "output!",
   sum(thinking)::bigint as "thinking!", sum(cache_write_5m)::bigint as "cache_write_5m!",
   sum(cache_write_1h)::bigint as "cache_write_1h!", sum(cache_read)::bigint as "cache_read!",
+  sum(web_searches)::bigint as "web_searches!",
   sum(amount)::bigint as "amount!", sum(amount_input)::bigint as "amount_input!",
   sum(amount_output)::bigint as "amount_output!", sum(amount_cache)::bigint as "amount_cache!",
   sum(amount_thinking)::bigint as "amount_thinking!",
@@ -454,7 +457,7 @@ with tagged as (
     tags ->> :tag::text as value,
     sum(input)::bigint as input, sum(output)::bigint as output, sum(thinking)::bigint as thinking,
     sum(cache_write_5m)::bigint as cache_write_5m, sum(cache_write_1h)::bigint as cache_write_1h,
-    sum(cache_read)::bigint as cache_read,
+    sum(cache_read)::bigint as cache_read, sum(web_searches)::bigint as web_searches,
     sum(amount)::bigint as amount, sum(amount_input)::bigint as amount_input,
     sum(amount_output)::bigint as amount_output, sum(amount_cache)::bigint as amount_cache,
     sum(amount_thinking)::bigint as amount_thinking,
@@ -469,7 +472,7 @@ with tagged as (
   group by 1, 2, 3, 4
   union all
   select key_id, model, day::timestamp, value,
-    input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+    input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
     amount, amount_input, amount_output, amount_cache, amount_thinking,
     requests, completed, failed, cut
   from tags_daily
@@ -479,7 +482,7 @@ with tagged as (
     date_trunc(replace(:bucket::text, 'none', 'month'), admitted_at at time zone 'utc'),
     tags ->> :tag::text,
     sum(input)::bigint, sum(output)::bigint, sum(thinking)::bigint, sum(cache_write_5m)::bigint,
-    sum(cache_write_1h)::bigint, sum(cache_read)::bigint,
+    sum(cache_write_1h)::bigint, sum(cache_read)::bigint, sum(web_searches)::bigint,
     sum(amount)::bigint, sum(amount_input)::bigint, sum(amount_output)::bigint,
     sum(amount_cache)::bigint, sum(amount_thinking)::bigint,
     sum(requests)::bigint, sum(completed)::bigint, sum(failed)::bigint, sum(cut)::bigint
@@ -495,21 +498,21 @@ with tagged as (
   where :value::text is null or value = :value
   union all
   select key_id, model, at, '',
-    -input, -output, -thinking, -cache_write_5m, -cache_write_1h, -cache_read,
+    -input, -output, -thinking, -cache_write_5m, -cache_write_1h, -cache_read, -web_searches,
     -amount, -amount_input, -amount_output, -amount_cache, -amount_thinking,
     -requests, -completed, -failed, -cut
   from tagged
   where :value is null
   union all
   select key_id, model, hour at time zone 'utc', '',
-    input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+    input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
     amount, amount_input, amount_output, amount_cache, amount_thinking,
     requests, completed, failed, cut
   from usage_hourly
   where :value is null and account_id = :account_id and hour >= :hours_from and hour < :hours_to
   union all
   select key_id, model, day::timestamp, '',
-    input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+    input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
     amount, amount_input, amount_output, amount_cache, amount_thinking,
     requests, completed, failed, cut
   from usage_daily
@@ -517,7 +520,7 @@ with tagged as (
     and day >= :days_from::date and day < :days_to::date
   union all
   select key_id, model, hour at time zone 'utc', '',
-    input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+    input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
     amount, amount_input, amount_output, amount_cache, amount_thinking,
     requests, completed, failed, cut
   from usage_hourly
@@ -528,6 +531,7 @@ select named.period at time zone 'utc' as "period!", named.key_id as "key_id!",
   sum(input)::bigint as "input!", sum(output)::bigint as "output!",
   sum(thinking)::bigint as "thinking!", sum(cache_write_5m)::bigint as "cache_write_5m!",
   sum(cache_write_1h)::bigint as "cache_write_1h!", sum(cache_read)::bigint as "cache_read!",
+  sum(web_searches)::bigint as "web_searches!",
   sum(amount)::bigint as "amount!", sum(amount_input)::bigint as "amount_input!",
   sum(amount_output)::bigint as "amount_output!", sum(amount_cache)::bigint as "amount_cache!",
   sum(amount_thinking)::bigint as "amount_thinking!",
@@ -567,7 +571,7 @@ for update;
 select count(*)::integer as "differences!"
 from (
   select account_id, key_id, model,
-    input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+    input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
     amount, amount_input, amount_output, amount_cache, amount_thinking,
     requests, completed, failed, cut,
     first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
@@ -578,7 +582,7 @@ from (
 full join (
   select account_id, key_id, model,
     sum(input)::bigint, sum(output)::bigint, sum(thinking)::bigint, sum(cache_write_5m)::bigint,
-    sum(cache_write_1h)::bigint, sum(cache_read)::bigint,
+    sum(cache_write_1h)::bigint, sum(cache_read)::bigint, sum(web_searches)::bigint,
     sum(amount)::bigint, sum(amount_input)::bigint, sum(amount_output)::bigint,
     sum(amount_cache)::bigint, sum(amount_thinking)::bigint,
     sum(requests)::bigint, sum(completed)::bigint, sum(failed)::bigint, sum(cut)::bigint,

@@ -112,7 +112,8 @@ with open_from as (
   select account_id, key_id, model, (hour at time zone 'utc')::date as day,
     sum(input)::bigint as input, sum(output)::bigint as output, sum(thinking)::bigint as thinking,
     sum(cache_write_5m)::bigint as cache_write_5m, sum(cache_write_1h)::bigint as cache_write_1h,
-    sum(cache_read)::bigint as cache_read, sum(amount)::bigint as amount,
+    sum(cache_read)::bigint as cache_read, sum(web_searches)::bigint as web_searches,
+    sum(amount)::bigint as amount,
     sum(amount_input)::bigint as amount_input, sum(amount_output)::bigint as amount_output,
     sum(amount_cache)::bigint as amount_cache, sum(amount_thinking)::bigint as amount_thinking,
     sum(requests)::bigint as requests, sum(completed)::bigint as completed,
@@ -208,7 +209,7 @@ with open_from as (
     format('amount %s and %s, requests %s and %s', u.amount, h.amount, u.requests, h.requests)
   from (
     select account_id, key_id, model, day,
-      input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+      input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
       amount, amount_input, amount_output, amount_cache, amount_thinking,
       requests, completed, failed, cut,
       first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
@@ -226,7 +227,7 @@ with open_from as (
     select account_id, key_id, model, date_trunc('month', day)::date as month,
       sum(input) as input, sum(output) as output, sum(thinking) as thinking,
       sum(cache_write_5m) as cache_write_5m, sum(cache_write_1h) as cache_write_1h,
-      sum(cache_read) as cache_read,
+      sum(cache_read) as cache_read, sum(web_searches) as web_searches,
       sum(amount) as amount, sum(amount_input) as amount_input, sum(amount_output) as amount_output,
       sum(amount_cache) as amount_cache, sum(amount_thinking) as amount_thinking,
       sum(requests) as requests, sum(completed) as completed, sum(failed) as failed,
@@ -239,7 +240,7 @@ with open_from as (
     select account_id, key_id, model, month,
       sum(input) as input, sum(output) as output, sum(thinking) as thinking,
       sum(cache_write_5m) as cache_write_5m, sum(cache_write_1h) as cache_write_1h,
-      sum(cache_read) as cache_read,
+      sum(cache_read) as cache_read, sum(web_searches) as web_searches,
       sum(amount) as amount, sum(amount_input) as amount_input, sum(amount_output) as amount_output,
       sum(amount_cache) as amount_cache, sum(amount_thinking) as amount_thinking,
       sum(requests) as requests, sum(completed) as completed, sum(failed) as failed,
@@ -254,7 +255,7 @@ with open_from as (
     format('amount %s, requests %s', amount, requests)
   from (
     select account_id, key_id, model, hour::text as at,
-      input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+      input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
       amount, amount_input, amount_output, amount_cache, amount_thinking,
       requests, completed, failed, cut,
       first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
@@ -263,7 +264,7 @@ with open_from as (
     where account_id > :after and account_id <= :upto
     union all
     select account_id, key_id, model, day::text,
-      input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+      input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
       amount, amount_input, amount_output, amount_cache, amount_thinking,
       requests, completed, failed, cut,
       first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
@@ -276,7 +277,7 @@ with open_from as (
     or requests < first_event_1 + first_event_2 + first_event_3 + first_event_4 + first_event_5
       + first_event_6 + first_event_7 + first_event_8 + first_event_9 + first_event_10
     or least(
-      input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+      input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
       amount, amount_input, amount_output, amount_cache, amount_thinking,
       requests, completed, failed, cut,
       first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
@@ -376,7 +377,7 @@ with open_from as (
   select account_id, request_id, "family", key_id, model,
     date_trunc('hour', admitted_at, 'UTC') as hour, price_version, granted_output, hold, overrun,
     output_over, thinking_over, cost, cost_over,
-    input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+    input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
     amount, amount_input, amount_output, amount_cache, amount_thinking,
     requests, completed, failed, cut
   from charge_sums
@@ -387,7 +388,8 @@ with open_from as (
   select account_id, key_id, model, hour,
     sum(input)::bigint as input, sum(output)::bigint as output, sum(thinking)::bigint as thinking,
     sum(cache_write_5m)::bigint as cache_write_5m, sum(cache_write_1h)::bigint as cache_write_1h,
-    sum(cache_read)::bigint as cache_read, sum(amount)::bigint as amount,
+    sum(cache_read)::bigint as cache_read, sum(web_searches)::bigint as web_searches,
+    sum(amount)::bigint as amount,
     sum(amount_input)::bigint as amount_input, sum(amount_output)::bigint as amount_output,
     sum(amount_cache)::bigint as amount_cache, sum(amount_thinking)::bigint as amount_thinking,
     sum(requests)::bigint as requests, sum(completed)::bigint as completed,
@@ -422,7 +424,7 @@ with open_from as (
     format('amount %s and %s, requests %s and %s', u.amount, c.amount, u.requests, c.requests)
   from (
     select account_id, key_id, model, hour,
-      input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+      input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
       amount, amount_input, amount_output, amount_cache, amount_thinking,
       requests, completed, failed, cut
     from usage_hourly
@@ -454,7 +456,7 @@ with open_from as (
   from month_closings
 ), slice as materialized (
   select account_id, key_id, model, (admitted_at at time zone 'utc')::date as day, tags,
-    input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+    input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
     amount, amount_input, amount_output, amount_cache, amount_thinking,
     requests, completed, failed, cut
   from charge_sums
@@ -467,7 +469,8 @@ with open_from as (
   select account_id, key_id, model, day,
     sum(input)::bigint as input, sum(output)::bigint as output, sum(thinking)::bigint as thinking,
     sum(cache_write_5m)::bigint as cache_write_5m, sum(cache_write_1h)::bigint as cache_write_1h,
-    sum(cache_read)::bigint as cache_read, sum(amount)::bigint as amount,
+    sum(cache_read)::bigint as cache_read, sum(web_searches)::bigint as web_searches,
+    sum(amount)::bigint as amount,
     sum(amount_input)::bigint as amount_input, sum(amount_output)::bigint as amount_output,
     sum(amount_cache)::bigint as amount_cache, sum(amount_thinking)::bigint as amount_thinking,
     sum(requests)::bigint as requests, sum(completed)::bigint as completed,
@@ -476,7 +479,7 @@ with open_from as (
   group by 1, 2, 3, 4
 ), kept_tags as materialized (
   select account_id, tag, value, key_id, model, day,
-    input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+    input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
     amount, amount_input, amount_output, amount_cache, amount_thinking,
     requests, completed, failed, cut
   from tags_daily
@@ -491,7 +494,8 @@ with open_from as (
     key_id, model, day,
     sum(input)::bigint as input, sum(output)::bigint as output, sum(thinking)::bigint as thinking,
     sum(cache_write_5m)::bigint as cache_write_5m, sum(cache_write_1h)::bigint as cache_write_1h,
-    sum(cache_read)::bigint as cache_read, sum(amount)::bigint as amount,
+    sum(cache_read)::bigint as cache_read, sum(web_searches)::bigint as web_searches,
+    sum(amount)::bigint as amount,
     sum(amount_input)::bigint as amount_input, sum(amount_output)::bigint as amount_output,
     sum(amount_cache)::bigint as amount_cache, sum(amount_thinking)::bigint as amount_thinking,
     sum(requests)::bigint as requests, sum(completed)::bigint as completed,
@@ -506,7 +510,7 @@ with open_from as (
     format('amount %s and %s, requests %s and %s', u.amount, c.amount, u.requests, c.requests)
   from (
     select account_id, key_id, model, day,
-      input, output, thinking, cache_write_5m, cache_write_1h, cache_read,
+      input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
       amount, amount_input, amount_output, amount_cache, amount_thinking,
       requests, completed, failed, cut
     from usage_daily

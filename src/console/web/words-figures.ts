@@ -322,6 +322,7 @@ export const figures = {
     charged: "Charged",
     soFar: "Nothing yet",
     unit: "credits",
+    webSearches: "Web searches",
     pool: "Paid by",
     key: "Key",
     model: "Model",

@@ -16,9 +16,9 @@ import { KeyStatus, KeysService } from "../../../gen/gateway/keys/v1/keys_pb.ts"
 import {
   AccountFilter,
   type AccountSummarySchema,
-  CircuitState,
   LimitsStore,
   OperationsService,
+  ProviderHealth,
 } from "../../../gen/gateway/operations/v1/operations_pb.ts";
 import {
   Attention,
@@ -363,9 +363,9 @@ const catalog = answer(operations.listCatalog, () => ({
   ],
 }));
 
-const stateOf = (provider: string, circuit: CircuitState, waitingModels: string[] = []) => ({
-  ...{ provider, circuit, waitingModels },
-  ...(circuit === CircuitState.OPEN && {
+const stateOf = (provider: string, health: ProviderHealth, waitingModels: string[] = []) => ({
+  ...{ provider, health, waitingModels },
+  ...(health === ProviderHealth.UNUSABLE && {
     lastFailure: {
       ...{ at: ago(hour), status: 529 },
       reason: `overloaded_error: ${"no room in the shard, 再試行 ".repeat(19)}`.slice(0, 500),
@@ -383,8 +383,11 @@ const providers = answer(operations.listProviders, () => ({
       totalTimeout: durationFromMs(1_800_000),
       models: ["model-opus-4.6", "model-sonnet-4.6", "model-haiku-4.5"],
       nodes: [
-        { nodeId: "node_1", state: stateOf("primary", CircuitState.CLOSED) },
-        { nodeId: "node_2", state: stateOf("primary", CircuitState.OPEN, ["vendor-opus-4.6"]) },
+        { nodeId: "node_1", state: stateOf("primary", ProviderHealth.GOOD) },
+        {
+          nodeId: "node_2",
+          state: stateOf("primary", ProviderHealth.UNUSABLE, ["vendor-opus-4.6"]),
+        },
       ],
     },
     {
@@ -398,7 +401,7 @@ const report = (index: number, more: object = {}) => ({
   ...{ host: `gateway-${index}.internal.example`, pid: 4_000 + index, worker: index },
   ...{ version: "0.1.0", runtimeVersion: "v24.21.0", configuration: "8d1f0c22ab94" },
   ...{ limits: LimitsStore.REDIS, reportedAt: ago(day) },
-  providers: [stateOf("primary", CircuitState.CLOSED), stateOf("second", CircuitState.CLOSED)],
+  providers: [stateOf("primary", ProviderHealth.GOOD), stateOf("second", ProviderHealth.GOOD)],
   ...more,
 });
 const statusOf = (isTroubled: boolean) =>
@@ -411,8 +414,8 @@ const statusOf = (isTroubled: boolean) =>
           ? report(1, {
               ...{ limits: LimitsStore.DEGRADED, configuration: "0000000000ab" },
               providers: [
-                stateOf("primary", CircuitState.OPEN, ["vendor-opus-4.6"]),
-                stateOf("second", CircuitState.HALF_OPEN),
+                stateOf("primary", ProviderHealth.UNUSABLE, ["vendor-opus-4.6"]),
+                stateOf("second", ProviderHealth.REDUCED),
               ],
             })
           : report(1),

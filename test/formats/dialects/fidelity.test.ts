@@ -184,7 +184,7 @@ test.each([
     error: [{ error: { code: 503, message: "The model is overloaded.", status: "UNAVAILABLE" } }],
   },
 ])("an overload in $name of an error body is overloaded here", async ({ status, error }) => {
-  // A gateway of its own, because overloads open the circuit.
+  // A gateway of its own, because overloads reduce the share of its provider.
   const parts = await startGatewayWithProvider("chat");
   const body = Array.isArray(error) ? error : { error };
   parts.provider.always({ status, headers: json, writes: [JSON.stringify(body)] });

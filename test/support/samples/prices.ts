@@ -2,20 +2,21 @@
 
 import fc from "fast-check";
 import type { UsageBounds } from "../../../src/billing/hold-size.ts";
-import type { TokenPrices } from "../../../src/billing/price.ts";
+import type { Prices } from "../../../src/billing/price.ts";
 import { usage } from "../ledger.ts";
 
 const tokensMax = 2 ** 31 - 1;
 const micro = fc.oneof(fc.bigInt({ min: 0n, max: 4_000n }), fc.constantFrom(0n, 1n, 10n ** 12n));
 const tokens = fc.oneof(fc.nat(5_000), fc.nat(tokensMax), fc.constantFrom(0, 1, tokensMax));
 
-export const anyPrices: fc.Arbitrary<TokenPrices> = fc.record({
+export const anyPrices: fc.Arbitrary<Prices> = fc.record({
   input: micro,
   output: micro,
   cacheWrite5m: micro,
   cacheWrite1h: micro,
   cacheRead: micro,
   thinking: micro,
+  webSearch: micro,
 });
 
 export const anyUsage = fc
@@ -26,6 +27,7 @@ export const anyUsage = fc
     cacheWrite1h: tokens,
     cacheRead: tokens,
     thinking: tokens,
+    webSearches: tokens,
   })
   .map(usage);
 
@@ -33,12 +35,14 @@ export const anyBounds: fc.Arbitrary<UsageBounds> = fc
   .record({
     input: tokens,
     mostExpensiveInput: fc.constantFrom(0, 1, 2),
+    webSearches: tokens,
     first: tokens,
     second: tokens,
   })
-  .map(({ input, mostExpensiveInput, first, second }) => ({
+  .map(({ input, mostExpensiveInput, webSearches, first, second }) => ({
     input,
     mostExpensiveInput,
+    webSearches,
     minOutput: Math.min(first, second),
     maxOutput: Math.max(first, second),
   }));

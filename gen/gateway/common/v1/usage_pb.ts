@@ -10,10 +10,10 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file gateway/common/v1/usage.proto.
  */
 export const file_gateway_common_v1_usage: GenFile = /*@__PURE__*/
-  fileDesc("Ch1nYXRld2F5L2NvbW1vbi92MS91c2FnZS5wcm90bxIRZ2F0ZXdheS5jb21tb24udjEifAoFVXNhZ2USDQoFaW5wdXQYASABKA0SDgoGb3V0cHV0GAIgASgNEhYKDmNhY2hlX3dyaXRlXzVtGAMgASgNEhYKDmNhY2hlX3dyaXRlXzFoGAQgASgNEhIKCmNhY2hlX3JlYWQYBSABKA0SEAoIdGhpbmtpbmcYBiABKA0igQEKClVzYWdlVG90YWwSDQoFaW5wdXQYASABKAMSDgoGb3V0cHV0GAIgASgDEhYKDmNhY2hlX3dyaXRlXzVtGAMgASgDEhYKDmNhY2hlX3dyaXRlXzFoGAQgASgDEhIKCmNhY2hlX3JlYWQYBSABKAMSEAoIdGhpbmtpbmcYBiABKAMikwEKBVByaWNlEhUKDXByaWNlX3ZlcnNpb24YASABKAkSDQoFaW5wdXQYAiABKAMSDgoGb3V0cHV0GAMgASgDEhYKDmNhY2hlX3dyaXRlXzVtGAQgASgDEhYKDmNhY2hlX3dyaXRlXzFoGAUgASgDEhIKCmNhY2hlX3JlYWQYBiABKAMSEAoIdGhpbmtpbmcYByABKANiBnByb3RvMw");
+  fileDesc("Ch1nYXRld2F5L2NvbW1vbi92MS91c2FnZS5wcm90bxIRZ2F0ZXdheS5jb21tb24udjEikgEKBVVzYWdlEg0KBWlucHV0GAEgASgNEg4KBm91dHB1dBgCIAEoDRIWCg5jYWNoZV93cml0ZV81bRgDIAEoDRIWCg5jYWNoZV93cml0ZV8xaBgEIAEoDRISCgpjYWNoZV9yZWFkGAUgASgNEhAKCHRoaW5raW5nGAYgASgNEhQKDHdlYl9zZWFyY2hlcxgHIAEoDSKXAQoKVXNhZ2VUb3RhbBINCgVpbnB1dBgBIAEoAxIOCgZvdXRwdXQYAiABKAMSFgoOY2FjaGVfd3JpdGVfNW0YAyABKAMSFgoOY2FjaGVfd3JpdGVfMWgYBCABKAMSEgoKY2FjaGVfcmVhZBgFIAEoAxIQCgh0aGlua2luZxgGIAEoAxIUCgx3ZWJfc2VhcmNoZXMYByABKAMipwEKBVByaWNlEhUKDXByaWNlX3ZlcnNpb24YASABKAkSDQoFaW5wdXQYAiABKAMSDgoGb3V0cHV0GAMgASgDEhYKDmNhY2hlX3dyaXRlXzVtGAQgASgDEhYKDmNhY2hlX3dyaXRlXzFoGAUgASgDEhIKCmNhY2hlX3JlYWQYBiABKAMSEAoIdGhpbmtpbmcYByABKAMSEgoKd2ViX3NlYXJjaBgIIAEoA2IGcHJvdG8z");
 
 /**
- * The billable tokens of one request. Every token counts in exactly one category.
+ * The billable tokens of one request, each in exactly one category, and its web searches.
  *
  * @generated from message gateway.common.v1.Usage
  */
@@ -59,6 +59,13 @@ export type Usage = Message<"gateway.common.v1.Usage"> & {
    * @generated from field: uint32 thinking = 6;
    */
   thinking: number;
+
+  /**
+   * Web searches that the provider ran. Not tokens: what they found is in the tokens of the input.
+   *
+   * @generated from field: uint32 web_searches = 7;
+   */
+  webSearches: number;
 };
 
 /**
@@ -103,6 +110,11 @@ export type UsageTotal = Message<"gateway.common.v1.UsageTotal"> & {
    * @generated from field: int64 thinking = 6;
    */
   thinking: bigint;
+
+  /**
+   * @generated from field: int64 web_searches = 7;
+   */
+  webSearches: bigint;
 };
 
 /**
@@ -113,14 +125,14 @@ export const UsageTotalSchema: GenMessage<UsageTotal> = /*@__PURE__*/
   messageDesc(file_gateway_common_v1_usage, 1);
 
 /**
- * The price of one token of each category, in micro-credits. 1,000,000 micro-credits are 1 credit,
- * and 1 credit is 0.005 USD.
+ * The price of one token of each category and of one web search, in micro-credits. 1,000,000
+ * micro-credits are 1 credit, and 1 credit is 0.005 USD.
  *
  * @generated from message gateway.common.v1.Price
  */
 export type Price = Message<"gateway.common.v1.Price"> & {
   /**
-   * A hash of the model and the six prices below. A version never changes.
+   * A hash of the model and the prices below. A version never changes.
    *
    * @generated from field: string price_version = 1;
    */
@@ -155,6 +167,13 @@ export type Price = Message<"gateway.common.v1.Price"> & {
    * @generated from field: int64 thinking = 7;
    */
   thinking: bigint;
+
+  /**
+   * 0 where web searches are not offered.
+   *
+   * @generated from field: int64 web_search = 8;
+   */
+  webSearch: bigint;
 };
 
 /**

@@ -4,12 +4,12 @@ import { timestampMs } from "@bufbuild/protobuf/wkt";
 import type { JSX } from "preact";
 import {
   type CallFailure,
-  CircuitState,
   type Database,
   type GetStatusResponse,
   LimitsStore,
   type Node,
   OperationsService,
+  ProviderHealth,
   type ProviderOnNode,
 } from "../../../../gen/gateway/operations/v1/operations_pb.ts";
 import { useCall } from "../api.ts";
@@ -221,7 +221,11 @@ function ProvidersCard({ nodes }: { readonly nodes: readonly Node[] }): JSX.Elem
           caption={words.health.providersCaption}
           columns={[
             { name: "provider", head: head.provider, cell: ([name]) => name },
-            { name: "circuit", head: head.circuit, cell: ([, on]) => <Circuit nodes={on} /> },
+            {
+              name: "health",
+              head: head.health,
+              cell: ([, on]) => <HealthOfProvider nodes={on} />,
+            },
             { name: "failure", head: head.failure, cell: ([, on]) => <LastFailure nodes={on} /> },
           ]}
           rows={[...byProvider]}
@@ -252,21 +256,25 @@ export function LastFailure({ nodes }: { readonly nodes: readonly ProviderOnNode
   );
 }
 
-/** The circuits of one provider on all nodes. */
-export function Circuit({ nodes }: { readonly nodes: readonly ProviderOnNode[] }): JSX.Element {
+/** What one provider gets on all nodes. */
+export function HealthOfProvider({
+  nodes,
+}: {
+  readonly nodes: readonly ProviderOnNode[];
+}): JSX.Element {
   if (nodes.length === 0) return <span class="faint">{words.health.noNodes}</span>;
-  const open = nodes.filter(({ state }) => state?.circuit !== CircuitState.CLOSED);
+  const reduced = nodes.filter(({ state }) => state?.health !== ProviderHealth.GOOD);
   const waiting = [...new Set(nodes.flatMap(({ state }) => state?.waitingModels ?? []))];
-  const isOpen = open.some(({ state }) => state?.circuit === CircuitState.OPEN);
+  const isUnusable = reduced.some(({ state }) => state?.health === ProviderHealth.UNUSABLE);
   return (
     <span class="tags">
-      {open.length === 0 ? (
-        <Tag tone="good">{words.health.allClosed(nodes.length)}</Tag>
+      {reduced.length === 0 ? (
+        <Tag tone="good">{words.health.allGood(nodes.length)}</Tag>
       ) : (
-        <Tag tone={isOpen ? "bad" : "warn"}>
+        <Tag tone={isUnusable ? "bad" : "warn"}>
           {nodes.length === 1
-            ? textOf(CircuitState, words.health.circuits, open[0]?.state?.circuit ?? 0)
-            : words.health.someOpen(open.length, nodes.length)}
+            ? textOf(ProviderHealth, words.health.providerHealth, reduced[0]?.state?.health ?? 0)
+            : words.health.someReduced(reduced.length, nodes.length)}
         </Tag>
       )}
       {waiting.length > 0 && <Tag tone="warn">{words.health.waitsFor(waiting.join(", "))}</Tag>}

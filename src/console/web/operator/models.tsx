@@ -15,7 +15,7 @@ import { Facts, Tag, Time } from "../parts/small.tsx";
 import { type Column, Table } from "../parts/table.tsx";
 import { Empty, Skeleton, View } from "../parts/view.tsx";
 import { ListTable, LookOnly, Nothing } from "./common.tsx";
-import { Circuit, LastFailure } from "./health.tsx";
+import { HealthOfProvider, LastFailure } from "./health.tsx";
 import { words } from "./words.ts";
 
 export function Models(): JSX.Element {
@@ -140,13 +140,13 @@ function Prices({ models }: { readonly models: readonly CatalogModel[] }): JSX.E
         {
           name: "prices",
           head: head.prices,
-          cell: ({ price: { input, output, cacheWrite5m, cacheRead } }) =>
+          cell: ({ price: { input, output, cacheWrite5m, cacheRead, webSearch } }) =>
             words.models.priceText(
               perMillion(input),
               perMillion(output),
               perMillion(cacheWrite5m),
               perMillion(cacheRead),
-            ),
+            ) + (webSearch > 0n ? words.models.searchPrice(credits(webSearch * 1_000n)) : ""),
         },
         {
           name: "version",
@@ -208,7 +208,7 @@ function ProviderCard({ provider }: { readonly provider: Provider }): JSX.Elemen
           [facts.concurrency, queueText],
           [facts.waits, waitsText(provider)],
           [facts.models, models.join(", ") || words.none],
-          [facts.circuits, <Circuit key="circuit" nodes={nodes} />],
+          [facts.health, <HealthOfProvider key="health" nodes={nodes} />],
           [facts.failure, <LastFailure key="failure" nodes={nodes} />],
         ]}
       </Facts>

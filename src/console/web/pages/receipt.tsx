@@ -8,7 +8,11 @@ import {
   type Receipt,
 } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Usage } from "../../../../gen/gateway/common/v1/usage_pb.ts";
-import { type TokenCategory, tokenCategories } from "../../../base/token-categories.ts";
+import {
+  type TokenCategory,
+  tokenCategories,
+  type UsageCount,
+} from "../../../base/token-categories.ts";
 import { useCall } from "../api.ts";
 import { count, credits, dollars, duration } from "../format.ts";
 import { Copy } from "../parts/button.tsx";
@@ -144,22 +148,25 @@ function Whole({ receipt }: { readonly receipt: Receipt }): JSX.Element {
 }
 
 type Line = {
-  readonly category: TokenCategory;
+  readonly category: TokenCategory | UsageCount;
+  /** Or web searches. */
   readonly tokens: number;
   readonly reported: number;
-  /** Micro-credits of one token, which are credits of a million tokens. */
+  /** Micro-credits of one token, which are credits of a million tokens, or of one search. */
   readonly price: bigint;
 };
 
 function Cost({ receipt }: { readonly receipt: Receipt }): JSX.Element {
   const { usage, price, reportedUsage, amountMicrocredits, overrunMicrocredits } = receipt;
   const { head } = words.receipt;
-  const lines: Line[] = tokenCategories.map((category) => ({
+  const lineOf = (category: TokenCategory | UsageCount, each: bigint = 0n): Line => ({
     category,
     tokens: usage?.[category] ?? 0,
     reported: (reportedUsage ?? usage)?.[category] ?? 0,
-    price: price?.[category] ?? 0n,
-  }));
+    price: each,
+  });
+  const lines = tokenCategories.map((category) => lineOf(category, price?.[category]));
+  if (usage && usage.webSearches > 0) lines.push(lineOf("webSearches", price?.webSearch));
   const costOf = ({ tokens, price: each }: Line) => BigInt(tokens) * each;
   const sum = lines.reduce((all, line) => all + costOf(line), 0n);
   const all = (of: Usage | undefined) =>
@@ -178,7 +185,9 @@ function Cost({ receipt }: { readonly receipt: Receipt }): JSX.Element {
             cell: ({ category }) => (
               <>
                 <i class={`bars-mark ${categoryClasses[category]}`} />
-                {words.usage.categories[category]}
+                {category === "webSearches"
+                  ? words.receipt.webSearches
+                  : words.usage.categories[category]}
               </>
             ),
           },
@@ -309,14 +318,15 @@ function toneOf(outcome: Outcome): "good" | "warn" | "bad" | undefined {
   }
 }
 
-/** The colour of each category, by its class. */
-const categoryClasses: Readonly<Record<TokenCategory, string>> = {
+/** The colour of each category, by its class. Searches are in the part of the input. */
+const categoryClasses: Readonly<Record<TokenCategory | UsageCount, string>> = {
   input: "cat-input",
   output: "cat-output",
   thinking: "cat-thinking",
   cacheWrite5m: "cat-write-5m",
   cacheWrite1h: "cat-write-1h",
   cacheRead: "cat-read",
+  webSearches: "cat-input",
 };
 
 /** Most requests cost less than a cent. */

@@ -448,7 +448,7 @@ insert into usage_hourly (account_id, key_id, model, hour) values ('', '', $1, n
 
 // charges.sql
 
-export type FindChargeRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; model: string; grantedOutput: number; hold: bigint; amount: bigint; overrun: bigint; outputOver: number; thinkingOver: number; outcome: string; basis: string; attempts: Json; tags: Json | null; madeBy: string | null; admittedAt: Date; settledAt: Date; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; usedWebSearches: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearch: bigint };
+export type FindChargeRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; model: string; grantedOutput: number; hold: bigint; amount: bigint; overrun: bigint; outputOver: number; thinkingOver: number; outcome: string; basis: string; attempts: Json; facts: Json | null; tags: Json | null; madeBy: string | null; admittedAt: Date; settledAt: Date; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; usedWebSearches: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearch: bigint };
 /**
  * Finds the charge of a finished request, with its price.
  */
@@ -457,7 +457,7 @@ export const findCharge: Optional<{ accountId: string; requestId: string }, Find
   `-- billing/find-charge
 select c.request_id, c.account_id, c."family", c.key_id, c.model, c.granted_output, c.hold,
   c.amount, c.overrun, c.output_over, c.thinking_over,
-  c.outcome, c.basis, c.attempts, c.tags, c.made_by, c.admitted_at, c.settled_at,
+  c.outcome, c.basis, c.attempts, c.facts, c.tags, c.made_by, c.admitted_at, c.settled_at,
   c.input as used_input, c.output as used_output, c.thinking as used_thinking,
   c.cache_write_5m as used_cache_write_5m, c.cache_write_1h as used_cache_write_1h,
   c.cache_read as used_cache_read, c.web_searches as used_web_searches,
@@ -467,11 +467,11 @@ from charges c
 join price_versions p using (price_version)
 where c.account_id = $1 and c.request_id = $2`,
   (p) => [p.accountId, p.requestId],
-  (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], model: v[4], grantedOutput: v[5], hold: v[6], amount: v[7], overrun: v[8], outputOver: v[9], thinkingOver: v[10], outcome: v[11], basis: v[12], attempts: v[13], tags: v[14], madeBy: v[15], admittedAt: v[16], settledAt: v[17], usedInput: v[18], usedOutput: v[19], usedThinking: v[20], usedCacheWrite5m: v[21], usedCacheWrite1h: v[22], usedCacheRead: v[23], usedWebSearches: v[24], priceVersion: v[25], input: v[26], output: v[27], thinking: v[28], cacheWrite5m: v[29], cacheWrite1h: v[30], cacheRead: v[31], webSearch: v[32] }) as never,
-  "tags madeBy",
+  (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], model: v[4], grantedOutput: v[5], hold: v[6], amount: v[7], overrun: v[8], outputOver: v[9], thinkingOver: v[10], outcome: v[11], basis: v[12], attempts: v[13], facts: v[14], tags: v[15], madeBy: v[16], admittedAt: v[17], settledAt: v[18], usedInput: v[19], usedOutput: v[20], usedThinking: v[21], usedCacheWrite5m: v[22], usedCacheWrite1h: v[23], usedCacheRead: v[24], usedWebSearches: v[25], priceVersion: v[26], input: v[27], output: v[28], thinking: v[29], cacheWrite5m: v[30], cacheWrite1h: v[31], cacheRead: v[32], webSearch: v[33] }) as never,
+  "facts tags madeBy",
 );
 
-export type FindChargesRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; model: string; grantedOutput: number; hold: bigint; amount: bigint; overrun: bigint; outputOver: number; thinkingOver: number; outcome: string; basis: string; attempts: Json; tags: Json | null; madeBy: string | null; admittedAt: Date; settledAt: Date; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; usedWebSearches: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearch: bigint };
+export type FindChargesRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; model: string; grantedOutput: number; hold: bigint; amount: bigint; overrun: bigint; outputOver: number; thinkingOver: number; outcome: string; basis: string; attempts: Json; facts: Json | null; tags: Json | null; madeBy: string | null; admittedAt: Date; settledAt: Date; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; usedWebSearches: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearch: bigint };
 /**
  * Finds the charges with a request id in all accounts, with their prices. Looks into every account:
  * no index begins with the request id, since every charge would pay for it.
@@ -482,7 +482,7 @@ export const findCharges: Many<{ requestId: string; months: readonly string[] | 
   `-- billing/find-charges
 select c.request_id, c.account_id, c."family", c.key_id, c.model, c.granted_output, c.hold,
   c.amount, c.overrun, c.output_over, c.thinking_over,
-  c.outcome, c.basis, c.attempts, c.tags, c.made_by, c.admitted_at, c.settled_at,
+  c.outcome, c.basis, c.attempts, c.facts, c.tags, c.made_by, c.admitted_at, c.settled_at,
   c.input as used_input, c.output as used_output, c.thinking as used_thinking,
   c.cache_write_5m as used_cache_write_5m, c.cache_write_1h as used_cache_write_1h,
   c.cache_read as used_cache_read, c.web_searches as used_web_searches,
@@ -500,11 +500,11 @@ cross join lateral (
 join price_versions p using (price_version)
 order by c.admitted_at, c.account_id`,
   (p) => [p.requestId, p.months],
-  (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], model: v[4], grantedOutput: v[5], hold: v[6], amount: v[7], overrun: v[8], outputOver: v[9], thinkingOver: v[10], outcome: v[11], basis: v[12], attempts: v[13], tags: v[14], madeBy: v[15], admittedAt: v[16], settledAt: v[17], usedInput: v[18], usedOutput: v[19], usedThinking: v[20], usedCacheWrite5m: v[21], usedCacheWrite1h: v[22], usedCacheRead: v[23], usedWebSearches: v[24], priceVersion: v[25], input: v[26], output: v[27], thinking: v[28], cacheWrite5m: v[29], cacheWrite1h: v[30], cacheRead: v[31], webSearch: v[32] }) as never,
-  "tags madeBy",
+  (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], model: v[4], grantedOutput: v[5], hold: v[6], amount: v[7], overrun: v[8], outputOver: v[9], thinkingOver: v[10], outcome: v[11], basis: v[12], attempts: v[13], facts: v[14], tags: v[15], madeBy: v[16], admittedAt: v[17], settledAt: v[18], usedInput: v[19], usedOutput: v[20], usedThinking: v[21], usedCacheWrite5m: v[22], usedCacheWrite1h: v[23], usedCacheRead: v[24], usedWebSearches: v[25], priceVersion: v[26], input: v[27], output: v[28], thinking: v[29], cacheWrite5m: v[30], cacheWrite1h: v[31], cacheRead: v[32], webSearch: v[33] }) as never,
+  "facts tags madeBy",
 );
 
-export type FindChargesNearRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; model: string; grantedOutput: number; hold: bigint; amount: bigint; overrun: bigint; outputOver: number; thinkingOver: number; outcome: string; basis: string; attempts: Json; tags: Json | null; madeBy: string | null; admittedAt: Date; settledAt: Date; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; usedWebSearches: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearch: bigint };
+export type FindChargesNearRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; model: string; grantedOutput: number; hold: bigint; amount: bigint; overrun: bigint; outputOver: number; thinkingOver: number; outcome: string; basis: string; attempts: Json; facts: Json | null; tags: Json | null; madeBy: string | null; admittedAt: Date; settledAt: Date; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; usedWebSearches: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearch: bigint };
 /**
  * Finds the charges with a request id that were settled in a time, in all accounts. Reads the index
  * of that time, however many accounts there are.
@@ -515,7 +515,7 @@ export const findChargesNear: Many<{ months: readonly string[]; from: Date | str
   `-- billing/find-charges-near
 select c.request_id, c.account_id, c."family", c.key_id, c.model, c.granted_output, c.hold,
   c.amount, c.overrun, c.output_over, c.thinking_over,
-  c.outcome, c.basis, c.attempts, c.tags, c.made_by, c.admitted_at, c.settled_at,
+  c.outcome, c.basis, c.attempts, c.facts, c.tags, c.made_by, c.admitted_at, c.settled_at,
   c.input as used_input, c.output as used_output, c.thinking as used_thinking,
   c.cache_write_5m as used_cache_write_5m, c.cache_write_1h as used_cache_write_1h,
   c.cache_read as used_cache_read, c.web_searches as used_web_searches,
@@ -528,11 +528,11 @@ where c.month = any($1::date[]) and c.amount >= 0
   and c.request_id = $4
 order by c.admitted_at, c.account_id`,
   (p) => [p.months, p.from, p.to, p.requestId],
-  (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], model: v[4], grantedOutput: v[5], hold: v[6], amount: v[7], overrun: v[8], outputOver: v[9], thinkingOver: v[10], outcome: v[11], basis: v[12], attempts: v[13], tags: v[14], madeBy: v[15], admittedAt: v[16], settledAt: v[17], usedInput: v[18], usedOutput: v[19], usedThinking: v[20], usedCacheWrite5m: v[21], usedCacheWrite1h: v[22], usedCacheRead: v[23], usedWebSearches: v[24], priceVersion: v[25], input: v[26], output: v[27], thinking: v[28], cacheWrite5m: v[29], cacheWrite1h: v[30], cacheRead: v[31], webSearch: v[32] }) as never,
-  "tags madeBy",
+  (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], model: v[4], grantedOutput: v[5], hold: v[6], amount: v[7], overrun: v[8], outputOver: v[9], thinkingOver: v[10], outcome: v[11], basis: v[12], attempts: v[13], facts: v[14], tags: v[15], madeBy: v[16], admittedAt: v[17], settledAt: v[18], usedInput: v[19], usedOutput: v[20], usedThinking: v[21], usedCacheWrite5m: v[22], usedCacheWrite1h: v[23], usedCacheRead: v[24], usedWebSearches: v[25], priceVersion: v[26], input: v[27], output: v[28], thinking: v[29], cacheWrite5m: v[30], cacheWrite1h: v[31], cacheRead: v[32], webSearch: v[33] }) as never,
+  "facts tags madeBy",
 );
 
-export type FindSettledRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; model: string; grantedOutput: number; hold: bigint; amount: bigint; overrun: bigint; outputOver: number; thinkingOver: number; outcome: string; basis: string; attempts: Json; tags: Json | null; madeBy: string | null; admittedAt: Date; settledAt: Date; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; usedWebSearches: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearch: bigint };
+export type FindSettledRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; model: string; grantedOutput: number; hold: bigint; amount: bigint; overrun: bigint; outputOver: number; thinkingOver: number; outcome: string; basis: string; attempts: Json; facts: Json | null; tags: Json | null; madeBy: string | null; admittedAt: Date; settledAt: Date; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; usedWebSearches: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearch: bigint };
 /**
  * Finds the charges of these requests with their prices, in the order of their settlement.
  * `months`: of the charges
@@ -542,7 +542,7 @@ export const findSettled: Many<{ accountIds: readonly string[]; requestIds: read
   `-- billing/find-settled
 select c.request_id, c.account_id, c."family", c.key_id, c.model, c.granted_output, c.hold,
   c.amount, c.overrun, c.output_over, c.thinking_over,
-  c.outcome, c.basis, c.attempts, c.tags, c.made_by, c.admitted_at, c.settled_at,
+  c.outcome, c.basis, c.attempts, c.facts, c.tags, c.made_by, c.admitted_at, c.settled_at,
   c.input as used_input, c.output as used_output, c.thinking as used_thinking,
   c.cache_write_5m as used_cache_write_5m, c.cache_write_1h as used_cache_write_1h,
   c.cache_read as used_cache_read, c.web_searches as used_web_searches,
@@ -560,8 +560,8 @@ cross join lateral (
 join price_versions p using (price_version)
 order by c.settled_at, c.request_id`,
   (p) => [p.accountIds, p.requestIds, p.months],
-  (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], model: v[4], grantedOutput: v[5], hold: v[6], amount: v[7], overrun: v[8], outputOver: v[9], thinkingOver: v[10], outcome: v[11], basis: v[12], attempts: v[13], tags: v[14], madeBy: v[15], admittedAt: v[16], settledAt: v[17], usedInput: v[18], usedOutput: v[19], usedThinking: v[20], usedCacheWrite5m: v[21], usedCacheWrite1h: v[22], usedCacheRead: v[23], usedWebSearches: v[24], priceVersion: v[25], input: v[26], output: v[27], thinking: v[28], cacheWrite5m: v[29], cacheWrite1h: v[30], cacheRead: v[31], webSearch: v[32] }) as never,
-  "tags madeBy",
+  (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], model: v[4], grantedOutput: v[5], hold: v[6], amount: v[7], overrun: v[8], outputOver: v[9], thinkingOver: v[10], outcome: v[11], basis: v[12], attempts: v[13], facts: v[14], tags: v[15], madeBy: v[16], admittedAt: v[17], settledAt: v[18], usedInput: v[19], usedOutput: v[20], usedThinking: v[21], usedCacheWrite5m: v[22], usedCacheWrite1h: v[23], usedCacheRead: v[24], usedWebSearches: v[25], priceVersion: v[26], input: v[27], output: v[28], thinking: v[29], cacheWrite5m: v[30], cacheWrite1h: v[31], cacheRead: v[32], webSearch: v[33] }) as never,
+  "facts tags madeBy",
 );
 
 export type FindAmountsRow = { accountId: string; requestId: string; amountMicro: bigint };
@@ -625,7 +625,7 @@ limit $3`,
   "accountId requestId month",
 );
 
-export type ListChargesRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; model: string; grantedOutput: number; hold: bigint; amount: bigint; overrun: bigint; outputOver: number; thinkingOver: number; outcome: string; basis: string; attempts: Json; tags: Json | null; madeBy: string | null; admittedAt: Date; settledAt: Date; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; usedWebSearches: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearch: bigint; isMatch: boolean; isLast: boolean };
+export type ListChargesRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; model: string; grantedOutput: number; hold: bigint; amount: bigint; overrun: bigint; outputOver: number; thinkingOver: number; outcome: string; basis: string; attempts: Json; facts: Json | null; tags: Json | null; madeBy: string | null; admittedAt: Date; settledAt: Date; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; usedWebSearches: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearch: bigint; isMatch: boolean; isLast: boolean };
 /**
  * Lists the charges of an account that match a filter, with their prices, newest first. Looks at a
  * limited number of charges. If it reaches the last of them, it returns that one too, matching or
@@ -645,7 +645,7 @@ export const listCharges: Many<{ looks: bigint | number; least: bigint | number;
   `-- billing/list-charges
 select c.request_id, c.account_id, c."family", c.key_id, c.model, c.granted_output, c.hold,
   c.amount, c.overrun, c.output_over, c.thinking_over,
-  c.outcome, c.basis, c.attempts, c.tags, c.made_by, c.admitted_at, c.settled_at,
+  c.outcome, c.basis, c.attempts, c.facts, c.tags, c.made_by, c.admitted_at, c.settled_at,
   c.input as used_input, c.output as used_output, c.thinking as used_thinking,
   c.cache_write_5m as used_cache_write_5m, c.cache_write_1h as used_cache_write_1h,
   c.cache_read as used_cache_read, c.web_searches as used_web_searches,
@@ -678,11 +678,11 @@ from (
 join price_versions p using (price_version)
 order by c.admitted_at desc, c.request_id desc`,
   (p) => [p.looks, p.least, p.model, p.outcomes, p.tags, p.madeBy, p.accountId, p.before, p.beforeId, p.from, p.rows],
-  (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], model: v[4], grantedOutput: v[5], hold: v[6], amount: v[7], overrun: v[8], outputOver: v[9], thinkingOver: v[10], outcome: v[11], basis: v[12], attempts: v[13], tags: v[14], madeBy: v[15], admittedAt: v[16], settledAt: v[17], usedInput: v[18], usedOutput: v[19], usedThinking: v[20], usedCacheWrite5m: v[21], usedCacheWrite1h: v[22], usedCacheRead: v[23], usedWebSearches: v[24], priceVersion: v[25], input: v[26], output: v[27], thinking: v[28], cacheWrite5m: v[29], cacheWrite1h: v[30], cacheRead: v[31], webSearch: v[32], isMatch: v[33], isLast: v[34] }) as never,
-  "tags madeBy",
+  (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], model: v[4], grantedOutput: v[5], hold: v[6], amount: v[7], overrun: v[8], outputOver: v[9], thinkingOver: v[10], outcome: v[11], basis: v[12], attempts: v[13], facts: v[14], tags: v[15], madeBy: v[16], admittedAt: v[17], settledAt: v[18], usedInput: v[19], usedOutput: v[20], usedThinking: v[21], usedCacheWrite5m: v[22], usedCacheWrite1h: v[23], usedCacheRead: v[24], usedWebSearches: v[25], priceVersion: v[26], input: v[27], output: v[28], thinking: v[29], cacheWrite5m: v[30], cacheWrite1h: v[31], cacheRead: v[32], webSearch: v[33], isMatch: v[34], isLast: v[35] }) as never,
+  "facts tags madeBy",
 );
 
-export type ListKeyChargesRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; model: string; grantedOutput: number; hold: bigint; amount: bigint; overrun: bigint; outputOver: number; thinkingOver: number; outcome: string; basis: string; attempts: Json; tags: Json | null; madeBy: string | null; admittedAt: Date; settledAt: Date; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; usedWebSearches: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearch: bigint; isMatch: boolean; isLast: boolean };
+export type ListKeyChargesRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; model: string; grantedOutput: number; hold: bigint; amount: bigint; overrun: bigint; outputOver: number; thinkingOver: number; outcome: string; basis: string; attempts: Json; facts: Json | null; tags: Json | null; madeBy: string | null; admittedAt: Date; settledAt: Date; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; usedWebSearches: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearch: bigint; isMatch: boolean; isLast: boolean };
 /**
  * Lists the charges of one key, as ListCharges does those of an account.
  */
@@ -691,7 +691,7 @@ export const listKeyCharges: Many<{ looks: bigint | number; least: bigint | numb
   `-- billing/list-key-charges
 select c.request_id, c.account_id, c."family", c.key_id, c.model, c.granted_output, c.hold,
   c.amount, c.overrun, c.output_over, c.thinking_over,
-  c.outcome, c.basis, c.attempts, c.tags, c.made_by, c.admitted_at, c.settled_at,
+  c.outcome, c.basis, c.attempts, c.facts, c.tags, c.made_by, c.admitted_at, c.settled_at,
   c.input as used_input, c.output as used_output, c.thinking as used_thinking,
   c.cache_write_5m as used_cache_write_5m, c.cache_write_1h as used_cache_write_1h,
   c.cache_read as used_cache_read, c.web_searches as used_web_searches,
@@ -724,8 +724,8 @@ from (
 join price_versions p using (price_version)
 order by c.admitted_at desc, c.request_id desc`,
   (p) => [p.looks, p.least, p.model, p.outcomes, p.tags, p.madeBy, p.accountId, p.keyId, p.before, p.beforeId, p.from, p.rows],
-  (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], model: v[4], grantedOutput: v[5], hold: v[6], amount: v[7], overrun: v[8], outputOver: v[9], thinkingOver: v[10], outcome: v[11], basis: v[12], attempts: v[13], tags: v[14], madeBy: v[15], admittedAt: v[16], settledAt: v[17], usedInput: v[18], usedOutput: v[19], usedThinking: v[20], usedCacheWrite5m: v[21], usedCacheWrite1h: v[22], usedCacheRead: v[23], usedWebSearches: v[24], priceVersion: v[25], input: v[26], output: v[27], thinking: v[28], cacheWrite5m: v[29], cacheWrite1h: v[30], cacheRead: v[31], webSearch: v[32], isMatch: v[33], isLast: v[34] }) as never,
-  "tags madeBy",
+  (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], model: v[4], grantedOutput: v[5], hold: v[6], amount: v[7], overrun: v[8], outputOver: v[9], thinkingOver: v[10], outcome: v[11], basis: v[12], attempts: v[13], facts: v[14], tags: v[15], madeBy: v[16], admittedAt: v[17], settledAt: v[18], usedInput: v[19], usedOutput: v[20], usedThinking: v[21], usedCacheWrite5m: v[22], usedCacheWrite1h: v[23], usedCacheRead: v[24], usedWebSearches: v[25], priceVersion: v[26], input: v[27], output: v[28], thinking: v[29], cacheWrite5m: v[30], cacheWrite1h: v[31], cacheRead: v[32], webSearch: v[33], isMatch: v[34], isLast: v[35] }) as never,
+  "facts tags madeBy",
 );
 
 export type ExportChargesRow = { requestId: string; keyId: string; keyName: string | null; model: string; family: "v1" | "v2"; outcome: string; basis: string; grantedOutput: number; hold: bigint; amount: bigint; overrun: bigint; priceVersion: string; tags: Json | null; madeBy: string | null; admittedAt: string; settledAt: string; input: number; output: number; thinking: number; cacheWrite5m: number; cacheWrite1h: number; cacheRead: number; webSearches: number };
@@ -818,9 +818,10 @@ export type SettleHoldsRow = { accountId: string; requestId: string; hold: bigin
  * `costsThinking`: of these and thinking
  * `costsOver`: of the output and the thinking beyond the grant
  * `firstEvents`: the numbers of the counts of first events; null: there was none
+ * `facts`: null: there are none
  * `input`: charged tokens, as the other categories
  */
-export const settleHolds: Many<{ accountIds: readonly string[]; requestIds: readonly string[]; costsInput: readonly (bigint | number)[]; costsCache: readonly (bigint | number)[]; costsThinking: readonly (bigint | number)[]; costs: readonly (bigint | number)[]; costsOver: readonly (bigint | number)[]; outputsOver: readonly number[]; thinkingsOver: readonly number[]; outcomes: readonly string[]; bases: readonly string[]; attempts: readonly string[]; firstEvents: readonly (number | null)[]; input: readonly number[]; output: readonly number[]; thinking: readonly number[]; cacheWrite5m: readonly number[]; cacheWrite1h: readonly number[]; cacheRead: readonly number[]; webSearches: readonly number[] }, SettleHoldsRow> = many(
+export const settleHolds: Many<{ accountIds: readonly string[]; requestIds: readonly string[]; costsInput: readonly (bigint | number)[]; costsCache: readonly (bigint | number)[]; costsThinking: readonly (bigint | number)[]; costs: readonly (bigint | number)[]; costsOver: readonly (bigint | number)[]; outputsOver: readonly number[]; thinkingsOver: readonly number[]; outcomes: readonly string[]; bases: readonly string[]; attempts: readonly string[]; firstEvents: readonly (number | null)[]; facts: readonly (string | null)[]; input: readonly number[]; output: readonly number[]; thinking: readonly number[]; cacheWrite5m: readonly number[]; cacheWrite1h: readonly number[]; cacheRead: readonly number[]; webSearches: readonly number[] }, SettleHoldsRow> = many(
   "billing/settle-holds",
   `-- billing/settle-holds
 with ended as (
@@ -828,26 +829,26 @@ with ended as (
   using unnest($1::text[], $2::text[], $3::bigint[],
       $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[],
       $8::integer[], $9::integer[], $10::text[], $11::text[],
-      $12::jsonb[], $13::integer[],
-      $14::integer[], $15::integer[], $16::integer[], $17::integer[],
-      $18::integer[], $19::integer[], $20::integer[])
+      $12::jsonb[], $13::integer[], $14::jsonb[],
+      $15::integer[], $16::integer[], $17::integer[], $18::integer[],
+      $19::integer[], $20::integer[], $21::integer[])
     as e (account_id, request_id, cost_input, cost_cache, cost_thinking, cost, cost_over,
-      output_over, thinking_over, outcome, basis, attempts, first_event,
+      output_over, thinking_over, outcome, basis, attempts, first_event, facts,
       input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches)
   where h.account_id = e.account_id and h.request_id = e.request_id
   returning h.account_id, h.request_id, h.month, h."family", h.key_id, h.secret_id, h.model,
     h.price_version, h.admitted_at, h.granted_output, h.tags, h.made_by,
     h.amount as hold, e.cost_input, e.cost_cache, e.cost_thinking, e.cost, e.cost_over,
-    e.output_over, e.thinking_over, e.outcome, e.basis, e.attempts, e.first_event,
+    e.output_over, e.thinking_over, e.outcome, e.basis, e.attempts, e.first_event, e.facts,
     e.input, e.output, e.thinking, e.cache_write_5m, e.cache_write_1h, e.cache_read, e.web_searches
 ), charged as (
   insert into charges (account_id, request_id, month, "family", key_id, secret_id, model,
     price_version, admitted_at, granted_output, hold, amount, overrun, output_over, thinking_over,
-    outcome, basis, attempts, settled_at, tags, made_by,
+    outcome, basis, attempts, settled_at, tags, made_by, facts,
     input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches)
   select account_id, request_id, month, "family", key_id, secret_id, model, price_version,
     admitted_at, granted_output, hold, least(cost, hold), greatest(cost - hold, 0) + cost_over,
-    output_over, thinking_over, outcome, basis, attempts, now(), tags, made_by,
+    output_over, thinking_over, outcome, basis, attempts, now(), tags, made_by, facts,
     input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches
   from ended
   returning account_id, request_id, month, "family", key_id, hold, amount, overrun, settled_at
@@ -926,7 +927,7 @@ with ended as (
 select account_id, request_id, hold, amount, overrun,
   floor(extract(epoch from settled_at) * 1000)::bigint as settled_at_ms
 from charged`,
-  (p) => [p.accountIds, p.requestIds, p.costsInput, p.costsCache, p.costsThinking, p.costs, p.costsOver, p.outputsOver, p.thinkingsOver, p.outcomes, p.bases, p.attempts, p.firstEvents, p.input, p.output, p.thinking, p.cacheWrite5m, p.cacheWrite1h, p.cacheRead, p.webSearches],
+  (p) => [p.accountIds, p.requestIds, p.costsInput, p.costsCache, p.costsThinking, p.costs, p.costsOver, p.outputsOver, p.thinkingsOver, p.outcomes, p.bases, p.attempts, p.firstEvents, p.facts, p.input, p.output, p.thinking, p.cacheWrite5m, p.cacheWrite1h, p.cacheRead, p.webSearches],
   (v) => ({ accountId: v[0], requestId: v[1], hold: v[2], amount: v[3], overrun: v[4], settledAtMs: v[5] }) as never,
   "",
 );

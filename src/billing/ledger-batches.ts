@@ -5,6 +5,7 @@
 import { create, toJson } from "@bufbuild/protobuf";
 import { durationMs } from "@bufbuild/protobuf/wkt";
 import { type Attempt, AttemptSchema } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { type LeftOut, LeftOutSchema } from "../../gen/gateway/common/v1/left_out_pb.ts";
 import { PriceSchema, type Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
 import * as sql from "../../gen/sql/billing.ts";
 import { ApiError } from "../base/errors.ts";
@@ -226,10 +227,17 @@ function settleHolds(requests: readonly EndedRequest[]): Query<sql.SettleHoldsRo
     attempts: endings.map(({ attempts }) =>
       JSON.stringify(attempts.map((attempt) => toJson(AttemptSchema, attempt))),
     ),
+    facts: endings.map(({ leftOut = [] }) => factsOf(leftOut)),
     firstEvents: endings.map(({ attempts }) => firstEventOf(attempts)),
     ...byCategory((category) => charged.map((usage) => usage[category])),
     webSearches: charged.map(({ webSearches }) => webSearches),
   });
+}
+
+/** Facts of a charge that no sum needs, as JSON. Null: there are none. */
+function factsOf(leftOut: readonly LeftOut[]): string | null {
+  if (leftOut.length === 0) return null;
+  return JSON.stringify({ left_out: leftOut.map((one) => toJson(LeftOutSchema, one)) });
 }
 
 /** Upper bounds of all but the last count of first events, in milliseconds. */

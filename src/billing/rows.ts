@@ -18,6 +18,7 @@ import {
   TransferKind,
   TransferSchema,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { type LeftOut, LeftOutSchema } from "../../gen/gateway/common/v1/left_out_pb.ts";
 import { PriceSchema, type Usage, UsageSchema } from "../../gen/gateway/common/v1/usage_pb.ts";
 import type * as sql from "../../gen/sql/billing.ts";
 import { familyOf } from "../base/families.ts";
@@ -118,6 +119,11 @@ function readAttempts(json: Json): Attempt[] {
   return Array.isArray(json) ? json.map((attempt) => fromJson(AttemptSchema, attempt)) : [];
 }
 
+function readLeftOut(facts: Json): LeftOut[] {
+  const { left_out: list } = Object(facts);
+  return Array.isArray(list) ? list.map((one) => fromJson(LeftOutSchema, one)) : [];
+}
+
 export function toStoredHold(row: sql.FindHoldsRow): StoredHold {
   const { accountId, family, keyId, secretId, requestId, model, grantedOutput, month } = row;
   const tags = readTags(row.tags);
@@ -158,6 +164,7 @@ export function toReceipt(row: sql.FindChargeRow): Receipt {
     outcome: outcomeOf(row.outcome),
     basis: basisOf(row.basis),
     attempts: readAttempts(row.attempts),
+    leftOut: readLeftOut(row.facts),
     admittedAt: timestampFromDate(row.admittedAt),
     settledAt: timestampFromDate(row.settledAt),
     tags: readTags(row.tags) ?? {},

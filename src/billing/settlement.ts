@@ -9,6 +9,7 @@ import {
   type Receipt,
   ReceiptSchema,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import type { LeftOut } from "../../gen/gateway/common/v1/left_out_pb.ts";
 import type { Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
 import { familyOf } from "../base/families.ts";
 import type { PlacedHold } from "./admission.ts";
@@ -20,6 +21,8 @@ export type Ending = {
   readonly outcome: Outcome;
   readonly basis: Basis;
   readonly attempts: readonly Attempt[];
+  /** Parts of the request that the provider did not get. Absent: none. */
+  readonly leftOut?: readonly LeftOut[];
 };
 
 export type SettleRequest =
@@ -77,6 +80,7 @@ export function receiptOf(charge: Charge): Receipt {
     outcome: charge.outcome,
     basis: charge.basis,
     attempts: [...charge.attempts],
+    leftOut: [...(charge.leftOut ?? [])],
     settledAt: timestampFromDate(charge.settledAt),
     tags: hold.tags ? { ...hold.tags } : {},
     madeBy: hold.madeBy ?? "",

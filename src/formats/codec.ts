@@ -2,7 +2,8 @@
 // answers for the providers.
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
-import { Format, type LeftOut } from "../../gen/gateway/inference/v1/content_pb.ts";
+import type { LeftOut } from "../../gen/gateway/common/v1/left_out_pb.ts";
+import { Format } from "../../gen/gateway/inference/v1/content_pb.ts";
 import type { Cost, Event } from "../../gen/gateway/inference/v1/event_pb.ts";
 import { ApiError } from "../base/errors.ts";
 import { credits } from "../base/money.ts";
@@ -73,9 +74,15 @@ export type AnswerContext = {
   readonly sealing?: Sealing;
 };
 
-/** The member `gateway` that shows a charge. */
-export function encodeCost({ requestId, amountMicrocredits }: Cost): JsonObject {
-  return { request_id: requestId, cost_credits: credits(amountMicrocredits) };
+/** The member `gateway` that shows a charge, and what the provider did not get. */
+export function encodeCost({ requestId, amountMicrocredits, leftOut }: Cost): JsonObject {
+  const shown = { request_id: requestId, cost_credits: credits(amountMicrocredits) };
+  return leftOut.length === 0 ? shown : { ...shown, left_out: encodeLeftOut(leftOut) };
+}
+
+/** Entries of what was left out, as clients see them. */
+export function encodeLeftOut(entries: readonly LeftOut[]): JsonObject[] {
+  return entries.map(({ where, what, why, count }) => ({ where, what, why, count }));
 }
 
 /**

@@ -1,6 +1,6 @@
 // What encoders do to a request so that its provider accepts it.
 
-import type { LeftOut } from "../../gen/gateway/inference/v1/content_pb.ts";
+import type { LeftOut } from "../../gen/gateway/common/v1/left_out_pb.ts";
 import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
 
 /** What became of the reasoning and the members that a client returned. */
@@ -24,7 +24,7 @@ export class Fit {
     if (known) known.count += count;
     else if (this.#entries.size < entriesMax)
       this.#entries.set(key, {
-        $typeName: "gateway.inference.v1.LeftOut",
+        $typeName: "gateway.common.v1.LeftOut",
         where,
         what: what.slice(0, 64),
         why,

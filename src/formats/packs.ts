@@ -3,11 +3,11 @@
 // opens them.
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
+import type { LeftOut } from "../../gen/gateway/common/v1/left_out_pb.ts";
 import {
   type Attached,
   type Block,
   Format,
-  type LeftOut,
   type Message,
   Role,
 } from "../../gen/gateway/inference/v1/content_pb.ts";

@@ -45,6 +45,7 @@ import {
 import { parseTags, sortedTags } from "../base/tags.ts";
 import { categoryColumns, type TokenCategory, tokenCategories } from "../base/token-categories.ts";
 import type { Core } from "../contract/contract.ts";
+import { encodeLeftOut } from "../formats/codec.ts";
 import { identityOf, pathParam, queryParam } from "./context.ts";
 import { json, type Operation, pageParameters, rangeParameters } from "./operation.ts";
 import { rfc3339OrNull, sendJson } from "./reply.ts";
@@ -139,6 +140,15 @@ const attempt = closed({
   first_event_ms: orNull(count),
 });
 
+const leftOut = closed({
+  where: text,
+  what: text,
+  why: oneOf(
+    ...["foreign", "model", "changed", "age", "size", "member", "unsupported", "placeholder"],
+  ),
+  count,
+});
+
 const receipt = closed(
   {
     object: oneOf("receipt"),
@@ -166,6 +176,7 @@ const receipt = closed(
     charge_usd: decimal,
     overrun_credits: described("The cost beyond the hold, which the operator bears.", decimal),
     attempts: described("The calls to providers, in their order.", list(attempt)),
+    left_out: described("Parts of the request that the provider did not get.", list(leftOut)),
     tags: described("The tags of the request: values by key.", {
       type: "object",
       additionalProperties: text,
@@ -281,6 +292,7 @@ function renderReceipt(receipt: Receipt): JsonObject {
     charge_usd: usd(receipt.amountMicrocredits),
     overrun_credits: credits(receipt.overrunMicrocredits),
     attempts: receipt.attempts.map(renderAttempt),
+    left_out: encodeLeftOut(receipt.leftOut),
     tags: Object.fromEntries(sortedTags(receipt.tags)),
     made_by: receipt.madeBy || null,
     admitted_at: rfc3339OrNull(receipt.admittedAt),

@@ -59,6 +59,7 @@ function formatOf(includeUsage: boolean, sealing: Sealing, showCost: boolean): A
   });
   return {
     envelope: "chat",
+    showCost,
     encodeAnswer: (events, admission) => encodeAnswer(events, contextOf(admission)),
     createEventEncoder: (admission) => createEventEncoder(contextOf(admission)),
   };

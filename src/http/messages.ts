@@ -30,6 +30,7 @@ function formatOf(sealing: Sealing, showCost: boolean): AnswerFormat {
   });
   return {
     envelope: "native",
+    showCost,
     encodeAnswer: (events, admission) => encodeAnswer(events, contextOf(admission)),
     createEventEncoder: (admission) => createEventEncoder(contextOf(admission)),
   };

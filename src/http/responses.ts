@@ -76,6 +76,7 @@ function formatOf(wishes: Wishes, sealing: Sealing, showCost: boolean): AnswerFo
   });
   return {
     envelope: "responses",
+    showCost,
     encodeAnswer: (events, admission) => encodeAnswer(events, contextOf(admission)),
     createEventEncoder: (admission) => createEventEncoder(contextOf(admission)),
   };

@@ -2,16 +2,17 @@
 // events with keep-alive pings in its silences.
 
 import assert from "node:assert/strict";
-import type { JsonObject } from "@bufbuild/protobuf";
+import { create, type JsonObject } from "@bufbuild/protobuf";
 import { timestampDate } from "@bufbuild/protobuf/wkt";
 import type { FastifyReply, FastifyRequest } from "fastify";
-import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
+import type { LeftOut } from "../../gen/gateway/common/v1/left_out_pb.ts";
+import { CostSchema, type Event } from "../../gen/gateway/inference/v1/event_pb.ts";
 import type { Admission, GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { type ApiError, toApiError } from "../base/errors.ts";
 import { credits } from "../base/money.ts";
 import { type Stopwatch, waitFor } from "../base/stopwatch.ts";
 import { type Core, withFacts } from "../contract/contract.ts";
-import type { EventEncoder } from "../formats/codec.ts";
+import { type EventEncoder, encodeCost } from "../formats/codec.ts";
 import { ChunkedBody } from "./chunked-body.ts";
 import { elapsedMs, identityOf, type RequestContext } from "./context.ts";
 import { type Envelope, rateHeaders, toStreamErrorBody } from "./error-body.ts";
@@ -20,6 +21,8 @@ import { hijackReply, sendJson } from "./reply.ts";
 /** The parts of an answer that differ between the formats. */
 export type AnswerFormat = {
   readonly envelope: Envelope;
+  /** Whether the end of a stream shows the charge. */
+  readonly showCost: boolean;
   encodeAnswer(events: readonly Event[], admission: Admission): JsonObject;
   createEventEncoder(admission: Admission): EventEncoder;
 };
@@ -84,8 +87,13 @@ async function sendWhole(answering: Answering): Promise<FastifyReply> {
   }
   const { receipt } = context;
   assert(admission && receipt, "a complete answer has an admission and a receipt");
-  reply.header("x-gateway-cost-credits", credits(receipt.amountMicrocredits));
-  return sendJson(reply, format.encodeAnswer(events, admission));
+  const { requestId, amountMicrocredits, leftOut } = receipt;
+  reply.header("x-gateway-cost-credits", credits(amountMicrocredits));
+  const body = format.encodeAnswer(events, admission);
+  if (leftOut.length === 0) return sendJson(reply, body);
+  reply.header(leftOutHeader, writeLeftOut(leftOut));
+  const cost = create(CostSchema, { requestId, amountMicrocredits, leftOut });
+  return sendJson(reply, format.showCost ? { ...body, gateway: encodeCost(cost) } : body);
 }
 
 /** A client that stops reading stops the answer at its next message. */
@@ -94,7 +102,8 @@ async function sendStream(answering: Answering): Promise<FastifyReply> {
   const { context } = request;
   const { call } = identityOf(request);
   const { signal } = call;
-  const out = new EventStreamReply(reply, format, context, keepAlive);
+  const { leftOut } = generateRequest;
+  const out = new EventStreamReply(reply, format, context, { keepAlive, leftOut });
   withFacts(call.contextValues, { takeDeltas: (deltas) => out.take(deltas) });
   try {
     for await (const { kind } of core.inference.generate(generateRequest, call)) {
@@ -123,6 +132,7 @@ class EventStreamReply {
   readonly #format: AnswerFormat;
   readonly #context: RequestContext;
   readonly #keepAlive: KeepAlive;
+  #leftOut: readonly LeftOut[];
   #encoder: EventEncoder | undefined;
   #body: ChunkedBody | undefined;
   #timer: NodeJS.Timeout;
@@ -136,12 +146,13 @@ class EventStreamReply {
     reply: FastifyReply,
     format: AnswerFormat,
     context: RequestContext,
-    keepAlive: KeepAlive,
+    { keepAlive, leftOut }: { keepAlive: KeepAlive; leftOut: readonly LeftOut[] },
   ) {
     this.#reply = reply;
     this.#format = format;
     this.#context = context;
     this.#keepAlive = keepAlive;
+    this.#leftOut = leftOut;
     this.#timer = setTimeout(() => this.#tick(), keepAlive.holdMs);
   }
 
@@ -166,6 +177,9 @@ class EventStreamReply {
   send(events: readonly Event[]): boolean {
     // A provider's ping does not show yet whether the answer will succeed.
     if (!this.isOpen && events.every((event) => event.kind.case === "ping")) return true;
+    const first = events[0]?.kind;
+    if (first?.case === "messageStart" && first.value.leftOut.length > 0)
+      this.#leftOut = [...this.#leftOut, ...first.value.leftOut];
     const text = this.#started.encode(events);
     const isEnd = this.isOpen && events.at(-1)?.kind.case === "messageStop";
     if (!isEnd) return this.#write(text);
@@ -214,6 +228,8 @@ class EventStreamReply {
 
   #open(): ChunkedBody {
     this.#context.logFields.firstByteMs = elapsedMs(this.#context);
+    // As far as it is known before the first byte.
+    if (this.#leftOut.length > 0) this.#reply.header(leftOutHeader, writeLeftOut(this.#leftOut));
     this.#body = new ChunkedBody(hijackReply(this.#reply, 200, streamHeaders));
     clearTimeout(this.#timer);
     // Half of `pingMs`: a tick only marks the stream as quiet, and the next one sends the ping.
@@ -227,6 +243,34 @@ class EventStreamReply {
     else if (this.#body && !this.#isQuiet) this.#isQuiet = true;
     else if (!this.#body?.isBehind) this.#write(this.#encoder.ping());
   }
+}
+
+const leftOutHeader = "x-gateway-left-out";
+const [leftOutMax, leftOutCharacters] = [20, 1_000];
+
+/**
+ * Parts of a request that its provider did not get, for a header: `tools[8]=web_search;unsupported`,
+ * with `;3` after it for three of them. Of long lists the beginning, and the number of the others.
+ */
+function writeLeftOut(entries: readonly LeftOut[]): string {
+  const shown: string[] = [];
+  let length = 0;
+  for (const { where, what, why, count } of entries.slice(0, leftOutMax)) {
+    const times = count > 1 ? `;${count}` : "";
+    const entry = `${headerText(where)}=${headerText(what)};${why}${times}`;
+    length += entry.length + 2;
+    if (length > leftOutCharacters) break;
+    shown.push(entry);
+  }
+  const rest = entries.length - shown.length;
+  return [...shown, ...(rest > 0 ? [`+${rest}`] : [])].join(", ");
+}
+
+/** The text with all characters escaped that separate entries, or that no header may have. */
+function headerText(text: string): string {
+  return text
+    .toWellFormed()
+    .replace(/[^\w.[\]$/:@-]/gu, (character) => encodeURIComponent(character));
 }
 
 /** The headers of an admitted request: a reduced output limit, and the state of the rate limit. */

@@ -3,10 +3,12 @@
 
 import { create } from "@bufbuild/protobuf";
 import { Outcome, type Receipt } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import type { LeftOut } from "../../gen/gateway/common/v1/left_out_pb.ts";
 import type { Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
 import { Format } from "../../gen/gateway/inference/v1/content_pb.ts";
 import {
   BlockStopSchema,
+  type Cost,
   type Event,
   type MessageDelta,
   MessageDeltaSchema,
@@ -79,6 +81,7 @@ export class Bill {
   #hasMoved = false;
   /** The end of the answer, which waits for the charge. */
   readonly #end: Event[] = [];
+  #leftOutByTarget: readonly LeftOut[] = [];
   #settlement: Promise<Receipt> | undefined;
   #usage: Usage | undefined;
 
@@ -157,6 +160,7 @@ export class Bill {
       if (event === undefined) break;
       const wasRunning = reported.phase === "running";
       reported.read(event);
+      if (event.kind.case === "messageStart") this.#leftOutByTarget = event.kind.value.leftOut;
       if (wasRunning && reported.phase !== "running") beforeEnd = index;
       if (event.kind.case !== "progress") continue;
       hasProgress = true;
@@ -360,6 +364,12 @@ export class Bill {
     return seenUsage(this.#reported, this.#counted);
   }
 
+  /** Parts of the request that the provider did not get. */
+  get #leftOut(): readonly LeftOut[] {
+    const { leftOut } = this.#prepared.request;
+    return this.#leftOutByTarget.length === 0 ? leftOut : [...leftOut, ...this.#leftOutByTarget];
+  }
+
   #charge(billed: Billed): Promise<Receipt> {
     if (this.#settlement === undefined) {
       this.#stopWatching();
@@ -388,7 +398,8 @@ export class Bill {
   }
 
   #endingOf({ usage, basis, outcome }: Billed): Ending {
-    return { usage, basis, outcome, attempts: this.#answer?.attempts() ?? [] };
+    const leftOut = this.#leftOut;
+    return { usage, basis, outcome, attempts: this.#answer?.attempts() ?? [], leftOut };
   }
 
   /** Ends the answer before the event `past`, with which it exceeds its grant. */
@@ -455,7 +466,13 @@ export class Bill {
   /** The end of the answer, with the charged tokens and their cost. */
   #chargedEnd(usage: Usage, { requestId, amountMicrocredits }: Receipt): Event[] {
     const end = this.#end;
-    const cost = { $typeName: "gateway.inference.v1.Cost", requestId, amountMicrocredits } as const;
+    const $typeName = "gateway.inference.v1.Cost";
+    const cost: Cost = {
+      $typeName,
+      requestId,
+      amountMicrocredits,
+      leftOut: [...this.#leftOut],
+    };
     const charged = chargedUsage(usage, this.#hold.grantedOutput);
     const last = end.findLastIndex(({ kind }) => kind.case === "messageDelta");
     const event = end[last];

@@ -139,6 +139,11 @@ export const definitions = {
       "foreign, of another model, changed, too old or too large; placeholder: it was missing",
     labels: ["result"],
   },
+  gateway_left_out_total: {
+    kind: "counter",
+    help: "parts of requests that a provider did not get, or that stood in for others, by reason",
+    labels: ["why"],
+  },
   gateway_overlap_aborted_total: {
     kind: "counter",
     help: "provider calls that were stopped because their hold was not granted as expected",

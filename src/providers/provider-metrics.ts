@@ -7,8 +7,7 @@ import type { Distribution, Metrics, Tally } from "../metrics/metrics.ts";
 export class ProviderMetrics {
   readonly #metrics: Metrics;
   readonly #rows = new Map<string, { attempts: Tally; duration: Distribution }>();
-
-  readonly #carried = new Map<string, Tally>();
+  readonly #tallies = new Map<string, Tally>();
 
   constructor(metrics: Metrics) {
     this.#metrics = metrics;
@@ -32,17 +31,18 @@ export class ProviderMetrics {
   }
 
   /** A request was written for a provider. What its listener left out is counted with it. */
-  countCarried({ carried }: Fit, { leftOut }: GenerateRequest): void {
-    for (const [result, count] of Object.entries(carried)) this.#carry(result, count);
-    for (const { why, count } of leftOut) this.#carry(why, count);
+  countCarried({ carried, leftOut: fitted }: Fit, { leftOut }: GenerateRequest): void {
+    for (const [result, count] of Object.entries(carried))
+      this.#add("gateway_carried_total", result, count);
+    for (const { why, count } of leftOut) this.#add("gateway_carried_total", why, count);
+    for (const { why, count } of [...leftOut, ...fitted])
+      this.#add("gateway_left_out_total", why, count);
   }
 
-  #carry(result: string, count: number): void {
-    let tally = this.#carried.get(result);
-    if (!tally) {
-      tally = this.#metrics.counter("gateway_carried_total", [result]);
-      this.#carried.set(result, tally);
-    }
-    tally.value += count;
+  #add(name: "gateway_carried_total" | "gateway_left_out_total", label: string, n: number): void {
+    const key = `${name} ${label}`;
+    const tally = this.#tallies.get(key) ?? this.#metrics.counter(name, [label]);
+    this.#tallies.set(key, tally);
+    tally.value += n;
   }
 }

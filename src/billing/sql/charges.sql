@@ -3,7 +3,7 @@
 -- =family pools.family
 select c.request_id, c.account_id, c."family", c.key_id, c.model, c.granted_output, c.hold,
   c.amount, c.overrun, c.output_over, c.thinking_over,
-  c.outcome, c.basis, c.attempts, c.tags, c.made_by, c.admitted_at, c.settled_at,
+  c.outcome, c.basis, c.attempts, c.facts, c.tags, c.made_by, c.admitted_at, c.settled_at,
   c.input as used_input, c.output as used_output, c.thinking as used_thinking,
   c.cache_write_5m as used_cache_write_5m, c.cache_write_1h as used_cache_write_1h,
   c.cache_read as used_cache_read, c.web_searches as used_web_searches,
@@ -20,7 +20,7 @@ where c.account_id = :account_id and c.request_id = :request_id;
 -- =family pools.family
 select c.request_id, c.account_id, c."family", c.key_id, c.model, c.granted_output, c.hold,
   c.amount, c.overrun, c.output_over, c.thinking_over,
-  c.outcome, c.basis, c.attempts, c.tags, c.made_by, c.admitted_at, c.settled_at,
+  c.outcome, c.basis, c.attempts, c.facts, c.tags, c.made_by, c.admitted_at, c.settled_at,
   c.input as used_input, c.output as used_output, c.thinking as used_thinking,
   c.cache_write_5m as used_cache_write_5m, c.cache_write_1h as used_cache_write_1h,
   c.cache_read as used_cache_read, c.web_searches as used_web_searches,
@@ -45,7 +45,7 @@ order by c.admitted_at, c.account_id;
 -- =family pools.family
 select c.request_id, c.account_id, c."family", c.key_id, c.model, c.granted_output, c.hold,
   c.amount, c.overrun, c.output_over, c.thinking_over,
-  c.outcome, c.basis, c.attempts, c.tags, c.made_by, c.admitted_at, c.settled_at,
+  c.outcome, c.basis, c.attempts, c.facts, c.tags, c.made_by, c.admitted_at, c.settled_at,
   c.input as used_input, c.output as used_output, c.thinking as used_thinking,
   c.cache_write_5m as used_cache_write_5m, c.cache_write_1h as used_cache_write_1h,
   c.cache_read as used_cache_read, c.web_searches as used_web_searches,
@@ -64,7 +64,7 @@ order by c.admitted_at, c.account_id;
 -- =family pools.family
 select c.request_id, c.account_id, c."family", c.key_id, c.model, c.granted_output, c.hold,
   c.amount, c.overrun, c.output_over, c.thinking_over,
-  c.outcome, c.basis, c.attempts, c.tags, c.made_by, c.admitted_at, c.settled_at,
+  c.outcome, c.basis, c.attempts, c.facts, c.tags, c.made_by, c.admitted_at, c.settled_at,
   c.input as used_input, c.output as used_output, c.thinking as used_thinking,
   c.cache_write_5m as used_cache_write_5m, c.cache_write_1h as used_cache_write_1h,
   c.cache_read as used_cache_read, c.web_searches as used_web_searches,
@@ -132,7 +132,7 @@ limit :rows;
 -- =family pools.family
 select c.request_id, c.account_id, c."family", c.key_id, c.model, c.granted_output, c.hold,
   c.amount, c.overrun, c.output_over, c.thinking_over,
-  c.outcome, c.basis, c.attempts, c.tags, c.made_by, c.admitted_at, c.settled_at,
+  c.outcome, c.basis, c.attempts, c.facts, c.tags, c.made_by, c.admitted_at, c.settled_at,
   c.input as used_input, c.output as used_output, c.thinking as used_thinking,
   c.cache_write_5m as used_cache_write_5m, c.cache_write_1h as used_cache_write_1h,
   c.cache_read as used_cache_read, c.web_searches as used_web_searches,
@@ -174,7 +174,7 @@ order by c.admitted_at desc, c.request_id desc;
 -- =family pools.family
 select c.request_id, c.account_id, c."family", c.key_id, c.model, c.granted_output, c.hold,
   c.amount, c.overrun, c.output_over, c.thinking_over,
-  c.outcome, c.basis, c.attempts, c.tags, c.made_by, c.admitted_at, c.settled_at,
+  c.outcome, c.basis, c.attempts, c.facts, c.tags, c.made_by, c.admitted_at, c.settled_at,
   c.input as used_input, c.output as used_output, c.thinking as used_thinking,
   c.cache_write_5m as used_cache_write_5m, c.cache_write_1h as used_cache_write_1h,
   c.cache_read as used_cache_read, c.web_searches as used_web_searches,

@@ -10,32 +10,33 @@
 -- :costs_thinking  of these and thinking
 -- :costs_over  of the output and the thinking beyond the grant
 -- :first_events[]?  the numbers of the counts of first events; null: there was none
+-- :facts[]?  null: there are none
 -- :input  charged tokens, as the other categories
 with ended as (
   delete from holds h
   using unnest(:account_ids::text[], :request_ids::text[], :costs_input::bigint[],
       :costs_cache::bigint[], :costs_thinking::bigint[], :costs::bigint[], :costs_over::bigint[],
       :outputs_over::integer[], :thinkings_over::integer[], :outcomes::text[], :bases::text[],
-      :attempts::jsonb[], :first_events::integer[],
+      :attempts::jsonb[], :first_events::integer[], :facts::jsonb[],
       :input::integer[], :output::integer[], :thinking::integer[], :cache_write_5m::integer[],
       :cache_write_1h::integer[], :cache_read::integer[], :web_searches::integer[])
     as e (account_id, request_id, cost_input, cost_cache, cost_thinking, cost, cost_over,
-      output_over, thinking_over, outcome, basis, attempts, first_event,
+      output_over, thinking_over, outcome, basis, attempts, first_event, facts,
       input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches)
   where h.account_id = e.account_id and h.request_id = e.request_id
   returning h.account_id, h.request_id, h.month, h."family", h.key_id, h.secret_id, h.model,
     h.price_version, h.admitted_at, h.granted_output, h.tags, h.made_by,
     h.amount as hold, e.cost_input, e.cost_cache, e.cost_thinking, e.cost, e.cost_over,
-    e.output_over, e.thinking_over, e.outcome, e.basis, e.attempts, e.first_event,
+    e.output_over, e.thinking_over, e.outcome, e.basis, e.attempts, e.first_event, e.facts,
     e.input, e.output, e.thinking, e.cache_write_5m, e.cache_write_1h, e.cache_read, e.web_searches
 ), charged as (
   insert into charges (account_id, request_id, month, "family", key_id, secret_id, model,
     price_version, admitted_at, granted_output, hold, amount, overrun, output_over, thinking_over,
-    outcome, basis, attempts, settled_at, tags, made_by,
+    outcome, basis, attempts, settled_at, tags, made_by, facts,
     input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches)
   select account_id, request_id, month, "family", key_id, secret_id, model, price_version,
     admitted_at, granted_output, hold, least(cost, hold), greatest(cost - hold, 0) + cost_over,
-    output_over, thinking_over, outcome, basis, attempts, now(), tags, made_by,
+    output_over, thinking_over, outcome, basis, attempts, now(), tags, made_by, facts,
     input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches
   from ended
   returning account_id, request_id, month, "family", key_id, hold, amount, overrun, settled_at

@@ -11,7 +11,7 @@ import type { JsonObject, Message as Message$1, UnknownEnum } from "@bufbuild/pr
  * Describes the file gateway/inference/v1/content.proto.
  */
 export const file_gateway_inference_v1_content: GenFile = /*@__PURE__*/
-  fileDesc("CiJnYXRld2F5L2luZmVyZW5jZS92MS9jb250ZW50LnByb3RvEhRnYXRld2F5LmluZmVyZW5jZS52MSKaAgoHTWVzc2FnZRIoCgRyb2xlGAEgASgOMhouZ2F0ZXdheS5pbmZlcmVuY2UudjEuUm9sZRIsCgdjb250ZW50GAIgAygLMhsuZ2F0ZXdheS5pbmZlcmVuY2UudjEuQmxvY2sSLwoEZm9ybRgDIAEoDjIhLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkNvbnRlbnRGb3JtEjAKCGF0dGFjaGVkGAQgASgLMh4uZ2F0ZXdheS5pbmZlcmVuY2UudjEuQXR0YWNoZWQSJwoGc291cmNlGAUgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIrCgpleHRlbnNpb25zGA8gASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdCKmAQoIQXR0YWNoZWQSLAoGZm9ybWF0GAEgASgOMhwuZ2F0ZXdheS5pbmZlcmVuY2UudjEuRm9ybWF0Eg8KB2RpYWxlY3QYAiABKAkSDQoFbW9kZWwYAyABKAkSDAoEbGlzdBgEIAEoCRIUCgx0ZXh0X21lbWJlcnMYBSADKAkSKAoHbWVtYmVycxgGIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QiQgoHTGVmdE91dBINCgV3aGVyZRgBIAEoCRIMCgR3aGF0GAIgASgJEgsKA3doeRgDIAEoCRINCgVjb3VudBgEIAEoDSJnCgZTeXN0ZW0SLAoHY29udGVudBgBIAMoCzIbLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkJsb2NrEi8KBGZvcm0YAiABKA4yIS5nYXRld2F5LmluZmVyZW5jZS52MS5Db250ZW50Rm9ybSLpBAoFQmxvY2sSLwoEdGV4dBgBIAEoCzIfLmdhdGV3YXkuaW5mZXJlbmNlLnYxLlRleHRCbG9ja0gAEjEKBWltYWdlGAIgASgLMiAuZ2F0ZXdheS5pbmZlcmVuY2UudjEuSW1hZ2VCbG9ja0gAEjcKCGRvY3VtZW50GAMgASgLMiMuZ2F0ZXdheS5pbmZlcmVuY2UudjEuRG9jdW1lbnRCbG9ja0gAEjYKCHRvb2xfdXNlGAQgASgLMiIuZ2F0ZXdheS5pbmZlcmVuY2UudjEuVG9vbFVzZUJsb2NrSAASPAoLdG9vbF9yZXN1bHQYBSABKAsyJS5nYXRld2F5LmluZmVyZW5jZS52MS5Ub29sUmVzdWx0QmxvY2tIABI3Cgh0aGlua2luZxgGIAEoCzIjLmdhdGV3YXkuaW5mZXJlbmNlLnYxLlRoaW5raW5nQmxvY2tIABJIChFyZWRhY3RlZF90aGlua2luZxgHIAEoCzIrLmdhdGV3YXkuaW5mZXJlbmNlLnYxLlJlZGFjdGVkVGhpbmtpbmdCbG9ja0gAEigKBW90aGVyGAggASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEgAEjkKDWNhY2hlX2NvbnRyb2wYCSABKAsyIi5nYXRld2F5LmluZmVyZW5jZS52MS5DYWNoZUNvbnRyb2wSMAoIYXR0YWNoZWQYCiABKAsyHi5nYXRld2F5LmluZmVyZW5jZS52MS5BdHRhY2hlZBIrCgpleHRlbnNpb25zGA8gASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEIGCgRraW5kIkgKCVRleHRCbG9jaxIMCgR0ZXh0GAEgASgJEhIKBXBoYXNlGAIgASgJSACIAQESDwoHcmVmdXNhbBgDIAEoCEIICgZfcGhhc2UiOgoKSW1hZ2VCbG9jaxIsCgZzb3VyY2UYASABKAsyHC5nYXRld2F5LmluZmVyZW5jZS52MS5Tb3VyY2UiWwoNRG9jdW1lbnRCbG9jaxIsCgZzb3VyY2UYASABKAsyHC5nYXRld2F5LmluZmVyZW5jZS52MS5Tb3VyY2USEgoFdGl0bGUYAiABKAlIAIgBAUIICgZfdGl0bGUi4AEKBlNvdXJjZRI0CgZiYXNlNjQYASABKAsyIi5nYXRld2F5LmluZmVyZW5jZS52MS5JbmxpbmVTb3VyY2VIABIyCgR0ZXh0GAIgASgLMiIuZ2F0ZXdheS5pbmZlcmVuY2UudjEuSW5saW5lU291cmNlSAASDQoDdXJsGAMgASgJSAASKAoFb3RoZXIYBCABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0SAASKwoKZXh0ZW5zaW9ucxgPIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3RCBgoEa2luZCIwCgxJbmxpbmVTb3VyY2USEgoKbWVkaWFfdHlwZRgBIAEoCRIMCgRkYXRhGAIgASgJIlAKDFRvb2xVc2VCbG9jaxIKCgJpZBgBIAEoCRIMCgRuYW1lGAIgASgJEiYKBWlucHV0GAMgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdCKpAQoPVG9vbFJlc3VsdEJsb2NrEhMKC3Rvb2xfdXNlX2lkGAEgASgJEiwKB2NvbnRlbnQYAiADKAsyGy5nYXRld2F5LmluZmVyZW5jZS52MS5CbG9jaxIvCgRmb3JtGAMgASgOMiEuZ2F0ZXdheS5pbmZlcmVuY2UudjEuQ29udGVudEZvcm0SFQoIaXNfZXJyb3IYBCABKAhIAIgBAUILCglfaXNfZXJyb3IiNAoNVGhpbmtpbmdCbG9jaxIQCgh0aGlua2luZxgBIAEoCRIRCglzaWduYXR1cmUYAiABKAkiJQoVUmVkYWN0ZWRUaGlua2luZ0Jsb2NrEgwKBGRhdGEYASABKAkiVQoMQ2FjaGVDb250cm9sEhAKA3R0bBgBIAEoCUgAiAEBEisKCmV4dGVuc2lvbnMYDyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0QgYKBF90dGwi8QEKBFRvb2wSDAoEbmFtZRgBIAEoCRIRCgR0eXBlGAIgASgJSACIAQESGAoLZGVzY3JpcHRpb24YAyABKAlIAYgBARItCgxpbnB1dF9zY2hlbWEYBCABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EjkKDWNhY2hlX2NvbnRyb2wYBSABKAsyIi5nYXRld2F5LmluZmVyZW5jZS52MS5DYWNoZUNvbnRyb2wSKwoKZXh0ZW5zaW9ucxgPIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3RCBwoFX3R5cGVCDgoMX2Rlc2NyaXB0aW9uIqkBCgpUb29sQ2hvaWNlEgwKBHR5cGUYASABKAkSEQoEbmFtZRgCIAEoCUgAiAEBEiYKGWRpc2FibGVfcGFyYWxsZWxfdG9vbF91c2UYAyABKAhIAYgBARIrCgpleHRlbnNpb25zGA8gASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEIHCgVfbmFtZUIcChpfZGlzYWJsZV9wYXJhbGxlbF90b29sX3VzZSJzCghUaGlua2luZxIMCgR0eXBlGAEgASgJEhoKDWJ1ZGdldF90b2tlbnMYAiABKA1IAIgBARIrCgpleHRlbnNpb25zGA8gASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEIQCg5fYnVkZ2V0X3Rva2VucyKEAQoMT3V0cHV0Q29uZmlnEhMKBmVmZm9ydBgBIAEoCUgAiAEBEicKBmZvcm1hdBgCIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSKwoKZXh0ZW5zaW9ucxgPIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3RCCQoHX2VmZm9ydCpaCgZGb3JtYXQSFgoSRk9STUFUX1VOU1BFQ0lGSUVEEAASEQoNRk9STUFUX05BVElWRRABEg8KC0ZPUk1BVF9DSEFUEAISFAoQRk9STUFUX1JFU1BPTlNFUxADKlAKBFJvbGUSFAoQUk9MRV9VTlNQRUNJRklFRBAAEg0KCVJPTEVfVVNFUhABEhIKDlJPTEVfQVNTSVNUQU5UEAISDwoLUk9MRV9TWVNURU0QAypbCgtDb250ZW50Rm9ybRIcChhDT05URU5UX0ZPUk1fVU5TUEVDSUZJRUQQABIVChFDT05URU5UX0ZPUk1fVEVYVBABEhcKE0NPTlRFTlRfRk9STV9BQlNFTlQQAmIGcHJvdG8z", [file_google_protobuf_struct]);
+  fileDesc("CiJnYXRld2F5L2luZmVyZW5jZS92MS9jb250ZW50LnByb3RvEhRnYXRld2F5LmluZmVyZW5jZS52MSKaAgoHTWVzc2FnZRIoCgRyb2xlGAEgASgOMhouZ2F0ZXdheS5pbmZlcmVuY2UudjEuUm9sZRIsCgdjb250ZW50GAIgAygLMhsuZ2F0ZXdheS5pbmZlcmVuY2UudjEuQmxvY2sSLwoEZm9ybRgDIAEoDjIhLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkNvbnRlbnRGb3JtEjAKCGF0dGFjaGVkGAQgASgLMh4uZ2F0ZXdheS5pbmZlcmVuY2UudjEuQXR0YWNoZWQSJwoGc291cmNlGAUgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIrCgpleHRlbnNpb25zGA8gASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdCKmAQoIQXR0YWNoZWQSLAoGZm9ybWF0GAEgASgOMhwuZ2F0ZXdheS5pbmZlcmVuY2UudjEuRm9ybWF0Eg8KB2RpYWxlY3QYAiABKAkSDQoFbW9kZWwYAyABKAkSDAoEbGlzdBgEIAEoCRIUCgx0ZXh0X21lbWJlcnMYBSADKAkSKAoHbWVtYmVycxgGIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QiZwoGU3lzdGVtEiwKB2NvbnRlbnQYASADKAsyGy5nYXRld2F5LmluZmVyZW5jZS52MS5CbG9jaxIvCgRmb3JtGAIgASgOMiEuZ2F0ZXdheS5pbmZlcmVuY2UudjEuQ29udGVudEZvcm0i6QQKBUJsb2NrEi8KBHRleHQYASABKAsyHy5nYXRld2F5LmluZmVyZW5jZS52MS5UZXh0QmxvY2tIABIxCgVpbWFnZRgCIAEoCzIgLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkltYWdlQmxvY2tIABI3Cghkb2N1bWVudBgDIAEoCzIjLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkRvY3VtZW50QmxvY2tIABI2Cgh0b29sX3VzZRgEIAEoCzIiLmdhdGV3YXkuaW5mZXJlbmNlLnYxLlRvb2xVc2VCbG9ja0gAEjwKC3Rvb2xfcmVzdWx0GAUgASgLMiUuZ2F0ZXdheS5pbmZlcmVuY2UudjEuVG9vbFJlc3VsdEJsb2NrSAASNwoIdGhpbmtpbmcYBiABKAsyIy5nYXRld2F5LmluZmVyZW5jZS52MS5UaGlua2luZ0Jsb2NrSAASSAoRcmVkYWN0ZWRfdGhpbmtpbmcYByABKAsyKy5nYXRld2F5LmluZmVyZW5jZS52MS5SZWRhY3RlZFRoaW5raW5nQmxvY2tIABIoCgVvdGhlchgIIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3RIABI5Cg1jYWNoZV9jb250cm9sGAkgASgLMiIuZ2F0ZXdheS5pbmZlcmVuY2UudjEuQ2FjaGVDb250cm9sEjAKCGF0dGFjaGVkGAogASgLMh4uZ2F0ZXdheS5pbmZlcmVuY2UudjEuQXR0YWNoZWQSKwoKZXh0ZW5zaW9ucxgPIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3RCBgoEa2luZCJICglUZXh0QmxvY2sSDAoEdGV4dBgBIAEoCRISCgVwaGFzZRgCIAEoCUgAiAEBEg8KB3JlZnVzYWwYAyABKAhCCAoGX3BoYXNlIjoKCkltYWdlQmxvY2sSLAoGc291cmNlGAEgASgLMhwuZ2F0ZXdheS5pbmZlcmVuY2UudjEuU291cmNlIlsKDURvY3VtZW50QmxvY2sSLAoGc291cmNlGAEgASgLMhwuZ2F0ZXdheS5pbmZlcmVuY2UudjEuU291cmNlEhIKBXRpdGxlGAIgASgJSACIAQFCCAoGX3RpdGxlIuABCgZTb3VyY2USNAoGYmFzZTY0GAEgASgLMiIuZ2F0ZXdheS5pbmZlcmVuY2UudjEuSW5saW5lU291cmNlSAASMgoEdGV4dBgCIAEoCzIiLmdhdGV3YXkuaW5mZXJlbmNlLnYxLklubGluZVNvdXJjZUgAEg0KA3VybBgDIAEoCUgAEigKBW90aGVyGAQgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEgAEisKCmV4dGVuc2lvbnMYDyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0QgYKBGtpbmQiMAoMSW5saW5lU291cmNlEhIKCm1lZGlhX3R5cGUYASABKAkSDAoEZGF0YRgCIAEoCSJQCgxUb29sVXNlQmxvY2sSCgoCaWQYASABKAkSDAoEbmFtZRgCIAEoCRImCgVpbnB1dBgDIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QiqQEKD1Rvb2xSZXN1bHRCbG9jaxITCgt0b29sX3VzZV9pZBgBIAEoCRIsCgdjb250ZW50GAIgAygLMhsuZ2F0ZXdheS5pbmZlcmVuY2UudjEuQmxvY2sSLwoEZm9ybRgDIAEoDjIhLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkNvbnRlbnRGb3JtEhUKCGlzX2Vycm9yGAQgASgISACIAQFCCwoJX2lzX2Vycm9yIjQKDVRoaW5raW5nQmxvY2sSEAoIdGhpbmtpbmcYASABKAkSEQoJc2lnbmF0dXJlGAIgASgJIiUKFVJlZGFjdGVkVGhpbmtpbmdCbG9jaxIMCgRkYXRhGAEgASgJIlUKDENhY2hlQ29udHJvbBIQCgN0dGwYASABKAlIAIgBARIrCgpleHRlbnNpb25zGA8gASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEIGCgRfdHRsIvEBCgRUb29sEgwKBG5hbWUYASABKAkSEQoEdHlwZRgCIAEoCUgAiAEBEhgKC2Rlc2NyaXB0aW9uGAMgASgJSAGIAQESLQoMaW5wdXRfc2NoZW1hGAQgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBI5Cg1jYWNoZV9jb250cm9sGAUgASgLMiIuZ2F0ZXdheS5pbmZlcmVuY2UudjEuQ2FjaGVDb250cm9sEisKCmV4dGVuc2lvbnMYDyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0QgcKBV90eXBlQg4KDF9kZXNjcmlwdGlvbiKpAQoKVG9vbENob2ljZRIMCgR0eXBlGAEgASgJEhEKBG5hbWUYAiABKAlIAIgBARImChlkaXNhYmxlX3BhcmFsbGVsX3Rvb2xfdXNlGAMgASgISAGIAQESKwoKZXh0ZW5zaW9ucxgPIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3RCBwoFX25hbWVCHAoaX2Rpc2FibGVfcGFyYWxsZWxfdG9vbF91c2UicwoIVGhpbmtpbmcSDAoEdHlwZRgBIAEoCRIaCg1idWRnZXRfdG9rZW5zGAIgASgNSACIAQESKwoKZXh0ZW5zaW9ucxgPIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3RCEAoOX2J1ZGdldF90b2tlbnMihAEKDE91dHB1dENvbmZpZxITCgZlZmZvcnQYASABKAlIAIgBARInCgZmb3JtYXQYAiABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EisKCmV4dGVuc2lvbnMYDyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0QgkKB19lZmZvcnQqWgoGRm9ybWF0EhYKEkZPUk1BVF9VTlNQRUNJRklFRBAAEhEKDUZPUk1BVF9OQVRJVkUQARIPCgtGT1JNQVRfQ0hBVBACEhQKEEZPUk1BVF9SRVNQT05TRVMQAypQCgRSb2xlEhQKEFJPTEVfVU5TUEVDSUZJRUQQABINCglST0xFX1VTRVIQARISCg5ST0xFX0FTU0lTVEFOVBACEg8KC1JPTEVfU1lTVEVNEAMqWwoLQ29udGVudEZvcm0SHAoYQ09OVEVOVF9GT1JNX1VOU1BFQ0lGSUVEEAASFQoRQ09OVEVOVF9GT1JNX1RFWFQQARIXChNDT05URU5UX0ZPUk1fQUJTRU5UEAJiBnByb3RvMw", [file_google_protobuf_struct]);
 
 /**
  * One entry of a conversation.
@@ -122,51 +122,6 @@ export const AttachedSchema: GenMessage<Attached> = /*@__PURE__*/
   messageDesc(file_gateway_inference_v1_content, 1);
 
 /**
- * Something that a request or an answer contains and that does not reach the other side.
- *
- * @generated from message gateway.inference.v1.LeftOut
- */
-export type LeftOut = Message$1<"gateway.inference.v1.LeftOut"> & {
-  /**
-   * Its place, such as `messages[3]` or `tools[8]`.
-   *
-   * @generated from field: string where = 1;
-   */
-  where: string;
-
-  /**
-   * What it is: `thinking`, or the name of a member or of a type.
-   *
-   * @generated from field: string what = 2;
-   */
-  what: string;
-
-  /**
-   * `foreign`: another provider wrote it. `model`: another model did. `changed`: it does not open,
-   * because it was changed, is of another account, or its key is gone. `age`: it is too old.
-   * `size`: it is too large. `member`: no provider is known to want it. `unsupported`: the other
-   * side has no place for it. `placeholder`: it was missing, and something stands in its place.
-   *
-   * @generated from field: string why = 3;
-   */
-  why: string;
-
-  /**
-   * How often.
-   *
-   * @generated from field: uint32 count = 4;
-   */
-  count: number;
-};
-
-/**
- * Describes the message gateway.inference.v1.LeftOut.
- * Use `create(LeftOutSchema)` to create a new message.
- */
-export const LeftOutSchema: GenMessage<LeftOut> = /*@__PURE__*/
-  messageDesc(file_gateway_inference_v1_content, 2);
-
-/**
  * The top-level instruction.
  *
  * @generated from message gateway.inference.v1.System
@@ -190,7 +145,7 @@ export type System = Message$1<"gateway.inference.v1.System"> & {
  * Use `create(SystemSchema)` to create a new message.
  */
 export const SystemSchema: GenMessage<System> = /*@__PURE__*/
-  messageDesc(file_gateway_inference_v1_content, 3);
+  messageDesc(file_gateway_inference_v1_content, 2);
 
 /**
  * One piece of content, in either direction.
@@ -278,7 +233,7 @@ export type Block = Message$1<"gateway.inference.v1.Block"> & {
  * Use `create(BlockSchema)` to create a new message.
  */
 export const BlockSchema: GenMessage<Block> = /*@__PURE__*/
-  messageDesc(file_gateway_inference_v1_content, 4);
+  messageDesc(file_gateway_inference_v1_content, 3);
 
 /**
  * @generated from message gateway.inference.v1.TextBlock
@@ -310,7 +265,7 @@ export type TextBlock = Message$1<"gateway.inference.v1.TextBlock"> & {
  * Use `create(TextBlockSchema)` to create a new message.
  */
 export const TextBlockSchema: GenMessage<TextBlock> = /*@__PURE__*/
-  messageDesc(file_gateway_inference_v1_content, 5);
+  messageDesc(file_gateway_inference_v1_content, 4);
 
 /**
  * @generated from message gateway.inference.v1.ImageBlock
@@ -327,7 +282,7 @@ export type ImageBlock = Message$1<"gateway.inference.v1.ImageBlock"> & {
  * Use `create(ImageBlockSchema)` to create a new message.
  */
 export const ImageBlockSchema: GenMessage<ImageBlock> = /*@__PURE__*/
-  messageDesc(file_gateway_inference_v1_content, 6);
+  messageDesc(file_gateway_inference_v1_content, 5);
 
 /**
  * @generated from message gateway.inference.v1.DocumentBlock
@@ -349,7 +304,7 @@ export type DocumentBlock = Message$1<"gateway.inference.v1.DocumentBlock"> & {
  * Use `create(DocumentBlockSchema)` to create a new message.
  */
 export const DocumentBlockSchema: GenMessage<DocumentBlock> = /*@__PURE__*/
-  messageDesc(file_gateway_inference_v1_content, 7);
+  messageDesc(file_gateway_inference_v1_content, 6);
 
 /**
  * The source of an image or a document.
@@ -405,7 +360,7 @@ export type Source = Message$1<"gateway.inference.v1.Source"> & {
  * Use `create(SourceSchema)` to create a new message.
  */
 export const SourceSchema: GenMessage<Source> = /*@__PURE__*/
-  messageDesc(file_gateway_inference_v1_content, 8);
+  messageDesc(file_gateway_inference_v1_content, 7);
 
 /**
  * @generated from message gateway.inference.v1.InlineSource
@@ -431,7 +386,7 @@ export type InlineSource = Message$1<"gateway.inference.v1.InlineSource"> & {
  * Use `create(InlineSourceSchema)` to create a new message.
  */
 export const InlineSourceSchema: GenMessage<InlineSource> = /*@__PURE__*/
-  messageDesc(file_gateway_inference_v1_content, 9);
+  messageDesc(file_gateway_inference_v1_content, 8);
 
 /**
  * @generated from message gateway.inference.v1.ToolUseBlock
@@ -460,7 +415,7 @@ export type ToolUseBlock = Message$1<"gateway.inference.v1.ToolUseBlock"> & {
  * Use `create(ToolUseBlockSchema)` to create a new message.
  */
 export const ToolUseBlockSchema: GenMessage<ToolUseBlock> = /*@__PURE__*/
-  messageDesc(file_gateway_inference_v1_content, 10);
+  messageDesc(file_gateway_inference_v1_content, 9);
 
 /**
  * @generated from message gateway.inference.v1.ToolResultBlock
@@ -492,7 +447,7 @@ export type ToolResultBlock = Message$1<"gateway.inference.v1.ToolResultBlock"> 
  * Use `create(ToolResultBlockSchema)` to create a new message.
  */
 export const ToolResultBlockSchema: GenMessage<ToolResultBlock> = /*@__PURE__*/
-  messageDesc(file_gateway_inference_v1_content, 11);
+  messageDesc(file_gateway_inference_v1_content, 10);
 
 /**
  * @generated from message gateway.inference.v1.ThinkingBlock
@@ -517,7 +472,7 @@ export type ThinkingBlock = Message$1<"gateway.inference.v1.ThinkingBlock"> & {
  * Use `create(ThinkingBlockSchema)` to create a new message.
  */
 export const ThinkingBlockSchema: GenMessage<ThinkingBlock> = /*@__PURE__*/
-  messageDesc(file_gateway_inference_v1_content, 12);
+  messageDesc(file_gateway_inference_v1_content, 11);
 
 /**
  * @generated from message gateway.inference.v1.RedactedThinkingBlock
@@ -536,7 +491,7 @@ export type RedactedThinkingBlock = Message$1<"gateway.inference.v1.RedactedThin
  * Use `create(RedactedThinkingBlockSchema)` to create a new message.
  */
 export const RedactedThinkingBlockSchema: GenMessage<RedactedThinkingBlock> = /*@__PURE__*/
-  messageDesc(file_gateway_inference_v1_content, 13);
+  messageDesc(file_gateway_inference_v1_content, 12);
 
 /**
  * @generated from message gateway.inference.v1.CacheControl
@@ -560,7 +515,7 @@ export type CacheControl = Message$1<"gateway.inference.v1.CacheControl"> & {
  * Use `create(CacheControlSchema)` to create a new message.
  */
 export const CacheControlSchema: GenMessage<CacheControl> = /*@__PURE__*/
-  messageDesc(file_gateway_inference_v1_content, 14);
+  messageDesc(file_gateway_inference_v1_content, 13);
 
 /**
  * A tool that the model may call.
@@ -611,7 +566,7 @@ export type Tool = Message$1<"gateway.inference.v1.Tool"> & {
  * Use `create(ToolSchema)` to create a new message.
  */
 export const ToolSchema: GenMessage<Tool> = /*@__PURE__*/
-  messageDesc(file_gateway_inference_v1_content, 15);
+  messageDesc(file_gateway_inference_v1_content, 14);
 
 /**
  * @generated from message gateway.inference.v1.ToolChoice
@@ -647,7 +602,7 @@ export type ToolChoice = Message$1<"gateway.inference.v1.ToolChoice"> & {
  * Use `create(ToolChoiceSchema)` to create a new message.
  */
 export const ToolChoiceSchema: GenMessage<ToolChoice> = /*@__PURE__*/
-  messageDesc(file_gateway_inference_v1_content, 16);
+  messageDesc(file_gateway_inference_v1_content, 15);
 
 /**
  * Extended thinking.
@@ -680,7 +635,7 @@ export type Thinking = Message$1<"gateway.inference.v1.Thinking"> & {
  * Use `create(ThinkingSchema)` to create a new message.
  */
 export const ThinkingSchema: GenMessage<Thinking> = /*@__PURE__*/
-  messageDesc(file_gateway_inference_v1_content, 17);
+  messageDesc(file_gateway_inference_v1_content, 16);
 
 /**
  * Options for the form of the answer.
@@ -713,7 +668,7 @@ export type OutputConfig = Message$1<"gateway.inference.v1.OutputConfig"> & {
  * Use `create(OutputConfigSchema)` to create a new message.
  */
 export const OutputConfigSchema: GenMessage<OutputConfig> = /*@__PURE__*/
-  messageDesc(file_gateway_inference_v1_content, 18);
+  messageDesc(file_gateway_inference_v1_content, 17);
 
 /**
  * The public format that a request was decoded from.

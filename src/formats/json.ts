@@ -55,8 +55,8 @@ export function parseRequest(bytes: Uint8Array): ParsedRequest {
 }
 
 /**
- * Parses JSON that a provider wrote. Lone surrogates, which some leave where they cut a text, become
- * U+FFFD. Throws `SyntaxError` for a text that is not JSON.
+ * Parses JSON that a provider wrote. Lone surrogates, which some leave where they cut a text,
+ * become U+FFFD. Throws `SyntaxError` for a text that is not JSON.
  */
 export function parseAnswerJson(text: string): JsonValue {
   const value: JsonValue = JSON.parse(text);

@@ -249,8 +249,8 @@ const leftOutHeader = "x-gateway-left-out";
 const [leftOutMax, leftOutCharacters] = [20, 1_000];
 
 /**
- * Parts of a request that its provider did not get, for a header: `tools[8]=web_search;unsupported`,
- * with `;3` after it for three of them. Of long lists the beginning, and the number of the others.
+ * Parts of a request that its provider did not get, for a header: `seed=seed;member`, with `;3`
+ * after it for three of them. Of long lists the beginning, and the number of the others.
  */
 function writeLeftOut(entries: readonly LeftOut[]): string {
   const shown: string[] = [];

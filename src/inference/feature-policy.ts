@@ -30,15 +30,18 @@ export function enforceFeaturePolicy(
   request: GenerateRequest,
   features: FeaturePolicy,
 ): GenerateRequest {
-  for (const [index, { type = "", extensions }] of request.tools.entries()) {
+  let { tools } = request;
+  for (const [index, { type, extensions }] of tools.entries()) {
+    if (typeof extensions?.type === "string") throw hasField(`tools[${index}].type`);
+    if (type === undefined) continue;
     if (codeExecution.test(type) || (providerTools.test(type) && !features.serverTools))
       throw notOffered(`tools[${index}].type`, type);
-    if (typeof extensions?.type === "string") throw hasField(`tools[${index}].type`);
   }
-  const tools = request.tools.map(boundSearches);
+  if (tools.some(isWebSearch)) tools = tools.map(boundSearches);
   for (const [index, { content }] of request.messages.entries())
     refuseFiles(content, `messages[${index}]`);
-  if (request.extensions === undefined) return { ...request, tools };
+  if (request.extensions === undefined)
+    return tools === request.tools ? request : { ...request, tools };
   const extensions = isOpenai(request.sourceFormat)
     ? enforceOnOpenai(request.extensions)
     : enforceOnExtensions(request.extensions, features);

@@ -26,7 +26,7 @@ import { createBilling } from "../../src/billing/billing.ts";
 import { environmentToken } from "../../src/contract/contract.ts";
 import { errorOf, freshBilling, newNonce } from "../support/billing.ts";
 import { callBy } from "../support/calls.ts";
-import { endingWith, heldFor, holdRequest, log } from "../support/ledger.ts";
+import { endingWith, heldFor, holdRequest, log, price } from "../support/ledger.ts";
 
 type Place = Exclude<MessageInitShape<typeof PlaceHoldRequestSchema>, { $typeName: string }>;
 type Settle = Exclude<MessageInitShape<typeof SettleHoldRequestSchema>, { $typeName: string }>;
@@ -70,7 +70,7 @@ const settle = ({ accountId }: Pick<Payer, "accountId">, more: Settle) =>
 const checkpoint = (
   { accountId }: Pick<Payer, "accountId">,
   requestId: string,
-  usage: { output: number },
+  usage: { output?: number; webSearches?: number },
 ) =>
   world.billing.checkpointHold(
     create(CheckpointHoldRequestSchema, { accountId, requestId, usage }),
@@ -81,6 +81,42 @@ const receiptOf = async (accountId: string, requestId: string, call = world.admi
     .receipt;
 
 describe("holds of internal services", () => {
+  test("web searches are held, metered and charged at their price", async () => {
+    const held = heldFor(100) + 3n * price.webSearch;
+    const payer = await world.payer(held);
+    const request = placing(payer, { webSearches: 3 });
+    const { requestId } = request;
+    const placed = await world.billing.placeHold(request, world.admin);
+    expect(placed).toMatchObject({ holdMicrocredits: held, price: { webSearch: 2_000n } });
+    await checkpoint(payer, requestId, { webSearches: 2 });
+    await checkpoint(payer, requestId, { webSearches: 1, output: 1 });
+    expect(await receiptOf(payer.accountId, requestId)).toMatchObject({
+      usage: { webSearches: 2, output: 1 },
+    });
+    const { receipt } = await settle(payer, { requestId, usage: { output: 1, webSearches: 3 } });
+    expect(receipt).toMatchObject({
+      usage: { webSearches: 3 },
+      amountMicrocredits: price.output + 3n * price.webSearch,
+    });
+    expect(await receiptOf(payer.accountId, requestId)).toEqual(receipt);
+  });
+
+  test("a hold without searches covers none of them", async () => {
+    const payer = await world.payer(heldFor(100));
+    const request = placing(payer);
+    const { requestId } = request;
+    await world.billing.placeHold(request, world.admin);
+    const { receipt } = await settle(payer, { requestId, usage: { webSearches: 1_000 } });
+    expect(receipt).toMatchObject({
+      amountMicrocredits: heldFor(100),
+      overrunMicrocredits: 1_000n * price.webSearch - heldFor(100),
+    });
+    const over = { webSearches: 2 ** 31 };
+    expect((await errorOf(settle(payer, { requestId, usage: over }))).reason).toBe(
+      "invalid_request",
+    );
+  });
+
   test("a hold is placed, metered and settled, and its receipt shows each state", async () => {
     const payer = await world.payer(heldFor(100));
     const request = placing(payer);

@@ -72,6 +72,23 @@ function redacted(bytes: number): Event {
   });
 }
 
+test("searches without a report are counted by their calls, and no more than are allowed", () => {
+  const block = (value: JsonObject): Event =>
+    create(EventSchema, {
+      kind: { case: "blockStart", value: { block: { kind: { case: "other", value } } } },
+    });
+  const calls = [
+    block({ type: "server_tool_use", name: "web_search", input: {} }),
+    block({ type: "server_tool_use", name: "web_fetch", input: {} }),
+    block({ type: "web_search_tool_result", content: [] }),
+    block({ type: "web_search_call", status: "completed" }),
+  ];
+  const read = [start(reported), ...calls, delta({ outputTokens: 9 }), events.stop()];
+  const billed = (webSearches: number) =>
+    metered(read, { webSearches }).billedAt("complete").usage.webSearches;
+  expect([billed(8), billed(1), billed(0)]).toEqual([2, 1, 0]);
+});
+
 const reported = { inputTokens: 10, outputTokens: 1 };
 const table: { name: string; read: Event[]; usage: Partial<typeof noUsage>; basis: Basis }[] = [
   {

@@ -225,6 +225,7 @@ const usageBase: readonly Answer[] = [keys, catalogue];
 const price = {
   ...{ priceVersion: "5f0c2b7d9a41", input: 600n, output: 3_000n, thinking: 3_000n },
   ...{ cacheWrite5m: 750n, cacheWrite1h: 1_200n, cacheRead: 60n },
+  webSearch: 2_000_000n,
 };
 
 type ReceiptInit = Exclude<MessageInitShape<typeof ReceiptSchema>, Receipt>;
@@ -240,13 +241,15 @@ function chargeOf(index: number, of: ReceiptInit = {}): ReceiptInit {
     cacheWrite5m: index % 4 === 0 ? Math.round(random() * 9_000) : 0,
     cacheWrite1h: 0,
     cacheRead: index % 2 === 0 ? Math.round(random() * 180_000) : 0,
+    webSearches: index % 5 === 0 ? 2 : 0,
   };
   const amount =
     BigInt(usage.input) * price.input +
     BigInt(usage.output) * price.output +
     BigInt(usage.thinking) * price.thinking +
     BigInt(usage.cacheWrite5m) * price.cacheWrite5m +
-    BigInt(usage.cacheRead) * price.cacheRead;
+    BigInt(usage.cacheRead) * price.cacheRead +
+    BigInt(usage.webSearches) * price.webSearch;
   const admitted = now.getTime() - index * 41_000 - 8_000;
   return {
     requestId: `req_0199e1c0a1b27c3d8e4f${String(index).padStart(4, "0")}`,

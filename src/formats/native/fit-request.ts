@@ -61,7 +61,7 @@ export function fitRequest(request: GenerateRequest, fit: Fit = new Fit()): Gene
   };
 }
 
-/** A tool with a schema of this format, strict if the client asked for it and the schema allows it. */
+/** A tool with a schema of this format; strict if the client asked for it and it may be so. */
 function fitTool(tool: Tool): Tool {
   const inputSchema = nativeTool(tool.inputSchema);
   const isStrict = tool.extensions?.strict === true && hasNativeForm(inputSchema);

@@ -97,6 +97,15 @@ export function fundsBeside(...amounts: readonly bigint[]): fc.Arbitrary<Funds> 
     }));
 }
 
+/** The share of the values with this property, of the same thousand each time. */
+export function shareOf<Value>(
+  values: fc.Arbitrary<Value>,
+  has: (value: Value) => boolean,
+): number {
+  const sample = fc.sample(values, { seed: 1, numRuns: 1_000 });
+  return sample.filter(has).length / sample.length;
+}
+
 const base64url = [..."0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_-"];
 /** A text over `letters`, of the least or the largest length as often as of any other. */
 export function textOver(

@@ -64,7 +64,10 @@ test("output is charged up to the grant, thinking first, and all else whole", ()
   });
   fc.assert(
     fc.property(anyCase, ([used, granted]) => {
-      const { output, thinking, ...input } = chargedUsage(used, granted);
+      const charged = chargedUsage(used, granted);
+      // The same object where all of it is charged.
+      expect(charged === used).toBe(used.output + used.thinking <= granted);
+      const { output, thinking, ...input } = charged;
       const { output: _, thinking: __, ...reported } = used;
       expect(input).toEqual(reported);
       expect(thinking).toBe(Math.min(granted, used.thinking));

@@ -217,7 +217,10 @@ describe("the end of a chat answer", () => {
     [{ error: { message: "" } }, { message: "The model provider failed during its answer." }],
     [{ error: { message: "m", code: 429 } }, { type: "overloaded_error", message: "m" }],
     [{ error: { message: "m", status: 504 } }, { type: "timeout_error" }],
-    [{ error: { message: "m", code: "401" } }, { type: "authentication_error" }],
+    [
+      { error: { message: "m", code: "401" } },
+      { type: "authentication_error", extensions: { code: "401" } },
+    ],
     [{ error: { message: "m", type: "bad_request" } }, { type: "invalid_request_error" }],
     [{ error: { message: "m", type: "insufficient_quota" } }, { type: "authentication_error" }],
     [{ error: { message: "m", code: 4290 } }, { type: "api_error" }],

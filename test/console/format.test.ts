@@ -12,13 +12,84 @@ import {
   dollars,
   duration,
   moment,
+  parseCount,
   parseCredits,
+  parseDollars,
+  parseSignedCredits,
   percent,
   plainCredits,
   relative,
   toDate,
 } from "../../src/console/web/format.ts";
+import { parseTags, tagsText } from "../../src/console/web/parts/tags.ts";
 import { anyTyped, within } from "../support/arbitraries.ts";
+
+test.for<[string, bigint | undefined]>([
+  ["5", 5_000_000n],
+  ["-5", -5_000_000n],
+  [" −1,200.5 ", -1_200_500_000n],
+  ["-0", 0n],
+  ["- 5", -5_000_000n],
+  ["--5", undefined],
+  ["-", undefined],
+  ["+5", undefined],
+  ["5-", undefined],
+  ["", undefined],
+])("%j with its sign is %s micro-credits", ([text, micro]) => {
+  expect(parseSignedCredits(text)).toBe(micro);
+});
+
+test.for<[string, bigint | undefined]>([
+  ["5", 5_000_000n],
+  ["$5", 5_000_000n],
+  [" $ 1,200.50", 1_200_500_000n],
+  ["$$5", undefined],
+  ["5$", undefined],
+  ["-5", undefined],
+  ["$", undefined],
+  ["", undefined],
+])("%j is %s micro-dollars", ([text, micro]) => {
+  expect(parseDollars(text)).toBe(micro);
+});
+
+test.for<[string, number | undefined]>([
+  ["0", 0],
+  ["007", 7],
+  [" 600 ", 600],
+  ["1,200", 1_200],
+  ["1,000,000", 1_000_000],
+  ["999999999", 999_999_999],
+  ["1000000000", undefined],
+  ["1,000,000,000", undefined],
+  ["12,34", undefined],
+  ["1200,000", undefined],
+  ["1.5", undefined],
+  ["1e3", undefined],
+  ["0x10", undefined],
+  ["-1", undefined],
+  ["ten", undefined],
+  ["", undefined],
+])("%j is the whole number %s", ([text, n]) => {
+  expect(parseCount(text)).toBe(n);
+});
+
+test.for<[string, Record<string, string>]>([
+  ["", {}],
+  ["team=a", { team: "a" }],
+  ["team=a,env=ci", { team: "a", env: "ci" }],
+  [" team = a , env=ci", { team: "a", env: "ci" }],
+  ["team=a=b", { team: "a=b" }],
+  ["team", { team: "" }],
+  ["team=", { team: "" }],
+  ["team=a,", { team: "a" }],
+])("%j are the tags %j", ([text, tags]) => {
+  expect(parseTags(text)).toEqual(tags);
+});
+
+test("tags are written in the order of their keys", () => {
+  expect(tagsText({ team: "a", env: "ci" })).toBe("env=ci, team=a");
+  expect(parseTags(tagsText({ team: "a=b", env: "ci" }))).toEqual({ team: "a=b", env: "ci" });
+});
 
 describe("a typed amount", () => {
   test.for<[string, bigint]>([

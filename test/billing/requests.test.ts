@@ -5,8 +5,9 @@ import fc from "fast-check";
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from "vitest";
 import { FindRequestRequestSchema, Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { isRequestId, newRequestId } from "../../src/base/ids.ts";
+import { byCategory } from "../../src/base/token-categories.ts";
 import { type Payer, requestKeyOf } from "../../src/billing/admission.ts";
-import { anyOrder } from "../support/arbitraries.ts";
+import { anyOrder, ofCategories } from "../support/arbitraries.ts";
 import { errorOf, freshBilling } from "../support/billing.ts";
 import { endingWith, heldFor, holdRequest, startNode, usage } from "../support/ledger.ts";
 
@@ -122,6 +123,25 @@ test("of the requests of one process those that run on are checkpointed, whichev
     await Promise.all(holds.map((hold) => world.holds.settle(hold, endingWith({}))));
   });
   await fc.assert(property, { numRuns: 20 });
+});
+
+test("a stored count of a running request never falls, and each has its own category", async () => {
+  const payer = await world.payer(heldFor(100));
+  const hold = await place(payer, newRequestId());
+  let reported = usage({});
+  const end = world.holds.watch(requestKeyOf(hold), () => reported);
+  let most = usage({});
+  const used = ofCategories(fc.nat(1_000)).map(usage);
+  const property = fc.asyncProperty(used, async (next) => {
+    reported = next;
+    most = usage(byCategory((category) => Math.max(most[category], next[category])));
+    await world.holds.checkpoint();
+    const [stored] = await world.store.findHolds([requestKeyOf(hold)]);
+    expect(stored?.used).toEqual(most);
+  });
+  await fc.assert(property, { numRuns: 20 });
+  end();
+  await world.holds.settle(hold, endingWith({}));
 });
 
 test("a charge whose month has no partition waits until there is one", async () => {

@@ -170,6 +170,16 @@ describe("what is known of a model", () => {
     expect(health.answeredRatio).toBe(1 / 2);
   });
 
+  test("counts the failures of the half before beside the answers of this one", () => {
+    const clock = new ManualClock();
+    const health = new ModelHealth(clock);
+    health.fail(one, failure);
+    clock.skip(5_000);
+    for (let call = 0; call < 2; call++) health.answer("acc_1", passed);
+    health.fail(one, failure);
+    expect(health.answeredRatio).toBe(3 / 5);
+  });
+
   test("has ten retries at first, 1.25 more for each request, and never more than 110", () => {
     const health = new ModelHealth(new ManualClock());
     const spendAll = () => {

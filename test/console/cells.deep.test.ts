@@ -1,5 +1,5 @@
-// Every table, card and chart of the console, each rendered from rows whose figures all differ: each
-// cell shows the figure that its heading names.
+// Every table, card and chart of the console, rendered from rows whose figures all differ: each cell
+// shows the figure that its heading names.
 
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
@@ -693,7 +693,9 @@ const read = `(async () => {
       [...one.children].map(line).filter((text) => text !== "").join(" | ")),
     tables: Object.fromEntries([...document.querySelectorAll("main table")].map((table) => [
       table.caption.textContent,
-      [...table.rows].filter((row) => row.parentElement.tagName !== "TBODY" || !isZero(row)).map(cells),
+      [...table.rows]
+        .filter((row) => row.parentElement.tagName !== "TBODY" || !isZero(row))
+        .map(cells),
     ])),
     text: line(document.querySelector("main")) + [...document.querySelectorAll("[data-bar]")]
       .map((one) => one.getAttribute("aria-label")).join(" "),
@@ -702,7 +704,8 @@ const read = `(async () => {
       const heights = [...bar.querySelectorAll("rect:not(.bars-hit)")].map((one) =>
         Number(one.getAttribute("height")) + 1);
       const total = /: ([\\d,.]+) /.exec(bar.getAttribute("aria-label"))[1].replaceAll(",", "");
-      return heights.length === 0 ? [] : [[heights.reduce((sum, one) => sum + one, 0), Number(total)]];
+      const height = heights.reduce((sum, one) => sum + one, 0);
+      return height === 0 ? [] : [[height, Number(total)]];
     }),
   };
 })()`;

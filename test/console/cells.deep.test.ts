@@ -1,5 +1,5 @@
-// Every table, card and chart of the console, rendered from rows whose figures all differ: each cell
-// shows the figure that its heading names.
+// Every table, card and chart of the console, rendered from rows whose figures all differ: each
+// cell shows the figure that its heading names.
 
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";

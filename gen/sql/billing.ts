@@ -856,8 +856,7 @@ with ended as (
   update pools
   set posted = pools.posted - d.amount, held = pools.held - d.hold,
     -- A debt ends when the credits that are left cover the running holds.
-    in_debt = pools.in_debt
-      and (pools.posted - d.amount < pools.held - d.hold or pools.posted - d.amount < 0)
+    in_debt = pools.in_debt and pools.posted - d.amount < pools.held - d.hold
   from (
     select account_id, "family", sum(amount)::bigint as amount, sum(hold)::bigint as hold
     from charged
@@ -1103,7 +1102,7 @@ with resized as materialized (
 ), in_pools as (
   update pools
   set held = pools.held + d.added,
-    in_debt = pools.in_debt and (pools.posted < pools.held + d.added or pools.posted < 0)
+    in_debt = pools.in_debt and pools.posted < pools.held + d.added
   from (
     select account_id, "family", sum(added)::bigint as added
     from resized
@@ -1175,7 +1174,7 @@ with released as (
 ), in_pool as (
   update pools
   set held = pools.held - r.amount,
-    in_debt = pools.in_debt and (pools.posted < pools.held - r.amount or pools.posted < 0)
+    in_debt = pools.in_debt and pools.posted < pools.held - r.amount
   from released r
   where pools.account_id = r.account_id and pools."family" = r."family"
 )
@@ -1480,7 +1479,7 @@ export const postToPool: Run<{ amount: bigint | number; accountId: string; famil
   "billing/post-to-pool",
   `-- billing/post-to-pool
 update pools
-set posted = posted + $1, in_debt = posted + $1 < held or posted + $1 < 0
+set posted = posted + $1, in_debt = posted + $1 < held
 where account_id = $2 and "family" = $3`,
   (p) => [p.amount, p.accountId, p.family],
 );

@@ -4,7 +4,10 @@
 const nativeForm = /^[a-zA-Z0-9_-]+$/;
 const prefix = "id64_";
 
-/** An id in the native form. The same for a call and its result; no two ids become one. */
+/**
+ * An id in the native form. The same for a call and its result. Two ids become one only where one
+ * of them was made to look like this form of the other.
+ */
 export function toNativeId(id: string): string {
   return nativeForm.test(id) ? id : prefix + Buffer.from(id).toString("base64url");
 }

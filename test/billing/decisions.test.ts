@@ -3,19 +3,24 @@
 
 import fc from "fast-check";
 import { expect, test } from "vitest";
+import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import {
   type Admitted,
   admit,
   type Hold,
   type HoldRequest,
   type Ledger,
+  payerOf,
 } from "../../src/billing/admission.ts";
 import { least } from "../../src/billing/hold-size.ts";
+import { beside, within } from "../support/arbitraries.ts";
 import { heldFor, holdRequest, price } from "../support/ledger.ts";
 
 const at = new Date("2026-03-31T23:59:59Z");
 const month = "2026-03-01";
 
+type LedgerPool = NonNullable<ReturnType<Ledger["pools"]["get"]>>;
+type KeyRow = NonNullable<ReturnType<Ledger["keys"]["get"]>>;
 type KeyOfModel = { cap: bigint | null };
 type Model = {
   /** What the holds of each key have grown by. */
@@ -109,7 +114,7 @@ const command = fc.oneof(
       do: fc.constant("place" as const),
       request,
       key: fc.constantFrom("key_a", "key_b"),
-      output: fc.nat(300),
+      output: fc.oneof(fc.constantFrom(0, 100, 300), fc.nat(300)),
       nonce: fc.constantFrom("nonce-one", "nonce-two"),
     }),
   },
@@ -127,13 +132,16 @@ const command = fc.oneof(
 );
 type Command = typeof command extends fc.Arbitrary<infer T> ? T : never;
 
-const cap = fc.option(fc.bigInt({ min: 0n, max: 60_000n }));
+/** What one, two or three holds of 100 or 300 tokens need, one more, one less, or anything. */
+const sums = [1n, 2n, 3n].flatMap((count) => [count * heldFor(100), count * heldFor(300)]);
+const funds = (max: bigint) => fc.oneof(beside(0n, ...sums), within(0n, max));
+const anyCap = fc.option(funds(60_000n));
 
 test("any requests, in any order and any batches, never hold or spend more than there is, and none is charged twice", () => {
   fc.assert(
     fc.property(
-      fc.bigInt({ min: 0n, max: 80_000n }),
-      fc.record({ key_a: cap, key_b: cap }),
+      funds(80_000n),
+      fc.record({ key_a: anyCap, key_b: anyCap }),
       fc.array(fc.array(command, { minLength: 1, maxLength: 6 }), { maxLength: 8 }),
       (posted, caps, batches) => {
         const model: Model = {
@@ -283,43 +291,300 @@ function expectRejected(outcome: Admitted, reason: string): void {
   expect(outcome).toMatchObject({ kind: "rejected", error: { reason } });
 }
 
-test("a hold grows as far as the pool has free credits, whatever the cap", () => {
-  const payer = { accountId: "acc", family: "v1" as const, keyId: "key_a" };
-  const ledgerOf = (posted: bigint, cap: bigint | null): Ledger => ({
-    at: new Date("2026-11-22T00:00:00Z"),
+const payer = { accountId: "acc", family: "v1" as const, keyId: "key_a", secretId: "sec_a" };
+const active = { posted: heldFor(4), held: 0n, inDebt: false, accountStatus: "active" } as const;
+const open: KeyRow = { status: "active", allowedModels: [], cap: null, spent: 0n, held: 0n };
+
+/** The rows of a batch with one key and its pool. */
+function rowsOf(
+  pool: Partial<LedgerPool> = {},
+  key: Partial<KeyRow> = {},
+  more: Partial<Ledger> = {},
+): Ledger {
+  return {
+    at,
     month,
-    nodeId: "node_1",
-    pools: new Map([
-      ["acc/v1", { posted, held: 3_000_000n, inDebt: false, accountStatus: "active" }],
-    ]),
-    keys: new Map([
-      ["key_a", { status: "active", allowedModels: [], cap, spent: 0n, held: 3_000_000n }],
-    ]),
+    nodeId: "node_of_test",
+    pools: new Map([["acc/v1", { ...active, ...pool }]]),
+    keys: new Map([["key_a", { ...open, ...key }]]),
     deadSecrets: new Map(),
     usedRequests: new Map(),
-    amounts: new Map([["acc/req_growing1", 1_000_000n]]),
+    amounts: new Map(),
     pastMonths: new Map(),
-  });
-  const hold = {
-    ...holdRequest(payer, 1, { requestId: "req_growing1" }),
-    grantedOutput: 1,
-    amountMicro: 1_000_000n,
-    freeMicro: 0n,
-    monthFreeMicro: undefined,
-    month,
-    admittedAt: new Date("2026-11-22T00:00:00Z"),
+    ...more,
   };
-  const growTo = (ledger: Ledger) => admit(ledger, { kind: "grow", hold, amountMicro: 9_000_000n });
-  const posted = 5_000_000n;
-  for (const cap of [null, 3_500_000n])
-    expect(growTo(ledgerOf(posted, cap))).toMatchObject({
-      kind: "held",
-      addedMicro: 2_000_000n,
-      hold: { amountMicro: 3_000_000n },
+}
+
+/** The admission of a request that needs `heldFor(4)` at least. */
+function placing(more: Partial<HoldRequest> & { output?: number } = {}): HoldRequest {
+  const { output = 4, ...others } = more;
+  const asked = holdRequest(payer, output, { requestId: "req_00000001", minOutput: 4 });
+  return { ...asked, kind: "place", owner: "process", nonce: "nonce-one", ...others };
+}
+
+const needed = heldFor(4);
+const pool = { name: "pool_microcredits", family: Family.V1 };
+const cap = {
+  name: "monthly_cap_microcredits",
+  resetsAt: { seconds: BigInt(Date.UTC(2026, 3, 1) / 1000) },
+};
+test.for<[string, Ledger, string, Record<string, unknown>]>([
+  [
+    "of an unknown key",
+    rowsOf({}, {}, { keys: new Map() }),
+    "not_found",
+    { message: "No such key." },
+  ],
+  ["of an unknown pool", rowsOf({}, {}, { pools: new Map() }), "not_found", {}],
+  ["of a suspended account", rowsOf({ accountStatus: "suspended" }), "account_suspended", {}],
+  ["of a closed account", rowsOf({ accountStatus: "closed" }), "revoked_key", {}],
+  ["of a paused key", rowsOf({}, { status: "paused" }), "key_paused", {}],
+  ["of an expired key", rowsOf({}, { status: "expired" }), "key_expired", {}],
+  ["of a revoked key", rowsOf({}, { status: "revoked" }), "revoked_key", {}],
+  [
+    "with a revoked secret",
+    rowsOf({}, {}, { deadSecrets: new Map([["sec_a", true]]) }),
+    "revoked_key",
+    {},
+  ],
+  [
+    "with an expired secret",
+    rowsOf({}, {}, { deadSecrets: new Map([["sec_a", false]]) }),
+    "invalid_key",
+    {},
+  ],
+  [
+    "for a model that the key may not use",
+    rowsOf({}, { allowedModels: ["other"] }),
+    "model_not_allowed",
+    { allowed: ["other"], field: "model" },
+  ],
+  [
+    "in debt",
+    rowsOf({ inDebt: true, held: 1n }),
+    "credits_exhausted",
+    {
+      message: "The v1 pool of this account is in debt. Add credits to continue.",
+      limit: { ...pool, limit: needed - 1n, remaining: needed - 1n, exhausted: true },
+    },
+  ],
+  [
+    "with one micro-credit too little",
+    rowsOf({ posted: needed - 1n }),
+    "credits_exhausted",
+    {
+      message:
+        "The v1 pool of this account has 0.001239 credits free, and this request needs 0.00124 " +
+        "set aside. Add credits to continue.",
+      limit: { ...pool, limit: needed - 1n, remaining: needed - 1n },
+    },
+  ],
+  [
+    "with one micro-credit, all of it held",
+    rowsOf({ posted: 1n, held: 2n }),
+    "credits_exhausted",
+    { limit: { ...pool, limit: 0n, remaining: 0n } },
+  ],
+  [
+    "without credits",
+    rowsOf({ posted: 0n }),
+    "credits_exhausted",
+    { limit: { ...pool, limit: 0n, remaining: 0n, exhausted: true } },
+  ],
+  [
+    "with a cap that has one micro-credit too little left",
+    rowsOf({}, { cap: needed + 6n, spent: 7n, held: 2n }),
+    "monthly_cap_reached",
+    {
+      message:
+        "The monthly credit cap of this key is reached: 0.001237 credits of it are left, and this " +
+        "request needs 0.00124 set aside. It resets at 2026-04-01T00:00:00.000Z.",
+      limit: { ...cap, limit: needed + 6n, used: 9n, remaining: needed - 3n },
+    },
+  ],
+  [
+    "with a cap that is spent",
+    rowsOf({}, { cap: 7n, spent: 7n, held: 2n }),
+    "monthly_cap_reached",
+    { limit: { ...cap, limit: 7n, used: 9n, remaining: 0n, exhausted: true } },
+  ],
+])("a request %s is rejected", ([, ledger, reason, facts]) => {
+  const { usedRequests, pools, keys } = structuredClone(ledger);
+  const outcome = admit(ledger, placing());
+  expectRejected(outcome, reason);
+  const { message, limit, allowed, field } = Object(outcome).error.facts;
+  expect({ message, limit, allowed, field }).toMatchObject(facts);
+  expect(limit).toEqual(facts.limit);
+  expect(ledger).toMatchObject({ usedRequests, pools, keys });
+});
+
+test("a request waits where other requests hold what it needs, of the pool or of the cap", () => {
+  for (const ledger of [
+    rowsOf({ held: 1n }),
+    rowsOf({}, { cap: needed, held: 1n }),
+    rowsOf({}, { cap: needed + 7n, spent: 7n, held: 1n }),
+  ])
+    expect(admit(ledger, placing())).toMatchObject({
+      kind: "short",
+      error: { reason: "credits_held", facts: { retryAfterMs: 2_000 } },
+      freeMicro: needed - 1n,
     });
-  expect(growTo(ledgerOf(3_000_000n, null))).toMatchObject({
+});
+
+test("an admission holds exactly what is free, and says what it leaves", () => {
+  const ledger = rowsOf(
+    { posted: needed + 3n, held: 3n },
+    { cap: needed + 9n, spent: 4n, held: 5n, allowedModels: ["other", "model-test"] },
+    { deadSecrets: new Map([["sec_b", true]]) },
+  );
+  expect(admit(ledger, placing())).toMatchObject({
     kind: "held",
-    addedMicro: undefined,
-    hold: { amountMicro: 1_000_000n },
+    addedMicro: needed,
+    hold: { freeMicro: 0n, monthFreeMicro: 0n, admittedAt: at, month },
   });
+  expect([ledger.pools.get("acc/v1")?.held, ledger.keys.get("key_a")?.held]).toEqual([
+    needed + 3n,
+    needed + 5n,
+  ]);
+  expect(admit(rowsOf({ posted: needed + 1n }), placing())).toMatchObject({
+    hold: { freeMicro: 1n, monthFreeMicro: undefined },
+  });
+  expect(admit(rowsOf({}, { cap: needed + 2n }), placing())).toMatchObject({
+    hold: { freeMicro: 0n, monthFreeMicro: 2n },
+  });
+  // The secret of an internal service is not known.
+  const { secretId: _, ...service } = payer;
+  const dead = { deadSecrets: new Map([["sec_a", true]]) };
+  expect(admit(rowsOf({}, {}, dead), placing({ payer: service })).kind).toBe("held");
+});
+
+test("a reduced grant is refined where the request may, and granted where it may not", () => {
+  const asked = { output: 9 };
+  expect(admit(rowsOf(), placing({ ...asked, mayRefine: true }))).toEqual({
+    kind: "reduced",
+    freeMicro: needed,
+  });
+  for (const one of [asked, { ...asked, mayRefine: false }])
+    expect(admit(rowsOf(), placing(one))).toMatchObject({
+      kind: "held",
+      hold: { grantedOutput: 4 },
+    });
+  // Other requests hold the rest: it will be free again.
+  const held = rowsOf({ posted: heldFor(9), held: heldFor(9) - needed });
+  expect(admit(held, placing({ ...asked, mayRefine: true })).kind).toBe("held");
+});
+
+test("only the same request of the same process repeats its admission, and gets the first hold", () => {
+  const used = {
+    nodeId: "node_of_test" as string | null,
+    nonce: "nonce-one",
+    keyId: "key_a",
+    model: "model-test",
+    price: { ...price, priceVersion: "price_before" },
+    amount: needed,
+    grantedOutput: 4,
+    admittedAt: new Date("2026-02-28T23:59:59Z"),
+    month: "2026-02-01",
+  };
+  const again = (more: Partial<typeof used>, request: Partial<HoldRequest> = {}) => {
+    const ledger = rowsOf(
+      { posted: 0n },
+      { status: "revoked" },
+      { usedRequests: new Map([["acc/req_00000001", { ...used, ...more }]]) },
+    );
+    return admit(ledger, placing(request));
+  };
+  const { admittedAt, price: before } = used;
+  const hold = { price: before, amountMicro: needed, grantedOutput: 4, admittedAt };
+  const outcome = { kind: "held", addedMicro: undefined };
+  expect(again({})).toMatchObject({
+    ...outcome,
+    hold: { ...hold, month: "2026-02-01", freeMicro: 0n, monthFreeMicro: undefined },
+  });
+  expect(again({ nodeId: null }, { owner: "caller" })).toMatchObject(outcome);
+  for (const other of [
+    { nodeId: "node_other" },
+    { nodeId: null },
+    { nonce: "nonce-two" },
+    { keyId: "key_b" },
+    { model: "another" },
+    { amount: needed + 1n },
+    { amount: needed - 1n },
+    { grantedOutput: 5 },
+  ])
+    expectRejected(again(other), "request_id_used");
+  expectRejected(again({}, { owner: "caller" }), "request_id_used");
+
+  // In the same batch too.
+  const ledger = rowsOf({ posted: 2n * needed });
+  expect(admit(ledger, placing())).toMatchObject({ addedMicro: needed });
+  const { price: now } = placing();
+  expect(admit(ledger, placing())).toMatchObject({ ...outcome, hold: { price: now, month } });
+  expectRejected(admit(ledger, placing({ nonce: "nonce-two" })), "request_id_used");
+  const called = rowsOf({ posted: 2n * needed });
+  for (const addedMicro of [needed, undefined])
+    expect(admit(called, placing({ owner: "caller" }))).toMatchObject({ addedMicro });
+});
+
+test("a payer is that of the request, or of the hold that grows", () => {
+  const other = { ...payer, keyId: "key_b" };
+  expect(payerOf(placing())).toEqual(payer);
+  const hold = { ...unheld("req_00000001"), payer: other };
+  expect(payerOf({ kind: "grow", hold, amountMicro: 1n })).toEqual(other);
+});
+
+test("a hold grows as far as the pool has free credits, whatever the cap", () => {
+  const hold = { ...unheld("req_growing1"), amountMicro: 10n };
+  const growTo = (amountMicro: bigint, free: bigint, more: Partial<Ledger> = {}) => {
+    const ledger = rowsOf(
+      { posted: free + 30n, held: 30n },
+      { cap: 35n, held: 30n },
+      { amounts: new Map([["acc/req_growing1", 10n]]), ...more },
+    );
+    const outcome = admit(ledger, { kind: "grow", hold, amountMicro });
+    return { outcome, ledger, held: [ledger.pools, ledger.keys].map(heldOf) };
+  };
+  const heldOf = (rows: ReadonlyMap<string, { held: bigint }>) => [...rows.values()][0]?.held;
+  for (const [amount, free, added] of [
+    [31n, 20n, 20n],
+    [30n, 20n, 20n],
+    [29n, 20n, 19n],
+    [11n, 20n, 1n],
+    [10n, 20n, 0n],
+    [9n, 20n, 0n],
+    [30n, 1n, 1n],
+    [30n, 0n, 0n],
+    [30n, -1n, 0n],
+  ] as const) {
+    const { outcome, ledger, held } = growTo(amount, free);
+    expect(outcome).toMatchObject({
+      kind: "held",
+      addedMicro: added === 0n ? undefined : added,
+      hold: { amountMicro: 10n + added },
+    });
+    expect(held).toEqual([30n + added, 30n + added]);
+    expect(ledger.amounts.get("acc/req_growing1")).toBe(10n + added);
+  }
+  // The month of its admission has it, not the current one.
+  const before = { ...hold, month: "2026-02-01" };
+  const pastMonths = new Map([["key_a/2026-02-01", { spent: 0n, held: 10n }]]);
+  const ledger = rowsOf({}, {}, { amounts: new Map([["acc/req_growing1", 10n]]), pastMonths });
+  admit(ledger, { kind: "grow", hold: before, amountMicro: 15n });
+  expect(pastMonths.get("key_a/2026-02-01")?.held).toBe(15n);
+  expect(ledger.keys.get("key_a")?.held).toBe(0n);
+  const unknown = rowsOf({}, {}, { amounts: new Map([["acc/req_growing1", 10n]]) });
+  const lost = admit(unknown, { kind: "grow", hold: before, amountMicro: 15n });
+  expectRejected(lost, "gateway_unavailable");
+  expect(Object(lost).error.message).toMatch(/month .* no longer exists/);
+  for (const gone of [
+    { amounts: new Map() },
+    { keys: new Map() },
+    { pools: new Map() },
+  ] satisfies Partial<Ledger>[]) {
+    const { outcome } = growTo(30n, 20n, gone);
+    expectRejected(outcome, "gateway_unavailable");
+    expect(Object(outcome).error.message).toMatch(/hold .* no longer exists/);
+  }
+  const closed = new Map([["acc/v1", { ...active, accountStatus: "closed" as const }]]);
+  expectRejected(growTo(30n, 20n, { pools: closed }).outcome, "revoked_key");
 });

@@ -4,29 +4,40 @@ import { InputCategory } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import {
   type Funds,
   isHoldOf,
+  least,
   maxHoldMicro,
   maxInputCostMicro,
   minHoldMicro,
   resizedHoldMicro,
   sizeHold,
+  type UsageBounds,
 } from "../../src/billing/hold-size.ts";
-import { costMicro, maxInputPriceMicro, maxOutputPriceMicro } from "../../src/billing/price.ts";
+import {
+  costMicro,
+  maxInputPriceMicro,
+  maxOutputPriceMicro,
+  type Prices,
+} from "../../src/billing/price.ts";
+import {
+  anyAmount,
+  anyBounds,
+  anyCountedBounds,
+  anyPrices,
+  anyUsage,
+  fundsBeside,
+} from "../support/arbitraries.ts";
 import { usage } from "../support/ledger.ts";
-import { anyBounds, anyCountedBounds, anyPrices, anyUsage } from "../support/samples/prices.ts";
 
-const credits = fc.oneof(
-  fc.bigInt({ min: 0n, max: 10n ** 9n }),
-  fc.bigInt({ min: 0n, max: 10n ** 18n }),
-);
-const anyFunds: fc.Arbitrary<Funds> = fc
-  .record({
-    posted: credits,
-    poolHeld: credits,
-    cap: fc.option(fc.record({ limit: credits, spent: credits, held: credits })),
-  })
-  .map(({ posted, poolHeld, cap }) => ({ posted, poolHeld, ...(cap && { cap }) }));
-
-const least = (one: bigint, other: bigint) => (one < other ? one : other);
+/** Prices and bounds, and funds of which about their smallest or largest hold is free. */
+const anyCase = fc
+  .tuple(anyPrices, fc.oneof(anyBounds, anyCountedBounds))
+  .chain(([prices, bounds]) => {
+    const price = maxOutputPriceMicro(prices);
+    const full = maxHoldMicro(prices, bounds);
+    const quarter = full + 3n * BigInt(bounds.maxOutput) * price;
+    const funds = fundsBeside(0n, minHoldMicro(prices, bounds), full, quarter);
+    return fc.tuple(fc.constant(prices), fc.constant<UsageBounds>(bounds), funds);
+  });
 
 /** True when the funds cover `micro`, computed the simple way. */
 function covers({ posted, poolHeld, cap }: Funds, micro: bigint): boolean {
@@ -35,87 +46,112 @@ function covers({ posted, poolHeld, cap }: Funds, micro: bigint): boolean {
   );
 }
 
-test("a hold grants between the minimum and the maximum output, and never takes more than is free", () => {
-  fc.assert(
-    fc.property(anyPrices, anyBounds, anyFunds, (prices, bounds, funds) => {
-      const grant = sizeHold(prices, bounds, funds);
-      if (grant.kind === "short") return;
-      expect(grant.output).toBeGreaterThanOrEqual(bounds.minOutput);
-      expect(grant.output).toBeLessThanOrEqual(bounds.maxOutput);
-      expect(covers(funds, grant.amountMicro)).toBe(true);
-    }),
+/** The least that the input may cost, computed the simple way. */
+function leastInputMicro(prices: Prices, bounds: UsageBounds): bigint {
+  const most = maxInputCostMicro(prices, bounds);
+  if (bounds.minInput === undefined) return most;
+  return least(
+    BigInt(bounds.minInput) * maxInputPriceMicro(prices, InputCategory.UNSPECIFIED) +
+      BigInt(bounds.webSearches) * prices.webSearch,
+    most,
   );
-});
+}
 
-test("a request is short exactly if the free credits do not cover its minimum, and `held` means that waiting helps", () => {
+test("a request is short exactly if its least worth is not free, and `held` means that waiting helps", () => {
   fc.assert(
-    fc.property(anyPrices, anyBounds, anyFunds, (prices, bounds, funds) => {
+    fc.property(anyCase, ([prices, bounds, funds]) => {
       const needed =
-        maxInputCostMicro(prices, bounds) + BigInt(bounds.minOutput) * maxOutputPriceMicro(prices);
+        leastInputMicro(prices, bounds) + BigInt(bounds.minOutput) * maxOutputPriceMicro(prices);
       const grant = sizeHold(prices, bounds, funds);
       expect(grant.kind).toBe(covers(funds, needed) ? "granted" : "short");
+      expect(covers(funds, grant.freeMicro) && !covers(funds, grant.freeMicro + 1n)).toBe(true);
       if (grant.kind === "granted") return;
-      const { posted, cap } = funds;
-      // Without the holds of other requests.
-      const isEverEnough =
-        posted >= needed && (cap === undefined || cap.limit - cap.spent >= needed);
-      expect(grant.held).toBe(isEverEnough);
       expect(grant.neededMicro).toBe(needed);
-      if (!grant.held) expect(grant.of).toBe(posted < needed ? "pool" : "cap");
+      const { posted, poolHeld, cap } = funds;
+      const [isPoolShort, isCapShort] = [
+        posted < needed,
+        cap !== undefined && cap.limit - cap.spent < needed,
+      ];
+      // Without the holds of other requests.
+      expect(grant.held).toBe(!isPoolShort && !isCapShort);
+      const isOfPool = isPoolShort || (!isCapShort && posted - poolHeld < needed);
+      expect(grant.of).toBe(isOfPool ? "pool" : "cap");
     }),
+    { numRuns: 500 },
   );
 });
 
-test("a hold is recognised by the bounds that led to it, and an exact one by no other input", () => {
+test("a hold grants all the output that is usual, or as much as is free, and covers it", () => {
   fc.assert(
-    fc.property(
-      anyPrices,
-      fc.oneof(anyBounds, anyCountedBounds),
-      anyFunds,
-      (prices, bounds, funds) => {
-        const grant = sizeHold(prices, bounds, funds);
-        if (grant.kind === "short") return;
-        const hold = { amountMicro: grant.amountMicro, grantedOutput: grant.output };
-        expect(isHoldOf(prices, bounds, hold)).toBe(true);
-        const outputs = { ...bounds, minOutput: grant.output + 1, maxOutput: grant.output + 1 };
-        expect(isHoldOf(prices, outputs, hold)).toBe(false);
-        if (
-          bounds.minInput !== undefined ||
-          maxInputPriceMicro(prices, bounds.mostExpensiveInput) === 0n
-        )
-          return;
-        expect(isHoldOf(prices, { ...bounds, input: bounds.input + 1 }, hold)).toBe(false);
-      },
-    ),
-  );
-});
-
-test("where the input is uncertain, a request is admitted exactly if its least worth is free, and holds up to all that the pool has free", () => {
-  fc.assert(
-    fc.property(anyPrices, anyCountedBounds, anyFunds, (prices, bounds, funds) => {
-      const output = maxOutputPriceMicro(prices);
-      const plain =
-        BigInt(bounds.minInput) * maxInputPriceMicro(prices, InputCategory.UNSPECIFIED) +
-        BigInt(bounds.webSearches) * prices.webSearch;
-      const worth = plain + BigInt(bounds.minOutput) * output;
+    fc.property(anyCase, ([prices, bounds, funds]) => {
       const grant = sizeHold(prices, bounds, funds);
-      expect(grant.kind).toBe(covers(funds, worth) ? "granted" : "short");
       if (grant.kind === "short") return;
-      const granted = BigInt(grant.output) * output;
-      // The cap bounds the least that the request may cost.
+      const price = maxOutputPriceMicro(prices);
+      const granted = BigInt(grant.output) * price;
+      const plain = leastInputMicro(prices, bounds);
+      expect(grant.output).toBeGreaterThanOrEqual(bounds.minOutput);
+      // The cap bounds the least that the request may cost, the pool all that it may.
       expect(covers(funds, plain + granted)).toBe(true);
-      expect(grant.amountMicro).toBeGreaterThanOrEqual(plain + granted);
       const full = maxInputCostMicro(prices, bounds) + granted;
-      const poolFree = funds.posted - funds.poolHeld;
-      expect(grant.amountMicro).toBe(least(full, poolFree));
+      expect(grant.amountMicro).toBe(least(full, funds.posted - funds.poolHeld));
+      // 8,192 tokens, or what a quarter of the free credits covers.
+      const quarter = price === 0n ? bounds.maxOutput : Number(grant.freeMicro / 4n / price);
+      const usual = Math.min(bounds.maxOutput, Math.max(8_192, bounds.minOutput, quarter));
+      expect(grant.output).toBeLessThanOrEqual(usual);
+      const isLess = grant.output < usual;
+      if (isLess) expect(covers(funds, plain + granted + price)).toBe(false);
+      const alone = {
+        ...funds,
+        poolHeld: 0n,
+        ...(funds.cap && { cap: { ...funds.cap, held: 0n } }),
+      };
+      const fits = covers(alone, full + BigInt(usual - grant.output) * price);
+      expect(grant.reduced).toBe(isLess && !fits);
+    }),
+    { numRuns: 500 },
+  );
+});
+
+test("a hold is recognised by the bounds that led to it, and by no others", () => {
+  fc.assert(
+    fc.property(anyCase, ([prices, bounds, funds]) => {
+      const grant = sizeHold(prices, bounds, funds);
+      if (grant.kind === "short") return;
+      const hold = { amountMicro: grant.amountMicro, grantedOutput: grant.output };
+      expect(isHoldOf(prices, bounds, hold)).toBe(true);
+      const output = (minOutput: number, maxOutput: number) =>
+        isHoldOf(prices, { ...bounds, minOutput, maxOutput }, hold);
+      expect(output(grant.output, grant.output)).toBe(true);
+      expect(output(grant.output + 1, grant.output + 1)).toBe(false);
+      expect(output(0, grant.output - 1)).toBe(false);
+      const input = (micro: bigint) => {
+        const amountMicro = micro + BigInt(grant.output) * maxOutputPriceMicro(prices);
+        return isHoldOf(prices, bounds, { ...hold, amountMicro });
+      };
+      const [low, high] = [leastInputMicro(prices, bounds), maxInputCostMicro(prices, bounds)];
+      expect([low - 1n, low, high, high + 1n].map(input)).toEqual([false, true, true, false]);
     }),
   );
 });
 
-test("whoever sets the cap to the least worth of each request before it pays all of them, while the pool has funds", () => {
+test("the largest hold is the cost of all input and output at their highest prices", () => {
+  fc.assert(
+    fc.property(anyPrices, anyBounds, (prices, bounds) => {
+      const { maxOutput: output } = bounds;
+      const costs = [usage({ output }), usage({ thinking: output })].map((one) =>
+        costMicro(prices, one),
+      );
+      const most = maxInputCostMicro(prices, bounds);
+      expect(costs).toContain(maxHoldMicro(prices, bounds) - most);
+      for (const cost of costs) expect(cost <= maxHoldMicro(prices, bounds) - most).toBe(true);
+    }),
+  );
+});
+
+test("a caller who sets the cap to the least worth of each request before it pays all of them, while the pool has funds", () => {
   const use = fc.record({ bounds: anyCountedBounds, input: fc.nat(), output: fc.nat() });
   fc.assert(
-    fc.property(anyPrices, credits, fc.array(use, { maxLength: 8 }), (prices, funds, uses) => {
+    fc.property(anyPrices, anyAmount, fc.array(use, { maxLength: 8 }), (prices, funds, uses) => {
       let [posted, spent] = [funds, 0n];
       for (const { bounds, input: inputs, output: outputs } of uses) {
         const limit = spent + minHoldMicro(prices, bounds);
@@ -149,33 +185,26 @@ test("whoever sets the cap to the least worth of each request before it pays all
   );
 });
 
-test("no usage within the bounds of a hold costs more than the hold", () => {
+test("no usage within the bounds of a hold costs more than the hold, if the pool covers them", () => {
   fc.assert(
-    fc.property(
-      anyPrices,
-      anyBounds,
-      anyFunds,
-      fc.nat(),
-      fc.nat(),
-      (prices, bounds, funds, inputs, outputs) => {
-        const grant = sizeHold(prices, bounds, funds);
-        if (grant.kind === "short") return;
-        const input = inputs % (bounds.input + 1);
-        const output = outputs % (grant.output + 1);
-        const thinking = output >> 1;
-        const long = bounds.mostExpensiveInput === 2 ? input : 0;
-        const short = bounds.mostExpensiveInput === 1 ? input : 0;
-        const plain = input - long - short;
-        const used = usage({
-          input: plain,
-          cacheWrite5m: short,
-          cacheWrite1h: long,
-          output: output - thinking,
-          thinking,
-        });
-        expect(costMicro(prices, used) <= grant.amountMicro).toBe(true);
-      },
-    ),
+    fc.property(anyCase, fc.nat(), fc.nat(), ([prices, bounds, funds], inputs, outputs) => {
+      const grant = sizeHold(prices, bounds, funds);
+      if (grant.kind === "short") return;
+      const input = inputs % (bounds.input + 1);
+      const output = outputs % (grant.output + 1);
+      const thinking = output >> 1;
+      const long = bounds.mostExpensiveInput === 2 ? input : 0;
+      const short = bounds.mostExpensiveInput === 1 ? input : 0;
+      const used = usage({
+        input: input - long - short,
+        cacheWrite5m: short,
+        cacheWrite1h: long,
+        output: output - thinking,
+        thinking,
+      });
+      const poolFree = funds.posted - funds.poolHeld;
+      expect(least(costMicro(prices, used), poolFree) <= grant.amountMicro).toBe(true);
+    }),
   );
 });
 
@@ -187,7 +216,7 @@ test("output beyond 8,192 tokens is granted up to a quarter of the free credits,
     cacheWrite1h: 0n,
     cacheRead: 0n,
     thinking: 100n,
-    webSearch: 1_000n,
+    webSearch: 0n,
   };
   const bounds = {
     input: 0,
@@ -214,7 +243,7 @@ test("a grant is reduced if the credits would not cover the usual one without th
     cacheWrite1h: 10n,
     cacheRead: 1n,
     thinking: 100n,
-    webSearch: 1_000n,
+    webSearch: 0n,
   };
   const bounds = {
     input: 1_000,
@@ -243,7 +272,7 @@ test("a request for no output holds its input only", () => {
     cacheWrite1h: 20n,
     cacheRead: 1n,
     thinking: 100n,
-    webSearch: 1_000n,
+    webSearch: 0n,
   };
   const bounds = {
     input: 100,
@@ -258,22 +287,6 @@ test("a request for no output holds its input only", () => {
     amountMicro: 2_000n,
   });
   expect(sizeHold(prices, bounds, { posted: 1_999n, poolHeld: 0n }).kind).toBe("short");
-});
-
-test("a hold covers every web search that its request allows", () => {
-  fc.assert(
-    fc.property(anyPrices, anyBounds, fc.nat(1_000), (prices, bounds, webSearches) => {
-      const without = { ...bounds, webSearches: 0 };
-      const withSearches = { ...bounds, webSearches };
-      const searchesMicro = prices.webSearch * BigInt(webSearches);
-      expect(minHoldMicro(prices, withSearches)).toBe(
-        minHoldMicro(prices, without) + searchesMicro,
-      );
-      expect(maxHoldMicro(prices, withSearches)).toBe(
-        maxHoldMicro(prices, without) + searchesMicro,
-      );
-    }),
-  );
 });
 
 test("a resized hold covers exactly the reported input and all the granted output", () => {

@@ -1,5 +1,6 @@
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
 import { InputCategory } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { toApiError } from "../../src/base/errors.ts";
 import { newRequestId } from "../../src/base/ids.ts";
 import { requestKeyOf } from "../../src/billing/admission.ts";
 import { priceVersion } from "../../src/billing/price.ts";
@@ -159,6 +160,22 @@ test("a key never holds and spends more than its monthly cap", async () => {
   });
 });
 
+test.for([-3, -2, -1, 0, 1])(
+  "a cap counts what was spent in its month alone: %i months away",
+  async (away) => {
+    const payer = await ledger.payer(heldFor(100), { cap: heldFor(100) });
+    const { accountId, keyId } = payer;
+    const month = `(date_trunc('month', now() at time zone 'utc') + interval '${away} months')::date`;
+    const spend = `insert into key_months (account_id, key_id, month, spent) values ($1, $2, ${month}, 1)`;
+    await ledger.run(spend, [accountId, keyId]);
+    const placed = place(holdRequest(payer, 100));
+    if (away === 0) await expect(placed).rejects.toMatchObject({ reason: "monthly_cap_reached" });
+    else expect((await placed).monthFreeMicro).toBe(0n);
+    await placed.then((hold) => ledger.holds.settle(hold, endingWith({}))).catch(() => undefined);
+    await ledger.run("delete from key_months where key_id = $1 and spent > 0", [keyId]);
+  },
+);
+
 test("a cap that covers the least worth of a request starts it, and does not make it cheaper", async () => {
   const dear = 100n * price.cacheWrite1h + 50n * price.output;
   const least = 40n * price.input + 50n * price.thinking;
@@ -232,7 +249,36 @@ test("a hold grows to the input that the provider reports, as far as the pool la
   expect(await ledger.pool(payer)).toEqual({ posted: 0n, held: 0n });
 });
 
-test("the batch itself rejects a revoked key, a dead secret and a model outside the list", async () => {
+test("the batch itself rejects a secret that was revoked or has expired, and no other", async () => {
+  const payer = await ledger.payer(100_000_000n);
+  const states = {
+    live: "null, null",
+    ending: "now() + interval '1 hour', null",
+    expired: "now(), null",
+    revoked: "null, now()",
+    both: "now() + interval '1 hour', now()",
+  };
+  for (const [name, dates] of Object.entries(states))
+    await ledger.run(
+      `insert into key_secrets (digest, secret_id, key_id, shown, expires_at, revoked_at)
+       values (sha256($1::bytea), $2, $3, '', ${dates})`,
+      [`${payer.keyId} ${name}`, `${name} ${payer.keyId}`, payer.keyId],
+    );
+  const outcomes = await Promise.all(
+    Object.keys(states).map(async (name) => {
+      const secretId = `${name} ${payer.keyId}`;
+      const placed = place(holdRequest({ ...payer, secretId }, 100));
+      const error = await placed.then(() => undefined, toApiError);
+      if (!error) await ledger.holds.settle(await placed, endingWith({}));
+      return error?.reason;
+    }),
+  );
+  expect(outcomes).toEqual([
+    ...[undefined, undefined, "invalid_key", "revoked_key", "revoked_key"],
+  ]);
+});
+
+test("the batch itself rejects a revoked key and a model outside the list", async () => {
   const payer = await ledger.payer(100_000_000n, { allowedModels: ["model-other"] });
   await expect(place(holdRequest(payer, 100))).rejects.toMatchObject({
     reason: "model_not_allowed",

@@ -2,14 +2,17 @@ import { createHash } from "node:crypto";
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { InputCategory } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { tokenCategories } from "../../src/base/token-categories.ts";
 import {
+  chargedUsage,
   costMicro,
+  costsUpTo,
   maxInputPriceMicro,
   maxOutputPriceMicro,
   priceVersion,
 } from "../../src/billing/price.ts";
+import { anyPrices, anyUsage, beside } from "../support/arbitraries.ts";
 import { usage } from "../support/ledger.ts";
-import { anyPrices, anyUsage } from "../support/samples/prices.ts";
 
 test("a cost is the exact sum of tokens times price, however large", () => {
   fc.assert(
@@ -41,17 +44,53 @@ test("a negative count never lowers a cost", () => {
   expect(costMicro(prices, { ...usage({ output: 2 }), input: -5 })).toBe(100n);
 });
 
-test("no token costs more than the highest price of its side", () => {
+test("what a hold covers first is input, then cache, thinking and output, each with those before", () => {
+  fc.assert(
+    fc.property(anyPrices, anyUsage, (prices, used) => {
+      const none = { output: 0, thinking: 0, cacheWrite5m: 0, cacheWrite1h: 0, cacheRead: 0 };
+      expect(costsUpTo(prices, used)).toEqual({
+        inputMicro: costMicro(prices, { ...used, ...none }),
+        withCacheMicro: costMicro(prices, { ...used, output: 0, thinking: 0 }),
+        withThinkingMicro: costMicro(prices, { ...used, output: 0 }),
+        allMicro: costMicro(prices, used),
+      });
+      const negative = { ...used, input: -1, cacheRead: -1 };
+      expect(costsUpTo(prices, negative).allMicro).toBe(costMicro(prices, negative));
+    }),
+  );
+});
+
+test("output is charged up to the grant, thinking first, and all else whole", () => {
+  const anyCase = anyUsage.chain((used) => {
+    const granted = beside(0n, BigInt(used.thinking), BigInt(used.thinking + used.output));
+    return fc.tuple(fc.constant(used), fc.oneof(granted.map(Number), fc.nat(5_000)));
+  });
+  fc.assert(
+    fc.property(anyCase, ([used, granted]) => {
+      const charged = chargedUsage(used, granted);
+      // The same object where all of it is charged.
+      expect(charged === used).toBe(used.output + used.thinking <= granted);
+      const { output, thinking, ...input } = charged;
+      const { output: _, thinking: __, ...reported } = used;
+      expect(input).toEqual(reported);
+      expect(thinking).toBe(Math.min(granted, used.thinking));
+      expect(output).toBe(Math.min(granted - thinking, used.output));
+    }),
+  );
+});
+
+test("a side of a request costs as much as the most expensive of its tokens", () => {
+  const dearest = (...prices: bigint[]) => prices.sort((a, b) => (a < b ? 1 : -1))[0];
   fc.assert(
     fc.property(anyPrices, (prices) => {
-      const output = maxOutputPriceMicro(prices);
-      expect([prices.output, prices.thinking].every((one) => one <= output)).toBe(true);
-      const long = maxInputPriceMicro(prices, InputCategory.CACHE_WRITE_1H);
-      const short = maxInputPriceMicro(prices, InputCategory.CACHE_WRITE_5M);
-      const plain = maxInputPriceMicro(prices, InputCategory.UNSPECIFIED);
-      expect([prices.input, prices.cacheRead].every((one) => one <= plain)).toBe(true);
-      expect(short >= plain && short >= prices.cacheWrite5m).toBe(true);
-      expect(long >= short && long >= prices.cacheWrite1h).toBe(true);
+      const { input, output, thinking, cacheRead, cacheWrite5m, cacheWrite1h } = prices;
+      expect(maxOutputPriceMicro(prices)).toBe(dearest(output, thinking));
+      const most = (category: InputCategory) => maxInputPriceMicro(prices, category);
+      expect(most(InputCategory.UNSPECIFIED)).toBe(dearest(input, cacheRead));
+      expect(most(InputCategory.CACHE_WRITE_5M)).toBe(dearest(input, cacheRead, cacheWrite5m));
+      expect(most(InputCategory.CACHE_WRITE_1H)).toBe(
+        dearest(input, cacheRead, cacheWrite5m, cacheWrite1h),
+      );
     }),
   );
 });
@@ -69,7 +108,10 @@ test("the id of a price version depends on its content only, and changes with ev
       const isSame = Object.entries(one).every(
         ([category, price]) => Reflect.get(other, category) === price,
       );
-      expect(priceVersion("m", one).priceVersion).toBe(priceVersion("m", { ...one }).priceVersion);
+      const version = priceVersion("m", one);
+      expect(version.priceVersion).toMatch(/^price_[0-9a-f]{24}$/);
+      for (const category of tokenCategories) expect(version[category]).toBe(one[category]);
+      expect(version.priceVersion).toBe(priceVersion("m", { ...one }).priceVersion);
       expect(priceVersion("m", one).priceVersion === priceVersion("m", other).priceVersion).toBe(
         isSame,
       );

@@ -1,10 +1,13 @@
 // A request is an account and a request id, and an id is used once per account.
 
 import { create } from "@bufbuild/protobuf";
+import fc from "fast-check";
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from "vitest";
 import { FindRequestRequestSchema, Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { isRequestId, newRequestId } from "../../src/base/ids.ts";
+import { byCategory } from "../../src/base/token-categories.ts";
 import { type Payer, requestKeyOf } from "../../src/billing/admission.ts";
+import { anyOrder, ofCategories } from "../support/arbitraries.ts";
 import { errorOf, freshBilling } from "../support/billing.ts";
 import { endingWith, heldFor, holdRequest, startNode, usage } from "../support/ledger.ts";
 
@@ -102,30 +105,43 @@ describe("two accounts that use the same request id", () => {
   });
 });
 
-describe("of three requests of one process", () => {
-  const orders = [[0], [1], [2], [0, 1], [1, 0], [0, 2], [2, 0], [1, 2], [2, 1]].map((one) => [
-    one,
-  ]);
-  test.for(orders)(
-    "those that run on are checkpointed when %j of them end",
-    async ([ended = []]) => {
-      const payer = await world.payer(heldFor(100) * 3n);
-      const ids = [newRequestId(), newRequestId(), newRequestId()];
-      const holds = await Promise.all(ids.map((requestId) => place(payer, requestId)));
-      const ends = holds.map((hold, index) =>
-        world.holds.watch(requestKeyOf(hold), () => usage({ output: index + 1 })),
-      );
-      for (const index of ended) ends[index]?.();
-      await world.holds.checkpoint();
-      const stored = await world.store.findHolds(holds.map(requestKeyOf));
-      const outputs = ids.map(
-        (id) => stored.find(({ hold }) => hold.requestId === id)?.used.output,
-      );
-      expect(outputs).toEqual(ids.map((_, index) => (ended.includes(index) ? 0 : index + 1)));
-      for (const [index, end] of ends.entries()) if (!ended.includes(index)) end();
-      await Promise.all(holds.map((hold) => world.holds.settle(hold, endingWith({}))));
-    },
-  );
+test("of the requests of one process those that run on are checkpointed, whichever end", async () => {
+  const property = fc.asyncProperty(anyOrder(4), fc.nat(4), async (order, count) => {
+    const payer = await world.payer(heldFor(100) * 4n);
+    const ids = order.map(() => newRequestId());
+    const holds = await Promise.all(ids.map((requestId) => place(payer, requestId)));
+    const ends = holds.map((hold, index) =>
+      world.holds.watch(requestKeyOf(hold), () => usage({ output: index + 1 })),
+    );
+    const ended = order.slice(0, count);
+    for (const index of ended) ends[index]?.();
+    await world.holds.checkpoint();
+    const stored = await world.store.findHolds(holds.map(requestKeyOf));
+    const outputs = ids.map((id) => stored.find(({ hold }) => hold.requestId === id)?.used.output);
+    expect(outputs).toEqual(ids.map((_, index) => (ended.includes(index) ? 0 : index + 1)));
+    for (const index of order.slice(count)) ends[index]?.();
+    await Promise.all(holds.map((hold) => world.holds.settle(hold, endingWith({}))));
+  });
+  await fc.assert(property, { numRuns: 20 });
+});
+
+test("a stored count of a running request never falls, and each has its own category", async () => {
+  const payer = await world.payer(heldFor(100));
+  const hold = await place(payer, newRequestId());
+  let reported = usage({});
+  const end = world.holds.watch(requestKeyOf(hold), () => reported);
+  let most = usage({});
+  const used = ofCategories(fc.nat(1_000)).map(usage);
+  const property = fc.asyncProperty(used, async (next) => {
+    reported = next;
+    most = usage(byCategory((category) => Math.max(most[category], next[category])));
+    await world.holds.checkpoint();
+    const [stored] = await world.store.findHolds([requestKeyOf(hold)]);
+    expect(stored?.used).toEqual(most);
+  });
+  await fc.assert(property, { numRuns: 20 });
+  end();
+  await world.holds.settle(hold, endingWith({}));
 });
 
 test("a charge whose month has no partition waits until there is one", async () => {

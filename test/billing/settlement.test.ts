@@ -3,11 +3,16 @@
 import fc from "fast-check";
 import { Client } from "pg";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { type Hold, requestKeyOf } from "../../src/billing/admission.ts";
+import type { Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
+import { min } from "../../src/base/money.ts";
+import { type TokenCategory, tokenCategories } from "../../src/base/token-categories.ts";
+import { type Hold, type Payer, requestKeyOf } from "../../src/billing/admission.ts";
 import { BatchConnection } from "../../src/billing/batch-connection.ts";
 import { settlementBatch } from "../../src/billing/ledger-batches.ts";
+import { chargedUsage, costMicro } from "../../src/billing/price.ts";
 import type { Settled, SettleRequest } from "../../src/billing/settlement.ts";
 import { connectPostgres, type Postgres } from "../../src/postgres/postgres.ts";
+import { beside, ofCategories, within } from "../support/arbitraries.ts";
 import { endingWith, freshLedger, heldFor, holdRequest, price, usage } from "../support/ledger.ts";
 
 let ledger: Awaited<ReturnType<typeof freshLedger>>;
@@ -26,15 +31,17 @@ afterAll(async () => {
 
 const never = new AbortController().signal;
 const which = fc.nat(4);
+/** Each hold covers 100 tokens of input and grants 100 of output: these come up to it or beyond. */
+const anyUsed = ofCategories(fc.oneof(fc.nat(60), fc.constantFrom(0, 99, 100, 101))).map(usage);
 const command = fc.oneof(
   {
     weight: 3,
-    arbitrary: fc.record({ do: fc.constant("settle" as const), which, output: fc.nat(200) }),
+    arbitrary: fc.record({ do: fc.constant("settle" as const), which, used: anyUsed }),
   },
   fc.record({
     do: fc.constant("shrink" as const),
     which,
-    micro: fc.bigInt({ min: 0n, max: heldFor(120) }),
+    micro: fc.oneof(beside(0n, heldFor(100)), within(0n, heldFor(120))),
   }),
 );
 type Command = typeof command extends fc.Arbitrary<infer T> ? T : never;
@@ -53,23 +60,30 @@ test("any batches of endings and shrinks charge each request once, at most its h
           payers.map((payer) => ledger.holds.place(holdRequest(payer, 100), never)),
         );
         const running = new Map(holds.map((hold, index) => [index, hold.amountMicro]));
-        const charged = new Map<number, bigint>();
+        const charged: Charged = new Map();
         for (const batch of batches) {
           const outcomes = await connection.run(() =>
             settlementBatch(batch.map((one) => askOf(one, holds))),
           );
           check(batch, outcomes, running, charged);
           for (const payer of [first, second]) {
-            const sums = (amounts: ReadonlyMap<number, bigint>) =>
+            const sums = (amounts: Iterable<[number, bigint]>) =>
               [...amounts].reduce(
                 (sum, [index, micro]) =>
                   payers[index]?.accountId === payer.accountId ? sum + micro : sum,
                 0n,
               );
             expect(await ledger.pool(payer)).toEqual({
-              posted: heldFor(100) * 5n - sums(charged),
+              posted:
+                heldFor(100) * 5n -
+                sums([...charged].map(([index, { amount }]) => [index, amount])),
               held: sums(running),
             });
+            expect(await rolledUp(payer)).toEqual(
+              sumsOf(
+                [...charged].filter(([index]) => payers[index]?.accountId === payer.accountId),
+              ),
+            );
           }
         }
         // Months, roll-ups and charges agree with the pools, row by row.
@@ -79,6 +93,46 @@ test("any batches of endings and shrinks charge each request once, at most its h
     { numRuns: 40 },
   );
 });
+
+/** What was charged, by the number of the request. */
+type Charged = Map<number, { amount: bigint; hold: bigint; usage: Usage }>;
+
+/** What the hours of an account add up to. */
+async function rolledUp({ accountId }: Payer) {
+  const columns = [
+    ...["input", "output", "thinking", "cache_write_5m", "cache_write_1h", "cache_read", "amount"],
+    ...["amount_input", "amount_cache", "amount_thinking", "amount_output", "requests"],
+  ];
+  const sums = columns.map((name) => `coalesce(sum(${name}), 0)::bigint as ${name}`);
+  const text = `select ${sums.join(", ")} from usage_hourly where account_id = $1`;
+  const [row] = await ledger.run<Record<string, bigint>>(text, [accountId]);
+  return row;
+}
+
+/** The same of charges. A hold that is too small covers input, cache, thinking, then output. */
+function sumsOf(charges: readonly (readonly [number, { hold: bigint; usage: Usage }])[]) {
+  const sum = (of: (one: { hold: bigint; usage: Usage }) => bigint) =>
+    charges.reduce((all, [, one]) => all + of(one), 0n);
+  const tokens = (category: TokenCategory) => sum(({ usage: used }) => BigInt(used[category]));
+  const covered = (...categories: TokenCategory[]) =>
+    sum(({ hold, usage: used }) => {
+      const none = { input: 0, output: 0, thinking: 0 };
+      const writes = { cacheWrite5m: 0, cacheWrite1h: 0, cacheRead: 0 };
+      const part = Object.fromEntries(categories.map((category) => [category, used[category]]));
+      return min(costMicro(price, { ...none, ...writes, webSearches: 0, ...part }), hold);
+    });
+  const withCache = ["input", "cacheWrite5m", "cacheWrite1h", "cacheRead"] as const;
+  return {
+    ...{ input: tokens("input"), output: tokens("output"), thinking: tokens("thinking") },
+    ...{ cache_write_5m: tokens("cacheWrite5m"), cache_write_1h: tokens("cacheWrite1h") },
+    ...{ cache_read: tokens("cacheRead"), requests: BigInt(charges.length) },
+    amount: covered(...tokenCategories),
+    amount_input: covered("input"),
+    amount_cache: covered(...withCache) - covered("input"),
+    amount_thinking: covered(...withCache, "thinking") - covered(...withCache),
+    amount_output: covered(...tokenCategories) - covered(...withCache, "thinking"),
+  };
+}
 
 test("a checkpoint of requests that end at the same time neither blocks their charges nor fails", async () => {
   const payer = await ledger.payer(heldFor(100) * 3n);
@@ -125,7 +179,7 @@ function askOf(one: Command, holds: readonly Hold[]): SettleRequest {
   if (!hold) throw new Error("no such hold");
   return one.do === "shrink"
     ? { kind: "shrink", hold, amountMicro: one.micro }
-    : { kind: "settle", hold, ending: endingWith({ output: one.output }) };
+    : { kind: "settle", hold, ending: endingWith(one.used) };
 }
 
 /** In a batch holds shrink first. Of several endings of one request the first one counts. */
@@ -133,7 +187,7 @@ function check(
   batch: readonly Command[],
   outcomes: readonly Settled[],
   running: Map<number, bigint>,
-  charged: Map<number, bigint>,
+  charged: Charged,
 ): void {
   // Of several shrinks in one batch the last one counts.
   const shrunk = new Map(
@@ -150,12 +204,11 @@ function check(
   for (const one of batch) {
     const holdMicro = running.get(one.which);
     if (one.do !== "settle" || holdMicro === undefined) continue;
-    const cost = BigInt(one.output) * price.output;
-    // Each hold grants 100 tokens.
-    const owed = BigInt(Math.min(one.output, 100)) * price.output;
-    const amountMicro = owed < holdMicro ? owed : holdMicro;
+    const cost = costMicro(price, one.used);
+    const part = chargedUsage(one.used, 100);
+    const amountMicro = min(costMicro(price, part), holdMicro);
     charges.set(one.which, { amountMicro, overrunMicro: cost - amountMicro, holdMicro });
-    charged.set(one.which, amountMicro);
+    charged.set(one.which, { amount: amountMicro, hold: holdMicro, usage: part });
     running.delete(one.which);
   }
   expect(outcomes).toMatchObject(

@@ -11,7 +11,7 @@ import { newRequestId } from "../../src/base/ids.ts";
 import type { Payer } from "../../src/billing/admission.ts";
 import { asService } from "../../src/contract/contract.ts";
 import { errorOf, freshBilling } from "../support/billing.ts";
-import { endingWith, heldFor, holdRequest } from "../support/ledger.ts";
+import { endingWith, heldFor, holdRequest, usage } from "../support/ledger.ts";
 
 type Transfer = Exclude<
   MessageInitShape<typeof CreateTransferRequestSchema>,
@@ -311,6 +311,46 @@ test("a chargeback may leave a pool in debt, which stops new requests until it i
   await transfer({ accountId, amountMicrocredits: 5_000n + heldFor(1) });
   await world.holds.settle(await world.holds.place(holdRequest(payer, 1), never), endingWith({}));
 });
+
+test.for([-1n, 0n, 1n])(
+  "a pool is in debt exactly while its running requests hold more: %s",
+  async (more) => {
+    const held = heldFor(100);
+    const payer = await world.payer(2n * held);
+    const { accountId } = payer;
+    const expectDebt = async (isInDebt: boolean) => {
+      const text = "select in_debt, posted, held from pools where account_id = $1 and posted <> 0";
+      const [pool] = await world.run<{ in_debt: boolean; posted: bigint; held: bigint }>(text, [
+        accountId,
+      ]);
+      expect([pool?.in_debt, (pool?.posted ?? 0n) < (pool?.held ?? 0n)]).toEqual([
+        isInDebt,
+        isInDebt,
+      ]);
+    };
+    const [first, second] = [
+      await world.holds.place(holdRequest(payer, 100), never),
+      await world.holds.place(holdRequest(payer, 100), never),
+    ];
+    const kind = TransferKind.CHARGEBACK;
+    await transfer({ accountId, kind, amountMicrocredits: held + more });
+    await expectDebt(true);
+    await world.holds.settle(first, endingWith({}));
+    await expectDebt(more > 0n);
+    await transfer({ accountId, kind, amountMicrocredits: 1_000n });
+    await expectDebt(true);
+    // Its input of at most 1,000 turned out to be none.
+    await world.holds.resize(second, usage({}));
+    const heldNow = async () => {
+      const text = "select held from pools where account_id = $1 and posted <> 0";
+      return (await world.run<{ held: bigint }>(text, [accountId]))[0]?.held;
+    };
+    await expect.poll(heldNow).toBe(held - 1_000n);
+    await expectDebt(more > 0n);
+    await world.holds.settle(second, endingWith({}));
+    await expectDebt(false);
+  },
+);
 
 test("a pool whose running requests release enough to cover a chargeback is no longer in debt", async () => {
   const payer = await world.payer(heldFor(100) * 2n);

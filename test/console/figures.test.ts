@@ -337,6 +337,9 @@ describe("exact decimals", () => {
     expect(addDecimals("0.1", "0.2")).toBe("0.3");
     expect(addDecimals("0.00004", "0.0000369")).toBe("0.0000769");
     expect(addDecimals("1", "2")).toBe("3");
+    expect(addDecimals("0.10", "0.20")).toBe("0.3");
+    expect(addDecimals("0.50", "0.500")).toBe("1");
+    expect(addDecimals("5.00", "95.00")).toBe("100");
     expect(addDecimals("10", "0.000000000000000001")).toBe("10.000000000000000001");
     const decimal = fc.tuple(fc.bigInt(0n, 10n ** 30n), fc.integer({ min: 0, max: 18 }));
     fc.assert(
@@ -356,6 +359,7 @@ describe("exact decimals", () => {
   });
 
   test("amounts of documents have two places, or as many as they need", () => {
+    expect(exact(0n)).toBe("0.00");
     expect(exact(5_000_000n)).toBe("5.00");
     expect(exact(4_987_650n)).toBe("4.98765");
     expect(exact(-1_234_567_000_000n)).toBe("−1,234,567.00");

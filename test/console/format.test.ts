@@ -1,8 +1,95 @@
-// Amounts as a person types them, and as the page writes them.
+// Amounts as a person types them; numbers, amounts and times as the page writes them.
 
+import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { credits, dollars, parseCredits, plainCredits } from "../../src/console/web/format.ts";
+import {
+  clock,
+  compact,
+  count,
+  credits,
+  day,
+  dollars,
+  duration,
+  moment,
+  parseCount,
+  parseCredits,
+  parseDollars,
+  parseSignedCredits,
+  percent,
+  plainCredits,
+  relative,
+  toDate,
+} from "../../src/console/web/format.ts";
+import { parseTags, tagsText } from "../../src/console/web/parts/tags.ts";
+import { anyTyped, within } from "../support/arbitraries.ts";
+
+test.for<[string, bigint | undefined]>([
+  ["5", 5_000_000n],
+  ["-5", -5_000_000n],
+  [" −1,200.5 ", -1_200_500_000n],
+  ["-0", 0n],
+  ["- 5", -5_000_000n],
+  ["--5", undefined],
+  ["-", undefined],
+  ["+5", undefined],
+  ["5-", undefined],
+  ["", undefined],
+])("%j with its sign is %s micro-credits", ([text, micro]) => {
+  expect(parseSignedCredits(text)).toBe(micro);
+});
+
+test.for<[string, bigint | undefined]>([
+  ["5", 5_000_000n],
+  ["$5", 5_000_000n],
+  [" $ 1,200.50", 1_200_500_000n],
+  ["$$5", undefined],
+  ["5$", undefined],
+  ["-5", undefined],
+  ["$", undefined],
+  ["", undefined],
+])("%j is %s micro-dollars", ([text, micro]) => {
+  expect(parseDollars(text)).toBe(micro);
+});
+
+test.for<[string, number | undefined]>([
+  ["0", 0],
+  ["007", 7],
+  [" 600 ", 600],
+  ["1,200", 1_200],
+  ["1,000,000", 1_000_000],
+  ["999999999", 999_999_999],
+  ["1000000000", undefined],
+  ["1,000,000,000", undefined],
+  ["12,34", undefined],
+  ["1200,000", undefined],
+  ["1.5", undefined],
+  ["1e3", undefined],
+  ["0x10", undefined],
+  ["-1", undefined],
+  ["ten", undefined],
+  ["", undefined],
+])("%j is the whole number %s", ([text, n]) => {
+  expect(parseCount(text)).toBe(n);
+});
+
+test.for<[string, Record<string, string>]>([
+  ["", {}],
+  ["team=a", { team: "a" }],
+  ["team=a,env=ci", { team: "a", env: "ci" }],
+  [" team = a , env=ci", { team: "a", env: "ci" }],
+  ["team=a=b", { team: "a=b" }],
+  ["team", { team: "" }],
+  ["team=", { team: "" }],
+  ["team=a,", { team: "a" }],
+])("%j are the tags %j", ([text, tags]) => {
+  expect(parseTags(text)).toEqual(tags);
+});
+
+test("tags are written in the order of their keys", () => {
+  expect(tagsText({ team: "a", env: "ci" })).toBe("env=ci, team=a");
+  expect(parseTags(tagsText({ team: "a=b", env: "ci" }))).toEqual({ team: "a=b", env: "ci" });
+});
 
 describe("a typed amount", () => {
   test.for<[string, bigint]>([
@@ -33,25 +120,39 @@ describe("a typed amount", () => {
     expect(parseCredits(text)).toBeUndefined();
   });
 
-  test("that the page wrote into a field is read as it was", () => {
-    const micro = fc.bigInt({ min: 0n, max: 10n ** 21n - 1n });
+  test("as a person writes it, grouped or not, is that amount", () => {
     fc.assert(
-      fc.property(micro, (one) => {
-        expect(parseCredits(plainCredits(one))).toBe(one);
+      fc.property(anyTyped, ({ text, micro }) => {
+        expect(parseCredits(text)).toBe(micro);
       }),
     );
   });
 
-  test("of four digits that the page wrote is that amount, rounded", () => {
-    const micro = fc.bigInt({ min: 0n, max: 10n ** 18n });
+  test("that the page wrote into a field, or of four digits, is read as it was", () => {
     fc.assert(
-      fc.property(micro, (one) => {
-        const read = parseCredits(credits(one, 4)) ?? -1n;
+      fc.property(within(0n, 10n ** 21n - 1n), (one) => {
+        expect(parseCredits(plainCredits(one))).toBe(one);
+        const read = parseCredits(credits(one, 4));
+        if (read === undefined) {
+          expect(one >= 10n ** 21n - 50n).toBe(true);
+          return;
+        }
         expect(read % 100n).toBe(0n);
         expect(read - one <= 50n && one - read < 50n).toBe(true);
       }),
     );
   });
+});
+
+test.for<[bigint, string]>([
+  [0n, "0"],
+  [1n, "0.000001"],
+  [100n, "0.0001"],
+  [1_000_000n, "1"],
+  [10_000_000n, "10"],
+  [1_200_500_000n, "1200.5"],
+])("a field shows %s micro-credits as %s", ([micro, text]) => {
+  expect(plainCredits(micro)).toBe(text);
 });
 
 test.for<[bigint, string, string, string]>([
@@ -68,4 +169,79 @@ test.for<[bigint, string, string, string]>([
   [123_456_789_123_456n, "123,456,789.12", "123,456,789.1235", "$617,283.95"],
 ])("%s micro-credits are written as %s, %s and %s", ([micro, two, four, money]) => {
   expect([credits(micro), credits(micro, 4), dollars(micro)]).toEqual([two, four, money]);
+});
+
+test.for<[number | bigint, string, string]>([
+  [0, "0", "0"],
+  [9_999, "9,999", "9,999"],
+  [10_000, "10,000", "10 K"],
+  [18_204n, "18,204", "18.2 K"],
+  [41_650_000n, "41,650,000", "41.7 M"],
+  [2_000_000_000n, "2,000,000,000", "2 B"],
+])("%s is counted as %s, or %s in short", ([n, long, short]) => {
+  expect([count(n), compact(n)]).toEqual([long, short]);
+});
+
+test.for<[number, string]>([
+  [0, "0 %"],
+  [0.0035, "0.35 %"],
+  [-0.0035, "-0.35 %"],
+  [0.09994, "9.99 %"],
+  [0.1, "10 %"],
+  [-0.1, "-10 %"],
+  [0.126, "13 %"],
+  [1, "100 %"],
+])("a share of %d is %s", ([share, text]) => {
+  expect(percent(share)).toBe(text);
+});
+
+const [minuteMs, hourMs] = [60_000, 3_600_000];
+test.for<[number, string]>([
+  [0, "0.00 s"],
+  [840, "0.84 s"],
+  [9_999, "10.00 s"],
+  [10_000, "10 s"],
+  [119_499, "119 s"],
+  [119_500, "2 min"],
+  [119 * minuteMs, "119 min"],
+  [2 * hourMs, "2 h"],
+  [2 * hourMs + 5 * minuteMs, "2 h 5 min"],
+  [47 * hourMs + 59 * minuteMs, "47 h 59 min"],
+  [48 * hourMs, "2 days"],
+  [84 * hourMs, "4 days"],
+])("%d ms take %s", ([ms, text]) => {
+  expect(duration(ms)).toBe(text);
+});
+
+test("moments are in UTC, of dates and of timestamps", () => {
+  const date = new Date("2026-01-02T03:04:05.678Z");
+  const timestamp = timestampFromDate(date);
+  expect(toDate(timestamp)).toEqual(date);
+  for (const at of [date, timestamp])
+    expect([day(at), clock(at), moment(at)]).toEqual([
+      "2 Jan 2026",
+      "03:04 UTC",
+      "2 Jan 2026, 03:04:05 UTC",
+    ]);
+  expect(moment(new Date("2026-12-31T23:59:59Z"))).toBe("31 Dec 2026, 23:59:59 UTC");
+});
+
+test.for<[number, string]>([
+  [0, "just now"],
+  [-59.9, "just now"],
+  [0.1, "in less than a minute"],
+  [59.9, "in less than a minute"],
+  [60, "in 1 minute"],
+  [-60, "1 minute ago"],
+  [-119, "1 minute ago"],
+  [3_599, "in 59 minutes"],
+  [3_600, "in 1 hour"],
+  [-86_399, "23 hours ago"],
+  [-86_400, "1 day ago"],
+  [3 * 86_400, "in 3 days"],
+  [30 * 86_400, "in 1 month"],
+  [-365 * 86_400, "1 year ago"],
+])("%d seconds from now are %s", ([seconds, text]) => {
+  const now = new Date("2026-11-22T12:00:00Z");
+  expect(relative(new Date(now.getTime() + seconds * 1_000), now)).toBe(text);
 });

@@ -57,6 +57,16 @@ const anyRun = fc.record({
 
 type Run = typeof anyRun extends fc.Arbitrary<infer T> ? T : never;
 
+/** Each way to interrupt, after the first events. */
+const surely = (["hang-up", "return", "revocation", "drain", "nothing"] as const).map(
+  (by): [Run] => [
+    {
+      ...{ form: "native, streamed", splitBytes: 20, pauseMs: 1, by, read: 2, turns: 0 },
+      ...{ readerMs: 0, takes: false },
+    },
+  ],
+);
+
 async function interrupt({ form, by, read, turns, readerMs, takes, ...script }: Run) {
   const { model, script: scriptOf } = forms[form] ?? forms["native, streamed"] ?? fail();
   provider.always(scriptOf(script));
@@ -98,7 +108,6 @@ function fail(): never {
 }
 
 test("a request that is interrupted at any moment has one charge, and leaves nothing behind", async () => {
-  const outcomes = new Set<Outcome>();
   await fc.assert(
     fc.asyncProperty(anyRun, async (run) => {
       const { payer, seen, hangUp } = await interrupt(run);
@@ -119,7 +128,6 @@ test("a request that is interrupted at any moment has one charge, and leaves not
       else expect(rows.length).toBeLessThanOrEqual(1);
       for (const { request_id } of rows) {
         const charge = await gateway.charged(request_id);
-        outcomes.add(charge.outcome);
         expect(charge.amountMicrocredits).toBeLessThanOrEqual(charge.holdMicrocredits);
         const { usage, price } = charge;
         if (!usage || !price) throw new Error("no usage");
@@ -137,10 +145,9 @@ test("a request that is interrupted at any moment has one charge, and leaves not
       expect(getEventListeners(hangUp.signal, "abort")).toEqual([]);
       await gateway.inference.cancelAll("draining");
     }),
-    { numRuns: 60 },
+    { numRuns: 60, examples: surely },
   );
   expect(await gateway.store.verifyLedger()).toEqual([]);
-  expect(outcomes.size).toBeGreaterThan(3);
   // Every place is free again.
   for (const { model, script } of Object.values(forms)) {
     provider.always(script({}));

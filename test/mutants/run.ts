@@ -3,14 +3,25 @@
 //
 //   npm run test:mutants -- src/billing/price.ts src/billing/sql/holds.sql
 //   npm run test:mutants -- --suites "inference crash" src/billing/price.ts
+//   npm run test:mutants -- --only "billing/price billing/hold-size" src/billing/price.ts
 //   npm run test:mutants -- --changed 20 --seconds 180    files that the last commits changed
 //
 // A source is mutated by Stryker, a file of statements by `statements.ts`. Both run the suites of
-// the file's room that are not deep, and those that import the file. What survives is printed
-// with its line; `equivalent.json` names the mutants that change nothing, with the reason.
+// the file's room that are not deep, and those that import the file: `--suites` adds others,
+// `--only` names those that are enough. `FILE:10-80` changes these lines alone, and of statements
+// `FILE:find-account` one of them. What survives is printed with its line; `equivalent.json`
+// names the mutants that change nothing, with the reason.
 
 import { spawn } from "node:child_process";
-import { mkdtempSync, readFileSync, rmSync, statSync } from "node:fs";
+import {
+  lstatSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { basename, join, relative } from "node:path";
 import { parseArgs } from "node:util";
@@ -54,28 +65,35 @@ const { values: options, positionals } = parseArgs({
   allowPositionals: true,
   options: {
     suites: { type: "string", default: "" },
+    only: { type: "string" },
     changed: { type: "string" },
     seconds: { type: "string" },
   },
 });
 
 if (options.changed !== undefined) await tryChanged(Number(options.changed));
-else for (const file of positionals) print(file, await tryFile(relative(root, file)));
+else
+  for (const positional of positionals) {
+    const [file = "", part] = positional.split(":");
+    print(file, await tryFile(relative(root, file), part));
+  }
 process.exit();
 
-async function tryFile(file: string): Promise<Tried[]> {
-  const words = options.suites.split(" ").filter((word) => word !== "");
+async function tryFile(file: string, part: string | undefined): Promise<Tried[]> {
+  const named = (text: string) => {
+    const words = text.split(" ").filter((word) => word !== "");
+    return suites.filter((suite) => words.some((word) => suite.includes(word)));
+  };
   const fast = suites.filter((suite) => !isDeep(suite));
-  const near = nextTo([file], fast);
-  const named = suites.filter((suite) => words.some((word) => suite.includes(word)));
+  const near = options.only === undefined ? nextTo([file], fast) : named(options.only);
   const times = readTimes();
-  const chosen = [...new Set([...near, ...named])].sort(
+  const chosen = [...new Set([...near, ...named(options.suites)])].sort(
     (one, other) => usualMs(times, one) - usualMs(times, other),
   );
   if (chosen.length === 0) throw new Error(`no suite stands next to ${file}`);
   process.env.MUTANT_SUITES = JSON.stringify(chosen);
   console.log(`${file}: ${chosen.length} suites`);
-  return file.endsWith(".sql") ? tryStatements(file) : trySource(file);
+  return file.endsWith(".sql") ? tryStatements(file, part) : trySource(file, part);
 }
 
 /** Files that recent commits changed, the smallest first, while there is time. */
@@ -114,9 +132,18 @@ async function tryChanged(commits: number): Promise<void> {
   );
 }
 
-async function trySource(file: string): Promise<Tried[]> {
+async function trySource(file: string, lines: string | undefined): Promise<Tried[]> {
+  const temp = join(tmpdir(), `gateway-mutants-${process.pid}`);
+  // Stryker links no folder that is a link itself, as in a second worktree.
+  const modules = join(root, "node_modules");
+  const isLink = lstatSync(modules).isSymbolicLink();
+  if (isLink) {
+    mkdirSync(temp);
+    symlinkSync(modules, join(temp, "node_modules"));
+  }
   const stryker = new Stryker({
-    mutate: [file],
+    mutate: [lines === undefined ? file : `${file}:${lines}`],
+    symlinkNodeModules: !isLink,
     testRunner: "vitest",
     plugins: ["@stryker-mutator/vitest-runner"],
     vitest: { configFile, related: false },
@@ -125,7 +152,7 @@ async function trySource(file: string): Promise<Tried[]> {
     ignoreStatic: true,
     concurrency: 2,
     timeoutMS: 20_000,
-    tempDirName: join(tmpdir(), `gateway-mutants-${process.pid}`),
+    tempDirName: temp,
     cleanTempDir: "always",
     ignorePatterns: [".git", "docs", "third_party"],
     // Stryker would rewrite it with an interface that the compiler no longer has.
@@ -134,14 +161,13 @@ async function trySource(file: string): Promise<Tried[]> {
     mutator: { plugins: null, excludedMutations: ["StringLiteral"] },
     reporters: [],
   });
-  const source = readFileSync(join(root, file), "utf8");
-  const lines = source.split("\n");
+  const texts = readFileSync(join(root, file), "utf8").split("\n");
   return (await stryker.runMutationTest()).map(({ status, location, replacement = "" }) => {
     const { start, end } = location;
     // Lines and columns count from one.
-    const before = lines[start.line - 1]?.trim() ?? "";
-    const first = lines[start.line - 1]?.slice(0, start.column - 1) ?? "";
-    const last = lines[end.line - 1]?.slice(end.column - 1) ?? "";
+    const before = texts[start.line - 1]?.trim() ?? "";
+    const first = texts[start.line - 1]?.slice(0, start.column - 1) ?? "";
+    const last = texts[end.line - 1]?.slice(end.column - 1) ?? "";
     const after = (first + replacement + last).replaceAll(/\s+/g, " ").trim();
     const isKilled = status === "Killed" || status === "Timeout";
     const isInvalid = status !== "Survived" && status !== "NoCoverage";
@@ -150,11 +176,11 @@ async function trySource(file: string): Promise<Tried[]> {
   });
 }
 
-async function tryStatements(file: string): Promise<Tried[]> {
+async function tryStatements(file: string, only: string | undefined): Promise<Tried[]> {
   const [, room = ""] = /^src\/([^/]+)\/sql\//.exec(file) ?? [];
-  const names = readBlocks(file, readFileSync(join(root, file), "utf8")).map(
-    ({ name }) => `${room}/${kebab(name)}`,
-  );
+  const names = readBlocks(file, readFileSync(join(root, file), "utf8"))
+    .map(({ name }) => `${room}/${kebab(name)}`)
+    .filter((name) => only === undefined || name.endsWith(`/${only}`));
   const all = (await statements()).filter(({ name }) => names.includes(name)).flatMap(mutantsOf);
   const valid = await onlyValid(all);
   const folder = mkdtempSync(join(tmpdir(), "gateway-mutants-"));

@@ -13,8 +13,8 @@ export default {
     fileParallelism: false,
     bail: 1,
     // A mutant that never ends is found like one that fails.
-    testTimeout: 20_000,
-    hookTimeout: 30_000,
+    testTimeout: 60_000,
+    hookTimeout: 60_000,
     expect: { ...base.test?.expect, poll: { timeout: 5_000 } },
     watch: false,
   },

@@ -8,6 +8,7 @@ import {
   type OrderState,
   type RuledDeposit,
   type RuledOrder,
+  valueDeposit,
 } from "../../src/payments/decide.ts";
 import {
   at,
@@ -36,6 +37,7 @@ function check({ name, order = ruledOrder(), deposits, now, granted, attention }
   test(name, () => {
     const made = decide(order, deposits, now);
     expect([made.targetMicro, made.attention]).toEqual([granted, attention]);
+    if (attention === undefined) expect(made.facts).toEqual([]);
   });
 }
 
@@ -771,5 +773,200 @@ describe("lifecycle", () => {
     const order = ruledOrder({ state: "closed", ruleMicro: creditsFor(3) });
     const deposits = [{ ...part, valuedBy: "quote" as const }, full];
     expect(decide(order, deposits, over).targetMicro).toBe(creditsFor(3));
+  });
+});
+
+describe("at the borders of the rules", () => {
+  const ms = (date: Date, more: number) => new Date(date.getTime() + more);
+  const usdc = { asset: "USDC", network: "tron", decimals: 6 } as const;
+  const closed = { state: "closed", lookedAt: null } as const;
+  /** An address that is older than the order was paid before it. */
+  const older = (beforeMs: number, marketRate: bigint | null) =>
+    ruledDeposit(5, { firstSeenAt: ms(at(0), -beforeMs), blockAt: at(1), marketRate });
+  const lost = ruledDeposit(5, { state: "lost", settledAt: null });
+  const seen = (more: Partial<RuledDeposit> = {}) =>
+    ruledDeposit(1, { state: "seen", externalId: "seen", ...more });
+  const named = (externalId: string, more: Partial<RuledDeposit> = {}) =>
+    ruledDeposit(0.5, { externalId, ...more });
+  const cases: (Case & { facts?: readonly string[] })[] = [
+    {
+      name: "a block of the order's own first moment counts by the quote",
+      deposits: [older(0, btcRate / 2n)],
+      now: inTime,
+      granted: creditsFor(5),
+    },
+    {
+      name: "a millisecond earlier, the market counts as well",
+      deposits: [older(1, btcRate / 2n)],
+      now: late,
+      granted: creditsFor(2.5),
+    },
+    {
+      name: "15 seconds earlier, the quote stands in for a market that nobody knows",
+      deposits: [older(15_000, null)],
+      now: inTime,
+      granted: creditsFor(5),
+    },
+    {
+      name: "earlier still, a person values it",
+      deposits: [{ ...older(15_001, null), externalId: "dep" }],
+      now: inTime,
+      granted: 0n,
+      attention: "late",
+      facts: ["late:dep"],
+    },
+    {
+      name: "the quote holds for USDC after its end",
+      order: stableOrder(usdc),
+      deposits: [ruledDeposit(5, { firstSeenAt: late }, stableOrder(usdc))],
+      now: late,
+      granted: creditsFor(5),
+    },
+    ...[
+      [1_019_999n, true],
+      [1_020_000n, false],
+      [980_001n, true],
+      [980_000n, false],
+    ].map(
+      ([marketRate, isDollar]): Case => ({
+        name: `a stablecoin at ${marketRate} micro-dollars is ${isDollar ? "a dollar" : "none"}`,
+        order: stable,
+        deposits: [ofStable(5, { marketRate: BigInt(Number(marketRate)) })],
+        now: inTime,
+        granted: isDollar ? creditsFor(5) : 0n,
+        ...(!isDollar && { attention: "depeg" as const }),
+      }),
+    ),
+    {
+      name: "in a closed order, a person is told that it came too late",
+      order: stableOrder(closed),
+      deposits: [ofStable(5, { marketRate: 1n, externalId: "dep" })],
+      now: late,
+      granted: 0n,
+      attention: "late",
+      facts: ["late:dep"],
+    },
+    {
+      name: "another coin of the same network is another asset",
+      deposits: [ruledDeposit(5, { asset: "RUNES", externalId: "dep" })],
+      now: inTime,
+      granted: 0n,
+      attention: "wrong_asset",
+      facts: ["wrong_asset:dep"],
+    },
+    ...(["swept", "flooded", "failed"] as const).map(
+      (fault): Case => ({
+        name: `an address that was ${fault} needs a person`,
+        order: ruledOrder({ faults: [fault] }),
+        deposits: [],
+        now: inTime,
+        granted: 0n,
+        attention: fault,
+      }),
+    ),
+    {
+      name: "an order that was marked as paid needs a person if all that came is lost",
+      order: ruledOrder({ faults: ["marked"] }),
+      deposits: [lost],
+      now: inTime,
+      granted: 0n,
+      attention: "marked",
+    },
+    {
+      name: "and none if something else came",
+      order: ruledOrder({ faults: ["marked"] }),
+      deposits: [lost, seen()],
+      now: inTime,
+      granted: 0n,
+    },
+    {
+      name: "what is left in a closed order is granted beside what never settled",
+      order: ruledOrder(closed),
+      deposits: [ruledDeposit(3, { valuedBy: "quote" }), seen()],
+      now: late,
+      granted: creditsFor(3),
+      attention: "unconfirmed",
+      facts: ["unconfirmed:seen"],
+    },
+    {
+      name: "less than a dollar waits for what has not settled",
+      deposits: [named("dust"), seen()],
+      now: late,
+      granted: 0n,
+    },
+    {
+      name: "less than a dollar is dust once nothing more is expected",
+      deposits: [named("dust")],
+      now: late,
+      granted: 0n,
+      attention: "dust",
+      facts: [`dust:${usd(0.5)}`],
+    },
+    {
+      name: "less than a dollar is dust in a closed order, also before its quote is over",
+      order: ruledOrder(closed),
+      deposits: [named("dust", { valuedBy: "quote" }), seen()],
+      now: inTime,
+      granted: 0n,
+      attention: "unconfirmed",
+      facts: ["unconfirmed:seen", `dust:${usd(0.5)}`],
+    },
+    ...([0, 1] as const).map((more): Case & { facts: string[] } => ({
+      name: `seen ${more} ms after the end of watching, it is ${more ? "late" : "unconfirmed"}`,
+      order: ruledOrder(closed),
+      deposits: [seen({ firstSeenAt: ms(ruledOrder().watchedUntil, more) })],
+      now: late,
+      granted: 0n,
+      attention: more ? "late" : "unconfirmed",
+      facts: [more ? "late:seen" : "unconfirmed:seen"],
+    })),
+    {
+      name: "what a person granted for a deposit is there as long as the deposit",
+      order: ruledOrder({
+        decided: [
+          { depositId: "here", micro: 7n },
+          { depositId: "gone", micro: 100n },
+          { depositId: "unknown", micro: 1_000n },
+          { depositId: "", micro: 10_000n },
+        ],
+      }),
+      deposits: [
+        named("here"),
+        named("gone", { state: "lost" }),
+        named("other", { state: "seen" }),
+      ],
+      now: inTime,
+      granted: 10_007n,
+    },
+  ];
+  for (const { facts, ...one } of cases) {
+    check(one);
+    if (facts)
+      test(`${one.name}: its facts`, () => {
+        expect(decide(one.order ?? ruledOrder(), one.deposits, one.now).facts).toEqual(facts);
+      });
+  }
+
+  test("an order closes with the first look after the end of watching", () => {
+    const { watchedUntil } = ruledOrder();
+    const stateOf = (lookedAt: Date) => decide(ruledOrder({ lookedAt }), [], late).state;
+    expect([watchedUntil, ms(watchedUntil, 1)].map(stateOf)).toEqual(["expired", "closed"]);
+  });
+
+  test("a deposit is worth its coins at the rate that counts, or what the processor says", () => {
+    const order = ruledOrder();
+    const deposit = ruledDeposit(5, { processorUsdMicro: 1_234_567n, marketRate: btcRate / 5n });
+    const worth = (["quote", "market", "lowest", "processor"] as const).map((by) =>
+      valueDeposit(order, deposit, by),
+    );
+    expect(worth).toEqual([usd(5), usd(1), usd(5), 1_234_567n]);
+    const block = { ...deposit, blockAt: at(1), firstSeenAt: at(-1) };
+    expect(valueDeposit(order, block, "lowest")).toBe(usd(1));
+    const { valued } = decide(
+      order,
+      [ruledDeposit(5, { externalId: "dep", blockAt: at(2) })],
+      late,
+    );
+    expect(valued.get("dep")).toBe("quote");
   });
 });

@@ -103,9 +103,164 @@ describe("the health of a model", () => {
   });
 });
 
+describe("what is known of a model", () => {
+  const passed = { isProbe: false };
+  const one = { accountId: "acc_1" };
+
+  test("is unusable after three calls of a minute without an answer, until one is answered", () => {
+    const clock = new ManualClock();
+    const health = new ModelHealth(clock);
+    const fail = (count: number) => {
+      for (let call = 0; call < count; call++) health.fail(one, failure);
+      return health.isUnusable;
+    };
+    expect([health.isUnusable, fail(2), fail(1)]).toEqual([false, false, true]);
+    health.answer("acc_1", passed);
+    expect([health.isUnusable, fail(2)]).toEqual([false, false]);
+    // The answer was within the last minute, and is so no more.
+    clock.skip(59_999);
+    expect(fail(3)).toBe(false);
+    clock.skip(1);
+    expect(fail(1)).toBe(true);
+  });
+
+  test("is unusable when none of the last twenty calls was answered", () => {
+    const health = new ModelHealth(new ManualClock());
+    health.answer("acc_1", passed);
+    for (let call = 1; call <= 20; call++) {
+      health.fail(one, failure);
+      expect(health.isUnusable).toBe(call === 20);
+    }
+  });
+
+  test("keeps the last failure, and when it answered last", () => {
+    const clock = new ManualClock();
+    const health = new ModelHealth(clock);
+    expect([health.lastFailure, health.wasAnsweredWithin(1_000)]).toEqual([undefined, false]);
+    health.fail(one, { ...failure, status: 503 });
+    health.fail(one, failure);
+    health.answer("acc_1", passed);
+    clock.skip(10);
+    expect(health.lastFailure).toBe(failure);
+    expect([11, 10].map((ms) => health.wasAnsweredWithin(ms))).toEqual([true, false]);
+  });
+
+  test("counts the calls of five to ten seconds, of each account and of none", () => {
+    const clock = new ManualClock();
+    const health = new ModelHealth(clock);
+    expect(health.answeredRatio).toBe(1);
+    health.fail(one, failure);
+    expect(health.answeredRatio).toBe(1 / 2);
+    health.answer("acc_1", passed);
+    clock.skip(5_000);
+    health.answer("acc_1", passed);
+    health.answer("acc_1", passed);
+    health.fail(one, failure);
+    health.fail({ accountId: undefined }, failure);
+    expect(health.answeredRatio).toBe(4 / 7);
+    // The first two are over, then all.
+    clock.skip(5_000);
+    expect(health.answeredRatio).toBe(3 / 5);
+    clock.skip(5_000);
+    expect(health.answeredRatio).toBe(1);
+    health.fail(one, failure);
+    clock.skip(5_000);
+    health.fail(one, failure);
+    clock.skip(5_000);
+    expect(health.answeredRatio).toBe(1 / 2);
+  });
+
+  test("counts the failures of the half before beside the answers of this one", () => {
+    const clock = new ManualClock();
+    const health = new ModelHealth(clock);
+    health.fail(one, failure);
+    clock.skip(5_000);
+    for (let call = 0; call < 2; call++) health.answer("acc_1", passed);
+    health.fail(one, failure);
+    expect(health.answeredRatio).toBe(3 / 5);
+  });
+
+  test("has ten retries at first, 1.25 more for each request, and never more than 110", () => {
+    const health = new ModelHealth(new ManualClock());
+    const spendAll = () => {
+      let spent = 0;
+      for (; health.canRetry; spent++) health.spendRetry();
+      return spent;
+    };
+    expect(spendAll()).toBe(10);
+    health.earnRetries();
+    expect(spendAll()).toBe(1);
+    for (let request = 0; request < 4; request++) health.earnRetries();
+    // A quarter was left.
+    expect(spendAll()).toBe(5);
+    for (let request = 0; request < 1_000; request++) health.earnRetries();
+    expect(spendAll()).toBe(110);
+  });
+
+  test("passes as large a part of the calls as its share", () => {
+    let random = 0.1;
+    const health = new ModelHealth(new ManualClock(), () => random);
+    expect(health.pass("acc_1")).toEqual(passed);
+    health.fail({ ...one, isQuota: true, retryAfterMs: 1 }, failure);
+    expect(health.share).toBe(0.1);
+    expect(health.pass("acc_1")).toBeUndefined();
+    random = 0.099;
+    expect(health.pass("acc_1")).toEqual({ isProbe: true });
+  });
+});
+
 describe("a pause for a quota", () => {
   const quota = (retryAfterMs: number) =>
     ({ accountId: "acc_1", isQuota: true, retryAfterMs }) as const;
+  const probe = { isProbe: true };
+  const failAll = (health: ModelHealth, calls: number, isQuota = true) => {
+    for (let call = 0; call < calls; call++)
+      health.fail(isQuota ? quota(30_000) : { accountId: "acc_1" }, failure);
+    return health.pauseMs;
+  };
+
+  test("needs a time, and no other call than a probe ends it", () => {
+    const clock = new ManualClock();
+    const health = new ModelHealth(clock);
+    health.fail({ accountId: "acc_1", isQuota: true }, failure);
+    expect(health.pauseMs).toBe(0);
+    failAll(health, 1);
+    health.answer("acc_2", { isProbe: false });
+    expect(health.pauseMs).toBe(30_000);
+    // A probe whose answer comes after the pause does not loosen the next one.
+    clock.skip(30_000);
+    health.answer("acc_2", probe);
+    expect(failAll(health, 1)).toBe(30_000);
+  });
+
+  test.for([
+    [8, 90, true],
+    [9, 89, false],
+    [9, 90, true],
+    [0, 97, false],
+    [0, 98, true],
+  ] as const)("of %i other failures and %i more of the quota, binds again: %s", (one) => {
+    const [others, quotas, binds] = one;
+    const health = new ModelHealth(new ManualClock());
+    failAll(health, 1);
+    health.answer("acc_2", probe);
+    failAll(health, others, false);
+    expect(failAll(health, quotas - 1)).toBe(0);
+    expect(failAll(health, 1)).toBe(binds ? 30_000 : 0);
+  });
+
+  test.for([0, 60_000])("that nothing loosened within a minute, a probe ends: %d ms", (ms) => {
+    const clock = new ManualClock();
+    const health = new ModelHealth(clock);
+    if (ms > 0) {
+      failAll(health, 1);
+      health.answer("acc_2", probe);
+      clock.skip(ms);
+    }
+    expect(failAll(health, 200)).toBe(30_000);
+    health.answer("acc_2", probe);
+    expect(health.pauseMs).toBe(0);
+  });
 
   test("lasts as long as the provider says, and ten minutes at most", async () => {
     const clock = new ManualClock();

@@ -44,8 +44,7 @@ with ended as (
   update pools
   set posted = pools.posted - d.amount, held = pools.held - d.hold,
     -- A debt ends when the credits that are left cover the running holds.
-    in_debt = pools.in_debt
-      and (pools.posted - d.amount < pools.held - d.hold or pools.posted - d.amount < 0)
+    in_debt = pools.in_debt and pools.posted - d.amount < pools.held - d.hold
   from (
     select account_id, "family", sum(amount)::bigint as amount, sum(hold)::bigint as hold
     from charged
@@ -223,7 +222,7 @@ with resized as materialized (
 ), in_pools as (
   update pools
   set held = pools.held + d.added,
-    in_debt = pools.in_debt and (pools.posted < pools.held + d.added or pools.posted < 0)
+    in_debt = pools.in_debt and pools.posted < pools.held + d.added
   from (
     select account_id, "family", sum(added)::bigint as added
     from resized
@@ -283,7 +282,7 @@ with released as (
 ), in_pool as (
   update pools
   set held = pools.held - r.amount,
-    in_debt = pools.in_debt and (pools.posted < pools.held - r.amount or pools.posted < 0)
+    in_debt = pools.in_debt and pools.posted < pools.held - r.amount
   from released r
   where pools.account_id = r.account_id and pools."family" = r."family"
 )

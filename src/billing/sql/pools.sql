@@ -110,7 +110,7 @@ for update;
 -- than its running requests hold.
 -- :amount  signed
 update pools
-set posted = posted + :amount, in_debt = posted + :amount < held or posted + :amount < 0
+set posted = posted + :amount, in_debt = posted + :amount < held
 where account_id = :account_id and "family" = :family;
 
 -- name: SetPoolsStatus :run

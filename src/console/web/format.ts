@@ -40,6 +40,24 @@ export function parseCredits(text: string): bigint | undefined {
   return BigInt(whole.replaceAll(",", "")) * microcreditsPerCredit + BigInt(rest.padEnd(6, "0"));
 }
 
+/** The same with a minus before it, of the keyboard or of print. */
+export function parseSignedCredits(text: string): bigint | undefined {
+  const [, minus, size = ""] = /^\s*([-−])?(.*)$/s.exec(text) ?? [];
+  const micro = parseCredits(size);
+  return micro !== undefined && minus !== undefined ? -micro : micro;
+}
+
+/** Micro-dollars, which have six digits as micro-credits have, of "5", "$1,200.50" and the like. */
+export function parseDollars(text: string): bigint | undefined {
+  return parseCredits(text.replace(/^\s*\$/, ""));
+}
+
+/** A whole number below a billion that a person typed, such as "1,200". Undefined: it is none. */
+export function parseCount(text: string): number | undefined {
+  const match = /^(?:\d{1,9}|\d{1,3}(?:,\d{3}){1,2})$/.exec(text.trim());
+  return match ? Number(match[0].replaceAll(",", "")) : undefined;
+}
+
 /** "1200.5": what a field shows of an amount. */
 export function plainCredits(micro: bigint): string {
   const rest = String(micro % microcreditsPerCredit).padStart(6, "0");

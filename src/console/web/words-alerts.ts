@@ -28,5 +28,6 @@ export const alertWords = {
     "Finding of the verifier",
     "Provider that answers again",
     "Large gift by the machine alone",
+    "Chain of payments that is not read",
   ],
 } as const;

@@ -199,7 +199,7 @@ export const figures = {
       key: "Key",
       model: "Model",
       requests: "Requests",
-      notCompleted: "Failed",
+      notCompleted: "Not completed",
       cacheWrite: "Cache write",
       credits: "Credits",
     },
@@ -401,8 +401,9 @@ export const figures = {
     left: (days: number) => {
       if (days > 365) return "more than a year at the pace of this week";
       if (days < 1) return "less than a day at the pace of this week";
-      const rounded = days < 10 ? Math.round(days) : Math.round(days / 5) * 5;
-      return `about ${rounded} ${plural(rounded, "day", "days")} at the pace of this week`;
+      // Whole days, as on the other pages.
+      const whole = Math.floor(days);
+      return `about ${whole} ${plural(whole, "day", "days")} at the pace of this week`;
     },
     leftUnknown: "too early to say how long they last",
     leftUnused: "not used in the last week",

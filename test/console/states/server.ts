@@ -18,7 +18,7 @@ import { createLog } from "../../../src/base/log.ts";
 import { registerPage } from "../../../src/console/console.ts";
 import { serviceTypes } from "../../../src/contract/contract.ts";
 import { toConnectError } from "../../../src/http/connect-error.ts";
-import { type Answer, aborted, accountId } from "./answers.ts";
+import { type Answer, aborted, accountId, type PageStates } from "./answers.ts";
 import { allPages, commonAnswers } from "./states.ts";
 
 export type StatesServer = {
@@ -41,13 +41,13 @@ const stateOf = createContextKey<readonly Answer[]>([], {
   description: "the answers of the state",
 });
 
-export async function startStates(port = 0): Promise<StatesServer> {
+export async function startStates(pages: readonly PageStates[] = allPages): Promise<StatesServer> {
   const app = fastify({ logger: false, forceCloseConnections: true });
   let address = "http://localhost";
   registerPage(app, { publicUrl: () => new URL(address), log: createLog("error") });
   app.get("/console/states", async (_request, reply) =>
     reply.type("text/html; charset=utf-8").send(
-      `<!doctype html><title>States</title>${allPages
+      `<!doctype html><title>States</title>${pages
         .flatMap(({ name, states }) => Object.keys(states).map((state) => [name, state] as const))
         .map(([name, state]) => `<p><a href="${statePath(name, state)}">${name}: ${state}</a></p>`)
         .join("")}`,
@@ -59,7 +59,7 @@ export async function startStates(port = 0): Promise<StatesServer> {
   app.get<{ Params: { page: string; state: string } }>(
     "/console/states/:page/:state",
     async ({ params }, reply) => {
-      const page = allPages.find(({ name }) => name === params.page);
+      const page = pages.find(({ name }) => name === params.page);
       if (!page?.states[params.state]) return reply.code(404).send("No such state.");
       const value = encodeURIComponent(`${params.page}/${params.state}`);
       const path = page.path.startsWith("/") ? page.path : `/console/${accountId}/${page.path}`;
@@ -69,7 +69,7 @@ export async function startStates(port = 0): Promise<StatesServer> {
   app.register(fastifyConnectPlugin, {
     grpc: false,
     grpcWeb: false,
-    contextValues: (request) => createContextValues().set(stateOf, answersOf(request)),
+    contextValues: (request) => createContextValues().set(stateOf, answersOf(request, pages)),
     routes: (router) => {
       for (const service of Object.values<DescService>(serviceTypes))
         for (const method of service.methods) {
@@ -97,7 +97,7 @@ export async function startStates(port = 0): Promise<StatesServer> {
         }
     },
   });
-  address = (await app.listen({ host: "127.0.0.1", port })).replace("127.0.0.1", "localhost");
+  address = (await app.listen({ host: "127.0.0.1", port: 0 })).replace("127.0.0.1", "localhost");
   return { address, stop: () => app.close() };
 }
 
@@ -109,10 +109,10 @@ function isServerStreaming(method: DescMethod): method is DescMethodServerStream
   return method.methodKind === "server_streaming";
 }
 
-function answersOf({ headers }: FastifyRequest): readonly Answer[] {
+function answersOf({ headers }: FastifyRequest, pages: readonly PageStates[]): readonly Answer[] {
   const value = /(?:^|;\s*)console-state=([^;]*)/.exec(headers.cookie ?? "")?.[1] ?? "";
   const [name = "", state = ""] = decodeURIComponent(value).split("/");
-  return allPages.find((page) => page.name === name)?.states[state] ?? [];
+  return pages.find((page) => page.name === name)?.states[state] ?? [];
 }
 
 function find({ values }: HandlerContext, method: string, service: string): Answer {

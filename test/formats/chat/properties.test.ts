@@ -15,6 +15,7 @@ import {
 } from "../../../src/formats/chat/chat.ts";
 import { isObject } from "../../../src/formats/json.ts";
 import * as native from "../../../src/formats/native/native.ts";
+import { anyNativeId, anyToolName } from "../../support/arbitraries.ts";
 import { context, eventsOf, readStream, streamOf } from "../../support/samples/chat-bodies.ts";
 
 type Kind = Parameters<typeof eventsOf>[number];
@@ -27,8 +28,6 @@ const text = fc.oneof(
   fc.string({ unit: "binary", maxLength: 8 }).filter((value) => value.isWellFormed()),
   fc.constantFrom("a", "\n\n", "data: x", "\u2028", "😀", "漢", "\r", "[DONE]", ""),
 );
-const id = fc.stringMatching(/^toolu_[a-zA-Z0-9_-]{1,8}$/);
-const name = fc.stringMatching(/^[a-zA-Z0-9_-]{1,8}$/);
 const input = fc.dictionary(
   fc.string({ maxLength: 4 }),
   fc.jsonValue({ maxDepth: 2 }) as fc.Arbitrary<JsonValue>,
@@ -53,8 +52,8 @@ const block = fc.oneof(
   }),
   fc.record({
     kind: fc.constant("toolUse" as const),
-    id,
-    name,
+    id: anyNativeId,
+    name: anyToolName,
     input,
     cuts: fc.array(fc.nat(40), { maxLength: 3 }),
     whole: fc.boolean(),
@@ -451,7 +450,13 @@ const turnPair = fc.record({
   asked: fc.array(said, { minLength: 1, maxLength: 2 }),
   answered: fc.array(said, { maxLength: 2 }),
   calls: fc.uniqueArray(
-    fc.record({ id, name, input, result: fc.array(said, { maxLength: 2 }), plain: fc.boolean() }),
+    fc.record({
+      id: anyNativeId,
+      name: anyToolName,
+      input,
+      result: fc.array(said, { maxLength: 2 }),
+      plain: fc.boolean(),
+    }),
     {
       maxLength: 3,
       selector: (call) => call.id,
@@ -464,7 +469,7 @@ test("a conversation keeps its text, tools and ids from native through chat to n
     fc.property(
       fc.array(turnPair, { minLength: 1, maxLength: 4 }),
       fc.array(said, { maxLength: 2 }),
-      fc.uniqueArray(name, { maxLength: 2 }),
+      fc.uniqueArray(anyToolName, { maxLength: 2 }),
       (pairs, system, names) => {
         const body: JsonObject = {
           model: "m",

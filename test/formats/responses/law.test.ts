@@ -18,6 +18,7 @@ import {
   encodeRequest,
   readWishes,
 } from "../../../src/formats/responses/responses.ts";
+import { anyCallId } from "../../support/arbitraries.ts";
 import { canonical } from "../../support/canonical-json.ts";
 import { readEvents } from "../../support/gateway-with-provider.ts";
 import { sseEvent } from "../../support/provider-answers.ts";
@@ -122,13 +123,12 @@ const unknownItem = fc.constantFrom<JsonObject>(
 );
 
 const output = fc.oneof(words, fc.array(inputPart, { minLength: 1, maxLength: 2 }));
-const callId = fc.oneof(fc.stringMatching(/^call_[a-z0-9]{4}$/), fc.constant("functions.f:0"));
 const namespace = optional(
   fc.constantFrom("crm", "mcp__files", "a namespace that is long".repeat(4)),
 );
 const callAndOutput = fc.oneof(
   fc
-    .tuple(callId, name, namespace, json, output, fc.boolean())
+    .tuple(anyCallId, name, namespace, json, output, fc.boolean())
     .map(([call_id, called, group, given, result, isText]) => [
       compact({
         type: "function_call",
@@ -139,7 +139,7 @@ const callAndOutput = fc.oneof(
       }),
       { type: "function_call_output", call_id, output: result },
     ]),
-  fc.tuple(callId, name, words, output).map(([call_id, called, given, result]) => [
+  fc.tuple(anyCallId, name, words, output).map(([call_id, called, given, result]) => [
     { type: "custom_tool_call", call_id, name: called, input: given },
     { type: "custom_tool_call_output", call_id, output: result },
   ]),
@@ -333,7 +333,7 @@ const outputItem: fc.Arbitrary<JsonObject> = fc.oneof(
   assistantMessage,
   reasoning,
   fc
-    .record({ call_id: callId, given: json, isGrouped: fc.boolean() })
+    .record({ call_id: anyCallId, given: json, isGrouped: fc.boolean() })
     .map(({ call_id, given, isGrouped }) =>
       compact({
         type: "function_call",
@@ -344,7 +344,7 @@ const outputItem: fc.Arbitrary<JsonObject> = fc.oneof(
       }),
     ),
   fc
-    .record({ call_id: callId, input: words })
+    .record({ call_id: anyCallId, input: words })
     .map((members) => ({ type: "custom_tool_call", name: "patch", ...members })),
   unknownItem,
 );

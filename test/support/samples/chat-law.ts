@@ -3,14 +3,10 @@
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import fc from "fast-check";
+import { anyCallId, anyToolName } from "../arbitraries.ts";
 import { compact, cutAt, optional, words } from "./grow.ts";
 import { anyObject, anyValue } from "./native-bodies.ts";
 
-const name = fc.stringMatching(/^[a-zA-Z0-9_-]{1,12}$/);
-const callId = fc.oneof(
-  fc.stringMatching(/^call_[a-z0-9]{4}$/),
-  fc.constantFrom("functions.f:0", "a b", "漢", "1"),
-);
 const mark = fc.constantFrom<JsonObject>({ type: "ephemeral" }, { type: "ephemeral", ttl: "1h" });
 const part: fc.Arbitrary<JsonObject> = fc.oneof(
   fc
@@ -48,8 +44,8 @@ const user = fc
 
 const call = fc
   .record({
-    id: callId,
-    name,
+    id: anyCallId,
+    name: anyToolName,
     text: fc.oneof(
       anyObject.map((value) => JSON.stringify(value)),
       fc.constantFrom("", "{", '{ "a" : 1 }', "[1]", "not JSON"),
@@ -108,13 +104,13 @@ const assistant = fc
   })
   .map((members) => compact({ role: "assistant", ...members }));
 const result = fc
-  .record({ tool_call_id: callId, content: fc.oneof(texts, fc.constantFrom("", null)) })
+  .record({ tool_call_id: anyCallId, content: fc.oneof(texts, fc.constantFrom("", null)) })
   .map((members) => ({ role: "tool", ...members }));
 const messages = fc
   .tuple(fc.array(fc.oneof(instruction, user, assistant, result), { maxLength: 6 }), words)
   .map(([some, last]): JsonObject[] => [...some, { role: "user", content: last }]);
 
-const tool = name.chain((own) =>
+const tool = anyToolName.chain((own) =>
   fc
     .record({
       description: optional(words),
@@ -198,7 +194,7 @@ export const chatBody: fc.Arbitrary<JsonObject> = fc
 const answerCall = fc
   .record({
     id: fc.stringMatching(/^call_[a-z0-9]{4}$/),
-    name,
+    name: anyToolName,
     input: anyObject,
     extra: optional(anyValue),
   })

@@ -15,7 +15,7 @@ import {
   RefundState,
 } from "../../../../gen/gateway/payments/v1/payments_pb.ts";
 import { call, invalidate, useCall } from "../api.ts";
-import { credits, parseCredits } from "../format.ts";
+import { credits, parseDollars } from "../format.ts";
 import { Button, Copy } from "../parts/button.tsx";
 import { exact, groupDigits } from "../parts/decimals.ts";
 import { Dialog } from "../parts/dialog.tsx";
@@ -212,9 +212,8 @@ function choiceOf(choice: Choice, amount: string): Decided {
   }
 }
 
-/** Micro-dollars. They have six digits, as micro-credits do. */
 function dollarsOf(text: string): bigint {
-  const micro = parseCredits(text.replace(/^\s*\$/, ""));
+  const micro = parseDollars(text);
   if (micro === undefined || micro === 0n)
     throw fieldError("amount_microdollars", words.order.notAnAmount);
   return micro;

@@ -8,7 +8,7 @@ import {
   type Promotion,
 } from "../../../../gen/gateway/payments/v1/payments_pb.ts";
 import { call, invalidate, usePages } from "../api.ts";
-import { count, credits, parseCredits, toDate } from "../format.ts";
+import { count, credits, parseCount, parseCredits, toDate } from "../format.ts";
 import { Button } from "../parts/button.tsx";
 import { Dialog } from "../parts/dialog.tsx";
 import { CheckField, Form, fieldError, SelectField, TextField } from "../parts/form.tsx";
@@ -168,14 +168,15 @@ function CreateDialog({ onClose }: { readonly onClose: () => void }): JSX.Elemen
   const make = async () => {
     const bonusMicrocredits = parseCredits(bonus);
     if (!bonusMicrocredits) throw fieldError("bonus_microcredits", words.promotions.notAnAmount);
-    if (!/^\d{0,9}$/.test(most.trim())) throw fieldError("most", words.promotions.notANumber);
+    const uses = most.trim() === "" ? 0 : parseCount(most);
+    if (uses === undefined) throw fieldError("most", words.promotions.notANumber);
     const end = lastDay === "" ? undefined : new Date(Date.parse(`${lastDay}T00:00:00Z`) + dayMs);
     const { code: shown, approval } = await call(PaymentsService.method.createPromotion, {
       name: name.trim(),
       code: code.trim(),
       family: familyOf[pool],
       bonusMicrocredits,
-      most: Number(most.trim()),
+      most: uses,
       needsPurchase,
       ...(end && { endsAt: timestampFromDate(end) }),
     });

@@ -10,7 +10,7 @@ import {
 import { OperationsService } from "../../../../gen/gateway/operations/v1/operations_pb.ts";
 import { PeopleService } from "../../../../gen/gateway/people/v1/people_pb.ts";
 import { call, invalidate } from "../api.ts";
-import { credits, dollars, parseCredits } from "../format.ts";
+import { credits, dollars, parseSignedCredits } from "../format.ts";
 import { Dialog } from "../parts/dialog.tsx";
 import { ChoiceField, Form, fieldError, SelectField, TextField } from "../parts/form.tsx";
 import { notify } from "../parts/messages.ts";
@@ -31,7 +31,9 @@ export function TransferDialog({ account, onClose }: TransferDialogProps): JSX.E
   const [reason, setReason] = useState("");
   // One for the dialog: a repeat after a lost answer books nothing twice.
   const [idempotencyKey] = useState(() => crypto.randomUUID());
-  const micro = signedAmount(amount, kind);
+  // Only a correction takes credits out by a minus.
+  const signed = parseSignedCredits(amount);
+  const micro = kind === "ADJUSTMENT" || (signed ?? 0n) > 0n ? signed : undefined;
   const send = async () => {
     if (micro === undefined || micro === 0n)
       throw fieldError("amount_microcredits", words.transfer.notAnAmount);
@@ -91,14 +93,6 @@ export function TransferDialog({ account, onClose }: TransferDialogProps): JSX.E
       </Form>
     </Dialog>
   );
-}
-
-/** Only a correction takes credits out by a minus. */
-function signedAmount(text: string, kind: (typeof kinds)[number]): bigint | undefined {
-  const match = /^\s*([-−])?(.*)$/s.exec(text);
-  const size = parseCredits(match?.[2] ?? "");
-  if (size === undefined || match?.[1] === undefined) return size;
-  return kind === "ADJUSTMENT" ? -size : undefined;
 }
 
 /** Whatever shows credits of accounts asks again. */

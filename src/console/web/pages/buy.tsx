@@ -9,7 +9,7 @@ import {
   PaymentsService,
 } from "../../../../gen/gateway/payments/v1/payments_pb.ts";
 import { call, invalidate, useCall } from "../api.ts";
-import { credits } from "../format.ts";
+import { credits, parseCount } from "../format.ts";
 import { Button, Copy, LinkButton } from "../parts/button.tsx";
 import { ChoiceField, Form, fieldError, TextField } from "../parts/form.tsx";
 import { networkName, usdText } from "../parts/orders.tsx";
@@ -140,8 +140,7 @@ function PackStep({
   const most = usdText(mostUsdCents);
   const next = async () => {
     if (pack !== another) return go(href("credits/buy", { pool, pack }));
-    const cents = /^\d{1,7}$/.test(typed.trim()) ? Number(typed.trim()) * 100 : 0;
-    const usdCents = packOf(String(cents), offer);
+    const usdCents = packOf(String((parseCount(typed) ?? 0) * 100), offer);
     if (usdCents === undefined) throw fieldError("usd_cents", words.purchase.anotherWrong(most));
     go(href("credits/buy", { pool, pack: String(usdCents) }));
   };

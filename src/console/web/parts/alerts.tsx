@@ -9,7 +9,7 @@ import {
   AlertsService,
 } from "../../../../gen/gateway/alerts/v1/alerts_pb.ts";
 import { call, invalidate, useCall } from "../api.ts";
-import { parseCredits, plainCredits } from "../format.ts";
+import { parseCount, parseCredits, plainCredits } from "../format.ts";
 import { account, can, isOperatorAdmin } from "../session.ts";
 import { words } from "../words.ts";
 import { alertWords } from "../words-alerts.ts";
@@ -127,15 +127,15 @@ function AlertsForm({ settings, mails, ofOperators }: AlertsFormProps): JSX.Elem
     const amount = parseCredits(credits);
     if (credits.trim() && amount === undefined)
       throw fieldError("below_microcredits", words.keyForm.notAnAmount);
-    const count = Number(days);
-    if (!Number.isInteger(count) || count < 0)
+    const count = parseCount(days);
+    if (days.trim() && count === undefined)
       throw fieldError("below_days", words.keyForm.notANumber);
     const webhookUrl = url.trim();
     const { webhookSecret } = await call(setAlerts, {
       ...owner,
       settings: {
         ...(amount !== undefined && { belowMicrocredits: amount }),
-        ...(days.trim() && { belowDays: count }),
+        ...(count !== undefined && { belowDays: count }),
         rules: rules.map((rule) => ({ ...rule, webhook: rule.webhook && webhookUrl !== "" })),
         webhookUrl,
       },

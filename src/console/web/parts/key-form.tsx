@@ -6,9 +6,10 @@ import type { JSX } from "preact";
 import { InferenceService } from "../../../../gen/gateway/inference/v1/inference_pb.ts";
 import type { Key } from "../../../../gen/gateway/keys/v1/keys_pb.ts";
 import { useCall } from "../api.ts";
-import { count, parseCredits, plainCredits, toDate } from "../format.ts";
+import { count, parseCount, parseCredits, plainCredits, toDate } from "../format.ts";
 import { words } from "../words.ts";
 import { CheckField, ChoiceField, fieldError, TextField } from "./form.tsx";
+import { dayOf } from "./usage-report.ts";
 
 export type KeyFields = {
   readonly name: string;
@@ -57,14 +58,14 @@ export function keyFieldsOf(key: Key): KeyFields {
 /** The fields of CreateKey and UpdateKey. Throws a CallError that names a field with a mistake. */
 export function readKeyFields(fields: KeyFields) {
   const { name, perMinute, cap, hasAllModels, models, expires, reader } = fields;
-  const rate = perMinute.trim() === "" ? undefined : Number(perMinute);
-  if (rate !== undefined && !Number.isSafeInteger(rate))
+  const rate = parseCount(perMinute);
+  if (perMinute.trim() !== "" && rate === undefined)
     throw fieldError("requests_per_minute", words.keyForm.notANumber);
   const amount = cap.trim() === "" ? undefined : parseCredits(cap);
   if (cap.trim() !== "" && amount === undefined)
     throw fieldError("monthly_cap_microcredits", words.keyForm.notAnAmount);
-  const lastDay = expires === "" ? undefined : new Date(`${expires}T00:00:00Z`);
-  if (lastDay && Number.isNaN(lastDay.getTime()))
+  const lastDay = dayOf(expires);
+  if (expires !== "" && lastDay === undefined)
     throw fieldError("expires_at", words.keyForm.notADay);
   return {
     name: name.trim(),

@@ -1,0 +1,759 @@
+// Every table, card and chart of the console, rendered from rows whose figures all differ: each
+// cell shows the figure that its heading names.
+
+import type { MessageInitShape } from "@bufbuild/protobuf";
+import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import type { Browser, Page } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import {
+  AccountStatus,
+  Basis,
+  BillingService,
+  Bucket,
+  Outcome,
+  type ReceiptSchema,
+  TransferKind,
+  type UsageSumsSchema,
+} from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
+import { OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
+import { type KeySchema, KeyStatus, KeysService } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import {
+  LimitsStore,
+  OperationsService,
+  ProviderHealth,
+} from "../../gen/gateway/operations/v1/operations_pb.ts";
+import {
+  DepositState,
+  DocumentKind,
+  OrderState,
+  PaymentsService,
+  RefundState,
+} from "../../gen/gateway/payments/v1/payments_pb.ts";
+import { PeopleService } from "../../gen/gateway/people/v1/people_pb.ts";
+import { hasChromium, startChromium } from "../support/chromium.ts";
+import { type Answer, accountId, answer, now, type PageStates } from "./states/answers.ts";
+import { type StatesServer, scrollThrough, startStates, statePath } from "./states/server.ts";
+
+const { queryUsage, listCharges, getReceipt, getForecast, listTransfers } = BillingService.method;
+const at = (text: string) => timestampFromDate(new Date(text));
+
+/** Sums of which all figures differ, and differ from those of another `n`. */
+function sumsOf(n: bigint): MessageInitShape<typeof UsageSumsSchema> {
+  const [input, output, thinking, cache] = [13n * n, 29n * n, 17n * n, 7n * n].map(
+    (credits) => credits * 1_000_000n,
+  ) as [bigint, bigint, bigint, bigint];
+  return {
+    usage: {
+      ...{ input: 101n * n, output: 211n * n, thinking: 307n * n },
+      ...{ cacheWrite5m: 401n * n, cacheWrite1h: 503n * n, cacheRead: 601n * n },
+    },
+    amountMicrocredits: input + output + thinking + cache,
+    inputMicrocredits: input,
+    outputMicrocredits: output,
+    thinkingMicrocredits: thinking,
+    cacheMicrocredits: cache,
+    ...{ requests: 23n * n, completed: 15n * n, failed: 5n * n, cut: 3n * n },
+    firstEventCounts: [0n, 0n, 12n * n, 10n * n, 0n, 0n, n, 0n, 0n, 0n],
+  };
+}
+
+const labels = ["ci", "batch"].map((name, index) => ({
+  ...{ keyId: `key_${index}`, name, hint: `sk-gw2-1a…${index}` },
+}));
+/** Two keys or models, with sums of 3 and 8 on the 20th and of 2 and 5 two days later. */
+const usage = answer(queryUsage, ({ groupBy, bucket, withErrors }) => {
+  const isGrouped = groupBy.length > 0;
+  const days =
+    bucket === Bucket.NONE
+      ? [[3n + 2n, 8n + 5n]]
+      : [
+          [3n, 8n],
+          [2n, 5n],
+        ];
+  return {
+    rows: days.flatMap(([first = 0n, second = 0n], day) => {
+      const from = at(day === 0 ? "2026-11-20" : "2026-11-22");
+      if (!isGrouped) return [{ from, sums: sumsOf(first + second) }];
+      return [first, second].map((n, index) => ({
+        ...{ from, keyId: `key_${index}`, model: `model-${index}`, sums: sumsOf(n) },
+      }));
+    }),
+    totals: sumsOf(18n),
+    completeUntil: at("2026-11-22T14:01:00Z"),
+    to: timestampFromDate(now),
+    keys: labels,
+    ...(withErrors && {
+      errors: {
+        rows: [
+          { from: at("2026-11-20"), reason: "RATE_LIMITED", requests: 1_204n },
+          { from: at("2026-11-20"), reason: "CREDITS_EXHAUSTED", requests: 37n },
+        ],
+        total: 1_241n,
+      },
+    }),
+  };
+});
+
+const price = {
+  ...{ priceVersion: "price_1", input: 600n, output: 3_100n, thinking: 3_700n },
+  ...{ cacheWrite5m: 750n, cacheWrite1h: 1_200n, cacheRead: 61n },
+};
+type ReceiptInit = MessageInitShape<typeof ReceiptSchema>;
+const receipt = {
+  ...{ requestId: "req_1", accountId, keyId: "key_0", family: Family.V2, model: "model-0" },
+  usage: {
+    ...{ input: 1_013, output: 211, thinking: 307, cacheWrite5m: 401, cacheWrite1h: 503 },
+    cacheRead: 601,
+  },
+  reportedUsage: {
+    ...{ input: 1_013, output: 223, thinking: 311, cacheWrite5m: 401, cacheWrite1h: 503 },
+    cacheRead: 601,
+  },
+  ...{ price, outcome: Outcome.COMPLETED, basis: Basis.REPORTED },
+  ...{
+    holdMicrocredits: 3_200_000n,
+    amountMicrocredits: 3_100_000n,
+    overrunMicrocredits: 411_000n,
+  },
+  attempts: [
+    { provider: "primary", outcome: "failed", status: 529 },
+    {
+      provider: "fallback",
+      outcome: "delivered",
+      status: 200,
+      firstEventAfter: { nanos: 410_000_000 },
+    },
+  ],
+  ...{ admittedAt: at("2026-11-22T13:01:02Z"), settledAt: at("2026-11-22T13:01:05.500Z") },
+  grantedOutput: 534,
+} satisfies ReceiptInit;
+const charges = answer(listCharges, () => ({ charges: [receipt], keys: labels }));
+
+const key: MessageInitShape<typeof KeySchema> = {
+  ...{ keyId: "key_0", accountId, family: Family.V1, name: "ci", status: KeyStatus.ACTIVE },
+  ...{ monthSpentMicrocredits: 611_000_000n, monthHeldMicrocredits: 17_000_000n },
+  ...{ monthlyCapMicrocredits: 907_000_000n, requestsPerMinute: 1_429 },
+  ...{ allowedModels: ["model-0", "model-1", "model-2"], createdBy: "person:per_ana" },
+  secrets: [
+    {
+      ...{ secretId: "sec_1", hint: "sk-gw2-1aaaa…1111", createdAt: at("2026-10-02T03:04:05Z") },
+      lastUsedAt: at("2026-11-22T12:00:00Z"),
+    },
+  ],
+  ...{ createdAt: at("2026-10-01T02:03:04Z"), lastUsedAt: at("2026-11-22T11:58:00Z") },
+};
+const keys = answer(KeysService.method.listKeys, () => ({ keys: [key] }));
+
+const forecasts = answer(getForecast, () => ({
+  forecasts: [
+    {
+      ...{ family: Family.V1, freeMicrocredits: 6_412_080_000n, heldMicrocredits: 48_310_000n },
+      ...{ dailyMicrocredits: 561_000_000n, daysLeft: 11.4 },
+    },
+    {
+      ...{ family: Family.V2, freeMicrocredits: 1_207_440_000n, heldMicrocredits: 9_970_000n },
+      ...{ dailyMicrocredits: 300_000_000n, daysLeft: 4.02 },
+    },
+  ],
+}));
+const transfers = answer(listTransfers, () => ({
+  transfers: [
+    {
+      ...{ transferId: "tr_2", accountId, family: Family.V1, kind: TransferKind.DEPOSIT },
+      ...{ amountMicrocredits: 4_001_000_000n, postedAfterMicrocredits: 6_812_080_000n },
+      ...{ createdAt: at("2026-11-21T10:11:12Z"), actor: "payments", reason: "an order" },
+    },
+    {
+      ...{ transferId: "tr_1", accountId, family: Family.V2, kind: TransferKind.CHARGEBACK },
+      ...{ amountMicrocredits: 12_500_000n, postedAfterMicrocredits: 2_811_080_000n },
+      ...{ createdAt: at("2026-11-20T09:08:07Z"), actor: "payments", reason: "gone" },
+    },
+  ],
+}));
+const order = {
+  ...{ orderId: "ord_1", accountId, family: Family.V2, usdCents: 2_000 },
+  ...{ microcredits: 4_000_000_000n, grantedMicrocredits: 3_901_000_000n },
+  ...{ processor: "btcpay", method: "btcpay:btc", asset: "BTC", network: "bitcoin" },
+  ...{ quotedAmount: "0.000307", usdRate: "65000.00", payTo: "bc1qexample" },
+  ...{ seenAmount: "0.00001", settledAmount: "0.00003", missingAmount: "0.000267" },
+  ...{ state: OrderState.PARTLY_PAID, createdBy: "person:per_ana", receiptNumber: "R2026-000017" },
+  ...{ createdAt: at("2026-11-22T13:50:00Z"), quotedUntil: at("2026-11-22T14:16:00Z") },
+  ...{ watchedUntil: at("2026-11-29T13:50:00Z"), lookedAt: at("2026-11-22T14:02:00Z") },
+  deposits: [
+    {
+      ...{ depositId: "dep_1", asset: "BTC", network: "bitcoin", amount: "0.00003" },
+      ...{ state: DepositState.SETTLED, confirmations: 3, confirmationsNeeded: 2 },
+      ...{ firstSeenAt: at("2026-11-22T13:51:00Z"), valueMicrodollars: 1_950_100n },
+    },
+    {
+      ...{ depositId: "dep_2", asset: "BTC", network: "bitcoin", amount: "0.00001" },
+      ...{ state: DepositState.SEEN, confirmations: 1, confirmationsNeeded: 2 },
+      firstSeenAt: at("2026-11-22T13:52:00Z"),
+    },
+  ],
+  refunds: [
+    {
+      ...{ number: 1, state: RefundState.REFUNDING, amountMicrodollars: 1_110_000n },
+      ...{ microcredits: 222_000_000n, createdAt: at("2026-11-22T13:53:00Z"), reason: "asked" },
+    },
+  ],
+};
+const orders = answer(PaymentsService.method.listOrders, () => ({ orders: [order] }));
+const paper = answer(PaymentsService.method.getReceiptDocument, () => ({
+  receipt: {
+    ...{
+      number: "R2026-000017",
+      orderId: "ord_1",
+      kind: DocumentKind.RECEIPT,
+      accountId,
+      family: Family.V2,
+    },
+    ...{
+      issuedAt: at("2026-11-22T13:54:00Z"),
+      seller: { name: "Seller" },
+      buyer: { name: "Buyer" },
+    },
+    lines: [
+      { microcredits: 390_020_000n, microdollars: 1_950_100n, at: at("2026-11-22T13:55:00Z") },
+      { microcredits: 100_000_000n, microdollars: 500_000n, at: at("2026-11-22T13:56:00Z") },
+    ],
+    ...{ totalMicrodollars: 2_450_100n, totalMicrocredits: 490_020_000n },
+  },
+  deposits: order.deposits,
+}));
+
+const operator = answer(PeopleService.method.getSession, () => ({
+  person: { personId: "per_o", login: "o@gateway.example", operator: OperatorRole.ADMIN },
+  operator: OperatorRole.ADMIN,
+  strongUntil: at("2026-11-22T15:00:00Z"),
+}));
+const summaries = answer(OperationsService.method.findAccounts, () => ({
+  accounts: [
+    {
+      account: {
+        ...{ accountId: "acc_1", name: "ACME", status: AccountStatus.ACTIVE },
+        createdAt: at("2026-05-06T07:08:09Z"),
+      },
+      pools: [
+        { family: Family.V1, freeMicrocredits: 7_919_000_000n, heldMicrocredits: 12_000_000n },
+        { family: Family.V2, freeMicrocredits: 211_000_000n, heldMicrocredits: 13_000_000n },
+      ],
+      ...{ spentMicrocredits: 4_729_330_000n, debtMicrocredits: 317_000_000n },
+      ...{ ownerCount: 1, waitingOrders: 2, waitingApprovals: 3 },
+      owners: [{ personId: "per_1", login: "owner@acme.example" }],
+    },
+  ],
+}));
+const account = answer(BillingService.method.getAccount, () => ({
+  account: {
+    ...{ accountId: "acc_1", name: "ACME", status: AccountStatus.ACTIVE },
+    createdAt: at("2026-05-06T07:08:09Z"),
+  },
+}));
+const catalogue = answer(OperationsService.method.listCatalog, () => ({
+  models: [
+    {
+      ...{ id: "model-0", aliases: ["small"], contextTokens: 200_000, maxOutputTokens: 32_000 },
+      ...{ price, isUsable: true },
+      routes: [
+        { provider: "primary", model: "m-1", weight: 3, group: 1 },
+        { provider: "fallback", model: "m-2", weight: 1, group: 1 },
+      ],
+      prices: [{ price, firstUsedAt: at("2026-08-09T10:11:12Z") }],
+    },
+  ],
+}));
+const state = (health: ProviderHealth) => ({
+  ...{ provider: "primary", health },
+  lastFailure: { at: at("2026-11-22T13:57:00Z"), status: 529, reason: "busy" },
+});
+const providers = answer(OperationsService.method.listProviders, () => ({
+  providers: [
+    {
+      ...{ name: "primary", kind: "anthropic", baseUrl: "https://a.example", concurrency: 61 },
+      ...{ queue: 127, queueTimeout: { seconds: 7n }, connectTimeout: { seconds: 5n } },
+      ...{ firstByteTimeout: { seconds: 31n }, idleTimeout: { seconds: 67n } },
+      ...{ totalTimeout: { seconds: 611n }, models: ["model-0"] },
+      nodes: [{ nodeId: "n_1", state: state(ProviderHealth.GOOD) }],
+    },
+  ],
+}));
+const node = (nodeId: string, silentSeconds: number) => ({
+  ...{
+    nodeId,
+    silentSeconds,
+    startedAt: at("2026-11-20T01:02:03Z"),
+    isAnswering: nodeId === "n_1",
+  },
+  report: {
+    ...{
+      host: `host-${nodeId}`,
+      pid: 4_711,
+      worker: 2,
+      version: "1.2.3",
+      runtimeVersion: "24.1.0",
+    },
+    ...{
+      limits: LimitsStore.MEMORY,
+      configuration: "c0ffee",
+      providers: [state(ProviderHealth.GOOD)],
+    },
+  },
+});
+const health = answer(OperationsService.method.getStatus, () => ({
+  nodes: [node("n_1", 0), node("n_2", 3), node("n_3", 7_000)],
+  database: { version: "18.1", isSynchronous: true, syncStandbys: 2, monthsAhead: 13 },
+  running: {
+    ...{ requests: 137n, heldMicrocredits: 611_090_000n },
+    ...{
+      oldestAdmittedAt: at("2026-11-22T13:58:00Z"),
+      firstDeadlineAt: at("2026-11-22T14:09:00Z"),
+    },
+  },
+  at: timestampFromDate(now),
+}));
+const verification = answer(OperationsService.method.getVerification, () => ({
+  latest: {
+    ...{ startedAt: at("2026-11-22T12:00:00Z"), endedAt: at("2026-11-22T12:00:41Z") },
+    ...{ startedBy: "verify-ledger", violationCount: 5 },
+    violations: [{ invariant: "pool_held", subject: "acc_1/v1", detail: "17 instead of 19" }],
+  },
+  latestCleanAt: at("2026-11-21T12:00:00Z"),
+}));
+
+type Shown = {
+  /** The figures and facts: label and texts. */
+  readonly figures?: readonly string[];
+  /** The rows of each table, its foot last. Of a chart, those that are not zero. */
+  readonly tables?: Readonly<Record<string, readonly string[]>>;
+  /** Other texts that have figures. */
+  readonly texts?: readonly string[];
+};
+
+type Case = { readonly path: string; readonly answers: readonly Answer[]; readonly shown: Shown };
+
+const usageFigures = [
+  "Credits spent | 1,188.00 | nothing in the 30 days before",
+  "Requests | 414 | 90 failed, 54 cut off",
+  "Tokens | 38.2 K | 37 % read from cache",
+  "First token, median | ≤ 0.5 s | slowest 1 %: ≤ 10 s",
+];
+const byHead = (of: string) =>
+  `${of} | Credits | Requests | Not completed | Input | Output | Thinking | Cache write | Cache read`;
+const sumsOfFirst = "330.00 | 115 | 40 | 505 | 1,055 | 1,535 | 4,520 | 3,005";
+const sumsOfSecond = "858.00 | 299 | 104 | 1,313 | 2,743 | 3,991 | 11.8 K | 7,813";
+const sumsOfAll = "1,188.00 | 414 | 144 | 1,818 | 3,798 | 5,526 | 16.3 K | 10.8 K";
+const byKey = [
+  byHead("Key"),
+  `batch sk-gw2-1a…1 | ${sumsOfSecond}`,
+  `ci sk-gw2-1a…0 | ${sumsOfFirst}`,
+  `All keys | ${sumsOfAll}`,
+];
+const refusedRows = [
+  "Why | Requests | What to do",
+  "Requests per minute | 1,204 | Raise the limit of the key, or wait.",
+  "No credits left | 37 | Buy credits for this pool.",
+  "Total | 1,241 |",
+];
+const ofModels = [
+  "Day, UTC | model-1 | model-0 | Total",
+  "22 Nov 2026 | 330.00 credits | 132.00 credits | 462.00 credits",
+  "20 Nov 2026 | 528.00 credits | 198.00 credits | 726.00 credits",
+  "Total | 858.00 credits | 330.00 credits | 1,188.00 credits",
+];
+
+const operatorAt = (path: string) => `/console/operator${path}`;
+const cases: Readonly<Record<string, Case>> = {
+  usage: {
+    path: "usage",
+    answers: [usage],
+    shown: {
+      figures: usageFigures,
+      tables: {
+        "Credits per day": [
+          "Day, UTC | Input | Output | Thinking | Cache | Total",
+          "22 Nov 2026 | 91.00 credits | 203.00 credits | 119.00 credits | 49.00 credits | 462.00 credits",
+          "20 Nov 2026 | 143.00 credits | 319.00 credits | 187.00 credits | 77.00 credits | 726.00 credits",
+          "Total | 234.00 credits | 522.00 credits | 306.00 credits | 126.00 credits | 1,188.00 credits",
+        ],
+        "By key": byKey,
+        "Refused requests": refusedRows,
+      },
+      texts: [
+        "20 Nov 2026: 726.00 credits. Input 143.00 credits, Output 319.00 credits, Thinking 187.00 credits, Cache 77.00 credits.",
+      ],
+    },
+  },
+  "usage in tokens by model": {
+    path: "usage?by=model&in=tokens",
+    answers: [usage],
+    shown: {
+      figures: usageFigures,
+      tables: {
+        "Tokens per day": [
+          "Day, UTC | model-1 | model-0 | Total",
+          "22 Nov 2026 | 10,620 tokens | 4,248 tokens | 14,868 tokens",
+          "20 Nov 2026 | 16,992 tokens | 6,372 tokens | 23,364 tokens",
+          "Total | 27,612 tokens | 10,620 tokens | 38,232 tokens",
+        ],
+        "By model": [
+          byHead("Model"),
+          `model-1 | ${sumsOfSecond}`,
+          `model-0 | ${sumsOfFirst}`,
+          `All models | ${sumsOfAll}`,
+        ],
+        "Refused requests": refusedRows,
+      },
+      texts: ["22 Nov 2026: 14,868 tokens. model-1 10,620 tokens, model-0 4,248 tokens."],
+    },
+  },
+  "usage in requests": {
+    path: "usage?in=requests",
+    answers: [usage],
+    shown: {
+      figures: usageFigures,
+      tables: {
+        "Requests per day": [
+          "Day, UTC | Completed | Failed | Cut off | Total",
+          "22 Nov 2026 | 105 requests | 35 requests | 21 requests | 161 requests",
+          "20 Nov 2026 | 165 requests | 55 requests | 33 requests | 253 requests",
+          "Total | 270 requests | 90 requests | 54 requests | 414 requests",
+        ],
+        "By key": byKey,
+        "Refused requests": refusedRows,
+      },
+      texts: [],
+    },
+  },
+  overview: {
+    path: "",
+    answers: [usage, forecasts, keys, charges],
+    shown: {
+      figures: [
+        "Free in v1 | 6,412.08 | 48.31 held by running requests · about 11 days left",
+        "Free in v2 | 1,207.44 | 9.97 held by running requests · about 4 days left",
+        "Spent today | 462.00 | ≈ $2.31",
+        "Spent this month | 1,188.00 | ≈ $5.94",
+      ],
+      tables: {
+        "Credits per day, by model": ofModels,
+        "Keys by this month": [
+          "Key | Status | This month",
+          "ci sk-gw2-1aaaa…1111 | Active | 611.00 of 907",
+        ],
+        "Newest requests": [
+          "Time | Key | Model | Status | Tokens | Credits",
+          "1 hour ago | ci | model-0 | Completed | 3,036 | 3.1000",
+        ],
+      },
+      texts: ["20 Nov 2026: 726.00 credits. model-1 528.00 credits, model-0 198.00 credits."],
+    },
+  },
+  requests: {
+    path: "requests",
+    answers: [keys, charges],
+    shown: {
+      tables: {
+        "Requests, newest first": [
+          "Time, UTC | Key | Model | Input | Output | Thinking | Write 5 min | Write 1 h | Read | Credits | Outcome | First token | Duration",
+          "22 Nov, 13:01:02 | ci | model-0 | 1,013 | 211 | 307 | 401 | 503 | 601 | 3.1000 | Completed | 0.41 s | 3.50 s",
+        ],
+      },
+    },
+  },
+  receipt: {
+    path: "requests/req_1",
+    answers: [keys, answer(getReceipt, () => ({ receipt, key: labels[0] }))],
+    shown: {
+      figures: [
+        "Charged | 3.1000 credits | ≈ $0.02",
+        "Took | 3.50 s | First token after 0.41 s",
+        "Paid by | v2 pool | Pays for keys that begin with sk-gw2-2: the command-line coding assistant.",
+        "Beyond the hold, not charged | − 0.2388",
+        "Charged | 3.1000",
+        "Held at the start | 3.2000 credits",
+        "Output granted | 534 tokens",
+        "Released at the end | 0.1000 credits",
+        "Price version | price_1",
+      ],
+      tables: {
+        "What it cost": [
+          "Category | Tokens | Reported | Credits per million | Credits",
+          "Input | 1,013 | 1,013 | × 600 | = 0.6078",
+          "Output | 211 | 223 | × 3,100 | = 0.6541",
+          "Thinking | 307 | 311 | × 3,700 | = 1.1359",
+          "Cache write 5 min | 401 | 401 | × 750 | = 0.3008",
+          "Cache write 1 h | 503 | 503 | × 1,200 | = 0.6036",
+          "Cache read | 601 | 601 | × 61 | = 0.0367",
+          "Sum | 3,036 | 3,052 |  | 3.3388",
+        ],
+        "Calls to providers": [
+          "Provider | How it ended | Status | First event",
+          "primary | failed | 529 | –",
+          "fallback | delivered | 200 | 0.41 s",
+        ],
+      },
+      texts: ["the operator bears the price of the others, 0.1722 credits."],
+    },
+  },
+  credits: {
+    path: "credits",
+    answers: [forecasts, transfers, orders, account],
+    shown: {
+      tables: {
+        "Orders, newest first": [
+          "Order | Pack | State | Paid with | Pool | Credits | Receipt",
+          "22 Nov 2026, 13:50:00 UTC | 4,000.00 credits | Partly paid | BTC on Bitcoin | v2 pool | 3,901.00 | R2026-000017",
+        ],
+        "Transfers, newest first": [
+          "Time | What | Credits | Balance after | Pool | Note",
+          "21 Nov 2026, 10:11:12 UTC | Payment | + 4,001.00 | 6,812.08 | v1 pool | an order",
+          "20 Nov 2026, 09:08:07 UTC | Chargeback | − 12.50 | 2,811.08 | v2 pool | gone",
+        ],
+      },
+      texts: [
+        "6,412.08 ≈ $32.06 48.31 held by running requests about 11 days at the pace of this week",
+        "1,207.44 ≈ $6.04 9.97 held by running requests about 4 days at the pace of this week",
+      ],
+    },
+  },
+  order: {
+    path: "credits/orders/ord_1",
+    answers: [
+      answer(PaymentsService.method.getOrder, () => ({ order })),
+      answer(PaymentsService.method.watchOrder, () => [{ order }]),
+    ],
+    shown: {
+      figures: ["Pool | v2 pool", "Rate | 1 BTC = $65,000.00"],
+      tables: {
+        "What arrived": [
+          "Seen | Amount | State | Value | Id",
+          "22 Nov 2026, 13:51:00 UTC | 0.00003 BTC | settled | $1.9501 | dep_1",
+          "22 Nov 2026, 13:52:00 UTC | 0.00001 BTC | 1 of 2 confirmations. | – | dep_2",
+        ],
+        "What goes back": [
+          "Time | Amount | State | Reason | Transaction",
+          "22 Nov 2026, 13:53:00 UTC | $1.11 | to be sent | asked | –",
+        ],
+      },
+      texts: ["A refund is under way: $1.11."],
+    },
+  },
+  document: {
+    path: "credits/orders/ord_1/receipt",
+    answers: [paper, account],
+    shown: {
+      tables: {
+        "What was credited": [
+          "Date, UTC | What | USD",
+          "22 Nov 2026, 13:55:00 | 390.02 credits for the v2 pool | 1.9501",
+          "22 Nov 2026, 13:56:00 | 100.00 credits for the v2 pool | 0.50",
+          "Total | 490.02 credits for the v2 pool | 2.4501",
+        ],
+        "Paid with": [
+          "Arrived, UTC | Amount and id | USD",
+          "22 Nov 2026, 13:51:00 | 0.00003 BTC on Bitcoin dep_1 | 1.9501",
+          "22 Nov 2026, 13:52:00 | 0.00001 BTC on Bitcoin dep_2 | –",
+        ],
+      },
+    },
+  },
+  keys: {
+    path: "keys",
+    answers: [keys],
+    shown: {
+      tables: {
+        "The keys of this account": [
+          "Key | Status | Models | Per minute | This month | Last used | Made by | Actions",
+          "ci sk-gw2-1aaaa…1111 | Active | 3 | 1,429 | 611.00 of 907 | 2 hours ago | another member | Pause",
+        ],
+      },
+    },
+  },
+  key: {
+    path: "keys/key_0",
+    answers: [usage, charges, keys, answer(KeysService.method.getKey, () => ({ key }))],
+    shown: {
+      figures: [
+        "Spent this month | 611.00 | of 907.00 credits",
+        "Held by running requests | 17.00 | freed or charged when they end",
+        "Requests a minute | 1,429",
+        "Monthly cap | 907.00 ≈ $4.54",
+      ],
+      tables: {
+        "Credits per day, by model": ofModels,
+        "Newest requests": [
+          "Time | Model | Status | Tokens | Credits",
+          "1 hour ago | model-0 | Completed | 3,036 | 3.1000",
+        ],
+      },
+    },
+  },
+  accounts: {
+    path: operatorAt(""),
+    answers: [operator, summaries],
+    shown: {
+      tables: {
+        "Accounts, newest first": [
+          "Account | Owners | v1 free | v2 free | Spent, 30 days | Waits | Made",
+          "ACME | owner@acme.example | 7,919.00 | 211.00 | 4,729.33 | 2 orders 3 approvals owes 317.00 | 6 May 2026",
+        ],
+      },
+    },
+  },
+  account: {
+    path: operatorAt("/accounts/acc_1"),
+    answers: [operator, summaries, account, keys, transfers, orders],
+    shown: {
+      figures: [
+        "v1 pool, free | 7,919.00 credits | ≈ $39.60, 12.00 held",
+        "v2 pool, free | 211.00 credits | ≈ $1.06, 13.00 held",
+        "Spent, 30 days | 4,729.33 credits | ≈ $23.65",
+        "Waits for a person | 2 orders 3 approvals owes 317.00 | Open Attention",
+      ],
+      tables: {
+        "Keys of the account": [
+          "Key | Status | This month | Last used",
+          "ci sk-gw2-1aaaa…1111 | active | 611.00 | 2 hours ago",
+        ],
+        "Transfers, newest first": [
+          "Time | What | Credits | Balance after | Pool | By | Reason",
+          "21 Nov 2026, 10:11:12 UTC | Payment | + 4,001.00 | 6,812.08 | v1 pool | payments | an order",
+          "20 Nov 2026, 09:08:07 UTC | Chargeback | − 12.50 | 2,811.08 | v2 pool | payments | gone",
+        ],
+        "Orders, newest first": [
+          "Order | State | Pack | Credits",
+          "22 Nov 2026, 13:50:00 UTC | Partly paid | 4,000.00 credits | 3,901.00",
+        ],
+      },
+    },
+  },
+  models: {
+    path: operatorAt("/models"),
+    answers: [operator, catalogue, providers],
+    shown: {
+      figures: [
+        "At once | 61 calls; 127 more wait up to 7.00 s",
+        "Waits | 5.00 s to connect, 31 s for the first byte, 67 s between bytes, 10 min in all",
+      ],
+      tables: {
+        "The catalogue": [
+          "Model | Input | Output | Thinking | Write 5 min | Write 1 h | Read | Context | Routes",
+          "model-0 also small | 600.00 | 3,100.00 | 3,700.00 | 750.00 | 1,200.00 | 61.00 | 200 K | primary: m-1, weight 3 fallback: m-2, weight 1",
+        ],
+        "Every price at which requests were charged": [
+          "Model | First used | Prices | Version",
+          "model-0 | 9 Aug 2026, 10:11:12 UTC | 600.00 in, 3,100.00 out, 750.00 write, 61.00 read | price_1",
+        ],
+      },
+    },
+  },
+  health: {
+    path: operatorAt("/health"),
+    answers: [operator, health],
+    shown: {
+      figures: [
+        "Nodes | 2 of 3 | on 3 machines",
+        "Running requests | 137 | 611.09 credits held",
+        "Oldest request | 4 minutes ago | settled by 14:09 UTC at the latest",
+        "Database | Synchronous | 2 standbys; PostgreSQL 18.1; 13 months ahead prepared",
+      ],
+      tables: {
+        "Nodes of this installation": [
+          "Node | State | Started | Version | Limits store | Configuration",
+          "host-n_1, process 4711 worker 2 this answer | alive | 2 days ago | 1.2.3 Node 24.1.0 | memory | c0ffee",
+          "host-n_2, process 4711 worker 2 | silent for 3 s | 2 days ago | 1.2.3 Node 24.1.0 | memory | c0ffee",
+          "host-n_3, process 4711 worker 2 | dead | 2 days ago | 1.2.3 Node 24.1.0 | memory | c0ffee",
+        ],
+      },
+    },
+  },
+  attention: {
+    path: operatorAt("/attention"),
+    answers: [operator, summaries, verification, orders],
+    shown: {
+      tables: {
+        "Accounts in debt": ["Account | Owners | Owes", "ACME | owner@acme.example | 317.00"],
+      },
+      texts: ["found 5 violations. The last check without one was 1 day ago."],
+    },
+  },
+};
+
+/** What a page shows by now, as `Shown` has it. Runs in the page. */
+const read = `(async () => {
+  const line = (element) => (element.innerText ?? "").replace(/\\s+/g, " ").trim();
+  const cells = (row) => [...row.cells].map(line).join(" | ").trim();
+  for (const one of document.querySelectorAll("main details")) one.open = true;
+  await ${scrollThrough};
+  const isZero = (row) => [...row.cells].slice(1).every((one) => /^0(\\.00)? /.test(line(one)));
+  return {
+    figures: [...document.querySelectorAll("main dl > div")].map((one) =>
+      [...one.children].map(line).filter((text) => text !== "").join(" | ")),
+    tables: Object.fromEntries([...document.querySelectorAll("main table")].map((table) => [
+      table.caption.textContent,
+      [...table.rows]
+        .filter((row) => row.parentElement.tagName !== "TBODY" || !isZero(row))
+        .map(cells),
+    ])),
+    text: line(document.querySelector("main")) + [...document.querySelectorAll("[data-bar]")]
+      .map((one) => one.getAttribute("aria-label")).join(" "),
+    /** Of each bar that is there: its height, and what it stands for. */
+    bars: [...document.querySelectorAll("[data-bar]")].flatMap((bar) => {
+      const heights = [...bar.querySelectorAll("rect:not(.bars-hit)")].map((one) =>
+        Number(one.getAttribute("height")) + 1);
+      const total = /: ([\\d,.]+) /.exec(bar.getAttribute("aria-label"))[1].replaceAll(",", "");
+      const height = heights.reduce((sum, one) => sum + one, 0);
+      return height === 0 ? [] : [[height, Number(total)]];
+    }),
+  };
+})()`;
+
+type Read = {
+  readonly figures: readonly string[];
+  readonly tables: Readonly<Record<string, readonly string[]>>;
+  readonly text: string;
+  readonly bars: readonly (readonly [number, number])[];
+};
+
+// Where it is absent: `apt-get install chromium`.
+describe.skipIf(!hasChromium)("in Chromium", () => {
+  let browser: Browser;
+  let server: StatesServer;
+  let page: Page;
+  beforeAll(async () => {
+    const pages: PageStates[] = Object.entries(cases).map(([name, { path, answers }]) => ({
+      ...{ name, path },
+      states: { all: answers },
+    }));
+    [browser, server] = await Promise.all([startChromium(), startStates(pages)]);
+    page = await browser.newPage();
+    await page.clock.setFixedTime(now);
+  });
+  afterAll(async () => {
+    await browser.close();
+    await server.stop();
+  });
+
+  test.for(Object.entries(cases))("the page %s shows each figure where it belongs", async (one) => {
+    const [name, { shown }] = one;
+    await page.goto(server.address + statePath(name, "all"));
+    const { figures = [], tables = {}, texts = [] } = shown;
+    let seen: Read | undefined;
+    const found = async () => {
+      seen = await page.evaluate<Read>(read);
+      return {
+        figures: figures.filter((text) => seen?.figures.includes(text)),
+        tables: Object.fromEntries(
+          Object.keys(tables).map((caption) => [caption, seen?.tables[caption]]),
+        ),
+        texts: texts.filter((text) => seen?.text.includes(text)),
+      };
+    };
+    await expect.poll(found, { timeout: 20_000 }).toEqual({ figures, tables, texts });
+    // The bars of a chart are to scale.
+    const [[height = 0, value = 0] = [], ...others] = seen?.bars ?? [];
+    for (const [h, v] of others) expect(Math.abs(h / height - v / value)).toBeLessThan(0.02);
+  });
+});

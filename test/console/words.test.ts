@@ -1,0 +1,48 @@
+// Every value of an enum that the console shows has its words.
+
+import { expect, test } from "vitest";
+import { AlertKind } from "../../gen/gateway/alerts/v1/alerts_pb.ts";
+import {
+  AccountStatus,
+  Basis,
+  Outcome,
+  TransferKind,
+} from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { AdminScope } from "../../gen/gateway/common/v1/roles_pb.ts";
+import { KeyStatus } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import { LimitsStore, ProviderHealth } from "../../gen/gateway/operations/v1/operations_pb.ts";
+import {
+  Attention,
+  DepositState,
+  OrderState,
+  RefundState,
+} from "../../gen/gateway/payments/v1/payments_pb.ts";
+import { words as operatorWords } from "../../src/console/web/operator/words.ts";
+import { words } from "../../src/console/web/words.ts";
+import { alertWords } from "../../src/console/web/words-alerts.ts";
+
+const { account, accounts, attention, health, people } = operatorWords;
+const { receipt, credits, purchase } = words;
+
+test.for<[string, object, object]>([
+  ["ends of requests", Outcome, receipt.outcomes],
+  ["counts of tokens", Basis, receipt.bases],
+  ["transfers", TransferKind, credits.kinds],
+  ["orders", OrderState, purchase.states],
+  ["deposits", DepositState, purchase.depositStates],
+  ["refunds", RefundState, purchase.refundStates],
+  ["reasons to look", Attention, attention.reasons],
+  ["accounts", AccountStatus, accounts.statuses],
+  ["keys", KeyStatus, account.keyStatuses],
+  ["scopes", AdminScope, people.scopes],
+  ["limits", LimitsStore, health.limits],
+  ["the health of providers", ProviderHealth, health.providerHealth],
+])("all %s have words", ([, values, texts]) => {
+  const names = Object.keys(values).filter((name) => Number.isNaN(Number(name)));
+  expect(Object.keys(texts)).toEqual(expect.arrayContaining(names));
+});
+
+test("all kinds of alerts have words", () => {
+  const kinds = Object.values(AlertKind).filter((kind) => typeof kind === "number" && kind > 0);
+  expect(alertWords.kinds).toHaveLength(kinds.length);
+});

@@ -392,7 +392,8 @@ export function parseArguments(value: JsonValue | undefined): JsonObject {
   if (value === undefined || value === null) return {};
   if (isObject(value)) return value;
   if (typeof value !== "string") return { _raw: JSON.stringify(value) };
-  if (value.trim() === "") return {};
+  // Some servers and clients write no arguments so.
+  if (value.trim() === "" || value.trim() === "null") return {};
   // Not JSON.parse: the check of the body does not see the depth and the surrogates of this text.
   const parsed = parseJsonText(value);
   return isObject(parsed) ? parsed : { _raw: value };

@@ -410,6 +410,7 @@ const argumentTexts: { name: string; given: JsonValue; input: JsonObject }[] = [
   { name: "empty arguments become an empty object", given: "", input: {} },
   { name: "null arguments become an empty object", given: null, input: {} },
   { name: "arguments may be an object", given: { a: 1 }, input: { a: 1 } },
+  { name: "the word null is no arguments", given: " null ", input: {} },
   { name: "cut-off arguments are wrapped as _raw", given: '{"a":', input: { _raw: '{"a":' } },
   { name: "arguments that are a list are wrapped as _raw", given: "[1]", input: { _raw: "[1]" } },
   {

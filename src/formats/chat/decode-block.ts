@@ -384,16 +384,19 @@ export function toolUse({
   return { $typeName: "gateway.inference.v1.Block", kind: { case: "toolUse", value } };
 }
 
+/** True for the ways in which servers and clients write that a call has no arguments. */
+export function isNoArguments(value: JsonValue | undefined): boolean {
+  return value === null || (typeof value === "string" && ["", "null"].includes(value.trim()));
+}
+
 /**
  * The arguments as an object. A text that is not the JSON of an object becomes `{"_raw": …}`: a
  * call that was cut off stays in the client's history, and must not make all later requests fail.
  */
 export function parseArguments(value: JsonValue | undefined): JsonObject {
-  if (value === undefined || value === null) return {};
+  if (value === undefined || isNoArguments(value)) return {};
   if (isObject(value)) return value;
   if (typeof value !== "string") return { _raw: JSON.stringify(value) };
-  // Some servers and clients write no arguments so.
-  if (value.trim() === "" || value.trim() === "null") return {};
   // Not JSON.parse: the check of the body does not see the depth and the surrogates of this text.
   const parsed = parseJsonText(value);
   return isObject(parsed) ? parsed : { _raw: value };

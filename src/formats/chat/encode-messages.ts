@@ -26,6 +26,7 @@ import { isOurs } from "../packs.ts";
 import { type ReturnTarget, returnOf, thinkingOf } from "../returned.ts";
 import { fromNativeId } from "../tool-ids.ts";
 import { shortName } from "../tool-names.ts";
+import { isNoArguments } from "./decode-block.ts";
 import { encodeCacheMark, textsOf } from "./fields.ts";
 import { fitMessages } from "./fit-messages.ts";
 import { reasoningDetail } from "./usage-and-endings.ts";
@@ -96,7 +97,8 @@ class MessageEncoder {
     const given = "content" in around ? {} : ownContent(message);
     const encoded = { ...around, ...given };
     if (role !== Role.ASSISTANT) return [encoded];
-    return [this.#withReasoning(this.#withoutPacks(encoded, content, index), content)];
+    const kept = withArguments(this.#withoutPacks(encoded, content, index));
+    return [this.#withReasoning(kept, content)];
   }
 
   /** What this gateway sealed is of providers of other formats. */
@@ -234,6 +236,21 @@ const protectedMembers = new Set([
   "function_call",
   "__proto__",
 ]);
+/** The message with an empty object in calls without arguments, which providers refuse. */
+function withArguments(message: JsonObject): JsonObject {
+  const { tool_calls: calls } = message;
+  if (!Array.isArray(calls)) return message;
+  const isEmpty = (call: JsonValue) =>
+    isObject(call) && isObject(call.function) && isNoArguments(call.function.arguments);
+  if (!calls.some(isEmpty)) return message;
+  const whole = calls.map((call) =>
+    isObject(call) && isObject(call.function) && isNoArguments(call.function.arguments)
+      ? { ...call, function: { ...call.function, arguments: "{}" } }
+      : call,
+  );
+  return { ...message, tool_calls: whole };
+}
+
 const partKinds = new Set(["text", "image", "document", "other"]);
 const roleNames = new Map<Role, string>([
   [Role.ASSISTANT, "assistant"],

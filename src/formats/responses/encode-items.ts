@@ -14,6 +14,7 @@ import {
 } from "../../../gen/gateway/inference/v1/content_pb.ts";
 import type { GenerateRequest } from "../../../gen/gateway/inference/v1/inference_pb.ts";
 import { dialectOf, type IdForm } from "../../config/catalog.ts";
+import { isNoArguments } from "../chat/decode-block.ts";
 import { instructionBlocks, textOf, toPart, urlOf } from "../chat/encode-messages.ts";
 import { CallIds } from "../chat/fit-messages.ts";
 import type { Fit } from "../fit.ts";
@@ -81,7 +82,9 @@ class Items {
       this.#fit.leaveOut({ where: `input[${index}]`, what: "thinking", why: "unsupported" });
       return;
     }
-    this.input.push({ ...around, ...ownContent(message, source) });
+    const isEmpty = source.type === "function_call" && isNoArguments(source.arguments);
+    const given = isEmpty ? { arguments: "{}" } : ownContent(message, source);
+    this.input.push({ ...around, ...given });
   }
 
   addTurn({ role, content }: Message, index: number): void {

@@ -39,10 +39,29 @@ export function closedChatRequest(body: JsonObject, target: Target): JsonObject 
     ...Object.fromEntries(known),
     ...withoutTags(body.metadata),
     ...(Array.isArray(body.tools) && { tools: body.tools.map(withChatSchema) }),
+    ...(Array.isArray(body.messages) && { messages: body.messages.map(withChatArguments) }),
     ...(typeof limit === "number" && { max_tokens: limit }),
     ...target,
     ...(target.stream && { stream_options: { ...options, include_usage: true } }),
   };
+}
+
+/** Calls without arguments have an empty object. */
+function withChatArguments(message: JsonValue): JsonValue {
+  if (!isObject(message) || message.role !== "assistant" || !Array.isArray(message.tool_calls))
+    return message;
+  const calls = message.tool_calls.map((call) =>
+    isObject(call) && isObject(call.function)
+      ? { ...call, function: withArguments(call.function) }
+      : call,
+  );
+  return { ...message, tool_calls: calls };
+}
+
+function withArguments(call: JsonObject): JsonObject {
+  const { arguments: given } = call;
+  const isNone = given === null || (typeof given === "string" && /^(null)?$/.test(given.trim()));
+  return isNone ? { ...call, arguments: "{}" } : call;
 }
 
 /** The body that a provider of the Responses format gets. */
@@ -56,6 +75,11 @@ export function closedResponsesRequest(body: JsonObject, target: Target): JsonOb
     ...body,
     ...withoutTags(body.metadata),
     ...(Array.isArray(body.tools) && { tools: body.tools.map(withSchema) }),
+    ...(Array.isArray(body.input) && {
+      input: body.input.map((item) =>
+        isObject(item) && item.type === "function_call" ? withArguments(item) : item,
+      ),
+    }),
     ...(include !== undefined && { include }),
     ...target,
     store: false,

@@ -60,6 +60,7 @@ describe("a report", () => {
     { cacheReadInputTokens: 6 },
     { cacheCreationInputTokens: 61 },
     { cacheCreation: { ephemeral5mInputTokens: 21 } },
+    { cacheCreation: { ephemeral1hInputTokens: 41 } },
     { cacheCreation: { ephemeral1hInputTokens: 39, ephemeral5mInputTokens: 21 } },
   ])("of another input is for the hold: %o", (change) => {
     const { reported } = metered([start(all)]);
@@ -125,12 +126,33 @@ describe("a report", () => {
     });
     // A member that counts tokens in a form of its own does not stand beside the charged ones.
     const odd = create(ReportedUsageSchema, { extensions: { input_tokens: "7", tier: "x" } });
-    expect(reported.shown(charged, odd)).toMatchObject({
-      ...{ inputTokens: 10, outputTokens: 7 },
-      extensions: { tier: "x" },
-    });
+    expect(reported.shown(charged, odd)).toMatchObject({ inputTokens: 10, outputTokens: 7 });
+    expect(reported.shown(charged, odd)?.extensions).toEqual({ tier: "x" });
     const other = create(ReportedUsageSchema, { extensions: { tier: "x" } });
     expect(reported.shown(charged, other)).toBeUndefined();
+  });
+
+  test("of the end keeps what an earlier one said, and ends nothing twice", () => {
+    const iterations = [{ type: "compaction", input_tokens: 4 }];
+    const { reported } = metered([
+      start({ inputTokens: 1, thinkingTokens: 3, extensions: { iterations } }),
+      end({ outputTokens: 9 }),
+      events.stop(),
+      end({}),
+    ]);
+    expect([reported.thinking, reported.iterations, reported.phase]).toEqual([
+      ...[3, iterations, "complete"],
+    ]);
+  });
+
+  test.for<Report>([
+    { inputTokens: 5, cacheReadInputTokens: 5 },
+    { inputTokens: 5, cacheCreationInputTokens: 5 },
+    { inputTokens: 0, cacheReadInputTokens: 5 },
+  ])("of some input is not shown again: %o", (report) => {
+    const answer = metered([start(report), end({ outputTokens: 7 }), events.stop()]);
+    const { usage } = answer.billedAt("complete");
+    expect(answer.reported.shown(usage, undefined)).toBeUndefined();
   });
 
   test("of no input is shown, since clients would show an estimate", () => {

@@ -329,6 +329,61 @@ describe("an ending", () => {
     },
   );
 
+  const said = part({ kind: { case: "text", value: "x".repeat(40) } });
+  const hmm = part({ kind: { case: "thinking", value: "x".repeat(40) } });
+  /** What is billed of ten tokens of answer and ten of thought, and these reports. */
+  test.for<[string, Report, Report | undefined, Event[], [number, number], Basis]>([
+    ["a final report", {}, { outputTokens: 41 }, [said], [41, 0], Basis.REPORTED],
+    [
+      "one of thinking too",
+      {},
+      { outputTokens: 41, thinkingTokens: 3 },
+      [said],
+      [38, 3],
+      Basis.REPORTED,
+    ],
+    [
+      "more thinking than output",
+      {},
+      { outputTokens: 2, thinkingTokens: 3 },
+      [said],
+      [0, 2],
+      Basis.REPORTED,
+    ],
+    ["a final 0 beside content", {}, { outputTokens: 0 }, [said], [10, 0], Basis.PARTLY_COUNTED],
+    ["a final 0 without", {}, { outputTokens: 0 }, [], [0, 0], Basis.REPORTED],
+    ["a final 1 without", {}, { outputTokens: 1 }, [], [1, 0], Basis.REPORTED],
+    ["a running one without", { outputTokens: 5 }, undefined, [], [0, 0], Basis.PARTLY_COUNTED],
+    [
+      "a running one as high as our count",
+      { outputTokens: 20, thinkingTokens: 3 },
+      undefined,
+      [said, hmm],
+      [10, 10],
+      Basis.PARTLY_COUNTED,
+    ],
+    [
+      "a running one above our count",
+      { outputTokens: 21, thinkingTokens: 3 },
+      undefined,
+      [said, hmm],
+      [18, 3],
+      Basis.PARTLY_COUNTED,
+    ],
+    [
+      "one that splits nothing",
+      { outputTokens: 30 },
+      undefined,
+      [said, hmm],
+      [15, 15],
+      Basis.PARTLY_COUNTED,
+    ],
+  ])("bills %s", ([, first, last, content, [output, thinking], basis]) => {
+    const ended = last ? [end(last)] : [];
+    const answered = metered([start({ inputTokens: 10, ...first }), ...content, ...ended]);
+    expect(answered.billedAt("complete")).toMatchObject({ usage: { output, thinking }, basis });
+  });
+
   test("says what it is based on", () => {
     const basis = (name: EndingName, isReported: boolean) =>
       answer(true, isReported).billedAt(name).basis;

@@ -396,6 +396,28 @@ describe("an ending", () => {
 });
 
 describe("a grant", () => {
+  const letters = (count: number) => "x".repeat(count);
+  const opened = (text: string) => open({ kind: { case: "text", value: { text } } });
+  // 4,896 bytes are twice its tokens and 1,024 more. A character has at most three of them.
+  test.for<[string, Event, boolean]>([
+    ["a block of 1,632 characters", opened(letters(1_632)), false],
+    ["one more", opened(letters(1_633)), true],
+    ["a block of a call", open({ kind: { case: "toolUse", value: { name: "f" } } }), true],
+    ["a block of no kind", eventOf({ case: "blockStart", value: { index: 0 } }), true],
+    ["a delta of 1,632", events.text(letters(1_632)), false],
+    ["a longer one", events.text(letters(1_633)), true],
+    ["a delta of another kind", part({ kind: { case: "other", value: { a: 1 } } }), true],
+    ["a delta of no kind", part({}), true],
+    ["the end of a block", events.close(), false],
+  ])("may be reached by %s: %s", ([, event, may]) => {
+    expect(new Grant(100).mayReach([event], new Counted())).toBe(may);
+  });
+
+  test("is cut at a delta, not at the start of a block", () => {
+    const all = [opened(letters(5_000)), events.text("x")];
+    expect(new Grant(100).cutAt(all, new Counted())).toBe(1);
+  });
+
   const reported = (output: number, ...more: Event[]) =>
     metered([start({ inputTokens: 1, outputTokens: output }), ...more]).reported;
 

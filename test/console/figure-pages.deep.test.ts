@@ -196,6 +196,16 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     for (const id of asked) await page.locator(`a[href$="/${id}"]`).waitFor();
     expect(streams).toEqual(["POST"]);
 
+    // What is being typed stays while the list grows.
+    const tag = page.getByRole("textbox", { name: /^Tag/ });
+    await tag.focus();
+    await page.keyboard.type("team");
+    await page.locator(`a[href$="/${await ask(gateway.v1, 6)}"]`).waitFor();
+    expect(await tag.inputValue()).toBe("team");
+    await tag.fill("");
+    await tag.blur();
+    expect(new URL(page.url()).search).toBe("");
+
     // Of another model: it does not pass the filter.
     const models = page.getByRole("combobox", { name: /^Model/ });
     await models.focus();

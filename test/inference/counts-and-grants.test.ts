@@ -60,6 +60,7 @@ describe("a report", () => {
     { cacheReadInputTokens: 6 },
     { cacheCreationInputTokens: 61 },
     { cacheCreation: { ephemeral5mInputTokens: 21 } },
+    { cacheCreation: { ephemeral1hInputTokens: 41 } },
     { cacheCreation: { ephemeral1hInputTokens: 39, ephemeral5mInputTokens: 21 } },
   ])("of another input is for the hold: %o", (change) => {
     const { reported } = metered([start(all)]);
@@ -126,12 +127,33 @@ describe("a report", () => {
     });
     // A member that counts tokens in a form of its own does not stand beside the charged ones.
     const odd = create(ReportedUsageSchema, { extensions: { input_tokens: "7", tier: "x" } });
-    expect(reported.shown(charged, odd)).toMatchObject({
-      ...{ inputTokens: 10, outputTokens: 7 },
-      extensions: { tier: "x" },
-    });
+    expect(reported.shown(charged, odd)).toMatchObject({ inputTokens: 10, outputTokens: 7 });
+    expect(reported.shown(charged, odd)?.extensions).toEqual({ tier: "x" });
     const other = create(ReportedUsageSchema, { extensions: { tier: "x" } });
     expect(reported.shown(charged, other)).toBeUndefined();
+  });
+
+  test("of the end keeps what an earlier one said, and ends nothing twice", () => {
+    const iterations = [{ type: "compaction", input_tokens: 4 }];
+    const { reported } = metered([
+      start({ inputTokens: 1, thinkingTokens: 3, extensions: { iterations } }),
+      end({ outputTokens: 9 }),
+      events.stop(),
+      end({}),
+    ]);
+    expect([reported.thinking, reported.iterations, reported.phase]).toEqual([
+      ...[3, iterations, "complete"],
+    ]);
+  });
+
+  test.for<Report>([
+    { inputTokens: 5, cacheReadInputTokens: 5 },
+    { inputTokens: 5, cacheCreationInputTokens: 5 },
+    { inputTokens: 0, cacheReadInputTokens: 5 },
+  ])("of some input is not shown again: %o", (report) => {
+    const answer = metered([start(report), end({ outputTokens: 7 }), events.stop()]);
+    const { usage } = answer.billedAt("complete");
+    expect(answer.reported.shown(usage, undefined)).toBeUndefined();
   });
 
   test("of no input is shown, since clients would show an estimate", () => {
@@ -308,6 +330,61 @@ describe("an ending", () => {
     },
   );
 
+  const said = part({ kind: { case: "text", value: "x".repeat(40) } });
+  const hmm = part({ kind: { case: "thinking", value: "x".repeat(40) } });
+  /** What is billed of ten tokens of answer and ten of thought, and these reports. */
+  test.for<[string, Report, Report | undefined, Event[], [number, number], Basis]>([
+    ["a final report", {}, { outputTokens: 41 }, [said], [41, 0], Basis.REPORTED],
+    [
+      "one of thinking too",
+      {},
+      { outputTokens: 41, thinkingTokens: 3 },
+      [said],
+      [38, 3],
+      Basis.REPORTED,
+    ],
+    [
+      "more thinking than output",
+      {},
+      { outputTokens: 2, thinkingTokens: 3 },
+      [said],
+      [0, 2],
+      Basis.REPORTED,
+    ],
+    ["a final 0 beside content", {}, { outputTokens: 0 }, [said], [10, 0], Basis.PARTLY_COUNTED],
+    ["a final 0 without", {}, { outputTokens: 0 }, [], [0, 0], Basis.REPORTED],
+    ["a final 1 without", {}, { outputTokens: 1 }, [], [1, 0], Basis.REPORTED],
+    ["a running one without", { outputTokens: 5 }, undefined, [], [0, 0], Basis.PARTLY_COUNTED],
+    [
+      "a running one as high as our count",
+      { outputTokens: 20, thinkingTokens: 3 },
+      undefined,
+      [said, hmm],
+      [10, 10],
+      Basis.PARTLY_COUNTED,
+    ],
+    [
+      "a running one above our count",
+      { outputTokens: 21, thinkingTokens: 3 },
+      undefined,
+      [said, hmm],
+      [18, 3],
+      Basis.PARTLY_COUNTED,
+    ],
+    [
+      "one that splits nothing",
+      { outputTokens: 30 },
+      undefined,
+      [said, hmm],
+      [15, 15],
+      Basis.PARTLY_COUNTED,
+    ],
+  ])("bills %s", ([, first, last, content, [output, thinking], basis]) => {
+    const ended = last ? [end(last)] : [];
+    const answered = metered([start({ inputTokens: 10, ...first }), ...content, ...ended]);
+    expect(answered.billedAt("complete")).toMatchObject({ usage: { output, thinking }, basis });
+  });
+
   test("says what it is based on", () => {
     const basis = (name: EndingName, isReported: boolean) =>
       answer(true, isReported).billedAt(name).basis;
@@ -320,6 +397,28 @@ describe("an ending", () => {
 });
 
 describe("a grant", () => {
+  const letters = (count: number) => "x".repeat(count);
+  const opened = (text: string) => open({ kind: { case: "text", value: { text } } });
+  // 4,896 bytes are twice its tokens and 1,024 more. A character has at most three of them.
+  test.for<[string, Event, boolean]>([
+    ["a block of 1,632 characters", opened(letters(1_632)), false],
+    ["one more", opened(letters(1_633)), true],
+    ["a block of a call", open({ kind: { case: "toolUse", value: { name: "f" } } }), true],
+    ["a block of no kind", eventOf({ case: "blockStart", value: { index: 0 } }), true],
+    ["a delta of 1,632", events.text(letters(1_632)), false],
+    ["a longer one", events.text(letters(1_633)), true],
+    ["a delta of another kind", part({ kind: { case: "other", value: { a: 1 } } }), true],
+    ["a delta of no kind", part({}), true],
+    ["the end of a block", events.close(), false],
+  ])("may be reached by %s: %s", ([, event, may]) => {
+    expect(new Grant(100).mayReach([event], new Counted())).toBe(may);
+  });
+
+  test("is cut at a delta, not at the start of a block", () => {
+    const all = [opened(letters(5_000)), events.text("x")];
+    expect(new Grant(100).cutAt(all, new Counted())).toBe(1);
+  });
+
   const reported = (output: number, ...more: Event[]) =>
     metered([start({ inputTokens: 1, outputTokens: output }), ...more]).reported;
 

@@ -21,12 +21,28 @@ type FilterProps<V extends string = string> = {
   readonly onInput: (value: V) => void;
 };
 
+type TypedEvent = { readonly currentTarget: HTMLInputElement };
+
+/** What a field shows: the text that is being typed, which no update of the page undoes. */
+function useTyped({ value, onInput }: Pick<FilterProps, "value" | "onInput">) {
+  const [typed, setTyped] = useState<string>();
+  return {
+    value: typed ?? value,
+    onInput: ({ currentTarget }: TypedEvent) => setTyped(currentTarget.value),
+    onChange: ({ currentTarget }: TypedEvent) => {
+      setTyped(undefined);
+      onInput(currentTarget.value);
+    },
+    onBlur: () => setTyped(undefined),
+  };
+}
+
 /** A day as `2026-11-22`. Empty: none. */
-export function DayFilter({ label, value, onInput }: FilterProps): JSX.Element {
+export function DayFilter(props: FilterProps): JSX.Element {
   return (
     <label class="filter">
-      <span>{label}</span>
-      <input type="date" value={value} onChange={(event) => onInput(event.currentTarget.value)} />
+      <span>{props.label}</span>
+      <input type="date" {...useTyped(props)} />
     </label>
   );
 }
@@ -39,17 +55,16 @@ export function TextFilter(
     readonly mode?: "text";
   },
 ): JSX.Element {
-  const { label, value, onInput, problem, mode = "decimal" } = props;
+  const { label, problem, mode = "decimal" } = props;
   return (
     <label class="filter">
       <span>{label}</span>
       <input
         type="text"
         inputMode={mode}
-        value={value}
         title={problem}
         aria-invalid={problem !== undefined}
-        onChange={(event) => onInput(event.currentTarget.value)}
+        {...useTyped(props)}
       />
       {problem && (
         <span class="problem" role="alert">

@@ -47,8 +47,8 @@ test("every address of the console is the same page, which no cache keeps", asyn
 
 test("who brings a session sees the frame of the pages before the script runs", async () => {
   const { html, framedHtml } = await loadBundle();
-  expect(html).not.toContain('class="frame"');
-  expect(framedHtml).toContain('<div id="app"><div class="frame">');
+  expect(html).not.toContain('class="frame columns"');
+  expect(framedHtml).toContain('<div id="app"><div class="frame columns">');
   // Whether the session is still alive is known to the services alone.
   const cookie = `gateway-session-${new URL(origin).port}=of-somebody`;
   const pageOf = async (path: string, headers: Record<string, string>) =>

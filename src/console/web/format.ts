@@ -1,5 +1,6 @@
 // How numbers, money and times are written. Digits are grouped as in English; another language
-// sets another locale.
+// sets another locale. Nothing breaks inside of what is written here: a minus is one character
+// (U+2212), and spaces are such that no line ends at them, but for the one before a time of day.
 
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
 

@@ -75,7 +75,11 @@ function labelOf(index: number) {
 
 const labels = names.map((_, index) => labelOf(index));
 
-const models = ["opus", "sonnet", "haiku", "gpt-large", "gpt-small", "fable", "embed"];
+/** As the shipped catalogue has them, and a long one. */
+const models = [
+  ...["model-opus-4.6", "model-sonnet-4.6", "model-haiku-4.5", "gpt-large", "gpt-small", "fable"],
+  "a-provider/a-model-with-a-name-of-exactly-sixty-characters-1",
+];
 
 /** Credits in micro-credits, with the tokens that go with them. */
 function sumsOf(
@@ -251,7 +255,7 @@ function chargeOf(index: number, of: ReceiptInit = {}): ReceiptInit {
   return {
     requestId: `req_0199e1c0a1b27c3d8e4f${String(index).padStart(4, "0")}`,
     ...{ accountId, keyId: `key_${index % names.length}`, family: Family.V1 },
-    model: models[index % models.length] ?? "opus",
+    model: models[index % models.length] ?? "",
     ...{ usage, price, outcome, basis: Basis.REPORTED },
     holdMicrocredits: amount + 900_000n,
     amountMicrocredits: amount,

@@ -317,7 +317,7 @@ function MembersCard({ accountId }: OfAccount): JSX.Element {
               name: "person",
               head: head.person,
               cell: ({ name, login }) => (
-                <span class="key-name">
+                <span class="key-name" title={login}>
                   <bdi class="name">{name || login}</bdi>
                   {name && <span class="faint">{login}</span>}
                 </span>

@@ -120,7 +120,7 @@ function WordFilter({ label, value, placeholder, onInput }: WordFilterProps): JS
     setText(value);
   }
   return (
-    <label class="filter">
+    <label class="filter stack">
       <span>{label}</span>
       <input
         type="text"

@@ -113,7 +113,7 @@ function columnsOf(onOpen: (opened: Opened) => void): readonly Column<Person>[] 
       name: "person",
       head: head.person,
       cell: (person) => (
-        <span class="key-name">
+        <span class="key-name" title={person.login}>
           <bdi class="name">{nameOf(person)}</bdi>
           {person.name && <span class="faint">{person.login}</span>}
           {person.disabledAt && <Tag tone="bad">{words.people.disabled}</Tag>}
@@ -260,8 +260,8 @@ export function OnceShown({ lead, label, text, done, onDone }: OnceShownProps): 
   return (
     <>
       <p>{lead}</p>
-      <div class="secret">
-        <div class="secret-row">
+      <div class="secret stack">
+        <div class="secret-row columns">
           <input type="text" readOnly aria-label={label} value={text} />
           <Copy text={text} kind="main" />
         </div>
@@ -307,7 +307,7 @@ function Tokens(): JSX.Element {
             name: "name",
             head: head.name,
             cell: ({ name, hint, revokedAt }) => (
-              <span class="key-name">
+              <span class="key-name" title={name}>
                 <bdi class="name">{name}</bdi>
                 {hint && <code class="hint">{hint}</code>}
                 {revokedAt && <Tag tone="bad">{words.people.revoked}</Tag>}

@@ -57,7 +57,7 @@ export function Credits(_: PageProps): JSX.Element {
       <Waiting orders={orders.data?.items ?? []} />
       <View call={pools} skeleton={<Skeleton figures={2} />}>
         {({ forecasts }) => (
-          <div class="pools">
+          <div class="pools columns">
             {forecasts.map((forecast) => (
               <PoolCard key={forecast.family} forecast={forecast} />
             ))}
@@ -135,7 +135,7 @@ function PoolCard({ forecast }: { readonly forecast: Forecast }): JSX.Element {
   const { name, inText, keys } = poolOf(family);
   const isDebt = free < 0n;
   return (
-    <section class="card pool">
+    <section class="card pool stack">
       <div class="body">
         <h2>{name}</h2>
         <p class="faint">{keys}</p>

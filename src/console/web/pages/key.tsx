@@ -99,7 +99,7 @@ function KeyContent({ apiKey, back }: ContentProps): JSX.Element {
       />
       <KeyFigures apiKey={apiKey} />
       <Usage keyId={keyId} />
-      <div class="two">
+      <div class="two columns">
         <Limits apiKey={apiKey} />
         <Secrets apiKey={apiKey} />
       </div>

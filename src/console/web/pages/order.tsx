@@ -154,7 +154,7 @@ function Seen({
   const isOver = order.state === OrderState.PAID || order.state === OrderState.CLOSED;
   return (
     <section class="card order-seen" data-state={order.state}>
-      <div class="body">
+      <div class="body stack">
         <p class="seen-line" role="status">
           {seenText(order)}
         </p>
@@ -240,7 +240,7 @@ function Pay({ order, now }: { readonly order: Order; readonly now: Date }): JSX
   const pay = words.purchase;
   return (
     <section class="card pay">
-      <div class="body">
+      <div class="body columns">
         <div class="pay-code">
           <Qr text={payText(order)} label={pay.qr(asset, payTo)} />
         </div>

@@ -222,7 +222,7 @@ function Cost({ receipt }: { readonly receipt: Receipt }): JSX.Element {
         ]}
       />
       {beyond > 0n && (
-        <dl class="sums">
+        <dl class="sums stack">
           <div>
             <dt>{words.receipt.overrun}</dt>
             <dd>− {credits(beyond, 4)}</dd>

@@ -48,7 +48,7 @@ export function NewestAlerts(props: AlertsProps): JSX.Element {
     <Card title={text.title}>
       <View call={found} skeleton={<Skeleton rows={1} />}>
         {({ alerts }) => (
-          <ul class="endings">
+          <ul class="endings stack">
             {alerts.map(({ alertId, title, at }) => (
               <li class="spread" key={alertId}>
                 <div>
@@ -157,7 +157,7 @@ function AlertsForm({ settings, mails, ofOperators }: AlertsFormProps): JSX.Elem
       onSubmit={save}
     >
       {!ofOperators && (
-        <div class="field-row">
+        <div class="field-row columns">
           <TextField
             name="below_microcredits"
             type="number"

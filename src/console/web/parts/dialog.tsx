@@ -64,7 +64,7 @@ export function Dialog(props: DialogProps): JSX.Element {
           <Icon name="close" />
         </button>
       </header>
-      <div class="body">{children}</div>
+      <div class="body stack">{children}</div>
     </dialog>
   );
 }

@@ -24,7 +24,7 @@ type FilterProps<V extends string = string> = {
 /** A day as `2026-11-22`. Empty: none. */
 export function DayFilter({ label, value, onInput }: FilterProps): JSX.Element {
   return (
-    <label class="filter">
+    <label class="filter stack">
       <span>{label}</span>
       <input type="date" value={value} onChange={(event) => onInput(event.currentTarget.value)} />
     </label>
@@ -41,7 +41,7 @@ export function TextFilter(
 ): JSX.Element {
   const { label, value, onInput, problem, mode = "decimal" } = props;
   return (
-    <label class="filter">
+    <label class="filter stack">
       <span>{label}</span>
       <input
         type="text"
@@ -68,7 +68,7 @@ type ChoiceFilterProps<V extends string> = FilterProps<V> & {
 export function ChoiceFilter<V extends string>(props: ChoiceFilterProps<V>): JSX.Element {
   const { label, value, onInput, options, onFocus } = props;
   return (
-    <label class="filter">
+    <label class="filter stack">
       <span>{label}</span>
       <select
         value={value}

@@ -49,7 +49,7 @@ export function Form(props: FormProps): JSX.Element {
   return (
     <form
       ref={form}
-      class="form"
+      class="form stack"
       noValidate
       onSubmit={(event) => {
         event.preventDefault();
@@ -179,7 +179,7 @@ export function TextField(props: TextFieldProps): JSX.Element {
     number: <input {...attributes} type="text" inputMode="decimal" />,
   }[type];
   return (
-    <div class="field">
+    <div class="field stack">
       <label for={field.id}>{label}</label>
       {lines > 1 ? (
         <textarea
@@ -188,7 +188,7 @@ export function TextField(props: TextFieldProps): JSX.Element {
           onInput={(event) => onInput(event.currentTarget.value)}
         />
       ) : unit ? (
-        <span class="with-unit">
+        <span class="with-unit columns">
           {input}
           <span>{unit}</span>
         </span>
@@ -216,7 +216,7 @@ export function SelectField<V extends string>(props: OptionsProps<V>): JSX.Eleme
   const { name, label, hint, value, onInput, options } = props;
   const field = useField(name, hint);
   return (
-    <div class="field">
+    <div class="field stack">
       <label for={field.id}>{label}</label>
       <select
         id={field.id}
@@ -245,7 +245,7 @@ export function ChoiceField<V extends string>(props: OptionsProps<V>): JSX.Eleme
   const { name, label, hint, value, onInput, options } = props;
   const field = useField(name, hint);
   return (
-    <fieldset class="field choices" aria-describedby={field.describedBy}>
+    <fieldset class="field choices stack" aria-describedby={field.describedBy}>
       <legend>{label}</legend>
       {options.map((one) => (
         <label class="choice" key={one.value}>
@@ -272,7 +272,7 @@ type CheckFieldProps = FieldProps & { checked: boolean; onInput: (on: boolean) =
 export function CheckField({ name, label, hint, checked, onInput }: CheckFieldProps): JSX.Element {
   const field = useField(name, hint);
   return (
-    <div class="field">
+    <div class="field stack">
       <label class="check">
         <input
           type="checkbox"

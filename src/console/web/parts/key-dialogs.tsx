@@ -208,7 +208,7 @@ export function RotateKeyDialog({ apiKey, onClose }: KeyDialogProps): JSX.Elemen
     <Dialog title={words.rotate.title(name)} onClose={onClose}>
       <p>{words.rotate.lead}</p>
       <Form submit={words.rotate.button} onSubmit={send} onCancel={onClose}>
-        <div class="field">
+        <div class="field stack">
           <h3>{words.rotate.overlap}</h3>
           <Segments
             label={words.rotate.overlap}

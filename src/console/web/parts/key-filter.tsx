@@ -39,7 +39,7 @@ export function KeyFilter({
     setTyped(undefined);
   };
   return (
-    <div class="filter">
+    <div class="filter stack">
       <label for={id}>{words.usage.key}</label>
       <input
         id={id}

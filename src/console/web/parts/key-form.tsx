@@ -111,7 +111,7 @@ export function KeyLimits({ fields, onChange }: KeyFieldsProps): JSX.Element {
     set({ capDollars, cap: amount === undefined ? "" : plainCredits(amount * 200n) });
   };
   return (
-    <div class="fields">
+    <div class="fields stack">
       <TextField
         name="requests_per_minute"
         label={words.keyForm.perMinute}
@@ -120,7 +120,7 @@ export function KeyLimits({ fields, onChange }: KeyFieldsProps): JSX.Element {
         value={fields.perMinute}
         onInput={(perMinute) => set({ perMinute })}
       />
-      <div class="field-row">
+      <div class="field-row columns">
         <TextField
           name="monthly_cap_microcredits"
           label={words.keyForm.cap}
@@ -184,7 +184,7 @@ function Models({ fields, onChange }: KeyFieldsProps): JSX.Element {
         ]}
       />
       {!fields.hasAllModels && (
-        <div class="checks">
+        <div class="checks stack">
           {models.map(({ id, displayName, price }) => (
             <label class="check" key={id}>
               <input

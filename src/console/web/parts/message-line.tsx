@@ -8,7 +8,7 @@ import { message, silence } from "./messages.ts";
 export function Messages(): JSX.Element {
   const shown = message.value;
   return (
-    <div class="messages" aria-live="polite">
+    <div class="messages stack" aria-live="polite">
       {shown && (
         <p class={shown.isProblem ? "message bad" : "message"}>
           <Icon name={shown.isProblem ? "warning" : "done"} />

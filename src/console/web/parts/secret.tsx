@@ -18,8 +18,8 @@ export function Secret({ secret, onCopied }: SecretProps): JSX.Element {
     field.current?.select();
   }, []);
   return (
-    <div class="secret">
-      <div class="secret-row">
+    <div class="secret stack">
+      <div class="secret-row columns">
         <input
           ref={field}
           type="text"

@@ -88,7 +88,7 @@ type KeyNameProps = { name: string; hint?: string | undefined; href?: string };
 export function KeyName({ name, hint, href }: KeyNameProps): JSX.Element {
   const shown = name || words.keys.unnamed;
   return (
-    <span class="key-name">
+    <span class="key-name" title={shown}>
       {href ? (
         <a class="name" href={href} dir="auto">
           {shown}
@@ -121,7 +121,7 @@ type FactsProps = { children: readonly (readonly [string, ComponentChildren] | u
 /** Terms and what they are. Pairs that are undefined are left out. */
 export function Facts({ children }: FactsProps): JSX.Element {
   return (
-    <dl class="facts">
+    <dl class="facts columns">
       {children
         .filter((pair) => pair !== undefined)
         .map(([term, value]) => (

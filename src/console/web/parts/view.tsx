@@ -47,7 +47,7 @@ type EmptyProps = {
 /** Says what will stand here, and gives the one action. */
 export function Empty({ title, action, children }: EmptyProps): JSX.Element {
   return (
-    <div class="empty">
+    <div class="empty stack">
       {title && <h2>{title}</h2>}
       <p>{children}</p>
       {action && <div class="tools">{action}</div>}
@@ -58,7 +58,7 @@ export function Empty({ title, action, children }: EmptyProps): JSX.Element {
 /** What failed, in the words of the service; what can be done; an id by which it is found. */
 export function Failed({ error, retry }: { error: CallError; retry?: () => void }): JSX.Element {
   return (
-    <div class="empty failed" role="alert">
+    <div class="empty failed stack" role="alert">
       <h2>{words.common.failed}</h2>
       <p>{error.message}</p>
       <div class="tools">
@@ -77,7 +77,7 @@ export function Skeleton({ rows = 0, figures = 0, chart = false }: SkeletonProps
   return (
     <div class="skeleton" role="status" aria-label={words.common.loading}>
       {figures > 0 && (
-        <div class="figures">
+        <div class="figures columns">
           {items(figures).map((index) => (
             <div key={index}>
               <i class="short" />
@@ -91,7 +91,7 @@ export function Skeleton({ rows = 0, figures = 0, chart = false }: SkeletonProps
       {rows > 0 && (
         <div class="lines">
           {items(rows).map((index) => (
-            <div class="line" key={index}>
+            <div class="line columns" key={index}>
               <i />
               <i class="short" />
             </div>

@@ -23,6 +23,11 @@ export const words = {
     copyRequestId: "Copy request id",
     code: "Code",
     close: "Close",
+    typedLoss: {
+      text: "What you typed is not saved.",
+      leave: "Close without saving",
+      stay: "Go on",
+    },
     cancel: "Cancel",
     save: "Save",
     more: "Show more",
@@ -196,9 +201,11 @@ export const words = {
     label: "The secret of the key",
     once: "You will not see it again.",
     stored: "I have stored it",
-    notCopied: "You have not copied the secret. It cannot be shown again.",
-    closeAnyway: "Close without it",
-    goBack: "Back to the secret",
+    loss: {
+      text: "You have not copied the secret. It cannot be shown again.",
+      leave: "Close without it",
+      stay: "Back to the secret",
+    },
     howTo: "Use it",
   },
   keyForm: {

@@ -36,7 +36,7 @@ export function Promotions(): JSX.Element {
     (page) => page.promotions,
   );
   const create = isOperatorAdmin() && (
-    <Button kind="main" icon="plus" onClick={() => setQuery({ new: "1" })}>
+    <Button kind="main" icon="plus" onClick={() => setQuery({ new: "1" }, { replace: true })}>
       {words.promotions.create}
     </Button>
   );
@@ -59,7 +59,7 @@ export function Promotions(): JSX.Element {
         />
       </Card>
       {query.new === "1" && isOperatorAdmin() && (
-        <CreateDialog onClose={() => setQuery({ new: "" })} />
+        <CreateDialog onClose={() => setQuery({ new: "" }, { replace: true })} />
       )}
       {ending && <EndDialog promotion={ending} onClose={() => setEnding(undefined)} />}
     </>

@@ -327,7 +327,7 @@ function Promotion(): JSX.Element {
       code: code.trim(),
     });
     setCode("");
-    setQuery({ code: "" });
+    setQuery({ code: "" }, { replace: true });
     notify(words.credits.promotionDone(credits(bonusMicrocredits), poolOf(family).inText));
     poolsChanged();
   };

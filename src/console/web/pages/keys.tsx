@@ -47,7 +47,7 @@ export function Keys(): JSX.Element {
   const live = keys.data?.items.filter(isLive).length ?? 0;
   const mayCreate = can("member");
   const createButton = mayCreate && (
-    <Button kind="main" icon="plus" onClick={() => setQuery({ new: "1" })}>
+    <Button kind="main" icon="plus" onClick={() => setQuery({ new: "1" }, { replace: true })}>
       {words.keys.create}
     </Button>
   );
@@ -140,7 +140,9 @@ export function Keys(): JSX.Element {
           }}
         </View>
       </Card>
-      {query.new === "1" && mayCreate && <CreateKeyDialog onClose={() => setQuery({ new: "" })} />}
+      {query.new === "1" && mayCreate && (
+        <CreateKeyDialog onClose={() => setQuery({ new: "" }, { replace: true })} />
+      )}
     </>
   );
 }

@@ -1,10 +1,11 @@
 // The fields in the row of filters, above figures and lists. What they hold is in the address.
 
 import type { ComponentChildren, JSX } from "preact";
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { InferenceService } from "../../../../gen/gateway/inference/v1/inference_pb.ts";
 import { useCall } from "../api.ts";
 import { words } from "../words.ts";
+import { Search } from "./form.tsx";
 
 /** A row of filters. `label`: for screen readers. */
 export function Filters({ children }: { readonly children: ComponentChildren }): JSX.Element {
@@ -58,6 +59,29 @@ export function TextFilter(
       )}
     </label>
   );
+}
+
+/** So long nobody has typed: then the search begins. */
+const typedMs = 300;
+
+/** A search by the service, which follows what is typed after a pause. */
+export function SearchFilter({ label, value, onInput }: FilterProps): JSX.Element {
+  const [text, setText] = useState(value);
+  const [asked, setAsked] = useState(value);
+  // The address has changed otherwise: by the way back, or by a button.
+  if (asked !== value) {
+    setAsked(value);
+    setText(value);
+  }
+  useEffect(() => {
+    if (text === value) return;
+    const timer = setTimeout(() => {
+      setAsked(text);
+      onInput(text);
+    }, typedMs);
+    return () => clearTimeout(timer);
+  }, [text, value]);
+  return <Search label={label} value={text} onInput={setText} />;
 }
 
 type ChoiceFilterProps<V extends string> = FilterProps<V> & {

@@ -112,38 +112,17 @@ export function CreateKeyDialog({ onClose }: { onClose: () => void }): JSX.Eleme
 
 type SecretDialogProps = { title: string; secret: string; onClose: () => void };
 
-/** The secret, once. Closing before it was copied asks. */
+/** The secret, once. Closing before it was copied asks, unless the person says that they have it. */
 function SecretDialog({ title, secret, onClose }: SecretDialogProps): JSX.Element {
   const [isCopied, setCopied] = useState(false);
-  const [isAsking, setAsking] = useState(false);
-  const mayClose = () => {
-    if (isCopied || isAsking) return true;
-    setAsking(true);
-    return false;
-  };
   const copied = () => setCopied(true);
   return (
-    <Dialog title={title} onClose={onClose} mayClose={mayClose} wide>
+    <Dialog title={title} onClose={onClose} loss={isCopied ? undefined : words.secret.loss} wide>
       <Secret secret={secret} onCopied={copied} />
       <h3>{words.secret.howTo}</h3>
       <SecretSnippets secret={secret} onCopied={copied} />
-      {isAsking && !isCopied && (
-        <Notice
-          tone="warn"
-          action={
-            <>
-              <Button kind="quiet" onClick={onClose}>
-                {words.secret.closeAnyway}
-              </Button>
-              <Button onClick={() => setAsking(false)}>{words.secret.goBack}</Button>
-            </>
-          }
-        >
-          {words.secret.notCopied}
-        </Notice>
-      )}
       <div class="buttons">
-        <Button kind="main" onClick={() => mayClose() && onClose()}>
+        <Button kind="main" onClick={onClose}>
           {words.secret.stored}
         </Button>
       </div>

@@ -85,8 +85,8 @@ test("the page and its files have the policy of the console, and no code of thei
 
 test("files are named by their content, compressed, and kept for a year", async () => {
   const { assets } = await loadBundle();
-  // Of everybody: script and style. By need: operators, alerts, the drawing of QR codes.
-  expect(assets.size).toBe(5);
+  // Of everybody: scripts and style. By need: operators, alerts, the drawing of QR codes.
+  expect(assets.size).toBe(6);
   for (const [path, asset] of assets) {
     expect(path).toMatch(/^\/console\/assets\/\w+-[A-Z0-9]{8}\.(js|css)$/);
     await expect.poll(() => asset.compressed).toBeDefined();

@@ -20,10 +20,14 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     await server.stop();
   });
 
-  const open = (name: string, state = "full") =>
-    page.goto(server.address + statePath(name, state));
+  const open = (name: string, state = "full") => page.goto(server.address + statePath(name, state));
   const press = (name: string) => page.getByRole("button", { name, exact: true }).first().click();
   const dialog = () => page.getByRole("dialog");
+  /** The dialog is closed, and so is its entry of the history. */
+  const closed = async () => {
+    await dialog().waitFor({ state: "detached" });
+    await expect.poll(() => page.evaluate("history.state")).toBe(null);
+  };
   const search = () => new URL(page.url()).search;
 
   test("going back closes a dialog, and stays on its page", async () => {
@@ -31,14 +35,13 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     await press("Rotate");
     await dialog().waitFor();
     await page.goBack();
-    await dialog().waitFor({ state: "detached" });
+    await closed();
     await page.getByRole("heading", { name: "ci" }).waitFor();
     // The next one has an entry of its own again.
     await press("Rotate");
     await dialog().waitFor();
     await press("Cancel");
-    await dialog().waitFor({ state: "detached" });
-    await expect.poll(() => page.evaluate("history.state")).toBe(null);
+    await closed();
   });
 
   test("a dialog that is in the address is gone from it after the way back", async () => {
@@ -68,7 +71,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     await page.keyboard.press("Escape");
     await page.getByText("What you typed is not saved.").waitFor();
     await press("Close without saving");
-    await dialog().waitFor({ state: "detached" });
+    await closed();
   });
 
   test("a secret that was stored needs no question, and one that is left does", async () => {
@@ -83,7 +86,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
         await page.getByText("You have not copied the secret.").waitFor();
         await press("Close without it");
       }
-      await dialog().waitFor({ state: "detached" });
+      await closed();
     }
   });
 

@@ -199,7 +199,7 @@ export const figures = {
       key: "Key",
       model: "Model",
       requests: "Requests",
-      notCompleted: "Failed",
+      notCompleted: "Failed or cut",
       cacheWrite: "Cache write",
       credits: "Credits",
     },
@@ -469,6 +469,8 @@ export const figures = {
 
   purchase: {
     title: "Buy credits",
+    anOrder: "Order",
+    missing: "There is no such order in this account. The address may be old or mistyped.",
     back: "Credits",
     steps: (at: number, of: number) => `Step ${at} of ${of}`,
     simulated:
@@ -624,6 +626,7 @@ export const figures = {
 
   document: {
     receipt: "Receipt",
+    missing: "There is no such receipt: nothing was paid, or the address is mistyped.",
     creditNote: "Credit note",
     back: "Order",
     print: "Print",

@@ -88,6 +88,8 @@ export const commonAnswers: readonly Answer[] = [
   // What dialogs send.
   answer(KeysService.method.createKey, ({ name }) => ({ key: { keyId: "key_new", name }, secret })),
   answer(KeysService.method.rotateKey, () => ({ secret })),
+  answer(KeysService.method.pauseKey, () => ({})),
+  answer(KeysService.method.resumeKey, () => ({})),
   answer(PeopleService.method.invite, () => ({
     link: `https://gateway.acme.example/console/welcome#${secret.slice(-40)}`,
   })),

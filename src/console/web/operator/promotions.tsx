@@ -4,11 +4,13 @@ import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import {
+  CreatePromotionRequestSchema,
   PaymentsService,
   type Promotion,
 } from "../../../../gen/gateway/payments/v1/payments_pb.ts";
 import { call, invalidate, usePages } from "../api.ts";
-import { count, credits, parseCredits, toDate } from "../format.ts";
+import { count, credits, toDate } from "../format.ts";
+import { readCredits, readWhole } from "../parts/bounds.ts";
 import { Button } from "../parts/button.tsx";
 import { Dialog } from "../parts/dialog.tsx";
 import { CheckField, Form, fieldError, SelectField, TextField } from "../parts/form.tsx";
@@ -166,16 +168,16 @@ function CreateDialog({ onClose }: { readonly onClose: () => void }): JSX.Elemen
   const [needsPurchase, setNeedsPurchase] = useState(true);
   const [made, setMade] = useState<string>();
   const make = async () => {
-    const bonusMicrocredits = parseCredits(bonus);
+    const { field } = CreatePromotionRequestSchema;
+    const bonusMicrocredits = readCredits(bonus, field.bonusMicrocredits);
     if (!bonusMicrocredits) throw fieldError("bonus_microcredits", words.promotions.notAnAmount);
-    if (!/^\d{0,9}$/.test(most.trim())) throw fieldError("most", words.promotions.notANumber);
     const end = lastDay === "" ? undefined : new Date(Date.parse(`${lastDay}T00:00:00Z`) + dayMs);
     const { code: shown, approval } = await call(PaymentsService.method.createPromotion, {
       name: name.trim(),
       code: code.trim(),
       family: familyOf[pool],
       bonusMicrocredits,
-      most: Number(most.trim()),
+      most: readWhole(most, field.most) ?? 0,
       needsPurchase,
       ...(end && { endsAt: timestampFromDate(end) }),
     });

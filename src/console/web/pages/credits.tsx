@@ -15,7 +15,7 @@ import {
   PaymentsService,
 } from "../../../../gen/gateway/payments/v1/payments_pb.ts";
 import { call, useCall, usePages } from "../api.ts";
-import { credits, dollars } from "../format.ts";
+import { credits, dollars, signedCredits } from "../format.ts";
 import { Button, LinkButton } from "../parts/button.tsx";
 import { textOf } from "../parts/enum-names.ts";
 import { Form, TextField } from "../parts/form.tsx";
@@ -268,7 +268,7 @@ function Transfers(): JSX.Element {
                   name: "amount",
                   head: head.amount,
                   end: true,
-                  cell: (transfer) => signed(changeOf(transfer)),
+                  cell: (transfer) => signedCredits(changeOf(transfer)),
                 },
                 {
                   name: "after",
@@ -310,10 +310,6 @@ function More({ onMore }: { readonly onMore: () => Promise<void> }): JSX.Element
 
 function kindText({ kind }: Transfer): string {
   return textOf(TransferKind, words.credits.kinds, kind);
-}
-
-function signed(micro: bigint): string {
-  return micro < 0n ? `− ${credits(-micro)}` : `+ ${credits(micro)}`;
 }
 
 function Promotion(): JSX.Element {

@@ -39,7 +39,7 @@ export function DocumentPage({ params }: PageProps): JSX.Element {
           )
         }
       />
-      <View call={found} skeleton={<Skeleton rows={10} />}>
+      <View call={found} skeleton={<Skeleton rows={10} />} missing={words.document.missing}>
         {({ receipt, creditNotes, deposits }) => (
           <div class="sheets">
             {receipt && <Sheet document={receipt} deposits={deposits} />}

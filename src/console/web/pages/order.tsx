@@ -49,7 +49,7 @@ export function OrderPage({ params }: PageProps): JSX.Element {
     <>
       <Head
         title={
-          order ? words.purchase.orderTitle(credits(order.microcredits)) : words.purchase.title
+          order ? words.purchase.orderTitle(credits(order.microcredits)) : words.purchase.anOrder
         }
         back={{ href: href("credits"), label: words.purchase.back }}
         detail={
@@ -61,7 +61,11 @@ export function OrderPage({ params }: PageProps): JSX.Element {
           )
         }
       />
-      <View call={{ ...first, data: order }} skeleton={<Skeleton rows={8} />}>
+      <View
+        call={{ ...first, data: order }}
+        skeleton={<Skeleton rows={8} />}
+        missing={words.purchase.missing}
+      >
         {(shown) => <Whole order={shown} stream={stream} />}
       </View>
     </>

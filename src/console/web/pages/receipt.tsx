@@ -10,7 +10,7 @@ import {
 import type { Usage } from "../../../../gen/gateway/common/v1/usage_pb.ts";
 import { type TokenCategory, tokenCategories } from "../../../base/token-categories.ts";
 import { useCall } from "../api.ts";
-import { count, credits, dollars, duration } from "../format.ts";
+import { count, credits, dollars, duration, signedCredits } from "../format.ts";
 import { Copy } from "../parts/button.tsx";
 import { durationOf, firstEventOf } from "../parts/charge-list.ts";
 import { textOf } from "../parts/enum-names.ts";
@@ -225,7 +225,7 @@ function Cost({ receipt }: { readonly receipt: Receipt }): JSX.Element {
         <dl class="sums stack">
           <div>
             <dt>{words.receipt.overrun}</dt>
-            <dd>− {credits(beyond, 4)}</dd>
+            <dd>{signedCredits(-beyond, 4)}</dd>
           </div>
           <div>
             <dt>{words.receipt.amount}</dt>

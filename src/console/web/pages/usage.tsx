@@ -156,7 +156,13 @@ export function Usage(_: PageProps) {
           <Segments
             label={words.usage.period}
             value={period}
-            onInput={(value) => setQuery({ period: value })}
+            onInput={(value) =>
+              // A range of one's own begins as the last one.
+              setQuery({
+                period: value,
+                ...(value === "custom" && compared && daysOf(compared.range)),
+              })
+            }
             options={optionsOf(words.usage.periods)}
           />
           <Segments
@@ -293,6 +299,12 @@ export function Usage(_: PageProps) {
       {table.data?.first.errors && <Refused errors={table.data.first.errors} />}
     </>
   );
+}
+
+/** The first and the last day of a range, as fields hold them. */
+function daysOf({ from, to }: Compared["range"]): { from: string; to: string } {
+  const day = (date: Date) => date.toISOString().slice(0, 10);
+  return { from: day(from), to: day(new Date(to.getTime() - 1)) };
 }
 
 function compare(a: bigint, b: bigint): number {

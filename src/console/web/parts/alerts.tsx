@@ -6,15 +6,17 @@ import { useState } from "preact/hooks";
 import {
   AlertKind,
   type AlertSettings,
+  AlertSettingsSchema,
   AlertsService,
 } from "../../../../gen/gateway/alerts/v1/alerts_pb.ts";
 import { call, invalidate, useCall } from "../api.ts";
-import { parseCredits, plainCredits } from "../format.ts";
+import { plainCredits } from "../format.ts";
 import { account, can, isOperatorAdmin } from "../session.ts";
 import { words } from "../words.ts";
 import { alertWords } from "../words-alerts.ts";
+import { readCredits, readWhole } from "./bounds.ts";
 import { Button } from "./button.tsx";
-import { CheckField, Form, fieldError, TextField } from "./form.tsx";
+import { CheckField, Form, TextField } from "./form.tsx";
 import { notify } from "./messages.ts";
 import { Card } from "./page.tsx";
 
@@ -124,18 +126,14 @@ function AlertsForm({ settings, mails, ofOperators }: AlertsFormProps): JSX.Elem
   const [isNew, setNew] = useState(false);
   const [secret, setSecret] = useState("");
   const save = async () => {
-    const amount = parseCredits(credits);
-    if (credits.trim() && amount === undefined)
-      throw fieldError("below_microcredits", words.keyForm.notAnAmount);
-    const count = Number(days);
-    if (!Number.isInteger(count) || count < 0)
-      throw fieldError("below_days", words.keyForm.notANumber);
+    const amount = readCredits(credits, AlertSettingsSchema.field.belowMicrocredits);
+    const count = readWhole(days, AlertSettingsSchema.field.belowDays);
     const webhookUrl = url.trim();
     const { webhookSecret } = await call(setAlerts, {
       ...owner,
       settings: {
         ...(amount !== undefined && { belowMicrocredits: amount }),
-        ...(days.trim() && { belowDays: count }),
+        ...(count !== undefined && { belowDays: count }),
         rules: rules.map((rule) => ({ ...rule, webhook: rule.webhook && webhookUrl !== "" })),
         webhookUrl,
       },

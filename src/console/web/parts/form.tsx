@@ -3,10 +3,12 @@
 
 import { type ComponentChildren, createContext, type JSX, type TargetedInputEvent } from "preact";
 import { useContext, useEffect, useId, useRef, useState } from "preact/hooks";
-import { CallError, toCallError } from "../api.ts";
+import { type CallError, toCallError } from "../api.ts";
 import { words } from "../words.ts";
 import { Button, type ButtonKind } from "./button.tsx";
 import { Icon } from "./icon.tsx";
+
+export { fieldError } from "../call-error.ts";
 
 /** The error of the last try, if it names a field. */
 const FieldError = createContext<CallError | undefined>(undefined);
@@ -68,11 +70,6 @@ export function Form(props: FormProps): JSX.Element {
       </div>
     </form>
   );
-}
-
-/** An error at one field, which a page found by itself. */
-export function fieldError(field: string, message: string): CallError {
-  return new CallError(message, { reason: "invalid_request", field });
 }
 
 /** The last part of a path such as `key.monthly_cap_microcredits`. */

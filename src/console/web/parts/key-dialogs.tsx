@@ -214,7 +214,7 @@ function durationOf(ms: number): Duration {
 export async function pauseKey(key: Key): Promise<void> {
   await call(KeysService.method.pauseKey, { keyId: key.keyId });
   keysChanged();
-  notify(words.keys.paused(nameOfKey(key)));
+  notify(words.keys.paused(nameOfKey(key)), () => resumeKey(key));
 }
 
 export async function resumeKey(key: Key): Promise<void> {

@@ -4,10 +4,11 @@
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { JSX } from "preact";
 import { InferenceService } from "../../../../gen/gateway/inference/v1/inference_pb.ts";
-import type { Key } from "../../../../gen/gateway/keys/v1/keys_pb.ts";
+import { type Key, KeySchema } from "../../../../gen/gateway/keys/v1/keys_pb.ts";
 import { useCall } from "../api.ts";
 import { count, parseCredits, plainCredits, toDate } from "../format.ts";
 import { words } from "../words.ts";
+import { readCredits, readWhole } from "./bounds.ts";
 import { CheckField, ChoiceField, fieldError, TextField } from "./form.tsx";
 
 export type KeyFields = {
@@ -57,12 +58,8 @@ export function keyFieldsOf(key: Key): KeyFields {
 /** The fields of CreateKey and UpdateKey. Throws a CallError that names a field with a mistake. */
 export function readKeyFields(fields: KeyFields) {
   const { name, perMinute, cap, hasAllModels, models, expires, reader } = fields;
-  const rate = perMinute.trim() === "" ? undefined : Number(perMinute);
-  if (rate !== undefined && !Number.isSafeInteger(rate))
-    throw fieldError("requests_per_minute", words.keyForm.notANumber);
-  const amount = cap.trim() === "" ? undefined : parseCredits(cap);
-  if (cap.trim() !== "" && amount === undefined)
-    throw fieldError("monthly_cap_microcredits", words.keyForm.notAnAmount);
+  const rate = readWhole(perMinute, KeySchema.field.requestsPerMinute);
+  const amount = readCredits(cap, KeySchema.field.monthlyCapMicrocredits);
   const lastDay = expires === "" ? undefined : new Date(`${expires}T00:00:00Z`);
   if (lastDay && Number.isNaN(lastDay.getTime()))
     throw fieldError("expires_at", words.keyForm.notADay);

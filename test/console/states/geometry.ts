@@ -57,6 +57,10 @@ export const findMisplaced = `(async () => {
       const last = list.lastElementChild?.getBoundingClientRect();
       if (last && last.right < list.getBoundingClientRect().right - 2) say("figures leave a hole");
     }
+    for (const chart of document.querySelectorAll(".bars-frame")) {
+      const [axis, plot] = [...chart.children].map((one) => one.getBoundingClientRect());
+      if (axis && plot && axis.right > plot.left + 1) say("the axis of a chart is not beside it");
+    }
     for (const one of document.querySelectorAll("main *, dialog *")) {
       if (one.scrollWidth <= one.clientWidth || one.clientWidth === 0) continue;
       if (getComputedStyle(one).textOverflow !== "ellipsis" || one.closest("[title]")) continue;

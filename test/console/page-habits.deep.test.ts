@@ -92,6 +92,31 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     expect(await page.getByRole("alert").count()).toBe(0);
   });
 
+  test("grouping by tag begins with a tag that requests have, and others are offered", async () => {
+    await open("usage");
+    await button("Tag").click();
+    await expect.poll(() => new URL(page.url()).searchParams.get("tag")).toBe("team");
+    const offered = page.locator("datalist option[value='team=research']");
+    expect(await offered.count()).toBe(1);
+  });
+
+  test("an audit event is a sentence with names, and its facts unfold", async () => {
+    await open("operator-audit");
+    await page.getByRole("cell", { name: "made a transfer" }).waitFor();
+    await page.getByText("2 facts").first().click();
+    await page.getByText("2,000.00 credits").waitFor();
+    const rows = await page.locator("tbody").textContent();
+    expect(rows).not.toMatch(/CreateTransfer|amountMicrocredits|acc_/);
+    await page.getByLabel("Who").selectOption({ label: "Ana Bălan" });
+    await expect.poll(() => page.url()).toContain("actor=person%3Aper_ana");
+  });
+
+  test("a note about an order leads to the order", async () => {
+    await open("credits");
+    const note = page.getByRole("link", { name: "Order", exact: true }).first();
+    expect(await note.getAttribute("href")).toMatch(/credits\/orders\/ord_/);
+  });
+
   test("parts of a page that fail for one reason say it once", async () => {
     await open("overview", "failed");
     await page.locator("main").waitFor();

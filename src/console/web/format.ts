@@ -61,7 +61,11 @@ export function count(n: bigint | number): string {
   return whole.format(n);
 }
 
-const short = new Intl.NumberFormat(locale, { notation: "compact", maximumFractionDigits: 1 });
+const short = new Intl.NumberFormat(locale, {
+  notation: "compact",
+  minimumFractionDigits: 1,
+  maximumFractionDigits: 1,
+});
 /** "41.7 M" */
 export function compact(n: bigint | number): string {
   if (n < 10_000) return count(n);

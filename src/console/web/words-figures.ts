@@ -396,6 +396,8 @@ export const figures = {
       },
     },
     held: (text: string) => `${text} held by running requests`,
+    filledTo: (amount: string) => `${amount} when it was last filled`,
+    orderNote: "Order",
     heldNone: "nothing held",
     left: (days: number) => {
       if (days > 365) return "more than a year at the pace of this week";

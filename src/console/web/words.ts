@@ -52,6 +52,7 @@ export const words = {
     notFound: "The address may be old, or belong to an account that you are not a member of.",
     toOverview: "To the overview",
     credits: "credits",
+    amount: (amount: string) => `${amount} credits`,
     approximately: (amount: string) => `≈ ${amount}`,
     operatorOnly: "Operator",
   },
@@ -344,16 +345,6 @@ export const words = {
     missingTitle: "There is no such key",
     missing: "It may belong to another account, or the address may be wrong.",
   },
-  /** Methods of the audit log. */
-  acts: {
-    CreateKey: "made",
-    UpdateKey: "changed",
-    RotateKey: "rotated",
-    PauseKey: "paused",
-    ResumeKey: "resumed",
-    RevokeKey: "revoked",
-    RevokeSecret: "secret ended",
-  } satisfies Record<string, string> as Readonly<Record<string, string>>,
   rotate: {
     title: (name: string) => `Rotate ${name}`,
     lead: "The key gets a new secret now. Its limits, its cap and its history stay.",

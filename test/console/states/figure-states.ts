@@ -268,6 +268,7 @@ function chargeOf(index: number, of: ReceiptInit = {}): ReceiptInit {
     admittedAt: at(new Date(admitted)),
     settledAt: at(new Date(admitted + 1_250 + index * 300)),
     grantedOutput: 32_000,
+    ...(index % 3 === 0 && { tags: { team: index % 2 === 0 ? "search" : "research" } }),
     ...of,
   };
 }
@@ -288,7 +289,7 @@ const pools = (free: readonly [bigint, bigint], held: bigint) => [
     forecasts: [
       {
         ...{ family: Family.V1, freeMicrocredits: free[0], heldMicrocredits: held },
-        dailyMicrocredits: 97n * credit,
+        ...{ dailyMicrocredits: 97n * credit, filledToMicrocredits: 10_000n * credit },
         daysLeft: Math.max(0, Number(free[0] / (97n * credit))),
       },
       { family: Family.V2, freeMicrocredits: free[1] },
@@ -497,7 +498,7 @@ export const figureStates: readonly PageStates[] = [
       loading: [...usageBase, pending(queryUsage)],
       empty: [keys, catalogue, noUsage],
       failed: [...usageBase, failing(queryUsage, "report_too_large")],
-      full: [...usageBase, usageAnswer(1n)],
+      full: [...usageBase, charges, usageAnswer(1n)],
       large: [...usageBase, usageAnswer(100_000n)],
     },
   },

@@ -46,6 +46,19 @@ export function useWaitingAccounts(): ReadonlyMap<string, AccountSummary> {
   return new Map((data?.accounts ?? []).map((one) => [one.account?.accountId ?? "", one]));
 }
 
+const namedMax = 200;
+
+/** The names of the newest accounts, by id. Others are known by their id alone. */
+export function useAccountNames(isWanted = true): ReadonlyMap<string, string> {
+  const { data } = useCall(
+    OperationsService.method.findAccounts,
+    isWanted ? { pageSize: namedMax } : undefined,
+  );
+  return new Map(
+    (data?.accounts ?? []).map(({ account }) => [account?.accountId ?? "", account?.name ?? ""]),
+  );
+}
+
 const peopleMax = 1000;
 
 /** Names actors, such as `person:<id>` and `token:<name>`, as far as people are known. */

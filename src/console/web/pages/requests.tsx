@@ -38,7 +38,7 @@ import { hintOf, type KeyText, learnKeys, useKeys } from "../parts/key-names.ts"
 import { Card, Head } from "../parts/page.tsx";
 import { KeyName, Notice } from "../parts/small.tsx";
 import { type Column, Table } from "../parts/table.tsx";
-import { parseTags } from "../parts/tags.ts";
+import { parseTags, useKnownTags } from "../parts/tags.ts";
 import { dayOf } from "../parts/usage-report.ts";
 import { Empty, Skeleton, View } from "../parts/view.tsx";
 import { useVisible } from "../parts/visible.ts";
@@ -83,6 +83,8 @@ const dayMs = 86_400_000;
 
 export function Requests(_: PageProps): JSX.Element {
   const [query, setQuery] = useQuery(defaults);
+  const [areTagsWanted, setTagsWanted] = useState(false);
+  const tags = useKnownTags(areTagsWanted);
   const outcome = choiceOf(query.outcome, words.requests.outcomes, "");
   const zone = choiceOf(query.times, words.requests.zones, "utc");
   const least = query.least === "" ? 0n : parseCredits(query.least);
@@ -176,6 +178,8 @@ export function Requests(_: PageProps): JSX.Element {
           label={words.requests.tag}
           value={query.tag}
           mode="text"
+          offered={tags}
+          onFocus={() => setTagsWanted(true)}
           onInput={(value) => setQuery({ tag: value.trim() })}
         />
         {query.by !== "" && (

@@ -395,7 +395,7 @@ function CloseAccountDialog({ onClose }: DialogProps): JSX.Element {
   return (
     <Dialog title={words.settings.closeTitle(name)} onClose={onClose}>
       <p>{words.settings.closeAbout}</p>
-      {pools.data && <Snippet text={words.settings.closeWords(name, exact(free))} />}
+      {pools.data && <Snippet text={words.settings.closeWords(name, exact(free))} wraps />}
       <Form
         kind="danger"
         submit={words.settings.closeButton}

@@ -1,7 +1,7 @@
 // What was used, over time: by token category, model or key, in credits, tokens or requests.
 
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import {
   BillingService,
   Bucket,
@@ -30,7 +30,7 @@ import { hintOf, type KeyText, learnKeys, useKeys } from "../parts/key-names.ts"
 import { Card, Figure, Figures, Head } from "../parts/page.tsx";
 import { KeyName } from "../parts/small.tsx";
 import { type Column, Table } from "../parts/table.tsx";
-import { parseTags, tagsText } from "../parts/tags.ts";
+import { parseTags, tagsText, useKnownTags } from "../parts/tags.ts";
 import type { Bar } from "../parts/timeline.ts";
 import {
   addSums,
@@ -146,6 +146,15 @@ export function Usage(_: PageProps) {
       : undefined,
     rowsOf,
   );
+  const [areTagsWanted, setTagsWanted] = useState(false);
+  const tags = useKnownTags(areTagsWanted || wantedBy === "tag");
+  const tagNames = [...new Set(tags.map((text) => text.replace(/=.*/s, "")))];
+  const [firstTag] = tagNames;
+  useEffect(() => {
+    // Of what is known, something is shown at once.
+    if (wantedBy === "tag" && query.tag === "" && firstTag !== undefined)
+      setQuery({ tag: firstTag }, { replace: true });
+  }, [wantedBy, query.tag, firstTag]);
   const keys = useKeys([...tableRows.map(({ keyId }) => keyId), query.key]);
 
   const title = (
@@ -206,6 +215,8 @@ export function Usage(_: PageProps) {
         label={words.requests.tag}
         value={query.tag}
         mode="text"
+        offered={[...tagNames, ...tags]}
+        onFocus={() => setTagsWanted(true)}
         problem={wantedBy === by ? undefined : words.usage.tagNeeded}
         onInput={(value) => setQuery({ tag: value.trim() })}
       />

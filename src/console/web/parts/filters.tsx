@@ -1,7 +1,7 @@
 // The fields in the row of filters, above figures and lists. What they hold is in the address.
 
 import type { ComponentChildren, JSX } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useId, useState } from "preact/hooks";
 import { InferenceService } from "../../../../gen/gateway/inference/v1/inference_pb.ts";
 import { useCall } from "../api.ts";
 import { words } from "../words.ts";
@@ -38,9 +38,13 @@ export function TextFilter(
     readonly problem?: string | undefined;
     /** Default: a number. */
     readonly mode?: "text";
+    /** Texts that can be chosen. */
+    readonly offered?: readonly string[];
+    readonly onFocus?: () => void;
   },
 ): JSX.Element {
-  const { label, value, onInput, problem, mode = "decimal" } = props;
+  const { label, value, onInput, problem, mode = "decimal", offered = [], onFocus } = props;
+  const id = useId();
   return (
     <label class="filter stack">
       <span>{label}</span>
@@ -50,8 +54,17 @@ export function TextFilter(
         value={value}
         title={problem}
         aria-invalid={problem !== undefined}
+        list={offered.length > 0 ? id : undefined}
+        onFocus={onFocus}
         onChange={(event) => onInput(event.currentTarget.value)}
       />
+      {offered.length > 0 && (
+        <datalist id={id}>
+          {offered.map((text) => (
+            <option key={text} value={text} />
+          ))}
+        </datalist>
+      )}
       {problem && (
         <span class="problem" role="alert">
           {problem}

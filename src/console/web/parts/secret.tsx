@@ -12,7 +12,7 @@ import { Snippet } from "./small.tsx";
 type SecretProps = { secret: string; onCopied?: () => void };
 
 export function Secret({ secret, onCopied }: SecretProps): JSX.Element {
-  const field = useRef<HTMLInputElement>(null);
+  const field = useRef<HTMLTextAreaElement>(null);
   useEffect(() => {
     field.current?.focus();
     field.current?.select();
@@ -20,9 +20,8 @@ export function Secret({ secret, onCopied }: SecretProps): JSX.Element {
   return (
     <div class="secret stack">
       <div class="secret-row columns">
-        <input
+        <textarea
           ref={field}
-          type="text"
           readOnly
           data-autofocus
           aria-label={words.secret.label}

@@ -103,10 +103,17 @@ export function KeyName({ name, hint, href }: KeyNameProps): JSX.Element {
   );
 }
 
+type SnippetProps = {
+  text: string;
+  /** For words that somebody types again: all of them are seen. */
+  wraps?: boolean;
+  onCopied?: () => void;
+};
+
 /** Code to copy. */
-export function Snippet({ text, onCopied }: { text: string; onCopied?: () => void }): JSX.Element {
+export function Snippet({ text, wraps = false, onCopied }: SnippetProps): JSX.Element {
   return (
-    <div class="snippet">
+    <div class={wraps ? "snippet wraps" : "snippet"}>
       {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reached by keyboard. */}
       <section class="code" tabIndex={0} aria-label={words.common.code}>
         <pre>{text}</pre>

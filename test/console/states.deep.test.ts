@@ -137,7 +137,9 @@ async function resize(page: Page, width: number): Promise<void> {
 async function judge(page: Page): Promise<string[]> {
   // Its result also names every part that passed: describing those takes longer than judging them.
   const options = JSON.stringify({ runOnly: tags, resultTypes: ["violations"] });
-  const run = `axe.run(document, ${options}).then(({ violations }) => violations)`;
+  // Below a dialog is the page of a state that is judged by itself.
+  const place = "document.querySelector('dialog[open]') ?? document";
+  const run = `axe.run(${place}, ${options}).then(({ violations }) => violations)`;
   const violations: AxeResults["violations"] = await page.evaluate(run);
   return violations.flatMap(({ id, nodes }) =>
     nodes.map(({ html, failureSummary }) => `${id}: ${html} ${failureSummary}`.slice(0, 500)),

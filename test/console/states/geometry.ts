@@ -7,12 +7,11 @@ export const widths = [1440, 1280, 1024, 768, 360] as const;
 export const fonts = ["DejaVu Sans", "DejaVu Sans Condensed"] as const;
 
 /**
- * Runs in the page, and resolves with one sentence for each fault: something leaves its card, its
- * dialog or the screen; a control of a dialog is out of reach; the last row of figures has a hole;
- * a name is cut, and its whole is nowhere.
+ * Runs in the page. One sentence for each fault: something leaves its card, its dialog or the
+ * screen; a control of a dialog is out of reach; the last row of figures has a hole; the axis of a
+ * chart is not beside it; a name is cut, and its whole is nowhere.
  */
-export const findMisplaced = `(async () => {
-  const frame = () => new Promise((resolve) => requestAnimationFrame(resolve));
+export const findMisplaced = `(() => {
   const problems = new Set();
   const name = (one) => {
     const text = (one.getAttribute("aria-label") ?? one.textContent).trim().slice(0, 40);
@@ -69,9 +68,6 @@ export const findMisplaced = `(async () => {
   };
   for (const font of ${JSON.stringify(fonts)}) {
     document.body.style.fontFamily = '"' + font + '"';
-    // Charts are drawn again in the frame after the one in which their place changed.
-    await frame();
-    await frame();
     judge(font);
   }
   document.body.style.fontFamily = "";

@@ -45,13 +45,21 @@ export function TextFilter(
 ): JSX.Element {
   const { label, value, onInput, problem, mode = "decimal", offered = [], onFocus } = props;
   const id = useId();
+  const [text, setText] = useState(value);
+  const [shown, setShown] = useState(value);
+  // The address has changed otherwise.
+  if (shown !== value) {
+    setShown(value);
+    setText(value);
+  }
   return (
     <label class="filter stack">
       <span>{label}</span>
       <input
         type="text"
         inputMode={mode}
-        value={value}
+        value={text}
+        onInput={(event) => setText(event.currentTarget.value)}
         title={problem}
         aria-invalid={problem !== undefined}
         list={offered.length > 0 ? id : undefined}

@@ -1,4 +1,4 @@
-// What going back does: it closes a dialog, undoes a filter, and asks where something would be lost.
+// What going back does: it closes a dialog, undoes a filter, and asks before something is lost.
 
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";

@@ -112,7 +112,7 @@ export function CreateKeyDialog({ onClose }: { onClose: () => void }): JSX.Eleme
 
 type SecretDialogProps = { title: string; secret: string; onClose: () => void };
 
-/** The secret, once. Closing before it was copied asks, unless the person says that they have it. */
+/** The secret, once. Closing before it was copied asks, unless it is called stored. */
 function SecretDialog({ title, secret, onClose }: SecretDialogProps): JSX.Element {
   const [isCopied, setCopied] = useState(false);
   const copied = () => setCopied(true);

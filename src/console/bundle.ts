@@ -112,7 +112,7 @@ const main = join(web, "main.tsx");
 const byNeed = "by need";
 
 const settings = {
-  entryPoints: { main, theme: join(web, "theme.css") },
+  entryPoints: { main, theme: join(web, "theme.css"), first: join(web, "first-theme.ts") },
   outdir: "/console/assets",
   entryNames: "[name]-[hash]",
   chunkNames: "[name]-[hash]",
@@ -210,10 +210,12 @@ async function toBundle({ outputFiles, metafile }: Built, scripts = ""): Promise
   const [entry = "", shared = ""] = filesOfEntry(metafile, "main.tsx");
   assets.delete(entry);
   const [theme = ""] = filesOfEntry(metafile, "theme.css");
+  const [first = ""] = filesOfEntry(metafile, "first-theme.ts");
   const page = await readFile(join(web, "index.html"), "utf8");
   const html = page
     .replace("main.tsx", shared)
     .replace("theme.css", theme)
+    .replace("first-theme.ts", first)
     .replace("</html>", `${scripts}</html>`);
   const frame = await readFile(join(web, "first-frame.html"), "utf8");
   const place = '<div id="app">';

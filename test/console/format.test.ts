@@ -3,6 +3,8 @@
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
+import { AlertSettingsSchema } from "../../gen/gateway/alerts/v1/alerts_pb.ts";
+import { KeySchema } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import {
   clock,
   compact,
@@ -19,8 +21,11 @@ import {
   percent,
   plainCredits,
   relative,
+  signedCredits,
   toDate,
 } from "../../src/console/web/format.ts";
+import { readCredits, readWhole } from "../../src/console/web/parts/bounds.ts";
+import { exact } from "../../src/console/web/parts/decimals.ts";
 import { parseTags, tagsText } from "../../src/console/web/parts/tags.ts";
 import { anyTyped, within } from "../support/arbitraries.ts";
 
@@ -90,6 +95,9 @@ test("tags are written in the order of their keys", () => {
   expect(tagsText({ team: "a", env: "ci" })).toBe("env=ci, team=a");
   expect(parseTags(tagsText({ team: "a=b", env: "ci" }))).toEqual({ team: "a=b", env: "ci" });
 });
+
+/** The text with plain spaces. */
+const inWords = (text: string) => text.replaceAll("\u00a0", " ");
 
 describe("a typed amount", () => {
   test.for<[string, bigint]>([
@@ -163,7 +171,7 @@ test.for<[bigint, string, string, string]>([
   [5_000n, "0.01", "0.0050", "$0.00"],
   [999_999n, "1.00", "1.0000", "$0.00"],
   [1_000_000n, "1.00", "1.0000", "$0.01"],
-  [-1_000_000n, "-1.00", "-1.0000", "-$0.01"],
+  [-1_000_000n, "−1.00", "−1.0000", "−$0.01"],
   [-49n, "0.00", "0.0000", "$0.00"],
   [6_412_080_000n, "6,412.08", "6,412.0800", "$32.06"],
   [123_456_789_123_456n, "123,456,789.12", "123,456,789.1235", "$617,283.95"],
@@ -174,12 +182,12 @@ test.for<[bigint, string, string, string]>([
 test.for<[number | bigint, string, string]>([
   [0, "0", "0"],
   [9_999, "9,999", "9,999"],
-  [10_000, "10,000", "10 K"],
+  [10_000, "10,000", "10.0 K"],
   [18_204n, "18,204", "18.2 K"],
   [41_650_000n, "41,650,000", "41.7 M"],
-  [2_000_000_000n, "2,000,000,000", "2 B"],
+  [2_000_000_000n, "2,000,000,000", "2.0 B"],
 ])("%s is counted as %s, or %s in short", ([n, long, short]) => {
-  expect([count(n), compact(n)]).toEqual([long, short]);
+  expect([count(n), inWords(compact(n))]).toEqual([long, short]);
 });
 
 test.for<[number, string]>([
@@ -192,7 +200,7 @@ test.for<[number, string]>([
   [0.126, "13 %"],
   [1, "100 %"],
 ])("a share of %d is %s", ([share, text]) => {
-  expect(percent(share)).toBe(text);
+  expect(inWords(percent(share))).toBe(text);
 });
 
 const [minuteMs, hourMs] = [60_000, 3_600_000];
@@ -210,7 +218,7 @@ test.for<[number, string]>([
   [48 * hourMs, "2 days"],
   [84 * hourMs, "4 days"],
 ])("%d ms take %s", ([ms, text]) => {
-  expect(duration(ms)).toBe(text);
+  expect(inWords(duration(ms))).toBe(text);
 });
 
 test("moments are in UTC, of dates and of timestamps", () => {
@@ -218,12 +226,12 @@ test("moments are in UTC, of dates and of timestamps", () => {
   const timestamp = timestampFromDate(date);
   expect(toDate(timestamp)).toEqual(date);
   for (const at of [date, timestamp])
-    expect([day(at), clock(at), moment(at)]).toEqual([
+    expect([day(at), clock(at), moment(at)].map(inWords)).toEqual([
       "2 Jan 2026",
       "03:04 UTC",
       "2 Jan 2026, 03:04:05 UTC",
     ]);
-  expect(moment(new Date("2026-12-31T23:59:59Z"))).toBe("31 Dec 2026, 23:59:59 UTC");
+  expect(inWords(moment(new Date("2026-12-31T23:59:59Z")))).toBe("31 Dec 2026, 23:59:59 UTC");
 });
 
 test.for<[number, string]>([
@@ -244,4 +252,45 @@ test.for<[number, string]>([
 ])("%d seconds from now are %s", ([seconds, text]) => {
   const now = new Date("2026-11-22T12:00:00Z");
   expect(relative(new Date(now.getTime() + seconds * 1_000), now)).toBe(text);
+});
+
+test("a number outside of what its field holds is refused at the field, in words of the page", () => {
+  const { requestsPerMinute: rate, monthlyCapMicrocredits: cap } = KeySchema.field;
+  const { belowDays } = AlertSettingsSchema.field;
+  expect([readWhole("", rate), readWhole(" 1,200 ", rate)]).toEqual([undefined, 1_200]);
+  expect(readWhole("4294967295", rate)).toBe(4_294_967_295);
+  for (const text of ["-3", "−3", "1.5", "4294967296", "12,00", "ten", "1e3"])
+    expect(() => readWhole(text, rate)).toThrow(
+      expect.objectContaining({
+        field: "requests_per_minute",
+        message: "A whole number from 0 to 4,294,967,295.",
+      }),
+    );
+  expect(() => readWhole("-1", belowDays)).toThrow(
+    expect.objectContaining({ field: "below_days" }),
+  );
+  expect(readCredits("9223372036854.775807", cap)).toBe(2n ** 63n - 1n);
+  for (const text of ["9223372036854.775808", "-1"])
+    expect(() => readCredits(text, cap)).toThrow(
+      expect.objectContaining({ field: "monthly_cap_microcredits" }),
+    );
+});
+
+test("amounts have one minus, and one form with their sign", () => {
+  const texts = [credits(-5_000_000n), dollars(-5_000_000n), exact(-5_000_000n)];
+  expect(texts).toEqual(["−5.00", "−$0.03", "−5.00"]);
+  expect([signedCredits(-12_500_000n), signedCredits(200_000_000n)]).toEqual(["−12.50", "+200.00"]);
+});
+
+test("nothing breaks between a number and its unit, nor within a date", () => {
+  const at = new Date("2026-11-22T14:02:31Z");
+  for (const text of [
+    compact(41_700_000),
+    percent(0.0035),
+    duration(840),
+    duration(7_500_000),
+    day(at),
+  ])
+    expect(text).toMatch(/^[^ ]+\u00a0[^ ]+$/);
+  expect(moment(at).split(" ")).toEqual(["22\u00a0Nov\u00a02026,", "14:02:31\u00a0UTC"]);
 });

@@ -186,9 +186,9 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
 
   test("the audit shows all of it, and the owner sees who looked", async () => {
     await open(olga, `/audit?account=${accountId}`);
-    for (const method of ["CreateTransfer", "Approve", "SuspendAccount", "DecideOrder"])
+    for (const act of ["made a transfer", "approved", "suspended an account", "decided an order"])
       await olga
-        .getByRole("row", { name: new RegExp(method) })
+        .getByRole("row", { name: new RegExp(act) })
         .first()
         .waitFor();
     const listed = await carla.evaluate(async (account) => {

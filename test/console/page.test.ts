@@ -47,8 +47,8 @@ test("every address of the console is the same page, which no cache keeps", asyn
 
 test("who brings a session sees the frame of the pages before the script runs", async () => {
   const { html, framedHtml } = await loadBundle();
-  expect(html).not.toContain('class="frame"');
-  expect(framedHtml).toContain('<div id="app"><div class="frame">');
+  expect(html).not.toContain('class="frame columns"');
+  expect(framedHtml).toContain('<div id="app"><div class="frame columns">');
   // Whether the session is still alive is known to the services alone.
   const cookie = `gateway-session-${new URL(origin).port}=of-somebody`;
   const pageOf = async (path: string, headers: Record<string, string>) =>
@@ -85,8 +85,8 @@ test("the page and its files have the policy of the console, and no code of thei
 
 test("files are named by their content, compressed, and kept for a year", async () => {
   const { assets } = await loadBundle();
-  // Of everybody: script and style. By need: operators, alerts, the drawing of QR codes.
-  expect(assets.size).toBe(5);
+  // Of everybody: scripts and style. By need: operators, alerts, the drawing of QR codes.
+  expect(assets.size).toBe(6);
   for (const [path, asset] of assets) {
     expect(path).toMatch(/^\/console\/assets\/\w+-[A-Z0-9]{8}\.(js|css)$/);
     await expect.poll(() => asset.compressed).toBeDefined();

@@ -1,11 +1,13 @@
-// Every page of the console in each of its states, in Chromium: accessible by WCAG 2.2 AA, silent,
-// within its own origin, and no wider than the screen; light and dark, on a phone and on a desk.
+// Every page and dialog of the console in each of its states, in Chromium: accessible by WCAG 2.2
+// AA, silent, within its own origin, light and dark; and with everything in its place at five
+// widths and in two fonts.
 
 import type { AxeResults } from "axe-core";
 import type { Browser, BrowserContext, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { hasChromium, startChromium } from "../support/chromium.ts";
 import { now } from "./states/answers.ts";
+import { findMisplaced, widths } from "./states/geometry.ts";
 import {
   axePath,
   type StatesServer,
@@ -14,6 +16,7 @@ import {
   statePath,
 } from "./states/server.ts";
 import { allPages } from "./states/states.ts";
+import { type Visit, visits } from "./states/visits.ts";
 
 const tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"];
 
@@ -23,10 +26,8 @@ const standStill = `Date = class extends Date {
   static now() { return ${now.getTime()}; }
 }`;
 
-const looks = [
-  { colorScheme: "light", width: 1440, height: 900 },
-  { colorScheme: "dark", width: 360, height: 740 },
-] as const;
+const [widest] = widths;
+const narrowest = 360;
 
 // Where it is absent: `apt-get install chromium`.
 describe.skipIf(!hasChromium)("in Chromium", () => {
@@ -45,6 +46,8 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     await context.addInitScript(standStill);
     // All states share it: what V8 has compiled for one serves the next.
     page = await context.newPage();
+    // What a visit presses is there, or never comes.
+    page.setDefaultTimeout(10_000);
   });
   afterAll(async () => {
     await browser.close();
@@ -52,13 +55,18 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
   });
 
   for (const { name, states } of allPages)
-    test(`${name} is accessible and silent in each of its states`, async () => {
-      const findings: string[] = [];
+    test(`${name} is accessible, silent and in its place in each of its states`, async () => {
+      const all: string[] = [];
       for (const state of Object.keys(states)) {
-        const found = await visit(page, server.address, statePath(name, state));
-        findings.push(...found.map((one) => `${state}, ${one}`));
+        const found = await findings(page, server.address, { page: name, state });
+        all.push(...found.map((one) => `${state}, ${one}`));
       }
-      expect(findings).toEqual([]);
+      expect(all).toEqual([]);
+    });
+
+  for (const visit of visits)
+    test(`${visit.page}, ${visit.state}: ${visit.name} is accessible and in its place`, async () => {
+      expect(await findings(page, server.address, visit)).toEqual([]);
     });
 
   test("nothing in the page breaks its policy", async () => {
@@ -77,8 +85,12 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
   });
 });
 
-/** What is wrong with a state, one sentence each. */
-async function visit(page: Page, address: string, path: string): Promise<string[]> {
+/** What is wrong with a state, or with what opens there, one sentence each. */
+async function findings(
+  page: Page,
+  address: string,
+  visit: Omit<Visit, "name" | "run"> & { readonly run?: Visit["run"] },
+): Promise<string[]> {
   const problems: string[] = [];
   page.removeAllListeners();
   page.on("pageerror", (error) => problems.push(`throws ${error.message}`));
@@ -95,42 +107,41 @@ async function visit(page: Page, address: string, path: string): Promise<string[
   page.on("requestfinished", () => {
     lastAnswerAt = performance.now();
   });
-  await wear(page, looks[0]);
-  await page.goto(address + path);
+  await page.emulateMedia({ colorScheme: "light" });
+  await resize(page, widest);
+  await page.goto(address + statePath(visit.page, visit.state));
   await page.locator("main, .skeleton").first().waitFor();
   // What is further down is asked for when somebody scrolls to it.
   await page.evaluate(scrollThrough);
+  await visit.run?.(page);
   // A state has no sign of being complete that all have in common: calls that follow each other.
   await expect.poll(() => performance.now() - lastAnswerAt).toBeGreaterThan(100);
   await page.addScriptTag({ url: address + axePath });
+  problems.push(...(await judge(page)).map((one) => `light: ${one}`));
   // Only its style sheet asks for colour scheme and width, so the page need not be loaded again.
-  for (const look of looks) {
-    await wear(page, look);
-    problems.push(...(await judge(page)).map((one) => `${look.colorScheme}: ${one}`));
+  for (const width of widths) {
+    await resize(page, width);
+    const misplaced: string[] = await page.evaluate(findMisplaced);
+    problems.push(...misplaced.map((one) => `${width} px, ${one}`));
   }
+  await page.emulateMedia({ colorScheme: "dark" });
+  problems.push(...(await judge(page)).map((one) => `dark: ${one}`));
   return problems;
 }
 
-type Look = (typeof looks)[number];
-
-async function wear(page: Page, { colorScheme, width, height }: Look): Promise<void> {
-  await page.emulateMedia({ colorScheme });
-  await page.setViewportSize({ width, height });
+async function resize(page: Page, width: number): Promise<void> {
+  await page.setViewportSize({ width, height: width === narrowest ? 740 : 900 });
 }
 
-/** What is wrong with the page as it looks now. */
+/** What axe finds on the page as it looks now. */
 async function judge(page: Page): Promise<string[]> {
-  const problems: string[] = [];
-  const isTooWide = await page.evaluate(
-    "document.documentElement.scrollWidth > document.documentElement.clientWidth",
-  );
-  if (isTooWide) problems.push("is wider than the screen");
   // Its result also names every part that passed: describing those takes longer than judging them.
   const options = JSON.stringify({ runOnly: tags, resultTypes: ["violations"] });
-  const run = `axe.run(document, ${options}).then(({ violations }) => violations)`;
+  // Below a dialog is the page of a state that is judged by itself.
+  const place = "document.querySelector('dialog[open]') ?? document";
+  const run = `axe.run(${place}, ${options}).then(({ violations }) => violations)`;
   const violations: AxeResults["violations"] = await page.evaluate(run);
-  for (const { id, nodes } of violations)
-    for (const { html, failureSummary } of nodes)
-      problems.push(`${id}: ${html} ${failureSummary}`.slice(0, 500));
-  return problems;
+  return violations.flatMap(({ id, nodes }) =>
+    nodes.map(({ html, failureSummary }) => `${id}: ${html} ${failureSummary}`.slice(0, 500)),
+  );
 }

@@ -52,6 +52,11 @@ const passingReasons = new Set([
   "timeout",
 ]);
 
+/** An error at one field, which the page found by itself. */
+export function fieldError(field: string, message: string): CallError {
+  return new CallError(message, { reason: "invalid_request", field });
+}
+
 /** The failure, whatever was thrown. */
 export function toCallError(thrown: unknown): CallError {
   if (thrown instanceof CallError) return thrown;

@@ -141,15 +141,18 @@ function toError(json: unknown, requestId: string, status?: number): CallError {
   const text = typeof message === "string" ? message : "";
   if (info.domain !== "model-gateway") {
     const isBusy = status !== undefined && statusesOfBusy.includes(status);
+    // Words of a decoder or a proxy, which are none for people.
+    const said = status === 400 ? words.common.notUnderstood : words.common.unknownFailure;
     return isBusy
       ? new CallError(words.common.unavailable, { reason: "gateway_unavailable", requestId })
-      : new CallError(text || words.common.unknownFailure, { reason: "internal", requestId });
+      : new CallError(said, { reason: "internal", requestId });
   }
   const { retryDelay } = facts.get("google.rpc.RetryInfo") ?? {};
   const [violation] = listOf(facts.get("google.rpc.BadRequest")?.fieldViolations);
   const [quota] = listOf(facts.get("google.rpc.QuotaFailure")?.violations);
-  return new CallError(text, {
-    reason: String(info.reason).toLowerCase(),
+  const reason = String(info.reason).toLowerCase();
+  return new CallError(reason === "internal" ? words.common.internal : text, {
+    reason,
     requestId,
     field: violation && String(violation.field),
     // "1.5s"

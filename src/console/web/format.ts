@@ -1,9 +1,13 @@
 // How numbers, money and times are written. Digits are grouped as in English; another language
-// sets another locale.
+// sets another locale. Nothing breaks inside of what is written here: a minus is one character
+// (U+2212), and spaces are such that no line ends at them, but for the one before a time of day.
 
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
 
 const locale = "en";
+const minus = "\u2212";
+/** A space at which no line ends. */
+const space = "\u00a0";
 const microcreditsPerCredit = 1_000_000n;
 
 /** "6,412.08", rounded. Receipts have four digits, so that the smallest charges can be seen. */
@@ -11,11 +15,16 @@ export function credits(micro: bigint, digits: 2 | 4 = 2): string {
   return decimal(micro, digits);
 }
 
+/** "+200.00", "−12.50": what an amount changes. */
+export function signedCredits(micro: bigint, digits: 2 | 4 = 2): string {
+  return `${micro < 0n ? "" : "+"}${credits(micro, digits)}`;
+}
+
 /** "$32.06". One credit is half a cent. */
 export function dollars(micro: bigint): string {
   // 200 credits are a dollar: two more digits, and twice as many of them.
   const text = decimal(micro / 200n, 2);
-  return text.startsWith("-") ? `-$${text.slice(1)}` : `$${text}`;
+  return text.startsWith(minus) ? `${minus}$${text.slice(1)}` : `$${text}`;
 }
 
 function decimal(micro: bigint, digits: 2 | 4): string {
@@ -25,7 +34,7 @@ function decimal(micro: bigint, digits: 2 | 4): string {
   const scale = 10n ** BigInt(digits);
   const whole = count(rounded / scale);
   const rest = String(rounded % scale).padStart(digits, "0");
-  return `${micro < 0n && rounded > 0n ? "-" : ""}${whole}.${rest}`;
+  return `${micro < 0n && rounded > 0n ? minus : ""}${whole}.${rest}`;
 }
 
 /**
@@ -70,33 +79,38 @@ export function count(n: bigint | number): string {
   return whole.format(n);
 }
 
-const short = new Intl.NumberFormat(locale, { notation: "compact", maximumFractionDigits: 1 });
+const short = new Intl.NumberFormat(locale, {
+  notation: "compact",
+  minimumFractionDigits: 1,
+  maximumFractionDigits: 1,
+});
 /** "41.7 M" */
 export function compact(n: bigint | number): string {
   if (n < 10_000) return count(n);
   const parts = short.formatToParts(n);
   const unit = parts.find(({ type }) => type === "compact")?.value ?? "";
   const number = parts.filter(({ type }) => type !== "compact" && type !== "literal");
-  return `${number.map(({ value }) => value).join("")} ${unit}`.trim();
+  return `${number.map(({ value }) => value).join("")}${space}${unit}`.trim();
 }
 
 /** 0.0035 → "0.35 %" */
 export function percent(share: number): string {
   const value = share * 100;
   const digits = value !== 0 && Math.abs(value) < 10 ? 2 : 0;
-  return `${new Intl.NumberFormat(locale, { maximumFractionDigits: digits }).format(value)} %`;
+  return `${new Intl.NumberFormat(locale, { maximumFractionDigits: digits }).format(value)}${space}%`;
 }
 
 /** "0.84 s", "12 s", "3 min", "2 h 5 min" */
 export function duration(ms: number): string {
-  if (ms < 10_000) return `${(ms / 1000).toFixed(2)} s`;
+  if (ms < 10_000) return `${(ms / 1000).toFixed(2)}${space}s`;
   const seconds = Math.round(ms / 1000);
-  if (seconds < 120) return `${seconds} s`;
+  if (seconds < 120) return `${seconds}${space}s`;
   const minutes = Math.round(seconds / 60);
-  if (minutes < 120) return `${minutes} min`;
+  if (minutes < 120) return `${minutes}${space}min`;
   const [hours, rest] = [Math.floor(minutes / 60), minutes % 60];
-  if (hours < 48) return rest === 0 ? `${hours} h` : `${hours} h ${rest} min`;
-  return `${Math.round(hours / 24)} days`;
+  if (hours < 48)
+    return rest === 0 ? `${hours}${space}h` : `${hours}${space}h${space}${rest}${space}min`;
+  return `${Math.round(hours / 24)}${space}days`;
 }
 
 export type Moment = Timestamp | Date;
@@ -111,20 +125,20 @@ const two = (n: number) => String(n).padStart(2, "0");
 /** "22 Nov 2026", in UTC */
 export function day(at: Moment): string {
   const date = toDate(at);
-  return `${date.getUTCDate()} ${months[date.getUTCMonth()]} ${date.getUTCFullYear()}`;
+  return [date.getUTCDate(), months[date.getUTCMonth()], date.getUTCFullYear()].join(space);
 }
 
 /** "14:02 UTC" */
 export function clock(at: Moment): string {
   const date = toDate(at);
-  return `${two(date.getUTCHours())}:${two(date.getUTCMinutes())} UTC`;
+  return `${two(date.getUTCHours())}:${two(date.getUTCMinutes())}${space}UTC`;
 }
 
 /** "22 Nov 2026, 14:02:31 UTC" */
 export function moment(at: Moment): string {
   const date = toDate(at);
   const time = [date.getUTCHours(), date.getUTCMinutes(), date.getUTCSeconds()].map(two);
-  return `${day(date)}, ${time.join(":")} UTC`;
+  return `${day(date)}, ${time.join(":")}${space}UTC`;
 }
 
 const relativeFormat = new Intl.RelativeTimeFormat(locale, { numeric: "always" });

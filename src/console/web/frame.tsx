@@ -37,7 +37,7 @@ export function Frame(props: FrameProps): JSX.Element {
     isFirst.current = false;
   }, [path]);
   return (
-    <div class="frame">
+    <div class="frame columns">
       <a class="skip" href="#content">
         {words.common.skip}
       </a>
@@ -47,7 +47,7 @@ export function Frame(props: FrameProps): JSX.Element {
           <span>{words.common.product}</span>
         </a>
         {column}
-        <div class="column-foot">
+        <div class="column-foot stack">
           {foot}
           <Me settings={settings} />
         </div>
@@ -66,7 +66,7 @@ export function Frame(props: FrameProps): JSX.Element {
 /** What stands there until it is known who is here, as in `first-frame.html`. */
 export function FirstFrame(): JSX.Element {
   return (
-    <div class="frame">
+    <div class="frame columns">
       <div class="column">
         <span class="brand">
           <Brand />

@@ -70,18 +70,61 @@ export function hrefOf(
 
 /** Goes to an address of the console. `replace`: without an entry in the history. */
 export function go(to: string, { replace = false }: { replace?: boolean } = {}): void {
-  if (replace) history.replaceState(null, "", to);
+  if (replace) history.replaceState(history.state, "", to);
   else history.pushState(null, "", to);
   const before = address.value.path;
   address.value = readAddress();
   if (address.value.path !== before) scrollTo(0, 0);
 }
 
+/** What closes the dialogs that are open, unless somebody wants to keep what they hold. */
+const dialogs: (() => void)[] = [];
+/** The address on screen while the page itself goes back from the entry of a dialog. */
+let leaving: string | undefined;
+
+/**
+ * Makes a dialog an entry of the history, so that the way back closes it. All that are open share
+ * one. Returns what to call when it is closed.
+ */
+export function enterDialog(close: () => void): () => void {
+  dialogs.push(close);
+  settleEntry();
+  return () => {
+    dialogs.splice(dialogs.indexOf(close), 1);
+    settleEntry();
+  };
+}
+
+/** Later: one dialog may follow another, and what closes one may go to another page. */
+function settleEntry(): void {
+  setTimeout(() => {
+    const isEntry = Object(history.state).isDialog === true;
+    if (dialogs.length > 0 && !isEntry) history.pushState({ isDialog: true }, "");
+    if (dialogs.length > 0 || !isEntry) return;
+    leaving = shown();
+    history.back();
+  });
+}
+
+function shown(): string {
+  return address.value.path + address.value.search;
+}
+
+function wentBack(): void {
+  const top = dialogs.at(-1);
+  const isSamePage = location.pathname === address.value.path;
+  if (leaving !== undefined || (top && isSamePage)) {
+    // The entry below takes the address that is on screen: it may have changed meanwhile.
+    history.replaceState(null, "", leaving ?? shown());
+    if (leaving === undefined) top?.();
+    leaving = undefined;
+  } else address.value = readAddress();
+  settleEntry();
+}
+
 /** Follows links and the buttons of the browser. */
 export function startRouter(): void {
-  addEventListener("popstate", () => {
-    address.value = readAddress();
-  });
+  addEventListener("popstate", wentBack);
   addEventListener("click", (event) => {
     if (event.button !== 0 || event.metaKey || event.ctrlKey || event.altKey || event.shiftKey)
       return;
@@ -116,20 +159,27 @@ export function match(
   return params;
 }
 
+/** So long a person goes on typing into a filter: one entry of the history. */
+const typingMs = 1_500;
+let lastChange = { names: "", path: "", at: Number.NEGATIVE_INFINITY };
+
 /**
- * State in the query string: its values, and how to change some. What equals its default is not in
- * the address.
+ * State in the query string: its values, and how to change some, each change an entry of the
+ * history. What equals its default is not in the address. `replace`: without an entry.
  */
 export function useQuery<Name extends string>(
   defaults: Readonly<Record<Name, string>>,
 ): readonly [
   Readonly<Record<Name, string>>,
-  (changes: Readonly<Partial<Record<Name, string>>>) => void,
+  (changes: Readonly<Partial<Record<Name, string>>>, settings?: { replace?: boolean }) => void,
 ] {
   const search = new URLSearchParams(address.value.search);
   const values: Record<Name, string> = { ...defaults };
   for (const name in defaults) values[name] = search.get(name) ?? defaults[name];
-  const set = (changes: Readonly<Partial<Record<Name, string>>>) => {
+  const set = (
+    changes: Readonly<Partial<Record<Name, string>>>,
+    { replace = false }: { replace?: boolean } = {},
+  ) => {
     const next = new URLSearchParams(location.search);
     for (const name in defaults) {
       const value = changes[name];
@@ -138,7 +188,13 @@ export function useQuery<Name extends string>(
       else next.set(name, value);
     }
     const text = next.toString();
-    go(`${location.pathname}${text && `?${text}`}`, { replace: true });
+    const to = `${location.pathname}${text && `?${text}`}`;
+    if (to === location.pathname + location.search) return;
+    const names = Object.keys(changes).join();
+    const { path, at } = lastChange;
+    const isTyping = names === lastChange.names && performance.now() - at < typingMs;
+    lastChange = { names, path: location.pathname, at: performance.now() };
+    go(to, { replace: replace || (isTyping && path === location.pathname) });
   };
   return [values, set];
 }

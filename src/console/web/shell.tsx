@@ -112,7 +112,7 @@ function Sections(): JSX.Element {
     current?.scrollIntoView({ block: "nearest", inline: "center" });
   }, [section]);
   return (
-    <nav ref={row} class="sections" aria-label={words.shell.sections}>
+    <nav ref={row} class="sections stack" aria-label={words.shell.sections}>
       {pages.map(({ path, nav, isShown }) =>
         nav && (!isShown || isShown()) ? (
           <a key={path} href={href(path)} aria-current={path === section ? "page" : undefined}>

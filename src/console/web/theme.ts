@@ -4,13 +4,15 @@ import { signal } from "@preact/signals";
 
 export type Theme = "system" | "light" | "dark";
 
+/** As in `first-theme.ts`. */
 const key = "gateway-theme";
 
 export const theme = signal<Theme>("system");
 
 export function startTheme(): void {
-  const kept = localStorage.getItem(key);
-  if (kept === "light" || kept === "dark") setTheme(kept);
+  // `first-theme.ts` has set it.
+  const kept = document.documentElement.dataset.theme;
+  if (kept === "light" || kept === "dark") theme.value = kept;
 }
 
 export function setTheme(next: Theme): void {

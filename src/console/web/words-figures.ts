@@ -199,7 +199,7 @@ export const figures = {
       key: "Key",
       model: "Model",
       requests: "Requests",
-      notCompleted: "Not completed",
+      notCompleted: "Failed or cut",
       cacheWrite: "Cache write",
       credits: "Credits",
     },
@@ -397,6 +397,8 @@ export const figures = {
       },
     },
     held: (text: string) => `${text} held by running requests`,
+    filledTo: (amount: string) => `${amount} when it was last filled`,
+    orderNote: "Order",
     heldNone: "nothing held",
     left: (days: number) => {
       if (days > 365) return "more than a year at the pace of this week";
@@ -471,6 +473,8 @@ export const figures = {
 
   purchase: {
     title: "Buy credits",
+    anOrder: "Order",
+    missing: "There is no such order in this account. The address may be old or mistyped.",
     back: "Credits",
     steps: (at: number, of: number) => `Step ${at} of ${of}`,
     simulated:
@@ -626,6 +630,7 @@ export const figures = {
 
   document: {
     receipt: "Receipt",
+    missing: "There is no such receipt: nothing was paid, or the address is mistyped.",
     creditNote: "Credit note",
     back: "Order",
     print: "Print",

@@ -75,7 +75,11 @@ function labelOf(index: number) {
 
 const labels = names.map((_, index) => labelOf(index));
 
-const models = ["opus", "sonnet", "haiku", "gpt-large", "gpt-small", "fable", "embed"];
+/** As the shipped catalogue has them, and a long one. */
+const models = [
+  ...["model-opus-4.6", "model-sonnet-4.6", "model-haiku-4.5", "gpt-large", "gpt-small", "fable"],
+  "a-provider/a-model-with-a-name-of-exactly-sixty-characters-1",
+];
 
 /** Credits in micro-credits, with the tokens that go with them. */
 function sumsOf(
@@ -254,7 +258,7 @@ function chargeOf(index: number, of: ReceiptInit = {}): ReceiptInit {
   return {
     requestId: `req_0199e1c0a1b27c3d8e4f${String(index).padStart(4, "0")}`,
     ...{ accountId, keyId: `key_${index % names.length}`, family: Family.V1 },
-    model: models[index % models.length] ?? "opus",
+    model: models[index % models.length] ?? "",
     ...{ usage, price, outcome, basis: Basis.REPORTED },
     holdMicrocredits: amount + 900_000n,
     amountMicrocredits: amount,
@@ -267,6 +271,7 @@ function chargeOf(index: number, of: ReceiptInit = {}): ReceiptInit {
     admittedAt: at(new Date(admitted)),
     settledAt: at(new Date(admitted + 1_250 + index * 300)),
     grantedOutput: 32_000,
+    ...(index % 3 === 0 && { tags: { team: index % 2 === 0 ? "search" : "research" } }),
     ...of,
   };
 }
@@ -287,7 +292,7 @@ const pools = (free: readonly [bigint, bigint], held: bigint) => [
     forecasts: [
       {
         ...{ family: Family.V1, freeMicrocredits: free[0], heldMicrocredits: held },
-        dailyMicrocredits: 97n * credit,
+        ...{ dailyMicrocredits: 97n * credit, filledToMicrocredits: 10_000n * credit },
         daysLeft: Math.max(0, Number(free[0] / (97n * credit))),
       },
       { family: Family.V2, freeMicrocredits: free[1] },
@@ -496,7 +501,7 @@ export const figureStates: readonly PageStates[] = [
       loading: [...usageBase, pending(queryUsage)],
       empty: [keys, catalogue, noUsage],
       failed: [...usageBase, failing(queryUsage, "report_too_large")],
-      full: [...usageBase, usageAnswer(1n)],
+      full: [...usageBase, charges, usageAnswer(1n)],
       large: [...usageBase, usageAnswer(100_000n)],
     },
   },

@@ -602,13 +602,13 @@ export const operatorStates: readonly PageStates[] = [
       loading: [admin, listPeople, pending(people.listAuditEvents)],
       empty: [admin, listPeople, noEvents],
       failed: [admin, listPeople, failing(people.listAuditEvents, "internal")],
-      full: [admin, listPeople, events],
+      full: [admin, find, listPeople, events],
     },
   },
   {
     name: "operator-audit-filtered",
     path: at("/audit?actor=person:per_ana&method=GetAccount&from=2026-11-01&to=2026-11-22"),
-    states: { none: [admin, listPeople, noEvents], full: [admin, listPeople, events] },
+    states: { none: [admin, find, listPeople, noEvents], full: [admin, find, listPeople, events] },
   },
   {
     name: "operator-promotions",

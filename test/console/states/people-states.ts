@@ -85,7 +85,7 @@ const someKeys: readonly KeyInit[] = [
     managedBy: "person:person_ana",
     monthSpentMicrocredits: 921_330_000n,
     monthlyCapMicrocredits: 1_000n * credit,
-    allowedModels: ["claude-haiku-4-5", "claude-sonnet-4-6"],
+    allowedModels: ["model-haiku-4.5", "model-sonnet-4.6"],
   }),
   keyOf(3, {
     name: "contractor",
@@ -182,7 +182,8 @@ const listMembers = answer(people.listMembers, () => ({
   ],
 }));
 
-const models = ["claude-opus-4-6", "claude-sonnet-4-6", "claude-haiku-4-5"];
+/** As the shipped catalogue has them. */
+const models = ["model-opus-4.6", "model-sonnet-4.6", "model-haiku-4.5"];
 
 const usage = answer(billing.queryUsage, ({ keyIds }) => ({
   rows: Array.from({ length: 30 }, (_, index) =>
@@ -260,6 +261,7 @@ const aKey: KeyInit = keyOf(1, {
     },
   ],
 });
+const longName = "the nightly jobs of the whole research department in Potsdam";
 const getKey = (key: KeyInit = aKey) => answer(keysMethod.getKey, () => ({ key }));
 
 const acts = answer(people.listAuditEvents, () => ({
@@ -307,11 +309,11 @@ const providers = answer(people.beginSignIn, () => ({
 const stranger = failing(people.getSession, "missing_key");
 const role = (
   role: AccountRole,
-  status: { readonly suspended?: boolean; readonly statusReason?: string } = {},
+  of: { readonly suspended?: boolean; readonly statusReason?: string; readonly name?: string } = {},
 ): Answer =>
   answer(people.getSession, () => ({
     person: { personId: "person_vic", login: "vic@acme.example", name: "Vic" },
-    accounts: [{ accountId, name: "ACME Robotics", role, ...status }],
+    accounts: [{ accountId, name: "ACME Robotics", role, ...of }],
     hasPassword: true,
   }));
 
@@ -464,6 +466,7 @@ export const peopleStates: readonly PageStates[] = [
       ],
       full: [getKey(), ...whole],
       revoked: [getKey(keyOf(8, { status: KeyStatus.REVOKED, revokedAt: ago(day) })), ...whole],
+      "long names": [getKey({ ...aKey, name: longName }), ...whole],
       viewer: [role(AccountRole.VIEWER), getKey(), ...whole],
     },
   },
@@ -484,6 +487,7 @@ export const peopleStates: readonly PageStates[] = [
       loading: [pending(people.listSessions), pending(billing.getAccount)],
       failed: [failing(people.listSessions, "internal")],
       full: settings,
+      "long names": [role(AccountRole.OWNER, { name: longName }), ...settings],
       viewer: [role(AccountRole.VIEWER), ...settings],
       "no alerts": [alertsOf({ settings: {} }), ...settings],
     },

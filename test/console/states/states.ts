@@ -5,6 +5,7 @@ import { AlertsService } from "../../../gen/gateway/alerts/v1/alerts_pb.ts";
 import { AccountStatus, BillingService } from "../../../gen/gateway/billing/v1/billing_pb.ts";
 import { Family } from "../../../gen/gateway/common/v1/family_pb.ts";
 import { AccountRole } from "../../../gen/gateway/common/v1/roles_pb.ts";
+import { KeysService } from "../../../gen/gateway/keys/v1/keys_pb.ts";
 import { PeopleService } from "../../../gen/gateway/people/v1/people_pb.ts";
 import { type Answer, accountId, answer, type PageStates } from "./answers.ts";
 import { figureStates } from "./figure-states.ts";
@@ -12,6 +13,9 @@ import { operatorStates } from "./operator-states.ts";
 import { peopleStates } from "./people-states.ts";
 
 const at = (text: string) => timestampFromDate(new Date(text));
+
+/** As long as a secret is. */
+const secret = `sk-gw2-1${"AbCdEfGhJkMnPqRsTuVwXyZ2345678W0K9xQmM7yBdF"}`;
 
 /** What a state answers unless it says otherwise. */
 export const commonAnswers: readonly Answer[] = [
@@ -81,6 +85,14 @@ export const commonAnswers: readonly Answer[] = [
   // Nothing is settled while somebody looks.
   answer(BillingService.method.watchCharges, () => [{}]),
   answer(PeopleService.method.beginSignIn, () => ({ passkeyOptionsJson: "{}" })),
+  // What dialogs send.
+  answer(KeysService.method.createKey, ({ name }) => ({ key: { keyId: "key_new", name }, secret })),
+  answer(KeysService.method.rotateKey, () => ({ secret })),
+  answer(KeysService.method.pauseKey, () => ({})),
+  answer(KeysService.method.resumeKey, () => ({})),
+  answer(PeopleService.method.invite, () => ({
+    link: `https://gateway.acme.example/console/welcome#${secret.slice(-40)}`,
+  })),
 ];
 
 export const allPages: readonly PageStates[] = [

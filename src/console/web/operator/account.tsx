@@ -17,7 +17,7 @@ import {
 import { PaymentsService } from "../../../../gen/gateway/payments/v1/payments_pb.ts";
 import { PeopleService } from "../../../../gen/gateway/people/v1/people_pb.ts";
 import { call, invalidate, useCall, usePages } from "../api.ts";
-import { credits, dollars, relative } from "../format.ts";
+import { credits, dollars, relative, signedCredits } from "../format.ts";
 import { familyName, roleName } from "../names.ts";
 import { Button, Copy, LinkButton } from "../parts/button.tsx";
 import { Dialog } from "../parts/dialog.tsx";
@@ -42,7 +42,6 @@ import {
   orderHref,
   PagedTable,
   Quoted,
-  signedCredits,
   usePeopleNames,
 } from "./common.tsx";
 import { TransferDialog } from "./transfer.tsx";
@@ -317,7 +316,7 @@ function MembersCard({ accountId }: OfAccount): JSX.Element {
               name: "person",
               head: head.person,
               cell: ({ name, login }) => (
-                <span class="key-name">
+                <span class="key-name" title={login}>
                   <bdi class="name">{name || login}</bdi>
                   {name && <span class="faint">{login}</span>}
                 </span>

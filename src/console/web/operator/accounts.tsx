@@ -1,7 +1,7 @@
 // All accounts: found by what operators know of them, with what they ask first.
 
 import type { JSX } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import {
   type AccountStatus,
   AccountStatus as AccountStatuses,
@@ -19,8 +19,8 @@ import { credits } from "../format.ts";
 import { Button } from "../parts/button.tsx";
 import { Dialog } from "../parts/dialog.tsx";
 import { textOf } from "../parts/enum-names.ts";
-import { ChoiceFilter, choiceOf, Filters, optionsOf } from "../parts/filters.tsx";
-import { Form, Search, TextField } from "../parts/form.tsx";
+import { ChoiceFilter, choiceOf, Filters, optionsOf, SearchFilter } from "../parts/filters.tsx";
+import { Form, TextField } from "../parts/form.tsx";
 import { notify } from "../parts/messages.ts";
 import { Card, Head } from "../parts/page.tsx";
 import { Tag, Time } from "../parts/small.tsx";
@@ -39,17 +39,8 @@ const filters = {
   closed: AccountFilter.CLOSED,
 } as const;
 
-/** So long nobody has typed: then the search begins. */
-const typedMs = 300;
-
 export function Accounts(): JSX.Element {
   const [query, setQuery] = useQuery({ q: "", show: "all", new: "" });
-  const [text, setText] = useState(query.q);
-  useEffect(() => {
-    if (text === query.q) return;
-    const timer = setTimeout(() => setQuery({ q: text }), typedMs);
-    return () => clearTimeout(timer);
-  }, [text, query.q]);
   const show = choiceOf(query.show, filters, "all");
   const accounts = usePages(
     OperationsService.method.findAccounts,
@@ -57,17 +48,18 @@ export function Accounts(): JSX.Element {
     (page) => page.accounts,
   );
   const isAll = query.q.trim() === "" && show === "all";
-  const showAll = () => {
-    setText("");
-    setQuery({ q: "", show: "all" });
-  };
+  const showAll = () => setQuery({ q: "", show: "all" });
   return (
     <>
       <Head
         title={words.accounts.title}
         tools={
           isOperatorAdmin() && (
-            <Button kind="main" icon="plus" onClick={() => setQuery({ new: "1" })}>
+            <Button
+              kind="main"
+              icon="plus"
+              onClick={() => setQuery({ new: "1" }, { replace: true })}
+            >
               {words.accounts.create}
             </Button>
           )
@@ -75,7 +67,11 @@ export function Accounts(): JSX.Element {
       />
       <LookOnly />
       <Filters>
-        <Search label={words.accounts.search} value={text} onInput={setText} />
+        <SearchFilter
+          label={words.accounts.search}
+          value={query.q}
+          onInput={(q) => setQuery({ q })}
+        />
         <ChoiceFilter
           label={words.accounts.show}
           value={show}
@@ -105,7 +101,7 @@ export function Accounts(): JSX.Element {
         />
       </Card>
       {query.new === "1" && isOperatorAdmin() && (
-        <CreateDialog onClose={() => setQuery({ new: "" })} />
+        <CreateDialog onClose={() => setQuery({ new: "" }, { replace: true })} />
       )}
     </>
   );

@@ -3,19 +3,26 @@
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
+import { OperationsService } from "../../../../gen/gateway/operations/v1/operations_pb.ts";
 import { type AuditEvent, PeopleService } from "../../../../gen/gateway/people/v1/people_pb.ts";
-import { usePages } from "../api.ts";
+import { useCall, usePages } from "../api.ts";
+import { credits } from "../format.ts";
+import { actText, factName } from "../parts/acts.ts";
 import { Button } from "../parts/button.tsx";
-import { DayFilter, Filters } from "../parts/filters.tsx";
+import { ChoiceFilter, DayFilter, Filters } from "../parts/filters.tsx";
 import { Card, Head } from "../parts/page.tsx";
-import { Tag, Time } from "../parts/small.tsx";
+import { PickFilter } from "../parts/pick-filter.tsx";
+import { Facts, Tag, Time } from "../parts/small.tsx";
 import type { Column } from "../parts/table.tsx";
 import { Empty } from "../parts/view.tsx";
 import { useQuery } from "../router.ts";
-import { AccountLink, PagedTable, usePeopleNames } from "./common.tsx";
+import { words as shared } from "../words.ts";
+import { AccountLink, PagedTable, useAccountNames, usePeopleNames } from "./common.tsx";
 import { words } from "./words.ts";
 
 const pageSize = 50;
+/** How many accounts a search offers. */
+const offered = 20;
 const dayMs = 86_400_000;
 
 const noFilters = { account: "", actor: "", method: "", from: "", to: "" };
@@ -39,27 +46,39 @@ export function AuditEvents(): JSX.Element {
     (page) => page.events,
   );
   const columns = useEventColumns(true);
+  const nameOf = usePeopleNames();
+  const names = useAccountNames();
+  const seen = events.data?.items ?? [];
   const isFiltered = Object.values(query).some((value) => value !== "");
   return (
     <>
       <Head title={words.audit.title} />
       <p class="intro muted">{words.audit.intro}</p>
       <Filters>
-        <WordFilter
-          label={words.audit.account}
-          value={account}
+        <AccountFilter
+          accountId={account}
+          name={names.get(account)}
           onInput={(next) => setQuery({ account: next })}
         />
-        <WordFilter
+        <ChoiceFilter
           label={words.audit.actor}
           value={actor}
-          placeholder={words.audit.actorHint}
           onInput={(next) => setQuery({ actor: next })}
+          options={optionsFor(
+            seen.map((one) => one.actor),
+            actor,
+            nameOf,
+          )}
         />
-        <WordFilter
+        <ChoiceFilter
           label={words.audit.method}
           value={method}
           onInput={(next) => setQuery({ method: next })}
+          options={optionsFor(
+            seen.map((one) => one.method),
+            method,
+            actText,
+          )}
         />
         <DayFilter
           label={words.audit.from}
@@ -103,45 +122,57 @@ function dayOf(text: string): Date | undefined {
   return Number.isNaN(date.getTime()) ? undefined : date;
 }
 
-type WordFilterProps = {
-  readonly label: string;
-  readonly value: string;
-  readonly placeholder?: string;
-  readonly onInput: (value: string) => void;
+/** What events on screen have, and what is chosen: nobody types an id. */
+function optionsFor(
+  values: readonly string[],
+  chosen: string,
+  textOf: (value: string) => string,
+): { value: string; label: string }[] {
+  const all = [...new Set([...values, chosen])].filter((value) => value !== "");
+  const options = all.map((value) => ({ value, label: textOf(value) }));
+  return [
+    { value: "", label: words.audit.all },
+    ...options.sort((a, b) => a.label.localeCompare(b.label)),
+  ];
+}
+
+type AccountFilterProps = {
+  readonly accountId: string;
+  readonly name: string | undefined;
+  readonly onInput: (accountId: string) => void;
 };
 
-/** A whole word, which counts after Enter, or when the field is left. */
-function WordFilter({ label, value, placeholder, onInput }: WordFilterProps): JSX.Element {
-  const [text, setText] = useState(value);
-  const [shown, setShown] = useState(value);
-  // The address has changed otherwise.
-  if (shown !== value) {
-    setShown(value);
-    setText(value);
-  }
+/** An account by its name: the service searches. */
+function AccountFilter({ accountId, name, onInput }: AccountFilterProps): JSX.Element {
+  const [query, setQuery] = useState("");
+  const found = useCall(
+    OperationsService.method.findAccounts,
+    query === "" ? undefined : { query, pageSize: offered },
+  );
   return (
-    <label class="filter">
-      <span>{label}</span>
-      <input
-        type="text"
-        value={text}
-        placeholder={placeholder}
-        spellcheck={false}
-        autocomplete="off"
-        onInput={(event) => setText(event.currentTarget.value)}
-        onChange={(event) => onInput(event.currentTarget.value.trim())}
-      />
-    </label>
+    <PickFilter
+      label={words.audit.account}
+      placeholder={words.audit.all}
+      chosen={accountId}
+      chosenText={name ?? accountId}
+      options={(found.data?.accounts ?? []).map(({ account }) => ({
+        id: account?.accountId ?? "",
+        text: `${account?.name} (${account?.accountId})`,
+      }))}
+      onSearch={(text) => setQuery(text ?? "")}
+      onInput={onInput}
+    />
   );
 }
 
 /** `ofAll`: the events are of several accounts. */
 export function useEventColumns(ofAll = false): readonly Column<AuditEvent>[] {
   const nameOf = usePeopleNames();
+  const names = useAccountNames(ofAll);
   const { head } = words.audit;
   return [
     { name: "at", head: head.at, cell: ({ at }) => <Time at={at} as="moment" /> },
-    { name: "method", head: head.method, cell: ({ method }) => method },
+    { name: "method", head: head.method, cell: ({ method }) => actText(method) },
     {
       name: "actor",
       head: head.actor,
@@ -156,7 +187,7 @@ export function useEventColumns(ofAll = false): readonly Column<AuditEvent>[] {
               accountId === "" ? (
                 <span class="faint">{words.none}</span>
               ) : (
-                <AccountLink accountId={accountId} />
+                <AccountLink accountId={accountId} name={names.get(accountId)} />
               ),
           },
         ]
@@ -177,13 +208,19 @@ export function useEventColumns(ofAll = false): readonly Column<AuditEvent>[] {
 }
 
 function FactsText({ facts }: { readonly facts: AuditEvent["facts"] }): JSX.Element {
-  const text = Object.entries(facts)
-    .filter(([name]) => name !== "accountId")
-    .map(([name, value]) => `${name} ${value}`)
-    .join(", ");
+  const pairs = Object.entries(facts).filter(([name]) => name !== "accountId");
+  if (pairs.length === 0) return <span class="faint">{words.none}</span>;
   return (
-    <span class="clipped muted" title={text}>
-      {text || words.none}
-    </span>
+    <details>
+      <summary>{words.audit.facts(pairs.length)}</summary>
+      <Facts>
+        {pairs.map(([name, value]) => [factName(name), factValue(name, value)] as const)}
+      </Facts>
+    </details>
   );
+}
+
+function factValue(name: string, value: string): string {
+  const isAmount = /microcredits$/i.test(name) && /^-?\d+$/.test(value);
+  return isAmount ? shared.common.amount(credits(BigInt(value))) : value;
 }

@@ -8,7 +8,6 @@ import {
 } from "../../../../gen/gateway/operations/v1/operations_pb.ts";
 import { PeopleService } from "../../../../gen/gateway/people/v1/people_pb.ts";
 import { type Call, type Pages, useCall } from "../api.ts";
-import { credits } from "../format.ts";
 import { Button } from "../parts/button.tsx";
 import { type Column, Table } from "../parts/table.tsx";
 import { Skeleton, View } from "../parts/view.tsx";
@@ -47,6 +46,19 @@ export function useWaitingAccounts(): ReadonlyMap<string, AccountSummary> {
   return new Map((data?.accounts ?? []).map((one) => [one.account?.accountId ?? "", one]));
 }
 
+const namedMax = 200;
+
+/** The names of the newest accounts, by id. Others are known by their id alone. */
+export function useAccountNames(isWanted = true): ReadonlyMap<string, string> {
+  const { data } = useCall(
+    OperationsService.method.findAccounts,
+    isWanted ? { pageSize: namedMax } : undefined,
+  );
+  return new Map(
+    (data?.accounts ?? []).map(({ account }) => [account?.accountId ?? "", account?.name ?? ""]),
+  );
+}
+
 const peopleMax = 1000;
 
 /** Names actors, such as `person:<id>` and `token:<name>`, as far as people are known. */
@@ -73,11 +85,6 @@ export function ownActor(): string {
 /** Said once on pages where a role only looks. */
 export function LookOnly(): JSX.Element | null {
   return isOperatorAdmin() ? null : <p class="intro muted">{words.lookOnly}</p>;
-}
-
-/** "+ 200.00", "− 5.00" */
-export function signedCredits(micro: bigint): string {
-  return micro < 0n ? `− ${credits(-micro)}` : `+ ${credits(micro)}`;
 }
 
 /** A text of somebody, which may be long and in any script. */

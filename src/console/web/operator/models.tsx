@@ -72,7 +72,7 @@ const columns: readonly Column<CatalogModel>[] = [
     name: "model",
     head: words.models.head.model,
     cell: ({ id, aliases, isUsable }) => (
-      <span class="key-name" title={aliases.join(", ")}>
+      <span class="key-name" title={[id, ...aliases].join(", ")}>
         <span class="name">{id}</span>
         {!isUsable && <Tag tone="bad">{words.models.notUsable}</Tag>}
         {aliases.length > 0 && (

@@ -49,7 +49,7 @@ export function Sections(): JSX.Element {
   const [first, second = ""] = segments();
   const section = first === operatorPart ? (sectionOf[second] ?? second) : undefined;
   return (
-    <nav class="sections" aria-label={words.sections}>
+    <nav class="sections stack" aria-label={words.sections}>
       <p class="note">{words.part}</p>
       {pages.map(({ path, nav }) =>
         nav ? (

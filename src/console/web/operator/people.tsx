@@ -1,7 +1,7 @@
 // All people of the installation, and the credentials of the operator's programs.
 
 import type { JSX } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import { AdminScope, OperatorRole } from "../../../../gen/gateway/common/v1/roles_pb.ts";
 import {
   type AdminToken,
@@ -13,8 +13,8 @@ import { call, invalidate, toCallError, usePages } from "../api.ts";
 import { Button, Copy } from "../parts/button.tsx";
 import { Dialog } from "../parts/dialog.tsx";
 import { textOf } from "../parts/enum-names.ts";
-import { Filters } from "../parts/filters.tsx";
-import { ChoiceField, Form, Search, TextField } from "../parts/form.tsx";
+import { Filters, SearchFilter } from "../parts/filters.tsx";
+import { ChoiceField, Form, TextField } from "../parts/form.tsx";
 import { notify, report } from "../parts/messages.ts";
 import { Card, Head } from "../parts/page.tsx";
 import { Tag, Time } from "../parts/small.tsx";
@@ -26,8 +26,6 @@ import { LookOnly, PagedTable, usePeopleNames } from "./common.tsx";
 import { words } from "./words.ts";
 
 const pageSize = 50;
-/** So long nobody has typed: then the search begins. */
-const typedMs = 300;
 
 const roleOf = {
   none: OperatorRole.UNSPECIFIED,
@@ -41,12 +39,6 @@ const nameOf = ({ name, login }: Person) => name || login;
 
 export function People(): JSX.Element {
   const [query, setQuery] = useQuery({ q: "" });
-  const [text, setText] = useState(query.q);
-  useEffect(() => {
-    if (text === query.q) return;
-    const timer = setTimeout(() => setQuery({ q: text }), typedMs);
-    return () => clearTimeout(timer);
-  }, [text, query.q]);
   const people = usePages(
     PeopleService.method.listPeople,
     { query: query.q.trim(), pageSize },
@@ -60,7 +52,11 @@ export function People(): JSX.Element {
       <Head title={words.people.title} />
       <LookOnly />
       <Filters>
-        <Search label={words.people.search} value={text} onInput={setText} />
+        <SearchFilter
+          label={words.people.search}
+          value={query.q}
+          onInput={(q) => setQuery({ q })}
+        />
       </Filters>
       <Card flush>
         <PagedTable
@@ -113,7 +109,7 @@ function columnsOf(onOpen: (opened: Opened) => void): readonly Column<Person>[] 
       name: "person",
       head: head.person,
       cell: (person) => (
-        <span class="key-name">
+        <span class="key-name" title={person.login}>
           <bdi class="name">{nameOf(person)}</bdi>
           {person.name && <span class="faint">{person.login}</span>}
           {person.disabledAt && <Tag tone="bad">{words.people.disabled}</Tag>}
@@ -260,8 +256,8 @@ export function OnceShown({ lead, label, text, done, onDone }: OnceShownProps): 
   return (
     <>
       <p>{lead}</p>
-      <div class="secret">
-        <div class="secret-row">
+      <div class="secret stack">
+        <div class="secret-row columns">
           <input type="text" readOnly aria-label={label} value={text} />
           <Copy text={text} kind="main" />
         </div>
@@ -307,7 +303,7 @@ function Tokens(): JSX.Element {
             name: "name",
             head: head.name,
             cell: ({ name, hint, revokedAt }) => (
-              <span class="key-name">
+              <span class="key-name" title={name}>
                 <bdi class="name">{name}</bdi>
                 {hint && <code class="hint">{hint}</code>}
                 {revokedAt && <Tag tone="bad">{words.people.revoked}</Tag>}

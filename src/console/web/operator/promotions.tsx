@@ -4,11 +4,13 @@ import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import {
+  CreatePromotionRequestSchema,
   PaymentsService,
   type Promotion,
 } from "../../../../gen/gateway/payments/v1/payments_pb.ts";
 import { call, invalidate, usePages } from "../api.ts";
-import { count, credits, parseCount, parseCredits, toDate } from "../format.ts";
+import { count, credits, toDate } from "../format.ts";
+import { readCredits, readWhole } from "../parts/bounds.ts";
 import { Button } from "../parts/button.tsx";
 import { Dialog } from "../parts/dialog.tsx";
 import { CheckField, Form, fieldError, SelectField, TextField } from "../parts/form.tsx";
@@ -36,7 +38,7 @@ export function Promotions(): JSX.Element {
     (page) => page.promotions,
   );
   const create = isOperatorAdmin() && (
-    <Button kind="main" icon="plus" onClick={() => setQuery({ new: "1" })}>
+    <Button kind="main" icon="plus" onClick={() => setQuery({ new: "1" }, { replace: true })}>
       {words.promotions.create}
     </Button>
   );
@@ -59,7 +61,7 @@ export function Promotions(): JSX.Element {
         />
       </Card>
       {query.new === "1" && isOperatorAdmin() && (
-        <CreateDialog onClose={() => setQuery({ new: "" })} />
+        <CreateDialog onClose={() => setQuery({ new: "" }, { replace: true })} />
       )}
       {ending && <EndDialog promotion={ending} onClose={() => setEnding(undefined)} />}
     </>
@@ -166,17 +168,16 @@ function CreateDialog({ onClose }: { readonly onClose: () => void }): JSX.Elemen
   const [needsPurchase, setNeedsPurchase] = useState(true);
   const [made, setMade] = useState<string>();
   const make = async () => {
-    const bonusMicrocredits = parseCredits(bonus);
+    const { field } = CreatePromotionRequestSchema;
+    const bonusMicrocredits = readCredits(bonus, field.bonusMicrocredits);
     if (!bonusMicrocredits) throw fieldError("bonus_microcredits", words.promotions.notAnAmount);
-    const uses = most.trim() === "" ? 0 : parseCount(most);
-    if (uses === undefined) throw fieldError("most", words.promotions.notANumber);
     const end = lastDay === "" ? undefined : new Date(Date.parse(`${lastDay}T00:00:00Z`) + dayMs);
     const { code: shown, approval } = await call(PaymentsService.method.createPromotion, {
       name: name.trim(),
       code: code.trim(),
       family: familyOf[pool],
       bonusMicrocredits,
-      most: uses,
+      most: readWhole(most, field.most) ?? 0,
       needsPurchase,
       ...(end && { endsAt: timestampFromDate(end) }),
     });

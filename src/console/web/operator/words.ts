@@ -493,10 +493,11 @@ export const words = {
     title: "Audit events",
     intro:
       "Every administrative act, and every look of an operator into an account. Times are UTC.",
-    account: "Account id",
+    account: "Account",
     actor: "Who",
-    actorHint: "person:…, token:…",
     method: "Act",
+    all: "All",
+    facts: (n: number) => plural(n, "fact", "facts"),
     from: "From",
     to: "To",
     caption: "Audit events, newest first",

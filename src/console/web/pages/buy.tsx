@@ -261,7 +261,7 @@ function PermanentAddress({
     setAddress((await call(PaymentsService.method.getDepositAddress, request)).address);
   };
   return (
-    <section class="permanent">
+    <section class="permanent stack">
       <h3>{text.permanent}</h3>
       <p class="muted">{text.permanentText}</p>
       {address === undefined ? (

@@ -15,7 +15,7 @@ import {
   PaymentsService,
 } from "../../../../gen/gateway/payments/v1/payments_pb.ts";
 import { call, useCall, usePages } from "../api.ts";
-import { credits, dollars } from "../format.ts";
+import { credits, dollars, signedCredits } from "../format.ts";
 import { Button, LinkButton } from "../parts/button.tsx";
 import { textOf } from "../parts/enum-names.ts";
 import { Form, TextField } from "../parts/form.tsx";
@@ -57,7 +57,7 @@ export function Credits(_: PageProps): JSX.Element {
       <Waiting orders={orders.data?.items ?? []} />
       <View call={pools} skeleton={<Skeleton figures={2} />}>
         {({ forecasts }) => (
-          <div class="pools">
+          <div class="pools columns">
             {forecasts.map((forecast) => (
               <PoolCard key={forecast.family} forecast={forecast} />
             ))}
@@ -132,10 +132,11 @@ function Waiting({ orders }: { readonly orders: readonly Order[] }): JSX.Element
 
 function PoolCard({ forecast }: { readonly forecast: Forecast }): JSX.Element {
   const { family, freeMicrocredits: free, heldMicrocredits: held } = forecast;
+  const { filledToMicrocredits: filled } = forecast;
   const { name, inText, keys } = poolOf(family);
   const isDebt = free < 0n;
   return (
-    <section class="card pool">
+    <section class="card pool stack">
       <div class="body">
         <h2>{name}</h2>
         <p class="faint">{keys}</p>
@@ -143,10 +144,11 @@ function PoolCard({ forecast }: { readonly forecast: Forecast }): JSX.Element {
           <b>{credits(free)}</b>{" "}
           <span class="muted whole">{words.common.approximately(dollars(free))}</span>
         </p>
-        <PoolBar free={free} held={held} />
+        <PoolBar forecast={forecast} />
         <ul class="pool-facts muted">
           <li>{held === 0n ? words.credits.heldNone : words.credits.held(credits(held))}</li>
           {free > 0n && <li>{leftText(forecast)}</li>}
+          {filled !== undefined && <li>{words.credits.filledTo(credits(filled))}</li>}
         </ul>
         {isDebt && <p class="problem">{words.credits.debt}</p>}
         {mayBuy() && (
@@ -159,15 +161,19 @@ function PoolCard({ forecast }: { readonly forecast: Forecast }): JSX.Element {
   );
 }
 
-/** What is free and what running requests hold, to scale. Its figures stand beside it. */
-function PoolBar({ free, held }: { readonly free: bigint; readonly held: bigint }): JSX.Element {
-  const left = free > 0n ? free : 0n;
-  const all = left + held;
-  const share = all === 0n ? 0 : (Number(left) / Number(all)) * 100;
+/** Of what the pool had when it was last filled: what is free, and what running requests hold. */
+function PoolBar({ forecast }: { readonly forecast: Forecast }): JSX.Element | null {
+  const { freeMicrocredits, heldMicrocredits: held, filledToMicrocredits: filled } = forecast;
+  if (filled === undefined) return null;
+  const free = freeMicrocredits > 0n ? freeMicrocredits : 0n;
+  const all = filled > free + held ? filled : free + held;
+  const part = (amount: bigint) => ({
+    inlineSize: `${all === 0n ? 0 : (Number(amount) / Number(all)) * 100}%`,
+  });
   return (
     <span class="pool-bar" aria-hidden="true">
-      <i class="pool-part-free" style={{ inlineSize: `${share}%` }} />
-      <i class="pool-part-held" style={{ inlineSize: `${all === 0n ? 0 : 100 - share}%` }} />
+      <i class="pool-part-free" style={part(free)} />
+      {held > 0n && <i class="pool-part-held" style={part(held)} />}
     </span>
   );
 }
@@ -268,7 +274,7 @@ function Transfers(): JSX.Element {
                   name: "amount",
                   head: head.amount,
                   end: true,
-                  cell: (transfer) => signed(changeOf(transfer)),
+                  cell: (transfer) => signedCredits(changeOf(transfer)),
                 },
                 {
                   name: "after",
@@ -280,11 +286,7 @@ function Transfers(): JSX.Element {
                 {
                   name: "reason",
                   head: head.reason,
-                  cell: ({ reason }) => (
-                    <span class="clipped muted" dir="auto" title={reason}>
-                      {reason}
-                    </span>
-                  ),
+                  cell: ({ reason }) => <Note reason={reason} />,
                 },
               ]}
               rows={items}
@@ -308,12 +310,19 @@ function More({ onMore }: { readonly onMore: () => Promise<void> }): JSX.Element
   );
 }
 
-function kindText({ kind }: Transfer): string {
-  return textOf(TransferKind, words.credits.kinds, kind);
+/** Why credits moved. An order is named by a link to it. */
+function Note({ reason }: { readonly reason: string }): JSX.Element {
+  const [, orderId] = /^order (ord_\w+)$/.exec(reason) ?? [];
+  if (orderId) return <a href={href(`credits/orders/${orderId}`)}>{words.credits.orderNote}</a>;
+  return (
+    <span class="clipped muted" dir="auto" title={reason}>
+      {reason}
+    </span>
+  );
 }
 
-function signed(micro: bigint): string {
-  return micro < 0n ? `− ${credits(-micro)}` : `+ ${credits(micro)}`;
+function kindText({ kind }: Transfer): string {
+  return textOf(TransferKind, words.credits.kinds, kind);
 }
 
 function Promotion(): JSX.Element {
@@ -327,7 +336,7 @@ function Promotion(): JSX.Element {
       code: code.trim(),
     });
     setCode("");
-    setQuery({ code: "" });
+    setQuery({ code: "" }, { replace: true });
     notify(words.credits.promotionDone(credits(bonusMicrocredits), poolOf(family).inText));
     poolsChanged();
   };

@@ -39,7 +39,7 @@ export function DocumentPage({ params }: PageProps): JSX.Element {
           )
         }
       />
-      <View call={found} skeleton={<Skeleton rows={10} />}>
+      <View call={found} skeleton={<Skeleton rows={10} />} missing={words.document.missing}>
         {({ receipt, creditNotes, deposits }) => (
           <div class="sheets">
             {receipt && <Sheet document={receipt} deposits={deposits} />}
@@ -66,12 +66,12 @@ function Sheet({
   const pool = poolOf(sheet.family).inText;
   return (
     <article class="card sheet">
-      <div class="body">
+      <div class="body stack">
         <header class="sheet-head">
           <h2>
             {isNote ? text.creditNote : text.receipt} {number}
           </h2>
-          <dl class="facts">
+          <dl class="facts columns">
             <div>
               <dt>{text.issued}</dt>
               <dd>{issuedAt && day(issuedAt)}</dd>
@@ -90,7 +90,7 @@ function Sheet({
             )}
           </dl>
         </header>
-        <div class="sheet-parties">
+        <div class="sheet-parties columns">
           <Party title={text.seller} party={seller} />
           <Party title={text.buyer} party={buyer} />
         </div>

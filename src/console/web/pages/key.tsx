@@ -11,6 +11,7 @@ import { call, useCall } from "../api.ts";
 import { count, credits, day, dollars, moment, relative, toDate } from "../format.ts";
 import { familyName } from "../names.ts";
 import { useActorNames } from "../parts/actors.ts";
+import { actText } from "../parts/acts.ts";
 import { Button } from "../parts/button.tsx";
 import { Dialog } from "../parts/dialog.tsx";
 import { Form } from "../parts/form.tsx";
@@ -99,7 +100,7 @@ function KeyContent({ apiKey, back }: ContentProps): JSX.Element {
       />
       <KeyFigures apiKey={apiKey} />
       <Usage keyId={keyId} />
-      <div class="two">
+      <div class="two columns">
         <Limits apiKey={apiKey} />
         <Secrets apiKey={apiKey} />
       </div>
@@ -313,8 +314,7 @@ function AuditEvents({ keyId }: { keyId: string }): JSX.Element {
       head: words.key.act,
       cell: ({ method, outcome }) => (
         <>
-          {words.acts[method] ?? method}{" "}
-          {outcome !== "ok" && <Tag tone="bad">{words.key.refused(outcome)}</Tag>}
+          {actText(method)} {outcome !== "ok" && <Tag tone="bad">{words.key.refused(outcome)}</Tag>}
         </>
       ),
     },

@@ -1,12 +1,12 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { type Key, KeyStatus, KeysService } from "../../../../gen/gateway/keys/v1/keys_pb.ts";
-import { count, credits, relative, toDate } from "../format.ts";
+import { count, credits, day, moment, relative, toDate } from "../format.ts";
 import { useActorNames } from "../parts/actors.ts";
 import { useAllPages } from "../parts/all-pages.ts";
 import { Button } from "../parts/button.tsx";
 import { Search } from "../parts/form.tsx";
-import { CreateKeyDialog, pauseKey, resumeKey } from "../parts/key-dialogs.tsx";
+import { CreateKeyDialog, nameOfKey, pauseKey, resumeKey } from "../parts/key-dialogs.tsx";
 import { Card, Head } from "../parts/page.tsx";
 import { KeyName, Meter, nearMax, Tag, Time, type Tone } from "../parts/small.tsx";
 import { type Column, Table } from "../parts/table.tsx";
@@ -47,7 +47,7 @@ export function Keys(): JSX.Element {
   const live = keys.data?.items.filter(isLive).length ?? 0;
   const mayCreate = can("member");
   const createButton = mayCreate && (
-    <Button kind="main" icon="plus" onClick={() => setQuery({ new: "1" })}>
+    <Button kind="main" icon="plus" onClick={() => setQuery({ new: "1" }, { replace: true })}>
       {words.keys.create}
     </Button>
   );
@@ -140,7 +140,9 @@ export function Keys(): JSX.Element {
           }}
         </View>
       </Card>
-      {query.new === "1" && mayCreate && <CreateKeyDialog onClose={() => setQuery({ new: "" })} />}
+      {query.new === "1" && mayCreate && (
+        <CreateKeyDialog onClose={() => setQuery({ new: "" }, { replace: true })} />
+      )}
     </>
   );
 }
@@ -217,17 +219,13 @@ function columnsOf(nameOfActor: (actor: string) => string): readonly Column<Key>
     },
     {
       name: "made",
-      head: words.keys.madeBy,
+      head: words.keys.made,
       sortable: true,
       cell: ({ createdBy, createdAt }) => {
         const name = nameOfActor(createdBy);
         return (
-          <span
-            class="clipped maker"
-            title={createdAt ? `${name}, ${relative(createdAt)}` : name}
-            dir="auto"
-          >
-            {name}
+          <span title={createdAt && words.keys.madeBy(moment(createdAt), name)}>
+            {createdAt && day(createdAt)}
           </span>
         );
       },
@@ -292,13 +290,21 @@ function RowAction({ apiKey }: { apiKey: Key }): JSX.Element | null {
   if (!mayManage(apiKey)) return null;
   if (apiKey.status === KeyStatus.ACTIVE)
     return (
-      <Button kind="quiet" onClick={() => pauseKey(apiKey)}>
+      <Button
+        kind="quiet"
+        label={words.keys.pauseOf(nameOfKey(apiKey))}
+        onClick={() => pauseKey(apiKey)}
+      >
         {words.keys.pause}
       </Button>
     );
   if (apiKey.status === KeyStatus.PAUSED)
     return (
-      <Button kind="quiet" onClick={() => resumeKey(apiKey)}>
+      <Button
+        kind="quiet"
+        label={words.keys.resumeOf(nameOfKey(apiKey))}
+        onClick={() => resumeKey(apiKey)}
+      >
         {words.keys.resume}
       </Button>
     );

@@ -130,7 +130,7 @@ function TakeInvitation(props: WayProps & { login: string; onOther: () => void }
     await enter(link);
   };
   return (
-    <div class="ways">
+    <div class="ways stack">
       <p>{words.links.asYou(login)}</p>
       <Button kind="main" onClick={take}>
         {words.links.take(link.accountName)}
@@ -181,13 +181,13 @@ function ChooseWay({ token, link }: WayProps): JSX.Element {
     leaveFor(authorizationUrl, "/console/");
   };
   return (
-    <div class="ways">
+    <div class="ways stack">
       <Form
         submit={takesPassword ? words.links.withPassword : words.links.createPasskey}
         fields={["login", "name", "password"]}
         onSubmit={send}
       >
-        <div class="fields">
+        <div class="fields stack">
           <TextField
             name="login"
             label={words.links.login}

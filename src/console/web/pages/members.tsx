@@ -96,7 +96,7 @@ function MemberTable({ members }: { members: readonly Member[] }): JSX.Element {
       name: "person",
       head: words.members.person,
       cell: (member) => (
-        <span class="key-name">
+        <span class="key-name" title={member.login}>
           <span class="name" dir="auto">
             {nameOf(member)}
           </span>
@@ -193,7 +193,7 @@ function Invitations({ invitations }: { invitations: readonly Invitation[] }): J
       name: "invited",
       head: words.members.invited,
       cell: ({ email, login }) => (
-        <span class="key-name">
+        <span class="key-name" title={email || login}>
           <span class="name">{email || login || words.members.anybody}</span>
         </span>
       ),
@@ -279,8 +279,8 @@ function InviteDialog({ onClose }: { onClose: () => void }): JSX.Element {
     return (
       <Dialog title={words.members.linkTitle} onClose={onClose} wide>
         <p>{words.members.linkLead}</p>
-        <div class="secret">
-          <div class="secret-row">
+        <div class="secret stack">
+          <div class="secret-row columns">
             <input type="text" readOnly aria-label={words.members.link} value={made.link} />
             <Copy text={made.link} kind="main" />
           </div>

@@ -49,7 +49,7 @@ export function OrderPage({ params }: PageProps): JSX.Element {
     <>
       <Head
         title={
-          order ? words.purchase.orderTitle(credits(order.microcredits)) : words.purchase.title
+          order ? words.purchase.orderTitle(credits(order.microcredits)) : words.purchase.anOrder
         }
         back={{ href: href("credits"), label: words.purchase.back }}
         detail={
@@ -61,7 +61,11 @@ export function OrderPage({ params }: PageProps): JSX.Element {
           )
         }
       />
-      <View call={{ ...first, data: order }} skeleton={<Skeleton rows={8} />}>
+      <View
+        call={{ ...first, data: order }}
+        skeleton={<Skeleton rows={8} />}
+        missing={words.purchase.missing}
+      >
         {(shown) => <Whole order={shown} stream={stream} />}
       </View>
     </>
@@ -154,7 +158,7 @@ function Seen({
   const isOver = order.state === OrderState.PAID || order.state === OrderState.CLOSED;
   return (
     <section class="card order-seen" data-state={order.state}>
-      <div class="body">
+      <div class="body stack">
         <p class="seen-line" role="status">
           {seenText(order)}
         </p>
@@ -240,7 +244,7 @@ function Pay({ order, now }: { readonly order: Order; readonly now: Date }): JSX
   const pay = words.purchase;
   return (
     <section class="card pay">
-      <div class="body">
+      <div class="body columns">
         <div class="pay-code">
           <Qr text={payText(order)} label={pay.qr(asset, payTo)} />
         </div>

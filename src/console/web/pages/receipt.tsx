@@ -14,7 +14,7 @@ import {
   type UsageCount,
 } from "../../../base/token-categories.ts";
 import { useCall } from "../api.ts";
-import { count, credits, dollars, duration } from "../format.ts";
+import { count, credits, dollars, duration, signedCredits } from "../format.ts";
 import { Copy } from "../parts/button.tsx";
 import { durationOf, firstEventOf } from "../parts/charge-list.ts";
 import { textOf } from "../parts/enum-names.ts";
@@ -231,10 +231,10 @@ function Cost({ receipt }: { readonly receipt: Receipt }): JSX.Element {
         ]}
       />
       {beyond > 0n && (
-        <dl class="sums">
+        <dl class="sums stack">
           <div>
             <dt>{words.receipt.overrun}</dt>
-            <dd>− {credits(beyond, 4)}</dd>
+            <dd>{signedCredits(-beyond, 4)}</dd>
           </div>
           <div>
             <dt>{words.receipt.amount}</dt>

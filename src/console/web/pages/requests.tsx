@@ -32,6 +32,7 @@ import {
   ModelFilter,
   optionsOf,
   TextFilter,
+  useKnownTags,
 } from "../parts/filters.tsx";
 import { KeyFilter } from "../parts/key-filter.tsx";
 import { hintOf, type KeyText, learnKeys, useKeys } from "../parts/key-names.ts";
@@ -83,6 +84,8 @@ const dayMs = 86_400_000;
 
 export function Requests(_: PageProps): JSX.Element {
   const [query, setQuery] = useQuery(defaults);
+  const [areTagsWanted, setTagsWanted] = useState(false);
+  const tags = useKnownTags(areTagsWanted);
   const outcome = choiceOf(query.outcome, words.requests.outcomes, "");
   const zone = choiceOf(query.times, words.requests.zones, "utc");
   const least = query.least === "" ? 0n : parseCredits(query.least);
@@ -176,6 +179,8 @@ export function Requests(_: PageProps): JSX.Element {
           label={words.requests.tag}
           value={query.tag}
           mode="text"
+          offered={tags}
+          onFocus={() => setTagsWanted(true)}
           onInput={(value) => setQuery({ tag: value.trim() })}
         />
         {query.by !== "" && (

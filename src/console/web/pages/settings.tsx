@@ -94,7 +94,7 @@ export function Settings(): JSX.Element {
       </Card>
       {owns && <AlertsPart part="AlertsCard" />}
       <Card title={words.settings.endings}>
-        <ul class="endings">
+        <ul class="endings stack">
           {owns && (
             <Ending title={words.settings.data} about={words.settings.dataAbout}>
               <LinkButton
@@ -171,7 +171,7 @@ function Ways({ onOpen }: { onOpen: (dialog: OpenDialog) => void }): JSX.Element
         </Button>
       }
     >
-      <ul class="endings">
+      <ul class="endings stack">
         {passkeys.map(({ passkeyId, name, createdAt, usedAt }) => (
           <li class="spread" key={passkeyId}>
             <div>
@@ -395,7 +395,7 @@ function CloseAccountDialog({ onClose }: DialogProps): JSX.Element {
   return (
     <Dialog title={words.settings.closeTitle(name)} onClose={onClose}>
       <p>{words.settings.closeAbout}</p>
-      {pools.data && <Snippet text={words.settings.closeWords(name, exact(free))} />}
+      {pools.data && <Snippet text={words.settings.closeWords(name, exact(free))} wraps />}
       <Form
         kind="danger"
         submit={words.settings.closeButton}

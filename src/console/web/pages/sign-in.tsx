@@ -22,7 +22,7 @@ export function Door({ title, lead, children }: DoorProps): JSX.Element {
   return (
     <>
       <TroubleLine />
-      <main class="door">
+      <main class="door stack">
         <p class="brand">
           <Brand />
           {words.common.product}

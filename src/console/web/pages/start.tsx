@@ -42,14 +42,14 @@ export function Steps({ title, lead, step, isDone, children, before }: StepsProp
         </p>
         <h1>{title}</h1>
         {lead && <p class="muted">{lead}</p>}
-        <ol>
+        <ol class="stack">
           {steps.map((name, index) => {
             const isBefore = index + 1 < step || isDone === true;
             const isCurrent = index + 1 === step;
             return (
               <li
                 key={name}
-                class={isBefore ? "step done" : "step"}
+                class={isBefore ? "step columns done" : "step columns"}
                 aria-current={isCurrent ? "step" : undefined}
               >
                 <span class="mark">
@@ -57,8 +57,8 @@ export function Steps({ title, lead, step, isDone, children, before }: StepsProp
                   {isBefore && <span class="visually-hidden">{words.start.done}</span>}
                 </span>
                 <h2>{name}</h2>
-                {isCurrent && <div class="content">{children}</div>}
-                {!isCurrent && before?.[index] && <div class="content">{before[index]}</div>}
+                {isCurrent && <div class="content stack">{children}</div>}
+                {!isCurrent && before?.[index] && <div class="content stack">{before[index]}</div>}
               </li>
             );
           })}

@@ -1,7 +1,7 @@
 // What was used, over time: by token category, model or key, in credits, tokens or requests.
 
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import {
   BillingService,
   Bucket,
@@ -24,6 +24,7 @@ import {
   ModelFilter,
   optionsOf,
   TextFilter,
+  useKnownTags,
 } from "../parts/filters.tsx";
 import { KeyFilter } from "../parts/key-filter.tsx";
 import { hintOf, type KeyText, learnKeys, useKeys } from "../parts/key-names.ts";
@@ -146,6 +147,15 @@ export function Usage(_: PageProps) {
       : undefined,
     rowsOf,
   );
+  const [areTagsWanted, setTagsWanted] = useState(false);
+  const tags = useKnownTags(areTagsWanted || wantedBy === "tag");
+  const tagNames = [...new Set(tags.map((text) => text.replace(/=.*/s, "")))];
+  const [firstTag] = tagNames;
+  useEffect(() => {
+    // Of what is known, something is shown at once.
+    if (wantedBy === "tag" && query.tag === "" && firstTag !== undefined)
+      setQuery({ tag: firstTag }, { replace: true });
+  }, [wantedBy, query.tag, firstTag]);
   const keys = useKeys([...tableRows.map(({ keyId }) => keyId), query.key]);
 
   const title = (
@@ -156,7 +166,13 @@ export function Usage(_: PageProps) {
           <Segments
             label={words.usage.period}
             value={period}
-            onInput={(value) => setQuery({ period: value })}
+            onInput={(value) =>
+              // A range of one's own begins as the last one.
+              setQuery({
+                period: value,
+                ...(value === "custom" && compared && daysOf(compared.range)),
+              })
+            }
             options={optionsOf(words.usage.periods)}
           />
           <Segments
@@ -200,6 +216,8 @@ export function Usage(_: PageProps) {
         label={words.requests.tag}
         value={query.tag}
         mode="text"
+        offered={[...tagNames, ...tags]}
+        onFocus={() => setTagsWanted(true)}
         problem={wantedBy === by ? undefined : words.usage.tagNeeded}
         onInput={(value) => setQuery({ tag: value.trim() })}
       />
@@ -293,6 +311,12 @@ export function Usage(_: PageProps) {
       {table.data?.first.errors && <Refused errors={table.data.first.errors} />}
     </>
   );
+}
+
+/** The first and the last day of a range, as fields hold them. */
+function daysOf({ from, to }: Compared["range"]): { from: string; to: string } {
+  const day = (date: Date) => date.toISOString().slice(0, 10);
+  return { from: day(from), to: day(new Date(to.getTime() - 1)) };
 }
 
 function compare(a: bigint, b: bigint): number {

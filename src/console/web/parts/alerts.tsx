@@ -6,15 +6,17 @@ import { useState } from "preact/hooks";
 import {
   AlertKind,
   type AlertSettings,
+  AlertSettingsSchema,
   AlertsService,
 } from "../../../../gen/gateway/alerts/v1/alerts_pb.ts";
 import { call, invalidate, useCall } from "../api.ts";
-import { parseCount, parseCredits, plainCredits } from "../format.ts";
+import { plainCredits } from "../format.ts";
 import { account, can, isOperatorAdmin } from "../session.ts";
 import { words } from "../words.ts";
 import { alertWords } from "../words-alerts.ts";
+import { readCredits, readWhole } from "./bounds.ts";
 import { Button } from "./button.tsx";
-import { CheckField, Form, fieldError, TextField } from "./form.tsx";
+import { CheckField, Form, TextField } from "./form.tsx";
 import { notify } from "./messages.ts";
 import { Card } from "./page.tsx";
 
@@ -48,7 +50,7 @@ export function NewestAlerts(props: AlertsProps): JSX.Element {
     <Card title={text.title}>
       <View call={found} skeleton={<Skeleton rows={1} />}>
         {({ alerts }) => (
-          <ul class="endings">
+          <ul class="endings stack">
             {alerts.map(({ alertId, title, at }) => (
               <li class="spread" key={alertId}>
                 <div>
@@ -124,12 +126,8 @@ function AlertsForm({ settings, mails, ofOperators }: AlertsFormProps): JSX.Elem
   const [isNew, setNew] = useState(false);
   const [secret, setSecret] = useState("");
   const save = async () => {
-    const amount = parseCredits(credits);
-    if (credits.trim() && amount === undefined)
-      throw fieldError("below_microcredits", words.keyForm.notAnAmount);
-    const count = parseCount(days);
-    if (days.trim() && count === undefined)
-      throw fieldError("below_days", words.keyForm.notANumber);
+    const amount = readCredits(credits, AlertSettingsSchema.field.belowMicrocredits);
+    const count = readWhole(days, AlertSettingsSchema.field.belowDays);
     const webhookUrl = url.trim();
     const { webhookSecret } = await call(setAlerts, {
       ...owner,
@@ -157,7 +155,7 @@ function AlertsForm({ settings, mails, ofOperators }: AlertsFormProps): JSX.Elem
       onSubmit={save}
     >
       {!ofOperators && (
-        <div class="field-row">
+        <div class="field-row columns">
           <TextField
             name="below_microcredits"
             type="number"

@@ -123,7 +123,7 @@ export function Bars(props: BarsProps) {
   const bar = active === undefined ? undefined : bars[active];
   return (
     <div class="bars">
-      <div class="bars-frame">
+      <div class="bars-frame columns">
         <svg class="bars-axis" aria-hidden="true" height={height + 32}>
           {ticks.map((tick) => (
             <text key={String(tick)} x="100%" dx="-8" y={yOf(tick) + 4} text-anchor="end">
@@ -162,7 +162,7 @@ export function Bars(props: BarsProps) {
             ))}
           </svg>
           {bar && active !== undefined && (
-            <div class="bars-tip" aria-hidden="true" style={tipStyle((active + 0.5) * width)}>
+            <div class="bars-tip stack" aria-hidden="true" style={tipStyle((active + 0.5) * width)}>
               <strong>{timeOf(bar)}</strong>
               {props.openFrom && bar.from.getTime() === props.openFrom.getTime() && (
                 <span class="note">{words.bars.open}</span>
@@ -205,7 +205,9 @@ export function Legend({ series }: { readonly series: readonly Series[] }) {
       {series.map(({ id, name, colour }) => (
         <li key={id}>
           <i class={`bars-mark ${colour}`} />
-          <span dir="auto">{name}</span>
+          <span dir="auto" title={name}>
+            {name}
+          </span>
         </li>
       ))}
     </ul>

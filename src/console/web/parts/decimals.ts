@@ -22,7 +22,7 @@ export function exact(millionths: bigint): string {
   const rest = String(size % 1_000_000n)
     .padStart(6, "0")
     .replace(/0{1,4}$/, "");
-  return `${millionths < 0n ? "−" : ""}${groupDigits(String(size / 1_000_000n))}.${rest}`;
+  return `${millionths < 0n ? "\u2212" : ""}${groupDigits(String(size / 1_000_000n))}.${rest}`;
 }
 
 /** "65000.00" → "65,000.00" */

@@ -1,21 +1,32 @@
 import type { ComponentChildren, JSX } from "preact";
-import { useId, useLayoutEffect, useRef } from "preact/hooks";
+import { useId, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { enterDialog } from "../router.ts";
 import { words } from "../words.ts";
+import { Button } from "./button.tsx";
 import { Icon } from "./icon.tsx";
+import { Notice } from "./small.tsx";
+
+/** What would be lost, and what the person can do about it. */
+export type Loss = { readonly text: string; readonly leave: string; readonly stay: string };
 
 type DialogProps = {
   title: string;
   onClose: () => void;
   wide?: boolean;
-  /** False: something would be lost. A dialog that asks first closes by itself. */
-  mayClose?: () => boolean;
+  /** What is lost when it is closed now, besides what was typed. */
+  loss?: Loss | undefined;
   children: ComponentChildren;
 };
 
-/** A dialog that is open while it is on the page. The focus returns to where it came from. */
+/**
+ * A dialog that is open while it is on the page. The focus returns to where it came from. Escape,
+ * its cross and the way back ask first where something would be lost.
+ */
 export function Dialog(props: DialogProps): JSX.Element {
-  const { title, onClose, wide = false, mayClose = () => true, children } = props;
+  const { title, onClose, wide = false, children } = props;
   const element = useRef<HTMLDialogElement>(null);
+  const hasTyped = useRef(false);
+  const [asked, setAsked] = useState<Loss>();
   const id = useId();
   const isGone = useRef(false);
   // Before the page is painted: of two dialogs that follow each other, the first gives the focus
@@ -35,13 +46,21 @@ export function Dialog(props: DialogProps): JSX.Element {
     };
   }, []);
   const tryClose = () => {
-    if (mayClose()) onClose();
+    const loss = props.loss ?? (hasTyped.current ? words.common.typedLoss : undefined);
+    if (asked || !loss) onClose();
+    else setAsked(loss);
   };
+  const latest = useRef(tryClose);
+  latest.current = tryClose;
+  useLayoutEffect(() => enterDialog(() => latest.current()), []);
   return (
     <dialog
       ref={element}
       class={wide ? "wide-dialog" : undefined}
       aria-labelledby={id}
+      onInput={({ target }) => {
+        hasTyped.current ||= isText(target);
+      }}
       onCancel={(event) => {
         // Of the dialog itself, not of a field inside.
         if (event.target !== element.current) return;
@@ -64,7 +83,30 @@ export function Dialog(props: DialogProps): JSX.Element {
           <Icon name="close" />
         </button>
       </header>
-      <div class="body">{children}</div>
+      <div class="body stack">{children}</div>
+      {asked && (
+        <div class="loss" role="alert">
+          <Notice
+            tone="warn"
+            action={
+              <>
+                <Button kind="quiet" onClick={onClose}>
+                  {asked.leave}
+                </Button>
+                <Button onClick={() => setAsked(undefined)}>{asked.stay}</Button>
+              </>
+            }
+          >
+            {asked.text}
+          </Notice>
+        </div>
+      )}
     </dialog>
   );
+}
+
+/** Whether somebody typed it: choices are soon made again. */
+function isText(target: EventTarget | null): boolean {
+  if (target instanceof HTMLInputElement) return !["checkbox", "radio"].includes(target.type);
+  return target instanceof HTMLTextAreaElement;
 }

@@ -1,10 +1,13 @@
 // The fields in the row of filters, above figures and lists. What they hold is in the address.
 
 import type { ComponentChildren, JSX } from "preact";
-import { useState } from "preact/hooks";
+import { useEffect, useId, useState } from "preact/hooks";
+import { BillingService } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
 import { InferenceService } from "../../../../gen/gateway/inference/v1/inference_pb.ts";
 import { useCall } from "../api.ts";
+import { account } from "../session.ts";
 import { words } from "../words.ts";
+import { Search } from "./form.tsx";
 
 /** A row of filters. `label`: for screen readers. */
 export function Filters({ children }: { readonly children: ComponentChildren }): JSX.Element {
@@ -40,7 +43,7 @@ function useTyped({ value, onInput }: Pick<FilterProps, "value" | "onInput">) {
 /** A day as `2026-11-22`. Empty: none. */
 export function DayFilter(props: FilterProps): JSX.Element {
   return (
-    <label class="filter">
+    <label class="filter stack">
       <span>{props.label}</span>
       <input type="date" {...useTyped(props)} />
     </label>
@@ -53,19 +56,32 @@ export function TextFilter(
     readonly problem?: string | undefined;
     /** Default: a number. */
     readonly mode?: "text";
+    /** Texts that can be chosen. */
+    readonly offered?: readonly string[];
+    readonly onFocus?: () => void;
   },
 ): JSX.Element {
-  const { label, problem, mode = "decimal" } = props;
+  const { label, problem, mode = "decimal", offered = [], onFocus } = props;
+  const id = useId();
   return (
-    <label class="filter">
+    <label class="filter stack">
       <span>{label}</span>
       <input
         type="text"
         inputMode={mode}
         title={problem}
         aria-invalid={problem !== undefined}
+        list={offered.length > 0 ? id : undefined}
+        onFocus={onFocus}
         {...useTyped(props)}
       />
+      {offered.length > 0 && (
+        <datalist id={id}>
+          {offered.map((text) => (
+            <option key={text} value={text} />
+          ))}
+        </datalist>
+      )}
       {problem && (
         <span class="problem" role="alert">
           {problem}
@@ -73,6 +89,29 @@ export function TextFilter(
       )}
     </label>
   );
+}
+
+/** So long nobody has typed: then the search begins. */
+const typedMs = 300;
+
+/** A search by the service, which follows what is typed after a pause. */
+export function SearchFilter({ label, value, onInput }: FilterProps): JSX.Element {
+  const [text, setText] = useState(value);
+  const [asked, setAsked] = useState(value);
+  // The address has changed otherwise: by the way back, or by a button.
+  if (asked !== value) {
+    setAsked(value);
+    setText(value);
+  }
+  useEffect(() => {
+    if (text === value) return;
+    const timer = setTimeout(() => {
+      setAsked(text);
+      onInput(text);
+    }, typedMs);
+    return () => clearTimeout(timer);
+  }, [text, value]);
+  return <Search label={label} value={text} onInput={setText} />;
 }
 
 type ChoiceFilterProps<V extends string> = FilterProps<V> & {
@@ -83,7 +122,7 @@ type ChoiceFilterProps<V extends string> = FilterProps<V> & {
 export function ChoiceFilter<V extends string>(props: ChoiceFilterProps<V>): JSX.Element {
   const { label, value, onInput, options, onFocus } = props;
   return (
-    <label class="filter">
+    <label class="filter stack">
       <span>{label}</span>
       <select
         value={value}
@@ -143,4 +182,16 @@ export function choiceOf<V extends string>(
 ): V {
   const isChoice = (name: string): name is V => Object.hasOwn(choices, name);
   return isChoice(text) ? text : fallback;
+}
+
+/** Requests whose tags are offered. */
+const lookedAt = 100;
+
+/** The tags of the newest requests, such as `team=a`, in their order. Those of none: empty. */
+export function useKnownTags(isWanted: boolean): string[] {
+  const { accountId } = account.value;
+  const request = { accountId, pageSize: lookedAt };
+  const { data } = useCall(BillingService.method.listCharges, isWanted ? request : undefined);
+  const all = (data?.charges ?? []).flatMap(({ tags }) => Object.entries(tags));
+  return [...new Set(all.map((tag) => tag.join("=")))].sort();
 }

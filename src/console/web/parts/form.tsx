@@ -3,10 +3,12 @@
 
 import { type ComponentChildren, createContext, type JSX, type TargetedInputEvent } from "preact";
 import { useContext, useEffect, useId, useRef, useState } from "preact/hooks";
-import { CallError, toCallError } from "../api.ts";
+import { type CallError, toCallError } from "../api.ts";
 import { words } from "../words.ts";
 import { Button, type ButtonKind } from "./button.tsx";
 import { Icon } from "./icon.tsx";
+
+export { fieldError } from "../call-error.ts";
 
 /** The error of the last try, if it names a field. */
 const FieldError = createContext<CallError | undefined>(undefined);
@@ -49,7 +51,7 @@ export function Form(props: FormProps): JSX.Element {
   return (
     <form
       ref={form}
-      class="form"
+      class="form stack"
       noValidate
       onSubmit={(event) => {
         event.preventDefault();
@@ -68,11 +70,6 @@ export function Form(props: FormProps): JSX.Element {
       </div>
     </form>
   );
-}
-
-/** An error at one field, which a page found by itself. */
-export function fieldError(field: string, message: string): CallError {
-  return new CallError(message, { reason: "invalid_request", field });
 }
 
 /** The last part of a path such as `key.monthly_cap_microcredits`. */
@@ -179,7 +176,7 @@ export function TextField(props: TextFieldProps): JSX.Element {
     number: <input {...attributes} type="text" inputMode="decimal" />,
   }[type];
   return (
-    <div class="field">
+    <div class="field stack">
       <label for={field.id}>{label}</label>
       {lines > 1 ? (
         <textarea
@@ -188,7 +185,7 @@ export function TextField(props: TextFieldProps): JSX.Element {
           onInput={(event) => onInput(event.currentTarget.value)}
         />
       ) : unit ? (
-        <span class="with-unit">
+        <span class="with-unit columns">
           {input}
           <span>{unit}</span>
         </span>
@@ -216,7 +213,7 @@ export function SelectField<V extends string>(props: OptionsProps<V>): JSX.Eleme
   const { name, label, hint, value, onInput, options } = props;
   const field = useField(name, hint);
   return (
-    <div class="field">
+    <div class="field stack">
       <label for={field.id}>{label}</label>
       <select
         id={field.id}
@@ -245,7 +242,7 @@ export function ChoiceField<V extends string>(props: OptionsProps<V>): JSX.Eleme
   const { name, label, hint, value, onInput, options } = props;
   const field = useField(name, hint);
   return (
-    <fieldset class="field choices" aria-describedby={field.describedBy}>
+    <fieldset class="field choices stack" aria-describedby={field.describedBy}>
       <legend>{label}</legend>
       {options.map((one) => (
         <label class="choice" key={one.value}>
@@ -272,7 +269,7 @@ type CheckFieldProps = FieldProps & { checked: boolean; onInput: (on: boolean) =
 export function CheckField({ name, label, hint, checked, onInput }: CheckFieldProps): JSX.Element {
   const field = useField(name, hint);
   return (
-    <div class="field">
+    <div class="field stack">
       <label class="check">
         <input
           type="checkbox"

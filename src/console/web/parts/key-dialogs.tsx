@@ -112,38 +112,17 @@ export function CreateKeyDialog({ onClose }: { onClose: () => void }): JSX.Eleme
 
 type SecretDialogProps = { title: string; secret: string; onClose: () => void };
 
-/** The secret, once. Closing before it was copied asks. */
+/** The secret, once. Closing before it was copied asks, unless it is called stored. */
 function SecretDialog({ title, secret, onClose }: SecretDialogProps): JSX.Element {
   const [isCopied, setCopied] = useState(false);
-  const [isAsking, setAsking] = useState(false);
-  const mayClose = () => {
-    if (isCopied || isAsking) return true;
-    setAsking(true);
-    return false;
-  };
   const copied = () => setCopied(true);
   return (
-    <Dialog title={title} onClose={onClose} mayClose={mayClose} wide>
+    <Dialog title={title} onClose={onClose} loss={isCopied ? undefined : words.secret.loss} wide>
       <Secret secret={secret} onCopied={copied} />
       <h3>{words.secret.howTo}</h3>
       <SecretSnippets secret={secret} onCopied={copied} />
-      {isAsking && !isCopied && (
-        <Notice
-          tone="warn"
-          action={
-            <>
-              <Button kind="quiet" onClick={onClose}>
-                {words.secret.closeAnyway}
-              </Button>
-              <Button onClick={() => setAsking(false)}>{words.secret.goBack}</Button>
-            </>
-          }
-        >
-          {words.secret.notCopied}
-        </Notice>
-      )}
       <div class="buttons">
-        <Button kind="main" onClick={() => mayClose() && onClose()}>
+        <Button kind="main" onClick={onClose}>
           {words.secret.stored}
         </Button>
       </div>
@@ -208,7 +187,7 @@ export function RotateKeyDialog({ apiKey, onClose }: KeyDialogProps): JSX.Elemen
     <Dialog title={words.rotate.title(name)} onClose={onClose}>
       <p>{words.rotate.lead}</p>
       <Form submit={words.rotate.button} onSubmit={send} onCancel={onClose}>
-        <div class="field">
+        <div class="field stack">
           <h3>{words.rotate.overlap}</h3>
           <Segments
             label={words.rotate.overlap}
@@ -235,7 +214,7 @@ function durationOf(ms: number): Duration {
 export async function pauseKey(key: Key): Promise<void> {
   await call(KeysService.method.pauseKey, { keyId: key.keyId });
   keysChanged();
-  notify(words.keys.paused(nameOfKey(key)));
+  notify(words.keys.paused(nameOfKey(key)), () => resumeKey(key));
 }
 
 export async function resumeKey(key: Key): Promise<void> {

@@ -4,10 +4,11 @@
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { JSX } from "preact";
 import { InferenceService } from "../../../../gen/gateway/inference/v1/inference_pb.ts";
-import type { Key } from "../../../../gen/gateway/keys/v1/keys_pb.ts";
+import { type Key, KeySchema } from "../../../../gen/gateway/keys/v1/keys_pb.ts";
 import { useCall } from "../api.ts";
-import { count, parseCount, parseCredits, plainCredits, toDate } from "../format.ts";
+import { count, parseCredits, plainCredits, toDate } from "../format.ts";
 import { words } from "../words.ts";
+import { readCredits, readWhole } from "./bounds.ts";
 import { CheckField, ChoiceField, fieldError, TextField } from "./form.tsx";
 import { dayOf } from "./usage-report.ts";
 
@@ -58,12 +59,8 @@ export function keyFieldsOf(key: Key): KeyFields {
 /** The fields of CreateKey and UpdateKey. Throws a CallError that names a field with a mistake. */
 export function readKeyFields(fields: KeyFields) {
   const { name, perMinute, cap, hasAllModels, models, expires, reader } = fields;
-  const rate = parseCount(perMinute);
-  if (perMinute.trim() !== "" && rate === undefined)
-    throw fieldError("requests_per_minute", words.keyForm.notANumber);
-  const amount = cap.trim() === "" ? undefined : parseCredits(cap);
-  if (cap.trim() !== "" && amount === undefined)
-    throw fieldError("monthly_cap_microcredits", words.keyForm.notAnAmount);
+  const rate = readWhole(perMinute, KeySchema.field.requestsPerMinute);
+  const amount = readCredits(cap, KeySchema.field.monthlyCapMicrocredits);
   const lastDay = dayOf(expires);
   if (expires !== "" && lastDay === undefined)
     throw fieldError("expires_at", words.keyForm.notADay);
@@ -112,7 +109,7 @@ export function KeyLimits({ fields, onChange }: KeyFieldsProps): JSX.Element {
     set({ capDollars, cap: amount === undefined ? "" : plainCredits(amount * 200n) });
   };
   return (
-    <div class="fields">
+    <div class="fields stack">
       <TextField
         name="requests_per_minute"
         label={words.keyForm.perMinute}
@@ -121,7 +118,7 @@ export function KeyLimits({ fields, onChange }: KeyFieldsProps): JSX.Element {
         value={fields.perMinute}
         onInput={(perMinute) => set({ perMinute })}
       />
-      <div class="field-row">
+      <div class="field-row columns">
         <TextField
           name="monthly_cap_microcredits"
           label={words.keyForm.cap}
@@ -185,7 +182,7 @@ function Models({ fields, onChange }: KeyFieldsProps): JSX.Element {
         ]}
       />
       {!fields.hasAllModels && (
-        <div class="checks">
+        <div class="checks stack">
           {models.map(({ id, displayName, price }) => (
             <label class="check" key={id}>
               <input

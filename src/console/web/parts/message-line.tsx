@@ -1,6 +1,6 @@
 import type { JSX } from "preact";
 import { words } from "../words.ts";
-import { Copy } from "./button.tsx";
+import { Button, Copy } from "./button.tsx";
 import { Icon } from "./icon.tsx";
 import { message, silence } from "./messages.ts";
 
@@ -8,7 +8,7 @@ import { message, silence } from "./messages.ts";
 export function Messages(): JSX.Element {
   const shown = message.value;
   return (
-    <div class="messages" aria-live="polite">
+    <div class="messages stack" aria-live="polite">
       {shown && (
         <p class={shown.isProblem ? "message bad" : "message"}>
           <Icon name={shown.isProblem ? "warning" : "done"} />
@@ -16,6 +16,7 @@ export function Messages(): JSX.Element {
           {shown.requestId && (
             <Copy text={shown.requestId} label={words.common.copyRequestId} kind="quiet" />
           )}
+          {shown.undo && <Button onClick={shown.undo}>{words.common.undo}</Button>}
           <button type="button" class="button quiet" onClick={silence}>
             {words.common.close}
           </button>

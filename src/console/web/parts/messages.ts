@@ -3,7 +3,12 @@
 import { signal } from "@preact/signals";
 import type { CallError } from "../api.ts";
 
-type Message = { readonly text: string; readonly isProblem: boolean; readonly requestId: string };
+type Message = {
+  readonly text: string;
+  readonly isProblem: boolean;
+  readonly requestId: string;
+  readonly undo?: (() => Promise<void>) | undefined;
+};
 
 /** What is said now. */
 export const message = signal<Message | undefined>(undefined);
@@ -20,10 +25,10 @@ export function report(problem: CallError | string): void {
   };
 }
 
-/** Says for some seconds that something was done. */
-export function notify(text: string): void {
+/** Says for some seconds that something was done, and offers to undo it. */
+export function notify(text: string, undo?: () => Promise<void>): void {
   clearTimeout(timer);
-  message.value = { text, isProblem: false, requestId: "" };
+  message.value = { text, isProblem: false, requestId: "", undo };
   timer = setTimeout(silence, 6000);
 }
 

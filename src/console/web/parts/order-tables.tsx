@@ -60,7 +60,10 @@ export function Deposits({ order }: { readonly order: Order }): JSX.Element | nu
               head: head.id,
               cell: ({ depositId }) => (
                 <span class="id">
-                  <code class="clipped">{depositId}</code> <Copy text={depositId} isSmall />
+                  <code class="clipped" title={depositId}>
+                    {depositId}
+                  </code>{" "}
+                  <Copy text={depositId} isSmall />
                 </span>
               ),
             },
@@ -110,7 +113,9 @@ export function Refunds({ refunds }: { readonly refunds: readonly Refund[] }): J
                 transaction === "" ? (
                   words.requests.none
                 ) : (
-                  <code class="clipped">{transaction}</code>
+                  <code class="clipped" title={transaction}>
+                    {transaction}
+                  </code>
                 ),
             },
           ]}

@@ -73,7 +73,7 @@ export function Card({
 }
 
 export function Figures({ children }: { children: ComponentChildren }): JSX.Element {
-  return <dl class="figures">{children}</dl>;
+  return <dl class="figures columns">{children}</dl>;
 }
 
 /** More than its place has in the size of the others. */

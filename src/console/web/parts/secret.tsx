@@ -12,17 +12,16 @@ import { Snippet } from "./small.tsx";
 type SecretProps = { secret: string; onCopied?: () => void };
 
 export function Secret({ secret, onCopied }: SecretProps): JSX.Element {
-  const field = useRef<HTMLInputElement>(null);
+  const field = useRef<HTMLTextAreaElement>(null);
   useEffect(() => {
     field.current?.focus();
     field.current?.select();
   }, []);
   return (
-    <div class="secret">
-      <div class="secret-row">
-        <input
+    <div class="secret stack">
+      <div class="secret-row columns">
+        <textarea
           ref={field}
-          type="text"
           readOnly
           data-autofocus
           aria-label={words.secret.label}

@@ -88,7 +88,7 @@ type KeyNameProps = { name: string; hint?: string | undefined; href?: string };
 export function KeyName({ name, hint, href }: KeyNameProps): JSX.Element {
   const shown = name || words.keys.unnamed;
   return (
-    <span class="key-name">
+    <span class="key-name" title={shown}>
       {href ? (
         <a class="name" href={href} dir="auto">
           {shown}
@@ -103,10 +103,17 @@ export function KeyName({ name, hint, href }: KeyNameProps): JSX.Element {
   );
 }
 
+type SnippetProps = {
+  text: string;
+  /** For words that somebody types again: all of them are seen. */
+  wraps?: boolean;
+  onCopied?: () => void;
+};
+
 /** Code to copy. */
-export function Snippet({ text, onCopied }: { text: string; onCopied?: () => void }): JSX.Element {
+export function Snippet({ text, wraps = false, onCopied }: SnippetProps): JSX.Element {
   return (
-    <div class="snippet">
+    <div class={wraps ? "snippet wraps" : "snippet"}>
       {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reached by keyboard. */}
       <section class="code" tabIndex={0} aria-label={words.common.code}>
         <pre>{text}</pre>
@@ -121,7 +128,7 @@ type FactsProps = { children: readonly (readonly [string, ComponentChildren] | u
 /** Terms and what they are. Pairs that are undefined are left out. */
 export function Facts({ children }: FactsProps): JSX.Element {
   return (
-    <dl class="facts">
+    <dl class="facts columns">
       {children
         .filter((pair) => pair !== undefined)
         .map(([term, value]) => (

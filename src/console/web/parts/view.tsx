@@ -1,6 +1,8 @@
 // The five states of what a call answers: loading, empty, partial, failed, full.
 
+import { signal } from "@preact/signals";
 import type { ComponentChildren, JSX } from "preact";
+import { useEffect, useState } from "preact/hooks";
 import type { Call, CallError } from "../api.ts";
 import { words } from "../words.ts";
 import { Button, Copy } from "./button.tsx";
@@ -12,15 +14,18 @@ type ViewProps<T> = {
   skeleton?: JSX.Element;
   /** What stands there while there is nothing. Undefined: there is something. */
   empty?: (data: T) => JSX.Element | undefined;
+  /** What stands there if there is no such thing. */
+  missing?: string;
   /** What is missing. Undefined: nothing is. */
   partial?: (data: T) => string | undefined;
   children: (data: T) => ComponentChildren;
 };
 
 export function View<T>(props: ViewProps<T>): JSX.Element {
-  const { call, skeleton = <Skeleton rows={6} />, empty, partial, children } = props;
+  const { call, skeleton = <Skeleton rows={6} />, empty, partial, missing: none, children } = props;
   const { data, error, isLoading, refresh } = call;
   if (isLoading) return skeleton;
+  if (error?.reason === "not_found" && data === undefined && none) return <Empty>{none}</Empty>;
   if (data === undefined) return error ? <Failed error={error} retry={refresh} /> : skeleton;
   const missing = partial?.(data);
   return (
@@ -47,7 +52,7 @@ type EmptyProps = {
 /** Says what will stand here, and gives the one action. */
 export function Empty({ title, action, children }: EmptyProps): JSX.Element {
   return (
-    <div class="empty">
+    <div class="empty stack">
       {title && <h2>{title}</h2>}
       <p>{children}</p>
       {action && <div class="tools">{action}</div>}
@@ -55,10 +60,45 @@ export function Empty({ title, action, children }: EmptyProps): JSX.Element {
   );
 }
 
-/** What failed, in the words of the service; what can be done; an id by which it is found. */
+/** What is on screen of failures, by their sentences: each is said once a page. */
+const failures = signal<ReadonlyMap<string, symbol>>(new Map());
+
+/** Whether this part is the one that says why something failed. */
+function useFirstOf(sentence: string): boolean {
+  const [own] = useState(() => Symbol());
+  const said = failures.value.get(sentence);
+  useEffect(() => {
+    if (!failures.peek().has(sentence))
+      failures.value = new Map([...failures.peek(), [sentence, own]]);
+  }, [said, sentence]);
+  useEffect(
+    () => () => {
+      const others = [...failures.peek()].filter(([, one]) => one !== own);
+      failures.value = new Map(others);
+    },
+    [sentence],
+  );
+  return said === own || said === undefined;
+}
+
+/**
+ * What failed, in the words of the service; what can be done; an id by which it is found. Parts of
+ * a page that failed for the same reason say so once.
+ */
 export function Failed({ error, retry }: { error: CallError; retry?: () => void }): JSX.Element {
+  if (!useFirstOf(error.message))
+    return (
+      <div class="empty stack">
+        <p>{words.common.failedToo}</p>
+        {retry && (
+          <div class="tools">
+            <Button onClick={retry}>{words.common.retry}</Button>
+          </div>
+        )}
+      </div>
+    );
   return (
-    <div class="empty failed" role="alert">
+    <div class="empty failed stack" role="alert">
       <h2>{words.common.failed}</h2>
       <p>{error.message}</p>
       <div class="tools">
@@ -77,7 +117,7 @@ export function Skeleton({ rows = 0, figures = 0, chart = false }: SkeletonProps
   return (
     <div class="skeleton" role="status" aria-label={words.common.loading}>
       {figures > 0 && (
-        <div class="figures">
+        <div class="figures columns">
           {items(figures).map((index) => (
             <div key={index}>
               <i class="short" />
@@ -91,7 +131,7 @@ export function Skeleton({ rows = 0, figures = 0, chart = false }: SkeletonProps
       {rows > 0 && (
         <div class="lines">
           {items(rows).map((index) => (
-            <div class="line" key={index}>
+            <div class="line columns" key={index}>
               <i />
               <i class="short" />
             </div>

@@ -76,7 +76,7 @@ export function Ways({ purpose, next = "/console/", onDone }: WaysProps): JSX.El
   );
   const onlyPassword = hasPassword && !hasPasskey && providers.length === 0;
   return (
-    <div class="ways">
+    <div class="ways stack">
       {hasPasskey && (
         <Button kind="main" icon="passkey" onClick={withPasskey}>
           {isConfirm ? words.doors.confirmPasskey : words.doors.usePasskey}

@@ -1,0 +1,148 @@
+// What the page does with what people choose, type and meet, beyond the states of its pages.
+
+import type { Browser, Page } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { hasChromium, startChromium } from "../support/chromium.ts";
+import { type StatesServer, scrollThrough, startStates, statePath } from "./states/server.ts";
+
+describe.skipIf(!hasChromium)("in Chromium", () => {
+  let server: StatesServer;
+  let browser: Browser;
+  let page: Page;
+  beforeAll(async () => {
+    server = await startStates();
+    browser = await startChromium();
+    page = await (await browser.newContext({ bypassCSP: true })).newPage();
+    page.setDefaultTimeout(10_000);
+  });
+  afterAll(async () => {
+    await browser.close();
+    await server.stop();
+  });
+
+  const open = (name: string, state = "full") => page.goto(server.address + statePath(name, state));
+  const button = (name: string) => page.getByRole("button", { name, exact: true }).first();
+
+  test("a chosen theme is there before anything is drawn", async () => {
+    await open("overview");
+    await page.evaluate("localStorage.setItem('gateway-theme', 'dark')");
+    // Whatever comes later: the page must not be light before it.
+    await page.route(/assets\/(main|theme)-.*/, (route) => route.abort());
+    await page.reload();
+    expect(await page.evaluate("document.documentElement.dataset.theme")).toBe("dark");
+    await page.unroute(/assets\/(main|theme)-.*/);
+    await page.evaluate("localStorage.removeItem('gateway-theme')");
+  });
+
+  test("with forced colours, what is chosen differs by more than its background", async () => {
+    await page.emulateMedia({ forcedColors: "active" });
+    const looks = (selector: string) =>
+      page.evaluate(`(() => {
+        const style = getComputedStyle(document.querySelector(${JSON.stringify(selector)}));
+        return [style.outlineStyle, style.textDecorationLine, style.borderBlockEndColor].join();
+      })()`);
+    const pairs = [
+      ["usage", ".head [aria-pressed=true]", ".head [aria-pressed=false]"],
+      ["usage", ".sections a[aria-current]", ".sections a:not([aria-current])"],
+      ["key-form", ".choice:has(:checked)", ".choice:not(:has(:checked))"],
+    ] as const;
+    for (const [name, chosen, other] of pairs) {
+      await open(name);
+      await page.locator(chosen).first().waitFor();
+      expect(await looks(chosen), chosen).not.toBe(await looks(other));
+    }
+    await page.emulateMedia({ forcedColors: null });
+  });
+
+  test("a number that no key can have is refused at its field, and nothing is sent", async () => {
+    const sent: string[] = [];
+    page.on("request", (request) => sent.push(request.url()));
+    await open("key-form");
+    await page.getByText("Limits", { exact: true }).click();
+    await page.getByLabel("Requests a minute").fill("-3");
+    await button("Create key").click();
+    const field = page.getByLabel("Requests a minute");
+    await expect.poll(() => field.getAttribute("aria-invalid")).toBe("true");
+    await page.getByText("A whole number from 0 to 4,294,967,295.").waitFor();
+    expect(sent.filter((url) => url.endsWith("/CreateKey"))).toEqual([]);
+    page.removeAllListeners("request");
+  });
+
+  test("what no service said in words is said in those of the page", async () => {
+    const body = JSON.stringify({ code: "invalid_argument", message: "cannot decode uint32" });
+    await page.route("**/CreateKey", (route) =>
+      route.fulfill({ status: 400, contentType: "application/json", body }),
+    );
+    await open("key-form");
+    await button("Create key").click();
+    await page.getByText("The gateway did not understand this page.").waitFor();
+    expect(await page.getByText("cannot decode").count()).toBe(0);
+    await page.unroute("**/CreateKey");
+  });
+
+  test("a range of one's own begins as the last one", async () => {
+    await open("usage");
+    await button("7 days").click();
+    await button("From … to").click();
+    const days = await Promise.all(
+      ["From", "To"].map((label) => page.getByLabel(label, { exact: true }).inputValue()),
+    );
+    const [from = "", to = ""] = days;
+    expect(Date.parse(to) - Date.parse(from)).toBe(6 * 86_400_000);
+    expect(await page.getByRole("alert").count()).toBe(0);
+  });
+
+  test("grouping by tag begins with a tag that requests have, and others are offered", async () => {
+    await open("usage");
+    await button("Tag").click();
+    await expect.poll(() => new URL(page.url()).searchParams.get("tag")).toBe("team");
+    const offered = page.locator("datalist option[value='team=research']");
+    expect(await offered.count()).toBe(1);
+  });
+
+  test("an audit event is a sentence with names, and its facts unfold", async () => {
+    await open("operator-audit");
+    await page.getByRole("cell", { name: "made a transfer" }).waitFor();
+    await page.getByText("2 facts").first().click();
+    await page.getByText("2,000.00 credits").waitFor();
+    const rows = await page.locator("tbody").textContent();
+    expect(rows).not.toMatch(/CreateTransfer|amountMicrocredits|acc_/);
+    await page.getByLabel("Who").selectOption({ label: "Ana Bălan" });
+    await expect.poll(() => page.url()).toContain("actor=person%3Aper_ana");
+  });
+
+  test("a note about an order leads to the order", async () => {
+    await open("credits");
+    const note = page.getByRole("link", { name: "Order", exact: true }).first();
+    expect(await note.getAttribute("href")).toMatch(/credits\/orders\/ord_/);
+  });
+
+  test("parts of a page that fail for one reason say it once", async () => {
+    await open("overview", "failed");
+    await page.locator("main").waitFor();
+    await page.evaluate(scrollThrough);
+    await page.getByText("Not loaded either, for the same reason.").first().waitFor();
+    const sentences = await page.locator("main .failed p").allTextContents();
+    expect(new Set(sentences).size).toBe(sentences.length);
+    expect(sentences.length).toBeGreaterThan(1);
+  });
+
+  test("an order and a receipt that there are not are named so", async () => {
+    await open("order", "failed");
+    await page.getByText("There is no such order in this account.").waitFor();
+    await open("document", "failed");
+    await page.getByText("There is no such receipt").waitFor();
+    expect(await page.getByText("This did not work").count()).toBe(0);
+  });
+
+  test("a pause names its key, and is undone where it is reported", async () => {
+    await open("keys");
+    await button("Pause ci").click();
+    await page.getByText("ci is paused.").waitFor();
+    const resumed = page.waitForRequest("**/ResumeKey");
+    await button("Undo").click();
+    await resumed;
+    await page.getByText("ci works again.").waitFor();
+    expect(await page.getByRole("columnheader", { name: "Made", exact: true }).count()).toBe(1);
+  });
+});

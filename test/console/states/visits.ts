@@ -1,0 +1,97 @@
+// What opens on a page when somebody does something there: dialogs, and the steps after a click.
+
+import type { Page } from "playwright-core";
+
+export type Visit = {
+  readonly name: string;
+  /** The state in which it begins. */
+  readonly page: string;
+  readonly state: string;
+  readonly run: (page: Page) => Promise<void>;
+};
+
+/** Presses buttons by their names, one after another. The first that is found counts. */
+function press(...names: readonly (string | RegExp)[]): Visit["run"] {
+  return async (page) => {
+    for (const name of names)
+      await page
+        .getByRole("button", { name, exact: typeof name === "string" })
+        .first()
+        .click();
+  };
+}
+
+/** Presses one of several buttons of the same name. */
+function pressOneOf(name: string, index: number): Visit["run"] {
+  return (page) => page.getByRole("button", { name, exact: true }).nth(index).click();
+}
+
+/** Presses within the dialog on top. */
+async function pressInDialog(page: Page, name: string | RegExp): Promise<void> {
+  await page.getByRole("dialog").last().getByRole("button", { name }).last().click();
+}
+
+const longKey = "the nightly jobs of the whole research department in Potsdam";
+
+async function createKey(page: Page): Promise<void> {
+  await page.getByRole("dialog").getByLabel("Name").fill(longKey);
+  await pressInDialog(page, "Create key");
+  await page.getByText("You will not see it again.").waitFor();
+}
+
+/** By the page on which they open. */
+const visitsOf: Readonly<Record<string, Readonly<Record<string, Visit["run"]>>>> = {
+  "start full": {
+    "first key made": async (page) => {
+      await press("Create key")(page);
+      await page.getByText("You will not see it again.").waitFor();
+    },
+  },
+  "key-form full": {
+    limits: async (page) => page.getByRole("dialog").getByText("Limits").click(),
+    secret: createKey,
+    "secret that was not copied": async (page) => {
+      await createKey(page);
+      await page.keyboard.press("Escape");
+    },
+  },
+  "key full": {
+    edit: press("Edit"),
+    rotate: press("Rotate"),
+    rotated: async (page) => {
+      await press("Rotate")(page);
+      await pressInDialog(page, "Make a new secret");
+      await page.getByText("You will not see it again.").waitFor();
+    },
+    revoke: press("Revoke"),
+  },
+  "key long names": { edit: press("Edit"), rotate: press("Rotate"), revoke: press("Revoke") },
+  "members full": {
+    invitation: press(/^Invite/),
+    invited: async (page) => {
+      await press(/^Invite/)(page);
+      await pressInDialog(page, "Make the invitation");
+      await page.getByRole("dialog").getByRole("button", { name: /^Copy/ }).waitFor();
+    },
+    removal: press("Remove"),
+  },
+  "settings full": {
+    rename: press("Rename"),
+    passkey: press("Add a passkey"),
+    "billing details": pressOneOf("Change", 0),
+    password: pressOneOf("Change", 1),
+    email: pressOneOf("Change", 2),
+    deletion: press(/^Delete/),
+  },
+  "settings long names": { closing: press(/^Close/), leaving: press("Leave") },
+  "order open": { cancelling: press(/^Cancel/) },
+  "operator-account full": { transfer: press("Move credits"), suspension: press("Suspend") },
+  "operator-order full": { decision: press("Decide") },
+  "operator-order refunding": { "coins sent": press("Coins sent") },
+  "operator-people full": { "new token": press(/token/i) },
+};
+
+export const visits: readonly Visit[] = Object.entries(visitsOf).flatMap(([place, runs]) => {
+  const [page = "", ...state] = place.split(" ");
+  return Object.entries(runs).map(([name, run]) => ({ name, page, state: state.join(" "), run }));
+});

@@ -133,7 +133,7 @@ describe("a credential", () => {
     [`Bearer ${secret},x`, "invalid_key"],
     [`Bearer ${mintSecret(Family.V1)}`, "invalid_key"],
     ["Bearer the", "invalid_key"],
-  ])("in a header is read as it is meant: %j", async ([value, reason]) => {
+  ])("in a header is read as it is meant: row %#", async ([value, reason]) => {
     const read = authenticationOf()(header(value));
     if (reason === undefined) expect(await read).toBe(caller);
     else expect(await errorOf(read)).toBe(reason);

@@ -24,6 +24,7 @@ import {
   countdown,
   exact,
   groupDigits,
+  halfOf,
   isZero,
 } from "../../src/console/web/parts/decimals.ts";
 import {
@@ -353,6 +354,15 @@ describe("exact decimals", () => {
         expect(units(addDecimals(first, second))).toBe(units(first) + units(second));
       }),
     );
+  });
+
+  test("half of an amount has no more places than it, but for two", () => {
+    expect(["5", "0.03", "0.00007693", "12.50"].map(halfOf)).toEqual([
+      "2.5",
+      "0.01",
+      "0.00003846",
+      "6.25",
+    ]);
   });
 
   test("amounts of documents have two places, or as many as they need", () => {

@@ -620,6 +620,19 @@ export const figures = {
     facts: { order: "Order", made: "Ordered", rate: "Rate", watched: "Watched until", by: "Pool" },
     rateOf: (asset: string, usd: string) => `1 ${asset} = $${usd}`,
     wholeDeposit: "whole payment",
+    /** For operators, of an order of the simulated processor. */
+    play: {
+      title: "Play a payment",
+      about: "Nobody pays a simulated order. Say what arrives for it.",
+      cases: {
+        exact: "Exact",
+        tooLittle: "Too little",
+        tooMuch: "Too much",
+        late: "Late",
+        wrongCoin: "Wrong coin",
+        lost: "Lost",
+      },
+    },
   },
 
   document: {

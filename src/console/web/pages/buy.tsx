@@ -5,13 +5,14 @@ import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import {
   type ListPaymentMethodsResponse,
+  type Order,
   type PaymentMethod,
   PaymentsService,
 } from "../../../../gen/gateway/payments/v1/payments_pb.ts";
 import { call, invalidate, useCall } from "../api.ts";
 import { credits } from "../format.ts";
 import { Button, Copy, LinkButton } from "../parts/button.tsx";
-import { ChoiceField, Form, fieldError, TextField } from "../parts/form.tsx";
+import { ChoiceField, Form, fieldError, type Option, TextField } from "../parts/form.tsx";
 import { networkName, usdText } from "../parts/orders.tsx";
 import { Card, Head } from "../parts/page.tsx";
 import { familyOf, type PoolName } from "../parts/pools.ts";
@@ -82,6 +83,44 @@ function refusal({ methods }: ListPaymentMethodsResponse): JSX.Element | undefin
 function packOf(text: string, { mostUsdCents }: ListPaymentMethodsResponse): number | undefined {
   const cents = /^\d{1,9}$/.test(text) ? Number(text) : 0;
   return cents >= stepCents && cents % stepCents === 0 && cents <= mostUsdCents ? cents : undefined;
+}
+
+/** Places orders. A repeat after a lost answer is the same order; another choice is another one. */
+export function useNewOrder(): (
+  pool: PoolName,
+  usdCents: number,
+  method: string,
+) => Promise<Order | undefined> {
+  const attempts = useRef(new Map<string, string>());
+  return async (pool, usdCents, method) => {
+    const choice = [pool, usdCents, method].join(" ");
+    const idempotencyKey = attempts.current.get(choice) ?? randomText();
+    attempts.current.set(choice, idempotencyKey);
+    const { order } = await call(PaymentsService.method.createOrder, {
+      ...{ accountId: account.value.accountId, family: familyOf[pool], usdCents, method },
+      idempotencyKey,
+    });
+    invalidate(PaymentsService.method.listOrders);
+    return order;
+  };
+}
+
+/** The choices of a pack. */
+export function packOptions(packsUsdCents: readonly number[]): Option[] {
+  return packsUsdCents.map((cents) => ({
+    value: String(cents),
+    label: words.purchase.packOf(creditsFor(cents)),
+    hint: words.purchase.packFor(usdText(cents)),
+  }));
+}
+
+/** The choices of a coin and its network. */
+export function methodOptions(offered: readonly PaymentMethod[]): Option[] {
+  return offered.map((method) => ({
+    value: method.method,
+    label: words.purchase.methodName(method.asset, networkName(method.network)),
+    hint: feeText(method),
+  }));
 }
 
 function creditsFor(usdCents: number): string {
@@ -155,11 +194,7 @@ function PackStep({
           value={pack}
           onInput={setPack}
           options={[
-            ...packsUsdCents.map((cents) => ({
-              value: String(cents),
-              label: words.purchase.packOf(creditsFor(cents)),
-              hint: words.purchase.packFor(usdText(cents)),
-            })),
+            ...packOptions(packsUsdCents),
             {
               value: another,
               label: words.purchase.another,
@@ -194,19 +229,9 @@ function MethodStep({
   const offered = offer.methods.filter(({ leastUsdCents }) => leastUsdCents <= usdCents);
   const [chosen, setChosen] = useState(offered[0]?.method ?? "");
   const method = offered.find((one) => one.method === chosen);
-  // A repeat after a lost answer is the same order. Another choice is another one.
-  const attempts = useRef(new Map<string, string>());
+  const place = useNewOrder();
   const order = async () => {
-    const key = attempts.current.get(chosen) ?? randomText();
-    attempts.current.set(chosen, key);
-    const { order: made } = await call(PaymentsService.method.createOrder, {
-      accountId: account.value.accountId,
-      family: familyOf[pool],
-      usdCents,
-      method: chosen,
-      idempotencyKey: key,
-    });
-    invalidate(PaymentsService.method.listOrders);
+    const made = await place(pool, usdCents, chosen);
     if (made) go(href(`credits/orders/${made.orderId}`), { replace: true });
   };
   const chosenTerms: [string, string][] = [
@@ -231,11 +256,7 @@ function MethodStep({
             hint={words.purchase.rate}
             value={chosen}
             onInput={setChosen}
-            options={offered.map((method) => ({
-              value: method.method,
-              label: words.purchase.methodName(method.asset, networkName(method.network)),
-              hint: feeText(method),
-            }))}
+            options={methodOptions(offered)}
           />
         </Form>
       )}

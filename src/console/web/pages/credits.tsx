@@ -1,7 +1,6 @@
 // Both pools, what came into them, orders, and what waits for a person.
 
 import type { JSX } from "preact";
-import { useState } from "preact/hooks";
 import {
   BillingService,
   type Transfer,
@@ -14,15 +13,14 @@ import {
   type Order,
   PaymentsService,
 } from "../../../../gen/gateway/payments/v1/payments_pb.ts";
-import { call, useCall, usePages } from "../api.ts";
+import { useCall, usePages } from "../api.ts";
 import { credits, dollars } from "../format.ts";
 import { Button, LinkButton } from "../parts/button.tsx";
 import { textOf } from "../parts/enum-names.ts";
-import { Form, TextField } from "../parts/form.tsx";
-import { notify } from "../parts/messages.ts";
 import { OrderTag, packText, paidWith } from "../parts/orders.tsx";
 import { Card, Head } from "../parts/page.tsx";
-import { poolNameOf, poolOf, poolsChanged } from "../parts/pools.ts";
+import { poolNameOf, poolOf } from "../parts/pools.ts";
+import { PromotionForm } from "../parts/promotion.tsx";
 import { Notice, Time } from "../parts/small.tsx";
 import { Table } from "../parts/table.tsx";
 import { changeOf } from "../parts/transfers.ts";
@@ -319,36 +317,9 @@ function signed(micro: bigint): string {
 function Promotion(): JSX.Element {
   // A link to a promotion has its code.
   const [query, setQuery] = useQuery({ code: "" });
-  const [code, setCode] = useState(query.code);
-  const { accountId } = account.value;
-  const redeem = async () => {
-    const { bonusMicrocredits, family } = await call(PaymentsService.method.redeemPromotion, {
-      accountId,
-      code: code.trim(),
-    });
-    setCode("");
-    setQuery({ code: "" });
-    notify(words.credits.promotionDone(credits(bonusMicrocredits), poolOf(family).inText));
-    poolsChanged();
-  };
   return (
     <Card title={words.credits.promotion}>
-      <Form
-        submit={words.credits.promotionSubmit}
-        kind="plain"
-        fields={["code"]}
-        disabled={code.trim() === ""}
-        onSubmit={redeem}
-      >
-        <TextField
-          name="code"
-          label={words.credits.promotionLabel}
-          hint={words.credits.promotionHint}
-          value={code}
-          onInput={setCode}
-          isFirst={query.code !== ""}
-        />
-      </Form>
+      <PromotionForm code={query.code} onDone={() => setQuery({ code: "" })} />
     </Card>
   );
 }

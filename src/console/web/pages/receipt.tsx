@@ -283,6 +283,11 @@ export function OutcomeTag({ outcome }: { readonly outcome: Outcome }): JSX.Elem
   return <Tag {...toneProps(tone)}>{wordsOf(outcome).label}</Tag>;
 }
 
+/** How a request ended, in a sentence. */
+export function outcomeText({ outcome }: Receipt): string {
+  return wordsOf(outcome).sentence;
+}
+
 function toneProps(tone: "good" | "warn" | "bad" | undefined): {
   tone?: Tone & ("good" | "warn" | "bad");
 } {

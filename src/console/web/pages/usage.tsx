@@ -28,6 +28,7 @@ import {
 import { KeyFilter } from "../parts/key-filter.tsx";
 import { hintOf, type KeyText, learnKeys, useKeys } from "../parts/key-names.ts";
 import { Card, Figure, Figures, Head } from "../parts/page.tsx";
+import { refusalOf } from "../parts/refusals.ts";
 import { KeyName } from "../parts/small.tsx";
 import { type Column, Table } from "../parts/table.tsx";
 import { parseTags, tagsText } from "../parts/tags.ts";
@@ -688,10 +689,4 @@ function Refused({ errors }: { readonly errors: QueryErrorsResponse }) {
       )}
     </Card>
   );
-}
-
-function refusalOf(reason: string): { readonly label: string; readonly advice: string } {
-  const { other, ...known } = words.refusals;
-  const found = Object.entries(known).find(([name]) => name === reason)?.[1];
-  return found ?? { label: other.label(reason), advice: other.advice };
 }

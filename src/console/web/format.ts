@@ -102,11 +102,15 @@ export function clock(at: Moment): string {
   return `${two(date.getUTCHours())}:${two(date.getUTCMinutes())} UTC`;
 }
 
+/** "14:02:31", in UTC */
+export function seconds(at: Moment): string {
+  const date = toDate(at);
+  return [date.getUTCHours(), date.getUTCMinutes(), date.getUTCSeconds()].map(two).join(":");
+}
+
 /** "22 Nov 2026, 14:02:31 UTC" */
 export function moment(at: Moment): string {
-  const date = toDate(at);
-  const time = [date.getUTCHours(), date.getUTCMinutes(), date.getUTCSeconds()].map(two);
-  return `${day(date)}, ${time.join(":")} UTC`;
+  return `${day(at)}, ${seconds(at)} UTC`;
 }
 
 const relativeFormat = new Intl.RelativeTimeFormat(locale, { numeric: "always" });

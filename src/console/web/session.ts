@@ -36,7 +36,9 @@ export async function loadSession(
   // Somebody else signed in: nothing that was shown to the other one may stay.
   if (before && before.person?.personId !== answer.person?.personId) forgetAll();
   const { accountId = "", forecasts = [] } = answer.shownAccount ?? {};
-  if (forecasts.length > 0)
+  const isOther = before?.shownAccount?.accountId !== accountId;
+  // Later, they are read together with the other figures on screen.
+  if (forecasts.length > 0 && isOther)
     keepAnswer(BillingService.method.getForecast, { accountId }, { forecasts });
   currentSession.value = answer;
   return answer;

@@ -4,29 +4,26 @@ import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { AccountStatus, BillingService } from "../../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Forecast } from "../../../gen/gateway/common/v1/forecast_pb.ts";
-import { useCall } from "./api.ts";
-import { credits, dollars } from "./format.ts";
+import { useCall, useStream } from "./api.ts";
+import { credits } from "./format.ts";
 import { Frame } from "./frame.tsx";
+import { chargesMoved, isFollowing } from "./live.ts";
 import { familyName, roleName } from "./names.ts";
 import { OperatorSections } from "./operators.tsx";
 import { pages } from "./pages.ts";
 import { LinkButton } from "./parts/button.tsx";
 import { Icon } from "./parts/icon.tsx";
 import { Menu } from "./parts/menu.tsx";
+import { useVisible } from "./parts/visible.ts";
 import { href, hrefOf, segments } from "./router.ts";
 import { account, can, isOperator, refreshSession, session } from "./session.ts";
 import { words } from "./words.ts";
 
 export function Shell({ children }: { children: ComponentChildren }): JSX.Element {
   const { accountId } = account.value;
-  const isOwn = session.value.shownAccount?.accountId === accountId;
   useRefreshedSession();
-  const forecast = useCall(
-    BillingService.method.getForecast,
-    { accountId },
-    // The session brings it.
-    isOwn ? {} : { everyMs: refreshMs },
-  );
+  useSettledCharges(accountId);
+  const forecast = useCall(BillingService.method.getForecast, { accountId }, { isLive: true });
   const forecasts = forecast.data?.forecasts ?? [];
   return (
     <Frame
@@ -47,9 +44,21 @@ export function Shell({ children }: { children: ComponentChildren }): JSX.Elemen
   );
 }
 
+/** Figures move when a charge is settled. */
+function useSettledCharges(accountId: string): void {
+  const isVisible = useVisible();
+  const { watchCharges } = BillingService.method;
+  const state = useStream(watchCharges, isVisible ? { accountId } : undefined, (message) => {
+    if (message.charges.length > 0 || message.isIncomplete) chargesMoved();
+  });
+  useEffect(() => {
+    isFollowing.value = state !== "waiting";
+  }, [state]);
+}
+
 const refreshMs = 60_000;
 
-/** Asks every minute, and on return, who is here and what the account has left. */
+/** Asks every minute, and on return, who is here. */
 function useRefreshedSession(): void {
   useEffect(() => {
     const refresh = () => {
@@ -125,22 +134,27 @@ function Sections(): JSX.Element {
   );
 }
 
+/** A line for each pool, since the two never mix. */
 function Balance({ forecasts }: { forecasts: readonly Forecast[] | undefined }): JSX.Element {
-  const free = (forecasts ?? []).reduce((sum, one) => sum + one.freeMicrocredits, 0n);
-  const days = (forecasts ?? []).flatMap(({ daysLeft }) => daysLeft ?? []);
   return (
     <a class="balance" href={href("credits")}>
       <span>{words.shell.creditsLeft}</span>
-      {forecasts && (
-        <>
-          <b>{credits(free)}</b>{" "}
-          <small class="whole">{words.common.approximately(dollars(free))}</small>
-          <span>
-            {days.length > 0 ? words.shell.daysLeft(Math.min(...days)) : words.shell.noPace}
-          </span>
-        </>
-      )}
+      {forecasts?.map((one) => (
+        <PoolLine key={one.family} forecast={one} />
+      ))}
     </a>
+  );
+}
+
+function PoolLine({ forecast }: { readonly forecast: Forecast }): JSX.Element {
+  const { family, freeMicrocredits: free, filledToMicrocredits: filled, daysLeft } = forecast;
+  // Nobody counts on a pool that nobody ever filled.
+  const tone = free <= 0n && filled !== undefined ? "bad" : undefined;
+  return (
+    <span class="balance-pool" data-tone={tone}>
+      <span>{familyName(family)}</span> <b>{credits(free)}</b>
+      <small>{daysLeft === undefined ? "" : words.shell.daysLeft(daysLeft)}</small>
+    </span>
   );
 }
 

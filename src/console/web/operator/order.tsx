@@ -39,7 +39,7 @@ import { words } from "./words.ts";
 
 export function OrderPage({ params }: PageProps): JSX.Element {
   const { orderId = "" } = params;
-  const found = useCall(PaymentsService.method.getOrder, { orderId }, { everyMs: 10_000 });
+  const found = useCall(PaymentsService.method.getOrder, { orderId }, { isLive: true });
   const order = found.data?.order;
   const back = { href: hrefOf(operatorPart, "attention"), label: words.order.back };
   if (found.error?.reason === "not_found")

@@ -33,11 +33,12 @@ const pageSize = 20;
 
 export function Credits(_: PageProps): JSX.Element {
   const { accountId } = account.value;
-  const pools = useCall(BillingService.method.getForecast, { accountId });
+  const pools = useCall(BillingService.method.getForecast, { accountId }, { isLive: true });
   const orders = usePages(
     PaymentsService.method.listOrders,
     { accountId, pageSize },
     (page) => page.orders,
+    { isLive: true },
   );
   return (
     <>
@@ -224,6 +225,7 @@ function Transfers(): JSX.Element {
     BillingService.method.listTransfers,
     { accountId, pageSize },
     (page) => page.transfers,
+    { isLive: true },
   );
   const { transfersHead: head } = words.credits;
   return (

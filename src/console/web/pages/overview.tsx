@@ -28,7 +28,7 @@ const topKeysMax = 5;
 function useTopKeys(): Call<ListKeysResponse> {
   const { accountId } = account.value;
   const request = { accountId, pageSize: topKeysMax, order: KeyOrder.MONTH_SPENT };
-  return useCall(KeysService.method.listKeys, request);
+  return useCall(KeysService.method.listKeys, request, { isLive: true });
 }
 
 export function Overview(): JSX.Element {
@@ -79,7 +79,7 @@ export function Overview(): JSX.Element {
 /** Both pools, and what was spent. */
 function Amounts(): JSX.Element {
   const { accountId } = account.value;
-  const pools = useCall(BillingService.method.getForecast, { accountId });
+  const pools = useCall(BillingService.method.getForecast, { accountId }, { isLive: true });
   const usage = useLastDays();
   const now = new Date();
   return (

@@ -104,6 +104,7 @@ export function Usage(_: PageProps) {
   const to = compared && !compared.isOpen ? { to: timestampFromDate(compared.range.to) } : {};
   const from = compared && timestampFromDate(compared.range.from);
 
+  const following = { isLive: compared?.isOpen === true };
   const chart = useAllPages(
     BillingService.method.queryUsage,
     plan && {
@@ -113,6 +114,7 @@ export function Usage(_: PageProps) {
       bucket: buckets[plan.bucket],
     },
     rowsOf,
+    following,
   );
   const group =
     by === "tag"
@@ -122,6 +124,7 @@ export function Usage(_: PageProps) {
     BillingService.method.queryUsage,
     from && { ...filter, ...to, from, bucket: Bucket.NONE, ...group, withErrors: true },
     rowsOf,
+    following,
   );
   const nameOf = (row: UsageRow) =>
     by === "tag" ? row.tagValue : by === "model" ? row.model : row.keyId;
@@ -146,6 +149,7 @@ export function Usage(_: PageProps) {
         }
       : undefined,
     rowsOf,
+    following,
   );
   const keys = useKeys([...tableRows.map(({ keyId }) => keyId), query.key]);
 

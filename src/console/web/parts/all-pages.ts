@@ -20,10 +20,15 @@ export function useAllPages<I extends DescMessage, O extends DescMessage, T>(
   method: DescMethodUnary<I, O>,
   request: MessageInitShape<I> | undefined,
   itemsOf: (answer: MessageShape<O>) => readonly T[],
+  { isLive = false }: { readonly isLive?: boolean } = {},
 ): Pages<T, MessageShape<O>> {
-  const pages = usePages(method, request, itemsOf);
+  // A list of several pages is too much to be read every second.
+  const [isShort, setShort] = useState(true);
+  const pages = usePages(method, request, itemsOf, { isLive: isLive && isShort });
   const [failure, setFailure] = useState<CallError>();
   const { data } = pages;
+  const hasOnePage = data === undefined || (data.isLast && data.first === data.last);
+  useEffect(() => setShort(hasOnePage), [hasOnePage]);
   const hasMore = data !== undefined && !data.isLast && data.items.length < itemsMax;
   useEffect(() => {
     if (!hasMore) return;

@@ -25,13 +25,14 @@ export function useLastDays(keyId?: string): Call<{ readonly rows: readonly Usag
   const now = new Date();
   const { range } = rangeOf("30d", now) ?? {};
   const month = startOf("month", now);
-  return useCall(BillingService.method.queryUsage, {
+  const request = {
     accountId,
     from: timestampFromDate(range && range.from < month ? range.from : month),
     bucket: Bucket.DAY,
     groupBy: [UsageGroup.MODEL],
     keyIds: keyId === undefined ? [] : [keyId],
-  });
+  };
+  return useCall(BillingService.method.queryUsage, request, { isLive: true });
 }
 
 /** The rows of an answer. */

@@ -1,13 +1,13 @@
 // What is around every page of an account: its sections and balance, and what is true for all.
 
 import type { ComponentChildren, JSX } from "preact";
-import { useEffect, useRef } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { AccountStatus, BillingService } from "../../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Forecast } from "../../../gen/gateway/common/v1/forecast_pb.ts";
 import { useCall, useStream } from "./api.ts";
 import { credits } from "./format.ts";
 import { Frame } from "./frame.tsx";
-import { chargesMoved, isFollowing } from "./live.ts";
+import { chargesMoved, isFollowing, readAt } from "./live.ts";
 import { familyName, roleName } from "./names.ts";
 import { OperatorSections } from "./operators.tsx";
 import { pages } from "./pages.ts";
@@ -47,8 +47,16 @@ export function Shell({ children }: { children: ComponentChildren }): JSX.Elemen
 /** Figures move when a charge is settled. */
 function useSettledCharges(accountId: string): void {
   const isVisible = useVisible();
+  const [isWhole, setWhole] = useState(false);
+  const hasFigures = readAt.value !== undefined;
+  useEffect(() => {
+    // What the page shows comes first. The stream has the charges of ten seconds before it.
+    const timer = hasFigures ? setTimeout(() => setWhole(true), beginAfterMs) : undefined;
+    return () => clearTimeout(timer);
+  }, [hasFigures]);
   const { watchCharges } = BillingService.method;
-  const state = useStream(watchCharges, isVisible ? { accountId } : undefined, (message) => {
+  const request = isVisible && isWhole ? { accountId } : undefined;
+  const state = useStream(watchCharges, request, (message) => {
     if (message.charges.length > 0 || message.isIncomplete) chargesMoved();
   });
   useEffect(() => {
@@ -56,6 +64,7 @@ function useSettledCharges(accountId: string): void {
   }, [state]);
 }
 
+const beginAfterMs = 1_000;
 const refreshMs = 60_000;
 
 /** Asks every minute, and on return, who is here. */

@@ -2,6 +2,7 @@
 // when a charge was settled, when the person did something, and every ten seconds.
 
 import { batch, signal } from "@preact/signals";
+import type { StreamState } from "./api.ts";
 
 /** Something on screen that is read with the others. */
 export type Live = {
@@ -13,8 +14,8 @@ export type Live = {
 
 /** When the figures on screen were last read. Undefined: not yet. */
 export const readAt = signal<Date | undefined>(undefined);
-/** False while no stream says when charges are settled. */
-export const isFollowing = signal(true);
+/** The stream that says when charges are settled. */
+export const following = signal<StreamState>("closed");
 
 /** Charges come up to 20 times a second: so long they wait for each other. */
 const leastMs = 1_500;

@@ -7,7 +7,7 @@ import type { Forecast } from "../../../gen/gateway/common/v1/forecast_pb.ts";
 import { useCall, useStream } from "./api.ts";
 import { credits } from "./format.ts";
 import { Frame } from "./frame.tsx";
-import { chargesMoved, isFollowing, readAt } from "./live.ts";
+import { chargesMoved, following, readAt } from "./live.ts";
 import { familyName, roleName } from "./names.ts";
 import { OperatorSections } from "./operators.tsx";
 import { pages } from "./pages.ts";
@@ -55,12 +55,14 @@ function useSettledCharges(accountId: string): void {
     return () => clearTimeout(timer);
   }, [hasFigures]);
   const { watchCharges } = BillingService.method;
-  const request = isVisible && isWhole ? { accountId } : undefined;
+  // An order is followed by a stream of its own, and a browser has six connections for all tabs.
+  const isOrder = segments()[2] === "orders";
+  const request = isVisible && isWhole && !isOrder ? { accountId } : undefined;
   const state = useStream(watchCharges, request, (message) => {
     if (message.charges.length > 0 || message.isIncomplete) chargesMoved();
   });
   useEffect(() => {
-    isFollowing.value = state !== "waiting";
+    following.value = state;
   }, [state]);
 }
 

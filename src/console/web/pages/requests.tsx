@@ -1,4 +1,4 @@
-// Single requests, newest first, as they end. One stream serves the whole page.
+// Single requests, newest first, as they end.
 
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
@@ -11,11 +11,11 @@ import {
   type Receipt,
 } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
 import { tokenCategories } from "../../../base/token-categories.ts";
-import { type Call, call, type StreamState, useCall, useStream } from "../api.ts";
+import { type Call, call, type StreamState, useCall } from "../api.ts";
 import { compact, credits, duration, moment, parseCredits, toDate } from "../format.ts";
+import { following } from "../live.ts";
 import { Button, LinkButton } from "../parts/button.tsx";
 import {
-  addLive,
   addNewest,
   addOlder,
   type ChargeList,
@@ -41,7 +41,6 @@ import { type Column, Table } from "../parts/table.tsx";
 import { parseTags } from "../parts/tags.ts";
 import { dayOf } from "../parts/usage-report.ts";
 import { Empty, Skeleton, View } from "../parts/view.tsx";
-import { useVisible } from "../parts/visible.ts";
 import { href, type PageProps, useQuery } from "../router.ts";
 import { account, can } from "../session.ts";
 import { words } from "../words.ts";
@@ -107,15 +106,7 @@ export function Requests(_: PageProps): JSX.Element {
   // A range that ends in the past gets nothing new.
   const mayGrow = !to || to > new Date();
   const isLive = query.live === "on" && mayGrow;
-  // On return, the newest page is read again, and the stream begins ten seconds before.
-  const isVisible = useVisible();
-  const list = useChargeList(request);
-  const stream = useStream(
-    BillingService.method.watchCharges,
-    // A list, and then the stream: nothing is missed.
-    isLive && isVisible && list.data ? { accountId, filter } : undefined,
-    ({ charges, isIncomplete }) => list.addLive(charges.filter(isSince(from)), isIncomplete),
-  );
+  const list = useChargeList(request, isLive);
   const charges = list.data?.charges ?? [];
   const keys = useKeys([...charges.map(({ keyId }) => keyId), query.key]);
   const isFiltered =
@@ -142,7 +133,7 @@ export function Requests(_: PageProps): JSX.Element {
               options={optionsOf(words.requests.zones)}
             />
             <LiveSwitch
-              state={stream}
+              state={isLive ? following.value : "closed"}
               isOn={isLive}
               isDisabled={!mayGrow}
               onInput={(on) => setQuery({ live: on ? "on" : "off" })}
@@ -242,7 +233,6 @@ export function Requests(_: PageProps): JSX.Element {
 }
 
 type ChargeCall = Call<ChargeList> & {
-  addLive(charges: readonly Receipt[], isIncomplete: boolean): void;
   more(): Promise<void>;
   /** Begins anew with the newest page. */
   restart(): void;
@@ -250,9 +240,9 @@ type ChargeCall = Call<ChargeList> & {
 
 type ListRequest = MessageInitShape<typeof ListChargesRequestSchema>;
 
-/** The charges of a filter: the newest page, those behind it, and what the stream adds. */
-function useChargeList(request: ListRequest): ChargeCall {
-  const first = useCall(BillingService.method.listCharges, request);
+/** The charges of a filter: the newest page, and those behind it. `isLive`: what is new is added. */
+function useChargeList(request: ListRequest, isLive: boolean): ChargeCall {
+  const first = useCall(BillingService.method.listCharges, request, { isLive });
   learnKeys(first.data?.keys ?? []);
   const question = JSON.stringify(request, (_, value) =>
     typeof value === "bigint" ? String(value) : value,
@@ -272,7 +262,6 @@ function useChargeList(request: ListRequest): ChargeCall {
     ...first,
     // Until the effect has run, the page itself.
     data: list ?? (data && addNewest(undefined, data)),
-    addLive: (charges, isIncomplete) => change((before) => addLive(before, charges, isIncomplete)),
     async more() {
       if (!list || list.token === "") return;
       const page = await call(BillingService.method.listCharges, {
@@ -287,10 +276,6 @@ function useChargeList(request: ListRequest): ChargeCall {
       first.refresh();
     },
   };
-}
-
-function isSince(from: Date | undefined): (charge: Receipt) => boolean {
-  return ({ admittedAt }) => !from || !admittedAt || toDate(admittedAt) >= from;
 }
 
 function csvAddress(

@@ -1,7 +1,7 @@
 import type { ComponentChildren, JSX, RefObject } from "preact";
 import { useEffect } from "preact/hooks";
 import { moment, seconds } from "../format.ts";
-import { isFollowing, readAt } from "../live.ts";
+import { following, readAt } from "../live.ts";
 import { words } from "../words.ts";
 import { Icon } from "./icon.tsx";
 
@@ -45,7 +45,7 @@ function ReadAt(): JSX.Element | null {
   const { live, liveLost } = words.common;
   return (
     <span class="read-at" title={moment(at)}>
-      {isFollowing.value ? live(seconds(at)) : liveLost(seconds(at))}
+      {following.value === "waiting" ? liveLost(seconds(at)) : live(seconds(at))}
     </span>
   );
 }

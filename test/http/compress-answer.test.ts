@@ -8,7 +8,9 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { serviceTypes } from "../../src/contract/contract.ts";
 import { isCompressible } from "../../src/http/compress-answer.ts";
+import { connectPostgres } from "../../src/postgres/postgres.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
+import { query } from "../support/query.ts";
 
 let gateway: TestGateway;
 beforeAll(async () => {
@@ -55,6 +57,26 @@ test("a large list comes in the smaller encoding that the caller takes", async (
   }
   const refused = await post(listKeys, { accountId }, "br;q=0, identity");
   expect(refused.headers["content-encoding"]).toBeUndefined();
+});
+
+test("a page of 5,000 keys is small on the wire", async () => {
+  const { accountId } = gateway;
+  const postgres = connectPostgres(gateway.databaseUrl);
+  const text = `with made as (
+    insert into keys (key_id, account_id, family, name, created_by, managed_by)
+    select 'key_' || md5(n::text), $1, 'v1', 'service ' || n || ' of ' || md5('team' || n), '', ''
+      from generate_series(1, 5000) n returning key_id)
+    insert into key_secrets (digest, secret_id, key_id, shown)
+    select sha256(key_id::bytea), 'sec_' || md5('s' || key_id), key_id,
+           'sk-gw2-1' || left(md5('a' || key_id), 4) || '…' || left(md5('b' || key_id), 4)
+      from made`;
+  await query(postgres, { name: "", text }, [accountId]);
+  await postgres.close();
+  const page = { accountId, pageSize: 50, statuses: ["KEY_STATUS_ACTIVE"], reversed: true };
+  const { bytes } = await post(listKeys, page, "br");
+  const { keys, liveKeys } = JSON.parse(brotliDecompressSync(bytes).toString());
+  expect([keys.length, liveKeys >= 5_000]).toEqual([50, true]);
+  expect(bytes.length).toBeLessThan(60_000 / 4);
 });
 
 test("a small answer, an error and a new secret come as they are", async () => {

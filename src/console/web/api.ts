@@ -369,11 +369,15 @@ export function usePages<I extends DescMessage, O extends DescMessage, T>(
   itemsOf: (answer: MessageShape<O>) => readonly T[],
   following: Following = {},
 ): Pages<T, MessageShape<O>> {
-  const first = useCall(method, request, following);
   const [behind, setBehind] = useState<{
     readonly first: MessageShape<O> | undefined;
     readonly pages: readonly MessageShape<O>[];
   }>({ first: undefined, pages: [] });
+  const shown = useRef<MessageShape<O>>(undefined);
+  // Somebody who reads further pages does not want them to go.
+  const isRead = behind.pages.length > 0 && behind.first === shown.current;
+  const first = useCall(method, request, isRead ? {} : following);
+  shown.current = first.data;
   const pages = behind.first === first.data ? behind.pages : [];
   const last = pages.at(-1) ?? first.data;
   const token = last === undefined ? "" : tokenOf(last);

@@ -30,6 +30,7 @@ export const words = {
     loading: "Loading",
     never: "never",
     sort: "Sort",
+    columns: "Columns",
     failed: "This did not work",
     stale: (why: string) => `This may be old: it could not be refreshed. ${why}`,
     offline: "The gateway does not answer. Check your network.",

@@ -178,14 +178,16 @@ function TopKeys(): JSX.Element {
                 {
                   name: "key",
                   head: words.keys.key,
-                  cell: ({ name, secrets, keyId }) => (
-                    <KeyName name={name} hint={secrets[0]?.hint} href={href(`keys/${keyId}`)} />
+                  cell: (key) => (
+                    <span class="row">
+                      <KeyName
+                        name={key.name}
+                        hint={key.secrets[0]?.hint}
+                        href={href(`keys/${key.keyId}`)}
+                      />
+                      <KeyTags apiKey={key} />
+                    </span>
                   ),
-                },
-                {
-                  name: "status",
-                  head: words.keys.status,
-                  cell: (key) => <KeyTags apiKey={key} />,
                 },
                 {
                   name: "month",

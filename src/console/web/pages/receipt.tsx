@@ -175,6 +175,7 @@ function Cost({ receipt }: { readonly receipt: Receipt }): JSX.Element {
           {
             name: "category",
             head: head.category,
+            foot: words.receipt.sum,
             cell: ({ category }) => (
               <>
                 <i class={`bars-mark ${categoryClasses[category]}`} />
@@ -185,6 +186,7 @@ function Cost({ receipt }: { readonly receipt: Receipt }): JSX.Element {
           {
             name: "tokens",
             head: head.tokens,
+            foot: count(all(usage)),
             end: true,
             cell: (line) => count(line.tokens),
           },
@@ -193,6 +195,7 @@ function Cost({ receipt }: { readonly receipt: Receipt }): JSX.Element {
                 {
                   name: "reported",
                   head: head.reported,
+                  foot: count(all(reportedUsage)),
                   end: true,
                   cell: (line: Line) => count(line.reported),
                 },
@@ -207,19 +210,13 @@ function Cost({ receipt }: { readonly receipt: Receipt }): JSX.Element {
           {
             name: "credits",
             head: head.credits,
+            foot: credits(sum, 4),
             end: true,
             cell: (line) => `= ${credits(costOf(line), 4)}`,
           },
         ]}
         rows={lines}
         keyOf={({ category }) => category}
-        foot={[
-          words.receipt.sum,
-          count(all(usage)),
-          ...(reportedUsage ? [count(all(reportedUsage))] : []),
-          "",
-          credits(sum, 4),
-        ]}
       />
       {beyond > 0n && (
         <dl class="sums">

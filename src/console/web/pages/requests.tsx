@@ -10,9 +10,9 @@ import {
   Outcome,
   type Receipt,
 } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
-import { tokenCategories } from "../../../base/token-categories.ts";
+import { sideOf, type TokenCategory, tokenCategories } from "../../../base/token-categories.ts";
 import { type Call, call, type StreamState, useCall } from "../api.ts";
-import { compact, credits, duration, moment, parseCredits, toDate } from "../format.ts";
+import { compact, count, credits, duration, moment, parseCredits, toDate } from "../format.ts";
 import { following } from "../live.ts";
 import { Button, LinkButton } from "../parts/button.tsx";
 import {
@@ -216,6 +216,7 @@ export function Requests(_: PageProps): JSX.Element {
               {shown.charges.length > 0 && (
                 <div class="dense tight">
                   <Table
+                    name="requests"
                     caption={words.requests.caption}
                     columns={columnsOf(keys, zone)}
                     rows={shown.charges}
@@ -391,7 +392,7 @@ function columnsOf(
   keys: ReadonlyMap<string, KeyText>,
   zone: keyof typeof words.requests.zones,
 ): Column<Receipt>[] {
-  const { head, categories, zones, none, open } = words.requests;
+  const { head, zones, none, open } = words.requests;
   return [
     {
       name: "time",
@@ -412,13 +413,30 @@ function columnsOf(
         />
       ),
     },
-    { name: "model", head: head.model, cell: ({ model }) => model },
-    ...tokenCategories.map((category) => ({
-      name: category,
-      head: categories[category],
+    {
+      name: "model",
+      head: head.model,
+      cell: ({ model, outcome }) => (
+        <span class="row">
+          <span>{model}</span>
+          {outcome !== Outcome.COMPLETED && <OutcomeTag outcome={outcome} />}
+        </span>
+      ),
+    },
+    tokensColumn("input"),
+    tokensColumn("output"),
+    tokensColumn("thinking"),
+    {
+      name: "cache",
+      head: head.cache,
       end: true,
-      cell: ({ usage }: Receipt) => <Tokens count={usage?.[category] ?? 0} />,
-    })),
+      cell: ({ usage }) => (
+        <span title={cacheDetails(usage)}>
+          <Tokens count={cacheCategories.reduce((sum, one) => sum + (usage?.[one] ?? 0), 0)} />
+        </span>
+      ),
+    },
+    ...cacheCategories.map((category) => ({ ...tokensColumn(category), isExtra: true })),
     {
       name: "credits",
       head: head.credits,
@@ -429,6 +447,7 @@ function columnsOf(
       name: "outcome",
       head: head.outcome,
       cell: ({ outcome }) => <OutcomeTag outcome={outcome} />,
+      isExtra: true,
     },
     {
       name: "first",
@@ -445,11 +464,28 @@ function columnsOf(
   ];
 }
 
+const cacheCategories = tokenCategories.filter((one) => sideOf[one] === "cache");
+
+function tokensColumn(category: TokenCategory): Column<Receipt> {
+  return {
+    name: category,
+    head: words.requests.categories[category],
+    end: true,
+    cell: ({ usage }) => <Tokens count={usage?.[category] ?? 0} />,
+  };
+}
+
+/** "Write 5 min 1,200 · Read 40" */
+function cacheDetails(usage: Receipt["usage"]): string {
+  const { categories } = words.requests;
+  return cacheCategories.map((one) => `${categories[one]} ${count(usage?.[one] ?? 0)}`).join(" · ");
+}
+
 function timeOf(ms: number | undefined): string | undefined {
   return ms === undefined ? undefined : duration(ms);
 }
 
 /** Most categories of a request are 0, which should not be read. */
-function Tokens({ count }: { readonly count: number }): JSX.Element {
-  return <span class={count === 0 ? "faint" : undefined}>{compact(count)}</span>;
+function Tokens({ count: n }: { readonly count: number }): JSX.Element {
+  return <span class={n === 0 ? "faint" : undefined}>{compact(n)}</span>;
 }

@@ -30,7 +30,7 @@ import { hintOf, type KeyText, learnKeys, useKeys } from "../parts/key-names.ts"
 import { Card, Figure, Figures, Head } from "../parts/page.tsx";
 import { refusalOf } from "../parts/refusals.ts";
 import { KeyName } from "../parts/small.tsx";
-import { type Column, Table } from "../parts/table.tsx";
+import { type Column, type Order, Table } from "../parts/table.tsx";
 import { parseTags, tagsText } from "../parts/tags.ts";
 import type { Bar } from "../parts/timeline.ts";
 import {
@@ -510,52 +510,38 @@ function tickOfCredits(micro: bigint): string {
   return String(Number(micro) / Number(oneCredit));
 }
 
-type Sort = { readonly by: string; readonly descending: boolean };
 const rowsAtOnce = 50;
 
-function Rows({
-  rows,
-  by,
-  tag,
-  keys,
-  note,
-  isWhole,
-}: {
+type RowsProps = {
   readonly rows: readonly UsageRow[];
   readonly by: By;
   readonly tag: string;
   readonly keys: ReadonlyMap<string, KeyText>;
   readonly note: string | undefined;
   readonly isWhole: boolean;
-}) {
-  const [sort, setSort] = useState<Sort>({ by: "credits", descending: true });
+};
+
+function Rows({ rows, by, tag, keys, note, isWhole }: RowsProps) {
+  const [order, setOrder] = useState<Order>({ by: "credits", descending: true });
   const [shown, setShown] = useState(rowsAtOnce);
   const kind = by === "category" ? "key" : by;
-  const columns = columnsOf(kind, tag, keys);
-  const column = columns.find(({ column: { name } }) => name === sort.by) ?? columns[0];
-  const sorted = [...rows].sort((a, b) => {
-    const order = column ? compareValues(column.valueOf(a), column.valueOf(b)) : 0;
-    return sort.descending ? -order : order;
-  });
   return (
     <Card title={words.usage.table[kind]} note={note} flush>
       <div class="dense">
         <Table
+          name={`usage-${kind}`}
           caption={words.usage.table[kind]}
-          columns={columns.map((one) => one.column)}
-          rows={sorted.slice(0, shown)}
+          columns={columnsOf(kind, tag, keys, rows)}
+          rows={rows}
+          rowsMax={shown}
           keyOf={(row) => row.keyId || row.model || row.tagValue}
-          foot={[words.usage.total[kind], ...columns.slice(1).map(({ foot }) => foot(rows))]}
-          sort={{
-            ...sort,
-            onSort: (name, descending) => setSort({ by: name, descending }),
-          }}
+          sort={{ ...order, onSort: (name, descending) => setOrder({ by: name, descending }) }}
         />
       </div>
-      {sorted.length > shown && (
+      {rows.length > shown && (
         <p class="table-foot row">
           <Button kind="quiet" onClick={() => setShown(shown + rowsAtOnce)}>
-            {words.usage.showMore(Math.min(rowsAtOnce, sorted.length - shown))}
+            {words.usage.showMore(Math.min(rowsAtOnce, rows.length - shown))}
           </Button>
         </p>
       )}
@@ -564,63 +550,34 @@ function Rows({
   );
 }
 
-type Summed = {
-  readonly column: Column<UsageRow>;
-  readonly valueOf: (row: UsageRow) => bigint | string;
-  readonly foot: (rows: readonly UsageRow[]) => string;
-};
-
 function columnsOf(
   kind: Exclude<By, "category">,
   tag: string,
   keys: ReadonlyMap<string, KeyText>,
-): Summed[] {
+  rows: readonly UsageRow[],
+): Column<UsageRow>[] {
   const { head, categories } = words.usage;
   const number = (
     name: string,
     label: string,
     valueIn: (row: UsageRow) => bigint,
     format: (value: bigint) => string,
-  ): Summed => ({
-    column: {
-      name,
-      head: label,
-      cell: (row) => format(valueIn(row)),
-      end: true,
-      sortable: true,
-    },
-    valueOf: valueIn,
-    foot: (rows) => format(rows.reduce((sum, row) => sum + valueIn(row), 0n)),
+  ): Column<UsageRow> => ({
+    name,
+    head: label,
+    cell: (row) => format(valueIn(row)),
+    foot: format(rows.reduce((sum, row) => sum + valueIn(row), 0n)),
+    end: true,
+    sortBy: valueIn,
   });
   const tokens = (side: TokenSide) => (row: UsageRow) =>
     row.sums ? tokensOf(row.sums, [side]) : 0n;
   const cacheRead = (row: UsageRow) => row.sums?.usage?.cacheRead ?? 0n;
-  const named: Summed = {
-    column: {
-      name: kind,
-      head: kind === "tag" ? tag : head[kind],
-      sortable: true,
-      cell: (row) =>
-        kind === "tag" ? (
-          <TagValue tag={tag} value={row.tagValue} />
-        ) : kind === "model" ? (
-          <a class="row-link" href={href("requests", { model: row.model })}>
-            {row.model}
-          </a>
-        ) : (
-          <KeyName
-            name={keys.get(row.keyId)?.name ?? ""}
-            hint={hintOf(keys.get(row.keyId)) || row.keyId}
-            href={href(`keys/${row.keyId}`)}
-          />
-        ),
-    },
-    valueOf: (row) =>
-      kind === "key" ? keyText(row.keyId, keys.get(row.keyId)) : row.model || row.tagValue,
-    foot: () => "",
-  };
+  const cacheWrite = (row: UsageRow) => tokens("cache")(row) - cacheRead(row);
+  const cacheDetails = (row: UsageRow) =>
+    words.usage.cacheDetails(compact(cacheWrite(row)), compact(cacheRead(row)));
   return [
-    named,
+    nameColumn(kind, tag, keys),
     number(
       "credits",
       head.credits,
@@ -637,9 +594,42 @@ function columnsOf(
     number("input", categories.input, tokens("input"), compact),
     number("output", categories.output, tokens("output"), compact),
     number("thinking", categories.thinking, tokens("thinking"), compact),
-    number("cache-write", head.cacheWrite, (row) => tokens("cache")(row) - cacheRead(row), compact),
-    number("cache-read", categories.cacheRead, cacheRead, compact),
+    {
+      ...number("cache", categories.cache, tokens("cache"), compact),
+      cell: (row) => <span title={cacheDetails(row)}>{compact(tokens("cache")(row))}</span>,
+    },
+    { ...number("cache-write", head.cacheWrite, cacheWrite, compact), isExtra: true },
+    { ...number("cache-read", categories.cacheRead, cacheRead, compact), isExtra: true },
   ];
+}
+
+/** What a row is of. */
+function nameColumn(
+  kind: Exclude<By, "category">,
+  tag: string,
+  keys: ReadonlyMap<string, KeyText>,
+): Column<UsageRow> {
+  return {
+    name: kind,
+    head: kind === "tag" ? tag : words.usage.head[kind],
+    foot: words.usage.total[kind],
+    sortBy: (row) =>
+      kind === "key" ? keyText(row.keyId, keys.get(row.keyId)) : row.model || row.tagValue,
+    cell: (row) =>
+      kind === "tag" ? (
+        <TagValue tag={tag} value={row.tagValue} />
+      ) : kind === "model" ? (
+        <a class="row-link" href={href("requests", { model: row.model })}>
+          {row.model}
+        </a>
+      ) : (
+        <KeyName
+          name={keys.get(row.keyId)?.name ?? ""}
+          hint={hintOf(keys.get(row.keyId)) || row.keyId}
+          href={href(`keys/${row.keyId}`)}
+        />
+      ),
+  };
 }
 
 /** The rest, and `(other)`, are requests that no list can be asked for. */
@@ -651,11 +641,6 @@ function TagValue({ tag, value }: { readonly tag: string; readonly value: string
       {value}
     </a>
   );
-}
-
-function compareValues(a: bigint | string, b: bigint | string): number {
-  if (typeof a === "string" && typeof b === "string") return a.localeCompare(b);
-  return a < b ? -1 : a > b ? 1 : 0;
 }
 
 function Refused({ errors }: { readonly errors: QueryErrorsResponse }) {
@@ -673,12 +658,14 @@ function Refused({ errors }: { readonly errors: QueryErrorsResponse }) {
               name: "reason",
               head: usage.refusedHead.reason,
               cell: (row) => refusalOf(row.reason).label,
+              foot: words.bars.total,
             },
             {
               name: "count",
               head: usage.refusedHead.count,
               end: true,
               cell: (row) => count(row.requests),
+              foot: count(total ?? 0n),
             },
             {
               name: "advice",
@@ -688,7 +675,6 @@ function Refused({ errors }: { readonly errors: QueryErrorsResponse }) {
           ]}
           rows={[...rows].sort((a, b) => compare(b.requests, a.requests))}
           keyOf={({ reason }) => reason}
-          foot={[words.bars.total, count(total ?? 0n), ""]}
         />
       )}
     </Card>

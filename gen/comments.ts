@@ -26,7 +26,7 @@ export const comments: Readonly<Record<string, string>> = {
   "gateway.alerts.v1.AlertRule.page": "On the page of the console, and in ListAlerts.",
   "gateway.alerts.v1.AlertSettings.below_days": "Alert when the credits of a pool last for fewer days at the pace of the last week, 1 to 365. Absent: never.",
   "gateway.alerts.v1.AlertSettings.below_microcredits": "Alert when a pool has fewer free micro-credits than this. Absent: never.",
-  "gateway.alerts.v1.AlertSettings.rules": "At most one for each kind. A kind without a rule is not raised.",
+  "gateway.alerts.v1.AlertSettings.rules": "At most one for each kind. A kind without a rule is not raised. An answer has a rule for each kind that there is.",
   "gateway.alerts.v1.AlertSettings.webhook_url": "Where alerts are posted: https, at most 2,000 characters, a public address. Empty: nowhere.",
   "gateway.alerts.v1.AlertsService": "Alerts: what a customer should know before it hurts, and what an operator has to repair. An alert is raised once and shown on the page. By mail and webhook it is delivered at least once: receivers drop repeats by its id. The gateway looks every 30 seconds. Every failed call carries a google.rpc.ErrorInfo (see error.proto).\n\nOperators have alerts of their own, which concern the whole installation. Where a request has `all_accounts`, true means these, in place of those of an account.",
   "gateway.alerts.v1.AlertsService.DismissAlert": "Marks an alert as read, for everybody in the account. A repeat has no effect. Errors: NOT_FOUND.",

@@ -63,8 +63,10 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
   const figuresOf = () =>
     page.evaluate<Record<string, string>>(`(() => {
       const text = (selector) => document.querySelector(selector)?.textContent ?? "";
-      const figure = (label) => [...document.querySelectorAll(".figures > div")]
-        .find((one) => one.textContent.startsWith(label))?.querySelector(".value").textContent ?? "";
+      const figures = [...document.querySelectorAll(".figures > div")];
+      const figure = (label) => figures
+        .find((one) => one.textContent.startsWith(label))
+        ?.querySelector(".value").textContent ?? "";
       return {
         column: text(".balance-pool"),
         free: figure("Free in v1"),

@@ -1,6 +1,7 @@
 // Every text of the console, as functions of their values. Another language is another file of this
 // type. Labels end without a full stop, sentences with one.
 
+import { passwordLengthMin } from "../../base/shown-figures.ts";
 import { figures } from "./words-figures.ts";
 
 const plural = (n: number | bigint, one: string, many: string) =>
@@ -160,7 +161,7 @@ export const words = {
     passkeyHint: "Your fingerprint, face or device PIN. Safer than a password, and quicker.",
     usePassword: "Use a password instead",
     password: "Password",
-    passwordHint: "At least 12 characters.",
+    passwordHint: `At least ${passwordLengthMin} characters.`,
     withPassword: "Continue with this password",
     loginMissing: "Choose a login first.",
   },
@@ -499,7 +500,7 @@ export const words = {
     setPassword: "Set a password",
     changePassword: "Change",
     passwordTitle: "A new password",
-    passwordHint: "At least 12 characters. Your other sessions end.",
+    passwordHint: `At least ${passwordLengthMin} characters. Your other sessions end.`,
     passwordSaved: "The password is set. Your other sessions ended.",
     provider: (name: string) => `Sign-in at ${name}`,
     connect: (name: string) => `Add ${name}`,

@@ -9,6 +9,7 @@ import {
   type PaymentMethod,
   PaymentsService,
 } from "../../../../gen/gateway/payments/v1/payments_pb.ts";
+import { microcreditsPerUsdCent, packStepUsdCents } from "../../../base/shown-figures.ts";
 import { call, invalidate, useCall } from "../api.ts";
 import { credits } from "../format.ts";
 import { Button, Copy, LinkButton } from "../parts/button.tsx";
@@ -25,9 +26,6 @@ import { words } from "../words.ts";
 import { mayBuy } from "./credits.tsx";
 
 const defaults = { pool: "", pack: "", method: "" };
-const stepCents = 500;
-/** 1 credit is half a cent. */
-const microcreditsPerCent = 2_000_000n;
 
 export function Buy(_: PageProps): JSX.Element {
   const [query] = useQuery(defaults);
@@ -82,7 +80,9 @@ function refusal({ methods }: ListPaymentMethodsResponse): JSX.Element | undefin
 /** The pack of the address. Undefined: it is none that can be ordered. */
 function packOf(text: string, { mostUsdCents }: ListPaymentMethodsResponse): number | undefined {
   const cents = /^\d{1,9}$/.test(text) ? Number(text) : 0;
-  return cents >= stepCents && cents % stepCents === 0 && cents <= mostUsdCents ? cents : undefined;
+  return cents >= packStepUsdCents && cents % packStepUsdCents === 0 && cents <= mostUsdCents
+    ? cents
+    : undefined;
 }
 
 /** Places orders. A repeat after a lost answer is the same order; another choice is another one. */
@@ -124,7 +124,7 @@ export function methodOptions(offered: readonly PaymentMethod[]): Option[] {
 }
 
 function creditsFor(usdCents: number): string {
-  return credits(BigInt(usdCents) * microcreditsPerCent);
+  return credits(BigInt(usdCents) * microcreditsPerUsdCent);
 }
 
 const stepCount = 3;
@@ -307,7 +307,9 @@ function PermanentAddress({
 function feeText({ feeNote, leastUsdCents }: PaymentMethod): string {
   const fee = feeNote === "" ? words.purchase.networkFee : feeNote;
   const least =
-    leastUsdCents > stepCents ? ` ${words.purchase.methodLeast(usdText(leastUsdCents))}` : "";
+    leastUsdCents > packStepUsdCents
+      ? ` ${words.purchase.methodLeast(usdText(leastUsdCents))}`
+      : "";
   return fee + least;
 }
 

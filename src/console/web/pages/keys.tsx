@@ -180,7 +180,7 @@ function columnsOf(nameOfActor: (actor: string) => string): readonly Column<Key>
       head: words.keys.key,
       sortBy: "service",
       cell: (key) => (
-        <span class="row">
+        <span class="key-cell">
           <KeyName name={key.name} hint={key.secrets[0]?.hint} href={href(`keys/${key.keyId}`)} />
           <KeyTags apiKey={key} />
         </span>

@@ -179,7 +179,7 @@ function TopKeys(): JSX.Element {
                   name: "key",
                   head: words.keys.key,
                   cell: (key) => (
-                    <span class="row">
+                    <span class="key-cell">
                       <KeyName
                         name={key.name}
                         hint={key.secrets[0]?.hint}

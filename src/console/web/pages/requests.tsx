@@ -107,6 +107,8 @@ export function Requests(_: PageProps): JSX.Element {
   const mayGrow = !to || to > new Date();
   const isLive = query.live === "on" && mayGrow;
   const list = useChargeList(request, isLive);
+  // It begins once the page is whole.
+  const stream = following.value === "closed" ? "opening" : following.value;
   const charges = list.data?.charges ?? [];
   const keys = useKeys([...charges.map(({ keyId }) => keyId), query.key]);
   const isFiltered =
@@ -133,7 +135,7 @@ export function Requests(_: PageProps): JSX.Element {
               options={optionsOf(words.requests.zones)}
             />
             <LiveSwitch
-              state={isLive ? following.value : "closed"}
+              state={isLive ? stream : "closed"}
               isOn={isLive}
               isDisabled={!mayGrow}
               onInput={(on) => setQuery({ live: on ? "on" : "off" })}
@@ -241,7 +243,7 @@ type ChargeCall = Call<ChargeList> & {
 
 type ListRequest = MessageInitShape<typeof ListChargesRequestSchema>;
 
-/** The charges of a filter: the newest page, and those behind it. `isLive`: what is new is added. */
+/** The charges of a filter: the newest page, those behind it, and what is new if `isLive`. */
 function useChargeList(request: ListRequest, isLive: boolean): ChargeCall {
   const first = useCall(BillingService.method.listCharges, request, { isLive });
   learnKeys(first.data?.keys ?? []);

@@ -103,6 +103,10 @@ export function Start(): JSX.Element {
     setHadNoCredits(true);
     setWaiting(true);
   };
+  const createAnyway = async () => {
+    await create(wanted);
+    setHadNoCredits(false);
+  };
   if (secret)
     return <FirstRequest secret={secret} hadNoCredits={hadNoCredits} signedIn={signedIn} />;
   if (isWaiting)
@@ -113,7 +117,7 @@ export function Start(): JSX.Element {
           <Button kind="quiet" onClick={() => setWaiting(false)}>
             {words.start.otherKey}
           </Button>
-          <Button kind="quiet" onClick={() => create(wanted)}>
+          <Button kind="quiet" onClick={createAnyway}>
             {words.start.withoutCredits}
           </Button>
         </div>

@@ -10,6 +10,7 @@ import {
   UsageGroup,
   type UsageRow,
 } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
+import { firstEventBoundsMs } from "../../../base/shown-figures.ts";
 import { both } from "../api.ts";
 import { clock, compact, count, credits, percent } from "../format.ts";
 import { useAllPages } from "../parts/all-pages.ts";
@@ -400,7 +401,7 @@ function Totals({
 
 /** Counts have bounds, so a median is known as well as they are apart. */
 function boundText(ms: number): string {
-  if (ms === Infinity) return words.usage.beyond("50 s");
+  if (ms === Infinity) return words.usage.beyond(`${(firstEventBoundsMs.at(-1) ?? 0) / 1000} s`);
   return words.usage.about(`${ms / 1000} s`);
 }
 

@@ -1,5 +1,5 @@
-// What a table shows of its columns and rows: which columns a person chose, kept in the browser, and
-// the order of the rows. Headless: `table.tsx` draws it.
+// What a table shows of its columns and rows: which columns a person chose, kept in the browser,
+// and the order of the rows. Headless: `table.tsx` draws it.
 
 import {
   type ColumnDef,

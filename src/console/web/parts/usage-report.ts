@@ -1,6 +1,7 @@
 // What the usage page asks for and how it adds up the answer. Pure, so that tests need no browser.
 
 import type { UsageRow, UsageSums } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
+import { firstEventBoundsMs, hoursKeptDays, reportRowsMax } from "../../../base/shown-figures.ts";
 import { sideOf, type TokenCategory, tokenCategories } from "../../../base/token-categories.ts";
 import {
   type Bar,
@@ -82,10 +83,10 @@ export function dayOf(text: string): Date | undefined {
     : date;
 }
 
-/** Single hours are kept for 100 days; the one day less is the day that has begun. */
-const hoursKeptMs = 99 * dayMs;
-/** A page of the report has 2,000 rows. */
-const daysMax = 1_900;
+/** One day less: that which has begun. */
+const hoursKeptMs = (hoursKeptDays - 1) * dayMs;
+/** Of a report on one page, with some days to spare. */
+const daysMax = reportRowsMax - 100;
 
 /** What one bar covers, what is asked for, and from when on. */
 export type Plan = {
@@ -235,14 +236,11 @@ export function addSums(rows: readonly TimedSums[]): {
     tokens: sum((one) => tokensOf(one)),
     input: sum((one) => tokensOf(one, ["input", "cache"])),
     cacheRead: sum(({ usage }) => usage?.cacheRead ?? 0n),
-    firstEventCounts: Array.from({ length: 10 }, (_, index) =>
+    firstEventCounts: Array.from({ length: firstEventBoundsMs.length + 1 }, (_, index) =>
       sum((one) => one.firstEventCounts[index] ?? 0n),
     ),
   };
 }
-
-/** Upper bounds of all but the last count of first events, in milliseconds. */
-const firstEventBoundsMs = [100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4] as const;
 
 /**
  * The count in which a share of the first events ends: its upper bound in milliseconds, or

@@ -42,6 +42,7 @@ import {
   dayOf,
   firstEventWithin,
   isWithin,
+  lastDays,
   type Measure,
   namedBars,
   type Period,
@@ -153,6 +154,23 @@ describe("reports of usage", () => {
     expect(compared?.isOpen).toBe(true);
     expect(compared?.range).toEqual({ from: new Date(from), to: now });
     expect(compared?.before).toEqual({ from: new Date(before), to: new Date(beforeTo) });
+  });
+
+  test("a young account has no days before its first, and hours in its first two days", () => {
+    const at = (text: string) => new Date(text);
+    expect(lastDays(now, undefined).range.from).toEqual(at("2026-10-24"));
+    expect(lastDays(now, at("2020-01-01")).range.from).toEqual(at("2026-10-24"));
+    expect(lastDays(now, at("2026-11-10T12:30:00Z"))).toEqual({
+      ...{ range: { from: at("2026-11-10"), to: now }, span: "day" },
+    });
+    expect(lastDays(now, at("2026-11-21T12:30:00Z"))).toEqual({
+      ...{ range: { from: at("2026-11-21T12:00:00Z"), to: now }, span: "hour" },
+    });
+    const days = { from: "", to: "" };
+    const young = rangeOf("30d", now, days, at("2026-11-21T12:30:00Z"));
+    expect(young?.range.from).toEqual(at("2026-11-21"));
+    expect(young && planOf(young, "", now).span).toBe("hour");
+    expect(rangeOf("30d", now, days, at("2020-01-01"))).toEqual(rangeOf("30d", now));
   });
 
   test("days that a person chooses include the last one; what is no range is none", () => {

@@ -150,6 +150,32 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     expect(await v1.getAttribute("data-tone")).toBeNull();
   });
 
+  test("a young account has a chart by hours, and says where its links lead", async () => {
+    await page.goto(at(""));
+    await page.getByRole("heading", { name: "Credits per hour, by model" }).waitFor();
+    await page.goto(at("/members"));
+    await page.getByRole("button", { name: "Invite" }).click();
+    await page.getByRole("button", { name: "Make the invitation" }).click();
+    await page.getByText("This link works on this machine only.").waitFor();
+    expect(await page.getByText("Start the gateway with PUBLIC_URL").count()).toBe(1);
+    await page.goto(`${origin}/console/operator/accounts`);
+    await page.getByRole("heading", { name: "Accounts" }).waitFor();
+  });
+
+  test("a suspended account is offered nothing to buy", async () => {
+    const { core, call } = gateway.admin;
+    const { accountId } = gateway;
+    await page.goto(at("/credits"));
+    await page.getByRole("link", { name: "Buy credits", exact: true }).waitFor();
+    await core.billing.suspendAccount({ accountId, reason: "An open invoice." }, call);
+    for (const path of ["/credits", ""]) {
+      await page.goto(at(path));
+      await page.getByText("The operator says: An open invoice.").waitFor();
+      expect(await page.getByRole("link", { name: /^Buy credits/ }).count()).toBe(0);
+    }
+    await core.billing.resumeAccount({ accountId }, call);
+  });
+
   test("a pause of a key that was revoked elsewhere makes the page look again", async () => {
     const { core, call } = gateway.admin;
     const { accountId } = gateway;

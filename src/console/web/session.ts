@@ -1,5 +1,6 @@
 // Who is here, and which account is on screen.
 
+import { type Timestamp, timestampDate } from "@bufbuild/protobuf/wkt";
 import { computed, signal } from "@preact/signals";
 import { BillingService } from "../../../gen/gateway/billing/v1/billing_pb.ts";
 import { AccountRole, OperatorRole } from "../../../gen/gateway/common/v1/roles_pb.ts";
@@ -56,7 +57,15 @@ export type AccountOnScreen = {
   readonly accountId: string;
   readonly name: string;
   readonly role: AccountRole;
+  /** Undefined: an operator looks at an account of others. */
+  readonly createdAt?: Timestamp | undefined;
 };
+
+/** When the account on screen was made, if that is known. */
+export function bornAt(): Date | undefined {
+  const { createdAt } = account.value;
+  return createdAt && timestampDate(createdAt);
+}
 
 /** The account of the address. Of an account in which the person has no part: its id alone. */
 export const account = computed((): AccountOnScreen => {

@@ -425,6 +425,8 @@ export const words = {
     },
     linkTitle: "Send them this link",
     linkLead: "Anyone who opens it joins the account. You will not see it again.",
+    localOnly:
+      "This link works on this machine only. Start the gateway with PUBLIC_URL, its https address, so that others can open it.",
     mailedTitle: "The invitation is on its way",
     mailedLead: (email: string) =>
       `The link goes to ${email}. Here you see when the mail was sent.`,
@@ -534,6 +536,7 @@ export const words = {
     today: "Spent today",
     month: "Spent this month",
     chart: "Credits per day, by model",
+    chartHours: "Credits per hour, by model",
     usage: "Usage",
     topKeys: "Keys by this month",
     allKeys: "All keys",

@@ -26,7 +26,7 @@ import { Table } from "../parts/table.tsx";
 import { changeOf } from "../parts/transfers.ts";
 import { Skeleton, View } from "../parts/view.tsx";
 import { href, type PageProps, useQuery } from "../router.ts";
-import { account } from "../session.ts";
+import { account, session } from "../session.ts";
 import { words } from "../words.ts";
 
 const pageSize = 20;
@@ -99,9 +99,11 @@ export function Credits(_: PageProps): JSX.Element {
   );
 }
 
-/** Operators look, and book credits in their own way. */
+/** Operators look, and book credits in their own way. Who is suspended cannot spend any. */
 export function mayBuy(): boolean {
-  return account.value.role >= AccountRole.MEMBER;
+  const { accountId, role } = account.value;
+  const own = session.value.accounts.find((one) => one.accountId === accountId);
+  return role >= AccountRole.MEMBER && own?.suspended !== true && own?.closed !== true;
 }
 
 /** Orders that wait for somebody, so that nobody has to ask where the money is. */

@@ -16,11 +16,12 @@ import { Card, Figure, Figures, Head } from "../parts/page.tsx";
 import { KeyName } from "../parts/small.tsx";
 import { Table } from "../parts/table.tsx";
 import { startOf } from "../parts/timeline.ts";
-import { DayBars, spentSince, timedRows, useLastDays } from "../parts/usage-bars.tsx";
+import { barsTitle, DayBars, spentSince, timedRows, useLastDays } from "../parts/usage-bars.tsx";
 import { Empty, Skeleton, View } from "../parts/view.tsx";
 import { href } from "../router.ts";
 import { account, can } from "../session.ts";
 import { words } from "../words.ts";
+import { mayBuy } from "./credits.tsx";
 import { KeyTags, MonthOfCap } from "./keys.tsx";
 
 const topKeysMax = 5;
@@ -42,7 +43,7 @@ export function Overview(): JSX.Element {
         tools={
           mayCreate && (
             <>
-              <LinkButton href={href("credits")}>{words.overview.buy}</LinkButton>
+              {mayBuy() && <LinkButton href={href("credits")}>{words.overview.buy}</LinkButton>}
               <LinkButton kind="main" icon="plus" href={href("keys", { new: "1" })}>
                 {words.overview.newKey}
               </LinkButton>
@@ -130,7 +131,7 @@ function Chart(): JSX.Element {
   const usage = useLastDays();
   return (
     <Card
-      title={words.overview.chart}
+      title={barsTitle()}
       tools={
         <LinkButton kind="quiet" href={href("usage")}>
           {words.overview.usage}

@@ -21,10 +21,11 @@ import { Secret, SecretSnippets } from "../parts/secret.tsx";
 import { Notice } from "../parts/small.tsx";
 import { TroubleLine } from "../parts/trouble.tsx";
 import { href } from "../router.ts";
-import { account, session } from "../session.ts";
+import { account, can, session } from "../session.ts";
 import { words } from "../words.ts";
 import { FirstCredits } from "./first-credits.tsx";
 import { outcomeText } from "./receipt.tsx";
+import { Door } from "./sign-in.tsx";
 
 type StepsProps = {
   title: string;
@@ -107,6 +108,12 @@ export function Start(): JSX.Element {
     await create(wanted);
     setHadNoCredits(false);
   };
+  if (!can("member"))
+    return (
+      <Door title={words.keys.emptyTitle} lead={words.keys.emptyViewer}>
+        <LinkButton href={href("")}>{words.start.open}</LinkButton>
+      </Door>
+    );
   if (secret)
     return <FirstRequest secret={secret} hadNoCredits={hadNoCredits} signedIn={signedIn} />;
   if (isWaiting)

@@ -57,7 +57,7 @@ import {
 } from "../parts/usage-report.ts";
 import { Empty, Skeleton, View } from "../parts/view.tsx";
 import { href, type PageProps, useQuery } from "../router.ts";
-import { account, can } from "../session.ts";
+import { account, bornAt, can } from "../session.ts";
 import { words } from "../words.ts";
 
 type By = "category" | "model" | "key" | "tag";
@@ -93,7 +93,7 @@ export function Usage(_: PageProps) {
   const measure: Measure = choiceOf(query.in, words.usage.measures, "credits");
   const wanted = choiceOf(query.bucket, words.usage.buckets, "");
   const now = new Date();
-  const compared = rangeOf(period, now, query);
+  const compared = rangeOf(period, now, query, bornAt());
   const plan = compared && planOf(compared, wanted, now);
   const { accountId } = account.value;
   const filter = {

@@ -31,12 +31,23 @@ const dayMs = 86_400_000;
 
 /**
  * The range of a period. `from`, `to`: first and last day (`2026-11-22`) of a custom one.
- * Undefined: they are no range that has begun.
+ * Undefined: they are no range that has begun. `born`: of the account, which has no days before.
  */
 export function rangeOf(
   period: Period,
   now: Date,
   { from, to }: { readonly from: string; readonly to: string } = { from: "", to: "" },
+  born?: Date,
+): Compared | undefined {
+  const found = wholeRangeOf(period, now, { from, to });
+  if (!found || !born || period === "custom" || born <= found.range.from) return found;
+  return { ...found, range: { from: startOf("day", born), to: found.range.to } };
+}
+
+function wholeRangeOf(
+  period: Period,
+  now: Date,
+  { from, to }: { readonly from: string; readonly to: string },
 ): Compared | undefined {
   const today = startOf("day", now);
   const daysAgo = (days: number) => new Date(today.getTime() - days * dayMs);
@@ -72,6 +83,15 @@ export function rangeOf(
   const length = end.getTime() - first.getTime();
   const before = { from: new Date(first.getTime() - length), to: first };
   return { range: { from: first, to: isOpen ? now : end }, isOpen, before };
+}
+
+/** The range of the last 30 days, from the first day of an account that is younger. */
+export function lastDays(now: Date, born: Date | undefined): { range: Range; span: Span } {
+  const thirtyDays = startOf("day", new Date(now.getTime() - 29 * dayMs));
+  if (!born || born <= thirtyDays) return { range: { from: thirtyDays, to: now }, span: "day" };
+  // One bar for each of two days says nothing.
+  const span = now.getTime() - born.getTime() < 2 * dayMs ? "hour" : "day";
+  return { range: { from: startOf(span, born), to: now }, span };
 }
 
 /** Midnight of a day as `2026-11-22`. Undefined: it is none. */

@@ -166,7 +166,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     const { core, call } = gateway.admin;
     const { accountId } = gateway;
     await page.goto(at("/credits"));
-    await page.getByRole("link", { name: "Buy credits", exact: true }).waitFor();
+    await page.getByRole("link", { name: "Buy credits", exact: true }).first().waitFor();
     await core.billing.suspendAccount({ accountId, reason: "An open invoice." }, call);
     for (const path of ["/credits", ""]) {
       await page.goto(at(path));

@@ -22,7 +22,7 @@ const leastMs = 1_500;
 /** Credits are also held and freed without a charge. */
 const mostMs = 10_000;
 /** What was read just before something else came on screen is not read again with it. */
-const newMs = 1_000;
+const newMs = 1_500;
 
 const shown = new Set<Live>();
 /** What the next reading is for. */

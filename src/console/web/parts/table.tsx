@@ -144,7 +144,7 @@ function ColumnChooser<Row>(props: ColumnChooserProps<Row>): JSX.Element {
   const { columns, isShown, onToggle } = props;
   const choices = columns.slice(1).filter(({ head }) => typeof head === "string");
   return (
-    <Menu class="columns" label={words.common.columns} button={<Icon name="more" />}>
+    <Menu class="choose-columns" label={words.common.columns} button={<Icon name="more" />}>
       {() =>
         choices.map((column) => (
           <label class="menu-item" key={column.name}>

@@ -330,18 +330,26 @@ export function useCall<I extends DescMessage, O extends DescMessage>(
   return { ...state, refresh: () => entry?.ask() };
 }
 
-/** Two calls as one: full when both have answered, failed when one failed. */
-export function both<A, B>(a: Call<A>, b: Call<B>): Call<readonly [A, B]> {
-  const data =
-    a.data !== undefined && b.data !== undefined ? ([a.data, b.data] as const) : undefined;
-  const error = a.error ?? b.error;
+/** The answers of calls, each in the place of its call. */
+type Answers<Calls extends readonly Call<unknown>[]> = {
+  readonly [Place in keyof Calls]: Calls[Place] extends Call<infer T> ? T : never;
+};
+
+/** Calls as one: full when all have answered, failed when one failed. */
+export function together<Calls extends readonly Call<unknown>[]>(
+  ...calls: Calls
+): Call<Answers<Calls>> {
+  const answers = calls.map(({ data }) => data);
+  const isFull = (all: readonly unknown[]): all is Answers<Calls> =>
+    all.every((one) => one !== undefined);
+  const data = isFull(answers) ? answers : undefined;
+  const error = calls.find((one) => one.error)?.error;
   return {
     data,
     error,
     isLoading: data === undefined && error === undefined,
     refresh() {
-      a.refresh();
-      b.refresh();
+      for (const one of calls) one.refresh();
     },
   };
 }

@@ -6,7 +6,7 @@ import {
   KeysService,
   type ListKeysResponse,
 } from "../../../../gen/gateway/keys/v1/keys_pb.ts";
-import { both, type Call, useCall } from "../api.ts";
+import { type Call, together, useCall } from "../api.ts";
 import { credits, dollars } from "../format.ts";
 import { familyName } from "../names.ts";
 import { LinkButton } from "../parts/button.tsx";
@@ -84,7 +84,7 @@ function Amounts(): JSX.Element {
   const usage = useLastDays();
   const now = new Date();
   return (
-    <View call={both(pools, usage)} skeleton={<Skeleton figures={4} />}>
+    <View call={together(pools, usage)} skeleton={<Skeleton figures={4} />}>
       {([{ forecasts }, { rows }]) => {
         const days = timedRows(rows);
         const today = spentSince(days, startOf("day", now));

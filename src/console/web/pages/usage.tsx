@@ -11,7 +11,7 @@ import {
   type UsageRow,
 } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
 import { firstEventBoundsMs } from "../../../base/shown-figures.ts";
-import { both } from "../api.ts";
+import { together } from "../api.ts";
 import { clock, compact, count, credits, percent } from "../format.ts";
 import { useAllPages } from "../parts/all-pages.ts";
 import { Bars, Legend, type Series } from "../parts/bars.tsx";
@@ -229,26 +229,26 @@ export function Usage(_: PageProps) {
       </>
     );
 
-  const report = both(chart, by === "category" ? both(table, table) : both(table, named));
-  const noNamed = table.data?.isLast === true && tableRows.length === 0;
-  const whole = by !== "category" && noNamed ? both(chart, both(table, table)) : report;
+  const isEmpty = table.data?.isLast === true && tableRows.length === 0;
+  // By category, and where nothing was used, no names are asked for.
+  const report = together(chart, table, by === "category" || isEmpty ? table : named);
   return (
     <>
       {title}
       {filters}
       <View
-        call={whole}
+        call={report}
         skeleton={<Skeleton figures={4} chart rows={6} />}
-        empty={([, [list]]) =>
+        empty={([, list]) =>
           list.items.length === 0 ? (
             <Nothing period={period} onWiden={() => setQuery({ period: "13m" })} />
           ) : undefined
         }
-        partial={([{ isLast }, [list]]) =>
+        partial={([{ isLast }, list]) =>
           isLast && list.isLast ? undefined : words.usage.stillLoading
         }
       >
-        {([shown, [list, names]]) => {
+        {([shown, list, names]) => {
           const all = shown.items.flatMap((row) => timed(row));
           // Without the range before, all rows count: the first bucket may begin before the range.
           const isCompared = plan.askFrom < compared.range.from;

@@ -166,6 +166,44 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     await page.getByRole("heading", { name: "Accounts" }).waitFor();
   });
 
+  test("columns that a person chose are kept, and no table scrolls sideways at 1280", async () => {
+    await page.setViewportSize({ width: 1280, height: 800 });
+    for (const path of ["/keys?status=all", "/requests", "/usage?by=key", "/credits", ""]) {
+      await page.goto(at(path));
+      await page.locator("tbody tr").first().waitFor();
+      const isScrolling =
+        "[...document.querySelectorAll('.wide')].map((e) => e.scrollWidth > e.clientWidth)";
+      expect([path, await page.evaluate(isScrolling)]).toEqual([
+        path,
+        expect.not.arrayContaining([true]),
+      ]);
+    }
+    await page.goto(at("/requests"));
+    const outcome = page.getByRole("columnheader", { name: "Outcome" });
+    await page.locator("tbody tr").first().waitFor();
+    expect(await outcome.count()).toBe(0);
+    await page.getByRole("button", { name: "Columns" }).click();
+    await page.getByRole("checkbox", { name: "Outcome" }).check();
+    await outcome.waitFor();
+    await page.reload();
+    await outcome.waitFor();
+    await page.getByRole("button", { name: "Columns" }).click();
+    await page.getByRole("checkbox", { name: "Outcome" }).uncheck();
+    await outcome.waitFor({ state: "detached" });
+    // Sorted by the service: the newest key stands first, or last.
+    await page.goto(at("/keys?status=all"));
+    await page.getByRole("button", { name: /^Key/ }).click();
+    const names = () => page.locator("tbody th .name").allTextContents();
+    const sorted = async (descending: boolean) => {
+      const found = (await names()).map((name) => name.toLowerCase());
+      const wanted = found.toSorted((a, b) => (a < b ? -1 : 1) * (descending ? -1 : 1));
+      return found.length > 1 && found.join() === wanted.join();
+    };
+    await expect.poll(() => sorted(false)).toBe(true);
+    await page.getByRole("button", { name: /^Key/ }).click();
+    await expect.poll(() => sorted(true)).toBe(true);
+  });
+
   test("a suspended account is offered nothing to buy", async () => {
     const { core, call } = gateway.admin;
     const { accountId } = gateway;

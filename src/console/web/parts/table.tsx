@@ -36,17 +36,14 @@ export function Table<Row extends object>(props: TableProps<Row>): JSX.Element {
   const { columns } = model;
   const rows = model.rows.slice(0, props.rowsMax);
   const hasFoot = columns.some(({ foot }) => foot !== undefined);
-  const chooser = name !== undefined && (
-    <ColumnChooser columns={props.columns} isShown={model.isShown} onToggle={model.toggle} />
-  );
-  return (
+  const table = (
     // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reached by keyboard.
     <section class="wide" tabIndex={0} aria-label={caption}>
       <table>
         <caption class="visually-hidden">{caption}</caption>
         <thead>
           <tr>
-            {columns.map((column, index) => (
+            {columns.map((column) => (
               <th
                 key={column.name}
                 scope="col"
@@ -54,7 +51,6 @@ export function Table<Row extends object>(props: TableProps<Row>): JSX.Element {
                 aria-sort={sort.by === column.name ? directionOf(sort) : undefined}
               >
                 {column.sortBy ? <SortButton column={column} sort={sort} /> : column.head}
-                {index === columns.length - 1 && chooser}
               </th>
             ))}
           </tr>
@@ -83,6 +79,13 @@ export function Table<Row extends object>(props: TableProps<Row>): JSX.Element {
         )}
       </table>
     </section>
+  );
+  if (name === undefined) return table;
+  return (
+    <>
+      <ColumnChooser columns={props.columns} isShown={model.isShown} onToggle={model.toggle} />
+      {table}
+    </>
   );
 }
 
@@ -144,7 +147,7 @@ function ColumnChooser<Row>(props: ColumnChooserProps<Row>): JSX.Element {
   const { columns, isShown, onToggle } = props;
   const choices = columns.slice(1).filter(({ head }) => typeof head === "string");
   return (
-    <Menu class="choose-columns" label={words.common.columns} button={<Icon name="more" />}>
+    <Menu class="button quiet choose-columns" button={words.common.columns}>
       {() =>
         choices.map((column) => (
           <label class="menu-item" key={column.name}>

@@ -64,7 +64,10 @@ async function read(): Promise<void> {
   // On return to the page, `readNow` goes on.
   if (document.visibilityState !== "visible" || shown.size === 0) return;
   const isPart = wanted === "what is missing";
-  const needed = [...shown].filter((one) => !isPart || one.ageMs() > newMs);
+  // At first, what the session brought is shown at once, however long the page took to begin.
+  const isFirst = readAt.value === undefined;
+  const oldMs = isFirst ? Number.POSITIVE_INFINITY : newMs;
+  const needed = [...shown].filter((one) => !isPart || one.ageMs() >= oldMs);
   wanted = "nothing";
   isReading = true;
   const answers = await Promise.all(needed.map((one) => one.read()));
@@ -74,5 +77,6 @@ async function read(): Promise<void> {
     for (const showAnswer of answers) showAnswer();
     if (needed.length > 0) readAt.value = new Date();
   });
-  readBy(readEndedAt + mostMs);
+  const isUneven = isFirst && [...shown].some((one) => one.ageMs() > newMs);
+  readBy(readEndedAt + (isUneven ? leastMs : mostMs));
 }

@@ -109,6 +109,7 @@ const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
       "secret-cache",
       "secret-lookup",
       "shortage",
+      "shown-figures",
       "stderr",
       "stopwatch",
       "tags",
@@ -364,14 +365,14 @@ test("sources import sources, generated code and packages, never tests", () => {
   expect(outside).toEqual([]);
 });
 
-test("the page of the console imports itself, generated code, the token categories, and packages for browsers", () => {
-  const packages = /^(preact|@preact\/signals|@bufbuild\/protobuf|uqr)(\/|$)/;
+test("the page of the console imports itself, generated code, what it shares with the services, and packages for browsers", () => {
+  const packages = /^(preact|@preact\/signals|@bufbuild\/protobuf|@tanstack\/table-core|uqr)(\/|$)/;
   const files = allSources.filter((file) => file.startsWith(pageFolder));
   expect(files.length).toBeGreaterThan(0);
   const foreign = files
     .flatMap(resolveImports)
     .filter(({ to }) => !to.startsWith(pageFolder) && !to.startsWith("gen/"))
-    .filter(({ to }) => to !== "src/base/token-categories.ts");
+    .filter(({ to }) => !/^src\/base\/(token-categories|shown-figures)\.ts$/.test(to));
   expect(foreign).toEqual([]);
   // Without texts of several lines: samples for people import other packages.
   const code = (file: string) => readText(file).replace(/`[^`]*`/g, "``");

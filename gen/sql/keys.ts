@@ -257,50 +257,51 @@ select k.key_id, k.account_id, k.name, k.paused,
 
 export type PageAccountKeysRow = { keyId: string };
 /**
- * Ids of an account's keys after a given one, oldest first. Of those that match both filters.
- * `after`: a key_id; empty: from the first
- * `statusNow`: as of ReadKeys; null: all
+ * Ids of an account's keys that match the filters, in an order, without the first ones of it.
+ * `statuses`: as of ReadKeys; null: all
  * `text`: part of a name or hint, or a key_id; empty: all
+ * `sort`: made, spent, name or used
+ * `descending`: also of keys that the order does not tell apart
+ * `after`: a key_id, of keys in the order of their making; empty: from the first
+ * `skip`: how many are left out, in another order
  */
-export const pageAccountKeys: Many<{ accountId: string; after: string; statusNow: string | null; text: string; rows: bigint | number }, PageAccountKeysRow> = many(
+export const pageAccountKeys: Many<{ sort: string; accountId: string; after: string; descending: boolean; statuses: readonly string[] | null; text: string; rows: bigint | number; skip: number }, PageAccountKeysRow> = many(
   "keys/page-account-keys",
   `-- keys/page-account-keys
-select k.key_id
-  from keys k
- where k.account_id = $1 and k.key_id > $2
-   and ($3::text is null
-        or case when k.status = 'revoked' then 'revoked'
-               when k.expires_at <= now() then 'expired'
-               when k.paused then 'paused'
-               else 'active' end = $3)
-   and ($4::text = '' or k.key_id = $4 or strpos(lower(k.name), lower($4::text)) > 0
-        or exists (select 1 from key_secrets s
-                    where s.key_id = k.key_id and strpos(s.shown, $4::text) > 0))
- order by k.key_id
- limit $5`,
-  (p) => [p.accountId, p.after, p.statusNow, p.text, p.rows],
-  (v) => ({ keyId: v[0] }) as never,
-  "",
-  5000,
-);
-
-export type RankAccountKeysRow = { keyId: string };
-/**
- * Ids of an account's keys that spent most in the current UTC month, most first.
- */
-export const rankAccountKeys: Many<{ accountId: string; rows: bigint | number }, RankAccountKeysRow> = many(
-  "keys/rank-account-keys",
-  `-- keys/rank-account-keys
 select k.key_id as key_id
   from keys k
   left join key_months m
-    on m.account_id = k.account_id
+    on $1::text = 'spent'
+   and m.account_id = k.account_id
    and m.key_id = k.key_id
    and m.month = date_trunc('month', now() at time zone 'UTC')::date
- where k.account_id = $1
- order by coalesce(m.spent, 0) desc, k.key_id
- limit $2`,
-  (p) => [p.accountId, p.rows],
+  left join lateral (
+    select max(u.last_used_at) as at
+      from key_months u
+     where u.account_id = k.account_id and u.key_id = k.key_id
+  ) used on $1 = 'used'
+ where k.account_id = $2
+   and ($3::text = ''
+        or case when $4::boolean then k.key_id < $3 else k.key_id > $3 end)
+   and ($5::text[] is null
+        or case when k.status = 'revoked' then 'revoked'
+               when k.expires_at <= now() then 'expired'
+               when k.paused then 'paused'
+               else 'active' end = any($5))
+   and ($6::text = '' or k.key_id = $6 or strpos(lower(k.name), lower($6::text)) > 0
+        or exists (select 1 from key_secrets s
+                    where s.key_id = k.key_id and strpos(s.shown, $6::text) > 0))
+ order by
+   case when $1 = 'spent' and $4 then coalesce(m.spent, 0) end desc,
+   case when $1 = 'spent' and not $4 then coalesce(m.spent, 0) end,
+   case when $1 = 'used' and $4 then coalesce(used.at, '-infinity') end desc,
+   case when $1 = 'used' and not $4 then coalesce(used.at, '-infinity') end,
+   case when $1 = 'name' and $4 then lower(k.name) end desc,
+   case when $1 = 'name' and not $4 then lower(k.name) end,
+   case when $4 then k.key_id end desc,
+   k.key_id
+ limit $7 offset $8::int`,
+  (p) => [p.sort, p.accountId, p.after, p.descending, p.statuses, p.text, p.rows, p.skip],
   (v) => ({ keyId: v[0] }) as never,
   "",
   5000,

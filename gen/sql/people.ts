@@ -837,20 +837,20 @@ select account_id, person_id, login as login, name, owners as owners
   5000,
 );
 
-export type ListAccountsOfPersonRow = { accountId: string; name: string; role: "viewer" | "member" | "owner"; status: "active" | "suspended" | "closed"; statusReason: string };
+export type ListAccountsOfPersonRow = { accountId: string; name: string; role: "viewer" | "member" | "owner"; status: "active" | "suspended" | "closed"; statusReason: string; createdAt: Date };
 /**
  * The accounts of a person, in the order of their names.
  */
 export const listAccountsOfPerson: Many<{ personId: string }, ListAccountsOfPersonRow> = many(
   "people/list-accounts-of-person",
   `-- people/list-accounts-of-person
-select m.account_id, a.name, m.role, a.status, a.status_reason
+select m.account_id, a.name, m.role, a.status, a.status_reason, a.created_at
   from members m
   join accounts a on a.account_id = m.account_id
  where m.person_id = $1
  order by a.name, m.account_id`,
   (p) => [p.personId],
-  (v) => ({ accountId: v[0], name: v[1], role: v[2], status: v[3], statusReason: v[4] }) as never,
+  (v) => ({ accountId: v[0], name: v[1], role: v[2], status: v[3], statusReason: v[4], createdAt: v[5] }) as never,
   "",
   5000,
 );

@@ -112,10 +112,7 @@ export function toMessage(accountId: string, settings: StoredSettings): AlertSet
   return create(AlertSettingsSchema, {
     ...(belowMicro !== undefined && { belowMicrocredits: belowMicro }),
     ...(belowDays !== undefined && { belowDays }),
-    rules: kindsOf(accountId).flatMap((name) => {
-      const channels = rules[name];
-      return channels ? [{ kind: kindOf(name), ...channels }] : [];
-    }),
+    rules: kindsOf(accountId).map((name) => ({ kind: kindOf(name), ...rules[name] })),
     webhookUrl: webhook?.url ?? "",
   });
 }

@@ -23,6 +23,7 @@ import * as sql from "../../gen/sql/billing.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { isRequestId, timeOrderedId } from "../base/ids.ts";
 import { credits } from "../base/money.ts";
+import { checkName, checkOptionalName, shownName } from "../base/names.ts";
 import { walkPages } from "../base/paging.ts";
 import { actorOf } from "../contract/callers.ts";
 import type { AuthenticatedCall } from "../contract/contract.ts";
@@ -78,7 +79,7 @@ export async function renameAccount(
   request: RenameAccountRequest,
   { accountId }: AuthenticatedCall,
 ) {
-  const name = checkAccountName("name", request.name);
+  const name = checkName("name", request.name);
   const account = await transaction(async (tx) => {
     await lockOpenAccount(tx, accountId);
     return tx.run(sql.renameAccount, { accountId, name });
@@ -92,7 +93,7 @@ export async function setBillingDetails(
   { accountId }: AuthenticatedCall,
 ) {
   const [name, address, taxId] = [
-    checkText("billing_details.name", billingDetails?.name ?? "", 200),
+    checkOptionalName("billing_details.name", billingDetails?.name ?? ""),
     checkText("billing_details.address", billingDetails?.address ?? "", 1000),
     checkText("billing_details.tax_id", billingDetails?.taxId ?? "", 50),
   ];
@@ -131,8 +132,9 @@ export async function closeAccount(
 }
 
 function checkConfirmed(confirm: string, name: string, total: bigint): void {
-  const words = `close ${name} and give up ${credits(total)} credits`;
-  if (confirm.trim() !== words)
+  const wordsOf = (one: string) => `close ${one} and give up ${credits(total)} credits`;
+  const words = wordsOf(shownName(name));
+  if (![words, wordsOf(name)].includes(confirm.trim()))
     throw invalidField("confirm", `has to be, word for word: ${words}`, [words]);
 }
 
@@ -215,17 +217,6 @@ async function lockOpenAccount(tx: Runner, accountId: string): Promise<sql.LockA
     throw new ApiError("not_found", { message: "No such account.", field: "account_id" });
   if (account.status === "closed") throw new ApiError("account_closed");
   return account;
-}
-
-const nameLengthMax = 200;
-
-/** The name of an account, without surrounding blanks. Throws `invalid_request`. */
-export function checkAccountName(field: string, text: string): string {
-  const name = text.trim();
-  if (name === "") throw invalidField(field, "is required");
-  checkText(field, name, nameLengthMax);
-  if (name.includes("\n")) throw invalidField(field, "must be one line");
-  return name;
 }
 
 /** The text, which may have several lines. Throws `invalid_request`. */

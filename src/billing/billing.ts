@@ -35,6 +35,7 @@ import type { Clock } from "../base/clock.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { isRequestId, requestIdRule, timeOrderedId } from "../base/ids.ts";
 import type { Log } from "../base/log.ts";
+import { checkName } from "../base/names.ts";
 import { readPage } from "../base/paging.ts";
 import { checkTags } from "../base/tags.ts";
 import { withTimeout } from "../base/timeout.ts";
@@ -50,7 +51,6 @@ import {
   type AccountExport,
   type AccountParts,
   accountQuery,
-  checkAccountName,
   closeAccount,
   exportAccount,
   type KeysOfAccount,
@@ -364,7 +364,7 @@ function createService({
 }): Implementation<typeof BillingService, AuthenticatedCall> {
   return {
     async createAccount(request, call) {
-      const name = checkAccountName("name", request.name);
+      const name = checkName("name", request.name);
       const once = onceFor(BillingService.method.createAccount, request, call);
       const made = { id: timeOrderedId("acc_"), secret: "" };
       const { id } = await store.transaction((tx) =>

@@ -10,6 +10,7 @@ import { PriceSchema, type Usage } from "../../gen/gateway/common/v1/usage_pb.ts
 import * as sql from "../../gen/sql/billing.ts";
 import { ApiError } from "../base/errors.ts";
 import { mayBeOld } from "../base/ids.ts";
+import { firstEventBoundsMs } from "../base/shown-figures.ts";
 import { byCategory } from "../base/token-categories.ts";
 import { type Query, when } from "../postgres/statement.ts";
 import {
@@ -239,9 +240,6 @@ function factsOf(leftOut: readonly LeftOut[]): string | null {
   if (leftOut.length === 0) return null;
   return JSON.stringify({ left_out: leftOut.map((one) => toJson(LeftOutSchema, one)) });
 }
-
-/** Upper bounds of all but the last count of first events, in milliseconds. */
-const firstEventBoundsMs = [100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000];
 
 /** The number of the count in which roll-ups have the first event. Null: there was none. */
 function firstEventOf(attempts: readonly Attempt[]): number | null {

@@ -8,7 +8,8 @@ import { type Report, Task, warnOnce } from "../base/task.ts";
 import type { Runner } from "../postgres/statement.ts";
 import { hourMs } from "./usage-days.ts";
 
-const everyMs = 10_000;
+/** A person who tries a new key sees within seconds why its request was refused. */
+const everyMs = 1_000;
 const batchMax = 1_000;
 
 type Rejected = { accountId: string; hourMs: number; keyId: string; reason: string; count: bigint };

@@ -22,6 +22,7 @@ import { type LeftOut, LeftOutSchema } from "../../gen/gateway/common/v1/left_ou
 import { PriceSchema, type Usage, UsageSchema } from "../../gen/gateway/common/v1/usage_pb.ts";
 import type * as sql from "../../gen/sql/billing.ts";
 import { familyOf } from "../base/families.ts";
+import { shownName } from "../base/names.ts";
 import type { Tags } from "../base/tags.ts";
 import type { TokenCategory, UsageCount } from "../base/token-categories.ts";
 import type { Json } from "../postgres/statement.ts";
@@ -39,6 +40,7 @@ export function toAccount({ statusChangedAt, ...row }: sql.FindAccountRow): Acco
   const details = { name: row.billingName, address: row.billingAddress, taxId: row.billingTaxId };
   return create(AccountSchema, {
     ...row,
+    name: shownName(row.name),
     createdAt: timestampFromDate(row.createdAt),
     status: accountStatusOf[row.status],
     ...(statusChangedAt && { statusChangedAt: timestampFromDate(statusChangedAt) }),

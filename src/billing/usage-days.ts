@@ -12,14 +12,13 @@
 
 import * as sql from "../../gen/sql/billing.ts";
 import type { Log } from "../base/log.ts";
+import { hoursKeptDays } from "../base/shown-figures.ts";
 import { Task, warnOnce } from "../base/task.ts";
 import { isBlocked, type Postgres } from "../postgres/postgres.ts";
 import type { Runner } from "../postgres/statement.ts";
 
 export const hourMs = 3_600_000;
 export const dayMs = 24 * hourMs;
-/** Reports may ask for single hours of this many days before today. */
-export const hoursKeptDays = 100;
 /** A day is closed this many days after it began. */
 const closedAfterDays = 3;
 const everyMs = 60_000;

@@ -35,10 +35,11 @@ import {
   type Question,
   readTimeRange,
 } from "../base/paging.ts";
+import { hoursKeptDays, reportRowsMax } from "../base/shown-figures.ts";
 import { checkTagKey, checkTags } from "../base/tags.ts";
 import { byCategory } from "../base/token-categories.ts";
 import type { Runner } from "../postgres/statement.ts";
-import { dayMs, dayOf, hourMs, hoursKeptDays, startOfDay } from "./usage-days.ts";
+import { dayMs, dayOf, hourMs, startOfDay } from "./usage-days.ts";
 
 /** Whose figures a report shows. */
 export type Scope = {
@@ -49,7 +50,7 @@ export type Scope = {
 
 export type Reports = ReturnType<typeof createReports>;
 
-const pageSizes = { sizeDefault: 2_000, sizeMax: 2_000 };
+const pageSizes = { sizeDefault: reportRowsMax, sizeMax: reportRowsMax };
 const filterMax = 1_000;
 /** Longer than any admission: its request has the time at which its transaction began. */
 const admissionMsMax = 60_000;

@@ -1,6 +1,7 @@
 // The section `payments` of the configuration file: what can be bought, from whom, and by which
 // payment processors. Secrets are named by environment variables, never written in the file.
 
+import { packStepUsdCents } from "../base/shown-figures.ts";
 import { missingSecretsOf, type ProcessorSettings, readProcessor } from "./processors.ts";
 import { type RateSources, readRates } from "./rates.ts";
 import type { Section } from "./section.ts";
@@ -30,7 +31,7 @@ export type Seller = {
 };
 
 /** 1,000 credits: the smallest pack, and the step of all others. */
-const stepUsd = 5;
+const stepUsd = packStepUsdCents / 100;
 const mostUsdMax = 1_000_000;
 const defaultPacksUsd = [5, 20, 50, 200];
 const nobody: Seller = { name: "", address: "", taxId: "" };

@@ -185,6 +185,7 @@ function hashSources(): string {
       "src/console/web/**/*.*",
       "src/console/*.ts",
       "src/base/token-categories.ts",
+      "src/base/shown-figures.ts",
       "gen/**/*.ts",
       "package.json",
     ],

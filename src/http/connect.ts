@@ -39,6 +39,7 @@ import { recursionLimit, requestBytesMax } from "../contract/message-limits.ts";
 import type { AddressLimit } from "./address-limit.ts";
 import type { FailedCredentials, IdentifyCaller } from "./authenticate.ts";
 import type { BodyMemory } from "./body-memory.ts";
+import { compressAnswers } from "./compress-answer.ts";
 import { checkBody, senderOf, withSender } from "./connect-body.ts";
 import { toConnectError, toConnectResponse, toUnaryResponse } from "./connect-error.ts";
 import { dropBody, whenSent } from "./receive-body.ts";
@@ -115,7 +116,9 @@ export function registerConnect(app: FastifyInstance, parts: ConnectParts): void
         const clock = parts.clock ?? systemClock;
         const body = { memory: parts.bodyMemory, clock, unpaidWork: new UnpaidWork(clock) };
         for (const [index, handler] of router.handlers.entries())
-          router.handlers[index] = explainRejection(checkBody(handler, body), parts);
+          router.handlers[index] = compressAnswers(
+            explainRejection(checkBody(handler, body), parts),
+          );
       },
       // Administrative messages are small, and generation streams. Neither is worth a decompressor
       // that unauthenticated callers could overload.
@@ -235,9 +238,15 @@ function addressOf({ values }: HandlerContext): string {
   return senderOf(values)?.address ?? "";
 }
 
-const { redeemLink, signInWithPassword, signUp, confirmEmail } = PeopleService.method;
-/** With which a person comes in. A passkey and a provider of OIDC know their origin themselves. */
-const comingIn = new Set<DescMethod>([redeemLink, signInWithPassword, signUp, confirmEmail]);
+const { beginSignIn, beginPasskey, signInWithPassword, redeemLink, signUp, confirmEmail } =
+  PeopleService.method;
+/**
+ * With which a person comes in, and with which the page asks how: it says so before anybody types.
+ * A passkey and a provider of OIDC know their origin themselves.
+ */
+const comingIn = new Set<DescMethod>([
+  ...[beginSignIn, beginPasskey, signInWithPassword, redeemLink, signUp, confirmEmail],
+]);
 
 /** Authenticates a call before its request is read. The services authenticate again. */
 async function admit(parts: ConnectParts, context: HandlerContext): Promise<void> {

@@ -42,7 +42,7 @@ import type { Changes } from "../base/change-feed.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { timeOrderedId } from "../base/ids.ts";
 import { checkName } from "../base/names.ts";
-import { pageSizeOf, readPage } from "../base/paging.ts";
+import { invalidPageToken, type Page, pageSizeOf, readPage } from "../base/paging.ts";
 import { actorOf, checkAccess, checkStrong, roleIn } from "../contract/callers.ts";
 import type { AuditFacts, AuthenticatedCall } from "../contract/contract.ts";
 import { onceFor } from "../contract/replays.ts";
@@ -55,7 +55,7 @@ import {
   type KeyFamily,
   mintSecret,
 } from "./secret.ts";
-import type { Controls, KeyStore, Limits, NewSecret } from "./store.ts";
+import type { Controls, KeyPage, KeyStore, Limits, NewSecret } from "./store.ts";
 
 type Parts = {
   store: KeyStore;
@@ -110,21 +110,49 @@ export async function listKeys(
   { accountId }: AuthenticatedCall,
 ): Promise<ListKeysResponse> {
   const account = checkId("account_id", accountId);
-  if (request.order === KeyOrder.MONTH_SPENT) {
-    const { pageToken, status, query } = request;
-    if (pageToken !== "" || status !== KeyStatus.UNSPECIFIED || query !== "")
-      throw invalidField("order", "takes one page, without a filter");
-    const keys = await store.rankKeys(account, pageSizeOf(request));
-    return create(ListKeysResponseSchema, { keys });
-  }
-  const filter = { status: request.status || undefined, text: checkQuery(request.query) };
-  const { entries: keys, nextPageToken } = await readPage(request, {
-    read: (after, limit) => store.listKeys(account, filter, after ?? "", limit),
-    cursorOf: ({ keyId }) => keyId,
-  });
+  const { entries: keys, nextPageToken } = await readKeyPage(store, account, request);
   const liveKeysMax = keysMax?.() ?? 0;
   const liveKeys = request.pageToken === "" ? await store.countLive(account) : 0;
   return create(ListKeysResponseSchema, { keys, nextPageToken, liveKeys, liveKeysMax });
+}
+
+const sorts: Readonly<Record<KeyOrder, KeyPage["sort"]>> = {
+  [KeyOrder.UNSPECIFIED]: "made",
+  [KeyOrder.MONTH_SPENT]: "spent",
+  [KeyOrder.NAME]: "name",
+  [KeyOrder.LAST_USED]: "used",
+};
+
+/** Keys by their making are read behind the last one, others behind as many as were read. */
+function readKeyPage(
+  store: KeyStore,
+  accountId: string,
+  request: ListKeysRequest,
+): Promise<Page<Key>> {
+  const { order, reversed, statuses, status, query } = request;
+  const text = checkQuery(query);
+  const chosen = statuses.length > 0 ? statuses : status === KeyStatus.UNSPECIFIED ? [] : [status];
+  const sort = sorts[order] ?? "made";
+  // Most and newest come first, names by the alphabet.
+  const descending = (sort === "spent" || sort === "used") !== reversed;
+  const filter = { statuses: chosen, text };
+  if (sort === "made")
+    return readPage(request, {
+      ...(reversed && { question: ["reversed"] }),
+      read: (after = "", rows) =>
+        store.listKeys(accountId, filter, { sort, descending, after, skip: 0, rows }),
+      cursorOf: ({ keyId }) => keyId,
+    });
+  let skip = 0;
+  return readPage(request, {
+    question: [order, reversed, chosen, text],
+    read(cursor = "0", rows) {
+      if (!/^\d{1,9}$/.test(cursor)) throw invalidPageToken();
+      skip = Number(cursor);
+      return store.listKeys(accountId, filter, { sort, descending, after: "", skip, rows });
+    },
+    cursorOf: () => String(skip + pageSizeOf(request)),
+  });
 }
 
 export async function updateKey(

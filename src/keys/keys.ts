@@ -94,7 +94,8 @@ type KeysOfAccount = {
   publish(keyIds: readonly string[]): void;
 };
 
-const everyKey = { status: undefined, text: "" };
+const everyKey = { statuses: [], text: "" };
+const byMaking = { sort: "made", descending: false, skip: 0 } as const;
 
 /** The channel of Redis through which nodes tell each other that some key changed. */
 export const hintChannel = "gateway:keys-changed";
@@ -172,7 +173,8 @@ export function createKeys(parts: {
       ...accountKeys,
       async *export(accountId) {
         const pages = walkPages({
-          read: (after, limit) => store.listKeys(accountId, everyKey, after ?? "", limit),
+          read: (after, limit) =>
+            store.listKeys(accountId, everyKey, { ...byMaking, after: after ?? "", rows: limit }),
           cursorOf: ({ keyId }) => keyId,
         });
         for await (const keys of pages) yield { keys };

@@ -45,10 +45,21 @@ export type KeyEvent = sql.ListEventsRow;
 
 /** The keys of a list. */
 export type KeyFilter = {
-  /** Undefined: of every status. */
-  readonly status: KeyStatus | undefined;
+  /** Empty: of every status. */
+  readonly statuses: readonly KeyStatus[];
   /** Part of a name or hint, or a key id. Empty: every key. */
   readonly text: string;
+};
+
+/** A page of a list. */
+export type KeyPage = {
+  readonly sort: "made" | "spent" | "name" | "used";
+  readonly descending: boolean;
+  /** A key id: the page begins behind it. Only in the order of their making. Empty: anywhere. */
+  readonly after: string;
+  /** How many keys stand before the page, in another order. */
+  readonly skip: number;
+  readonly rows: number;
 };
 
 /** A new secret, and the parts of it that are stored. */
@@ -154,25 +165,22 @@ export function createKeyStore({ run, transaction }: Pick<Postgres, "run" | "tra
       return toKey(row);
     },
 
-    /** The keys that spent most in this month, most first. */
-    async rankKeys(accountId: string, rows: number): Promise<Key[]> {
-      const ids = idsOf(await run(sql.rankAccountKeys, { accountId, rows }));
-      const keys = await readKeys(ids);
-      return keys.toSorted((a, b) => ids.indexOf(a.keyId) - ids.indexOf(b.keyId));
-    },
     /** How many keys of an account are neither revoked nor expired. */
     countLive: async (accountId: string): Promise<number> =>
       (await run(sql.countLive, { accountId })).keys,
 
-    /** Keys of an account after the key `after`, oldest first. Empty: from the first. */
+    /** Keys of an account in an order, from a place of it on. */
     async listKeys(
       accountId: string,
-      { status, text }: KeyFilter,
-      after: string,
-      rows: number,
+      { statuses, text }: KeyFilter,
+      { sort, descending, after, skip, rows }: KeyPage,
     ): Promise<Key[]> {
-      const page = { accountId, after, statusNow: nameOfStatus(status), text, rows };
-      return readKeys(idsOf(await run(sql.pageAccountKeys, page)));
+      const filter = { statuses: statuses.length > 0 ? statuses.map(nameOfStatus) : null, text };
+      const page = { sort, descending, after, skip, rows };
+      const ids = idsOf(await run(sql.pageAccountKeys, { accountId, ...filter, ...page }));
+      const places = new Map(ids.map((id, index) => [id, index]));
+      const placeOf = ({ keyId }: Key) => places.get(keyId) ?? 0;
+      return (await readKeys(ids)).toSorted((a, b) => placeOf(a) - placeOf(b));
     },
 
     /**
@@ -381,8 +389,8 @@ const statusOf: Record<sql.ReadKeysRow["status"], KeyStatus> = {
 };
 
 /** The name of a status in statements. Null: of every status. */
-function nameOfStatus(status: KeyStatus | undefined): string | null {
-  return Object.entries(statusOf).find(([, one]) => one === status)?.[0] ?? null;
+function nameOfStatus(status: KeyStatus): string {
+  return Object.entries(statusOf).find(([, one]) => one === status)?.[0] ?? "";
 }
 
 /** The columns of a key. */

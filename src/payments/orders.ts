@@ -23,6 +23,7 @@ import { ApiError, invalidField } from "../base/errors.ts";
 import { familyName } from "../base/families.ts";
 import { timeOrderedId } from "../base/ids.ts";
 import { readPage, walkPages } from "../base/paging.ts";
+import { packStepUsdCents } from "../base/shown-figures.ts";
 import { actorOf } from "../contract/callers.ts";
 import type { AuthenticatedCall } from "../contract/contract.ts";
 import type { Runner } from "../postgres/statement.ts";
@@ -42,7 +43,6 @@ import type { Method, NewOrder, Processor } from "./processor.ts";
 import type { StoredOrder } from "./store.ts";
 
 const microDollarsPerCent = 10_000n;
-const stepUsdCents = 500;
 /** Open at once, and made in an hour: before an account has paid for the first time, and after. */
 const ordersMax = { unpaid: { open: 5, perHour: 20 }, paid: { open: 20, perHour: 60 } } as const;
 /** How long a processor may take to open an order. */
@@ -82,10 +82,10 @@ export async function createOrder(
   const { processor, method } = await findMethod(parts, request.method, signal);
   const usdMicro = BigInt(usdCents) * microDollarsPerCent;
   const { mostUsdMicro } = parts.offer();
-  if (usdCents % stepUsdCents !== 0 || usdMicro > mostUsdMicro)
+  if (usdCents % packStepUsdCents !== 0 || usdMicro > mostUsdMicro)
     throw invalidField(
       "usd_cents",
-      `is a multiple of ${stepUsdCents}, up to ${toCents(mostUsdMicro)}`,
+      `is a multiple of ${packStepUsdCents}, up to ${toCents(mostUsdMicro)}`,
     );
   if (usdMicro < method.leastUsdMicro)
     throw invalidField("usd_cents", `is at least ${toCents(method.leastUsdMicro)} by this method`);

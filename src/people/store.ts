@@ -362,6 +362,7 @@ export function tablesOn(db: Runner) {
           role: rolesByName[row.role],
           suspended: row.status === "suspended",
           closed: row.status === "closed",
+          createdAt: timestampFromDate(row.createdAt),
         }),
       );
     },

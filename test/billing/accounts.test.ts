@@ -110,7 +110,7 @@ describe("the name of an account", () => {
 
   test.for([
     ["is kept as text, whatever it looks like", "<b>&amp;'\"; --", "<b>&amp;'\"; --"],
-    ["loses the blanks around it", "  Acme  Inc ", "Acme  Inc"],
+    ["keeps the blanks inside it", "Acme  Inc", "Acme  Inc"],
     ["counts characters, not bytes", "🜁".repeat(200), "🜁".repeat(200)],
   ])("%s", async ([, name = "", kept]) => {
     expect(await createNamed(name)).toBe(kept);
@@ -124,6 +124,9 @@ describe("the name of an account", () => {
     ["is one line", "a\nb"],
     ["has no control characters", "a\u0007b"],
     ["is well-formed", "a\ud800b"],
+    ["has no blank at its ends", " Acme "],
+    ["does not turn the direction of a line", "Acme \u202Ecni"],
+    ["has no letters without width", "Ac\u200Bme"],
   ])("%s", async ([, name = ""]) => {
     expect(await errorOf(createNamed(name))).toEqual({ reason: "invalid_request", field: "name" });
   });

@@ -59,6 +59,8 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     });
     db = new Client({ connectionString: gateway.databaseUrl });
     await db.connect();
+    // The charts of a young account begin with its first day.
+    await db.query("update accounts set created_at = now() - interval '100 days'");
     browser = await startChromium();
     const link = new URL(gateway.ownerLink);
     origin = link.origin;

@@ -12,7 +12,6 @@ import {
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { UsageTotalSchema } from "../../gen/gateway/common/v1/usage_pb.ts";
 import {
-  addLive,
   addNewest,
   addOlder,
   begin,
@@ -24,6 +23,7 @@ import {
   countdown,
   exact,
   groupDigits,
+  halfOf,
   isZero,
 } from "../../src/console/web/parts/decimals.ts";
 import {
@@ -42,6 +42,7 @@ import {
   dayOf,
   firstEventWithin,
   isWithin,
+  lastDays,
   type Measure,
   namedBars,
   type Period,
@@ -153,6 +154,23 @@ describe("reports of usage", () => {
     expect(compared?.isOpen).toBe(true);
     expect(compared?.range).toEqual({ from: new Date(from), to: now });
     expect(compared?.before).toEqual({ from: new Date(before), to: new Date(beforeTo) });
+  });
+
+  test("a young account has no days before its first, and hours in its first two days", () => {
+    const at = (text: string) => new Date(text);
+    expect(lastDays(now, undefined).range.from).toEqual(at("2026-10-24"));
+    expect(lastDays(now, at("2020-01-01")).range.from).toEqual(at("2026-10-24"));
+    expect(lastDays(now, at("2026-11-10T12:30:00Z"))).toEqual({
+      ...{ range: { from: at("2026-11-10"), to: now }, span: "day" },
+    });
+    expect(lastDays(now, at("2026-11-21T12:30:00Z"))).toEqual({
+      ...{ range: { from: at("2026-11-21T12:00:00Z"), to: now }, span: "hour" },
+    });
+    const days = { from: "", to: "" };
+    const young = rangeOf("30d", now, days, at("2026-11-21T12:30:00Z"));
+    expect(young?.range.from).toEqual(at("2026-11-21"));
+    expect(young && planOf(young, "", now).span).toBe("hour");
+    expect(rangeOf("30d", now, days, at("2020-01-01"))).toEqual(rangeOf("30d", now));
   });
 
   test("days that a person chooses include the last one; what is no range is none", () => {
@@ -290,7 +308,7 @@ const secondsOf = (list: { charges: readonly { requestId: string }[] } | undefin
 describe("a list of charges", () => {
   test("grows at both ends, newest first, each charge once", () => {
     let list = begin(page([5, 4, 3], "older"));
-    list = addLive(list, [charge(6), charge(5)], false) ?? list;
+    list = addNewest(list, page([6, 5], "older"));
     list = addOlder(list, page([2, 1]));
     expect(secondsOf(list)).toEqual([6, 5, 4, 3, 2, 1]);
     expect(list).toMatchObject({ token: "", isIncomplete: false });
@@ -315,10 +333,9 @@ describe("a list of charges", () => {
     expect(addOlder(list, last)).toMatchObject({ token: "", archivedBefore: at });
   });
 
-  test("says so when the stream left charges out, or the list is too long", () => {
-    expect(addLive(begin(page([1])), [], true)?.isIncomplete).toBe(true);
-    const many = Array.from({ length: 1_001 }, (_, second) => charge(second));
-    const list = addLive(begin(page([1], "older")), many, false);
+  test("says so when the list is too long", () => {
+    const many = Array.from({ length: 1_000 }, (_, second) => second + 1);
+    const list = addOlder(begin(page([0], "older")), page(many));
     expect(list?.charges).toHaveLength(1_000);
     expect(list).toMatchObject({ token: "", isIncomplete: true });
     expect(list?.charges[0]?.requestId).toBe("req_1000");
@@ -356,6 +373,15 @@ describe("exact decimals", () => {
         expect(units(addDecimals(first, second))).toBe(units(first) + units(second));
       }),
     );
+  });
+
+  test("half of an amount has no more places than it, but for two", () => {
+    expect(["5", "0.03", "0.00007693", "12.50"].map(halfOf)).toEqual([
+      "2.5",
+      "0.01",
+      "0.00003846",
+      "6.25",
+    ]);
   });
 
   test("amounts of documents have two places, or as many as they need", () => {

@@ -102,6 +102,9 @@ for (const split of [false, true]) {
       const token = await ownerToken();
       const before = await rows();
       const calls: [string, object][] = [
+        // With which the page asks what it can offer, before anybody types.
+        ["BeginSignIn", {}],
+        ["BeginPasskey", { linkToken: token }],
         ["RedeemLink", { token, login: "olga", password }],
         ["SignInWithPassword", { login: "olga", password }],
         ["SignUp", { email: "ada@example.com" }],

@@ -418,7 +418,11 @@ describe("the name and the billing details", () => {
   test("are set by an owner, and seen by its members", async () => {
     const { accountId, owner } = await open();
     const viewer = await join(accountId, AccountRole.VIEWER);
-    await core().billing.renameAccount({ accountId, name: " <i>New</i> name " }, owner);
+    for (const name of [" name", "\u{202E}eman", "a\u{200B}b", " ", "", "two\nlines"])
+      await expect(core().billing.renameAccount({ accountId, name }, owner)).rejects.toThrow(
+        "name",
+      );
+    await core().billing.renameAccount({ accountId, name: "<i>New</i> name" }, owner);
     const billingDetails = { name: "Acme Inc.", address: "1 Road\nTown", taxId: "EU123" };
     await core().billing.setBillingDetails({ accountId, billingDetails }, owner);
     const { account } = await core().billing.getAccount({ accountId }, viewer);

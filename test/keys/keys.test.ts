@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { timestampDate } from "@bufbuild/protobuf/wkt";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
-import { KeyStatus } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import { KeyOrder, KeyStatus } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { environmentToken } from "../../src/contract/contract.ts";
 import { mintSecret } from "../../src/keys/secret.ts";
 import { adminCall, adminToken, bearer, errorOf, startTestKeys } from "../support/keys.ts";
@@ -259,6 +259,63 @@ test("the keys of an account are listed, oldest first, in pages", async () => {
   expect(
     await client.listKeys({ accountId: "acc_nobody" }).then((page) => page.keys),
   ).toStrictEqual([]);
+});
+
+test("keys are listed in each order, both ways, by status and in pages", async () => {
+  const { client } = fixture;
+  const accountId = "acc_orders";
+  await run("insert into accounts (account_id, name) values ($1, 'Orders')", [accountId]);
+  const month = "date_trunc('month', now() at time zone 'UTC')::date";
+  const made: { keyId: string; name: string; spent: number; used: number; status: KeyStatus }[] =
+    [];
+  for (const [index, name] of ["delta", "Alpha", "charlie", "Bravo", "alpha", "echo"].entries()) {
+    const { key } = await client.createKey({ accountId, name });
+    const keyId = key?.keyId ?? "";
+    const [spent, used] = [(index * 7) % 4, index % 3];
+    const at = used === 0 ? null : new Date(Date.UTC(2026, 0, used));
+    await run(
+      `insert into key_months (account_id, key_id, month, spent, last_used_at) values
+        ($1, $2, ${month}, $3, $4)`,
+      [accountId, keyId, spent, at],
+    );
+    if (index === 2) await client.pauseKey(keyId);
+    if (index === 3) await client.revokeKey(keyId);
+    const status =
+      index === 2 ? KeyStatus.PAUSED : index === 3 ? KeyStatus.REVOKED : KeyStatus.ACTIVE;
+    made.push({ keyId, name, spent, used, status });
+  }
+  type Made = (typeof made)[number];
+  const by = (valueIn: (key: Made) => number | string, sign: number) => (a: Made, b: Made) => {
+    const [x, y] = [valueIn(a), valueIn(b)];
+    if (x === y) return (a.keyId < b.keyId ? -1 : 1) * sign;
+    return (x < y ? -1 : 1) * sign;
+  };
+  const orders: [KeyOrder, (key: Made) => number | string, number][] = [
+    [KeyOrder.UNSPECIFIED, ({ keyId }) => keyId, 1],
+    [KeyOrder.MONTH_SPENT, ({ spent }) => spent, -1],
+    [KeyOrder.NAME, ({ name }) => name.toLowerCase(), 1],
+    [KeyOrder.LAST_USED, ({ used }) => used, -1],
+  ];
+  const choices: readonly KeyStatus[][] = [[], [KeyStatus.ACTIVE, KeyStatus.PAUSED]];
+  for (const statuses of choices)
+    for (const [order, valueIn, sign] of orders)
+      for (const reversed of [false, true]) {
+        const found: string[] = [];
+        let pageToken = "";
+        do {
+          const request = { accountId, order, reversed, statuses, pageSize: 2, pageToken };
+          const page = await client.listKeys(request);
+          found.push(...page.keys.map(({ name }) => name));
+          pageToken = page.nextPageToken;
+        } while (pageToken !== "");
+        const wanted = made
+          .filter(({ status }) => statuses.length === 0 || statuses.includes(status))
+          .toSorted(by(valueIn, reversed ? -sign : sign));
+        expect([order, reversed, found]).toEqual([order, reversed, wanted.map((one) => one.name)]);
+      }
+  const { nextPageToken } = await client.listKeys({ accountId, order: 2, pageSize: 1 });
+  const other = client.listKeys({ accountId, order: 1, pageToken: nextPageToken });
+  expect(await errorOf(other)).toBe("invalid_request page_token");
 });
 
 test("a listed key shows the usage of the month and its last use, read from key_months", async () => {

@@ -6,6 +6,7 @@
 
 import { subscribe } from "node:diagnostics_channel";
 import { IncomingMessage, ServerResponse } from "node:http";
+import { brotliDecompressSync, gunzipSync } from "node:zlib";
 import type { checker as openChecker, Place } from "./openapi.ts";
 
 type Checker = Awaited<ReturnType<typeof openChecker>>;
@@ -91,8 +92,15 @@ function watch({ method = "", url = "" }: IncomingMessage, response: ServerRespo
     const type = String(response.getHeader("content-type") ?? head["content-type"] ?? "");
     if (type !== "application/json" || method === "HEAD" || chunks.length === 0) return;
     const [path = ""] = url.split("?");
-    checkAnswer(placeOf(method, path, response.statusCode, type), Buffer.concat(chunks).toString());
+    const encoding = response.getHeader("content-encoding") ?? head["content-encoding"];
+    const text = unpack(Buffer.concat(chunks), encoding).toString();
+    checkAnswer(placeOf(method, path, response.statusCode, type), text);
   });
+}
+
+function unpack(bytes: Buffer, encoding: unknown): Buffer {
+  if (encoding === "br") return brotliDecompressSync(bytes);
+  return encoding === "gzip" ? gunzipSync(bytes) : bytes;
 }
 
 /** The same function. `look` sees the arguments of each call. */

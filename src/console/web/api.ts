@@ -7,6 +7,7 @@ import {
   type DescMethod,
   type DescMethodServerStreaming,
   type DescMethodUnary,
+  equals,
   type MessageInitShape,
   type MessageShape,
   toJsonString,
@@ -15,6 +16,7 @@ import { type Signal, signal } from "@preact/signals";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { type CallError, toCallError } from "./call-error.ts";
 import { callOnce, openStream } from "./connect.ts";
+import { type Live, readNow, show } from "./live.ts";
 
 export { CallError, toCallError } from "./call-error.ts";
 
@@ -61,6 +63,7 @@ export async function call<I extends DescMessage, O extends DescMessage>(
       return message;
     } catch (thrown) {
       const error = toCallError(thrown);
+      if (!isByItself && provesOld.has(error.reason)) refreshAll();
       trouble.value = error.isPassing && !aborted?.aborted ? error : undefined;
       const prompt = prompts && promptFor(error, prompts, isByItself);
       if (rounds <= 1 || !prompt) throw error;
@@ -69,6 +72,17 @@ export async function call<I extends DescMessage, O extends DescMessage>(
       });
     }
   }
+}
+
+/** A person's act was refused since something is no longer as the page shows it. */
+const provesOld = new Set([
+  ...["not_found", "not_permitted", "wrong_state", "last_one", "key_not_active", "revoked_key"],
+  ...["account_suspended", "account_closed", "promotion_not_usable"],
+]);
+
+/** Asks again for everything on screen. */
+function refreshAll(): void {
+  for (const entry of entries.values()) if (entry.isUsed) entry.invalidate();
 }
 
 function promptFor(
@@ -101,12 +115,21 @@ const freshMs = 10_000;
 /** How many answers are kept for pages to which the person goes back. */
 const keptMax = 40;
 
+/** How a part of a page follows the answer to a call. */
+export type Following = {
+  /** It is asked for again and again. */
+  readonly everyMs?: number;
+  /** It has figures: it is read together with all others on screen, as `live.ts` says. */
+  readonly isLive?: boolean;
+};
+
 /** The answer to one request, for all who show it. */
-class Entry<I extends DescMessage, O extends DescMessage> {
+class Entry<I extends DescMessage, O extends DescMessage> implements Live {
   readonly state: Signal<State<MessageShape<O>>> = signal(loading);
   readonly method: DescMethodUnary<I, O>;
   readonly #request: MessageInitShape<I>;
   #users = 0;
+  #liveUsers = 0;
   #answeredAt = Number.NEGATIVE_INFINITY;
   #running: AbortController | undefined;
   #timer: ReturnType<typeof setTimeout> | undefined;
@@ -121,8 +144,9 @@ class Entry<I extends DescMessage, O extends DescMessage> {
     return this.#users > 0;
   }
 
-  use(everyMs: number | undefined): () => void {
+  use(everyMs: number | undefined, isLive: boolean): () => void {
     this.#users++;
+    if (isLive) return this.#useLive();
     this.#askUnlessFresh();
     const timer =
       everyMs === undefined
@@ -130,18 +154,46 @@ class Entry<I extends DescMessage, O extends DescMessage> {
         : setInterval(() => document.visibilityState === "visible" && this.ask(), everyMs);
     return () => {
       clearInterval(timer);
-      this.#users--;
-      if (this.#users > 0) return;
-      clearTimeout(this.#timer);
-      this.#running?.abort();
-      this.#running = undefined;
+      this.#leave();
     };
+  }
+
+  #useLive(): () => void {
+    this.#liveUsers++;
+    const hide = show(this);
+    return () => {
+      this.#liveUsers--;
+      if (this.#liveUsers === 0) hide();
+      this.#leave();
+    };
+  }
+
+  #leave(): void {
+    this.#users--;
+    if (this.#users > 0) return;
+    clearTimeout(this.#timer);
+    this.#running?.abort();
+    this.#running = undefined;
+  }
+
+  ageMs(): number {
+    return performance.now() - this.#answeredAt;
+  }
+
+  async read(): Promise<() => void> {
+    const isFirst = this.state.value.data === undefined;
+    const answer = await this.#answer();
+    if (!isFirst) return answer;
+    // Nothing stands there yet: it need not wait for the others.
+    answer();
+    return () => undefined;
   }
 
   /** What was known is old: asks again if somebody shows it. */
   invalidate(): void {
     this.#answeredAt = Number.NEGATIVE_INFINITY;
-    if (this.isUsed) this.ask();
+    if (this.#liveUsers > 0) readNow();
+    else if (this.isUsed) this.ask();
   }
 
   /** Another answer had this one in it. */
@@ -151,36 +203,46 @@ class Entry<I extends DescMessage, O extends DescMessage> {
     clearTimeout(this.#timer);
     this.#answeredAt = performance.now();
     this.#tries = 0;
-    this.state.value = { data, error: undefined, isLoading: false };
+    const { data: before } = this.state.value;
+    // What did not change is not drawn again, and keeps the pages behind it.
+    const isSame = before !== undefined && equals(this.method.output, before, data);
+    this.state.value = { data: isSame ? before : data, error: undefined, isLoading: false };
   }
 
   refreshIfUsed(): void {
-    if (this.isUsed) this.#askUnlessFresh();
+    if (this.#liveUsers > 0) readNow();
+    else if (this.isUsed) this.#askUnlessFresh();
   }
 
   #askUnlessFresh(): void {
-    if (!this.#running && performance.now() - this.#answeredAt > freshMs) this.ask();
+    if (!this.#running && this.ageMs() > freshMs) this.ask();
   }
 
-  /** Asks now. An answer to an earlier question does not count any more. */
+  /** Asks now. */
   ask(): void {
+    void this.#answer().then((show) => show());
+  }
+
+  /** Resolves with what keeps the answer. An answer to an earlier question does not count. */
+  async #answer(): Promise<() => void> {
     this.#running?.abort();
     clearTimeout(this.#timer);
     const running = new AbortController();
     this.#running = running;
-    void call(this.method, this.#request, { signal: running.signal, isByItself: true }).then(
-      (data) => {
-        if (this.#running !== running) return;
-        this.put(data);
-      },
-      (thrown: unknown) => {
-        if (this.#running !== running) return;
-        this.#running = undefined;
-        const error = toCallError(thrown);
-        this.state.value = { data: this.state.value.data, error, isLoading: false };
-        if (error.isPassing && this.isUsed) this.#tryLater(error.retryAfterMs);
-      },
+    const settings = { signal: running.signal, isByItself: true };
+    const keep = await call(this.method, this.#request, settings).then(
+      (data) => () => this.put(data),
+      (thrown: unknown) => () => this.#fail(toCallError(thrown)),
     );
+    return () => {
+      if (this.#running === running) keep();
+    };
+  }
+
+  #fail(error: CallError): void {
+    this.#running = undefined;
+    this.state.value = { data: this.state.value.data, error, isLoading: false };
+    if (error.isPassing && this.isUsed) this.#tryLater(error.retryAfterMs);
   }
 
   #tryLater(afterMs = 0): void {
@@ -248,41 +310,46 @@ export function refreshOnReturn(): void {
       for (const entry of entries.values()) entry.refreshIfUsed();
   };
   document.addEventListener("visibilitychange", refresh);
-  addEventListener("online", () => {
-    for (const entry of entries.values()) if (entry.isUsed) entry.invalidate();
-  });
+  addEventListener("online", refreshAll);
 }
 
 const nothing = signal<State<never>>(loading);
 
 /**
  * The answer of a call: kept for ten seconds, shared by all who ask the same, and asked for again
- * when the person comes back to the page. `request` undefined: it is not asked yet. `everyMs`: it
- * is asked for again and again.
+ * when the person comes back to the page. `request` undefined: it is not asked yet.
  */
 export function useCall<I extends DescMessage, O extends DescMessage>(
   method: DescMethodUnary<I, O>,
   request: MessageInitShape<I> | undefined,
-  { everyMs }: { readonly everyMs?: number } = {},
+  { everyMs, isLive = false }: Following = {},
 ): Call<MessageShape<O>> {
   const entry = request === undefined ? undefined : entryOf(method, request);
-  useEffect(() => entry?.use(everyMs), [entry, everyMs]);
+  useEffect(() => entry?.use(everyMs, isLive), [entry, everyMs, isLive]);
   const state: State<MessageShape<O>> = (entry?.state ?? nothing).value;
   return { ...state, refresh: () => entry?.ask() };
 }
 
-/** Two calls as one: full when both have answered, failed when one failed. */
-export function both<A, B>(a: Call<A>, b: Call<B>): Call<readonly [A, B]> {
-  const data =
-    a.data !== undefined && b.data !== undefined ? ([a.data, b.data] as const) : undefined;
-  const error = a.error ?? b.error;
+/** The answers of calls, each in the place of its call. */
+type Answers<Calls extends readonly Call<unknown>[]> = {
+  readonly [Place in keyof Calls]: Calls[Place] extends Call<infer T> ? T : never;
+};
+
+/** Calls as one: full when all have answered, failed when one failed. */
+export function together<Calls extends readonly Call<unknown>[]>(
+  ...calls: Calls
+): Call<Answers<Calls>> {
+  const answers = calls.map(({ data }) => data);
+  const isFull = (all: readonly unknown[]): all is Answers<Calls> =>
+    all.every((one) => one !== undefined);
+  const data = isFull(answers) ? answers : undefined;
+  const error = calls.find((one) => one.error)?.error;
   return {
     data,
     error,
     isLoading: data === undefined && error === undefined,
     refresh() {
-      a.refresh();
-      b.refresh();
+      for (const one of calls) one.refresh();
     },
   };
 }
@@ -308,12 +375,17 @@ export function usePages<I extends DescMessage, O extends DescMessage, T>(
   method: DescMethodUnary<I, O>,
   request: MessageInitShape<I> | undefined,
   itemsOf: (answer: MessageShape<O>) => readonly T[],
+  following: Following = {},
 ): Pages<T, MessageShape<O>> {
-  const first = useCall(method, request);
   const [behind, setBehind] = useState<{
     readonly first: MessageShape<O> | undefined;
     readonly pages: readonly MessageShape<O>[];
   }>({ first: undefined, pages: [] });
+  const shown = useRef<MessageShape<O>>(undefined);
+  // Somebody who reads further pages does not want them to go.
+  const isRead = behind.pages.length > 0 && behind.first === shown.current;
+  const first = useCall(method, request, isRead ? {} : following);
+  shown.current = first.data;
   const pages = behind.first === first.data ? behind.pages : [];
   const last = pages.at(-1) ?? first.data;
   const token = last === undefined ? "" : tokenOf(last);

@@ -134,11 +134,15 @@ export function clock(at: Moment): string {
   return `${two(date.getUTCHours())}:${two(date.getUTCMinutes())}${space}UTC`;
 }
 
+/** "14:02:31", in UTC */
+export function seconds(at: Moment): string {
+  const date = toDate(at);
+  return [date.getUTCHours(), date.getUTCMinutes(), date.getUTCSeconds()].map(two).join(":");
+}
+
 /** "22 Nov 2026, 14:02:31 UTC" */
 export function moment(at: Moment): string {
-  const date = toDate(at);
-  const time = [date.getUTCHours(), date.getUTCMinutes(), date.getUTCSeconds()].map(two);
-  return `${day(date)}, ${time.join(":")}${space}UTC`;
+  return `${day(at)}, ${seconds(at)}${space}UTC`;
 }
 
 const relativeFormat = new Intl.RelativeTimeFormat(locale, { numeric: "always" });

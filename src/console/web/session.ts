@@ -1,5 +1,6 @@
 // Who is here, and which account is on screen.
 
+import { type Timestamp, timestampDate } from "@bufbuild/protobuf/wkt";
 import { computed, signal } from "@preact/signals";
 import { BillingService } from "../../../gen/gateway/billing/v1/billing_pb.ts";
 import { AccountRole, OperatorRole } from "../../../gen/gateway/common/v1/roles_pb.ts";
@@ -36,7 +37,9 @@ export async function loadSession(
   // Somebody else signed in: nothing that was shown to the other one may stay.
   if (before && before.person?.personId !== answer.person?.personId) forgetAll();
   const { accountId = "", forecasts = [] } = answer.shownAccount ?? {};
-  if (forecasts.length > 0)
+  const isOther = before?.shownAccount?.accountId !== accountId;
+  // Later, they are read together with the other figures on screen.
+  if (forecasts.length > 0 && isOther)
     keepAnswer(BillingService.method.getForecast, { accountId }, { forecasts });
   currentSession.value = answer;
   return answer;
@@ -54,7 +57,15 @@ export type AccountOnScreen = {
   readonly accountId: string;
   readonly name: string;
   readonly role: AccountRole;
+  /** Undefined: an operator looks at an account of others. */
+  readonly createdAt?: Timestamp | undefined;
 };
+
+/** When the account on screen was made, if that is known. */
+export function bornAt(): Date | undefined {
+  const { createdAt } = account.value;
+  return createdAt && timestampDate(createdAt);
+}
 
 /** The account of the address. Of an account in which the person has no part: its id alone. */
 export const account = computed((): AccountOnScreen => {

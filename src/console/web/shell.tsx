@@ -1,32 +1,29 @@
 // What is around every page of an account: its sections and balance, and what is true for all.
 
 import type { ComponentChildren, JSX } from "preact";
-import { useEffect, useRef } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { AccountStatus, BillingService } from "../../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Forecast } from "../../../gen/gateway/common/v1/forecast_pb.ts";
-import { useCall } from "./api.ts";
-import { credits, dollars } from "./format.ts";
+import { useCall, useStream } from "./api.ts";
+import { credits } from "./format.ts";
 import { Frame } from "./frame.tsx";
+import { chargesMoved, following, readAt } from "./live.ts";
 import { familyName, roleName } from "./names.ts";
 import { OperatorSections } from "./operators.tsx";
 import { pages } from "./pages.ts";
 import { LinkButton } from "./parts/button.tsx";
 import { Icon } from "./parts/icon.tsx";
 import { Menu } from "./parts/menu.tsx";
+import { useVisible } from "./parts/visible.ts";
 import { href, hrefOf, segments } from "./router.ts";
 import { account, can, isOperator, refreshSession, session } from "./session.ts";
 import { words } from "./words.ts";
 
 export function Shell({ children }: { children: ComponentChildren }): JSX.Element {
   const { accountId } = account.value;
-  const isOwn = session.value.shownAccount?.accountId === accountId;
   useRefreshedSession();
-  const forecast = useCall(
-    BillingService.method.getForecast,
-    { accountId },
-    // The session brings it.
-    isOwn ? {} : { everyMs: refreshMs },
-  );
+  useSettledCharges(accountId);
+  const forecast = useCall(BillingService.method.getForecast, { accountId }, { isLive: true });
   const forecasts = forecast.data?.forecasts ?? [];
   return (
     <Frame
@@ -47,9 +44,32 @@ export function Shell({ children }: { children: ComponentChildren }): JSX.Elemen
   );
 }
 
+/** Figures move when a charge is settled. */
+function useSettledCharges(accountId: string): void {
+  const isVisible = useVisible();
+  const [isWhole, setWhole] = useState(false);
+  const hasFigures = readAt.value !== undefined;
+  useEffect(() => {
+    // What the page shows comes first. The stream has the charges of ten seconds before it.
+    const timer = hasFigures ? setTimeout(() => setWhole(true), beginAfterMs) : undefined;
+    return () => clearTimeout(timer);
+  }, [hasFigures]);
+  const { watchCharges } = BillingService.method;
+  // An order is followed by a stream of its own, and a browser has six connections for all tabs.
+  const isOrder = segments()[2] === "orders";
+  const request = isVisible && isWhole && !isOrder ? { accountId } : undefined;
+  const state = useStream(watchCharges, request, (message) => {
+    if (message.charges.length > 0 || message.isIncomplete) chargesMoved();
+  });
+  useEffect(() => {
+    following.value = state;
+  }, [state]);
+}
+
+const beginAfterMs = 1_000;
 const refreshMs = 60_000;
 
-/** Asks every minute, and on return, who is here and what the account has left. */
+/** Asks every minute, and on return, who is here. */
 function useRefreshedSession(): void {
   useEffect(() => {
     const refresh = () => {
@@ -125,22 +145,27 @@ function Sections(): JSX.Element {
   );
 }
 
+/** A line for each pool, since the two never mix. */
 function Balance({ forecasts }: { forecasts: readonly Forecast[] | undefined }): JSX.Element {
-  const free = (forecasts ?? []).reduce((sum, one) => sum + one.freeMicrocredits, 0n);
-  const days = (forecasts ?? []).flatMap(({ daysLeft }) => daysLeft ?? []);
   return (
     <a class="balance" href={href("credits")}>
       <span>{words.shell.creditsLeft}</span>
-      {forecasts && (
-        <>
-          <b>{credits(free)}</b>{" "}
-          <small class="whole">{words.common.approximately(dollars(free))}</small>
-          <span>
-            {days.length > 0 ? words.shell.daysLeft(Math.min(...days)) : words.shell.noPace}
-          </span>
-        </>
-      )}
+      {forecasts?.map((one) => (
+        <PoolLine key={one.family} forecast={one} />
+      ))}
     </a>
+  );
+}
+
+function PoolLine({ forecast }: { readonly forecast: Forecast }): JSX.Element {
+  const { family, freeMicrocredits: free, filledToMicrocredits: filled, daysLeft } = forecast;
+  // Nobody counts on a pool that nobody ever filled.
+  const tone = free <= 0n && filled !== undefined ? "bad" : undefined;
+  return (
+    <span class="balance-pool" data-tone={tone}>
+      <span>{familyName(family)}</span> <b>{credits(free)}</b>
+      <small>{daysLeft === undefined ? "" : words.shell.daysLeft(daysLeft)}</small>
+    </span>
   );
 }
 

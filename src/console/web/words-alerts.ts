@@ -1,5 +1,7 @@
 // The texts of alerts, which are loaded with their parts of the page.
 
+import type { AlertKind } from "../../../gen/gateway/alerts/v1/alerts_pb.ts";
+
 export const alertWords = {
   title: "Alerts",
   none: "Nothing new.",
@@ -15,19 +17,20 @@ export const alertWords = {
   saved: "Saved.",
   kind: "Alert",
   channels: { page: "Page", mail: "Mail", webhook: "Webhook" },
-  // In the order of AlertKind.
-  kinds: [
-    "Low credits",
-    "Cap at 80 and 100 %",
-    "New key",
-    "Sign-in from a new place",
-    "Key paused, account suspended",
-    "Payment that waits",
-    "Provider that needs a repair",
-    "Ledger that is not synchronous",
-    "Finding of the verifier",
-    "Provider that answers again",
-    "Large gift by the machine alone",
-    "Chain of payments that is not read",
-  ],
+  kinds: {
+    CREDITS_LOW: "Low credits",
+    CAP_REACHED: "Cap at 80 and 100 %",
+    KEY_CREATED: "New key",
+    NEW_PLACE: "Sign-in from a new place",
+    KEY_STOPPED: "Key paused, account suspended",
+    ORDER_WAITING: "Payment that waits",
+    PROVIDER_ALARM: "Provider that needs a repair",
+    LEDGER_NOT_SYNCHRONOUS: "Ledger that is not synchronous",
+    LEDGER_VIOLATED: "Finding of the verifier",
+    PROVIDER_RECOVERED: "Provider that answers again",
+    APPROVAL_BYPASSED: "Large gift by the machine alone",
+    CHAIN_UNREAD: "Chain that nobody can read",
+  } satisfies Record<Exclude<keyof typeof AlertKind, "UNSPECIFIED">, string>,
+  /** Of a gateway that is newer than this page. */
+  newKind: (number: number) => `Kind ${number}`,
 } as const;

@@ -204,6 +204,7 @@ export const figures = {
       credits: "Credits",
     },
     total: { key: "All keys", model: "All models", tag: "All" },
+    cacheDetails: (written: string, read: string) => `${written} written, ${read} read`,
     unnamed: "unnamed",
     showMore: (n: number) => `Show ${n} more`,
     stillLoading: "More keys are being read.",
@@ -278,6 +279,7 @@ export const figures = {
       time: (zone: string) => `Time, ${zone}`,
       key: "Key",
       model: "Model",
+      cache: "Cache",
       credits: "Credits",
       outcome: "Outcome",
       firstToken: "First token",
@@ -626,6 +628,19 @@ export const figures = {
     facts: { order: "Order", made: "Ordered", rate: "Rate", watched: "Watched until", by: "Pool" },
     rateOf: (asset: string, usd: string) => `1 ${asset} = $${usd}`,
     wholeDeposit: "whole payment",
+    /** For operators, of an order of the simulated processor. */
+    play: {
+      title: "Play a payment",
+      about: "Nobody pays a simulated order. Say what arrives for it.",
+      cases: {
+        exact: "Exact",
+        tooLittle: "Too little",
+        tooMuch: "Too much",
+        late: "Late",
+        wrongCoin: "Wrong coin",
+        lost: "Lost",
+      },
+    },
   },
 
   document: {

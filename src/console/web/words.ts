@@ -1,6 +1,7 @@
 // Every text of the console, as functions of their values. Another language is another file of this
 // type. Labels end without a full stop, sentences with one.
 
+import { passwordLengthMin } from "../../base/shown-figures.ts";
 import { figures } from "./words-figures.ts";
 
 const plural = (n: number | bigint, one: string, many: string) =>
@@ -35,6 +36,7 @@ export const words = {
     loading: "Loading",
     never: "never",
     sort: "Sort",
+    columns: "Columns",
     failed: "This did not work",
     undo: "Undo",
     failedToo: "Not loaded either, for the same reason.",
@@ -53,6 +55,8 @@ export const words = {
     toOverview: "To the overview",
     credits: "credits",
     amount: (amount: string) => `${amount} credits`,
+    live: (time: string) => `live · ${time}`,
+    liveLost: (time: string) => `not live · ${time}`,
     approximately: (amount: string) => `≈ ${amount}`,
     operatorOnly: "Operator",
   },
@@ -66,7 +70,6 @@ export const words = {
     roles: { owner: "Owner", member: "Member", viewer: "Viewer", none: "Operator" },
     creditsLeft: "Credits left",
     daysLeft: (days: number) => `${atPace(days)} at this pace`,
-    noPace: "for all keys together",
     me: "You",
     theme: "Look",
     themes: { system: "As the system", light: "Light", dark: "Dark" },
@@ -165,11 +168,12 @@ export const words = {
     nameHint: "As others in the account see you.",
     login: "Login",
     loginNew: "Your e-mail address, or a name. You sign in with it if you use a password.",
+    loginName: "A name without @. You sign in with it if you use a password.",
     createPasskey: "Create a passkey",
     passkeyHint: "Your fingerprint, face or device PIN. Safer than a password, and quicker.",
     usePassword: "Use a password instead",
     password: "Password",
-    passwordHint: "At least 12 characters.",
+    passwordHint: `At least ${passwordLengthMin} characters.`,
     withPassword: "Continue with this password",
     loginMissing: "Choose a login first.",
   },
@@ -179,6 +183,22 @@ export const words = {
     signInStep: "Choose how you sign in",
     signedInAs: (login: string) => `You are ${login}.`,
     keyStep: "Make a key",
+    creditsStep: "Get credits",
+    titleOfFour: "Four steps to the first answer",
+    poolEmpty: (pool: string) =>
+      `This key is paid by ${pool}, which has no credits yet. The key follows as soon as it has some.`,
+    codeTitle: "I have a code",
+    askTitle: "Ask somebody",
+    askOwner: "An owner or a member of this account can buy credits for it.",
+    askOperator: "The operator of this gateway can give you credits.",
+    giveCredits: "Give credits as the operator",
+    goesOn: "This page goes on by itself when credits arrive.",
+    withoutCredits: "Make the key without credits",
+    otherPack: "Choose something else",
+    otherKey: "Back to the key",
+    getCredits: "Get credits",
+    refused: (label: string, advice: string) => `A request was refused. ${label}. ${advice}`,
+    notCompleted: (sentence: string) => `A request did not succeed. ${sentence}`,
     keyLead: "A key is what your tools use in place of a password. You see its secret once.",
     requestStep: "Send the first request",
     requestLead: "Paste this into a terminal, or set up your tool. The key is filled in.",
@@ -413,6 +433,8 @@ export const words = {
     },
     linkTitle: "Send them this link",
     linkLead: "Anyone who opens it joins the account. You will not see it again.",
+    localOnly:
+      "This link works on this machine only. Start the gateway with PUBLIC_URL, its https address, so that others can open it.",
     mailedTitle: "The invitation is on its way",
     mailedLead: (email: string) =>
       `The link goes to ${email}. Here you see when the mail was sent.`,
@@ -488,7 +510,7 @@ export const words = {
     setPassword: "Set a password",
     changePassword: "Change",
     passwordTitle: "A new password",
-    passwordHint: "At least 12 characters. Your other sessions end.",
+    passwordHint: `At least ${passwordLengthMin} characters. Your other sessions end.`,
     passwordSaved: "The password is set. Your other sessions ended.",
     provider: (name: string) => `Sign-in at ${name}`,
     connect: (name: string) => `Add ${name}`,
@@ -522,6 +544,7 @@ export const words = {
     today: "Spent today",
     month: "Spent this month",
     chart: "Credits per day, by model",
+    chartHours: "Credits per hour, by model",
     usage: "Usage",
     topKeys: "Keys by this month",
     allKeys: "All keys",

@@ -100,35 +100,46 @@ select k.key_id, k.account_id, k.name, k.paused,
  order by k.account_id, k.key_id;
 
 -- name: PageAccountKeys :many
--- Ids of an account's keys after a given one, oldest first. Of those that match both filters.
--- :after  a key_id; empty: from the first
--- :status_now?  as of ReadKeys; null: all
+-- Ids of an account's keys that match the filters, in an order, without the first ones of it.
+-- :statuses?  as of ReadKeys; null: all
 -- :text  part of a name or hint, or a key_id; empty: all
-select k.key_id
-  from keys k
- where k.account_id = :account_id and k.key_id > :after
-   and (:status_now::text is null
-        or case when k.status = 'revoked' then 'revoked'
-               when k.expires_at <= now() then 'expired'
-               when k.paused then 'paused'
-               else 'active' end = :status_now)
-   and (:text::text = '' or k.key_id = :text or strpos(lower(k.name), lower(:text::text)) > 0
-        or exists (select 1 from key_secrets s
-                    where s.key_id = k.key_id and strpos(s.shown, :text::text) > 0))
- order by k.key_id
- limit :rows;
-
--- name: RankAccountKeys :many
--- Ids of an account's keys that spent most in the current UTC month, most first.
+-- :sort  made, spent, name or used
+-- :descending  also of keys that the order does not tell apart
+-- :after  a key_id, of keys in the order of their making; empty: from the first
+-- :skip  how many are left out, in another order
 select k.key_id as "key_id!"
   from keys k
   left join key_months m
-    on m.account_id = k.account_id
+    on :sort::text = 'spent'
+   and m.account_id = k.account_id
    and m.key_id = k.key_id
    and m.month = date_trunc('month', now() at time zone 'UTC')::date
+  left join lateral (
+    select max(u.last_used_at) as at
+      from key_months u
+     where u.account_id = k.account_id and u.key_id = k.key_id
+  ) used on :sort = 'used'
  where k.account_id = :account_id
- order by coalesce(m.spent, 0) desc, k.key_id
- limit :rows;
+   and (:after::text = ''
+        or case when :descending::boolean then k.key_id < :after else k.key_id > :after end)
+   and (:statuses::text[] is null
+        or case when k.status = 'revoked' then 'revoked'
+               when k.expires_at <= now() then 'expired'
+               when k.paused then 'paused'
+               else 'active' end = any(:statuses))
+   and (:text::text = '' or k.key_id = :text or strpos(lower(k.name), lower(:text::text)) > 0
+        or exists (select 1 from key_secrets s
+                    where s.key_id = k.key_id and strpos(s.shown, :text::text) > 0))
+ order by
+   case when :sort = 'spent' and :descending then coalesce(m.spent, 0) end desc,
+   case when :sort = 'spent' and not :descending then coalesce(m.spent, 0) end,
+   case when :sort = 'used' and :descending then coalesce(used.at, '-infinity') end desc,
+   case when :sort = 'used' and not :descending then coalesce(used.at, '-infinity') end,
+   case when :sort = 'name' and :descending then lower(k.name) end desc,
+   case when :sort = 'name' and not :descending then lower(k.name) end,
+   case when :descending then k.key_id end desc,
+   k.key_id
+ limit :rows offset :skip::int;
 
 -- name: LockKey :optional
 -- The limits of an active key, locked until the end of the transaction, and whether it is paused.

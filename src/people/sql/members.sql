@@ -39,7 +39,7 @@ select account_id, person_id, login as "login!", name, owners as "owners!"
 
 -- name: ListAccountsOfPerson :many
 -- The accounts of a person, in the order of their names.
-select m.account_id, a.name, m.role, a.status, a.status_reason
+select m.account_id, a.name, m.role, a.status, a.status_reason, a.created_at
   from members m
   join accounts a on a.account_id = m.account_id
  where m.person_id = :person_id

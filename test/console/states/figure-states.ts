@@ -529,10 +529,6 @@ export const figureStates: readonly PageStates[] = [
     states: {
       loading: [keys, catalogue, pending(listCharges)],
       empty: [keys, catalogue, answer(listCharges, () => ({ charges: [] }))],
-      partial: [
-        ...[keys, catalogue, charges],
-        answer(BillingService.method.watchCharges, () => [{ isIncomplete: true }]),
-      ],
       failed: [keys, catalogue, failing(listCharges, "internal")],
       full: [keys, catalogue, charges],
     },

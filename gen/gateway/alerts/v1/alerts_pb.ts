@@ -75,7 +75,8 @@ export type AlertSettings = Message<"gateway.alerts.v1.AlertSettings"> & {
   belowDays?: number | undefined;
 
   /**
-   * At most one for each kind. A kind without a rule is not raised.
+   * At most one for each kind. A kind without a rule is not raised. An answer has a rule for each
+   * kind that there is.
    *
    * @generated from field: repeated gateway.alerts.v1.AlertRule rules = 3;
    */

@@ -93,7 +93,7 @@ export const AccountSchema: GenMessage<Account> = /*@__PURE__*/
  */
 export type BillingDetails = Message<"gateway.billing.v1.BillingDetails"> & {
   /**
-   * At most 200 characters.
+   * With the rules of CreateKeyRequest.name, unless it is empty.
    *
    * @generated from field: string name = 1;
    */

@@ -214,7 +214,7 @@ function DebtsCard(): JSX.Element {
 const verifyEveryMs = 36 * 3_600_000;
 
 function LedgerCard(): JSX.Element {
-  const found = useCall(OperationsService.method.getVerification, {}, { everyMs: 60_000 });
+  const found = useCall(OperationsService.method.getVerification, {}, { isLive: true });
   const verify = async () => {
     await call(BillingService.method.verifyLedger, {});
     found.refresh();

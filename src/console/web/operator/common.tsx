@@ -106,6 +106,8 @@ type ListProps<Row> = {
   readonly caption: string;
   readonly columns: readonly Column<Row>[];
   readonly keyOf: (row: Row) => string;
+  /** As of `Table`. */
+  readonly name?: string;
   /** How many grey rows hold the place while it is read. */
   readonly greyRows: number;
   /** What stands there while there is nothing: a sentence, or a part of its own. */
@@ -119,7 +121,9 @@ type ListTableProps<Row, Answer> = ListProps<Row> & {
 };
 
 /** What a call lists, in each of its states. For a card without padding. */
-export function ListTable<Row, Answer>(props: ListTableProps<Row, Answer>): JSX.Element {
+export function ListTable<Row extends object, Answer>(
+  props: ListTableProps<Row, Answer>,
+): JSX.Element {
   const { call, rowsOf, foot, greyRows, empty, ...table } = props;
   const nothing = typeof empty === "string" ? <Nothing>{empty}</Nothing> : empty;
   return (
@@ -141,7 +145,9 @@ export function ListTable<Row, Answer>(props: ListTableProps<Row, Answer>): JSX.
 type PagedTableProps<Row, Answer> = ListProps<Row> & { readonly pages: Pages<Row, Answer> };
 
 /** As `ListTable`, of a list that comes in pages. */
-export function PagedTable<Row, Answer>(props: PagedTableProps<Row, Answer>): JSX.Element {
+export function PagedTable<Row extends object, Answer>(
+  props: PagedTableProps<Row, Answer>,
+): JSX.Element {
   const { pages, ...list } = props;
   return (
     <ListTable

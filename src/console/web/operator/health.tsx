@@ -26,14 +26,13 @@ import { isOperatorAdmin, operatorPart } from "../session.ts";
 import { LookOnly, Nothing } from "./common.tsx";
 import { words } from "./words.ts";
 
-const everyMs = 10_000;
 /** After so many seconds without a heartbeat, other nodes settle the requests of a node. */
 const deadSeconds = 12;
 /** Heartbeats come once a second: fewer than these are no sign. */
 const silentSeconds = 3;
 
 export function Health(): JSX.Element {
-  const status = useCall(OperationsService.method.getStatus, {}, { everyMs });
+  const status = useCall(OperationsService.method.getStatus, {}, { isLive: true });
   return (
     <>
       <Head

@@ -161,7 +161,7 @@ function Prices({ models }: { readonly models: readonly CatalogModel[] }): JSX.E
 }
 
 function Providers(): JSX.Element {
-  const found = useCall(OperationsService.method.listProviders, {}, { everyMs: 10_000 });
+  const found = useCall(OperationsService.method.listProviders, {}, { isLive: true });
   return (
     <View
       call={found}

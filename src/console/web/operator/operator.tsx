@@ -23,6 +23,7 @@ import { words } from "./words.ts";
 
 const pages: readonly PageEntry[] = [
   { path: "", component: Accounts, nav: { label: words.accounts.title, icon: "members" } },
+  { path: "accounts", component: Accounts },
   { path: "accounts/:accountId", component: AccountPage },
   {
     path: "attention",

@@ -25,6 +25,7 @@ import { notify } from "../parts/messages.ts";
 import { Deposits, Refunds, refundText } from "../parts/order-tables.tsx";
 import { OrderTag, packText, paidWith, usdText } from "../parts/orders.tsx";
 import { Card, Head } from "../parts/page.tsx";
+import { PlayPayment } from "../parts/play-payment.tsx";
 import { poolOf } from "../parts/pools.ts";
 import { Facts, Notice, Time } from "../parts/small.tsx";
 import { Empty, Skeleton, View } from "../parts/view.tsx";
@@ -38,7 +39,7 @@ import { words } from "./words.ts";
 
 export function OrderPage({ params }: PageProps): JSX.Element {
   const { orderId = "" } = params;
-  const found = useCall(PaymentsService.method.getOrder, { orderId }, { everyMs: 10_000 });
+  const found = useCall(PaymentsService.method.getOrder, { orderId }, { isLive: true });
   const order = found.data?.order;
   const back = { href: hrefOf(operatorPart, "attention"), label: words.order.back };
   if (found.error?.reason === "not_found")
@@ -71,6 +72,7 @@ function Whole({ order }: OfOrder): JSX.Element {
   return (
     <div class="order">
       <Waiting order={order} />
+      <PlayPayment order={order} />
       <OpenRefund order={order} />
       <Deposits order={order} />
       <OrderFacts order={order} />

@@ -5,13 +5,15 @@ import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import {
   type ListPaymentMethodsResponse,
+  type Order,
   type PaymentMethod,
   PaymentsService,
 } from "../../../../gen/gateway/payments/v1/payments_pb.ts";
+import { microcreditsPerUsdCent, packStepUsdCents } from "../../../base/shown-figures.ts";
 import { call, invalidate, useCall } from "../api.ts";
 import { credits, parseCount } from "../format.ts";
 import { Button, Copy, LinkButton } from "../parts/button.tsx";
-import { ChoiceField, Form, fieldError, TextField } from "../parts/form.tsx";
+import { ChoiceField, Form, fieldError, type Option, TextField } from "../parts/form.tsx";
 import { networkName, usdText } from "../parts/orders.tsx";
 import { Card, Head } from "../parts/page.tsx";
 import { familyOf, type PoolName } from "../parts/pools.ts";
@@ -24,9 +26,6 @@ import { words } from "../words.ts";
 import { mayBuy } from "./credits.tsx";
 
 const defaults = { pool: "", pack: "", method: "" };
-const stepCents = 500;
-/** 1 credit is half a cent. */
-const microcreditsPerCent = 2_000_000n;
 
 export function Buy(_: PageProps): JSX.Element {
   const [query] = useQuery(defaults);
@@ -81,11 +80,51 @@ function refusal({ methods }: ListPaymentMethodsResponse): JSX.Element | undefin
 /** The pack of the address. Undefined: it is none that can be ordered. */
 function packOf(text: string, { mostUsdCents }: ListPaymentMethodsResponse): number | undefined {
   const cents = /^\d{1,9}$/.test(text) ? Number(text) : 0;
-  return cents >= stepCents && cents % stepCents === 0 && cents <= mostUsdCents ? cents : undefined;
+  return cents >= packStepUsdCents && cents % packStepUsdCents === 0 && cents <= mostUsdCents
+    ? cents
+    : undefined;
+}
+
+/** Places orders. A repeat after a lost answer is the same order; another choice is another one. */
+export function useNewOrder(): (
+  pool: PoolName,
+  usdCents: number,
+  method: string,
+) => Promise<Order | undefined> {
+  const attempts = useRef(new Map<string, string>());
+  return async (pool, usdCents, method) => {
+    const choice = [pool, usdCents, method].join(" ");
+    const idempotencyKey = attempts.current.get(choice) ?? randomText();
+    attempts.current.set(choice, idempotencyKey);
+    const { order } = await call(PaymentsService.method.createOrder, {
+      ...{ accountId: account.value.accountId, family: familyOf[pool], usdCents, method },
+      idempotencyKey,
+    });
+    invalidate(PaymentsService.method.listOrders);
+    return order;
+  };
+}
+
+/** The choices of a pack. */
+export function packOptions(packsUsdCents: readonly number[]): Option[] {
+  return packsUsdCents.map((cents) => ({
+    value: String(cents),
+    label: words.purchase.packOf(creditsFor(cents)),
+    hint: words.purchase.packFor(usdText(cents)),
+  }));
+}
+
+/** The choices of a coin and its network. */
+export function methodOptions(offered: readonly PaymentMethod[]): Option[] {
+  return offered.map((method) => ({
+    value: method.method,
+    label: words.purchase.methodName(method.asset, networkName(method.network)),
+    hint: feeText(method),
+  }));
 }
 
 function creditsFor(usdCents: number): string {
-  return credits(BigInt(usdCents) * microcreditsPerCent);
+  return credits(BigInt(usdCents) * microcreditsPerUsdCent);
 }
 
 const stepCount = 3;
@@ -154,11 +193,7 @@ function PackStep({
           value={pack}
           onInput={setPack}
           options={[
-            ...packsUsdCents.map((cents) => ({
-              value: String(cents),
-              label: words.purchase.packOf(creditsFor(cents)),
-              hint: words.purchase.packFor(usdText(cents)),
-            })),
+            ...packOptions(packsUsdCents),
             {
               value: another,
               label: words.purchase.another,
@@ -193,19 +228,9 @@ function MethodStep({
   const offered = offer.methods.filter(({ leastUsdCents }) => leastUsdCents <= usdCents);
   const [chosen, setChosen] = useState(offered[0]?.method ?? "");
   const method = offered.find((one) => one.method === chosen);
-  // A repeat after a lost answer is the same order. Another choice is another one.
-  const attempts = useRef(new Map<string, string>());
+  const place = useNewOrder();
   const order = async () => {
-    const key = attempts.current.get(chosen) ?? randomText();
-    attempts.current.set(chosen, key);
-    const { order: made } = await call(PaymentsService.method.createOrder, {
-      accountId: account.value.accountId,
-      family: familyOf[pool],
-      usdCents,
-      method: chosen,
-      idempotencyKey: key,
-    });
-    invalidate(PaymentsService.method.listOrders);
+    const made = await place(pool, usdCents, chosen);
     if (made) go(href(`credits/orders/${made.orderId}`), { replace: true });
   };
   const chosenTerms: [string, string][] = [
@@ -230,11 +255,7 @@ function MethodStep({
             hint={words.purchase.rate}
             value={chosen}
             onInput={setChosen}
-            options={offered.map((method) => ({
-              value: method.method,
-              label: words.purchase.methodName(method.asset, networkName(method.network)),
-              hint: feeText(method),
-            }))}
+            options={methodOptions(offered)}
           />
         </Form>
       )}
@@ -285,7 +306,9 @@ function PermanentAddress({
 function feeText({ feeNote, leastUsdCents }: PaymentMethod): string {
   const fee = feeNote === "" ? words.purchase.networkFee : feeNote;
   const least =
-    leastUsdCents > stepCents ? ` ${words.purchase.methodLeast(usdText(leastUsdCents))}` : "";
+    leastUsdCents > packStepUsdCents
+      ? ` ${words.purchase.methodLeast(usdText(leastUsdCents))}`
+      : "";
   return fee + least;
 }
 

@@ -1,7 +1,6 @@
 // Both pools, what came into them, orders, and what waits for a person.
 
 import type { JSX } from "preact";
-import { useState } from "preact/hooks";
 import {
   BillingService,
   type Transfer,
@@ -14,32 +13,32 @@ import {
   type Order,
   PaymentsService,
 } from "../../../../gen/gateway/payments/v1/payments_pb.ts";
-import { call, useCall, usePages } from "../api.ts";
+import { useCall, usePages } from "../api.ts";
 import { credits, dollars, signedCredits } from "../format.ts";
 import { Button, LinkButton } from "../parts/button.tsx";
 import { textOf } from "../parts/enum-names.ts";
-import { Form, TextField } from "../parts/form.tsx";
-import { notify } from "../parts/messages.ts";
 import { OrderTag, packText, paidWith } from "../parts/orders.tsx";
 import { Card, Head } from "../parts/page.tsx";
-import { poolNameOf, poolOf, poolsChanged } from "../parts/pools.ts";
+import { poolNameOf, poolOf } from "../parts/pools.ts";
+import { PromotionForm } from "../parts/promotion.tsx";
 import { Notice, Time } from "../parts/small.tsx";
 import { Table } from "../parts/table.tsx";
 import { changeOf } from "../parts/transfers.ts";
 import { Skeleton, View } from "../parts/view.tsx";
 import { href, type PageProps, useQuery } from "../router.ts";
-import { account } from "../session.ts";
+import { account, session } from "../session.ts";
 import { words } from "../words.ts";
 
 const pageSize = 20;
 
 export function Credits(_: PageProps): JSX.Element {
   const { accountId } = account.value;
-  const pools = useCall(BillingService.method.getForecast, { accountId });
+  const pools = useCall(BillingService.method.getForecast, { accountId }, { isLive: true });
   const orders = usePages(
     PaymentsService.method.listOrders,
     { accountId, pageSize },
     (page) => page.orders,
+    { isLive: true },
   );
   return (
     <>
@@ -100,9 +99,11 @@ export function Credits(_: PageProps): JSX.Element {
   );
 }
 
-/** Operators look, and book credits in their own way. */
+/** Operators look, and book credits in their own way. Who is suspended cannot spend any. */
 export function mayBuy(): boolean {
-  return account.value.role >= AccountRole.MEMBER;
+  const { accountId, role } = account.value;
+  const own = session.value.accounts.find((one) => one.accountId === accountId);
+  return role >= AccountRole.MEMBER && own?.suspended !== true && own?.closed !== true;
 }
 
 /** Orders that wait for somebody, so that nobody has to ask where the money is. */
@@ -232,6 +233,7 @@ function Transfers(): JSX.Element {
     BillingService.method.listTransfers,
     { accountId, pageSize },
     (page) => page.transfers,
+    { isLive: true },
   );
   const { transfersHead: head } = words.credits;
   return (
@@ -328,36 +330,9 @@ function kindText({ kind }: Transfer): string {
 function Promotion(): JSX.Element {
   // A link to a promotion has its code.
   const [query, setQuery] = useQuery({ code: "" });
-  const [code, setCode] = useState(query.code);
-  const { accountId } = account.value;
-  const redeem = async () => {
-    const { bonusMicrocredits, family } = await call(PaymentsService.method.redeemPromotion, {
-      accountId,
-      code: code.trim(),
-    });
-    setCode("");
-    setQuery({ code: "" }, { replace: true });
-    notify(words.credits.promotionDone(credits(bonusMicrocredits), poolOf(family).inText));
-    poolsChanged();
-  };
   return (
     <Card title={words.credits.promotion}>
-      <Form
-        submit={words.credits.promotionSubmit}
-        kind="plain"
-        fields={["code"]}
-        disabled={code.trim() === ""}
-        onSubmit={redeem}
-      >
-        <TextField
-          name="code"
-          label={words.credits.promotionLabel}
-          hint={words.credits.promotionHint}
-          value={code}
-          onInput={setCode}
-          isFirst={query.code !== ""}
-        />
-      </Form>
+      <PromotionForm code={query.code} onDone={() => setQuery({ code: "" }, { replace: true })} />
     </Card>
   );
 }

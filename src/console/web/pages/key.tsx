@@ -38,7 +38,7 @@ import { KeyTags, mayManage } from "./keys.tsx";
 
 export function KeyPage({ params }: PageProps): JSX.Element {
   const keyId = params.keyId ?? "";
-  const found = useCall(KeysService.method.getKey, { keyId }, { everyMs: 30_000 });
+  const found = useCall(KeysService.method.getKey, { keyId }, { isLive: true });
   const back = { href: href("keys"), label: words.key.back };
   const key = found.data?.key;
   // A key of another account has an address of its own there.

@@ -1,10 +1,16 @@
 import type { JSX } from "preact";
-import { useState } from "preact/hooks";
-import { type Key, KeyStatus, KeysService } from "../../../../gen/gateway/keys/v1/keys_pb.ts";
+import { useEffect, useState } from "preact/hooks";
+import {
+  type Key,
+  KeyOrder,
+  KeyStatus,
+  KeysService,
+} from "../../../../gen/gateway/keys/v1/keys_pb.ts";
+import { usePages } from "../api.ts";
 import { count, credits, day, moment, relative, toDate } from "../format.ts";
 import { useActorNames } from "../parts/actors.ts";
-import { useAllPages } from "../parts/all-pages.ts";
 import { Button } from "../parts/button.tsx";
+import { choiceOf, optionsOf } from "../parts/filters.tsx";
 import { Search } from "../parts/form.tsx";
 import { CreateKeyDialog, nameOfKey, pauseKey, resumeKey } from "../parts/key-dialogs.tsx";
 import { Card, Head } from "../parts/page.tsx";
@@ -15,129 +21,81 @@ import { href, useQuery } from "../router.ts";
 import { account, can, session } from "../session.ts";
 import { words } from "../words.ts";
 
-const filters = ["usable", "active", "paused", "expired", "revoked", "all"] as const;
-type Filter = (typeof filters)[number];
+const filters = {
+  usable: [KeyStatus.ACTIVE, KeyStatus.PAUSED, KeyStatus.EXPIRED],
+  active: [KeyStatus.ACTIVE],
+  paused: [KeyStatus.PAUSED],
+  expired: [KeyStatus.EXPIRED],
+  revoked: [KeyStatus.REVOKED],
+  all: [],
+} as const satisfies Readonly<Record<string, readonly KeyStatus[]>>;
 
-const statuses: Readonly<Record<Filter, (status: KeyStatus) => boolean>> = {
-  usable: (status) => status !== KeyStatus.REVOKED,
-  active: (status) => status === KeyStatus.ACTIVE,
-  paused: (status) => status === KeyStatus.PAUSED,
-  expired: (status) => status === KeyStatus.EXPIRED,
-  revoked: (status) => status === KeyStatus.REVOKED,
-  all: () => true,
-};
+/** By the name of the column. `reversed`: the order of the service is the other way round. */
+const orders = {
+  made: { order: KeyOrder.UNSPECIFIED, isUp: true },
+  key: { order: KeyOrder.NAME, isUp: true },
+  month: { order: KeyOrder.MONTH_SPENT, isUp: false },
+  used: { order: KeyOrder.LAST_USED, isUp: false },
+} as const;
 
-/** How many rows are drawn at first, and more at a time: an account may have thousands of keys. */
-const rowsStep = 100;
+const pageSize = 50;
+const defaults = { status: "usable", q: "", sort: "made", order: "", new: "" };
+
+type Query = Readonly<Record<keyof typeof defaults, string>>;
+
+/** The keys of the filters of the address, as the service orders them. */
+function useKeyPages(query: Query) {
+  const { order, isUp } = orders[choiceOf(query.sort, orders, "made")];
+  const request = {
+    accountId: account.value.accountId,
+    statuses: [...filters[choiceOf(query.status, filters, "usable")]],
+    query: query.q.trim(),
+    order,
+    reversed: (query.order === "up") !== isUp,
+    pageSize,
+  };
+  return usePages(KeysService.method.listKeys, request, (answer) => answer.keys, { isLive: true });
+}
 
 export function Keys(): JSX.Element {
-  const { accountId } = account.value;
-  const [query, setQuery] = useQuery({ status: "usable", q: "", sort: "made", order: "", new: "" });
-  const [limit, setLimit] = useState(rowsStep);
-  const nameOfActor = useActorNames();
-  const keys = useAllPages(
-    KeysService.method.listKeys,
-    { accountId, pageSize: 1000 },
-    (answer) => answer.keys,
-  );
-  const filter = filters.find((name) => name === query.status) ?? "usable";
-  const isDescending = query.order !== "up";
-  const columns = columnsOf(nameOfActor);
-  const isLive = ({ status }: Key) => status === KeyStatus.ACTIVE || status === KeyStatus.PAUSED;
-  const live = keys.data?.items.filter(isLive).length ?? 0;
+  const [query, setQuery] = useQuery(defaults);
+  const keys = useKeyPages(query);
   const mayCreate = can("member");
   const createButton = mayCreate && (
     <Button kind="main" icon="plus" onClick={() => setQuery({ new: "1" }, { replace: true })}>
       {words.keys.create}
     </Button>
   );
+  const isFiltered = query.q.trim() !== "" || query.status !== defaults.status;
+  const { first } = keys.data ?? {};
   return (
     <>
       <Head title={words.keys.title} tools={createButton} />
-      <div class="spread filters">
-        <div class="row">
-          <Search
-            label={words.keys.search}
-            value={query.q}
-            onInput={(q) => {
-              setLimit(rowsStep);
-              setQuery({ q });
-            }}
-          />
-          <label>
-            <span class="visually-hidden">{words.keys.statusLabel}</span>
-            <select
-              class="small-select"
-              value={filter}
-              onInput={(event) => setQuery({ status: event.currentTarget.value })}
-            >
-              {filters.map((name) => (
-                <option key={name} value={name}>
-                  {words.keys.statuses[name]}
-                </option>
-              ))}
-            </select>
-          </label>
-        </div>
-      </div>
-      <Card flush note={nearMax(live, keys.data?.last.liveKeysMax)}>
+      <KeyFilters query={query} onChange={setQuery} />
+      <Card flush note={nearMax(first?.liveKeys, first?.liveKeysMax)}>
         <View
           call={keys}
           skeleton={<Skeleton rows={8} />}
           empty={({ items }) =>
-            items.length > 0 ? undefined : (
+            items.length > 0 ? undefined : isFiltered ? (
+              <NoMatch onAll={() => setQuery({ q: "", status: "all" })} />
+            ) : (
               <Empty title={words.keys.emptyTitle} action={createButton}>
                 {mayCreate ? words.keys.empty : words.keys.emptyViewer}
               </Empty>
             )
           }
         >
-          {({ items }) => {
-            const found = items.filter(
-              (key) => statuses[filter](key.status) && isMatch(key, query.q),
-            );
-            if (found.length === 0)
-              return (
-                <Empty
-                  title={words.keys.noMatchTitle}
-                  action={
-                    <Button onClick={() => setQuery({ q: "", status: "all" })}>
-                      {words.keys.showAll}
-                    </Button>
-                  }
-                >
-                  {words.keys.noMatch}
-                </Empty>
-              );
-            const sorted = found.toSorted(orders[query.sort] ?? orders.made);
-            const rows = (isDescending ? sorted.toReversed() : sorted).slice(0, limit);
-            return (
-              <>
-                <div class="dense tight">
-                  <Table
-                    caption={words.keys.caption}
-                    columns={columns}
-                    rows={rows}
-                    keyOf={({ keyId }) => keyId}
-                    sort={{
-                      by: query.sort,
-                      descending: isDescending,
-                      onSort: (sort, descending) =>
-                        setQuery({ sort, order: descending ? "" : "up" }),
-                    }}
-                  />
+          {({ items, isLast }) => (
+            <>
+              <KeyTable keys={items} query={query} onChange={setQuery} />
+              {!isLast && (
+                <div class="table-foot">
+                  <Button onClick={keys.more}>{words.common.more}</Button>
                 </div>
-                {rows.length < found.length && (
-                  <div class="table-foot spread">
-                    <span class="faint">
-                      {words.keys.shown(count(rows.length), count(found.length))}
-                    </span>
-                    <Button onClick={() => setLimit(limit + rowsStep)}>{words.common.more}</Button>
-                  </div>
-                )}
-              </>
-            );
-          }}
+              )}
+            </>
+          )}
         </View>
       </Card>
       {query.new === "1" && mayCreate && (
@@ -147,41 +105,89 @@ export function Keys(): JSX.Element {
   );
 }
 
-function isMatch({ name, keyId, secrets }: Key, text: string): boolean {
-  const wanted = text.trim().toLowerCase();
+type ChangeProps = {
+  readonly query: Query;
+  readonly onChange: (changes: Partial<Query>) => void;
+};
+
+/** So long nobody has typed: then the search begins. */
+const typedMs = 300;
+
+function KeyFilters({ query, onChange }: ChangeProps): JSX.Element {
+  const [text, setText] = useState(query.q);
+  useEffect(() => setText(query.q), [query.q]);
+  useEffect(() => {
+    if (text === query.q) return;
+    const timer = setTimeout(() => onChange({ q: text }), typedMs);
+    return () => clearTimeout(timer);
+  }, [text]);
   return (
-    wanted === "" ||
-    name.toLowerCase().includes(wanted) ||
-    keyId === wanted ||
-    secrets.some(({ hint }) => hint.toLowerCase().includes(wanted))
+    <div class="spread filters">
+      <div class="row">
+        <Search label={words.keys.search} value={text} onInput={setText} />
+        <label>
+          <span class="visually-hidden">{words.keys.statusLabel}</span>
+          <select
+            class="small-select"
+            value={choiceOf(query.status, filters, "usable")}
+            onInput={(event) => onChange({ status: event.currentTarget.value })}
+          >
+            {optionsOf(words.keys.statuses).map(({ value, label }) => (
+              <option key={value} value={value}>
+                {label}
+              </option>
+            ))}
+          </select>
+        </label>
+      </div>
+    </div>
   );
 }
 
-type Order = (a: Key, b: Key) => number;
+function NoMatch({ onAll }: { readonly onAll: () => void }): JSX.Element {
+  return (
+    <Empty
+      title={words.keys.noMatchTitle}
+      action={<Button onClick={onAll}>{words.keys.showAll}</Button>}
+    >
+      {words.keys.noMatch}
+    </Empty>
+  );
+}
 
-const timeOf = (at: Key["lastUsedAt"]) => (at ? toDate(at).getTime() : 0);
-const compare = <T extends bigint | number>(a: T, b: T) => (a < b ? -1 : a > b ? 1 : 0);
-
-const orders: Readonly<Record<string, Order>> & { readonly made: Order } = {
-  made: (a, b) => compare(timeOf(a.createdAt), timeOf(b.createdAt)),
-  key: (a, b) => a.name.localeCompare(b.name),
-  month: (a, b) => compare(a.monthSpentMicrocredits, b.monthSpentMicrocredits),
-  used: (a, b) => compare(timeOf(a.lastUsedAt), timeOf(b.lastUsedAt)),
-  rate: (a, b) =>
-    compare(a.requestsPerMinute ?? Number.MAX_VALUE, b.requestsPerMinute ?? Number.MAX_VALUE),
-};
+function KeyTable({ keys, query, onChange }: ChangeProps & { readonly keys: readonly Key[] }) {
+  const nameOfActor = useActorNames();
+  return (
+    <div class="dense tight">
+      <Table
+        name="keys"
+        caption={words.keys.caption}
+        columns={columnsOf(nameOfActor)}
+        rows={keys}
+        keyOf={({ keyId }) => keyId}
+        sort={{
+          by: choiceOf(query.sort, orders, "made"),
+          descending: query.order !== "up",
+          onSort: (sort, descending) => onChange({ sort, order: descending ? "" : "up" }),
+        }}
+      />
+    </div>
+  );
+}
 
 function columnsOf(nameOfActor: (actor: string) => string): readonly Column<Key>[] {
   return [
     {
       name: "key",
       head: words.keys.key,
-      sortable: true,
-      cell: ({ name, keyId, secrets }) => (
-        <KeyName name={name} hint={secrets[0]?.hint} href={href(`keys/${keyId}`)} />
+      sortBy: "service",
+      cell: (key) => (
+        <span class="key-cell">
+          <KeyName name={key.name} hint={key.secrets[0]?.hint} href={href(`keys/${key.keyId}`)} />
+          <KeyTags apiKey={key} />
+        </span>
       ),
     },
-    { name: "status", head: words.keys.status, cell: (key) => <KeyTags apiKey={key} /> },
     {
       name: "models",
       head: words.keys.models,
@@ -196,7 +202,6 @@ function columnsOf(nameOfActor: (actor: string) => string): readonly Column<Key>
       name: "rate",
       head: words.keys.perMinute,
       end: true,
-      sortable: true,
       cell: ({ requestsPerMinute }) =>
         requestsPerMinute === undefined ? (
           <span class="faint">{words.keys.unlimited}</span>
@@ -208,19 +213,19 @@ function columnsOf(nameOfActor: (actor: string) => string): readonly Column<Key>
       name: "month",
       head: words.keys.month,
       end: true,
-      sortable: true,
+      sortBy: "service",
       cell: (key) => <MonthOfCap apiKey={key} />,
     },
     {
       name: "used",
       head: words.keys.lastUsed,
-      sortable: true,
+      sortBy: "service",
       cell: ({ lastUsedAt }) => <Time at={lastUsedAt} />,
     },
     {
       name: "made",
       head: words.keys.made,
-      sortable: true,
+      sortBy: "service",
       cell: ({ createdBy, createdAt }) => {
         const name = nameOfActor(createdBy);
         return (

@@ -147,6 +147,8 @@ function ChooseWay({ token, link }: WayProps): JSX.Element {
   const isRecovery = link.purpose === LinkPurpose.RECOVERY;
   const isNew = !isSignUp && !isRecovery;
   const begin = useCall(PeopleService.method.beginSignIn, {});
+  // Where everybody may sign up, an address is a login of its holder alone.
+  const isOpen = link.purpose === LinkPurpose.INVITATION && begin.data?.signUp === true;
   const [login, setLogin] = useState(link.login);
   const [name, setName] = useState("");
   const [password, setPassword] = useState("");
@@ -191,7 +193,7 @@ function ChooseWay({ token, link }: WayProps): JSX.Element {
           <TextField
             name="login"
             label={words.links.login}
-            {...(isNew && { hint: words.links.loginNew })}
+            {...(isNew && { hint: isOpen ? words.links.loginName : words.links.loginNew })}
             autocomplete="username"
             value={login}
             onInput={setLogin}

@@ -14,6 +14,7 @@ import { useActorNames } from "../parts/actors.ts";
 import { Button, Copy } from "../parts/button.tsx";
 import { Dialog } from "../parts/dialog.tsx";
 import { ChoiceField, Form, TextField } from "../parts/form.tsx";
+import { LocalNote } from "../parts/local-note.tsx";
 import { notify, report } from "../parts/messages.ts";
 import { Card, Head } from "../parts/page.tsx";
 import { Tag, Time } from "../parts/small.tsx";
@@ -279,6 +280,7 @@ function InviteDialog({ onClose }: { onClose: () => void }): JSX.Element {
     return (
       <Dialog title={words.members.linkTitle} onClose={onClose} wide>
         <p>{words.members.linkLead}</p>
+        <LocalNote />
         <div class="secret stack">
           <div class="secret-row columns">
             <input type="text" readOnly aria-label={words.members.link} value={made.link} />

@@ -10,7 +10,7 @@ import {
   PaymentsService,
   RefundState,
 } from "../../../../gen/gateway/payments/v1/payments_pb.ts";
-import { call, invalidate, type StreamState, useCall, useStream } from "../api.ts";
+import { type Call, call, invalidate, type StreamState, useCall, useStream } from "../api.ts";
 import { clock, credits, toDate } from "../format.ts";
 import { Button, Copy, LinkButton } from "../parts/button.tsx";
 import { addDecimals, countdown, groupDigits, isZero } from "../parts/decimals.ts";
@@ -19,6 +19,7 @@ import { Form } from "../parts/form.tsx";
 import { Deposits, Refunds, refundText } from "../parts/order-tables.tsx";
 import { networkName, OrderTag, usdText } from "../parts/orders.tsx";
 import { Card, Head } from "../parts/page.tsx";
+import { PlayPayment } from "../parts/play-payment.tsx";
 import { poolNameOf, poolOf, poolsChanged } from "../parts/pools.ts";
 import { Qr } from "../parts/qr.tsx";
 import { Facts, Notice, Time } from "../parts/small.tsx";
@@ -27,8 +28,11 @@ import { href, type PageProps } from "../router.ts";
 import { words } from "../words.ts";
 import { mayBuy } from "./credits.tsx";
 
-export function OrderPage({ params }: PageProps): JSX.Element {
-  const { orderId = "" } = params;
+/** An order as it changes. */
+export function useWatchedOrder(orderId: string): {
+  readonly found: Call<Order>;
+  readonly stream: StreamState;
+} {
   const first = useCall(PaymentsService.method.getOrder, { orderId });
   const [newest, setNewest] = useState<Order>();
   const order = newest?.orderId === orderId ? newest : first.data?.order;
@@ -45,6 +49,12 @@ export function OrderPage({ params }: PageProps): JSX.Element {
       if (next.grantedMicrocredits !== order?.grantedMicrocredits) poolsChanged();
     },
   );
+  return { found: { ...first, data: order }, stream };
+}
+
+export function OrderPage({ params }: PageProps): JSX.Element {
+  const { found, stream } = useWatchedOrder(params.orderId ?? "");
+  const order = found.data;
   return (
     <>
       <Head
@@ -61,78 +71,89 @@ export function OrderPage({ params }: PageProps): JSX.Element {
           )
         }
       />
-      <View
-        call={{ ...first, data: order }}
-        skeleton={<Skeleton rows={8} />}
-        missing={words.purchase.missing}
-      >
+      <View call={found} skeleton={<Skeleton rows={8} />} missing={words.purchase.missing}>
         {(shown) => <Whole order={shown} stream={stream} />}
       </View>
     </>
   );
 }
 
-function Whole({
-  order,
-  stream,
-}: {
-  readonly order: Order;
-  readonly stream: StreamState;
-}): JSX.Element {
-  const [isCancelling, setCancelling] = useState(false);
-  const now = useNow();
-  const isPayable = needsPayment(order, now);
-  const problem = problemOf(order, now);
+type WatchedProps = { readonly order: Order; readonly stream: StreamState };
+
+function Whole({ order, stream }: WatchedProps): JSX.Element {
   return (
     <div class="order">
       {order.simulated && <Notice tone="warn">{words.purchase.simulated}</Notice>}
+      <Payment order={order} stream={stream} />
+      <PlayPayment order={order} />
+      <OrderActions order={order} />
+      <Deposits order={order} />
+      <Refunds refunds={order.refunds} />
+      <OrderFacts order={order} />
+    </div>
+  );
+}
+
+/** What was seen so far, what went wrong, and what to send. */
+export function Payment({ order, stream }: WatchedProps): JSX.Element {
+  const now = useNow();
+  const problem = problemOf(order, now);
+  return (
+    <>
       <Seen order={order} stream={stream} now={now} />
       {problem && (
         <Notice tone="warn" action={problem.action}>
           {problem.text}
         </Notice>
       )}
-      {isPayable && <Pay order={order} now={now} />}
-      <div class="row order-actions">
-        {order.receiptNumber !== "" && (
-          <LinkButton href={href(`credits/orders/${order.orderId}/receipt`)}>
-            {words.purchase.receipt} {order.receiptNumber}
-          </LinkButton>
-        )}
-        {order.state === OrderState.PAID && (
-          <LinkButton kind="main" href={href("credits")}>
-            {words.purchase.toCredits}
-          </LinkButton>
-        )}
-        {order.state === OrderState.OPEN && mayBuy() && (
-          <Button kind="quiet" onClick={() => setCancelling(true)}>
-            {words.purchase.cancel}
-          </Button>
-        )}
-      </div>
-      <Deposits order={order} />
-      <Refunds refunds={order.refunds} />
-      <Card>
-        <Facts>
-          {[
-            [words.purchase.facts.by, poolOf(order.family).name],
-            [words.purchase.facts.made, <Time key="made" at={order.createdAt} as="moment" />],
-            [
-              words.purchase.facts.rate,
-              words.purchase.rateOf(order.asset, groupDigits(order.usdRate)),
-            ],
-            [words.purchase.facts.watched, <Time key="until" at={order.watchedUntil} as="day" />],
-            [
-              words.purchase.facts.order,
-              <span key="id" class="id">
-                <code>{order.orderId}</code> <Copy text={order.orderId} isSmall />
-              </span>,
-            ],
-          ]}
-        </Facts>
-      </Card>
+      {needsPayment(order, now) && <Pay order={order} now={now} />}
+    </>
+  );
+}
+
+function OrderActions({ order }: { readonly order: Order }): JSX.Element {
+  const [isCancelling, setCancelling] = useState(false);
+  return (
+    <div class="row order-actions">
+      {order.receiptNumber !== "" && (
+        <LinkButton href={href(`credits/orders/${order.orderId}/receipt`)}>
+          {words.purchase.receipt} {order.receiptNumber}
+        </LinkButton>
+      )}
+      {order.state === OrderState.PAID && (
+        <LinkButton kind="main" href={href("credits")}>
+          {words.purchase.toCredits}
+        </LinkButton>
+      )}
+      {order.state === OrderState.OPEN && mayBuy() && (
+        <Button kind="quiet" onClick={() => setCancelling(true)}>
+          {words.purchase.cancel}
+        </Button>
+      )}
       {isCancelling && <CancelDialog order={order} onClose={() => setCancelling(false)} />}
     </div>
+  );
+}
+
+function OrderFacts({ order }: { readonly order: Order }): JSX.Element {
+  const { facts, rateOf } = words.purchase;
+  return (
+    <Card>
+      <Facts>
+        {[
+          [facts.by, poolOf(order.family).name],
+          [facts.made, <Time key="made" at={order.createdAt} as="moment" />],
+          [facts.rate, rateOf(order.asset, groupDigits(order.usdRate))],
+          [facts.watched, <Time key="until" at={order.watchedUntil} as="day" />],
+          [
+            facts.order,
+            <span key="id" class="id">
+              <code>{order.orderId}</code> <Copy text={order.orderId} isSmall />
+            </span>,
+          ],
+        ]}
+      </Facts>
+    </Card>
   );
 }
 

@@ -6,7 +6,7 @@ import {
   KeysService,
   type ListKeysResponse,
 } from "../../../../gen/gateway/keys/v1/keys_pb.ts";
-import { both, type Call, useCall } from "../api.ts";
+import { type Call, together, useCall } from "../api.ts";
 import { credits, dollars } from "../format.ts";
 import { familyName } from "../names.ts";
 import { LinkButton } from "../parts/button.tsx";
@@ -16,11 +16,12 @@ import { Card, Figure, Figures, Head } from "../parts/page.tsx";
 import { KeyName } from "../parts/small.tsx";
 import { Table } from "../parts/table.tsx";
 import { startOf } from "../parts/timeline.ts";
-import { DayBars, spentSince, timedRows, useLastDays } from "../parts/usage-bars.tsx";
+import { barsTitle, DayBars, spentSince, timedRows, useLastDays } from "../parts/usage-bars.tsx";
 import { Empty, Skeleton, View } from "../parts/view.tsx";
 import { href } from "../router.ts";
 import { account, can } from "../session.ts";
 import { words } from "../words.ts";
+import { mayBuy } from "./credits.tsx";
 import { KeyTags, MonthOfCap } from "./keys.tsx";
 
 const topKeysMax = 5;
@@ -28,7 +29,7 @@ const topKeysMax = 5;
 function useTopKeys(): Call<ListKeysResponse> {
   const { accountId } = account.value;
   const request = { accountId, pageSize: topKeysMax, order: KeyOrder.MONTH_SPENT };
-  return useCall(KeysService.method.listKeys, request);
+  return useCall(KeysService.method.listKeys, request, { isLive: true });
 }
 
 export function Overview(): JSX.Element {
@@ -42,7 +43,7 @@ export function Overview(): JSX.Element {
         tools={
           mayCreate && (
             <>
-              <LinkButton href={href("credits")}>{words.overview.buy}</LinkButton>
+              {mayBuy() && <LinkButton href={href("credits")}>{words.overview.buy}</LinkButton>}
               <LinkButton kind="main" icon="plus" href={href("keys", { new: "1" })}>
                 {words.overview.newKey}
               </LinkButton>
@@ -79,11 +80,11 @@ export function Overview(): JSX.Element {
 /** Both pools, and what was spent. */
 function Amounts(): JSX.Element {
   const { accountId } = account.value;
-  const pools = useCall(BillingService.method.getForecast, { accountId });
+  const pools = useCall(BillingService.method.getForecast, { accountId }, { isLive: true });
   const usage = useLastDays();
   const now = new Date();
   return (
-    <View call={both(pools, usage)} skeleton={<Skeleton figures={4} />}>
+    <View call={together(pools, usage)} skeleton={<Skeleton figures={4} />}>
       {([{ forecasts }, { rows }]) => {
         const days = timedRows(rows);
         const today = spentSince(days, startOf("day", now));
@@ -130,7 +131,7 @@ function Chart(): JSX.Element {
   const usage = useLastDays();
   return (
     <Card
-      title={words.overview.chart}
+      title={barsTitle()}
       tools={
         <LinkButton kind="quiet" href={href("usage")}>
           {words.overview.usage}
@@ -178,14 +179,16 @@ function TopKeys(): JSX.Element {
                 {
                   name: "key",
                   head: words.keys.key,
-                  cell: ({ name, secrets, keyId }) => (
-                    <KeyName name={name} hint={secrets[0]?.hint} href={href(`keys/${keyId}`)} />
+                  cell: (key) => (
+                    <span class="key-cell">
+                      <KeyName
+                        name={key.name}
+                        hint={key.secrets[0]?.hint}
+                        href={href(`keys/${key.keyId}`)}
+                      />
+                      <KeyTags apiKey={key} />
+                    </span>
                   ),
-                },
-                {
-                  name: "status",
-                  head: words.keys.status,
-                  cell: (key) => <KeyTags apiKey={key} />,
                 },
                 {
                   name: "month",

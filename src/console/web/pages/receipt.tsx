@@ -182,6 +182,7 @@ function Cost({ receipt }: { readonly receipt: Receipt }): JSX.Element {
           {
             name: "category",
             head: head.category,
+            foot: words.receipt.sum,
             cell: ({ category }) => (
               <>
                 <i class={`bars-mark ${categoryClasses[category]}`} />
@@ -194,6 +195,7 @@ function Cost({ receipt }: { readonly receipt: Receipt }): JSX.Element {
           {
             name: "tokens",
             head: head.tokens,
+            foot: count(all(usage)),
             end: true,
             cell: (line) => count(line.tokens),
           },
@@ -202,6 +204,7 @@ function Cost({ receipt }: { readonly receipt: Receipt }): JSX.Element {
                 {
                   name: "reported",
                   head: head.reported,
+                  foot: count(all(reportedUsage)),
                   end: true,
                   cell: (line: Line) => count(line.reported),
                 },
@@ -216,19 +219,13 @@ function Cost({ receipt }: { readonly receipt: Receipt }): JSX.Element {
           {
             name: "credits",
             head: head.credits,
+            foot: credits(sum, 4),
             end: true,
             cell: (line) => `= ${credits(costOf(line), 4)}`,
           },
         ]}
         rows={lines}
         keyOf={({ category }) => category}
-        foot={[
-          words.receipt.sum,
-          count(all(usage)),
-          ...(reportedUsage ? [count(all(reportedUsage))] : []),
-          "",
-          credits(sum, 4),
-        ]}
       />
       {beyond > 0n && (
         <dl class="sums stack">
@@ -290,6 +287,11 @@ function Attempts({ receipt }: { readonly receipt: Receipt }): JSX.Element {
 export function OutcomeTag({ outcome }: { readonly outcome: Outcome }): JSX.Element {
   const tone = toneOf(outcome);
   return <Tag {...toneProps(tone)}>{wordsOf(outcome).label}</Tag>;
+}
+
+/** How a request ended, in a sentence. */
+export function outcomeText({ outcome }: Receipt): string {
+  return wordsOf(outcome).sentence;
 }
 
 function toneProps(tone: "good" | "warn" | "bad" | undefined): {

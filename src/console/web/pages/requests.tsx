@@ -1,4 +1,4 @@
-// Single requests, newest first, as they end. One stream serves the whole page.
+// Single requests, newest first, as they end.
 
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
@@ -10,12 +10,12 @@ import {
   Outcome,
   type Receipt,
 } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
-import { tokenCategories } from "../../../base/token-categories.ts";
-import { type Call, call, type StreamState, useCall, useStream } from "../api.ts";
-import { compact, credits, duration, moment, parseCredits, toDate } from "../format.ts";
+import { sideOf, type TokenCategory, tokenCategories } from "../../../base/token-categories.ts";
+import { type Call, call, type StreamState, useCall } from "../api.ts";
+import { compact, count, credits, duration, moment, parseCredits, toDate } from "../format.ts";
+import { following } from "../live.ts";
 import { Button, LinkButton } from "../parts/button.tsx";
 import {
-  addLive,
   addNewest,
   addOlder,
   type ChargeList,
@@ -42,7 +42,6 @@ import { type Column, Table } from "../parts/table.tsx";
 import { parseTags } from "../parts/tags.ts";
 import { dayOf } from "../parts/usage-report.ts";
 import { Empty, Skeleton, View } from "../parts/view.tsx";
-import { useVisible } from "../parts/visible.ts";
 import { href, type PageProps, useQuery } from "../router.ts";
 import { account, can } from "../session.ts";
 import { words } from "../words.ts";
@@ -110,15 +109,9 @@ export function Requests(_: PageProps): JSX.Element {
   // A range that ends in the past gets nothing new.
   const mayGrow = !to || to > new Date();
   const isLive = query.live === "on" && mayGrow;
-  // On return, the newest page is read again, and the stream begins ten seconds before.
-  const isVisible = useVisible();
-  const list = useChargeList(request);
-  const stream = useStream(
-    BillingService.method.watchCharges,
-    // A list, and then the stream: nothing is missed.
-    isLive && isVisible && list.data ? { accountId, filter } : undefined,
-    ({ charges, isIncomplete }) => list.addLive(charges.filter(isSince(from)), isIncomplete),
-  );
+  const list = useChargeList(request, isLive);
+  // It begins once the page is whole.
+  const stream = following.value === "closed" ? "opening" : following.value;
   const charges = list.data?.charges ?? [];
   const keys = useKeys([...charges.map(({ keyId }) => keyId), query.key]);
   const isFiltered =
@@ -145,7 +138,7 @@ export function Requests(_: PageProps): JSX.Element {
               options={optionsOf(words.requests.zones)}
             />
             <LiveSwitch
-              state={stream}
+              state={isLive ? stream : "closed"}
               isOn={isLive}
               isDisabled={!mayGrow}
               onInput={(on) => setQuery({ live: on ? "on" : "off" })}
@@ -230,6 +223,7 @@ export function Requests(_: PageProps): JSX.Element {
               {shown.charges.length > 0 && (
                 <div class="dense tight">
                   <Table
+                    name="requests"
                     caption={words.requests.caption}
                     columns={columnsOf(keys, zone)}
                     rows={shown.charges}
@@ -247,7 +241,6 @@ export function Requests(_: PageProps): JSX.Element {
 }
 
 type ChargeCall = Call<ChargeList> & {
-  addLive(charges: readonly Receipt[], isIncomplete: boolean): void;
   more(): Promise<void>;
   /** Begins anew with the newest page. */
   restart(): void;
@@ -255,9 +248,9 @@ type ChargeCall = Call<ChargeList> & {
 
 type ListRequest = MessageInitShape<typeof ListChargesRequestSchema>;
 
-/** The charges of a filter: the newest page, those behind it, and what the stream adds. */
-function useChargeList(request: ListRequest): ChargeCall {
-  const first = useCall(BillingService.method.listCharges, request);
+/** The charges of a filter: the newest page, those behind it, and what is new if `isLive`. */
+function useChargeList(request: ListRequest, isLive: boolean): ChargeCall {
+  const first = useCall(BillingService.method.listCharges, request, { isLive });
   learnKeys(first.data?.keys ?? []);
   const question = JSON.stringify(request, (_, value) =>
     typeof value === "bigint" ? String(value) : value,
@@ -277,7 +270,6 @@ function useChargeList(request: ListRequest): ChargeCall {
     ...first,
     // Until the effect has run, the page itself.
     data: list ?? (data && addNewest(undefined, data)),
-    addLive: (charges, isIncomplete) => change((before) => addLive(before, charges, isIncomplete)),
     async more() {
       if (!list || list.token === "") return;
       const page = await call(BillingService.method.listCharges, {
@@ -292,10 +284,6 @@ function useChargeList(request: ListRequest): ChargeCall {
       first.refresh();
     },
   };
-}
-
-function isSince(from: Date | undefined): (charge: Receipt) => boolean {
-  return ({ admittedAt }) => !from || !admittedAt || toDate(admittedAt) >= from;
 }
 
 function csvAddress(
@@ -411,7 +399,7 @@ function columnsOf(
   keys: ReadonlyMap<string, KeyText>,
   zone: keyof typeof words.requests.zones,
 ): Column<Receipt>[] {
-  const { head, categories, zones, none, open } = words.requests;
+  const { head, zones, none, open } = words.requests;
   return [
     {
       name: "time",
@@ -432,13 +420,30 @@ function columnsOf(
         />
       ),
     },
-    { name: "model", head: head.model, cell: ({ model }) => model },
-    ...tokenCategories.map((category) => ({
-      name: category,
-      head: categories[category],
+    {
+      name: "model",
+      head: head.model,
+      cell: ({ model, outcome }) => (
+        <span class="row">
+          <span>{model}</span>
+          {outcome !== Outcome.COMPLETED && <OutcomeTag outcome={outcome} />}
+        </span>
+      ),
+    },
+    tokensColumn("input"),
+    tokensColumn("output"),
+    tokensColumn("thinking"),
+    {
+      name: "cache",
+      head: head.cache,
       end: true,
-      cell: ({ usage }: Receipt) => <Tokens count={usage?.[category] ?? 0} />,
-    })),
+      cell: ({ usage }) => (
+        <span title={cacheDetails(usage)}>
+          <Tokens count={cacheCategories.reduce((sum, one) => sum + (usage?.[one] ?? 0), 0)} />
+        </span>
+      ),
+    },
+    ...cacheCategories.map((category) => ({ ...tokensColumn(category), isExtra: true })),
     {
       name: "credits",
       head: head.credits,
@@ -449,6 +454,7 @@ function columnsOf(
       name: "outcome",
       head: head.outcome,
       cell: ({ outcome }) => <OutcomeTag outcome={outcome} />,
+      isExtra: true,
     },
     {
       name: "first",
@@ -465,11 +471,28 @@ function columnsOf(
   ];
 }
 
+const cacheCategories = tokenCategories.filter((one) => sideOf[one] === "cache");
+
+function tokensColumn(category: TokenCategory): Column<Receipt> {
+  return {
+    name: category,
+    head: words.requests.categories[category],
+    end: true,
+    cell: ({ usage }) => <Tokens count={usage?.[category] ?? 0} />,
+  };
+}
+
+/** "Write 5 min 1,200 · Read 40" */
+function cacheDetails(usage: Receipt["usage"]): string {
+  const { categories } = words.requests;
+  return cacheCategories.map((one) => `${categories[one]} ${count(usage?.[one] ?? 0)}`).join(" · ");
+}
+
 function timeOf(ms: number | undefined): string | undefined {
   return ms === undefined ? undefined : duration(ms);
 }
 
 /** Most categories of a request are 0, which should not be read. */
-function Tokens({ count }: { readonly count: number }): JSX.Element {
-  return <span class={count === 0 ? "faint" : undefined}>{compact(count)}</span>;
+function Tokens({ count: n }: { readonly count: number }): JSX.Element {
+  return <span class={n === 0 ? "faint" : undefined}>{compact(n)}</span>;
 }

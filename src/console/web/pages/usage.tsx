@@ -10,7 +10,8 @@ import {
   UsageGroup,
   type UsageRow,
 } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
-import { both } from "../api.ts";
+import { firstEventBoundsMs } from "../../../base/shown-figures.ts";
+import { together } from "../api.ts";
 import { clock, compact, count, credits, percent } from "../format.ts";
 import { useAllPages } from "../parts/all-pages.ts";
 import { Bars, Legend, type Series } from "../parts/bars.tsx";
@@ -29,8 +30,9 @@ import {
 import { KeyFilter } from "../parts/key-filter.tsx";
 import { hintOf, type KeyText, learnKeys, useKeys } from "../parts/key-names.ts";
 import { Card, Figure, Figures, Head } from "../parts/page.tsx";
+import { refusalOf } from "../parts/refusals.ts";
 import { KeyName } from "../parts/small.tsx";
-import { type Column, Table } from "../parts/table.tsx";
+import { type Column, type Order, Table } from "../parts/table.tsx";
 import { parseTags, tagsText } from "../parts/tags.ts";
 import type { Bar } from "../parts/timeline.ts";
 import {
@@ -56,7 +58,7 @@ import {
 } from "../parts/usage-report.ts";
 import { Empty, Skeleton, View } from "../parts/view.tsx";
 import { href, type PageProps, useQuery } from "../router.ts";
-import { account, can } from "../session.ts";
+import { account, bornAt, can } from "../session.ts";
 import { words } from "../words.ts";
 
 type By = "category" | "model" | "key" | "tag";
@@ -92,7 +94,7 @@ export function Usage(_: PageProps) {
   const measure: Measure = choiceOf(query.in, words.usage.measures, "credits");
   const wanted = choiceOf(query.bucket, words.usage.buckets, "");
   const now = new Date();
-  const compared = rangeOf(period, now, query);
+  const compared = rangeOf(period, now, query, bornAt());
   const plan = compared && planOf(compared, wanted, now);
   const { accountId } = account.value;
   const filter = {
@@ -104,6 +106,7 @@ export function Usage(_: PageProps) {
   const to = compared && !compared.isOpen ? { to: timestampFromDate(compared.range.to) } : {};
   const from = compared && timestampFromDate(compared.range.from);
 
+  const following = { isLive: compared?.isOpen === true };
   const chart = useAllPages(
     BillingService.method.queryUsage,
     plan && {
@@ -113,6 +116,7 @@ export function Usage(_: PageProps) {
       bucket: buckets[plan.bucket],
     },
     rowsOf,
+    following,
   );
   const group =
     by === "tag"
@@ -122,6 +126,7 @@ export function Usage(_: PageProps) {
     BillingService.method.queryUsage,
     from && { ...filter, ...to, from, bucket: Bucket.NONE, ...group, withErrors: true },
     rowsOf,
+    following,
   );
   const nameOf = (row: UsageRow) =>
     by === "tag" ? row.tagValue : by === "model" ? row.model : row.keyId;
@@ -146,6 +151,7 @@ export function Usage(_: PageProps) {
         }
       : undefined,
     rowsOf,
+    following,
   );
   const [areTagsWanted, setTagsWanted] = useState(false);
   const tags = useKnownTags(areTagsWanted || wantedBy === "tag");
@@ -241,26 +247,26 @@ export function Usage(_: PageProps) {
       </>
     );
 
-  const report = both(chart, by === "category" ? both(table, table) : both(table, named));
-  const noNamed = table.data?.isLast === true && tableRows.length === 0;
-  const whole = by !== "category" && noNamed ? both(chart, both(table, table)) : report;
+  const isEmpty = table.data?.isLast === true && tableRows.length === 0;
+  // By category, and where nothing was used, no names are asked for.
+  const report = together(chart, table, by === "category" || isEmpty ? table : named);
   return (
     <>
       {title}
       {filters}
       <View
-        call={whole}
+        call={report}
         skeleton={<Skeleton figures={4} chart rows={6} />}
-        empty={([, [list]]) =>
+        empty={([, list]) =>
           list.items.length === 0 ? (
             <Nothing period={period} onWiden={() => setQuery({ period: "13m" })} />
           ) : undefined
         }
-        partial={([{ isLast }, [list]]) =>
+        partial={([{ isLast }, list]) =>
           isLast && list.isLast ? undefined : words.usage.stillLoading
         }
       >
-        {([shown, [list, names]]) => {
+        {([shown, list, names]) => {
           const all = shown.items.flatMap((row) => timed(row));
           // Without the range before, all rows count: the first bucket may begin before the range.
           const isCompared = plan.askFrom < compared.range.from;
@@ -419,7 +425,7 @@ function Totals({
 
 /** Counts have bounds, so a median is known as well as they are apart. */
 function boundText(ms: number): string {
-  if (ms === Infinity) return words.usage.beyond("50 s");
+  if (ms === Infinity) return words.usage.beyond(`${(firstEventBoundsMs.at(-1) ?? 0) / 1000} s`);
   return words.usage.about(`${ms / 1000} s`);
 }
 
@@ -529,52 +535,38 @@ function tickOfCredits(micro: bigint): string {
   return String(Number(micro) / Number(oneCredit));
 }
 
-type Sort = { readonly by: string; readonly descending: boolean };
 const rowsAtOnce = 50;
 
-function Rows({
-  rows,
-  by,
-  tag,
-  keys,
-  note,
-  isWhole,
-}: {
+type RowsProps = {
   readonly rows: readonly UsageRow[];
   readonly by: By;
   readonly tag: string;
   readonly keys: ReadonlyMap<string, KeyText>;
   readonly note: string | undefined;
   readonly isWhole: boolean;
-}) {
-  const [sort, setSort] = useState<Sort>({ by: "credits", descending: true });
+};
+
+function Rows({ rows, by, tag, keys, note, isWhole }: RowsProps) {
+  const [order, setOrder] = useState<Order>({ by: "credits", descending: true });
   const [shown, setShown] = useState(rowsAtOnce);
   const kind = by === "category" ? "key" : by;
-  const columns = columnsOf(kind, tag, keys);
-  const column = columns.find(({ column: { name } }) => name === sort.by) ?? columns[0];
-  const sorted = [...rows].sort((a, b) => {
-    const order = column ? compareValues(column.valueOf(a), column.valueOf(b)) : 0;
-    return sort.descending ? -order : order;
-  });
   return (
     <Card title={words.usage.table[kind]} note={note} flush>
       <div class="dense">
         <Table
+          name={`usage-${kind}`}
           caption={words.usage.table[kind]}
-          columns={columns.map((one) => one.column)}
-          rows={sorted.slice(0, shown)}
+          columns={columnsOf(kind, tag, keys, rows)}
+          rows={rows}
+          rowsMax={shown}
           keyOf={(row) => row.keyId || row.model || row.tagValue}
-          foot={[words.usage.total[kind], ...columns.slice(1).map(({ foot }) => foot(rows))]}
-          sort={{
-            ...sort,
-            onSort: (name, descending) => setSort({ by: name, descending }),
-          }}
+          sort={{ ...order, onSort: (name, descending) => setOrder({ by: name, descending }) }}
         />
       </div>
-      {sorted.length > shown && (
+      {rows.length > shown && (
         <p class="table-foot row">
           <Button kind="quiet" onClick={() => setShown(shown + rowsAtOnce)}>
-            {words.usage.showMore(Math.min(rowsAtOnce, sorted.length - shown))}
+            {words.usage.showMore(Math.min(rowsAtOnce, rows.length - shown))}
           </Button>
         </p>
       )}
@@ -583,63 +575,34 @@ function Rows({
   );
 }
 
-type Summed = {
-  readonly column: Column<UsageRow>;
-  readonly valueOf: (row: UsageRow) => bigint | string;
-  readonly foot: (rows: readonly UsageRow[]) => string;
-};
-
 function columnsOf(
   kind: Exclude<By, "category">,
   tag: string,
   keys: ReadonlyMap<string, KeyText>,
-): Summed[] {
+  rows: readonly UsageRow[],
+): Column<UsageRow>[] {
   const { head, categories } = words.usage;
   const number = (
     name: string,
     label: string,
     valueIn: (row: UsageRow) => bigint,
     format: (value: bigint) => string,
-  ): Summed => ({
-    column: {
-      name,
-      head: label,
-      cell: (row) => format(valueIn(row)),
-      end: true,
-      sortable: true,
-    },
-    valueOf: valueIn,
-    foot: (rows) => format(rows.reduce((sum, row) => sum + valueIn(row), 0n)),
+  ): Column<UsageRow> => ({
+    name,
+    head: label,
+    cell: (row) => format(valueIn(row)),
+    foot: format(rows.reduce((sum, row) => sum + valueIn(row), 0n)),
+    end: true,
+    sortBy: valueIn,
   });
   const tokens = (side: TokenSide) => (row: UsageRow) =>
     row.sums ? tokensOf(row.sums, [side]) : 0n;
   const cacheRead = (row: UsageRow) => row.sums?.usage?.cacheRead ?? 0n;
-  const named: Summed = {
-    column: {
-      name: kind,
-      head: kind === "tag" ? tag : head[kind],
-      sortable: true,
-      cell: (row) =>
-        kind === "tag" ? (
-          <TagValue tag={tag} value={row.tagValue} />
-        ) : kind === "model" ? (
-          <a class="row-link" href={href("requests", { model: row.model })}>
-            {row.model}
-          </a>
-        ) : (
-          <KeyName
-            name={keys.get(row.keyId)?.name ?? ""}
-            hint={hintOf(keys.get(row.keyId)) || row.keyId}
-            href={href(`keys/${row.keyId}`)}
-          />
-        ),
-    },
-    valueOf: (row) =>
-      kind === "key" ? keyText(row.keyId, keys.get(row.keyId)) : row.model || row.tagValue,
-    foot: () => "",
-  };
+  const cacheWrite = (row: UsageRow) => tokens("cache")(row) - cacheRead(row);
+  const cacheDetails = (row: UsageRow) =>
+    words.usage.cacheDetails(compact(cacheWrite(row)), compact(cacheRead(row)));
   return [
-    named,
+    nameColumn(kind, tag, keys),
     number(
       "credits",
       head.credits,
@@ -656,9 +619,42 @@ function columnsOf(
     number("input", categories.input, tokens("input"), compact),
     number("output", categories.output, tokens("output"), compact),
     number("thinking", categories.thinking, tokens("thinking"), compact),
-    number("cache-write", head.cacheWrite, (row) => tokens("cache")(row) - cacheRead(row), compact),
-    number("cache-read", categories.cacheRead, cacheRead, compact),
+    {
+      ...number("cache", categories.cache, tokens("cache"), compact),
+      cell: (row) => <span title={cacheDetails(row)}>{compact(tokens("cache")(row))}</span>,
+    },
+    { ...number("cache-write", head.cacheWrite, cacheWrite, compact), isExtra: true },
+    { ...number("cache-read", categories.cacheRead, cacheRead, compact), isExtra: true },
   ];
+}
+
+/** What a row is of. */
+function nameColumn(
+  kind: Exclude<By, "category">,
+  tag: string,
+  keys: ReadonlyMap<string, KeyText>,
+): Column<UsageRow> {
+  return {
+    name: kind,
+    head: kind === "tag" ? tag : words.usage.head[kind],
+    foot: words.usage.total[kind],
+    sortBy: (row) =>
+      kind === "key" ? keyText(row.keyId, keys.get(row.keyId)) : row.model || row.tagValue,
+    cell: (row) =>
+      kind === "tag" ? (
+        <TagValue tag={tag} value={row.tagValue} />
+      ) : kind === "model" ? (
+        <a class="row-link" href={href("requests", { model: row.model })}>
+          {row.model}
+        </a>
+      ) : (
+        <KeyName
+          name={keys.get(row.keyId)?.name ?? ""}
+          hint={hintOf(keys.get(row.keyId)) || row.keyId}
+          href={href(`keys/${row.keyId}`)}
+        />
+      ),
+  };
 }
 
 /** The rest, and `(other)`, are requests that no list can be asked for. */
@@ -670,11 +666,6 @@ function TagValue({ tag, value }: { readonly tag: string; readonly value: string
       {value}
     </a>
   );
-}
-
-function compareValues(a: bigint | string, b: bigint | string): number {
-  if (typeof a === "string" && typeof b === "string") return a.localeCompare(b);
-  return a < b ? -1 : a > b ? 1 : 0;
 }
 
 function Refused({ errors }: { readonly errors: QueryErrorsResponse }) {
@@ -692,12 +683,14 @@ function Refused({ errors }: { readonly errors: QueryErrorsResponse }) {
               name: "reason",
               head: usage.refusedHead.reason,
               cell: (row) => refusalOf(row.reason).label,
+              foot: words.bars.total,
             },
             {
               name: "count",
               head: usage.refusedHead.count,
               end: true,
               cell: (row) => count(row.requests),
+              foot: count(total ?? 0n),
             },
             {
               name: "advice",
@@ -707,15 +700,8 @@ function Refused({ errors }: { readonly errors: QueryErrorsResponse }) {
           ]}
           rows={[...rows].sort((a, b) => compare(b.requests, a.requests))}
           keyOf={({ reason }) => reason}
-          foot={[words.bars.total, count(total ?? 0n), ""]}
         />
       )}
     </Card>
   );
-}
-
-function refusalOf(reason: string): { readonly label: string; readonly advice: string } {
-  const { other, ...known } = words.refusals;
-  const found = Object.entries(known).find(([name]) => name === reason)?.[1];
-  return found ?? { label: other.label(reason), advice: other.advice };
 }

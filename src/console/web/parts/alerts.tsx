@@ -16,6 +16,7 @@ import { words } from "../words.ts";
 import { alertWords } from "../words-alerts.ts";
 import { readCredits, readWhole } from "./bounds.ts";
 import { Button } from "./button.tsx";
+import { textOf } from "./enum-names.ts";
 import { CheckField, Form, TextField } from "./form.tsx";
 import { notify } from "./messages.ts";
 import { Card } from "./page.tsx";
@@ -88,40 +89,24 @@ export function AlertsCard(props: AlertsProps): JSX.Element {
   );
 }
 
-const kindsOfOperators = [
-  AlertKind.PROVIDER_ALARM,
-  AlertKind.PROVIDER_RECOVERED,
-  AlertKind.LEDGER_NOT_SYNCHRONOUS,
-  AlertKind.LEDGER_VIOLATED,
-  AlertKind.CHAIN_UNREAD,
-  AlertKind.APPROVAL_BYPASSED,
-  AlertKind.ORDER_WAITING,
-];
-const kindsOfAccounts = [
-  AlertKind.CREDITS_LOW,
-  AlertKind.CAP_REACHED,
-  AlertKind.KEY_CREATED,
-  AlertKind.NEW_PLACE,
-  AlertKind.KEY_STOPPED,
-  AlertKind.ORDER_WAITING,
-];
+/** What an alert of a kind is about. */
+export function kindText(kind: AlertKind): string {
+  return textOf(AlertKind, { ...text.kinds, UNSPECIFIED: text.newKind(kind) }, kind);
+}
+
 const channels = ["page", "mail", "webhook"] as const;
 
 type AlertsFormProps = AlertsProps & { settings: AlertSettings; mails: boolean };
 
 function AlertsForm({ settings, mails, ofOperators }: AlertsFormProps): JSX.Element {
   const owner = ownerOf({ ofOperators });
-  const kinds = ofOperators ? kindsOfOperators : kindsOfAccounts;
   const { belowMicrocredits, belowDays } = settings;
   const [credits, setCredits] = useState(belowMicrocredits ? plainCredits(belowMicrocredits) : "");
   const [days, setDays] = useState(String(belowDays ?? ""));
   const [url, setUrl] = useState(settings.webhookUrl);
+  // Of every kind that the service has.
   const [rules, setRules] = useState(() =>
-    kinds.map((kind) => {
-      const rule = settings.rules.find((one) => one.kind === kind);
-      const { page = false, mail = false, webhook = false } = rule ?? {};
-      return { kind, page, mail, webhook };
-    }),
+    settings.rules.map(({ kind, page, mail, webhook }) => ({ kind, page, mail, webhook })),
   );
   const [isNew, setNew] = useState(false);
   const [secret, setSecret] = useState("");
@@ -179,14 +164,14 @@ function AlertsForm({ settings, mails, ofOperators }: AlertsFormProps): JSX.Elem
         rows={rules}
         keyOf={({ kind }) => String(kind)}
         columns={[
-          { name: "kind", head: text.kind, cell: ({ kind }) => text.kinds[kind - 1] },
+          { name: "kind", head: text.kind, cell: ({ kind }) => kindText(kind) },
           ...channels.map((channel) => ({
             name: channel,
             head: text.channels[channel],
             cell: (rule: (typeof rules)[number]) => (
               <input
                 type="checkbox"
-                aria-label={`${text.kinds[rule.kind - 1]}: ${text.channels[channel]}`}
+                aria-label={`${kindText(rule.kind)}: ${text.channels[channel]}`}
                 checked={rule[channel]}
                 disabled={channel === "mail" ? !mails : channel === "webhook" && url === ""}
                 onChange={({ currentTarget: { checked } }) =>

@@ -7,7 +7,7 @@ import type {
   MessageShape,
 } from "@bufbuild/protobuf";
 import { useEffect, useState } from "preact/hooks";
-import { type CallError, type Pages, toCallError, usePages } from "../api.ts";
+import { type CallError, type Following, type Pages, toCallError, usePages } from "../api.ts";
 
 /** No list of a page is longer: the rest is left out, and `isLast` stays false. */
 const itemsMax = 10_000;
@@ -20,8 +20,9 @@ export function useAllPages<I extends DescMessage, O extends DescMessage, T>(
   method: DescMethodUnary<I, O>,
   request: MessageInitShape<I> | undefined,
   itemsOf: (answer: MessageShape<O>) => readonly T[],
+  following: Following = {},
 ): Pages<T, MessageShape<O>> {
-  const pages = usePages(method, request, itemsOf);
+  const pages = usePages(method, request, itemsOf, following);
   const [failure, setFailure] = useState<CallError>();
   const { data } = pages;
   const hasMore = data !== undefined && !data.isLast && data.items.length < itemsMax;

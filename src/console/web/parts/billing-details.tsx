@@ -68,7 +68,7 @@ function DetailsDialog({
   const [taxId, setTaxId] = useState(details?.taxId ?? "");
   const save = async () => {
     const { accountId } = account.value;
-    const billingDetails = { name, address, taxId };
+    const billingDetails = { name: name.trim(), address, taxId };
     await call(BillingService.method.setBillingDetails, { accountId, billingDetails });
     invalidate(BillingService.method.getAccount);
     onClose();

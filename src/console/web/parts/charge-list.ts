@@ -1,4 +1,4 @@
-// A list of charges that grows at both ends: newer ones come from a stream, older ones by pages.
+// A list of charges that grows at both ends: newer ones come as they end, older ones by pages.
 // Pure, so that tests need no browser.
 
 import type {
@@ -17,7 +17,7 @@ export type ChargeList = {
   readonly archivedBefore: Date | undefined;
   /** True: the last page was not full, since few charges match. Others may follow. */
   readonly isSparse: boolean;
-  /** True: charges are missing between those that are shown, or were dropped behind them. */
+  /** True: charges were dropped behind those that are shown. */
   readonly isIncomplete: boolean;
 };
 
@@ -41,17 +41,6 @@ export function addNewest(list: ChargeList | undefined, page: ListChargesRespons
 
 export function addOlder(list: ChargeList, page: ListChargesResponse): ChargeList {
   return { ...withCharges(list, page.charges), ...behind(page) };
-}
-
-/** `isIncomplete`: charges were left out of the stream. */
-export function addLive(
-  list: ChargeList | undefined,
-  charges: readonly Receipt[],
-  isIncomplete: boolean,
-): ChargeList | undefined {
-  if (!list || (charges.length === 0 && !isIncomplete)) return list;
-  const added = withCharges(list, charges);
-  return isIncomplete ? { ...added, isIncomplete } : added;
 }
 
 function behind({ nextPageToken, searchedTo, archivedBefore, charges }: ListChargesResponse) {

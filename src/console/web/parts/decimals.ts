@@ -12,6 +12,14 @@ export function addDecimals(a: string, b: string): string {
   return `${sum.slice(0, -places)}.${sum.slice(-places)}`.replace(/\.?0+$/, "");
 }
 
+/** Half of a decimal, rounded down to its places, or to two: `5` → `2.5`, `0.03` → `0.01`. */
+export function halfOf(decimal: string): string {
+  const [whole = "0", rest = ""] = decimal.split(".");
+  const places = Math.max(2, rest.length);
+  const half = String(BigInt(whole + rest.padEnd(places, "0")) / 2n).padStart(places + 1, "0");
+  return `${half.slice(0, -places)}.${half.slice(-places)}`.replace(/\.?0+$/, "");
+}
+
 export function isZero(decimal: string): boolean {
   return /^[0.]*$/.test(decimal);
 }

@@ -22,9 +22,8 @@ export function NewestRequests({ keyId }: { keyId?: string }): JSX.Element {
   const { accountId } = account.value;
   const [place, isSeen] = useSeen();
   const request = { accountId, pageSize: 10, ...(keyId !== undefined && { filter: { keyId } }) };
-  const charges = useCall(BillingService.method.listCharges, isSeen ? request : undefined, {
-    everyMs: 30_000,
-  });
+  const { listCharges } = BillingService.method;
+  const charges = useCall(listCharges, isSeen ? request : undefined, { isLive: true });
   learnKeys(charges.data?.keys ?? []);
   const keys = useKeys((charges.data?.charges ?? []).map((one) => one.keyId));
   const nameOf = ({ keyId: id }: Receipt) => keys.get(id)?.name || id;

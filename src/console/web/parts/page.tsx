@@ -1,5 +1,7 @@
 import type { ComponentChildren, JSX, RefObject } from "preact";
 import { useEffect } from "preact/hooks";
+import { moment, seconds } from "../format.ts";
+import { following, readAt } from "../live.ts";
 import { words } from "../words.ts";
 import { Icon } from "./icon.tsx";
 
@@ -25,11 +27,26 @@ export function Head({ title, detail, tools, back }: HeadProps): JSX.Element {
             {back.label}
           </a>
         )}
-        <h1 dir="auto">{title}</h1>
+        <div class="title">
+          <h1 dir="auto">{title}</h1>
+          <ReadAt />
+        </div>
         {detail && <div class="detail">{detail}</div>}
       </div>
       {tools && <div class="tools">{tools}</div>}
     </header>
+  );
+}
+
+/** When the figures of the page were read. */
+function ReadAt(): JSX.Element | null {
+  const at = readAt.value;
+  if (!at) return null;
+  const { live, liveLost } = words.common;
+  return (
+    <span class="read-at" title={moment(at)}>
+      {following.value === "waiting" ? liveLost(seconds(at)) : live(seconds(at))}
+    </span>
   );
 }
 

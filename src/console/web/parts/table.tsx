@@ -1,22 +1,14 @@
 import type { ComponentChildren, JSX } from "preact";
+import { useState } from "preact/hooks";
 import { words } from "../words.ts";
 import { Icon } from "./icon.tsx";
+import { Menu } from "./menu.tsx";
+import { type Column, type Order, useTableModel } from "./table-model.ts";
 
-export type Column<Row> = {
-  /** Names the column, in addresses too. */
-  readonly name: string;
-  readonly head: ComponentChildren;
-  readonly cell: (row: Row) => ComponentChildren;
-  /** Numbers: at the right. */
-  readonly end?: boolean;
-  readonly sortable?: boolean;
-};
+export type { Column, Order } from "./table-model.ts";
 
-export type Sort = {
-  readonly by: string;
-  readonly descending: boolean;
-  readonly onSort: (by: string, descending: boolean) => void;
-};
+/** An order that is kept elsewhere: in the address, or by the service. */
+export type Sort = Order & { readonly onSort: (by: string, descending: boolean) => void };
 
 type TableProps<Row> = {
   /** For screen readers. */
@@ -24,16 +16,27 @@ type TableProps<Row> = {
   columns: readonly Column<Row>[];
   rows: readonly Row[];
   keyOf: (row: Row) => string;
-  /** One for each column: the totals. */
-  foot?: readonly ComponentChildren[];
+  /** The order of the rows. Absent: the table keeps it, and begins as its rows come. */
   sort?: Sort;
+  /** Only so many rows are drawn, the first ones of the order. */
+  rowsMax?: number;
+  /** People choose its columns, and the browser keeps the choice by this name. */
+  name?: string;
 };
 
 /** A table that scrolls sideways inside its card. The first cell of a row is its heading. */
-export function Table<Row>(props: TableProps<Row>): JSX.Element {
-  const { caption, columns, rows, keyOf, foot, sort } = props;
-  const align = (end?: boolean) => (end ? "end" : undefined);
-  return (
+export function Table<Row extends object>(props: TableProps<Row>): JSX.Element {
+  const { caption, keyOf, name } = props;
+  const [order, setOrder] = useState<Order>();
+  const sort: Partial<Order> & Pick<Sort, "onSort"> = props.sort ?? {
+    ...order,
+    onSort: (by, descending) => setOrder({ by, descending }),
+  };
+  const model = useTableModel({ ...props, name, order: props.sort ?? order });
+  const { columns } = model;
+  const rows = model.rows.slice(0, props.rowsMax);
+  const hasFoot = columns.some(({ foot }) => foot !== undefined);
+  const table = (
     // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reached by keyboard.
     <section class="wide" tabIndex={0} aria-label={caption}>
       <table>
@@ -44,10 +47,10 @@ export function Table<Row>(props: TableProps<Row>): JSX.Element {
               <th
                 key={column.name}
                 scope="col"
-                class={align(column.end)}
-                aria-sort={sort?.by === column.name ? directionOf(sort) : undefined}
+                class={alignOf(column)}
+                aria-sort={sort.by === column.name ? directionOf(sort) : undefined}
               >
-                {sort && column.sortable ? <SortButton column={column} sort={sort} /> : column.head}
+                {column.sortBy ? <SortButton column={column} sort={sort} /> : column.head}
               </th>
             ))}
           </tr>
@@ -55,47 +58,65 @@ export function Table<Row>(props: TableProps<Row>): JSX.Element {
         <tbody>
           {rows.map((row) => (
             <tr key={keyOf(row)}>
-              {columns.map(({ name, cell, end }, index) =>
-                index === 0 ? (
-                  <th key={name} scope="row" class={align(end)}>
-                    {cell(row)}
-                  </th>
-                ) : (
-                  <td key={name} class={align(end)}>
-                    {cell(row)}
-                  </td>
-                ),
-              )}
+              {columns.map((column, index) => (
+                <Cell key={column.name} column={column} isHead={index === 0}>
+                  {column.cell(row)}
+                </Cell>
+              ))}
             </tr>
           ))}
         </tbody>
-        {foot && (
+        {hasFoot && (
           <tfoot>
             <tr>
-              {columns.map(({ name, end }, index) =>
-                index === 0 ? (
-                  <th key={name} scope="row">
-                    {foot[index]}
-                  </th>
-                ) : (
-                  <td key={name} class={align(end)}>
-                    {foot[index]}
-                  </td>
-                ),
-              )}
+              {columns.map((column, index) => (
+                <Cell key={column.name} column={column} isHead={index === 0}>
+                  {column.foot}
+                </Cell>
+              ))}
             </tr>
           </tfoot>
         )}
       </table>
     </section>
   );
+  if (name === undefined) return table;
+  return (
+    <>
+      <ColumnChooser columns={props.columns} isShown={model.isShown} onToggle={model.toggle} />
+      {table}
+    </>
+  );
 }
 
-function directionOf({ descending }: Sort): "ascending" | "descending" {
+function alignOf<Row>({ end }: Column<Row>): string | undefined {
+  return end ? "end" : undefined;
+}
+
+type CellProps<Row> = {
+  readonly column: Column<Row>;
+  readonly isHead: boolean;
+  readonly children: ComponentChildren;
+};
+
+function Cell<Row>({ column, isHead, children }: CellProps<Row>): JSX.Element {
+  return isHead ? (
+    <th scope="row" class={alignOf(column)}>
+      {children}
+    </th>
+  ) : (
+    <td class={alignOf(column)}>{children}</td>
+  );
+}
+
+function directionOf({ descending }: Partial<Order>): "ascending" | "descending" {
   return descending ? "descending" : "ascending";
 }
 
-type SortButtonProps<Row> = { column: Column<Row>; sort: Sort };
+type SortButtonProps<Row> = {
+  readonly column: Column<Row>;
+  readonly sort: Partial<Order> & Pick<Sort, "onSort">;
+};
 
 function SortButton<Row>({ column, sort }: SortButtonProps<Row>): JSX.Element {
   const isSorted = sort.by === column.name;
@@ -112,5 +133,29 @@ function SortButton<Row>({ column, sort }: SortButtonProps<Row>): JSX.Element {
       {column.head}
       <Icon name={icon} />
     </button>
+  );
+}
+
+type ColumnChooserProps<Row> = {
+  readonly columns: readonly Column<Row>[];
+  readonly isShown: (column: Column<Row>) => boolean;
+  readonly onToggle: (column: Column<Row>) => void;
+};
+
+/** The first column is always there, and so is one whose head is no text. */
+function ColumnChooser<Row>(props: ColumnChooserProps<Row>): JSX.Element {
+  const { columns, isShown, onToggle } = props;
+  const choices = columns.slice(1).filter(({ head }) => typeof head === "string");
+  return (
+    <Menu class="button quiet choose-columns" button={words.common.columns}>
+      {() =>
+        choices.map((column) => (
+          <label class="menu-item" key={column.name}>
+            <input type="checkbox" checked={isShown(column)} onChange={() => onToggle(column)} />
+            {column.head}
+          </label>
+        ))
+      }
+    </Menu>
   );
 }

@@ -9,29 +9,39 @@ import {
 } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
 import { type Call, useCall } from "../api.ts";
 import { compact, credits } from "../format.ts";
-import { account } from "../session.ts";
+import { account, bornAt } from "../session.ts";
 import { words } from "../words.ts";
 import { Bars, Legend, type Series } from "./bars.tsx";
 import { type Bar, startOf } from "./timeline.ts";
-import { isWithin, namedBars, rangeOf, type TimedSums, timed } from "./usage-report.ts";
+import { isWithin, lastDays, namedBars, type TimedSums, timed } from "./usage-report.ts";
 
 type UsageAnswer = Parameters<typeof timed>[0];
 
-/** What was used of an account, or of one key, on each of the last 30 days, by model. */
+/**
+ * What was used of an account, or of one key, by model: on each of the last 30 days, or in each
+ * hour of an account that was made in the last two.
+ */
 export function useLastDays(keyId?: string): Call<{ readonly rows: readonly UsageAnswer[] }> {
   const { accountId } = account.value;
   // The start is that of a day, so that the question stays the same until midnight. On the last day
   // of a long month, the month began earlier.
   const now = new Date();
-  const { range } = rangeOf("30d", now) ?? {};
+  const { range, span } = lastDays(now, bornAt());
   const month = startOf("month", now);
-  return useCall(BillingService.method.queryUsage, {
+  const request = {
     accountId,
-    from: timestampFromDate(range && range.from < month ? range.from : month),
-    bucket: Bucket.DAY,
+    from: timestampFromDate(span === "day" && month < range.from ? month : range.from),
+    bucket: span === "hour" ? Bucket.HOUR : Bucket.DAY,
     groupBy: [UsageGroup.MODEL],
     keyIds: keyId === undefined ? [] : [keyId],
-  });
+  };
+  return useCall(BillingService.method.queryUsage, request, { isLive: true });
+}
+
+/** What a card with these bars is called. */
+export function barsTitle(): string {
+  const { span } = lastDays(new Date(), bornAt());
+  return span === "hour" ? words.overview.chartHours : words.overview.chart;
 }
 
 /** The rows of an answer. */
@@ -48,10 +58,9 @@ export function spentSince(rows: readonly TimedSums[], from: Date): bigint {
 
 const modelsMax = 5;
 
-/** Stacked bars, one for each day. The models that cost most have colours of their own. */
-export function DayBars({ rows }: { rows: readonly TimedSums[] }): JSX.Element | null {
-  const { range } = rangeOf("30d", new Date()) ?? {};
-  if (!range) return null;
+/** Stacked bars, one for each day or hour. The models that cost most have colours of their own. */
+export function DayBars({ rows }: { rows: readonly TimedSums[] }): JSX.Element {
+  const { range, span } = lastDays(new Date(), bornAt());
   const totals = new Map<string, bigint>();
   for (const { name, sums } of rows)
     totals.set(name, (totals.get(name) ?? 0n) + sums.amountMicrocredits);
@@ -61,7 +70,7 @@ export function DayBars({ rows }: { rows: readonly TimedSums[] }): JSX.Element |
     { all: rows, named: rows.filter(({ name }) => names.includes(name)) },
     names,
     "credits",
-    { range, span: "day" },
+    { range, span },
   );
   const hasRest = models.length > names.length;
   const series: readonly Series[] = [
@@ -72,11 +81,11 @@ export function DayBars({ rows }: { rows: readonly TimedSums[] }): JSX.Element |
     <>
       <Legend series={series} />
       <Bars
-        label={words.overview.chart}
+        label={barsTitle()}
         series={series}
         bars={bars}
-        span="day"
-        openFrom={startOf("day", new Date())}
+        span={span}
+        openFrom={startOf(span, new Date())}
         format={(value) => `${credits(value)} ${words.common.credits}`}
         formatTick={(value) => compact(value / 1_000_000n)}
         leastTick={1_000_000n}

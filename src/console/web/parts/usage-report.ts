@@ -1,6 +1,7 @@
 // What the usage page asks for and how it adds up the answer. Pure, so that tests need no browser.
 
 import type { UsageRow, UsageSums } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
+import { firstEventBoundsMs, hoursKeptDays, reportRowsMax } from "../../../base/shown-figures.ts";
 import { sideOf, type TokenCategory, tokenCategories } from "../../../base/token-categories.ts";
 import {
   type Bar,
@@ -30,12 +31,23 @@ const dayMs = 86_400_000;
 
 /**
  * The range of a period. `from`, `to`: first and last day (`2026-11-22`) of a custom one.
- * Undefined: they are no range that has begun.
+ * Undefined: they are no range that has begun. `born`: of the account, which has no days before.
  */
 export function rangeOf(
   period: Period,
   now: Date,
   { from, to }: { readonly from: string; readonly to: string } = { from: "", to: "" },
+  born?: Date,
+): Compared | undefined {
+  const found = wholeRangeOf(period, now, { from, to });
+  if (!found || !born || period === "custom" || born <= found.range.from) return found;
+  return { ...found, range: { from: startOf("day", born), to: found.range.to } };
+}
+
+function wholeRangeOf(
+  period: Period,
+  now: Date,
+  { from, to }: { readonly from: string; readonly to: string },
 ): Compared | undefined {
   const today = startOf("day", now);
   const daysAgo = (days: number) => new Date(today.getTime() - days * dayMs);
@@ -73,6 +85,15 @@ export function rangeOf(
   return { range: { from: first, to: isOpen ? now : end }, isOpen, before };
 }
 
+/** The range of the last 30 days, from the first day of an account that is younger. */
+export function lastDays(now: Date, born: Date | undefined): { range: Range; span: Span } {
+  const thirtyDays = startOf("day", new Date(now.getTime() - 29 * dayMs));
+  if (!born || born <= thirtyDays) return { range: { from: thirtyDays, to: now }, span: "day" };
+  // One bar for each of two days says nothing.
+  const span = now.getTime() - born.getTime() < 2 * dayMs ? "hour" : "day";
+  return { range: { from: startOf(span, born), to: now }, span };
+}
+
 /** Midnight of a day as `2026-11-22`. Undefined: it is none. */
 export function dayOf(text: string): Date | undefined {
   if (!/^\d{4}-\d{2}-\d{2}$/.test(text)) return undefined;
@@ -82,10 +103,10 @@ export function dayOf(text: string): Date | undefined {
     : date;
 }
 
-/** Single hours are kept for 100 days; the one day less is the day that has begun. */
-const hoursKeptMs = 99 * dayMs;
-/** A page of the report has 2,000 rows. */
-const daysMax = 1_900;
+/** One day less: that which has begun. */
+const hoursKeptMs = (hoursKeptDays - 1) * dayMs;
+/** Of a report on one page, with some days to spare. */
+const daysMax = reportRowsMax - 100;
 
 /** What one bar covers, what is asked for, and from when on. */
 export type Plan = {
@@ -235,14 +256,11 @@ export function addSums(rows: readonly TimedSums[]): {
     tokens: sum((one) => tokensOf(one)),
     input: sum((one) => tokensOf(one, ["input", "cache"])),
     cacheRead: sum(({ usage }) => usage?.cacheRead ?? 0n),
-    firstEventCounts: Array.from({ length: 10 }, (_, index) =>
+    firstEventCounts: Array.from({ length: firstEventBoundsMs.length + 1 }, (_, index) =>
       sum((one) => one.firstEventCounts[index] ?? 0n),
     ),
   };
 }
-
-/** Upper bounds of all but the last count of first events, in milliseconds. */
-const firstEventBoundsMs = [100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4] as const;
 
 /**
  * The count in which a share of the first events ends: its upper bound in milliseconds, or

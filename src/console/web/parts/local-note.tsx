@@ -1,0 +1,11 @@
+import type { JSX } from "preact";
+import { words } from "../words.ts";
+import { Notice } from "./small.tsx";
+
+const localNames = ["localhost", "127.0.0.1", "[::1]"];
+
+/** Beside a link for somebody else: that it leads nowhere from another machine. */
+export function LocalNote(): JSX.Element | null {
+  if (!localNames.includes(location.hostname)) return null;
+  return <Notice tone="warn">{words.members.localOnly}</Notice>;
+}

@@ -1,0 +1,120 @@
+// What a table shows of its columns and rows: which columns a person chose, kept in the browser,
+// and the order of the rows. Headless: `table.tsx` draws it.
+
+import {
+  type ColumnDef,
+  columnVisibilityFeature,
+  constructTable,
+  createSortedRowModel,
+  rowSortingFeature,
+  type SortingState,
+  tableFeatures,
+} from "@tanstack/table-core";
+import { storeReactivityBindings } from "@tanstack/table-core/store-reactivity-bindings";
+import type { ComponentChildren } from "preact";
+import { useState } from "preact/hooks";
+
+export type Column<Row> = {
+  /** Names the column, in addresses and in the browser's storage too. */
+  readonly name: string;
+  readonly head: ComponentChildren;
+  readonly cell: (row: Row) => ComponentChildren;
+  /** The totals below it. */
+  readonly foot?: ComponentChildren;
+  /** Numbers: at the right. */
+  readonly end?: boolean;
+  /** Rows can be ordered by it: here by this value, or by the service, which needs none. */
+  readonly sortBy?: ((row: Row) => SortValue) | "service";
+  /** True: it is seen once somebody chooses it. */
+  readonly isExtra?: boolean;
+};
+
+export type SortValue = bigint | number | string;
+
+/** By what rows are ordered. */
+export type Order = { readonly by: string; readonly descending: boolean };
+
+const features = tableFeatures({
+  coreReactivityFeature: storeReactivityBindings(),
+  columnVisibilityFeature,
+  rowSortingFeature,
+  sortedRowModel: createSortedRowModel(),
+});
+
+type Shown = Readonly<Record<string, boolean>>;
+
+type TableModel<Row> = {
+  readonly columns: readonly Column<Row>[];
+  readonly rows: readonly Row[];
+  isShown(column: Column<Row>): boolean;
+  /** Shows a column, or hides it. */
+  toggle(column: Column<Row>): void;
+};
+
+type ModelProps<Row> = {
+  readonly columns: readonly Column<Row>[];
+  readonly rows: readonly Row[];
+  /** Undefined: the rows stay as they are. */
+  readonly order: Order | undefined;
+  /** By which the choice of columns is kept. Undefined: there is none. */
+  readonly name: string | undefined;
+};
+
+/** The columns and rows to draw. */
+export function useTableModel<Row extends object>(props: ModelProps<Row>): TableModel<Row> {
+  const { columns, rows, order, name } = props;
+  const [chosen, setChosen] = useState(() => readChoice(name));
+  const shown: Shown = Object.fromEntries(
+    columns.map((one) => [one.name, chosen[one.name] ?? one.isExtra !== true]),
+  );
+  const isOrdered = columns.some(
+    (one) => one.name === order?.by && typeof one.sortBy === "function",
+  );
+  const sorting: SortingState =
+    order && isOrdered ? [{ id: order.by, desc: order.descending }] : [];
+  const options = {
+    features,
+    columns: columns.map(toDefinition),
+    data: [...rows],
+    state: { columnVisibility: shown, sorting },
+  };
+  const [table] = useState(() => constructTable(options));
+  table.setOptions((before) => ({ ...before, ...options }));
+  return {
+    columns: columns.filter((one) => table.getColumn(one.name)?.getIsVisible() !== false),
+    rows: table.getRowModel().rows.map(({ original }) => original),
+    isShown: (column) => shown[column.name] === true,
+    toggle(column) {
+      const next = { ...chosen, [column.name]: shown[column.name] !== true };
+      setChosen(next);
+      if (name !== undefined) localStorage.setItem(keyOf(name), JSON.stringify(next));
+    },
+  };
+}
+
+function toDefinition<Row extends object>(column: Column<Row>): ColumnDef<typeof features, Row> {
+  const { name, sortBy } = column;
+  const valueIn = typeof sortBy === "function" ? sortBy : () => 0;
+  return {
+    id: name,
+    accessorFn: valueIn,
+    sortFn: (a, b) => compareValues(valueIn(a.original), valueIn(b.original)),
+  };
+}
+
+function compareValues(a: SortValue, b: SortValue): number {
+  if (typeof a === "string" && typeof b === "string") return a.localeCompare(b);
+  return a < b ? -1 : a > b ? 1 : 0;
+}
+
+const keyOf = (name: string) => `gateway-columns-${name}`;
+
+/** What somebody chose before. Columns that are not in it are as the page has them. */
+function readChoice(name: string | undefined): Shown {
+  if (name === undefined) return {};
+  try {
+    return Object(JSON.parse(localStorage.getItem(keyOf(name)) ?? "{}"));
+  } catch {
+    return {};
+  }
+}

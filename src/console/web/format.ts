@@ -158,6 +158,9 @@ const units = [
 export function relative(at: Moment, now: Date = new Date()): string {
   const seconds = (toDate(at).getTime() - now.getTime()) / 1000;
   for (const [unit, size] of units)
-    if (Math.abs(seconds) >= size) return relativeFormat.format(Math.trunc(seconds / size), unit);
+    if (Math.abs(seconds) >= size) {
+      const text = relativeFormat.format(Math.trunc(seconds / size), unit);
+      return text.replaceAll(" ", space);
+    }
   return seconds > 0 ? "in less than a minute" : "just now";
 }

@@ -203,7 +203,7 @@ export type ListBalancesRow = { address: string; atoms: string; nonce: bigint; h
  * Lists the balances below a height to compare next: those that an order of Ether awaits, then the
  * oldest.
  */
-export const listBalances: Many<{ processor: string; chain: string; below: bigint | number; rows: bigint | number }, ListBalancesRow> = many(
+export const listBalances: Many<{ processor: string; chain: string; below: bigint | number; native: string; rows: bigint | number }, ListBalancesRow> = many(
   "payments/list-balances",
   `-- payments/list-balances
 select b.address, b.atoms, b.nonce, b.height, b.block_at
@@ -213,11 +213,11 @@ order by exists (
   select from payment_orders o
   join deposit_addresses a on a.account_id = o.account_id and a."family" = o."family"
   where a.address = b.address and o.processor = $1 and o.network = $2
-    and o.asset = 'ETH' and o.state in ('open', 'seen', 'partly_paid', 'expired', 'cancelled')
+    and o.asset = $4 and o.state in ('open', 'seen', 'partly_paid', 'expired', 'cancelled')
     and o.quoted_until > now() - interval '2 hours'
 ) desc, b.height, b.address
-limit $4`,
-  (p) => [p.processor, p.chain, p.below, p.rows],
+limit $5`,
+  (p) => [p.processor, p.chain, p.below, p.native, p.rows],
   (v) => ({ address: v[0], atoms: v[1], nonce: v[2], height: v[3], blockAt: v[4] }) as never,
   "",
   5000,
@@ -583,13 +583,13 @@ export type ListInBlocksRow = { externalId: string };
 /**
  * Lists the payments of tokens in some blocks.
  */
-export const listInBlocks: Many<{ processor: string; chain: string; from: bigint | number; to: bigint | number }, ListInBlocksRow> = many(
+export const listInBlocks: Many<{ processor: string; chain: string; from: bigint | number; to: bigint | number; native: string }, ListInBlocksRow> = many(
   "payments/list-in-blocks",
   `-- payments/list-in-blocks
 select external_id from chain_payments
 where processor = $1 and chain = $2 and height between $3 and $4
-  and state <> 'lost' and asset <> 'ETH'`,
-  (p) => [p.processor, p.chain, p.from, p.to],
+  and state <> 'lost' and asset <> $5`,
+  (p) => [p.processor, p.chain, p.from, p.to, p.native],
   (v) => ({ externalId: v[0] }) as never,
   "",
   5000,
@@ -746,30 +746,30 @@ export type LoseNativeRow = { externalId: string };
 /**
  * Gives up the payments of Ether above a height, which the chain left: their ids never return.
  */
-export const loseNative: Many<{ processor: string; chain: string; above: bigint | number }, LoseNativeRow> = many(
+export const loseNative: Many<{ processor: string; chain: string; native: string; above: bigint | number }, LoseNativeRow> = many(
   "payments/lose-native",
   `-- payments/lose-native
 with lost as (
   update chain_payments
   set state = 'lost', height = null, hash = null
-  where processor = $1 and chain = $2 and asset = 'ETH' and height > $3
+  where processor = $1 and chain = $2 and asset = $3 and height > $4
   returning external_id, address, atoms
 ), recorded as (
   select p.address, p.atoms
   from sweep_payments p
   join sweeps s on s.sweep_id = p.sweep_id
-  where s.processor = $1 and s.network = $2 and p.height > $3
+  where s.processor = $1 and s.network = $2 and p.height > $4
     and p.granted_by is null
 ), moved as (
   update address_balances b
-  set height = $3,
+  set height = $4,
     atoms = greatest(0, b.atoms
       - (select coalesce(sum(l.atoms), 0) from lost l where l.address = b.address)
       - (select coalesce(sum(r.atoms), 0) from recorded r where r.address = b.address))
-  where b.processor = $1 and b.chain = $2 and b.height > $3
+  where b.processor = $1 and b.chain = $2 and b.height > $4
 )
 select external_id from lost`,
-  (p) => [p.processor, p.chain, p.above],
+  (p) => [p.processor, p.chain, p.native, p.above],
   (v) => ({ externalId: v[0] }) as never,
   "",
   5000,
@@ -1821,7 +1821,7 @@ where order_id in (
 /**
  * Marks the orders of Ether that were open when their address was emptied.
  */
-export const markSwept: Run<{ address: string; processor: string; chain: string; to: Date | string; from: Date | string }> = run(
+export const markSwept: Run<{ address: string; processor: string; chain: string; native: string; to: Date | string; from: Date | string }> = run(
   "payments/mark-swept",
   `-- payments/mark-swept
 update payment_orders o
@@ -1829,10 +1829,10 @@ set faults = array(select distinct unnest(o.faults || 'swept'::text) order by 1)
   hook_at = now(), next_look_at = now()
 from deposit_addresses a
 where a.address = $1 and a.account_id = o.account_id and a."family" = o."family"
-  and o.processor = $2 and o.network = $3 and o.asset = 'ETH'
+  and o.processor = $2 and o.network = $3 and o.asset = $4
   and o.external_id is not null
-  and o.created_at - interval '10 minutes' <= $4 and o.quoted_until >= $5`,
-  (p) => [p.address, p.processor, p.chain, p.to, p.from],
+  and o.created_at - interval '10 minutes' <= $5 and o.quoted_until >= $6`,
+  (p) => [p.address, p.processor, p.chain, p.native, p.to, p.from],
   5000,
 );
 

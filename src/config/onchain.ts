@@ -1,6 +1,7 @@
 // The processor `onchain`: chains that the gateway reads by itself, with public keys alone.
 
 import { problemOfKey } from "./account-key.ts";
+import { type Coin, coins, eth } from "./coins.ts";
 import type { Section } from "./section.ts";
 
 /** Chains that are read with public keys of the operator's wallet. */
@@ -42,7 +43,7 @@ export type EvmChain = {
 };
 
 export type EvmToken = {
-  readonly asset: "USDT" | "USDC";
+  readonly asset: string;
   /** In lower case. */
   readonly contract: string;
   readonly decimals: number;
@@ -102,7 +103,9 @@ function readChain(section: Section): EvmChain {
   const chainId = section.integer("chain_id", { min: 1, max: Number.MAX_SAFE_INTEGER });
   const depth = section.text("depth", "finalized");
   const takesEther = section.flag("ether", false);
-  const tokens = section.has("tokens") ? section.sections("tokens").map(readToken) : [];
+  const tokens = section.has("tokens")
+    ? section.sections("tokens").map((one) => readToken(one, name))
+    : [];
   for (const [index, { asset }] of tokens.entries())
     if (tokens.findIndex((one) => one.asset === asset) < index)
       section.problem(`tokens[${index}].asset`, `there are two tokens ${asset}`);
@@ -120,17 +123,36 @@ function readChain(section: Section): EvmChain {
   return settings;
 }
 
-function readToken(section: Section): EvmToken {
+/** `network`: the name of the chain. */
+function readToken(section: Section, network: string): EvmToken {
   const contract = section.text("contract");
   if (contract !== "" && !/^0x[0-9a-fA-F]{40}$/.test(contract))
     section.problem("contract", "must be an address: 0x and 40 hexadecimal digits");
+  const tokens = coins.filter(({ isToken }) => isToken);
+  const asset = readAsset(section, tokens);
+  const networks = tokens.find((one) => one.asset === asset)?.networks;
+  const known = networks?.find((one) => one.network === network) ?? networks?.[0];
   const token = {
-    asset: section.choice("asset", ["USDT", "USDC"]),
+    asset,
     contract: contract.toLowerCase(),
-    decimals: section.integer("decimals", { min: 0, max: 18, fallback: 6 }),
+    decimals: section.integer("decimals", { min: 0, max: 18, fallback: known?.decimals ?? 0 }),
   };
   section.rejectUnknown();
   return token;
+}
+
+/** The asset of one of some coins. */
+export function readAsset(section: Section, of: readonly Coin[], fallback?: string): string {
+  const asset = section.text("asset", fallback);
+  const assets = of.map((one) => one.asset);
+  if (asset !== "" && !assets.includes(asset))
+    section.problem("asset", `must be one of ${assets.join(", ")}, not ${asset}`);
+  return asset;
+}
+
+/** The coins that a chain pays with. */
+export function assetsOf({ takesEther, tokens }: Pick<EvmChain, "takesEther" | "tokens">) {
+  return [...(takesEther ? [eth.asset] : []), ...tokens.map(({ asset }) => asset)];
 }
 
 function readRpc(section: Section): string {

@@ -1,6 +1,8 @@
 // The section `payments` of the configuration file: what can be bought, from whom, and by which
 // payment processors. Secrets are named by environment variables, never written in the file.
 
+import { btc, coins } from "./coins.ts";
+import { assetsOf } from "./onchain.ts";
 import { missingSecretsOf, type ProcessorSettings, readProcessor } from "./processors.ts";
 import { type RateSources, readRates } from "./rates.ts";
 import type { Section } from "./section.ts";
@@ -79,8 +81,11 @@ export function readPayments(section: Section): PaymentSettings {
 /** The coins that the gateway quotes by itself. A stablecoin is a dollar. */
 function coinsToQuote(processor: ProcessorSettings): string[] {
   if (processor.type !== "onchain") return [];
-  const takesEther = processor.evm?.chains.some((chain) => chain.takesEther);
-  return [...(processor.bitcoin ? ["BTC"] : []), ...(takesEther ? ["ETH"] : [])];
+  const { bitcoin, evm } = processor;
+  const taken = new Set(bitcoin ? [btc.asset] : []);
+  for (const { takesEther, tokens } of evm?.chains ?? [])
+    for (const asset of assetsOf({ takesEther, tokens })) taken.add(asset);
+  return coins.filter((one) => !one.isStablecoin && taken.has(one.asset)).map((one) => one.asset);
 }
 
 function readPacks(section: Section, mostUsd: number): readonly number[] {

@@ -2,7 +2,7 @@
 // something is awaited also what waits for a block.
 
 import * as sql from "../../gen/sql/payments.ts";
-import type { BitcoinSettings } from "../config/catalog.ts";
+import { type BitcoinSettings, btc } from "../config/catalog.ts";
 import type { Answer } from "./ask.ts";
 import { RefusedError } from "./ask.ts";
 import {
@@ -20,10 +20,11 @@ import {
 } from "./chain.ts";
 import { type BlockId, idsOf } from "./chain-tables.ts";
 import { addAtoms, atomsOf } from "./coins.ts";
+import { usualOf } from "./processor.ts";
 import { type Rpc, RpcError } from "./rpc.ts";
 
-const asset = "BTC";
-const decimals = 8;
+const { asset, decimals } = usualOf(btc);
+const microDollars = 1_000_000n;
 /** Waiting transactions that one reading asks for. */
 const waitingMax = 2_000;
 const askedAtOnce = 8;
@@ -32,8 +33,13 @@ const missingMsMax = 24 * 3_600_000;
 
 /** Blocks that a payment needs, by what its account was paid within a day, in micro-dollars. */
 export function blocksNeeded(usdMicro: bigint | undefined): number {
-  if (usdMicro === undefined || usdMicro >= 1_000_000_000n) return 6;
-  return usdMicro < 100_000_000n ? 1 : 3;
+  const steps = btc.depth === "chain" ? [] : btc.depth;
+  const step = steps.find(
+    ({ belowUsd }) =>
+      belowUsd === undefined ||
+      (usdMicro !== undefined && usdMicro < BigInt(belowUsd) * microDollars),
+  );
+  return step?.blocks ?? 1;
 }
 
 export function createBitcoin(

@@ -2,6 +2,7 @@
 // is granted for them, its state, and why a person has to look. README.md has the rules by number.
 
 import { max, microCreditsPerMicroDollar, min } from "../base/money.ts";
+import { coins } from "../config/catalog.ts";
 import type { Asset, DepositState } from "./processor.ts";
 
 const microDollars = 1_000_000n;
@@ -300,7 +301,7 @@ export function isSameAsset(
 }
 
 export function isStablecoin({ asset }: { readonly asset: string }): boolean {
-  return asset === "USDT" || asset === "USDC";
+  return coins.some((one) => one.asset === asset && one.isStablecoin);
 }
 
 /** True if a source of rates calls a stablecoin worth 2 % more or less than its dollar. */

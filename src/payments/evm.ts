@@ -3,7 +3,7 @@
 // time, so a node that is behind, or a chain that goes another way, hides nothing for long.
 
 import * as sql from "../../gen/sql/payments.ts";
-import type { EvmChain } from "../config/catalog.ts";
+import { type EvmChain, eth } from "../config/catalog.ts";
 import { type Answer, RefusedError } from "./ask.ts";
 import {
   type Arrival,
@@ -21,6 +21,7 @@ import {
 } from "./chain.ts";
 import { type Balance, type BlockId, idsOf } from "./chain-tables.ts";
 import { addAtoms } from "./coins.ts";
+import { usualOf } from "./processor.ts";
 import { type Rpc, type RpcCall, RpcError } from "./rpc.ts";
 
 /** `Transfer(address,address,uint256)` */
@@ -32,7 +33,7 @@ const requestsAtOnce = 4;
 /** Of one reading: the rest is compared by the next one. */
 const balancesMax = 2_000;
 const balancesAtOnce = 50;
-const etherDecimals = 18;
+const { asset: native, decimals: nativeDecimals } = usualOf(eth);
 /** A difference of balances within this time needs no search for its block. */
 const soonMs = 60_000;
 
@@ -217,7 +218,7 @@ export function createEvm(
   ): Promise<BlockId> {
     const { id, signal, transaction } = reading;
     const isFinal = to <= final.height;
-    const rows = await store.run(sql.listInBlocks, { ...id, from, to });
+    const rows = await store.run(sql.listInBlocks, { ...id, native, from, to });
     const known = new Set(idsOf(rows));
     const arrivals = await arrivalsIn({ from, to, needed }, signal);
     const fresh = arrivals.filter(({ externalId }) => !known.has(externalId));
@@ -246,7 +247,7 @@ export function createEvm(
     const { id, signal, transaction } = reading;
     // What came to a new address up to this block counts, too.
     await store.run(sql.ensureBalances, { ...id, height: final.height - 1 });
-    const balances = await store.listBalances(id, final.height, balancesMax);
+    const balances = await store.listBalances(id, native, final.height, balancesMax);
     const pages: Balance[][] = [];
     for (let at = 0; at < balances.length; at += balancesAtOnce)
       pages.push(balances.slice(at, at + balancesAtOnce));
@@ -296,11 +297,11 @@ export function createEvm(
         atoms,
         at,
         blockAt: at,
-        asset: "ETH",
-        decimals: etherDecimals,
+        asset: native,
+        decimals: nativeDecimals,
         block: blockId(final),
       },
-      externalId: idInBlock(name, final, address, "ETH"),
+      externalId: idInBlock(name, final, address, native),
       spends: [],
       needed: 1,
       transactions: new Map(),
@@ -326,7 +327,7 @@ export function createEvm(
       const base = { ...now, atoms: isLeft ? before.atoms : now.atoms };
       const moved = await tables.run(sql.moveBalance, { ...id, ...base, from: before.height });
       if (moved === 0) return;
-      if (isSwept) await tables.run(sql.markSwept, between);
+      if (isSwept) await tables.run(sql.markSwept, { ...between, native });
       await storeArrivals(tables, id, sorted);
     });
   }
@@ -385,7 +386,7 @@ export function createEvm(
         );
         const { height: above } = cursor;
         await goBack(reading, cursor, async (tables) => {
-          const lost = await tables.run(sql.loseNative, { ...id, above });
+          const lost = await tables.run(sql.loseNative, { ...id, native, above });
           await tables.run(sql.loseSweepPayments, { ...id, above });
           return lost;
         });

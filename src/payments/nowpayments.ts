@@ -5,6 +5,7 @@ import { microCreditsPerMicroDollar } from "../base/money.ts";
 import { type NowpaymentsSettings, nowpaymentsCoins } from "../config/catalog.ts";
 import { type Answer, ask, RefusedError } from "./ask.ts";
 import { atomsOf } from "./coins.ts";
+import { isStablecoin } from "./decide.ts";
 import type {
   Asset,
   Fault,
@@ -71,10 +72,8 @@ export function createNowpayments(
     const fiat = answer.at("fiat_equivalent");
     if (!fiat.isAbsent) return atomsOf(fiat.text(), 6);
     const amount = atomsOf(answer.at("min_amount").text(), 6);
-    const { asset } = assetOf(coin);
-    const rate = asset.startsWith("USD")
-      ? microDollars
-      : await parts.marketRate?.({ asset }, "now");
+    const asset = assetOf(coin);
+    const rate = isStablecoin(asset) ? microDollars : await parts.marketRate?.(asset, "now");
     return amount === undefined || rate === undefined ? undefined : (amount * rate) / microDollars;
   }
 
@@ -182,8 +181,9 @@ export function createNowpayments(
 }
 
 function assetOf(coin: string): Asset {
-  const known = Object.hasOwn(nowpaymentsCoins, coin) ? nowpaymentsCoins[coin] : undefined;
-  return known ?? { asset: coin.toUpperCase(), network: "unknown", decimals: 18 };
+  return (
+    nowpaymentsCoins().get(coin) ?? { asset: coin.toUpperCase(), network: "unknown", decimals: 18 }
+  );
 }
 
 /** Ids come as numbers or texts. */

@@ -5,7 +5,7 @@
 import * as sql from "../../gen/sql/payments.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import type { FamilyName } from "../base/families.ts";
-import { type OnchainSettings, rpcOf } from "../config/catalog.ts";
+import { btc, eth, type OnchainSettings, rpcOf } from "../config/catalog.ts";
 import { bitcoinAddress, checksummed, evmAddress, keyIdOf } from "./addresses.ts";
 import { createBitcoin } from "./bitcoin.ts";
 import type { Chain, ChainParts } from "./chain.ts";
@@ -13,7 +13,14 @@ import { withAtoms } from "./chain-tables.ts";
 import { isStablecoin } from "./decide.ts";
 import { createEvm } from "./evm.ts";
 import type { DepositAddresses } from "./parts.ts";
-import { type Asset, atomsFor, type Method, type NewOrder, type Processor } from "./processor.ts";
+import {
+  type Asset,
+  atomsFor,
+  type Method,
+  type NewOrder,
+  type Processor,
+  usualOf,
+} from "./processor.ts";
 import { createRpc } from "./rpc.ts";
 
 const microDollars = 1_000_000n;
@@ -65,7 +72,7 @@ export function createOnchain(
     });
     chains.push(createBitcoin(bitcoin, rpc(chain, bitcoin.rpcEnv), parts));
     const note = "The network's fee is the sender's. Some exchanges subtract it: send it in full.";
-    add({ asset: "BTC", network: chain, decimals: 8 }, leastUsd, note);
+    add({ ...usualOf(btc), network: chain }, leastUsd, note);
   }
   if (evm) {
     const { accountKey } = evm;
@@ -82,7 +89,7 @@ export function createOnchain(
       const note = `Send on ${network} only. It counts ${when}.`;
       for (const { asset, decimals } of chain.tokens)
         add({ asset, network, decimals }, leastUsd, note);
-      if (takesEther) add({ asset: "ETH", network, decimals: 18 }, leastUsd, note);
+      if (takesEther) add({ ...usualOf(eth), network }, leastUsd, note);
     }
   }
 

@@ -216,7 +216,7 @@ const wrong: [what: string, payments: string, problem: string][] = [
   [
     "a coin that is not known",
     "{ processors: [{ name: a, type: nowpayments, api_key: K, coins: [btc, constructor] }] }",
-    "payments.processors[0].coins[1]: must be one of btc, eth, etharb, ethbase, usdterc20, usdttrc20, usdtbsc, usdtmatic, usdtarb, usdtsol, usdtton, usdc, usdcbase, usdcarb, usdcmatic, usdcsol, not constructor",
+    "payments.processors[0].coins[1]: must be one of btc, eth, etharb, ethbase, usdttrc20, usdterc20, usdtbsc, usdtmatic, usdtarb, usdtsol, usdtton, usdcbase, usdc, usdcarb, usdcmatic, usdcsol, not constructor",
   ],
   [
     "a coin twice",

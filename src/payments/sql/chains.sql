@@ -109,7 +109,7 @@ order by exists (
   select from payment_orders o
   join deposit_addresses a on a.account_id = o.account_id and a."family" = o."family"
   where a.address = b.address and o.processor = :processor and o.network = :chain
-    and o.asset = 'ETH' and o.state in ('open', 'seen', 'partly_paid', 'expired', 'cancelled')
+    and o.asset = :native and o.state in ('open', 'seen', 'partly_paid', 'expired', 'cancelled')
     and o.quoted_until > now() - interval '2 hours'
 ) desc, b.height, b.address
 limit :rows;
@@ -315,7 +315,7 @@ returning external_id;
 -- Lists the payments of tokens in some blocks.
 select external_id from chain_payments
 where processor = :processor and chain = :chain and height between :from and :to
-  and state <> 'lost' and asset <> 'ETH';
+  and state <> 'lost' and asset <> :native;
 
 -- name: ListKnown :many
 -- Lists which of some payments are stored.
@@ -401,7 +401,7 @@ returning external_id;
 with lost as (
   update chain_payments
   set state = 'lost', height = null, hash = null
-  where processor = :processor and chain = :chain and asset = 'ETH' and height > :above
+  where processor = :processor and chain = :chain and asset = :native and height > :above
   returning external_id, address, atoms
 ), recorded as (
   select p.address, p.atoms

@@ -353,6 +353,6 @@ set faults = array(select distinct unnest(o.faults || 'swept'::text) order by 1)
   hook_at = now(), next_look_at = now()
 from deposit_addresses a
 where a.address = :address and a.account_id = o.account_id and a."family" = o."family"
-  and o.processor = :processor and o.network = :chain and o.asset = 'ETH'
+  and o.processor = :processor and o.network = :chain and o.asset = :native
   and o.external_id is not null
   and o.created_at - interval '10 minutes' <= :to and o.quoted_until >= :from;

@@ -33,7 +33,7 @@ export type PaymentMethod = Message<"gateway.payments.v1.PaymentMethod"> & {
   method: string;
 
   /**
-   * `BTC`, `ETH`, `USDT` or `USDC`.
+   * As people write it, such as `BTC` or `USDC`.
    *
    * @generated from field: string asset = 2;
    */
@@ -1471,7 +1471,7 @@ export type SimulateDepositRequest = Message<"gateway.payments.v1.SimulateDeposi
   lost: boolean;
 
   /**
-   * `BTC`, `ETH`, `USDT` or `USDC`. Empty: as ordered.
+   * As people write it, such as `BTC` or `USDC`. Empty: as ordered.
    *
    * @generated from field: string asset = 6;
    */

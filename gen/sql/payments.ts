@@ -167,16 +167,49 @@ where key_id = $1 and account_id = $2 and "family" = $3`,
   5000,
 );
 
-export type OwnAddressesRow = { address: string };
+export type CountAddressesRow = { addresses: bigint };
 /**
- * Lists which of some addresses are ours.
+ * Counts the addresses of an account key that were given. No row: none was.
+ */
+export const countAddresses: Optional<{ keyId: string }, CountAddressesRow> = optional(
+  "payments/count-addresses",
+  `-- payments/count-addresses
+select next_index as addresses from deposit_keys where key_id = $1`,
+  (p) => [p.keyId],
+  (v) => ({ addresses: v[0] }) as never,
+  "",
+  5000,
+);
+
+export type ListGivenRow = { index: bigint; address: string; accountId: string; family: "v1" | "v2"; createdAt: Date };
+/**
+ * Lists the addresses of an account key, in the order in which they were given.
+ * `after`: the index of the last one of the page before
+ */
+export const listGiven: Many<{ keyId: string; after: bigint | number; rows: bigint | number }, ListGivenRow> = many(
+  "payments/list-given",
+  `-- payments/list-given
+select index, address, account_id, "family", created_at
+from deposit_addresses
+where key_id = $1 and index > $2
+order by index
+limit $3`,
+  (p) => [p.keyId, p.after, p.rows],
+  (v) => ({ index: v[0], address: v[1], accountId: v[2], family: v[3], createdAt: v[4] }) as never,
+  "",
+  5000,
+);
+
+export type OwnAddressesRow = { address: string; accountId: string };
+/**
+ * Lists which of some addresses are ours, with their accounts.
  */
 export const ownAddresses: Many<{ addresses: readonly string[] }, OwnAddressesRow> = many(
   "payments/own-addresses",
   `-- payments/own-addresses
-select address from deposit_addresses where address = any($1::text[])`,
+select address, account_id from deposit_addresses where address = any($1::text[])`,
   (p) => [p.addresses],
-  (v) => ({ address: v[0] }) as never,
+  (v) => ({ address: v[0], accountId: v[1] }) as never,
   "",
   5000,
 );
@@ -988,7 +1021,7 @@ export const takeNumber: Optional<{ kind: "receipt" | "credit_note"; orderId: st
   "payments/take-number",
   `-- payments/take-number
 insert into payment_numbers (seller, kind, year, last)
-select seller_name, $1, extract(year from now() at time zone 'UTC')::integer, 1
+select seller_id, $1, extract(year from now() at time zone 'UTC')::integer, 1
 from payment_orders
 where order_id = $2
 on conflict (seller, kind, year) do update set last = payment_numbers.last + 1
@@ -1042,19 +1075,41 @@ order by d.kind desc, d.issued_at, d.number`,
 
 export type InsertGrantRow = { n: number; micro: bigint };
 /**
- * Stores the difference between what an order is to be granted and what it was. No row: there is
- * none. The caller has locked the order.
+ * Stores the difference between what an order is to be granted and what it was. Bonuses that needed
+ * it as a purchase go while less than that is left, but for those that a refund took. No row: there
+ * is no difference. The caller has locked the order.
+ * `purchaseMicro`: what such a purchase has at least
  */
-export const insertGrant: Optional<{ orderId: string; targetMicro: bigint | number }, InsertGrantRow> = optional(
+export const insertGrant: Many<{ orderId: string; targetMicro: bigint | number; purchaseMicro: bigint | number }, InsertGrantRow> = many(
   "payments/insert-grant",
   `-- payments/insert-grant
-insert into payment_grants (order_id, n, micro)
-select $1, count(*) + 1, $2::bigint - coalesce(sum(micro), 0)
-from payment_grants
-where order_id = $1
-having $2 <> coalesce(sum(micro), 0)
+with granted as (
+  select count(*) as rows, coalesce(sum(micro), 0) as micro,
+    coalesce(sum(bonus_micro), 0) as bonus_micro
+  from payment_grants
+  where order_id = $1
+), taken as (
+  select coalesce(sum(micro), 0) as micro
+  from payment_refunds
+  where order_id = $1 and state not in ('refused', 'cancelled')
+), bonus as (
+  select coalesce(sum(p.bonus_micro), 0) as micro
+  from promotion_uses u
+  join promotions p on p.code_id = u.code_id
+  where u.order_id = $1 and u.refund_n is null
+), due as (
+  select $2::bigint - g.micro as micro, 0 as bonus_micro from granted g
+  union all
+  select 0, -g.bonus_micro
+    - case when $2 - t.micro < $3::bigint then b.micro else 0 end
+  from granted g, taken t, bonus b
+)
+insert into payment_grants (order_id, n, micro, bonus_micro)
+select $1, g.rows + row_number() over (order by d.bonus_micro <> 0), d.micro, d.bonus_micro
+from due d, granted g
+where d.micro <> 0 or d.bonus_micro <> 0
 returning n, micro`,
-  (p) => [p.orderId, p.targetMicro],
+  (p) => [p.orderId, p.targetMicro, p.purchaseMicro],
   (v) => ({ n: v[0], micro: v[1] }) as never,
   "",
   5000,
@@ -1110,7 +1165,7 @@ export type ListUnpostedRow = { n: number; micro: bigint; accountId: string; fam
 export const listUnposted: Many<{ orderId: string }, ListUnpostedRow> = many(
   "payments/list-unposted",
   `-- payments/list-unposted
-select g.n, g.micro, o.account_id, o."family"
+select g.n, g.micro + g.bonus_micro as micro, o.account_id, o."family"
 from payment_grants g
 join payment_orders o on o.order_id = g.order_id
 where g.order_id = $1 and g.transfer_id is null
@@ -1251,36 +1306,37 @@ delete from payment_hooks where received_at < now() - interval '90 days'`,
 /**
  * Stores an order that its processor has still to open. Until then it counts as open for a minute.
  */
-export const insertOrder: Run<{ orderId: string; accountId: string; family: "v1" | "v2"; idempotencyKey: string; usdMicro: bigint | number; processor: string; method: string; asset: string; network: string; decimals: number; createdBy: string; sellerName: string; sellerAddress: string; sellerTaxId: string; buyerName: string; buyerAddress: string; buyerTaxId: string }> = run(
+export const insertOrder: Run<{ orderId: string; accountId: string; family: "v1" | "v2"; idempotencyKey: string; usdMicro: bigint | number; processor: string; method: string; asset: string; network: string; decimals: number; createdBy: string; sellerId: string; sellerName: string; sellerAddress: string; sellerTaxId: string; buyerName: string; buyerAddress: string; buyerTaxId: string }> = run(
   "payments/insert-order",
   `-- payments/insert-order
 insert into payment_orders (order_id, account_id, "family", idempotency_key, usd_micro, processor,
-  method, asset, network, decimals, created_by, seller_name, seller_address, seller_tax_id,
-  buyer_name, buyer_address, buyer_tax_id, quoted_until, watched_until)
+  method, asset, network, decimals, created_by, seller_id, seller_name, seller_address,
+  seller_tax_id, buyer_name, buyer_address, buyer_tax_id, quoted_until, watched_until)
 values ($1, $2, $3, $4, $5, $6,
   $7, $8, $9, $10, $11, $12, $13, $14,
-  $15, $16, $17,
+  $15, $16, $17, $18,
   now() + interval '1 minute', now() + interval '1 minute')`,
-  (p) => [p.orderId, p.accountId, p.family, p.idempotencyKey, p.usdMicro, p.processor, p.method, p.asset, p.network, p.decimals, p.createdBy, p.sellerName, p.sellerAddress, p.sellerTaxId, p.buyerName, p.buyerAddress, p.buyerTaxId],
+  (p) => [p.orderId, p.accountId, p.family, p.idempotencyKey, p.usdMicro, p.processor, p.method, p.asset, p.network, p.decimals, p.createdBy, p.sellerId, p.sellerName, p.sellerAddress, p.sellerTaxId, p.buyerName, p.buyerAddress, p.buyerTaxId],
   5000,
 );
 
 /**
  * Stores an order for what arrived without one. Changes no row: it was stored before.
  */
-export const insertDirect: Run<{ orderId: string; accountId: string; family: "v1" | "v2"; idempotencyKey: string; usdMicro: bigint | number; processor: string; method: string; asset: string; network: string; decimals: number; externalId: string; atoms: string | bigint; rate: bigint | number; payTo: string; createdBy: string; sellerName: string; sellerAddress: string; sellerTaxId: string; buyerName: string; buyerAddress: string; buyerTaxId: string; quotedUntil: Date | string; watchedForMs: bigint | number }> = run(
+export const insertDirect: Run<{ orderId: string; accountId: string; family: "v1" | "v2"; idempotencyKey: string; usdMicro: bigint | number; processor: string; method: string; asset: string; network: string; decimals: number; externalId: string; atoms: string | bigint; rate: bigint | number; payTo: string; createdBy: string; sellerId: string; sellerName: string; sellerAddress: string; sellerTaxId: string; buyerName: string; buyerAddress: string; buyerTaxId: string; quotedUntil: Date | string; watchedForMs: bigint | number }> = run(
   "payments/insert-direct",
   `-- payments/insert-direct
 insert into payment_orders (order_id, account_id, "family", idempotency_key, kind, usd_micro,
   processor, method, asset, network, decimals, external_id, quoted_atoms, rate, pay_to, created_by,
-  seller_name, seller_address, seller_tax_id, buyer_name, buyer_address, buyer_tax_id,
+  seller_id, seller_name, seller_address, seller_tax_id, buyer_name, buyer_address, buyer_tax_id,
   quoted_until, watched_until, next_look_at)
 values ($1, $2, $3, $4, 'direct', $5,
   $6, $7, $8, $9, $10, $11, $12, $13, $14,
   $15, $16, $17, $18, $19, $20,
-  $21, $22, now() + $23::bigint * interval '1 millisecond', now())
+  $21, $22, $23,
+  now() + $24::bigint * interval '1 millisecond', now())
 on conflict (account_id, idempotency_key) do nothing`,
-  (p) => [p.orderId, p.accountId, p.family, p.idempotencyKey, p.usdMicro, p.processor, p.method, p.asset, p.network, p.decimals, p.externalId, p.atoms, p.rate, p.payTo, p.createdBy, p.sellerName, p.sellerAddress, p.sellerTaxId, p.buyerName, p.buyerAddress, p.buyerTaxId, p.quotedUntil, p.watchedForMs],
+  (p) => [p.orderId, p.accountId, p.family, p.idempotencyKey, p.usdMicro, p.processor, p.method, p.asset, p.network, p.decimals, p.externalId, p.atoms, p.rate, p.payTo, p.createdBy, p.sellerId, p.sellerName, p.sellerAddress, p.sellerTaxId, p.buyerName, p.buyerAddress, p.buyerTaxId, p.quotedUntil, p.watchedForMs],
   5000,
 );
 
@@ -1924,7 +1980,8 @@ where u.code_id = $1 and u.account_id = $2`,
 
 export type ReadBonusRow = { micro: bigint };
 /**
- * Sums the bonuses of promotions that needed an order, and that no refund has taken.
+ * Sums the bonuses of promotions that needed an order, unless a refund or a chargeback has taken
+ * them.
  */
 export const readBonus: One<{ orderId: string }, ReadBonusRow> = one(
   "payments/read-bonus",
@@ -1932,7 +1989,10 @@ export const readBonus: One<{ orderId: string }, ReadBonusRow> = one(
 select coalesce(sum(p.bonus_micro), 0)::bigint as micro
 from promotion_uses u
 join promotions p on p.code_id = u.code_id
-where u.order_id = $1 and u.refund_n is null`,
+where u.order_id = $1 and u.refund_n is null
+  and (
+    select coalesce(sum(g.bonus_micro), 0) from payment_grants g where g.order_id = $1
+  ) = 0`,
   (p) => [p.orderId],
   (v) => ({ micro: v[0] }) as never,
   "",
@@ -2267,8 +2327,42 @@ order by at, external_id`,
   5000,
 );
 
+export type FindSweepPaymentRow = { sweepId: string; externalId: string; processor: string; network: string; address: string; asset: string; decimals: number; atoms: string; height: bigint; hash: string; at: Date; grantedBy: string | null };
 /**
- * Notes who granted what came during a sweep. Changes no row: somebody has.
+ * Finds what came during a sweep.
+ */
+export const findSweepPayment: Optional<{ sweepId: string; externalId: string }, FindSweepPaymentRow> = optional(
+  "payments/find-sweep-payment",
+  `-- payments/find-sweep-payment
+select p.sweep_id, p.external_id, s.processor, s.network, p.address, p.asset, p.decimals, p.atoms,
+  p.height, p.hash, p.at, p.granted_by
+from sweep_payments p
+join sweeps s on s.sweep_id = p.sweep_id
+where p.sweep_id = $1 and p.external_id = $2`,
+  (p) => [p.sweepId, p.externalId],
+  (v) => ({ sweepId: v[0], externalId: v[1], processor: v[2], network: v[3], address: v[4], asset: v[5], decimals: v[6], atoms: v[7], height: v[8], hash: v[9], at: v[10], grantedBy: v[11] }) as never,
+  "grantedBy",
+  5000,
+);
+
+export type LockSweepPaymentRow = { externalId: string };
+/**
+ * Locks what came during a sweep until the end of the transaction. No row: somebody has granted it.
+ */
+export const lockSweepPayment: Optional<{ sweepId: string; externalId: string }, LockSweepPaymentRow> = optional(
+  "payments/lock-sweep-payment",
+  `-- payments/lock-sweep-payment
+select external_id from sweep_payments
+where sweep_id = $1 and external_id = $2 and granted_by is null
+for update`,
+  (p) => [p.sweepId, p.externalId],
+  (v) => ({ externalId: v[0] }) as never,
+  "",
+  5000,
+);
+
+/**
+ * Notes who granted what came during a sweep. The caller has locked it.
  */
 export const grantSweepPayment: Run<{ grantedBy: string; sweepId: string; externalId: string }> = run(
   "payments/grant-sweep-payment",

@@ -135,7 +135,7 @@ function describePayments(payments: PaymentSettings | undefined): string[] {
       : `second approval above ${secondApprovalAboveUsd} USD`;
   return [
     `payments: packs of ${packsUsd.join(", ")} USD; at most ${mostUsd} USD; ${approval}`,
-    `  seller: ${
+    `  seller ${seller.id}: ${
       [seller.name, seller.address, seller.taxId]
         .filter((text) => text !== "")
         .join(", ")

@@ -20,11 +20,14 @@ export type BitcoinSettings = {
   /** Variable with the address of a node, which may hold credentials. */
   readonly rpcEnv: string;
   readonly accountKey: string;
+  readonly gapLimit: number;
   readonly leastUsd: number;
 };
 
 export type EvmSettings = {
   readonly accountKey: string;
+  /** Unused addresses in a row behind which the operator's wallet still looks. */
+  readonly gapLimit: number;
   readonly chains: readonly EvmChain[];
 };
 
@@ -51,6 +54,8 @@ export type EvmToken = {
 
 const stepUsd = 5;
 const leastUsdMax = 1_000_000;
+/** Each order of a new account can make an address that is never paid. */
+const gapLimitDefault = 1_000;
 /** On Ethereum's main chain the network's fee is too much of a small pack. */
 const mainChainId = 1;
 const mainChainLeastUsd = 50;
@@ -74,6 +79,7 @@ function readBitcoin(section: Section): BitcoinSettings {
     chain,
     rpcEnv: readRpc(section),
     accountKey: readKey(section, chain === "bitcoin" ? "bitcoin" : "testnet"),
+    gapLimit: readGapLimit(section),
     leastUsd: readLeast(section, stepUsd),
   };
   section.rejectUnknown();
@@ -82,6 +88,7 @@ function readBitcoin(section: Section): BitcoinSettings {
 
 function readEvm(section: Section): EvmSettings {
   const accountKey = readKey(section, "evm");
+  const gapLimit = readGapLimit(section);
   const chains = section.sections("chains").map(readChain);
   for (const [index, { name, chainId }] of chains.entries()) {
     const earlier = chains.slice(0, index);
@@ -93,7 +100,7 @@ function readEvm(section: Section): EvmSettings {
       section.problem(`chains[${index}].name`, `${name} is a network of Bitcoin`);
   }
   section.rejectUnknown();
-  return { accountKey, chains };
+  return { accountKey, gapLimit, chains };
 }
 
 function readChain(section: Section): EvmChain {
@@ -139,6 +146,10 @@ function readToken(section: Section, network: string): EvmToken {
   };
   section.rejectUnknown();
   return token;
+}
+
+function readGapLimit(section: Section): number {
+  return section.integer("gap_limit", { min: 1, max: 10_000_000, fallback: gapLimitDefault });
 }
 
 /** The asset of one of some coins. */

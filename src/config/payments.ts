@@ -25,6 +25,8 @@ export type PaymentSettings = {
 
 /** Who sells. The texts are empty where nothing was configured. */
 export type Seller = {
+  /** Numbers documents. A name may change, and the numbers go on. */
+  readonly id: string;
   readonly name: string;
   /** With line breaks. */
   readonly address: string;
@@ -35,7 +37,7 @@ export type Seller = {
 const stepUsd = 5;
 const mostUsdMax = 1_000_000;
 const defaultPacksUsd = [5, 20, 50, 200];
-const nobody: Seller = { name: "", address: "", taxId: "" };
+const nobody: Seller = { id: "main", name: "", address: "", taxId: "" };
 
 /** What is offered where the file has no section `payments`, and people reach only this machine. */
 export const simulatedPayments: PaymentSettings = {
@@ -101,7 +103,10 @@ function readPacks(section: Section, mostUsd: number): readonly number[] {
 
 function readSeller(section: Section | undefined): Seller {
   if (!section) return nobody;
+  const id = section.text("id", nobody.id);
+  if (!/^[a-z0-9-]{1,32}$/.test(id)) section.problem("id", "must be 1 to 32 of a-z, 0-9 and -");
   const seller = {
+    id,
     name: section.text("name"),
     address: section.text("address", ""),
     taxId: section.text("tax_id", ""),

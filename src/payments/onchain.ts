@@ -37,6 +37,7 @@ export function methodOf(name: string, asset: string, chain: string): string {
 type Keyring = {
   readonly keyId: string;
   readonly networks: readonly string[];
+  readonly gapLimit: number;
   address(index: number): string;
   /** As wallets show it. */
   show(address: string): string;
@@ -63,10 +64,11 @@ export function createOnchain(
     createRpc(`the node of ${chain}`, rpcOf(rpcEnv, env) ?? new URL("http://127.0.0.1:1"));
 
   if (bitcoin) {
-    const { chain, accountKey, leastUsd } = bitcoin;
+    const { chain, accountKey, gapLimit, leastUsd } = bitcoin;
     keyrings.push({
       keyId: keyIdOf(accountKey),
       networks: [chain],
+      gapLimit,
       address: (index) => bitcoinAddress(accountKey, index, chain),
       show: (address) => address,
     });
@@ -75,10 +77,11 @@ export function createOnchain(
     add({ ...usualOf(btc), network: chain }, leastUsd, note);
   }
   if (evm) {
-    const { accountKey } = evm;
+    const { accountKey, gapLimit } = evm;
     keyrings.push({
       keyId: keyIdOf(accountKey),
       networks: evm.chains.map((one) => one.name),
+      gapLimit,
       address: (index) => evmAddress(accountKey, index),
       show: checksummed,
     });
@@ -100,12 +103,17 @@ export function createOnchain(
     return found;
   }
 
+  async function findAddress(accountId: string, family: FamilyName, network: string) {
+    const { keyId, show } = keyringOf(network);
+    const known = await store.run(sql.findAddress, { keyId, accountId, family });
+    return known && show(known.address);
+  }
+
   async function addressOf(accountId: string, family: FamilyName, network: string) {
+    const known = await findAddress(accountId, family, network);
+    if (known !== undefined) return known;
     const keyring = keyringOf(network);
     const { keyId } = keyring;
-    const find = () => store.run(sql.findAddress, { keyId, accountId, family });
-    const known = await find();
-    if (known) return keyring.show(known.address);
     await store
       .transaction(async (tables) => {
         const { index } = await tables.run(sql.takeIndex, { keyId });
@@ -117,9 +125,9 @@ export function createOnchain(
         // Another call has just made it. The index is free again.
         if (!(error instanceof TakenError)) throw error;
       });
-    const made = await find();
-    if (!made) throw new Error("an address that was stored is gone");
-    return keyring.show(made.address);
+    const made = await findAddress(accountId, family, network);
+    if (made === undefined) throw new Error("an address that was stored is gone");
+    return made;
   }
 
   return {
@@ -127,7 +135,16 @@ export function createOnchain(
     isSimulated: false,
     chains,
     marketRate,
+    findAddress,
     addressOf,
+    networks: () => keyrings.flatMap(({ networks }) => networks),
+    async listAddresses(network, after, rows) {
+      const { keyId, gapLimit, show } = keyringOf(network);
+      const given = await store.run(sql.countAddresses, { keyId });
+      const found = await store.run(sql.listGiven, { keyId, after, rows });
+      const addresses = found.map((one) => ({ ...one, address: show(one.address) }));
+      return { given: given?.addresses ?? 0n, gapLimit, addresses };
+    },
     methods: async () => methods,
     async open(order) {
       const method = methods.find((one) => one.method === order.method);

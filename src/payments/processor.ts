@@ -50,9 +50,9 @@ export type SeenDeposit = Asset & {
 /**
  * What a processor reports besides deposits. `marked`: somebody called the order paid there.
  * `failed`: it could not receive what was sent. `swept`: its address was emptied while something
- * may have arrived.
+ * may have arrived. `flooded`: more payments came to it than are asked for.
  */
-export type Fault = "marked" | "failed" | "swept";
+export type Fault = "marked" | "failed" | "swept" | "flooded";
 
 /** What a processor says about one order, whoever asked for it. */
 export type Look = {

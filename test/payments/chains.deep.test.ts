@@ -46,9 +46,11 @@ async function start() {
           rpcEnv: "BITCOIN_RPC",
           leastUsd: 5,
           accountKey: regtestAccountKey,
+          gapLimit: 1_000,
         },
         evm: {
           accountKey: evmAccountKey,
+          gapLimit: 1_000,
           chains: [
             {
               name: "one",
@@ -67,11 +69,6 @@ async function start() {
     env: { BITCOIN_RPC: bitcoin.url, EVM_RPC: evm.url },
   });
   stops.push(world.stop);
-  const addressOf = async (accountId: string, network: string) => {
-    const request = { accountId, family: Family.V1, network };
-    const { address } = await world.as(admin).getDepositAddress(request);
-    return address.toLowerCase();
-  };
   /** Waits until two readings of a chain, one after the other, have begun and ended. */
   const reads = async (chain: string) => {
     for (let done = 0; done < 2; done++) {
@@ -86,7 +83,9 @@ async function start() {
   };
   const payer = async (network: string) => {
     const accountId = await world.newAccount();
-    return { accountId, address: await addressOf(accountId, network) };
+    const method = `onchain:${network === "one" ? "usdc" : "btc"}-${network}`;
+    const address = (await world.addressByOrder(accountId, method)).toLowerCase();
+    return { accountId, address };
   };
   return { evm, bitcoin, world, reads, payer };
 }

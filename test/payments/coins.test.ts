@@ -4,6 +4,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { OrderState } from "../../gen/gateway/payments/v1/payments_pb.ts";
 import { type Coin, coins, defaultCatalog, readCatalogFile } from "../../src/config/catalog.ts";
+import { errorOf } from "../support/billing.ts";
 import { type Nowpayments, startNowpayments } from "../support/nowpayments.ts";
 import { evmAccountKey, startRates } from "../support/onchain.ts";
 import { admin, type PaymentsNodes, startPaymentsNodes } from "../support/payments-nodes.ts";
@@ -126,4 +127,29 @@ test("what is pretended of it is credited by its rate", async () => {
   await world.until(async () =>
     expect(await world.posted(accountId)).toEqual([1_200_000_000n, 0n]),
   );
+});
+
+test("an account gets an address with its first order, or once it has paid", async () => {
+  const address = async (accountId: string) => {
+    const request = { accountId, family: Family.V1, network: "wide" };
+    return (await world.as(admin).getDepositAddress(request)).address;
+  };
+  const given = async () => Number((await world.as(admin).listDepositAddresses({})).given);
+  const before = await given();
+  const stranger = await world.newAccount();
+  expect((await errorOf(address(stranger))).reason).toBe("wrong_state");
+  expect(await given()).toBe(before);
+  await world.paidOrder(stranger);
+  const own = await address(stranger);
+  expect([await address(stranger), await given()]).toEqual([own, before + 1]);
+  const listed = await world.as(admin).listDepositAddresses({ network: "wide", pageSize: 1000 });
+  expect(listed).toMatchObject({ network: "wide", networks: ["wide"], gapLimit: 1_000 });
+  expect(listed.addresses.at(-1)).toMatchObject({
+    ...{ address: own, accountId: stranger, family: Family.V1 },
+  });
+  const first = await world.as(admin).listDepositAddresses({ pageSize: 1 });
+  const second = { pageSize: 1, pageToken: first.nextPageToken };
+  expect((await world.as(admin).listDepositAddresses(second)).addresses).toMatchObject([
+    { address: own },
+  ]);
 });

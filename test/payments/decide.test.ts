@@ -152,16 +152,9 @@ describe("rules 3 and 4: less than the price waits for the end of the quote", ()
       granted: creditsFor(1),
     },
     {
-      name: "below 1 USD is dust",
+      name: "below 1 USD grants nothing, and asks nobody",
       deposits: [ruledDeposit(0.999)],
       now: late,
-      granted: 0n,
-      attention: "dust",
-    },
-    {
-      name: "below 1 USD while the quote stands is no dust yet",
-      deposits: [ruledDeposit(0.5)],
-      now: inTime,
       granted: 0n,
     },
     {

@@ -88,9 +88,22 @@ where coalesce(read_at, added_at) < now() - interval '2 minutes';
 select address from deposit_addresses
 where key_id = :key_id and account_id = :account_id and "family" = :family;
 
+-- name: CountAddresses :optional
+-- Counts the addresses of an account key that were given. No row: none was.
+select next_index as addresses from deposit_keys where key_id = :key_id;
+
+-- name: ListGiven :many
+-- Lists the addresses of an account key, in the order in which they were given.
+-- :after  the index of the last one of the page before
+select index, address, account_id, "family", created_at
+from deposit_addresses
+where key_id = :key_id and index > :after
+order by index
+limit :rows;
+
 -- name: OwnAddresses :many
--- Lists which of some addresses are ours.
-select address from deposit_addresses where address = any(:addresses::text[]);
+-- Lists which of some addresses are ours, with their accounts.
+select address, account_id from deposit_addresses where address = any(:addresses::text[]);
 
 -- name: ListAddresses :many
 -- Lists the addresses of EVM chains, page by page.

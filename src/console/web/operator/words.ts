@@ -174,7 +174,6 @@ export const words = {
     reasons: {
       UNSPECIFIED: "nothing waits",
       OVERPAID: "More arrived than is credited without asking",
-      DUST: "Less than 1 USD arrived",
       LATE: "Late, and its value is unknown",
       WRONG_ASSET: "Another coin or network arrived",
       LOST: "Credited money is gone again",

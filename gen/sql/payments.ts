@@ -628,21 +628,6 @@ where processor = $1 and chain = $2 and height between $3 and $4
   5000,
 );
 
-export type ListKnownRow = { externalId: string };
-/**
- * Lists which of some payments are stored.
- */
-export const listKnown: Many<{ processor: string; externalIds: readonly string[] }, ListKnownRow> = many(
-  "payments/list-known",
-  `-- payments/list-known
-select external_id from chain_payments
-where processor = $1 and external_id = any($2::text[])`,
-  (p) => [p.processor, p.externalIds],
-  (v) => ({ externalId: v[0] }) as never,
-  "",
-  5000,
-);
-
 /**
  * Gives up payments whose blocks the chain left.
  */

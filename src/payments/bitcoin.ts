@@ -60,15 +60,19 @@ export function createBitcoin(
     at: Date,
     block: BlockId | undefined,
   ): Promise<Arrival[]> {
-    const outputs = transactions.flatMap((one) =>
-      one
+    const all = new Set<string>();
+    const outputs = transactions.flatMap((transaction) =>
+      transaction
         .at("vout")
         .list()
-        .map((output) => ({ transaction: one, output, address: addressOf(output) })),
+        .map((output) => {
+          const address = addressOf(output);
+          all.add(address);
+          return { transaction, output, address };
+        }),
     );
-    const all = new Set(outputs.map(({ address }) => address));
-    const addresses = [...all].filter((one) => one !== "");
-    const own = await store.run(sql.ownAddresses, { addresses });
+    all.delete("");
+    const own = await store.run(sql.ownAddresses, { addresses: [...all] });
     const ours = new Set(own.map(({ address }) => address));
     const found = new Map<string, Arrival>();
     for (const { transaction, output, address } of outputs) {
@@ -78,23 +82,17 @@ export function createBitcoin(
       if (atoms === 0n) continue;
       const txid = transaction.at("txid").text();
       const externalId = `${txid}:${address}`;
-      const sum = addAtoms(found.get(externalId)?.atoms ?? 0n, atoms);
+      const before = found.get(externalId);
+      const sum = addAtoms(before?.atoms ?? 0n, atoms);
       found.set(externalId, {
         ...{ externalId, address, asset, decimals, block, at, atoms: sum },
         blockAt: block && at,
-        spends: spentBy(transaction),
+        spends: before?.spends ?? spentBy(transaction),
         needed: 1,
         transactions: new Map([[txid, sum]]),
       });
     }
     return [...found.values()];
-  }
-
-  /** The ids of those that are stored. */
-  async function knownOf({ id }: Reading, arrivals: readonly Arrival[]) {
-    const externalIds = idsOf(arrivals);
-    if (externalIds.length === 0) return new Set<string>();
-    return new Set(idsOf(await store.run(sql.listKnown, { processor: id.processor, externalIds })));
   }
 
   async function readBlock(reading: Reading, previous: BlockId): Promise<BlockId> {
@@ -111,9 +109,10 @@ export function createBitcoin(
     const at = new Date(Math.min(Date.now(), block.at("time").time().getTime()));
     const read = { height, hash };
     const arrivals = await arrivalsIn(transactions, at, read);
-    const known = await knownOf(reading, arrivals);
+    const unmined = await store.run(sql.listUnmined, id);
+    const known = new Set(idsOf(unmined));
     const sorted = await sortArrivals(parts, id, arrivals, { known, isFinal: true });
-    const replaced = replacedBy(await store.run(sql.listUnmined, id), transactions);
+    const replaced = replacedBy(unmined, transactions);
     await transaction(async (tables) => {
       await storeArrivals(tables, id, sorted);
       const lost = { ...id, replaced, missingMs: missingMsMax };
@@ -148,9 +147,9 @@ export function createBitcoin(
       for (const one of await Promise.all(some)) if (one) transactions.push(one);
     }
     const arrivals = await arrivalsIn(transactions, new Date(), undefined);
-    const known = await knownOf(reading, arrivals);
-    const sorted = await sortArrivals(parts, id, arrivals, { known, isFinal: false });
     const unmined = await store.run(sql.listUnmined, id);
+    const known = new Set(idsOf(unmined));
+    const sorted = await sortArrivals(parts, id, arrivals, { known, isFinal: false });
     const replaced = replacedBy(unmined, transactions).filter(
       (externalId) => !now.has(transactionOf(externalId)),
     );

@@ -12,7 +12,6 @@ import { isStablecoin } from "./decide.ts";
 import { methodOf } from "./onchain.ts";
 import { partiesOf } from "./orders.ts";
 import type { Parts } from "./parts.ts";
-import { usdMicroMax } from "./processor.ts";
 
 const second = 1_000;
 const leaseMs = 60 * second;
@@ -21,6 +20,8 @@ const chunksMsMax = 30 * second;
 const readMsMax = 50 * second;
 const retryMsMax = second;
 const microDollars = 1_000_000n;
+/** What arrives without an order is worth no more of it: a person looks at what is above. */
+const directUsdMicroMax = 1_000_000n * microDollars;
 const watchedForMs = 7 * 24 * 3_600 * second;
 /** Payments that settle in one transaction, and the transactions of one turn. */
 const pageRows = 500;
@@ -213,7 +214,7 @@ async function orderDirectly(
     const worth = payments.reduce((sum, each) => sum + each.atoms * (rateOf(each) ?? 0n), 0n);
     const rate = worth / atoms;
     const value = (atoms * rate) / one;
-    const usdMicro = max(1n, min(value, usdMicroMax));
+    const usdMicro = max(1n, min(value, directUsdMicroMax));
     const { account } = await parts.billing.getAccount(
       { accountId },
       { contextValues: asService("payments") },

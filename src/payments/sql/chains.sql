@@ -330,11 +330,6 @@ select external_id from chain_payments
 where processor = :processor and chain = :chain and height between :from and :to
   and state <> 'lost' and asset <> :native;
 
--- name: ListKnown :many
--- Lists which of some payments are stored.
-select external_id from chain_payments
-where processor = :processor and external_id = any(:external_ids::text[]);
-
 -- name: LoseWithBlocks :run
 -- Gives up payments whose blocks the chain left.
 update chain_payments

@@ -305,10 +305,11 @@ where processor = $1 and chain = $2 and height is null and state <> 'lost'`,
   5000,
 );
 
-export type SumDaysRow = { accountId: string; usdMicro: string | null; isFlooded: boolean };
+export type SumDaysRow = { accountId: string; usdMicro: string | null; isFlooded: boolean; lowest: bigint };
 /**
  * Sums what accounts with unsettled payments were paid on this chain within a day, in
- * micro-dollars, and tells which of them have more than 100 unsettled ones. Null: partly unknown.
+ * micro-dollars, and tells which of them have more than 100 unsettled ones, and the lowest block of
+ * these. Null: partly unknown.
  */
 export const sumDays: Many<{ processor: string; chain: string }, SumDaysRow> = many(
   "payments/sum-days",
@@ -317,7 +318,8 @@ select a.account_id as account_id,
   case when bool_and(coalesce(o.rate, d.market_rate) is not null)
     then sum(trunc(d.atoms * coalesce(o.rate, d.market_rate) / 10::numeric ^ d.decimals))::text
   end as usd_micro,
-  count(*) filter (where d.state = 'seen' and d.height is not null) > 100 as is_flooded
+  count(*) filter (where d.state = 'seen' and d.height is not null) > 100 as is_flooded,
+  min(d.height) filter (where d.state = 'seen') as lowest
 from deposit_addresses a
 join chain_payments d on d.address = a.address
 left join payment_orders o on o.order_id = d.order_id and o.kind = 'pack'
@@ -326,7 +328,7 @@ where d.processor = $1 and d.chain = $2 and d.state <> 'lost'
 group by a.account_id
 having bool_or(d.state = 'seen' and d.height is not null)`,
   (p) => [p.processor, p.chain],
-  (v) => ({ accountId: v[0], usdMicro: v[1], isFlooded: v[2] }) as never,
+  (v) => ({ accountId: v[0], usdMicro: v[1], isFlooded: v[2], lowest: v[3] }) as never,
   "usdMicro",
   5000,
 );
@@ -500,19 +502,27 @@ where processor = $2 and external_id = any($3::text[]) and order_id is null`,
 
 export type RaiseNeededRow = { externalId: string };
 /**
- * Stores that unsettled payments of accounts need more blocks by now. Returns those that changed.
+ * Stores that unsettled payments of accounts need more blocks by now, of some of them. Returns those
+ * that changed.
  */
-export const raiseNeeded: Many<{ accountIds: readonly string[]; needed: readonly number[]; processor: string; chain: string }, RaiseNeededRow> = many(
+export const raiseNeeded: Many<{ accountIds: readonly string[]; needed: readonly number[]; processor: string; chain: string; rows: bigint | number }, RaiseNeededRow> = many(
   "payments/raise-needed",
   `-- payments/raise-needed
+with raised as (
+  select p.external_id, c.needed
+  from unnest($1::text[], $2::integer[]) as c (account_id, needed)
+  join deposit_addresses a on a.account_id = c.account_id
+  join chain_payments p on p.address = a.address
+  where p.processor = $3 and p.chain = $4
+    and p.state = 'seen' and p.height is not null and p.needed < c.needed
+  limit $5
+)
 update chain_payments p
-set needed = c.needed
-from unnest($1::text[], $2::integer[]) as c (account_id, needed)
-join deposit_addresses a on a.account_id = c.account_id
-where p.processor = $3 and p.chain = $4 and p.address = a.address
-  and p.state = 'seen' and p.height is not null and p.needed < c.needed
+set needed = r.needed
+from raised r
+where p.processor = $3 and p.external_id = r.external_id
 returning p.external_id`,
-  (p) => [p.accountIds, p.needed, p.processor, p.chain],
+  (p) => [p.accountIds, p.needed, p.processor, p.chain, p.rows],
   (v) => ({ externalId: v[0] }) as never,
   "",
   5000,

@@ -148,12 +148,14 @@ where processor = :processor and chain = :chain and height is null and state <> 
 
 -- name: SumDays :many
 -- Sums what accounts with unsettled payments were paid on this chain within a day, in
--- micro-dollars, and tells which of them have more than 100 unsettled ones. Null: partly unknown.
+-- micro-dollars, and tells which of them have more than 100 unsettled ones, and the lowest block of
+-- these. Null: partly unknown.
 select a.account_id as "account_id!",
   case when bool_and(coalesce(o.rate, d.market_rate) is not null)
     then sum(trunc(d.atoms * coalesce(o.rate, d.market_rate) / 10::numeric ^ d.decimals))::text
   end as "usd_micro?",
-  count(*) filter (where d.state = 'seen' and d.height is not null) > 100 as "is_flooded!"
+  count(*) filter (where d.state = 'seen' and d.height is not null) > 100 as "is_flooded!",
+  min(d.height) filter (where d.state = 'seen') as "lowest!"
 from deposit_addresses a
 join chain_payments d on d.address = a.address
 left join payment_orders o on o.order_id = d.order_id and o.kind = 'pack'
@@ -255,13 +257,21 @@ update chain_payments set order_id = :order_id
 where processor = :processor and external_id = any(:external_ids::text[]) and order_id is null;
 
 -- name: RaiseNeeded :many
--- Stores that unsettled payments of accounts need more blocks by now. Returns those that changed.
+-- Stores that unsettled payments of accounts need more blocks by now, of some of them. Returns those
+-- that changed.
+with raised as (
+  select p.external_id, c.needed
+  from unnest(:account_ids::text[], :needed::integer[]) as c (account_id, needed)
+  join deposit_addresses a on a.account_id = c.account_id
+  join chain_payments p on p.address = a.address
+  where p.processor = :processor and p.chain = :chain
+    and p.state = 'seen' and p.height is not null and p.needed < c.needed
+  limit :rows
+)
 update chain_payments p
-set needed = c.needed
-from unnest(:account_ids::text[], :needed::integer[]) as c (account_id, needed)
-join deposit_addresses a on a.account_id = c.account_id
-where p.processor = :processor and p.chain = :chain and p.address = a.address
-  and p.state = 'seen' and p.height is not null and p.needed < c.needed
+set needed = r.needed
+from raised r
+where p.processor = :processor and p.external_id = r.external_id
 returning p.external_id;
 
 -- name: SettlePayments :many

@@ -502,8 +502,8 @@ where processor = $2 and external_id = any($3::text[]) and order_id is null`,
 
 export type RaiseNeededRow = { externalId: string };
 /**
- * Stores that unsettled payments of accounts need more blocks by now, of some of them. Returns those
- * that changed.
+ * Stores that some unsettled payments of accounts need more blocks by now. Returns those that
+ * changed.
  */
 export const raiseNeeded: Many<{ accountIds: readonly string[]; needed: readonly number[]; processor: string; chain: string; rows: bigint | number }, RaiseNeededRow> = many(
   "payments/raise-needed",

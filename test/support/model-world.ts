@@ -13,7 +13,7 @@ export const satoshi = 2_000n;
 /** Micro-credits of a micro-dollar. */
 export const credits = 200n;
 
-/** The payments service in front of both chains, each with the name of its network: `one`, `regtest`. */
+/** The payments service in front of both chains, whose networks are `one` and `regtest`. */
 export async function startModelWorld() {
   const evm = await startModelEvm(7);
   const bitcoin = await startModelBitcoin();

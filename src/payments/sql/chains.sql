@@ -257,8 +257,8 @@ update chain_payments set order_id = :order_id
 where processor = :processor and external_id = any(:external_ids::text[]) and order_id is null;
 
 -- name: RaiseNeeded :many
--- Stores that unsettled payments of accounts need more blocks by now, of some of them. Returns those
--- that changed.
+-- Stores that some unsettled payments of accounts need more blocks by now. Returns those that
+-- changed.
 with raised as (
   select p.external_id, c.needed
   from unnest(:account_ids::text[], :needed::integer[]) as c (account_id, needed)

@@ -167,16 +167,49 @@ where key_id = $1 and account_id = $2 and "family" = $3`,
   5000,
 );
 
-export type OwnAddressesRow = { address: string };
+export type CountAddressesRow = { addresses: bigint };
 /**
- * Lists which of some addresses are ours.
+ * Counts the addresses of an account key that were given. No row: none was.
+ */
+export const countAddresses: Optional<{ keyId: string }, CountAddressesRow> = optional(
+  "payments/count-addresses",
+  `-- payments/count-addresses
+select next_index as addresses from deposit_keys where key_id = $1`,
+  (p) => [p.keyId],
+  (v) => ({ addresses: v[0] }) as never,
+  "",
+  5000,
+);
+
+export type ListGivenRow = { index: bigint; address: string; accountId: string; family: "v1" | "v2"; createdAt: Date };
+/**
+ * Lists the addresses of an account key, in the order in which they were given.
+ * `after`: the index of the last one of the page before
+ */
+export const listGiven: Many<{ keyId: string; after: bigint | number; rows: bigint | number }, ListGivenRow> = many(
+  "payments/list-given",
+  `-- payments/list-given
+select index, address, account_id, "family", created_at
+from deposit_addresses
+where key_id = $1 and index > $2
+order by index
+limit $3`,
+  (p) => [p.keyId, p.after, p.rows],
+  (v) => ({ index: v[0], address: v[1], accountId: v[2], family: v[3], createdAt: v[4] }) as never,
+  "",
+  5000,
+);
+
+export type OwnAddressesRow = { address: string; accountId: string };
+/**
+ * Lists which of some addresses are ours, with their accounts.
  */
 export const ownAddresses: Many<{ addresses: readonly string[] }, OwnAddressesRow> = many(
   "payments/own-addresses",
   `-- payments/own-addresses
-select address from deposit_addresses where address = any($1::text[])`,
+select address, account_id from deposit_addresses where address = any($1::text[])`,
   (p) => [p.addresses],
-  (v) => ({ address: v[0] }) as never,
+  (v) => ({ address: v[0], accountId: v[1] }) as never,
   "",
   5000,
 );
@@ -203,7 +236,7 @@ export type ListBalancesRow = { address: string; atoms: string; nonce: bigint; h
  * Lists the balances below a height to compare next: those that an order of Ether awaits, then the
  * oldest.
  */
-export const listBalances: Many<{ processor: string; chain: string; below: bigint | number; rows: bigint | number }, ListBalancesRow> = many(
+export const listBalances: Many<{ processor: string; chain: string; below: bigint | number; native: string; rows: bigint | number }, ListBalancesRow> = many(
   "payments/list-balances",
   `-- payments/list-balances
 select b.address, b.atoms, b.nonce, b.height, b.block_at
@@ -213,11 +246,11 @@ order by exists (
   select from payment_orders o
   join deposit_addresses a on a.account_id = o.account_id and a."family" = o."family"
   where a.address = b.address and o.processor = $1 and o.network = $2
-    and o.asset = 'ETH' and o.state in ('open', 'seen', 'partly_paid', 'expired', 'cancelled')
+    and o.asset = $4 and o.state in ('open', 'seen', 'partly_paid', 'expired', 'cancelled')
     and o.quoted_until > now() - interval '2 hours'
 ) desc, b.height, b.address
-limit $4`,
-  (p) => [p.processor, p.chain, p.below, p.rows],
+limit $5`,
+  (p) => [p.processor, p.chain, p.below, p.native, p.rows],
   (v) => ({ address: v[0], atoms: v[1], nonce: v[2], height: v[3], blockAt: v[4] }) as never,
   "",
   5000,
@@ -272,10 +305,11 @@ where processor = $1 and chain = $2 and height is null and state <> 'lost'`,
   5000,
 );
 
-export type SumDaysRow = { accountId: string; usdMicro: string | null; isFlooded: boolean };
+export type SumDaysRow = { accountId: string; usdMicro: string | null; isFlooded: boolean; lowest: bigint };
 /**
  * Sums what accounts with unsettled payments were paid on this chain within a day, in
- * micro-dollars, and tells which of them have more than 100 unsettled ones. Null: partly unknown.
+ * micro-dollars, and tells which of them have more than 100 unsettled ones, and the lowest block of
+ * these. Null: partly unknown.
  */
 export const sumDays: Many<{ processor: string; chain: string }, SumDaysRow> = many(
   "payments/sum-days",
@@ -284,7 +318,8 @@ select a.account_id as account_id,
   case when bool_and(coalesce(o.rate, d.market_rate) is not null)
     then sum(trunc(d.atoms * coalesce(o.rate, d.market_rate) / 10::numeric ^ d.decimals))::text
   end as usd_micro,
-  count(*) filter (where d.state = 'seen' and d.height is not null) > 100 as is_flooded
+  count(*) filter (where d.state = 'seen' and d.height is not null) > 100 as is_flooded,
+  min(d.height) filter (where d.state = 'seen') as lowest
 from deposit_addresses a
 join chain_payments d on d.address = a.address
 left join payment_orders o on o.order_id = d.order_id and o.kind = 'pack'
@@ -293,7 +328,7 @@ where d.processor = $1 and d.chain = $2 and d.state <> 'lost'
 group by a.account_id
 having bool_or(d.state = 'seen' and d.height is not null)`,
   (p) => [p.processor, p.chain],
-  (v) => ({ accountId: v[0], usdMicro: v[1], isFlooded: v[2] }) as never,
+  (v) => ({ accountId: v[0], usdMicro: v[1], isFlooded: v[2], lowest: v[3] }) as never,
   "usdMicro",
   5000,
 );
@@ -467,19 +502,27 @@ where processor = $2 and external_id = any($3::text[]) and order_id is null`,
 
 export type RaiseNeededRow = { externalId: string };
 /**
- * Stores that unsettled payments of accounts need more blocks by now. Returns those that changed.
+ * Stores that some unsettled payments of accounts need more blocks by now. Returns those that
+ * changed.
  */
-export const raiseNeeded: Many<{ accountIds: readonly string[]; needed: readonly number[]; processor: string; chain: string }, RaiseNeededRow> = many(
+export const raiseNeeded: Many<{ accountIds: readonly string[]; needed: readonly number[]; processor: string; chain: string; rows: bigint | number }, RaiseNeededRow> = many(
   "payments/raise-needed",
   `-- payments/raise-needed
+with raised as (
+  select p.external_id, c.needed
+  from unnest($1::text[], $2::integer[]) as c (account_id, needed)
+  join deposit_addresses a on a.account_id = c.account_id
+  join chain_payments p on p.address = a.address
+  where p.processor = $3 and p.chain = $4
+    and p.state = 'seen' and p.height is not null and p.needed < c.needed
+  limit $5
+)
 update chain_payments p
-set needed = c.needed
-from unnest($1::text[], $2::integer[]) as c (account_id, needed)
-join deposit_addresses a on a.account_id = c.account_id
-where p.processor = $3 and p.chain = $4 and p.address = a.address
-  and p.state = 'seen' and p.height is not null and p.needed < c.needed
+set needed = r.needed
+from raised r
+where p.processor = $3 and p.external_id = r.external_id
 returning p.external_id`,
-  (p) => [p.accountIds, p.needed, p.processor, p.chain],
+  (p) => [p.accountIds, p.needed, p.processor, p.chain, p.rows],
   (v) => ({ externalId: v[0] }) as never,
   "",
   5000,
@@ -583,28 +626,13 @@ export type ListInBlocksRow = { externalId: string };
 /**
  * Lists the payments of tokens in some blocks.
  */
-export const listInBlocks: Many<{ processor: string; chain: string; from: bigint | number; to: bigint | number }, ListInBlocksRow> = many(
+export const listInBlocks: Many<{ processor: string; chain: string; from: bigint | number; to: bigint | number; native: string }, ListInBlocksRow> = many(
   "payments/list-in-blocks",
   `-- payments/list-in-blocks
 select external_id from chain_payments
 where processor = $1 and chain = $2 and height between $3 and $4
-  and state <> 'lost' and asset <> 'ETH'`,
-  (p) => [p.processor, p.chain, p.from, p.to],
-  (v) => ({ externalId: v[0] }) as never,
-  "",
-  5000,
-);
-
-export type ListKnownRow = { externalId: string };
-/**
- * Lists which of some payments are stored.
- */
-export const listKnown: Many<{ processor: string; externalIds: readonly string[] }, ListKnownRow> = many(
-  "payments/list-known",
-  `-- payments/list-known
-select external_id from chain_payments
-where processor = $1 and external_id = any($2::text[])`,
-  (p) => [p.processor, p.externalIds],
+  and state <> 'lost' and asset <> $5`,
+  (p) => [p.processor, p.chain, p.from, p.to, p.native],
   (v) => ({ externalId: v[0] }) as never,
   "",
   5000,
@@ -746,30 +774,30 @@ export type LoseNativeRow = { externalId: string };
 /**
  * Gives up the payments of Ether above a height, which the chain left: their ids never return.
  */
-export const loseNative: Many<{ processor: string; chain: string; above: bigint | number }, LoseNativeRow> = many(
+export const loseNative: Many<{ processor: string; chain: string; native: string; above: bigint | number }, LoseNativeRow> = many(
   "payments/lose-native",
   `-- payments/lose-native
 with lost as (
   update chain_payments
   set state = 'lost', height = null, hash = null
-  where processor = $1 and chain = $2 and asset = 'ETH' and height > $3
+  where processor = $1 and chain = $2 and asset = $3 and height > $4
   returning external_id, address, atoms
 ), recorded as (
   select p.address, p.atoms
   from sweep_payments p
   join sweeps s on s.sweep_id = p.sweep_id
-  where s.processor = $1 and s.network = $2 and p.height > $3
+  where s.processor = $1 and s.network = $2 and p.height > $4
     and p.granted_by is null
 ), moved as (
   update address_balances b
-  set height = $3,
+  set height = $4,
     atoms = greatest(0, b.atoms
       - (select coalesce(sum(l.atoms), 0) from lost l where l.address = b.address)
       - (select coalesce(sum(r.atoms), 0) from recorded r where r.address = b.address))
-  where b.processor = $1 and b.chain = $2 and b.height > $3
+  where b.processor = $1 and b.chain = $2 and b.height > $4
 )
 select external_id from lost`,
-  (p) => [p.processor, p.chain, p.above],
+  (p) => [p.processor, p.chain, p.native, p.above],
   (v) => ({ externalId: v[0] }) as never,
   "",
   5000,
@@ -988,7 +1016,7 @@ export const takeNumber: Optional<{ kind: "receipt" | "credit_note"; orderId: st
   "payments/take-number",
   `-- payments/take-number
 insert into payment_numbers (seller, kind, year, last)
-select seller_name, $1, extract(year from now() at time zone 'UTC')::integer, 1
+select seller_id, $1, extract(year from now() at time zone 'UTC')::integer, 1
 from payment_orders
 where order_id = $2
 on conflict (seller, kind, year) do update set last = payment_numbers.last + 1
@@ -1042,19 +1070,41 @@ order by d.kind desc, d.issued_at, d.number`,
 
 export type InsertGrantRow = { n: number; micro: bigint };
 /**
- * Stores the difference between what an order is to be granted and what it was. No row: there is
- * none. The caller has locked the order.
+ * Stores the difference between what an order is to be granted and what it was. Bonuses that needed
+ * it as a purchase go while less than that is left, but for those that a refund took. No row: there
+ * is no difference. The caller has locked the order.
+ * `purchaseMicro`: what such a purchase has at least
  */
-export const insertGrant: Optional<{ orderId: string; targetMicro: bigint | number }, InsertGrantRow> = optional(
+export const insertGrant: Many<{ orderId: string; targetMicro: bigint | number; purchaseMicro: bigint | number }, InsertGrantRow> = many(
   "payments/insert-grant",
   `-- payments/insert-grant
-insert into payment_grants (order_id, n, micro)
-select $1, count(*) + 1, $2::bigint - coalesce(sum(micro), 0)
-from payment_grants
-where order_id = $1
-having $2 <> coalesce(sum(micro), 0)
+with granted as (
+  select count(*) as rows, coalesce(sum(micro), 0) as micro,
+    coalesce(sum(bonus_micro), 0) as bonus_micro
+  from payment_grants
+  where order_id = $1
+), taken as (
+  select coalesce(sum(micro), 0) as micro
+  from payment_refunds
+  where order_id = $1 and state not in ('refused', 'cancelled')
+), bonus as (
+  select coalesce(sum(p.bonus_micro), 0) as micro
+  from promotion_uses u
+  join promotions p on p.code_id = u.code_id
+  where u.order_id = $1 and u.refund_n is null
+), due as (
+  select $2::bigint - g.micro as micro, 0 as bonus_micro from granted g
+  union all
+  select 0, -g.bonus_micro
+    - case when $2 - t.micro < $3::bigint then b.micro else 0 end
+  from granted g, taken t, bonus b
+)
+insert into payment_grants (order_id, n, micro, bonus_micro)
+select $1, g.rows + row_number() over (order by d.bonus_micro <> 0), d.micro, d.bonus_micro
+from due d, granted g
+where d.micro <> 0 or d.bonus_micro <> 0
 returning n, micro`,
-  (p) => [p.orderId, p.targetMicro],
+  (p) => [p.orderId, p.targetMicro, p.purchaseMicro],
   (v) => ({ n: v[0], micro: v[1] }) as never,
   "",
   5000,
@@ -1110,7 +1160,7 @@ export type ListUnpostedRow = { n: number; micro: bigint; accountId: string; fam
 export const listUnposted: Many<{ orderId: string }, ListUnpostedRow> = many(
   "payments/list-unposted",
   `-- payments/list-unposted
-select g.n, g.micro, o.account_id, o."family"
+select g.n, g.micro + g.bonus_micro as micro, o.account_id, o."family"
 from payment_grants g
 join payment_orders o on o.order_id = g.order_id
 where g.order_id = $1 and g.transfer_id is null
@@ -1251,36 +1301,37 @@ delete from payment_hooks where received_at < now() - interval '90 days'`,
 /**
  * Stores an order that its processor has still to open. Until then it counts as open for a minute.
  */
-export const insertOrder: Run<{ orderId: string; accountId: string; family: "v1" | "v2"; idempotencyKey: string; usdMicro: bigint | number; processor: string; method: string; asset: string; network: string; decimals: number; createdBy: string; sellerName: string; sellerAddress: string; sellerTaxId: string; buyerName: string; buyerAddress: string; buyerTaxId: string }> = run(
+export const insertOrder: Run<{ orderId: string; accountId: string; family: "v1" | "v2"; idempotencyKey: string; usdMicro: bigint | number; processor: string; method: string; asset: string; network: string; decimals: number; createdBy: string; sellerId: string; sellerName: string; sellerAddress: string; sellerTaxId: string; buyerName: string; buyerAddress: string; buyerTaxId: string }> = run(
   "payments/insert-order",
   `-- payments/insert-order
 insert into payment_orders (order_id, account_id, "family", idempotency_key, usd_micro, processor,
-  method, asset, network, decimals, created_by, seller_name, seller_address, seller_tax_id,
-  buyer_name, buyer_address, buyer_tax_id, quoted_until, watched_until)
+  method, asset, network, decimals, created_by, seller_id, seller_name, seller_address,
+  seller_tax_id, buyer_name, buyer_address, buyer_tax_id, quoted_until, watched_until)
 values ($1, $2, $3, $4, $5, $6,
   $7, $8, $9, $10, $11, $12, $13, $14,
-  $15, $16, $17,
+  $15, $16, $17, $18,
   now() + interval '1 minute', now() + interval '1 minute')`,
-  (p) => [p.orderId, p.accountId, p.family, p.idempotencyKey, p.usdMicro, p.processor, p.method, p.asset, p.network, p.decimals, p.createdBy, p.sellerName, p.sellerAddress, p.sellerTaxId, p.buyerName, p.buyerAddress, p.buyerTaxId],
+  (p) => [p.orderId, p.accountId, p.family, p.idempotencyKey, p.usdMicro, p.processor, p.method, p.asset, p.network, p.decimals, p.createdBy, p.sellerId, p.sellerName, p.sellerAddress, p.sellerTaxId, p.buyerName, p.buyerAddress, p.buyerTaxId],
   5000,
 );
 
 /**
  * Stores an order for what arrived without one. Changes no row: it was stored before.
  */
-export const insertDirect: Run<{ orderId: string; accountId: string; family: "v1" | "v2"; idempotencyKey: string; usdMicro: bigint | number; processor: string; method: string; asset: string; network: string; decimals: number; externalId: string; atoms: string | bigint; rate: bigint | number; payTo: string; createdBy: string; sellerName: string; sellerAddress: string; sellerTaxId: string; buyerName: string; buyerAddress: string; buyerTaxId: string; quotedUntil: Date | string; watchedForMs: bigint | number }> = run(
+export const insertDirect: Run<{ orderId: string; accountId: string; family: "v1" | "v2"; idempotencyKey: string; usdMicro: bigint | number; processor: string; method: string; asset: string; network: string; decimals: number; externalId: string; atoms: string | bigint; rate: bigint | number; payTo: string; createdBy: string; sellerId: string; sellerName: string; sellerAddress: string; sellerTaxId: string; buyerName: string; buyerAddress: string; buyerTaxId: string; quotedUntil: Date | string; watchedForMs: bigint | number }> = run(
   "payments/insert-direct",
   `-- payments/insert-direct
 insert into payment_orders (order_id, account_id, "family", idempotency_key, kind, usd_micro,
   processor, method, asset, network, decimals, external_id, quoted_atoms, rate, pay_to, created_by,
-  seller_name, seller_address, seller_tax_id, buyer_name, buyer_address, buyer_tax_id,
+  seller_id, seller_name, seller_address, seller_tax_id, buyer_name, buyer_address, buyer_tax_id,
   quoted_until, watched_until, next_look_at)
 values ($1, $2, $3, $4, 'direct', $5,
   $6, $7, $8, $9, $10, $11, $12, $13, $14,
   $15, $16, $17, $18, $19, $20,
-  $21, $22, now() + $23::bigint * interval '1 millisecond', now())
+  $21, $22, $23,
+  now() + $24::bigint * interval '1 millisecond', now())
 on conflict (account_id, idempotency_key) do nothing`,
-  (p) => [p.orderId, p.accountId, p.family, p.idempotencyKey, p.usdMicro, p.processor, p.method, p.asset, p.network, p.decimals, p.externalId, p.atoms, p.rate, p.payTo, p.createdBy, p.sellerName, p.sellerAddress, p.sellerTaxId, p.buyerName, p.buyerAddress, p.buyerTaxId, p.quotedUntil, p.watchedForMs],
+  (p) => [p.orderId, p.accountId, p.family, p.idempotencyKey, p.usdMicro, p.processor, p.method, p.asset, p.network, p.decimals, p.externalId, p.atoms, p.rate, p.payTo, p.createdBy, p.sellerId, p.sellerName, p.sellerAddress, p.sellerTaxId, p.buyerName, p.buyerAddress, p.buyerTaxId, p.quotedUntil, p.watchedForMs],
   5000,
 );
 
@@ -1821,7 +1872,7 @@ where order_id in (
 /**
  * Marks the orders of Ether that were open when their address was emptied.
  */
-export const markSwept: Run<{ address: string; processor: string; chain: string; to: Date | string; from: Date | string }> = run(
+export const markSwept: Run<{ address: string; processor: string; chain: string; native: string; to: Date | string; from: Date | string }> = run(
   "payments/mark-swept",
   `-- payments/mark-swept
 update payment_orders o
@@ -1829,10 +1880,10 @@ set faults = array(select distinct unnest(o.faults || 'swept'::text) order by 1)
   hook_at = now(), next_look_at = now()
 from deposit_addresses a
 where a.address = $1 and a.account_id = o.account_id and a."family" = o."family"
-  and o.processor = $2 and o.network = $3 and o.asset = 'ETH'
+  and o.processor = $2 and o.network = $3 and o.asset = $4
   and o.external_id is not null
-  and o.created_at - interval '10 minutes' <= $4 and o.quoted_until >= $5`,
-  (p) => [p.address, p.processor, p.chain, p.to, p.from],
+  and o.created_at - interval '10 minutes' <= $5 and o.quoted_until >= $6`,
+  (p) => [p.address, p.processor, p.chain, p.native, p.to, p.from],
   5000,
 );
 
@@ -1924,7 +1975,8 @@ where u.code_id = $1 and u.account_id = $2`,
 
 export type ReadBonusRow = { micro: bigint };
 /**
- * Sums the bonuses of promotions that needed an order, and that no refund has taken.
+ * Sums the bonuses of promotions that needed an order, unless a refund or a chargeback has taken
+ * them.
  */
 export const readBonus: One<{ orderId: string }, ReadBonusRow> = one(
   "payments/read-bonus",
@@ -1932,7 +1984,10 @@ export const readBonus: One<{ orderId: string }, ReadBonusRow> = one(
 select coalesce(sum(p.bonus_micro), 0)::bigint as micro
 from promotion_uses u
 join promotions p on p.code_id = u.code_id
-where u.order_id = $1 and u.refund_n is null`,
+where u.order_id = $1 and u.refund_n is null
+  and (
+    select coalesce(sum(g.bonus_micro), 0) from payment_grants g where g.order_id = $1
+  ) = 0`,
   (p) => [p.orderId],
   (v) => ({ micro: v[0] }) as never,
   "",
@@ -2267,8 +2322,42 @@ order by at, external_id`,
   5000,
 );
 
+export type FindSweepPaymentRow = { sweepId: string; externalId: string; processor: string; network: string; address: string; asset: string; decimals: number; atoms: string; height: bigint; hash: string; at: Date; grantedBy: string | null };
 /**
- * Notes who granted what came during a sweep. Changes no row: somebody has.
+ * Finds what came during a sweep.
+ */
+export const findSweepPayment: Optional<{ sweepId: string; externalId: string }, FindSweepPaymentRow> = optional(
+  "payments/find-sweep-payment",
+  `-- payments/find-sweep-payment
+select p.sweep_id, p.external_id, s.processor, s.network, p.address, p.asset, p.decimals, p.atoms,
+  p.height, p.hash, p.at, p.granted_by
+from sweep_payments p
+join sweeps s on s.sweep_id = p.sweep_id
+where p.sweep_id = $1 and p.external_id = $2`,
+  (p) => [p.sweepId, p.externalId],
+  (v) => ({ sweepId: v[0], externalId: v[1], processor: v[2], network: v[3], address: v[4], asset: v[5], decimals: v[6], atoms: v[7], height: v[8], hash: v[9], at: v[10], grantedBy: v[11] }) as never,
+  "grantedBy",
+  5000,
+);
+
+export type LockSweepPaymentRow = { externalId: string };
+/**
+ * Locks what came during a sweep until the end of the transaction. No row: somebody has granted it.
+ */
+export const lockSweepPayment: Optional<{ sweepId: string; externalId: string }, LockSweepPaymentRow> = optional(
+  "payments/lock-sweep-payment",
+  `-- payments/lock-sweep-payment
+select external_id from sweep_payments
+where sweep_id = $1 and external_id = $2 and granted_by is null
+for update`,
+  (p) => [p.sweepId, p.externalId],
+  (v) => ({ externalId: v[0] }) as never,
+  "",
+  5000,
+);
+
+/**
+ * Notes who granted what came during a sweep. The caller has locked it.
  */
 export const grantSweepPayment: Run<{ grantedBy: string; sweepId: string; externalId: string }> = run(
   "payments/grant-sweep-payment",

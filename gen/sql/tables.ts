@@ -18,7 +18,7 @@ export type AlertSettingsRow = { accountId: string; belowCredits: bigint | null;
 
 export type AlertsRow = { alertId: string; accountId: string; kind: string; facts: Json; onPage: boolean; raisedAt: Date; dismissedAt: Date | null };
 
-export type ApprovalsRow = { approvalId: string; kind: "transfer" | "decision" | "refund" | "promotion" | "admin_token" | "operator" | "sign_in_link"; subject: string; accountId: string; what: string; reason: string; request: Json; requestedBy: string; personId: string; usdMicro: bigint; requestedAt: Date; endsAt: Date; state: "pending" | "approved" | "rejected" | "replaced" | "bypassed"; decidedBy: string | null; decidedAt: Date | null };
+export type ApprovalsRow = { approvalId: string; kind: "transfer" | "decision" | "refund" | "promotion" | "admin_token" | "operator" | "sign_in_link" | "sweep_payment"; subject: string; accountId: string; what: string; reason: string; request: Json; requestedBy: string; personId: string; usdMicro: bigint; requestedAt: Date; endsAt: Date; state: "pending" | "approved" | "rejected" | "replaced" | "bypassed"; decidedBy: string | null; decidedAt: Date | null };
 
 export type AuditEventsRow = { eventId: string; at: Date; actor: string; accountId: string; method: string; outcome: string; facts: Json; address: string };
 
@@ -92,7 +92,7 @@ export type PaymentDepositsRow = { processor: string; externalId: string; orderI
 
 export type PaymentDocumentsRow = { seller: string; kind: "receipt" | "credit_note"; year: number; n: number; number: string; orderId: string; grantN: number | null; refundN: number | null; issuedAt: Date };
 
-export type PaymentGrantsRow = { orderId: string; n: number; micro: bigint; transferId: string | null; createdAt: Date };
+export type PaymentGrantsRow = { orderId: string; n: number; micro: bigint; transferId: string | null; createdAt: Date; bonusMicro: bigint };
 
 export type PaymentHooksRow = { processor: string; deliveryKey: string; externalId: string; receivedAt: Date; bodySha256: Buffer; depositId: string };
 
@@ -100,7 +100,7 @@ export type PaymentLookSlotsRow = { processor: string; slot: number; usedAt: Dat
 
 export type PaymentNumbersRow = { seller: string; kind: string; year: number; last: number };
 
-export type PaymentOrdersRow = { orderId: string; accountId: string; family: "v1" | "v2"; idempotencyKey: string; kind: "pack" | "direct"; usdMicro: bigint; processor: string; method: string; asset: string; network: string; decimals: number; externalId: string | null; quotedAtoms: string | null; rate: bigint | null; payTo: string; memo: string; checkoutUrl: string; state: "open" | "seen" | "partly_paid" | "paid" | "expired" | "cancelled" | "closed"; cancelledAt: Date | null; attention: string | null; faults: string[]; handled: string[]; ruleMicro: bigint; refundedUsdMicro: bigint; receiptNumber: string | null; sellerName: string; sellerAddress: string; sellerTaxId: string; buyerName: string; buyerAddress: string; buyerTaxId: string; createdBy: string; createdAt: Date; quotedUntil: Date; watchedUntil: Date; nextLookAt: Date | null; leaseUntil: Date | null; lookedAt: Date | null; failedLooks: number; hookAt: Date | null; pageOpenUntil: Date | null; version: bigint };
+export type PaymentOrdersRow = { orderId: string; accountId: string; family: "v1" | "v2"; idempotencyKey: string; kind: "pack" | "direct"; usdMicro: bigint; processor: string; method: string; asset: string; network: string; decimals: number; externalId: string | null; quotedAtoms: string | null; rate: bigint | null; payTo: string; memo: string; checkoutUrl: string; state: "open" | "seen" | "partly_paid" | "paid" | "expired" | "cancelled" | "closed"; cancelledAt: Date | null; attention: string | null; faults: string[]; handled: string[]; ruleMicro: bigint; refundedUsdMicro: bigint; receiptNumber: string | null; sellerName: string; sellerAddress: string; sellerTaxId: string; buyerName: string; buyerAddress: string; buyerTaxId: string; createdBy: string; createdAt: Date; quotedUntil: Date; watchedUntil: Date; nextLookAt: Date | null; leaseUntil: Date | null; lookedAt: Date | null; failedLooks: number; hookAt: Date | null; pageOpenUntil: Date | null; version: bigint; sellerId: string };
 
 export type PaymentRefundsRow = { orderId: string; n: number; usdMicro: bigint; externalId: string | null; micro: bigint; bonusMicro: bigint; state: "asked" | "refused" | "refunding" | "completed" | "cancelling" | "cancelled"; transferId: string | null; cancelTransferId: string | null; transaction: string; reason: string; madeBy: string; createdAt: Date; endedAt: Date | null };
 

@@ -21,6 +21,7 @@ import { Section } from "./section.ts";
 
 export { readAccountKey } from "./account-key.ts";
 export { type AlertsConfig, publicAlerts } from "./alerts.ts";
+export { btc, type Coin, coins, eth } from "./coins.ts";
 export { type Dialect, type DialectName, dialectOf, type IdForm } from "./dialects.ts";
 export {
   type BitcoinSettings,

@@ -11,6 +11,8 @@ import type {
   ProviderSettings,
   SignUp,
 } from "./catalog.ts";
+import { btc } from "./coins.ts";
+import { assetsOf } from "./onchain.ts";
 
 /** Describes a configuration file to an operator. The last line has no line feed. */
 export function describeCatalog(file: CatalogFile): string {
@@ -135,7 +137,7 @@ function describePayments(payments: PaymentSettings | undefined): string[] {
       : `second approval above ${secondApprovalAboveUsd} USD`;
   return [
     `payments: packs of ${packsUsd.join(", ")} USD; at most ${mostUsd} USD; ${approval}`,
-    `  seller: ${
+    `  seller ${seller.id}: ${
       [seller.name, seller.address, seller.taxId]
         .filter((text) => text !== "")
         .join(", ")
@@ -151,11 +153,14 @@ function describePayments(payments: PaymentSettings | undefined): string[] {
 
 function describeChains({ bitcoin, evm }: OnchainSettings): string {
   const chains = (evm?.chains ?? []).map(({ name, takesEther, tokens, depth, rpcEnv }) => {
-    const assets = [...(takesEther ? ["ETH"] : []), ...tokens.map(({ asset }) => asset)];
+    const assets = assetsOf({ takesEther, tokens });
     const final = depth === undefined ? "when final" : `after ${depth} blocks`;
     return `${assets.join(", ")} on ${name} ${final}, node from ${rpcEnv}`;
   });
-  return [...(bitcoin ? [`BTC on ${bitcoin.chain}, node from ${bitcoin.rpcEnv}`] : []), ...chains]
+  return [
+    ...(bitcoin ? [`${btc.asset} on ${bitcoin.chain}, node from ${bitcoin.rpcEnv}`] : []),
+    ...chains,
+  ]
     .join("; ")
     .concat("; no webhook");
 }

@@ -1,6 +1,7 @@
 // The processor `onchain`: chains that the gateway reads by itself, with public keys alone.
 
 import { problemOfKey } from "./account-key.ts";
+import { type Coin, coins, eth } from "./coins.ts";
 import type { Section } from "./section.ts";
 
 /** Chains that are read with public keys of the operator's wallet. */
@@ -19,11 +20,14 @@ export type BitcoinSettings = {
   /** Variable with the address of a node, which may hold credentials. */
   readonly rpcEnv: string;
   readonly accountKey: string;
+  readonly gapLimit: number;
   readonly leastUsd: number;
 };
 
 export type EvmSettings = {
   readonly accountKey: string;
+  /** Unused addresses in a row behind which the operator's wallet still looks. */
+  readonly gapLimit: number;
   readonly chains: readonly EvmChain[];
 };
 
@@ -42,7 +46,7 @@ export type EvmChain = {
 };
 
 export type EvmToken = {
-  readonly asset: "USDT" | "USDC";
+  readonly asset: string;
   /** In lower case. */
   readonly contract: string;
   readonly decimals: number;
@@ -50,6 +54,8 @@ export type EvmToken = {
 
 const stepUsd = 5;
 const leastUsdMax = 1_000_000;
+/** Each order of a new account can make an address that is never paid. */
+const gapLimitDefault = 1_000;
 /** On Ethereum's main chain the network's fee is too much of a small pack. */
 const mainChainId = 1;
 const mainChainLeastUsd = 50;
@@ -73,6 +79,7 @@ function readBitcoin(section: Section): BitcoinSettings {
     chain,
     rpcEnv: readRpc(section),
     accountKey: readKey(section, chain === "bitcoin" ? "bitcoin" : "testnet"),
+    gapLimit: readGapLimit(section),
     leastUsd: readLeast(section, stepUsd),
   };
   section.rejectUnknown();
@@ -81,6 +88,7 @@ function readBitcoin(section: Section): BitcoinSettings {
 
 function readEvm(section: Section): EvmSettings {
   const accountKey = readKey(section, "evm");
+  const gapLimit = readGapLimit(section);
   const chains = section.sections("chains").map(readChain);
   for (const [index, { name, chainId }] of chains.entries()) {
     const earlier = chains.slice(0, index);
@@ -92,7 +100,7 @@ function readEvm(section: Section): EvmSettings {
       section.problem(`chains[${index}].name`, `${name} is a network of Bitcoin`);
   }
   section.rejectUnknown();
-  return { accountKey, chains };
+  return { accountKey, gapLimit, chains };
 }
 
 function readChain(section: Section): EvmChain {
@@ -102,7 +110,9 @@ function readChain(section: Section): EvmChain {
   const chainId = section.integer("chain_id", { min: 1, max: Number.MAX_SAFE_INTEGER });
   const depth = section.text("depth", "finalized");
   const takesEther = section.flag("ether", false);
-  const tokens = section.has("tokens") ? section.sections("tokens").map(readToken) : [];
+  const tokens = section.has("tokens")
+    ? section.sections("tokens").map((one) => readToken(one, name))
+    : [];
   for (const [index, { asset }] of tokens.entries())
     if (tokens.findIndex((one) => one.asset === asset) < index)
       section.problem(`tokens[${index}].asset`, `there are two tokens ${asset}`);
@@ -120,17 +130,40 @@ function readChain(section: Section): EvmChain {
   return settings;
 }
 
-function readToken(section: Section): EvmToken {
+/** `network`: the name of the chain. */
+function readToken(section: Section, network: string): EvmToken {
   const contract = section.text("contract");
   if (contract !== "" && !/^0x[0-9a-fA-F]{40}$/.test(contract))
     section.problem("contract", "must be an address: 0x and 40 hexadecimal digits");
+  const tokens = coins.filter(({ isToken }) => isToken);
+  const asset = readAsset(section, tokens);
+  const networks = tokens.find((one) => one.asset === asset)?.networks;
+  const known = networks?.find((one) => one.network === network) ?? networks?.[0];
   const token = {
-    asset: section.choice("asset", ["USDT", "USDC"]),
+    asset,
     contract: contract.toLowerCase(),
-    decimals: section.integer("decimals", { min: 0, max: 18, fallback: 6 }),
+    decimals: section.integer("decimals", { min: 0, max: 18, fallback: known?.decimals ?? 0 }),
   };
   section.rejectUnknown();
   return token;
+}
+
+function readGapLimit(section: Section): number {
+  return section.integer("gap_limit", { min: 1, max: 10_000_000, fallback: gapLimitDefault });
+}
+
+/** The asset of one of some coins. */
+export function readAsset(section: Section, of: readonly Coin[], fallback?: string): string {
+  const asset = section.text("asset", fallback);
+  const assets = of.map((one) => one.asset);
+  if (asset !== "" && !assets.includes(asset))
+    section.problem("asset", `must be one of ${assets.join(", ")}, not ${asset}`);
+  return asset;
+}
+
+/** The coins that a chain pays with. */
+export function assetsOf({ takesEther, tokens }: Pick<EvmChain, "takesEther" | "tokens">) {
+  return [...(takesEther ? [eth.asset] : []), ...tokens.map(({ asset }) => asset)];
 }
 
 function readRpc(section: Section): string {

@@ -2,6 +2,8 @@
 // payment processors. Secrets are named by environment variables, never written in the file.
 
 import { packStepUsdCents } from "../base/shown-figures.ts";
+import { btc, coins } from "./coins.ts";
+import { assetsOf } from "./onchain.ts";
 import { missingSecretsOf, type ProcessorSettings, readProcessor } from "./processors.ts";
 import { type RateSources, readRates } from "./rates.ts";
 import type { Section } from "./section.ts";
@@ -24,6 +26,8 @@ export type PaymentSettings = {
 
 /** Who sells. The texts are empty where nothing was configured. */
 export type Seller = {
+  /** Numbers documents. A name may change, and the numbers go on. */
+  readonly id: string;
   readonly name: string;
   /** With line breaks. */
   readonly address: string;
@@ -34,7 +38,7 @@ export type Seller = {
 const stepUsd = packStepUsdCents / 100;
 const mostUsdMax = 1_000_000;
 const defaultPacksUsd = [5, 20, 50, 200];
-const nobody: Seller = { name: "", address: "", taxId: "" };
+const nobody: Seller = { id: "main", name: "", address: "", taxId: "" };
 
 /** What is offered where the file has no section `payments`, and people reach only this machine. */
 export const simulatedPayments: PaymentSettings = {
@@ -80,8 +84,11 @@ export function readPayments(section: Section): PaymentSettings {
 /** The coins that the gateway quotes by itself. A stablecoin is a dollar. */
 function coinsToQuote(processor: ProcessorSettings): string[] {
   if (processor.type !== "onchain") return [];
-  const takesEther = processor.evm?.chains.some((chain) => chain.takesEther);
-  return [...(processor.bitcoin ? ["BTC"] : []), ...(takesEther ? ["ETH"] : [])];
+  const { bitcoin, evm } = processor;
+  const taken = new Set(bitcoin ? [btc.asset] : []);
+  for (const { takesEther, tokens } of evm?.chains ?? [])
+    for (const asset of assetsOf({ takesEther, tokens })) taken.add(asset);
+  return coins.filter((one) => !one.isStablecoin && taken.has(one.asset)).map((one) => one.asset);
 }
 
 function readPacks(section: Section, mostUsd: number): readonly number[] {
@@ -97,7 +104,10 @@ function readPacks(section: Section, mostUsd: number): readonly number[] {
 
 function readSeller(section: Section | undefined): Seller {
   if (!section) return nobody;
+  const id = section.text("id", nobody.id);
+  if (!/^[a-z0-9-]{1,32}$/.test(id)) section.problem("id", "must be 1 to 32 of a-z, 0-9 and -");
   const seller = {
+    id,
     name: section.text("name"),
     address: section.text("address", ""),
     taxId: section.text("tax_id", ""),

@@ -1,7 +1,8 @@
 // The processors of the section `payments`: who receives coins. Secrets, and addresses that may
 // hold one, are named by environment variables, never written in the file.
 
-import { type OnchainSettings, readOnchain, rpcOf, rpcsOf } from "./onchain.ts";
+import { coins } from "./coins.ts";
+import { type OnchainSettings, readAsset, readOnchain, rpcOf, rpcsOf } from "./onchain.ts";
 import type { Section } from "./section.ts";
 
 /** Pretends to receive all coins. */
@@ -53,35 +54,23 @@ export type ProcessorSettings =
   | NowpaymentsSettings
   | OnchainSettings;
 
-/** What everybody's BTCPay Server calls its methods. Lightning counts thousandths of a satoshi. */
-const btcpayMethods: readonly BtcpayMethod[] = [
-  { id: "BTC-CHAIN", asset: "BTC", network: "bitcoin", decimals: 8 },
-  { id: "BTC-LN", asset: "BTC", network: "lightning", decimals: 11 },
-  { id: "USDT-TRON", asset: "USDT", network: "tron", decimals: 6 },
-  { id: "USDT-ETHEREUM", asset: "USDT", network: "ethereum", decimals: 6 },
-];
+/** Each coin on each network. */
+const assets = () =>
+  coins.flatMap(({ asset, networks }) => networks.map((one) => ({ asset, ...one })));
+
+/** What everybody's BTCPay Server calls its methods. */
+const btcpayMethods = () =>
+  assets().flatMap(({ asset, network, decimals, btcpay }): BtcpayMethod[] =>
+    btcpay === undefined ? [] : [{ id: btcpay, asset, network, decimals }],
+  );
 
 /** The coins of NOWPayments that the gateway knows, by their codes. */
-export const nowpaymentsCoins: Readonly<
-  Record<string, { asset: string; network: string; decimals: number }>
-> = {
-  btc: { asset: "BTC", network: "bitcoin", decimals: 8 },
-  eth: { asset: "ETH", network: "ethereum", decimals: 18 },
-  etharb: { asset: "ETH", network: "arbitrum", decimals: 18 },
-  ethbase: { asset: "ETH", network: "base", decimals: 18 },
-  usdterc20: { asset: "USDT", network: "ethereum", decimals: 6 },
-  usdttrc20: { asset: "USDT", network: "tron", decimals: 6 },
-  usdtbsc: { asset: "USDT", network: "bsc", decimals: 18 },
-  usdtmatic: { asset: "USDT", network: "polygon", decimals: 6 },
-  usdtarb: { asset: "USDT", network: "arbitrum", decimals: 6 },
-  usdtsol: { asset: "USDT", network: "solana", decimals: 6 },
-  usdtton: { asset: "USDT", network: "ton", decimals: 6 },
-  usdc: { asset: "USDC", network: "ethereum", decimals: 6 },
-  usdcbase: { asset: "USDC", network: "base", decimals: 6 },
-  usdcarb: { asset: "USDC", network: "arbitrum", decimals: 6 },
-  usdcmatic: { asset: "USDC", network: "polygon", decimals: 6 },
-  usdcsol: { asset: "USDC", network: "solana", decimals: 6 },
-};
+export const nowpaymentsCoins = () =>
+  new Map(
+    assets().flatMap(({ asset, network, decimals, nowpayments }) =>
+      nowpayments === undefined ? [] : [[nowpayments, { asset, network, decimals }] as const],
+    ),
+  );
 
 const nowpaymentsUrl = "https://api.nowpayments.io/v1";
 const nowpaymentsSandboxUrl = "https://api-sandbox.nowpayments.io/v1";
@@ -115,7 +104,7 @@ const readers = {
     store: section.text("store"),
     apiKeyEnv: requiredVariable(section, "api_key"),
     ...webhookSecret(section, "webhook_secret"),
-    methods: section.has("methods") ? readMethods(section) : btcpayMethods.slice(0, 2),
+    methods: section.has("methods") ? readMethods(section) : btcpayMethods().slice(0, 2),
     confirmations: Number(section.choice("confirmations", ["1", "2", "6"], "1")),
   }),
   nowpayments(section: Section, name: string): NowpaymentsSettings {
@@ -160,14 +149,15 @@ function readUrl(section: Section, key: string): string {
 }
 
 function readMethods(section: Section): BtcpayMethod[] {
+  const usual = btcpayMethods();
   const methods = section.sections("methods").map((one): BtcpayMethod => {
     const id = one.text("id");
     if (id !== "" && !/^[A-Za-z0-9_-]{1,60}$/.test(id))
       one.problem("id", "must be a payment method id, such as BTC-CHAIN");
-    const known = btcpayMethods.find((method) => method.id === id);
+    const known = usual.find((method) => method.id === id);
     const method = {
       id,
-      asset: one.choice("asset", ["BTC", "ETH", "USDT", "USDC"], knownAsset(known)),
+      asset: readAsset(one, coins, known?.asset),
       network: one.text("network", known?.network),
       decimals: one.integer("decimals", {
         min: 0,
@@ -186,22 +176,16 @@ function readMethods(section: Section): BtcpayMethod[] {
   return methods;
 }
 
-function knownAsset(method: BtcpayMethod | undefined): "BTC" | "USDT" | undefined {
-  return method?.asset === "BTC" || method?.asset === "USDT" ? method.asset : undefined;
-}
-
 function readCoins(section: Section): string[] {
-  const coins = section.texts("coins");
+  const known = [...nowpaymentsCoins().keys()];
+  const codes = section.texts("coins");
   if (!section.has("coins")) section.problem("coins", "is required");
-  for (const [index, coin] of coins.entries()) {
-    if (!Object.hasOwn(nowpaymentsCoins, coin))
-      section.problem(
-        `coins[${index}]`,
-        `must be one of ${Object.keys(nowpaymentsCoins).join(", ")}, not ${coin}`,
-      );
-    if (coins.indexOf(coin) < index) section.problem(`coins[${index}]`, `${coin} is named twice`);
+  for (const [index, coin] of codes.entries()) {
+    if (!known.includes(coin))
+      section.problem(`coins[${index}]`, `must be one of ${known.join(", ")}, not ${coin}`);
+    if (codes.indexOf(coin) < index) section.problem(`coins[${index}]`, `${coin} is named twice`);
   }
-  return coins;
+  return codes;
 }
 
 /** Shorter secrets could be guessed. */

@@ -1,5 +1,6 @@
 // Where the rates of coins come from: `rates` of the section `payments`.
 
+import { coins } from "./coins.ts";
 import type { Section } from "./section.ts";
 
 /** A public price in dollars of one coin. */
@@ -17,15 +18,15 @@ export type RateSource = {
 /** By coin. */
 export type RateSources = Readonly<Record<string, readonly RateSource[]>>;
 
-const coins = ["BTC", "ETH", "USDT", "USDC"];
 const sourcesMin = 2;
 
 export function readRates(section: Section): RateSources {
   const rates: Record<string, readonly RateSource[]> = {};
+  const assets = coins.map(({ asset }) => asset);
   for (const coin of section.names()) {
-    if (!coins.includes(coin)) {
+    if (!assets.includes(coin)) {
       section.has(coin);
-      section.problem(coin, `must be one of ${coins.join(", ")}`);
+      section.problem(coin, `must be one of ${assets.join(", ")}`);
       continue;
     }
     const sources = section.sections(coin).map(readSource);

@@ -131,6 +131,7 @@ const kinds: Readonly<Record<ApprovalKindName, ApprovalKind>> = {
   admin_token: ApprovalKind.ADMIN_TOKEN,
   operator: ApprovalKind.OPERATOR,
   sign_in_link: ApprovalKind.SIGN_IN_LINK,
+  sweep_payment: ApprovalKind.SWEEP_PAYMENT,
 };
 
 /** What waits, newest first. `before`: the last one of the page before. */

@@ -57,7 +57,7 @@ export async function ask(request: Ask): Promise<Answer> {
 /** Throws for what is no JSON. */
 function parseAnswer(whom: string, text: string, isInexact = false): Answer {
   try {
-    return new Answer(isInexact ? JSON.parse(text) : parseExact(text), whom, "");
+    return new Answer(isInexact ? JSON.parse(text) : parseExact(text), whom);
   } catch {
     throw new Error(`${whom} answered with something that is no JSON`);
   }
@@ -88,7 +88,7 @@ async function readText(whom: string, { body }: Response, bytesMax: number): Pro
 /** The reason in a refusal, in one short line for the log. Empty: it has none. */
 function refusalOf(text: string): string {
   try {
-    const answer = new Answer(parseExact(text), "", "");
+    const answer = new Answer(parseExact(text), "");
     const said = [answer, ...answer.optionalList()].map((one) => one.optional("message"));
     return said
       .join(" ")
@@ -104,12 +104,13 @@ function refusalOf(text: string): string {
 export class Answer {
   readonly #value: unknown;
   readonly #whom: string;
-  readonly #path: string;
+  /** What it is a part of, and its name there. Undefined: it is the whole. */
+  readonly #in: { readonly whole: Answer; readonly name: string | number } | undefined;
 
-  constructor(value: unknown, whom: string, path: string) {
+  constructor(value: unknown, whom: string, of?: { whole: Answer; name: string | number }) {
     this.#value = value;
     this.#whom = whom;
-    this.#path = path;
+    this.#in = of;
   }
 
   /** A member of an object. Of anything else, all members are absent. */
@@ -119,7 +120,7 @@ export class Answer {
       typeof value === "object" && value !== null && Object.hasOwn(value, name)
         ? Reflect.get(value, name)
         : undefined;
-    return new Answer(member, this.#whom, this.#path === "" ? name : `${this.#path}.${name}`);
+    return new Answer(member, this.#whom, { whole: this, name });
   }
 
   get isAbsent(): boolean {
@@ -158,7 +159,7 @@ export class Answer {
   /** Empty for what is no list. */
   optionalList(): Answer[] {
     const value: unknown[] = Array.isArray(this.#value) ? this.#value : [];
-    return value.map((one, index) => new Answer(one, this.#whom, `${this.#path}[${index}]`));
+    return value.map((one, name) => new Answer(one, this.#whom, { whole: this, name }));
   }
 
   /** A moment: seconds or milliseconds since 1970, or a text that says it. */
@@ -172,6 +173,14 @@ export class Answer {
   }
 
   fault(problem: string): Error {
-    return new Error(`${this.#whom} answered nonsense: ${this.#path || "the answer"} ${problem}`);
+    return new Error(`${this.#whom} answered nonsense: ${this.#path() || "the answer"} ${problem}`);
+  }
+
+  #path(): string {
+    if (!this.#in) return "";
+    const { whole, name } = this.#in;
+    const before = whole.#path();
+    if (typeof name === "number") return `${before}[${name}]`;
+    return before === "" ? name : `${before}.${name}`;
   }
 }

@@ -2,7 +2,7 @@
 // something is awaited also what waits for a block.
 
 import * as sql from "../../gen/sql/payments.ts";
-import type { BitcoinSettings } from "../config/catalog.ts";
+import { type BitcoinSettings, btc } from "../config/catalog.ts";
 import type { Answer } from "./ask.ts";
 import { RefusedError } from "./ask.ts";
 import {
@@ -20,10 +20,11 @@ import {
 } from "./chain.ts";
 import { type BlockId, idsOf } from "./chain-tables.ts";
 import { addAtoms, atomsOf } from "./coins.ts";
+import { usualOf } from "./processor.ts";
 import { type Rpc, RpcError } from "./rpc.ts";
 
-const asset = "BTC";
-const decimals = 8;
+const { asset, decimals } = usualOf(btc);
+const microDollars = 1_000_000n;
 /** Waiting transactions that one reading asks for. */
 const waitingMax = 2_000;
 const askedAtOnce = 8;
@@ -32,8 +33,13 @@ const missingMsMax = 24 * 3_600_000;
 
 /** Blocks that a payment needs, by what its account was paid within a day, in micro-dollars. */
 export function blocksNeeded(usdMicro: bigint | undefined): number {
-  if (usdMicro === undefined || usdMicro >= 1_000_000_000n) return 6;
-  return usdMicro < 100_000_000n ? 1 : 3;
+  const steps = btc.depth === "chain" ? [] : btc.depth;
+  const step = steps.find(
+    ({ belowUsd }) =>
+      belowUsd === undefined ||
+      (usdMicro !== undefined && usdMicro < BigInt(belowUsd) * microDollars),
+  );
+  return step?.blocks ?? 1;
 }
 
 export function createBitcoin(
@@ -54,15 +60,19 @@ export function createBitcoin(
     at: Date,
     block: BlockId | undefined,
   ): Promise<Arrival[]> {
-    const outputs = transactions.flatMap((one) =>
-      one
+    const all = new Set<string>();
+    const outputs = transactions.flatMap((transaction) =>
+      transaction
         .at("vout")
         .list()
-        .map((output) => ({ transaction: one, output, address: addressOf(output) })),
+        .map((output) => {
+          const address = addressOf(output);
+          all.add(address);
+          return { transaction, output, address };
+        }),
     );
-    const all = new Set(outputs.map(({ address }) => address));
-    const addresses = [...all].filter((one) => one !== "");
-    const own = await store.run(sql.ownAddresses, { addresses });
+    all.delete("");
+    const own = await store.run(sql.ownAddresses, { addresses: [...all] });
     const ours = new Set(own.map(({ address }) => address));
     const found = new Map<string, Arrival>();
     for (const { transaction, output, address } of outputs) {
@@ -72,23 +82,17 @@ export function createBitcoin(
       if (atoms === 0n) continue;
       const txid = transaction.at("txid").text();
       const externalId = `${txid}:${address}`;
-      const sum = addAtoms(found.get(externalId)?.atoms ?? 0n, atoms);
+      const before = found.get(externalId);
+      const sum = addAtoms(before?.atoms ?? 0n, atoms);
       found.set(externalId, {
         ...{ externalId, address, asset, decimals, block, at, atoms: sum },
         blockAt: block && at,
-        spends: spentBy(transaction),
+        spends: before?.spends ?? spentBy(transaction),
         needed: 1,
         transactions: new Map([[txid, sum]]),
       });
     }
     return [...found.values()];
-  }
-
-  /** The ids of those that are stored. */
-  async function knownOf({ id }: Reading, arrivals: readonly Arrival[]) {
-    const externalIds = idsOf(arrivals);
-    if (externalIds.length === 0) return new Set<string>();
-    return new Set(idsOf(await store.run(sql.listKnown, { processor: id.processor, externalIds })));
   }
 
   async function readBlock(reading: Reading, previous: BlockId): Promise<BlockId> {
@@ -105,9 +109,10 @@ export function createBitcoin(
     const at = new Date(Math.min(Date.now(), block.at("time").time().getTime()));
     const read = { height, hash };
     const arrivals = await arrivalsIn(transactions, at, read);
-    const known = await knownOf(reading, arrivals);
+    const unmined = await store.run(sql.listUnmined, id);
+    const known = new Set(idsOf(unmined));
     const sorted = await sortArrivals(parts, id, arrivals, { known, isFinal: true });
-    const replaced = replacedBy(await store.run(sql.listUnmined, id), transactions);
+    const replaced = replacedBy(unmined, transactions);
     await transaction(async (tables) => {
       await storeArrivals(tables, id, sorted);
       const lost = { ...id, replaced, missingMs: missingMsMax };
@@ -142,9 +147,9 @@ export function createBitcoin(
       for (const one of await Promise.all(some)) if (one) transactions.push(one);
     }
     const arrivals = await arrivalsIn(transactions, new Date(), undefined);
-    const known = await knownOf(reading, arrivals);
-    const sorted = await sortArrivals(parts, id, arrivals, { known, isFinal: false });
     const unmined = await store.run(sql.listUnmined, id);
+    const known = new Set(idsOf(unmined));
+    const sorted = await sortArrivals(parts, id, arrivals, { known, isFinal: false });
     const replaced = replacedBy(unmined, transactions).filter(
       (externalId) => !now.has(transactionOf(externalId)),
     );

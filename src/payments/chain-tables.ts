@@ -89,8 +89,13 @@ export function chainTables(db: Runner) {
       return (await db.run(sql.putChainPayment, stored)) > 0;
     },
     /** Those below a height: the awaited ones first, then the oldest. */
-    async listBalances(id: ChainId, below: number, limit: number): Promise<Balance[]> {
-      const rows = await db.run(sql.listBalances, { ...id, below, rows: limit });
+    async listBalances(
+      id: ChainId,
+      native: string,
+      below: number,
+      limit: number,
+    ): Promise<Balance[]> {
+      const rows = await db.run(sql.listBalances, { ...id, native, below, rows: limit });
       return rows.map((row) => ({
         ...withAtoms(row),
         nonce: Number(row.nonce),

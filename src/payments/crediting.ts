@@ -10,7 +10,7 @@ import { min } from "../base/money.ts";
 import { asService } from "../contract/contract.ts";
 import { type Decision, decide, quoteHoldsMs, type RuledOrder, valueDeposit } from "./decide.ts";
 import { documentGrant } from "./documents.ts";
-import type { Parts } from "./parts.ts";
+import { type Parts, purchaseMicro } from "./parts.ts";
 import { type Look, type Processor, type SeenDeposit, usdMicroMax } from "./processor.ts";
 import { nextLookMs } from "./schedule.ts";
 import type { PaymentsTables, StoredOrder } from "./store.ts";
@@ -99,8 +99,9 @@ export async function redecide(
     await tables.run(sql.valueDeposit, { processor, externalId, usdMicro, valuedBy });
   }
   const { state, targetMicro, ruleMicro, attention = null } = decision;
-  const grant = await tables.run(sql.insertGrant, { orderId, targetMicro });
-  if (grant) await documentGrant(tables, order, grant);
+  const due = { orderId, targetMicro, purchaseMicro };
+  for (const grant of await tables.run(sql.insertGrant, due))
+    await documentGrant(tables, order, grant);
   const watched = { ...order, isClosed: state === "closed", failedLooks };
   await tables.run(sql.updateOrder, {
     orderId,

@@ -2,6 +2,7 @@
 // is granted for them, its state, and why a person has to look. README.md has the rules by number.
 
 import { max, microCreditsPerMicroDollar, min } from "../base/money.ts";
+import { coins } from "../config/catalog.ts";
 import type { Asset, DepositState } from "./processor.ts";
 
 const microDollars = 1_000_000n;
@@ -32,7 +33,6 @@ export const attentionNames = [
   "depeg",
   "unconfirmed",
   "overpaid",
-  "dust",
 ] as const;
 export type AttentionName = (typeof attentionNames)[number];
 
@@ -143,7 +143,7 @@ export function decide(order: RuledOrder, deposits: readonly RuledDeposit[], now
     if (order.cancelledAt) return "cancelled";
     return isQuoteOver ? "expired" : "open";
   })();
-  const facts = factsOf({ order, deposits, valued, theirs, received, state, isQuoteOver }).filter(
+  const facts = factsOf({ order, deposits, valued, theirs, received, state }).filter(
     (fact) => !order.handled.includes(fact),
   );
   const kinds = facts.map((fact) => fact.split(":")[0]);
@@ -245,9 +245,8 @@ function factsOf(of: {
   theirs: ReadonlySet<string>;
   received: bigint;
   state: OrderState;
-  isQuoteOver: boolean;
 }): string[] {
-  const { order, deposits, valued, theirs, received, state, isQuoteOver } = of;
+  const { order, deposits, valued, theirs, received, state } = of;
   const facts: string[] = [];
   for (const deposit of deposits) {
     const { externalId, settledAt, isReturned } = deposit;
@@ -266,9 +265,6 @@ function factsOf(of: {
   if (order.faults.includes("flooded")) facts.push("flooded");
   facts.push(...order.faults.filter((fault) => fault.startsWith("account_closed:")));
   if (received > capUsdMicro(order.usdMicro)) facts.push(`overpaid:${received}`);
-  const isUnsettled = deposits.some((one) => one.state === "seen") && state !== "closed";
-  const isDust = received > 0n && received < microDollars;
-  if (isDust && (isQuoteOver || state === "closed") && !isUnsettled) facts.push(`dust:${received}`);
   return facts;
 }
 
@@ -300,7 +296,7 @@ export function isSameAsset(
 }
 
 export function isStablecoin({ asset }: { readonly asset: string }): boolean {
-  return asset === "USDT" || asset === "USDC";
+  return coins.some((one) => one.asset === asset && one.isStablecoin);
 }
 
 /** True if a source of rates calls a stablecoin worth 2 % more or less than its dollar. */

@@ -33,7 +33,8 @@ export async function documentGrant(
   { n, micro }: { readonly n: number; readonly micro: bigint },
 ): Promise<void> {
   if (micro < 0n) await issueDocument(db, { kind: "credit_note", orderId, grantN: n });
-  else if (receiptNumber === null) await issueDocument(db, { kind: "receipt", orderId });
+  else if (micro > 0n && receiptNumber === null)
+    await issueDocument(db, { kind: "receipt", orderId });
 }
 
 /**

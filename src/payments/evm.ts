@@ -3,7 +3,7 @@
 // time, so a node that is behind, or a chain that goes another way, hides nothing for long.
 
 import * as sql from "../../gen/sql/payments.ts";
-import type { EvmChain } from "../config/catalog.ts";
+import { type EvmChain, eth } from "../config/catalog.ts";
 import { type Answer, RefusedError } from "./ask.ts";
 import {
   type Arrival,
@@ -21,6 +21,7 @@ import {
 } from "./chain.ts";
 import { type Balance, type BlockId, idsOf } from "./chain-tables.ts";
 import { addAtoms } from "./coins.ts";
+import { usualOf } from "./processor.ts";
 import { type Rpc, type RpcCall, RpcError } from "./rpc.ts";
 
 /** `Transfer(address,address,uint256)` */
@@ -32,11 +33,24 @@ const requestsAtOnce = 4;
 /** Of one reading: the rest is compared by the next one. */
 const balancesMax = 2_000;
 const balancesAtOnce = 50;
-const etherDecimals = 18;
+const { asset: native, decimals: nativeDecimals } = usualOf(eth);
 /** A difference of balances within this time needs no search for its block. */
 const soonMs = 60_000;
 
 type Block = BlockId & { readonly at: Date };
+
+/** A transfer of a listed token to an address of ours. */
+type Transfer = {
+  readonly token: EvmChain["tokens"][number];
+  readonly height: number;
+  readonly blockHash: string;
+  /** Its place in its block. */
+  readonly index: number;
+  readonly sender: string;
+  readonly address: string;
+  readonly atoms: bigint;
+  readonly transaction: string;
+};
 
 export function createEvm(
   settings: Pick<EvmChain, "name" | "chainId" | "depth" | "takesEther" | "tokens">,
@@ -81,10 +95,10 @@ export function createEvm(
   }
 
   /** The transfers of listed tokens to us. Throws unless the node has the last of the blocks. */
-  async function transfersIn(from: number, to: number, signal: AbortSignal): Promise<Answer[]> {
+  async function transfersIn(from: number, to: number, signal: AbortSignal): Promise<Transfer[]> {
     if (tokens.length === 0) return [];
     const lastBlocks = new Set<string>();
-    const logs = await inTurns(requestsAtOnce, await addressPages(), async (addresses) => {
+    const pages = await inTurns(requestsAtOnce, await addressPages(), async (addresses) => {
       const topics = addresses.map((address) => `0x${address.slice(2).padStart(64, "0")}`);
       const filter = {
         fromBlock: hex(from),
@@ -105,37 +119,47 @@ export function createEvm(
         throw new Error(`${name}: the node is behind, it lacks block ${to}`);
       lastBlocks.add(block.hash);
       const asked = new Set(topics);
-      const list = found.list();
-      for (const one of list) checkLog(one, { from, to, topics: asked });
-      return list;
+      return found.list().flatMap((log) => readLog(log, { from, to, topics: asked }) ?? []);
     });
     if (lastBlocks.size > 1) throw new Error(`${name}: the chain changed during the reading`);
-    return logs.flat().filter(isTransfer);
+    const transfers = pages.flat();
+    // Only the operator moves coins from our addresses: what he sends to another one is no payment.
+    const addresses = [...new Set(transfers.map(({ sender }) => sender))];
+    const own = addresses.length > 0 ? await store.run(sql.ownAddresses, { addresses }) : [];
+    const ours = new Set(own.map(({ address }) => address));
+    return transfers.filter(({ sender }) => !ours.has(sender));
   }
 
-  /** Throws for what was not asked for: such a node is not to be believed. */
-  function checkLog(
+  /**
+   * What a log says. Undefined: a token logs it in another form, the chain left its block, or it is
+   * of nothing. Throws for what was not asked for: such a node is not to be believed.
+   */
+  function readLog(
     log: Answer,
     { from, to, topics }: { from: number; to: number; topics: ReadonlySet<string> },
-  ) {
-    const [topic, , receiver] = log.at("topics").list();
+  ): Transfer | undefined {
+    const [topic, sender, receiver, ...more] = log.at("topics").list();
+    const topicOfReceiver = receiver?.textOrEmpty().toLowerCase() ?? "";
+    const token = tokenAt.get(log.at("address").text().toLowerCase());
     const height = numberOf(log.at("blockNumber"));
     const isAsked =
       topic?.text() === transferTopic &&
-      topics.has(receiver?.textOrEmpty().toLowerCase() ?? "") &&
-      tokenAt.has(log.at("address").text().toLowerCase()) &&
+      topics.has(topicOfReceiver) &&
       height >= from &&
       height <= to;
-    if (!isAsked) throw log.fault("is a log that was not asked for");
-  }
-
-  /** False for what a token logs in another form, and for logs of blocks that the chain left. */
-  function isTransfer(log: Answer): boolean {
-    return (
-      log.at("topics").list().length === 3 &&
-      /^0x[0-9a-fA-F]{64}$/.test(log.at("data").textOrEmpty()) &&
-      !log.at("removed").isTrue
-    );
+    if (!token || !isAsked) throw log.fault("is a log that was not asked for");
+    const data = log.at("data").textOrEmpty();
+    const isPlain = more.length === 0 && /^0x[0-9a-fA-F]{64}$/.test(data);
+    const atoms = isPlain && !log.at("removed").isTrue ? BigInt(data) : 0n;
+    if (atoms === 0n) return undefined;
+    return {
+      ...{ token, height, atoms },
+      sender: `0x${sender?.textOrEmpty().toLowerCase().slice(-40) ?? ""}`,
+      address: `0x${topicOfReceiver.slice(-40)}`,
+      blockHash: log.at("blockHash").text(),
+      index: numberOf(log.at("logIndex")),
+      transaction: log.at("transactionHash").text(),
+    };
   }
 
   /** What each address got of each token in each block. */
@@ -143,39 +167,36 @@ export function createEvm(
     { from, to, needed }: { from: number; to: number; needed: number },
     signal: AbortSignal,
   ): Promise<Arrival[]> {
-    const logs = await transfersIn(from, to, signal);
-    const blocks = await blocksOf(
-      new Set(logs.map((one) => numberOf(one.at("blockNumber")))),
-      signal,
-    );
-    const found = new Map<string, Arrival & { transactions: Map<string, bigint> }>();
-    const counted = new Set<string>();
-    for (const one of logs) {
-      const block = blocks.get(numberOf(one.at("blockNumber")));
-      if (!block || one.at("blockHash").text() !== block.hash)
+    const transfers = await transfersIn(from, to, signal);
+    const blocks = await blocksOf(new Set(transfers.map(({ height }) => height)), signal);
+    /** Of one address, asset and block each. */
+    const groups = new Map<string, Map<number, Transfer>>();
+    for (const one of transfers) {
+      const { token, height, address, blockHash, index } = one;
+      if (blocks.get(height)?.hash !== blockHash)
         throw new Error(`${name}: the chain changed during the reading`);
-      const place = `${block.height} ${numberOf(one.at("logIndex"))}`;
-      const token = tokenAt.get(one.at("address").text().toLowerCase());
-      const atoms = BigInt(one.at("data").text());
-      if (!token || atoms === 0n || counted.has(place)) continue;
-      counted.add(place);
-      const { asset, decimals } = token;
-      const receiver = one.at("topics").list()[2]?.text() ?? "";
-      const address = `0x${receiver.slice(-40).toLowerCase()}`;
-      const externalId = idInBlock(name, block, address, asset);
-      const { atoms: before = 0n, transactions = new Map<string, bigint>() } =
-        found.get(externalId) ?? {};
-      const hash = one.at("transactionHash").text();
-      transactions.set(hash, addAtoms(transactions.get(hash) ?? 0n, atoms));
-      found.set(externalId, {
-        ...{ externalId, address, asset, decimals, block, needed, transactions },
-        at: block.at,
-        blockAt: block.at,
-        atoms: addAtoms(before, atoms),
-        spends: [],
-      });
+      const key = idInBlock(name, { height, hash: blockHash }, address, token.asset);
+      const group = groups.get(key) ?? new Map<number, Transfer>();
+      // A log that is told twice has one place in its block.
+      groups.set(key, group.set(index, one));
     }
-    return [...found.values()];
+    return [...groups].flatMap(([externalId, group]) => {
+      const [first] = group.values();
+      const block = first && blocks.get(first.height);
+      if (!block) return [];
+      const transactions = new Map<string, bigint>();
+      let sum = 0n;
+      for (const { transaction, atoms } of group.values()) {
+        sum = addAtoms(sum, atoms);
+        transactions.set(transaction, addAtoms(transactions.get(transaction) ?? 0n, atoms));
+      }
+      const { address, token } = first;
+      const { asset, decimals } = token;
+      return {
+        ...{ externalId, address, asset, decimals, block, needed, transactions },
+        ...{ at: block.at, blockAt: block.at, atoms: sum, spends: [] },
+      };
+    });
   }
 
   async function blocksOf(
@@ -217,7 +238,7 @@ export function createEvm(
   ): Promise<BlockId> {
     const { id, signal, transaction } = reading;
     const isFinal = to <= final.height;
-    const rows = await store.run(sql.listInBlocks, { ...id, from, to });
+    const rows = await store.run(sql.listInBlocks, { ...id, native, from, to });
     const known = new Set(idsOf(rows));
     const arrivals = await arrivalsIn({ from, to, needed }, signal);
     const fresh = arrivals.filter(({ externalId }) => !known.has(externalId));
@@ -246,7 +267,7 @@ export function createEvm(
     const { id, signal, transaction } = reading;
     // What came to a new address up to this block counts, too.
     await store.run(sql.ensureBalances, { ...id, height: final.height - 1 });
-    const balances = await store.listBalances(id, final.height, balancesMax);
+    const balances = await store.listBalances(id, native, final.height, balancesMax);
     const pages: Balance[][] = [];
     for (let at = 0; at < balances.length; at += balancesAtOnce)
       pages.push(balances.slice(at, at + balancesAtOnce));
@@ -296,11 +317,11 @@ export function createEvm(
         atoms,
         at,
         blockAt: at,
-        asset: "ETH",
-        decimals: etherDecimals,
+        asset: native,
+        decimals: nativeDecimals,
         block: blockId(final),
       },
-      externalId: idInBlock(name, final, address, "ETH"),
+      externalId: idInBlock(name, final, address, native),
       spends: [],
       needed: 1,
       transactions: new Map(),
@@ -326,7 +347,7 @@ export function createEvm(
       const base = { ...now, atoms: isLeft ? before.atoms : now.atoms };
       const moved = await tables.run(sql.moveBalance, { ...id, ...base, from: before.height });
       if (moved === 0) return;
-      if (isSwept) await tables.run(sql.markSwept, between);
+      if (isSwept) await tables.run(sql.markSwept, { ...between, native });
       await storeArrivals(tables, id, sorted);
     });
   }
@@ -385,7 +406,7 @@ export function createEvm(
         );
         const { height: above } = cursor;
         await goBack(reading, cursor, async (tables) => {
-          const lost = await tables.run(sql.loseNative, { ...id, above });
+          const lost = await tables.run(sql.loseNative, { ...id, native, above });
           await tables.run(sql.loseSweepPayments, { ...id, above });
           return lost;
         });
@@ -428,8 +449,9 @@ async function inTurns<T, R>(
 }
 
 function largestOf(transactions: ReadonlyMap<string, bigint>): string | undefined {
-  const [largest] = [...transactions].toSorted(([, one], [, other]) => (one > other ? -1 : 1));
-  return largest?.[0];
+  let [largest, most]: [string | undefined, bigint] = [undefined, -1n];
+  for (const [hash, atoms] of transactions) if (atoms > most) [largest, most] = [hash, atoms];
+  return largest;
 }
 
 function blockId({ height, hash }: BlockId): BlockId {

@@ -36,7 +36,6 @@ const states = {
 
 const attentions = {
   overpaid: Attention.OVERPAID,
-  dust: Attention.DUST,
   late: Attention.LATE,
   wrong_asset: Attention.WRONG_ASSET,
   lost: Attention.LOST,
@@ -67,7 +66,6 @@ const refundStates = {
 /** What waits, in words for the customer. */
 const notices: Readonly<Record<AttentionName, string>> = {
   overpaid: "More arrived than is credited without asking. The operator decides about the rest.",
-  dust: "Less than 1 USD arrived. The operator decides about it.",
   late: "Money arrived late, and the operator decides what it is worth.",
   wrong_asset: "Another coin or network arrived than was ordered. The operator decides about it.",
   lost: "A payment that had arrived is gone again. The operator looks at it.",

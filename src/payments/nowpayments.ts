@@ -5,6 +5,7 @@ import { microCreditsPerMicroDollar } from "../base/money.ts";
 import { type NowpaymentsSettings, nowpaymentsCoins } from "../config/catalog.ts";
 import { type Answer, ask, RefusedError } from "./ask.ts";
 import { atomsOf } from "./coins.ts";
+import { isStablecoin } from "./decide.ts";
 import type {
   Asset,
   Fault,
@@ -32,8 +33,12 @@ const leastMsMax = 10 * minute;
 const leastRetryMs = minute / 2;
 /** A page that lists what is offered waits for it. */
 const leastAnswerMsMax = minute / 20;
-/** Payments to one address that are asked for. */
-const furtherMax = 20;
+/** Payments to one address that are asked for, and those at once. A person looks at more. */
+const furtherMax = 200;
+const askedAtOnce = 10;
+/** Payments of a page of their list, and pages of it that a search reads. */
+const pageRows = 500;
+const pagesMax = 20;
 
 type Least = { readonly usdMicro: bigint | undefined; readonly untilMs: number };
 
@@ -71,10 +76,8 @@ export function createNowpayments(
     const fiat = answer.at("fiat_equivalent");
     if (!fiat.isAbsent) return atomsOf(fiat.text(), 6);
     const amount = atomsOf(answer.at("min_amount").text(), 6);
-    const { asset } = assetOf(coin);
-    const rate = asset.startsWith("USD")
-      ? microDollars
-      : await parts.marketRate?.({ asset }, "now");
+    const asset = assetOf(coin);
+    const rate = isStablecoin(asset) ? microDollars : await parts.marketRate?.(asset, "now");
     return amount === undefined || rate === undefined ? undefined : (amount * rate) / microDollars;
   }
 
@@ -84,22 +87,23 @@ export function createNowpayments(
    */
   async function findPayment({ orderId, createdAt }: NewOrder, signal: AbortSignal) {
     const from = new Date(createdAt.getTime() - 24 * 60 * minute).toISOString().slice(0, 10);
-    const found = await call(`payment/?limit=500&dateFrom=${from}`, signal).catch(
-      (error: unknown) => {
+    for (let page = 0; page < pagesMax; page++) {
+      const query = `limit=${pageRows}&page=${page}&dateFrom=${from}`;
+      const found = await call(`payment/?${query}`, signal).catch((error: unknown) => {
         if (error instanceof RefusedError && [401, 403].includes(error.status)) return undefined;
         throw error;
-      },
-    );
-    const payment = found
-      ?.at("data")
-      .list()
-      .find(
+      });
+      const all = found?.at("data").list() ?? [];
+      const payment = all.find(
         (one) =>
           one.optional("order_id") === orderId &&
           one.optional("payment_status") === "waiting" &&
           quotedForMs(one) > leftMsMin,
       );
-    return payment && call(`payment/${idOf(payment, "payment_id")}`, signal);
+      if (payment) return call(`payment/${idOf(payment, "payment_id")}`, signal);
+      if (all.length < pageRows) return undefined;
+    }
+    return undefined;
   }
 
   const createPayment = (order: NewOrder, coin: string, signal: AbortSignal) =>
@@ -147,16 +151,22 @@ export function createNowpayments(
         .at("payment_extra_ids")
         .optionalList()
         .map((one) => one.text());
-      const ids = [...new Set([...further, ...named])].slice(0, furtherMax);
-      const others = await Promise.all(
-        ids.map((id) => call(`payment/${encodeURIComponent(id)}`, signal)),
-      );
+      const ids = [...new Set([...further, ...named])];
+      const others: Answer[] = [];
+      for (let at = 0; at < Math.min(ids.length, furtherMax); at += askedAtOnce) {
+        const some = ids.slice(at, Math.min(at + askedAtOnce, furtherMax));
+        const asked = some.map((id) => call(`payment/${encodeURIComponent(id)}`, signal));
+        others.push(...(await Promise.all(asked)));
+      }
       const children = others.filter(
         (one) =>
           !one.at("parent_payment_id").isAbsent && idOf(one, "parent_payment_id") === externalId,
       );
       const hasFailed = statusOf(first) === "failed" && paidAtoms(first) > 0n;
-      const faults: Fault[] = hasFailed ? ["failed"] : [];
+      const faults: Fault[] = [
+        ...(hasFailed ? (["failed"] as const) : []),
+        ...(ids.length > furtherMax ? (["flooded"] as const) : []),
+      ];
       return { deposits: [first, ...children].flatMap(depositsOf), faults };
     },
     marketRate: parts.marketRate,
@@ -182,8 +192,9 @@ export function createNowpayments(
 }
 
 function assetOf(coin: string): Asset {
-  const known = Object.hasOwn(nowpaymentsCoins, coin) ? nowpaymentsCoins[coin] : undefined;
-  return known ?? { asset: coin.toUpperCase(), network: "unknown", decimals: 18 };
+  return (
+    nowpaymentsCoins().get(coin) ?? { asset: coin.toUpperCase(), network: "unknown", decimals: 18 }
+  );
 }
 
 /** Ids come as numbers or texts. */

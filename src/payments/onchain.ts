@@ -5,7 +5,7 @@
 import * as sql from "../../gen/sql/payments.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import type { FamilyName } from "../base/families.ts";
-import { type OnchainSettings, rpcOf } from "../config/catalog.ts";
+import { btc, eth, type OnchainSettings, rpcOf } from "../config/catalog.ts";
 import { bitcoinAddress, checksummed, evmAddress, keyIdOf } from "./addresses.ts";
 import { createBitcoin } from "./bitcoin.ts";
 import type { Chain, ChainParts } from "./chain.ts";
@@ -13,7 +13,14 @@ import { withAtoms } from "./chain-tables.ts";
 import { isStablecoin } from "./decide.ts";
 import { createEvm } from "./evm.ts";
 import type { DepositAddresses } from "./parts.ts";
-import { type Asset, atomsFor, type Method, type NewOrder, type Processor } from "./processor.ts";
+import {
+  type Asset,
+  atomsFor,
+  type Method,
+  type NewOrder,
+  type Processor,
+  usualOf,
+} from "./processor.ts";
 import { createRpc } from "./rpc.ts";
 
 const microDollars = 1_000_000n;
@@ -30,6 +37,7 @@ export function methodOf(name: string, asset: string, chain: string): string {
 type Keyring = {
   readonly keyId: string;
   readonly networks: readonly string[];
+  readonly gapLimit: number;
   address(index: number): string;
   /** As wallets show it. */
   show(address: string): string;
@@ -56,22 +64,24 @@ export function createOnchain(
     createRpc(`the node of ${chain}`, rpcOf(rpcEnv, env) ?? new URL("http://127.0.0.1:1"));
 
   if (bitcoin) {
-    const { chain, accountKey, leastUsd } = bitcoin;
+    const { chain, accountKey, gapLimit, leastUsd } = bitcoin;
     keyrings.push({
       keyId: keyIdOf(accountKey),
       networks: [chain],
+      gapLimit,
       address: (index) => bitcoinAddress(accountKey, index, chain),
       show: (address) => address,
     });
     chains.push(createBitcoin(bitcoin, rpc(chain, bitcoin.rpcEnv), parts));
     const note = "The network's fee is the sender's. Some exchanges subtract it: send it in full.";
-    add({ asset: "BTC", network: chain, decimals: 8 }, leastUsd, note);
+    add({ ...usualOf(btc), network: chain }, leastUsd, note);
   }
   if (evm) {
-    const { accountKey } = evm;
+    const { accountKey, gapLimit } = evm;
     keyrings.push({
       keyId: keyIdOf(accountKey),
       networks: evm.chains.map((one) => one.name),
+      gapLimit,
       address: (index) => evmAddress(accountKey, index),
       show: checksummed,
     });
@@ -82,7 +92,7 @@ export function createOnchain(
       const note = `Send on ${network} only. It counts ${when}.`;
       for (const { asset, decimals } of chain.tokens)
         add({ asset, network, decimals }, leastUsd, note);
-      if (takesEther) add({ asset: "ETH", network, decimals: 18 }, leastUsd, note);
+      if (takesEther) add({ ...usualOf(eth), network }, leastUsd, note);
     }
   }
 
@@ -93,12 +103,17 @@ export function createOnchain(
     return found;
   }
 
+  async function findAddress(accountId: string, family: FamilyName, network: string) {
+    const { keyId, show } = keyringOf(network);
+    const known = await store.run(sql.findAddress, { keyId, accountId, family });
+    return known && show(known.address);
+  }
+
   async function addressOf(accountId: string, family: FamilyName, network: string) {
+    const known = await findAddress(accountId, family, network);
+    if (known !== undefined) return known;
     const keyring = keyringOf(network);
     const { keyId } = keyring;
-    const find = () => store.run(sql.findAddress, { keyId, accountId, family });
-    const known = await find();
-    if (known) return keyring.show(known.address);
     await store
       .transaction(async (tables) => {
         const { index } = await tables.run(sql.takeIndex, { keyId });
@@ -110,9 +125,9 @@ export function createOnchain(
         // Another call has just made it. The index is free again.
         if (!(error instanceof TakenError)) throw error;
       });
-    const made = await find();
-    if (!made) throw new Error("an address that was stored is gone");
-    return keyring.show(made.address);
+    const made = await findAddress(accountId, family, network);
+    if (made === undefined) throw new Error("an address that was stored is gone");
+    return made;
   }
 
   return {
@@ -120,7 +135,16 @@ export function createOnchain(
     isSimulated: false,
     chains,
     marketRate,
+    findAddress,
     addressOf,
+    networks: () => keyrings.flatMap(({ networks }) => networks),
+    async listAddresses(network, after, rows) {
+      const { keyId, gapLimit, show } = keyringOf(network);
+      const given = await store.run(sql.countAddresses, { keyId });
+      const found = await store.run(sql.listGiven, { keyId, after, rows });
+      const addresses = found.map((one) => ({ ...one, address: show(one.address) }));
+      return { given: given?.addresses ?? 0n, gapLimit, addresses };
+    },
     methods: async () => methods,
     async open(order) {
       const method = methods.find((one) => one.method === order.method);

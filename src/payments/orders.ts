@@ -13,6 +13,8 @@ import {
   GetDepositAddressResponseSchema,
   type GetOrderRequest,
   GetOrderResponseSchema,
+  type ListDepositAddressesRequest,
+  ListDepositAddressesResponseSchema,
   type ListOrdersRequest,
   ListOrdersResponseSchema,
   ListPaymentMethodsResponseSchema,
@@ -20,7 +22,7 @@ import {
 } from "../../gen/gateway/payments/v1/payments_pb.ts";
 import * as sql from "../../gen/sql/payments.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
-import { familyName } from "../base/families.ts";
+import { familyName, familyOf } from "../base/families.ts";
 import { timeOrderedId } from "../base/ids.ts";
 import { readPage, walkPages } from "../base/paging.ts";
 import { packStepUsdCents } from "../base/shown-figures.ts";
@@ -48,6 +50,8 @@ const ordersMax = { unpaid: { open: 5, perHour: 20 }, paid: { open: 20, perHour:
 /** How long a processor may take to open an order. */
 const openingMsMax = 20_000;
 const firstLookMs = 10_000;
+/** An order that changes during each of so many readings is shown as it was read last. */
+const readingsMax = 5;
 
 export async function listPaymentMethods(parts: Parts, { signal }: AuthenticatedCall) {
   const { packsUsdMicro, mostUsdMicro } = parts.offer();
@@ -119,10 +123,11 @@ export async function createOrder(
  * own, which name it.
  */
 export function partiesOf(parts: Parts, processor: string, account: Account | undefined) {
-  const { name, address, taxId } = parts.seller();
+  const { id, name, address, taxId } = parts.seller();
   const isSimulated = parts.processors().get(processor)?.isSimulated === true;
   const details = account?.billingDetails;
   return {
+    sellerId: isSimulated ? `simulated:${id}` : id,
     sellerName: isSimulated ? `${name} (simulated, no real money)`.trim() : name,
     sellerAddress: address,
     sellerTaxId: taxId,
@@ -173,8 +178,38 @@ export async function getDepositAddress(
   const found = parts.addresses();
   if (!found) throw invalidField("network", "is not read here: no chain is", []);
   await findOpenAccount(parts, accountId, signal);
-  const address = await found.addressOf(accountId, family, request.network);
+  const { network } = request;
+  const known = await found.findAddress(accountId, family, network);
+  // The operator's wallet has to watch each address, so nobody gets one for nothing.
+  if (known === undefined && !(await parts.store.run(sql.countOrders, { accountId })).hasPaid)
+    throw wrongState("An account gets its address with its first order, or once it has paid.");
+  const address = known ?? (await found.addressOf(accountId, family, network));
   return create(GetDepositAddressResponseSchema, { address });
+}
+
+/** The addresses that were given for a network, oldest first. */
+export async function listDepositAddresses(parts: Parts, request: ListDepositAddressesRequest) {
+  const found = parts.addresses();
+  const networks = [...(found?.networks() ?? [])];
+  const network = request.network || (networks[0] ?? "");
+  if (!found || network === "") return create(ListDepositAddressesResponseSchema);
+  let [given, gapLimit] = [0n, 0];
+  const { entries, nextPageToken } = await readPage(request, {
+    async read(after, rows) {
+      const page = await found.listAddresses(network, BigInt(after ?? -1), rows);
+      ({ given, gapLimit } = page);
+      return [...page.addresses];
+    },
+    cursorOf: ({ index }) => String(index),
+  });
+  const addresses = entries.map(({ address, accountId, family, createdAt }) => ({
+    ...{ address, accountId },
+    family: familyOf(family),
+    createdAt: timestampFromDate(createdAt),
+  }));
+  return create(ListDepositAddressesResponseSchema, {
+    ...{ network, networks, given, gapLimit, addresses, nextPageToken },
+  });
 }
 
 async function openAtProcessor(
@@ -336,11 +371,18 @@ async function cancelOpen(parts: Parts, orderId: string): Promise<StoredOrder["s
   return state;
 }
 
-/** An order as the service shows it. */
+/**
+ * An order as the service shows it, with its deposits and refunds of one moment: whatever changes
+ * these counts up its version.
+ */
 export async function describe(parts: Parts, order: StoredOrder): Promise<Order> {
-  const [described] = await describeAll(parts, [order]);
-  if (!described) throw new Error("an order was left out");
-  return described;
+  for (let shown = order, tries = 1; ; tries++) {
+    const [described] = await describeAll(parts, [shown]);
+    const now = await parts.store.run(sql.findOrder, { orderId: order.orderId });
+    if (!described || !now) throw new Error("an order is gone");
+    if (now.version === shown.version || tries === readingsMax) return described;
+    shown = now;
+  }
 }
 
 /** In the given order. */

@@ -20,6 +20,9 @@ import type { Processor } from "./processor.ts";
 import type { PaymentsStore, StoredOrder } from "./store.ts";
 import type { Watchers } from "./watchers.ts";
 
+/** What a promotion with `needs_purchase` needs: 1,000 credits of one order that money paid. */
+export const purchaseMicro = 1_000_000_000n;
+
 /** What can be bought, in micro-dollars. */
 export type Offer = {
   readonly packsUsdMicro: readonly bigint[];
@@ -39,8 +42,18 @@ export type Guesses = {
 
 /** Permanent addresses, one for each account, pool and kind of chain. */
 export type DepositAddresses = {
-  /** Throws `invalid_request` for a network that is not read. */
+  /** All functions throw `invalid_request` for another network. */
+  networks(): readonly string[];
+  /** Undefined: the account and pool have none yet. */
+  findAddress(accountId: string, family: FamilyName, network: string): Promise<string | undefined>;
+  /** The first call makes it. */
   addressOf(accountId: string, family: FamilyName, network: string): Promise<string>;
+  /** Those of the account key of a network, in the order in which they were given. */
+  listAddresses(
+    network: string,
+    after: bigint,
+    rows: number,
+  ): Promise<{ given: bigint; gapLimit: number; addresses: readonly sql.ListGivenRow[] }>;
 };
 
 export type Parts = {

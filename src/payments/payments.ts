@@ -32,6 +32,7 @@ import {
   exportOrders,
   getDepositAddress,
   getOrder,
+  listDepositAddresses,
   listOrders,
   listPaymentMethods,
 } from "./orders.ts";
@@ -58,7 +59,13 @@ import {
 import { simulateDeposit } from "./simulate.ts";
 import { createSimulated } from "./simulated.ts";
 import { createPaymentsStore, type PaymentsStore } from "./store.ts";
-import { beginSweep, endSweep, grantSweepPayment, listSweeps } from "./sweeps.ts";
+import {
+  beginSweep,
+  carryOutSweepPayment,
+  endSweep,
+  grantSweepPayment,
+  listSweeps,
+} from "./sweeps.ts";
 import { watchOrder } from "./watch-order.ts";
 import { createWatchers } from "./watchers.ts";
 
@@ -68,7 +75,9 @@ export type Payments = {
   /** Without authentication: the interceptor has authenticated the caller. */
   readonly service: Implementation<typeof PaymentsService, AuthenticatedCall>;
   /** Does what was approved. */
-  readonly carryOut: Readonly<Record<"decision" | "refund" | "promotion", CarryOut>>;
+  readonly carryOut: Readonly<
+    Record<"decision" | "refund" | "promotion" | "sweep_payment", CarryOut>
+  >;
   readonly ofAccount: {
     /** All orders of an account, newest first, then their receipts and credit notes. */
     export(accountId: string): ReturnType<typeof exportOrders>;
@@ -160,6 +169,7 @@ export function createPayments(parts: {
       watchOrder: (request, call) => watchOrder(all, request, call),
       getDepositAddress: (request, call) => getDepositAddress(all, request, call),
       cancelOrder: (request, call) => cancelOrder(all, request, call),
+      listDepositAddresses: (request) => listDepositAddresses(all, request),
       beginSweep: (request, call) => beginSweep(all, request, call),
       endSweep: (request) => endSweep(all, request),
       listSweeps: (request) => listSweeps(all, request),
@@ -181,6 +191,7 @@ export function createPayments(parts: {
       decision: carryOutDecision(all),
       refund: carryOutRefund(all),
       promotion: carryOutPromotion,
+      sweep_payment: carryOutSweepPayment,
     },
     ofAccount: { export: (accountId) => exportOrders(all, accountId) },
     listWaiting: (after, limit) => store.run(sql.listAttention, { after, rows: limit }),

@@ -2,15 +2,21 @@
 // that is worth in credits.
 
 import type { FamilyName } from "../base/families.ts";
+import type { Coin } from "../config/catalog.ts";
 
 /** Where an amount of coins counts: the same coin on another network is another asset. */
 export type Asset = {
-  /** `BTC`, `ETH`, `USDT` or `USDC`. */
+  /** That of one of `coins`. */
   readonly asset: string;
   readonly network: string;
   /** Atoms of one coin are `10 ** decimals`. */
   readonly decimals: number;
 };
+
+/** A coin on its usual network. */
+export function usualOf({ asset, networks: [usual] }: Coin): Asset {
+  return { asset, network: usual.network, decimals: usual.decimals };
+}
 
 export type Method = Asset & {
   /** Unique among the methods of all processors. */
@@ -44,9 +50,9 @@ export type SeenDeposit = Asset & {
 /**
  * What a processor reports besides deposits. `marked`: somebody called the order paid there.
  * `failed`: it could not receive what was sent. `swept`: its address was emptied while something
- * may have arrived.
+ * may have arrived. `flooded`: more payments came to it than are asked for.
  */
-export type Fault = "marked" | "failed" | "swept";
+export type Fault = "marked" | "failed" | "swept" | "flooded";
 
 /** What a processor says about one order, whoever asked for it. */
 export type Look = {

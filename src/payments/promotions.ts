@@ -34,7 +34,7 @@ import {
 } from "../contract/approvals.ts";
 import { actorOf, clientOf } from "../contract/callers.ts";
 import { type AuthenticatedCall, asService } from "../contract/contract.ts";
-import { findOpenAccount, type Parts } from "./parts.ts";
+import { findOpenAccount, type Parts, purchaseMicro } from "./parts.ts";
 import { type PaymentsTables, tablesOn } from "./store.ts";
 
 const bonusMicroMax = 2n ** 53n;
@@ -42,8 +42,6 @@ const bonusMicroMax = 2n ** 53n;
 const mostMax = 2 ** 31 - 1;
 const codeLengthMin = 8;
 const codeLengthMax = 64;
-/** What a code with `needs_purchase` needs: 1,000 credits of one order that money paid. */
-const purchaseMicro = 1_000_000_000n;
 
 export async function createPromotion(
   { store, offer }: Parts,

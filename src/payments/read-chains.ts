@@ -12,7 +12,6 @@ import { isStablecoin } from "./decide.ts";
 import { methodOf } from "./onchain.ts";
 import { partiesOf } from "./orders.ts";
 import type { Parts } from "./parts.ts";
-import { usdMicroMax } from "./processor.ts";
 
 const second = 1_000;
 const leaseMs = 60 * second;
@@ -21,6 +20,8 @@ const chunksMsMax = 30 * second;
 const readMsMax = 50 * second;
 const retryMsMax = second;
 const microDollars = 1_000_000n;
+/** What arrives without an order is worth no more of it: a person looks at what is above. */
+const directUsdMicroMax = 1_000_000n * microDollars;
 const watchedForMs = 7 * 24 * 3_600 * second;
 /** Payments that settle in one transaction, and the transactions of one turn. */
 const pageRows = 500;
@@ -160,8 +161,8 @@ async function settlePayments(
   { id, transaction }: Pick<Reading, "id" | "transaction">,
 ): Promise<boolean> {
   const height = (await store.findReadChain(id))?.height ?? 0;
-  const accounts = (await store.run(sql.sumDays, id)).map(({ accountId, usdMicro, isFlooded }) => ({
-    ...{ accountId, isFlooded },
+  const accounts = (await store.run(sql.sumDays, id)).map(({ usdMicro, ...account }) => ({
+    ...account,
     ...chain.settling(usdMicro === null ? undefined : BigInt(usdMicro), height),
   }));
   if (accounts.length === 0) return false;
@@ -169,26 +170,40 @@ async function settlePayments(
   const flooded = idsOfAccounts(accounts.filter(({ isFlooded }) => isFlooded));
   if (flooded.length > 0) await store.run(sql.markFlooded, { ...id, accountIds: flooded });
   const raised = accounts.filter(({ needed }) => needed > 1);
-  const of = { ...id, accountIds: idsOfAccounts(raised), needed: raised.map((one) => one.needed) };
-  await transaction(async (tables) =>
-    hookOrders(tables, id, idsOf(await tables.run(sql.raiseNeeded, of))),
-  );
-  const page = {
-    ...id,
-    accountIds: idsOfAccounts(accounts),
-    upto: accounts.map(({ upto }) => upto),
-    flooded: accounts.map(({ isFlooded }) => isFlooded),
-    rows: pageRows,
-  };
-  for (let pages = 0; pages < pagesMax; pages++) {
-    const settled = await transaction(async (tables) => {
-      const externalIds = idsOf(await tables.run(sql.settlePayments, page));
-      await hookOrders(tables, id, externalIds);
-      return externalIds.length;
+  await transaction(async (tables) => {
+    const needed = raised.map((one) => one.needed);
+    const of = { ...id, accountIds: idsOfAccounts(raised), needed, rows: 2 * pageRows };
+    await hookOrders(tables, id, idsOf(await tables.run(sql.raiseNeeded, of)));
+  });
+  // Those of each page have a payment each that settles.
+  const ready = accounts
+    .filter(({ lowest, upto }) => lowest <= upto)
+    .toSorted(
+      (one, other) =>
+        Number(one.isFlooded) - Number(other.isFlooded) || Number(one.lowest - other.lowest),
+    );
+  let [settled, isMore] = [0, ready.length > pagesMax * pageRows];
+  for (let page = 0; page < pagesMax; page++) {
+    const some = ready.slice(page * pageRows, (page + 1) * pageRows);
+    if (some.length === 0) break;
+    const externalIds = await transaction(async (tables) => {
+      const paid = idsOf(
+        await tables.run(sql.settlePayments, {
+          ...id,
+          accountIds: idsOfAccounts(some),
+          upto: some.map(({ upto }) => upto),
+          flooded: some.map(({ isFlooded }) => isFlooded),
+          rows: pageRows,
+        }),
+      );
+      await hookOrders(tables, id, paid);
+      return paid;
     });
-    if (settled === 0) return false;
+    settled += externalIds.length;
+    // Of each address, a page takes some only.
+    isMore ||= externalIds.length > some.length || externalIds.length === pageRows;
   }
-  return true;
+  return isMore && settled > 0;
 }
 
 /**
@@ -213,7 +228,7 @@ async function orderDirectly(
     const worth = payments.reduce((sum, each) => sum + each.atoms * (rateOf(each) ?? 0n), 0n);
     const rate = worth / atoms;
     const value = (atoms * rate) / one;
-    const usdMicro = max(1n, min(value, usdMicroMax));
+    const usdMicro = max(1n, min(value, directUsdMicroMax));
     const { account } = await parts.billing.getAccount(
       { accountId },
       { contextValues: asService("payments") },

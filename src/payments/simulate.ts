@@ -10,12 +10,12 @@ import {
 import * as sql from "../../gen/sql/payments.ts";
 import { invalidField } from "../base/errors.ts";
 import { randomId } from "../base/ids.ts";
+import { coins } from "../config/catalog.ts";
 import type { AuthenticatedCall } from "../contract/contract.ts";
 import { parseCoins } from "./coins.ts";
 import { describe } from "./orders.ts";
 import { checkText, findVisible, type Parts } from "./parts.ts";
-import type { Asset } from "./processor.ts";
-import { simulatedAssets } from "./simulated.ts";
+import { type Asset, usualOf } from "./processor.ts";
 import type { PaymentsStore, SimulatedPayment, StoredOrder } from "./store.ts";
 
 const confirmationsMax = 1_000;
@@ -121,13 +121,14 @@ function newPayment(order: StoredOrder, request: SimulateDepositRequest): Simula
 
 function assetOf(order: StoredOrder, request: SimulateDepositRequest): Asset {
   const name = request.asset === "" ? order.asset : request.asset;
-  const usual = simulatedAssets.find(({ asset }) => asset === name);
-  if (!usual)
+  const coin = coins.find(({ asset }) => asset === name);
+  if (!coin)
     throw invalidField(
       "asset",
       "is no asset of the simulated processor",
-      simulatedAssets.map(({ asset }) => asset),
+      coins.map(({ asset }) => asset),
     );
+  const usual = usualOf(coin);
   checkText("network", request.network, 40);
   const { decimals } = usual;
   if (request.network !== "") return { asset: name, network: request.network, decimals };

@@ -1,30 +1,14 @@
-// The simulated processor: all four coins, pretended. Its addresses are valid on no chain. A tester
+// The simulated processor: all coins, pretended. Its addresses are valid on no chain. A tester
 // says what arrives.
 
 import { createHash } from "node:crypto";
 import * as sql from "../../gen/sql/payments.ts";
-import { type Asset, atomsFor, type Method, type Processor } from "./processor.ts";
+import { coins } from "../config/catalog.ts";
+import { atomsFor, type Method, type Processor, usualOf } from "./processor.ts";
 import { checkHmac, hookMembers, hookText } from "./signature.ts";
 import type { PaymentsStore } from "./store.ts";
 
-/** Micro-dollars of one coin. They never change, so that a played case can be repeated. */
-const rates: Readonly<Record<string, bigint>> = {
-  BTC: 65_000_000_000n,
-  ETH: 2_500_000_000n,
-  USDT: 1_000_000n,
-  USDC: 1_000_000n,
-};
-
-const assets: readonly Asset[] = [
-  { asset: "BTC", network: "bitcoin", decimals: 8 },
-  { asset: "ETH", network: "ethereum", decimals: 18 },
-  { asset: "USDT", network: "tron", decimals: 6 },
-  { asset: "USDC", network: "base", decimals: 6 },
-];
-
-/** The assets that can be pretended to arrive. */
-export const simulatedAssets = assets;
-
+const microDollars = 1_000_000n;
 const quotedForMs = 15 * 60_000;
 const watchedForMs = 7 * 24 * 3_600_000;
 /** How old a rate of the market may be. */
@@ -41,21 +25,26 @@ export function createSimulated(
   store: Pick<PaymentsStore, "listSimulated" | "run">,
   webhookSecret?: string,
 ): Processor {
-  const methods = assets.map(
-    (asset): Method => ({
-      ...asset,
-      method: `${name}:${asset.asset.toLowerCase()}`,
-      leastUsdMicro: 5_000_000n,
-      feeNote: "No real money: a tester says what arrives.",
-    }),
-  );
-  const rateOf = ({ asset }: { asset: string }) => rates[asset];
+  const methods = () =>
+    coins.map(
+      (coin): Method => ({
+        ...usualOf(coin),
+        method: `${name}:${coin.asset.toLowerCase()}`,
+        leastUsdMicro: 5_000_000n,
+        feeNote: "No real money: a tester says what arrives.",
+      }),
+    );
+  // It never changes, so that a played case can be repeated.
+  const rateOf = ({ asset }: { asset: string }) => {
+    const coin = coins.find((one) => one.asset === asset);
+    return coin && BigInt(coin.simulatedUsd) * microDollars;
+  };
   return {
     name,
     isSimulated: true,
-    methods: async () => methods,
+    methods: async () => methods(),
     async open({ orderId, method, usdMicro }) {
-      const asset = methods.find((one) => one.method === method);
+      const asset = methods().find((one) => one.method === method);
       const rate = asset && rateOf(asset);
       if (!asset || rate === undefined) throw new Error(`${name} has no method ${method}`);
       const digest = createHash("sha256").update(orderId).digest("hex").slice(0, 24);

@@ -20,11 +20,20 @@ import * as sql from "../../gen/sql/payments.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { timeOrderedId } from "../base/ids.ts";
 import { readPage } from "../base/paging.ts";
+import {
+  askForApproval,
+  type CarryOut,
+  mayGive,
+  memberOf,
+  needsApproval,
+} from "../contract/approvals.ts";
 import { actorOf } from "../contract/callers.ts";
 import type { AuthenticatedCall } from "../contract/contract.ts";
-import { withAtoms } from "./chain-tables.ts";
+import type { Runner } from "../postgres/statement.ts";
+import { type InAtoms, withAtoms } from "./chain-tables.ts";
 import { coins } from "./coins.ts";
 import { type Parts, wrongState } from "./parts.ts";
+import { type PaymentsTables, tablesOn } from "./store.ts";
 
 const addressesMax = 1_000;
 const longestMs = 7 * 24 * 3_600_000;
@@ -85,28 +94,88 @@ export async function grantSweepPayment(
   call: AuthenticatedCall,
 ) {
   const { store } = parts;
-  const rows = await store.run(sql.listSweeps, { sweepId, before: null, rows: 1 });
-  const payments = await store.run(sql.listSweepPayments, { sweepIds: [sweepId] });
-  const [sweep, found] = [rows[0], payments.find((one) => one.externalId === externalId)];
-  if (!sweep || !found)
-    throw new ApiError("not_found", { message: "No such payment.", field: "payment_id" });
-  const { processor, network: chain } = sweep;
-  const { address, asset, decimals, atoms, height, hash, at } = withAtoms(found);
-  const marketRate = await parts.processors().get(processor)?.marketRate?.({ asset }, at);
-  const grantedBy = actorOf(call.caller);
-  await store.transaction(async (tables) => {
-    if ((await tables.run(sql.grantSweepPayment, { sweepId, externalId, grantedBy })) === 0)
-      throw wrongState("This payment was granted.");
-    await tables.putChainPayment(
-      { processor, chain },
-      {
-        ...{ externalId, address, asset, decimals, atoms, marketRate },
-        block: { height: Number(height), hash },
-        ...{ seenAt: at, blockAt: at, spends: [], needed: 1, transactions: 0, hashes: [] },
-      },
-    );
+  const { caller } = call;
+  const found = await findPayment(store, sweepId, externalId);
+  const { processor, asset, address, at } = found;
+  const rate = await parts.processors().get(processor)?.marketRate?.({ asset }, at);
+  const [owner] = await store.run(sql.ownAddresses, { addresses: [address] });
+  const accountId = owner?.accountId ?? "";
+  call.note?.({ accountId });
+  const usdMicro = rate === undefined ? 0n : worthOf(found, rate);
+  const limit = parts.offer().secondApprovalAboveUsdMicro;
+  const approval = await store.transaction(async (tables) => {
+    await lockUngranted(tables, sweepId, externalId);
+    // Nobody knows what it is worth without a rate.
+    const isUnknown = rate === undefined && needsApproval(caller, limit);
+    if (!isUnknown && (await mayGive(tables, caller, usdMicro, limit))) {
+      await grant(tables, found, rate, actorOf(caller));
+      return undefined;
+    }
+    const amount = `${coins(found.atoms, found.decimals)} ${asset}`;
+    return askForApproval(tables, caller, {
+      kind: "sweep_payment",
+      subject: externalId,
+      accountId,
+      what: `Grants ${amount}, which came during a sweep, to the account of its address.`,
+      reason: "",
+      usdMicro,
+      request: { sweepId, externalId, rate: rate === undefined ? null : String(rate) },
+    });
   });
-  return create(GrantSweepPaymentResponseSchema, { payment: toPayment({ ...found, grantedBy }) });
+  return create(GrantSweepPaymentResponseSchema, {
+    payment: toPayment(await findPayment(store, sweepId, externalId)),
+    ...(approval && { approval }),
+  });
+}
+
+/** Grants an approved payment, at the rate that was known when it was asked for. */
+export const carryOutSweepPayment: CarryOut = async (tx, approved) => {
+  const tables = tablesOn(tx);
+  const [sweepId, externalId] = [memberOf(approved, "sweepId"), memberOf(approved, "externalId")];
+  const { rate } = approved.request;
+  await lockUngranted(tables, sweepId, externalId);
+  const found = await findPayment(tables, sweepId, externalId);
+  const known = typeof rate === "string" ? BigInt(rate) : undefined;
+  await grant(tables, found, known, approved.requestedBy);
+  return () => {};
+};
+
+type FoundPayment = InAtoms<sql.FindSweepPaymentRow>;
+
+async function findPayment(db: Runner, sweepId: string, externalId: string): Promise<FoundPayment> {
+  const found = await db.run(sql.findSweepPayment, { sweepId, externalId });
+  if (!found) throw new ApiError("not_found", { message: "No such payment.", field: "payment_id" });
+  return withAtoms(found);
+}
+
+/** Throws `wrong_state` for a payment that was granted. */
+async function lockUngranted(tables: PaymentsTables, sweepId: string, externalId: string) {
+  if (!(await tables.run(sql.lockSweepPayment, { sweepId, externalId })))
+    throw wrongState("This payment was granted.");
+}
+
+function worthOf({ atoms, decimals }: FoundPayment, rate: bigint): bigint {
+  return (atoms * rate) / 10n ** BigInt(decimals);
+}
+
+/** It becomes a payment of its chain, of its time. The caller has locked it. */
+async function grant(
+  tables: PaymentsTables,
+  found: FoundPayment,
+  marketRate: bigint | undefined,
+  grantedBy: string,
+): Promise<void> {
+  const { sweepId, externalId, processor, network: chain, height, hash, at } = found;
+  const { address, asset, decimals, atoms } = found;
+  await tables.run(sql.grantSweepPayment, { sweepId, externalId, grantedBy });
+  await tables.putChainPayment(
+    { processor, chain },
+    {
+      ...{ externalId, address, asset, decimals, atoms, marketRate },
+      block: { height: Number(height), hash },
+      ...{ seenAt: at, blockAt: at, spends: [], needed: 1, transactions: 0, hashes: [] },
+    },
+  );
 }
 
 /** Throws `not_found`. */
@@ -134,7 +203,12 @@ async function toSweeps({ store }: Parts, rows: readonly sql.ListSweepsRow[]): P
   );
 }
 
-function toPayment(row: sql.ListSweepPaymentsRow) {
+function toPayment(
+  row: Pick<
+    sql.ListSweepPaymentsRow,
+    "externalId" | "address" | "asset" | "decimals" | "at" | "grantedBy"
+  > & { atoms: string | bigint },
+) {
   const { externalId, address, asset, decimals, at, grantedBy } = row;
   return create(SweepPaymentSchema, {
     ...{ paymentId: externalId, address, asset },

@@ -246,6 +246,7 @@ export async function startServices(
       decision: (...of) => payments.carryOut.decision(...of),
       refund: (...of) => payments.carryOut.refund(...of),
       promotion: (...of) => payments.carryOut.promotion(...of),
+      sweep_payment: (...of) => payments.carryOut.sweep_payment(...of),
     },
     nodeId: billing.nodeId,
     adminTokenUsedAt: people.installation.adminTokenUsedAt,

@@ -49,6 +49,7 @@ test("the example in the built-in file is a valid section, and shows every defau
     mostUsd: 2_000,
     secondApprovalAboveUsd: 500,
     seller: {
+      id: "main",
       name: "Example Ltd",
       address: "1 Example Street, Example City",
       taxId: "EX123456",
@@ -63,7 +64,7 @@ test("only a processor is required", () => {
   expect(read(`{ processors: [${processor}] }`).payments).toEqual({
     packsUsd: [5, 20, 50, 200],
     mostUsd: 2_000,
-    seller: { name: "", address: "", taxId: "" },
+    seller: { id: "main", name: "", address: "", taxId: "" },
     processors: [{ name: "simulated", type: "simulated" }],
   });
   expect(read(`{ most_usd: 20, processors: [${processor}] }`).payments?.packsUsd).toEqual([5, 20]);
@@ -216,7 +217,7 @@ const wrong: [what: string, payments: string, problem: string][] = [
   [
     "a coin that is not known",
     "{ processors: [{ name: a, type: nowpayments, api_key: K, coins: [btc, constructor] }] }",
-    "payments.processors[0].coins[1]: must be one of btc, eth, etharb, ethbase, usdterc20, usdttrc20, usdtbsc, usdtmatic, usdtarb, usdtsol, usdtton, usdc, usdcbase, usdcarb, usdcmatic, usdcsol, not constructor",
+    "payments.processors[0].coins[1]: must be one of btc, eth, etharb, ethbase, usdttrc20, usdterc20, usdtbsc, usdtmatic, usdtarb, usdtsol, usdtton, usdcbase, usdc, usdcarb, usdcmatic, usdcsol, not constructor",
   ],
   [
     "a coin twice",
@@ -290,6 +291,11 @@ const wrong: [what: string, payments: string, problem: string][] = [
     "payments.seller.name: is required",
   ],
   [
+    "a seller with a name for its id",
+    `{ seller: { id: "ACME Ltd", name: X }, processors: [${processor}] }`,
+    "payments.seller.id: must be 1 to 32 of a-z, 0-9 and -",
+  ],
+  [
     "a misspelt member",
     `{ proccessors: [], processors: [${processor}] }`,
     "payments.proccessors: is not a known member; did you mean processors?",
@@ -342,7 +348,7 @@ test("check-config describes what is offered, and names secrets by their variabl
   expect(printed).toContain(
     [
       "payments: packs of 5, 10 USD; at most 100 USD; second approval above 50 USD",
-      "  seller: ACME, 1 Street, City",
+      "  seller main: ACME, 1 Street, City",
       "  pay: simulated (no real money); webhook /payments/pay/webhook, secret from HOOK_SECRET",
     ].join("\n"),
   );

@@ -25,6 +25,7 @@ const onchain: OnchainSettings = {
   name: "onchain",
   evm: {
     accountKey: evmAccountKey,
+    gapLimit: 1_000,
     chains: [
       {
         name: "polygon",

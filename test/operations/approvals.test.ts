@@ -51,7 +51,7 @@ const run = <Row>(name: string, text: string, values: readonly unknown[] = []) =
 
 function withLimit(secondApprovalAboveUsd: number): CatalogFile {
   const payments = {
-    ...{ packsUsd: [5], mostUsd: 1_000, seller: { name: "", address: "", taxId: "" } },
+    ...{ packsUsd: [5], mostUsd: 1_000, seller: { id: "main", name: "", address: "", taxId: "" } },
     processors: [{ type: "simulated", name: "simulated" }] as const,
   };
   return { ...fastCatalog(), payments: { ...payments, secondApprovalAboveUsd } };
@@ -403,6 +403,54 @@ describe("of an order", () => {
       .poll(async () => (await find(orderId))?.refunds.map(({ state }) => state), soon)
       .toEqual([RefundState.REFUNDING]);
     expect((await find(orderId))?.refunds[0]?.createdBy).toBe(`person:${ann.personId}`);
+  });
+
+  test("what came during a sweep waits above the limit, and is granted once", async () => {
+    const address = `0x${"9".repeat(40)}`;
+    await run(
+      "address",
+      `insert into deposit_addresses (key_id, index, address, account_id, "family")
+       values ('k', 0, $1, $2, 'v1')`,
+      [address, gateway.accountId],
+    );
+    await run(
+      "sweep",
+      `insert into sweeps (sweep_id, processor, network, addresses, until, created_by)
+       values ('swp_1', 'simulated', 'base', array[$1], now(), 'test')`,
+      [address],
+    );
+    await run(
+      "payments",
+      `insert into sweep_payments
+         (processor, external_id, sweep_id, address, asset, decimals, atoms, height, hash, at)
+       values ('simulated', 'large', 'swp_1', $1, 'ETH', 18, 1e18, 1, 'h', now()),
+         ('simulated', 'small', 'swp_1', $1, 'ETH', 18, 1e16, 1, 'h', now())`,
+      [address],
+    );
+    const grant = (paymentId: string) =>
+      core.payments.grantSweepPayment({ sweepId: "swp_1", paymentId }, ann.call);
+    const granted = () =>
+      run("granted", "select external_id from chain_payments where address = $1", [address]);
+    expect((await grant("small")).approval).toBeUndefined();
+    const { approval, payment } = await grant("large");
+    expect(approval).toMatchObject({
+      kind: ApprovalKind.SWEEP_PAYMENT,
+      subject: "large",
+      accountId: gateway.accountId,
+      what: "Grants 1 ETH, which came during a sweep, to the account of its address.",
+      amountMicrodollars: 2_500_000_000n,
+    });
+    expect(payment?.grantedBy).toBe("");
+    expect(await granted()).toEqual([{ external_id: "small" }]);
+    expect(await reasonOf(approve(approval, ann.call))).toBe("not_permitted");
+    await approve(approval);
+    expect(await granted()).toHaveLength(2);
+    const { sweeps } = await core.payments.listSweeps({}, ann.call);
+    expect(sweeps[0]?.payments.map(({ grantedBy }) => grantedBy)).toEqual([
+      `person:${ann.personId}`,
+      `person:${ann.personId}`,
+    ]);
+    expect(await reasonOf(grant("large"))).toBe("wrong_state");
   });
 
   test("a large grant waits, a changed one takes its place, and new facts end it", async () => {

@@ -58,6 +58,7 @@ describe.skipIf(btcdBinary === undefined)("with btcd", () => {
             rpcEnv: "BITCOIN_RPC",
             leastUsd: 5,
             accountKey: regtestAccountKey,
+            gapLimit: 1_000,
           },
         },
         rates.sources,
@@ -227,8 +228,7 @@ describe.skipIf(btcdBinary === undefined)("with btcd", () => {
   test("without a rate it waits for a person, who decides", async () => {
     const { BTC: usual = 0 } = rates.prices;
     const accountId = await world.newAccount();
-    const request = { accountId, family: Family.V1, network: "regtest" };
-    const { address } = await world.as(admin).getDepositAddress(request);
+    const address = await world.addressByOrder(accountId, "onchain:btc-regtest");
     rates.prices.BTC = 0;
     await expect
       .poll(async () => (await orderPack(accountId).catch(() => undefined))?.orderId, {

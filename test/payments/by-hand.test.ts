@@ -107,10 +107,10 @@ const cases: readonly Case[] = [
     [event(WATCHING_OVER), CLOSED, Attention.UNCONFIRMED, 2],
   ],
   [
-    "partly paid: dust",
+    "partly paid: less than 1 USD asks nobody",
     "usdt",
     [pays("0.5"), PARTLY_PAID],
-    [event(QUOTE_OVER), PARTLY_PAID, Attention.DUST],
+    [event(QUOTE_OVER), PARTLY_PAID, NONE],
   ],
   [
     "paid: more is seen and settles",

@@ -154,16 +154,9 @@ describe("rules 3 and 4: less than the price waits for the end of the quote", ()
       granted: creditsFor(1),
     },
     {
-      name: "below 1 USD is dust",
+      name: "below 1 USD grants nothing, and asks nobody",
       deposits: [ruledDeposit(0.999)],
       now: late,
-      granted: 0n,
-      attention: "dust",
-    },
-    {
-      name: "below 1 USD while the quote stands is no dust yet",
-      deposits: [ruledDeposit(0.5)],
-      now: inTime,
       granted: 0n,
     },
     {
@@ -895,21 +888,19 @@ describe("at the borders of the rules", () => {
       granted: 0n,
     },
     {
-      name: "less than a dollar is dust once nothing more is expected",
+      name: "less than a dollar asks nobody once nothing more is expected",
       deposits: [named("dust")],
       now: late,
       granted: 0n,
-      attention: "dust",
-      facts: [`dust:${usd(0.5)}`],
     },
     {
-      name: "less than a dollar is dust in a closed order, also before its quote is over",
+      name: "less than a dollar adds no reason to look at a closed order",
       order: ruledOrder(closed),
       deposits: [named("dust", { valuedBy: "quote" }), seen()],
       now: inTime,
       granted: 0n,
       attention: "unconfirmed",
-      facts: ["unconfirmed:seen", `dust:${usd(0.5)}`],
+      facts: ["unconfirmed:seen"],
     },
     ...([0, 1] as const).map((more): Case & { facts: string[] } => ({
       name: `seen ${more} ms after the end of watching, it is ${more ? "late" : "unconfirmed"}`,

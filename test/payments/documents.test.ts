@@ -12,7 +12,8 @@ import {
   startPaymentsNodes,
 } from "../support/payments-nodes.ts";
 
-const seller = { name: "Example Ltd", address: "1 Example Street\nExample City", taxId: "EX123" };
+const shown = { name: "Example Ltd", address: "1 Example Street\nExample City", taxId: "EX123" };
+const seller = { id: "main", ...shown };
 
 let world: PaymentsNodes;
 beforeAll(async () => {
@@ -36,7 +37,7 @@ test("a paid order has a receipt with seller, buyer, credits, dollars and what w
     number: expect.stringMatching(new RegExp(`^R${year}-\\d{6}$`)),
     kind: DocumentKind.RECEIPT,
     // Pretended money has a series of its own.
-    seller: { ...seller, name: "Example Ltd (simulated, no real money)" },
+    seller: { ...shown, name: "Example Ltd (simulated, no real money)" },
     buyer: { name: "ACME", address: "", taxId: "" },
     orderId,
     accountId,
@@ -129,6 +130,20 @@ test("a refund has a credit note when it is completed, a cancelled one has none"
     },
   ]);
   expect(receipt?.totalMicrodollars).toBe(10_000_000n);
+});
+
+test("the numbers of a seller go on under another name, and another id has its own", async () => {
+  const next = async (changed: Partial<typeof seller>) => {
+    const settings = { ...simulatedPayments, seller: { ...seller, ...changed } };
+    world.payments.reload(settings);
+    const { receipt } = await documentsOf(await world.paidOrder(await world.newAccount()));
+    expect(receipt?.seller?.name).toContain(settings.seller.name);
+    return countOf(receipt?.number);
+  };
+  const before = await next({});
+  expect(await next({ name: "Example GmbH" })).toBe(before + 1);
+  expect(await next({ id: "branch" })).toBe(1);
+  expect(await next({})).toBe(before + 2);
 });
 
 test("a chargeback has a credit note", async () => {

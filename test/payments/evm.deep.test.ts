@@ -48,6 +48,7 @@ describe.skipIf(anvilBinary === undefined)("with anvil", () => {
         {
           evm: {
             accountKey: evmAccountKey,
+            gapLimit: 1_000,
             chains: [of("one", 31_337, "RPC_ONE"), of("two", 31_338, "RPC_TWO")],
           },
         },
@@ -174,14 +175,22 @@ describe.skipIf(anvilBinary === undefined)("with anvil", () => {
     const [first, second] = [await world.newAccount(), await world.newAccount()];
     const address = async (accountId: string, family: Family, network: string) =>
       (await world.as(admin).getDepositAddress({ accountId, family, network })).address;
+    expect((await errorOf(address(first, Family.V1, "one"))).reason).toBe("wrong_state");
+    const { orderId, payTo } = await orderPack(first, "usdc", 500, "two");
+    expect(await address(first, Family.V1, "one")).toBe(payTo);
+    // Another pool has none before the account has paid.
+    expect((await errorOf(address(first, Family.V2, "one"))).reason).toBe("wrong_state");
+    await chains[1]?.transfer(token, payTo, 5_000_000n);
+    await chains[1]?.mine(3);
+    await orderThat(orderId, isPaid);
+    await balance(first).toEqual([pack, 0n]);
     const made = await Promise.all(
-      Array.from({ length: 20 }, () => address(first, Family.V1, "one")),
+      Array.from({ length: 20 }, () => address(first, Family.V2, "one")),
     );
     expect(new Set(made).size).toBe(1);
-    expect(await address(first, Family.V1, "two")).toBe(made[0]);
-    expect(await address(first, Family.V2, "one")).not.toBe(made[0]);
-    expect(await address(second, Family.V1, "one")).not.toBe(made[0]);
-    expect((await orderPack(first, "usdc", 500, "two")).payTo).toBe(made[0]);
+    expect(await address(first, Family.V2, "two")).toBe(made[0]);
+    expect(made[0]).not.toBe(payTo);
+    expect((await orderPack(second)).payTo).not.toBe(payTo);
     expect((await errorOf(address(first, Family.V1, "bitcoin"))).reason).toBe("invalid_request");
     expect((await errorOf(address("acc_nobody", Family.V1, "one"))).reason).toBe("not_found");
     const [gap] = await world.run(
@@ -201,12 +210,11 @@ describe.skipIf(anvilBinary === undefined)("with anvil", () => {
 
   test("without an order: below a dollar it waits, and then it counts with the next", async () => {
     const accountId = await world.newAccount();
-    const { address } = await world
-      .as(admin)
-      .getDepositAddress({ accountId, family: Family.V1, network: "one" });
+    const address = await world.addressByOrder(accountId, "onchain:usdc-one");
+    const earlier = (await ordersOf(accountId)).length;
     await payToken(address, 600_000n);
     await reads(2);
-    expect(await ordersOf(accountId)).toEqual([]);
+    expect(await ordersOf(accountId)).toHaveLength(earlier);
     await payToken(address, 600_000n);
     await balance(accountId).toEqual([240_000_000n, 0n]);
     const [direct] = await ordersOf(accountId);

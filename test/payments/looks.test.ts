@@ -2,6 +2,8 @@
 
 import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from "vitest";
 import { OrderState } from "../../gen/gateway/payments/v1/payments_pb.ts";
+import { findOrder } from "../../gen/sql/payments.ts";
+import { describe as describeOrder } from "../../src/payments/orders.ts";
 import { nextLookMs, type Watched } from "../../src/payments/schedule.ts";
 import { passUntil } from "../support/clock.ts";
 import {
@@ -203,4 +205,25 @@ describe("on a ledger", () => {
       expect(row?.wait).toBeGreaterThan(590);
     }
   });
+});
+
+test("an order that is read during a look has the deposits of its state", async () => {
+  const stage = await startTestPayments(movableTime);
+  onTestFinished(() => stage.stop());
+  const { admin } = stage.node({ isStarted: false });
+  const { orderId, quotedAmount: amount } = await order(admin);
+  await admin.simulateDeposit({ orderId, amount, confirmations: 1, withoutHook: true });
+  const { store } = stage.parts;
+  const before = await store.run(findOrder, { orderId });
+  if (!before) throw new Error("there is no order");
+  let reads = 0;
+  const listDeposits: typeof store.listDeposits = async (orderIds) => {
+    // A look ends between the reading of the order and that of its deposits.
+    if (reads++ === 0) await stage.look(orderId);
+    return store.listDeposits(orderIds);
+  };
+  const parts = { ...stage.parts, store: { ...store, listDeposits } };
+  const shown = await describeOrder(parts, before);
+  expect([shown.state, shown.deposits.length]).toEqual([OrderState.PAID, 1]);
+  expect(reads).toBe(2);
 });

@@ -140,3 +140,23 @@ test("a payment whose block the chain left is lost, and its order is looked at",
   );
   expect(order).toEqual({ due: true });
 });
+
+test("documents go on with their numbers under the id of the seller, and dust asks nobody", async () => {
+  const run = await migrated(`
+    update payment_orders set attention = 'dust', seller_name = 'X (simulated, no real money)'
+    where order_id = 'ord_1';
+    update payment_orders set attention = 'lost' where order_id = 'ord_2';
+    insert into payment_numbers (seller, kind, year, last) values ('Old name', 'receipt', 2026, 7),
+      ('New name', 'receipt', 2026, 3), ('X (simulated, no real money)', 'receipt', 2026, 9);`);
+  expect(await run("select seller_id, attention from payment_orders order by order_id")).toEqual([
+    { seller_id: "simulated:main", attention: null },
+    { seller_id: "main", attention: "lost" },
+    { seller_id: "main", attention: null },
+  ]);
+  expect(
+    await run("select seller, last from payment_numbers where seller like '%main' order by 1"),
+  ).toEqual([
+    { seller: "main", last: 7 },
+    { seller: "simulated:main", last: 9 },
+  ]);
+});

@@ -131,6 +131,23 @@ describe("ordering", () => {
     },
   );
 
+  test("a lost answer is found behind 1,200 payments of others", async () => {
+    const accountId = await world.newAccount();
+    const { orderId } = await orderPack();
+    const { payment_id } = now.paymentOf(orderId);
+    const of = { ...now.paymentOf(orderId), order_id: "ord_of_others" };
+    for (let count = 0; count < 1_200; count++) now.payments.set(`other-${count}`, of);
+    now.troubles.push({ path: "POST", trouble: { kind: "hang-up-after" } });
+    const key = "lost answer behind others";
+    expect((await errorOf(orderPack({ accountId, key }))).reason).toBe("gateway_unavailable");
+    const made = now.payments.size;
+    const order = await orderPack({ accountId, key });
+    expect(now.payments.size).toBe(made);
+    expect(order.payTo).toBe(`address-of-${now.paymentOf(order.orderId).payment_id}`);
+    expect(order.payTo).not.toBe(`address-of-${payment_id}`);
+    for (let count = 0; count < 1_200; count++) now.payments.delete(`other-${count}`);
+  });
+
   test.each([
     ["another order", { order_id: "ord_another" }],
     ["another coin", { pay_currency: "eth" }],
@@ -201,6 +218,25 @@ describe("crediting", () => {
     await world.until(async () =>
       expect(await world.posted(accountId)).toEqual([1_398_000_000n, 0n]),
     );
+  });
+
+  test("35 redeposits all count; of more than 200, a person looks at the rest", async () => {
+    const accountId = await world.newAccount();
+    const { orderId } = await orderPack({ accountId, coin: "usdttrc20" });
+    const again = { actually_paid: 0.1, actually_paid_at_fiat: 0.1 };
+    for (let count = 0; count < 35; count++) now.redeposit(orderId, again);
+    await become(orderId, { actually_paid: 5, payment_status: "finished" });
+    await world.until(async () =>
+      expect(await world.posted(accountId)).toEqual([1_700_000_000n, 0n]),
+    );
+    for (let count = 35; count < 201; count++)
+      now.redeposit(orderId, { ...again, actually_paid_at_fiat: 0.01 });
+    await become(orderId, {});
+    const { deposits } = await orderThat(
+      orderId,
+      ({ attention }) => attention === Attention.FLOODED,
+    );
+    expect(deposits).toHaveLength(201);
   });
 
   test("a redeposit without a value, also of the same coin, waits for a person", async () => {

@@ -210,7 +210,7 @@ test("under a random load no transaction locks against the order, and none deadl
   };
   const never = () => Promise.reject(new Error("nothing of payments waits here"));
   const carryOut = {
-    ...{ decision: never, refund: never, promotion: never },
+    ...{ decision: never, refund: never, promotion: never, sweep_payment: never },
     ...people.forApprovals.carryOut,
     ...billing.carryOut,
   };

@@ -19,6 +19,15 @@ const moments: Record<string, { statement: string; when: "unsent" | "sent" | "co
   // The transfer is committed, and the grant does not name it.
   "transfer made": { statement: "payments/put-transfer", when: "unsent" },
   "grant posted": { statement: "payments/put-transfer", when: "committed" },
+  // Of the reading of a chain and of a sweep, in transactions that have still to be committed.
+  "payment stored": { statement: "payments/put-chain-payment", when: "committed" },
+  "chunk stored": { statement: "payments/end-chunk", when: "committed" },
+  "order made directly": { statement: "payments/insert-direct", when: "committed" },
+  "page settled": { statement: "payments/settle-payments", when: "committed" },
+  "balance moved": { statement: "payments/move-balance", when: "committed" },
+  "gas recorded": { statement: "payments/put-sweep-payment", when: "committed" },
+  "sweep ended": { statement: "payments/end-sweep", when: "committed" },
+  "gas granted": { statement: "payments/grant-sweep-payment", when: "committed" },
   // A month that is being closed, exported and recorded.
   "month sealed": { statement: "history/read-progress", when: "unsent" },
   "block digested": { statement: "history/digest-block", when: "committed" },

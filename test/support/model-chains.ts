@@ -5,7 +5,15 @@ import { createHash } from "node:crypto";
 import { setTimeout as delay } from "node:timers/promises";
 import { startJsonServer } from "./json-server.ts";
 
-export type Transfer = { readonly tx: string; readonly to: string; readonly atoms: bigint };
+export type Transfer = {
+  readonly tx: string;
+  readonly to: string;
+  readonly atoms: bigint;
+  /** Default: the address 0. */
+  readonly from?: string;
+  /** True: of Ether, which leaves no log. */
+  readonly isEther?: boolean;
+};
 type Block<T> = { readonly hash: string; readonly at: number; readonly items: readonly T[] };
 
 const transferTopic = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef";
@@ -29,8 +37,8 @@ class ModelChain<T> {
     return this.blocks.length - 1;
   }
 
-  mine(items: readonly T[]): void {
-    const at = Math.floor(Date.now() / 1000) - 1;
+  mine(items: readonly T[], secondsAgo = 1): void {
+    const at = Math.floor(Date.now() / 1000) - secondsAgo;
     this.blocks.push({ hash: newHash(), at, items });
   }
 
@@ -40,39 +48,54 @@ class ModelChain<T> {
   }
 }
 
-type Call = { readonly id: unknown; readonly method: string; readonly params: unknown[] };
+export type Call = { readonly id: unknown; readonly method: string; readonly params: unknown[] };
 
-/** What goes wrong: milliseconds of each request, and whether the node answers at all. */
-type Manners = { delayMs: number; isAway: boolean };
+/** What a node says instead of a result. Undefined: that result. Throws: an error. */
+export type Lie = (call: Call, result: unknown) => unknown;
+/** What goes wrong: milliseconds of each request, whether the node answers at all, and its lie. */
+type Manners = { delayMs: number; isAway: boolean; lie: Lie | undefined };
 
 async function serve(answer: (call: Call) => unknown) {
-  const manners: Manners = { delayMs: 0, isAway: false };
+  const manners: Manners = { delayMs: 0, isAway: false, lie: undefined };
   const server = await startJsonServer(async ({ body }) => {
     await delay(manners.delayMs);
     if (manners.isAway) return { status: 503, body: "away" };
     const calls: Call[] = Array.isArray(body) ? body : [Object(body)];
     const answers = calls.map((call) => {
-      const result = answer(call);
-      return result === undefined
-        ? { jsonrpc: "2.0", id: call.id, error: { code: -1, message: "unknown" } }
-        : { jsonrpc: "2.0", id: call.id, result };
+      const error = { jsonrpc: "2.0", id: call.id, error: { code: -1, message: "unknown" } };
+      try {
+        const told = answer(call);
+        const lie = manners.lie?.(call, told);
+        const result = lie === undefined ? told : lie;
+        return result === undefined ? error : { jsonrpc: "2.0", id: call.id, result };
+      } catch {
+        return error;
+      }
     });
     return { body: Array.isArray(body) ? answers : answers[0] };
   });
   return { ...server, manners };
 }
 
-/** An EVM chain with one token, which is not there before it is named in a filter. */
+/** An EVM chain with Ether and one token, which is not there before it is named in a filter. */
 export async function startModelEvm(chainId: number) {
   const chain = new ModelChain<Transfer>();
+  const balanceOf = (address: string, height: number) => {
+    const items = chain.blocks.slice(0, height + 1).flatMap((block) => block.items);
+    return items
+      .filter(({ isEther = false, to }) => isEther && to === address)
+      .reduce((sum, { atoms }) => sum + atoms, 0n);
+  };
   const header = (height: number) => {
     const block = chain.blocks[height];
     return block
       ? { number: hex(height), hash: `0x${block.hash}`, timestamp: hex(block.at) }
       : null;
   };
-  const server = await serve(({ method, params: [first] }) => {
+  const server = await serve(({ method, params: [first, second] }) => {
     const filter = Object(first);
+    if (method === "eth_getBalance") return hex(balanceOf(String(first), Number(second)));
+    if (method === "eth_getTransactionCount") return "0x0";
     if (method === "eth_chainId") return hex(chainId);
     if (method === "eth_getBlockByNumber")
       return header(first === "latest" ? chain.tip : Number(first));
@@ -81,12 +104,13 @@ export async function startModelEvm(chainId: number) {
     const logs: object[] = [];
     for (let height = Number(filter.fromBlock); height <= Number(filter.toBlock); height++) {
       const { hash = "", items = [] } = chain.blocks[height] ?? {};
-      for (const [index, { tx, to, atoms }] of items.entries()) {
-        const receiver = `0x${to.slice(2).padStart(64, "0")}`;
-        if (!asked.has(receiver)) continue;
+      for (const [index, { tx, to, atoms, from = "0x", isEther = false }] of items.entries()) {
+        if (isEther) continue;
+        const [sender, receiver] = [from, to].map((one) => `0x${one.slice(2).padStart(64, "0")}`);
+        if (!asked.has(receiver ?? "")) continue;
         logs.push({
           address: filter.address[0],
-          topics: [transferTopic, `0x${"0".repeat(64)}`, receiver],
+          topics: [transferTopic, sender, receiver],
           data: `0x${atoms.toString(16).padStart(64, "0")}`,
           blockNumber: hex(height),
           blockHash: `0x${hash}`,

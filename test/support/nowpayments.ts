@@ -90,8 +90,12 @@ export async function startNowpayments() {
     if (path === "/v1/payment/") {
       if (!rights.list)
         return { status: 401, body: { code: "AUTH_REQUIRED", message: "no token" } };
-      const data = [...payments.values()];
-      return { body: { data, limit: 500, page: 0, pagesCount: 1, total: data.length } };
+      const all = [...payments.values()];
+      const limit = Number(query.get("limit"));
+      const page = Number(query.get("page"));
+      const data = all.slice(page * limit, (page + 1) * limit);
+      const pagesCount = Math.ceil(all.length / limit);
+      return { body: { data, limit, page, pagesCount, total: all.length } };
     }
     const payment = payments.get(path.slice("/v1/payment/".length));
     if (!payment) return { status: 404, body: { statusCode: 404, message: "Payment not found" } };

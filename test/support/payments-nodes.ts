@@ -130,6 +130,27 @@ export async function startPaymentsNodes({
       });
       return orderId;
     },
+    /**
+     * The permanent address of the v1 pool, made by an order of two days ago: what comes from now
+     * on has no order.
+     */
+    async addressByOrder(accountId: string, method: string): Promise<string> {
+      const { order } = await first.as(admin).createOrder({
+        accountId,
+        family: Family.V1,
+        usdCents: 500,
+        method,
+        idempotencyKey: timeOrderedId("key_"),
+      });
+      await run(
+        `update payment_orders
+         set created_at = created_at - interval '2 days',
+           quoted_until = quoted_until - interval '2 days'
+         where order_id = $1`,
+        [order?.orderId],
+      );
+      return order?.payTo ?? "";
+    },
     /** The order, as soon as `isSo` is true of it. */
     orderWhen: (orderId: string, isSo: (order: Order) => boolean) =>
       time.until(() => orderThat(first.as(admin), orderId, isSo)),

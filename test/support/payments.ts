@@ -179,7 +179,7 @@ export async function startTestPayments<T extends Time>(
       mostUsdMicro: 2_000_000_000n,
       secondApprovalAboveUsdMicro: undefined,
     }),
-    seller: () => ({ name: "", address: "", taxId: "" }),
+    seller: () => ({ id: "main", name: "", address: "", taxId: "" }),
     guesses,
     redeeming: new Map(),
     changed: () => {},

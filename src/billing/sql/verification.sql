@@ -313,7 +313,8 @@ with open_from as (
       min(amount), max(amount), min(transfer_id), max(transfer_id))
   from (
     select o.account_id, 'pay:' || g.order_id || '#' || g.n as idempotency_key, o."family",
-      case when g.micro > 0 then 'deposit' else 'chargeback' end as kind, g.micro as amount,
+      case when g.micro + g.bonus_micro > 0 then 'deposit' else 'chargeback' end as kind,
+      g.micro + g.bonus_micro as amount,
       g.transfer_id, false as is_made
     from payment_grants g
     join payment_orders o on o.order_id = g.order_id

@@ -88,9 +88,22 @@ where coalesce(read_at, added_at) < now() - interval '2 minutes';
 select address from deposit_addresses
 where key_id = :key_id and account_id = :account_id and "family" = :family;
 
+-- name: CountAddresses :optional
+-- Counts the addresses of an account key that were given. No row: none was.
+select next_index as addresses from deposit_keys where key_id = :key_id;
+
+-- name: ListGiven :many
+-- Lists the addresses of an account key, in the order in which they were given.
+-- :after  the index of the last one of the page before
+select index, address, account_id, "family", created_at
+from deposit_addresses
+where key_id = :key_id and index > :after
+order by index
+limit :rows;
+
 -- name: OwnAddresses :many
--- Lists which of some addresses are ours.
-select address from deposit_addresses where address = any(:addresses::text[]);
+-- Lists which of some addresses are ours, with their accounts.
+select address, account_id from deposit_addresses where address = any(:addresses::text[]);
 
 -- name: ListAddresses :many
 -- Lists the addresses of EVM chains, page by page.
@@ -109,7 +122,7 @@ order by exists (
   select from payment_orders o
   join deposit_addresses a on a.account_id = o.account_id and a."family" = o."family"
   where a.address = b.address and o.processor = :processor and o.network = :chain
-    and o.asset = 'ETH' and o.state in ('open', 'seen', 'partly_paid', 'expired', 'cancelled')
+    and o.asset = :native and o.state in ('open', 'seen', 'partly_paid', 'expired', 'cancelled')
     and o.quoted_until > now() - interval '2 hours'
 ) desc, b.height, b.address
 limit :rows;
@@ -135,12 +148,14 @@ where processor = :processor and chain = :chain and height is null and state <> 
 
 -- name: SumDays :many
 -- Sums what accounts with unsettled payments were paid on this chain within a day, in
--- micro-dollars, and tells which of them have more than 100 unsettled ones. Null: partly unknown.
+-- micro-dollars, and tells which of them have more than 100 unsettled ones, and the lowest block of
+-- these. Null: partly unknown.
 select a.account_id as "account_id!",
   case when bool_and(coalesce(o.rate, d.market_rate) is not null)
     then sum(trunc(d.atoms * coalesce(o.rate, d.market_rate) / 10::numeric ^ d.decimals))::text
   end as "usd_micro?",
-  count(*) filter (where d.state = 'seen' and d.height is not null) > 100 as "is_flooded!"
+  count(*) filter (where d.state = 'seen' and d.height is not null) > 100 as "is_flooded!",
+  min(d.height) filter (where d.state = 'seen') as "lowest!"
 from deposit_addresses a
 join chain_payments d on d.address = a.address
 left join payment_orders o on o.order_id = d.order_id and o.kind = 'pack'
@@ -242,13 +257,21 @@ update chain_payments set order_id = :order_id
 where processor = :processor and external_id = any(:external_ids::text[]) and order_id is null;
 
 -- name: RaiseNeeded :many
--- Stores that unsettled payments of accounts need more blocks by now. Returns those that changed.
+-- Stores that some unsettled payments of accounts need more blocks by now. Returns those that
+-- changed.
+with raised as (
+  select p.external_id, c.needed
+  from unnest(:account_ids::text[], :needed::integer[]) as c (account_id, needed)
+  join deposit_addresses a on a.account_id = c.account_id
+  join chain_payments p on p.address = a.address
+  where p.processor = :processor and p.chain = :chain
+    and p.state = 'seen' and p.height is not null and p.needed < c.needed
+  limit :rows
+)
 update chain_payments p
-set needed = c.needed
-from unnest(:account_ids::text[], :needed::integer[]) as c (account_id, needed)
-join deposit_addresses a on a.account_id = c.account_id
-where p.processor = :processor and p.chain = :chain and p.address = a.address
-  and p.state = 'seen' and p.height is not null and p.needed < c.needed
+set needed = r.needed
+from raised r
+where p.processor = :processor and p.external_id = r.external_id
 returning p.external_id;
 
 -- name: SettlePayments :many
@@ -315,12 +338,7 @@ returning external_id;
 -- Lists the payments of tokens in some blocks.
 select external_id from chain_payments
 where processor = :processor and chain = :chain and height between :from and :to
-  and state <> 'lost' and asset <> 'ETH';
-
--- name: ListKnown :many
--- Lists which of some payments are stored.
-select external_id from chain_payments
-where processor = :processor and external_id = any(:external_ids::text[]);
+  and state <> 'lost' and asset <> :native;
 
 -- name: LoseWithBlocks :run
 -- Gives up payments whose blocks the chain left.
@@ -401,7 +419,7 @@ returning external_id;
 with lost as (
   update chain_payments
   set state = 'lost', height = null, hash = null
-  where processor = :processor and chain = :chain and asset = 'ETH' and height > :above
+  where processor = :processor and chain = :chain and asset = :native and height > :above
   returning external_id, address, atoms
 ), recorded as (
   select p.address, p.atoms

@@ -6,7 +6,7 @@
 -- back: so there is no gap. No row: there is no such order.
 -- :kind payment_documents.kind
 insert into payment_numbers (seller, kind, year, last)
-select seller_name, :kind, extract(year from now() at time zone 'UTC')::integer, 1
+select seller_id, :kind, extract(year from now() at time zone 'UTC')::integer, 1
 from payment_orders
 where order_id = :order_id
 on conflict (seller, kind, year) do update set last = payment_numbers.last + 1

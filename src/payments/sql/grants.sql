@@ -1,13 +1,35 @@
 -- timeout_ms=5000
 
--- name: InsertGrant :optional
--- Stores the difference between what an order is to be granted and what it was. No row: there is
--- none. The caller has locked the order.
-insert into payment_grants (order_id, n, micro)
-select :order_id, count(*) + 1, :target_micro::bigint - coalesce(sum(micro), 0)
-from payment_grants
-where order_id = :order_id
-having :target_micro <> coalesce(sum(micro), 0)
+-- name: InsertGrant :many
+-- Stores the difference between what an order is to be granted and what it was. Bonuses that needed
+-- it as a purchase go while less than that is left, but for those that a refund took. No row: there
+-- is no difference. The caller has locked the order.
+-- :purchase_micro  what such a purchase has at least
+with granted as (
+  select count(*) as rows, coalesce(sum(micro), 0) as micro,
+    coalesce(sum(bonus_micro), 0) as bonus_micro
+  from payment_grants
+  where order_id = :order_id
+), taken as (
+  select coalesce(sum(micro), 0) as micro
+  from payment_refunds
+  where order_id = :order_id and state not in ('refused', 'cancelled')
+), bonus as (
+  select coalesce(sum(p.bonus_micro), 0) as micro
+  from promotion_uses u
+  join promotions p on p.code_id = u.code_id
+  where u.order_id = :order_id and u.refund_n is null
+), due as (
+  select :target_micro::bigint - g.micro as micro, 0 as bonus_micro from granted g
+  union all
+  select 0, -g.bonus_micro
+    - case when :target_micro - t.micro < :purchase_micro::bigint then b.micro else 0 end
+  from granted g, taken t, bonus b
+)
+insert into payment_grants (order_id, n, micro, bonus_micro)
+select :order_id, g.rows + row_number() over (order by d.bonus_micro <> 0), d.micro, d.bonus_micro
+from due d, granted g
+where d.micro <> 0 or d.bonus_micro <> 0
 returning n, micro;
 
 -- name: InsertRefund :one
@@ -36,7 +58,7 @@ order by n;
 
 -- name: ListUnposted :many
 -- Lists the grants of an order without a transfer, oldest first.
-select g.n, g.micro, o.account_id, o."family"
+select g.n, g.micro + g.bonus_micro as "micro!", o.account_id, o."family"
 from payment_grants g
 join payment_orders o on o.order_id = g.order_id
 where g.order_id = :order_id and g.transfer_id is null

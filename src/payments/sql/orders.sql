@@ -3,23 +3,24 @@
 -- name: InsertOrder :run
 -- Stores an order that its processor has still to open. Until then it counts as open for a minute.
 insert into payment_orders (order_id, account_id, "family", idempotency_key, usd_micro, processor,
-  method, asset, network, decimals, created_by, seller_name, seller_address, seller_tax_id,
-  buyer_name, buyer_address, buyer_tax_id, quoted_until, watched_until)
+  method, asset, network, decimals, created_by, seller_id, seller_name, seller_address,
+  seller_tax_id, buyer_name, buyer_address, buyer_tax_id, quoted_until, watched_until)
 values (:order_id, :account_id, :family, :idempotency_key, :usd_micro, :processor,
-  :method, :asset, :network, :decimals, :created_by, :seller_name, :seller_address, :seller_tax_id,
-  :buyer_name, :buyer_address, :buyer_tax_id,
+  :method, :asset, :network, :decimals, :created_by, :seller_id, :seller_name, :seller_address,
+  :seller_tax_id, :buyer_name, :buyer_address, :buyer_tax_id,
   now() + interval '1 minute', now() + interval '1 minute');
 
 -- name: InsertDirect :run
 -- Stores an order for what arrived without one. Changes no row: it was stored before.
 insert into payment_orders (order_id, account_id, "family", idempotency_key, kind, usd_micro,
   processor, method, asset, network, decimals, external_id, quoted_atoms, rate, pay_to, created_by,
-  seller_name, seller_address, seller_tax_id, buyer_name, buyer_address, buyer_tax_id,
+  seller_id, seller_name, seller_address, seller_tax_id, buyer_name, buyer_address, buyer_tax_id,
   quoted_until, watched_until, next_look_at)
 values (:order_id, :account_id, :family, :idempotency_key, 'direct', :usd_micro,
   :processor, :method, :asset, :network, :decimals, :external_id, :atoms, :rate, :pay_to,
-  :created_by, :seller_name, :seller_address, :seller_tax_id, :buyer_name, :buyer_address,
-  :buyer_tax_id, :quoted_until, now() + :watched_for_ms::bigint * interval '1 millisecond', now())
+  :created_by, :seller_id, :seller_name, :seller_address, :seller_tax_id, :buyer_name,
+  :buyer_address, :buyer_tax_id, :quoted_until,
+  now() + :watched_for_ms::bigint * interval '1 millisecond', now())
 on conflict (account_id, idempotency_key) do nothing;
 
 -- name: LockAccount :run
@@ -353,6 +354,6 @@ set faults = array(select distinct unnest(o.faults || 'swept'::text) order by 1)
   hook_at = now(), next_look_at = now()
 from deposit_addresses a
 where a.address = :address and a.account_id = o.account_id and a."family" = o."family"
-  and o.processor = :processor and o.network = :chain and o.asset = 'ETH'
+  and o.processor = :processor and o.network = :chain and o.asset = :native
   and o.external_id is not null
   and o.created_at - interval '10 minutes' <= :to and o.quoted_until >= :from;

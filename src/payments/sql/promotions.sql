@@ -38,11 +38,15 @@ join promotions p on p.code_id = u.code_id
 where u.code_id = :code_id and u.account_id = :account_id;
 
 -- name: ReadBonus :one
--- Sums the bonuses of promotions that needed an order, and that no refund has taken.
+-- Sums the bonuses of promotions that needed an order, unless a refund or a chargeback has taken
+-- them.
 select coalesce(sum(p.bonus_micro), 0)::bigint as "micro!"
 from promotion_uses u
 join promotions p on p.code_id = u.code_id
-where u.order_id = :order_id and u.refund_n is null;
+where u.order_id = :order_id and u.refund_n is null
+  and (
+    select coalesce(sum(g.bonus_micro), 0) from payment_grants g where g.order_id = :order_id
+  ) = 0;
 
 -- name: ListPromotions :many
 -- Lists promotions, newest first.

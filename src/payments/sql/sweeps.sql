@@ -50,8 +50,22 @@ from sweep_payments
 where sweep_id = any(:sweep_ids::text[])
 order by at, external_id;
 
+-- name: FindSweepPayment :optional
+-- Finds what came during a sweep.
+select p.sweep_id, p.external_id, s.processor, s.network, p.address, p.asset, p.decimals, p.atoms,
+  p.height, p.hash, p.at, p.granted_by
+from sweep_payments p
+join sweeps s on s.sweep_id = p.sweep_id
+where p.sweep_id = :sweep_id and p.external_id = :external_id;
+
+-- name: LockSweepPayment :optional
+-- Locks what came during a sweep until the end of the transaction. No row: somebody has granted it.
+select external_id from sweep_payments
+where sweep_id = :sweep_id and external_id = :external_id and granted_by is null
+for update;
+
 -- name: GrantSweepPayment :run
--- Notes who granted what came during a sweep. Changes no row: somebody has.
+-- Notes who granted what came during a sweep. The caller has locked it.
 update sweep_payments
 set granted_by = :granted_by, granted_at = now()
 where sweep_id = :sweep_id and external_id = :external_id and granted_by is null;

@@ -463,6 +463,33 @@ const promotions = answer(payments.listPromotions, () => ({
   ],
 }));
 
+const sweptAddress = `0x${"9858EfFD232B4033E47d90003D41EC34EcaEda94"}`;
+const addresses = answer(payments.listDepositAddresses, () => ({
+  ...{ network: "base", networks: ["base", "bitcoin"], given: 870n, gapLimit: 1_000 },
+  addresses: [1, 2].map((index) => ({
+    ...{ address: sweptAddress.replace("98", `0${index}`), accountId: `acc_${index}` },
+    ...{ family: Family.V1, createdAt: ago(index * day) },
+  })),
+  nextPageToken: "2",
+}));
+const sweeps = answer(payments.listSweeps, () => ({
+  sweeps: [
+    {
+      ...{ sweepId: "swp_2", network: "base", addresses: [sweptAddress], beganAt: ago(600) },
+      ...{ until: ago(-day), createdBy: "person:per_ana" },
+    },
+    {
+      ...{ sweepId: "swp_1", network: "base", addresses: [sweptAddress, sweptAddress] },
+      ...{ beganAt: ago(9 * day), until: ago(8 * day), endedAt: ago(8 * day), isRead: true },
+      ...{ createdBy: "person:per_ana" },
+      payments: ["", "person:per_ana"].map((grantedBy, index) => ({
+        ...{ paymentId: `pay_${index}`, address: sweptAddress, asset: "ETH", amount: "0.0021" },
+        ...{ at: ago(9 * day), grantedBy },
+      })),
+    },
+  ],
+}));
+
 const at = (path: string) => `/console/operator${path}`;
 const attention = [admin, find, listPeople, listAttention, approvals];
 const quiet = [admin, findNone, listPeople, noAttention, noApprovals];
@@ -625,6 +652,31 @@ export const operatorStates: readonly PageStates[] = [
     name: "operator-new-promotion",
     path: at("/promotions?new=1"),
     states: { full: [admin, promotions] },
+  },
+  {
+    name: "operator-addresses",
+    path: at("/addresses"),
+    states: {
+      loading: [
+        ...[admin, listPeople, pending(payments.listDepositAddresses)],
+        pending(payments.listSweeps),
+      ],
+      empty: [
+        ...[admin, listPeople, answer(payments.listDepositAddresses, () => ({}))],
+        answer(payments.listSweeps, () => ({})),
+      ],
+      failed: [
+        ...[admin, listPeople, failing(payments.listDepositAddresses, "internal")],
+        failing(payments.listSweeps, "internal"),
+      ],
+      full: [admin, listPeople, addresses, sweeps],
+      support: [support, listPeople, addresses, sweeps],
+    },
+  },
+  {
+    name: "operator-new-sweep",
+    path: at("/addresses?new=1"),
+    states: { full: [admin, listPeople, addresses, sweeps] },
   },
   { name: "operator-nowhere", path: at("/no/such"), states: { full: [admin] } },
   // Nobody but operators hears that there are such pages.

@@ -12,6 +12,7 @@ import { operatorPart, preferredAccount } from "../session.ts";
 import { words as shared } from "../words.ts";
 import { AccountPage } from "./account.tsx";
 import { Accounts } from "./accounts.tsx";
+import { Addresses } from "./addresses.tsx";
 import { Attention } from "./attention.tsx";
 import { AuditEvents } from "./audit.tsx";
 import { Health } from "./health.tsx";
@@ -39,6 +40,11 @@ const pages: readonly PageEntry[] = [
     path: "promotions",
     component: Promotions,
     nav: { label: words.promotions.title, icon: "credits" },
+  },
+  {
+    path: "addresses",
+    component: Addresses,
+    nav: { label: words.addresses.title, icon: "requests" },
   },
 ];
 

@@ -19,6 +19,8 @@ function drawBytes(count: number): Uint8Array {
 // Ids of the same millisecond count up in the next 12 bits, so that later ids of a process sort
 // later.
 const countMax = 0xfff;
+/** Clocks of processes and of the database differ, and an admission may wait. */
+const skewMs = 3_600_000;
 let lastMs = 0;
 let count = 0;
 /** The bytes of the last id. */
@@ -26,17 +28,19 @@ const uuid = Buffer.alloc(16);
 
 /**
  * `prefix` and the 32 hexadecimal digits of a UUIDv7: 48 bits of milliseconds, a 12-bit count and
- * 62 random bits. Each id is above the one before.
+ * 62 random bits. Each id is above the one before, unless the clock was set back by more than an
+ * hour: then ids follow it, since those of another day to come are refused.
  */
 export function timeOrderedId(prefix: string): string {
   const now = Date.now();
-  if (now > lastMs) {
+  if (now > lastMs || now < lastMs - skewMs) {
     lastMs = now;
     count = 0;
   } else if (count < countMax) {
     count++;
   } else {
-    // All counts of this millisecond are used, or the clock was set back: use the next millisecond.
+    // All counts of this millisecond are used, or the clock was set back a little: use the next
+    // millisecond.
     lastMs++;
     count = 0;
   }
@@ -99,9 +103,6 @@ export function timeOf(requestId: string): number | undefined {
   const digits = timeOrderedForm.exec(requestId)?.[1];
   return digits === undefined ? undefined : Number.parseInt(digits, 16);
 }
-
-/** Clocks of processes and of the database differ, and an admission may wait. */
-const skewMs = 3_600_000;
 
 /**
  * The months, as their first days, in which a request with this id was admitted, if a gateway made

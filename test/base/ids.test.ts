@@ -92,6 +92,11 @@ test("new ids of requests tell their time, and none comes twice", () => {
   const more = Array.from({ length: 4_097 }, newRequestId);
   expect(more.map(timeOf)).toEqual(more.map((_, index) => now + dayMs + (index < 4_096 ? 0 : 1)));
   expect(new Set(more.map((id) => id.slice(-15))).size).toBe(4_097);
+  // A clock that is set back a little is waited for, one that is set back by days is followed.
+  vi.setSystemTime(now + dayMs - 3_599_000);
+  expect(timeOf(newRequestId())).toBe(now + dayMs + 1);
+  vi.setSystemTime(now - dayMs);
+  expect(timeOf(newRequestId())).toBe(now - dayMs);
 });
 
 test("random ids have their length, and secrets their bytes, in all of their letters", () => {

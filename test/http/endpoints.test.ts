@@ -254,6 +254,7 @@ describe("money", () => {
       charge_usd: "0.0002835",
       overrun_credits: "0",
       attempts: [{ provider: "simulated", outcome: "delivered", status: 200, first_event_ms: 50 }],
+      left_out: [],
       admitted_at: "2026-11-21T00:00:00Z",
       tags: { env: "ci", team: "a" },
       made_by: null,

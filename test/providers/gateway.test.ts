@@ -181,7 +181,9 @@ for (const { kind, stream: play, wire, error } of providers) {
                 catalogFor({ real: { kind, url: provider.url, more: `queue: ${status}` } }),
               ),
             );
-            provider.always(error(status, type, "The provider says no."));
+            // Repeats need not wait.
+            const more = { headers: { "retry-after": "0" } };
+            provider.always(error(status, type, "The provider says no.", more));
             for (const stream of [true, false]) {
               const seen = await client.ask(gateway, stream);
               expect(seen.status).toBe(client.name === "native" ? expected.native : expected.chat);

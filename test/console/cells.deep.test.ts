@@ -340,10 +340,10 @@ const usageFigures = [
   "First token, median | ≤ 0.5 s | slowest 1 %: ≤ 10 s",
 ];
 const byHead = (of: string) =>
-  `${of} | Credits | Requests | Not completed | Input | Output | Thinking | Cache write | Cache read`;
-const sumsOfFirst = "330.00 | 115 | 40 | 505 | 1,055 | 1,535 | 4,520 | 3,005";
-const sumsOfSecond = "858.00 | 299 | 104 | 1,313 | 2,743 | 3,991 | 11.8 K | 7,813";
-const sumsOfAll = "1,188.00 | 414 | 144 | 1,818 | 3,798 | 5,526 | 16.3 K | 10.8 K";
+  `${of} | Credits | Requests | Failed or cut | Input | Output | Thinking | Cache`;
+const sumsOfFirst = "330.00 | 115 | 40 | 505 | 1,055 | 1,535 | 7,525";
+const sumsOfSecond = "858.00 | 299 | 104 | 1,313 | 2,743 | 3,991 | 19.6 K";
+const sumsOfAll = "1,188.00 | 414 | 144 | 1,818 | 3,798 | 5,526 | 27.1 K";
 const byKey = [
   byHead("Key"),
   `batch sk-gw2-1a…1 | ${sumsOfSecond}`,
@@ -438,10 +438,7 @@ const cases: Readonly<Record<string, Case>> = {
       ],
       tables: {
         "Credits per day, by model": ofModels,
-        "Keys by this month": [
-          "Key | Status | This month",
-          "ci sk-gw2-1aaaa…1111 | Active | 611.00 of 907",
-        ],
+        "Keys by this month": ["Key | This month", "ci sk-gw2-1aaaa…1111 Active | 611.00 of 907"],
         "Newest requests": [
           "Time | Key | Model | Status | Tokens | Credits",
           "1 hour ago | ci | model-0 | Completed | 3,036 | 3.1000",
@@ -456,8 +453,8 @@ const cases: Readonly<Record<string, Case>> = {
     shown: {
       tables: {
         "Requests, newest first": [
-          "Time, UTC | Key | Model | Input | Output | Thinking | Write 5 min | Write 1 h | Read | Credits | Outcome | First token | Duration",
-          "22 Nov, 13:01:02 | ci | model-0 | 1,013 | 211 | 307 | 401 | 503 | 601 | 3.1000 | Completed | 0.41 s | 3.50 s",
+          "Time, UTC | Key | Model | Input | Output | Thinking | Cache | Credits | Duration",
+          "22 Nov, 13:01:02 | ci | model-0 | 1,013 | 211 | 307 | 1,505 | 3.1000 | 3.50 s",
         ],
       },
     },
@@ -470,7 +467,7 @@ const cases: Readonly<Record<string, Case>> = {
         "Charged | 3.1000 credits | ≈ $0.02",
         "Took | 3.50 s | First token after 0.41 s",
         "Paid by | v2 pool | Pays for keys that begin with sk-gw2-2: the command-line coding assistant.",
-        "Beyond the hold, not charged | − 0.2388",
+        "Beyond the hold, not charged | −0.2388",
         "Charged | 3.1000",
         "Held at the start | 3.2000 credits",
         "Output granted | 534 tokens",
@@ -508,8 +505,8 @@ const cases: Readonly<Record<string, Case>> = {
         ],
         "Transfers, newest first": [
           "Time | What | Credits | Balance after | Pool | Note",
-          "21 Nov 2026, 10:11:12 UTC | Payment | + 4,001.00 | 6,812.08 | v1 pool | an order",
-          "20 Nov 2026, 09:08:07 UTC | Chargeback | − 12.50 | 2,811.08 | v2 pool | gone",
+          "21 Nov 2026, 10:11:12 UTC | Payment | +4,001.00 | 6,812.08 | v1 pool | an order",
+          "20 Nov 2026, 09:08:07 UTC | Chargeback | −12.50 | 2,811.08 | v2 pool | gone",
         ],
       },
       texts: [
@@ -547,14 +544,14 @@ const cases: Readonly<Record<string, Case>> = {
       tables: {
         "What was credited": [
           "Date, UTC | What | USD",
-          "22 Nov 2026, 13:55:00 | 390.02 credits for the v2 pool | 1.9501",
-          "22 Nov 2026, 13:56:00 | 100.00 credits for the v2 pool | 0.50",
+          "22 Nov 2026, 13:55:00 UTC | 390.02 credits for the v2 pool | 1.9501",
+          "22 Nov 2026, 13:56:00 UTC | 100.00 credits for the v2 pool | 0.50",
           "Total | 490.02 credits for the v2 pool | 2.4501",
         ],
         "Paid with": [
           "Arrived, UTC | Amount and id | USD",
-          "22 Nov 2026, 13:51:00 | 0.00003 BTC on Bitcoin dep_1 | 1.9501",
-          "22 Nov 2026, 13:52:00 | 0.00001 BTC on Bitcoin dep_2 | –",
+          "22 Nov 2026, 13:51:00 UTC | 0.00003 BTC on Bitcoin dep_1 | 1.9501",
+          "22 Nov 2026, 13:52:00 UTC | 0.00001 BTC on Bitcoin dep_2 | –",
         ],
       },
     },
@@ -565,8 +562,8 @@ const cases: Readonly<Record<string, Case>> = {
     shown: {
       tables: {
         "The keys of this account": [
-          "Key | Status | Models | Per minute | This month | Last used | Made by | Actions",
-          "ci sk-gw2-1aaaa…1111 | Active | 3 | 1,429 | 611.00 of 907 | 2 hours ago | another member | Pause",
+          "Key | Models | Per minute | This month | Last used | Made | Actions",
+          "ci sk-gw2-1aaaa…1111 Active | 3 | 1,429 | 611.00 of 907 | 2 hours ago | 1 Oct 2026 | Pause",
         ],
       },
     },
@@ -619,8 +616,8 @@ const cases: Readonly<Record<string, Case>> = {
         ],
         "Transfers, newest first": [
           "Time | What | Credits | Balance after | Pool | By | Reason",
-          "21 Nov 2026, 10:11:12 UTC | Payment | + 4,001.00 | 6,812.08 | v1 pool | payments | an order",
-          "20 Nov 2026, 09:08:07 UTC | Chargeback | − 12.50 | 2,811.08 | v2 pool | payments | gone",
+          "21 Nov 2026, 10:11:12 UTC | Payment | +4,001.00 | 6,812.08 | v1 pool | payments | an order",
+          "20 Nov 2026, 09:08:07 UTC | Chargeback | −12.50 | 2,811.08 | v2 pool | payments | gone",
         ],
         "Orders, newest first": [
           "Order | State | Pack | Credits",
@@ -640,7 +637,7 @@ const cases: Readonly<Record<string, Case>> = {
       tables: {
         "The catalogue": [
           "Model | Input | Output | Thinking | Write 5 min | Write 1 h | Read | Context | Routes",
-          "model-0 also small | 600.00 | 3,100.00 | 3,700.00 | 750.00 | 1,200.00 | 61.00 | 200 K | primary: m-1, weight 3 fallback: m-2, weight 1",
+          "model-0 also small | 600.00 | 3,100.00 | 3,700.00 | 750.00 | 1,200.00 | 61.00 | 200.0 K | primary: m-1, weight 3 fallback: m-2, weight 1",
         ],
         "Every price at which requests were charged": [
           "Model | First used | Prices | Version",

@@ -461,6 +461,7 @@ function columnsOf(
       head: head.firstToken,
       end: true,
       cell: (charge) => timeOf(firstEventOf(charge)) ?? none,
+      isExtra: true,
     },
     {
       name: "duration",

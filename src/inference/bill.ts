@@ -376,6 +376,10 @@ export class Bill {
       this.#cancelWait();
       this.#usage = chargedUsage(billed.usage, this.#hold.grantedOutput);
       const ending = this.#endingOf(billed);
+      const { requestId } = this.#hold;
+      const leftOut = this.#leftOut.map(({ where, what, why }) => ({ where, what, why }));
+      if (leftOut.length > 0)
+        this.#parts.log.debug({ requestId, leftOut }, "a provider did not get all of a request");
       const settle = () => this.#parts.holds.settle(this.#hold, ending);
       this.#settlement = this.#resizing ? this.#resizing.then(settle) : settle();
       if (this.#trace) this.#traceSettlement(this.#trace, this.#settlement, this.#usage);

@@ -382,8 +382,17 @@ function plainIfPossible(parts: JsonObject[]): JsonObject[] | string {
   return isPlain && typeof only.text === "string" ? only.text : parts;
 }
 
-/** One block as the parts of a message; none for a block that chat cannot express. */
+/**
+ * One block as the parts of a message; none for a block that chat cannot express. Throws
+ * `feature_not_offered` for a document by its URL, which this format does not fetch.
+ */
 function encodePart(block: Block, cacheMarks: boolean): JsonObject[] {
+  if (block.kind.case === "document" && block.kind.value.source?.kind.case === "url")
+    throw new ApiError("feature_not_offered", {
+      field: "messages",
+      message:
+        "messages: the provider of this model fetches no document by its URL: send its data.",
+    });
   const part = toPart(block);
   if (!part) return [];
   return [
@@ -451,10 +460,12 @@ export function urlOf(source: Source | undefined, kind: "image" | "document"): s
 }
 
 /**
- * The text in a native block or source that has no typed form: search results, and documents that
- * consist of blocks.
+ * The text in a native block or source that has no typed form: search results, found tools, and
+ * documents that consist of blocks.
  */
 function textOfOther(other: JsonObject): string {
+  if (other.type === "tool_reference" && typeof other.tool_name === "string")
+    return `Found the tool ${other.tool_name}.`;
   const { title, source, content } = other;
   const head = [title, source].filter((one) => typeof one === "string");
   const texts = textsIn(content);

@@ -378,3 +378,24 @@ test("structured output becomes a response format, the schema's members in order
   });
   expect(JSON.stringify(body.response_format)).toContain(JSON.stringify(schema));
 });
+
+test("the tools that a search found are named in words", () => {
+  const found = { type: "tool_reference", tool_name: "weather" };
+  const result = {
+    kind: {
+      case: "toolResult" as const,
+      value: { toolUseId: "t", content: [{ kind: { case: "other" as const, value: found } }] },
+    },
+  };
+  expect(messagesOf([assistant(call("t")), user(result)])).toContainEqual(
+    expect.objectContaining({ role: "tool", content: "Found the tool weather." }),
+  );
+});
+
+test("a document by its URL is refused: nobody fetches it", () => {
+  const source = { kind: { case: "url" as const, value: "https://example.test/a.pdf" } };
+  const document = { kind: { case: "document" as const, value: { source } } };
+  expect(() => messagesOf([user(text("Read."), document)])).toThrow(
+    expect.objectContaining({ reason: "feature_not_offered" }),
+  );
+});

@@ -235,7 +235,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     await page.getByRole("alert").filter({ hasText: "revoked" }).waitFor();
     await page.getByRole("button", { name: "Cancel" }).click();
     // A dialog is an entry of the history: a navigation would meet the way back from it.
-    await page.waitForFunction("history.state?.isDialog !== true");
+    await expect.poll(() => page.evaluate("history.state?.isDialog === true")).toBe(false);
     const { key } = await keys.getKey({ keyId }, gateway.admin.call);
     expect(key).toMatchObject({ name: "typed before", revokedAt: expect.anything() });
   });

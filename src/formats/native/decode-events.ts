@@ -98,9 +98,13 @@ function createOrder() {
     if (held) events.push(messageDelta(held));
     held = undefined;
   };
-  const fail = (events: Event[], type: string, message: string): void => {
+  /** What is held comes between blocks alone. Its usage was reported when it came. */
+  const breakOff = (events: Event[]): void => {
     over = true;
-    releaseHeld(events);
+    if (open === undefined) releaseHeld(events);
+  };
+  const fail = (events: Event[], type: string, message: string): void => {
+    breakOff(events);
     events.push(failure(type, message));
   };
 
@@ -122,8 +126,7 @@ function createOrder() {
       case "other":
         return true;
       case "failure":
-        over = true;
-        releaseHeld(events);
+        breakOff(events);
         return true;
       case "messageStart":
         started = true;
@@ -140,7 +143,7 @@ function createOrder() {
         return true;
       case "blockStop": {
         const isOpen = open === kind.value.index;
-        open = undefined;
+        if (isOpen) open = undefined;
         return isOpen;
       }
       case "messageDelta":

@@ -6,7 +6,7 @@
 
 import type { Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
 
-/** What is metered by the piece and not by the token, by its field name in `Usage`. */
+/** Things that are metered by the piece and not by the token, by their field names in `Usage`. */
 export type UsageCount = "webSearches";
 
 /** By its field name in the messages of `usage.proto`. */

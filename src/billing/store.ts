@@ -98,7 +98,7 @@ export type LedgerStore = ReturnType<typeof createLedgerStore>;
 const clockSkewMs = 300_000;
 /** From the making of an id to the settlement of its request, which lives for half an hour. */
 const usualEndMs = 2_700_000;
-/** Of the longest month. */
+/** The longest month. */
 const monthMs = 31 * 86_400_000;
 /** An id that tells a later time is not taken. */
 const aheadMsMax = 86_400_000;

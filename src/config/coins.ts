@@ -26,7 +26,7 @@ export type CoinNetwork = {
   readonly network: string;
   /** Atoms of one coin are `10 ** decimals`. */
   readonly decimals: number;
-  /** What processors call it there. Absent: they do not take it, or call it as they like. */
+  /** The name of processors for it there. Absent: they do not take it, or each has its own. */
   readonly btcpay?: string;
   readonly nowpayments?: string;
 };

@@ -58,7 +58,7 @@ export type ProcessorSettings =
 const assets = () =>
   coins.flatMap(({ asset, networks }) => networks.map((one) => ({ asset, ...one })));
 
-/** What everybody's BTCPay Server calls its methods. */
+/** Names of methods that every BTCPay Server has. */
 const btcpayMethods = () =>
   assets().flatMap(({ asset, network, decimals, btcpay }): BtcpayMethod[] =>
     btcpay === undefined ? [] : [{ id: btcpay, asset, network, decimals }],

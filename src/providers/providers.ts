@@ -44,7 +44,7 @@ export type ProviderHealth = "good" | "reduced" | "unusable";
 export type ProviderCondition = {
   /** As the configuration names it. */
   readonly name: string;
-  /** Of the worst of its models. */
+  /** The health of the worst of its models. */
   readonly health: ProviderHealth;
   /** Models, as the provider names them, for which it asked to wait. Sorted. */
   readonly waitingModels: readonly string[];

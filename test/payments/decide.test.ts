@@ -831,7 +831,7 @@ describe("at the borders of the rules", () => {
       }),
     ),
     {
-      name: "in a closed order, a person is told that it came too late",
+      name: "in a closed order, a person sees that it came too late",
       order: stableOrder(closed),
       deposits: [ofStable(5, { marketRate: 1n, externalId: "dep" })],
       now: late,

@@ -48,8 +48,8 @@ async function failed(chain: string): Promise<void> {
 }
 type Log = Record<string, unknown>;
 const logsOf = (lie: (logs: Log[]) => unknown): Lie => {
-  return ({ method }, told) =>
-    method === "eth_getLogs" && Array.isArray(told) ? lie(told) : undefined;
+  return ({ method }, answered) =>
+    method === "eth_getLogs" && Array.isArray(answered) ? lie(answered) : undefined;
 };
 const also = (of: (log: Log) => Log) =>
   logsOf((logs) => [...logs, ...logs.map((log) => ({ ...log, logIndex: "0x99", ...of(log) }))]);
@@ -157,9 +157,14 @@ test("two nodes behind one address that differ in their newest blocks credit onc
   const { accountId, address } = await on.payer("one");
   let answers = 0;
   // Each second answer is of a node with other newest blocks.
-  on.evm.manners.lie = ({ method }, told) =>
-    method === "eth_getBlockByNumber" && told && Number(Object(told).number) > on.evm.chain.tip - 2
-      ? { ...Object(told), hash: answers++ % 2 === 0 ? Object(told).hash : `0x${newHash()}` }
+  on.evm.manners.lie = ({ method }, answered) =>
+    method === "eth_getBlockByNumber" &&
+    answered &&
+    Number(Object(answered).number) > on.evm.chain.tip - 2
+      ? {
+          ...Object(answered),
+          hash: answers++ % 2 === 0 ? Object(answered).hash : `0x${newHash()}`,
+        }
       : undefined;
   mineEvm(transfer(address));
   await posted(accountId).toEqual([five, 0n]);
@@ -223,7 +228,8 @@ test.each<[string, Lie]>([
 });
 
 function blockWith(of: object): Lie {
-  return ({ method }, told) => (method === "getblock" ? { ...Object(told), ...of } : undefined);
+  return ({ method }, answered) =>
+    method === "getblock" ? { ...Object(answered), ...of } : undefined;
 }
 
 test("of an address with over 100 payments others come first, and a person looks once", async () => {

@@ -64,9 +64,9 @@ async function serve(answer: (call: Call) => unknown) {
     const answers = calls.map((call) => {
       const error = { jsonrpc: "2.0", id: call.id, error: { code: -1, message: "unknown" } };
       try {
-        const told = answer(call);
-        const lie = manners.lie?.(call, told);
-        const result = lie === undefined ? told : lie;
+        const answered = answer(call);
+        const lie = manners.lie?.(call, answered);
+        const result = lie === undefined ? answered : lie;
         return result === undefined ? error : { jsonrpc: "2.0", id: call.id, result };
       } catch {
         return error;

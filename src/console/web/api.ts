@@ -204,7 +204,7 @@ class Entry<I extends DescMessage, O extends DescMessage> implements Live {
     this.#answeredAt = performance.now();
     this.#tries = 0;
     const { data: before } = this.state.value;
-    // What did not change is not drawn again, and keeps the pages behind it.
+    // An answer that did not change is not drawn again, and keeps the pages behind it.
     const isSame = before !== undefined && equals(this.method.output, before, data);
     this.state.value = { data: isSame ? before : data, error: undefined, isLoading: false };
   }

@@ -169,7 +169,7 @@ export const ApprovalKind = {
   SIGN_IN_LINK: 7,
 
   /**
-   * What GrantSweepPayment gives to an account.
+   * Credits that GrantSweepPayment gives to an account.
    *
    * @generated from enum value: APPROVAL_KIND_SWEEP_PAYMENT = 8;
    */

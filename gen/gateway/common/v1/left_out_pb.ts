@@ -26,7 +26,7 @@ export type LeftOut = Message<"gateway.common.v1.LeftOut"> & {
   where: string;
 
   /**
-   * What it is: `thinking`, or the name of a member or of a type.
+   * The thing itself: `thinking`, or the name of a member or of a type.
    *
    * @generated from field: string what = 2;
    */

@@ -475,7 +475,7 @@ export type ProviderState = Message<"gateway.operations.v1.ProviderState"> & {
   provider: string;
 
   /**
-   * Of the worst of its models.
+   * The health of the worst of its models.
    *
    * @generated from field: gateway.operations.v1.ProviderHealth health = 2;
    */

@@ -16,7 +16,7 @@ import {
   type UsageSumsSchema,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
-import { OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
+import { AccountRole, AdminScope, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { type KeySchema, KeyStatus, KeysService } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import {
   LimitsStore,
@@ -24,13 +24,14 @@ import {
   ProviderHealth,
 } from "../../gen/gateway/operations/v1/operations_pb.ts";
 import {
+  Attention,
   DepositState,
   DocumentKind,
   OrderState,
   PaymentsService,
   RefundState,
 } from "../../gen/gateway/payments/v1/payments_pb.ts";
-import { PeopleService } from "../../gen/gateway/people/v1/people_pb.ts";
+import { MailState, PeopleService } from "../../gen/gateway/people/v1/people_pb.ts";
 import { hasChromium, startChromium } from "../support/chromium.ts";
 import { type Answer, accountId, answer, now, type PageStates } from "./states/answers.ts";
 import { type StatesServer, scrollThrough, startStates, statePath } from "./states/server.ts";
@@ -322,6 +323,162 @@ const verification = answer(OperationsService.method.getVerification, () => ({
   latestCleanAt: at("2026-11-21T12:00:00Z"),
 }));
 
+const promotions = answer(PaymentsService.method.listPromotions, () => ({
+  promotions: [
+    {
+      ...{ codeId: "pro_1", name: "spring", family: Family.V1, bonusMicrocredits: 211_000_000n },
+      ...{ most: 409, used: 17, needsPurchase: true, endsAt: at("2026-12-24T00:00:00Z") },
+    },
+    {
+      ...{ codeId: "pro_2", name: "summer", family: Family.V2, bonusMicrocredits: 223_500_000n },
+      ...{ used: 1_901, stoppedAt: at("2026-11-02T00:00:00Z") },
+    },
+    {
+      ...{ codeId: "pro_3", family: Family.V1, bonusMicrocredits: 227_000_000n },
+      ...{ most: 31, used: 31 },
+    },
+    {
+      ...{ codeId: "pro_4", name: "winter", family: Family.V2, bonusMicrocredits: 229_000_000n },
+      // It ends at this very moment.
+      ...{ most: 37, used: 36, endsAt: timestampFromDate(now) },
+    },
+  ],
+}));
+const people = answer(PeopleService.method.listPeople, () => ({
+  people: [
+    {
+      ...{ personId: "per_1", login: "ana@acme.example", name: "Ana" },
+      ...{ createdAt: at("2026-03-04T05:06:07Z"), lastSeenAt: at("2026-11-22T11:02:00Z") },
+    },
+    {
+      ...{ personId: "per_2", login: "bob@acme.example", operator: OperatorRole.SUPPORT },
+      ...{ createdAt: at("2026-04-05T06:07:08Z"), disabledAt: at("2026-11-19T00:00:00Z") },
+    },
+    {
+      ...{ personId: "per_o", login: "o@gateway.example", operator: OperatorRole.ADMIN },
+      ...{ createdAt: at("2026-05-06T07:08:09Z"), lastSeenAt: at("2026-11-17T11:02:00Z") },
+    },
+  ],
+}));
+const tokens = answer(PeopleService.method.listAdminTokens, () => ({
+  tokens: [
+    { tokenId: "ADMIN_TOKEN", name: "ADMIN_TOKEN", scope: AdminScope.ALL },
+    {
+      ...{ tokenId: "tok_1", name: "billing", scope: AdminScope.MONEY, hint: "adm-gw2-1A…zZ" },
+      ...{ createdBy: "person:per_1", createdAt: at("2026-09-10T11:12:13Z") },
+      lastUsedAt: at("2026-11-22T13:51:00Z"),
+    },
+    {
+      ...{ tokenId: "tok_2", name: "export", scope: AdminScope.READ, hint: "adm-gw2-2B…yY" },
+      ...{ createdBy: "person:per_o", createdAt: at("2026-10-11T12:13:14Z") },
+      revokedAt: at("2026-11-01T00:00:00Z"),
+    },
+  ],
+}));
+const events = answer(PeopleService.method.listAuditEvents, () => ({
+  events: [
+    {
+      ...{ eventId: "evt_1", at: at("2026-11-22T13:14:15Z"), method: "CreateTransfer" },
+      ...{ actor: "person:per_1", accountId: "acc_1", outcome: "ok", address: "203.0.113.7" },
+      facts: { amountMicrocredits: "-2000050000", family: "V1", accountId: "acc_1" },
+    },
+    {
+      ...{ eventId: "evt_2", at: at("2026-11-21T12:13:14Z"), method: "ListPeople" },
+      ...{ actor: "token:export", outcome: "not_permitted" },
+    },
+  ],
+}));
+const members = answer(PeopleService.method.listMembers, () => ({
+  members: [
+    {
+      ...{ personId: "per_1", login: "ana@acme.example", name: "Ana", role: AccountRole.VIEWER },
+      ...{ joinedAt: at("2026-02-03T04:05:06Z"), lastSeenAt: at("2026-11-22T13:02:00Z") },
+    },
+    {
+      ...{ personId: "per_2", login: "bob@acme.example", role: AccountRole.OWNER },
+      joinedAt: at("2026-03-04T05:06:07Z"),
+    },
+    {
+      ...{ personId: "per_3", login: "cy@acme.example", role: AccountRole.MEMBER },
+      ...{ joinedAt: at("2026-04-05T06:07:08Z"), lastSeenAt: at("2026-11-20T13:02:00Z") },
+    },
+  ],
+  invitations: [
+    {
+      ...{ invitationId: "inv_1", email: "dee@acme.example", role: AccountRole.MEMBER },
+      ...{ mail: MailState.SENT, endsAt: at("2026-11-29T01:02:03Z"), createdBy: "person:per_1" },
+    },
+    {
+      ...{ invitationId: "inv_2", login: "eve", role: AccountRole.VIEWER, createdBy: "token:t" },
+      ...{ mail: MailState.FAILED, endsAt: at("2026-11-28T01:02:03Z"), mailProblem: "no such" },
+    },
+    {
+      ...{ invitationId: "inv_3", email: "gil@acme.example", role: AccountRole.OWNER },
+      ...{ mail: MailState.WAITING, endsAt: at("2026-11-27T01:02:03Z"), createdBy: "person:per_2" },
+    },
+    { invitationId: "inv_4", role: AccountRole.OWNER, endsAt: at("2026-11-26T01:02:03Z") },
+  ],
+}));
+const owner = answer(PeopleService.method.getSession, () => ({
+  person: { personId: "per_2", login: "bob@acme.example", name: "Bob", email: "b@acme.example" },
+  accounts: [{ accountId, name: "ACME", role: AccountRole.OWNER }],
+  passkeys: [
+    { passkeyId: "pk_1", name: "laptop", usedAt: at("2026-11-22T13:12:00Z") },
+    { passkeyId: "pk_2", name: "phone", createdAt: at("2026-11-19T13:12:00Z") },
+  ],
+  identities: [{ identityId: "id_1", provider: "a", usedAt: at("2026-11-21T13:12:00Z") }],
+  providers: [
+    { name: "a", title: "First" },
+    { name: "b", title: "Second" },
+  ],
+}));
+const sessions = answer(PeopleService.method.listSessions, () => ({
+  sessions: [
+    {
+      ...{ sessionId: "ses_1", createdAt: at("2026-11-22T11:02:00Z"), current: true },
+      ...{ usedAt: at("2026-11-22T13:58:00Z"), address: "203.0.113.7" },
+      agent: "Mozilla/5.0 (X11; Linux x86_64; rv:145.0) Gecko/20100101 Firefox/145.0",
+    },
+    {
+      ...{ sessionId: "ses_2", createdAt: at("2026-11-17T11:02:00Z"), address: "2001:db8::17" },
+      ...{ usedAt: at("2026-11-20T11:02:00Z"), agent: "curl/8.1" },
+    },
+  ],
+}));
+const details = answer(BillingService.method.getAccount, () => ({
+  account: {
+    ...{ accountId, name: "ACME", createdAt: at("2026-05-06T07:08:09Z") },
+    billingDetails: { name: "ACME Ltd", address: "1 Road\nTown", taxId: "X-17" },
+  },
+}));
+const waiting = {
+  ...order,
+  ...{ accountId: "acc_1", createdBy: "person:per_1", refundedMicrodollars: 1_230_000n },
+  ...{ attention: Attention.OVERPAID, notice: "Somebody looks." },
+};
+const attention = answer(PaymentsService.method.listAttention, () => ({
+  orders: [
+    waiting,
+    {
+      ...{ ...waiting, orderId: "ord_2", accountId: "acc_2", attention: Attention.LATE },
+      ...{ deposits: [], createdAt: at("2026-11-21T13:50:00Z") },
+    },
+  ],
+}));
+const approvals = answer(OperationsService.method.listApprovals, () => ({
+  approvals: [
+    {
+      ...{ approvalId: "apv_1", accountId: "acc_1", what: "Adds 4,711 credits.", reason: "why" },
+      ...{ requestedBy: "person:per_1", personId: "per_1", givenMicrodollars: 480_250_000n },
+      ...{ requestedAt: at("2026-11-22T12:02:00Z"), subject: "ord_1" },
+    },
+    {
+      ...{ approvalId: "apv_2", what: "Makes ana an operator.", requestedBy: "person:per_o" },
+      ...{ personId: "per_o", requestedAt: at("2026-11-20T14:02:00Z"), subject: "per_1" },
+    },
+  ],
+}));
+
 type Shown = {
   /** The figures and facts: label and texts. */
   readonly figures?: readonly string[];
@@ -361,6 +518,15 @@ const ofModels = [
   "22 Nov 2026 | 330.00 credits | 132.00 credits | 462.00 credits",
   "20 Nov 2026 | 528.00 credits | 198.00 credits | 726.00 credits",
   "Total | 858.00 credits | 330.00 credits | 1,188.00 credits",
+];
+const arrived = [
+  "Seen | Amount | State | Value | Id",
+  "22 Nov 2026, 13:51:00 UTC | 0.00003 BTC | settled | $1.9501 | dep_1",
+  "22 Nov 2026, 13:52:00 UTC | 0.00001 BTC | 1 of 2 confirmations. | – | dep_2",
+];
+const returned = [
+  "Time | Amount | State | Reason | Transaction",
+  "22 Nov 2026, 13:53:00 UTC | $1.11 | to be sent | asked | –",
 ];
 
 const operatorAt = (path: string) => `/console/operator${path}`;
@@ -523,17 +689,7 @@ const cases: Readonly<Record<string, Case>> = {
     ],
     shown: {
       figures: ["Pool | v2 pool", "Rate | 1 BTC = $65,000.00"],
-      tables: {
-        "What arrived": [
-          "Seen | Amount | State | Value | Id",
-          "22 Nov 2026, 13:51:00 UTC | 0.00003 BTC | settled | $1.9501 | dep_1",
-          "22 Nov 2026, 13:52:00 UTC | 0.00001 BTC | 1 of 2 confirmations. | – | dep_2",
-        ],
-        "What goes back": [
-          "Time | Amount | State | Reason | Transaction",
-          "22 Nov 2026, 13:53:00 UTC | $1.11 | to be sent | asked | –",
-        ],
-      },
+      tables: { "What arrived": arrived, "What goes back": returned },
       texts: ["A refund is under way: $1.11."],
     },
   },
@@ -668,12 +824,156 @@ const cases: Readonly<Record<string, Case>> = {
   },
   attention: {
     path: operatorAt("/attention"),
-    answers: [operator, summaries, verification, orders],
+    answers: [operator, summaries, verification, attention, approvals, people],
     shown: {
       tables: {
+        "Orders that wait for a person, oldest first": [
+          "Order | Account | Why | Arrived | Decision",
+          "22 Nov 2026, 13:50:00 UTC | ACME | More arrived than is credited without asking | 0.00001 BTC | Open",
+          "21 Nov 2026, 13:50:00 UTC | acc_2 | Late, and its value is unknown | BTC on Bitcoin | Open",
+        ],
+        "What waits for an approval, newest first": [
+          "Asked | Account | What | By | Reason | Actions",
+          "2 hours ago | ACME | Adds 4,711 credits. | Ana gave $480.25 today | why | Approve Reject",
+          "2 days ago |  | Makes ana an operator. | you | – | Another approves Reject",
+        ],
+        Violations: [
+          "What must be true | Where | Figures",
+          "pool_held | acc_1/v1 | 17 instead of 19",
+        ],
         "Accounts in debt": ["Account | Owners | Owes", "ACME | owner@acme.example | 317.00"],
       },
-      texts: ["found 5 violations. The last check without one was 1 day ago."],
+      texts: [
+        "found 5 violations. The last check without one was 1 day ago. By the command, in 41 s.",
+        "4 more are not shown.",
+      ],
+    },
+  },
+  "order of an operator": {
+    path: operatorAt("/orders/ord_1"),
+    answers: [
+      ...[operator, summaries, people, approvals],
+      answer(PaymentsService.method.getOrder, () => ({ order: waiting })),
+    ],
+    shown: {
+      figures: [
+        "Account | ACME",
+        "Pack | 4,000.00 credits, $20, v2 pool",
+        "Paid with | BTC on Bitcoin",
+        "Rate | 1 BTC = $65,000.00",
+        "Quoted | 0.000307 BTC",
+        "Seen, not settled | 0.00001 BTC",
+        "Settled | 0.00003 BTC",
+        "Credited | 3,901.00",
+        "Refunded | $1.23",
+        "Ordered | 22 Nov 2026, 13:50:00 UTC",
+        "By | Ana",
+        "Watched until | 29 Nov 2026, 13:50:00 UTC",
+        "Address | bc1qexample",
+        "Order | ord_1",
+      ],
+      tables: { "What arrived": arrived, "What goes back": returned },
+      texts: [
+        "More arrived than is credited without asking. The customer reads: Somebody looks.",
+        "Ana: Adds 4,711 credits. why Approve Reject",
+        "Send $1.11 back, and enter the transaction.",
+      ],
+    },
+  },
+  promotions: {
+    path: operatorAt("/promotions"),
+    answers: [operator, promotions],
+    shown: {
+      tables: {
+        "Promotions, newest first": [
+          "Promotion | Credits | Pool | Redeemed | Ends | State | Actions",
+          "spring after a purchase | 211.00 | v1 pool | 17 of 409 | 24 Dec 2026, 00:00:00 UTC | open | End",
+          "summer | 223.50 | v2 pool | 1,901, any number | never | stopped |",
+          "unnamed | 227.00 | v1 pool | 31 of 31 | never | used up |",
+          "winter | 229.00 | v2 pool | 36 of 37 | 22 Nov 2026, 14:02:31 UTC | over |",
+        ],
+      },
+    },
+  },
+  people: {
+    path: operatorAt("/people"),
+    answers: [operator, people, tokens],
+    shown: {
+      tables: {
+        "People, by login": [
+          "Person | Operator | Last seen | Since | Actions",
+          "Ana ana@acme.example | no | 3 hours ago | 4 Mar 2026 | Sign-in link Disable",
+          "bob@acme.example disabled | support: looks | never | 5 Apr 2026 | Sign-in link Enable",
+          "o@gateway.example | admin: changes | 5 days ago | 6 May 2026 | Sign-in link Disable",
+        ],
+        "Admin tokens, oldest first": [
+          "Name | May | Made by | Made | Last used | Actions",
+          "ADMIN_TOKEN | do everything | of the environment | – | – |",
+          "billing adm-gw2-1A…zZ | move credits | Ana | 10 Sep 2026 | 11 minutes ago | Revoke",
+          "export adm-gw2-2B…yY revoked | read everything | you | 11 Oct 2026 | – |",
+        ],
+      },
+    },
+  },
+  audit: {
+    path: operatorAt("/audit"),
+    answers: [operator, events, people, summaries],
+    shown: {
+      figures: ["amount | −2,000.05 credits", "family | V1"],
+      tables: {
+        "Audit events, newest first": [
+          "Time | Act | Who | Account | Outcome | Facts | From",
+          "22 Nov 2026, 13:14:15 UTC | made a transfer | Ana | ACME | ok | 2 facts amount −2,000.05 credits family V1 | 203.0.113.7",
+          "21 Nov 2026, 12:13:14 UTC | looked at the people | program export | – | not permitted | – | –",
+        ],
+      },
+    },
+  },
+  members: {
+    path: "members",
+    answers: [owner, members],
+    shown: {
+      tables: {
+        "The members of this account": [
+          "Person | Role | Last seen | Joined | Actions",
+          "Ana ana@acme.example | Viewer | 1 hour ago | 3 Feb 2026 | Remove",
+          "bob@acme.example you | Owner | never | 4 Mar 2026 | Leave",
+          "cy@acme.example | Member | 2 days ago | 5 Apr 2026 | Remove",
+        ],
+        "Invitations that nobody has used yet": [
+          "Invited | Role | Link | Good until | By | Actions",
+          "dee@acme.example | Member | mailed | 29 Nov 2026 | Ana | Withdraw",
+          "eve | Viewer | mail failed | 28 Nov 2026 | program t | Withdraw",
+          "gil@acme.example | Owner | mail waits | 27 Nov 2026 | you | Withdraw",
+          "anyone with the link | Owner | link was shown | 26 Nov 2026 | the owners | Withdraw",
+        ],
+      },
+    },
+  },
+  settings: {
+    path: "settings",
+    answers: [owner, sessions, details],
+    shown: {
+      figures: [
+        "Name | ACME",
+        "Id | acct_acme",
+        "Login | bob@acme.example",
+        "Name | Bob",
+        "E-mail | b@acme.example",
+      ],
+      tables: {
+        "Your sessions": [
+          "Browser | Address | Since | Last used | Actions",
+          "Firefox, Linux this one | 203.0.113.7 | 3 hours ago | 4 minutes ago |",
+          "curl/8.1 | 2001:db8::17 | 5 days ago | 2 days ago | End",
+        ],
+      },
+      texts: [
+        "ACME Ltd 1 Road Town X-17",
+        "laptop used 50 minutes ago Remove phone added 3 days ago Remove",
+        "Sign-in at First used 1 day ago Remove",
+        "Sign-in at Second Add Second",
+      ],
     },
   },
 };
@@ -681,7 +981,9 @@ const cases: Readonly<Record<string, Case>> = {
 /** What a page shows by now, as `Shown` has it. Runs in the page. */
 const read = `(async () => {
   const line = (element) => (element.innerText ?? "").replace(/\\s+/g, " ").trim();
-  const cells = (row) => [...row.cells].map(line).join(" | ").trim();
+  // The text of a select is that of all its options.
+  const shown = (cell) => cell.querySelector("select")?.selectedOptions[0].text ?? line(cell);
+  const cells = (row) => [...row.cells].map(shown).join(" | ").trim();
   for (const one of document.querySelectorAll("main details")) one.open = true;
   await ${scrollThrough};
   const isZero = (row) => [...row.cells].slice(1).every((one) => /^0(\\.00)? /.test(line(one)));

@@ -18,8 +18,10 @@ import {
   RefundState,
 } from "../../gen/gateway/payments/v1/payments_pb.ts";
 import { words as operatorWords } from "../../src/console/web/operator/words.ts";
+import { actText, factName } from "../../src/console/web/parts/acts.ts";
 import { words } from "../../src/console/web/words.ts";
 import { alertWords } from "../../src/console/web/words-alerts.ts";
+import { serviceTypes } from "../../src/contract/contract.ts";
 
 const { account, accounts, attention, health, people } = operatorWords;
 const { receipt, credits, purchase } = words;
@@ -45,4 +47,43 @@ test.for<[string, object, object]>([
 test("all kinds of alerts have words", () => {
   const kinds = Object.keys(AlertKind).filter((name) => Number.isNaN(Number(name)));
   expect(["UNSPECIFIED", ...Object.keys(alertWords.kinds)]).toEqual(kinds);
+});
+
+test("an act of the audit log is a sentence in the past", () => {
+  const methods = Object.values(serviceTypes).flatMap(({ methods }) => methods);
+  // A first word without a verb of ours stays as the method has it.
+  const wordsOf = (name: string) =>
+    name
+      .split(/(?=[A-Z])/)
+      .join(" ")
+      .toLowerCase();
+  const isBare = (name: string) => actText(name) === wordsOf(name) && !name.startsWith("Set");
+  const bare = methods.map(({ name }) => name).filter(isBare);
+  expect(bare).toEqual(["Generate", "CountTokens"]);
+  expect(
+    Object.fromEntries(
+      [
+        ...["CreateKey", "CreateAdminToken", "RevokeIdentity", "Invite", "SetPassword", "SignUp"],
+        ...["ListMembers", "ListPeople", "ListCatalog", "GetPools", "RenameAccount", "GetStatus"],
+      ].map((name) => [name, actText(name)]),
+    ),
+  ).toEqual({
+    CreateKey: "made a key",
+    CreateAdminToken: "made an admin token",
+    RevokeIdentity: "revoked an identity",
+    Invite: "invited",
+    SetPassword: "set password",
+    SignUp: "signed up",
+    ListMembers: "looked at the list of members",
+    ListPeople: "looked at the people",
+    ListCatalog: "looked at the catalog",
+    GetPools: "looked at pools",
+    RenameAccount: "renamed an account",
+    GetStatus: "looked at status",
+  });
+});
+
+test("a fact of the audit log loses its unit, not its name", () => {
+  const names = ["oldMonthlyCapMicrocredits", "keyId", "family", "id", "microcredits"];
+  expect(names.map(factName)).toEqual(["old monthly cap", "key", "family", "id", "microcredits"]);
 });

@@ -14,18 +14,18 @@
 
 import { spawn } from "node:child_process";
 import {
-  lstatSync,
+  existsSync,
   mkdirSync,
   mkdtempSync,
   readFileSync,
   rmSync,
   statSync,
-  symlinkSync,
+  writeFileSync,
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { basename, join, relative } from "node:path";
 import { parseArgs } from "node:util";
-import { Stryker } from "@stryker-mutator/core";
+import { Instrumenter } from "@stryker-mutator/instrumenter";
 import { Client } from "pg";
 import { createVitest } from "vitest/node";
 import { createLog } from "../../src/base/log.ts";
@@ -41,6 +41,7 @@ import {
   suites,
   usualMs,
 } from "../runner/suites.ts";
+import type { Trial } from "./activate.ts";
 import { mutantsOf, type StatementMutant, statements } from "./statements.ts";
 
 type Outcome = "killed" | "survived" | "equivalent" | "invalid";
@@ -61,12 +62,16 @@ const equivalents: Equivalent[] = JSON.parse(
 );
 const configFile = "test/mutants/vitest.config.ts";
 
+/** So many trials run in one process, which then gives its memory back. */
+const trialsAtOnce = 80;
+
 const { values: options, positionals } = parseArgs({
   allowPositionals: true,
   options: {
     suites: { type: "string", default: "" },
     only: { type: "string" },
     changed: { type: "string" },
+    reach: { type: "string" },
     seconds: { type: "string" },
   },
 });
@@ -91,9 +96,14 @@ async function tryFile(file: string, part: string | undefined): Promise<Tried[]>
     (one, other) => usualMs(times, one) - usualMs(times, other),
   );
   if (chosen.length === 0) throw new Error(`no suite stands next to ${file}`);
-  process.env.MUTANT_SUITES = JSON.stringify(chosen);
   console.log(`${file}: ${chosen.length} suites`);
-  return file.endsWith(".sql") ? tryStatements(file, part) : trySource(file, part);
+  const folder = mkdtempSync(join(tmpdir(), "gateway-mutants-"));
+  try {
+    if (file.endsWith(".sql")) return await tryStatements(file, part, chosen, folder);
+    return await trySource(file, part, chosen, folder);
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
 }
 
 /** Files that recent commits changed, the smallest first, while there is time. */
@@ -132,94 +142,228 @@ async function tryChanged(commits: number): Promise<void> {
   );
 }
 
-async function trySource(file: string, lines: string | undefined): Promise<Tried[]> {
-  const temp = join(tmpdir(), `gateway-mutants-${process.pid}`);
-  // Stryker links no folder that is a link itself, as in a second worktree.
-  const modules = join(root, "node_modules");
-  const isLink = lstatSync(modules).isSymbolicLink();
-  if (isLink) {
-    mkdirSync(temp);
-    symlinkSync(modules, join(temp, "node_modules"));
-  }
-  const stryker = new Stryker({
-    mutate: [lines === undefined ? file : `${file}:${lines}`],
-    symlinkNodeModules: !isLink,
-    testRunner: "vitest",
-    plugins: ["@stryker-mutator/vitest-runner"],
-    vitest: { configFile, related: false },
-    coverageAnalysis: "perTest",
-    // One that only a file's own load runs would have each suite run whole, for minutes.
-    ignoreStatic: true,
-    concurrency: 2,
-    timeoutMS: 20_000,
-    tempDirName: temp,
-    cleanTempDir: "always",
-    ignorePatterns: [".git", "docs", "third_party"],
-    // Stryker would rewrite it with an interface that the compiler no longer has.
-    tsconfigFile: "absent.json",
+/** One mutant, as the suites see it. */
+type Mutant = Omit<Tried, "outcome"> & {
+  /** What a suite must reach to see it: the id of the mutant, or the name of its statement. */
+  readonly reached: string;
+  readonly put: Partial<Trial>;
+};
+
+async function trySource(
+  file: string,
+  lines: string | undefined,
+  chosen: readonly string[],
+  folder: string,
+): Promise<Tried[]> {
+  const path = join(root, file);
+  const content = readFileSync(path, "utf8");
+  const log = () => undefined;
+  const isEnabled = () => false;
+  const logger = {
+    trace: log,
+    debug: log,
+    info: log,
+    warn: log,
+    error: log,
+    fatal: log,
+    isTraceEnabled: isEnabled,
+    isDebugEnabled: isEnabled,
+    isInfoEnabled: isEnabled,
+    isWarnEnabled: isEnabled,
+    isErrorEnabled: isEnabled,
+    isFatalEnabled: isEnabled,
+  };
+  const { files, mutants } = await new Instrumenter(logger).instrument(
+    [{ name: path, content, mutate: true }],
     // An emptied text of an error or a log line says little, an emptied kind does not compile.
-    mutator: { plugins: null, excludedMutations: ["StringLiteral"] },
-    reporters: [],
-  });
-  const texts = readFileSync(join(root, file), "utf8").split("\n");
-  return (await stryker.runMutationTest()).map(({ status, location, replacement = "" }) => {
-    const { start, end } = location;
-    // Lines and columns count from one.
-    const before = texts[start.line - 1]?.trim() ?? "";
-    const first = texts[start.line - 1]?.slice(0, start.column - 1) ?? "";
-    const last = texts[end.line - 1]?.slice(end.column - 1) ?? "";
-    const after = (first + replacement + last).replaceAll(/\s+/g, " ").trim();
-    const isKilled = status === "Killed" || status === "Timeout";
-    const isInvalid = status !== "Survived" && status !== "NoCoverage";
-    const outcome = isKilled ? "killed" : isInvalid ? "invalid" : survived(file, after);
-    return { line: start.line, before, after, outcome };
-  });
+    { plugins: null, ignorers: [], excludedMutations: ["StringLiteral"] },
+  );
+  const instrumented = join(folder, "instrumented.ts");
+  writeFileSync(instrumented, files[0]?.content ?? "");
+  const [from = 0, to = Number.POSITIVE_INFINITY] = lines?.split("-").map(Number) ?? [];
+  const texts = content.split("\n");
+  const all = mutants
+    .filter(({ status }) => status !== "Ignored")
+    .map(({ id, location: { start, end }, replacement = "" }): Mutant => {
+      // Lines and columns count from zero.
+      const before = texts[start.line]?.trim() ?? "";
+      const first = texts[start.line]?.slice(0, start.column) ?? "";
+      const last = texts[end.line]?.slice(end.column) ?? "";
+      const after = (first + replacement + last).replaceAll(/\s+/g, " ").trim();
+      const put = { file: path, mutant: id };
+      return { line: start.line + 1, before, after, reached: id, put };
+    })
+    .filter(({ line = 0 }) => line >= from && line <= to);
+  process.env.MUTANT_FILE = path;
+  process.env.MUTANT_SOURCE = instrumented;
+  return tryMutants(file, all, chosen, folder);
 }
 
-async function tryStatements(file: string, only: string | undefined): Promise<Tried[]> {
+async function tryStatements(
+  file: string,
+  only: string | undefined,
+  chosen: readonly string[],
+  folder: string,
+): Promise<Tried[]> {
   const [, room = ""] = /^src\/([^/]+)\/sql\//.exec(file) ?? [];
   const names = readBlocks(file, readFileSync(join(root, file), "utf8"))
     .map(({ name }) => `${room}/${kebab(name)}`)
-    .filter((name) => only === undefined || name.endsWith(`/${only}`));
+    .filter(
+      (name) => only === undefined || only.split(",").some((one) => name.endsWith(`/${one}`)),
+    );
   const all = (await statements()).filter(({ name }) => names.includes(name)).flatMap(mutantsOf);
   const valid = await onlyValid(all);
-  const folder = mkdtempSync(join(tmpdir(), "gateway-mutants-"));
-  const coverage = join(folder, "coverage");
-  process.env.MUTANT_COVERAGE = coverage;
+  const invalid = all
+    .filter((mutant) => !valid.has(mutant))
+    .map(({ before, after }): Tried => ({ line: undefined, before, after, outcome: "invalid" }));
+  const mutants = [...valid].map(
+    ({ name, text, before, after }): Mutant => ({
+      line: undefined,
+      before: `${name}: ${before}`,
+      after,
+      reached: name,
+      put: { statement: { name, text } },
+    }),
+  );
+  return [...invalid, ...(await tryMutants(file, mutants, chosen, folder))];
+}
+
+/**
+ * Tries each mutant with the suites that reach it, the quickest first, until one fails. A worker
+ * keeps the modules of the product: only the suite itself is read anew for each trial.
+ */
+async function tryMutants(
+  fileName: string,
+  mutants: readonly Mutant[],
+  chosen: readonly string[],
+  folder: string,
+): Promise<Tried[]> {
+  const wrappers = join(folder, "wrappers");
+  const [coverage, endless] = [join(folder, "coverage"), join(folder, "endless")];
+  mkdirSync(wrappers);
+  for (const path of [coverage, endless]) writeFileSync(path, "");
+  process.env.MUTANT_WRAPPERS = wrappers;
   const vitest = await createVitest("test", { config: configFile, watch: false, reporters: [] });
-  const run = async (chosen: readonly string[]): Promise<boolean> => {
-    const found = await Promise.all(chosen.map((suite) => vitest.globTestSpecifications([suite])));
-    const { testModules, unhandledErrors } = await vitest.runTestSpecifications(found.flat(), true);
-    return unhandledErrors.length === 0 && testModules.every((one) => one.state() !== "failed");
+  let trials = 0;
+  const wrap = (suite: string, put: Partial<Trial>) => {
+    const trial = `t${++trials}`;
+    const path = join(wrappers, `${trial}.test.ts`);
+    const suitePath = JSON.stringify(`${join(root, suite)}?trial=${trial}`);
+    const activate = JSON.stringify(join(root, "test/mutants/activate.ts"));
+    const given = JSON.stringify({ trial, endless, ...put });
+    writeFileSync(
+      path,
+      `import { activate } from ${activate};\nawait activate(${given});\nawait import(${suitePath});\n`,
+    );
+    return { trial, path };
+  };
+  /** Paths of those of these suites that failed. */
+  const failed = async (paths: readonly string[]): Promise<Map<string, number>> => {
+    const left = new Set(paths);
+    const found = new Map<string, number>();
+    while (left.size > 0) {
+      const specifications = [...left].flatMap((path) => {
+        const [project] = vitest.projects;
+        return project ? [project.createSpecification(path)] : [];
+      });
+      const { testModules } = await vitest.runTestSpecifications(specifications, true);
+      const ended = readFileSync(endless, "utf8").split("\n");
+      const before = left.size;
+      for (const module of testModules) {
+        const path = module.moduleId;
+        const state = module.state();
+        const isEndless = ended.includes(basename(path, ".test.ts"));
+        if (state === "failed" || isEndless) found.set(path, module.diagnostic().duration);
+        if (state === "passed" || state === "failed" || state === "skipped" || isEndless)
+          left.delete(path);
+      }
+      if (left.size === before) throw new Error("no trial ends");
+    }
+    return found;
   };
   try {
-    const near: string[] = JSON.parse(process.env.MUTANT_SUITES ?? "[]");
-    if (!(await run(near))) throw new Error("the suites fail without a mutant");
-    delete process.env.MUTANT_COVERAGE;
-    const runs = readFileSync(coverage, "utf8").trim().split("\n");
-    const used = runs.map((line): { suite: string; names: string[] } => JSON.parse(line));
-    const tried: Tried[] = all
-      .filter((mutant) => !valid.has(mutant))
-      .map(({ before, after }) => ({ line: undefined, before, after, outcome: "invalid" }));
-    for (const mutant of valid) {
-      const { name, text, before, after } = mutant;
-      const chosen = near.filter((suite) =>
-        used.some((one) => one.suite === suite && one.names.includes(name)),
-      );
-      process.env.MUTANT_STATEMENT = JSON.stringify({ name, text });
-      const isKilled = chosen.length > 0 && !(await run(chosen));
-      tried.push({
-        line: undefined,
-        before: `${name}: ${before}`,
-        after,
-        outcome: isKilled ? "killed" : survived(file, after),
+    const source = mutants.find(({ put }) => put.file !== undefined)?.put.file;
+    const reach = await readReach(options.reach, chosen, async () => {
+      const bare = chosen.map((suite) => {
+        const given = { coverage, ...(source !== undefined && { file: source }) };
+        return { suite, ...wrap(suite, given) };
       });
+      const failing = await failed(bare.map(({ path }) => path));
+      for (const { suite, path } of bare)
+        if (failing.has(path)) console.log(`  without a mutant fails ${suite}`);
+      const lines = readFileSync(coverage, "utf8").trim().split("\n").map(readHits);
+      const hitsOf = (name: string) => lines.find(({ trial }) => trial === name)?.hits ?? {};
+      const suites = bare
+        .filter(({ path }) => !failing.has(path))
+        .map(({ suite, trial }) => ({ suite, hits: hitsOf(trial) }));
+      return { loaded: hitsOf("load"), suites };
+    });
+    let open = mutants.map((mutant) => {
+      const left = reach.suites.flatMap(({ suite, hits }) => {
+        const count = hits[mutant.reached];
+        return count === undefined ? [] : [{ suite, hitLimit: 100 * count }];
+      });
+      return { mutant, left };
+    });
+    const killed = new Set<Mutant>();
+    for (let round = 0; open.some(({ left }) => left.length > 0); round++) {
+      const tried = open.flatMap(({ mutant, left: [next] }) => {
+        if (!next) return [];
+        const { path } = wrap(next.suite, {
+          ...mutant.put,
+          ...(mutant.put.mutant !== undefined ? { hitLimit: next.hitLimit } : {}),
+        });
+        return [{ mutant, path }];
+      });
+      for (let at = 0; at < tried.length; at += trialsAtOnce) {
+        const some = tried.slice(at, at + trialsAtOnce);
+        const failing = await failed(some.map(({ path }) => path));
+        for (const { mutant, path } of some) if (failing.has(path)) killed.add(mutant);
+      }
+      open = open
+        .filter(({ mutant }) => !killed.has(mutant))
+        .map(({ mutant, left }) => ({ mutant, left: left.slice(1) }));
+      const waiting = open.filter(({ left }) => left.length > 0).length;
+      console.log(`  round ${round + 1}: ${tried.length} tried, ${waiting} left`);
     }
-    return tried;
+    const isReached = ({ reached }: Mutant) => reach.suites.some(({ hits }) => reached in hits);
+    return (
+      mutants
+        // Only the load of the file runs it.
+        .filter((mutant) => isReached(mutant) || !(mutant.reached in reach.loaded))
+        .map((mutant) => ({
+          ...mutant,
+          outcome: killed.has(mutant) ? "killed" : survived(fileName, mutant.after),
+        }))
+    );
   } finally {
     await vitest.close();
-    rmSync(folder, { recursive: true, force: true });
   }
+}
+
+/** How often a run came past each mutant, or past each statement. */
+type Hits = Readonly<Record<string, number>>;
+type Reach = {
+  /** While the file loads. */
+  readonly loaded: Hits;
+  /** The suites that pass without a mutant. */
+  readonly suites: readonly { readonly suite: string; readonly hits: Hits }[];
+};
+
+function readHits(line: string): { readonly trial: string; readonly hits: Hits } {
+  return JSON.parse(line);
+}
+
+/** What the suites reach, as the file has it from an earlier run. */
+async function readReach(
+  file: string | undefined,
+  chosen: readonly string[],
+  measure: () => Promise<Reach>,
+): Promise<Reach> {
+  if (file === undefined) return measure();
+  if (!existsSync(file)) writeFileSync(file, JSON.stringify(await measure()));
+  const { loaded, suites }: Reach = JSON.parse(readFileSync(file, "utf8"));
+  return { loaded, suites: suites.filter(({ suite }) => chosen.includes(suite)) };
 }
 
 /** Those that a migrated database accepts. */

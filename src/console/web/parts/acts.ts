@@ -6,9 +6,11 @@ const verbs: Readonly<Record<string, string>> = {
   Accept: "accepted",
   Add: "added",
   Approve: "approved",
+  Authenticate: "authenticated",
   Begin: "began",
   Cancel: "cancelled",
   Check: "checked",
+  Checkpoint: "checkpointed",
   Close: "closed",
   Complete: "completed",
   Confirm: "confirmed",
@@ -20,34 +22,47 @@ const verbs: Readonly<Record<string, string>> = {
   End: "ended",
   Export: "exported",
   Find: "searched for",
+  Finish: "finished",
   Get: "looked at",
+  Grant: "granted",
   Invite: "invited",
   List: "looked at the list of",
+  Make: "made",
   Pause: "paused",
+  Place: "placed",
   Query: "looked at",
+  Receive: "received",
   Redeem: "redeemed",
   Reject: "rejected",
   Remove: "removed",
+  Rename: "renamed",
   Resume: "resumed",
   Revoke: "revoked",
   Rotate: "rotated",
   Set: "set",
+  Settle: "settled",
   Sign: "signed",
+  Simulate: "simulated",
   Stop: "stopped",
   Suspend: "suspended",
   Test: "tested",
   Unsuspend: "resumed",
   Update: "changed",
   Verify: "checked",
+  Watch: "watched",
 };
 
-/** `CreateKey` → "made a key", `ListMembers` → "looked at the list of members". */
+/**
+ * `CreateKey` → "made a key", `ListMembers` → "looked at the list of members", `ListPeople` →
+ * "looked at the people".
+ */
 export function actText(method: string): string {
   const [first = "", ...others] = method.split(/(?=[A-Z])/);
   const verb = verbs[first];
   const thing = others.join(" ").toLowerCase();
   if (verb === undefined) return [first.toLowerCase(), thing].join(" ").trim();
   if (thing === "") return verb;
+  if (first === "List" && !thing.endsWith("s")) return `looked at the ${thing}`;
   const isMany = /[^s]s$/.test(thing) || first === "Set" || first === "Sign";
   return isMany ? `${verb} ${thing}` : `${verb} ${/^[aeio]/.test(thing) ? "an" : "a"} ${thing}`;
 }

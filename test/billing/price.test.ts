@@ -118,6 +118,8 @@ test("the id of a price version depends on its content only, and changes with ev
       expect(priceVersion("m", one).priceVersion).not.toBe(
         priceVersion("another", one).priceVersion,
       );
+      const dearer = { ...one, webSearch: one.webSearch + 1n };
+      expect(priceVersion("m", one).priceVersion).not.toBe(priceVersion("m", dearer).priceVersion);
     }),
   );
 });

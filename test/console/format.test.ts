@@ -1,5 +1,6 @@
 // Amounts as a person types them; numbers, amounts and times as the page writes them.
 
+import { create } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
@@ -24,8 +25,14 @@ import {
   signedCredits,
   toDate,
 } from "../../src/console/web/format.ts";
-import { readCredits, readWhole } from "../../src/console/web/parts/bounds.ts";
+import { readCredits, readPack, readWhole } from "../../src/console/web/parts/bounds.ts";
 import { exact } from "../../src/console/web/parts/decimals.ts";
+import {
+  type KeyFields,
+  keyFieldsOf,
+  noKeyFields,
+  readKeyFields,
+} from "../../src/console/web/parts/key-fields.ts";
 import { parseTags, tagsText } from "../../src/console/web/parts/tags.ts";
 import { anyTyped, within } from "../support/arbitraries.ts";
 
@@ -274,6 +281,78 @@ test("a number outside of what its field holds is refused at the field, in words
     expect(() => readCredits(text, cap)).toThrow(
       expect.objectContaining({ field: "monthly_cap_microcredits" }),
     );
+});
+
+test.for<[string, number | undefined]>([
+  ["500", 500],
+  ["1500", 1_500],
+  ["100000", 100_000],
+  ["100500", undefined],
+  ["499", undefined],
+  ["501", undefined],
+  ["0", undefined],
+  ["000000500", 500],
+  ["0000000500", undefined],
+  ...["", " 500", "500 ", "-500", "+500", "5e2", "500.0", "1,500", "0x1f4", "NaN"].map(
+    (text): [string, undefined] => [text, undefined],
+  ),
+])("the pack %j of an address is %j cents", ([text, cents]) => {
+  expect(readPack(text, 100_000)).toBe(cents);
+});
+
+describe("the fields of a key", () => {
+  const at = (text: string) => timestampFromDate(new Date(text));
+  const empty = { name: "", allowedModels: [], accountReader: false };
+  test.for<[Partial<KeyFields>, object]>([
+    [{}, empty],
+    [
+      { name: "  ci  ", reader: true },
+      { ...empty, name: "ci", accountReader: true },
+    ],
+    [{ perMinute: "1,200" }, { ...empty, requestsPerMinute: 1_200 }],
+    [{ perMinute: "0" }, { ...empty, requestsPerMinute: 0 }],
+    [{ cap: " 12.5 " }, { ...empty, monthlyCapMicrocredits: 12_500_000n }],
+    [{ cap: "0" }, { ...empty, monthlyCapMicrocredits: 0n }],
+    // The dollars only stand beside the credits.
+    [{ capDollars: "7" }, empty],
+    [
+      { models: ["a", "b"], hasAllModels: false },
+      { ...empty, allowedModels: ["a", "b"] },
+    ],
+    [{ models: ["a"], hasAllModels: true }, empty],
+    // The last day is a day of the key.
+    [{ expires: "2026-12-31" }, { ...empty, expiresAt: at("2027-01-01T00:00:00Z") }],
+    [{ expires: "2028-02-28" }, { ...empty, expiresAt: at("2028-02-29T00:00:00Z") }],
+  ])("%o make the request %o", ([fields, request]) => {
+    expect(readKeyFields({ ...noKeyFields, ...fields })).toStrictEqual(request);
+  });
+
+  test.for<[Partial<KeyFields>, string]>([
+    [{ perMinute: "1.5" }, "requests_per_minute"],
+    [{ perMinute: "-1" }, "requests_per_minute"],
+    [{ cap: "1.2345678" }, "monthly_cap_microcredits"],
+    [{ cap: "much" }, "monthly_cap_microcredits"],
+    [{ expires: "2026-02-30" }, "expires_at"],
+    [{ expires: "tomorrow" }, "expires_at"],
+  ])("%o have a mistake at %s", ([fields, field]) => {
+    expect(() => readKeyFields({ ...noKeyFields, ...fields })).toThrow(
+      expect.objectContaining({ field }),
+    );
+  });
+
+  test("are those of a key that has them, whatever it lacks", () => {
+    const fields = {
+      ...{ name: "ci", requestsPerMinute: 7, monthlyCapMicrocredits: 2_500_000n },
+      ...{ allowedModels: ["a"], accountReader: true, expiresAt: at("2027-01-01T00:00:00Z") },
+    };
+    const typed = keyFieldsOf(create(KeySchema, fields));
+    expect(typed).toEqual({
+      ...{ name: "ci", perMinute: "7", cap: "2.5", capDollars: "0.0125", expires: "2026-12-31" },
+      ...{ hasAllModels: false, models: ["a"], reader: true },
+    });
+    expect(readKeyFields(typed)).toStrictEqual(fields);
+    expect(keyFieldsOf(create(KeySchema, {}))).toEqual(noKeyFields);
+  });
 });
 
 test("amounts have one minus, and one form with their sign", () => {

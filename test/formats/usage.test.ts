@@ -1,8 +1,9 @@
 // What providers report of usage and of the end of an answer, in each format, at the borders.
 
-import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
+import { create, type JsonObject, type JsonValue } from "@bufbuild/protobuf";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
+import { CountTokensResponseSchema } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import * as chat from "../../src/formats/chat/usage-and-endings.ts";
 import * as native from "../../src/formats/native/usage.ts";
 import { endingOf } from "../../src/formats/responses/ending.ts";
@@ -288,7 +289,8 @@ describe("native usage", () => {
         ([, value]) => typeof value !== "number" || (value >= 0 && value % 1 === 0),
       ),
     );
-    expect(native.encodeUsage(decoded)).toEqual(kept);
+    expect(decoded.$typeName).toBe("gateway.inference.v1.ReportedUsage");
+    expect(native.encodeUsage(decoded)).toStrictEqual(kept);
   });
 
   test("has what clients need, and an estimate only while the provider reported no input", () => {
@@ -318,6 +320,8 @@ describe("native usage", () => {
     expect(native.decodeCount({ input_tokens: 5 })).toEqual({ inputTokens: 5 });
     const more = native.decodeCount({ input_tokens: 0, x: 1 });
     expect(more).toEqual({ inputTokens: 0, extensions: { x: 1 } });
+    const count = create(CountTokensResponseSchema, more);
+    expect(native.encodeCount(count)).toEqual({ input_tokens: 0, x: 1 });
     for (const body of [{}, { input_tokens: "5" }, { input_tokens: -1 }])
       expect(() => native.decodeCount(body)).toThrow(
         expect.objectContaining({ reason: "upstream_error" }),

@@ -72,6 +72,7 @@ const { values: options, positionals } = parseArgs({
     only: { type: "string" },
     changed: { type: "string" },
     reach: { type: "string" },
+    most: { type: "string", default: "1000" },
     seconds: { type: "string" },
   },
 });
@@ -303,7 +304,7 @@ async function tryMutants(
         const count = hits[mutant.reached];
         return count === undefined ? [] : [{ suite, hitLimit: 100 * count }];
       });
-      return { mutant, left };
+      return { mutant, left: left.slice(0, Number(options.most)) };
     });
     const killed = new Set<Mutant>();
     for (let round = 0; open.some(({ left }) => left.length > 0); round++) {

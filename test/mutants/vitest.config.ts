@@ -18,6 +18,8 @@ export default {
   test: {
     ...base.test,
     dir: folder,
+    // It would give a mutated source to the next run.
+    fsModuleCache: false,
     include: ["**/*.test.ts"],
     setupFiles: [...(base.test?.setupFiles ?? []), "test/mutants/setup.ts"],
     maxWorkers: 2,

@@ -14,6 +14,7 @@ import { Card, Head } from "../parts/page.tsx";
 import { PickFilter } from "../parts/pick-filter.tsx";
 import { Facts, Tag, Time } from "../parts/small.tsx";
 import type { Column } from "../parts/table.tsx";
+import { dayOf } from "../parts/usage-report.ts";
 import { Empty } from "../parts/view.tsx";
 import { useQuery } from "../router.ts";
 import { words as shared } from "../words.ts";
@@ -114,12 +115,6 @@ export function AuditEvents(): JSX.Element {
       </Card>
     </>
   );
-}
-
-/** Undefined: no day, or none that there is. */
-function dayOf(text: string): Date | undefined {
-  const date = new Date(`${text}T00:00:00Z`);
-  return Number.isNaN(date.getTime()) ? undefined : date;
 }
 
 /** What events on screen have, and what is chosen: nobody types an id. */

@@ -12,6 +12,7 @@ import {
 import { microcreditsPerUsdCent, packStepUsdCents } from "../../../base/shown-figures.ts";
 import { call, invalidate, useCall } from "../api.ts";
 import { credits, parseCount } from "../format.ts";
+import { readPack } from "../parts/bounds.ts";
 import { Button, Copy, LinkButton } from "../parts/button.tsx";
 import { ChoiceField, Form, fieldError, type Option, TextField } from "../parts/form.tsx";
 import { networkName, usdText } from "../parts/orders.tsx";
@@ -39,7 +40,7 @@ export function Buy(_: PageProps): JSX.Element {
       />
       <View call={methods} skeleton={<Skeleton rows={4} />} empty={(offer) => refusal(offer)}>
         {(offer) => {
-          const usdCents = packOf(query.pack, offer);
+          const usdCents = readPack(query.pack, offer.mostUsdCents);
           return (
             <div class="purchase">
               {offer.methods.some(({ simulated }) => simulated) && (
@@ -75,14 +76,6 @@ function refusal({ methods }: ListPaymentMethodsResponse): JSX.Element | undefin
       {notForYou}
     </Empty>
   );
-}
-
-/** The pack of the address. Undefined: it is none that can be ordered. */
-function packOf(text: string, { mostUsdCents }: ListPaymentMethodsResponse): number | undefined {
-  const cents = /^\d{1,9}$/.test(text) ? Number(text) : 0;
-  return cents >= packStepUsdCents && cents % packStepUsdCents === 0 && cents <= mostUsdCents
-    ? cents
-    : undefined;
 }
 
 /** Places orders. A repeat after a lost answer is the same order; another choice is another one. */
@@ -179,7 +172,7 @@ function PackStep({
   const most = usdText(mostUsdCents);
   const next = async () => {
     if (pack !== another) return go(href("credits/buy", { pool, pack }));
-    const usdCents = packOf(String((parseCount(typed) ?? 0) * 100), offer);
+    const usdCents = readPack(String((parseCount(typed) ?? 0) * 100), mostUsdCents);
     if (usdCents === undefined) throw fieldError("usd_cents", words.purchase.anotherWrong(most));
     go(href("credits/buy", { pool, pack: String(usdCents) }));
   };

@@ -1,6 +1,7 @@
 // Numbers that people type, within what a field of a request can hold by its type in the proto.
 
 import { type DescField, ScalarType } from "@bufbuild/protobuf";
+import { packStepUsdCents } from "../../../base/shown-figures.ts";
 import { fieldError } from "../call-error.ts";
 import { count, credits, parseCredits } from "../format.ts";
 import { words } from "../words.ts";
@@ -39,4 +40,12 @@ export function readCredits(text: string, field: DescField): bigint | undefined 
   if (value === undefined) throw fieldError(field.name, words.keyForm.notAnAmount);
   if (value > max) throw fieldError(field.name, words.keyForm.atMost(credits(max)));
   return value;
+}
+
+/** US cents of a pack, such as "500". Undefined: it is none that can be ordered. */
+export function readPack(text: string, mostUsdCents: number): number | undefined {
+  const cents = /^\d{1,9}$/.test(text) ? Number(text) : 0;
+  return cents >= packStepUsdCents && cents % packStepUsdCents === 0 && cents <= mostUsdCents
+    ? cents
+    : undefined;
 }

@@ -19,12 +19,12 @@ import { ChoiceField, Form, fieldError, TextField } from "./form.tsx";
 import {
   changedPaths,
   type KeyFields,
-  KeyLimits,
   keyFieldNames,
   keyFieldsOf,
   noKeyFields,
   readKeyFields,
-} from "./key-form.tsx";
+} from "./key-fields.ts";
+import { KeyLimits } from "./key-form.tsx";
 import { notify } from "./messages.ts";
 import { Secret, SecretSnippets } from "./secret.tsx";
 import { Notice } from "./small.tsx";

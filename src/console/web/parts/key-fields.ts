@@ -1,0 +1,94 @@
+// What a person sets of a key: its name and its limits. The fields hold texts; `readKeyFields`
+// turns them into a request.
+
+import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import { type Key, KeySchema } from "../../../../gen/gateway/keys/v1/keys_pb.ts";
+import { fieldError } from "../call-error.ts";
+import { plainCredits, toDate } from "../format.ts";
+import { words } from "../words.ts";
+import { readCredits, readWhole } from "./bounds.ts";
+import { dayOf } from "./usage-report.ts";
+
+export type KeyFields = {
+  readonly name: string;
+  readonly perMinute: string;
+  /** In credits. */
+  readonly cap: string;
+  /** The same in dollars. */
+  readonly capDollars: string;
+  readonly hasAllModels: boolean;
+  readonly models: readonly string[];
+  /** The last day, such as `2026-11-22`. */
+  readonly expires: string;
+  readonly reader: boolean;
+};
+
+export const noKeyFields: KeyFields = {
+  name: "",
+  perMinute: "",
+  cap: "",
+  capDollars: "",
+  expires: "",
+  hasAllModels: true,
+  models: [],
+  reader: false,
+};
+
+const dayMs = 86_400_000;
+
+export function keyFieldsOf(key: Key): KeyFields {
+  const cap = key.monthlyCapMicrocredits;
+  return {
+    name: key.name,
+    perMinute: key.requestsPerMinute === undefined ? "" : String(key.requestsPerMinute),
+    cap: cap === undefined ? "" : plainCredits(cap),
+    capDollars: cap === undefined ? "" : plainCredits(cap / 200n),
+    hasAllModels: key.allowedModels.length === 0,
+    models: key.allowedModels,
+    // A key expires when a day begins: the day before is the last one.
+    expires: key.expiresAt
+      ? new Date(toDate(key.expiresAt).getTime() - 1).toISOString().slice(0, 10)
+      : "",
+    reader: key.accountReader,
+  };
+}
+
+/** The fields of CreateKey and UpdateKey. Throws a CallError that names a field with a mistake. */
+export function readKeyFields(fields: KeyFields) {
+  const { name, perMinute, cap, hasAllModels, models, expires, reader } = fields;
+  const rate = readWhole(perMinute, KeySchema.field.requestsPerMinute);
+  const amount = readCredits(cap, KeySchema.field.monthlyCapMicrocredits);
+  const lastDay = dayOf(expires);
+  if (expires !== "" && lastDay === undefined)
+    throw fieldError("expires_at", words.keyForm.notADay);
+  return {
+    name: name.trim(),
+    ...(rate !== undefined && { requestsPerMinute: rate }),
+    ...(amount !== undefined && { monthlyCapMicrocredits: amount }),
+    allowedModels: hasAllModels ? [] : [...models],
+    accountReader: reader,
+    ...(lastDay && { expiresAt: timestampFromDate(new Date(lastDay.getTime() + dayMs)) }),
+  };
+}
+
+const paths = {
+  name: "name",
+  perMinute: "requests_per_minute",
+  cap: "monthly_cap_microcredits",
+  hasAllModels: "allowed_models",
+  models: "allowed_models",
+  expires: "expires_at",
+  reader: "account_reader",
+} as const satisfies Partial<Record<keyof KeyFields, string>>;
+
+/** What a form can show errors for. */
+export const keyFieldNames = [...new Set<string>(Object.values(paths))];
+
+/** The paths of what was changed: nobody else's changes of other fields are undone. */
+export function changedPaths(before: KeyFields, after: KeyFields): string[] {
+  const changed = Object.entries(paths).filter(
+    ([field]) =>
+      JSON.stringify(Reflect.get(before, field)) !== JSON.stringify(Reflect.get(after, field)),
+  );
+  return [...new Set(changed.map(([, path]) => path))];
+}

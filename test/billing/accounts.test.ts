@@ -6,10 +6,15 @@ import {
   AccountStatus,
   CreateAccountRequestSchema,
   GetAccountRequestSchema,
+  ListAccountsRequestSchema,
+  RenameAccountRequestSchema,
   ResumeAccountRequestSchema,
+  SetBillingDetailsRequestSchema,
   SuspendAccountRequestSchema,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Payer } from "../../src/billing/admission.ts";
+import { createAlertFigures } from "../../src/billing/alert-figures.ts";
+import { createOverview } from "../../src/billing/overview.ts";
 import { errorOf, freshBilling } from "../support/billing.ts";
 import { endingWith, holdRequest } from "../support/ledger.ts";
 
@@ -95,6 +100,89 @@ test("many suspensions and resumptions at once leave the pools as the account is
   );
   if (next.status === "fulfilled") await world.holds.settle(next.value, endingWith({}));
   expect((await world.pool(payer)).held).toBe(0n);
+});
+
+describe("of several accounts", () => {
+  const make = async (name: string) => {
+    const { account } = await world.billing.createAccount(
+      create(CreateAccountRequestSchema, { name }),
+      world.admin,
+    );
+    return account?.accountId ?? "";
+  };
+  const list = async (query: string, pageSize = 1) => {
+    const found: string[] = [];
+    for (let pageToken = ""; ; ) {
+      const request = create(ListAccountsRequestSchema, { query, pageSize, pageToken });
+      const page = await world.billing.listAccounts(request, world.admin);
+      expect(page.accounts.length).toBeLessThanOrEqual(pageSize);
+      found.push(...page.accounts.map(({ accountId }) => accountId));
+      if (page.nextPageToken === "") return found;
+      pageToken = page.nextPageToken;
+    }
+  };
+
+  test("a name, billing details and a status change one, and no other", async () => {
+    const [accountId, other] = [await make("one"), await make("another")];
+    const before = await read({ accountId: other });
+    const renamed = create(RenameAccountRequestSchema, { accountId, name: "renamed" });
+    await world.billing.renameAccount(renamed, world.admin);
+    const billingDetails = { name: "Acme Ltd", address: "1 Road", taxId: "X-17" };
+    const detailed = create(SetBillingDetailsRequestSchema, { accountId, billingDetails });
+    await world.billing.setBillingDetails(detailed, world.admin);
+    await suspend({ accountId }, "unpaid");
+    expect(await read({ accountId })).toMatchObject({
+      ...{ name: "renamed", billingDetails, statusReason: "unpaid" },
+      status: AccountStatus.SUSPENDED,
+    });
+    expect(await read({ accountId: other })).toEqual(before);
+  });
+
+  test("a list has each that matches once, oldest first, whatever the size of its pages", async () => {
+    const made = [
+      await make("Quux one"),
+      await make("quuxes"),
+      await make("a QUUX"),
+      await make("qu"),
+    ];
+    expect(await list("quux")).toEqual(made.slice(0, 3));
+    expect(await list("QUUX", 2)).toEqual(made.slice(0, 3));
+    expect(await list(made[3] ?? "")).toEqual(made.slice(3));
+    const all = await list("");
+    expect(all).toEqual([...new Set(all)].sort());
+    expect(all).toEqual(expect.arrayContaining(made));
+  });
+
+  test("alerts and operators read those that they ask for, without the closed ones", async () => {
+    const [first = "", second = "", closed = ""] = [
+      await make("x"),
+      await make("y"),
+      await make("z"),
+    ];
+    await suspend({ accountId: second });
+    await world.run(`update accounts set status = 'closed' where account_id = '${closed}'`);
+    await world.run(`update pools set account_status = 'closed' where account_id = '${closed}'`);
+    const alerts = createAlertFigures(world.postgres);
+    const seen: { accountId: string; suspendedAt: Date | null }[] = [];
+    for (let after = ""; ; ) {
+      const [one, ...others] = await alerts.listAccounts(after, 1);
+      expect(others).toEqual([]);
+      if (!one) break;
+      seen.push(one);
+      after = one.accountId;
+    }
+    const ours = seen.filter(({ accountId }) => [first, second, closed].includes(accountId));
+    expect(ours).toEqual([
+      { accountId: first, suspendedAt: null },
+      { accountId: second, suspendedAt: expect.any(Date) },
+    ]);
+    expect(await Promise.all([second, closed, "acc_none"].map(alerts.readStatus))).toEqual([
+      ...["suspended", "closed"],
+      undefined,
+    ]);
+    const figures = await createOverview(world.store).readAccounts([first, closed], "2026-01-01");
+    expect(figures.map(({ account }) => account.name).sort()).toEqual(["x", "z"]);
+  });
 });
 
 test("an unknown account cannot be suspended or resumed", async () => {

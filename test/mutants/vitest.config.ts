@@ -26,8 +26,8 @@ export default {
     sequence: {},
     dangerouslyIgnoreUnhandledErrors: true,
     // A mutant that never ends is found like one that fails.
-    testTimeout: 30_000,
-    hookTimeout: 30_000,
+    testTimeout: 60_000,
+    hookTimeout: 60_000,
     teardownTimeout: 10_000,
     expect: { ...base.test?.expect, poll: { timeout: 5_000 } },
     onConsoleLog: () => false,

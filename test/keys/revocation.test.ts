@@ -5,8 +5,10 @@ import { beforeEach, describe, expect, test, vi } from "vitest";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { KeySchema, SecretSchema } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { ApiError } from "../../src/base/errors.ts";
+import { createLog } from "../../src/base/log.ts";
 import { type Caller, environmentToken } from "../../src/contract/contract.ts";
 import { createAuthentication } from "../../src/keys/authenticate.ts";
+import { LastUse } from "../../src/keys/last-use.ts";
 import { RevocationCheck } from "../../src/keys/revocation.ts";
 import { digestSecret, mintSecret } from "../../src/keys/secret.ts";
 import type { FoundSecret } from "../../src/keys/store.ts";
@@ -150,5 +152,35 @@ describe("a credential", () => {
     );
     expect(await errorOf(authenticationOf({}, "")(bearer("x")))).toBe("invalid_key");
     expect(await errorOf(authenticationOf()(new Headers()))).toBe("missing_key");
+  });
+});
+
+describe("last uses", () => {
+  const log = createLog("silent");
+  const added = async (count: number) => {
+    const written: string[][] = [];
+    const lastUse = new LastUse(async (ids) => written.push([...ids]), log);
+    for (let id = 0; id < count; id++) lastUse.add(`sec_${id}`);
+    // Known already.
+    lastUse.add("sec_0");
+    await lastUse.stop();
+    return written;
+  };
+
+  test("are all written, 5,000 in a statement, each once", async () => {
+    for (const [count, sizes] of [
+      [1, [1]],
+      [5_000, [5_000]],
+      [5_001, [5_000, 1]],
+      [12_000, [5_000, 5_000, 2_000]],
+    ] as const) {
+      const written = await added(count);
+      expect(written.map(({ length }) => length)).toEqual(sizes);
+      expect(new Set(written.flat()).size).toBe(count);
+    }
+  });
+
+  test("are 100,000 at most until they are written", async () => {
+    expect((await added(100_002)).flat()).toHaveLength(100_000);
   });
 });

@@ -6,22 +6,15 @@
 //   npm run test:mutants -- --only "billing/price billing/hold-size" src/billing/price.ts
 //   npm run test:mutants -- --changed 20 --seconds 180    files that the last commits changed
 //
-// A source is mutated by Stryker, a file of statements by `statements.ts`. Both run the suites of
-// the file's room that are not deep, and those that import the file: `--suites` adds others,
-// `--only` names those that are enough. `FILE:10-80` changes these lines alone, and of statements
-// `FILE:find-account` one of them. What survives is printed with its line; `equivalent.json`
+// Stryker's instrumenter puts all mutants of a source into it, each behind a switch; mutants of a
+// file of statements are of `statements.ts`. Workers keep the modules of the product and read a
+// suite anew for each mutant, until one fails. Suites are those of the file's room that are not
+// deep, and those that import the file: `--suites` adds others, `--only` names those that are
+// enough. `FILE:10-80` changes these lines alone, and of statements `FILE:find-account` one. What survives is printed with its line; `equivalent.json`
 // names the mutants that change nothing, with the reason.
 
 import { spawn } from "node:child_process";
-import {
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readFileSync,
-  rmSync,
-  statSync,
-  writeFileSync,
-} from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { basename, join, relative } from "node:path";
 import { parseArgs } from "node:util";
@@ -65,14 +58,20 @@ const configFile = "test/mutants/vitest.config.ts";
 /** So many trials run in one process, which then gives its memory back. */
 const trialsAtOnce = 80;
 
+function ignore(): void {}
+const isEnabled = () => false;
+const quiet = {
+  ...{ trace: ignore, debug: ignore, info: ignore, warn: ignore, error: ignore, fatal: ignore },
+  ...{ isTraceEnabled: isEnabled, isDebugEnabled: isEnabled, isInfoEnabled: isEnabled },
+  ...{ isWarnEnabled: isEnabled, isErrorEnabled: isEnabled, isFatalEnabled: isEnabled },
+};
+
 const { values: options, positionals } = parseArgs({
   allowPositionals: true,
   options: {
     suites: { type: "string", default: "" },
     only: { type: "string" },
     changed: { type: "string" },
-    reach: { type: "string" },
-    most: { type: "string", default: "1000" },
     seconds: { type: "string" },
   },
 });
@@ -158,23 +157,7 @@ async function trySource(
 ): Promise<Tried[]> {
   const path = join(root, file);
   const content = readFileSync(path, "utf8");
-  const log = () => undefined;
-  const isEnabled = () => false;
-  const logger = {
-    trace: log,
-    debug: log,
-    info: log,
-    warn: log,
-    error: log,
-    fatal: log,
-    isTraceEnabled: isEnabled,
-    isDebugEnabled: isEnabled,
-    isInfoEnabled: isEnabled,
-    isWarnEnabled: isEnabled,
-    isErrorEnabled: isEnabled,
-    isFatalEnabled: isEnabled,
-  };
-  const { files, mutants } = await new Instrumenter(logger).instrument(
+  const { files, mutants } = await new Instrumenter(quiet).instrument(
     [{ name: path, content, mutate: true }],
     // An emptied text of an error or a log line says little, an emptied kind does not compile.
     { plugins: null, ignorers: [], excludedMutations: ["StringLiteral"] },
@@ -206,6 +189,7 @@ async function tryStatements(
   chosen: readonly string[],
   folder: string,
 ): Promise<Tried[]> {
+  delete process.env.MUTANT_SOURCE;
   const [, room = ""] = /^src\/([^/]+)\/sql\//.exec(file) ?? [];
   const names = readBlocks(file, readFileSync(join(root, file), "utf8"))
     .map(({ name }) => `${room}/${kebab(name)}`)
@@ -259,9 +243,9 @@ async function tryMutants(
     return { trial, path };
   };
   /** Paths of those of these suites that failed. */
-  const failed = async (paths: readonly string[]): Promise<Map<string, number>> => {
+  const failed = async (paths: readonly string[]): Promise<Set<string>> => {
     const left = new Set(paths);
-    const found = new Map<string, number>();
+    const found = new Set<string>();
     while (left.size > 0) {
       const specifications = [...left].flatMap((path) => {
         const [project] = vitest.projects;
@@ -274,7 +258,7 @@ async function tryMutants(
         const path = module.moduleId;
         const state = module.state();
         const isEndless = ended.includes(basename(path, ".test.ts"));
-        if (state === "failed" || isEndless) found.set(path, module.diagnostic().duration);
+        if (state === "failed" || isEndless) found.add(path);
         if (state === "passed" || state === "failed" || state === "skipped" || isEndless)
           left.delete(path);
       }
@@ -284,42 +268,45 @@ async function tryMutants(
   };
   try {
     const source = mutants.find(({ put }) => put.file !== undefined)?.put.file;
-    const reach = await readReach(options.reach, chosen, async () => {
-      const bare = chosen.map((suite) => {
-        const given = { coverage, ...(source !== undefined && { file: source }) };
-        return { suite, ...wrap(suite, given) };
-      });
-      const failing = await failed(bare.map(({ path }) => path));
-      for (const { suite, path } of bare)
-        if (failing.has(path)) console.log(`  without a mutant fails ${suite}`);
-      const lines = readFileSync(coverage, "utf8").trim().split("\n").map(readHits);
-      const hitsOf = (name: string) => lines.find(({ trial }) => trial === name)?.hits ?? {};
-      const suites = bare
-        .filter(({ path }) => !failing.has(path))
-        .map(({ suite, trial }) => ({ suite, hits: hitsOf(trial) }));
-      return { loaded: hitsOf("load"), suites };
+    const bare = chosen.map((suite) => {
+      const given = { coverage, ...(source !== undefined && { file: source }) };
+      return { suite, ...wrap(suite, given) };
     });
+    const failing = await failed(bare.map(({ path }) => path));
+    for (const { suite, path } of bare)
+      if (failing.has(path)) console.log(`  fails without a mutant, and is left out: ${suite}`);
+    const lines = readFileSync(coverage, "utf8").trim().split("\n").map(readHits);
+    const hitsOf = (name: string) => lines.find(({ trial }) => trial === name)?.hits ?? {};
+    const reach = bare
+      .filter(({ path }) => !failing.has(path))
+      .map(({ suite, trial }) => ({ suite, hits: hitsOf(trial) }));
+    const loaded = hitsOf("load");
     let open = mutants.map((mutant) => {
-      const left = reach.suites.flatMap(({ suite, hits }) => {
+      const left = reach.flatMap(({ suite, hits }) => {
         const count = hits[mutant.reached];
         return count === undefined ? [] : [{ suite, hitLimit: 100 * count }];
       });
-      return { mutant, left: left.slice(0, Number(options.most)) };
+      return { mutant, left };
     });
     const killed = new Set<Mutant>();
     for (let round = 0; open.some(({ left }) => left.length > 0); round++) {
       const tried = open.flatMap(({ mutant, left: [next] }) => {
         if (!next) return [];
-        const { path } = wrap(next.suite, {
-          ...mutant.put,
-          ...(mutant.put.mutant !== undefined ? { hitLimit: next.hitLimit } : {}),
-        });
-        return [{ mutant, path }];
+        const { suite, hitLimit } = next;
+        const put = mutant.put.mutant === undefined ? mutant.put : { ...mutant.put, hitLimit };
+        return [{ mutant, suite, path: wrap(suite, put).path }];
       });
       for (let at = 0; at < tried.length; at += trialsAtOnce) {
         const some = tried.slice(at, at + trialsAtOnce);
-        const failing = await failed(some.map(({ path }) => path));
+        // What a mutant left behind must not fail the others.
+        const bare = [...new Set(some.map(({ suite }) => suite))].map((suite) => ({
+          suite,
+          path: wrap(suite, source === undefined ? {} : { file: source }).path,
+        }));
+        const failing = await failed([...some, ...bare].map(({ path }) => path));
         for (const { mutant, path } of some) if (failing.has(path)) killed.add(mutant);
+        for (const { suite, path } of bare)
+          if (failing.has(path)) console.log(`  doubtful, fails without a mutant: ${suite}`);
       }
       open = open
         .filter(({ mutant }) => !killed.has(mutant))
@@ -327,11 +314,11 @@ async function tryMutants(
       const waiting = open.filter(({ left }) => left.length > 0).length;
       console.log(`  round ${round + 1}: ${tried.length} tried, ${waiting} left`);
     }
-    const isReached = ({ reached }: Mutant) => reach.suites.some(({ hits }) => reached in hits);
+    const isReached = ({ reached }: Mutant) => reach.some(({ hits }) => reached in hits);
     return (
       mutants
         // Only the load of the file runs it.
-        .filter((mutant) => isReached(mutant) || !(mutant.reached in reach.loaded))
+        .filter((mutant) => isReached(mutant) || !(mutant.reached in loaded))
         .map((mutant) => ({
           ...mutant,
           outcome: killed.has(mutant) ? "killed" : survived(fileName, mutant.after),
@@ -344,27 +331,8 @@ async function tryMutants(
 
 /** How often a run came past each mutant, or past each statement. */
 type Hits = Readonly<Record<string, number>>;
-type Reach = {
-  /** While the file loads. */
-  readonly loaded: Hits;
-  /** The suites that pass without a mutant. */
-  readonly suites: readonly { readonly suite: string; readonly hits: Hits }[];
-};
-
 function readHits(line: string): { readonly trial: string; readonly hits: Hits } {
   return JSON.parse(line);
-}
-
-/** What the suites reach, as the file has it from an earlier run. */
-async function readReach(
-  file: string | undefined,
-  chosen: readonly string[],
-  measure: () => Promise<Reach>,
-): Promise<Reach> {
-  if (file === undefined) return measure();
-  if (!existsSync(file)) writeFileSync(file, JSON.stringify(await measure()));
-  const { loaded, suites }: Reach = JSON.parse(readFileSync(file, "utf8"));
-  return { loaded, suites: suites.filter(({ suite }) => chosen.includes(suite)) };
 }
 
 /** Those that a migrated database accepts. */

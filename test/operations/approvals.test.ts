@@ -173,6 +173,16 @@ describe("what a person gives away", () => {
     ).toMatchObject({ facts: { approvalId: approval?.approvalId, approved: "transfer" } });
   });
 
+  test("is counted in whole micro-dollars, rounded up: a micro-credit above the limit waits", async () => {
+    await run("yesterday", "update given set day = day - 1");
+    const amountMicrocredits = 500n * usd + 1n;
+    const { approval } = await give(500n, ann.call, { amountMicrocredits });
+    expect(approval?.amountMicrodollars).toBe(500_000_001n);
+    await reject(approval);
+    expect((await give(500n)).transfer?.amountMicrocredits).toBe(500n * usd);
+    await run("yesterday", "update given set day = day - 1");
+  });
+
   test("is summed over the day: of ten halves at once two are booked", async () => {
     const before = await posted();
     const all = await Promise.all(Array.from({ length: 10 }, () => give(250n)));

@@ -129,6 +129,34 @@ describe("guesses", () => {
     expect(outcomes.filter((outcome) => outcome === "auth_rate_limited")).toHaveLength(25);
   });
 
+  test("wait for the longest of their waits, and delayed ones leave room for others", async () => {
+    const store = createPeopleStore(people.database);
+    const clock = new ManualClock();
+    const guessesOf = (counted: Awaited<ReturnType<typeof store.countAttempts>>) =>
+      createGuessing({ store: { ...store, countAttempts: async () => counted }, clock });
+    const counted = { kind: "pair", failures: 6, counted: false, waitMs: 1_000 } as const;
+    const two = guessesOf([counted, { ...counted, kind: "network", waitMs: 3_000.2 }]);
+    const begin = (guesses: typeof two) =>
+      guesses.begin("slow", "203.0.113.5", new AbortController().signal);
+    await expect(begin(two)).rejects.toMatchObject({ facts: { retryAfterMs: 3_001 } });
+    // After 100 failures of a login each attempt takes longer: a thousand of them at once.
+    const many = guessesOf([{ kind: "login", failures: 150, counted: true, waitMs: 0 }]);
+    const delayed: Promise<unknown>[] = [];
+    while (delayed.length < 1_000) {
+      for (let more = 0; more < 5; more++) delayed.push(begin(many));
+      await expect.poll(() => clock.pending, { interval: 1 }).toBe(delayed.length);
+    }
+    await expect(begin(many)).rejects.toMatchObject({ facts: { retryAfterMs: 5_000 } });
+    await clock.advance(4_999);
+    expect(clock.pending).toBe(1_000);
+    await clock.advance(1);
+    await Promise.all(delayed);
+    const later = begin(many);
+    await expect.poll(() => clock.pending, { interval: 1 }).toBe(1);
+    await clock.advance(5_000);
+    await later;
+  });
+
   test("of one login in one network wait for each other on a node, before they are counted", async () => {
     await personWithPassword("double-click");
     const outcomes = await Promise.all(

@@ -28,6 +28,7 @@ import {
   type TestPeople,
   tokenOf,
 } from "../support/people.ts";
+import { query } from "../support/query.ts";
 
 const callback = (name: string) => `${publicUrl}/console/oidc/${name}/callback`;
 const { VIEWER, MEMBER, OWNER, UNSPECIFIED } = AccountRole;
@@ -575,6 +576,20 @@ describe("groups", () => {
     expect(second).toMatchObject({ role: OWNER, operator: OperatorRole.ADMIN });
     // The operator role changed: earlier sessions have ended.
     expect(await errorOf(grouped.as(first.token).getSession({}))).toBe("invalid_session");
+    // What an owner may invite to, a member may not: his open links end with his role.
+    const { link } = await node.as(owner.token).invite({ accountId: "acc_b", role: MEMBER });
+    const made = {
+      name: "test/made",
+      text: `update links set made_by = $1, account_id = 'acc_a'
+        where link_id = (select max(link_id) from links)`,
+    };
+    await query(people.database, made, [`person:${second.person?.personId}`]);
+    const open = { linkToken: tokenOf(link), login: "guest" };
+    expect((await anyone(grouped).beginPasskey(open)).link?.role).toBe(MEMBER);
+    await signInWith(subject, ["team", "leads", "gateway-admins"]);
+    expect((await anyone(grouped).beginPasskey(open)).link?.role).toBe(MEMBER);
+    await signInWith(subject, ["team", "gateway-admins"]);
+    expect(await errorOf(anyone(grouped).beginPasskey(open))).toBe("not_found token");
     const third = await signInWith(subject, []);
     expect(third).toMatchObject({ role: UNSPECIFIED, operator: OperatorRole.UNSPECIFIED });
   });

@@ -42,6 +42,7 @@ test("a negative count never lowers a cost", () => {
     webSearch: 2_000n,
   };
   expect(costMicro(prices, { ...usage({ output: 2 }), input: -5 })).toBe(100n);
+  expect(costMicro(prices, { ...usage({ output: 2 }), webSearches: -5 })).toBe(100n);
 });
 
 test("what a hold covers first is input, then cache, thinking and output, each with those before", () => {

@@ -6,7 +6,7 @@ import { describe, expect, test } from "vitest";
 import { CountTokensResponseSchema } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import * as chat from "../../src/formats/chat/usage-and-endings.ts";
 import * as native from "../../src/formats/native/usage.ts";
-import { endingOf } from "../../src/formats/responses/ending.ts";
+import { endingOf, headOf } from "../../src/formats/responses/ending.ts";
 import { anyTokens } from "../support/arbitraries.ts";
 
 const most = 4_294_967_295;
@@ -243,6 +243,48 @@ describe("the end of a chat answer", () => {
       expect(value?.extensions).toEqual(Object(expected).extensions);
     }
   });
+});
+
+test("an answer without content has failed, unless its reason says why it is empty", () => {
+  const isFailure = (reason: string | undefined) => chat.failureOfEmpty(reason) !== undefined;
+  const known = [
+    "stop",
+    "eos",
+    "END_TURN",
+    "tool_calls",
+    "function_call",
+    "length",
+    "content_filter",
+  ];
+  expect(known.filter(isFailure)).toEqual([]);
+  const odd = [undefined, "", "unknown", "nonstop", "stopped", "xeos"];
+  expect(odd.filter((reason) => !isFailure(reason))).toEqual([]);
+});
+
+test("a refusal in words has stopped, and one without is a filter's", () => {
+  const of = (reason: string | undefined) =>
+    [false, true].map((isInWords) => chat.toFinishReason(reason, isInWords));
+  expect(of("refusal")).toEqual(["content_filter", "stop"]);
+  expect(of("max_tokens")).toEqual(["length", "length"]);
+  expect(of("tool_use")).toEqual(["tool_calls", "tool_calls"]);
+  expect(of(undefined)).toEqual(["stop", "stop"]);
+});
+
+test("a signed thought is one detail of the reasoning", () => {
+  const detail = { type: "reasoning.text", text: "hm", signature: "s" };
+  expect(chat.reasoningDetail("hm", "s")).toEqual(detail);
+});
+
+test("a response begins with its id, its second and its model", () => {
+  const wishes = {
+    echo: {},
+    clientTools: new Map(),
+    includeSealed: false,
+    includeSummary: false,
+  };
+  const head = headOf({ createdAtMs: 1_999, model: "m", estimatedInputTokens: 1, wishes });
+  expect(head).toMatchObject({ object: "response", created_at: 1, model: "m" });
+  expect(head.id).toMatch(/^resp_[0-9A-Za-z]{16,}$/);
 });
 
 describe("native usage", () => {

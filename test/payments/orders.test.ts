@@ -538,6 +538,8 @@ describe("refunds", () => {
   test("a cancelled refund returns the credits, once", async () => {
     const { accountId, orderId, begin } = await paidOrder();
     await begin(2_000_000n);
+    // There is more to refund, but one refund at a time.
+    expect(await errorOf(begin(1_000_000n))).toBe("wrong_state");
     expect(await stage.posted(accountId)).toBe(600_000_000n);
     const cancels = await Promise.all(
       Array.from({ length: 5 }, () => errorOf(admin.cancelRefund({ orderId }))),

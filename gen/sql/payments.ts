@@ -46,29 +46,6 @@ on conflict (account_id, "family", key_id) do nothing`,
 );
 
 /**
- * Remembers a block that was read, and forgets those of long ago.
- * `kept`: how many are remembered
- */
-export const putBlock: Run<{ processor: string; chain: string; kept: number; height: bigint | number; hash: string }> = run(
-  "payments/put-block",
-  `-- payments/put-block
-with forgotten as (
-  delete from chain_blocks
-  where processor = $1 and chain = $2 and height < (
-    select b.height from chain_blocks b
-    where b.processor = $1 and b.chain = $2
-    order by b.height desc
-    offset $3::integer limit 1
-  )
-)
-insert into chain_blocks (processor, chain, height, hash)
-values ($1, $2, $4, $5)
-on conflict (processor, chain, height) do update set hash = excluded.hash`,
-  (p) => [p.processor, p.chain, p.kept, p.height, p.hash],
-  5000,
-);
-
-/**
  * Stores what a chain says of one payment, with its transactions. Changes no row: nothing became
  * of it.
  * `height`: null: it is in no block yet
@@ -396,13 +373,33 @@ for update`,
 );
 
 /**
- * Stores how far a chain was read. The caller has locked it.
+ * Moves the cursor of a chain to the last of some blocks. They are remembered, and those of long
+ * ago forgotten. The caller has locked the chain.
+ * `kept`: how many are remembered
  */
-export const moveChain: Run<{ height: bigint | number; hash: string; processor: string; chain: string }> = run(
+export const moveChain: Run<{ heights: readonly (bigint | number)[]; hashes: readonly string[]; processor: string; chain: string; kept: number }> = run(
   "payments/move-chain",
   `-- payments/move-chain
-update chains set height = $1, hash = $2 where processor = $3 and chain = $4`,
-  (p) => [p.height, p.hash, p.processor, p.chain],
+with blocks as (
+  select height, hash from unnest($1::bigint[], $2::text[]) as block (height, hash)
+), forgotten as (
+  delete from chain_blocks
+  where processor = $3 and chain = $4 and height < (
+    select b.height from chain_blocks b
+    where b.processor = $3 and b.chain = $4
+    order by b.height desc
+    offset $5::integer limit 1
+  )
+), remembered as (
+  insert into chain_blocks (processor, chain, height, hash)
+  select $3, $4, height, hash from blocks
+  on conflict (processor, chain, height) do update set hash = excluded.hash
+)
+update chains c
+set height = last.height, hash = last.hash
+from (select height, hash from blocks order by height desc limit 1) last
+where c.processor = $3 and c.chain = $4`,
+  (p) => [p.heights, p.hashes, p.processor, p.chain, p.kept],
   5000,
 );
 
@@ -706,7 +703,7 @@ with pieces as (
   using oldest
   where d.processor = $7 and d.chain = $8 and d.height < oldest.height
     and (d.taken_height is null or d.taken_height < oldest.height)
-    and (d.address, d.asset) in (select address, asset from pieces)
+    and (d.address, d.asset) in (select distinct address, asset from pieces)
   returning d.address, d.asset, d.height, d.decimals, d.atoms, d.since, d.taken_height
 )
 insert into address_dust as d

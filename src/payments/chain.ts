@@ -15,7 +15,7 @@ const leastUsdMicro = microDollars;
 /** Transactions by which a payment can be found. */
 const hashesMax = 50;
 /** Blocks that are remembered. A chain that leaves more of them needs a person. */
-export const keptBlocks = 200;
+const keptBlocks = 200;
 /** Blocks that one transaction reads at most. */
 export const chunkBlocksMax = 500;
 
@@ -166,7 +166,7 @@ async function growDust(
   if (pieces.length === 0) return grown;
   const keyOf = ({ address, asset }: { address: string; asset: string }) => `${address} ${asset}`;
   const below = Math.min(...pieces.map(({ block }) => block.height));
-  const addresses = pieces.map(({ address }) => address);
+  const addresses = [...new Set(pieces.map(({ address }) => address))];
   const sums = await store.run(sql.sumDust, { ...id, addresses, below });
   const waiting = new Map(sums.map((one) => [keyOf(one), BigInt(one.atoms)]));
   const ordered = pieces.toSorted((one, other) => one.block.height - other.block.height);
@@ -204,6 +204,17 @@ export async function storeArrivals(
   for (const one of [...payments, ...grown])
     if (await tables.putChainPayment(id, one)) changed.push(one.externalId);
   await hookOrders(tables, id, changed);
+}
+
+/** Moves the cursor to the last of some blocks, which are remembered. The chain is locked. */
+export async function moveChain(
+  tables: PaymentsTables,
+  id: ChainId,
+  blocks: readonly BlockId[],
+): Promise<void> {
+  const heights = blocks.map(({ height }) => height);
+  const hashes = blocks.map(({ hash }) => hash);
+  await tables.run(sql.moveChain, { ...id, heights, hashes, kept: keptBlocks });
 }
 
 /**
@@ -249,7 +260,7 @@ export function goBack(
     const changed = idsOf(await orphan(tables));
     await tables.run(sql.returnDust, { ...id, above });
     await tables.run(sql.dropBlocks, { ...id, above });
-    await tables.run(sql.moveChain, { ...id, ...common });
+    await moveChain(tables, id, [common]);
     await hookOrders(tables, id, changed);
   });
 }

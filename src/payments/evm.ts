@@ -14,7 +14,7 @@ import {
   goBack,
   hookOrders,
   idInBlock,
-  keptBlocks,
+  moveChain,
   type Reading,
   sortArrivals,
   storeArrivals,
@@ -22,14 +22,12 @@ import {
 import { type Balance, type BlockId, idsOf } from "./chain-tables.ts";
 import { addAtoms } from "./coins.ts";
 import { usualOf } from "./processor.ts";
-import { type Rpc, type RpcCall, RpcError } from "./rpc.ts";
+import { inTurns, pagesOf, type Rpc, RpcError } from "./rpc.ts";
 
 /** `Transfer(address,address,uint256)` */
 const transferTopic = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef";
 const addressesAtOnce = 1_000;
 const callsAtOnce = 100;
-/** Requests that wait for the node at a time. */
-const requestsAtOnce = 4;
 /** Of one reading: the rest is compared by the next one. */
 const balancesMax = 2_000;
 const balancesAtOnce = 50;
@@ -98,7 +96,7 @@ export function createEvm(
   async function transfersIn(from: number, to: number, signal: AbortSignal): Promise<Transfer[]> {
     if (tokens.length === 0) return [];
     const lastBlocks = new Set<string>();
-    const pages = await inTurns(requestsAtOnce, await addressPages(), async (addresses) => {
+    const pages = await inTurns(await addressPages(), async (addresses) => {
       const topics = addresses.map((address) => `0x${address.slice(2).padStart(64, "0")}`);
       const filter = {
         fromBlock: hex(from),
@@ -203,16 +201,11 @@ export function createEvm(
     heights: ReadonlySet<number>,
     signal: AbortSignal,
   ): Promise<ReadonlyMap<number, Block>> {
-    const pages: RpcCall[][] = [];
-    const all = [...heights];
-    for (let at = 0; at < all.length; at += callsAtOnce)
-      pages.push(
-        all
-          .slice(at, at + callsAtOnce)
-          .map((height) => ({ method: "eth_getBlockByNumber", params: [hex(height), false] })),
-      );
-    const answers = await inTurns(requestsAtOnce, pages, (calls) => rpc.batch(calls, signal));
-    const blocks = answers.flat().map(toBlock);
+    const calls = [...heights].map((height) => ({
+      method: "eth_getBlockByNumber",
+      params: [hex(height), false],
+    }));
+    const blocks = (await rpc.batches(calls, callsAtOnce, signal)).map(toBlock);
     return new Map(blocks.flatMap((block) => (block ? [[block.height, block]] : [])));
   }
 
@@ -253,10 +246,7 @@ export function createEvm(
       await storeArrivals(tables, id, sorted);
       await tables.run(sql.loseWithBlocks, { processor: id.processor, externalIds: gone });
       await hookOrders(tables, id, gone);
-      if (end !== cursor) {
-        await tables.run(sql.putBlock, { ...id, ...blockId(end), kept: keptBlocks });
-        await tables.run(sql.moveChain, { ...id, ...blockId(end) });
-      }
+      if (end !== cursor) await moveChain(tables, id, [end]);
       await tables.run(sql.endChunk, { ...id, most: chunkBlocksMax });
     });
     return end;
@@ -268,11 +258,9 @@ export function createEvm(
     // What came to a new address up to this block counts, too.
     await store.run(sql.ensureBalances, { ...id, height: final.height - 1 });
     const balances = await store.listBalances(id, native, final.height, balancesMax);
-    const pages: Balance[][] = [];
-    for (let at = 0; at < balances.length; at += balancesAtOnce)
-      pages.push(balances.slice(at, at + balancesAtOnce));
+    const pages = pagesOf(balancesAtOnce, balances);
     const tag = hex(final.height);
-    const read = await inTurns(requestsAtOnce, pages, async (some) => {
+    const read = await inTurns(pages, async (some) => {
       const [block, ...answers] = await rpc.batch(
         [
           { method: "eth_getBlockByNumber", params: [tag, false] },
@@ -428,24 +416,9 @@ export function createEvm(
 
   async function begin({ id, transaction }: Reading, final: Block): Promise<BlockId> {
     const first = blockId(final);
-    await transaction(async (tables) => {
-      await tables.run(sql.putBlock, { ...id, ...first, kept: keptBlocks });
-      await tables.run(sql.moveChain, { ...id, ...first });
-    });
+    await transaction((tables) => moveChain(tables, id, [first]));
     return first;
   }
-}
-
-/** Does `work` for each, at most `most` at a time. The first failure ends it. */
-async function inTurns<T, R>(
-  most: number,
-  all: readonly T[],
-  work: (one: T) => Promise<R>,
-): Promise<R[]> {
-  const results: R[] = [];
-  for (let at = 0; at < all.length; at += most)
-    results.push(...(await Promise.all(all.slice(at, at + most).map(work))));
-  return results;
 }
 
 function largestOf(transactions: ReadonlyMap<string, bigint>): string | undefined {

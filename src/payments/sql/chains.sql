@@ -17,22 +17,6 @@ insert into deposit_addresses (key_id, index, address, account_id, "family")
 values (:key_id, :index, :address, :account_id, :family)
 on conflict (account_id, "family", key_id) do nothing;
 
--- name: PutBlock :run
--- Remembers a block that was read, and forgets those of long ago.
--- :kept  how many are remembered
-with forgotten as (
-  delete from chain_blocks
-  where processor = :processor and chain = :chain and height < (
-    select b.height from chain_blocks b
-    where b.processor = :processor and b.chain = :chain
-    order by b.height desc
-    offset :kept::integer limit 1
-  )
-)
-insert into chain_blocks (processor, chain, height, hash)
-values (:processor, :chain, :height, :hash)
-on conflict (processor, chain, height) do update set hash = excluded.hash;
-
 -- name: PutChainPayment :run
 -- Stores what a chain says of one payment, with its transactions. Changes no row: nothing became
 -- of it.
@@ -197,8 +181,28 @@ where processor = :processor and chain = :chain and lease_until::text = :lease
 for update;
 
 -- name: MoveChain :run
--- Stores how far a chain was read. The caller has locked it.
-update chains set height = :height, hash = :hash where processor = :processor and chain = :chain;
+-- Moves the cursor of a chain to the last of some blocks. They are remembered, and those of long
+-- ago forgotten. The caller has locked the chain.
+-- :kept  how many are remembered
+with blocks as (
+  select height, hash from unnest(:heights::bigint[], :hashes::text[]) as block (height, hash)
+), forgotten as (
+  delete from chain_blocks
+  where processor = :processor and chain = :chain and height < (
+    select b.height from chain_blocks b
+    where b.processor = :processor and b.chain = :chain
+    order by b.height desc
+    offset :kept::integer limit 1
+  )
+), remembered as (
+  insert into chain_blocks (processor, chain, height, hash)
+  select :processor, :chain, height, hash from blocks
+  on conflict (processor, chain, height) do update set hash = excluded.hash
+)
+update chains c
+set height = last.height, hash = last.hash
+from (select height, hash from blocks order by height desc limit 1) last
+where c.processor = :processor and c.chain = :chain;
 
 -- name: EndChunk :run
 -- Notes that a chunk of blocks was read: the next one may have twice as many. The caller has locked
@@ -377,7 +381,7 @@ with pieces as (
   using oldest
   where d.processor = :processor and d.chain = :chain and d.height < oldest.height
     and (d.taken_height is null or d.taken_height < oldest.height)
-    and (d.address, d.asset) in (select address, asset from pieces)
+    and (d.address, d.asset) in (select distinct address, asset from pieces)
   returning d.address, d.asset, d.height, d.decimals, d.atoms, d.since, d.taken_height
 )
 insert into address_dust as d

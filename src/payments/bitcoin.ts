@@ -242,10 +242,7 @@ export function createBitcoin(
       if (isWhole) await readWaiting(reading);
       return { tip, isWhole };
     },
-    settling(usdMicro, height) {
-      const needed = blocksNeeded(usdMicro);
-      return { needed, upto: height - needed + 1 };
-    },
+    blocksNeeded,
   };
 }
 

@@ -19,7 +19,7 @@ import {
   sortArrivals,
   storeArrivals,
 } from "./chain.ts";
-import { type Balance, type BlockId, idsOf } from "./chain-tables.ts";
+import { type Balance, type BlockId, idsOf, withAtoms } from "./chain-tables.ts";
 import { addAtoms } from "./coins.ts";
 import { usualOf } from "./processor.ts";
 import { inTurns, pagesOf, type Rpc, RpcError } from "./rpc.ts";
@@ -231,16 +231,21 @@ export function createEvm(
   ): Promise<BlockId> {
     const { id, signal, transaction } = reading;
     const isFinal = to <= final.height;
-    const rows = await store.run(sql.listInBlocks, { ...id, native, from, to });
-    const known = new Set(idsOf(rows));
+    const stored = (await store.run(sql.listInBlocks, { ...id, native, from, to })).map(withAtoms);
+    const known = new Map(stored.map(({ externalId, atoms }) => [externalId, atoms]));
     const arrivals = await arrivalsIn({ from, to, needed }, signal);
-    const fresh = arrivals.filter(({ externalId }) => !known.has(externalId));
+    const isGrown = ({ externalId, atoms }: Arrival) => (known.get(externalId) ?? 0n) > atoms;
+    const grown = new Set(idsOf(arrivals.filter(isGrown)));
+    // A block that is read again, since the chain left later ones, has its dust once more.
+    const fresh = arrivals.filter(
+      ({ externalId }) => !known.has(externalId) || grown.has(externalId),
+    );
     const sorted = await sortArrivals(parts, id, await seenBefore(reading, fresh), {
-      known,
-      isFinal,
+      known: new Set(),
+      ...{ grown, isFinal },
     });
     const there = new Set(idsOf([...arrivals, ...sorted.grown]));
-    const gone = [...known].filter((externalId) => !there.has(externalId));
+    const gone = idsOf(stored).filter((externalId) => !there.has(externalId));
     const end = to === final.height ? final : isFinal ? await knownBlockAt(to, signal) : cursor;
     await transaction(async (tables) => {
       await storeArrivals(tables, id, sorted);
@@ -411,7 +416,6 @@ export function createEvm(
       if (takesEther && cursor.height === final.height) await readEther(reading, final);
       return { tip: tip.height, isWhole: at >= tip.height };
     },
-    settling: (_, height) => ({ needed: 0, upto: height }),
   };
 
   async function begin({ id, transaction }: Reading, final: Block): Promise<BlockId> {

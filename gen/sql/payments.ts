@@ -292,14 +292,19 @@ export type ListSettlingRow = { address: string; accountId: string; isFlooded: b
 export const listSettling: Many<{ processor: string; chain: string; byBlocks: boolean; height: bigint | number; rows: bigint | number }, ListSettlingRow> = many(
   "payments/list-settling",
   `-- payments/list-settling
-select p.address, max(a.account_id) as account_id, count(*) > 100 as is_flooded
-from chain_payments p
-join deposit_addresses a on a.address = p.address
-where p.processor = $1 and p.chain = $2 and p.state = 'seen' and p.height is not null
-group by p.address
-having min(p.height + case when $3::boolean then p.needed else 1 end) <= $4::bigint + 1
-order by count(*) > 100, min(p.height), p.address
-limit $5`,
+select ready.address, a.account_id, ready.is_flooded as is_flooded
+from (
+  select p.address, count(*) > 100 as is_flooded, min(p.height) as lowest
+  from chain_payments p
+  where p.processor = $1 and p.chain = $2 and p.state = 'seen' and p.height is not null
+  group by p.address
+  having min(p.height + case when $3::boolean then p.needed else 1 end)
+    <= $4::bigint + 1
+  order by is_flooded, lowest, p.address
+  limit $5
+) ready
+join deposit_addresses a on a.address = ready.address
+order by ready.is_flooded, ready.lowest, ready.address`,
   (p) => [p.processor, p.chain, p.byBlocks, p.height, p.rows],
   (v) => ({ address: v[0], accountId: v[1], isFlooded: v[2] }) as never,
   "",
@@ -1473,23 +1478,23 @@ select exists (
   5000,
 );
 
-export type CountAwaitedRow = { orders: bigint; payments: bigint };
+export type IsAwaitedRow = { order: boolean; payment: boolean };
 /**
- * Counts what is awaited on a chain: open orders of a coin, and payments in no block.
+ * Tells what is awaited on a chain: open orders of a coin, and payments in no block.
  */
-export const countAwaited: One<{ processor: string; chain: string; asset: string }, CountAwaitedRow> = one(
-  "payments/count-awaited",
-  `-- payments/count-awaited
-select (
-  select count(*) from payment_orders
+export const isAwaited: One<{ processor: string; chain: string; asset: string }, IsAwaitedRow> = one(
+  "payments/is-awaited",
+  `-- payments/is-awaited
+select exists (
+  select from payment_orders
   where processor = $1 and network = $2 and asset = $3 and external_id is not null
     and state in ('open', 'seen') and quoted_until > now() - interval '15 minutes'
-) as orders, (
-  select count(*) from chain_payments
+) as order, exists (
+  select from chain_payments
   where processor = $1 and chain = $2 and height is null and state <> 'lost'
-) as payments`,
+) as payment`,
   (p) => [p.processor, p.chain, p.asset],
-  (v) => ({ orders: v[0], payments: v[1] }) as never,
+  (v) => ({ order: v[0], payment: v[1] }) as never,
   "",
   5000,
 );

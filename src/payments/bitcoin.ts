@@ -30,7 +30,7 @@ const transactionsMax = 6_000;
 const blocksOfRequest = 8;
 /** Waiting transactions that one reading asks for, and how long it does so. */
 const waitingMax = 2_000;
-const waitingMsMax = 5_000;
+const waitingMsMax = 2_000;
 const waitingOfRequest = 20;
 /** A payment that is in no block, and waits for none, is given up after this time. */
 const missingMsMax = 24 * 3_600_000;
@@ -171,9 +171,9 @@ export function createBitcoin(
    */
   async function readWaiting(reading: Reading): Promise<void> {
     const { id, signal, transaction } = reading;
-    const { orders, payments } = await store.run(sql.countAwaited, { ...id, asset });
-    if (orders === 0n) looked = undefined;
-    if (orders === 0n && payments === 0n) return;
+    const { order: isOrder, payment } = await store.run(sql.isAwaited, { ...id, asset });
+    if (!isOrder) looked = undefined;
+    if (!isOrder && !payment) return;
     const list = await rpc.call("getrawmempool", [], signal);
     const now = new Set(list.list().map((one) => one.text()));
     const { listed, asked: before } = looked ?? { listed: now, asked: new Set<string>() };
@@ -181,7 +181,7 @@ export function createBitcoin(
     const [fresh, others] = [true, false].map((isNew) =>
       unasked.filter((txid) => !listed.has(txid) === isNew),
     );
-    const wanted = orders === 0n ? [] : [...(fresh ?? []), ...(others ?? [])].slice(0, waitingMax);
+    const wanted = !isOrder ? [] : [...(fresh ?? []), ...(others ?? [])].slice(0, waitingMax);
     const untilMs = performance.now() + waitingMsMax;
     const asked: string[] = [];
     const transactions: Answer[] = [];
@@ -210,7 +210,7 @@ export function createBitcoin(
       const lost = { ...id, replaced, missingMs: missingMsMax };
       await hookOrders(tables, id, idsOf(await tables.run(sql.losePayments, lost)));
     });
-    if (orders > 0n)
+    if (isOrder)
       looked = {
         listed: now,
         asked: new Set([...before, ...asked].filter((txid) => now.has(txid))),

@@ -135,14 +135,19 @@ where processor = :processor and chain = :chain and height is null and state <> 
 -- 100 payments in blocks last, then the lowest block first.
 -- :height  the cursor
 -- :by_blocks  true: it needs as many as were stored with it; false: one
-select p.address, max(a.account_id) as "account_id!", count(*) > 100 as "is_flooded!"
-from chain_payments p
-join deposit_addresses a on a.address = p.address
-where p.processor = :processor and p.chain = :chain and p.state = 'seen' and p.height is not null
-group by p.address
-having min(p.height + case when :by_blocks::boolean then p.needed else 1 end) <= :height::bigint + 1
-order by count(*) > 100, min(p.height), p.address
-limit :rows;
+select ready.address, a.account_id, ready.is_flooded as "is_flooded!"
+from (
+  select p.address, count(*) > 100 as is_flooded, min(p.height) as lowest
+  from chain_payments p
+  where p.processor = :processor and p.chain = :chain and p.state = 'seen' and p.height is not null
+  group by p.address
+  having min(p.height + case when :by_blocks::boolean then p.needed else 1 end)
+    <= :height::bigint + 1
+  order by is_flooded, lowest, p.address
+  limit :rows
+) ready
+join deposit_addresses a on a.address = ready.address
+order by ready.is_flooded, ready.lowest, ready.address;
 
 -- name: SumDays :many
 -- Sums what accounts were paid on a chain within a day, and what is unsettled, in micro-dollars.

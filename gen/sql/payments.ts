@@ -46,29 +46,6 @@ on conflict (account_id, "family", key_id) do nothing`,
 );
 
 /**
- * Remembers a block that was read, and forgets those of long ago.
- * `kept`: how many are remembered
- */
-export const putBlock: Run<{ processor: string; chain: string; kept: number; height: bigint | number; hash: string }> = run(
-  "payments/put-block",
-  `-- payments/put-block
-with forgotten as (
-  delete from chain_blocks
-  where processor = $1 and chain = $2 and height < (
-    select b.height from chain_blocks b
-    where b.processor = $1 and b.chain = $2
-    order by b.height desc
-    offset $3::integer limit 1
-  )
-)
-insert into chain_blocks (processor, chain, height, hash)
-values ($1, $2, $4, $5)
-on conflict (processor, chain, height) do update set hash = excluded.hash`,
-  (p) => [p.processor, p.chain, p.kept, p.height, p.hash],
-  5000,
-);
-
-/**
  * Stores what a chain says of one payment, with its transactions. Changes no row: nothing became
  * of it.
  * `height`: null: it is in no block yet
@@ -305,30 +282,55 @@ where processor = $1 and chain = $2 and height is null and state <> 'lost'`,
   5000,
 );
 
-export type SumDaysRow = { accountId: string; usdMicro: string | null; isFlooded: boolean; lowest: bigint };
+export type ListSettlingRow = { address: string; accountId: string; isFlooded: boolean };
 /**
- * Sums what accounts with unsettled payments were paid on this chain within a day, in
- * micro-dollars, and tells which of them have more than 100 unsettled ones, and the lowest block of
- * these. Null: partly unknown.
+ * Lists addresses of which a payment seems to have the blocks that it needs: those with more than
+ * 100 payments in blocks last, then the lowest block first.
+ * `height`: the cursor
+ * `byBlocks`: true: it needs as many as were stored with it; false: one
  */
-export const sumDays: Many<{ processor: string; chain: string }, SumDaysRow> = many(
+export const listSettling: Many<{ processor: string; chain: string; byBlocks: boolean; height: bigint | number; rows: bigint | number }, ListSettlingRow> = many(
+  "payments/list-settling",
+  `-- payments/list-settling
+select ready.address, a.account_id, ready.is_flooded as is_flooded
+from (
+  select p.address, count(*) > 100 as is_flooded, min(p.height) as lowest
+  from chain_payments p
+  where p.processor = $1 and p.chain = $2 and p.state = 'seen' and p.height is not null
+  group by p.address
+  having min(p.height + case when $3::boolean then p.needed else 1 end)
+    <= $4::bigint + 1
+  order by is_flooded, lowest, p.address
+  limit $5
+) ready
+join deposit_addresses a on a.address = ready.address
+order by ready.is_flooded, ready.lowest, ready.address`,
+  (p) => [p.processor, p.chain, p.byBlocks, p.height, p.rows],
+  (v) => ({ address: v[0], accountId: v[1], isFlooded: v[2] }) as never,
+  "",
+  5000,
+);
+
+export type SumDaysRow = { accountId: string; usdMicro: string | null };
+/**
+ * Sums what accounts were paid on a chain within a day, and what is unsettled, in micro-dollars.
+ * Null: partly unknown.
+ */
+export const sumDays: Many<{ accountIds: readonly string[]; processor: string; chain: string }, SumDaysRow> = many(
   "payments/sum-days",
   `-- payments/sum-days
 select a.account_id as account_id,
-  case when bool_and(coalesce(o.rate, d.market_rate) is not null)
-    then sum(trunc(d.atoms * coalesce(o.rate, d.market_rate) / 10::numeric ^ d.decimals))::text
-  end as usd_micro,
-  count(*) filter (where d.state = 'seen' and d.height is not null) > 100 as is_flooded,
-  min(d.height) filter (where d.state = 'seen') as lowest
+  case when bool_and(coalesce(o.rate, p.market_rate) is not null)
+    then sum(trunc(p.atoms * coalesce(o.rate, p.market_rate) / 10::numeric ^ p.decimals))::text
+  end as usd_micro
 from deposit_addresses a
-join chain_payments d on d.address = a.address
-left join payment_orders o on o.order_id = d.order_id and o.kind = 'pack'
-where d.processor = $1 and d.chain = $2 and d.state <> 'lost'
-  and (d.state = 'seen' or d.first_seen_at > now() - interval '1 day')
-group by a.account_id
-having bool_or(d.state = 'seen' and d.height is not null)`,
-  (p) => [p.processor, p.chain],
-  (v) => ({ accountId: v[0], usdMicro: v[1], isFlooded: v[2], lowest: v[3] }) as never,
+join chain_payments p on p.address = a.address
+left join payment_orders o on o.order_id = p.order_id and o.kind = 'pack'
+where a.account_id = any($1::text[]) and p.processor = $2 and p.chain = $3
+  and p.state <> 'lost' and (p.state = 'seen' or p.first_seen_at > now() - interval '1 day')
+group by a.account_id`,
+  (p) => [p.accountIds, p.processor, p.chain],
+  (v) => ({ accountId: v[0], usdMicro: v[1] }) as never,
   "usdMicro",
   5000,
 );
@@ -396,13 +398,33 @@ for update`,
 );
 
 /**
- * Stores how far a chain was read. The caller has locked it.
+ * Moves the cursor of a chain to the last of some blocks. They are remembered, and those of long
+ * ago forgotten. The caller has locked the chain.
+ * `kept`: how many are remembered
  */
-export const moveChain: Run<{ height: bigint | number; hash: string; processor: string; chain: string }> = run(
+export const moveChain: Run<{ heights: readonly (bigint | number)[]; hashes: readonly string[]; processor: string; chain: string; kept: number }> = run(
   "payments/move-chain",
   `-- payments/move-chain
-update chains set height = $1, hash = $2 where processor = $3 and chain = $4`,
-  (p) => [p.height, p.hash, p.processor, p.chain],
+with blocks as (
+  select height, hash from unnest($1::bigint[], $2::text[]) as block (height, hash)
+), forgotten as (
+  delete from chain_blocks
+  where processor = $3 and chain = $4 and height < (
+    select b.height from chain_blocks b
+    where b.processor = $3 and b.chain = $4
+    order by b.height desc
+    offset $5::integer limit 1
+  )
+), remembered as (
+  insert into chain_blocks (processor, chain, height, hash)
+  select $3, $4, height, hash from blocks
+  on conflict (processor, chain, height) do update set hash = excluded.hash
+)
+update chains c
+set height = last.height, hash = last.hash
+from (select height, hash from blocks order by height desc limit 1) last
+where c.processor = $3 and c.chain = $4`,
+  (p) => [p.heights, p.hashes, p.processor, p.chain, p.kept],
   5000,
 );
 
@@ -502,17 +524,16 @@ where processor = $2 and external_id = any($3::text[]) and order_id is null`,
 
 export type RaiseNeededRow = { externalId: string };
 /**
- * Stores that some unsettled payments of accounts need more blocks by now. Returns those that
+ * Stores that some unsettled payments to addresses need more blocks by now. Returns those that
  * changed.
  */
-export const raiseNeeded: Many<{ accountIds: readonly string[]; needed: readonly number[]; processor: string; chain: string; rows: bigint | number }, RaiseNeededRow> = many(
+export const raiseNeeded: Many<{ addresses: readonly string[]; needed: readonly number[]; processor: string; chain: string; rows: bigint | number }, RaiseNeededRow> = many(
   "payments/raise-needed",
   `-- payments/raise-needed
 with raised as (
   select p.external_id, c.needed
-  from unnest($1::text[], $2::integer[]) as c (account_id, needed)
-  join deposit_addresses a on a.account_id = c.account_id
-  join chain_payments p on p.address = a.address
+  from unnest($1::text[], $2::integer[]) as c (address, needed)
+  join chain_payments p on p.address = c.address
   where p.processor = $3 and p.chain = $4
     and p.state = 'seen' and p.height is not null and p.needed < c.needed
   limit $5
@@ -522,7 +543,7 @@ set needed = r.needed
 from raised r
 where p.processor = $3 and p.external_id = r.external_id
 returning p.external_id`,
-  (p) => [p.accountIds, p.needed, p.processor, p.chain, p.rows],
+  (p) => [p.addresses, p.needed, p.processor, p.chain, p.rows],
   (v) => ({ externalId: v[0] }) as never,
   "",
   5000,
@@ -530,44 +551,44 @@ returning p.external_id`,
 
 export type SettlePaymentsRow = { externalId: string };
 /**
- * Settles a page of payments: of each address at most 20, and those of flooded accounts last, so
- * that nobody's payments wait for those of somebody else.
- * `upto`: the height up to which those of each account settle
+ * Settles a page of payments that have the blocks they need: of each address at most 20, and those
+ * of flooded addresses last, so that nobody's payments wait for those of somebody else.
+ * `height`: the cursor
+ * `needed`: blocks of each address
  */
-export const settlePayments: Many<{ accountIds: readonly string[]; upto: readonly (bigint | number)[]; flooded: readonly boolean[]; processor: string; chain: string; rows: bigint | number }, SettlePaymentsRow> = many(
+export const settlePayments: Many<{ addresses: readonly string[]; needed: readonly number[]; flooded: readonly boolean[]; processor: string; chain: string; height: bigint | number; rows: bigint | number }, SettlePaymentsRow> = many(
   "payments/settle-payments",
   `-- payments/settle-payments
 with page as (
   select p.external_id
-  from unnest($1::text[], $2::bigint[], $3::boolean[])
-    as c (account_id, upto, flooded)
-  join deposit_addresses a on a.account_id = c.account_id
+  from unnest($1::text[], $2::integer[], $3::boolean[])
+    as c (address, needed, flooded)
   cross join lateral (
     select external_id, height
     from chain_payments
-    where processor = $4 and chain = $5 and address = a.address
-      and state = 'seen' and height is not null and height <= c.upto
+    where processor = $4 and chain = $5 and address = c.address and state = 'seen'
+      and height is not null and height <= $6::bigint + 1 - c.needed
     order by height
     limit 20
   ) p
   order by c.flooded, p.height, p.external_id
-  limit $6
+  limit $7
 )
 update chain_payments p
 set state = 'settled'
 from page
 where p.processor = $4 and p.external_id = page.external_id
 returning p.external_id`,
-  (p) => [p.accountIds, p.upto, p.flooded, p.processor, p.chain, p.rows],
+  (p) => [p.addresses, p.needed, p.flooded, p.processor, p.chain, p.height, p.rows],
   (v) => ({ externalId: v[0] }) as never,
   "",
   5000,
 );
 
 /**
- * Lets a person look at the newest order of each of some accounts, once.
+ * Lets a person look at the newest order of each of some addresses, once.
  */
-export const markFlooded: Run<{ accountIds: readonly string[]; processor: string; chain: string }> = run(
+export const markFlooded: Run<{ addresses: readonly string[]; processor: string; chain: string }> = run(
   "payments/mark-flooded",
   `-- payments/mark-flooded
 update payment_orders o
@@ -575,16 +596,15 @@ set faults = array(select distinct unnest(o.faults || 'flooded'::text) order by 
   hook_at = now(), next_look_at = now()
 where o.order_id in (
   select max(p.order_id)
-  from deposit_addresses a
-  join chain_payments p on p.address = a.address
-  where a.account_id = any($1::text[]) and p.processor = $2
-    and p.chain = $3 and p.state = 'seen' and p.height is not null
-  group by a.account_id
+  from chain_payments p
+  where p.address = any($1::text[]) and p.processor = $2 and p.chain = $3
+    and p.state = 'seen' and p.height is not null
+  group by p.address
 ) and not exists (
   select from payment_orders f
   where f.account_id = o.account_id and 'flooded' = any(f.faults)
 )`,
-  (p) => [p.accountIds, p.processor, p.chain],
+  (p) => [p.addresses, p.processor, p.chain],
   5000,
 );
 
@@ -622,18 +642,18 @@ returning external_id`,
   5000,
 );
 
-export type ListInBlocksRow = { externalId: string };
+export type ListInBlocksRow = { externalId: string; atoms: string };
 /**
  * Lists the payments of tokens in some blocks.
  */
 export const listInBlocks: Many<{ processor: string; chain: string; from: bigint | number; to: bigint | number; native: string }, ListInBlocksRow> = many(
   "payments/list-in-blocks",
   `-- payments/list-in-blocks
-select external_id from chain_payments
+select external_id, atoms from chain_payments
 where processor = $1 and chain = $2 and height between $3 and $4
   and state <> 'lost' and asset <> $5`,
   (p) => [p.processor, p.chain, p.from, p.to, p.native],
-  (v) => ({ externalId: v[0] }) as never,
+  (v) => ({ externalId: v[0], atoms: v[1] }) as never,
   "",
   5000,
 );
@@ -706,7 +726,7 @@ with pieces as (
   using oldest
   where d.processor = $7 and d.chain = $8 and d.height < oldest.height
     and (d.taken_height is null or d.taken_height < oldest.height)
-    and (d.address, d.asset) in (select address, asset from pieces)
+    and (d.address, d.asset) in (select distinct address, asset from pieces)
   returning d.address, d.asset, d.height, d.decimals, d.atoms, d.since, d.taken_height
 )
 insert into address_dust as d
@@ -1458,23 +1478,23 @@ select exists (
   5000,
 );
 
-export type CountAwaitedRow = { orders: bigint; payments: bigint };
+export type IsAwaitedRow = { order: boolean; payment: boolean };
 /**
- * Counts what is awaited on a chain: open orders of a coin, and payments in no block.
+ * Tells what is awaited on a chain: open orders of a coin, and payments in no block.
  */
-export const countAwaited: One<{ processor: string; chain: string; asset: string }, CountAwaitedRow> = one(
-  "payments/count-awaited",
-  `-- payments/count-awaited
-select (
-  select count(*) from payment_orders
+export const isAwaited: One<{ processor: string; chain: string; asset: string }, IsAwaitedRow> = one(
+  "payments/is-awaited",
+  `-- payments/is-awaited
+select exists (
+  select from payment_orders
   where processor = $1 and network = $2 and asset = $3 and external_id is not null
     and state in ('open', 'seen') and quoted_until > now() - interval '15 minutes'
-) as orders, (
-  select count(*) from chain_payments
+) as order, exists (
+  select from chain_payments
   where processor = $1 and chain = $2 and height is null and state <> 'lost'
-) as payments`,
+) as payment`,
   (p) => [p.processor, p.chain, p.asset],
-  (v) => ({ orders: v[0], payments: v[1] }) as never,
+  (v) => ({ order: v[0], payment: v[1] }) as never,
   "",
   5000,
 );

@@ -4,7 +4,6 @@
 import * as sql from "../../gen/sql/payments.ts";
 import { type BitcoinSettings, btc } from "../config/catalog.ts";
 import type { Answer } from "./ask.ts";
-import { RefusedError } from "./ask.ts";
 import {
   type Arrival,
   type Chain,
@@ -13,7 +12,7 @@ import {
   findCommon,
   goBack,
   hookOrders,
-  keptBlocks,
+  moveChain,
   type Reading,
   sortArrivals,
   storeArrivals,
@@ -21,15 +20,26 @@ import {
 import { type BlockId, idsOf } from "./chain-tables.ts";
 import { addAtoms, atomsOf } from "./coins.ts";
 import { usualOf } from "./processor.ts";
-import { type Rpc, RpcError } from "./rpc.ts";
+import { pagesOf, type Rpc, requestsAtOnce } from "./rpc.ts";
 
 const { asset, decimals } = usualOf(btc);
 const microDollars = 1_000_000n;
-/** Waiting transactions that one reading asks for. */
+/** Blocks of one chunk, and transactions of them: both are in memory at a time. */
+const blocksMax = 32;
+const transactionsMax = 6_000;
+const blocksOfRequest = 8;
+/** Waiting transactions that one reading asks for, and how long it does so. */
 const waitingMax = 2_000;
-const askedAtOnce = 8;
+const waitingMsMax = 2_000;
+const waitingOfRequest = 20;
 /** A payment that is in no block, and waits for none, is given up after this time. */
 const missingMsMax = 24 * 3_600_000;
+
+type Block = {
+  readonly block: BlockId;
+  readonly at: Date;
+  readonly transactions: readonly Answer[];
+};
 
 /** Blocks that a payment needs, by what its account was paid within a day, in micro-dollars. */
 export function blocksNeeded(usdMicro: bigint | undefined): number {
@@ -50,32 +60,30 @@ export function createBitcoin(
   const { store } = parts;
   /** What waited at the last look, and what of that was asked for. Undefined: no order waited. */
   let looked: { listed: ReadonlySet<string>; asked: ReadonlySet<string> } | undefined;
+  /** Transactions of the largest of the blocks that were read last. */
+  let fullest = transactionsMax;
 
   const hashAt = async (height: number, signal: AbortSignal) =>
     (await rpc.call("getblockhash", [height], signal)).text();
 
-  /** What some transactions pay to our addresses: to each, its outputs together. */
+  /** What blocks, or what waits for one, pay to our addresses: each transaction's outputs together. */
   async function arrivalsIn(
-    transactions: readonly Answer[],
-    at: Date,
-    block: BlockId | undefined,
+    blocks: readonly { block: BlockId | undefined; at: Date; transactions: readonly Answer[] }[],
   ): Promise<Arrival[]> {
-    const all = new Set<string>();
-    const outputs = transactions.flatMap((transaction) =>
-      transaction
-        .at("vout")
-        .list()
-        .map((output) => {
-          const address = addressOf(output);
-          all.add(address);
-          return { transaction, output, address };
-        }),
+    const outputs = blocks.flatMap(({ at, block, transactions }) =>
+      transactions.flatMap((transaction) =>
+        transaction
+          .at("vout")
+          .list()
+          .map((output) => ({ at, block, transaction, output, address: addressOf(output) })),
+      ),
     );
-    all.delete("");
-    const own = await store.run(sql.ownAddresses, { addresses: [...all] });
+    const addresses = new Set(outputs.map(({ address }) => address));
+    addresses.delete("");
+    const own = await store.run(sql.ownAddresses, { addresses: [...addresses] });
     const ours = new Set(own.map(({ address }) => address));
     const found = new Map<string, Arrival>();
-    for (const { transaction, output, address } of outputs) {
+    for (const { at, block, transaction, output, address } of outputs) {
       if (!ours.has(address)) continue;
       const atoms = atomsOf(output.at("value").text(), decimals);
       if (atoms === undefined) throw output.at("value").fault("is no amount");
@@ -95,33 +103,66 @@ export function createBitcoin(
     return [...found.values()];
   }
 
-  async function readBlock(reading: Reading, previous: BlockId): Promise<BlockId> {
-    const { id, signal, transaction } = reading;
-    const height = previous.height + 1;
-    const hash = await hashAt(height, signal);
-    const block = await rpc.call("getblock", [hash, 2], signal);
-    if (block.at("hash").text() !== hash) throw block.at("hash").fault("is of another block");
-    // The chain went another way meanwhile: the next reading goes back.
-    if (block.at("previousblockhash").text() !== previous.hash)
-      throw new Error(`the chain left block ${previous.height} during the reading`);
-    const transactions = [...block.at("tx").optionalList(), ...block.at("rawtx").optionalList()];
-    if (transactions.length === 0) throw block.fault("has no transactions");
-    const at = new Date(Math.min(Date.now(), block.at("time").time().getTime()));
-    const read = { height, hash };
-    const arrivals = await arrivalsIn(transactions, at, read);
+  /** The blocks after one, up to a height. Throws unless each follows the one before it. */
+  async function blocksAfter(previous: BlockId, to: number, signal: AbortSignal): Promise<Block[]> {
+    const heights = Array.from(
+      { length: to - previous.height },
+      (_, at) => previous.height + 1 + at,
+    );
+    const hashes = await rpc.batch(
+      heights.map((height) => ({ method: "getblockhash", params: [height] })),
+      signal,
+    );
+    const calls = hashes.map((hash) => ({ method: "getblock", params: [hash.text(), 2] }));
+    const answers = await rpc.batches(calls, blocksOfRequest, signal);
+    let before = previous;
+    return answers.map((answer, index) => {
+      const block = { height: before.height + 1, hash: hashes[index]?.text() ?? "" };
+      if (answer.at("hash").text() !== block.hash)
+        throw answer.at("hash").fault("is of another block");
+      // The chain went another way meanwhile: the next reading goes back.
+      if (answer.at("previousblockhash").text() !== before.hash)
+        throw new Error(`the chain left block ${before.height} during the reading`);
+      const transactions = [
+        ...answer.at("tx").optionalList(),
+        ...answer.at("rawtx").optionalList(),
+      ];
+      if (transactions.length === 0) throw answer.fault("has no transactions");
+      const at = new Date(Math.min(Date.now(), answer.at("time").time().getTime()));
+      before = block;
+      return { block, at, transactions };
+    });
+  }
+
+  async function begin(reading: Reading, tip: number): Promise<BlockId> {
+    const first = { height: tip, hash: await hashAt(tip, reading.signal) };
+    await reading.transaction((tables) => moveChain(tables, reading.id, [first]));
+    return first;
+  }
+
+  async function storeBlocks(
+    { id, transaction }: Reading,
+    blocks: readonly Block[],
+  ): Promise<void> {
+    const arrivals = await arrivalsIn(blocks);
     const unmined = await store.run(sql.listUnmined, id);
     const known = new Set(idsOf(unmined));
     const sorted = await sortArrivals(parts, id, arrivals, { known, isFinal: true });
-    const replaced = replacedBy(unmined, transactions);
+    const replaced = replacedBy(
+      unmined,
+      blocks.flatMap(({ transactions }) => transactions),
+    );
     await transaction(async (tables) => {
       await storeArrivals(tables, id, sorted);
       const lost = { ...id, replaced, missingMs: missingMsMax };
       await hookOrders(tables, id, idsOf(await tables.run(sql.losePayments, lost)));
-      await tables.run(sql.putBlock, { ...id, ...read, kept: keptBlocks });
-      await tables.run(sql.moveChain, { ...id, ...read });
+      await moveChain(
+        tables,
+        id,
+        blocks.map(({ block }) => block),
+      );
       await tables.run(sql.endChunk, { ...id, most: chunkBlocksMax });
     });
-    return read;
   }
 
   /**
@@ -130,9 +171,9 @@ export function createBitcoin(
    */
   async function readWaiting(reading: Reading): Promise<void> {
     const { id, signal, transaction } = reading;
-    const { orders, payments } = await store.run(sql.countAwaited, { ...id, asset });
-    if (orders === 0n) looked = undefined;
-    if (orders === 0n && payments === 0n) return;
+    const { order: isOrder, payment } = await store.run(sql.isAwaited, { ...id, asset });
+    if (!isOrder) looked = undefined;
+    if (!isOrder && !payment) return;
     const list = await rpc.call("getrawmempool", [], signal);
     const now = new Set(list.list().map((one) => one.text()));
     const { listed, asked: before } = looked ?? { listed: now, asked: new Set<string>() };
@@ -140,13 +181,20 @@ export function createBitcoin(
     const [fresh, others] = [true, false].map((isNew) =>
       unasked.filter((txid) => !listed.has(txid) === isNew),
     );
-    const asked = orders === 0n ? [] : [...(fresh ?? []), ...(others ?? [])].slice(0, waitingMax);
+    const wanted = !isOrder ? [] : [...(fresh ?? []), ...(others ?? [])].slice(0, waitingMax);
+    const untilMs = performance.now() + waitingMsMax;
+    const asked: string[] = [];
     const transactions: Answer[] = [];
-    for (let at = 0; at < asked.length; at += askedAtOnce) {
-      const some = asked.slice(at, at + askedAtOnce).map((txid) => findTransaction(txid, signal));
-      for (const one of await Promise.all(some)) if (one) transactions.push(one);
+    for (const some of pagesOf(waitingOfRequest * requestsAtOnce, wanted)) {
+      if (performance.now() > untilMs) break;
+      const calls = some.map((txid) => ({ method: "getrawtransaction", params: [txid, 1] }));
+      const answers = await rpc.batches(calls, waitingOfRequest, signal, { isSome: true });
+      // Others are in a block by now, or were replaced.
+      transactions.push(...answers.filter((one) => !one.isAbsent));
+      asked.push(...some);
     }
-    const arrivals = await arrivalsIn(transactions, new Date(), undefined);
+    const waiting = { block: undefined, at: new Date(), transactions };
+    const arrivals = await arrivalsIn([waiting]);
     const unmined = await store.run(sql.listUnmined, id);
     const known = new Set(idsOf(unmined));
     const sorted = await sortArrivals(parts, id, arrivals, { known, isFinal: false });
@@ -162,54 +210,39 @@ export function createBitcoin(
       const lost = { ...id, replaced, missingMs: missingMsMax };
       await hookOrders(tables, id, idsOf(await tables.run(sql.losePayments, lost)));
     });
-    if (orders > 0n)
+    if (isOrder)
       looked = {
         listed: now,
         asked: new Set([...before, ...asked].filter((txid) => now.has(txid))),
       };
   }
 
-  /** Undefined: it is in a block by now, or was replaced. */
-  async function findTransaction(txid: string, signal: AbortSignal): Promise<Answer | undefined> {
-    try {
-      return await rpc.call("getrawtransaction", [txid, 1], signal);
-    } catch (error) {
-      if (error instanceof RpcError || error instanceof RefusedError) return undefined;
-      throw error;
-    }
-  }
-
   return {
     name: chain,
     hasBalances: false,
     async read(reading) {
-      const { id, signal, transaction } = reading;
+      const { id, signal } = reading;
       const tip = Number((await rpc.call("getblockcount", [], signal)).text());
       if (!Number.isSafeInteger(tip) || tip < 0) throw new Error("the node has no height");
-      let cursor = reading.cursor;
-      if (!cursor) {
-        const first = { height: tip, hash: await hashAt(tip, signal) };
-        await transaction(async (tables) => {
-          await tables.run(sql.putBlock, { ...id, ...first, kept: keptBlocks });
-          await tables.run(sql.moveChain, { ...id, ...first });
-        });
-        cursor = first;
-      }
+      let cursor = reading.cursor ?? (await begin(reading, tip));
       if (tip < cursor.height || (await hashAt(cursor.height, signal)) !== cursor.hash) {
         cursor = await findCommon(store, reading, tip, (height) => hashAt(height, signal));
         const above = cursor.height;
         await goBack(reading, cursor, (tables) => tables.run(sql.orphanPayments, { ...id, above }));
       }
-      while (cursor.height < tip && !reading.isOver()) cursor = await readBlock(reading, cursor);
+      for (let most = reading.chunkBlocks; cursor.height < tip && !reading.isOver(); most *= 2) {
+        const size = Math.min(most, blocksMax, Math.max(1, Math.floor(transactionsMax / fullest)));
+        const blocks = await blocksAfter(cursor, Math.min(tip, cursor.height + size), signal);
+        await storeBlocks(reading, blocks);
+        fullest = Math.max(...blocks.map(({ transactions }) => transactions.length));
+        cursor = blocks.at(-1)?.block ?? cursor;
+      }
       const isWhole = cursor.height >= tip;
       // Before the newest block was read, what is in it would seem to have gone.
       if (isWhole) await readWaiting(reading);
       return { tip, isWhole };
     },
-    settling(usdMicro, height) {
-      const needed = blocksNeeded(usdMicro);
-      return { needed, upto: height - needed + 1 };
-    },
+    blocksNeeded,
   };
 }
 

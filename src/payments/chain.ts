@@ -15,7 +15,7 @@ const leastUsdMicro = microDollars;
 /** Transactions by which a payment can be found. */
 const hashesMax = 50;
 /** Blocks that are remembered. A chain that leaves more of them needs a person. */
-export const keptBlocks = 200;
+const keptBlocks = 200;
 /** Blocks that one transaction reads at most. */
 export const chunkBlocksMax = 500;
 
@@ -44,11 +44,10 @@ export type Chain = {
   /** Throws if the node does not answer as it should: what was read before stays. */
   read(reading: Reading): Promise<ReadChain>;
   /**
-   * Blocks that payments need, by what their account was paid within a day, in micro-dollars, and
-   * the height up to which they settle. `needed` 0: as many as was stored with each. `height`: the
-   * cursor.
+   * Blocks that payments need by what their account was paid within a day, in micro-dollars,
+   * undefined: partly unknown. Absent: as many as was stored with each.
    */
-  settling(usdMicro: bigint | undefined, height: number): { needed: number; upto: number };
+  readonly blocksNeeded?: (usdMicro: bigint | undefined) => number;
 };
 
 export type ChainParts = {
@@ -94,14 +93,16 @@ export function idInBlock(chain: string, { hash }: BlockId, address: string, ass
 
 /**
  * Tells payments from dust, by the rates of their time. `known`: the ids of stored payments, which
- * stay payments. `isFinal` false: their blocks are read again, so dust is left for then.
+ * stay payments. `grown`: of those that dust became, so the arrival is its last piece. `isFinal`
+ * false: their blocks are read again, so dust is left for then.
  */
 export async function sortArrivals(
   { store, marketRate }: ChainParts,
   id: ChainId,
   arrivals: readonly Arrival[],
-  { known, isFinal }: { known: ReadonlySet<string>; isFinal: boolean },
+  of: { known: ReadonlySet<string>; grown?: ReadonlySet<string>; isFinal: boolean },
 ): Promise<Sorted> {
+  const { known, grown = new Set(), isFinal } = of;
   const rateOf = async (asset: string, at: Date | "last") => await marketRate?.({ asset }, at);
   const bounds = new Map<string, bigint | undefined>();
   for (const { asset, at } of arrivals)
@@ -130,7 +131,8 @@ export async function sortArrivals(
   const dust = new Map<string, Dust & { readonly transactions: Map<string, bigint> }>();
   for (const arrival of arrivals) {
     const { block, address, asset, atoms, externalId } = arrival;
-    if (known.has(externalId) || !isDust(arrival, atoms)) payments.push(await toPayment(arrival));
+    const isPayment = known.has(externalId) || !isDust(arrival, atoms);
+    if (isPayment && !grown.has(externalId)) payments.push(await toPayment(arrival));
     else if (isFinal && block) {
       const key = idInBlock(id.chain, block, address, asset);
       const before = dust.get(key);
@@ -148,7 +150,7 @@ export async function sortArrivals(
   return {
     payments,
     dust: pieces,
-    grown: await growDust(store, id, pieces, { isDust, toPayment }),
+    grown: await growDust(store, id, pieces, { grown, isDust, toPayment }),
   };
 }
 
@@ -158,6 +160,7 @@ async function growDust(
   id: ChainId,
   pieces: readonly Dust[],
   by: {
+    grown: ReadonlySet<string>;
     isDust(arrival: Arrival, atoms: bigint): boolean;
     toPayment(arrival: Arrival): Promise<ChainPayment>;
   },
@@ -166,13 +169,13 @@ async function growDust(
   if (pieces.length === 0) return grown;
   const keyOf = ({ address, asset }: { address: string; asset: string }) => `${address} ${asset}`;
   const below = Math.min(...pieces.map(({ block }) => block.height));
-  const addresses = pieces.map(({ address }) => address);
+  const addresses = [...new Set(pieces.map(({ address }) => address))];
   const sums = await store.run(sql.sumDust, { ...id, addresses, below });
   const waiting = new Map(sums.map((one) => [keyOf(one), BigInt(one.atoms)]));
   const ordered = pieces.toSorted((one, other) => one.block.height - other.block.height);
   for (const piece of ordered) {
     const sum = addAtoms(waiting.get(keyOf(piece)) ?? 0n, piece.atoms);
-    const isWhole = !by.isDust(piece, sum);
+    const isWhole = by.grown.has(piece.externalId) || !by.isDust(piece, sum);
     waiting.set(keyOf(piece), isWhole ? 0n : sum);
     if (!isWhole) continue;
     grown.push({ ...(await by.toPayment({ ...piece, atoms: sum })), block: piece.block });
@@ -204,6 +207,17 @@ export async function storeArrivals(
   for (const one of [...payments, ...grown])
     if (await tables.putChainPayment(id, one)) changed.push(one.externalId);
   await hookOrders(tables, id, changed);
+}
+
+/** Moves the cursor to the last of some blocks, which are remembered. The chain is locked. */
+export async function moveChain(
+  tables: PaymentsTables,
+  id: ChainId,
+  blocks: readonly BlockId[],
+): Promise<void> {
+  const heights = blocks.map(({ height }) => height);
+  const hashes = blocks.map(({ hash }) => hash);
+  await tables.run(sql.moveChain, { ...id, heights, hashes, kept: keptBlocks });
 }
 
 /**
@@ -249,7 +263,7 @@ export function goBack(
     const changed = idsOf(await orphan(tables));
     await tables.run(sql.returnDust, { ...id, above });
     await tables.run(sql.dropBlocks, { ...id, above });
-    await tables.run(sql.moveChain, { ...id, ...common });
+    await moveChain(tables, id, [common]);
     await hookOrders(tables, id, changed);
   });
 }

@@ -102,7 +102,8 @@ export async function redecide(
   const due = { orderId, targetMicro, purchaseMicro };
   for (const grant of await tables.run(sql.insertGrant, due))
     await documentGrant(tables, order, grant);
-  const watched = { ...order, isClosed: state === "closed", failedLooks };
+  const isAsked = order.hookAt !== null;
+  const watched = { ...order, isClosed: state === "closed", failedLooks, isAsked };
   await tables.run(sql.updateOrder, {
     orderId,
     state,

@@ -14,22 +14,20 @@ import {
   goBack,
   hookOrders,
   idInBlock,
-  keptBlocks,
+  moveChain,
   type Reading,
   sortArrivals,
   storeArrivals,
 } from "./chain.ts";
-import { type Balance, type BlockId, idsOf } from "./chain-tables.ts";
+import { type Balance, type BlockId, idsOf, withAtoms } from "./chain-tables.ts";
 import { addAtoms } from "./coins.ts";
 import { usualOf } from "./processor.ts";
-import { type Rpc, type RpcCall, RpcError } from "./rpc.ts";
+import { inTurns, pagesOf, type Rpc, RpcError } from "./rpc.ts";
 
 /** `Transfer(address,address,uint256)` */
 const transferTopic = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef";
 const addressesAtOnce = 1_000;
 const callsAtOnce = 100;
-/** Requests that wait for the node at a time. */
-const requestsAtOnce = 4;
 /** Of one reading: the rest is compared by the next one. */
 const balancesMax = 2_000;
 const balancesAtOnce = 50;
@@ -98,7 +96,7 @@ export function createEvm(
   async function transfersIn(from: number, to: number, signal: AbortSignal): Promise<Transfer[]> {
     if (tokens.length === 0) return [];
     const lastBlocks = new Set<string>();
-    const pages = await inTurns(requestsAtOnce, await addressPages(), async (addresses) => {
+    const pages = await inTurns(await addressPages(), async (addresses) => {
       const topics = addresses.map((address) => `0x${address.slice(2).padStart(64, "0")}`);
       const filter = {
         fromBlock: hex(from),
@@ -203,16 +201,11 @@ export function createEvm(
     heights: ReadonlySet<number>,
     signal: AbortSignal,
   ): Promise<ReadonlyMap<number, Block>> {
-    const pages: RpcCall[][] = [];
-    const all = [...heights];
-    for (let at = 0; at < all.length; at += callsAtOnce)
-      pages.push(
-        all
-          .slice(at, at + callsAtOnce)
-          .map((height) => ({ method: "eth_getBlockByNumber", params: [hex(height), false] })),
-      );
-    const answers = await inTurns(requestsAtOnce, pages, (calls) => rpc.batch(calls, signal));
-    const blocks = answers.flat().map(toBlock);
+    const calls = [...heights].map((height) => ({
+      method: "eth_getBlockByNumber",
+      params: [hex(height), false],
+    }));
+    const blocks = (await rpc.batches(calls, callsAtOnce, signal)).map(toBlock);
     return new Map(blocks.flatMap((block) => (block ? [[block.height, block]] : [])));
   }
 
@@ -238,25 +231,27 @@ export function createEvm(
   ): Promise<BlockId> {
     const { id, signal, transaction } = reading;
     const isFinal = to <= final.height;
-    const rows = await store.run(sql.listInBlocks, { ...id, native, from, to });
-    const known = new Set(idsOf(rows));
+    const stored = (await store.run(sql.listInBlocks, { ...id, native, from, to })).map(withAtoms);
+    const known = new Map(stored.map(({ externalId, atoms }) => [externalId, atoms]));
     const arrivals = await arrivalsIn({ from, to, needed }, signal);
-    const fresh = arrivals.filter(({ externalId }) => !known.has(externalId));
+    const isGrown = ({ externalId, atoms }: Arrival) => (known.get(externalId) ?? 0n) > atoms;
+    const grown = new Set(idsOf(arrivals.filter(isGrown)));
+    // A block that is read again, since the chain left later ones, has its dust once more.
+    const fresh = arrivals.filter(
+      ({ externalId }) => !known.has(externalId) || grown.has(externalId),
+    );
     const sorted = await sortArrivals(parts, id, await seenBefore(reading, fresh), {
-      known,
-      isFinal,
+      known: new Set(),
+      ...{ grown, isFinal },
     });
     const there = new Set(idsOf([...arrivals, ...sorted.grown]));
-    const gone = [...known].filter((externalId) => !there.has(externalId));
+    const gone = idsOf(stored).filter((externalId) => !there.has(externalId));
     const end = to === final.height ? final : isFinal ? await knownBlockAt(to, signal) : cursor;
     await transaction(async (tables) => {
       await storeArrivals(tables, id, sorted);
       await tables.run(sql.loseWithBlocks, { processor: id.processor, externalIds: gone });
       await hookOrders(tables, id, gone);
-      if (end !== cursor) {
-        await tables.run(sql.putBlock, { ...id, ...blockId(end), kept: keptBlocks });
-        await tables.run(sql.moveChain, { ...id, ...blockId(end) });
-      }
+      if (end !== cursor) await moveChain(tables, id, [end]);
       await tables.run(sql.endChunk, { ...id, most: chunkBlocksMax });
     });
     return end;
@@ -268,11 +263,9 @@ export function createEvm(
     // What came to a new address up to this block counts, too.
     await store.run(sql.ensureBalances, { ...id, height: final.height - 1 });
     const balances = await store.listBalances(id, native, final.height, balancesMax);
-    const pages: Balance[][] = [];
-    for (let at = 0; at < balances.length; at += balancesAtOnce)
-      pages.push(balances.slice(at, at + balancesAtOnce));
+    const pages = pagesOf(balancesAtOnce, balances);
     const tag = hex(final.height);
-    const read = await inTurns(requestsAtOnce, pages, async (some) => {
+    const read = await inTurns(pages, async (some) => {
       const [block, ...answers] = await rpc.batch(
         [
           { method: "eth_getBlockByNumber", params: [tag, false] },
@@ -423,29 +416,13 @@ export function createEvm(
       if (takesEther && cursor.height === final.height) await readEther(reading, final);
       return { tip: tip.height, isWhole: at >= tip.height };
     },
-    settling: (_, height) => ({ needed: 0, upto: height }),
   };
 
   async function begin({ id, transaction }: Reading, final: Block): Promise<BlockId> {
     const first = blockId(final);
-    await transaction(async (tables) => {
-      await tables.run(sql.putBlock, { ...id, ...first, kept: keptBlocks });
-      await tables.run(sql.moveChain, { ...id, ...first });
-    });
+    await transaction((tables) => moveChain(tables, id, [first]));
     return first;
   }
-}
-
-/** Does `work` for each, at most `most` at a time. The first failure ends it. */
-async function inTurns<T, R>(
-  most: number,
-  all: readonly T[],
-  work: (one: T) => Promise<R>,
-): Promise<R[]> {
-  const results: R[] = [];
-  for (let at = 0; at < all.length; at += most)
-    results.push(...(await Promise.all(all.slice(at, at + most).map(work))));
-  return results;
 }
 
 function largestOf(transactions: ReadonlyMap<string, bigint>): string | undefined {

@@ -189,7 +189,8 @@ export function createOnchain(
           blockAt: blockAt ?? undefined,
           marketRate: marketRate ?? undefined,
           mayReturn: true,
-          confirmations: height === null ? 0 : Math.max(0, read.tip - Number(height) + 1),
+          // The newest block is stored last, after the payments in it.
+          confirmations: height === null ? 0 : Math.max(1, read.tip - Number(height) + 1),
           confirmationsNeeded: needed,
         })),
       };

@@ -23,9 +23,8 @@ const microDollars = 1_000_000n;
 /** What arrives without an order is worth no more of it: a person looks at what is above. */
 const directUsdMicroMax = 1_000_000n * microDollars;
 const watchedForMs = 7 * 24 * 3_600 * second;
-/** Payments that settle in one transaction, and the transactions of one turn. */
+/** Payments that settle in one turn. */
 const pageRows = 500;
-const pagesMax = 2;
 
 export type ChainReader = {
   start(): void;
@@ -154,56 +153,50 @@ async function bringToOrders(
   return isMore;
 }
 
-/** Settles some pages of payments. True: there are more. */
+/** Settles a page of payments. True: there are more. */
 async function settlePayments(
   { store }: Pick<Parts, "store">,
   chain: Chain,
   { id, transaction }: Pick<Reading, "id" | "transaction">,
 ): Promise<boolean> {
-  const height = (await store.findReadChain(id))?.height ?? 0;
-  const accounts = (await store.run(sql.sumDays, id)).map(({ usdMicro, ...account }) => ({
-    ...account,
-    ...chain.settling(usdMicro === null ? undefined : BigInt(usdMicro), height),
-  }));
-  if (accounts.length === 0) return false;
-  const idsOfAccounts = (some: typeof accounts) => some.map(({ accountId }) => accountId);
-  const flooded = idsOfAccounts(accounts.filter(({ isFlooded }) => isFlooded));
-  if (flooded.length > 0) await store.run(sql.markFlooded, { ...id, accountIds: flooded });
-  const raised = accounts.filter(({ needed }) => needed > 1);
-  await transaction(async (tables) => {
-    const needed = raised.map((one) => one.needed);
-    const of = { ...id, accountIds: idsOfAccounts(raised), needed, rows: 2 * pageRows };
-    await hookOrders(tables, id, idsOf(await tables.run(sql.raiseNeeded, of)));
+  const { height } = (await store.findReadChain(id)) ?? { height: 0 };
+  const byBlocks = chain.blocksNeeded !== undefined;
+  const page = await store.run(sql.listSettling, { ...id, height, byBlocks, rows: pageRows });
+  if (page.length === 0) return false;
+  const flooded = page.filter(({ isFlooded }) => isFlooded).map(({ address }) => address);
+  if (flooded.length > 0) await store.run(sql.markFlooded, { ...id, addresses: flooded });
+  const neededBy = await blocksNeeded(store, chain, id, page);
+  const changed = await transaction(async (tables) => {
+    const addresses = page.map(({ address }) => address);
+    const needed = page.map(({ accountId }) => neededBy.get(accountId) ?? 1);
+    const of = { ...id, addresses, needed, rows: pageRows };
+    const raised = await tables.run(sql.raiseNeeded, of);
+    const isFlooded = page.map((one) => one.isFlooded);
+    const settled = await tables.run(sql.settlePayments, { ...of, flooded: isFlooded, height });
+    const externalIds = idsOf([...raised, ...settled]);
+    await hookOrders(tables, id, externalIds);
+    return externalIds.length;
   });
-  // Those of each page have a payment each that settles.
-  const ready = accounts
-    .filter(({ lowest, upto }) => lowest <= upto)
-    .toSorted(
-      (one, other) =>
-        Number(one.isFlooded) - Number(other.isFlooded) || Number(one.lowest - other.lowest),
-    );
-  let [settled, isMore] = [0, ready.length > pagesMax * pageRows];
-  for (let page = 0; page < pagesMax; page++) {
-    const some = ready.slice(page * pageRows, (page + 1) * pageRows);
-    if (some.length === 0) break;
-    const externalIds = await transaction(async (tables) => {
-      const paid = idsOf(
-        await tables.run(sql.settlePayments, {
-          ...id,
-          accountIds: idsOfAccounts(some),
-          upto: some.map(({ upto }) => upto),
-          flooded: some.map(({ isFlooded }) => isFlooded),
-          rows: pageRows,
-        }),
-      );
-      await hookOrders(tables, id, paid);
-      return paid;
-    });
-    settled += externalIds.length;
-    // Of each address, a page takes some only.
-    isMore ||= externalIds.length > some.length || externalIds.length === pageRows;
-  }
-  return isMore && settled > 0;
+  // Of each address, a page takes some only.
+  return changed > page.length || (changed > 0 && page.length === pageRows);
+}
+
+/** Blocks that payments need by what their accounts were paid within a day. */
+async function blocksNeeded(
+  store: Parts["store"],
+  { blocksNeeded: neededOf }: Chain,
+  id: ChainId,
+  page: readonly sql.ListSettlingRow[],
+): Promise<ReadonlyMap<string, number>> {
+  if (!neededOf) return new Map();
+  const accountIds = [...new Set(page.map(({ accountId }) => accountId))];
+  const sums = await store.run(sql.sumDays, { ...id, accountIds });
+  return new Map(
+    sums.map(({ accountId, usdMicro }) => [
+      accountId,
+      neededOf(usdMicro === null ? undefined : BigInt(usdMicro)),
+    ]),
+  );
 }
 
 /**

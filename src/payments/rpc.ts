@@ -4,6 +4,8 @@ import { type Answer, ask } from "./ask.ts";
 
 /** A block of Bitcoin has up to some 20 MB of JSON. */
 const answerBytesMax = 64 * 1024 * 1024;
+/** Requests that wait for a node at a time. */
+export const requestsAtOnce = 4;
 
 /** The node understood the call, and has no result. */
 export class RpcError extends Error {}
@@ -15,6 +17,16 @@ export type Rpc = {
   call(method: string, params: readonly unknown[], signal: AbortSignal): Promise<Answer>;
   /** One request for several calls, so that one node behind an address answers them all. */
   batch(calls: readonly RpcCall[], signal: AbortSignal): Promise<Answer[]>;
+  /**
+   * Requests of at most so many calls each. `isSome`: a call that fails has an absent answer, and
+   * throws no `RpcError`.
+   */
+  batches(
+    calls: readonly RpcCall[],
+    most: number,
+    signal: AbortSignal,
+    options?: { isSome: boolean },
+  ): Promise<Answer[]>;
 };
 
 /** `whom` names the node in errors: its address may hold a secret. */
@@ -39,21 +51,41 @@ export function createRpc(whom: string, address: URL): Rpc {
       bytesMax: answerBytesMax,
       isInexact: true,
     });
+  async function batch(calls: readonly RpcCall[], signal: AbortSignal, { isSome = false } = {}) {
+    if (calls.length === 0) return [];
+    const body = calls.map((one, id) => ({ jsonrpc: "2.0", id, ...one }));
+    const answers = (await post(body, signal)).list();
+    const byId = new Map(answers.map((one) => [one.at("id").textOrEmpty(), one]));
+    return calls.map(({ method }, id) => {
+      const found = byId.get(String(id));
+      if (!found) throw new Error(`${whom} left a call of ${method} without an answer`);
+      return isSome ? found.at("result") : resultOf(found, method);
+    });
+  }
   return {
     async call(method, params, signal) {
       return resultOf(await post({ jsonrpc: "2.0", id: 1, method, params }, signal), method);
     },
-    async batch(calls, signal) {
-      if (calls.length === 0) return [];
-      const body = calls.map((one, id) => ({ jsonrpc: "2.0", id, ...one }));
-      const answers = (await post(body, signal)).list();
-      return calls.map(({ method }, id) => {
-        const found = answers.find((one) => one.at("id").textOrEmpty() === String(id));
-        if (!found) throw new Error(`${whom} left a call of ${method} without an answer`);
-        return resultOf(found, method);
-      });
+    batch,
+    async batches(calls, most, signal, options) {
+      const pages = pagesOf(most, calls);
+      return (await inTurns(pages, (some) => batch(some, signal, options))).flat();
     },
   };
+}
+
+/** Does `work` for each, a few at a time. The first failure ends it. */
+export async function inTurns<T, R>(all: readonly T[], work: (one: T) => Promise<R>): Promise<R[]> {
+  const results: R[] = [];
+  for (const some of pagesOf(requestsAtOnce, all))
+    results.push(...(await Promise.all(some.map(work))));
+  return results;
+}
+
+export function pagesOf<T>(most: number, all: readonly T[]): T[][] {
+  const pages: T[][] = [];
+  for (let at = 0; at < all.length; at += most) pages.push(all.slice(at, at + most));
+  return pages;
 }
 
 function resultOf(answer: Answer, method: string): Answer {

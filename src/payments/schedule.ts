@@ -18,6 +18,8 @@ export type Watched = {
   readonly pageOpenUntil: Date | null;
   /** Looks without an answer since the last one with one. */
   readonly failedLooks: number;
+  /** True: somebody asked for a look, such as a webhook, and has no answer yet. */
+  readonly isAsked: boolean;
 };
 
 /**
@@ -28,7 +30,8 @@ export function nextLookMs(order: Watched, now: Date): number | undefined {
   if (order.isClosed) return undefined;
   const nowMs = now.getTime();
   const pace = paceMs(order, nowMs);
-  if (order.failedLooks > 0) return Math.max(pace, backOffMs(order.failedLooks));
+  if (order.failedLooks > 0)
+    return Math.max(order.isAsked ? 0 : pace, backOffMs(order.failedLooks));
   // The end of the quote and of the watching change the order, so each gets its look.
   const turns = [order.quotedUntil, order.watchedUntil]
     .map((at) => at.getTime() + second - nowMs)

@@ -46,11 +46,17 @@ export type PaymentsStore = PaymentsTables & {
   transaction<T>(work: (tables: PaymentsTables) => Promise<T>): Promise<T>;
 };
 
+/**
+ * Less than our own patience with a statement. A server that goes on with one after that keeps the
+ * locks of a chain and its orders, and all that is read from the chain waits.
+ */
+const statementMsMax = 3_000;
+
 /** Every function throws `database_unavailable` while the database is unreachable. */
 export function createPaymentsStore(postgres: Postgres): PaymentsStore {
   return {
     ...tablesOn(postgres),
-    transaction: (work) => postgres.transaction((tx) => work(tablesOn(tx))),
+    transaction: (work) => postgres.transaction((tx) => work(tablesOn(tx)), { statementMsMax }),
   };
 }
 

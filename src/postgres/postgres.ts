@@ -54,9 +54,10 @@ export interface Connection {
 export interface Postgres extends Runner {
   /**
    * Runs `work` in one transaction. Retries up to five times after a serialization failure or a
-   * deadlock.
+   * deadlock. `statementMsMax`: after which the server ends a statement, and with it the locks of
+   * the transaction. Default: two seconds less than the query timeout.
    */
-  transaction<T>(work: (tx: Runner) => Promise<T>): Promise<T>;
+  transaction<T>(work: (tx: Runner) => Promise<T>, options?: TransactionOptions): Promise<T>;
   /**
    * A separate pool for reports. Callers may request as many large reports as they like; other
    * statements do not wait for them. The server ends a statement after ten seconds.
@@ -134,6 +135,8 @@ const attemptsMax = 6;
 /** The result of a query that was not sent. */
 const nothing: Result = { rows: [], command: "" };
 
+type TransactionOptions = { readonly statementMsMax?: number };
+
 type ConnectOptions = {
   readonly timeoutMs?: number;
   readonly log?: Log | undefined;
@@ -163,7 +166,8 @@ export function connectPostgres(
   });
   return {
     ...runsOn(({ pool }) => pool),
-    transaction: (work) => pools.use(({ pool }) => transaction(pool, work)).catch(throwUnavailable),
+    transaction: (work, options) =>
+      pools.use(({ pool }) => transaction(pool, work, options)).catch(throwUnavailable),
     reports: runsOn(({ reports }) => reports, throwTooLarge),
     heartbeats: runsOn(({ heartbeats }) => heartbeats),
     runSlices: (work, signal) =>
@@ -310,10 +314,14 @@ async function cancelBackend(servers: Servers, pid: number | undefined): Promise
   await client.query("select pg_cancel_backend($1)", [pid]).finally(() => client.end());
 }
 
-async function transaction<T>(pool: Pool, work: (tx: Runner) => Promise<T>): Promise<T> {
+async function transaction<T>(
+  pool: Pool,
+  work: (tx: Runner) => Promise<T>,
+  options: TransactionOptions = {},
+): Promise<T> {
   for (let attempt = 1; ; attempt++) {
     try {
-      return await transactionOnce(pool, work);
+      return await transactionOnce(pool, work, options);
     } catch (error) {
       if (!isConflict(error) || attempt === attemptsMax) throw error;
       await delay(Math.random() * 10 * 2 ** attempt);
@@ -321,10 +329,15 @@ async function transaction<T>(pool: Pool, work: (tx: Runner) => Promise<T>): Pro
   }
 }
 
-async function transactionOnce<T>(pool: Pool, work: (tx: Runner) => Promise<T>): Promise<T> {
+async function transactionOnce<T>(
+  pool: Pool,
+  work: (tx: Runner) => Promise<T>,
+  { statementMsMax }: TransactionOptions,
+): Promise<T> {
   const client = await pool.connect();
   try {
-    await client.query("begin");
+    const limit = statementMsMax && `; set local statement_timeout = ${statementMsMax}`;
+    await client.query(`begin${limit ?? ""}`);
     const result = await work({
       run: (statement, ...parameters) => runOn(client, statement, statement.with(...parameters)),
     });

@@ -186,8 +186,8 @@ test("a mempool of 200,000 transactions is read in pieces, the new first, and on
     return tx;
   };
   const asked = () => {
-    const bodies = bitcoin.calls.map(({ body }) => Object(body));
-    return bodies
+    const calls = bitcoin.calls.flatMap(({ body }) => body).map(Object);
+    return calls
       .filter(({ method }) => method === "getrawtransaction")
       .map(({ params }) => params[0]);
   };

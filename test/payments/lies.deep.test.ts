@@ -19,7 +19,7 @@ beforeAll(async () => {
 });
 afterEach(() => {
   for (const { manners } of [on.evm, on.bitcoin])
-    Object.assign(manners, { isAway: false, lie: undefined });
+    Object.assign(manners, { delayMs: 0, isAway: false, isSilent: false, lie: undefined });
 });
 afterAll(() => on.stop());
 
@@ -153,6 +153,137 @@ test("a chain that leaves 150 blocks: what stood in them is charged back, and co
   expect(orders).toMatchObject([{ accountId, attention: Attention.LOST }]);
 });
 
+test("dust in a block that is read again, since the chain left later ones, counts once", async () => {
+  const { accountId, address } = await on.payer("one");
+  const piece = () => transfer(address, (6n * usd) / 10n);
+  // One chunk of blocks, whose end alone is remembered.
+  await whileAway(async () => {
+    on.evm.chain.mine([piece()]);
+    mineEvm(piece());
+    mineEvm();
+  });
+  const twelve = (12n * usd * credits) / 10n;
+  await posted(accountId).toEqual([twelve, 0n]);
+  on.evm.chain.leave(4);
+  for (let more = 0; more < 8; more++) on.evm.chain.mine([]);
+  await on.reads("one");
+  mineEvm(piece());
+  await on.reads("one");
+  expect(await on.world.posted(accountId)).toEqual([twelve, 0n]);
+  mineEvm(piece());
+  await posted(accountId).toEqual([2n * twelve, 0n]);
+});
+
+test.each(["one", "regtest"])(
+  "a reorganisation of chain %s while a page settles: what is mined again counts once",
+  async (name) => {
+    const { accountId, address } = await on.payer(name);
+    const isEvm = name === "one";
+    const { chain, manners } = isEvm ? on.evm : on.bitcoin;
+    const paid = { ...transfer(address, 5n * (isEvm ? usd : satoshi)), spends: newHash() };
+    await on.world.run("create table settled (address text)");
+    await onSettling("insert into settled values (new.address);");
+    onTestFinished(async () => {
+      await on.world.run("drop table settled");
+    });
+    const from = chain.tip;
+    const left = Promise.withResolvers<void>();
+    // The chain leaves the block once it was read, before the page settles.
+    manners.lie = ({ method, params: [filter] }) => {
+      const isLast = isEvm ? Number(Object(filter).toBlock) === from + 4 : method === "getblock";
+      if (!isLast || chain.tip < from + 4) return undefined;
+      manners.lie = undefined;
+      queueMicrotask(() => {
+        chain.leave(4);
+        for (let more = 0; more < 8; more++) chain.mine([]);
+        left.resolve();
+      });
+      return undefined;
+    };
+    chain.mine([paid]);
+    for (let more = 0; more < 3; more++) chain.mine([]);
+    await left.promise;
+    await on.reads(name);
+    expect(await on.world.run("select from settled where address = $1", [address])).toHaveLength(1);
+    chain.mine([paid]);
+    for (let more = 0; more < 3; more++) chain.mine([]);
+    await on.reads(name);
+    await posted(accountId).toEqual([five, 0n]);
+    expect(
+      await on.world.run("select from chain_payments where address = $1 and state = 'settled'", [
+        address,
+      ]),
+    ).toHaveLength(1);
+  },
+);
+
+test.each(["one", "regtest"])(
+  "a node of chain %s that accepts calls and never answers, and then answers late: all counts",
+  async (name) => {
+    const { accountId, address } = await on.payer(name);
+    const isEvm = name === "one";
+    const { chain, manners } = isEvm ? on.evm : on.bitcoin;
+    manners.isSilent = true;
+    const paid = { ...transfer(address, 5n * (isEvm ? usd : satoshi)), spends: newHash() };
+    chain.mine([paid]);
+    for (let more = 0; more < 3; more++) chain.mine([]);
+    await failed(name);
+    expect(await on.world.posted(accountId)).toEqual([0n, 0n]);
+    Object.assign(manners, { isSilent: false, delayMs: 1_000 });
+    await posted(accountId).toEqual([five, 0n]);
+  },
+);
+
+test.each(["one", "regtest"])(
+  "chain %s leaves more blocks than are remembered: it is not believed, and charges nothing back",
+  async (name) => {
+    const { accountId, address } = await on.payer(name);
+    const isEvm = name === "one";
+    const { chain } = isEvm ? on.evm : on.bitcoin;
+    const paid = () => ({ ...transfer(address, 5n * (isEvm ? usd : satoshi)), spends: newHash() });
+    chain.mine([paid()]);
+    for (let more = 0; more < 3; more++) chain.mine([]);
+    await posted(accountId).toEqual([five, 0n]);
+    const from = chain.tip;
+    for (let more = 0; more < 210; more++) chain.mine([]);
+    await on.reads(name);
+    await on.world.run("delete from chain_blocks where chain = $1 and height <= $2", [name, from]);
+    const others = chain.blocks.splice(-220);
+    for (let more = 0; more < 230; more++) chain.mine([]);
+    await failed(name);
+    expect(await on.world.posted(accountId)).toEqual([five, 0n]);
+    // Another node has the chain that was read.
+    chain.blocks.splice(-230);
+    chain.blocks.push(...others);
+    chain.mine([paid()]);
+    for (let more = 0; more < 3; more++) chain.mine([]);
+    await posted(accountId).toEqual([2n * five, 0n]);
+  },
+);
+
+/** Does this in the database before each payment that settles, until the end of the test. */
+async function onSettling(work: string): Promise<void> {
+  await on.world.run(
+    `create function on_settling() returns trigger language plpgsql as
+       $$ begin ${work} return new; end $$`,
+  );
+  await on.world.run(
+    `create trigger on_settling before update on chain_payments
+       for each row when (new.state = 'settled') execute function on_settling()`,
+  );
+  onTestFinished(async () => {
+    await on.world.run("drop function on_settling cascade");
+  });
+}
+
+test("a statement that hangs while a page settles keeps a chain for seconds, not for a minute", async () => {
+  const { accountId, address } = await on.payer("regtest");
+  await on.world.run("create sequence hangs");
+  await onSettling("if nextval('hangs') <= 2 then perform pg_sleep(60); end if;");
+  on.bitcoin.chain.mine([{ ...transfer(address, 5n * satoshi), spends: newHash() }]);
+  await posted(accountId).toEqual([five, 0n]);
+});
+
 test("two nodes behind one address that differ in their newest blocks credit once", async () => {
   const { accountId, address } = await on.payer("one");
   let answers = 0;
@@ -263,8 +394,8 @@ test("a page settles 20 payments of an address, and those of a flooded one last"
   );
   const settle = async () => {
     const settled = await postgres.run(sql.settlePayments, {
-      ...{ processor: "onchain", chain: "paper", rows: 25, upto: [100, 100] },
-      ...{ accountIds: [one.accountId, other.accountId], flooded: [true, false] },
+      ...{ processor: "onchain", chain: "paper", rows: 25, height: 100, needed: [1, 1] },
+      ...{ addresses: [one.address, other.address], flooded: [true, false] },
     });
     const of = (address: string) =>
       settled.filter(({ externalId }) => externalId.startsWith(address)).length;

@@ -23,6 +23,7 @@ const watched = (of: Partial<Watched> = {}): Watched => ({
   watchedUntil: inMinutes(10_080),
   pageOpenUntil: null,
   failedLooks: 0,
+  isAsked: false,
   ...of,
 });
 
@@ -43,6 +44,11 @@ test.each([
     61_000,
   ],
   ["closed: never", watched({ isClosed: true }), undefined],
+  [
+    "one failure of a look that was asked for: 10 seconds",
+    watched({ failedLooks: 1, isAsked: true }),
+    10 * 1_000,
+  ],
   ["one failure: no sooner than usual", watched({ failedLooks: 1 }), minute],
   [
     "failures with the page open: later each time",

@@ -3,7 +3,7 @@
 import { afterAll, expect, test, vi } from "vitest";
 import { migrate, readMigrations, toMigration } from "../../src/postgres/migrate.ts";
 import { connectPostgres, isUnreachable, type Postgres } from "../../src/postgres/postgres.ts";
-import type { Text } from "../../src/postgres/statement.ts";
+import type { Runner, Text } from "../../src/postgres/statement.ts";
 import { run } from "../../src/postgres/statement.ts";
 import { emptyDatabase, freshDatabase } from "../support/database.ts";
 import { query } from "../support/query.ts";
@@ -109,6 +109,23 @@ test("an idle transaction releases its locks, and every statement has a time lim
   const expected = { lock: "5s", statement: "28s", idle: "5s" };
   expect(await query(postgres, limits, [])).toEqual([expected]);
   expect(await query(postgres.reports, limits, [])).toEqual([{ ...expected, statement: "10s" }]);
+});
+
+test("a transaction can let the server end a statement sooner, and with it its locks", async () => {
+  const other = await freshDatabase();
+  const lock = (db: Runner) => query(db, sql("lock", "select pg_advisory_xact_lock(1)"), []);
+  const hanging = other.postgres.transaction(
+    async (tx) => {
+      await lock(tx);
+      await query(tx, sql("hang", "select pg_sleep(60)"), []);
+    },
+    { statementMsMax: 50 },
+  );
+  await expect(hanging).rejects.toMatchObject({ reason: "database_unavailable" });
+  expect(await lock(other.postgres)).toHaveLength(1);
+  const limit = sql("limit", "select current_setting('statement_timeout') as statement");
+  expect(await query(other.postgres, limit, [])).toEqual([{ statement: "28s" }]);
+  await other.drop();
 });
 
 test("reports use connections of their own, so other queries do not wait for them", async () => {

@@ -52,13 +52,20 @@ export type Call = { readonly id: unknown; readonly method: string; readonly par
 
 /** What a node says instead of a result. Undefined: that result. Throws: an error. */
 export type Lie = (call: Call, result: unknown) => unknown;
-/** What goes wrong: milliseconds of each request, whether the node answers at all, and its lie. */
-type Manners = { delayMs: number; isAway: boolean; lie: Lie | undefined };
+/** What goes wrong: milliseconds of each request, its lie, and whether the node refuses all. */
+type Manners = {
+  delayMs: number;
+  isAway: boolean;
+  /** True: it accepts requests and never answers. */
+  isSilent: boolean;
+  lie: Lie | undefined;
+};
 
 async function serve(answer: (call: Call) => unknown) {
-  const manners: Manners = { delayMs: 0, isAway: false, lie: undefined };
+  const manners: Manners = { delayMs: 0, isAway: false, isSilent: false, lie: undefined };
   const server = await startJsonServer(async ({ body }) => {
     await delay(manners.delayMs);
+    if (manners.isSilent) return new Promise<never>(() => {});
     if (manners.isAway) return { status: 503, body: "away" };
     const calls: Call[] = Array.isArray(body) ? body : [Object(body)];
     const answers = calls.map((call) => {

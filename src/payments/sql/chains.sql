@@ -17,22 +17,6 @@ insert into deposit_addresses (key_id, index, address, account_id, "family")
 values (:key_id, :index, :address, :account_id, :family)
 on conflict (account_id, "family", key_id) do nothing;
 
--- name: PutBlock :run
--- Remembers a block that was read, and forgets those of long ago.
--- :kept  how many are remembered
-with forgotten as (
-  delete from chain_blocks
-  where processor = :processor and chain = :chain and height < (
-    select b.height from chain_blocks b
-    where b.processor = :processor and b.chain = :chain
-    order by b.height desc
-    offset :kept::integer limit 1
-  )
-)
-insert into chain_blocks (processor, chain, height, hash)
-values (:processor, :chain, :height, :hash)
-on conflict (processor, chain, height) do update set hash = excluded.hash;
-
 -- name: PutChainPayment :run
 -- Stores what a chain says of one payment, with its transactions. Changes no row: nothing became
 -- of it.
@@ -146,23 +130,38 @@ order by first_seen_at, external_id;
 select external_id, spends from chain_payments
 where processor = :processor and chain = :chain and height is null and state <> 'lost';
 
+-- name: ListSettling :many
+-- Lists addresses of which a payment seems to have the blocks that it needs: those with more than
+-- 100 payments in blocks last, then the lowest block first.
+-- :height  the cursor
+-- :by_blocks  true: it needs as many as were stored with it; false: one
+select ready.address, a.account_id, ready.is_flooded as "is_flooded!"
+from (
+  select p.address, count(*) > 100 as is_flooded, min(p.height) as lowest
+  from chain_payments p
+  where p.processor = :processor and p.chain = :chain and p.state = 'seen' and p.height is not null
+  group by p.address
+  having min(p.height + case when :by_blocks::boolean then p.needed else 1 end)
+    <= :height::bigint + 1
+  order by is_flooded, lowest, p.address
+  limit :rows
+) ready
+join deposit_addresses a on a.address = ready.address
+order by ready.is_flooded, ready.lowest, ready.address;
+
 -- name: SumDays :many
--- Sums what accounts with unsettled payments were paid on this chain within a day, in
--- micro-dollars, and tells which of them have more than 100 unsettled ones, and the lowest block of
--- these. Null: partly unknown.
+-- Sums what accounts were paid on a chain within a day, and what is unsettled, in micro-dollars.
+-- Null: partly unknown.
 select a.account_id as "account_id!",
-  case when bool_and(coalesce(o.rate, d.market_rate) is not null)
-    then sum(trunc(d.atoms * coalesce(o.rate, d.market_rate) / 10::numeric ^ d.decimals))::text
-  end as "usd_micro?",
-  count(*) filter (where d.state = 'seen' and d.height is not null) > 100 as "is_flooded!",
-  min(d.height) filter (where d.state = 'seen') as "lowest!"
+  case when bool_and(coalesce(o.rate, p.market_rate) is not null)
+    then sum(trunc(p.atoms * coalesce(o.rate, p.market_rate) / 10::numeric ^ p.decimals))::text
+  end as "usd_micro?"
 from deposit_addresses a
-join chain_payments d on d.address = a.address
-left join payment_orders o on o.order_id = d.order_id and o.kind = 'pack'
-where d.processor = :processor and d.chain = :chain and d.state <> 'lost'
-  and (d.state = 'seen' or d.first_seen_at > now() - interval '1 day')
-group by a.account_id
-having bool_or(d.state = 'seen' and d.height is not null);
+join chain_payments p on p.address = a.address
+left join payment_orders o on o.order_id = p.order_id and o.kind = 'pack'
+where a.account_id = any(:account_ids::text[]) and p.processor = :processor and p.chain = :chain
+  and p.state <> 'lost' and (p.state = 'seen' or p.first_seen_at > now() - interval '1 day')
+group by a.account_id;
 
 -- name: ListWaiting :many
 -- Lists the payments in blocks that have no order, with their accounts, oldest first: at most 20 of
@@ -197,8 +196,28 @@ where processor = :processor and chain = :chain and lease_until::text = :lease
 for update;
 
 -- name: MoveChain :run
--- Stores how far a chain was read. The caller has locked it.
-update chains set height = :height, hash = :hash where processor = :processor and chain = :chain;
+-- Moves the cursor of a chain to the last of some blocks. They are remembered, and those of long
+-- ago forgotten. The caller has locked the chain.
+-- :kept  how many are remembered
+with blocks as (
+  select height, hash from unnest(:heights::bigint[], :hashes::text[]) as block (height, hash)
+), forgotten as (
+  delete from chain_blocks
+  where processor = :processor and chain = :chain and height < (
+    select b.height from chain_blocks b
+    where b.processor = :processor and b.chain = :chain
+    order by b.height desc
+    offset :kept::integer limit 1
+  )
+), remembered as (
+  insert into chain_blocks (processor, chain, height, hash)
+  select :processor, :chain, height, hash from blocks
+  on conflict (processor, chain, height) do update set hash = excluded.hash
+)
+update chains c
+set height = last.height, hash = last.hash
+from (select height, hash from blocks order by height desc limit 1) last
+where c.processor = :processor and c.chain = :chain;
 
 -- name: EndChunk :run
 -- Notes that a chunk of blocks was read: the next one may have twice as many. The caller has locked
@@ -257,13 +276,12 @@ update chain_payments set order_id = :order_id
 where processor = :processor and external_id = any(:external_ids::text[]) and order_id is null;
 
 -- name: RaiseNeeded :many
--- Stores that some unsettled payments of accounts need more blocks by now. Returns those that
+-- Stores that some unsettled payments to addresses need more blocks by now. Returns those that
 -- changed.
 with raised as (
   select p.external_id, c.needed
-  from unnest(:account_ids::text[], :needed::integer[]) as c (account_id, needed)
-  join deposit_addresses a on a.account_id = c.account_id
-  join chain_payments p on p.address = a.address
+  from unnest(:addresses::text[], :needed::integer[]) as c (address, needed)
+  join chain_payments p on p.address = c.address
   where p.processor = :processor and p.chain = :chain
     and p.state = 'seen' and p.height is not null and p.needed < c.needed
   limit :rows
@@ -275,19 +293,19 @@ where p.processor = :processor and p.external_id = r.external_id
 returning p.external_id;
 
 -- name: SettlePayments :many
--- Settles a page of payments: of each address at most 20, and those of flooded accounts last, so
--- that nobody's payments wait for those of somebody else.
--- :upto  the height up to which those of each account settle
+-- Settles a page of payments that have the blocks they need: of each address at most 20, and those
+-- of flooded addresses last, so that nobody's payments wait for those of somebody else.
+-- :height  the cursor
+-- :needed  blocks of each address
 with page as (
   select p.external_id
-  from unnest(:account_ids::text[], :upto::bigint[], :flooded::boolean[])
-    as c (account_id, upto, flooded)
-  join deposit_addresses a on a.account_id = c.account_id
+  from unnest(:addresses::text[], :needed::integer[], :flooded::boolean[])
+    as c (address, needed, flooded)
   cross join lateral (
     select external_id, height
     from chain_payments
-    where processor = :processor and chain = :chain and address = a.address
-      and state = 'seen' and height is not null and height <= c.upto
+    where processor = :processor and chain = :chain and address = c.address and state = 'seen'
+      and height is not null and height <= :height::bigint + 1 - c.needed
     order by height
     limit 20
   ) p
@@ -301,17 +319,16 @@ where p.processor = :processor and p.external_id = page.external_id
 returning p.external_id;
 
 -- name: MarkFlooded :run
--- Lets a person look at the newest order of each of some accounts, once.
+-- Lets a person look at the newest order of each of some addresses, once.
 update payment_orders o
 set faults = array(select distinct unnest(o.faults || 'flooded'::text) order by 1),
   hook_at = now(), next_look_at = now()
 where o.order_id in (
   select max(p.order_id)
-  from deposit_addresses a
-  join chain_payments p on p.address = a.address
-  where a.account_id = any(:account_ids::text[]) and p.processor = :processor
-    and p.chain = :chain and p.state = 'seen' and p.height is not null
-  group by a.account_id
+  from chain_payments p
+  where p.address = any(:addresses::text[]) and p.processor = :processor and p.chain = :chain
+    and p.state = 'seen' and p.height is not null
+  group by p.address
 ) and not exists (
   select from payment_orders f
   where f.account_id = o.account_id and 'flooded' = any(f.faults)
@@ -336,7 +353,7 @@ returning external_id;
 
 -- name: ListInBlocks :many
 -- Lists the payments of tokens in some blocks.
-select external_id from chain_payments
+select external_id, atoms from chain_payments
 where processor = :processor and chain = :chain and height between :from and :to
   and state <> 'lost' and asset <> :native;
 
@@ -377,7 +394,7 @@ with pieces as (
   using oldest
   where d.processor = :processor and d.chain = :chain and d.height < oldest.height
     and (d.taken_height is null or d.taken_height < oldest.height)
-    and (d.address, d.asset) in (select address, asset from pieces)
+    and (d.address, d.asset) in (select distinct address, asset from pieces)
   returning d.address, d.asset, d.height, d.decimals, d.atoms, d.since, d.taken_height
 )
 insert into address_dust as d

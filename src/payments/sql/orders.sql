@@ -89,16 +89,16 @@ select exists (
     or exists (select from promotion_uses where transfer_id is null)
   ) as "has_work!";
 
--- name: CountAwaited :one
--- Counts what is awaited on a chain: open orders of a coin, and payments in no block.
-select (
-  select count(*) from payment_orders
+-- name: IsAwaited :one
+-- Tells what is awaited on a chain: open orders of a coin, and payments in no block.
+select exists (
+  select from payment_orders
   where processor = :processor and network = :chain and asset = :asset and external_id is not null
     and state in ('open', 'seen') and quoted_until > now() - interval '15 minutes'
-) as "orders!", (
-  select count(*) from chain_payments
+) as "order!", exists (
+  select from chain_payments
   where processor = :processor and chain = :chain and height is null and state <> 'lost'
-) as "payments!";
+) as "payment!";
 
 -- name: CountOrders :one
 -- Counts the orders that an account has open, and those of the last hour with the first of them;

@@ -133,6 +133,7 @@ const ownTables: Readonly<Record<string, readonly string[]>> = {
     "nodes",
     "pools",
     "price_versions",
+    "tag_sums",
     "tags_daily",
     "transfers",
     "usage_daily",

@@ -174,7 +174,7 @@ async function addMonth(postgres: Postgres, { start, end }: Month, count: number
     );
     await postgres.transaction(async (tx) => {
       await runSql(tx, "set local maintenance_work_mem = '512MB'");
-      await runSql(tx, `alter table ${name} add primary key (account_id, request_id, month)`);
+      await runSql(tx, `alter table ${name} add primary key (request_id, account_id, month)`);
       for (const { definition } of indexes)
         await runSql(tx, definition.replace(/ index \S+ on only \S+ /i, ` index on ${name} `));
       await runSql(

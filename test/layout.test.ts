@@ -110,6 +110,7 @@ const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
       "secret-lookup",
       "shortage",
       "shown-figures",
+      "slices",
       "stderr",
       "stopwatch",
       "tags",
@@ -220,6 +221,7 @@ const foreignReads: Readonly<Record<string, Readonly<Record<string, string>>>> =
     ),
   },
   history: {
+    accounts: "a closing goes through them by slices",
     charges: "what is closed, exported and sent",
     holds: "a month with a request that runs is not closed",
     price_versions: "a closing checks the amounts of its charges",

@@ -35,10 +35,10 @@ const leaseMs = 60_000;
 /** A slice ends with the account that fills it. */
 const sliceSizes = {
   accounts: 2_000,
-  hours: 50_000,
-  charges: 50_000,
+  hours: 20_000,
+  charges: 20_000,
   /** Sums of tags that are added up. */
-  sums: 50_000,
+  sums: 20_000,
   /** Values of tags that are kept of an account and day. */
   values: 1_000,
 };

@@ -56,6 +56,8 @@ async function* verify(
   const months = (await db.run(sql.listOpenMonths)).map(({ month }) => month);
   const monthsFrom = months[0] ?? "infinity";
   yield slowly(() => db.run(sql.verifyTotals));
+  for (const { month } of await db.run(sql.listClosedMonths))
+    yield slowly(() => db.run(sql.verifyClosedMonth, { month }));
 
   for (let after = firstId; after < lastId; ) {
     const end = await db.run(sql.findAccountsEnd, { after, accounts, rows });

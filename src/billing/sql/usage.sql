@@ -748,7 +748,8 @@ from usage_progress
 for update;
 
 -- name: CompareDay :one
--- Counts the keys and models of some accounts whose sums of a UTC day differ from those of its hours.
+-- Counts the keys and models of some accounts whose sums of a UTC day differ from those of their
+-- hours.
 select count(*)::integer as "differences!"
 from (
   select account_id, key_id, model,

@@ -1,12 +1,12 @@
--- Ids begin the key of charges: a request is found by its id alone, however many accounts there are.
--- New ids come in the order of their time, so that they also lie close together in this index. It
--- is built anew here, which takes a minute for about 30 million charges.
+-- Ids begin the key of charges: a request is found by its id alone, however many accounts there
+-- are. New ids come in the order of their time, so that they lie close together in this index. It
+-- is built anew here, which takes about a minute for 30 million charges.
 alter table charges
   drop constraint charges_pkey,
   add primary key (request_id, account_id, month);
 
--- Hours are removed by slices of accounts: those of the day `hours_from` are removed of the accounts
--- up to this one.
+-- Hours are removed by slices of accounts: those of the day `hours_from` are removed of the
+-- accounts up to this one.
 alter table usage_progress add removed_to text collate "C" not null default '';
 
 -- The sums of the tags of a day of an account that has too many charges for one transaction, while

@@ -116,6 +116,7 @@ const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
       "tags",
       "task",
       "timeout",
+      "tls-problem",
       "token-categories",
       "wait-group",
     ],

@@ -473,8 +473,7 @@ where c.account_id = $1 and c.request_id = $2`,
 
 export type FindChargesRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; model: string; grantedOutput: number; hold: bigint; amount: bigint; overrun: bigint; outputOver: number; thinkingOver: number; outcome: string; basis: string; attempts: Json; facts: Json | null; tags: Json | null; madeBy: string | null; admittedAt: Date; settledAt: Date; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; usedWebSearches: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearch: bigint };
 /**
- * Finds the charges with a request id in all accounts, with their prices. Looks into every account:
- * no index begins with the request id, since every charge would pay for it.
+ * Finds the charges with a request id in all accounts, with their prices.
  * `months`: null: those of every month
  */
 export const findCharges: Many<{ requestId: string; months: readonly string[] | null }, FindChargesRow> = many(
@@ -488,46 +487,11 @@ select c.request_id, c.account_id, c."family", c.key_id, c.model, c.granted_outp
   c.cache_read as used_cache_read, c.web_searches as used_web_searches,
   p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read,
   p.web_search
-from accounts a
--- The offset keeps the planner from scanning all charges.
-cross join lateral (
-  select *
-  from charges
-  where account_id = a.account_id and request_id = $1
-    and ($2::date[] is null or month = any($2::date[]))
-  offset 0
-) c
-join price_versions p using (price_version)
-order by c.admitted_at, c.account_id`,
-  (p) => [p.requestId, p.months],
-  (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], model: v[4], grantedOutput: v[5], hold: v[6], amount: v[7], overrun: v[8], outputOver: v[9], thinkingOver: v[10], outcome: v[11], basis: v[12], attempts: v[13], facts: v[14], tags: v[15], madeBy: v[16], admittedAt: v[17], settledAt: v[18], usedInput: v[19], usedOutput: v[20], usedThinking: v[21], usedCacheWrite5m: v[22], usedCacheWrite1h: v[23], usedCacheRead: v[24], usedWebSearches: v[25], priceVersion: v[26], input: v[27], output: v[28], thinking: v[29], cacheWrite5m: v[30], cacheWrite1h: v[31], cacheRead: v[32], webSearch: v[33] }) as never,
-  "facts tags madeBy",
-);
-
-export type FindChargesNearRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; model: string; grantedOutput: number; hold: bigint; amount: bigint; overrun: bigint; outputOver: number; thinkingOver: number; outcome: string; basis: string; attempts: Json; facts: Json | null; tags: Json | null; madeBy: string | null; admittedAt: Date; settledAt: Date; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; usedWebSearches: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearch: bigint };
-/**
- * Finds the charges with a request id that were settled in a time, in all accounts. Reads the index
- * of that time, however many accounts there are.
- * `months`: of their admission
- */
-export const findChargesNear: Many<{ months: readonly string[]; from: Date | string; to: Date | string; requestId: string }, FindChargesNearRow> = many(
-  "billing/find-charges-near",
-  `-- billing/find-charges-near
-select c.request_id, c.account_id, c."family", c.key_id, c.model, c.granted_output, c.hold,
-  c.amount, c.overrun, c.output_over, c.thinking_over,
-  c.outcome, c.basis, c.attempts, c.facts, c.tags, c.made_by, c.admitted_at, c.settled_at,
-  c.input as used_input, c.output as used_output, c.thinking as used_thinking,
-  c.cache_write_5m as used_cache_write_5m, c.cache_write_1h as used_cache_write_1h,
-  c.cache_read as used_cache_read, c.web_searches as used_web_searches,
-  p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read,
-  p.web_search
 from charges c
 join price_versions p using (price_version)
-where c.month = any($1::date[]) and c.amount >= 0
-  and c.settled_at >= $2::timestamptz and c.settled_at < $3::timestamptz
-  and c.request_id = $4
+where c.request_id = $1 and ($2::date[] is null or c.month = any($2::date[]))
 order by c.admitted_at, c.account_id`,
-  (p) => [p.months, p.from, p.to, p.requestId],
+  (p) => [p.requestId, p.months],
   (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], model: v[4], grantedOutput: v[5], hold: v[6], amount: v[7], overrun: v[8], outputOver: v[9], thinkingOver: v[10], outcome: v[11], basis: v[12], attempts: v[13], facts: v[14], tags: v[15], madeBy: v[16], admittedAt: v[17], settledAt: v[18], usedInput: v[19], usedOutput: v[20], usedThinking: v[21], usedCacheWrite5m: v[22], usedCacheWrite1h: v[23], usedCacheRead: v[24], usedWebSearches: v[25], priceVersion: v[26], input: v[27], output: v[28], thinking: v[29], cacheWrite5m: v[30], cacheWrite1h: v[31], cacheRead: v[32], webSearch: v[33] }) as never,
   "facts tags madeBy",
 );
@@ -1595,14 +1559,15 @@ order by is_total desc, period, key_id, reason`,
 );
 
 /**
- * Removes the counts of rejected requests before a UTC day.
+ * Removes the counts of rejected requests of some accounts before a UTC day.
  */
-export const removeErrors: Run<{ day: string }> = run(
+export const removeErrors: Run<{ accountIds: readonly string[]; day: string }> = run(
   "billing/remove-errors",
   `-- billing/remove-errors
-delete from errors_hourly
-where hour < $1::date::timestamp at time zone 'utc'`,
-  (p) => [p.day],
+delete from errors_hourly e
+using unnest($1::text[]) as a (account_id)
+where e.account_id = a.account_id and e.hour < $2::date::timestamp at time zone 'utc'`,
+  (p) => [p.accountIds, p.day],
 );
 
 // transfers.sql
@@ -1665,9 +1630,9 @@ limit $3`,
 // usage.sql
 
 /**
- * Writes the sums of a UTC day of all accounts from its hours, over what is written already.
+ * Writes the sums of a UTC day of some accounts from their hours, over what is written already.
  */
-export const writeDay: Run<{ day: string }> = run(
+export const writeDay: Run<{ day: string; accountIds: readonly string[] }> = run(
   "billing/write-day",
   `-- billing/write-day
 insert into usage_daily (account_id, day, key_id, model,
@@ -1676,7 +1641,7 @@ insert into usage_daily (account_id, day, key_id, model,
   requests, completed, failed, cut,
   first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
   first_event_7, first_event_8, first_event_9, first_event_10)
-select account_id, $1::date, key_id, model,
+select h.account_id, $1::date, key_id, model,
   sum(input)::bigint, sum(output)::bigint, sum(thinking)::bigint, sum(cache_write_5m)::bigint,
   sum(cache_write_1h)::bigint, sum(cache_read)::bigint, sum(web_searches)::bigint,
   sum(amount)::bigint, sum(amount_input)::bigint, sum(amount_output)::bigint,
@@ -1686,10 +1651,15 @@ select account_id, $1::date, key_id, model,
   sum(first_event_4)::bigint, sum(first_event_5)::bigint, sum(first_event_6)::bigint,
   sum(first_event_7)::bigint, sum(first_event_8)::bigint, sum(first_event_9)::bigint,
   sum(first_event_10)::bigint
-from usage_hourly
-where hour >= $1::date::timestamp at time zone 'utc'
-  and hour < ($1::date + 1)::timestamp at time zone 'utc' and key_id >= ''
-group by account_id, key_id, model
+from unnest($2::text[]) as a (account_id)
+cross join lateral (
+  select *
+  from usage_hourly
+  where account_id = a.account_id and hour >= $1::date::timestamp at time zone 'utc'
+    and hour < ($1::date + 1)::timestamp at time zone 'utc'
+  offset 0
+) h
+group by h.account_id, key_id, model
 on conflict (account_id, day, key_id, model) do update
 set (input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
     amount, amount_input, amount_output, amount_cache, amount_thinking,
@@ -1705,14 +1675,14 @@ set (input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_se
       excluded.first_event_4, excluded.first_event_5, excluded.first_event_6,
       excluded.first_event_7, excluded.first_event_8, excluded.first_event_9,
       excluded.first_event_10)`,
-  (p) => [p.day],
+  (p) => [p.day, p.accountIds],
 );
 
 /**
- * Adds the hours of a UTC day to its sums. For a day whose hours were removed before: these hours
- * are new.
+ * Adds the hours of a UTC day of some accounts to its sums. For a day whose hours were removed
+ * before: these hours are new.
  */
-export const addToDay: Run<{ day: string }> = run(
+export const addToDay: Run<{ day: string; accountIds: readonly string[] }> = run(
   "billing/add-to-day",
   `-- billing/add-to-day
 insert into usage_daily as u (account_id, day, key_id, model,
@@ -1721,7 +1691,7 @@ insert into usage_daily as u (account_id, day, key_id, model,
   requests, completed, failed, cut,
   first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
   first_event_7, first_event_8, first_event_9, first_event_10)
-select account_id, $1::date, key_id, model,
+select h.account_id, $1::date, key_id, model,
   sum(input)::bigint, sum(output)::bigint, sum(thinking)::bigint, sum(cache_write_5m)::bigint,
   sum(cache_write_1h)::bigint, sum(cache_read)::bigint, sum(web_searches)::bigint,
   sum(amount)::bigint, sum(amount_input)::bigint, sum(amount_output)::bigint,
@@ -1731,10 +1701,15 @@ select account_id, $1::date, key_id, model,
   sum(first_event_4)::bigint, sum(first_event_5)::bigint, sum(first_event_6)::bigint,
   sum(first_event_7)::bigint, sum(first_event_8)::bigint, sum(first_event_9)::bigint,
   sum(first_event_10)::bigint
-from usage_hourly
-where hour >= $1::date::timestamp at time zone 'utc'
-  and hour < ($1::date + 1)::timestamp at time zone 'utc' and key_id >= ''
-group by account_id, key_id, model
+from unnest($2::text[]) as a (account_id)
+cross join lateral (
+  select *
+  from usage_hourly
+  where account_id = a.account_id and hour >= $1::date::timestamp at time zone 'utc'
+    and hour < ($1::date + 1)::timestamp at time zone 'utc'
+  offset 0
+) h
+group by h.account_id, key_id, model
 on conflict (account_id, day, key_id, model) do update
 set (input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
     amount, amount_input, amount_output, amount_cache, amount_thinking,
@@ -1754,22 +1729,23 @@ set (input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_se
       u.first_event_5 + excluded.first_event_5, u.first_event_6 + excluded.first_event_6,
       u.first_event_7 + excluded.first_event_7, u.first_event_8 + excluded.first_event_8,
       u.first_event_9 + excluded.first_event_9, u.first_event_10 + excluded.first_event_10)`,
-  (p) => [p.day],
+  (p) => [p.day, p.accountIds],
 );
 
 /**
- * Writes the sums of the tags of a UTC day of all accounts from its charges. No sum of the day may
- * be there. An account keeps the 1,000 values of a day that cost most, of all its tags together;
- * the others of each tag are one value, `(other)`.
+ * Writes the sums of the tags of a UTC day of some accounts from their charges. No sum of the day
+ * may be there. An account keeps the values of a day that cost most, of all its tags together; the
+ * others of each tag are one value, `(other)`.
+ * `kept`: how many it keeps
  */
-export const writeTags: Run<{ day: string }> = run(
+export const writeTags: Run<{ day: string; kept: bigint | number; accountIds: readonly string[] }> = run(
   "billing/write-tags",
   `-- billing/write-tags
 insert into tags_daily (account_id, day, tag, value, key_id, model,
   input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
   amount, amount_input, amount_output, amount_cache, amount_thinking,
   requests, completed, failed, cut)
-select account_id, $1::date, tag, case when place <= 1000 then value else '(other)' end,
+select account_id, $1::date, tag, case when place <= $2 then value else '(other)' end,
   key_id, model,
   sum(input)::bigint, sum(output)::bigint, sum(thinking)::bigint, sum(cache_write_5m)::bigint,
   sum(cache_write_1h)::bigint, sum(cache_read)::bigint, sum(web_searches)::bigint,
@@ -1791,20 +1767,258 @@ from (
         sum(c.amount_thinking) as amount_thinking,
         sum(c.requests) as requests, sum(c.completed) as completed, sum(c.failed) as failed,
         sum(c.cut) as cut
-      from charge_sums c
+      from unnest($3::text[]) as a (account_id)
+      cross join lateral (
+        select *
+        from charge_sums
+        where account_id = a.account_id and tags is not null
+          and month = date_trunc('month', $1::date::timestamp)::date
+          and admitted_at >= $1::date::timestamp at time zone 'utc'
+          and admitted_at < ($1::date + 1)::timestamp at time zone 'utc'
+        offset 0
+      ) c
       cross join lateral jsonb_each_text(c.tags) as t (tag, value)
-      where c.tags is not null and c.month = date_trunc('month', $1::date::timestamp)::date
-        and c.admitted_at >= $1::date::timestamp at time zone 'utc'
-        and c.admitted_at < ($1::date + 1)::timestamp at time zone 'utc'
-        -- True for every charge of the day, and found by an index.
-        and c.settled_at >= $1::date::timestamp at time zone 'utc'
       group by c.account_id, t.tag, t.value, c.key_id, c.model
     ) summed
   ) weighed
 ) ranked
 group by account_id, tag, 4, key_id, model`,
-  (p) => [p.day],
-  600000,
+  (p) => [p.day, p.kept, p.accountIds],
+);
+
+export type CountHoursRow = { accountId: string; rows: number };
+/**
+ * Counts the hours of a UTC day of the next accounts.
+ */
+export const countHours: Many<{ after: string; accounts: bigint | number; day: string }, CountHoursRow> = many(
+  "billing/count-hours",
+  `-- billing/count-hours
+select a.account_id as account_id, h.rows as rows
+from (
+  select account_id from accounts where account_id > $1 order by account_id limit $2
+) a
+cross join lateral (
+  select count(*)::integer as rows
+  from usage_hourly
+  where account_id = a.account_id and hour >= $3::date::timestamp at time zone 'utc'
+    and hour < ($3::date + 1)::timestamp at time zone 'utc'
+) h
+order by a.account_id`,
+  (p) => [p.after, p.accounts, p.day],
+  (v) => ({ accountId: v[0], rows: v[1] }) as never,
+  "",
+);
+
+export type CountChargesRow = { accountId: string; rows: number };
+/**
+ * Counts the charges of a UTC day of the next accounts, each up to so many.
+ */
+export const countCharges: Many<{ after: string; accounts: bigint | number; day: string; most: bigint | number }, CountChargesRow> = many(
+  "billing/count-charges",
+  `-- billing/count-charges
+select a.account_id as account_id, c.rows as rows
+from (
+  select account_id from accounts where account_id > $1 order by account_id limit $2
+) a
+cross join lateral (
+  select count(*)::integer as rows
+  from (
+    select
+    from charges
+    where account_id = a.account_id and amount >= 0
+      and month = date_trunc('month', $3::date::timestamp)::date
+      and admitted_at >= $3::date::timestamp at time zone 'utc'
+      and admitted_at < ($3::date + 1)::timestamp at time zone 'utc'
+    limit $4
+  ) counted
+) c
+order by a.account_id`,
+  (p) => [p.after, p.accounts, p.day, p.most],
+  (v) => ({ accountId: v[0], rows: v[1] }) as never,
+  "",
+);
+
+export type FindTagPartRow = { at: string; requestId: string };
+/**
+ * Finds the last of the next charges of an account on a UTC day. No row: there are fewer left.
+ * `at`: after this one, as the request
+ */
+export const findTagPart: Optional<{ accountId: string; day: string; at: string; requestId: string; charges: bigint | number }, FindTagPartRow> = optional(
+  "billing/find-tag-part",
+  `-- billing/find-tag-part
+select admitted_at::text as at, request_id as request_id
+from charges
+where account_id = $1 and amount >= 0
+  and month = date_trunc('month', $2::date::timestamp)::date
+  and (admitted_at, request_id) > ($3::text::timestamptz, $4)
+  and admitted_at < ($2::date + 1)::timestamp at time zone 'utc'
+order by admitted_at, request_id
+offset $5 limit 1`,
+  (p) => [p.accountId, p.day, p.at, p.requestId, p.charges],
+  (v) => ({ at: v[0], requestId: v[1] }) as never,
+  "",
+);
+
+/**
+ * Adds up the tags of charges of an account on a UTC day: of those after one, up to another.
+ */
+export const addTagSums: Run<{ day: string; accountId: string; at: string; requestId: string; lastAt: string; lastRequestId: string }> = run(
+  "billing/add-tag-sums",
+  `-- billing/add-tag-sums
+insert into tag_sums (account_id, day, tag, value, key_id, model,
+  input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
+  amount, amount_input, amount_output, amount_cache, amount_thinking,
+  requests, completed, failed, cut)
+select c.account_id, $1::date, t.tag, t.value, c.key_id, c.model,
+  sum(input)::bigint, sum(output)::bigint, sum(thinking)::bigint, sum(cache_write_5m)::bigint,
+  sum(cache_write_1h)::bigint, sum(cache_read)::bigint, sum(web_searches)::bigint,
+  sum(amount)::bigint, sum(amount_input)::bigint, sum(amount_output)::bigint,
+  sum(amount_cache)::bigint, sum(amount_thinking)::bigint,
+  sum(requests)::bigint, sum(completed)::bigint, sum(failed)::bigint, sum(cut)::bigint
+from charge_sums c
+cross join lateral jsonb_each_text(c.tags) as t (tag, value)
+where c.account_id = $2 and c.tags is not null
+  and c.month = date_trunc('month', $1::date::timestamp)::date
+  and (c.admitted_at, c.request_id) > ($3::text::timestamptz, $4)
+  and (c.admitted_at, c.request_id) <= ($5::text::timestamptz, $6)
+group by c.account_id, t.tag, t.value, c.key_id, c.model
+on conflict (account_id, day, tag, value, key_id, model) do update
+set (
+    input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
+    amount, amount_input, amount_output, amount_cache, amount_thinking,
+    requests, completed, failed, cut
+  ) = row (
+    tag_sums.input + excluded.input, tag_sums.output + excluded.output,
+    tag_sums.thinking + excluded.thinking, tag_sums.cache_write_5m + excluded.cache_write_5m,
+    tag_sums.cache_write_1h + excluded.cache_write_1h, tag_sums.cache_read + excluded.cache_read,
+    tag_sums.web_searches + excluded.web_searches, tag_sums.amount + excluded.amount,
+    tag_sums.amount_input + excluded.amount_input, tag_sums.amount_output + excluded.amount_output,
+    tag_sums.amount_cache + excluded.amount_cache,
+    tag_sums.amount_thinking + excluded.amount_thinking, tag_sums.requests + excluded.requests,
+    tag_sums.completed + excluded.completed, tag_sums.failed + excluded.failed,
+    tag_sums.cut + excluded.cut)`,
+  (p) => [p.day, p.accountId, p.at, p.requestId, p.lastAt, p.lastRequestId],
+);
+
+export type FindValuesEndRow = { tag: string; value: string };
+/**
+ * Finds the last value of the next sums of tags of an account on a UTC day. No row: there are fewer
+ * left.
+ * `tag`: after this one, as the value
+ */
+export const findValuesEnd: Optional<{ accountId: string; day: string; tag: string; value: string; sums: bigint | number }, FindValuesEndRow> = optional(
+  "billing/find-values-end",
+  `-- billing/find-values-end
+select tag as tag, value as value
+from tag_sums
+where account_id = $1 and day = $2::date and (tag, value) > ($3, $4)
+order by tag, value
+offset $5 limit 1`,
+  (p) => [p.accountId, p.day, p.tag, p.value, p.sums],
+  (v) => ({ tag: v[0], value: v[1] }) as never,
+  "",
+);
+
+export type FindCostliestRow = { tag: string; value: string; amount: bigint };
+/**
+ * Finds the values that cost most, of those after one and up to another.
+ */
+export const findCostliest: Many<{ accountId: string; day: string; tag: string; value: string; lastTag: string; lastValue: string; kept: bigint | number }, FindCostliestRow> = many(
+  "billing/find-costliest",
+  `-- billing/find-costliest
+select tag as tag, value as value, sum(amount)::bigint as amount
+from tag_sums
+where account_id = $1 and day = $2::date
+  and (tag, value) > ($3, $4) and (tag, value) <= ($5, $6)
+group by tag, value
+order by sum(amount) desc, tag, value
+limit $7`,
+  (p) => [p.accountId, p.day, p.tag, p.value, p.lastTag, p.lastValue, p.kept],
+  (v) => ({ tag: v[0], value: v[1], amount: v[2] }) as never,
+  "",
+);
+
+/**
+ * Adds the values that are not kept to the others of their tag, of those after one and up to
+ * another.
+ * `tags`: of the kept values, as these
+ */
+export const foldValues: Run<{ accountId: string; day: string; tag: string; value: string; lastTag: string; lastValue: string; tags: readonly string[]; values: readonly string[] }> = run(
+  "billing/fold-values",
+  `-- billing/fold-values
+with folded as (
+  delete from tag_sums s
+  where account_id = $1 and day = $2::date
+    and (tag, value) > ($3, $4) and (tag, value) <= ($5, $6)
+    and value <> '(other)'
+    and not exists (
+      select
+      from unnest($7::text[], $8::text[]) as k (tag, value)
+      where k.tag = s.tag and k.value = s.value)
+  returning tag, key_id, model,
+    input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
+    amount, amount_input, amount_output, amount_cache, amount_thinking,
+    requests, completed, failed, cut
+)
+insert into tag_sums (account_id, day, tag, value, key_id, model,
+  input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
+  amount, amount_input, amount_output, amount_cache, amount_thinking,
+  requests, completed, failed, cut)
+select $1, $2::date, tag, '(other)', key_id, model,
+  sum(input)::bigint, sum(output)::bigint, sum(thinking)::bigint, sum(cache_write_5m)::bigint,
+  sum(cache_write_1h)::bigint, sum(cache_read)::bigint, sum(web_searches)::bigint,
+  sum(amount)::bigint, sum(amount_input)::bigint, sum(amount_output)::bigint,
+  sum(amount_cache)::bigint, sum(amount_thinking)::bigint,
+  sum(requests)::bigint, sum(completed)::bigint, sum(failed)::bigint, sum(cut)::bigint
+from folded
+group by tag, key_id, model
+on conflict (account_id, day, tag, value, key_id, model) do update
+set (
+    input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
+    amount, amount_input, amount_output, amount_cache, amount_thinking,
+    requests, completed, failed, cut
+  ) = row (
+    tag_sums.input + excluded.input, tag_sums.output + excluded.output,
+    tag_sums.thinking + excluded.thinking, tag_sums.cache_write_5m + excluded.cache_write_5m,
+    tag_sums.cache_write_1h + excluded.cache_write_1h, tag_sums.cache_read + excluded.cache_read,
+    tag_sums.web_searches + excluded.web_searches, tag_sums.amount + excluded.amount,
+    tag_sums.amount_input + excluded.amount_input, tag_sums.amount_output + excluded.amount_output,
+    tag_sums.amount_cache + excluded.amount_cache,
+    tag_sums.amount_thinking + excluded.amount_thinking, tag_sums.requests + excluded.requests,
+    tag_sums.completed + excluded.completed, tag_sums.failed + excluded.failed,
+    tag_sums.cut + excluded.cut)`,
+  (p) => [p.accountId, p.day, p.tag, p.value, p.lastTag, p.lastValue, p.tags, p.values],
+);
+
+/**
+ * Writes the sums of the tags of an account on a UTC day as they were added up. No sum of the day
+ * may be there.
+ */
+export const storeTagSums: Run<{ accountId: string; day: string }> = run(
+  "billing/store-tag-sums",
+  `-- billing/store-tag-sums
+insert into tags_daily (account_id, day, tag, value, key_id, model,
+  input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
+  amount, amount_input, amount_output, amount_cache, amount_thinking,
+  requests, completed, failed, cut)
+select account_id, day, tag, value, key_id, model,
+  input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
+  amount, amount_input, amount_output, amount_cache, amount_thinking,
+  requests, completed, failed, cut
+from tag_sums
+where account_id = $1 and day = $2::date`,
+  (p) => [p.accountId, p.day],
+);
+
+/**
+ * Removes some of what was added up, of all accounts.
+ */
+export const removeTagSums: Run<{ sums: bigint | number }> = run(
+  "billing/remove-tag-sums",
+  `-- billing/remove-tag-sums
+delete from tag_sums
+where ctid = any (array (select ctid from tag_sums limit $1))`,
+  (p) => [p.sums],
 );
 
 export type FindFirstHoursRow = { day: string | null };
@@ -2316,26 +2530,27 @@ limit $21`,
   "",
 );
 
-export type LockUsageProgressRow = { closedTo: string; hoursFrom: string; tagsTo: string; today: string };
+export type LockUsageProgressRow = { closedTo: string; hoursFrom: string; removedTo: string; tagsTo: string; today: string };
 /**
  * Locks the progress of the days, so that one process closes them, and returns it with the UTC day.
  */
 export const lockUsageProgress: One<undefined, LockUsageProgressRow> = one(
   "billing/lock-usage-progress",
   `-- billing/lock-usage-progress
-select closed_to, hours_from, tags_to, (now() at time zone 'utc')::date as today
+select closed_to, hours_from, removed_to, tags_to, (now() at time zone 'utc')::date as today
 from usage_progress
 for update`,
   () => [],
-  (v) => ({ closedTo: v[0], hoursFrom: v[1], tagsTo: v[2], today: v[3] }) as never,
+  (v) => ({ closedTo: v[0], hoursFrom: v[1], removedTo: v[2], tagsTo: v[3], today: v[4] }) as never,
   "",
 );
 
 export type CompareDayRow = { differences: number };
 /**
- * Counts the accounts, keys and models whose sums of a UTC day differ from those of its hours.
+ * Counts the keys and models of some accounts whose sums of a UTC day differ from those of their
+ * hours.
  */
-export const compareDay: One<{ day: string }, CompareDayRow> = one(
+export const compareDay: One<{ accountIds: readonly string[]; day: string }, CompareDayRow> = one(
   "billing/compare-day",
   `-- billing/compare-day
 select count(*)::integer as differences
@@ -2347,10 +2562,10 @@ from (
     first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
     first_event_7, first_event_8, first_event_9, first_event_10
   from usage_daily
-  where day = $1::date
+  where account_id = any($1::text[]) and day = $2::date
 ) d
 full join (
-  select account_id, key_id, model,
+  select h.account_id, key_id, model,
     sum(input)::bigint, sum(output)::bigint, sum(thinking)::bigint, sum(cache_write_5m)::bigint,
     sum(cache_write_1h)::bigint, sum(cache_read)::bigint, sum(web_searches)::bigint,
     sum(amount)::bigint, sum(amount_input)::bigint, sum(amount_output)::bigint,
@@ -2360,40 +2575,31 @@ full join (
     sum(first_event_4)::bigint, sum(first_event_5)::bigint, sum(first_event_6)::bigint,
     sum(first_event_7)::bigint, sum(first_event_8)::bigint, sum(first_event_9)::bigint,
     sum(first_event_10)::bigint
-  from usage_hourly
-  where hour >= $1::date::timestamp at time zone 'utc'
-    and hour < ($1::date + 1)::timestamp at time zone 'utc' and key_id >= ''
-  group by account_id, key_id, model
+  from unnest($1::text[]) as a (account_id)
+  cross join lateral (
+    select *
+    from usage_hourly
+    where account_id = a.account_id and hour >= $2::date::timestamp at time zone 'utc'
+      and hour < ($2::date + 1)::timestamp at time zone 'utc'
+    offset 0
+  ) h
+  group by h.account_id, key_id, model
 ) h using (account_id, key_id, model)
 where d is distinct from h`,
-  (p) => [p.day],
+  (p) => [p.accountIds, p.day],
   (v) => ({ differences: v[0] }) as never,
-  "",
-);
-
-export type AllowLongWriteRow = { statementTimeout: string };
-/**
- * Lets the statements of this transaction take ten minutes each: a day has millions of charges. The
- * caller has locked the progress of the days.
- */
-export const allowLongWrite: One<undefined, AllowLongWriteRow> = one(
-  "billing/allow-long-write",
-  `-- billing/allow-long-write
-select set_config('statement_timeout', '10min', true) as statement_timeout
-from usage_progress`,
-  () => [],
-  (v) => ({ statementTimeout: v[0] }) as never,
   "",
 );
 
 /**
  * Records how far the days are. The caller has locked the row.
  */
-export const moveUsageProgress: Run<{ closedTo: string; hoursFrom: string }> = run(
+export const moveUsageProgress: Run<{ closedTo: string; hoursFrom: string; removedTo: string }> = run(
   "billing/move-usage-progress",
   `-- billing/move-usage-progress
-update usage_progress set closed_to = $1::date, hours_from = $2::date`,
-  (p) => [p.closedTo, p.hoursFrom],
+update usage_progress
+set closed_to = $1::date, hours_from = $2::date, removed_to = $3`,
+  (p) => [p.closedTo, p.hoursFrom, p.removedTo],
 );
 
 /**
@@ -2407,38 +2613,28 @@ update usage_progress set tags_to = $1::date`,
 );
 
 /**
- * Removes the sums of the UTC days from a day on, which are open again.
+ * Removes the hours of a UTC day of some accounts.
  */
-export const reopenDays: Run<{ day: string }> = run(
-  "billing/reopen-days",
-  `-- billing/reopen-days
-delete from usage_daily
-where day >= $1::date`,
-  (p) => [p.day],
-);
-
-/**
- * Removes the hours of a UTC day.
- */
-export const removeHours: Run<{ day: string }> = run(
+export const removeHours: Run<{ accountIds: readonly string[]; day: string }> = run(
   "billing/remove-hours",
   `-- billing/remove-hours
-delete from usage_hourly
-where hour >= $1::date::timestamp at time zone 'utc'
-  and hour < ($1::date + 1)::timestamp at time zone 'utc' and key_id >= ''`,
-  (p) => [p.day],
+delete from usage_hourly h
+using unnest($1::text[]) as a (account_id)
+where h.account_id = a.account_id and h.hour >= $2::date::timestamp at time zone 'utc'
+  and h.hour < ($2::date + 1)::timestamp at time zone 'utc'`,
+  (p) => [p.accountIds, p.day],
 );
 
 /**
- * Removes the sums of tags of some UTC days, which are written again.
- * `to`: exclusive
+ * Removes the sums of tags of a UTC day of some accounts, which are written again.
  */
-export const removeTags: Run<{ from: string; to: string }> = run(
+export const removeTags: Run<{ accountIds: readonly string[]; day: string }> = run(
   "billing/remove-tags",
   `-- billing/remove-tags
-delete from tags_daily
-where day >= $1::date and day < $2::date`,
-  (p) => [p.from, p.to],
+delete from tags_daily t
+using unnest($1::text[]) as a (account_id)
+where t.day = $2::date and t.account_id = a.account_id`,
+  (p) => [p.accountIds, p.day],
 );
 
 // verification.sql
@@ -2575,21 +2771,21 @@ offset $5 limit 1`,
   "",
 );
 
-export type FindIdsEndRow = { accountId: string; requestId: string };
+export type FindIdsEndRow = { requestId: string; accountId: string };
 /**
  * Finds the end of a slice of so many request ids. No row: the slice has all that are left.
  * `monthsFrom`: the first open month
  */
-export const findIdsEnd: Optional<{ monthsFrom: string; accountId: string; requestId: string; charges: bigint | number }, FindIdsEndRow> = optional(
+export const findIdsEnd: Optional<{ monthsFrom: string; requestId: string; accountId: string; charges: bigint | number }, FindIdsEndRow> = optional(
   "billing/find-ids-end",
   `-- billing/find-ids-end
-select account_id, request_id
+select request_id, account_id
 from charges
-where month >= $1::date and (account_id, request_id) >= ($2, $3)
-order by account_id, request_id
+where month >= $1::date and (request_id, account_id) >= ($2, $3)
+order by request_id, account_id
 offset $4 limit 1`,
-  (p) => [p.monthsFrom, p.accountId, p.requestId, p.charges],
-  (v) => ({ accountId: v[0], requestId: v[1] }) as never,
+  (p) => [p.monthsFrom, p.requestId, p.accountId, p.charges],
+  (v) => ({ requestId: v[0], accountId: v[1] }) as never,
   "",
 );
 
@@ -2607,7 +2803,7 @@ with open_from as (
   select coalesce(max(month) + interval '1 month', '-infinity')::date as day
   from month_closings
 ), progress as (
-  select hours_from, closed_to from usage_progress
+  select hours_from, removed_to, closed_to from usage_progress
 ), summed_days as (
   select account_id, key_id, model, (hour at time zone 'utc')::date as day,
     sum(input)::bigint as input, sum(output)::bigint as output, sum(thinking)::bigint as thinking,
@@ -2679,16 +2875,16 @@ with open_from as (
       select account_id, key_id, date_trunc('month', day)::date as month, amount as spent,
         0 as held
       from summed_days, progress
-      where day >= (select day from open_from) and day >= hours_from
+      where day >= (select day from open_from) and (day, account_id) > (hours_from, removed_to)
       union all
       select account_id, key_id, date_trunc('month', day)::date, amount, 0
       from usage_daily, progress
       where account_id > $1 and account_id <= $2
-        and day >= (select day from open_from) and day < hours_from
+        and day >= (select day from open_from) and (day, account_id) <= (hours_from, removed_to)
       union all
       select account_id, key_id, month, amount, 0
       from closed_months
-      where account_id > $1 and account_id <= $2
+      where account_id > $1 and account_id <= $2 and month < (select day from open_from)
       union all
       select account_id, key_id, month, 0, amount
       from holds
@@ -2700,9 +2896,9 @@ with open_from as (
   union all
   select 'days = charges', concat_ws('/', account_id, key_id, model, day),
     format('amount %s, and its month has no charges', amount)
-  from usage_daily
+  from usage_daily, progress
   where account_id > $1 and account_id <= $2
-    and day >= (select day from open_from) and day < (select hours_from from progress)
+    and day >= (select day from open_from) and (day, account_id) <= (hours_from, removed_to)
     and date_trunc('month', day)::date <> all ($3::date[])
   union all
   select 'days = hours', concat_ws('/', account_id, key_id, model, day),
@@ -2719,7 +2915,9 @@ with open_from as (
   ) u
   full join summed_days h using (account_id, key_id, model, day)
   cross join progress g
-  where day >= g.hours_from and (u.day is not null or day < g.closed_to) and u is distinct from h
+  -- What is written of a day that is open counts when it is closed.
+  where (day, account_id) > (g.hours_from, g.removed_to) and day < g.closed_to
+    and u is distinct from h
   union all
   select 'days = closed months', concat_ws('/', account_id, key_id, model, month),
     format('amount %s and %s, requests %s and %s', u.amount, c.amount, u.requests, c.requests)
@@ -2746,7 +2944,7 @@ with open_from as (
       sum(requests) as requests, sum(completed) as completed, sum(failed) as failed,
       sum(cut) as cut
     from closed_months
-    where account_id > $1 and account_id <= $2
+    where account_id > $1 and account_id <= $2 and month < (select day from open_from)
     group by 1, 2, 3, 4
   ) c using (account_id, key_id, model, month)
   where u is distinct from c
@@ -2945,7 +3143,8 @@ with open_from as (
   full join charged_hours c using (account_id, key_id, model, hour)
   cross join usage_progress g
   -- The hours before are removed.
-  where (u.hour is not null or (hour at time zone 'utc')::date >= g.hours_from)
+  where (u.hour is not null
+      or ((hour at time zone 'utc')::date, account_id) > (g.hours_from, g.removed_to))
     and (hour at time zone 'utc')::date >= (select day from open_from)
     and u is distinct from c
 )
@@ -2982,7 +3181,8 @@ with open_from as (
     and (account_id, admitted_at) >= ($2, $3::timestamptz)
     and (account_id, admitted_at) < ($4, $5::timestamptz)
     and (tags is not null
-      or (admitted_at at time zone 'utc')::date < (select hours_from from usage_progress))
+      or ((admitted_at at time zone 'utc')::date, account_id)
+        <= (select hours_from, removed_to from usage_progress))
 ), charged_days as (
   select account_id, key_id, model, day,
     sum(input)::bigint as input, sum(output)::bigint as output, sum(thinking)::bigint as thinking,
@@ -3038,8 +3238,7 @@ with open_from as (
   ) u
   full join charged_days c using (account_id, key_id, model, day)
   cross join usage_progress g
-  where (u.day is not null or day < g.closed_to)
-    and day >= (select day from open_from) and day < g.hours_from
+  where day >= (select day from open_from) and (day, account_id) <= (g.hours_from, g.removed_to)
     and u is distinct from c
   union all
   select 'tags of days = charges', concat_ws('/', account_id, tag, value, key_id, model, day),
@@ -3047,8 +3246,7 @@ with open_from as (
   from kept_tags u
   full join charged_tags c using (account_id, tag, value, key_id, model, day)
   cross join usage_progress g
-  where (u.amount is not null or day < g.tags_to) and day >= (select day from open_from)
-    and u is distinct from c
+  where day < g.tags_to and day >= (select day from open_from) and u is distinct from c
 )
 select invariant as invariant, subject as subject, detail as detail
 from (
@@ -3065,44 +3263,68 @@ export type VerifyIdsRow = { invariant: string; subject: string; detail: string 
  * Finds the request ids with several charges in open months, from one on and before another.
  * `monthsFrom`: the first open month
  */
-export const verifyIds: Many<{ monthsFrom: string; fromAccount: string; fromRequest: string; toAccount: string; toRequest: string }, VerifyIdsRow> = many(
+export const verifyIds: Many<{ monthsFrom: string; fromRequest: string; fromAccount: string; toRequest: string; toAccount: string }, VerifyIdsRow> = many(
   "billing/verify-ids",
   `-- billing/verify-ids
 select 'one charge per request' as invariant, account_id || '/' || request_id as subject,
   format('%s charges', count(*)) as detail
 from charges
 where month >= $1::date
-  and (account_id, request_id) >= ($2, $3)
-  and (account_id, request_id) < ($4, $5)
-group by account_id, request_id
+  and (request_id, account_id) >= ($2, $3)
+  and (request_id, account_id) < ($4, $5)
+group by request_id, account_id
 having count(*) > 1
 order by 2
 limit 100`,
-  (p) => [p.monthsFrom, p.fromAccount, p.fromRequest, p.toAccount, p.toRequest],
+  (p) => [p.monthsFrom, p.fromRequest, p.fromAccount, p.toRequest, p.toAccount],
+  (v) => ({ invariant: v[0], subject: v[1], detail: v[2] }) as never,
+  "",
+);
+
+export type ListClosedMonthsRow = { month: string };
+/**
+ * Lists the closed months, in their order.
+ */
+export const listClosedMonths: Many<undefined, ListClosedMonthsRow> = many(
+  "billing/list-closed-months",
+  `-- billing/list-closed-months
+select month from month_closings order by month`,
+  () => [],
+  (v) => ({ month: v[0] }) as never,
+  "",
+);
+
+export type VerifyClosedMonthRow = { invariant: string; subject: string; detail: string };
+/**
+ * Checks the sums of a closed month. Those of an open one belong to a closing under way. A row is a
+ * violation.
+ */
+export const verifyClosedMonth: Many<{ month: string }, VerifyClosedMonthRow> = many(
+  "billing/verify-closed-month",
+  `-- billing/verify-closed-month
+select 'a closed month = its sums' as invariant, month::text as subject,
+  format('amount %s and %s, charges %s and %s', m.amount, c.amount, m.charges, c.requests)
+    as detail
+from month_closings m
+cross join (
+  select coalesce(sum(amount), 0) as amount, coalesce(sum(requests), 0) as requests
+  from closed_months
+  where month = $1::date
+) c
+where m.month = $1::date and (m.amount, m.charges) <> (c.amount, c.requests)`,
+  (p) => [p.month],
   (v) => ({ invariant: v[0], subject: v[1], detail: v[2] }) as never,
   "",
 );
 
 export type VerifyTotalsRow = { invariant: string; subject: string; detail: string };
 /**
- * Checks the sums of closed months, uses of promotions and numbers of documents. Each row is a
- * violation.
+ * Checks uses of promotions and numbers of documents. Each row is a violation.
  */
 export const verifyTotals: Many<undefined, VerifyTotalsRow> = many(
   "billing/verify-totals",
   `-- billing/verify-totals
 with checks (invariant, subject, detail) as (
-  select 'a closed month = its sums', month::text,
-    format('amount %s and %s, charges %s and %s', m.amount, c.amount, m.charges, c.requests)
-  from month_closings m
-  full join (
-    select month, sum(amount) as amount, sum(requests) as requests
-    from closed_months
-    group by month
-  ) c using (month)
-  where m.month is null
-    or (m.amount, m.charges) <> (coalesce(c.amount, 0), coalesce(c.requests, 0))
-  union all
   select 'uses of a promotion = its count', p.code_id,
     format('used %s, uses %s', p.used, coalesce(u.uses, 0))
   from promotions p

@@ -68,10 +68,30 @@ set (input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_se
   (p) => [p.month, p.settledAt, p.requestId, p.accountId, p.lastSettledAt, p.lastRequestId, p.lastAccountId],
 );
 
+export type FindSumsEndRow = { accountId: string | null };
 /**
- * Stores the sums of a month that is being closed.
+ * Finds the last account of a slice of about so many sums of a month. Null: all that are left.
  */
-export const insertClosedSums: Run<{ month: string }> = run(
+export const findSumsEnd: One<{ after: string; month: string; sums: bigint | number }, FindSumsEndRow> = one(
+  "history/find-sums-end",
+  `-- history/find-sums-end
+select (
+  select account_id
+  from closing_sums
+  where account_id > $1 and month = $2::date
+  order by account_id
+  offset $3 limit 1
+) as account_id`,
+  (p) => [p.after, p.month, p.sums],
+  (v) => ({ accountId: v[0] }) as never,
+  "accountId",
+);
+
+/**
+ * Stores the sums of a month that is being closed, of the accounts after one and up to another,
+ * where an earlier attempt has not.
+ */
+export const insertClosedSums: Run<{ month: string; after: string; upto: string }> = run(
   "history/insert-closed-sums",
   `-- history/insert-closed-sums
 insert into closed_months (account_id, month, "family", key_id, model, input, output, thinking,
@@ -81,8 +101,38 @@ select account_id, month, "family", key_id, model, input, output, thinking, cach
   cache_write_1h, cache_read, web_searches, amount, amount_input, amount_output, amount_cache,
   amount_thinking, requests, completed, failed, cut, overrun
 from closing_sums
-where month = $1::date`,
-  (p) => [p.month],
+where month = $1::date and account_id > $2 and account_id <= $3
+on conflict do nothing`,
+  (p) => [p.month, p.after, p.upto],
+);
+
+export type CompareClosedSumsRow = { differences: number };
+/**
+ * Counts the keys and models whose stored sums of a month differ from those that were added up, of
+ * the accounts after one and up to another.
+ */
+export const compareClosedSums: One<{ month: string; after: string; upto: string }, CompareClosedSumsRow> = one(
+  "history/compare-closed-sums",
+  `-- history/compare-closed-sums
+select count(*)::integer as differences
+from (
+  select account_id, "family", key_id, model, input, output, thinking, cache_write_5m,
+    cache_write_1h, cache_read, web_searches, amount, amount_input, amount_output, amount_cache,
+    amount_thinking, requests, completed, failed, cut, overrun
+  from closing_sums
+  where month = $1::date and account_id > $2 and account_id <= $3
+) s
+full join (
+  select account_id, "family", key_id, model, input, output, thinking, cache_write_5m,
+    cache_write_1h, cache_read, web_searches, amount, amount_input, amount_output, amount_cache,
+    amount_thinking, requests, completed, failed, cut, overrun
+  from closed_months
+  where month = $1::date and account_id > $2 and account_id <= $3
+) c using (account_id, "family", key_id, model)
+where s is distinct from c`,
+  (p) => [p.month, p.after, p.upto],
+  (v) => ({ differences: v[0] }) as never,
+  "",
 );
 
 export type InsertClosingRow = { month: string; charges: bigint; amountMicro: bigint; sha256: Buffer; form: number; closedAt: Date };
@@ -300,23 +350,36 @@ where month = $1::date`,
 
 export type CompareClosingRow = { differences: number };
 /**
- * Counts the accounts, keys and models whose sums of a closed month differ from those of its days.
+ * Counts the accounts, keys and models whose sums of a month, as they were added up, differ from
+ * those of its days: of the accounts after one and up to another.
  */
-export const compareClosing: One<{ month: string }, CompareClosingRow> = one(
+export const compareClosing: One<{ after: string; upto: string; month: string }, CompareClosingRow> = one(
   "history/compare-closing",
   `-- history/compare-closing
 select count(*)::integer as differences
 from (
-  select account_id, key_id, model, sum(input) as input, sum(output) as output,
+  select a.account_id, key_id, model, sum(input) as input, sum(output) as output,
     sum(thinking) as thinking, sum(cache_write_5m) as cache_write_5m,
     sum(cache_write_1h) as cache_write_1h, sum(cache_read) as cache_read,
     sum(web_searches) as web_searches, sum(amount) as amount,
     sum(amount_input) as amount_input, sum(amount_output) as amount_output,
     sum(amount_cache) as amount_cache, sum(amount_thinking) as amount_thinking,
     sum(requests) as requests, sum(completed) as completed, sum(failed) as failed, sum(cut) as cut
-  from usage_daily
-  where day >= $1::date and day < ($1::date + interval '1 month')::date
-  group by account_id, key_id, model
+  from (
+    select account_id from accounts where account_id > $1 and account_id <= $2
+    union
+    select account_id
+    from closing_sums
+    where month = $3::date and account_id > $1 and account_id <= $2
+  ) a
+  cross join lateral (
+    select *
+    from usage_daily
+    where account_id = a.account_id and day >= $3::date
+      and day < ($3::date + interval '1 month')::date
+    offset 0
+  ) u
+  group by a.account_id, key_id, model
 ) d
 full join (
   select account_id, key_id, model, sum(input) as input, sum(output) as output,
@@ -326,8 +389,8 @@ full join (
     sum(amount_input) as amount_input, sum(amount_output) as amount_output,
     sum(amount_cache) as amount_cache, sum(amount_thinking) as amount_thinking,
     sum(requests) as requests, sum(completed) as completed, sum(failed) as failed, sum(cut) as cut
-  from closed_months
-  where month = $1::date
+  from closing_sums
+  where month = $3::date and account_id > $1 and account_id <= $2
   group by account_id, key_id, model
 ) c using (account_id, key_id, model)
 where (d.input, d.output, d.thinking, d.cache_write_5m, d.cache_write_1h, d.cache_read,
@@ -336,7 +399,7 @@ where (d.input, d.output, d.thinking, d.cache_write_5m, d.cache_write_1h, d.cach
   is distinct from (c.input, c.output, c.thinking, c.cache_write_5m, c.cache_write_1h,
     c.cache_read, c.web_searches, c.amount, c.amount_input, c.amount_output, c.amount_cache,
     c.amount_thinking, c.requests, c.completed, c.failed, c.cut)`,
-  (p) => [p.month],
+  (p) => [p.after, p.upto, p.month],
   (v) => ({ differences: v[0] }) as never,
   "",
 );
@@ -404,14 +467,21 @@ where month = $1::date`,
 );
 
 /**
- * Removes the sums of the charges of a month that were read for its closing.
+ * Removes some of the sums that were added up for the closing of a month, unless it has blocks, and
+ * of those of closed months.
  */
-export const removeSums: Run<{ month: string }> = run(
+export const removeSums: Run<{ month: string; sums: bigint | number }> = run(
   "history/remove-sums",
   `-- history/remove-sums
 delete from closing_sums
-where month = $1::date`,
-  (p) => [p.month],
+where ctid = any (array (
+  select ctid
+  from closing_sums
+  where month = $1::date
+      and not exists (select from closing_blocks where month = $1::date)
+    or month in (select month from month_closings)
+  limit $2))`,
+  (p) => [p.month, p.sums],
 );
 
 // sinks.sql

@@ -142,6 +142,8 @@ export type SweepPaymentsRow = { processor: string; externalId: string; sweepId:
 
 export type SweepsRow = { sweepId: string; processor: string; network: string; addresses: string[]; until: Date; beganAt: Date; endedAt: Date | null; createdBy: string };
 
+export type TagSumsRow = { accountId: string; day: string; tag: string; value: string; keyId: string; model: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearches: bigint; amount: bigint; amountInput: bigint; amountOutput: bigint; amountCache: bigint; amountThinking: bigint; requests: bigint; completed: bigint; failed: bigint; cut: bigint };
+
 export type TagsDailyRow = { accountId: string; day: string; tag: string; value: string; keyId: string; model: string; input: bigint; output: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; thinking: bigint; amount: bigint; amountInput: bigint; amountOutput: bigint; amountCache: bigint; amountThinking: bigint; requests: bigint; completed: bigint; failed: bigint; cut: bigint; webSearches: bigint };
 
 export type TransfersRow = { accountId: string; transferId: string; family: "v1" | "v2"; kind: "purchase" | "bonus" | "refund" | "chargeback" | "adjustment" | "deposit"; amount: bigint; postedAfter: bigint; actor: string; idempotencyKey: string; reason: string; createdAt: Date };
@@ -150,6 +152,6 @@ export type UsageDailyRow = { accountId: string; keyId: string; model: string; d
 
 export type UsageHourlyRow = { accountId: string; keyId: string; model: string; hour: Date; input: bigint; output: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; thinking: bigint; amount: bigint; amountInput: bigint; amountOutput: bigint; amountCache: bigint; amountThinking: bigint; requests: bigint; completed: bigint; failed: bigint; cut: bigint; firstEvent1: bigint; firstEvent2: bigint; firstEvent3: bigint; firstEvent4: bigint; firstEvent5: bigint; firstEvent6: bigint; firstEvent7: bigint; firstEvent8: bigint; firstEvent9: bigint; firstEvent10: bigint; webSearches: bigint };
 
-export type UsageProgressRow = { closedTo: string; hoursFrom: string; tagsTo: string };
+export type UsageProgressRow = { closedTo: string; hoursFrom: string; tagsTo: string; removedTo: string };
 
 export type VerificationsRow = { verificationId: string; startedAt: Date; endedAt: Date; startedBy: string; violationCount: number; violations: Json };

@@ -60,6 +60,10 @@ export const logCodes = {
   background_task_failed:
     "a task that repeats every second failed, and is repeated; look at the database if it " +
     "goes on",
+  certificate_refused:
+    "the database or a core is not reached over TLS, for the reason in the line: its certificate " +
+    "has ended, is for other names or of an authority that is not known here, or it takes no TLS; " +
+    "correct it there, or the parameters of `DATABASE_URL` or `CORE_TLS_CA`",
   certificate_rejected:
     "the files of GRPC_TLS_CERT, GRPC_TLS_KEY or GRPC_TLS_CLIENT_CA, or of CORE_TLS_CERT, " +
     "CORE_TLS_KEY or CORE_TLS_CA, cannot be read, or do not fit together, and the certificate of " +

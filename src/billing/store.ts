@@ -12,7 +12,7 @@ import type { Price, Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
 import * as sql from "../../gen/sql/billing.ts";
 import { ApiError } from "../base/errors.ts";
 import type { FamilyName } from "../base/families.ts";
-import { monthsNear, timeOf, timeOrderedId } from "../base/ids.ts";
+import { timeOf, timeOrderedId } from "../base/ids.ts";
 import type { TimeCursor } from "../base/paging.ts";
 import type { Tags } from "../base/tags.ts";
 import { byCategory } from "../base/token-categories.ts";
@@ -95,9 +95,6 @@ export type Metered = RequestKey & { readonly usage: Usage };
 
 export type LedgerStore = ReturnType<typeof createLedgerStore>;
 
-const clockSkewMs = 300_000;
-/** From the making of an id to the settlement of its request, which lives for half an hour. */
-const usualEndMs = 2_700_000;
 /** The longest month. */
 const monthMs = 31 * 86_400_000;
 /** An id that tells a later time is not taken. */
@@ -187,23 +184,13 @@ export function createLedgerStore({ run, transaction, runSlices, heartbeats }: D
     /** The amounts of the charges that these requests have. One without a charge is left out. */
     findAmounts: (requests: readonly RequestKey[]) => run(sql.findAmounts, idsOf(requests)),
     /**
-     * The charges of requests with this id in all accounts, oldest first. Those of an id that tells
-     * its time are looked for when such a request ends, and only if it is not there in all
-     * accounts, in the months since: a client may have made it long before, or a day ahead.
+     * The charges of requests with this id in all accounts, oldest first. An id that tells its time
+     * is looked for in the months since: a client may have made it long before, or a day ahead.
      */
     findCharges: async (requestId: string): Promise<Receipt[]> => {
-      const [madeAtMs, months] = [timeOf(requestId), monthsNear(requestId)];
-      if (madeAtMs !== undefined && months) {
-        const [from, to] = [madeAtMs - clockSkewMs, madeAtMs + usualEndMs].map(
-          (ms) => new Date(ms),
-        );
-        if (from && to) {
-          const near = await run(sql.findChargesNear, { requestId, months, from, to });
-          if (near.length > 0) return near.map(toReceipt);
-        }
-      }
-      const since = madeAtMs === undefined ? undefined : monthsSince(madeAtMs - aheadMsMax);
-      return (await run(sql.findCharges, { requestId, months: since ?? null })).map(toReceipt);
+      const madeAtMs = timeOf(requestId);
+      const months = madeAtMs === undefined ? null : monthsSince(madeAtMs - aheadMsMax);
+      return (await run(sql.findCharges, { requestId, months })).map(toReceipt);
     },
     /** The charges that match, newest first, among at most `looks` charges. */
     listCharges: async (

@@ -1,11 +1,10 @@
 // Verifies the ledger by slices, each in a statement and a snapshot of its own: the head of
 // sql/verification.sql says what may be compared while the ledger moves.
 
-import { performance } from "node:perf_hooks";
-import { setTimeout as delay } from "node:timers/promises";
 import { create } from "@bufbuild/protobuf";
 import { type Violation, ViolationSchema } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import * as sql from "../../gen/sql/billing.ts";
+import { runSlice } from "../base/slices.ts";
 import type { Runner } from "../postgres/statement.ts";
 
 /** So many violations of each invariant are returned. */
@@ -19,11 +18,6 @@ const sliceSizes = {
   /** Hours, days or transfers of accounts. */
   rows: 50_000,
 };
-
-/** After a slice, the database is left to requests for so many times as long as it took. */
-const restShare = 3;
-/** A small ledger is verified without a rest: most of such a slice is its plan. */
-const restMsMin = 300;
 
 /** Sorts before and after every id. */
 const firstId = "";
@@ -58,18 +52,12 @@ async function* verify(
   signal: AbortSignal,
   { accounts, rows, charges, ids }: typeof sliceSizes,
 ): AsyncGenerator<Slice> {
-  // Busy accounts wait for the processor and the disk of a slice.
-  const slowly = async (slice: () => Promise<Slice>): Promise<Slice> => {
-    signal.throwIfAborted();
-    const beganMs = performance.now();
-    const violations = await slice();
-    const restMs = restShare * (performance.now() - beganMs);
-    if (restMs > restMsMin) await delay(restMs, undefined, { signal });
-    return violations;
-  };
+  const slowly = (slice: () => Promise<Slice>) => runSlice(slice, signal);
   const months = (await db.run(sql.listOpenMonths)).map(({ month }) => month);
   const monthsFrom = months[0] ?? "infinity";
   yield slowly(() => db.run(sql.verifyTotals));
+  for (const { month } of await db.run(sql.listClosedMonths))
+    yield slowly(() => db.run(sql.verifyClosedMonth, { month }));
 
   for (let after = firstId; after < lastId; ) {
     const end = await db.run(sql.findAccountsEnd, { after, accounts, rows });
@@ -93,9 +81,9 @@ async function* verify(
         from = to;
       }
 
-  for (let from = { accountId: firstId, requestId: firstId }; from.accountId < lastId; ) {
+  for (let from = { requestId: firstId, accountId: firstId }; from.requestId < lastId; ) {
     const size = { monthsFrom, ...from, charges: ids };
-    const to = (await db.run(sql.findIdsEnd, size)) ?? { accountId: lastId, requestId: firstId };
+    const to = (await db.run(sql.findIdsEnd, size)) ?? { requestId: lastId, accountId: firstId };
     const start = { fromAccount: from.accountId, fromRequest: from.requestId };
     const end = { toAccount: to.accountId, toRequest: to.requestId };
     yield slowly(() => db.run(sql.verifyIds, { monthsFrom, ...start, ...end }));

@@ -21,7 +21,9 @@ import {
 import { Health, HealthCheckResponse_ServingStatus } from "../../gen/grpc/health/v1/health_pb.ts";
 import { type Clock, pause, systemClock } from "../base/clock.ts";
 import { ApiError } from "../base/errors.ts";
+import type { Log } from "../base/log.ts";
 import { type Stopwatch, waitFor } from "../base/stopwatch.ts";
+import { TlsReport } from "../base/tls-problem.ts";
 import type { ClientTls } from "../config/environment.ts";
 import { abortError, type Core, factsOf, implement, serviceTypes } from "../contract/contract.ts";
 import { decodeMessage, encodeMessage, metadataOf, pathOf } from "./codec.ts";
@@ -38,12 +40,14 @@ export function grpcCore(parts: {
   tls?: ClientTls;
   /** Of the wait for a core. Default: the clock of this machine. */
   clock?: Clock;
+  log?: Log;
 }): RemoteCore {
   const certificate = parts.tls && clientCertificate(parts.tls);
   const channels = parts.addresses.map(
     (address) => new Channel(address, clientCredentials(certificate), channelOptions),
   );
-  const cores = { pick: createPicker(channels), clock: parts.clock ?? systemClock };
+  const tls = new TlsReport(parts.log);
+  const cores = { pick: createPicker(channels), clock: parts.clock ?? systemClock, tls };
   const health = grpcClient(Health, cores);
   return {
     billing: grpcClient(serviceTypes.billing, cores),
@@ -54,7 +58,11 @@ export function grpcCore(parts: {
     alerts: grpcClient(serviceTypes.alerts, cores),
     operations: grpcClient(serviceTypes.operations, cores),
     certificate,
-    isServing: (timeoutMs) => isServing(health, timeoutMs),
+    async isServing(timeoutMs) {
+      const answer = await isServing(health, timeoutMs);
+      tls.passed();
+      return answer;
+    },
     close: () => {
       for (const channel of channels) channel.close();
     },
@@ -97,6 +105,7 @@ type Cores = {
   /** Chooses the channel of the next call. */
   readonly pick: () => Channel;
   readonly clock: Clock;
+  readonly tls: TlsReport;
 };
 
 function createPicker(channels: readonly Channel[]): Cores["pick"] {
@@ -151,13 +160,13 @@ function argumentsOf({ desc, message, metadata, deadline }: Outgoing) {
   return [pathOf(desc), encode, decode, message, metadata, deadline] as const;
 }
 
-function callUnary(desc: DescMethod, { pick, clock }: Cores) {
+function callUnary(desc: DescMethod, { pick, ...cores }: Cores) {
   return async (
     request: MessageInitShape<DescMessage>,
     options?: CallOptions,
   ): Promise<Message> => {
     const outgoing = prepare(desc, request, options);
-    const retries = new RetryPolicy(outgoing.signal, clock);
+    const retries = new RetryPolicy(outgoing.signal, cores);
     const { waits } = factsOf(options?.contextValues);
     for (;;) {
       try {
@@ -187,7 +196,7 @@ function sendUnary(channel: Channel, outgoing: Outgoing): Promise<Message> {
   });
 }
 
-function callStream(desc: DescMethod, { pick, clock }: Cores) {
+function callStream(desc: DescMethod, { pick, ...cores }: Cores) {
   return (
     request: MessageInitShape<DescMessage>,
     options?: CallOptions,
@@ -200,7 +209,7 @@ function callStream(desc: DescMethod, { pick, clock }: Cores) {
       if (onAccepted) call.once("data", onAccepted);
       return call;
     };
-    const retries = new RetryPolicy(outgoing.signal, clock);
+    const retries = new RetryPolicy(outgoing.signal, cores);
     return new ServerStream(open, retries, outgoing.signal, waits);
   };
 }
@@ -343,11 +352,13 @@ const pauseMs = 50;
 class RetryPolicy {
   readonly #signal: AbortSignal | undefined;
   readonly #clock: Clock;
+  readonly #tls: TlsReport;
   #untilMs: number | undefined;
 
-  constructor(signal: AbortSignal | undefined, clock: Clock) {
+  constructor(signal: AbortSignal | undefined, { clock, tls }: Omit<Cores, "pick">) {
     this.#signal = signal;
     this.#clock = clock;
+    this.#tls = tls;
   }
 
   /** Resolves when the call should be tried again. Throws the error of the call otherwise. */
@@ -355,6 +366,7 @@ class RetryPolicy {
     if (!isServiceError(error)) throw new ApiError("internal", { cause: error });
     if (this.#signal?.aborted && error.code === status.CANCELLED) throw abortError(this.#signal);
     if (!isUnsent(error)) throw fromStatus(error);
+    this.#tls.failed("a core", error);
     // The first retry starts at once, because another core can be connected already.
     const nowMs = this.#clock.now();
     if (this.#untilMs === undefined) this.#untilMs = nowMs + waitMsMax;

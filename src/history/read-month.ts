@@ -8,6 +8,7 @@
 
 import * as sql from "../../gen/sql/history.ts";
 import { timeOrderedId } from "../base/ids.ts";
+import { runSlice } from "../base/slices.ts";
 import { Lease } from "../postgres/lease.ts";
 import type { OpenLedger, Owner } from "../postgres/open-ledger.ts";
 import { blockLines, lastOf, lineForm, type Place, placeOf } from "./digest.ts";
@@ -21,6 +22,8 @@ const blocksPerCount = 100;
 /** No transaction that settles takes as long, and no clocks are as far apart. */
 const settledHoursAgo = 24;
 const leaseMs = 60_000;
+/** Sums that are removed in one statement. */
+const sumsPerSlice = 50_000;
 
 /** Who reads months, on two connections: a part is summed up while the next one is digested. */
 export type Reader = {
@@ -80,17 +83,32 @@ export async function readRest(reader: Reader, month: string): Promise<bigint> {
 }
 
 /** Removes what is read of a month, so that it is read again. */
-export async function forget({ owner, lease }: Reader, month: string): Promise<void> {
-  await owner.transaction(`closing of ${nameOfMonth(month)}`, async () => {
-    await keepLease(lease);
-    await removeProgress(owner, month);
-  });
+export async function forget(reader: Reader, month: string): Promise<void> {
+  // Without blocks, the sums do not count.
+  await inSlice(reader, month, () => reader.owner.run(sql.removeBlocks, { month }));
+  await removeSums(reader, month);
 }
 
-/** In a transaction. */
-export async function removeProgress(owner: Owner, month: string): Promise<void> {
-  await owner.run(sql.removeBlocks, { month });
-  await owner.run(sql.removeSums, { month });
+/** Removes the sums of a month without blocks, and those of closed ones. */
+export async function removeSums(reader: Reader, month: string): Promise<void> {
+  const remove = () => reader.owner.run(sql.removeSums, { month, sums: sumsPerSlice });
+  while ((await inSlice(reader, month, remove)) === sumsPerSlice);
+}
+
+/** Runs a slice of the work on a month in a transaction, as the only reader. */
+export function inSlice<T>(
+  { owner, lease, signal }: Reader,
+  month: string,
+  work: () => Promise<T>,
+): Promise<T> {
+  const slice = () =>
+    owner.transaction(`closing of ${nameOfMonth(month)}`, async () => {
+      await keepLease(lease);
+      return work();
+    });
+  return runSlice(slice, signal).catch((error: unknown) => {
+    throw signal?.aborted ? new HistoryError("this process stops") : error;
+  });
 }
 
 function readProgress(owner: Owner, month: string) {
@@ -116,6 +134,7 @@ async function readOn(
   const progress = await readProgress(owner, month);
   if (!progress.hasForm) return readAgain();
   let { blocks, charges } = progress;
+  if (blocks === 0) await removeSums(reader, month);
   let from = placeOf(progress);
   let to = from;
   let part: Block[] = [];

@@ -3,6 +3,7 @@
 import { DatabaseError } from "pg";
 import { ApiError } from "../base/errors.ts";
 import { isLocalShortage } from "../base/shortage.ts";
+import { tlsProblemOf } from "../base/tls-problem.ts";
 
 /** The server does not take writes: it is a standby, or has been made read-only. */
 export class ReadOnlyServer extends Error {
@@ -57,7 +58,11 @@ export function isServerAtFault(error: unknown): boolean {
   if (isReadOnly(error)) return true;
   const code = "code" in error && typeof error.code === "string" ? error.code : "";
   if (error instanceof DatabaseError) return unreachableStates.test(code);
-  return unreachableErrnos.test(code) || unreachableMessages.test(error.message);
+  return (
+    unreachableErrnos.test(code) ||
+    unreachableMessages.test(error.message) ||
+    tlsProblemOf(error) !== undefined
+  );
 }
 
 /** True when nothing has run: the server refused the connection, or takes no writes. */

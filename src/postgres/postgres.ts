@@ -229,7 +229,7 @@ class Pools {
     try {
       return await work(pools);
     } catch (error) {
-      if (isServerAtFault(error)) this.#servers.suspect(server);
+      if (isServerAtFault(error)) this.#servers.suspect(server, error);
       throw error;
     }
   }

@@ -6,6 +6,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { type Client, type ClientConfig, DatabaseError } from "pg";
 import type { Log } from "../base/log.ts";
 import { Task } from "../base/task.ts";
+import { TlsReport } from "../base/tls-problem.ts";
 import { parseDatabaseUrl, type TargetServer } from "../config/database-url.ts";
 import { isServerAtFault, NoServer } from "./failures.ts";
 import { openClient, type Server, type SessionSettings } from "./session.ts";
@@ -28,6 +29,7 @@ export class Servers {
   readonly target: TargetServer;
   readonly #list: readonly Server[];
   readonly #log: Log | undefined;
+  readonly #tls: TlsReport;
   readonly #connectTimeoutMs: number;
   #chosen: Server | undefined;
   #choosing: Promise<Server> | undefined;
@@ -54,6 +56,7 @@ export class Servers {
     this.#list = servers;
     this.target = target;
     this.#log = log;
+    this.#tls = new TlsReport(log);
     this.#connectTimeoutMs = connectTimeoutMs;
   }
 
@@ -73,7 +76,8 @@ export class Servers {
   }
 
   /** Chooses again before the next connection: `server` failed. */
-  suspect(server: Server): void {
+  suspect(server: Server, error?: unknown): void {
+    this.#tls.failed(server.name, error);
     if (this.#chosen === server) this.#chosen = undefined;
   }
 
@@ -96,13 +100,14 @@ export class Servers {
       this.track(client, server);
       return { client, server };
     } catch (error) {
-      this.suspect(server);
+      this.suspect(server, error);
       throw error;
     }
   }
 
   /** Breaks this connection as soon as another server is chosen. */
   track(client: Client, server: Server): void {
+    this.#tls.passed();
     this.#clients.set(client, server);
     client.on("end", () => this.#clients.delete(client));
   }
@@ -129,6 +134,7 @@ export class Servers {
           candidates.push(await examine(server, this.target, this.#connectTimeoutMs));
           first.resolve();
         } catch (error) {
+          this.#tls.failed(server.name, error);
           problems.set(server, messageOf(error));
         }
       }),

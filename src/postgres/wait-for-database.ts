@@ -3,6 +3,7 @@
 
 import { setTimeout as delay } from "node:timers/promises";
 import type { Log } from "../base/log.ts";
+import { tlsProblemOf } from "../base/tls-problem.ts";
 import { parseDatabaseUrl } from "../config/database-url.ts";
 import { isServerAtFault } from "./failures.ts";
 
@@ -48,7 +49,8 @@ export async function waitForDatabase<T>(
     try {
       return await work();
     } catch (error) {
-      if (!isServerAtFault(error)) throw error;
+      // Nobody renews a certificate within a minute.
+      if (!isServerAtFault(error) || tlsProblemOf(error)) throw error;
       if (performance.now() >= untilMs) throw new DatabaseAway(database, error);
       if (isFirst)
         log.warn(

@@ -15,6 +15,7 @@ import type { Event, Failure } from "../../gen/gateway/inference/v1/event_pb.ts"
 import type { Clock } from "../base/clock.ts";
 import { ApiError, toApiError } from "../base/errors.ts";
 import { isLocalShortage } from "../base/shortage.ts";
+import { tlsProblemOf } from "../base/tls-problem.ts";
 import type { AnswerCodec, AnswerSource, EventDecoder } from "../formats/codec.ts";
 import { isObject, isSound, parseAnswerJson } from "../formats/json.ts";
 import {
@@ -490,11 +491,7 @@ function failureOfTransport(error: Error & { code?: unknown }, status: number): 
     return timedOut(status, error);
   }
   const failure = failed(status, { cause: error });
-  const isUntrusted = /CERT|SELF_SIGNED|UNABLE_TO_VERIFY/.test(code);
-  if (!isUntrusted) return failure;
-  return {
-    ...failure,
-    retry: "elsewhere",
-    alarm: `the provider's certificate is not accepted: ${code}`,
-  };
+  const tls = tlsProblemOf(error);
+  if (!tls) return failure;
+  return { ...failure, retry: "elsewhere", alarm: `the provider ${tls.text} (${code})` };
 }

@@ -10,6 +10,7 @@ import type { ChangeHints } from "../base/change-feed.ts";
 import type { Log } from "../base/log.ts";
 import { Task } from "../base/task.ts";
 import { withTimeout } from "../base/timeout.ts";
+import { tlsProblemOf } from "../base/tls-problem.ts";
 import { parseRedisUrl } from "../config/redis-url.ts";
 
 /** A Lua script. The server caches it under its SHA-1 digest after the first run. */
@@ -97,8 +98,11 @@ export function connectRedis(url: string, log: Log): Redis {
   commands.on("error", (error) => {
     // Only the message: an error of ioredis also carries its command, and that of AUTH contains the
     // password.
-    if (error.message !== reported)
-      log.warn({ code: "redis_unreachable", reason: error.message }, "redis: cannot connect");
+    if (error.message !== reported) {
+      const tls = tlsProblemOf(error);
+      const reason = tls ? `Redis ${tls.text} (${error.message})` : error.message;
+      log.warn({ code: "redis_unreachable", reason }, "redis: cannot connect");
+    }
     reported = error.message;
   });
   commands.on("ready", () => {

@@ -256,6 +256,7 @@ function connectCore(
 ): { core: Core; readiness: () => Promise<Readiness> } {
   const core = grpcCore({
     addresses: config.coreAddresses,
+    log,
     ...(config.coreTls && { tls: config.coreTls }),
   });
   stack.defer(() => core.close());

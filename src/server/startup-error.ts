@@ -2,6 +2,7 @@
 
 import { DatabaseError } from "pg";
 import { ApiError } from "../base/errors.ts";
+import { type TlsProblem, tlsProblemOf } from "../base/tls-problem.ts";
 import type { Config } from "../config/environment.ts";
 import { isUnreachable } from "../postgres/postgres.ts";
 import { UnusableDatabase } from "../postgres/preflight.ts";
@@ -47,38 +48,28 @@ function databaseProblem(error: unknown, url: string): string | undefined {
   const database = databaseOf(url);
   const { code, message } = detailsOf(error);
   if (error instanceof UnusableDatabase) return `${database}: ${message}`;
+  const tls = tlsProblemOf(error);
+  if (tls) return `${database} ${tls.text}${tlsAdvice[tls.kind]} (${code || "no TLS"})`;
   if (isUnreachable(error))
     return `${database} is not reachable (${reasonOf(error)}); check DATABASE_URL`;
   if (error instanceof DatabaseError) {
     const describe = /no encryption|SSL off/.test(message) ? wantsTls : serverErrors[code];
     return describe && `${database} ${describe(message)}`;
   }
-  const problem =
-    message === "The server does not support SSL connections"
-      ? "takes no TLS: turn it on there, or take sslmode out of DATABASE_URL"
-      : tlsErrors[code];
-  return problem && `${database} ${problem} (${code || "no TLS"})`;
+  return undefined;
 }
 
 const wantsTls = (message: string) =>
   `refuses connections without TLS (${message}); add sslmode=require or sslmode=verify-full to ` +
   "DATABASE_URL";
 
-const unknownAuthority =
-  "has a certificate of an authority that is not known here: name the file of the authority by " +
-  "sslrootcert in DATABASE_URL";
-
-/** Errors of TLS, by their code in Node. */
-const tlsErrors: Readonly<Record<string, string>> = {
-  SELF_SIGNED_CERT_IN_CHAIN: unknownAuthority,
-  DEPTH_ZERO_SELF_SIGNED_CERT: unknownAuthority,
-  UNABLE_TO_VERIFY_LEAF_SIGNATURE: unknownAuthority,
-  UNABLE_TO_GET_ISSUER_CERT_LOCALLY: unknownAuthority,
-  CERT_SIGNATURE_FAILURE: unknownAuthority,
-  CERT_HAS_EXPIRED: "has a certificate that has ended: renew it there",
-  CERT_NOT_YET_VALID: "has a certificate that is not good yet: look at the clocks",
-  ERR_TLS_CERT_ALTNAME_INVALID:
-    "has a certificate for other names: connect by one of them, or use sslmode=verify-ca",
+const tlsAdvice: Readonly<Record<TlsProblem["kind"], string>> = {
+  authority: ": name the file of the authority by sslrootcert in DATABASE_URL",
+  ended: ": renew it there",
+  "not yet": ": look at the clocks",
+  names: ": connect by one of them, or use sslmode=verify-ca",
+  refused: ": name its files by sslcert and sslkey in DATABASE_URL",
+  none: ": turn it on there, or take sslmode out of DATABASE_URL",
 };
 
 /** Errors of a server at the start, by SQLSTATE. */

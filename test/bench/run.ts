@@ -8,6 +8,7 @@ import { billingPrice } from "./suites/billing-price.ts";
 import { closing } from "./suites/closing.ts";
 import { codec } from "./suites/codec.ts";
 import { consolePages } from "./suites/console.ts";
+import { days } from "./suites/days.ts";
 import { failover } from "./suites/failover.ts";
 import { flood } from "./suites/flood.ts";
 import { history } from "./suites/history.ts";
@@ -58,12 +59,13 @@ const suites: Record<string, () => Promise<Result>> = {
   history,
   reports,
   closing,
+  days,
   verification,
   "payments-rules": paymentsRules,
   console: consolePages,
   profile,
 };
-const onlyWhenNamed = ["reports", "closing", "verification", "console", "profile"];
+const onlyWhenNamed = ["reports", "closing", "days", "verification", "console", "profile"];
 
 const names = process.argv.slice(2);
 const unknown = names.filter((name) => !Object.hasOwn(suites, name));

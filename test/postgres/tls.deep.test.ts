@@ -4,14 +4,17 @@
 import { chmod, chown, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { pino } from "pino";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { readCommandConfig } from "../../src/config/environment.ts";
 import { findBinaries } from "../../src/postgres/embedded/binaries.ts";
+import { connectPostgres } from "../../src/postgres/postgres.ts";
 import { checkConnection } from "../../src/postgres/preflight.ts";
 import { Servers } from "../../src/postgres/servers.ts";
 import { startupErrorMessage } from "../../src/server/startup-error.ts";
 import { createAuthority } from "../support/certificates.ts";
 import { freePort } from "../support/ports.ts";
+import { query } from "../support/query.ts";
 import { TestServer } from "../support/server-pair.ts";
 
 let folder: string;
@@ -152,6 +155,44 @@ test("a certificate for another host matters to a full check alone", async () =>
     "cannot start: the database at localhost has a certificate for other names: connect by one of " +
       "them, or use sslmode=verify-ca (ERR_TLS_CERT_ALTNAME_INVALID)",
   );
+});
+
+test("a gateway that runs logs by name what it refuses, and answers that the database is away", async () => {
+  await serve(authority.issue("server"));
+  const lines: Record<string, unknown>[] = [];
+  const log = pino({ base: null }, { write: (line: string) => void lines.push(JSON.parse(line)) });
+  const postgres = connectPostgres(urlOf("sslmode=verify-full&sslrootcert=FOLDER/root.crt"), {
+    log,
+  });
+  const one = () => query(postgres, { name: "", text: "select 1 as one" });
+  expect(await one()).toEqual([{ one: 1 }]);
+  const refused: unknown[] = [];
+  for (const pair of [
+    authority.issue("server", { hours: -1 }),
+    authority.issue("server", { host: "db.example.com" }),
+    createAuthority("theirs").issue("server"),
+  ]) {
+    await serve(pair);
+    // The first statement may meet the connection of before.
+    await one().catch(() => undefined);
+    await expect(one()).rejects.toMatchObject({ reason: "database_unavailable" });
+    refused.push(lines.at(-1));
+  }
+  const line = (reason: string) =>
+    expect.objectContaining({
+      code: "certificate_refused",
+      server: `localhost:${server.port}`,
+      reason,
+    });
+  expect(refused).toEqual([
+    line("has a certificate that has ended"),
+    line("has a certificate for other names"),
+    line("has a certificate of an authority that is not known here"),
+  ]);
+  expect(lines).toHaveLength(3);
+  await serve(authority.issue("server"));
+  expect(await one()).toEqual([{ one: 1 }]);
+  await postgres.close();
 });
 
 test("a certificate that has ended is refused, and taken once it was renewed", async () => {

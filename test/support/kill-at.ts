@@ -34,6 +34,8 @@ const moments: Record<string, { statement: string; when: "unsent" | "sent" | "co
   // In a transaction that has still to be committed.
   "sums added": { statement: "history/add-sums", when: "committed" },
   "month read": { statement: "history/check-sums", when: "unsent" },
+  // All but the last transaction is committed.
+  "sums stored": { statement: "history/combine-blocks", when: "unsent" },
   // In a transaction that has still to be committed.
   "closing stored": { statement: "history/insert-closing", when: "committed" },
   "lines read": { statement: "history/read-lines", when: "committed" },

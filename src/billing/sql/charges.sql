@@ -14,34 +14,8 @@ join price_versions p using (price_version)
 where c.account_id = :account_id and c.request_id = :request_id;
 
 -- name: FindCharges :many
--- Finds the charges with a request id in all accounts, with their prices. Looks into every account:
--- no index begins with the request id, since every charge would pay for it.
+-- Finds the charges with a request id in all accounts, with their prices.
 -- :months?  null: those of every month
--- =family pools.family
-select c.request_id, c.account_id, c."family", c.key_id, c.model, c.granted_output, c.hold,
-  c.amount, c.overrun, c.output_over, c.thinking_over,
-  c.outcome, c.basis, c.attempts, c.facts, c.tags, c.made_by, c.admitted_at, c.settled_at,
-  c.input as used_input, c.output as used_output, c.thinking as used_thinking,
-  c.cache_write_5m as used_cache_write_5m, c.cache_write_1h as used_cache_write_1h,
-  c.cache_read as used_cache_read, c.web_searches as used_web_searches,
-  p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read,
-  p.web_search
-from accounts a
--- The offset keeps the planner from scanning all charges.
-cross join lateral (
-  select *
-  from charges
-  where account_id = a.account_id and request_id = :request_id
-    and (:months::date[] is null or month = any(:months::date[]))
-  offset 0
-) c
-join price_versions p using (price_version)
-order by c.admitted_at, c.account_id;
-
--- name: FindChargesNear :many
--- Finds the charges with a request id that were settled in a time, in all accounts. Reads the index
--- of that time, however many accounts there are.
--- :months  of their admission
 -- =family pools.family
 select c.request_id, c.account_id, c."family", c.key_id, c.model, c.granted_output, c.hold,
   c.amount, c.overrun, c.output_over, c.thinking_over,
@@ -53,9 +27,7 @@ select c.request_id, c.account_id, c."family", c.key_id, c.model, c.granted_outp
   p.web_search
 from charges c
 join price_versions p using (price_version)
-where c.month = any(:months::date[]) and c.amount >= 0
-  and c.settled_at >= :from::timestamptz and c.settled_at < :to::timestamptz
-  and c.request_id = :request_id
+where c.request_id = :request_id and (:months::date[] is null or c.month = any(:months::date[]))
 order by c.admitted_at, c.account_id;
 
 -- name: FindSettled :many

@@ -50,6 +50,7 @@ from page
 order by is_total desc, period, key_id, reason;
 
 -- name: RemoveErrors :run
--- Removes the counts of rejected requests before a UTC day.
-delete from errors_hourly
-where hour < :day::date::timestamp at time zone 'utc';
+-- Removes the counts of rejected requests of some accounts before a UTC day.
+delete from errors_hourly e
+using unnest(:account_ids::text[]) as a (account_id)
+where e.account_id = a.account_id and e.hour < :day::date::timestamp at time zone 'utc';

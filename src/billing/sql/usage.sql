@@ -1,12 +1,12 @@
 -- name: WriteDay :run
--- Writes the sums of a UTC day of all accounts from its hours, over what is written already.
+-- Writes the sums of a UTC day of some accounts from their hours, over what is written already.
 insert into usage_daily (account_id, day, key_id, model,
   input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
   amount, amount_input, amount_output, amount_cache, amount_thinking,
   requests, completed, failed, cut,
   first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
   first_event_7, first_event_8, first_event_9, first_event_10)
-select account_id, :day::date, key_id, model,
+select h.account_id, :day::date, key_id, model,
   sum(input)::bigint, sum(output)::bigint, sum(thinking)::bigint, sum(cache_write_5m)::bigint,
   sum(cache_write_1h)::bigint, sum(cache_read)::bigint, sum(web_searches)::bigint,
   sum(amount)::bigint, sum(amount_input)::bigint, sum(amount_output)::bigint,
@@ -16,10 +16,15 @@ select account_id, :day::date, key_id, model,
   sum(first_event_4)::bigint, sum(first_event_5)::bigint, sum(first_event_6)::bigint,
   sum(first_event_7)::bigint, sum(first_event_8)::bigint, sum(first_event_9)::bigint,
   sum(first_event_10)::bigint
-from usage_hourly
-where hour >= :day::date::timestamp at time zone 'utc'
-  and hour < (:day::date + 1)::timestamp at time zone 'utc' and key_id >= ''
-group by account_id, key_id, model
+from unnest(:account_ids::text[]) as a (account_id)
+cross join lateral (
+  select *
+  from usage_hourly
+  where account_id = a.account_id and hour >= :day::date::timestamp at time zone 'utc'
+    and hour < (:day::date + 1)::timestamp at time zone 'utc'
+  offset 0
+) h
+group by h.account_id, key_id, model
 on conflict (account_id, day, key_id, model) do update
 set (input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
     amount, amount_input, amount_output, amount_cache, amount_thinking,
@@ -37,15 +42,15 @@ set (input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_se
       excluded.first_event_10);
 
 -- name: AddToDay :run
--- Adds the hours of a UTC day to its sums. For a day whose hours were removed before: these hours
--- are new.
+-- Adds the hours of a UTC day of some accounts to its sums. For a day whose hours were removed
+-- before: these hours are new.
 insert into usage_daily as u (account_id, day, key_id, model,
   input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
   amount, amount_input, amount_output, amount_cache, amount_thinking,
   requests, completed, failed, cut,
   first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
   first_event_7, first_event_8, first_event_9, first_event_10)
-select account_id, :day::date, key_id, model,
+select h.account_id, :day::date, key_id, model,
   sum(input)::bigint, sum(output)::bigint, sum(thinking)::bigint, sum(cache_write_5m)::bigint,
   sum(cache_write_1h)::bigint, sum(cache_read)::bigint, sum(web_searches)::bigint,
   sum(amount)::bigint, sum(amount_input)::bigint, sum(amount_output)::bigint,
@@ -55,10 +60,15 @@ select account_id, :day::date, key_id, model,
   sum(first_event_4)::bigint, sum(first_event_5)::bigint, sum(first_event_6)::bigint,
   sum(first_event_7)::bigint, sum(first_event_8)::bigint, sum(first_event_9)::bigint,
   sum(first_event_10)::bigint
-from usage_hourly
-where hour >= :day::date::timestamp at time zone 'utc'
-  and hour < (:day::date + 1)::timestamp at time zone 'utc' and key_id >= ''
-group by account_id, key_id, model
+from unnest(:account_ids::text[]) as a (account_id)
+cross join lateral (
+  select *
+  from usage_hourly
+  where account_id = a.account_id and hour >= :day::date::timestamp at time zone 'utc'
+    and hour < (:day::date + 1)::timestamp at time zone 'utc'
+  offset 0
+) h
+group by h.account_id, key_id, model
 on conflict (account_id, day, key_id, model) do update
 set (input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
     amount, amount_input, amount_output, amount_cache, amount_thinking,
@@ -79,15 +89,16 @@ set (input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_se
       u.first_event_7 + excluded.first_event_7, u.first_event_8 + excluded.first_event_8,
       u.first_event_9 + excluded.first_event_9, u.first_event_10 + excluded.first_event_10);
 
--- name: WriteTags :run timeout_ms=600000
--- Writes the sums of the tags of a UTC day of all accounts from its charges. No sum of the day may
--- be there. An account keeps the 1,000 values of a day that cost most, of all its tags together;
--- the others of each tag are one value, `(other)`.
+-- name: WriteTags :run
+-- Writes the sums of the tags of a UTC day of some accounts from their charges. No sum of the day
+-- may be there. An account keeps the values of a day that cost most, of all its tags together; the
+-- others of each tag are one value, `(other)`.
+-- :kept  how many it keeps
 insert into tags_daily (account_id, day, tag, value, key_id, model,
   input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
   amount, amount_input, amount_output, amount_cache, amount_thinking,
   requests, completed, failed, cut)
-select account_id, :day::date, tag, case when place <= 1000 then value else '(other)' end,
+select account_id, :day::date, tag, case when place <= :kept then value else '(other)' end,
   key_id, model,
   sum(input)::bigint, sum(output)::bigint, sum(thinking)::bigint, sum(cache_write_5m)::bigint,
   sum(cache_write_1h)::bigint, sum(cache_read)::bigint, sum(web_searches)::bigint,
@@ -109,18 +120,188 @@ from (
         sum(c.amount_thinking) as amount_thinking,
         sum(c.requests) as requests, sum(c.completed) as completed, sum(c.failed) as failed,
         sum(c.cut) as cut
-      from charge_sums c
+      from unnest(:account_ids::text[]) as a (account_id)
+      cross join lateral (
+        select *
+        from charge_sums
+        where account_id = a.account_id and tags is not null
+          and month = date_trunc('month', :day::date::timestamp)::date
+          and admitted_at >= :day::date::timestamp at time zone 'utc'
+          and admitted_at < (:day::date + 1)::timestamp at time zone 'utc'
+        offset 0
+      ) c
       cross join lateral jsonb_each_text(c.tags) as t (tag, value)
-      where c.tags is not null and c.month = date_trunc('month', :day::date::timestamp)::date
-        and c.admitted_at >= :day::date::timestamp at time zone 'utc'
-        and c.admitted_at < (:day::date + 1)::timestamp at time zone 'utc'
-        -- True for every charge of the day, and found by an index.
-        and c.settled_at >= :day::date::timestamp at time zone 'utc'
       group by c.account_id, t.tag, t.value, c.key_id, c.model
     ) summed
   ) weighed
 ) ranked
 group by account_id, tag, 4, key_id, model;
+
+-- name: CountHours :many
+-- Counts the hours of a UTC day of the next accounts.
+select a.account_id as "account_id!", h.rows as "rows!"
+from (
+  select account_id from accounts where account_id > :after order by account_id limit :accounts
+) a
+cross join lateral (
+  select count(*)::integer as rows
+  from usage_hourly
+  where account_id = a.account_id and hour >= :day::date::timestamp at time zone 'utc'
+    and hour < (:day::date + 1)::timestamp at time zone 'utc'
+) h
+order by a.account_id;
+
+-- name: CountCharges :many
+-- Counts the charges of a UTC day of the next accounts, each up to so many.
+select a.account_id as "account_id!", c.rows as "rows!"
+from (
+  select account_id from accounts where account_id > :after order by account_id limit :accounts
+) a
+cross join lateral (
+  select count(*)::integer as rows
+  from (
+    select
+    from charges
+    where account_id = a.account_id and amount >= 0
+      and month = date_trunc('month', :day::date::timestamp)::date
+      and admitted_at >= :day::date::timestamp at time zone 'utc'
+      and admitted_at < (:day::date + 1)::timestamp at time zone 'utc'
+    limit :most
+  ) counted
+) c
+order by a.account_id;
+
+-- name: FindTagPart :optional
+-- Finds the last of the next charges of an account on a UTC day. No row: there are fewer left.
+-- :at  after this one, as the request
+select admitted_at::text as "at!", request_id as "request_id!"
+from charges
+where account_id = :account_id and amount >= 0
+  and month = date_trunc('month', :day::date::timestamp)::date
+  and (admitted_at, request_id) > (:at::text::timestamptz, :request_id)
+  and admitted_at < (:day::date + 1)::timestamp at time zone 'utc'
+order by admitted_at, request_id
+offset :charges limit 1;
+
+-- name: AddTagSums :run
+-- Adds up the tags of charges of an account on a UTC day: of those after one, up to another.
+insert into tag_sums (account_id, day, tag, value, key_id, model,
+  input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
+  amount, amount_input, amount_output, amount_cache, amount_thinking,
+  requests, completed, failed, cut)
+select c.account_id, :day::date, t.tag, t.value, c.key_id, c.model,
+  sum(input)::bigint, sum(output)::bigint, sum(thinking)::bigint, sum(cache_write_5m)::bigint,
+  sum(cache_write_1h)::bigint, sum(cache_read)::bigint, sum(web_searches)::bigint,
+  sum(amount)::bigint, sum(amount_input)::bigint, sum(amount_output)::bigint,
+  sum(amount_cache)::bigint, sum(amount_thinking)::bigint,
+  sum(requests)::bigint, sum(completed)::bigint, sum(failed)::bigint, sum(cut)::bigint
+from charge_sums c
+cross join lateral jsonb_each_text(c.tags) as t (tag, value)
+where c.account_id = :account_id and c.tags is not null
+  and c.month = date_trunc('month', :day::date::timestamp)::date
+  and (c.admitted_at, c.request_id) > (:at::text::timestamptz, :request_id)
+  and (c.admitted_at, c.request_id) <= (:last_at::text::timestamptz, :last_request_id)
+group by c.account_id, t.tag, t.value, c.key_id, c.model
+on conflict (account_id, day, tag, value, key_id, model) do update
+set (
+    input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
+    amount, amount_input, amount_output, amount_cache, amount_thinking,
+    requests, completed, failed, cut
+  ) = row (
+    tag_sums.input + excluded.input, tag_sums.output + excluded.output,
+    tag_sums.thinking + excluded.thinking, tag_sums.cache_write_5m + excluded.cache_write_5m,
+    tag_sums.cache_write_1h + excluded.cache_write_1h, tag_sums.cache_read + excluded.cache_read,
+    tag_sums.web_searches + excluded.web_searches, tag_sums.amount + excluded.amount,
+    tag_sums.amount_input + excluded.amount_input, tag_sums.amount_output + excluded.amount_output,
+    tag_sums.amount_cache + excluded.amount_cache,
+    tag_sums.amount_thinking + excluded.amount_thinking, tag_sums.requests + excluded.requests,
+    tag_sums.completed + excluded.completed, tag_sums.failed + excluded.failed,
+    tag_sums.cut + excluded.cut);
+
+-- name: FindValuesEnd :optional
+-- Finds the last value of the next sums of tags of an account on a UTC day. No row: there are fewer
+-- left.
+-- :tag  after this one, as the value
+select tag as "tag!", value as "value!"
+from tag_sums
+where account_id = :account_id and day = :day::date and (tag, value) > (:tag, :value)
+order by tag, value
+offset :sums limit 1;
+
+-- name: FindCostliest :many
+-- Finds the values that cost most, of those after one and up to another.
+select tag as "tag!", value as "value!", sum(amount)::bigint as "amount!"
+from tag_sums
+where account_id = :account_id and day = :day::date
+  and (tag, value) > (:tag, :value) and (tag, value) <= (:last_tag, :last_value)
+group by tag, value
+order by sum(amount) desc, tag, value
+limit :kept;
+
+-- name: FoldValues :run
+-- Adds the values that are not kept to the others of their tag, of those after one and up to
+-- another.
+-- :tags  of the kept values, as these
+with folded as (
+  delete from tag_sums s
+  where account_id = :account_id and day = :day::date
+    and (tag, value) > (:tag, :value) and (tag, value) <= (:last_tag, :last_value)
+    and value <> '(other)'
+    and not exists (
+      select
+      from unnest(:tags::text[], :values::text[]) as k (tag, value)
+      where k.tag = s.tag and k.value = s.value)
+  returning tag, key_id, model,
+    input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
+    amount, amount_input, amount_output, amount_cache, amount_thinking,
+    requests, completed, failed, cut
+)
+insert into tag_sums (account_id, day, tag, value, key_id, model,
+  input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
+  amount, amount_input, amount_output, amount_cache, amount_thinking,
+  requests, completed, failed, cut)
+select :account_id, :day::date, tag, '(other)', key_id, model,
+  sum(input)::bigint, sum(output)::bigint, sum(thinking)::bigint, sum(cache_write_5m)::bigint,
+  sum(cache_write_1h)::bigint, sum(cache_read)::bigint, sum(web_searches)::bigint,
+  sum(amount)::bigint, sum(amount_input)::bigint, sum(amount_output)::bigint,
+  sum(amount_cache)::bigint, sum(amount_thinking)::bigint,
+  sum(requests)::bigint, sum(completed)::bigint, sum(failed)::bigint, sum(cut)::bigint
+from folded
+group by tag, key_id, model
+on conflict (account_id, day, tag, value, key_id, model) do update
+set (
+    input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
+    amount, amount_input, amount_output, amount_cache, amount_thinking,
+    requests, completed, failed, cut
+  ) = row (
+    tag_sums.input + excluded.input, tag_sums.output + excluded.output,
+    tag_sums.thinking + excluded.thinking, tag_sums.cache_write_5m + excluded.cache_write_5m,
+    tag_sums.cache_write_1h + excluded.cache_write_1h, tag_sums.cache_read + excluded.cache_read,
+    tag_sums.web_searches + excluded.web_searches, tag_sums.amount + excluded.amount,
+    tag_sums.amount_input + excluded.amount_input, tag_sums.amount_output + excluded.amount_output,
+    tag_sums.amount_cache + excluded.amount_cache,
+    tag_sums.amount_thinking + excluded.amount_thinking, tag_sums.requests + excluded.requests,
+    tag_sums.completed + excluded.completed, tag_sums.failed + excluded.failed,
+    tag_sums.cut + excluded.cut);
+
+-- name: StoreTagSums :run
+-- Writes the sums of the tags of an account on a UTC day as they were added up. No sum of the day
+-- may be there.
+insert into tags_daily (account_id, day, tag, value, key_id, model,
+  input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
+  amount, amount_input, amount_output, amount_cache, amount_thinking,
+  requests, completed, failed, cut)
+select account_id, day, tag, value, key_id, model,
+  input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
+  amount, amount_input, amount_output, amount_cache, amount_thinking,
+  requests, completed, failed, cut
+from tag_sums
+where account_id = :account_id and day = :day::date;
+
+-- name: RemoveTagSums :run
+-- Removes some of what was added up, of all accounts.
+delete from tag_sums
+where ctid = any (array (select ctid from tag_sums limit :sums));
 
 -- name: FindFirstHours :one
 -- Returns the first UTC day from a day on that has hours; null if there is none.
@@ -562,12 +743,13 @@ limit :rows;
 
 -- name: LockUsageProgress :one
 -- Locks the progress of the days, so that one process closes them, and returns it with the UTC day.
-select closed_to, hours_from, tags_to, (now() at time zone 'utc')::date as "today!"
+select closed_to, hours_from, removed_to, tags_to, (now() at time zone 'utc')::date as "today!"
 from usage_progress
 for update;
 
 -- name: CompareDay :one
--- Counts the accounts, keys and models whose sums of a UTC day differ from those of its hours.
+-- Counts the keys and models of some accounts whose sums of a UTC day differ from those of their
+-- hours.
 select count(*)::integer as "differences!"
 from (
   select account_id, key_id, model,
@@ -577,10 +759,10 @@ from (
     first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
     first_event_7, first_event_8, first_event_9, first_event_10
   from usage_daily
-  where day = :day::date
+  where account_id = any(:account_ids::text[]) and day = :day::date
 ) d
 full join (
-  select account_id, key_id, model,
+  select h.account_id, key_id, model,
     sum(input)::bigint, sum(output)::bigint, sum(thinking)::bigint, sum(cache_write_5m)::bigint,
     sum(cache_write_1h)::bigint, sum(cache_read)::bigint, sum(web_searches)::bigint,
     sum(amount)::bigint, sum(amount_input)::bigint, sum(amount_output)::bigint,
@@ -590,40 +772,36 @@ full join (
     sum(first_event_4)::bigint, sum(first_event_5)::bigint, sum(first_event_6)::bigint,
     sum(first_event_7)::bigint, sum(first_event_8)::bigint, sum(first_event_9)::bigint,
     sum(first_event_10)::bigint
-  from usage_hourly
-  where hour >= :day::date::timestamp at time zone 'utc'
-    and hour < (:day::date + 1)::timestamp at time zone 'utc' and key_id >= ''
-  group by account_id, key_id, model
+  from unnest(:account_ids::text[]) as a (account_id)
+  cross join lateral (
+    select *
+    from usage_hourly
+    where account_id = a.account_id and hour >= :day::date::timestamp at time zone 'utc'
+      and hour < (:day::date + 1)::timestamp at time zone 'utc'
+    offset 0
+  ) h
+  group by h.account_id, key_id, model
 ) h using (account_id, key_id, model)
 where d is distinct from h;
 
--- name: AllowLongWrite :one
--- Lets the statements of this transaction take ten minutes each: a day has millions of charges. The
--- caller has locked the progress of the days.
-select set_config('statement_timeout', '10min', true) as "statement_timeout!"
-from usage_progress;
-
 -- name: MoveUsageProgress :run
 -- Records how far the days are. The caller has locked the row.
-update usage_progress set closed_to = :closed_to::date, hours_from = :hours_from::date;
+update usage_progress
+set closed_to = :closed_to::date, hours_from = :hours_from::date, removed_to = :removed_to;
 
 -- name: MoveTagsProgress :run
 -- Records that the sums of the tags of the days before one are written.
 update usage_progress set tags_to = :tags_to::date;
 
--- name: ReopenDays :run
--- Removes the sums of the UTC days from a day on, which are open again.
-delete from usage_daily
-where day >= :day::date;
-
 -- name: RemoveHours :run
--- Removes the hours of a UTC day.
-delete from usage_hourly
-where hour >= :day::date::timestamp at time zone 'utc'
-  and hour < (:day::date + 1)::timestamp at time zone 'utc' and key_id >= '';
+-- Removes the hours of a UTC day of some accounts.
+delete from usage_hourly h
+using unnest(:account_ids::text[]) as a (account_id)
+where h.account_id = a.account_id and h.hour >= :day::date::timestamp at time zone 'utc'
+  and h.hour < (:day::date + 1)::timestamp at time zone 'utc';
 
 -- name: RemoveTags :run
--- Removes the sums of tags of some UTC days, which are written again.
--- :to  exclusive
-delete from tags_daily
-where day >= :from::date and day < :to::date;
+-- Removes the sums of tags of a UTC day of some accounts, which are written again.
+delete from tags_daily t
+using unnest(:account_ids::text[]) as a (account_id)
+where t.day = :day::date and t.account_id = a.account_id;

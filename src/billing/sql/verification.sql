@@ -91,10 +91,10 @@ offset :charges limit 1;
 -- name: FindIdsEnd :optional
 -- Finds the end of a slice of so many request ids. No row: the slice has all that are left.
 -- :months_from  the first open month
-select account_id, request_id
+select request_id, account_id
 from charges
-where month >= :months_from::date and (account_id, request_id) >= (:account_id, :request_id)
-order by account_id, request_id
+where month >= :months_from::date and (request_id, account_id) >= (:request_id, :account_id)
+order by request_id, account_id
 offset :charges limit 1;
 
 -- name: VerifyAccounts :many
@@ -107,7 +107,7 @@ with open_from as (
   select coalesce(max(month) + interval '1 month', '-infinity')::date as day
   from month_closings
 ), progress as (
-  select hours_from, closed_to from usage_progress
+  select hours_from, removed_to, closed_to from usage_progress
 ), summed_days as (
   select account_id, key_id, model, (hour at time zone 'utc')::date as day,
     sum(input)::bigint as input, sum(output)::bigint as output, sum(thinking)::bigint as thinking,
@@ -179,16 +179,16 @@ with open_from as (
       select account_id, key_id, date_trunc('month', day)::date as month, amount as spent,
         0 as held
       from summed_days, progress
-      where day >= (select day from open_from) and day >= hours_from
+      where day >= (select day from open_from) and (day, account_id) > (hours_from, removed_to)
       union all
       select account_id, key_id, date_trunc('month', day)::date, amount, 0
       from usage_daily, progress
       where account_id > :after and account_id <= :upto
-        and day >= (select day from open_from) and day < hours_from
+        and day >= (select day from open_from) and (day, account_id) <= (hours_from, removed_to)
       union all
       select account_id, key_id, month, amount, 0
       from closed_months
-      where account_id > :after and account_id <= :upto
+      where account_id > :after and account_id <= :upto and month < (select day from open_from)
       union all
       select account_id, key_id, month, 0, amount
       from holds
@@ -200,9 +200,9 @@ with open_from as (
   union all
   select 'days = charges', concat_ws('/', account_id, key_id, model, day),
     format('amount %s, and its month has no charges', amount)
-  from usage_daily
+  from usage_daily, progress
   where account_id > :after and account_id <= :upto
-    and day >= (select day from open_from) and day < (select hours_from from progress)
+    and day >= (select day from open_from) and (day, account_id) <= (hours_from, removed_to)
     and date_trunc('month', day)::date <> all (:months::date[])
   union all
   select 'days = hours', concat_ws('/', account_id, key_id, model, day),
@@ -219,7 +219,9 @@ with open_from as (
   ) u
   full join summed_days h using (account_id, key_id, model, day)
   cross join progress g
-  where day >= g.hours_from and (u.day is not null or day < g.closed_to) and u is distinct from h
+  -- What is written of a day that is open counts when it is closed.
+  where (day, account_id) > (g.hours_from, g.removed_to) and day < g.closed_to
+    and u is distinct from h
   union all
   select 'days = closed months', concat_ws('/', account_id, key_id, model, month),
     format('amount %s and %s, requests %s and %s', u.amount, c.amount, u.requests, c.requests)
@@ -246,7 +248,7 @@ with open_from as (
       sum(requests) as requests, sum(completed) as completed, sum(failed) as failed,
       sum(cut) as cut
     from closed_months
-    where account_id > :after and account_id <= :upto
+    where account_id > :after and account_id <= :upto and month < (select day from open_from)
     group by 1, 2, 3, 4
   ) c using (account_id, key_id, model, month)
   where u is distinct from c
@@ -437,7 +439,8 @@ with open_from as (
   full join charged_hours c using (account_id, key_id, model, hour)
   cross join usage_progress g
   -- The hours before are removed.
-  where (u.hour is not null or (hour at time zone 'utc')::date >= g.hours_from)
+  where (u.hour is not null
+      or ((hour at time zone 'utc')::date, account_id) > (g.hours_from, g.removed_to))
     and (hour at time zone 'utc')::date >= (select day from open_from)
     and u is distinct from c
 )
@@ -465,7 +468,8 @@ with open_from as (
     and (account_id, admitted_at) >= (:from_account, :from_at::timestamptz)
     and (account_id, admitted_at) < (:to_account, :to_at::timestamptz)
     and (tags is not null
-      or (admitted_at at time zone 'utc')::date < (select hours_from from usage_progress))
+      or ((admitted_at at time zone 'utc')::date, account_id)
+        <= (select hours_from, removed_to from usage_progress))
 ), charged_days as (
   select account_id, key_id, model, day,
     sum(input)::bigint as input, sum(output)::bigint as output, sum(thinking)::bigint as thinking,
@@ -521,8 +525,7 @@ with open_from as (
   ) u
   full join charged_days c using (account_id, key_id, model, day)
   cross join usage_progress g
-  where (u.day is not null or day < g.closed_to)
-    and day >= (select day from open_from) and day < g.hours_from
+  where day >= (select day from open_from) and (day, account_id) <= (g.hours_from, g.removed_to)
     and u is distinct from c
   union all
   select 'tags of days = charges', concat_ws('/', account_id, tag, value, key_id, model, day),
@@ -530,8 +533,7 @@ with open_from as (
   from kept_tags u
   full join charged_tags c using (account_id, tag, value, key_id, model, day)
   cross join usage_progress g
-  where (u.amount is not null or day < g.tags_to) and day >= (select day from open_from)
-    and u is distinct from c
+  where day < g.tags_to and day >= (select day from open_from) and u is distinct from c
 )
 select invariant as "invariant!", subject as "subject!", detail as "detail!"
 from (
@@ -546,28 +548,34 @@ select 'one charge per request' as "invariant!", account_id || '/' || request_id
   format('%s charges', count(*)) as "detail!"
 from charges
 where month >= :months_from::date
-  and (account_id, request_id) >= (:from_account, :from_request)
-  and (account_id, request_id) < (:to_account, :to_request)
-group by account_id, request_id
+  and (request_id, account_id) >= (:from_request, :from_account)
+  and (request_id, account_id) < (:to_request, :to_account)
+group by request_id, account_id
 having count(*) > 1
 order by 2
 limit 100;
 
--- name: VerifyTotals :many
--- Checks the sums of closed months, uses of promotions and numbers of documents. Each row is a
+-- name: ListClosedMonths :many
+-- Lists the closed months, in their order.
+select month from month_closings order by month;
+
+-- name: VerifyClosedMonth :many
+-- Checks the sums of a closed month. Those of an open one belong to a closing under way. A row is a
 -- violation.
+select 'a closed month = its sums' as "invariant!", month::text as "subject!",
+  format('amount %s and %s, charges %s and %s', m.amount, c.amount, m.charges, c.requests)
+    as "detail!"
+from month_closings m
+cross join (
+  select coalesce(sum(amount), 0) as amount, coalesce(sum(requests), 0) as requests
+  from closed_months
+  where month = :month::date
+) c
+where m.month = :month::date and (m.amount, m.charges) <> (c.amount, c.requests);
+
+-- name: VerifyTotals :many
+-- Checks uses of promotions and numbers of documents. Each row is a violation.
 with checks (invariant, subject, detail) as (
-  select 'a closed month = its sums', month::text,
-    format('amount %s and %s, charges %s and %s', m.amount, c.amount, m.charges, c.requests)
-  from month_closings m
-  full join (
-    select month, sum(amount) as amount, sum(requests) as requests
-    from closed_months
-    group by month
-  ) c using (month)
-  where m.month is null
-    or (m.amount, m.charges) <> (coalesce(c.amount, 0), coalesce(c.requests, 0))
-  union all
   select 'uses of a promotion = its count', p.code_id,
     format('used %s, uses %s', p.used, coalesce(u.uses, 0))
   from promotions p

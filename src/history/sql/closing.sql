@@ -51,8 +51,19 @@ set (input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_se
   overrun = closing_sums.overrun + excluded.overrun,
   broken = closing_sums.broken + excluded.broken;
 
+-- name: FindSumsEnd :one
+-- Finds the last account of a slice of about so many sums of a month. Null: all that are left.
+select (
+  select account_id
+  from closing_sums
+  where account_id > :after and month = :month::date
+  order by account_id
+  offset :sums limit 1
+) as "account_id?";
+
 -- name: InsertClosedSums :run
--- Stores the sums of a month that is being closed.
+-- Stores the sums of a month that is being closed, of the accounts after one and up to another,
+-- where an earlier attempt has not.
 insert into closed_months (account_id, month, "family", key_id, model, input, output, thinking,
   cache_write_5m, cache_write_1h, cache_read, web_searches, amount, amount_input, amount_output,
   amount_cache, amount_thinking, requests, completed, failed, cut, overrun)
@@ -60,7 +71,28 @@ select account_id, month, "family", key_id, model, input, output, thinking, cach
   cache_write_1h, cache_read, web_searches, amount, amount_input, amount_output, amount_cache,
   amount_thinking, requests, completed, failed, cut, overrun
 from closing_sums
-where month = :month::date;
+where month = :month::date and account_id > :after and account_id <= :upto
+on conflict do nothing;
+
+-- name: CompareClosedSums :one
+-- Counts the keys and models whose stored sums of a month differ from those that were added up, of
+-- the accounts after one and up to another.
+select count(*)::integer as "differences!"
+from (
+  select account_id, "family", key_id, model, input, output, thinking, cache_write_5m,
+    cache_write_1h, cache_read, web_searches, amount, amount_input, amount_output, amount_cache,
+    amount_thinking, requests, completed, failed, cut, overrun
+  from closing_sums
+  where month = :month::date and account_id > :after and account_id <= :upto
+) s
+full join (
+  select account_id, "family", key_id, model, input, output, thinking, cache_write_5m,
+    cache_write_1h, cache_read, web_searches, amount, amount_input, amount_output, amount_cache,
+    amount_thinking, requests, completed, failed, cut, overrun
+  from closed_months
+  where month = :month::date and account_id > :after and account_id <= :upto
+) c using (account_id, "family", key_id, model)
+where s is distinct from c;
 
 -- name: InsertClosing :one
 -- Closes a month whose sums are stored. Returns what is stored.
@@ -189,19 +221,32 @@ from closing_blocks
 where month = :month::date;
 
 -- name: CompareClosing :one
--- Counts the accounts, keys and models whose sums of a closed month differ from those of its days.
+-- Counts the accounts, keys and models whose sums of a month, as they were added up, differ from
+-- those of its days: of the accounts after one and up to another.
 select count(*)::integer as "differences!"
 from (
-  select account_id, key_id, model, sum(input) as input, sum(output) as output,
+  select a.account_id, key_id, model, sum(input) as input, sum(output) as output,
     sum(thinking) as thinking, sum(cache_write_5m) as cache_write_5m,
     sum(cache_write_1h) as cache_write_1h, sum(cache_read) as cache_read,
     sum(web_searches) as web_searches, sum(amount) as amount,
     sum(amount_input) as amount_input, sum(amount_output) as amount_output,
     sum(amount_cache) as amount_cache, sum(amount_thinking) as amount_thinking,
     sum(requests) as requests, sum(completed) as completed, sum(failed) as failed, sum(cut) as cut
-  from usage_daily
-  where day >= :month::date and day < (:month::date + interval '1 month')::date
-  group by account_id, key_id, model
+  from (
+    select account_id from accounts where account_id > :after and account_id <= :upto
+    union
+    select account_id
+    from closing_sums
+    where month = :month::date and account_id > :after and account_id <= :upto
+  ) a
+  cross join lateral (
+    select *
+    from usage_daily
+    where account_id = a.account_id and day >= :month::date
+      and day < (:month::date + interval '1 month')::date
+    offset 0
+  ) u
+  group by a.account_id, key_id, model
 ) d
 full join (
   select account_id, key_id, model, sum(input) as input, sum(output) as output,
@@ -211,8 +256,8 @@ full join (
     sum(amount_input) as amount_input, sum(amount_output) as amount_output,
     sum(amount_cache) as amount_cache, sum(amount_thinking) as amount_thinking,
     sum(requests) as requests, sum(completed) as completed, sum(failed) as failed, sum(cut) as cut
-  from closed_months
-  where month = :month::date
+  from closing_sums
+  where month = :month::date and account_id > :after and account_id <= :upto
   group by account_id, key_id, model
 ) c using (account_id, key_id, model)
 where (d.input, d.output, d.thinking, d.cache_write_5m, d.cache_write_1h, d.cache_read,
@@ -255,6 +300,13 @@ delete from closing_blocks
 where month = :month::date;
 
 -- name: RemoveSums :run
--- Removes the sums of the charges of a month that were read for its closing.
+-- Removes some of the sums that were added up for the closing of a month, unless it has blocks, and
+-- of those of closed months.
 delete from closing_sums
-where month = :month::date;
+where ctid = any (array (
+  select ctid
+  from closing_sums
+  where month = :month::date
+      and not exists (select from closing_blocks where month = :month::date)
+    or month in (select month from month_closings)
+  limit :sums));

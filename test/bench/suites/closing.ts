@@ -8,6 +8,7 @@ import { closeMonth, prepareClosing } from "../../../src/history/history.ts";
 import { ownerOf } from "../../../src/postgres/owner.ts";
 import { connectLedger, findViolations } from "../books.ts";
 import { Lab } from "../lab.ts";
+import { watchLongest } from "../longest.ts";
 import { quantile } from "../measure.ts";
 import { startPairs } from "../pairs.ts";
 import { type Result, single } from "../report.ts";
@@ -74,8 +75,10 @@ export async function closing(): Promise<Result> {
     const seconds = (performance.now() - started) / 1000;
     return { result, seconds, during: await serving };
   }
+  const watch = watchLongest(postgres);
   const reading = await beside(() => prepareClosing({ asOwner }, [month]));
   const ending = await beside(() => closeMonth({ asOwner }, month));
+  const longest = watch.stop();
   await ledger.stop();
   const verifying = performance.now();
   const faults = await findViolations(postgres);
@@ -95,6 +98,12 @@ export async function closing(): Promise<Result> {
         unit: "s",
       },
       { measure: "closing them then", value: single(ending.seconds), unit: "s", must: "≤ 60" },
+      {
+        measure: "the longest transaction meanwhile",
+        value: single(longest),
+        unit: "s",
+        must: "≤ 10",
+      },
       {
         measure: "requests/s while it reads and closes ÷ before",
         value: single(meanwhile / (alone.done / alone.seconds)),

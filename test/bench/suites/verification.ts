@@ -3,8 +3,9 @@
 // fewer charges, BENCH_RATE for another rate.
 
 import { setTimeout as delay } from "node:timers/promises";
-import { connectLedger, findViolations, runSql } from "../books.ts";
+import { connectLedger, findViolations } from "../books.ts";
 import { Lab } from "../lab.ts";
+import { watchLongest } from "../longest.ts";
 import { quantile } from "../measure.ts";
 import { startPairs } from "../pairs.ts";
 import { type Result, single } from "../report.ts";
@@ -17,14 +18,6 @@ const pairsPerSecond = Number(process.env.BENCH_RATE ?? 200);
 const aloneMs = 30_000;
 const tickMs = 5;
 const drainMs = 2_000;
-const watchEveryMs = 250;
-
-const oldest = `
-  select coalesce(extract(epoch from max(now() - xact_start)), 0)::float8 as seconds
-  from pg_stat_activity
-  where datname = current_database() and backend_type = 'client backend'
-    and pid <> pg_backend_pid()`;
-
 export async function verification(): Promise<Result> {
   await using lab = new Lab();
   const postgres = connectLedger(await lab.emptyDatabase("verification"));
@@ -57,16 +50,12 @@ export async function verification(): Promise<Result> {
 
   await serve(delay(aloneMs / 3));
   const before = await serve(delay(aloneMs));
-  let longest = 0;
-  const watch = setInterval(async () => {
-    const [row] = await runSql<{ seconds: number }>(postgres, oldest).catch(() => []);
-    longest = Math.max(longest, row?.seconds ?? 0);
-  }, watchEveryMs);
+  const watch = watchLongest(postgres);
   const verifying = performance.now();
   const work = findViolations(postgres);
   const during = await serve(work.catch(() => undefined));
   const seconds = (performance.now() - verifying) / 1000;
-  clearInterval(watch);
+  const longest = watch.stop();
   const faults = await work;
   const after = await serve(delay(aloneMs));
   await ledger.stop();

@@ -5,6 +5,7 @@ import { Basis, Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { type Clock, every, pause, systemClock } from "../base/clock.ts";
 import { timeOrderedId } from "../base/ids.ts";
 import type { Log } from "../base/log.ts";
+import { heartbeatsMissedMax } from "../base/shown-figures.ts";
 import { withTimeout } from "../base/timeout.ts";
 import { tokenCategories } from "../base/token-categories.ts";
 import { isUniqueViolation } from "../postgres/postgres.ts";
@@ -95,7 +96,7 @@ export class ClusterNode {
     this.#onReaped = parts.onReaped;
     this.#describe = parts.describe;
     this.#clock = parts.clock ?? systemClock;
-    this.#silentPollsMax = parts.silentPollsMax ?? 12;
+    this.#silentPollsMax = parts.silentPollsMax ?? heartbeatsMissedMax;
     this.#pollIntervalMs = parts.pollIntervalMs ?? pollIntervalMs;
     this.#orphansMax = parts.orphansMax ?? 500;
   }

@@ -1,8 +1,12 @@
 // The words of the pages with figures: usage, requests, receipts, credits, purchases and charts.
 // Texts are strings, or functions of their values. Another language is another file of this type.
 
+import { creditsPerUsd, leastDepositUsd, packStepUsdCents } from "../../base/shown-figures.ts";
 import type { TokenCategory } from "../../base/token-categories.ts";
 import type { Span } from "./parts/timeline.ts";
+
+const leastPackUsd = packStepUsdCents / 100;
+const leastPackCredits = (leastPackUsd * creditsPerUsd).toLocaleString("en");
 
 const utcDay = new Intl.DateTimeFormat("en-GB", {
   day: "numeric",
@@ -418,7 +422,7 @@ export const figures = {
     waitingFor: (order: string) => `Order of ${order}`,
     look: "Open the order",
     orders: "Orders",
-    ordersNone: "No orders yet. Packs start at 5 USD for 1,000 credits.",
+    ordersNone: `No orders yet. Packs start at ${leastPackUsd} USD for ${leastPackCredits} credits.`,
     ordersHead: {
       order: "Order",
       pool: "Pool",
@@ -486,7 +490,7 @@ export const figures = {
     packOf: (amount: string) => `${amount} credits`,
     packFor: (usd: string) => `$${usd}`,
     another: "Another amount",
-    anotherHint: (most: string) => `Any multiple of 5 dollars up to $${most}.`,
+    anotherHint: (most: string) => `Any multiple of ${leastPackUsd} dollars up to $${most}.`,
     anotherLabel: "Dollars",
     anotherWrong: (most: string) => `Enter a multiple of 5, from 5 to ${most}.`,
     method: "Which coin, on which network?",
@@ -517,8 +521,7 @@ export const figures = {
     },
     notForYou: "Your role in this account can look, and not buy. Ask an owner or a member.",
     permanent: "Without an order",
-    permanentText:
-      "Any amount from 1 USD, at any time: what arrives at your permanent address becomes credits at the rate of that moment.",
+    permanentText: `Any amount from ${leastDepositUsd} USD, at any time: what arrives at your permanent address becomes credits at the rate of that moment.`,
     permanentShow: (network: string) => `Show my address on ${network}`,
     permanentFor: (network: string, pool: string) => `On ${network}, for ${pool}`,
     noMethod: "No coin can be used for so small an order. Choose a larger pack.",
@@ -582,7 +585,7 @@ export const figures = {
       partlyOver: (credits: string) =>
         `Less arrived than the pack costs. ${credits} credits were added for it. What you still send ` +
         `to this address counts as well.`,
-      partlyDust: "Less than 1 USD arrived, which is too little to be credited by itself.",
+      partlyDust: `Less than ${leastDepositUsd} USD arrived, which is too little to be credited by itself.`,
       lateSeen:
         "This payment came after the rate had ended. It is not lost: it is valued at the rate of the " +
         "moment at which it was seen.",
@@ -665,6 +668,6 @@ export const figures = {
     paid: "Paid with",
     paidHead: { at: "Arrived, UTC", amount: "Amount and id", value: "USD" },
     nobody: "Not named",
-    times: "All times are UTC. 1 credit is 0.005 USD.",
+    times: `All times are UTC. 1 credit is ${1 / creditsPerUsd} USD.`,
   },
 };

@@ -12,6 +12,7 @@ import {
   ProviderHealth,
   type ProviderOnNode,
 } from "../../../../gen/gateway/operations/v1/operations_pb.ts";
+import { heartbeatsLate, heartbeatsMissedMax } from "../../../base/shown-figures.ts";
 import { useCall } from "../api.ts";
 import { clock, count, credits, relative } from "../format.ts";
 import { LinkButton } from "../parts/button.tsx";
@@ -25,11 +26,6 @@ import { hrefOf } from "../router.ts";
 import { isOperatorAdmin, operatorPart } from "../session.ts";
 import { LookOnly, Nothing } from "./common.tsx";
 import { words } from "./words.ts";
-
-/** After so many seconds without a heartbeat, other nodes settle the requests of a node. */
-const deadSeconds = 12;
-/** Heartbeats come once a second: fewer than these are no sign. */
-const silentSeconds = 3;
 
 export function Health(): JSX.Element {
   const status = useCall(OperationsService.method.getStatus, {}, { isLive: true });
@@ -63,7 +59,7 @@ export function Health(): JSX.Element {
 
 function Summary({ status }: { readonly status: GetStatusResponse }): JSX.Element {
   const { nodes, running, database } = status;
-  const alive = nodes.filter((node) => node.silentSeconds < deadSeconds).length;
+  const alive = nodes.filter((node) => node.silentSeconds < heartbeatsMissedMax).length;
   const machines = new Set(nodes.map(({ report }) => report?.host ?? "")).size;
   const oldest = running?.oldestAdmittedAt;
   const deadline = running?.firstDeadlineAt;
@@ -193,8 +189,8 @@ function NodeName({ node }: { readonly node: Node }): JSX.Element {
 
 function NodeState({ node }: { readonly node: Node }): JSX.Element {
   const { silentSeconds: silent } = node;
-  if (silent >= deadSeconds) return <Tag tone="bad">{words.health.dead}</Tag>;
-  if (silent >= silentSeconds) return <Tag tone="warn">{words.health.silent(silent)}</Tag>;
+  if (silent >= heartbeatsMissedMax) return <Tag tone="bad">{words.health.dead}</Tag>;
+  if (silent >= heartbeatsLate) return <Tag tone="warn">{words.health.silent(silent)}</Tag>;
   return <Tag tone="good">{words.health.alive}</Tag>;
 }
 

@@ -8,6 +8,9 @@ import type { Span } from "./parts/timeline.ts";
 const leastPackUsd = packStepUsdCents / 100;
 const leastPackCredits = (leastPackUsd * creditsPerUsd).toLocaleString("en");
 
+/** How the keys of a pool begin. No line ends in it: U+2060 joins what a hyphen would part. */
+const prefix = (pool: 1 | 2) => `sk-\u2060gw2-\u2060${pool}`;
+
 const utcDay = new Intl.DateTimeFormat("en-GB", {
   day: "numeric",
   month: "short",
@@ -322,6 +325,7 @@ export const figures = {
 
   receipt: {
     title: "Receipt of a request",
+    missing: "There is no such request in this account. The address may be old or mistyped.",
     back: "Requests",
     id: "Request",
     copyId: "Copy id",
@@ -394,12 +398,12 @@ export const figures = {
       v1: {
         name: "v1 pool",
         inText: "the v1 pool",
-        keys: "Pays for keys that begin with sk-gw2-1: editors, SDKs and your own programs.",
+        keys: `Pays for keys that begin with ${prefix(1)}: editors, SDKs and your own programs.`,
       },
       v2: {
         name: "v2 pool",
         inText: "the v2 pool",
-        keys: "Pays for keys that begin with sk-gw2-2: the command-line coding assistant.",
+        keys: `Pays for keys that begin with ${prefix(2)}: the command-line coding assistant.`,
       },
     },
     held: (text: string) => `${text} held by running requests`,
@@ -466,10 +470,10 @@ export const figures = {
     requestsCsv: "CSV of all requests",
     details: "On receipts",
     detailsLink: "Billing details",
-    detailsText: "Whom the receipts of your next orders name.",
+    detailsText: "The name and address on the receipts of your next orders.",
     detailsNone: "Only the name of the account.",
     detailsChange: "Change",
-    detailsTitle: "Whom receipts name",
+    detailsTitle: "Name and address on receipts",
     detailsSubmit: "Save",
     detailsName: "Name",
     detailsAddress: "Address",
@@ -544,7 +548,7 @@ export const figures = {
       "arrives.",
     qr: (asset: string, address: string) => `QR code: ${asset} to ${address}`,
     checkout: "Open the processor's page",
-    countdown: (time: string) => `This rate stands for ${time}.`,
+    countdown: (time: string) => `This rate stands for ${time}`,
     until: (time: string) => `until ${time}`,
     lookedAt: (ago: string) => `Looked ${ago}.`,
     lookedNever: "Not looked yet.",

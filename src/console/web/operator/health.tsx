@@ -20,7 +20,7 @@ import { textOf } from "../parts/enum-names.ts";
 import { AlertsPart } from "../parts/later.tsx";
 import { Card, Figure, Figures, Head } from "../parts/page.tsx";
 import { Tag, Time } from "../parts/small.tsx";
-import { type Column, Table } from "../parts/table.tsx";
+import { type Column, momentOf, Table } from "../parts/table.tsx";
 import { Skeleton, View } from "../parts/view.tsx";
 import { hrefOf } from "../router.ts";
 import { isOperatorAdmin, operatorPart } from "../session.ts";
@@ -120,12 +120,28 @@ function Nodes({ nodes }: { readonly nodes: readonly Node[] }): JSX.Element {
   const expected = nodes.find(({ isAnswering }) => isAnswering)?.report?.configuration;
   const { head } = words.health;
   const columns: readonly Column<Node>[] = [
-    { name: "node", head: head.node, cell: (node) => <NodeName node={node} /> },
-    { name: "state", head: head.state, cell: (node) => <NodeState node={node} /> },
-    { name: "started", head: head.started, cell: ({ startedAt }) => <Time at={startedAt} /> },
+    {
+      name: "node",
+      head: head.node,
+      sortBy: ({ report, nodeId }) => report?.host ?? nodeId,
+      cell: (node) => <NodeName node={node} />,
+    },
+    {
+      name: "state",
+      head: head.state,
+      sortBy: ({ silentSeconds }) => silentSeconds,
+      cell: (node) => <NodeState node={node} />,
+    },
+    {
+      name: "started",
+      head: head.started,
+      sortBy: ({ startedAt }) => momentOf(startedAt),
+      cell: ({ startedAt }) => <Time at={startedAt} />,
+    },
     {
       name: "version",
       head: head.version,
+      sortBy: ({ report }) => report?.version ?? "",
       cell: ({ report }) =>
         report ? (
           <>
@@ -161,6 +177,7 @@ function Nodes({ nodes }: { readonly nodes: readonly Node[] }): JSX.Element {
   return (
     <div class="dense tight">
       <Table
+        name="nodes"
         caption={words.health.caption}
         columns={columns}
         rows={nodes}
@@ -175,7 +192,9 @@ function NodeName({ node }: { readonly node: Node }): JSX.Element {
   return (
     <span class="row" title={nodeId}>
       {report ? (
-        <bdi>{words.health.name(report.host, report.pid)}</bdi>
+        <bdi class="clipped" title={`${words.health.name(report.host, report.pid)}, ${nodeId}`}>
+          {words.health.name(report.host, report.pid)}
+        </bdi>
       ) : (
         <code class="clipped">{nodeId}</code>
       )}
@@ -215,7 +234,12 @@ function ProvidersCard({ nodes }: { readonly nodes: readonly Node[] }): JSX.Elem
         <Table
           caption={words.health.providersCaption}
           columns={[
-            { name: "provider", head: head.provider, cell: ([name]) => name },
+            {
+              name: "provider",
+              head: head.provider,
+              sortBy: ([name]) => name,
+              cell: ([name]) => name,
+            },
             {
               name: "health",
               head: head.health,

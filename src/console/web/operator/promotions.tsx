@@ -18,7 +18,7 @@ import { notify } from "../parts/messages.ts";
 import { Card, Head } from "../parts/page.tsx";
 import { familyOf, type PoolName, poolOf } from "../parts/pools.ts";
 import { Tag, Time } from "../parts/small.tsx";
-import type { Column } from "../parts/table.tsx";
+import { type Column, momentOf } from "../parts/table.tsx";
 import { Empty } from "../parts/view.tsx";
 import { useQuery } from "../router.ts";
 import { isOperatorAdmin } from "../session.ts";
@@ -55,6 +55,7 @@ export function Promotions(): JSX.Element {
               {words.promotions.empty}
             </Empty>
           }
+          name="promotions"
           caption={words.promotions.caption}
           columns={columnsOf(setEnding)}
           keyOf={({ codeId }) => codeId}
@@ -77,6 +78,7 @@ function columnsOf(onStop: (promotion: Promotion) => void): readonly Column<Prom
     {
       name: "name",
       head: head.name,
+      sortBy: nameOf,
       cell: (promotion) => (
         <span class="row">
           <bdi>{nameOf(promotion)}</bdi>
@@ -87,6 +89,7 @@ function columnsOf(onStop: (promotion: Promotion) => void): readonly Column<Prom
     {
       name: "bonus",
       head: head.bonus,
+      sortBy: ({ bonusMicrocredits }) => bonusMicrocredits,
       end: true,
       cell: ({ bonusMicrocredits }) => credits(bonusMicrocredits),
     },
@@ -94,6 +97,7 @@ function columnsOf(onStop: (promotion: Promotion) => void): readonly Column<Prom
     {
       name: "used",
       head: head.used,
+      sortBy: ({ used }) => used,
       end: true,
       cell: ({ used, most }) =>
         most === 0
@@ -103,11 +107,13 @@ function columnsOf(onStop: (promotion: Promotion) => void): readonly Column<Prom
     {
       name: "ends",
       head: head.ends,
+      sortBy: ({ endsAt }) => momentOf(endsAt),
       cell: ({ endsAt }) => <Time at={endsAt} as="moment" otherwise={words.promotions.never} />,
     },
     {
       name: "state",
       head: head.state,
+      sortBy: stateOf,
       cell: (promotion) => (
         <Tag {...(isOpen(promotion) && { tone: "good" as const })}>{stateOf(promotion)}</Tag>
       ),

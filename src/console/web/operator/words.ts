@@ -580,7 +580,7 @@ export const words = {
     list: "Given addresses",
     listCaption: "Addresses, in the order in which they were given",
     listNone: "No account has an address yet.",
-    noChains: "No chain is read here. The type onchain of payment processors does.",
+    noChains: "This gateway reads no chain. A payment processor of the type onchain does.",
     network: "Network",
     head: { address: "Address", account: "Account", pool: "Pool", given: "Given" },
     beginLead: "Until it ends, Ether that comes to these addresses is listed and not credited.",

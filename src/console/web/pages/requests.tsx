@@ -436,7 +436,9 @@ function columnsOf(keys: ReadonlyMap<string, KeyText>, zone: Zone): Column<Recei
       head: head.model,
       cell: ({ model, outcome }) => (
         <span class="row">
-          <span>{model}</span>
+          <span class="clipped" title={model}>
+            {model}
+          </span>
           {outcome !== Outcome.COMPLETED && <OutcomeTag outcome={outcome} />}
         </span>
       ),

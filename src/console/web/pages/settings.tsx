@@ -20,7 +20,7 @@ import { notify } from "../parts/messages.ts";
 import { Card, Head } from "../parts/page.tsx";
 import { useSeen } from "../parts/seen.ts";
 import { Facts, Snippet, Tag, Time } from "../parts/small.tsx";
-import { type Column, Table } from "../parts/table.tsx";
+import { type Column, momentOf, Table } from "../parts/table.tsx";
 import { Skeleton, View } from "../parts/view.tsx";
 import { createPasskey } from "../passkeys.ts";
 import { account, can, currentSession, loadSession, refreshSession, session } from "../session.ts";
@@ -335,19 +335,31 @@ function Sessions(): JSX.Element {
     {
       name: "browser",
       head: words.settings.browser,
+      sortBy: ({ agent }) => browserOf(agent),
       cell: ({ agent, current }) => (
         <span title={agent}>
           {browserOf(agent)} {current && <Tag tone="accent">{words.settings.current}</Tag>}
         </span>
       ),
     },
-    { name: "address", head: words.settings.address, cell: ({ address }) => address },
+    {
+      name: "address",
+      head: words.settings.address,
+      sortBy: ({ address }) => address,
+      cell: ({ address }) => address,
+    },
     {
       name: "since",
       head: words.settings.since,
+      sortBy: ({ createdAt }) => momentOf(createdAt),
       cell: ({ createdAt }) => <Time at={createdAt} />,
     },
-    { name: "used", head: words.settings.lastUsed, cell: ({ usedAt }) => <Time at={usedAt} /> },
+    {
+      name: "used",
+      head: words.settings.lastUsed,
+      sortBy: ({ usedAt }) => momentOf(usedAt),
+      cell: ({ usedAt }) => <Time at={usedAt} />,
+    },
     {
       name: "actions",
       head: <span class="visually-hidden">{words.keys.actions}</span>,

@@ -575,7 +575,7 @@ function nameColumn(
       kind === "tag" ? (
         <TagValue tag={tag} value={row.tagValue} />
       ) : kind === "model" ? (
-        <a class="row-link" href={href("requests", { model: row.model })}>
+        <a class="row-link clipped" href={href("requests", { model: row.model })} title={row.model}>
           {row.model}
         </a>
       ) : (
@@ -613,12 +613,14 @@ function Refused({ errors }: { readonly errors: QueryErrorsResponse }) {
             {
               name: "reason",
               head: usage.refusedHead.reason,
+              sortBy: (row) => refusalOf(row.reason).label,
               cell: (row) => refusalOf(row.reason).label,
               foot: words.bars.total,
             },
             {
               name: "count",
               head: usage.refusedHead.count,
+              sortBy: (row) => row.requests,
               end: true,
               cell: (row) => count(row.requests),
               foot: count(total ?? 0n),

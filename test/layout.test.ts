@@ -127,6 +127,7 @@ const ownTables: Readonly<Record<string, readonly string[]>> = {
   billing: [
     "accounts",
     "charges",
+    "ended_requests",
     "errors_hourly",
     "holds",
     "key_months",

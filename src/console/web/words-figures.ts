@@ -83,9 +83,10 @@ const outcomes = {
       "then.",
   },
   REVOKED: {
-    label: "Revoked",
+    label: "Ended",
     sentence:
-      "The key was revoked, or the account suspended. You pay as if your client had hung up.",
+      "The key was revoked, the account suspended, or an owner ended the request. You pay as if " +
+      "your client had hung up.",
   },
   TIME_LIMIT: {
     label: "Time limit",
@@ -323,6 +324,21 @@ export const figures = {
     none: "–",
   },
 
+  running: {
+    title: (pool: string) => `Running requests of ${pool}`,
+    lead: "Each holds what it may cost. When it ends, what it cost is charged, and the rest is free again.",
+    leadOwner:
+      "Each holds what it may cost. When it ends, what it cost is charged, and the rest is free " +
+      "again. One that you end pays as if its client had hung up.",
+    caption: "Running requests",
+    since: "Since",
+    held: "Credits held",
+    end: "End",
+    endOf: (requestId: string) => `End ${requestId}`,
+    ended: "The request ends now.",
+    none: "No request runs any more.",
+    more: "The oldest are listed. More are running.",
+  },
   receipt: {
     title: "Receipt of a request",
     missing: "There is no such request in this account. The address may be old or mistyped.",

@@ -1,6 +1,7 @@
 // Both pools, what came into them, orders, and what waits for a person.
 
 import type { JSX } from "preact";
+import { useState } from "preact/hooks";
 import {
   BillingService,
   type Transfer,
@@ -21,6 +22,7 @@ import { OrderTag, packText, paidWith } from "../parts/orders.tsx";
 import { Card, Head } from "../parts/page.tsx";
 import { isSpent, poolNameOf, poolOf } from "../parts/pools.ts";
 import { PromotionForm } from "../parts/promotion.tsx";
+import { RunningRequests } from "../parts/running-requests.tsx";
 import { Notice, Time } from "../parts/small.tsx";
 import { momentOf, Table } from "../parts/table.tsx";
 import { changeOf } from "../parts/transfers.ts";
@@ -136,6 +138,7 @@ function PoolCard({ forecast }: { readonly forecast: Forecast }): JSX.Element {
   const { filledToMicrocredits: filled } = forecast;
   const { name, inText, keys } = poolOf(family);
   const isDebt = free < 0n;
+  const [isOpen, setOpen] = useState(false);
   return (
     <section class="card pool stack">
       <div class="body">
@@ -147,10 +150,19 @@ function PoolCard({ forecast }: { readonly forecast: Forecast }): JSX.Element {
         </p>
         <PoolBar forecast={forecast} />
         <ul class="pool-facts muted">
-          <li>{held === 0n ? words.credits.heldNone : words.credits.held(credits(held))}</li>
+          <li>
+            {held === 0n ? (
+              words.credits.heldNone
+            ) : (
+              <button type="button" class="link" onClick={() => setOpen(true)}>
+                {words.credits.held(credits(held))}
+              </button>
+            )}
+          </li>
           {free > 0n && <li>{leftText(forecast)}</li>}
           {filled !== undefined && <li>{words.credits.filledTo(credits(filled))}</li>}
         </ul>
+        {isOpen && <RunningRequests family={family} onClose={() => setOpen(false)} />}
         {isDebt && <p class="problem">{words.credits.debt}</p>}
         {mayBuy() && (
           <LinkButton href={href("credits/buy", { pool: poolNameOf(family) })}>

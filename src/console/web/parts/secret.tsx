@@ -1,5 +1,5 @@
-// A secret, or a link, which is seen once. It is in no address, no storage and no cache, and gone with the
-// component.
+// A secret, or a link, which is seen once. It is in no address, no storage and no cache, and gone
+// with the component.
 
 import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";

@@ -129,6 +129,7 @@ const ownTables: Readonly<Record<string, readonly string[]>> = {
   billing: [
     "accounts",
     "charges",
+    "ended_requests",
     "errors_hourly",
     "holds",
     "key_months",
@@ -384,6 +385,26 @@ test("the page of the console imports itself, generated code, what it shares wit
     .flatMap((file) => [...code(file).matchAll(importPattern)].map((found) => found[1] ?? ""))
     .filter((name) => !name.startsWith("."));
   expect(names.filter((name) => !packages.test(name))).toEqual([]);
+});
+
+/** A component should fit on a screen or two. A longer one is cut by what its parts mean. */
+const componentLinesMax = 100;
+
+/** The functions of a file that are too long. Formatted, each ends with a brace in column 1. */
+function findLong(text: string): string[] {
+  const functions = /^(?:export )?(?:async )?function\*? (\w+)[\s\S]*?^\}$/gm;
+  return [...text.matchAll(functions)]
+    .filter(([whole]) => whole.split("\n").length > componentLinesMax)
+    .map(([, name = ""]) => name);
+}
+
+test("no component of the console, and no other function of it, is longer than 100 lines", () => {
+  const long = allSources
+    .filter((file) => file.startsWith(pageFolder))
+    .flatMap((file) => findLong(readText(file)).map((name) => `${file} ${name}`));
+  expect(long).toEqual([]);
+  const sample = (lines: number) => `function Long() {\n${"  a();\n".repeat(lines - 2)}}\n`;
+  expect(findLong(sample(101) + sample(100))).toEqual(["Long"]);
 });
 
 test("generated code imports nothing of ours but the form of statements", () => {

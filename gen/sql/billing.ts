@@ -941,6 +941,73 @@ order by h.admitted_at, h.account_id`,
   "secretId tags madeBy",
 );
 
+export type ListRunningOfRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; secretId: string | null; model: string; month: string; nonce: string; amount: bigint; grantedOutput: number; admittedAt: Date; tags: Json | null; madeBy: string | null; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; usedWebSearches: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearch: bigint };
+/**
+ * Lists the requests of an account that hold credits, the oldest first, with their prices.
+ */
+export const listRunningOf: Many<{ accountId: string; rows: number }, ListRunningOfRow> = many(
+  "billing/list-running-of",
+  `-- billing/list-running-of
+select h.request_id, h.account_id, h."family", h.key_id, h.secret_id, h.model, h.month, h.nonce,
+  h.amount, h.granted_output, h.admitted_at, h.tags, h.made_by,
+  h.input as used_input, h.output as used_output, h.thinking as used_thinking,
+  h.cache_write_5m as used_cache_write_5m, h.cache_write_1h as used_cache_write_1h,
+  h.cache_read as used_cache_read, h.web_searches as used_web_searches,
+  p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read,
+  p.web_search
+from holds h
+join price_versions p using (price_version)
+where h.account_id = $1
+order by h.admitted_at, h.request_id
+limit $2::integer`,
+  (p) => [p.accountId, p.rows],
+  (v) => ({ requestId: v[0], accountId: v[1], family: v[2], keyId: v[3], secretId: v[4], model: v[5], month: v[6], nonce: v[7], amount: v[8], grantedOutput: v[9], admittedAt: v[10], tags: v[11], madeBy: v[12], usedInput: v[13], usedOutput: v[14], usedThinking: v[15], usedCacheWrite5m: v[16], usedCacheWrite1h: v[17], usedCacheRead: v[18], usedWebSearches: v[19], priceVersion: v[20], input: v[21], output: v[22], thinking: v[23], cacheWrite5m: v[24], cacheWrite1h: v[25], cacheRead: v[26], webSearch: v[27] }) as never,
+  "secretId tags madeBy",
+);
+
+export type AskToEndRow = { isAsked: boolean };
+/**
+ * Asks the node that runs a request to end it. No row: no such request runs. `is_asked` false: an
+ * internal service holds it, which no node runs.
+ */
+export const askToEnd: Optional<{ accountId: string; requestId: string }, AskToEndRow> = optional(
+  "billing/ask-to-end",
+  `-- billing/ask-to-end
+with running as (
+  select account_id, request_id, node_id is not null as is_asked
+  from holds
+  where account_id = $1 and request_id = $2
+), asked as (
+  insert into ended_requests (account_id, request_id)
+  select account_id, request_id from running where is_asked
+  on conflict (account_id, request_id) do update set asked_at = now()
+)
+select is_asked as is_asked from running`,
+  (p) => [p.accountId, p.requestId],
+  (v) => ({ isAsked: v[0] }) as never,
+  "",
+);
+
+export type TakeEndedRow = { accountId: string; requestId: string };
+/**
+ * Takes the requests of a node that it was asked to end. What ended by itself goes later.
+ */
+export const takeEnded: Many<{ nodeId: string }, TakeEndedRow> = many(
+  "billing/take-ended",
+  `-- billing/take-ended
+delete from ended_requests e
+where exists (
+    select 1 from holds h
+    where h.account_id = e.account_id and h.request_id = e.request_id and h.node_id = $1
+  )
+  or e.asked_at < now() - interval '10 minutes'
+returning account_id, request_id`,
+  (p) => [p.nodeId],
+  (v) => ({ accountId: v[0], requestId: v[1] }) as never,
+  "",
+  2000,
+);
+
 export type FindOrphansRow = { requestId: string; accountId: string; family: "v1" | "v2"; keyId: string; secretId: string | null; model: string; month: string; nonce: string; amount: bigint; grantedOutput: number; admittedAt: Date; tags: Json | null; madeBy: string | null; usedInput: number; usedOutput: number; usedThinking: number; usedCacheWrite5m: number; usedCacheWrite1h: number; usedCacheRead: number; usedWebSearches: number; priceVersion: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearch: bigint };
 /**
  * Finds holds that no process will settle: holds past their deadline, of the given dead nodes, or

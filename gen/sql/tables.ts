@@ -46,6 +46,8 @@ export type DepositAddressesRow = { keyId: string; index: bigint; address: strin
 
 export type DepositKeysRow = { keyId: string; nextIndex: bigint };
 
+export type EndedRequestsRow = { accountId: string; requestId: string; askedAt: Date };
+
 export type ErrorsHourlyRow = { accountId: string; hour: Date; keyId: string; reason: string; requests: bigint };
 
 export type GivenRow = { personId: string; day: string; usdMicro: bigint };

@@ -1,7 +1,9 @@
 // Amounts and prices as exact decimals, computed from integers without floating point.
 
+import { creditsPerUsd } from "./shown-figures.ts";
+
 /** 1 credit is 0.005 USD, so this is exact. */
-export const microCreditsPerMicroDollar = 200n;
+export const microCreditsPerMicroDollar = BigInt(creditsPerUsd);
 const nanoUsdPerMicroCredit = 1_000n / microCreditsPerMicroDollar;
 
 /** The smaller of two amounts. */

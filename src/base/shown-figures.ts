@@ -14,6 +14,7 @@ export const packStepUsdCents = 500;
 
 /** One credit is half a cent. */
 export const microcreditsPerUsdCent = 2_000_000n;
+export const creditsPerUsd = Number(microcreditsPerUsdCent / 10_000n);
 
 /** Reports may ask for single hours of this many days before today. */
 export const hoursKeptDays = 100;
@@ -23,3 +24,24 @@ export const reportRowsMax = 2_000;
 
 /** The fewest characters of a password. */
 export const passwordLengthMin = 12;
+
+/** A node sends a heartbeat each second. So many missed ones in a row are a sign of trouble. */
+export const heartbeatsLate = 3;
+
+/** A node that missed so many heartbeats in a row is dead: others settle its requests. */
+export const heartbeatsMissedMax = 12;
+
+/** How long the links work that confirm an address, or replace lost ways to sign in, in hours. */
+export const linkHours = 24;
+
+/** How long a sign-in or a confirmation permits what methods marked `strong` do, in minutes. */
+export const strongMinutes = 15;
+
+/** How long an order that was opened again can be paid at its rate, in minutes. */
+export const reopenedMinutes = 15;
+
+/** What is worth less on a permanent address waits there until it is so much together, in USD. */
+export const leastDepositUsd = 1;
+
+/** The longest that a sweep of deposit addresses lasts, in hours. */
+export const sweepHoursMax = 7 * 24;

@@ -15,6 +15,7 @@ import {
   GetPoolsResponseSchema,
   GetReceiptResponseSchema,
   ListAccountsResponseSchema,
+  ListRunningRequestsResponseSchema,
   ListTransfersResponseSchema,
   type PlaceHoldRequest,
   PlaceHoldResponseSchema,
@@ -112,6 +113,11 @@ export type Billing = {
   findAmounts: LedgerStore["findAmounts"];
   /** Counts a request of a key that was rejected before its admission, for `QueryErrors`. */
   countRejected(key: { readonly accountId: string; readonly keyId: string }, reason: string): void;
+  /**
+   * Asks the process that runs a request to end it. Undefined: no such request runs. False: an
+   * internal service holds it, which settles it.
+   */
+  askToEnd: LedgerStore["askToEnd"];
   /** How many of these requests hold credits, and so are yet to be charged. */
   countRunning(requests: readonly RequestKey[]): Promise<number>;
   /** What alerts compare with the settings of accounts. */
@@ -155,6 +161,8 @@ type Parts = {
    * which must fail now.
    */
   readonly onLost: () => void;
+  /** Called with requests of this process that somebody wants ended. */
+  readonly onEndAsked?: ((requests: readonly RequestKey[]) => void) | undefined;
   /** How this process describes itself to operators, as JSON. Absent: it does not. */
   readonly describe?: (() => string) | undefined;
   /** The keys of accounts. Absent: no key is here that an account could change. */
@@ -192,6 +200,7 @@ export function createBilling(parts: Parts): Billing {
     log: parts.log,
     onLost: parts.onLost,
     onRegister: parts.parent?.announce,
+    onEndAsked: parts.onEndAsked,
     describe: parts.describe,
     clock: parts.clock,
     onReaped(requests) {
@@ -263,6 +272,7 @@ export function createBilling(parts: Parts): Billing {
     figures: createAlertFigures(reports),
     findAmounts: (requests) => reports.findAmounts(requests),
     countRejected: (key, reason) => rejections.count(key, reason),
+    askToEnd: (request) => store.askToEnd(request),
     countRunning: async (requests) => (await reports.findHolds(requests)).length,
     findArchived: (logged) => findArchived(reports, logged),
     confirmAlive: () => node.confirmAlive(),
@@ -431,6 +441,16 @@ function createService({
       });
     },
 
+    async listRunningRequests(_, call) {
+      const accountId = await knownAccount(reports, call);
+      const holds = await reports.listRunning(accountId, runningMax + 1);
+      const requests = holds.slice(0, runningMax).map(runningReceipt);
+      return create(ListRunningRequestsResponseSchema, {
+        requests,
+        keys: await labelsOf(accountId, distinct(requests)),
+        isIncomplete: holds.length > runningMax,
+      });
+    },
     async getReceipt({ requestId }, { caller, accountId }) {
       const request = { accountId, requestId };
       // In this order a request that is settled between the two reads is found.
@@ -489,6 +509,9 @@ function createService({
     verifyLedger: (_, call) => verifyLedger({ store, reports, log }, call),
   };
 }
+
+/** So many running requests of an account are listed. */
+const runningMax = 100;
 
 /** The rejected requests of a report, by reason. */
 function errorsOf({ from, to, keyIds }: QueryUsageRequest): QueryErrorsRequest {

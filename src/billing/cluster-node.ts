@@ -5,6 +5,7 @@ import { Basis, Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { type Clock, every, pause, systemClock } from "../base/clock.ts";
 import { timeOrderedId } from "../base/ids.ts";
 import type { Log } from "../base/log.ts";
+import { heartbeatsMissedMax } from "../base/shown-figures.ts";
 import { withTimeout } from "../base/timeout.ts";
 import { tokenCategories } from "../base/token-categories.ts";
 import { isUniqueViolation } from "../postgres/postgres.ts";
@@ -39,6 +40,7 @@ export class ClusterNode {
   readonly #onLost: () => void;
   readonly #onRegister: ((nodeId: string) => void) | undefined;
   readonly #onReaped: ((requests: number) => void) | undefined;
+  readonly #onEndAsked: ((requests: readonly RequestKey[]) => void) | undefined;
   readonly #describe: (() => string) | undefined;
   readonly #clock: Clock;
   /** The description that the ledger has, with the id of the node. */
@@ -81,6 +83,8 @@ export class ClusterNode {
     onRegister?: ((nodeId: string) => void) | undefined;
     /** Called with the number of requests that were settled for other processes. */
     onReaped?: ((requests: number) => void) | undefined;
+    /** Called with the requests of this process that somebody wants ended. */
+    onEndAsked?: ((requests: readonly RequestKey[]) => void) | undefined;
     /** How this process describes itself, as JSON. It is asked every second. */
     describe?: (() => string) | undefined;
     clock?: Clock | undefined;
@@ -93,9 +97,10 @@ export class ClusterNode {
     this.#onLost = parts.onLost;
     this.#onRegister = parts.onRegister;
     this.#onReaped = parts.onReaped;
+    this.#onEndAsked = parts.onEndAsked;
     this.#describe = parts.describe;
     this.#clock = parts.clock ?? systemClock;
-    this.#silentPollsMax = parts.silentPollsMax ?? 12;
+    this.#silentPollsMax = parts.silentPollsMax ?? heartbeatsMissedMax;
     this.#pollIntervalMs = parts.pollIntervalMs ?? pollIntervalMs;
     this.#orphansMax = parts.orphansMax ?? 500;
   }
@@ -215,6 +220,9 @@ export class ClusterNode {
       this.#reap(holds, dead, orphans).catch((err: unknown) =>
         this.#log.warn({ code: "node_not_removed", err }, "cannot remove a dead node"),
       );
+    });
+    this.#runInBackground("end requests", async () => {
+      this.#onEndAsked?.(await this.#store.takeEnded(this.#id));
     });
     this.#runInBackground("describe", () => this.#sendDescription());
     this.#runInBackground("release unconfirmed", () => holds.releaseUnconfirmed());

@@ -154,6 +154,14 @@ export function createLedgerStore({ run, transaction, runSlices, heartbeats }: D
     /** The running requests with this id in all accounts, oldest first. */
     findRunning: async (requestId: string): Promise<StoredHold[]> =>
       (await run(sql.findRunning, { requestId })).map(toStoredHold),
+    /** The running requests of an account, oldest first, at most `rows`. */
+    listRunning: async (accountId: string, rows: number): Promise<StoredHold[]> =>
+      (await run(sql.listRunningOf, { accountId, rows })).map(toStoredHold),
+    /** Asks the node of a request to end it. Undefined: it does not run. False: no node runs it. */
+    askToEnd: async (request: RequestKey): Promise<boolean | undefined> =>
+      (await run(sql.askToEnd, request))?.isAsked,
+    /** Takes the requests of a node that it was asked to end. */
+    takeEnded: (nodeId: string): Promise<RequestKey[]> => heartbeats.run(sql.takeEnded, { nodeId }),
     /** One page of the holds that no process will settle, in the order of their requests. */
     findOrphans: async (
       nodeIds: readonly string[],

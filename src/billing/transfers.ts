@@ -11,6 +11,7 @@ import { ApiError, invalidField } from "../base/errors.ts";
 import { familyName } from "../base/families.ts";
 import type { Log } from "../base/log.ts";
 import { credits, microCreditsPerMicroDollar } from "../base/money.ts";
+import { microcreditsPerUsdCent, packStepUsdCents } from "../base/shown-figures.ts";
 import {
   type Act,
   type ApprovalLimit,
@@ -44,7 +45,7 @@ export type TransferParts = {
 
 // The largest integer that a double, and so any JSON client, represents exactly.
 const amountMax = 2n ** 53n;
-const smallestPackMicro = 1_000_000_000n;
+const smallestPackMicro = BigInt(packStepUsdCents) * microcreditsPerUsdCent;
 
 /**
  * Which part of the gateway makes the transfers whose idempotency key begins so. Nobody else may

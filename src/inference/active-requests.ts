@@ -1,5 +1,6 @@
 // The requests that run in this process or are being admitted, so that the gateway can end them:
-// those of a key when it is revoked, all of them when the process drains.
+// those of a key when it is revoked, one that an owner wants ended, all of them when the process
+// drains.
 
 import type { ApiError } from "../base/errors.ts";
 import { WaitGroup } from "../base/wait-group.ts";
@@ -10,8 +11,18 @@ export type CancelReason = {
   readonly ending: "revoked" | "timeLimit" | "declaredDead";
 };
 
+/** Names a request, and who sent it. */
+export type RequestNames = {
+  readonly accountId: string;
+  readonly requestId: string;
+  readonly keyId: string;
+  readonly secretId: string;
+};
+
 /** One request. */
 export class ActiveRequest {
+  readonly accountId: string;
+  readonly requestId: string;
   readonly keyId: string;
   readonly secretId: string;
   /** Set when the gateway ends the request. The first reason stays. */
@@ -20,9 +31,11 @@ export class ActiveRequest {
   provider = new AbortController();
   #onCancel: (() => void) | undefined;
 
-  constructor(keyId: string, secretId: string) {
-    this.keyId = keyId;
-    this.secretId = secretId;
+  constructor(names: RequestNames) {
+    this.accountId = names.accountId;
+    this.requestId = names.requestId;
+    this.keyId = names.keyId;
+    this.secretId = names.secretId;
   }
 
   /** Ends the request and stops its provider. */
@@ -53,8 +66,9 @@ export class ActiveRequests {
   readonly #byKey = new Map<string, Set<ActiveRequest>>();
   readonly #count = new WaitGroup();
 
-  open(keyId: string, secretId: string): ActiveRequest {
-    const request = new ActiveRequest(keyId, secretId);
+  open(names: RequestNames): ActiveRequest {
+    const { keyId } = names;
+    const request = new ActiveRequest(names);
     const ofKey = this.#byKey.get(keyId);
     if (ofKey) ofKey.add(request);
     else this.#byKey.set(keyId, new Set([request]));
@@ -72,6 +86,14 @@ export class ActiveRequests {
 
   ofKey(keyId: string): readonly ActiveRequest[] {
     return [...(this.#byKey.get(keyId) ?? [])];
+  }
+
+  /** The request of an account with this id. It looks at all: few are looked for. */
+  find(accountId: string, requestId: string): ActiveRequest | undefined {
+    for (const ofKey of this.#byKey.values())
+      for (const one of ofKey)
+        if (one.requestId === requestId && one.accountId === accountId) return one;
+    return undefined;
   }
 
   cancelAll(reason: CancelReason): void {

@@ -83,7 +83,12 @@ export async function* generate(
   const requestId = requestIdOf(call);
   // Open before the hold, so that a revocation or a drain also ends requests that are being
   // admitted.
-  const active = parts.activeRequests.open(key.keyId, secret.secretId);
+  const active = parts.activeRequests.open({
+    accountId: key.accountId,
+    requestId,
+    keyId: key.keyId,
+    secretId: secret.secretId,
+  });
   const cancelTimer = parts.clock.after(requestMaxMs, () => active.cancel(timeLimit));
   let refusal: ErrorReason | undefined;
   let place: Place | undefined;

@@ -1,12 +1,16 @@
 // Answers of models: the implementation of InferenceService, over the catalogue, the providers and
 // the holds.
 
-import type { InferenceService } from "../../gen/gateway/inference/v1/inference_pb.ts";
+import { create } from "@bufbuild/protobuf";
+import {
+  EndRequestResponseSchema,
+  type InferenceService,
+} from "../../gen/gateway/inference/v1/inference_pb.ts";
 import type { Key } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { type Clock, systemClock } from "../base/clock.ts";
 import { ApiError, type ErrorReason } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
-import type { Holds } from "../billing/billing.ts";
+import type { Billing, Holds } from "../billing/billing.ts";
 import type { AuthenticatedCall, Caller, Implementation } from "../contract/contract.ts";
 import type { Keys } from "../keys/keys.ts";
 import type { Providers } from "../providers/providers.ts";
@@ -31,6 +35,8 @@ export type Inference = {
    * queued.
    */
   cancelAll(reason: "draining" | "declared dead"): Promise<void>;
+  /** Ends those of these requests that run here. Each is charged as if its client had left. */
+  end(requests: readonly { readonly accountId: string; readonly requestId: string }[]): void;
   /** Counts of this process since its start. */
   readonly counters: {
     readonly providerReportedZero: number;
@@ -46,6 +52,8 @@ export function createInference(parts: {
   /** The catalogue of this moment; it may be replaced at any time. */
   catalog: () => Catalog;
   holds: Holds;
+  /** As `Billing.askToEnd`. */
+  askToEnd: Billing["askToEnd"];
   keys: Pick<Keys, "onChanged" | "refusalOf">;
   limits: RateLimits;
   providers: Providers;
@@ -85,8 +93,24 @@ export function createInference(parts: {
       parts.log.error({ code: "key_unread", err, keyId }, "a changed key could not be read"),
     );
   });
+  const end: Inference["end"] = (requests) => {
+    for (const { accountId, requestId } of requests)
+      activeRequests.find(accountId, requestId)?.cancel(endedByOwner);
+  };
   return {
     service: {
+      async endRequest({ requestId }, { accountId }) {
+        const request = { accountId, requestId };
+        const isAsked = await parts.askToEnd(request);
+        if (isAsked === undefined) throw new ApiError("not_found");
+        if (!isAsked)
+          throw new ApiError("wrong_state", {
+            message: "An internal service holds these credits, and settles them.",
+          });
+        // At once, if it runs here. Elsewhere within a second.
+        end([request]);
+        return create(EndRequestResponseSchema);
+      },
       generate: (request, call) => generate(all, request, call, payingCaller(call.caller)),
       countTokens: (request, call) => countTokens(all, request, call, payingCaller(call.caller)),
       listModels: (request, { caller }) => listModels(parts, request, caller),
@@ -96,10 +120,16 @@ export function createInference(parts: {
       activeRequests.cancelAll(endings[reason]);
       await activeRequests.whenIdle();
     },
+    end,
     counters,
     stop: stopWatching,
   };
 }
+
+const endedByOwner = {
+  error: new ApiError("cancelled", { message: "An owner of the account ended this request." }),
+  ending: "revoked",
+} as const;
 
 const endings = {
   draining: {

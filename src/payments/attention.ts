@@ -16,6 +16,7 @@ import { invalidField } from "../base/errors.ts";
 import { timeOrderedId } from "../base/ids.ts";
 import { credits, microCreditsPerMicroDollar } from "../base/money.ts";
 import { readPage } from "../base/paging.ts";
+import { reopenedMinutes } from "../base/shown-figures.ts";
 import { askForApproval, type CarryOut, mayGive, memberOf } from "../contract/approvals.ts";
 import { actorOf } from "../contract/callers.ts";
 import type { AuthenticatedCall } from "../contract/contract.ts";
@@ -33,8 +34,7 @@ import {
   tablesOn,
 } from "./store.ts";
 
-/** For so long a reopened order can be paid at its rate. */
-const reopenedForMs = 15 * 60_000;
+const reopenedForMs = reopenedMinutes * 60_000;
 const amountUsdMicroMax = 1_000_000_000_000n;
 
 export async function listAttention(parts: Parts, request: ListAttentionRequest) {

@@ -3,6 +3,7 @@
 
 import * as sql from "../../gen/sql/payments.ts";
 import type { Log } from "../base/log.ts";
+import { leastDepositUsd } from "../base/shown-figures.ts";
 import { type BlockId, type ChainId, type ChainPayment, idsOf } from "./chain-tables.ts";
 import { addAtoms } from "./coins.ts";
 import { isStablecoin } from "./decide.ts";
@@ -10,8 +11,7 @@ import type { MarketRate } from "./processor.ts";
 import type { PaymentsStore, PaymentsTables } from "./store.ts";
 
 const microDollars = 1_000_000n;
-/** What is worth less waits on its address until it is so much together. */
-const leastUsdMicro = microDollars;
+const leastUsdMicro = BigInt(leastDepositUsd) * microDollars;
 /** Transactions by which a payment can be found. */
 const hashesMax = 50;
 /** Blocks that are remembered. A chain that leaves more of them needs a person. */

@@ -20,6 +20,7 @@ import * as sql from "../../gen/sql/payments.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { timeOrderedId } from "../base/ids.ts";
 import { readPage } from "../base/paging.ts";
+import { sweepHoursMax } from "../base/shown-figures.ts";
 import {
   askForApproval,
   type CarryOut,
@@ -36,7 +37,7 @@ import { type Parts, wrongState } from "./parts.ts";
 import { type PaymentsTables, tablesOn } from "./store.ts";
 
 const addressesMax = 1_000;
-const longestMs = 7 * 24 * 3_600_000;
+const longestMs = sweepHoursMax * 3_600_000;
 
 export async function beginSweep(
   parts: Parts,

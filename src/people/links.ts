@@ -18,6 +18,7 @@ import * as sql from "../../gen/sql/people.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { randomSecret, timeOrderedId } from "../base/ids.ts";
 import { checkOptionalName, shownName } from "../base/names.ts";
+import { linkHours } from "../base/shown-figures.ts";
 import { clientOf } from "../contract/callers.ts";
 import type { AuthenticatedCall, Membership } from "../contract/contract.ts";
 import { spendChallenge } from "./challenges.ts";
@@ -37,11 +38,12 @@ import {
 } from "./store.ts";
 
 export const dayMs = 24 * 3_600_000;
+const confirmationMs = linkHours * 3_600_000;
 const lifetimeMsOf = {
   owner: dayMs,
-  recovery: dayMs,
-  sign_up: dayMs,
-  email: dayMs,
+  recovery: confirmationMs,
+  sign_up: confirmationMs,
+  email: confirmationMs,
   invitation: 7 * dayMs,
 } as const satisfies Record<LinkKind, number>;
 

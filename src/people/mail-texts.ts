@@ -2,6 +2,7 @@
 // and digits: a stranger could send addresses and advertisements in our name otherwise.
 
 import { plainText } from "../base/plain-text.ts";
+import { linkHours } from "../base/shown-figures.ts";
 import type { MailFacts, MailKind } from "./store.ts";
 
 /** `known`: a sign-up whose address somebody has. `link`: the address to open, if there is one. */
@@ -27,8 +28,8 @@ export function renderMail(
       subject: `Sign in again to the Model Gateway at ${host}`,
       text: [
         "An operator made this link for you, because you lost your way to sign in.",
-        "Open it within 24 hours. It works once, replaces your earlier ways to sign in and ends " +
-          "all your sessions:",
+        `Open it within ${linkHours} hours. It works once, replaces your earlier ways to sign in ` +
+          "and ends all your sessions:",
         link,
         "If you did not ask for it, do not open it, and tell the operator.",
       ],
@@ -47,7 +48,7 @@ export function renderMail(
       subject: `Confirm your address for the Model Gateway at ${host}`,
       text: [
         `Somebody, probably you, signs up at ${host} with this address.`,
-        "Open this link within 24 hours to confirm it. It works once:",
+        `Open this link within ${linkHours} hours to confirm it. It works once:`,
         link,
         "If it was not you, ignore this mail: nothing happens.",
       ],
@@ -56,7 +57,7 @@ export function renderMail(
       subject: `Confirm your new address for the Model Gateway at ${host}`,
       text: [
         `Somebody, probably you, wants to get the notices of a person at ${host} at this address.`,
-        "Open this link within 24 hours to confirm it. It works once:",
+        `Open this link within ${linkHours} hours to confirm it. It works once:`,
         link,
         "If it was not you, do not open it: nothing happens.",
       ],

@@ -15,6 +15,7 @@ import { ApiError } from "../base/errors.ts";
 import { randomSecret, timeOrderedId } from "../base/ids.ts";
 import { SecretCache } from "../base/secret-cache.ts";
 import { createSecretLookup } from "../base/secret-lookup.ts";
+import { strongMinutes } from "../base/shown-figures.ts";
 import { type Client, dropsOperatorRole } from "../contract/callers.ts";
 import type { Authenticate, Caller, CallHeaders } from "../contract/contract.ts";
 import type { FoundSession, PeopleStore, PeopleTables, SignInMethod } from "./store.ts";
@@ -23,8 +24,7 @@ const hourMs = 3_600_000;
 /** A session that is not used for this long ends. */
 export const idleMsMax = 12 * hourMs;
 const lifetimeMs = 30 * 24 * hourMs;
-/** How long a sign-in or a confirmation permits what the methods marked `strong` do. */
-export const strongMs = 15 * 60_000;
+export const strongMs = strongMinutes * 60_000;
 
 const cacheLimits = {
   foundMax: 20_000,

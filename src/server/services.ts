@@ -213,6 +213,8 @@ export async function startServices(
     // Called only after this process has lost its heartbeat, when `inference` exists.
     onLost: () => void inference.cancelAll("declared dead"),
     // Called only after the start.
+    onEndAsked: (requests) => inference.end(requests),
+    // Called only after the start.
     describe: () => operations.describe(),
   });
   const nodes = { id: billing.nodeId, live: billing.liveNodes };
@@ -222,6 +224,7 @@ export async function startServices(
   const inference: Inference = createInference({
     catalog: () => catalog,
     holds: billing.holds,
+    askToEnd: billing.askToEnd,
     confirmAlive: billing.confirmAlive,
     countRejected: billing.countRejected,
     keys,

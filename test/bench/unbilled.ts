@@ -88,6 +88,7 @@ const billing = createBilling({
 const inference = createInference({
   catalog: () => catalog,
   holds: holdsInMemory,
+  askToEnd: async () => undefined,
   keys,
   limits,
   providers,

@@ -604,7 +604,7 @@ const cases: Readonly<Record<string, Case>> = {
       ],
       tables: {
         "Credits per day, by model": ofModels,
-        "Keys by this month": ["Key | This month", "ci sk-gw2-1aaaa…1111 Active | 611.00 of 907"],
+        "Top keys this month": ["Key | This month", "ci sk-gw2-1aaaa…1111 Active | 611.00 of 907"],
         "Newest requests": [
           "Time | Key | Model | Status | Tokens | Credits",
           "1 hour ago | ci | model-0 | Completed | 3,036 | 3.1000",

@@ -72,7 +72,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
         free: figure("Free in v1"),
         today: figure("Spent today"),
         month: figure("Spent this month"),
-        key: text("section[aria-label='Keys by this month'] tbody td:last-child"),
+        key: text("section[aria-label='Top keys this month'] tbody td:last-child"),
       };
     })()`);
 

@@ -26,6 +26,40 @@ const standStill = `Date = class extends Date {
   static now() { return ${now.getTime()}; }
 }`;
 
+/** The tables that nobody sorts, by their captions, with the reason. */
+const unsorted: Readonly<Record<string, string>> = {
+  ...Object.fromEntries(
+    ["Accounts, newest first", "Audit events, newest first", "Requests, newest first"].map(
+      (caption) => [caption, "a part: the service has more, in the one order of its pages"],
+    ),
+  ),
+  ...Object.fromEntries(
+    [
+      "Orders that wait for a person, oldest first",
+      "What waits for an approval, newest first",
+      "Accounts in debt",
+      "Sweeps, newest first",
+      "What came during sweeps",
+      "Addresses, in the order in which they were given",
+    ].map((caption) => [caption, "work in the order in which it is done, a page at a time"]),
+  ),
+  "Top keys this month": "five, by what they spent",
+  "Newest requests": "ten, by their time",
+  Secrets: "few, the newest first",
+  Alerts: "a form: a row for each kind",
+  "What it cost": "a sum: the categories, as everywhere",
+  "Calls to providers": "what happened, in its order",
+  "What arrived": "what happened, in its order",
+  "What goes back": "what happened, in its order",
+  "What was credited": "a document",
+  "Paid with": "a document",
+  "What is taken back": "a document",
+};
+
+/** Whether a table on screen has a column to sort by, by their captions. */
+const findTables = `[...document.querySelectorAll("main table, dialog table")].map((table) => [
+  table.caption.textContent, table.querySelector("button.sort") !== null])`;
+
 const [widest] = widths;
 const narrowest = 360;
 
@@ -35,6 +69,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
   let browser: Browser;
   let context: BrowserContext;
   let page: Page;
+  const sorted = new Map<string, boolean>();
   beforeAll(async () => {
     server = await startStates();
     browser = await startChromium();
@@ -60,6 +95,9 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
       for (const state of Object.keys(states)) {
         const found = await findings(page, server.address, { page: name, state });
         all.push(...found.map((one) => `${state}, ${one}`));
+        const tables: [string, boolean][] = await page.evaluate(findTables);
+        for (const [caption, isSorted] of tables)
+          sorted.set(caption, isSorted || sorted.get(caption) === true);
       }
       expect(all).toEqual([]);
     });
@@ -68,6 +106,11 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     test(`${visit.page}, ${visit.state}: ${visit.name} is accessible and in its place`, async () => {
       expect(await findings(page, server.address, visit)).toEqual([]);
     });
+
+  test("every table can be sorted, or is listed with the reason", () => {
+    const without = [...sorted].filter(([, isSorted]) => !isSorted).map(([caption]) => caption);
+    expect(without.sort()).toEqual(Object.keys(unsorted).sort());
+  });
 
   test("nothing in the page breaks its policy", async () => {
     const context = await browser.newContext();

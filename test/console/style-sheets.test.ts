@@ -142,7 +142,7 @@ const old = new Set(
   padding padding-block padding-block-end padding-block-start padding-inline padding-inline-end
   padding-inline-start place-content pointer-events position resize stroke stroke-linecap
   stroke-linejoin stroke-width table-layout text-align text-decoration text-overflow
-  text-underline-offset vertical-align visibility white-space z-index`.split(/\s+/),
+  text-underline-offset vertical-align visibility white-space word-break z-index`.split(/\s+/),
 );
 
 /** Every property, function, unit, pseudo-class and at-rule of a sheet. */

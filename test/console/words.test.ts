@@ -1,5 +1,8 @@
-// Every value of an enum that the console shows has its words.
+// Every value of an enum that the console shows has its words, and no figure of the services is
+// written among them.
 
+import { globSync, readFileSync } from "node:fs";
+import { join } from "node:path";
 import { expect, test } from "vitest";
 import { AlertKind } from "../../gen/gateway/alerts/v1/alerts_pb.ts";
 import {
@@ -86,4 +89,28 @@ test("an act of the audit log is a sentence in the past", () => {
 test("a fact of the audit log loses its unit, not its name", () => {
   const names = ["oldMonthlyCapMicrocredits", "keyId", "family", "id", "microcredits"];
   expect(names.map(factName)).toEqual(["old monthly cap", "key", "family", "id", "microcredits"]);
+});
+
+/** Figures of the page itself: the ranges, and the overlaps of secrets, that it offers. */
+const own = /overlaps: .*|"(?:7|30) days"|"the (?:7|30) days before"|"(?:The last|Spent,) 30 days"/;
+
+/** Figures that a service decides, in the texts of a file. */
+function findCopied(text: string): string[] {
+  const units =
+    "hours?|days?|minutes?|seconds?|characters|credits?|USD|dollars?|cents?|people|keys";
+  return text
+    .split("\n")
+    .filter((line) => !/^\s*(\/\/|\/?\*)/.test(line))
+    .map((line) => line.replace(own, ""))
+    .flatMap((line) => line.match(new RegExp(`\\b\\d[\\d,.]* (?:${units})\\b`, "g")) ?? []);
+}
+
+test("the texts have no figures of the services, which come from them or from a shared file", () => {
+  const web = join(import.meta.dirname, "../../src/console/web");
+  const files = globSync("**/words*.ts", { cwd: web });
+  expect(files.length).toBeGreaterThan(2);
+  const found = files.flatMap((file) => findCopied(readFileSync(join(web, file), "utf8")));
+  // "1 credit is …" names a unit, and the figure behind it is shared.
+  expect(found.filter((one) => !/^1 (credit|dollar)$/.test(one))).toEqual([]);
+  expect(findCopied("  lead: `It works once, for 24 hours.`,")).toEqual(["24 hours"]);
 });

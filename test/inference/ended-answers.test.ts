@@ -71,6 +71,15 @@ const acts = {
   async revoke({ keyId }: Running) {
     await gateway.admin.core.keys.revokeKey({ keyId }, gateway.admin.call);
   },
+  async end({ keyId }: Running) {
+    const { accountId, admin } = gateway;
+    const { core, call } = admin;
+    const { requests: running } = await core.billing.listRunningRequests({ accountId }, call);
+    const own = running.filter((one) => one.keyId === keyId);
+    expect(own.map(({ holdMicrocredits }) => holdMicrocredits > 0n)).not.toContain(false);
+    for (const { requestId } of own)
+      await core.inference.endRequest({ accountId, requestId }, call);
+  },
   async "time limit"() {
     await clock.advance(30 * 60_000);
   },
@@ -80,49 +89,52 @@ type Expected = { readonly outcome: Outcome; readonly micro: bigint | "counted" 
 const left = (micro: bigint) => ({ outcome: Outcome.CLIENT_LEFT, micro });
 const leftBefore = { outcome: Outcome.CLIENT_LEFT_BEFORE_CONTENT, micro: reported };
 const revoked = (micro: Expected["micro"]) => ({ outcome: Outcome.REVOKED, micro });
+type Expectations = Record<Moment, Record<Waiting["kind"], Expected>>;
 const late = (micro: bigint) => ({ outcome: Outcome.TIME_LIMIT, micro });
 
-const rows: Readonly<Record<keyof typeof acts, Record<Moment, Record<Waiting["kind"], Expected>>>> =
-  {
-    leave: {
-      "before content": {
-        "in one piece": leftBefore,
-        "plain, as a stream": leftBefore,
-        streamed: leftBefore,
-      },
-      "during content": {
-        "in one piece": leftBefore,
-        "plain, as a stream": left(seen),
-        streamed: left(seen),
-      },
-    },
-    revoke: {
-      "before content": {
-        "in one piece": revoked("counted"),
-        "plain, as a stream": revoked(reported),
-        streamed: revoked(reported),
-      },
-      "during content": {
-        "in one piece": revoked("counted"),
-        "plain, as a stream": revoked(seen),
-        streamed: revoked(seen),
-      },
-    },
-    "time limit": {
-      "before content": {
-        "in one piece": late(0n),
-        "plain, as a stream": late(0n),
-        streamed: late(0n),
-      },
-      "during content": {
-        "in one piece": late(0n),
-        "plain, as a stream": late(0n),
-        streamed: late(seen),
-      },
-    },
-  };
+const ofRevoked: Expectations = {
+  "before content": {
+    "in one piece": revoked("counted"),
+    "plain, as a stream": revoked(reported),
+    streamed: revoked(reported),
+  },
+  "during content": {
+    "in one piece": revoked("counted"),
+    "plain, as a stream": revoked(seen),
+    streamed: revoked(seen),
+  },
+};
 
-for (const act of ["leave", "revoke", "time limit"] as const)
+const rows: Readonly<Record<keyof typeof acts, Expectations>> = {
+  leave: {
+    "before content": {
+      "in one piece": leftBefore,
+      "plain, as a stream": leftBefore,
+      streamed: leftBefore,
+    },
+    "during content": {
+      "in one piece": leftBefore,
+      "plain, as a stream": left(seen),
+      streamed: left(seen),
+    },
+  },
+  revoke: ofRevoked,
+  end: ofRevoked,
+  "time limit": {
+    "before content": {
+      "in one piece": late(0n),
+      "plain, as a stream": late(0n),
+      streamed: late(0n),
+    },
+    "during content": {
+      "in one piece": late(0n),
+      "plain, as a stream": late(0n),
+      streamed: late(seen),
+    },
+  },
+};
+
+for (const act of ["leave", "revoke", "end", "time limit"] as const)
   for (const moment of moments)
     test(`${act} ${moment}: the charge is that of the table, in every format`, async () => {
       const { key, secret } = await gateway.admin.core.keys.createKey(

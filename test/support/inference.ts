@@ -95,6 +95,7 @@ export async function freshInference(
   const inference = createInference({
     catalog: () => catalog,
     holds: ledger.holds,
+    askToEnd: ledger.store.askToEnd,
     keys,
     limits,
     providers: played,

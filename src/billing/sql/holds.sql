@@ -145,6 +145,46 @@ join price_versions p using (price_version)
 where h.request_id = :request_id
 order by h.admitted_at, h.account_id;
 
+-- name: ListRunningOf :many
+-- Lists the requests of an account that hold credits, the oldest first, with their prices.
+-- =family pools.family
+select h.request_id, h.account_id, h."family", h.key_id, h.secret_id, h.model, h.month, h.nonce,
+  h.amount, h.granted_output, h.admitted_at, h.tags, h.made_by,
+  h.input as used_input, h.output as used_output, h.thinking as used_thinking,
+  h.cache_write_5m as used_cache_write_5m, h.cache_write_1h as used_cache_write_1h,
+  h.cache_read as used_cache_read, h.web_searches as used_web_searches,
+  p.price_version, p.input, p.output, p.thinking, p.cache_write_5m, p.cache_write_1h, p.cache_read,
+  p.web_search
+from holds h
+join price_versions p using (price_version)
+where h.account_id = :account_id
+order by h.admitted_at, h.request_id
+limit :rows::integer;
+
+-- name: AskToEnd :optional
+-- Asks the node that runs a request to end it. No row: no such request runs. `is_asked` false: an
+-- internal service holds it, which no node runs.
+with running as (
+  select account_id, request_id, node_id is not null as is_asked
+  from holds
+  where account_id = :account_id and request_id = :request_id
+), asked as (
+  insert into ended_requests (account_id, request_id)
+  select account_id, request_id from running where is_asked
+  on conflict (account_id, request_id) do update set asked_at = now()
+)
+select is_asked as "is_asked!" from running;
+
+-- name: TakeEnded :many timeout_ms=2000
+-- Takes the requests of a node that it was asked to end. What ended by itself goes later.
+delete from ended_requests e
+where exists (
+    select 1 from holds h
+    where h.account_id = e.account_id and h.request_id = e.request_id and h.node_id = :node_id
+  )
+  or e.asked_at < now() - interval '10 minutes'
+returning account_id, request_id;
+
 -- name: FindOrphans :many
 -- Finds holds that no process will settle: holds past their deadline, of the given dead nodes, or
 -- of nodes that no longer exist. Ordered by account and request id and paged, so that orphans that

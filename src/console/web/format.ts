@@ -3,6 +3,7 @@
 // (U+2212), and spaces are such that no line ends at them, but for the one before a time of day.
 
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
+import { creditsPerUsd } from "../../base/shown-figures.ts";
 
 const locale = "en";
 const minus = "\u2212";
@@ -20,10 +21,9 @@ export function signedCredits(micro: bigint, digits: 2 | 4 = 2): string {
   return `${micro < 0n ? "" : "+"}${credits(micro, digits)}`;
 }
 
-/** "$32.06". One credit is half a cent. */
+/** "$32.06". */
 export function dollars(micro: bigint): string {
-  // 200 credits are a dollar: two more digits, and twice as many of them.
-  const text = decimal(micro / 200n, 2);
+  const text = decimal(micro / BigInt(creditsPerUsd), 2);
   return text.startsWith(minus) ? `${minus}$${text.slice(1)}` : `$${text}`;
 }
 

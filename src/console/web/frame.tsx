@@ -1,6 +1,6 @@
 // The frame of every page for people who are signed in: the column, and the page.
 
-import type { ComponentChildren, JSX } from "preact";
+import type { ComponentChildren, JSX, RefObject } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { PeopleService } from "../../../gen/gateway/people/v1/people_pb.ts";
 import { call } from "./api.ts";
@@ -61,6 +61,16 @@ export function Frame(props: FrameProps): JSX.Element {
       </div>
     </div>
   );
+}
+
+/** The row of links with the current one in sight: on a phone it scrolls sideways. */
+export function useCurrentInSight(section: string | undefined): RefObject<HTMLElement | null> {
+  const row = useRef<HTMLElement>(null);
+  useEffect(() => {
+    const current = row.current?.querySelector("[aria-current]");
+    current?.scrollIntoView({ block: "nearest", inline: "center" });
+  }, [section]);
+  return row;
 }
 
 /** What stands there until it is known who is here, as in `first-frame.html`. */

@@ -1,12 +1,12 @@
 // What is around every page of an account: its sections and balance, and what is true for all.
 
 import type { ComponentChildren, JSX } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { AccountStatus, BillingService } from "../../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Forecast } from "../../../gen/gateway/common/v1/forecast_pb.ts";
 import { useCall, useStream } from "./api.ts";
 import { credits } from "./format.ts";
-import { Frame } from "./frame.tsx";
+import { Frame, useCurrentInSight } from "./frame.tsx";
 import { chargesMoved, following, readAt } from "./live.ts";
 import { familyName, roleName } from "./names.ts";
 import { OperatorSections } from "./operators.tsx";
@@ -14,6 +14,7 @@ import { pages } from "./pages.ts";
 import { LinkButton } from "./parts/button.tsx";
 import { Icon } from "./parts/icon.tsx";
 import { Menu } from "./parts/menu.tsx";
+import { isSpent } from "./parts/pools.ts";
 import { useVisible } from "./parts/visible.ts";
 import { href, hrefOf, segments } from "./router.ts";
 import { account, can, isOperator, refreshSession, session } from "./session.ts";
@@ -125,12 +126,7 @@ function AccountSwitch(): JSX.Element {
 
 function Sections(): JSX.Element {
   const section = segments()[1] ?? "";
-  const row = useRef<HTMLElement>(null);
-  useEffect(() => {
-    // On a phone the row scrolls sideways.
-    const current = row.current?.querySelector("[aria-current]");
-    current?.scrollIntoView({ block: "nearest", inline: "center" });
-  }, [section]);
+  const row = useCurrentInSight(section);
   return (
     <nav ref={row} class="sections stack" aria-label={words.shell.sections}>
       {pages.map(({ path, nav, isShown }) =>
@@ -158,13 +154,12 @@ function Balance({ forecasts }: { forecasts: readonly Forecast[] | undefined }):
 }
 
 function PoolLine({ forecast }: { readonly forecast: Forecast }): JSX.Element {
-  const { family, freeMicrocredits: free, filledToMicrocredits: filled, daysLeft } = forecast;
-  // Nobody counts on a pool that nobody ever filled.
-  const tone = free <= 0n && filled !== undefined ? "bad" : undefined;
+  const { family, freeMicrocredits: free, daysLeft } = forecast;
+  const isLasting = free > 0n && daysLeft !== undefined;
   return (
-    <span class="balance-pool" data-tone={tone}>
+    <span class="balance-pool" data-tone={isSpent(forecast) ? "bad" : undefined}>
       <span>{familyName(family)}</span> <b>{credits(free)}</b>
-      <small>{daysLeft === undefined ? "" : words.shell.daysLeft(daysLeft)}</small>
+      <small>{isLasting && words.shell.daysLeft(daysLeft)}</small>
     </span>
   );
 }

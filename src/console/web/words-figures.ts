@@ -1,8 +1,15 @@
 // The words of the pages with figures: usage, requests, receipts, credits, purchases and charts.
 // Texts are strings, or functions of their values. Another language is another file of this type.
 
+import { creditsPerUsd, leastDepositUsd, packStepUsdCents } from "../../base/shown-figures.ts";
 import type { TokenCategory } from "../../base/token-categories.ts";
 import type { Span } from "./parts/timeline.ts";
+
+const leastPackUsd = packStepUsdCents / 100;
+const leastPackCredits = (leastPackUsd * creditsPerUsd).toLocaleString("en");
+
+/** How the keys of a pool begin. No line ends in it: U+2060 joins what a hyphen would part. */
+const prefix = (pool: 1 | 2) => `sk-\u2060gw2-\u2060${pool}`;
 
 const utcDay = new Intl.DateTimeFormat("en-GB", {
   day: "numeric",
@@ -76,9 +83,10 @@ const outcomes = {
       "then.",
   },
   REVOKED: {
-    label: "Revoked",
+    label: "Ended",
     sentence:
-      "The key was revoked, or the account suspended. You pay as if your client had hung up.",
+      "The key was revoked, the account suspended, or an owner ended the request. You pay as if " +
+      "your client had hung up.",
   },
   TIME_LIMIT: {
     label: "Time limit",
@@ -316,8 +324,24 @@ export const figures = {
     none: "–",
   },
 
+  running: {
+    title: (pool: string) => `Running requests of ${pool}`,
+    lead: "Each holds what it may cost. When it ends, what it cost is charged, and the rest is free again.",
+    leadOwner:
+      "Each holds what it may cost. When it ends, what it cost is charged, and the rest is free " +
+      "again. One that you end pays as if its client had hung up.",
+    caption: "Running requests",
+    since: "Since",
+    held: "Credits held",
+    end: "End",
+    endOf: (requestId: string) => `End ${requestId}`,
+    ended: "The request ends now.",
+    none: "No request runs any more.",
+    more: "The oldest are listed. More are running.",
+  },
   receipt: {
     title: "Receipt of a request",
+    missing: "There is no such request in this account. The address may be old or mistyped.",
     back: "Requests",
     id: "Request",
     copyId: "Copy id",
@@ -390,12 +414,12 @@ export const figures = {
       v1: {
         name: "v1 pool",
         inText: "the v1 pool",
-        keys: "Pays for keys that begin with sk-gw2-1: editors, SDKs and your own programs.",
+        keys: `Pays for keys that begin with ${prefix(1)}: editors, SDKs and your own programs.`,
       },
       v2: {
         name: "v2 pool",
         inText: "the v2 pool",
-        keys: "Pays for keys that begin with sk-gw2-2: the command-line coding assistant.",
+        keys: `Pays for keys that begin with ${prefix(2)}: the command-line coding assistant.`,
       },
     },
     held: (text: string) => `${text} held by running requests`,
@@ -418,7 +442,7 @@ export const figures = {
     waitingFor: (order: string) => `Order of ${order}`,
     look: "Open the order",
     orders: "Orders",
-    ordersNone: "No orders yet. Packs start at 5 USD for 1,000 credits.",
+    ordersNone: `No orders yet. Packs start at ${leastPackUsd} USD for ${leastPackCredits} credits.`,
     ordersHead: {
       order: "Order",
       pool: "Pool",
@@ -462,10 +486,10 @@ export const figures = {
     requestsCsv: "CSV of all requests",
     details: "On receipts",
     detailsLink: "Billing details",
-    detailsText: "Whom the receipts of your next orders name.",
+    detailsText: "The name and address on the receipts of your next orders.",
     detailsNone: "Only the name of the account.",
     detailsChange: "Change",
-    detailsTitle: "Whom receipts name",
+    detailsTitle: "Name and address on receipts",
     detailsSubmit: "Save",
     detailsName: "Name",
     detailsAddress: "Address",
@@ -486,7 +510,7 @@ export const figures = {
     packOf: (amount: string) => `${amount} credits`,
     packFor: (usd: string) => `$${usd}`,
     another: "Another amount",
-    anotherHint: (most: string) => `Any multiple of 5 dollars up to $${most}.`,
+    anotherHint: (most: string) => `Any multiple of ${leastPackUsd} dollars up to $${most}.`,
     anotherLabel: "Dollars",
     anotherWrong: (most: string) => `Enter a multiple of 5, from 5 to ${most}.`,
     method: "Which coin, on which network?",
@@ -517,8 +541,7 @@ export const figures = {
     },
     notForYou: "Your role in this account can look, and not buy. Ask an owner or a member.",
     permanent: "Without an order",
-    permanentText:
-      "Any amount from 1 USD, at any time: what arrives at your permanent address becomes credits at the rate of that moment.",
+    permanentText: `Any amount from ${leastDepositUsd} USD, at any time: what arrives at your permanent address becomes credits at the rate of that moment.`,
     permanentShow: (network: string) => `Show my address on ${network}`,
     permanentFor: (network: string, pool: string) => `On ${network}, for ${pool}`,
     noMethod: "No coin can be used for so small an order. Choose a larger pack.",
@@ -541,7 +564,7 @@ export const figures = {
       "arrives.",
     qr: (asset: string, address: string) => `QR code: ${asset} to ${address}`,
     checkout: "Open the processor's page",
-    countdown: (time: string) => `This rate stands for ${time}.`,
+    countdown: (time: string) => `This rate stands for ${time}`,
     until: (time: string) => `until ${time}`,
     lookedAt: (ago: string) => `Looked ${ago}.`,
     lookedNever: "Not looked yet.",
@@ -582,7 +605,7 @@ export const figures = {
       partlyOver: (credits: string) =>
         `Less arrived than the pack costs. ${credits} credits were added for it. What you still send ` +
         `to this address counts as well.`,
-      partlyDust: "Less than 1 USD arrived, which is too little to be credited by itself.",
+      partlyDust: `Less than ${leastDepositUsd} USD arrived, which is too little to be credited by itself.`,
       lateSeen:
         "This payment came after the rate had ended. It is not lost: it is valued at the rate of the " +
         "moment at which it was seen.",
@@ -665,6 +688,6 @@ export const figures = {
     paid: "Paid with",
     paidHead: { at: "Arrived, UTC", amount: "Amount and id", value: "USD" },
     nobody: "Not named",
-    times: "All times are UTC. 1 credit is 0.005 USD.",
+    times: `All times are UTC. 1 credit is ${1 / creditsPerUsd} USD.`,
   },
 };

@@ -1,7 +1,7 @@
 // Every text of the console, as functions of their values. Another language is another file of this
 // type. Labels end without a full stop, sentences with one.
 
-import { passwordLengthMin } from "../../base/shown-figures.ts";
+import { linkHours, passwordLengthMin, strongMinutes } from "../../base/shown-figures.ts";
 import { figures } from "./words-figures.ts";
 
 const plural = (n: number | bigint, one: string, many: string) =>
@@ -117,7 +117,8 @@ export const words = {
     sendLink: "Send the link",
     linkSentTitle: "Look into your mail",
     linkSent: (email: string) =>
-      `A link is on its way to ${email}. It is good for 24 hours. If nothing comes, look into the spam folder.`,
+      `A link is on its way to ${email}. It is good for ${linkHours} hours. If nothing comes, look ` +
+      `into the spam folder.`,
     signUpClosedTitle: "Signing up is closed",
     signUpClosed: "Here, people come by invitation. Ask somebody who has an account.",
     toSignIn: "To the sign-in",
@@ -136,8 +137,7 @@ export const words = {
     endedTitle: "Your session has ended",
     ended: "Sign in again. What you typed is still there.",
     confirmTitle: "Is it you?",
-    confirm:
-      "This is important enough to ask once more. You will not be asked again for 15 minutes.",
+    confirm: `This is important enough to ask once more. You will not be asked again for ${strongMinutes} minutes.`,
     confirmPasskey: "Use your passkey",
     confirmPassword: "Confirm",
     popupDone: "Done",
@@ -472,7 +472,7 @@ export const words = {
     closeAbout: "Revokes its keys, ends running requests, and gives up its free credits. For good.",
     closeShort: "Close",
     closeWords: (name: string, free: string) => `close ${name} and give up ${free} credits`,
-    endings: "Leaving",
+    endings: "Data and leaving",
     unknownBrowser: "unknown",
     deleteShort: "Delete",
     closeTitle: (name: string) => `Close ${name}`,
@@ -546,7 +546,7 @@ export const words = {
     chart: "Credits per day, by model",
     chartHours: "Credits per hour, by model",
     usage: "Usage",
-    topKeys: "Keys by this month",
+    topKeys: "Top keys this month",
     allKeys: "All keys",
     newest: "Newest requests",
     allRequests: "All requests",

@@ -9,7 +9,8 @@ export const fonts = ["DejaVu Sans", "DejaVu Sans Condensed"] as const;
 /**
  * Runs in the page. One sentence for each fault: something leaves its card, its dialog or the
  * screen; a control of a dialog is out of reach; the last row of figures has a hole; the axis of a
- * chart is not beside it; a name is cut, and its whole is nowhere.
+ * chart is not beside it; a table scrolls sideways on a
+ * laptop; what should be copied is not seen whole; a name is cut, and its whole is nowhere.
  */
 export const findMisplaced = `(() => {
   const problems = new Set();
@@ -56,6 +57,13 @@ export const findMisplaced = `(() => {
       const last = list.lastElementChild?.getBoundingClientRect();
       if (last && last.right < list.getBoundingClientRect().right - 2) say("figures leave a hole");
     }
+    // Narrower screens have to: there, the first columns are those that matter.
+    for (const one of innerWidth >= 1280 ? document.querySelectorAll(".wide") : [])
+      if (one.scrollWidth > one.clientWidth + 1 && one.checkVisibility())
+        say(name(one) + " scrolls sideways");
+    for (const one of document.querySelectorAll(":is(input, textarea)[readonly]"))
+      if (one.scrollWidth > one.clientWidth + 1 || one.scrollHeight > one.clientHeight + 1)
+        say(name(one) + " shows a part of its text");
     for (const chart of document.querySelectorAll(".bars-frame")) {
       const [axis, plot] = [...chart.children].map((one) => one.getBoundingClientRect());
       if (axis && plot && axis.right > plot.left + 1) say("the axis of a chart is not beside it");

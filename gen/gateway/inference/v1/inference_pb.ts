@@ -23,7 +23,44 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file gateway/inference/v1/inference.proto.
  */
 export const file_gateway_inference_v1_inference: GenFile = /*@__PURE__*/
-  fileDesc("CiRnYXRld2F5L2luZmVyZW5jZS92MS9pbmZlcmVuY2UucHJvdG8SFGdhdGV3YXkuaW5mZXJlbmNlLnYxIrgHCg9HZW5lcmF0ZVJlcXVlc3QSEwoFbW9kZWwYASABKAlCBPDHGAESMwoNc291cmNlX2Zvcm1hdBgCIAEoDjIcLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkZvcm1hdBI1CghtZXNzYWdlcxgDIAMoCzIdLmdhdGV3YXkuaW5mZXJlbmNlLnYxLk1lc3NhZ2VCBPDHGAESLAoGc3lzdGVtGAQgASgLMhwuZ2F0ZXdheS5pbmZlcmVuY2UudjEuU3lzdGVtEhcKCm1heF90b2tlbnMYBSABKA1IAIgBARITCgZzdHJlYW0YBiABKAhIAYgBARIYCgt0ZW1wZXJhdHVyZRgHIAEoAUgCiAEBEhIKBXRvcF9wGAggASgBSAOIAQESEgoFdG9wX2sYCSABKA1IBIgBARIWCg5zdG9wX3NlcXVlbmNlcxgKIAMoCRIpCgV0b29scxgLIAMoCzIaLmdhdGV3YXkuaW5mZXJlbmNlLnYxLlRvb2wSNQoLdG9vbF9jaG9pY2UYDCABKAsyIC5nYXRld2F5LmluZmVyZW5jZS52MS5Ub29sQ2hvaWNlEjAKCHRoaW5raW5nGA0gASgLMh4uZ2F0ZXdheS5pbmZlcmVuY2UudjEuVGhpbmtpbmcSOQoNb3V0cHV0X2NvbmZpZxgOIAEoCzIiLmdhdGV3YXkuaW5mZXJlbmNlLnYxLk91dHB1dENvbmZpZxIdChByZWFzb25pbmdfZWZmb3J0GBAgASgJSAWIAQESOQoNY2FjaGVfY29udHJvbBgRIAEoCzIiLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkNhY2hlQ29udHJvbBIWCg52ZW5kb3JfdmVyc2lvbhgSIAEoCRITCgt2ZW5kb3JfYmV0YRgTIAEoCRIrCgpleHRlbnNpb25zGA8gASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBI9CgR0YWdzGBQgAygLMi8uZ2F0ZXdheS5pbmZlcmVuY2UudjEuR2VuZXJhdGVSZXF1ZXN0LlRhZ3NFbnRyeRIsCghsZWZ0X291dBgVIAMoCzIaLmdhdGV3YXkuY29tbW9uLnYxLkxlZnRPdXQaKwoJVGFnc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAFCDQoLX21heF90b2tlbnNCCQoHX3N0cmVhbUIOCgxfdGVtcGVyYXR1cmVCCAoGX3RvcF9wQggKBl90b3Bfa0ITChFfcmVhc29uaW5nX2VmZm9ydCKyAQoQR2VuZXJhdGVSZXNwb25zZRI0CglhZG1pc3Npb24YASABKAsyHy5nYXRld2F5LmluZmVyZW5jZS52MS5BZG1pc3Npb25IABIuCgZldmVudHMYAiABKAsyHC5nYXRld2F5LmluZmVyZW5jZS52MS5FdmVudHNIABIwCgdyZWNlaXB0GAMgASgLMh0uZ2F0ZXdheS5pbmZlcmVuY2UudjEuUmVjZWlwdEgAQgYKBGtpbmQiNQoGRXZlbnRzEisKBmV2ZW50cxgBIAMoCzIbLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkV2ZW50Ir0BCglBZG1pc3Npb24SEgoKcmVxdWVzdF9pZBgBIAEoCRINCgVtb2RlbBgCIAEoCRIaChJncmFudGVkX21heF90b2tlbnMYAyABKA0SHAoUcmVxdWVzdGVkX21heF90b2tlbnMYBCABKA0SMwoKcmF0ZV9saW1pdBgFIAEoCzIfLmdhdGV3YXkuaW5mZXJlbmNlLnYxLlJhdGVMaW1pdBIeChZlc3RpbWF0ZWRfaW5wdXRfdG9rZW5zGAYgASgNIlwKCVJhdGVMaW1pdBINCgVsaW1pdBgBIAEoDRIRCglyZW1haW5pbmcYAiABKA0SLQoJcmVzZXRzX2F0GAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCI3CgdSZWNlaXB0EiwKB3JlY2VpcHQYASABKAsyGy5nYXRld2F5LmJpbGxpbmcudjEuUmVjZWlwdCJSChJDb3VudFRva2Vuc1JlcXVlc3QSPAoHcmVxdWVzdBgBIAEoCzIlLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkdlbmVyYXRlUmVxdWVzdEIE8McYASJrChNDb3VudFRva2Vuc1Jlc3BvbnNlEhQKDGlucHV0X3Rva2VucxgBIAEoDRIRCgllc3RpbWF0ZWQYAiABKAgSKwoKZXh0ZW5zaW9ucxgPIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QiOgoRTGlzdE1vZGVsc1JlcXVlc3QSEQoJcGFnZV9zaXplGAEgASgNEhIKCnBhZ2VfdG9rZW4YAiABKAkiWgoSTGlzdE1vZGVsc1Jlc3BvbnNlEisKBm1vZGVscxgBIAMoCzIbLmdhdGV3YXkuaW5mZXJlbmNlLnYxLk1vZGVsEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSImCg9HZXRNb2RlbFJlcXVlc3QSEwoFbW9kZWwYASABKAlCBPDHGAEiPgoQR2V0TW9kZWxSZXNwb25zZRIqCgVtb2RlbBgBIAEoCzIbLmdhdGV3YXkuaW5mZXJlbmNlLnYxLk1vZGVsIucBCgVNb2RlbBIKCgJpZBgBIAEoCRIRCglhbGlhc19mb3IYAiABKAkSFAoMZGlzcGxheV9uYW1lGAMgASgJEgwKBHRpZXIYBCABKAkSLgoKY3JlYXRlZF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFgoOY29udGV4dF90b2tlbnMYBiABKA0SGQoRbWF4X291dHB1dF90b2tlbnMYByABKA0SJwoFcHJpY2UYCCABKAsyGC5nYXRld2F5LmNvbW1vbi52MS5QcmljZRIPCgdhbGlhc2VzGAkgAygJMsMDChBJbmZlcmVuY2VTZXJ2aWNlEmcKCEdlbmVyYXRlEiUuZ2F0ZXdheS5pbmZlcmVuY2UudjEuR2VuZXJhdGVSZXF1ZXN0GiYuZ2F0ZXdheS5pbmZlcmVuY2UudjEuR2VuZXJhdGVSZXNwb25zZSIK6scYAggBkMgYATABEm4KC0NvdW50VG9rZW5zEiguZ2F0ZXdheS5pbmZlcmVuY2UudjEuQ291bnRUb2tlbnNSZXF1ZXN0GikuZ2F0ZXdheS5pbmZlcmVuY2UudjEuQ291bnRUb2tlbnNSZXNwb25zZSIK6scYAggBkMgYARJtCgpMaXN0TW9kZWxzEicuZ2F0ZXdheS5pbmZlcmVuY2UudjEuTGlzdE1vZGVsc1JlcXVlc3QaKC5nYXRld2F5LmluZmVyZW5jZS52MS5MaXN0TW9kZWxzUmVzcG9uc2UiDOrHGAgIARABGAEgARJnCghHZXRNb2RlbBIlLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkdldE1vZGVsUmVxdWVzdBomLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkdldE1vZGVsUmVzcG9uc2UiDOrHGAgIARABGAEgAWIGcHJvdG8z", [file_gateway_billing_v1_billing, file_gateway_common_v1_left_out, file_gateway_common_v1_options, file_gateway_common_v1_usage, file_gateway_inference_v1_content, file_gateway_inference_v1_event, file_google_protobuf_struct, file_google_protobuf_timestamp]);
+  fileDesc("CiRnYXRld2F5L2luZmVyZW5jZS92MS9pbmZlcmVuY2UucHJvdG8SFGdhdGV3YXkuaW5mZXJlbmNlLnYxIkEKEUVuZFJlcXVlc3RSZXF1ZXN0EhgKCnJlcXVlc3RfaWQYASABKAlCBPDHGAESEgoKYWNjb3VudF9pZBgCIAEoCSIUChJFbmRSZXF1ZXN0UmVzcG9uc2UiuAcKD0dlbmVyYXRlUmVxdWVzdBITCgVtb2RlbBgBIAEoCUIE8McYARIzCg1zb3VyY2VfZm9ybWF0GAIgASgOMhwuZ2F0ZXdheS5pbmZlcmVuY2UudjEuRm9ybWF0EjUKCG1lc3NhZ2VzGAMgAygLMh0uZ2F0ZXdheS5pbmZlcmVuY2UudjEuTWVzc2FnZUIE8McYARIsCgZzeXN0ZW0YBCABKAsyHC5nYXRld2F5LmluZmVyZW5jZS52MS5TeXN0ZW0SFwoKbWF4X3Rva2VucxgFIAEoDUgAiAEBEhMKBnN0cmVhbRgGIAEoCEgBiAEBEhgKC3RlbXBlcmF0dXJlGAcgASgBSAKIAQESEgoFdG9wX3AYCCABKAFIA4gBARISCgV0b3BfaxgJIAEoDUgEiAEBEhYKDnN0b3Bfc2VxdWVuY2VzGAogAygJEikKBXRvb2xzGAsgAygLMhouZ2F0ZXdheS5pbmZlcmVuY2UudjEuVG9vbBI1Cgt0b29sX2Nob2ljZRgMIAEoCzIgLmdhdGV3YXkuaW5mZXJlbmNlLnYxLlRvb2xDaG9pY2USMAoIdGhpbmtpbmcYDSABKAsyHi5nYXRld2F5LmluZmVyZW5jZS52MS5UaGlua2luZxI5Cg1vdXRwdXRfY29uZmlnGA4gASgLMiIuZ2F0ZXdheS5pbmZlcmVuY2UudjEuT3V0cHV0Q29uZmlnEh0KEHJlYXNvbmluZ19lZmZvcnQYECABKAlIBYgBARI5Cg1jYWNoZV9jb250cm9sGBEgASgLMiIuZ2F0ZXdheS5pbmZlcmVuY2UudjEuQ2FjaGVDb250cm9sEhYKDnZlbmRvcl92ZXJzaW9uGBIgASgJEhMKC3ZlbmRvcl9iZXRhGBMgASgJEisKCmV4dGVuc2lvbnMYDyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0Ej0KBHRhZ3MYFCADKAsyLy5nYXRld2F5LmluZmVyZW5jZS52MS5HZW5lcmF0ZVJlcXVlc3QuVGFnc0VudHJ5EiwKCGxlZnRfb3V0GBUgAygLMhouZ2F0ZXdheS5jb21tb24udjEuTGVmdE91dBorCglUYWdzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUINCgtfbWF4X3Rva2Vuc0IJCgdfc3RyZWFtQg4KDF90ZW1wZXJhdHVyZUIICgZfdG9wX3BCCAoGX3RvcF9rQhMKEV9yZWFzb25pbmdfZWZmb3J0IrIBChBHZW5lcmF0ZVJlc3BvbnNlEjQKCWFkbWlzc2lvbhgBIAEoCzIfLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkFkbWlzc2lvbkgAEi4KBmV2ZW50cxgCIAEoCzIcLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkV2ZW50c0gAEjAKB3JlY2VpcHQYAyABKAsyHS5nYXRld2F5LmluZmVyZW5jZS52MS5SZWNlaXB0SABCBgoEa2luZCI1CgZFdmVudHMSKwoGZXZlbnRzGAEgAygLMhsuZ2F0ZXdheS5pbmZlcmVuY2UudjEuRXZlbnQivQEKCUFkbWlzc2lvbhISCgpyZXF1ZXN0X2lkGAEgASgJEg0KBW1vZGVsGAIgASgJEhoKEmdyYW50ZWRfbWF4X3Rva2VucxgDIAEoDRIcChRyZXF1ZXN0ZWRfbWF4X3Rva2VucxgEIAEoDRIzCgpyYXRlX2xpbWl0GAUgASgLMh8uZ2F0ZXdheS5pbmZlcmVuY2UudjEuUmF0ZUxpbWl0Eh4KFmVzdGltYXRlZF9pbnB1dF90b2tlbnMYBiABKA0iXAoJUmF0ZUxpbWl0Eg0KBWxpbWl0GAEgASgNEhEKCXJlbWFpbmluZxgCIAEoDRItCglyZXNldHNfYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIjcKB1JlY2VpcHQSLAoHcmVjZWlwdBgBIAEoCzIbLmdhdGV3YXkuYmlsbGluZy52MS5SZWNlaXB0IlIKEkNvdW50VG9rZW5zUmVxdWVzdBI8CgdyZXF1ZXN0GAEgASgLMiUuZ2F0ZXdheS5pbmZlcmVuY2UudjEuR2VuZXJhdGVSZXF1ZXN0QgTwxxgBImsKE0NvdW50VG9rZW5zUmVzcG9uc2USFAoMaW5wdXRfdG9rZW5zGAEgASgNEhEKCWVzdGltYXRlZBgCIAEoCBIrCgpleHRlbnNpb25zGA8gASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdCI6ChFMaXN0TW9kZWxzUmVxdWVzdBIRCglwYWdlX3NpemUYASABKA0SEgoKcGFnZV90b2tlbhgCIAEoCSJaChJMaXN0TW9kZWxzUmVzcG9uc2USKwoGbW9kZWxzGAEgAygLMhsuZ2F0ZXdheS5pbmZlcmVuY2UudjEuTW9kZWwSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIiYKD0dldE1vZGVsUmVxdWVzdBITCgVtb2RlbBgBIAEoCUIE8McYASI+ChBHZXRNb2RlbFJlc3BvbnNlEioKBW1vZGVsGAEgASgLMhsuZ2F0ZXdheS5pbmZlcmVuY2UudjEuTW9kZWwi5wEKBU1vZGVsEgoKAmlkGAEgASgJEhEKCWFsaWFzX2ZvchgCIAEoCRIUCgxkaXNwbGF5X25hbWUYAyABKAkSDAoEdGllchgEIAEoCRIuCgpjcmVhdGVkX2F0GAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIWCg5jb250ZXh0X3Rva2VucxgGIAEoDRIZChFtYXhfb3V0cHV0X3Rva2VucxgHIAEoDRInCgVwcmljZRgIIAEoCzIYLmdhdGV3YXkuY29tbW9uLnYxLlByaWNlEg8KB2FsaWFzZXMYCSADKAkytAQKEEluZmVyZW5jZVNlcnZpY2USZwoIR2VuZXJhdGUSJS5nYXRld2F5LmluZmVyZW5jZS52MS5HZW5lcmF0ZVJlcXVlc3QaJi5nYXRld2F5LmluZmVyZW5jZS52MS5HZW5lcmF0ZVJlc3BvbnNlIgrqxxgCCAGQyBgBMAESbwoKRW5kUmVxdWVzdBInLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkVuZFJlcXVlc3RSZXF1ZXN0GiguZ2F0ZXdheS5pbmZlcmVuY2UudjEuRW5kUmVxdWVzdFJlc3BvbnNlIg7qxxgGEAIYAyAC+McYARJuCgtDb3VudFRva2VucxIoLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkNvdW50VG9rZW5zUmVxdWVzdBopLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkNvdW50VG9rZW5zUmVzcG9uc2UiCurHGAIIAZDIGAESbQoKTGlzdE1vZGVscxInLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkxpc3RNb2RlbHNSZXF1ZXN0GiguZ2F0ZXdheS5pbmZlcmVuY2UudjEuTGlzdE1vZGVsc1Jlc3BvbnNlIgzqxxgICAEQARgBIAESZwoIR2V0TW9kZWwSJS5nYXRld2F5LmluZmVyZW5jZS52MS5HZXRNb2RlbFJlcXVlc3QaJi5nYXRld2F5LmluZmVyZW5jZS52MS5HZXRNb2RlbFJlc3BvbnNlIgzqxxgICAEQARgBIAFiBnByb3RvMw", [file_gateway_billing_v1_billing, file_gateway_common_v1_left_out, file_gateway_common_v1_options, file_gateway_common_v1_usage, file_gateway_inference_v1_content, file_gateway_inference_v1_event, file_google_protobuf_struct, file_google_protobuf_timestamp]);
+
+/**
+ * @generated from message gateway.inference.v1.EndRequestRequest
+ */
+export type EndRequestRequest = Message<"gateway.inference.v1.EndRequestRequest"> & {
+  /**
+   * @generated from field: string request_id = 1;
+   */
+  requestId: string;
+
+  /**
+   * Empty: the caller's only account. Operators must name one.
+   *
+   * @generated from field: string account_id = 2;
+   */
+  accountId: string;
+};
+
+/**
+ * Describes the message gateway.inference.v1.EndRequestRequest.
+ * Use `create(EndRequestRequestSchema)` to create a new message.
+ */
+export const EndRequestRequestSchema: GenMessage<EndRequestRequest> = /*@__PURE__*/
+  messageDesc(file_gateway_inference_v1_inference, 0);
+
+/**
+ * @generated from message gateway.inference.v1.EndRequestResponse
+ */
+export type EndRequestResponse = Message<"gateway.inference.v1.EndRequestResponse"> & {
+};
+
+/**
+ * Describes the message gateway.inference.v1.EndRequestResponse.
+ * Use `create(EndRequestResponseSchema)` to create a new message.
+ */
+export const EndRequestResponseSchema: GenMessage<EndRequestResponse> = /*@__PURE__*/
+  messageDesc(file_gateway_inference_v1_inference, 1);
 
 /**
  * @generated from message gateway.inference.v1.GenerateRequest
@@ -173,7 +210,7 @@ export type GenerateRequest = Message<"gateway.inference.v1.GenerateRequest"> & 
  * Use `create(GenerateRequestSchema)` to create a new message.
  */
 export const GenerateRequestSchema: GenMessage<GenerateRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_inference_v1_inference, 0);
+  messageDesc(file_gateway_inference_v1_inference, 2);
 
 /**
  * @generated from message gateway.inference.v1.GenerateResponse
@@ -212,7 +249,7 @@ export type GenerateResponse = Message<"gateway.inference.v1.GenerateResponse"> 
  * Use `create(GenerateResponseSchema)` to create a new message.
  */
 export const GenerateResponseSchema: GenMessage<GenerateResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_inference_v1_inference, 1);
+  messageDesc(file_gateway_inference_v1_inference, 3);
 
 /**
  * @generated from message gateway.inference.v1.Events
@@ -229,7 +266,7 @@ export type Events = Message<"gateway.inference.v1.Events"> & {
  * Use `create(EventsSchema)` to create a new message.
  */
 export const EventsSchema: GenMessage<Events> = /*@__PURE__*/
-  messageDesc(file_gateway_inference_v1_inference, 2);
+  messageDesc(file_gateway_inference_v1_inference, 4);
 
 /**
  * The request is admitted: its hold is durable.
@@ -285,7 +322,7 @@ export type Admission = Message<"gateway.inference.v1.Admission"> & {
  * Use `create(AdmissionSchema)` to create a new message.
  */
 export const AdmissionSchema: GenMessage<Admission> = /*@__PURE__*/
-  messageDesc(file_gateway_inference_v1_inference, 3);
+  messageDesc(file_gateway_inference_v1_inference, 5);
 
 /**
  * The state of a key's requests per minute at one moment.
@@ -316,7 +353,7 @@ export type RateLimit = Message<"gateway.inference.v1.RateLimit"> & {
  * Use `create(RateLimitSchema)` to create a new message.
  */
 export const RateLimitSchema: GenMessage<RateLimit> = /*@__PURE__*/
-  messageDesc(file_gateway_inference_v1_inference, 4);
+  messageDesc(file_gateway_inference_v1_inference, 6);
 
 /**
  * The end of a stream, with the cost of the request.
@@ -335,7 +372,7 @@ export type Receipt = Message<"gateway.inference.v1.Receipt"> & {
  * Use `create(ReceiptSchema)` to create a new message.
  */
 export const ReceiptSchema: GenMessage<Receipt> = /*@__PURE__*/
-  messageDesc(file_gateway_inference_v1_inference, 5);
+  messageDesc(file_gateway_inference_v1_inference, 7);
 
 /**
  * @generated from message gateway.inference.v1.CountTokensRequest
@@ -354,7 +391,7 @@ export type CountTokensRequest = Message<"gateway.inference.v1.CountTokensReques
  * Use `create(CountTokensRequestSchema)` to create a new message.
  */
 export const CountTokensRequestSchema: GenMessage<CountTokensRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_inference_v1_inference, 6);
+  messageDesc(file_gateway_inference_v1_inference, 8);
 
 /**
  * @generated from message gateway.inference.v1.CountTokensResponse
@@ -387,7 +424,7 @@ export type CountTokensResponse = Message<"gateway.inference.v1.CountTokensRespo
  * Use `create(CountTokensResponseSchema)` to create a new message.
  */
 export const CountTokensResponseSchema: GenMessage<CountTokensResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_inference_v1_inference, 7);
+  messageDesc(file_gateway_inference_v1_inference, 9);
 
 /**
  * @generated from message gateway.inference.v1.ListModelsRequest
@@ -413,7 +450,7 @@ export type ListModelsRequest = Message<"gateway.inference.v1.ListModelsRequest"
  * Use `create(ListModelsRequestSchema)` to create a new message.
  */
 export const ListModelsRequestSchema: GenMessage<ListModelsRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_inference_v1_inference, 8);
+  messageDesc(file_gateway_inference_v1_inference, 10);
 
 /**
  * @generated from message gateway.inference.v1.ListModelsResponse
@@ -439,7 +476,7 @@ export type ListModelsResponse = Message<"gateway.inference.v1.ListModelsRespons
  * Use `create(ListModelsResponseSchema)` to create a new message.
  */
 export const ListModelsResponseSchema: GenMessage<ListModelsResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_inference_v1_inference, 9);
+  messageDesc(file_gateway_inference_v1_inference, 11);
 
 /**
  * @generated from message gateway.inference.v1.GetModelRequest
@@ -456,7 +493,7 @@ export type GetModelRequest = Message<"gateway.inference.v1.GetModelRequest"> & 
  * Use `create(GetModelRequestSchema)` to create a new message.
  */
 export const GetModelRequestSchema: GenMessage<GetModelRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_inference_v1_inference, 10);
+  messageDesc(file_gateway_inference_v1_inference, 12);
 
 /**
  * @generated from message gateway.inference.v1.GetModelResponse
@@ -473,7 +510,7 @@ export type GetModelResponse = Message<"gateway.inference.v1.GetModelResponse"> 
  * Use `create(GetModelResponseSchema)` to create a new message.
  */
 export const GetModelResponseSchema: GenMessage<GetModelResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_inference_v1_inference, 11);
+  messageDesc(file_gateway_inference_v1_inference, 13);
 
 /**
  * An entry of the catalogue.
@@ -544,7 +581,7 @@ export type Model = Message<"gateway.inference.v1.Model"> & {
  * Use `create(ModelSchema)` to create a new message.
  */
 export const ModelSchema: GenMessage<Model> = /*@__PURE__*/
-  messageDesc(file_gateway_inference_v1_inference, 12);
+  messageDesc(file_gateway_inference_v1_inference, 14);
 
 /**
  * Answers of models, paid from the caller's credits. Every call needs a credential in its metadata,
@@ -567,6 +604,18 @@ export const InferenceService: GenService<{
     methodKind: "server_streaming";
     input: typeof GenerateRequestSchema;
     output: typeof GenerateResponseSchema;
+  },
+  /**
+   * Ends a request that runs, within a second or two, wherever it runs. It is charged as if its
+   * client had disconnected; the client gets the error CANCELLED. Errors: NOT_FOUND, also for a
+   * request that has ended; WRONG_STATE for a hold of an internal service, which settles it.
+   *
+   * @generated from rpc gateway.inference.v1.InferenceService.EndRequest
+   */
+  endRequest: {
+    methodKind: "unary";
+    input: typeof EndRequestRequestSchema;
+    output: typeof EndRequestResponseSchema;
   },
   /**
    * Counts the input tokens of a request. Free of charge. It has limits of its own and does not

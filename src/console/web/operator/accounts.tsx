@@ -24,7 +24,7 @@ import { Form, TextField } from "../parts/form.tsx";
 import { notify } from "../parts/messages.ts";
 import { Card, Head } from "../parts/page.tsx";
 import { Tag, Time } from "../parts/small.tsx";
-import type { Column } from "../parts/table.tsx";
+import { type Column, momentOf } from "../parts/table.tsx";
 import { Empty } from "../parts/view.tsx";
 import { go, useQuery } from "../router.ts";
 import { isOperatorAdmin } from "../session.ts";
@@ -95,6 +95,7 @@ export function Accounts(): JSX.Element {
               </Empty>
             )
           }
+          name="accounts"
           caption={words.accounts.caption}
           columns={columns}
           keyOf={({ account }) => account?.accountId ?? ""}
@@ -111,6 +112,7 @@ const columns: readonly Column<AccountSummary>[] = [
   {
     name: "account",
     head: words.accounts.head.account,
+    sortBy: ({ account }) => account?.name ?? "",
     cell: ({ account }) => (
       <span class="row">
         <AccountLink accountId={account?.accountId ?? ""} name={account?.name} />
@@ -122,18 +124,21 @@ const columns: readonly Column<AccountSummary>[] = [
   {
     name: "v1",
     head: words.accounts.head.v1,
+    sortBy: ({ pools }) => freeOf(pools, Family.V1) ?? 0n,
     end: true,
     cell: ({ pools }) => freeText(pools, Family.V1),
   },
   {
     name: "v2",
     head: words.accounts.head.v2,
+    sortBy: ({ pools }) => freeOf(pools, Family.V2) ?? 0n,
     end: true,
     cell: ({ pools }) => freeText(pools, Family.V2),
   },
   {
     name: "spent",
     head: words.accounts.head.spent,
+    sortBy: ({ spentMicrocredits }) => spentMicrocredits,
     end: true,
     cell: ({ spentMicrocredits }) => credits(spentMicrocredits),
   },
@@ -141,13 +146,18 @@ const columns: readonly Column<AccountSummary>[] = [
   {
     name: "made",
     head: words.accounts.head.made,
+    sortBy: ({ account }) => momentOf(account?.createdAt),
     cell: ({ account }) => <Time at={account?.createdAt} as="day" />,
   },
 ];
 
+function freeOf(pools: readonly Pool[], family: Family): bigint | undefined {
+  return pools.find((one) => one.family === family)?.freeMicrocredits;
+}
+
 function freeText(pools: readonly Pool[], family: Family): string {
-  const pool = pools.find((one) => one.family === family);
-  return pool ? credits(pool.freeMicrocredits) : words.none;
+  const free = freeOf(pools, family);
+  return free === undefined ? words.none : credits(free);
 }
 
 export function StatusTag({ status }: { readonly status: AccountStatus }): JSX.Element | null {

@@ -142,19 +142,23 @@ function ApprovalsCard(): JSX.Element {
                 <AccountLink accountId={accountId} name={accounts.get(accountId)?.account?.name} />
               ),
           },
-          { name: "what", head: head.what, cell: ({ what }) => <bdi>{what}</bdi> },
+          {
+            name: "what",
+            head: head.what,
+            cell: ({ what }) => <bdi class="sentence">{what}</bdi>,
+          },
           {
             name: "by",
             head: head.by,
             cell: ({ requestedBy, givenMicrodollars }) => (
-              <>
+              <span class="sentence">
                 <bdi>{nameOf(requestedBy)}</bdi>{" "}
                 {givenMicrodollars > 0n && (
                   <span class="faint">
                     {words.attention.given(dollars(givenMicrodollars * 200n))}
                   </span>
                 )}
-              </>
+              </span>
             ),
           },
           {
@@ -270,9 +274,23 @@ function VerificationText({ latest, cleanAt }: VerificationTextProps): JSX.Eleme
         <Table
           caption={texts.violations}
           columns={[
-            { name: "invariant", head: head.invariant, cell: ({ invariant }) => invariant },
-            { name: "subject", head: head.subject, cell: ({ subject }) => <code>{subject}</code> },
-            { name: "detail", head: head.detail, cell: ({ detail }) => detail },
+            {
+              name: "invariant",
+              head: head.invariant,
+              sortBy: ({ invariant }) => invariant,
+              cell: ({ invariant }) => invariant,
+            },
+            {
+              name: "subject",
+              head: head.subject,
+              sortBy: ({ subject }) => subject,
+              cell: ({ subject }) => <code>{subject}</code>,
+            },
+            {
+              name: "detail",
+              head: head.detail,
+              cell: ({ detail }) => <span class="sentence">{detail}</span>,
+            },
           ]}
           rows={violations}
           keyOf={({ invariant, subject }) => `${invariant} ${subject}`}

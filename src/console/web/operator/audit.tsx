@@ -13,7 +13,7 @@ import { ChoiceFilter, DayFilter, Filters } from "../parts/filters.tsx";
 import { Card, Head } from "../parts/page.tsx";
 import { PickFilter } from "../parts/pick-filter.tsx";
 import { Facts, Tag, Time } from "../parts/small.tsx";
-import type { Column } from "../parts/table.tsx";
+import { type Column, momentOf } from "../parts/table.tsx";
 import { dayOf } from "../parts/usage-report.ts";
 import { Empty } from "../parts/view.tsx";
 import { useQuery } from "../router.ts";
@@ -108,6 +108,7 @@ export function AuditEvents(): JSX.Element {
               <Empty title={words.audit.emptyTitle}>{words.audit.empty}</Empty>
             )
           }
+          name="audit"
           caption={words.audit.caption}
           columns={columns}
           keyOf={({ eventId }) => eventId}
@@ -166,11 +167,22 @@ export function useEventColumns(ofAll = false): readonly Column<AuditEvent>[] {
   const names = useAccountNames(ofAll);
   const { head } = words.audit;
   return [
-    { name: "at", head: head.at, cell: ({ at }) => <Time at={at} as="moment" /> },
-    { name: "method", head: head.method, cell: ({ method }) => actText(method) },
+    {
+      name: "at",
+      head: head.at,
+      sortBy: ({ at }) => momentOf(at),
+      cell: ({ at }) => <Time at={at} as="moment" />,
+    },
+    {
+      name: "method",
+      head: head.method,
+      sortBy: ({ method }) => actText(method),
+      cell: ({ method }) => actText(method),
+    },
     {
       name: "actor",
       head: head.actor,
+      sortBy: ({ actor }) => nameOf(actor),
       cell: ({ actor }) => <bdi title={actor}>{nameOf(actor)}</bdi>,
     },
     ...(ofAll
@@ -190,6 +202,7 @@ export function useEventColumns(ofAll = false): readonly Column<AuditEvent>[] {
     {
       name: "outcome",
       head: head.outcome,
+      sortBy: ({ outcome }) => outcome,
       cell: ({ outcome }) =>
         outcome === "ok" ? words.audit.ok : <Tag tone="warn">{words.audit.refused(outcome)}</Tag>,
     },
@@ -197,6 +210,7 @@ export function useEventColumns(ofAll = false): readonly Column<AuditEvent>[] {
     {
       name: "address",
       head: head.address,
+      sortBy: ({ address }) => address,
       cell: ({ address }) => <span class="faint">{address || words.none}</span>,
     },
   ];

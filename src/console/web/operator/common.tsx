@@ -118,13 +118,15 @@ type ListTableProps<Row, Answer> = ListProps<Row> & {
   readonly call: Call<Answer>;
   readonly rowsOf: (answer: Answer) => readonly Row[];
   readonly foot?: (answer: Answer) => ComponentChildren;
+  /** True: more rows are at the service. */
+  readonly isPart?: (answer: Answer) => boolean;
 };
 
 /** What a call lists, in each of its states. For a card without padding. */
 export function ListTable<Row extends object, Answer>(
   props: ListTableProps<Row, Answer>,
 ): JSX.Element {
-  const { call, rowsOf, foot, greyRows, empty, ...table } = props;
+  const { call, rowsOf, foot, isPart, greyRows, empty, ...table } = props;
   const nothing = typeof empty === "string" ? <Nothing>{empty}</Nothing> : empty;
   return (
     <View
@@ -134,7 +136,7 @@ export function ListTable<Row extends object, Answer>(
     >
       {(answer) => (
         <div class="dense tight">
-          <Table {...table} rows={rowsOf(answer)} />
+          <Table {...table} rows={rowsOf(answer)} isPart={isPart?.(answer) === true} />
           {foot?.(answer)}
         </div>
       )}
@@ -154,6 +156,7 @@ export function PagedTable<Row extends object, Answer>(
       {...list}
       call={pages}
       rowsOf={({ items }) => items}
+      isPart={({ isLast }) => !isLast}
       foot={({ isLast }) =>
         !isLast && (
           <p class="table-foot row">

@@ -12,6 +12,7 @@ import {
   ProviderHealth,
   type ProviderOnNode,
 } from "../../../../gen/gateway/operations/v1/operations_pb.ts";
+import { heartbeatsLate, heartbeatsMissedMax } from "../../../base/shown-figures.ts";
 import { useCall } from "../api.ts";
 import { clock, count, credits, relative } from "../format.ts";
 import { LinkButton } from "../parts/button.tsx";
@@ -19,17 +20,12 @@ import { textOf } from "../parts/enum-names.ts";
 import { AlertsPart } from "../parts/later.tsx";
 import { Card, Figure, Figures, Head } from "../parts/page.tsx";
 import { Tag, Time } from "../parts/small.tsx";
-import { type Column, Table } from "../parts/table.tsx";
+import { type Column, momentOf, Table } from "../parts/table.tsx";
 import { Skeleton, View } from "../parts/view.tsx";
 import { hrefOf } from "../router.ts";
 import { isOperatorAdmin, operatorPart } from "../session.ts";
 import { LookOnly, Nothing } from "./common.tsx";
 import { words } from "./words.ts";
-
-/** After so many seconds without a heartbeat, other nodes settle the requests of a node. */
-const deadSeconds = 12;
-/** Heartbeats come once a second: fewer than these are no sign. */
-const silentSeconds = 3;
 
 export function Health(): JSX.Element {
   const status = useCall(OperationsService.method.getStatus, {}, { isLive: true });
@@ -63,7 +59,7 @@ export function Health(): JSX.Element {
 
 function Summary({ status }: { readonly status: GetStatusResponse }): JSX.Element {
   const { nodes, running, database } = status;
-  const alive = nodes.filter((node) => node.silentSeconds < deadSeconds).length;
+  const alive = nodes.filter((node) => node.silentSeconds < heartbeatsMissedMax).length;
   const machines = new Set(nodes.map(({ report }) => report?.host ?? "")).size;
   const oldest = running?.oldestAdmittedAt;
   const deadline = running?.firstDeadlineAt;
@@ -124,12 +120,28 @@ function Nodes({ nodes }: { readonly nodes: readonly Node[] }): JSX.Element {
   const expected = nodes.find(({ isAnswering }) => isAnswering)?.report?.configuration;
   const { head } = words.health;
   const columns: readonly Column<Node>[] = [
-    { name: "node", head: head.node, cell: (node) => <NodeName node={node} /> },
-    { name: "state", head: head.state, cell: (node) => <NodeState node={node} /> },
-    { name: "started", head: head.started, cell: ({ startedAt }) => <Time at={startedAt} /> },
+    {
+      name: "node",
+      head: head.node,
+      sortBy: ({ report, nodeId }) => report?.host ?? nodeId,
+      cell: (node) => <NodeName node={node} />,
+    },
+    {
+      name: "state",
+      head: head.state,
+      sortBy: ({ silentSeconds }) => silentSeconds,
+      cell: (node) => <NodeState node={node} />,
+    },
+    {
+      name: "started",
+      head: head.started,
+      sortBy: ({ startedAt }) => momentOf(startedAt),
+      cell: ({ startedAt }) => <Time at={startedAt} />,
+    },
     {
       name: "version",
       head: head.version,
+      sortBy: ({ report }) => report?.version ?? "",
       cell: ({ report }) =>
         report ? (
           <>
@@ -165,6 +177,7 @@ function Nodes({ nodes }: { readonly nodes: readonly Node[] }): JSX.Element {
   return (
     <div class="dense tight">
       <Table
+        name="nodes"
         caption={words.health.caption}
         columns={columns}
         rows={nodes}
@@ -179,7 +192,9 @@ function NodeName({ node }: { readonly node: Node }): JSX.Element {
   return (
     <span class="row" title={nodeId}>
       {report ? (
-        <bdi>{words.health.name(report.host, report.pid)}</bdi>
+        <bdi class="clipped" title={`${words.health.name(report.host, report.pid)}, ${nodeId}`}>
+          {words.health.name(report.host, report.pid)}
+        </bdi>
       ) : (
         <code class="clipped">{nodeId}</code>
       )}
@@ -193,8 +208,8 @@ function NodeName({ node }: { readonly node: Node }): JSX.Element {
 
 function NodeState({ node }: { readonly node: Node }): JSX.Element {
   const { silentSeconds: silent } = node;
-  if (silent >= deadSeconds) return <Tag tone="bad">{words.health.dead}</Tag>;
-  if (silent >= silentSeconds) return <Tag tone="warn">{words.health.silent(silent)}</Tag>;
+  if (silent >= heartbeatsMissedMax) return <Tag tone="bad">{words.health.dead}</Tag>;
+  if (silent >= heartbeatsLate) return <Tag tone="warn">{words.health.silent(silent)}</Tag>;
   return <Tag tone="good">{words.health.alive}</Tag>;
 }
 
@@ -219,7 +234,12 @@ function ProvidersCard({ nodes }: { readonly nodes: readonly Node[] }): JSX.Elem
         <Table
           caption={words.health.providersCaption}
           columns={[
-            { name: "provider", head: head.provider, cell: ([name]) => name },
+            {
+              name: "provider",
+              head: head.provider,
+              sortBy: ([name]) => name,
+              cell: ([name]) => name,
+            },
             {
               name: "health",
               head: head.health,

@@ -12,7 +12,7 @@ import { useCall } from "../api.ts";
 import { compact, count, credits, duration } from "../format.ts";
 import { Card, Head } from "../parts/page.tsx";
 import { Facts, Tag, Time } from "../parts/small.tsx";
-import { type Column, Table } from "../parts/table.tsx";
+import { type Column, momentOf, Table } from "../parts/table.tsx";
 import { Empty, Skeleton, View } from "../parts/view.tsx";
 import { ListTable, LookOnly, Nothing } from "./common.tsx";
 import { HealthOfProvider, LastFailure } from "./health.tsx";
@@ -38,6 +38,7 @@ export function Models(): JSX.Element {
           rowsOf={({ models }) => models.filter(({ price }) => price !== undefined)}
           greyRows={6}
           empty={<Empty title={words.models.emptyTitle}>{words.models.empty}</Empty>}
+          name="models"
           caption={words.models.caption}
           columns={columns}
           keyOf={({ id }) => id}
@@ -63,6 +64,7 @@ function priceColumn(name: keyof typeof words.models.head, category: PriceColumn
     name,
     head: words.models.head[name],
     end: true,
+    sortBy: ({ price }: CatalogModel) => price?.[category] ?? 0n,
     cell: ({ price }: CatalogModel) => (price ? perMillion(price[category]) : words.none),
   };
 }
@@ -71,6 +73,7 @@ const columns: readonly Column<CatalogModel>[] = [
   {
     name: "model",
     head: words.models.head.model,
+    sortBy: ({ id }) => id,
     cell: ({ id, aliases, isUsable }) => (
       <span class="key-name" title={[id, ...aliases].join(", ")}>
         <span class="name">{id}</span>
@@ -90,6 +93,7 @@ const columns: readonly Column<CatalogModel>[] = [
   {
     name: "context",
     head: words.models.head.context,
+    sortBy: ({ contextTokens }) => contextTokens,
     end: true,
     cell: ({ contextTokens }) => compact(contextTokens),
   },
@@ -101,7 +105,7 @@ const columns: readonly Column<CatalogModel>[] = [
         {routes.map(({ provider, model, weight, group }) => {
           const isShared = routes.filter((one) => one.group === group).length > 1;
           return (
-            <div key={`${group} ${provider} ${model}`}>
+            <div key={`${group} ${provider} ${model}`} class="sentence">
               {words.models.route(provider, model, weight, isShared)}
             </div>
           );
@@ -126,6 +130,7 @@ function Prices({ models }: { readonly models: readonly CatalogModel[] }): JSX.E
         {
           name: "model",
           head: head.model,
+          sortBy: ({ id }) => id,
           cell: ({ id, isGone }) => (
             <span class="row">
               {id} {isGone && <Tag>{words.models.gone}</Tag>}
@@ -135,18 +140,23 @@ function Prices({ models }: { readonly models: readonly CatalogModel[] }): JSX.E
         {
           name: "since",
           head: head.since,
+          sortBy: ({ firstUsedAt }) => momentOf(firstUsedAt),
           cell: ({ firstUsedAt }) => <Time at={firstUsedAt} as="moment" />,
         },
         {
           name: "prices",
           head: head.prices,
-          cell: ({ price: { input, output, cacheWrite5m, cacheRead, webSearch } }) =>
-            words.models.priceText(
-              perMillion(input),
-              perMillion(output),
-              perMillion(cacheWrite5m),
-              perMillion(cacheRead),
-            ) + (webSearch > 0n ? words.models.searchPrice(credits(webSearch * 1_000n)) : ""),
+          cell: ({ price: { input, output, cacheWrite5m, cacheRead, webSearch } }) => (
+            <span class="sentence">
+              {words.models.priceText(
+                perMillion(input),
+                perMillion(output),
+                perMillion(cacheWrite5m),
+                perMillion(cacheRead),
+              )}
+              {webSearch > 0n && words.models.searchPrice(credits(webSearch * 1_000n))}
+            </span>
+          ),
         },
         {
           name: "version",

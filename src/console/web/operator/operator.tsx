@@ -2,7 +2,7 @@
 // this file.
 
 import type { JSX } from "preact";
-import { Frame } from "../frame.tsx";
+import { Frame, useCurrentInSight } from "../frame.tsx";
 import { LinkButton } from "../parts/button.tsx";
 import { Icon } from "../parts/icon.tsx";
 import { Head } from "../parts/page.tsx";
@@ -55,8 +55,9 @@ const sectionOf: Readonly<Record<string, string>> = { accounts: "", orders: "att
 export function Sections(): JSX.Element {
   const [first, second = ""] = segments();
   const section = first === operatorPart ? (sectionOf[second] ?? second) : undefined;
+  const row = useCurrentInSight(section);
   return (
-    <nav class="sections stack" aria-label={words.sections}>
+    <nav ref={row} class="sections stack" aria-label={words.sections}>
       <p class="note">{words.part}</p>
       {pages.map(({ path, nav }) =>
         nav ? (

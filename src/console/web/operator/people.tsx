@@ -10,15 +10,16 @@ import {
   type Person,
 } from "../../../../gen/gateway/people/v1/people_pb.ts";
 import { call, invalidate, toCallError, usePages } from "../api.ts";
-import { Button, Copy } from "../parts/button.tsx";
+import { Button } from "../parts/button.tsx";
 import { Dialog } from "../parts/dialog.tsx";
 import { textOf } from "../parts/enum-names.ts";
 import { Filters, SearchFilter } from "../parts/filters.tsx";
 import { ChoiceField, Form, TextField } from "../parts/form.tsx";
 import { notify, report } from "../parts/messages.ts";
 import { Card, Head } from "../parts/page.tsx";
+import { WholeText } from "../parts/secret.tsx";
 import { Tag, Time } from "../parts/small.tsx";
-import type { Column } from "../parts/table.tsx";
+import { type Column, momentOf } from "../parts/table.tsx";
 import { Empty } from "../parts/view.tsx";
 import { useQuery } from "../router.ts";
 import { isOperatorAdmin, session } from "../session.ts";
@@ -108,6 +109,7 @@ function columnsOf(onOpen: (opened: Opened) => void): readonly Column<Person>[] 
     {
       name: "person",
       head: head.person,
+      sortBy: nameOf,
       cell: (person) => (
         <span class="key-name" title={person.login}>
           <bdi class="name">{nameOf(person)}</bdi>
@@ -129,7 +131,12 @@ function columnsOf(onOpen: (opened: Opened) => void): readonly Column<Person>[] 
           words.people.roles[roleNameOf(person)]
         ),
     },
-    { name: "seen", head: head.seen, cell: ({ lastSeenAt }) => <Time at={lastSeenAt} /> },
+    {
+      name: "seen",
+      head: head.seen,
+      sortBy: ({ lastSeenAt }) => momentOf(lastSeenAt),
+      cell: ({ lastSeenAt }) => <Time at={lastSeenAt} />,
+    },
     {
       name: "made",
       head: head.made,
@@ -256,12 +263,7 @@ export function OnceShown({ lead, label, text, done, onDone }: OnceShownProps): 
   return (
     <>
       <p>{lead}</p>
-      <div class="secret stack">
-        <div class="secret-row columns">
-          <input type="text" readOnly aria-label={label} value={text} />
-          <Copy text={text} kind="main" />
-        </div>
-      </div>
+      <WholeText label={label} text={text} />
       <div class="buttons">
         <Button kind="main" onClick={onDone}>
           {done}
@@ -302,6 +304,7 @@ function Tokens(): JSX.Element {
           {
             name: "name",
             head: head.name,
+            sortBy: ({ name }) => name,
             cell: ({ name, hint, revokedAt }) => (
               <span class="key-name" title={name}>
                 <bdi class="name">{name}</bdi>
@@ -328,11 +331,13 @@ function Tokens(): JSX.Element {
           {
             name: "made",
             head: head.made,
+            sortBy: ({ createdAt }) => momentOf(createdAt),
             cell: ({ createdAt }) => <Time at={createdAt} as="day" otherwise={words.none} />,
           },
           {
             name: "used",
             head: head.used,
+            sortBy: ({ lastUsedAt }) => momentOf(lastUsedAt),
             cell: ({ lastUsedAt }) => <Time at={lastUsedAt} otherwise={words.none} />,
           },
           {

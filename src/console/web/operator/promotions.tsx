@@ -18,7 +18,7 @@ import { notify } from "../parts/messages.ts";
 import { Card, Head } from "../parts/page.tsx";
 import { familyOf, type PoolName, poolOf } from "../parts/pools.ts";
 import { Tag, Time } from "../parts/small.tsx";
-import type { Column } from "../parts/table.tsx";
+import { type Column, momentOf } from "../parts/table.tsx";
 import { Empty } from "../parts/view.tsx";
 import { useQuery } from "../router.ts";
 import { isOperatorAdmin } from "../session.ts";
@@ -55,6 +55,7 @@ export function Promotions(): JSX.Element {
               {words.promotions.empty}
             </Empty>
           }
+          name="promotions"
           caption={words.promotions.caption}
           columns={columnsOf(setEnding)}
           keyOf={({ codeId }) => codeId}
@@ -77,6 +78,7 @@ function columnsOf(onStop: (promotion: Promotion) => void): readonly Column<Prom
     {
       name: "name",
       head: head.name,
+      sortBy: nameOf,
       cell: (promotion) => (
         <span class="row">
           <bdi>{nameOf(promotion)}</bdi>
@@ -87,6 +89,7 @@ function columnsOf(onStop: (promotion: Promotion) => void): readonly Column<Prom
     {
       name: "bonus",
       head: head.bonus,
+      sortBy: ({ bonusMicrocredits }) => bonusMicrocredits,
       end: true,
       cell: ({ bonusMicrocredits }) => credits(bonusMicrocredits),
     },
@@ -94,6 +97,7 @@ function columnsOf(onStop: (promotion: Promotion) => void): readonly Column<Prom
     {
       name: "used",
       head: head.used,
+      sortBy: ({ used }) => used,
       end: true,
       cell: ({ used, most }) =>
         most === 0
@@ -103,11 +107,13 @@ function columnsOf(onStop: (promotion: Promotion) => void): readonly Column<Prom
     {
       name: "ends",
       head: head.ends,
+      sortBy: ({ endsAt }) => momentOf(endsAt),
       cell: ({ endsAt }) => <Time at={endsAt} as="moment" otherwise={words.promotions.never} />,
     },
     {
       name: "state",
       head: head.state,
+      sortBy: stateOf,
       cell: (promotion) => (
         <Tag {...(isOpen(promotion) && { tone: "good" as const })}>{stateOf(promotion)}</Tag>
       ),
@@ -158,111 +164,127 @@ function EndDialog({ promotion, onClose }: EndDialogProps): JSX.Element {
 const dayMs = 86_400_000;
 const pools = ["v1", "v2"] as const satisfies readonly PoolName[];
 
-function CreateDialog({ onClose }: { readonly onClose: () => void }): JSX.Element {
-  const [name, setName] = useState("");
-  const [code, setCode] = useState("");
-  const [pool, setPool] = useState<PoolName>("v1");
-  const [bonus, setBonus] = useState("");
-  const [lastDay, setLastDay] = useState("");
-  const [most, setMost] = useState("");
-  const [needsPurchase, setNeedsPurchase] = useState(true);
+const noFields = {
+  ...{ name: "", code: "", bonus: "", lastDay: "", most: "" },
+  needsPurchase: true,
+};
+type Fields = typeof noFields & { readonly pool: PoolName };
+
+/** Makes a promotion of what was typed. Returns its code. Throws a CallError at a field. */
+async function makePromotion(fields: Fields): Promise<string> {
+  const { field } = CreatePromotionRequestSchema;
+  const bonusMicrocredits = readCredits(fields.bonus, field.bonusMicrocredits);
+  if (!bonusMicrocredits) throw fieldError("bonus_microcredits", words.promotions.notAnAmount);
+  const { lastDay } = fields;
+  const end = lastDay === "" ? undefined : new Date(Date.parse(`${lastDay}T00:00:00Z`) + dayMs);
+  const { code, approval } = await call(PaymentsService.method.createPromotion, {
+    name: fields.name.trim(),
+    code: fields.code.trim(),
+    family: familyOf[fields.pool],
+    bonusMicrocredits,
+    most: readWhole(fields.most, field.most) ?? 0,
+    needsPurchase: fields.needsPurchase,
+    ...(end && { endsAt: timestampFromDate(end) }),
+  });
+  if (approval) notify(words.people.waits);
+  invalidate(PaymentsService.method.listPromotions);
+  return code;
+}
+
+type CreateDialogProps = { readonly onClose: () => void };
+
+function CreateDialog({ onClose }: CreateDialogProps): JSX.Element {
+  const [fields, setFields] = useState<Fields>({ ...noFields, pool: "v1" });
   const [made, setMade] = useState<string>();
-  const make = async () => {
-    const { field } = CreatePromotionRequestSchema;
-    const bonusMicrocredits = readCredits(bonus, field.bonusMicrocredits);
-    if (!bonusMicrocredits) throw fieldError("bonus_microcredits", words.promotions.notAnAmount);
-    const end = lastDay === "" ? undefined : new Date(Date.parse(`${lastDay}T00:00:00Z`) + dayMs);
-    const { code: shown, approval } = await call(PaymentsService.method.createPromotion, {
-      name: name.trim(),
-      code: code.trim(),
-      family: familyOf[pool],
-      bonusMicrocredits,
-      most: readWhole(most, field.most) ?? 0,
-      needsPurchase,
-      ...(end && { endsAt: timestampFromDate(end) }),
-    });
-    setMade(shown);
-    if (approval) notify(words.people.waits);
-    invalidate(PaymentsService.method.listPromotions);
-  };
+  const texts = words.promotions;
   if (made !== undefined)
     return (
-      <Dialog
-        title={words.promotions.readyTitle(name.trim() || words.promotions.unnamed)}
-        onClose={onClose}
-        wide
-      >
+      <Dialog title={texts.readyTitle(fields.name.trim() || texts.unnamed)} onClose={onClose} wide>
         <OnceShown
-          lead={words.promotions.readyLead}
-          label={words.promotions.codeLabel}
+          lead={texts.readyLead}
+          label={texts.codeLabel}
           text={made}
-          done={words.promotions.stored}
+          done={texts.stored}
           onDone={onClose}
         />
       </Dialog>
     );
-  const texts = words.promotions;
   return (
     <Dialog title={texts.formTitle} onClose={onClose}>
       <Form
         submit={texts.submit}
         fields={["name", "code", "family", "bonus_microcredits", "ends_at", "most"]}
-        onSubmit={make}
+        onSubmit={async () => setMade(await makePromotion(fields))}
         onCancel={onClose}
       >
-        <TextField
-          name="name"
-          label={texts.name}
-          hint={texts.nameHint}
-          value={name}
-          onInput={setName}
-          isFirst
-        />
-        <TextField
-          name="bonus_microcredits"
-          label={texts.bonus}
-          type="number"
-          value={bonus}
-          onInput={setBonus}
-          unit={shared.common.credits}
-        />
-        <SelectField
-          name="family"
-          label={texts.pool}
-          value={pool}
-          onInput={setPool}
-          options={pools.map((value) => ({ value, label: poolOf(familyOf[value]).name }))}
-        />
-        <TextField
-          name="code"
-          label={texts.code}
-          hint={texts.codeHint}
-          value={code}
-          onInput={setCode}
-        />
-        <TextField
-          name="ends_at"
-          label={texts.ends}
-          hint={texts.endsHint}
-          type="date"
-          value={lastDay}
-          onInput={setLastDay}
-        />
-        <TextField
-          name="most"
-          label={texts.most}
-          hint={texts.mostHint}
-          type="number"
-          value={most}
-          onInput={setMost}
-        />
-        <CheckField
-          name="needs_purchase"
-          label={texts.purchase}
-          checked={needsPurchase}
-          onInput={setNeedsPurchase}
-        />
+        <PromotionFields fields={fields} onChange={setFields} />
       </Form>
     </Dialog>
+  );
+}
+
+type PromotionFieldsProps = {
+  readonly fields: Fields;
+  readonly onChange: (fields: Fields) => void;
+};
+
+function PromotionFields({ fields, onChange }: PromotionFieldsProps): JSX.Element {
+  const texts = words.promotions;
+  const set = (changes: Partial<Fields>) => onChange({ ...fields, ...changes });
+  return (
+    <>
+      <TextField
+        name="name"
+        label={texts.name}
+        hint={texts.nameHint}
+        value={fields.name}
+        onInput={(name) => set({ name })}
+        isFirst
+      />
+      <TextField
+        name="bonus_microcredits"
+        label={texts.bonus}
+        type="number"
+        value={fields.bonus}
+        onInput={(bonus) => set({ bonus })}
+        unit={shared.common.credits}
+      />
+      <SelectField
+        name="family"
+        label={texts.pool}
+        value={fields.pool}
+        onInput={(pool) => set({ pool })}
+        options={pools.map((value) => ({ value, label: poolOf(familyOf[value]).name }))}
+      />
+      <TextField
+        name="code"
+        label={texts.code}
+        hint={texts.codeHint}
+        value={fields.code}
+        onInput={(code) => set({ code })}
+      />
+      <TextField
+        name="ends_at"
+        label={texts.ends}
+        hint={texts.endsHint}
+        type="date"
+        value={fields.lastDay}
+        onInput={(lastDay) => set({ lastDay })}
+      />
+      <TextField
+        name="most"
+        label={texts.most}
+        hint={texts.mostHint}
+        type="number"
+        value={fields.most}
+        onInput={(most) => set({ most })}
+      />
+      <CheckField
+        name="needs_purchase"
+        label={texts.purchase}
+        checked={fields.needsPurchase}
+        onInput={(needsPurchase) => set({ needsPurchase })}
+      />
+    </>
   );
 }

@@ -1,5 +1,16 @@
 // Every text of the pages of operators, as functions of their values.
 
+import {
+  creditsPerUsd,
+  linkHours,
+  packStepUsdCents,
+  reopenedMinutes,
+  sweepHoursMax,
+} from "../../../base/shown-figures.ts";
+
+const leastPackUsd = packStepUsdCents / 100;
+const leastSaleCredits = (leastPackUsd * creditsPerUsd).toLocaleString("en");
+
 const plural = (n: number | bigint, one: string, many: string) =>
   `${n} ${Number(n) === 1 ? one : many}`;
 
@@ -142,7 +153,10 @@ export const words = {
     kinds: {
       BONUS: { label: "Gift", hint: "Credits without a payment." },
       ADJUSTMENT: { label: "Correction", hint: "Of an error. A minus takes credits out." },
-      PURCHASE: { label: "Sale", hint: "You were paid otherwise. At least 1,000 credits." },
+      PURCHASE: {
+        label: "Sale",
+        hint: `You were paid otherwise. At least ${leastSaleCredits} credits.`,
+      },
       REFUND: { label: "Refund", hint: "Takes credits out, because you returned money." },
       CHARGEBACK: { label: "Chargeback", hint: "Takes credits out, also more than are free." },
     },
@@ -256,11 +270,14 @@ export const words = {
     choices: {
       quote: { label: "Credit at the rate of the order", hint: "As if it had come in time." },
       market: { label: "Credit at today's rate", hint: "What the coins are worth now." },
-      amount: { label: "Credit an amount", hint: "In dollars. 1 dollar is 200 credits." },
+      amount: {
+        label: "Credit an amount",
+        hint: `In dollars. 1 dollar is ${creditsPerUsd} credits.`,
+      },
       close: { label: "Credit nothing", hint: "It stays with you. Refund it where that is fair." },
       reopen: {
         label: "Let the customer pay",
-        hint: "At the rate of the order, for 15 minutes more.",
+        hint: `At the rate of the order, for ${reopenedMinutes} minutes more.`,
       },
     },
     amount: "Dollars",
@@ -440,8 +457,7 @@ export const words = {
     changed: (name: string) => `${name} was changed. Sessions of this person have ended.`,
     link: "Sign-in link",
     linkTitle: (name: string) => `A way in for ${name}`,
-    linkLead:
-      "The person who opens this link chooses new ways to sign in. It works once, for 24 hours. Pass it on safely.",
+    linkLead: `The person who opens this link chooses new ways to sign in. It works once, for ${linkHours} hours. Pass it on safely.`,
     linkAsk:
       "Make a link only if you are sure who asks. It replaces all ways to sign in and ends all sessions.",
     linkMake: "Make the link",
@@ -564,7 +580,7 @@ export const words = {
     list: "Given addresses",
     listCaption: "Addresses, in the order in which they were given",
     listNone: "No account has an address yet.",
-    noChains: "No chain is read here. The type onchain of payment processors does.",
+    noChains: "This gateway reads no chain. A payment processor of the type onchain does.",
     network: "Network",
     head: { address: "Address", account: "Account", pool: "Pool", given: "Given" },
     beginLead: "Until it ends, Ether that comes to these addresses is listed and not credited.",
@@ -572,7 +588,7 @@ export const words = {
     toSweep: "Addresses",
     toSweepHint: "Up to 1,000, on lines of their own.",
     hours: "Ends by itself after",
-    hoursHint: "At most 168, which are 7 days.",
+    hoursHint: `At most ${sweepHoursMax}, which are ${sweepHoursMax / 24} days.`,
     hoursUnit: "hours",
     notHours: "This is not a number of hours.",
     begun: "The sweep has begun. Send the gas now.",
@@ -620,7 +636,7 @@ export const words = {
     most: "Accounts",
     mostHint: "How many can redeem it. Empty: any number.",
     notANumber: "This is not a number.",
-    purchase: "Only after a purchase of at least 5 dollars",
+    purchase: `Only after a purchase of at least ${leastPackUsd} dollars`,
     submit: "Make promotion",
     readyTitle: (name: string) => `${name} is ready`,
     readyLead: "The code is shown once: the gateway keeps only its digest.",

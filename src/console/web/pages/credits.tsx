@@ -1,6 +1,7 @@
 // Both pools, what came into them, orders, and what waits for a person.
 
 import type { JSX } from "preact";
+import { useState } from "preact/hooks";
 import {
   BillingService,
   type Transfer,
@@ -19,10 +20,11 @@ import { Button, LinkButton } from "../parts/button.tsx";
 import { textOf } from "../parts/enum-names.ts";
 import { OrderTag, packText, paidWith } from "../parts/orders.tsx";
 import { Card, Head } from "../parts/page.tsx";
-import { poolNameOf, poolOf } from "../parts/pools.ts";
+import { isSpent, poolNameOf, poolOf } from "../parts/pools.ts";
 import { PromotionForm } from "../parts/promotion.tsx";
+import { RunningRequests } from "../parts/running-requests.tsx";
 import { Notice, Time } from "../parts/small.tsx";
-import { Table } from "../parts/table.tsx";
+import { momentOf, Table } from "../parts/table.tsx";
 import { changeOf } from "../parts/transfers.ts";
 import { Skeleton, View } from "../parts/view.tsx";
 import { href, type PageProps, useQuery } from "../router.ts";
@@ -83,7 +85,7 @@ export function Credits(_: PageProps): JSX.Element {
         >
           {({ items, isLast }) => (
             <>
-              <Orders orders={items} />
+              <Orders orders={items} isPart={!isLast} />
               {!isLast && <More onMore={orders.more} />}
             </>
           )}
@@ -136,21 +138,31 @@ function PoolCard({ forecast }: { readonly forecast: Forecast }): JSX.Element {
   const { filledToMicrocredits: filled } = forecast;
   const { name, inText, keys } = poolOf(family);
   const isDebt = free < 0n;
+  const [isOpen, setOpen] = useState(false);
   return (
     <section class="card pool stack">
       <div class="body">
         <h2>{name}</h2>
         <p class="faint">{keys}</p>
-        <p class="pool-free" data-tone={isDebt ? "bad" : undefined}>
+        <p class="pool-free" data-tone={isSpent(forecast) ? "bad" : undefined}>
           <b>{credits(free)}</b>{" "}
           <span class="muted whole">{words.common.approximately(dollars(free))}</span>
         </p>
         <PoolBar forecast={forecast} />
         <ul class="pool-facts muted">
-          <li>{held === 0n ? words.credits.heldNone : words.credits.held(credits(held))}</li>
+          <li>
+            {held === 0n ? (
+              words.credits.heldNone
+            ) : (
+              <button type="button" class="link" onClick={() => setOpen(true)}>
+                {words.credits.held(credits(held))}
+              </button>
+            )}
+          </li>
           {free > 0n && <li>{leftText(forecast)}</li>}
           {filled !== undefined && <li>{words.credits.filledTo(credits(filled))}</li>}
         </ul>
+        {isOpen && <RunningRequests family={family} onClose={() => setOpen(false)} />}
         {isDebt && <p class="problem">{words.credits.debt}</p>}
         {mayBuy() && (
           <LinkButton href={href("credits/buy", { pool: poolNameOf(family) })}>
@@ -185,45 +197,63 @@ function leftText(forecast: Forecast): string {
   return words.credits.left(forecast.daysLeft);
 }
 
-function Orders({ orders }: { readonly orders: readonly Order[] }): JSX.Element {
+type OrdersProps = { readonly orders: readonly Order[]; readonly isPart: boolean };
+
+function Orders({ orders, isPart }: OrdersProps): JSX.Element {
   const { ordersHead: head } = words.credits;
   return (
-    <Table
-      caption={words.credits.ordersCaption}
-      columns={[
-        {
-          name: "order",
-          head: head.order,
-          cell: (order) => (
-            <a class="row-link" href={href(`credits/orders/${order.orderId}`)}>
-              <Time at={order.createdAt} as="moment" />
-            </a>
-          ),
-        },
-        { name: "pack", head: head.pack, cell: packText },
-        { name: "state", head: head.state, cell: (order) => <OrderTag order={order} /> },
-        { name: "paid", head: head.paidBy, cell: paidWith },
-        { name: "pool", head: head.pool, cell: ({ family }) => poolOf(family).name },
-        {
-          name: "granted",
-          head: head.granted,
-          end: true,
-          cell: ({ grantedMicrocredits }) => credits(grantedMicrocredits),
-        },
-        {
-          name: "receipt",
-          head: head.receipt,
-          cell: ({ orderId, receiptNumber }) =>
-            receiptNumber === "" ? (
-              <span class="faint">{words.requests.none}</span>
-            ) : (
-              <a href={href(`credits/orders/${orderId}/receipt`)}>{receiptNumber}</a>
+    <div class="dense">
+      <Table
+        name="orders"
+        caption={words.credits.ordersCaption}
+        columns={[
+          {
+            name: "order",
+            head: head.order,
+            sortBy: ({ createdAt }) => momentOf(createdAt),
+            cell: (order) => (
+              <a class="row-link" href={href(`credits/orders/${order.orderId}`)}>
+                <Time at={order.createdAt} as="moment" />
+              </a>
             ),
-        },
-      ]}
-      rows={orders}
-      keyOf={({ orderId }) => orderId}
-    />
+          },
+          {
+            name: "pack",
+            head: head.pack,
+            sortBy: ({ microcredits }) => microcredits,
+            cell: packText,
+          },
+          { name: "state", head: head.state, cell: (order) => <OrderTag order={order} /> },
+          { name: "paid", head: head.paidBy, cell: paidWith },
+          {
+            name: "pool",
+            head: head.pool,
+            sortBy: ({ family }) => family,
+            cell: ({ family }) => poolOf(family).name,
+          },
+          {
+            name: "granted",
+            head: head.granted,
+            sortBy: ({ grantedMicrocredits }) => grantedMicrocredits,
+            end: true,
+            cell: ({ grantedMicrocredits }) => credits(grantedMicrocredits),
+          },
+          {
+            name: "receipt",
+            head: head.receipt,
+            cell: ({ orderId, receiptNumber }) =>
+              receiptNumber === "" ? (
+                <span class="faint">{words.requests.none}</span>
+              ) : (
+                <a href={href(`credits/orders/${orderId}/receipt`)}>{receiptNumber}</a>
+              ),
+          },
+        ]}
+        rows={orders}
+        isPart={isPart}
+        keyOf={({ orderId }) => orderId}
+      />
+    </div>
   );
 }
 
@@ -264,17 +294,20 @@ function Transfers(): JSX.Element {
         {({ items, isLast }) => (
           <>
             <Table
+              name="transfers"
               caption={words.credits.transfersCaption}
               columns={[
                 {
                   name: "at",
                   head: head.at,
+                  sortBy: ({ createdAt }) => momentOf(createdAt),
                   cell: ({ createdAt }) => <Time at={createdAt} as="moment" />,
                 },
-                { name: "kind", head: head.kind, cell: kindText },
+                { name: "kind", head: head.kind, sortBy: kindText, cell: kindText },
                 {
                   name: "amount",
                   head: head.amount,
+                  sortBy: changeOf,
                   end: true,
                   cell: (transfer) => signedCredits(changeOf(transfer)),
                 },
@@ -292,6 +325,7 @@ function Transfers(): JSX.Element {
                 },
               ]}
               rows={items}
+              isPart={!isLast}
               keyOf={({ transferId }) => transferId}
             />
             {!isLast && <More onMore={transfers.more} />}

@@ -28,7 +28,7 @@ import { NewestRequests } from "../parts/newest-requests.tsx";
 import { Card, Figure, Figures, Head } from "../parts/page.tsx";
 import { useSeen } from "../parts/seen.ts";
 import { Facts, Meter, Tag, Time } from "../parts/small.tsx";
-import { type Column, Table } from "../parts/table.tsx";
+import { type Column, momentOf, Table } from "../parts/table.tsx";
 import { DayBars, timedRows, useLastDays } from "../parts/usage-bars.tsx";
 import { Empty, Skeleton, View } from "../parts/view.tsx";
 import { href, type PageProps } from "../router.ts";
@@ -223,10 +223,12 @@ function isValid({ revokedAt, expiresAt }: Secret): boolean {
 
 function Secrets({ apiKey }: { apiKey: Key }): JSX.Element {
   const [ending, setEnding] = useState<Secret>();
-  const valid = apiKey.secrets.filter(isValid);
+  // A key that has ended ends its secrets.
+  const isOver = apiKey.status === KeyStatus.REVOKED || apiKey.status === KeyStatus.EXPIRED;
+  const valid = isOver ? [] : apiKey.secrets.filter(isValid);
   // The last one is ended with the key.
   const mayEnd = (secret: Secret) =>
-    mayManage(apiKey) && valid.length > 1 && isValid(secret) && secret !== valid[0];
+    mayManage(apiKey) && valid.length > 1 && valid.includes(secret) && secret !== valid[0];
   // It looks as if nobody needs it any more.
   const isIdle = ({ lastUsedAt, createdAt }: Secret) => {
     const at = lastUsedAt ?? createdAt;
@@ -242,7 +244,7 @@ function Secrets({ apiKey }: { apiKey: Key }): JSX.Element {
       name: "state",
       head: words.key.secretState,
       cell: (secret) =>
-        !isValid(secret) ? (
+        !valid.includes(secret) ? (
           <Tag>{words.key.ended}</Tag>
         ) : secret.expiresAt ? (
           <Tag tone="warn">{words.key.validUntil(relative(secret.expiresAt))}</Tag>
@@ -276,12 +278,14 @@ function Secrets({ apiKey }: { apiKey: Key }): JSX.Element {
   };
   return (
     <Card flush title={words.key.secrets} about={words.key.secretsAbout}>
-      <Table
-        caption={words.key.secrets}
-        columns={columns}
-        rows={apiKey.secrets}
-        keyOf={({ secretId }) => secretId}
-      />
+      <div class="dense tight">
+        <Table
+          caption={words.key.secrets}
+          columns={columns}
+          rows={apiKey.secrets}
+          keyOf={({ secretId }) => secretId}
+        />
+      </div>
       {ending && (
         <Dialog title={words.key.endTitle(ending.hint)} onClose={() => setEnding(undefined)}>
           <p>
@@ -308,18 +312,34 @@ function AuditEvents({ keyId }: { keyId: string }): JSX.Element {
   const request = { accountId, pageSize: 1000 };
   const events = useCall(PeopleService.method.listAuditEvents, isSeen ? request : undefined);
   const columns: readonly Column<AuditEvent>[] = [
-    { name: "at", head: words.overview.time, cell: ({ at }) => <Time at={at} /> },
+    {
+      name: "at",
+      head: words.overview.time,
+      sortBy: ({ at }) => momentOf(at),
+      cell: ({ at }) => <Time at={at} />,
+    },
     {
       name: "method",
       head: words.key.act,
+      sortBy: ({ method }) => actText(method),
       cell: ({ method, outcome }) => (
         <>
           {actText(method)} {outcome !== "ok" && <Tag tone="bad">{words.key.refused(outcome)}</Tag>}
         </>
       ),
     },
-    { name: "actor", head: words.members.by, cell: ({ actor }) => nameOfActor(actor) },
-    { name: "address", head: words.settings.address, cell: ({ address }) => address },
+    {
+      name: "actor",
+      head: words.members.by,
+      sortBy: ({ actor }) => nameOfActor(actor),
+      cell: ({ actor }) => nameOfActor(actor),
+    },
+    {
+      name: "address",
+      head: words.settings.address,
+      sortBy: ({ address }) => address,
+      cell: ({ address }) => address,
+    },
   ];
   return (
     <Card flush place={place} title={words.key.audit} note={words.key.auditAbout}>

@@ -11,14 +11,15 @@ import {
 import { call, invalidate, toCallError, useCall } from "../api.ts";
 import { roleName } from "../names.ts";
 import { useActorNames } from "../parts/actors.ts";
-import { Button, Copy } from "../parts/button.tsx";
+import { Button } from "../parts/button.tsx";
 import { Dialog } from "../parts/dialog.tsx";
 import { ChoiceField, Form, TextField } from "../parts/form.tsx";
 import { LocalNote } from "../parts/local-note.tsx";
 import { notify, report } from "../parts/messages.ts";
 import { Card, Head } from "../parts/page.tsx";
+import { WholeText } from "../parts/secret.tsx";
 import { Tag, Time } from "../parts/small.tsx";
-import { type Column, Table } from "../parts/table.tsx";
+import { type Column, momentOf, Table } from "../parts/table.tsx";
 import { Empty, Skeleton, View } from "../parts/view.tsx";
 import { account, can, refreshSession, session } from "../session.ts";
 import { words } from "../words.ts";
@@ -96,6 +97,7 @@ function MemberTable({ members }: { members: readonly Member[] }): JSX.Element {
     {
       name: "person",
       head: words.members.person,
+      sortBy: nameOf,
       cell: (member) => (
         <span class="key-name" title={member.login}>
           <span class="name" dir="auto">
@@ -109,12 +111,19 @@ function MemberTable({ members }: { members: readonly Member[] }): JSX.Element {
     {
       name: "role",
       head: words.members.role,
+      sortBy: ({ role }) => role,
       cell: (member) => <RoleSelect member={member} onChange={(role) => change(member, role)} />,
     },
-    { name: "seen", head: words.members.lastSeen, cell: (one) => <Time at={one.lastSeenAt} /> },
+    {
+      name: "seen",
+      head: words.members.lastSeen,
+      sortBy: ({ lastSeenAt }) => momentOf(lastSeenAt),
+      cell: (one) => <Time at={one.lastSeenAt} />,
+    },
     {
       name: "joined",
       head: words.members.joined,
+      sortBy: ({ joinedAt }) => momentOf(joinedAt),
       cell: (one) => <Time at={one.joinedAt} as="day" />,
     },
     {
@@ -193,6 +202,7 @@ function Invitations({ invitations }: { invitations: readonly Invitation[] }): J
     {
       name: "invited",
       head: words.members.invited,
+      sortBy: ({ email, login }) => email || login,
       cell: ({ email, login }) => (
         <span class="key-name" title={email || login}>
           <span class="name">{email || login || words.members.anybody}</span>
@@ -205,7 +215,12 @@ function Invitations({ invitations }: { invitations: readonly Invitation[] }): J
       cell: ({ role }) => words.shell.roles[roleName(role)],
     },
     { name: "mail", head: words.members.sent, cell: (one) => <MailTag invitation={one} /> },
-    { name: "ends", head: words.members.ends, cell: ({ endsAt }) => <Time at={endsAt} as="day" /> },
+    {
+      name: "ends",
+      head: words.members.ends,
+      sortBy: ({ endsAt }) => momentOf(endsAt),
+      cell: ({ endsAt }) => <Time at={endsAt} as="day" />,
+    },
     { name: "by", head: words.members.by, cell: ({ createdBy }) => nameOfActor(createdBy) },
     {
       name: "actions",
@@ -280,13 +295,8 @@ function InviteDialog({ onClose }: { onClose: () => void }): JSX.Element {
     return (
       <Dialog title={words.members.linkTitle} onClose={onClose} wide>
         <p>{words.members.linkLead}</p>
-        <LocalNote />
-        <div class="secret stack">
-          <div class="secret-row columns">
-            <input type="text" readOnly aria-label={words.members.link} value={made.link} />
-            <Copy text={made.link} kind="main" />
-          </div>
-        </div>
+        <LocalNote link={made.link} />
+        <WholeText label={words.members.link} text={made.link} />
         {done}
       </Dialog>
     );

@@ -347,7 +347,13 @@ function CancelDialog({
   return (
     <Dialog title={words.purchase.cancelTitle} onClose={onClose}>
       <p>{words.purchase.cancelText}</p>
-      <Form submit={words.purchase.cancel} kind="danger" onSubmit={cancel} onCancel={onClose} />
+      <Form
+        submit={words.purchase.cancel}
+        kind="danger"
+        onSubmit={cancel}
+        onCancel={onClose}
+        cancel={words.purchase.keep}
+      />
     </Dialog>
   );
 }

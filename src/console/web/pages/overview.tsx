@@ -13,6 +13,7 @@ import { LinkButton } from "../parts/button.tsx";
 import { AlertsPart } from "../parts/later.tsx";
 import { NewestRequests } from "../parts/newest-requests.tsx";
 import { Card, Figure, Figures, Head } from "../parts/page.tsx";
+import { isSpent } from "../parts/pools.ts";
 import { KeyName } from "../parts/small.tsx";
 import { Table } from "../parts/table.tsx";
 import { startOf } from "../parts/timeline.ts";
@@ -121,7 +122,7 @@ function PoolFigure({ pool }: { pool: Forecast }): JSX.Element {
     <Figure
       label={words.overview.free(familyName(pool.family))}
       value={credits(free)}
-      {...(free < 0n && { tone: "bad" })}
+      {...(isSpent(pool) && { tone: "bad" })}
       note={facts.join(" · ")}
     />
   );

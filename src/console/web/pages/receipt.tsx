@@ -56,7 +56,11 @@ export function ReceiptPage({ params }: PageProps): JSX.Element {
           </span>
         }
       />
-      <View call={receipt} skeleton={<Skeleton figures={3} rows={8} />}>
+      <View
+        call={receipt}
+        skeleton={<Skeleton figures={3} rows={8} />}
+        missing={words.receipt.missing}
+      >
         {({ receipt: found }) => found && <Whole receipt={found} />}
       </View>
     </>
@@ -184,12 +188,12 @@ function Cost({ receipt }: { readonly receipt: Receipt }): JSX.Element {
             head: head.category,
             foot: words.receipt.sum,
             cell: ({ category }) => (
-              <>
+              <span class="marked">
                 <i class={`bars-mark ${categoryClasses[category]}`} />
                 {category === "webSearches"
                   ? words.receipt.webSearches
                   : words.usage.categories[category]}
-              </>
+              </span>
             ),
           },
           {

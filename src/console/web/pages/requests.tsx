@@ -81,129 +81,62 @@ const outcomes: Readonly<Record<keyof typeof words.requests.outcomes, readonly O
 
 const dayMs = 86_400_000;
 
-export function Requests(_: PageProps): JSX.Element {
-  const [query, setQuery] = useQuery(defaults);
-  const [areTagsWanted, setTagsWanted] = useState(false);
-  const tags = useKnownTags(areTagsWanted);
+type Query = Readonly<typeof defaults>;
+type Zone = keyof typeof words.requests.zones;
+
+/** What the address says: which requests are listed, and how. */
+function chosenIn(query: Query) {
   const outcome = choiceOf(query.outcome, words.requests.outcomes, "");
-  const zone = choiceOf(query.times, words.requests.zones, "utc");
   const least = query.least === "" ? 0n : parseCredits(query.least);
   const [from, last] = [dayOf(query.from), dayOf(query.to)];
   const to = last && new Date(last.getTime() + dayMs);
+  const { times, live, ...filters } = query;
   const { accountId } = account.value;
-  const filter = {
-    keyId: query.key,
-    model: query.model,
-    outcomes: [...outcomes[outcome]],
-    minAmountMicrocredits: least ?? 0n,
-    tags: parseTags(query.tag),
-    madeBy: query.by,
-  };
-  const request = {
+  const request: ListRequest = {
     accountId,
-    filter,
+    filter: {
+      keyId: query.key,
+      model: query.model,
+      outcomes: [...outcomes[outcome]],
+      minAmountMicrocredits: least ?? 0n,
+      tags: parseTags(query.tag),
+      madeBy: query.by,
+    },
     pageSize: chargePageSize,
     ...(from && { from: timestampFromDate(from) }),
     ...(to && { to: timestampFromDate(to) }),
   };
-  // A range that ends in the past gets nothing new.
-  const mayGrow = !to || to > new Date();
-  const isLive = query.live === "on" && mayGrow;
-  const list = useChargeList(request, isLive);
-  // It begins once the page is whole.
-  const stream = following.value === "closed" ? "opening" : following.value;
+  return {
+    ...{ request, outcome, from, to },
+    zone: choiceOf(times, words.requests.zones, "utc"),
+    isLeastWrong: least === undefined,
+    isLiveWanted: live === "on",
+    // A range that ends in the past gets nothing new.
+    mayGrow: !to || to > new Date(),
+    isFiltered: Object.values(filters).some((value) => value !== ""),
+  };
+}
+
+type Chosen = ReturnType<typeof chosenIn>;
+
+export function Requests(_: PageProps): JSX.Element {
+  const [query, setQuery] = useQuery(defaults);
+  const chosen = chosenIn(query);
+  const list = useChargeList(chosen.request, chosen.isLiveWanted && chosen.mayGrow);
   const charges = list.data?.charges ?? [];
   const keys = useKeys([...charges.map(({ keyId }) => keyId), query.key]);
-  const isFiltered =
-    [
-      query.key,
-      query.model,
-      query.outcome,
-      query.least,
-      query.tag,
-      query.by,
-      query.from,
-      query.to,
-    ].join("") !== "";
+  const props = { query, setQuery, chosen, keys };
+  const clear = () => setQuery({ ...defaults, times: query.times, live: query.live });
   return (
     <>
-      <Head
-        title={words.requests.title}
-        tools={
-          <>
-            <Segments
-              label={words.requests.times}
-              value={zone}
-              onInput={(times) => setQuery({ times })}
-              options={optionsOf(words.requests.zones)}
-            />
-            <LiveSwitch
-              state={isLive ? stream : "closed"}
-              isOn={isLive}
-              isDisabled={!mayGrow}
-              onInput={(on) => setQuery({ live: on ? "on" : "off" })}
-            />
-            <LinkButton href={csvAddress(accountId, query.key, from, to)} icon="download" download>
-              {words.requests.csv}
-            </LinkButton>
-          </>
-        }
-      />
-      <Filters>
-        <KeyFilter
-          keyId={query.key}
-          known={keys.get(query.key)}
-          onInput={(key) => setQuery({ key })}
-        />
-        <ModelFilter value={query.model} onInput={(model) => setQuery({ model })} />
-        <ChoiceFilter
-          label={words.requests.outcome}
-          value={outcome}
-          onInput={(value) => setQuery({ outcome: value })}
-          options={optionsOf(words.requests.outcomes)}
-        />
-        <TextFilter
-          label={words.requests.least}
-          value={query.least}
-          problem={least === undefined ? words.requests.leastWrong : undefined}
-          onInput={(value) => setQuery({ least: value.trim() })}
-        />
-        <TextFilter
-          label={words.requests.tag}
-          value={query.tag}
-          mode="text"
-          offered={tags}
-          onFocus={() => setTagsWanted(true)}
-          onInput={(value) => setQuery({ tag: value.trim() })}
-        />
-        {query.by !== "" && (
-          <TextFilter
-            label={words.requests.by}
-            value={query.by}
-            mode="text"
-            onInput={(value) => setQuery({ by: value.trim() })}
-          />
-        )}
-        <DayFilter
-          label={words.requests.from}
-          value={query.from}
-          onInput={(value) => setQuery({ from: value })}
-        />
-        <DayFilter
-          label={words.requests.to}
-          value={query.to}
-          onInput={(value) => setQuery({ to: value })}
-        />
-      </Filters>
+      <Head title={words.requests.title} tools={<Tools {...props} />} />
+      <RequestFilters {...props} />
       <View
         call={list}
         skeleton={<Skeleton rows={10} />}
-        empty={(shown) =>
-          shown.charges.length === 0 && shown.token === "" ? (
-            <None
-              isFiltered={isFiltered}
-              onClear={() => setQuery({ ...defaults, times: query.times, live: query.live })}
-            />
+        empty={({ charges, token }) =>
+          charges.length === 0 && token === "" ? (
+            <None isFiltered={chosen.isFiltered} onClear={clear} />
           ) : undefined
         }
       >
@@ -225,7 +158,7 @@ export function Requests(_: PageProps): JSX.Element {
                   <Table
                     name="requests"
                     caption={words.requests.caption}
-                    columns={columnsOf(keys, zone)}
+                    columns={columnsOf(keys, chosen.zone)}
                     rows={shown.charges}
                     keyOf={({ requestId }) => requestId}
                   />
@@ -237,6 +170,92 @@ export function Requests(_: PageProps): JSX.Element {
         )}
       </View>
     </>
+  );
+}
+
+type PartProps = {
+  readonly query: Query;
+  readonly setQuery: (changes: Partial<Query>) => void;
+  readonly chosen: Chosen;
+  readonly keys: ReadonlyMap<string, KeyText>;
+};
+
+function Tools({ query, setQuery, chosen }: PartProps): JSX.Element {
+  const { zone, isLiveWanted, mayGrow, from, to } = chosen;
+  const isLive = isLiveWanted && mayGrow;
+  // It begins once the page is whole.
+  const stream = following.value === "closed" ? "opening" : following.value;
+  return (
+    <>
+      <Segments
+        label={words.requests.times}
+        value={zone}
+        onInput={(times) => setQuery({ times })}
+        options={optionsOf(words.requests.zones)}
+      />
+      <LiveSwitch
+        state={isLive ? stream : "closed"}
+        isOn={isLive}
+        isDisabled={!mayGrow}
+        onInput={(on) => setQuery({ live: on ? "on" : "off" })}
+      />
+      <LinkButton href={csvAddress(query.key, from, to)} icon="download" download>
+        {words.requests.csv}
+      </LinkButton>
+    </>
+  );
+}
+
+function RequestFilters({ query, setQuery, chosen, keys }: PartProps): JSX.Element {
+  const [areTagsWanted, setTagsWanted] = useState(false);
+  const tags = useKnownTags(areTagsWanted);
+  return (
+    <Filters>
+      <KeyFilter
+        keyId={query.key}
+        known={keys.get(query.key)}
+        onInput={(key) => setQuery({ key })}
+      />
+      <ModelFilter value={query.model} onInput={(model) => setQuery({ model })} />
+      <ChoiceFilter
+        label={words.requests.outcome}
+        value={chosen.outcome}
+        onInput={(value) => setQuery({ outcome: value })}
+        options={optionsOf(words.requests.outcomes)}
+      />
+      <TextFilter
+        label={words.requests.least}
+        value={query.least}
+        problem={chosen.isLeastWrong ? words.requests.leastWrong : undefined}
+        onInput={(value) => setQuery({ least: value.trim() })}
+      />
+      <TextFilter
+        label={words.requests.tag}
+        value={query.tag}
+        mode="text"
+        offered={tags}
+        onFocus={() => setTagsWanted(true)}
+        onInput={(value) => setQuery({ tag: value.trim() })}
+      />
+      {query.by !== "" && (
+        <TextFilter
+          label={words.requests.by}
+          value={query.by}
+          mode="text"
+          onInput={(value) => setQuery({ by: value.trim() })}
+        />
+      )}
+      <DayFilter
+        label={words.requests.from}
+        value={query.from}
+        onInput={(value) => setQuery({ from: value })}
+      />
+      <DayFilter
+        label={words.requests.to}
+        value={query.to}
+        onInput={(value) => setQuery({ to: value })}
+      />
+    </Filters>
   );
 }
 
@@ -286,14 +305,9 @@ function useChargeList(request: ListRequest, isLive: boolean): ChargeCall {
   };
 }
 
-function csvAddress(
-  accountId: string,
-  keyId: string,
-  from: Date | undefined,
-  to: Date | undefined,
-): string {
+function csvAddress(keyId: string, from: Date | undefined, to: Date | undefined): string {
   const search = new URLSearchParams({
-    account: accountId,
+    account: account.value.accountId,
     ...(from && { from: from.toISOString() }),
     ...(to && { to: to.toISOString() }),
     ...(keyId !== "" && { key: keyId }),
@@ -382,7 +396,7 @@ function Foot({
 }
 
 /** A time of a row. The year is left out where it is the one of now. */
-function timeText(at: Date, zone: keyof typeof words.requests.zones): string {
+function timeText(at: Date, zone: Zone): string {
   const isThisYear = at.getUTCFullYear() === new Date().getUTCFullYear();
   return new Intl.DateTimeFormat("en-GB", {
     day: "numeric",
@@ -395,10 +409,7 @@ function timeText(at: Date, zone: keyof typeof words.requests.zones): string {
   }).format(at);
 }
 
-function columnsOf(
-  keys: ReadonlyMap<string, KeyText>,
-  zone: keyof typeof words.requests.zones,
-): Column<Receipt>[] {
+function columnsOf(keys: ReadonlyMap<string, KeyText>, zone: Zone): Column<Receipt>[] {
   const { head, zones, none, open } = words.requests;
   return [
     {
@@ -425,7 +436,9 @@ function columnsOf(
       head: head.model,
       cell: ({ model, outcome }) => (
         <span class="row">
-          <span>{model}</span>
+          <span class="clipped" title={model}>
+            {model}
+          </span>
           {outcome !== Outcome.COMPLETED && <OutcomeTag outcome={outcome} />}
         </span>
       ),

@@ -20,7 +20,7 @@ import { notify } from "../parts/messages.ts";
 import { Card, Head } from "../parts/page.tsx";
 import { useSeen } from "../parts/seen.ts";
 import { Facts, Snippet, Tag, Time } from "../parts/small.tsx";
-import { type Column, Table } from "../parts/table.tsx";
+import { type Column, momentOf, Table } from "../parts/table.tsx";
 import { Skeleton, View } from "../parts/view.tsx";
 import { createPasskey } from "../passkeys.ts";
 import { account, can, currentSession, loadSession, refreshSession, session } from "../session.ts";
@@ -31,107 +31,149 @@ type OpenDialog = "rename" | "close" | "leave" | "passkey" | "password" | "email
 
 export function Settings(): JSX.Element {
   const [dialog, setDialog] = useState<OpenDialog>();
-  const close = () => setDialog(undefined);
-  const { person } = session.value;
-  const { accountId, name } = account.value;
-  const isMember = session.value.accounts.some((one) => one.accountId === accountId);
-  const owns = can("owner");
   return (
     <>
       <Head title={words.settings.title} />
-      <Card
-        title={words.settings.account}
-        tools={
-          owns && (
-            <Button kind="quiet" onClick={() => setDialog("rename")}>
-              {words.settings.rename}
-            </Button>
-          )
-        }
-      >
-        <Facts>
-          {[
-            [
-              words.settings.accountName,
-              <span key="name" dir="auto">
-                {name}
-              </span>,
-            ],
-            [
-              words.settings.accountId,
-              <code key="id" class="mono">
-                {accountId}
-              </code>,
-            ],
-          ]}
-        </Facts>
-      </Card>
+      <AccountCard onOpen={setDialog} />
       <BillingDetailsCard />
       <Ways onOpen={setDialog} />
       <Sessions />
-      <Card
-        title={words.settings.you}
-        tools={
-          <Button kind="quiet" onClick={() => setDialog("email")}>
-            {words.settings.emailChange}
-          </Button>
-        }
-      >
-        <Facts>
-          {[
-            [words.settings.login, person?.login],
-            person?.name ? [words.settings.name, person.name] : undefined,
-            [
-              words.settings.email,
-              person?.email || (
-                <span key="email" class="faint">
-                  {words.settings.emailNone}
-                </span>
-              ),
-            ],
-          ]}
-        </Facts>
-      </Card>
-      {owns && <AlertsPart part="AlertsCard" />}
-      <Card title={words.settings.endings}>
-        <ul class="endings stack">
-          {owns && (
-            <Ending title={words.settings.data} about={words.settings.dataAbout}>
-              <LinkButton
-                download
-                icon="download"
-                href={`/console/export/account?${new URLSearchParams({ account: accountId })}`}
-              >
-                {words.settings.download}
-              </LinkButton>
-            </Ending>
-          )}
-          {isMember && (
-            <Ending title={words.settings.leave} about={words.members.leaveLead}>
-              <Button onClick={() => setDialog("leave")}>{words.members.leave}</Button>
-            </Ending>
-          )}
-          {owns && isMember && (
-            <Ending title={words.settings.closeAccount} about={words.settings.closeAbout}>
-              <Button onClick={() => setDialog("close")}>{words.settings.closeShort}</Button>
-            </Ending>
-          )}
-          <Ending title={words.settings.deleteMe} about={words.settings.deleteAbout}>
-            <Button onClick={() => setDialog("delete")}>{words.settings.deleteShort}</Button>
-          </Ending>
-        </ul>
-      </Card>
-      {dialog === "rename" && <RenameDialog onClose={close} />}
-      {dialog === "close" && <CloseAccountDialog onClose={close} />}
-      {dialog === "passkey" && <PasskeyDialog onClose={close} />}
-      {dialog === "password" && <PasswordDialog onClose={close} />}
-      {dialog === "email" && <EmailDialog onClose={close} />}
-      {dialog === "delete" && <DeleteDialog onClose={close} />}
-      {dialog === "leave" && (
-        <RemoveMemberDialog personId={person?.personId ?? ""} name={name} onClose={close} />
-      )}
+      <PersonCard onOpen={setDialog} />
+      {can("owner") && <AlertsPart part="AlertsCard" />}
+      <Endings onOpen={setDialog} />
+      <OpenedDialog dialog={dialog} onClose={() => setDialog(undefined)} />
     </>
   );
+}
+
+type CardProps = { readonly onOpen: (dialog: OpenDialog) => void };
+
+function AccountCard({ onOpen }: CardProps): JSX.Element {
+  const { accountId, name } = account.value;
+  return (
+    <Card
+      title={words.settings.account}
+      tools={
+        can("owner") && (
+          <Button kind="quiet" onClick={() => onOpen("rename")}>
+            {words.settings.rename}
+          </Button>
+        )
+      }
+    >
+      <Facts>
+        {[
+          [
+            words.settings.accountName,
+            <span key="name" dir="auto">
+              {name}
+            </span>,
+          ],
+          [
+            words.settings.accountId,
+            <code key="id" class="mono">
+              {accountId}
+            </code>,
+          ],
+        ]}
+      </Facts>
+    </Card>
+  );
+}
+
+function PersonCard({ onOpen }: CardProps): JSX.Element {
+  const { person } = session.value;
+  return (
+    <Card
+      title={words.settings.you}
+      tools={
+        <Button kind="quiet" onClick={() => onOpen("email")}>
+          {words.settings.emailChange}
+        </Button>
+      }
+    >
+      <Facts>
+        {[
+          [words.settings.login, person?.login],
+          person?.name ? [words.settings.name, person.name] : undefined,
+          [
+            words.settings.email,
+            person?.email || (
+              <span key="email" class="faint">
+                {words.settings.emailNone}
+              </span>
+            ),
+          ],
+        ]}
+      </Facts>
+    </Card>
+  );
+}
+
+/** True: the person is a member of the account on screen, not just an operator who looks. */
+function isMember(): boolean {
+  return session.value.accounts.some((one) => one.accountId === account.value.accountId);
+}
+
+/** What ends: the data of an account, a membership, the account, the person. */
+function Endings({ onOpen }: CardProps): JSX.Element {
+  const { accountId } = account.value;
+  const owns = can("owner");
+  return (
+    <Card title={words.settings.endings}>
+      <ul class="endings stack">
+        {owns && (
+          <Ending title={words.settings.data} about={words.settings.dataAbout}>
+            <LinkButton
+              download
+              icon="download"
+              href={`/console/export/account?${new URLSearchParams({ account: accountId })}`}
+            >
+              {words.settings.download}
+            </LinkButton>
+          </Ending>
+        )}
+        {isMember() && (
+          <Ending title={words.settings.leave} about={words.members.leaveLead}>
+            <Button onClick={() => onOpen("leave")}>{words.members.leave}</Button>
+          </Ending>
+        )}
+        {owns && isMember() && (
+          <Ending title={words.settings.closeAccount} about={words.settings.closeAbout}>
+            <Button onClick={() => onOpen("close")}>{words.settings.closeShort}</Button>
+          </Ending>
+        )}
+        <Ending title={words.settings.deleteMe} about={words.settings.deleteAbout}>
+          <Button onClick={() => onOpen("delete")}>{words.settings.deleteShort}</Button>
+        </Ending>
+      </ul>
+    </Card>
+  );
+}
+
+type OpenedDialogProps = DialogProps & { readonly dialog: OpenDialog | undefined };
+
+function OpenedDialog({ dialog, onClose }: OpenedDialogProps): JSX.Element | null {
+  switch (dialog) {
+    case undefined:
+      return null;
+    case "rename":
+      return <RenameDialog onClose={onClose} />;
+    case "close":
+      return <CloseAccountDialog onClose={onClose} />;
+    case "passkey":
+      return <PasskeyDialog onClose={onClose} />;
+    case "password":
+      return <PasswordDialog onClose={onClose} />;
+    case "email":
+      return <EmailDialog onClose={onClose} />;
+    case "delete":
+      return <DeleteDialog onClose={onClose} />;
+    case "leave": {
+      const personId = session.value.person?.personId ?? "";
+      return <RemoveMemberDialog personId={personId} name={account.value.name} onClose={onClose} />;
+    }
+  }
 }
 
 type EndingProps = { title: string; about: string; children: JSX.Element };
@@ -151,16 +193,13 @@ function Ending({ title, about, children }: EndingProps): JSX.Element {
 /** A way to sign in that a person removes. */
 type Removal = { readonly name: string; readonly run: () => Promise<unknown> };
 
-function Ways({ onOpen }: { onOpen: (dialog: OpenDialog) => void }): JSX.Element {
+function Ways({ onOpen }: CardProps): JSX.Element {
   const [removal, setRemoval] = useState<Removal>();
-  const { passkeys, hasPassword, identities, providers } = session.value;
+  const { passkeys, identities, providers } = session.value;
   const titleOf = (name: string) => providers.find((one) => one.name === name)?.title || name;
-  const remove = async () => {
-    await removal?.run();
-    setRemoval(undefined);
-    await loadSession();
-    notify(words.settings.removed);
-  };
+  const others = providers.filter(
+    ({ name }) => !identities.some(({ provider }) => provider === name),
+  );
   return (
     <Card
       title={words.settings.ways}
@@ -173,99 +212,106 @@ function Ways({ onOpen }: { onOpen: (dialog: OpenDialog) => void }): JSX.Element
     >
       <ul class="endings stack">
         {passkeys.map(({ passkeyId, name, createdAt, usedAt }) => (
-          <li class="spread" key={passkeyId}>
-            <div>
-              <h3 dir="auto">{words.settings.passkeyNamed(name)}</h3>
-              <p class="muted">
-                {usedAt
-                  ? words.settings.used(relative(usedAt))
-                  : createdAt && words.settings.added(relative(createdAt))}
-              </p>
-            </div>
-            <Button
-              kind="quiet"
-              onClick={() =>
-                setRemoval({
-                  name: words.settings.passkeyNamed(name),
-                  run: () => call(PeopleService.method.removePasskey, { passkeyId }),
-                })
-              }
-            >
-              {words.settings.remove}
-            </Button>
-          </li>
+          <RemovableWay
+            key={passkeyId}
+            name={words.settings.passkeyNamed(name)}
+            note={
+              usedAt
+                ? words.settings.used(relative(usedAt))
+                : createdAt && words.settings.added(relative(createdAt))
+            }
+            run={() => call(PeopleService.method.removePasskey, { passkeyId })}
+            onRemove={setRemoval}
+          />
         ))}
         {identities.map(({ identityId, provider, usedAt }) => (
-          <li class="spread" key={identityId}>
-            <div>
-              <h3>{words.settings.provider(titleOf(provider))}</h3>
-              <p class="muted">{usedAt && words.settings.used(relative(usedAt))}</p>
-            </div>
-            <Button
-              kind="quiet"
-              onClick={() =>
-                setRemoval({
-                  name: words.settings.provider(titleOf(provider)),
-                  run: () => call(PeopleService.method.removeIdentity, { identityId }),
-                })
-              }
-            >
-              {words.settings.remove}
+          <RemovableWay
+            key={identityId}
+            name={words.settings.provider(titleOf(provider))}
+            note={usedAt && words.settings.used(relative(usedAt))}
+            run={() => call(PeopleService.method.removeIdentity, { identityId })}
+            onRemove={setRemoval}
+          />
+        ))}
+        <PasswordWay onOpen={onOpen} onRemove={setRemoval} />
+        {others.map(({ name }) => (
+          <li class="spread" key={name}>
+            <h3>{words.settings.provider(titleOf(name))}</h3>
+            <Button onClick={() => addIdentity(name)}>
+              {words.settings.connect(titleOf(name))}
             </Button>
           </li>
         ))}
-        <li class="spread">
-          <div>
-            <h3>{words.settings.password}</h3>
-            <p class="muted">
-              {hasPassword ? words.settings.passwordSet : words.settings.passwordNone}
-            </p>
-          </div>
-          <div class="row">
-            {hasPassword && (
-              <Button
-                kind="quiet"
-                onClick={() =>
-                  setRemoval({
-                    name: words.settings.password,
-                    run: () => call(PeopleService.method.setPassword, { password: "" }),
-                  })
-                }
-              >
-                {words.settings.remove}
-              </Button>
-            )}
-            <Button onClick={() => onOpen("password")}>
-              {hasPassword ? words.settings.changePassword : words.settings.setPassword}
-            </Button>
-          </div>
-        </li>
-        {providers
-          .filter(({ name }) => !identities.some(({ provider }) => provider === name))
-          .map(({ name, title }) => (
-            <li class="spread" key={name}>
-              <h3>{words.settings.provider(title || name)}</h3>
-              <Button onClick={() => addIdentity(name)}>
-                {words.settings.connect(title || name)}
-              </Button>
-            </li>
-          ))}
       </ul>
-      {removal && (
-        <Dialog
-          title={words.settings.removeWay(removal.name)}
-          onClose={() => setRemoval(undefined)}
-        >
-          <p>{words.settings.removeWayText}</p>
-          <Form
-            kind="danger"
-            submit={words.settings.remove}
-            onSubmit={remove}
-            onCancel={() => setRemoval(undefined)}
-          />
-        </Dialog>
-      )}
+      {removal && <RemovalDialog removal={removal} onClose={() => setRemoval(undefined)} />}
     </Card>
+  );
+}
+
+type RemovableWayProps = Removal & {
+  readonly note: string | undefined;
+  readonly onRemove: (removal: Removal) => void;
+};
+
+/** A passkey, or a sign-in at a provider. */
+function RemovableWay({ name, note, run, onRemove }: RemovableWayProps): JSX.Element {
+  return (
+    <li class="spread">
+      <div>
+        <h3 dir="auto">{name}</h3>
+        <p class="muted">{note}</p>
+      </div>
+      <Button kind="quiet" onClick={() => onRemove({ name, run })}>
+        {words.settings.remove}
+      </Button>
+    </li>
+  );
+}
+
+type PasswordWayProps = CardProps & { readonly onRemove: (removal: Removal) => void };
+
+function PasswordWay({ onOpen, onRemove }: PasswordWayProps): JSX.Element {
+  const { hasPassword } = session.value;
+  const removal: Removal = {
+    name: words.settings.password,
+    run: () => call(PeopleService.method.setPassword, { password: "" }),
+  };
+  return (
+    <li class="spread">
+      <div>
+        <h3>{words.settings.password}</h3>
+        <p class="muted">
+          {hasPassword ? words.settings.passwordSet : words.settings.passwordNone}
+        </p>
+      </div>
+      <div class="row">
+        {hasPassword && (
+          <Button kind="quiet" onClick={() => onRemove(removal)}>
+            {words.settings.remove}
+          </Button>
+        )}
+        <Button onClick={() => onOpen("password")}>
+          {hasPassword ? words.settings.changePassword : words.settings.setPassword}
+        </Button>
+      </div>
+    </li>
+  );
+}
+
+type RemovalDialogProps = DialogProps & { readonly removal: Removal };
+
+function RemovalDialog({ removal, onClose }: RemovalDialogProps): JSX.Element {
+  const remove = async () => {
+    await removal.run();
+    onClose();
+    await loadSession();
+    notify(words.settings.removed);
+  };
+  return (
+    <Dialog title={words.settings.removeWay(removal.name)} onClose={onClose}>
+      <p>{words.settings.removeWayText}</p>
+      <Form kind="danger" submit={words.settings.remove} onSubmit={remove} onCancel={onClose} />
+    </Dialog>
   );
 }
 
@@ -289,19 +335,31 @@ function Sessions(): JSX.Element {
     {
       name: "browser",
       head: words.settings.browser,
+      sortBy: ({ agent }) => browserOf(agent),
       cell: ({ agent, current }) => (
         <span title={agent}>
           {browserOf(agent)} {current && <Tag tone="accent">{words.settings.current}</Tag>}
         </span>
       ),
     },
-    { name: "address", head: words.settings.address, cell: ({ address }) => address },
+    {
+      name: "address",
+      head: words.settings.address,
+      sortBy: ({ address }) => address,
+      cell: ({ address }) => address,
+    },
     {
       name: "since",
       head: words.settings.since,
+      sortBy: ({ createdAt }) => momentOf(createdAt),
       cell: ({ createdAt }) => <Time at={createdAt} />,
     },
-    { name: "used", head: words.settings.lastUsed, cell: ({ usedAt }) => <Time at={usedAt} /> },
+    {
+      name: "used",
+      head: words.settings.lastUsed,
+      sortBy: ({ usedAt }) => momentOf(usedAt),
+      cell: ({ usedAt }) => <Time at={usedAt} />,
+    },
     {
       name: "actions",
       head: <span class="visually-hidden">{words.keys.actions}</span>,

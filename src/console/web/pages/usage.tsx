@@ -1,19 +1,13 @@
 // What was used, over time: by token category, model or key, in credits, tokens or requests.
 
-import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import {
-  BillingService,
-  Bucket,
-  type QueryErrorsResponse,
-  type QueryUsageResponse,
-  UsageGroup,
-  type UsageRow,
+import type {
+  QueryErrorsResponse,
+  UsageRow,
 } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
 import { firstEventBoundsMs } from "../../../base/shown-figures.ts";
-import { together } from "../api.ts";
 import { clock, compact, count, credits, percent } from "../format.ts";
-import { useAllPages } from "../parts/all-pages.ts";
 import { Bars, Legend, type Series } from "../parts/bars.tsx";
 import { Button, Copy, LinkButton } from "../parts/button.tsx";
 import { Segments } from "../parts/choices.tsx";
@@ -28,13 +22,14 @@ import {
   useKnownTags,
 } from "../parts/filters.tsx";
 import { KeyFilter } from "../parts/key-filter.tsx";
-import { hintOf, type KeyText, learnKeys, useKeys } from "../parts/key-names.ts";
+import { hintOf, type KeyText, useKeys } from "../parts/key-names.ts";
 import { Card, Figure, Figures, Head } from "../parts/page.tsx";
 import { refusalOf } from "../parts/refusals.ts";
 import { KeyName } from "../parts/small.tsx";
 import { type Column, type Order, Table } from "../parts/table.tsx";
 import { parseTags, tagsText } from "../parts/tags.ts";
 import type { Bar } from "../parts/timeline.ts";
+import { type By, type Chosen, nameIn, type UsageCalls, useUsage } from "../parts/usage-calls.ts";
 import {
   addSums,
   type Category,
@@ -45,7 +40,6 @@ import {
   firstEventWithin,
   isWithin,
   type Measure,
-  measured,
   namedBars,
   type Period,
   type Plan,
@@ -61,8 +55,6 @@ import { href, type PageProps, useQuery } from "../router.ts";
 import { account, bornAt, can } from "../session.ts";
 import { words } from "../words.ts";
 
-type By = "category" | "model" | "key" | "tag";
-
 const defaults = {
   period: "30d",
   by: "category",
@@ -75,84 +67,94 @@ const defaults = {
   tag: "",
 };
 
-const buckets = { hour: Bucket.HOUR, day: Bucket.DAY, month: Bucket.MONTH } as const;
-/** So many models or keys have a colour of their own. */
-const namedMax = 6;
+type Query = Readonly<typeof defaults>;
 
-const rowsOf = ({ rows, keys }: QueryUsageResponse) => {
-  learnKeys(keys);
-  return rows;
-};
-
-export function Usage(_: PageProps) {
-  const [query, setQuery] = useQuery(defaults);
+/** What the address says: what is shown of whom, in which parts and unit. */
+function chosenIn(query: Query): Chosen {
   const period: Period = choiceOf(query.period, words.usage.periods, "30d");
   const wantedBy: By = choiceOf(query.by, words.usage.bys, "category");
   // `team` names a tag, `team=a` the requests with this value too.
   const [tag = ""] = query.tag.split("=");
-  const by = wantedBy === "tag" && tag === "" ? "category" : wantedBy;
-  const measure: Measure = choiceOf(query.in, words.usage.measures, "credits");
-  const wanted = choiceOf(query.bucket, words.usage.buckets, "");
+  const bucket = choiceOf(query.bucket, words.usage.buckets, "");
   const now = new Date();
   const compared = rangeOf(period, now, query, bornAt());
-  const plan = compared && planOf(compared, wanted, now);
-  const { accountId } = account.value;
-  const filter = {
-    accountId,
-    keyIds: query.key === "" ? [] : [query.key],
-    models: query.model === "" ? [] : [query.model],
-    tags: query.tag.includes("=") ? parseTags(query.tag) : {},
-  };
-  const to = compared && !compared.isOpen ? { to: timestampFromDate(compared.range.to) } : {};
-  const from = compared && timestampFromDate(compared.range.from);
-
-  const following = { isLive: compared?.isOpen === true };
-  const chart = useAllPages(
-    BillingService.method.queryUsage,
-    plan && {
-      ...filter,
-      ...to,
-      from: timestampFromDate(plan.askFrom),
-      bucket: buckets[plan.bucket],
+  return {
+    ...{ period, wantedBy, tag, bucket, compared },
+    by: wantedBy === "tag" && tag === "" ? "category" : wantedBy,
+    measure: choiceOf(query.in, words.usage.measures, "credits"),
+    plan: compared && planOf(compared, bucket, now),
+    filter: {
+      accountId: account.value.accountId,
+      keyIds: query.key === "" ? [] : [query.key],
+      models: query.model === "" ? [] : [query.model],
+      tags: query.tag.includes("=") ? parseTags(query.tag) : {},
     },
-    rowsOf,
-    following,
+  };
+}
+
+export function Usage(_: PageProps): JSX.Element {
+  const [query, setQuery] = useQuery(defaults);
+  const chosen = chosenIn(query);
+  const calls = useUsage(chosen);
+  const keys = useKeys([...calls.rows.map(({ keyId }) => keyId), query.key]);
+  const { compared, plan } = chosen;
+  const props = { query, setQuery, chosen, calls, keys };
+  return (
+    <>
+      <Head title={words.usage.title} tools={<Tools {...props} />} />
+      <UsageFilters {...props} />
+      {compared && plan ? (
+        <Report {...props} compared={compared} plan={plan} />
+      ) : (
+        <p role="alert" class="muted">
+          {words.usage.rangeWrong}
+        </p>
+      )}
+    </>
   );
-  const group =
-    by === "tag"
-      ? { groupByTag: tag }
-      : { groupBy: [by === "model" ? UsageGroup.MODEL : UsageGroup.KEY] };
-  const table = useAllPages(
-    BillingService.method.queryUsage,
-    from && { ...filter, ...to, from, bucket: Bucket.NONE, ...group, withErrors: true },
-    rowsOf,
-    following,
-  );
-  const nameOf = (row: UsageRow) =>
-    by === "tag" ? row.tagValue : by === "model" ? row.model : row.keyId;
-  const tableRows = table.data?.items ?? [];
-  const largest = [...tableRows]
-    .sort((a, b) => compare(sumOf(b, measure), sumOf(a, measure)))
-    .map(nameOf)
-    // Requests without the tag are among the others.
-    .filter((name) => name !== "")
-    .slice(0, namedMax);
-  const named = useAllPages(
-    BillingService.method.queryUsage,
-    by !== "category" && plan && from && table.data?.isLast && largest.length > 0
-      ? {
-          ...filter,
-          ...to,
-          from,
-          bucket: buckets[plan.bucket],
-          ...group,
-          ...(by === "model" && { models: largest }),
-          ...(by === "key" && { keyIds: largest }),
+}
+
+type PartProps = {
+  readonly query: Query;
+  readonly setQuery: (changes: Partial<Query>, settings?: { replace?: boolean }) => void;
+  readonly chosen: Chosen;
+  readonly calls: UsageCalls;
+  readonly keys: ReadonlyMap<string, KeyText>;
+};
+
+function Tools({ setQuery, chosen }: PartProps): JSX.Element {
+  const { period, wantedBy, compared } = chosen;
+  return (
+    <>
+      <Segments
+        label={words.usage.period}
+        value={period}
+        onInput={(value) =>
+          // A range of one's own begins as the last one.
+          setQuery({
+            period: value,
+            ...(value === "custom" && compared && daysOf(compared.range)),
+          })
         }
-      : undefined,
-    rowsOf,
-    following,
+        options={optionsOf(words.usage.periods)}
+      />
+      <Segments
+        label={words.usage.by}
+        value={wantedBy}
+        onInput={(value) => setQuery({ by: value })}
+        options={optionsOf(words.usage.bys)}
+      />
+      {compared && (
+        <LinkButton href={csvAddress(chosen, compared)} download>
+          {words.usage.csv}
+        </LinkButton>
+      )}
+    </>
   );
+}
+
+function UsageFilters({ query, setQuery, chosen, keys }: PartProps): JSX.Element {
+  const { period, by, wantedBy, bucket } = chosen;
   const [areTagsWanted, setTagsWanted] = useState(false);
   const tags = useKnownTags(areTagsWanted || wantedBy === "tag");
   const tagNames = [...new Set(tags.map((text) => text.replace(/=.*/s, "")))];
@@ -162,41 +164,7 @@ export function Usage(_: PageProps) {
     if (wantedBy === "tag" && query.tag === "" && firstTag !== undefined)
       setQuery({ tag: firstTag }, { replace: true });
   }, [wantedBy, query.tag, firstTag]);
-  const keys = useKeys([...tableRows.map(({ keyId }) => keyId), query.key]);
-
-  const title = (
-    <Head
-      title={words.usage.title}
-      tools={
-        <>
-          <Segments
-            label={words.usage.period}
-            value={period}
-            onInput={(value) =>
-              // A range of one's own begins as the last one.
-              setQuery({
-                period: value,
-                ...(value === "custom" && compared && daysOf(compared.range)),
-              })
-            }
-            options={optionsOf(words.usage.periods)}
-          />
-          <Segments
-            label={words.usage.by}
-            value={wantedBy}
-            onInput={(value) => setQuery({ by: value })}
-            options={optionsOf(words.usage.bys)}
-          />
-          {compared && (
-            <LinkButton href={csvAddress(filter, compared, plan, by === "tag" ? tag : "")} download>
-              {words.usage.csv}
-            </LinkButton>
-          )}
-        </>
-      }
-    />
-  );
-  const filters = (
+  return (
     <Filters>
       {period === "custom" && (
         <>
@@ -229,33 +197,25 @@ export function Usage(_: PageProps) {
       />
       <ChoiceFilter
         label={words.usage.bucket}
-        value={wanted}
-        onInput={(bucket) => setQuery({ bucket })}
+        value={bucket}
+        onInput={(value) => setQuery({ bucket: value })}
         options={optionsOf(words.usage.buckets)}
       />
       <Copy text={location.href} label={words.usage.copyLink} />
     </Filters>
   );
-  if (!compared || !plan)
-    return (
-      <>
-        {title}
-        {filters}
-        <p role="alert" class="muted">
-          {words.usage.rangeWrong}
-        </p>
-      </>
-    );
+}
 
-  const isEmpty = table.data?.isLast === true && tableRows.length === 0;
-  // By category, and where nothing was used, no names are asked for.
-  const report = together(chart, table, by === "category" || isEmpty ? table : named);
+type ReportProps = PartProps & { readonly compared: Compared; readonly plan: Plan };
+
+/** The figures, the chart and the table, which are read and shown together. */
+function Report(props: ReportProps): JSX.Element {
+  const { setQuery, chosen, calls, keys, compared, plan } = props;
+  const { by, period, tag } = chosen;
   return (
     <>
-      {title}
-      {filters}
       <View
-        call={report}
+        call={calls.report}
         skeleton={<Skeleton figures={4} chart rows={6} />}
         empty={([, list]) =>
           list.items.length === 0 ? (
@@ -267,41 +227,12 @@ export function Usage(_: PageProps) {
         }
       >
         {([shown, list, names]) => {
-          const all = shown.items.flatMap((row) => timed(row));
-          // Without the range before, all rows count: the first bucket may begin before the range.
-          const isCompared = plan.askFrom < compared.range.from;
-          const current = isCompared ? all.filter(isWithin(compared.range)) : all;
-          const before = isCompared ? all.filter(isWithin(compared.before)) : undefined;
-          const chosen = list.items.length > 0 ? largest : [];
-          const series =
-            by === "category"
-              ? categorySeries(measure)
-              : namedSeries(chosen, { by, keys, others: list.items.length - chosen.length });
-          const bars =
-            by === "category"
-              ? categoryBars(current, measure, { range: compared.range, span: plan.span })
-              : namedBars(
-                  {
-                    all: current,
-                    named: names.items.flatMap((row) => timed(row, nameOf(row))),
-                  },
-                  chosen,
-                  measure,
-                  { range: compared.range, span: plan.span },
-                );
+          const { current, before } = splitSums(shown.items, compared, plan);
           const until = list.last.completeUntil ?? shown.last.completeUntil;
           return (
             <>
               <Totals current={current} before={before} period={period} />
-              <Chart
-                measure={measure}
-                series={series}
-                plan={plan}
-                bars={bars}
-                isOpen={compared.isOpen}
-                onMeasure={(value) => setQuery({ in: value })}
-                isByWeek={wanted === "day" && plan.span === "week"}
-              />
+              <Chart {...props} current={current} named={names.items} rows={list.items} />
               <Rows
                 rows={list.items}
                 by={by}
@@ -314,9 +245,17 @@ export function Usage(_: PageProps) {
           );
         }}
       </View>
-      {table.data?.first.errors && <Refused errors={table.data.first.errors} />}
+      {calls.refused && <Refused errors={calls.refused} />}
     </>
   );
+}
+
+/** The sums of the range, and of the one before if that was asked for. */
+function splitSums(rows: readonly UsageRow[], { range, before }: Compared, { askFrom }: Plan) {
+  const all = rows.flatMap((row) => timed(row));
+  // Without the range before, all rows count: the first bucket may begin before the range.
+  if (askFrom >= range.from) return { current: all, before: undefined };
+  return { current: all.filter(isWithin(range)), before: all.filter(isWithin(before)) };
 }
 
 /** The first and the last day of a range, as fields hold them. */
@@ -325,28 +264,9 @@ function daysOf({ from, to }: Compared["range"]): { from: string; to: string } {
   return { from: day(from), to: day(new Date(to.getTime() - 1)) };
 }
 
-function compare(a: bigint, b: bigint): number {
-  return a < b ? -1 : a > b ? 1 : 0;
-}
-
-function sumOf({ sums }: UsageRow, measure: Measure): bigint {
-  return sums ? measured(measure, sums) : 0n;
-}
-
-type UsageFilter = {
-  readonly accountId: string;
-  readonly keyIds: readonly string[];
-  readonly models: readonly string[];
-  readonly tags: Readonly<Record<string, string>>;
-};
-
 /** The file has the same range and filters as the page. */
-function csvAddress(
-  { accountId, keyIds, models, tags }: UsageFilter,
-  { range, isOpen }: Compared,
-  plan: Plan | undefined,
-  tag: string,
-): string {
+function csvAddress({ filter, plan, by, tag }: Chosen, { range, isOpen }: Compared): string {
+  const { accountId, keyIds, models, tags } = filter;
   const search = new URLSearchParams({
     account: accountId,
     from: range.from.toISOString(),
@@ -355,7 +275,7 @@ function csvAddress(
     ...(keyIds[0] && { key: keyIds[0] }),
     ...(models[0] && { model: models[0] }),
     ...(Object.keys(tags).length > 0 && { tag: tagsText(tags) }),
-    ...(tag !== "" && { group_by_tag: tag }),
+    ...(by === "tag" && { group_by_tag: tag }),
   });
   return `/console/export/usage.csv?${search}`;
 }
@@ -481,23 +401,17 @@ function keyText(id: string, key: KeyText | undefined): string {
 
 const oneCredit = 1_000_000n;
 
-function Chart({
-  measure,
-  series,
-  bars,
-  plan,
-  isOpen,
-  isByWeek,
-  onMeasure,
-}: {
-  readonly measure: Measure;
-  readonly series: readonly Series[];
-  readonly bars: readonly Bar[];
-  readonly plan: Plan;
-  readonly isOpen: boolean;
-  readonly isByWeek: boolean;
-  readonly onMeasure: (measure: Measure) => void;
-}) {
+type ChartProps = ReportProps & {
+  readonly current: readonly TimedSums[];
+  /** Of the models, keys or values that have colours of their own. */
+  readonly named: readonly UsageRow[];
+  readonly rows: readonly UsageRow[];
+};
+
+function Chart(props: ChartProps): JSX.Element {
+  const { setQuery, chosen, plan, compared } = props;
+  const { measure } = chosen;
+  const { series, bars } = stacksOf(props);
   const label = words.usage.chart(measure, plan.span);
   const unit = words.usage.value[measure];
   const isCredits = measure === "credits";
@@ -508,7 +422,7 @@ function Chart({
         <Segments
           label={words.usage.measure}
           value={measure}
-          onInput={onMeasure}
+          onInput={(value) => setQuery({ in: value })}
           options={optionsOf(words.usage.measures)}
         />
       }
@@ -519,14 +433,31 @@ function Chart({
         series={series}
         bars={bars}
         span={plan.span}
-        openFrom={isOpen ? bars.at(-1)?.from : undefined}
+        openFrom={compared.isOpen ? bars.at(-1)?.from : undefined}
         format={(value) => unit(isCredits ? credits(value) : count(value))}
         formatTick={(value) => (isCredits ? tickOfCredits(value) : compact(value))}
         leastTick={isCredits ? oneCredit / 1000n : 1n}
       />
-      {isByWeek && <p class="faint">{words.usage.weeks}</p>}
+      {chosen.bucket === "day" && plan.span === "week" && <p class="faint">{words.usage.weeks}</p>}
     </Card>
   );
+}
+
+/** The colours of the chart and its bars: by category, or by name with one for all others. */
+function stacksOf({ chosen, calls, keys, compared, plan, current, named, rows }: ChartProps): {
+  readonly series: readonly Series[];
+  readonly bars: readonly Bar[];
+} {
+  const { by, measure } = chosen;
+  const times = { range: compared.range, span: plan.span };
+  if (by === "category")
+    return { series: categorySeries(measure), bars: categoryBars(current, measure, times) };
+  const names = rows.length > 0 ? calls.largest : [];
+  const sums = named.flatMap((row) => timed(row, nameIn(row, by)));
+  return {
+    series: namedSeries(names, { by, keys, others: rows.length - names.length }),
+    bars: namedBars({ all: current, named: sums }, names, measure, times),
+  };
 }
 
 /** `0.005`, `20`, `1.5 M` */
@@ -644,7 +575,7 @@ function nameColumn(
       kind === "tag" ? (
         <TagValue tag={tag} value={row.tagValue} />
       ) : kind === "model" ? (
-        <a class="row-link" href={href("requests", { model: row.model })}>
+        <a class="row-link clipped" href={href("requests", { model: row.model })} title={row.model}>
           {row.model}
         </a>
       ) : (
@@ -682,12 +613,14 @@ function Refused({ errors }: { readonly errors: QueryErrorsResponse }) {
             {
               name: "reason",
               head: usage.refusedHead.reason,
+              sortBy: (row) => refusalOf(row.reason).label,
               cell: (row) => refusalOf(row.reason).label,
               foot: words.bars.total,
             },
             {
               name: "count",
               head: usage.refusedHead.count,
+              sortBy: (row) => row.requests,
               end: true,
               cell: (row) => count(row.requests),
               foot: count(total ?? 0n),
@@ -698,7 +631,7 @@ function Refused({ errors }: { readonly errors: QueryErrorsResponse }) {
               cell: (row) => <span class="muted">{refusalOf(row.reason).advice}</span>,
             },
           ]}
-          rows={[...rows].sort((a, b) => compare(b.requests, a.requests))}
+          rows={[...rows].sort((a, b) => Number(b.requests - a.requests))}
           keyOf={({ reason }) => reason}
         />
       )}

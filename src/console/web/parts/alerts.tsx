@@ -20,7 +20,6 @@ import { textOf } from "./enum-names.ts";
 import { CheckField, Form, TextField } from "./form.tsx";
 import { notify } from "./messages.ts";
 import { Card } from "./page.tsx";
-
 import { Snippet, Time } from "./small.tsx";
 import { Table } from "./table.tsx";
 import { Skeleton, View } from "./view.tsx";
@@ -96,43 +95,13 @@ export function kindText(kind: AlertKind): string {
 
 const channels = ["page", "mail", "webhook"] as const;
 
+/** Which alerts of a kind go where. */
+type Rule = { readonly kind: AlertKind } & Readonly<Record<(typeof channels)[number], boolean>>;
+
 type AlertsFormProps = AlertsProps & { settings: AlertSettings; mails: boolean };
 
 function AlertsForm({ settings, mails, ofOperators }: AlertsFormProps): JSX.Element {
-  const owner = ownerOf({ ofOperators });
-  const { belowMicrocredits, belowDays } = settings;
-  const [credits, setCredits] = useState(belowMicrocredits ? plainCredits(belowMicrocredits) : "");
-  const [days, setDays] = useState(String(belowDays ?? ""));
-  const [url, setUrl] = useState(settings.webhookUrl);
-  // Of every kind that the service has.
-  const [rules, setRules] = useState(() =>
-    settings.rules.map(({ kind, page, mail, webhook }) => ({ kind, page, mail, webhook })),
-  );
-  const [isNew, setNew] = useState(false);
-  const [secret, setSecret] = useState("");
-  const save = async () => {
-    const amount = readCredits(credits, AlertSettingsSchema.field.belowMicrocredits);
-    const count = readWhole(days, AlertSettingsSchema.field.belowDays);
-    const webhookUrl = url.trim();
-    const { webhookSecret } = await call(setAlerts, {
-      ...owner,
-      settings: {
-        ...(amount !== undefined && { belowMicrocredits: amount }),
-        ...(count !== undefined && { belowDays: count }),
-        rules: rules.map((rule) => ({ ...rule, webhook: rule.webhook && webhookUrl !== "" })),
-        webhookUrl,
-      },
-      newWebhookSecret: isNew,
-    });
-    setSecret(webhookSecret);
-    setNew(false);
-    invalidate(listAlerts);
-    notify(text.saved);
-  };
-  const test = async () => {
-    const { problem } = await call(testWebhook, owner);
-    notify(problem || text.tested);
-  };
+  const { form, set, secret, save, test } = useAlertsForm({ ofOperators }, settings);
   return (
     <Form
       submit={words.common.save}
@@ -145,64 +114,123 @@ function AlertsForm({ settings, mails, ofOperators }: AlertsFormProps): JSX.Elem
             name="below_microcredits"
             type="number"
             label={text.belowCredits}
-            value={credits}
-            onInput={setCredits}
+            value={form.credits}
+            onInput={(credits) => set({ credits })}
             unit={words.common.credits}
           />
           <TextField
             name="below_days"
             type="number"
             label={text.belowDays}
-            value={days}
-            onInput={setDays}
+            value={form.days}
+            onInput={(days) => set({ days })}
             unit={text.days}
           />
         </div>
       )}
-      <Table
-        caption={text.title}
-        rows={rules}
-        keyOf={({ kind }) => String(kind)}
-        columns={[
-          { name: "kind", head: text.kind, cell: ({ kind }) => kindText(kind) },
-          ...channels.map((channel) => ({
-            name: channel,
-            head: text.channels[channel],
-            cell: (rule: (typeof rules)[number]) => (
-              <input
-                type="checkbox"
-                aria-label={`${kindText(rule.kind)}: ${text.channels[channel]}`}
-                checked={rule[channel]}
-                disabled={channel === "mail" ? !mails : channel === "webhook" && url === ""}
-                onChange={({ currentTarget: { checked } }) =>
-                  setRules(
-                    rules.map((one) => (one === rule ? { ...one, [channel]: checked } : one)),
-                  )
-                }
-              />
-            ),
-          })),
-        ]}
+      <Rules
+        rules={form.rules}
+        isOff={{ mail: !mails, webhook: form.url === "" }}
+        onChange={(rules) => set({ rules })}
       />
       <TextField
         name="webhook_url"
         label={text.webhook}
         hint={text.webhookHint}
-        value={url}
-        onInput={setUrl}
+        value={form.url}
+        onInput={(url) => set({ url })}
       />
       {settings.webhookUrl && (
         <div class="spread">
           <CheckField
             name="new_webhook_secret"
             label={text.newSecret}
-            checked={isNew}
-            onInput={setNew}
+            checked={form.isNewSecret}
+            onInput={(isNewSecret) => set({ isNewSecret })}
           />
           <Button onClick={test}>{text.test}</Button>
         </div>
       )}
       {secret && <Snippet text={secret} />}
     </Form>
+  );
+}
+
+/** What is in the form, and what it sends. `secret`: of a webhook, shown once. */
+function useAlertsForm(props: AlertsProps, settings: AlertSettings) {
+  const owner = ownerOf(props);
+  const { belowMicrocredits, belowDays, webhookUrl: knownUrl } = settings;
+  const [form, setForm] = useState(() => ({
+    credits: belowMicrocredits ? plainCredits(belowMicrocredits) : "",
+    days: String(belowDays ?? ""),
+    url: knownUrl,
+    // Of every kind that the service has.
+    rules: settings.rules.map(
+      ({ kind, page, mail, webhook }): Rule => ({
+        ...{ kind, page, mail, webhook },
+      }),
+    ),
+    isNewSecret: false,
+  }));
+  const [secret, setSecret] = useState("");
+  const set = (changes: Partial<typeof form>) => setForm((before) => ({ ...before, ...changes }));
+  const save = async () => {
+    const amount = readCredits(form.credits, AlertSettingsSchema.field.belowMicrocredits);
+    const count = readWhole(form.days, AlertSettingsSchema.field.belowDays);
+    const webhookUrl = form.url.trim();
+    const { webhookSecret } = await call(setAlerts, {
+      ...owner,
+      settings: {
+        ...(amount !== undefined && { belowMicrocredits: amount }),
+        ...(count !== undefined && { belowDays: count }),
+        rules: form.rules.map((rule) => ({ ...rule, webhook: rule.webhook && webhookUrl !== "" })),
+        webhookUrl,
+      },
+      newWebhookSecret: form.isNewSecret,
+    });
+    setSecret(webhookSecret);
+    set({ isNewSecret: false });
+    invalidate(listAlerts);
+    notify(text.saved);
+  };
+  const test = async () => {
+    const { problem } = await call(testWebhook, owner);
+    notify(problem || text.tested);
+  };
+  return { form, set, secret, save, test };
+}
+
+type RulesProps = {
+  readonly rules: readonly Rule[];
+  /** Channels that nothing can go to. */
+  readonly isOff: Readonly<Partial<Record<(typeof channels)[number], boolean>>>;
+  readonly onChange: (rules: Rule[]) => void;
+};
+
+function Rules({ rules, isOff, onChange }: RulesProps): JSX.Element {
+  return (
+    <Table
+      caption={text.title}
+      rows={rules}
+      keyOf={({ kind }) => String(kind)}
+      columns={[
+        { name: "kind", head: text.kind, cell: ({ kind }) => kindText(kind) },
+        ...channels.map((channel) => ({
+          name: channel,
+          head: text.channels[channel],
+          cell: (rule: Rule) => (
+            <input
+              type="checkbox"
+              aria-label={`${kindText(rule.kind)}: ${text.channels[channel]}`}
+              checked={rule[channel]}
+              disabled={isOff[channel] === true}
+              onChange={({ currentTarget: { checked } }) =>
+                onChange(rules.map((one) => (one === rule ? { ...one, [channel]: checked } : one)))
+              }
+            />
+          ),
+        })),
+      ]}
+    />
   );
 }

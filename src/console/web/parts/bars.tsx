@@ -2,6 +2,7 @@
 // its figures; the same figures stand in a table below. Widths are percentages of the plot, so that
 // nothing is stretched and nothing needs to be measured.
 
+import type { JSX } from "preact";
 import { useRef, useState } from "preact/hooks";
 import { words } from "../words.ts";
 import { type Bar, type Span, ticksUpTo, totalOf } from "./timeline.ts";
@@ -25,175 +26,232 @@ export type BarsProps = {
   readonly formatTick: (value: bigint) => string;
   /** The smallest step of the axis. */
   readonly leastTick?: bigint;
-  /** Bars alone, without axes and table. */
-  readonly bare?: boolean;
 };
 
 const plotHeight = 200;
+/** Above the plot, for the upper half of the highest label. */
+const headRoom = 8;
 const gap = 1;
 
-export function Bars(props: BarsProps) {
-  const { label, series, bars, span, format, formatTick, leastTick = 1n, bare = false } = props;
+export function Bars(props: BarsProps): JSX.Element {
+  const { bars, formatTick } = props;
   const [active, setActive] = useState<number>();
-  const [tableOpen, setTableOpen] = useState(false);
-  // One bar is in the order of the tab key: the last one that had the focus, else the newest.
-  const [tabStop, setTabStop] = useState<number>();
-  const plot = useRef<SVGSVGElement>(null);
-  const totals = bars.map(totalOf);
-  let largest = 0n;
-  for (const total of totals) if (total > largest) largest = total;
-  const ticks = ticksUpTo(largest, leastTick);
-  const top = ticks.at(-1) ?? 1n;
-  const height = bare ? 32 : plotHeight;
-  // Bars are drawn to scale with 53 bits; their figures stay exact.
-  const scale = height / Number(top);
-  const width = 100 / Math.max(bars.length, 1);
-  const yOf = (tick: bigint) => height + 8 - Number(tick) * scale;
-  const stop = Math.min(tabStop ?? bars.length - 1, bars.length - 1);
-  const timeOf = (bar: Bar) => words.bars.span(span, bar.from);
-
-  const move = (event: KeyboardEvent, index: number) => {
-    const to = { ArrowLeft: index - 1, ArrowRight: index + 1, Home: 0, End: bars.length - 1 }[
-      event.key
-    ];
-    if (event.key === "Escape") setActive(undefined);
-    if (to === undefined || to < 0 || to >= bars.length) return;
-    event.preventDefault();
-    const next = plot.current?.querySelectorAll("g[data-bar]").item(to);
-    if (next instanceof SVGElement) next.focus();
-  };
-
-  const stacks = bars.map((bar, index) => {
-    let y = height;
-    const parts = bar.values.map((value, part) => {
-      if (value <= 0n) return null;
-      const full = Number(value) * scale;
-      y -= full;
-      // The gap is the upper edge of a part; a part that is there is seen, however small.
-      const drawn = Math.max(full - gap, 0.75);
-      const { id = "", colour = "" } = series[part] ?? {};
-      return (
-        <rect
-          key={id}
-          class={colour}
-          y={y + full - drawn}
-          height={drawn}
-          rx={1.5}
-          x={`${(index + 0.16) * width}%`}
-          width={`${0.68 * width}%`}
-        />
-      );
-    });
-    if (bare) return <g key={bar.from.getTime()}>{parts}</g>;
-    return (
-      // biome-ignore lint/a11y/noInteractiveElementToNoninteractiveRole: a bar is a picture.
-      <g
-        key={bar.from.getTime()}
-        data-bar={index}
-        role="img"
-        aria-label={words.bars.figures(
-          timeOf(bar),
-          format(totals[index] ?? 0n),
-          partsOf(bar, props),
-        )}
-        tabIndex={index === stop ? 0 : -1}
-        class={index === active ? "bars-bar is-active" : "bars-bar"}
-        onFocus={() => {
-          setActive(index);
-          setTabStop(index);
-        }}
-        onBlur={() => setActive(undefined)}
-        onPointerEnter={() => setActive(index)}
-        onPointerLeave={() => setActive(undefined)}
-        onKeyDown={(event) => move(event, index)}
-      >
-        <rect class="bars-hit" x={`${index * width}%`} width={`${width}%`} y="0" height={height} />
-        {parts}
-      </g>
-    );
-  });
-
-  if (bare)
-    return (
-      <svg class="bars-bare" role="img" aria-label={label} width="100%" height={height}>
-        {stacks}
-      </svg>
-    );
-
+  const [isTableOpen, setTableOpen] = useState(false);
+  const scale = scaleOf(props);
   const bar = active === undefined ? undefined : bars[active];
   return (
     <div class="bars">
       <div class="bars-frame columns">
-        <svg class="bars-axis" aria-hidden="true" height={height + 32}>
-          {ticks.map((tick) => (
-            <text key={String(tick)} x="100%" dx="-8" y={yOf(tick) + 4} text-anchor="end">
+        <svg class="bars-axis" aria-hidden="true" height={plotHeight + 32}>
+          {scale.ticks.map((tick) => (
+            <text
+              key={String(tick)}
+              x="100%"
+              dx="-8"
+              y={scale.yOf(tick) + headRoom + 4}
+              text-anchor="end"
+            >
               {formatTick(tick)}
             </text>
           ))}
         </svg>
         <div class="bars-plot-frame">
-          {/* biome-ignore lint/a11y/useSemanticElements: HTML has no element for it. */}
-          <svg ref={plot} class="bars-plot" role="group" aria-label={label} height={height + 8}>
-            <g transform="translate(0 8)">
-              {ticks.map((tick) => (
-                <line
-                  key={String(tick)}
-                  class="bars-grid"
-                  x1="0"
-                  x2="100%"
-                  y1={yOf(tick) - 8}
-                  y2={yOf(tick) - 8}
-                />
-              ))}
-              {stacks}
-            </g>
-          </svg>
-          <svg class="bars-times" aria-hidden="true" height="24">
-            {labelsOf(bars, span).map(({ index, level }) => (
-              <text
-                key={index}
-                class={`bars-time bars-level-${level}`}
-                x={`${(index + 0.5) * width}%`}
-                y="16"
-                text-anchor={anchorOf(index, bars.length)}
-              >
-                {words.bars.tick(span, bars[index]?.from ?? new Date(0))}
-              </text>
-            ))}
-          </svg>
+          <Plot {...props} scale={scale} active={active} onActive={setActive} />
+          <Times {...props} scale={scale} />
           {bar && active !== undefined && (
-            <div class="bars-tip stack" aria-hidden="true" style={tipStyle((active + 0.5) * width)}>
-              <strong>{timeOf(bar)}</strong>
-              {props.openFrom && bar.from.getTime() === props.openFrom.getTime() && (
-                <span class="note">{words.bars.open}</span>
-              )}
-              <dl>
-                {[...series.entries()].reverse().map(([part, { id, name, colour }]) => {
-                  const value = bar.values[part] ?? 0n;
-                  if (value === 0n) return null;
-                  return (
-                    <div key={id} class="bars-tip-row">
-                      <dt>
-                        <i class={`bars-mark ${colour}`} />
-                        {name}
-                      </dt>
-                      <dd>{format(value)}</dd>
-                    </div>
-                  );
-                })}
-                <div class="bars-tip-row bars-total">
-                  <dt>{words.bars.total}</dt>
-                  <dd>{format(totals[active] ?? 0n)}</dd>
-                </div>
-              </dl>
-            </div>
+            <Tip {...props} bar={bar} atPercent={(active + 0.5) * scale.widthPercent} />
           )}
         </div>
       </div>
       <details class="bars-table" onToggle={(event) => setTableOpen(event.currentTarget.open)}>
         <summary>{words.bars.asTable}</summary>
-        {tableOpen && <BarsTable {...props} />}
+        {isTableOpen && <BarsTable {...props} />}
       </details>
+    </div>
+  );
+}
+
+type Scale = {
+  readonly ticks: readonly bigint[];
+  /** Pixels for one of the unit. Bars are drawn to scale with 53 bits; their figures stay exact. */
+  readonly pixels: number;
+  /** Pixels from the upper edge of the plot to a value. */
+  readonly yOf: (value: bigint) => number;
+  /** The share of one bar in the plot. */
+  readonly widthPercent: number;
+};
+
+function scaleOf({ bars, leastTick = 1n }: BarsProps): Scale {
+  let largest = 0n;
+  for (const bar of bars) {
+    const total = totalOf(bar);
+    if (total > largest) largest = total;
+  }
+  const ticks = ticksUpTo(largest, leastTick);
+  const pixels = plotHeight / Number(ticks.at(-1) ?? 1n);
+  return {
+    ticks,
+    pixels,
+    yOf: (value) => plotHeight - Number(value) * pixels,
+    widthPercent: 100 / Math.max(bars.length, 1),
+  };
+}
+
+type PlotProps = BarsProps & {
+  readonly scale: Scale;
+  /** The bar whose figures are shown. */
+  readonly active: number | undefined;
+  readonly onActive: (index: number | undefined) => void;
+};
+
+/** The bars before the lines of the axis. The arrow keys go from one to the next. */
+function Plot(props: PlotProps): JSX.Element {
+  const { label, bars, span, format, scale, active, onActive } = props;
+  // One bar is in the order of the tab key: the last one that had the focus, else the newest.
+  const [tabStop, setTabStop] = useState<number>();
+  const plot = useRef<SVGSVGElement>(null);
+  const stop = Math.min(tabStop ?? bars.length - 1, bars.length - 1);
+  const move = (event: KeyboardEvent, index: number) => {
+    const to = { ArrowLeft: index - 1, ArrowRight: index + 1, Home: 0, End: bars.length - 1 }[
+      event.key
+    ];
+    if (event.key === "Escape") onActive(undefined);
+    if (to === undefined || to < 0 || to >= bars.length) return;
+    event.preventDefault();
+    const next = plot.current?.querySelectorAll("g[data-bar]").item(to);
+    if (next instanceof SVGElement) next.focus();
+  };
+  return (
+    // biome-ignore lint/a11y/useSemanticElements: HTML has no element for it.
+    <svg
+      ref={plot}
+      class="bars-plot"
+      role="group"
+      aria-label={label}
+      height={plotHeight + headRoom}
+    >
+      <g transform={`translate(0 ${headRoom})`}>
+        {scale.ticks.map((tick) => {
+          const y = scale.yOf(tick);
+          return <line key={String(tick)} class="bars-grid" x1="0" x2="100%" y1={y} y2={y} />;
+        })}
+        {bars.map((bar, index) => (
+          // biome-ignore lint/a11y/noInteractiveElementToNoninteractiveRole: a bar is a picture.
+          <g
+            key={bar.from.getTime()}
+            data-bar={index}
+            role="img"
+            aria-label={words.bars.figures(
+              words.bars.span(span, bar.from),
+              format(totalOf(bar)),
+              partsOf(bar, props),
+            )}
+            tabIndex={index === stop ? 0 : -1}
+            class={index === active ? "bars-bar is-active" : "bars-bar"}
+            onFocus={() => {
+              onActive(index);
+              setTabStop(index);
+            }}
+            onBlur={() => onActive(undefined)}
+            onPointerEnter={() => onActive(index)}
+            onPointerLeave={() => onActive(undefined)}
+            onKeyDown={(event) => move(event, index)}
+          >
+            <Stack {...props} bar={bar} index={index} />
+          </g>
+        ))}
+      </g>
+    </svg>
+  );
+}
+
+type StackProps = Pick<PlotProps, "series" | "scale"> & {
+  readonly bar: Bar;
+  readonly index: number;
+};
+
+/** The parts of one bar, and the column that the pointer may hit. */
+function Stack({ series, scale, bar, index }: StackProps): JSX.Element {
+  const { pixels, widthPercent: width } = scale;
+  let y = plotHeight;
+  return (
+    <>
+      <rect
+        class="bars-hit"
+        x={`${index * width}%`}
+        width={`${width}%`}
+        y="0"
+        height={plotHeight}
+      />
+      {bar.values.map((value, part) => {
+        if (value <= 0n) return null;
+        const full = Number(value) * pixels;
+        y -= full;
+        // The gap is the upper edge of a part; a part that is there is seen, however small.
+        const drawn = Math.max(full - gap, 0.75);
+        const { id = "", colour = "" } = series[part] ?? {};
+        return (
+          <rect
+            key={id}
+            class={colour}
+            y={y + full - drawn}
+            height={drawn}
+            rx={1.5}
+            x={`${(index + 0.16) * width}%`}
+            width={`${0.68 * width}%`}
+          />
+        );
+      })}
+    </>
+  );
+}
+
+/** The times below the bars. */
+function Times({ bars, span, scale }: BarsProps & { readonly scale: Scale }): JSX.Element {
+  return (
+    <svg class="bars-times" aria-hidden="true" height="24">
+      {labelsOf(bars, span).map(({ index, level }) => (
+        <text
+          key={index}
+          class={`bars-time bars-level-${level}`}
+          x={`${(index + 0.5) * scale.widthPercent}%`}
+          y="16"
+          text-anchor={anchorOf(index, bars.length)}
+        >
+          {words.bars.tick(span, bars[index]?.from ?? new Date(0))}
+        </text>
+      ))}
+    </svg>
+  );
+}
+
+type TipProps = BarsProps & { readonly bar: Bar; readonly atPercent: number };
+
+/** The figures of the bar under the pointer, or with the focus. */
+function Tip({ series, span, openFrom, format, bar, atPercent }: TipProps): JSX.Element {
+  return (
+    <div class="bars-tip stack" aria-hidden="true" style={tipStyle(atPercent)}>
+      <strong>{words.bars.span(span, bar.from)}</strong>
+      {bar.from.getTime() === openFrom?.getTime() && <span class="note">{words.bars.open}</span>}
+      <dl>
+        {[...series.entries()].reverse().map(([part, { id, name, colour }]) => {
+          const value = bar.values[part] ?? 0n;
+          if (value === 0n) return null;
+          return (
+            <div key={id} class="bars-tip-row">
+              <dt>
+                <i class={`bars-mark ${colour}`} />
+                {name}
+              </dt>
+              <dd>{format(value)}</dd>
+            </div>
+          );
+        })}
+        <div class="bars-tip-row bars-total">
+          <dt>{words.bars.total}</dt>
+          <dd>{format(totalOf(bar))}</dd>
+        </div>
+      </dl>
     </div>
   );
 }

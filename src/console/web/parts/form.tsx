@@ -20,6 +20,8 @@ type FormProps = {
   onSubmit: () => Promise<void>;
   kind?: ButtonKind;
   onCancel?: () => void;
+  /** Where "Cancel" would be misread. */
+  cancel?: string;
   disabled?: boolean;
   /** The names of its fields. An error of another field stands above the buttons. */
   fields?: readonly string[];
@@ -28,6 +30,7 @@ type FormProps = {
 
 export function Form(props: FormProps): JSX.Element {
   const { submit, onSubmit, kind = "main", onCancel, disabled = false, fields = [] } = props;
+  const { cancel = words.common.cancel } = props;
   const [error, setError] = useState<CallError>();
   const [isBusy, setBusy] = useState(false);
   const form = useRef<HTMLFormElement>(null);
@@ -63,7 +66,7 @@ export function Form(props: FormProps): JSX.Element {
       </FieldError.Provider>
       <div role="alert">{error && !isAtField && <p class="problem">{messageOf(error)}</p>}</div>
       <div class="buttons">
-        {onCancel && <Button onClick={onCancel}>{words.common.cancel}</Button>}
+        {onCancel && <Button onClick={onCancel}>{cancel}</Button>}
         <button type="submit" class={`button ${kind}`} disabled={disabled} aria-busy={isBusy}>
           {submit}
         </button>

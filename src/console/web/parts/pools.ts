@@ -2,6 +2,7 @@
 
 import { BillingService } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
 import { Family } from "../../../../gen/gateway/common/v1/family_pb.ts";
+import type { Forecast } from "../../../../gen/gateway/common/v1/forecast_pb.ts";
 import { invalidate } from "../api.ts";
 import { words } from "../words.ts";
 
@@ -18,6 +19,11 @@ export function poolOf(family: Family): (typeof words.credits.pools)[PoolName] {
 }
 
 export const familyOf: Readonly<Record<PoolName, Family>> = { v1: Family.V1, v2: Family.V2 };
+
+/** Nothing is left, or less, of what somebody counts on: nobody does if it was never filled. */
+export function isSpent({ freeMicrocredits: free, filledToMicrocredits }: Forecast): boolean {
+  return free < 0n || (free === 0n && filledToMicrocredits !== undefined);
+}
 
 /** The parts that show credits ask again. */
 export function poolsChanged(): void {

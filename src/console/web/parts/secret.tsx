@@ -1,5 +1,5 @@
-// A secret, which is seen once. It is in no address, no storage and no cache, and gone with the
-// component.
+// A secret, or a link, which is seen once. It is in no address, no storage and no cache, and gone
+// with the component.
 
 import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
@@ -12,6 +12,29 @@ import { Snippet } from "./small.tsx";
 type SecretProps = { secret: string; onCopied?: () => void };
 
 export function Secret({ secret, onCopied }: SecretProps): JSX.Element {
+  return (
+    <WholeText
+      label={words.secret.label}
+      text={secret}
+      note={words.secret.once}
+      {...(onCopied && { onCopied })}
+    />
+  );
+}
+
+type WholeTextProps = {
+  /** For screen readers. */
+  label: string;
+  text: string;
+  note?: string;
+  onCopied?: () => void;
+};
+
+/** So many characters fit on a line of a dialog, and of a dialog on a phone. */
+const [lineLength, narrowLineLength] = [56, 28];
+
+/** What is seen once, whole and selected, with a button to copy it. */
+export function WholeText({ label, text, note, onCopied }: WholeTextProps): JSX.Element {
   const field = useRef<HTMLTextAreaElement>(null);
   useEffect(() => {
     field.current?.focus();
@@ -24,16 +47,20 @@ export function Secret({ secret, onCopied }: SecretProps): JSX.Element {
           ref={field}
           readOnly
           data-autofocus
-          aria-label={words.secret.label}
-          value={secret}
+          aria-label={label}
+          value={text}
+          style={{
+            "--lines": Math.ceil(text.length / lineLength),
+            "--narrow-lines": Math.ceil(text.length / narrowLineLength),
+          }}
           autocomplete="off"
           spellcheck={false}
           onFocus={(event) => event.currentTarget.select()}
           {...(onCopied && { onCopy: onCopied })}
         />
-        <Copy text={secret} kind="main" {...(onCopied && { onCopied })} />
+        <Copy text={text} kind="main" {...(onCopied && { onCopied })} />
       </div>
-      <p class="hint">{words.secret.once}</p>
+      {note && <p class="hint">{note}</p>}
     </div>
   );
 }

@@ -1,6 +1,7 @@
 // What a table shows of its columns and rows: which columns a person chose, kept in the browser,
 // and the order of the rows. Headless: `table.tsx` draws it.
 
+import type { Timestamp } from "@bufbuild/protobuf/wkt";
 import {
   type ColumnDef,
   columnVisibilityFeature,
@@ -30,6 +31,11 @@ export type Column<Row> = {
 };
 
 export type SortValue = bigint | number | string;
+
+/** What rows are ordered by where a time may be absent: never comes first. */
+export function momentOf(at: Timestamp | undefined): SortValue {
+  return at?.seconds ?? 0n;
+}
 
 /** By what rows are ordered. */
 export type Order = { readonly by: string; readonly descending: boolean };

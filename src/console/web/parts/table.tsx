@@ -5,7 +5,7 @@ import { Icon } from "./icon.tsx";
 import { Menu } from "./menu.tsx";
 import { type Column, type Order, useTableModel } from "./table-model.ts";
 
-export type { Column, Order } from "./table-model.ts";
+export { type Column, momentOf, type Order } from "./table-model.ts";
 
 /** An order that is kept elsewhere: in the address, or by the service. */
 export type Sort = Order & { readonly onSort: (by: string, descending: boolean) => void };
@@ -18,6 +18,8 @@ type TableProps<Row> = {
   keyOf: (row: Row) => string;
   /** The order of the rows. Absent: the table keeps it, and begins as its rows come. */
   sort?: Sort;
+  /** True: more rows are at the service, so that only what it sorts by can be sorted. */
+  isPart?: boolean;
   /** Only so many rows are drawn, the first ones of the order. */
   rowsMax?: number;
   /** People choose its columns, and the browser keeps the choice by this name. */
@@ -26,7 +28,7 @@ type TableProps<Row> = {
 
 /** A table that scrolls sideways inside its card. The first cell of a row is its heading. */
 export function Table<Row extends object>(props: TableProps<Row>): JSX.Element {
-  const { caption, keyOf, name } = props;
+  const { caption, keyOf, name, isPart = false } = props;
   const [order, setOrder] = useState<Order>();
   const sort: Partial<Order> & Pick<Sort, "onSort"> = props.sort ?? {
     ...order,
@@ -50,7 +52,7 @@ export function Table<Row extends object>(props: TableProps<Row>): JSX.Element {
                 class={alignOf(column)}
                 aria-sort={sort.by === column.name ? directionOf(sort) : undefined}
               >
-                {column.sortBy ? <SortButton column={column} sort={sort} /> : column.head}
+                {canSort(column, isPart) ? <SortButton column={column} sort={sort} /> : column.head}
               </th>
             ))}
           </tr>
@@ -87,6 +89,10 @@ export function Table<Row extends object>(props: TableProps<Row>): JSX.Element {
       {table}
     </>
   );
+}
+
+function canSort<Row>({ sortBy }: Column<Row>, isPart: boolean): boolean {
+  return sortBy === "service" || (sortBy !== undefined && !isPart);
 }
 
 function alignOf<Row>({ end }: Column<Row>): string | undefined {

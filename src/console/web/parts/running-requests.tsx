@@ -1,0 +1,105 @@
+// The requests that hold credits of a pool now: what is behind the second part of its bar.
+
+import type { JSX } from "preact";
+import { BillingService, type Receipt } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
+import type { Family } from "../../../../gen/gateway/common/v1/family_pb.ts";
+import { InferenceService } from "../../../../gen/gateway/inference/v1/inference_pb.ts";
+import { call, invalidate, useCall } from "../api.ts";
+import { credits } from "../format.ts";
+import { href } from "../router.ts";
+import { account, can } from "../session.ts";
+import { words } from "../words.ts";
+import { Button } from "./button.tsx";
+import { Dialog } from "./dialog.tsx";
+import { hintOf, useKeys } from "./key-names.ts";
+import { notify } from "./messages.ts";
+import { poolOf, poolsChanged } from "./pools.ts";
+import { KeyName, Time } from "./small.tsx";
+import { type Column, momentOf, Table } from "./table.tsx";
+import { Empty, Skeleton, View } from "./view.tsx";
+
+type RunningProps = { readonly family: Family; readonly onClose: () => void };
+
+export function RunningRequests({ family, onClose }: RunningProps): JSX.Element {
+  const { accountId } = account.value;
+  const { listRunningRequests } = BillingService.method;
+  const running = useCall(listRunningRequests, { accountId }, { isLive: true });
+  const requests = (running.data?.requests ?? []).filter((one) => one.family === family);
+  const keys = useKeys(requests.map(({ keyId }) => keyId));
+  const text = words.running;
+  const end = async ({ requestId }: Receipt) => {
+    await call(InferenceService.method.endRequest, { accountId, requestId });
+    invalidate(listRunningRequests, BillingService.method.listCharges);
+    poolsChanged();
+    notify(text.ended);
+  };
+  const columns: readonly Column<Receipt>[] = [
+    {
+      name: "since",
+      head: text.since,
+      sortBy: ({ admittedAt }) => momentOf(admittedAt),
+      cell: ({ requestId, admittedAt }) => (
+        <a class="row-link" href={href(`requests/${requestId}`)}>
+          <Time at={admittedAt} />
+        </a>
+      ),
+    },
+    {
+      name: "key",
+      head: words.requests.head.key,
+      cell: ({ keyId }) => (
+        <KeyName name={keys.get(keyId)?.name || hintOf(keys.get(keyId)) || keyId} />
+      ),
+    },
+    {
+      name: "model",
+      head: words.requests.head.model,
+      cell: ({ model }) => (
+        <span class="clipped" title={model}>
+          {model}
+        </span>
+      ),
+    },
+    {
+      name: "held",
+      head: text.held,
+      end: true,
+      sortBy: ({ holdMicrocredits }) => holdMicrocredits,
+      cell: ({ holdMicrocredits }) => credits(holdMicrocredits),
+    },
+    {
+      name: "actions",
+      head: <span class="visually-hidden">{words.keys.actions}</span>,
+      end: true,
+      cell: (one) =>
+        can("owner") && (
+          <Button label={text.endOf(one.requestId)} onClick={() => end(one)}>
+            {text.end}
+          </Button>
+        ),
+    },
+  ];
+  return (
+    <Dialog title={text.title(poolOf(family).inText)} onClose={onClose} wide>
+      <p class="muted">{can("owner") ? text.leadOwner : text.lead}</p>
+      <View
+        call={running}
+        skeleton={<Skeleton rows={3} />}
+        empty={() => (requests.length === 0 ? <Empty>{text.none}</Empty> : undefined)}
+      >
+        {({ isIncomplete }) => (
+          <div class="dense tight">
+            <Table
+              caption={text.caption}
+              columns={columns}
+              rows={requests}
+              isPart={isIncomplete}
+              keyOf={({ requestId }) => requestId}
+            />
+            {isIncomplete && <p class="faint">{text.more}</p>}
+          </div>
+        )}
+      </View>
+    </Dialog>
+  );
+}

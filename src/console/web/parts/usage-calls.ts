@@ -1,0 +1,128 @@
+// What the page of usage asks for: sums over time, sums of the whole range by name, and those of
+// the largest names over time.
+
+import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import {
+  BillingService,
+  Bucket,
+  type QueryErrorsResponse,
+  type QueryUsageResponse,
+  UsageGroup,
+  type UsageRow,
+} from "../../../../gen/gateway/billing/v1/billing_pb.ts";
+import { type Call, type Pages, together } from "../api.ts";
+import { useAllPages } from "./all-pages.ts";
+import { learnKeys } from "./key-names.ts";
+import { type Compared, type Measure, measured, type Period, type Plan } from "./usage-report.ts";
+
+/** What the parts of a bar, and the rows of the table, are. */
+export type By = "category" | "model" | "key" | "tag";
+
+/** What a person chose to see. */
+export type Chosen = {
+  readonly period: Period;
+  /** What is wanted. Without a tag, `tag` cannot be shown: then `by` is `category`. */
+  readonly wantedBy: By;
+  readonly by: By;
+  /** The name of a tag. Empty: none. */
+  readonly tag: string;
+  readonly measure: Measure;
+  /** Empty: as the range needs it. */
+  readonly bucket: "" | "hour" | "day" | "month";
+  /** Undefined, as `plan`: the chosen days are no range. */
+  readonly compared: Compared | undefined;
+  readonly plan: Plan | undefined;
+  readonly filter: {
+    readonly accountId: string;
+    readonly keyIds: string[];
+    readonly models: string[];
+    readonly tags: Readonly<Record<string, string>>;
+  };
+};
+
+type List = Pages<UsageRow, QueryUsageResponse>;
+type Answer = NonNullable<List["data"]>;
+
+export type UsageCalls = {
+  /** The sums over time, the list by name, and the sums over time of the largest names. */
+  readonly report: Call<readonly [Answer, Answer, Answer]>;
+  /** The list by name, as far as it is read. */
+  readonly rows: readonly UsageRow[];
+  /** The names with a colour of their own, the largest first. */
+  readonly largest: readonly string[];
+  readonly refused: QueryErrorsResponse | undefined;
+};
+
+const buckets = { hour: Bucket.HOUR, day: Bucket.DAY, month: Bucket.MONTH } as const;
+/** So many models or keys have a colour of their own. */
+const namedMax = 6;
+
+const rowsOf = ({ rows, keys }: QueryUsageResponse) => {
+  learnKeys(keys);
+  return rows;
+};
+
+/** The calls of the page. Without a range, nothing is asked. */
+export function useUsage({ compared, plan, filter, by, tag, measure }: Chosen): UsageCalls {
+  const { queryUsage } = BillingService.method;
+  const following = { isLive: compared?.isOpen === true };
+  const range = compared && {
+    ...filter,
+    from: timestampFromDate(compared.range.from),
+    ...(!compared.isOpen && { to: timestampFromDate(compared.range.to) }),
+  };
+  const bucket = plan && buckets[plan.bucket];
+  const group =
+    by === "tag"
+      ? { groupByTag: tag }
+      : { groupBy: [by === "model" ? UsageGroup.MODEL : UsageGroup.KEY] };
+  const chart = useAllPages(
+    queryUsage,
+    range && plan && { ...range, from: timestampFromDate(plan.askFrom), ...(bucket && { bucket }) },
+    rowsOf,
+    following,
+  );
+  const table = useAllPages(
+    queryUsage,
+    range && { ...range, bucket: Bucket.NONE, ...group, withErrors: true },
+    rowsOf,
+    following,
+  );
+  const rows = table.data?.items ?? [];
+  const largest = largestOf(rows, by, measure);
+  const areNamed = by !== "category" && table.data?.isLast === true && largest.length > 0;
+  const named = useAllPages(
+    queryUsage,
+    areNamed && range && bucket
+      ? {
+          ...range,
+          ...{ bucket, ...group },
+          ...(by === "model" && { models: largest }),
+          ...(by === "key" && { keyIds: largest }),
+        }
+      : undefined,
+    rowsOf,
+    following,
+  );
+  const isEmpty = table.data?.isLast === true && rows.length === 0;
+  // By category, and where nothing was used, no names are asked for.
+  const report = together(chart, table, by === "category" || isEmpty ? table : named);
+  return { report, rows, largest, refused: table.data?.first.errors };
+}
+
+/** The name of a row: of its key, model or value of the tag. */
+export function nameIn(row: UsageRow, by: By): string {
+  return by === "tag" ? row.tagValue : by === "model" ? row.model : row.keyId;
+}
+
+function largestOf(rows: readonly UsageRow[], by: By, measure: Measure): string[] {
+  const sumOf = ({ sums }: UsageRow) => (sums ? measured(measure, sums) : 0n);
+  return (
+    [...rows]
+      .sort((a, b) => Number(sumOf(b) - sumOf(a)))
+      .map((row) => nameIn(row, by))
+      // Requests without the tag are among the others.
+      .filter((name) => name !== "")
+      .slice(0, namedMax)
+  );
+}

@@ -196,7 +196,10 @@ function errorOfRefusal(
   const answer =
     overflow === undefined
       ? toNativeBody(status, body ?? {})
-      : nativeBody("invalid_request_error", { message: overflow.message });
+      : nativeBody("invalid_request_error", {
+          message: overflow.message,
+          code: "context_length_exceeded",
+        });
   return new ApiError("upstream_refused", {
     providerAnswer: { status: status === 422 ? 400 : status, body: answer },
   });

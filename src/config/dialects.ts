@@ -48,6 +48,10 @@ export type Dialect = {
   /** True: refuses an empty description of a tool. */
   readonly noEmptyDescription?: true;
   readonly ids?: IdForm;
+  /** Its word for each reasoning effort that it lacks. */
+  readonly efforts?: Readonly<Record<string, string>>;
+  /** Members that turn its thinking off, which is on by default. */
+  readonly thinkingOff?: Readonly<Record<string, { readonly type: string }>>;
 };
 
 type Placeholder = string | { readonly [name: string]: Placeholder };
@@ -93,7 +97,12 @@ const rows = {
     ...openai,
     noEmptyDescription: true,
   },
-  deepseek: { hosts: ["api.deepseek.com"], ...everyTurn },
+  deepseek: {
+    hosts: ["api.deepseek.com"],
+    ...everyTurn,
+    efforts: { minimal: "low", medium: "high", xhigh: "max", max: "max" },
+    thinkingOff: { thinking: { type: "disabled" } },
+  },
   kimi: {
     hosts: ["api.moonshot.ai", "api.moonshot.cn", "api.kimi.com"],
     ...everyTurn,

@@ -1,7 +1,11 @@
 // What encoders do to a request so that its provider accepts it.
 
+import type { JsonValue } from "@bufbuild/protobuf";
 import type { LeftOut } from "../../gen/gateway/common/v1/left_out_pb.ts";
+import { Format } from "../../gen/gateway/inference/v1/content_pb.ts";
 import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
+import { isOpenai } from "./codec.ts";
+import { isObject } from "./json.ts";
 
 /** What became of the reasoning and the members that a client returned. */
 export type CarryResult = "back" | "foreign" | "model" | "placeholder" | "changed" | "age" | "size";
@@ -52,22 +56,41 @@ const expressed = new Set([
   ...["background", "function_call", "functions", "include", "input", "instructions"],
   ...["max_completion_tokens", "max_output_tokens", "max_tokens", "metadata", "moderation", "n"],
   ...["parallel_tool_calls", "reasoning", "reasoning_effort", "response_format", "store", "stop"],
-  ...["stream", "stream_options", "temperature", "thinking", "tool_choice", "tools", "top_p"],
-  ...["text", "truncation"],
+  ...["stream", "stream_options", "temperature", "thinking", "tool_choice", "tools", "top_k"],
+  ...["top_p", "text", "truncation", "verbosity"],
 ]);
+/** Of the native format: its other members have typed fields. */
+const expressedNative = new Set(["metadata", "service_tier", "stop_sequences", "stream", "tools"]);
 
-/**
- * Notes the members of a request of one of OpenAI's formats that its target, of another format,
- * does not get. `more`: those that this target gets besides.
- */
+/** Notes the members of a request that its target, of another format, does not get. */
 export function leaveOutMembers(
-  { extensions = {} }: GenerateRequest,
+  { extensions = {}, sourceFormat }: GenerateRequest,
   more: readonly string[],
   fit: Fit,
 ): void {
+  const known = isOpenai(sourceFormat) ? expressed : expressedNative;
   for (const [name, value] of Object.entries(extensions))
-    if (value !== null && !expressed.has(name) && !more.includes(name))
+    if (value !== null && !known.has(name) && !more.includes(name) && !isDefault(name, value))
       fit.leaveOut({ where: name, what: name, why: "member" });
+}
+
+/** True for a value that asks for what every provider does by itself. */
+function isDefault(name: string, value: JsonValue): boolean {
+  return (
+    name === "modalities" && Array.isArray(value) && value.every((modality) => modality === "text")
+  );
+}
+
+/** How long the client of one of OpenAI's formats wants its answer: `low`, `medium` or `high`. */
+export function verbosityOf({ extensions = {}, sourceFormat }: GenerateRequest) {
+  const { text, verbosity } = extensions;
+  const asked =
+    sourceFormat === Format.RESPONSES && isObject(text)
+      ? text.verbosity
+      : sourceFormat === Format.CHAT
+        ? verbosity
+        : undefined;
+  return typeof asked === "string" ? asked : undefined;
 }
 
 /**

@@ -58,9 +58,9 @@ export function parseRequest(bytes: Uint8Array): ParsedRequest {
  * Parses JSON that a provider wrote. Lone surrogates, which some leave where they cut a text,
  * become U+FFFD. Throws `SyntaxError` for a text that is not JSON.
  */
-export function parseAnswerJson(text: string): JsonValue {
+export function parseAnswerJson(text: string, hasSurrogates = mayHoldSurrogates(text)): JsonValue {
   const value: JsonValue = JSON.parse(text);
-  return mayHoldSurrogates(text) ? wellFormed(value) : value;
+  return hasSurrogates ? wellFormed(value) : value;
 }
 
 function wellFormed(value: JsonValue): JsonValue {

@@ -6,6 +6,7 @@
 
 import { StringDecoder } from "node:string_decoder";
 import { ApiError } from "../base/errors.ts";
+import { mayHoldSurrogates } from "./json.ts";
 import type { TextRun, TextRuns } from "./text-run.ts";
 
 /** One event of a stream. */
@@ -16,6 +17,8 @@ export type SseEvent = {
   readonly data: string;
   /** A run of events instead of one; `event` and `data` are then empty. */
   readonly run?: TextRun;
+  /** Present if the data may escape surrogates. */
+  readonly hasSurrogates?: true;
 };
 
 /** Most characters of one event. No working provider sends more. */
@@ -31,7 +34,11 @@ interface SseParser {
   end(): SseEvent[];
 }
 
-/** With `runs`, the events of runs come as one. */
+/**
+ * With `runs`, the events of runs come as one. Where a provider cut its text inside of a character,
+ * an event ends with the first half of a surrogate pair: it waits for the next event, which then
+ * has both halves.
+ */
 export function createSseParser(runs?: TextRuns): SseParser {
   // Holds back the bytes of a character that continues in the next read.
   const decoder = new StringDecoder("utf8");
@@ -45,11 +52,15 @@ export function createSseParser(runs?: TextRuns): SseParser {
   let piecesLength = 0;
   let event = "";
   let data: string | undefined;
+  /** True if an event of this read may have a half of a character. */
+  let mayHoldHalf = false;
+  /** The last event, which ends with the first half of a character. */
+  let held: SseEvent | undefined;
 
   /** Reads the line of `text` from `from` to `end`. */
   const readLine = (text: string, from: number, end: number, events: SseEvent[]): void => {
     if (from === end) {
-      if (data !== undefined) events.push({ event, data });
+      if (data !== undefined) addEvent({ event, data }, events);
       event = "";
       data = undefined;
       return;
@@ -58,6 +69,29 @@ export function createSseParser(runs?: TextRuns): SseParser {
     if (text.startsWith("data: ", from)) addData(text.slice(from + 6, end));
     else if (text.startsWith("event: ", from)) event = text.slice(from + 7, end);
     else readField(text.slice(from, end));
+  };
+
+  const addEvent = (one: SseEvent, events: SseEvent[]): void => {
+    if (mayHoldSurrogates(one.data)) {
+      mayHoldHalf = true;
+      events.push({ ...one, hasSurrogates: true });
+    } else events.push(one);
+  };
+
+  /** `events` with the halves of a character in one of them. */
+  const joinHalves = (events: readonly SseEvent[]): SseEvent[] => {
+    const joined: SseEvent[] = [];
+    mayHoldHalf = false;
+    for (let one of events) {
+      if (held) {
+        const [first, second] = moveHalf(held, one);
+        joined.push(first);
+        one = second;
+      }
+      held = halfAt(one, firstHalf) === undefined ? undefined : one;
+      if (!held) joined.push(one);
+    }
+    return joined;
   };
 
   const readField = (line: string): void => {
@@ -131,7 +165,7 @@ export function createSseParser(runs?: TextRuns): SseParser {
       piecesLength += text.length - from;
       if (piecesLength > sseEventMax) throw tooLarge();
     }
-    return events;
+    return mayHoldHalf || held ? joinHalves(events) : events;
   };
 
   return {
@@ -140,9 +174,44 @@ export function createSseParser(runs?: TextRuns): SseParser {
       const events = read(decoder.end());
       if (pieces.length > 0) readPieces("", events);
       readLine("", 0, 0, events);
-      return events;
+      const joined = joinHalves(events);
+      return held ? [...joined, held] : joined;
     },
   };
+}
+
+/** The escape of a first half at the end of a JSON string, and of a second half at the start. */
+const firstHalf = /\\u[dD][89abAB][\da-fA-F]{2}"/g;
+const secondHalf = /"\\u[dD][c-fC-F][\da-fA-F]{2}/g;
+const halfLength = "\\ud83d".length;
+
+/** Where the one such half of an event begins. Undefined: there is none, or more than one. */
+function halfAt({ data, hasSurrogates }: SseEvent, half: RegExp): number | undefined {
+  if (!hasSurrogates) return undefined;
+  const [found, ...others] = [...data.matchAll(half)].filter(
+    ({ index }) => !isEscaped(data, index),
+  );
+  return others.length === 0 ? found?.index : undefined;
+}
+
+/** True if an odd number of backslashes stands before this place. */
+function isEscaped(text: string, at: number): boolean {
+  let from = at;
+  while (text[from - 1] === "\\") from--;
+  return (at - from) % 2 === 1;
+}
+
+/** Two events after one another, with the first half of a character before its second. */
+function moveHalf(first: SseEvent, second: SseEvent): [SseEvent, SseEvent] {
+  const [from, quote] = [halfAt(first, firstHalf), halfAt(second, secondHalf)];
+  const continues = first.event === second.event && from !== undefined && quote !== undefined;
+  if (!continues) return [first, second];
+  const half = first.data.slice(from, from + halfLength);
+  const [before, after] = [second.data.slice(0, quote + 1), second.data.slice(quote + 1)];
+  return [
+    { ...first, data: first.data.slice(0, from) + first.data.slice(from + halfLength) },
+    { ...second, data: before + half + after },
+  ];
 }
 
 function tooLarge(): ApiError {

@@ -8,6 +8,7 @@ import {
   createEventEncoder,
   decodeRequest,
   encodeAnswer,
+  hasFunctions,
   wantsUsage,
 } from "../formats/chat/chat.ts";
 import type { Sealing } from "../formats/packs.ts";
@@ -41,12 +42,16 @@ export function postChatCompletions(
     const sealing = sealedContent.sealingOf(accountOf(request));
     const body = await readJson(request);
     const decoded = withHeaderTags(decodeRequest(body, sealing), request.headers);
-    const format = formatOf(wantsUsage(body), sealing, showCost);
+    const wishes = { includeUsage: wantsUsage(body), hasFunctions: hasFunctions(body) };
+    const format = formatOf(wishes, sealing, showCost);
     return sendAnswer({ core, request, reply, generateRequest: decoded, format, keepAlive });
   };
 }
 
-function formatOf(includeUsage: boolean, sealing: Sealing, showCost: boolean): AnswerFormat {
+/** What a client wants of the form of its answer. */
+type Wishes = { readonly includeUsage: boolean; readonly hasFunctions: boolean };
+
+function formatOf(wishes: Wishes, sealing: Sealing, showCost: boolean): AnswerFormat {
   // All chunks of one stream carry the same time.
   const createdAtMs = Date.now();
   const contextOf = ({ model, estimatedInputTokens }: Admission) => ({
@@ -54,7 +59,7 @@ function formatOf(includeUsage: boolean, sealing: Sealing, showCost: boolean): A
     estimatedInputTokens,
     showCost,
     sealing,
-    includeUsage,
+    ...wishes,
     createdAtMs,
   });
   return {

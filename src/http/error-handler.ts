@@ -78,6 +78,16 @@ const native = "POST /v1/messages";
 /** Paths of the two vendors that this gateway does not have. */
 const guidance: readonly (readonly [prefix: string, advice: string])[] = [
   [
+    "/v1/responses/compact",
+    "Only OpenAI opens what this method makes, so it is not offered: compact with a request to " +
+      "POST /v1/responses. Codex does so if its provider has another name than OpenAI.",
+  ],
+  [
+    "/v1/responses/input_tokens",
+    "Tokens of this format are not counted in advance: POST /v1/messages/count_tokens counts those " +
+      "of the native format, and each answer has its usage.",
+  ],
+  [
     "/v1/responses",
     "Responses are not stored here: use POST /v1/responses, and send the whole input.",
   ],
@@ -85,7 +95,11 @@ const guidance: readonly (readonly [prefix: string, advice: string])[] = [
   ["/v1/complete", `Text completions are not supported: use ${native}.`],
   ["/v1/messages/batches", `Batches are not supported: use ${native} for each request.`],
   ["/v1/files", `Files are not supported: put the content into the body of ${native}.`],
-  ["/v1/embeddings", `Embeddings are not supported: this gateway has ${native} and ${chat}.`],
+  [
+    "/v1/embeddings",
+    "No model of this gateway makes embeddings: all of them write answers. Use another provider " +
+      "for your embeddings.",
+  ],
 ];
 
 /**
@@ -131,12 +145,17 @@ export function pathVariants(path: string): string[] {
 }
 
 function matchesPath(path: string, pattern: string): boolean {
-  const segments = path.split("/");
+  const segments = withoutSlash(path).split("/");
   const wanted = pattern.split("/");
   return (
     segments.length === wanted.length &&
     wanted.every((one, at) => one === segments[at] || (one.startsWith(":") && segments[at] !== ""))
   );
+}
+
+/** The path without one slash at its end, which is served as well. */
+function withoutSlash(path: string): string {
+  return path.length > 1 && path.endsWith("/") ? path.slice(0, -1) : path;
 }
 
 /** Fastify's `frameworkErrors`: the path is not a valid URL, or one of its segments is too long. */

@@ -358,7 +358,10 @@ function addRoutes(
     });
   }
 
-  for (const route of routes) for (const url of route.paths) addRoute(url, route);
+  // Some clients put a slash behind the address that they were given.
+  for (const route of routes)
+    for (const url of route.paths)
+      for (const one of url === "/" ? [url] : [url, `${url}/`]) addRoute(one, route);
 
   const served: ServedPath[] = routes.flatMap(({ method, paths }) =>
     paths.map((path) => ({ path, methods: method === "GET" ? ["GET", "HEAD"] : [method] })),

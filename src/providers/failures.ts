@@ -20,10 +20,51 @@ export type ErrorAnswer = {
   readonly retryAfterMs?: number;
 };
 
-// The vendor sends these with status 400 and the type of an invalid request, also for a call that
-// only counts tokens. A caller that sees them would believe that its own credits are used up.
-const accountProblem =
-  /^(?:Your credit balance is too low|You have reached your specified|This organization has been disabled)/;
+// Some providers send these with status 400 and the type of an invalid request, also for a call that
+// only counts tokens. A caller that sees them would believe that its own key is wrong, or that its
+// own credits are used up. At the start of a message alone: providers repeat values of a request
+// inside of theirs.
+const accountProblem = new RegExp(
+  `^(?:${[
+    "your credit balance is too low",
+    "you have reached your specified",
+    "this organization has been disabled",
+    "(?:incorrect|invalid) api[ _-]?key",
+    "api[ _-]?key (?:not valid|expired|not found|is (?:not valid|invalid|expired))",
+    "(?:the|your) account .{0,60}(?:suspended|deactivated|not active)",
+    "insufficient (?:account )?(?:balance|credits?|funds)",
+    "access denied, please make sure your account",
+  ].join("|")})`,
+  "i",
+);
+const accountCodes: ReadonlySet<string> = new Set([
+  ...["account_deactivated", "authentication_error", "billing_error", "billing_hard_limit_reached"],
+  ...["billing_not_active", "exceeded_current_quota_error", "insufficient_quota"],
+  ...["invalid_api_key"],
+]);
+
+/** The client never names a provider's model. The same holds of these. */
+const modelProblem = new RegExp(
+  `^(?:${[
+    "(?:the )?(?:requested )?model\\b.{0,300}(?:not exist|not found)",
+    "not found the model",
+    "invalid model\\b",
+    "\\S{1,300} is not a valid model",
+    "the provided model identifier is invalid",
+  ].join("|")})`,
+  "i",
+);
+
+/** Members that the gateway sets, whatever the client sends. */
+const gatewayMembers: ReadonlySet<string> = new Set([
+  ...["max_completion_tokens", "max_output_tokens", "max_tokens", "model", "store", "stream"],
+  "stream_options",
+]);
+/** A member that a provider does not know at all, as its only group. */
+const unknownMember = [
+  /^(?:unsupported|unknown|unrecognized)[^:'"`]{0,40}(?:parameter|argument|field)s?[^:'"`]{0,40}:\s*['"`]?(\w+)(?!\w|\.\w|\[)/i,
+  /^(\w+): extra (?:inputs are|fields) not permitted/i,
+];
 
 /** The meaning of an answer with an error status. `model` is the requested name at the provider. */
 export function failureOfAnswer(answer: ErrorAnswer, model: string): ProviderFailure {
@@ -34,11 +75,7 @@ export function failureOfAnswer(answer: ErrorAnswer, model: string): ProviderFai
 function meaningOf({ status, body, retryAfterMs }: ErrorAnswer, model: string): ProviderFailure {
   const error = readErrorBody(body);
   const isAccountStatus = status === 401 || status === 402 || status === 403;
-  if (
-    isAccountStatus ||
-    error.code === "insufficient_quota" ||
-    accountProblem.test(error.message)
-  ) {
+  if (isAccountStatus || isAccountProblem(status, body)) {
     return failed(status, {
       alarm: `the provider refuses our credential or account with status ${status}`,
     });
@@ -50,11 +87,26 @@ function meaningOf({ status, body, retryAfterMs }: ErrorAnswer, model: string): 
   if (status >= 500 && isOverload(error)) return overloaded(status, retryAfterMs);
   if (status === 503) return { ...failed(status), ...waiting(retryAfterMs) };
   if (status >= 500) return failed(status);
-  if (isWrongModel(status, body, error, model))
+  if (isWrongModel(status, body, model))
     return failed(status, { alarm: `the provider has no model ${model}` });
+  const member = refusedMember(body);
+  if (member !== undefined)
+    return failed(status, { alarm: `the provider refuses the member ${member} of the gateway` });
   if (status === 400 || status === 413 || status === 422 || (status === 404 && body))
     return refusedRequest(status, body, error);
   return failed(status, { alarm: `the provider answers status ${status}` });
+}
+
+function isAccountProblem(status: number, body: JsonObject | undefined): boolean {
+  const { type, code, message } = status < 429 ? ownErrorOf(body) : readErrorBody(body);
+  return accountCodes.has(code) || accountCodes.has(type) || accountProblem.test(message);
+}
+
+/** The member of the gateway that a provider does not know, which no client can change. */
+function refusedMember(body: JsonObject | undefined): string | undefined {
+  const { message } = ownErrorOf(body);
+  const names = unknownMember.map((words) => words.exec(message)?.[1]);
+  return names.find((name) => name !== undefined && gatewayMembers.has(name));
 }
 
 /** Of Google's `QuotaFailure`, and of Bedrock's sentence. */
@@ -196,23 +248,23 @@ function errorOfRefusal(
   const answer =
     overflow === undefined
       ? toNativeBody(status, body ?? {})
-      : nativeBody("invalid_request_error", { message: overflow.message });
+      : nativeBody("invalid_request_error", {
+          message: overflow.message,
+          code: "context_length_exceeded",
+        });
   return new ApiError("upstream_refused", {
     providerAnswer: { status: status === 422 ? 400 : status, body: answer },
   });
 }
 
-// With status 404 a chat provider can only mean the model. A native one may also mean a file.
+// With status 404, a provider means the model. A native one may also mean a file of the client.
 // Without a body, the address may be wrong.
-function isWrongModel(
-  status: number,
-  body: JsonObject | undefined,
-  error: OverflowReport,
-  model: string,
-): boolean {
-  if (error.code === "model_not_found" || /not a valid model/i.test(error.message)) return true;
+function isWrongModel(status: number, body: JsonObject | undefined, model: string): boolean {
+  const { code, message } = ownErrorOf(body);
+  if (code === "model_not_found" || modelProblem.test(message)) return true;
   if (status !== 404 || !body) return false;
-  return body.type !== "error" || error.message.includes(model);
+  const isFile = body.type === "error" && /\bfile/i.test(message);
+  return !isFile || message.includes(model);
 }
 
 // Listeners expect the native error body, so that of a chat provider is converted. It keeps the
@@ -255,9 +307,17 @@ export function wordsOf(body: JsonObject): string {
 
 const noMessage = "The provider declined the request.";
 
+/**
+ * The error that a provider wrote itself: without what stands in the middle of its message, where a
+ * value of the client may be.
+ */
+function ownErrorOf(body: JsonObject | undefined): OverflowReport {
+  return readErrorBody(body, true);
+}
+
 // The members of an error body that describe the error, in either format.
-function readErrorBody(body: JsonObject | undefined): OverflowReport {
-  const { error, message, type, code } = innermost(body ?? {});
+function readErrorBody(body: JsonObject | undefined, isOwn = false): OverflowReport {
+  const { error, message, type, code } = innermost(body ?? {}, isOwn);
   return {
     type,
     code,
@@ -272,15 +332,19 @@ const nestedMax = 3;
 
 /**
  * The innermost error of a body. Gateways write the body of their provider as JSON into their own
- * message. Type and code are those of the innermost error that has them.
+ * message. Type and code are those of the innermost error that has them. `isOwn`: only
+ * of errors with which the message around them ends.
  */
-function innermost(body: JsonObject): Fault {
+function innermost(body: JsonObject, isOwn = false): Fault {
   let fault = { ...faultIn(body), type: "", code: "" };
   for (let level = 0, at: JsonObject | undefined = body; at && level <= nestedMax; level++) {
     const { error, message } = faultIn(at);
     const { type, code } = fault;
     fault = { error, message, type: textOf(error.type) || type, code: textOf(error.code) || code };
-    at = nestedIn(message) ?? nestedIn(textOf(isObject(error.metadata) && error.metadata.raw));
+    const isEnd = !isOwn || message.trimEnd().endsWith("}");
+    at =
+      (isEnd ? nestedIn(message) : undefined) ??
+      nestedIn(textOf(isObject(error.metadata) && error.metadata.raw));
   }
   return fault;
 }

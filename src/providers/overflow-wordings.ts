@@ -31,7 +31,13 @@ export const wordings: readonly Wording[] = [
     words: /exceed context limit: (?<prompt>\d+) \+ (?<output>\d+) > (?<context>\d+)/,
   },
   { by: "Bedrock", words: /input is too long for requested model/i },
+  { by: "Bedrock, in four words", words: /(?:^|: )input is too long\.?$/i },
   { by: "OpenAI Responses", words: /exceeds the context window/i },
+  {
+    by: "OpenAI, of a limit",
+    words:
+      /input tokens exceed the configured limit(?: of (?<context>\d+) tokens\. Your messages resulted in (?<prompt>\d+) tokens)?/i,
+  },
   {
     by: "OpenAI, DeepSeek",
     words:
@@ -63,6 +69,17 @@ export const wordings: readonly Wording[] = [
       /passed (?<prompt>\d+) input tokens and requested (?<output>\d+) output tokens\. .*context length is only (?<context>\d+) tokens/,
   },
   {
+    by: "vLLM, of its engine",
+    words:
+      /(?:\(length (?<prompt>\d+)\) )?is longer than the maximum model length(?: of (?<context>\d+))?/i,
+  },
+  {
+    by: "Text Generation Inference",
+    words:
+      /`inputs` tokens \+ `max_new_tokens` must be <= (?<context>\d+)\. Given: (?<prompt>\d+) `inputs` tokens and (?<output>\d+) `max_new_tokens`/,
+  },
+  { by: "LiteLLM", words: /ContextWindowExceededError/i },
+  {
     by: "Together",
     words:
       /input \((?<prompt>\d+) tokens\) is longer than the model's context length \((?<context>\d+) tokens\)/,
@@ -88,6 +105,10 @@ export const wordings: readonly Wording[] = [
       /input token count \((?<prompt>\d+)\) exceeds the maximum number of tokens allowed \((?<context>\d+)\)/,
   },
   {
+    by: "Gemini on Vertex",
+    words: /input token count is (?<prompt>\d+) but model only supports up to (?<context>\d+)/i,
+  },
+  {
     by: "Mistral",
     words:
       /Prompt contains (?<prompt>\d+) tokens .*too large for model with (?<context>\d+) maximum context length/,
@@ -97,6 +118,7 @@ export const wordings: readonly Wording[] = [
     by: "Kimi",
     words: /exceeded model token limit(?:: (?<context>\d+) \(requested: (?<prompt>\d+)\))?/,
   },
+  { by: "Kimi, of the input", words: /input token length too long/i },
   { by: "MiniMax", words: /context window exceeds limit/ },
   {
     by: "GitHub Copilot",
@@ -104,6 +126,8 @@ export const wordings: readonly Wording[] = [
   },
   { by: "Qwen", words: /Range of input length should be/ },
   { by: "Z.ai", words: /Prompt 超长/ },
+  { by: "Z.ai, code 1261", words: /prompt exceeds max length/i },
+  { by: "Z.ai, code 1210", words: /tokens in request more than max tokens allowed/i },
   {
     by: "Poolside",
     words:
@@ -112,6 +136,12 @@ export const wordings: readonly Wording[] = [
   { by: "LM Studio", words: /greater than the context length/ },
   { by: "Ollama", words: /exceeded max context length/ },
   { by: "llama.cpp", words: /exceeds the available context size/ },
+  // Of unknown origin: clients know them.
+  { by: "a deployment", words: /context exceeds your deployment/i },
+  {
+    by: "a context limit",
+    words: /(?:exceed(?:s|ed)?|than) the (?:model's )?maximum context limit/i,
+  },
 ];
 
 /** Characters of a message that are searched. */

@@ -219,7 +219,7 @@ function openProvider(
   const { env, clock, contextTokensOf, countCarried } = parts;
   switch (settings.kind) {
     case "simulated":
-      return createSimulated(settings, clock, contextTokensOf);
+      return createSimulated(settings, clock, contextTokensOf, countCarried);
     case "anthropic":
       return createAnthropic(settings, credentialOf(settings, env), clock, countCarried);
     case "openai":

@@ -55,6 +55,50 @@ for (const format of providerFormats) {
       expect(sent).toContain("22 degrees");
     };
 
+    describe("openai with the older functions", () => {
+      const { tool } = weather;
+      const called = { name: tool.name, arguments: tool.input.join("") };
+      const request = {
+        model: "sonnet",
+        messages: user,
+        functions: [{ name: tool.name, parameters: { type: "object", properties: {} } }],
+      };
+
+      test("gets its call as it asked for it, whole and streamed", async () => {
+        stage.provider.play(stage.reply(weather), stage.reply(weather));
+        const plain = await openai(stage).chat.completions.create(request);
+        const [choice] = plain.choices;
+        expect(choice?.finish_reason).toBe("function_call");
+        expect(choice?.message.function_call).toEqual(called);
+        expect(choice?.message).not.toHaveProperty("tool_calls");
+
+        const stream = await openai(stage).chat.completions.create({ ...request, stream: true });
+        const got = { name: "", arguments: "", reason: "" };
+        for await (const chunk of stream) {
+          const [part] = chunk.choices;
+          got.name += part?.delta.function_call?.name ?? "";
+          got.arguments += part?.delta.function_call?.arguments ?? "";
+          got.reason = part?.finish_reason ?? got.reason;
+          expect(part?.delta ?? {}).not.toHaveProperty("tool_calls");
+        }
+        expect(got).toEqual({ ...called, reason: "function_call" });
+      });
+
+      test("sends its result back, and gets an answer", async () => {
+        stage.provider.play(stage.reply(sunny));
+        const { choices } = await openai(stage).chat.completions.create({
+          ...request,
+          messages: [
+            ...user,
+            { role: "assistant", content: null, function_call: called },
+            { role: "function", name: tool.name, content: "22 degrees" },
+          ],
+        });
+        expect(choices[0]?.message.content).toBe(sunny.text.join(""));
+        expect(JSON.stringify(stage.provider.requests.at(-1)?.body)).toContain("22 degrees");
+      });
+    });
+
     describe("openai", () => {
       test("creates a plain answer", async () => {
         stage.provider.play(stage.reply(sunny));

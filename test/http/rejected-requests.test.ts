@@ -524,7 +524,7 @@ describe("paths and methods", () => {
 
   test("that clients use by mistake get an error that names the endpoint to use", async () => {
     const { url } = await startHttpServer();
-    const wrong = ["/v1/completions", "/v1/embeddings", "/completions", "/v1/v1/completions"];
+    const wrong = ["/v1/completions", "/completions", "/v1/v1/completions"];
     for (const path of wrong) {
       const { status, body } = await readError(await post(url, path, chatHeaders, chatBody));
       expect(status).toBe(404);
@@ -541,6 +541,34 @@ describe("paths and methods", () => {
       expect(status).toBe(404);
       expect(body.error.message).toContain("/v1/messages");
     }
+  });
+
+  test.each([
+    ["/v1/embeddings", /^No model of this gateway makes embeddings/],
+    ["/v1/responses/compact", /^Only OpenAI opens what this method makes/],
+    ["/v1/responses/input_tokens/", /^Tokens of this format are not counted in advance/],
+    ["/v1/responses/resp_1", /^Responses are not stored here/],
+  ])("of a vendor that have no counterpart get the reason: %s", async (path, reason) => {
+    const { url } = await startHttpServer();
+    const { status, body } = await readError(await post(url, path, chatHeaders, chatBody));
+    expect(status).toBe(404);
+    expect(body.error.message).toMatch(reason);
+  });
+
+  test("are served with a slash behind them as well", async () => {
+    const { url } = await startHttpServer();
+    for (const path of ["/v1/models", "/v1/credits", "/healthz", "/openapi.json", "/docs"]) {
+      const [plain, slashed] = await Promise.all(
+        [path, `${path}/`].map((one) => fetch(url + one, { headers: chatHeaders })),
+      );
+      expect([slashed?.status, slashed?.headers.get("content-type")]).toEqual([
+        plain?.status,
+        plain?.headers.get("content-type"),
+      ]);
+    }
+    for (const path of ["/v1/chat/completions/", "/chat/completions/", "/v1/v1/responses/"])
+      expect((await post(url, path, chatHeaders, chatBody)).status).not.toBe(404);
+    expect((await fetch(`${url}/v1/messages/`)).headers.get("allow")).toBe("POST");
   });
 
   test("with another method of a known path get 405 and the methods that it has", async () => {

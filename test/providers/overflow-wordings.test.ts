@@ -124,6 +124,53 @@ const cases: { provider: string; message: string; overflow: Overflow | undefined
     message: "ValidationException: Input is too long for requested model.",
     overflow: bare,
   },
+  { provider: "Bedrock in four words", message: "Input is too long.", overflow: bare },
+  {
+    provider: "OpenAI about a limit",
+    message:
+      "Input tokens exceed the configured limit of 272000 tokens. Your messages resulted in 302473 tokens. Please reduce the length of the messages.",
+    overflow: tooLong(302_473, 272_000),
+  },
+  {
+    provider: "vLLM's engine",
+    message:
+      "The decoder prompt (length 8357) is longer than the maximum model length of 8192. Make sure that `max_model_len` is no smaller than the number of text tokens.",
+    overflow: tooLong(8_357, 8_192),
+  },
+  {
+    provider: "Text Generation Inference",
+    message:
+      "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. Given: 4000 `inputs` tokens and 512 `max_new_tokens`",
+    overflow: tooMuchOutput(4_000, 512, 4_096),
+  },
+  {
+    provider: "LiteLLM",
+    message: "litellm.ContextWindowExceededError: too many tokens",
+    overflow: bare,
+  },
+  {
+    provider: "Gemini on Vertex",
+    message:
+      "Unable to submit request because the input token count is 131335 but model only supports up to 131072. Reduce the input token count and try again.",
+    overflow: tooLong(131_335, 131_072),
+  },
+  { provider: "Kimi about the input", message: "Input token length too long", overflow: bare },
+  { provider: "Z.ai with code 1261", message: "Prompt exceeds max length", overflow: bare },
+  {
+    provider: "Z.ai with code 1210",
+    message: "tokens in request more than max tokens allowed",
+    overflow: bare,
+  },
+  {
+    provider: "a deployment",
+    message: "The context exceeds your deployment's window.",
+    overflow: bare,
+  },
+  {
+    provider: "a context limit",
+    message: "The request exceeds the model's maximum context limit.",
+    overflow: bare,
+  },
   {
     provider: "OpenAI's Responses",
     message: "Your input exceeds the context window of this model. Please adjust your input.",

@@ -5,6 +5,7 @@ import {
   type Block,
   BlockSchema,
   CacheControlSchema,
+  Format,
   Role,
 } from "../../gen/gateway/inference/v1/content_pb.ts";
 import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
@@ -102,6 +103,15 @@ describe("an answer", () => {
       inputTokens: 5,
       outputTokens: Math.ceil(Buffer.byteLength(textOf(events)) / 4),
     });
+  });
+
+  test("says what its model has no place for", async () => {
+    const request = requestOf("Hello", { sourceFormat: Format.CHAT, extensions: { seed: 7 } });
+    const { events } = await readAll(providers, request);
+    const [start] = events.map(({ kind }) => kind);
+    expect(start?.case === "messageStart" && start.value.leftOut).toMatchObject([
+      { where: "seed", what: "seed", why: "member", count: 1 },
+    ]);
   });
 
   test("ends at max_tokens, with this stop reason", async () => {

@@ -204,3 +204,23 @@ function foldLogprobs(before: JsonValue | undefined, value: JsonValue): JsonValu
   }
   return joined;
 }
+
+/**
+ * The choice for a client that knows the older form alone, with the first of its calls, or a piece
+ * of that one.
+ */
+export function withFunctionCall({ delta, message, ...choice }: JsonObject): JsonObject {
+  const isCall = choice.finish_reason === "tool_calls";
+  return {
+    ...choice,
+    ...(isObject(delta) && { delta: inOlderForm(delta) }),
+    ...(isObject(message) && { message: inOlderForm(message) }),
+    ...(isCall && { finish_reason: "function_call" }),
+  };
+}
+
+function inOlderForm({ tool_calls: calls, ...message }: JsonObject): JsonObject {
+  const [first] = Array.isArray(calls) ? calls : [];
+  if (!isObject(first) || (first.index ?? 0) !== 0 || first.function === undefined) return message;
+  return { ...message, function_call: first.function };
+}

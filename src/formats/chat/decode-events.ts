@@ -96,7 +96,7 @@ class ChunkDecoder implements EventDecoder {
     return this.#answer.take();
   }
 
-  #readEvent({ event: name, data, run }: SseEvent): void {
+  #readEvent({ event: name, data, run, hasSurrogates }: SseEvent): void {
     if (run) {
       this.#readRun(run);
       return;
@@ -107,7 +107,7 @@ class ChunkDecoder implements EventDecoder {
       else this.#fail(incomplete);
       return;
     }
-    const chunk = parseChunk(data);
+    const chunk = parseChunk(data, hasSurrogates === true);
     if (chunk)
       this.#readChunk(name === "error" && chunk.error === undefined ? { error: chunk } : chunk);
     else
@@ -275,9 +275,9 @@ function isPlainPiece({ choices, ...others }: JsonObject): boolean {
 
 const incomplete = "The model provider's answer ended before it was complete.";
 
-function parseChunk(data: string): JsonObject | undefined {
+function parseChunk(data: string, hasSurrogates: boolean): JsonObject | undefined {
   try {
-    const value = parseAnswerJson(data);
+    const value = parseAnswerJson(data, hasSurrogates);
     // Google's endpoint reports an error in a list.
     const chunk = Array.isArray(value) && value.length === 1 ? value[0] : value;
     return isObject(chunk) ? chunk : undefined;

@@ -47,7 +47,10 @@ export function decodeRequest(body: JsonValue, sealing: Sealing = noSealing): Ge
   const carried = new Carried(sealing);
   const messages = decodeMessages(body.messages, carried);
   carried.give(messages);
-  const { tools, toolChoice } = decodeTools(body);
+  const { tools, toolChoice } = decodeTools(
+    // The older form has one call in an answer.
+    hasFunctions(body) ? { ...body, parallel_tool_calls: false } : body,
+  );
   const thinking = decodeThinking(body.thinking);
   // All members, in the order of the other formats, so that requests have one shape.
   return {
@@ -84,6 +87,13 @@ export function wantsUsage(body: JsonValue): boolean {
   return (
     isObject(body) && isObject(body.stream_options) && body.stream_options.include_usage === true
   );
+}
+
+/** True if the client knows the older form of tools alone. */
+export function hasFunctions(body: JsonValue): boolean {
+  if (!isObject(body)) return false;
+  const { functions, tools } = body;
+  return Array.isArray(functions) && functions.length > 0 && isAbsent(tools);
 }
 
 function isAbsent(value: JsonValue | undefined): boolean {

@@ -11,7 +11,7 @@ import { isObject } from "../json.ts";
 import { pieceOf } from "../pieces.ts";
 import { readStartContent } from "../start-content.ts";
 import { withoutRuns } from "../text-run.ts";
-import { ChoiceFold } from "./choice.ts";
+import { ChoiceFold, withFunctionCall } from "./choice.ts";
 import {
   type CompletionContext,
   carrierOf,
@@ -45,7 +45,7 @@ export function encodeAnswer(events: readonly Event[], context: CompletionContex
   return {
     ...completionHead("chat.completion", context),
     ...members,
-    choices: [{ index: 0, ...choice }],
+    choices: [{ index: 0, ...(context.hasFunctions ? withFunctionCall(choice) : choice) }],
     usage: encodeUsage(usage, context.estimatedInputTokens),
   };
 }

@@ -17,7 +17,7 @@ import { pieceOf } from "../pieces.ts";
 import { readStartContent } from "../start-content.ts";
 import { runOf, type TextForm, type TextRun } from "../text-run.ts";
 import { fromNativeId } from "../tool-ids.ts";
-import { toDelta } from "./choice.ts";
+import { toDelta, withFunctionCall } from "./choice.ts";
 import { encodeUsage, mergeUsage, reasoningDetail, toFinishReason } from "./usage-and-endings.ts";
 
 /** The values of an answer that come from the gateway, not from the provider. */
@@ -25,6 +25,8 @@ export type CompletionContext = AnswerContext & {
   /** `stream_options.include_usage` of the request. Plain answers always have their usage. */
   readonly includeUsage: boolean;
   readonly createdAtMs: number;
+  /** True for a client that sent `functions`: its one call comes as `function_call`. */
+  readonly hasFunctions?: boolean;
 };
 
 /** The first members of a plain answer and of every chunk. */
@@ -215,9 +217,7 @@ class ChunkEncoder implements EventEncoder {
         // Tool calls have numbers of their own; blocks of other kinds do not count.
         const index = this.#toolCalls++;
         this.#hasArguments = false;
-        return this.#chunks.delta({
-          tool_calls: [{ index, id, type: "function", function: { name, arguments: "" } }],
-        });
+        return this.#chunks.call(index, { id, name });
       }
       default:
         return "";
@@ -307,6 +307,7 @@ class Chunks {
   readonly #textHead: string;
   readonly #reasoningHead: string;
   readonly #textTail: string;
+  readonly #hasFunctions: boolean;
   /** Of the form that the texts of runs came in last. */
   #form: { readonly form: TextForm; readonly head: string; readonly tail: string } | undefined;
 
@@ -319,6 +320,7 @@ class Chunks {
     this.#textHead = `${this.#deltaHead}{"content":`;
     this.#reasoningHead = `${this.#deltaHead}{"reasoning_content":`;
     this.#textTail = `}${this.#deltaTail}`;
+    this.#hasFunctions = context.hasFunctions === true;
   }
 
   delta(delta: JsonValue): string {
@@ -354,7 +356,8 @@ class Chunks {
   }
 
   /** A choice as its provider wrote it, with some members of its chunk. */
-  choice(choice: JsonObject, members: JsonObject, cost?: JsonObject): string {
+  choice(given: JsonObject, members: JsonObject, cost?: JsonObject): string {
+    const choice = this.#hasFunctions ? withFunctionCall(given) : given;
     const more = stringifyJson(members).slice(1, -1);
     const own = `${this.#head}${stringifyJson({ index: 0, ...choice })}`;
     const chunk = more === "" ? own + this.#tail : `${own}],${more}${this.#tail.slice(1)}`;
@@ -365,14 +368,25 @@ class Chunks {
     return this.#reasoningHead + quote(text) + this.#textTail;
   }
 
+  /** The start of tool call `index`. */
+  call(index: number, { id, name }: { id: string; name: string }): string {
+    const called = { name, arguments: "" };
+    if (this.#hasFunctions) return index === 0 ? this.delta({ function_call: called }) : "";
+    return this.delta({ tool_calls: [{ index, id, type: "function", function: called }] });
+  }
+
   /** More of the arguments of tool call `index`. */
   callArguments(index: number, text: string): string {
+    if (this.#hasFunctions)
+      return index === 0 ? this.delta({ function_call: { arguments: text } }) : "";
     return `${this.#deltaHead}{"tool_calls":[{"index":${index},"function":{"arguments":${quote(text)}}}]}${this.#deltaTail}`;
   }
 
   /** The chunk that ends the choice. */
   finish(finishReason: string, cost?: JsonObject): string {
-    const chunk = `${this.#deltaHead}{},"finish_reason":"${finishReason}"}${this.#tail}`;
+    const isCall = this.#hasFunctions && finishReason === "tool_calls";
+    const reason = isCall ? "function_call" : finishReason;
+    const chunk = `${this.#deltaHead}{},"finish_reason":"${reason}"}${this.#tail}`;
     return withCost(chunk, cost);
   }
 

@@ -418,7 +418,10 @@ export function toPart(block: Block): JsonObject | undefined {
     case "text":
       return kind.value.text === "" ? undefined : textPart(kind.value.text);
     case "image":
-      return { type: "image_url", image_url: { url: urlOf(kind.value.source, "image") } };
+      return {
+        type: "image_url",
+        image_url: { url: urlOf(kind.value.source, "image"), ...detailOf(block.extensions) },
+      };
     case "document":
       return documentPart(kind.value);
     case "other": {
@@ -428,6 +431,14 @@ export function toPart(block: Block): JsonObject | undefined {
     default:
       return undefined;
   }
+}
+
+/** How closely a client of one of OpenAI's formats wants its image to be seen. */
+function detailOf({ image_url: url, detail }: JsonObject = {}): JsonObject {
+  const asked = isObject(url) ? url.detail : detail;
+  if (typeof asked !== "string") return {};
+  // The Responses format alone has images in their own size.
+  return { detail: asked === "original" ? "high" : asked };
 }
 
 function textPart(text: string): JsonObject {

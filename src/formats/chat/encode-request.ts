@@ -13,9 +13,9 @@ import {
 import type { GenerateRequest } from "../../../gen/gateway/inference/v1/inference_pb.ts";
 import { ApiError } from "../../base/errors.ts";
 import { chatEffortOfBudget, findEffort } from "../../base/reasoning-effort.ts";
-import { type DialectName, dialectOf } from "../../config/catalog.ts";
+import { type Dialect, type DialectName, dialectOf } from "../../config/catalog.ts";
 import { isOpenai } from "../codec.ts";
-import { Fit, leaveOutMembers } from "../fit.ts";
+import { Fit, leaveOutMembers, verbosityOf } from "../fit.ts";
 import { isObject } from "../json.ts";
 import {
   answerFormOf,
@@ -29,7 +29,7 @@ import { shortName } from "../tool-names.ts";
 import { fitTurns } from "../turns.ts";
 import { encodeMessages } from "./encode-messages.ts";
 import { encodeCacheMark } from "./fields.ts";
-import { type PassMembers, passMembers } from "./members.ts";
+import { effortMembers, type PassMembers, passes, passMembers } from "./members.ts";
 
 /** The settings of a provider that affect the body. */
 export type RequestTarget = {
@@ -144,15 +144,22 @@ function isOwnChoice(choice: JsonValue): boolean {
 /** The members of a request of another format. */
 function encodeMembers(request: GenerateRequest, target: RequestTarget, fit: Fit): JsonObject {
   const body: JsonObject = {};
-  if (request.sourceFormat === Format.RESPONSES) leaveOutMembers(request, [], fit);
+  const dialect = dialectOf(target.dialect ?? "generic");
+  leaveOutMembers(request, [], fit);
+  const verbosity = verbosityOf(request);
+  if (verbosity !== undefined) {
+    if (passes("verbosity", dialect, target.passMembers ?? [])) body.verbosity = verbosity;
+    else fit.leaveOut({ where: "text", what: "verbosity", why: "member" });
+  }
   if (request.temperature !== undefined) body.temperature = request.temperature;
   if (request.topP !== undefined) body.top_p = request.topP;
-  const { isStrict } = dialectOf(target.dialect ?? "generic");
-  if (request.topK !== undefined && !isStrict) body.top_k = request.topK;
+  if (request.topK !== undefined) {
+    if (dialect.isStrict) fit.leaveOut({ where: "top_k", what: "top_k", why: "member" });
+    else body.top_k = request.topK;
+  }
   if (request.stopSequences.length > 0) body.stop = request.stopSequences;
   addTools(body, request, target, fit);
-  const effort = encodeEffort(request);
-  if (effort !== undefined) body.reasoning_effort = effort;
+  Object.assign(body, encodeThinking(request, dialect));
   const form = answerFormOf(request);
   if (form) body.response_format = { type: "json_schema", json_schema: openaiForm(form, fit) };
   else if (wantsJsonObject(request)) body.response_format = { type: "json_object" };
@@ -222,6 +229,18 @@ export function shortNames({ sourceFormat, tools }: GenerateRequest) {
   if (isOpenai(sourceFormat) || !tools.some(({ name }) => shortName(name) !== name))
     return undefined;
   return new Map(tools.map(({ name }) => [shortName(name), name]));
+}
+
+/** Members for the thinking of a request of another format, in the words of the provider. */
+function encodeThinking(request: GenerateRequest, dialect: Dialect): JsonObject {
+  const { reasoningEffort, thinking, outputConfig } = request;
+  if (reasoningEffort === undefined && thinking?.type === "disabled")
+    return { ...dialect.thinkingOff };
+  const known = encodeEffort(request);
+  if (known === undefined) return {};
+  const asked = reasoningEffort ?? outputConfig?.effort ?? known;
+  const own = dialect.efforts?.[asked] === undefined ? known : asked;
+  return Object.fromEntries(effortMembers(own, dialect));
 }
 
 /** The effort that the request asks for, as every chat provider knows it. */

@@ -132,6 +132,7 @@ export function passMembers(
       if (value !== null) fit.leaveOut({ where: name, what: name, why: "member" });
       return [];
     }
+    if (name === "reasoning_effort") return effortMembers(value, dialect);
     if (name !== "metadata" || !isObject(value)) return [[name, value]];
     const rest = withoutTags(value);
     return Object.keys(rest).length === Object.keys(value).length || Object.keys(rest).length > 0
@@ -139,6 +140,14 @@ export function passMembers(
       : [];
   });
   return Object.fromEntries(entries);
+}
+
+/** An effort in the words of the provider. */
+export function effortMembers(effort: JsonValue, dialect: Dialect): [string, JsonValue][] {
+  const { efforts = {}, thinkingOff } = dialect;
+  if (effort === "none" && thinkingOff) return Object.entries(thinkingOff);
+  const own = typeof effort === "string" ? efforts[effort] : undefined;
+  return [["reasoning_effort", own ?? effort]];
 }
 
 /** Of `extra_body`, the one member that a provider documents for it. */
@@ -150,7 +159,8 @@ function ownPart(value: JsonValue, path: Dialect["extraBody"]): JsonObject | und
   return found === undefined ? undefined : { [outer]: { [inner]: found } };
 }
 
-function passes(name: string, dialect: Dialect, more: PassMembers): boolean {
+/** True if a provider gets this member of a client. */
+export function passes(name: string, dialect: Dialect, more: PassMembers): boolean {
   if (neverPassed.has(name) || dialect.refusedRequestMembers?.includes(name)) return false;
   if (more === "all" || more.includes(name) || dialect.ownMembers?.includes(name)) return true;
   return dialect.isStrict ? referenceSet.has(name) : known.has(name);

@@ -27,7 +27,7 @@ import {
   ping,
   progress,
 } from "../events.ts";
-import { isCount, isObject, isSound, parseAnswerJson } from "../json.ts";
+import { isCount, isObject, isSound, mayHoldSurrogates, parseAnswerJson } from "../json.ts";
 import { jsonDepthMax } from "../json-fault.ts";
 import { createSseParser, type SseEvent } from "../sse.ts";
 import { readStartContent } from "../start-content.ts";
@@ -47,7 +47,7 @@ export function createEventDecoder(acceptsRuns = false, source: AnswerSource = {
   const order = createOrder();
   const read = (sseEvents: readonly SseEvent[]): Event[] => {
     const events: Event[] = [];
-    for (const { event: name, data, run } of sseEvents) {
+    for (const { event: name, data, run, hasSurrogates = false } of sseEvents) {
       if (run) {
         order.accept(runDelta(run.form.index, run), events);
         continue;
@@ -56,7 +56,7 @@ export function createEventDecoder(acceptsRuns = false, source: AnswerSource = {
       // completions.
       if ((data === "" && name !== "ping") || data === "[DONE]") continue;
       order.accept(
-        decodeEvent(name, data, source) ??
+        decodeEvent(name, data, source, hasSurrogates) ??
           failure(unreadableAnswer, "The model provider sent an event that cannot be read."),
         events,
       );
@@ -205,18 +205,21 @@ function reportFailureUsage({ extensions }: Failure, events: Event[]): void {
 }
 
 /**
- * Decodes the JSON text `data` of an event that is called `name` in the stream. Undefined if it is
+ * Decodes the JSON text `given` of an event that is called `name` in the stream. Undefined if it is
  * not an event of this format.
  */
 export function decodeEvent(
   name: string,
-  data: string,
+  given: string,
   source: AnswerSource = {},
+  hasSurrogates = mayHoldSurrogates(given),
 ): Event | undefined {
   // Pings have no content, and the data of some is not JSON.
   if (name === "ping") return ping();
-  const parsed = parse(data);
+  const parsed = parse(given, hasSurrogates);
   if (!isObject(parsed)) return undefined;
+  // Without halves of characters.
+  const data = hasSurrogates ? JSON.stringify(parsed) : given;
   const value = typeof parsed.type === "string" || name === "" ? parsed : { ...parsed, type: name };
   switch (value.type) {
     case "content_block_delta":
@@ -257,9 +260,9 @@ function withRaw(event: Event, data: string | undefined): Event {
   return event;
 }
 
-function parse(data: string): JsonValue | undefined {
+function parse(data: string, hasSurrogates: boolean): JsonValue | undefined {
   try {
-    const value = parseAnswerJson(data);
+    const value = parseAnswerJson(data, hasSurrogates);
     // A level takes at least two characters, so only long events can be too deep.
     return data.length <= 2 * jsonDepthMax || isSound(value, false) ? value : undefined;
   } catch {

@@ -16,7 +16,7 @@ import type { GenerateRequest } from "../../../gen/gateway/inference/v1/inferenc
 import { ApiError } from "../../base/errors.ts";
 import { dialectOf } from "../../config/catalog.ts";
 import { isOpenai } from "../codec.ts";
-import { Fit, leaveOutMembers, reasoningPlaceholder } from "../fit.ts";
+import { Fit, leaveOutMembers, reasoningPlaceholder, verbosityOf } from "../fit.ts";
 import { type ReturnTarget, returnOf } from "../returned.ts";
 import {
   answerFormOf,
@@ -42,7 +42,11 @@ export function fitRequest(request: GenerateRequest, fit: Fit = new Fit()): Gene
       message: "moderation: the provider of this model has none.",
     });
   const { temperature, topP, outputConfig } = request;
-  leaveOutMembers(request, request.sourceFormat === Format.CHAT ? ["top_k"] : [], fit);
+  leaveOutMembers(request, [], fit);
+  if (verbosityOf(request) !== undefined) {
+    const where = request.sourceFormat === Format.CHAT ? "verbosity" : "text";
+    fit.leaveOut({ where, what: "verbosity", why: "member" });
+  }
   const fitted = fitTurns(request, fit);
   const form = answerFormOf(request);
   return {

@@ -4,7 +4,7 @@ import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import type { Event } from "../../../gen/gateway/inference/v1/event_pb.ts";
 import { type AnswerSource, type EventDecoder, unreadableAnswer } from "../codec.ts";
 import { failure } from "../events.ts";
-import { isObject, mayHoldSurrogates, parseAnswerJson } from "../json.ts";
+import { isObject, parseAnswerJson } from "../json.ts";
 import { createSseParser, type SseEvent } from "../sse.ts";
 import { OutputReader, readResponseError } from "./read-output.ts";
 
@@ -36,15 +36,15 @@ class ResponseDecoder implements EventDecoder {
     return this.#output.take();
   }
 
-  #readEvent({ event: name, data }: SseEvent): void {
+  #readEvent({ event: name, data, hasSurrogates }: SseEvent): void {
     if (this.#output.isOver || data === "" || data.startsWith("[DONE]")) return;
-    const event = parseObject(data);
+    const event = parseObject(data, hasSurrogates === true);
     if (!event) {
       this.#fail("The model provider sent an event that is not a JSON object.", unreadableAnswer);
       return;
     }
     const type = typeof event.type === "string" ? event.type : name;
-    const isWhole = event.type === type && !data.includes("\n") && !mayHoldSurrogates(data);
+    const isWhole = event.type === type && !data.includes("\n") && !hasSurrogates;
     const typed = event.type === type ? event : { ...event, type };
     this.#output.readPiece(typed, isWhole ? data : undefined, () => this.#read(type, typed));
   }
@@ -114,9 +114,9 @@ function partOf(index: JsonValue | undefined): number {
   return typeof index === "number" ? index : 0;
 }
 
-function parseObject(data: string): JsonObject | undefined {
+function parseObject(data: string, hasSurrogates: boolean): JsonObject | undefined {
   try {
-    const value = parseAnswerJson(data);
+    const value = parseAnswerJson(data, hasSurrogates);
     return isObject(value) ? value : undefined;
   } catch {
     return undefined;

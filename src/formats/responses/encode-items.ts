@@ -229,8 +229,8 @@ function inputPart(block: Block): JsonObject | undefined {
     case "text":
       return { type: "input_text", text: part.text ?? "" };
     case "image_url": {
-      const { url = "" } = isObject(part.image_url) ? part.image_url : {};
-      return { type: "input_image", image_url: url };
+      const { url = "", ...detail } = isObject(part.image_url) ? part.image_url : {};
+      return { type: "input_image", image_url: url, ...detail };
     }
     case "file":
       return isObject(part.file) ? { type: "input_file", ...part.file } : undefined;

@@ -15,7 +15,7 @@ import { withoutTags } from "../../base/tags.ts";
 import type { DialectName } from "../../config/catalog.ts";
 import { encodeEffort } from "../chat/encode-request.ts";
 import { neverPassed } from "../chat/members.ts";
-import { Fit, leaveOutMembers } from "../fit.ts";
+import { Fit, leaveOutMembers, verbosityOf } from "../fit.ts";
 import { isObject } from "../json.ts";
 import { answerFormOf, openaiForm, strictOf, wantsJsonObject, withProperties } from "../schemas.ts";
 import { shortName } from "../tool-names.ts";
@@ -136,7 +136,8 @@ function includeOf(request: GenerateRequest, asked: JsonValue | undefined): Json
 /** The members of a request of another format. */
 function encodeMembers(request: GenerateRequest, fit: Fit): JsonObject {
   const body: JsonObject = {};
-  if (request.sourceFormat === Format.CHAT) leaveOutMembers(request, [], fit);
+  leaveOutMembers(request, [], fit);
+  if (request.topK !== undefined) fit.leaveOut({ where: "top_k", what: "top_k", why: "member" });
   if (request.temperature !== undefined) body.temperature = request.temperature;
   if (request.topP !== undefined) body.top_p = request.topP;
   addTools(body, request, fit);
@@ -149,8 +150,13 @@ function encodeMembers(request: GenerateRequest, fit: Fit): JsonObject {
       ...(isThinking && { summary: "auto" }),
     };
   const form = answerFormOf(request);
-  if (form) body.text = { format: { type: "json_schema", ...openaiForm(form, fit) } };
-  else if (wantsJsonObject(request)) body.text = { format: { type: "json_object" } };
+  const verbosity = verbosityOf(request);
+  const text: JsonObject = {
+    ...(form && { format: { type: "json_schema", ...openaiForm(form, fit) } }),
+    ...(!form && wantsJsonObject(request) && { format: { type: "json_object" } }),
+    ...(verbosity !== undefined && { verbosity }),
+  };
+  if (Object.keys(text).length > 0) body.text = text;
   const moderation = request.extensions?.moderation;
   if (request.sourceFormat === Format.CHAT && moderation !== undefined)
     body.moderation = moderation;

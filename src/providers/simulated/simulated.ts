@@ -2,6 +2,7 @@
 // for tests. It counts 4 bytes of UTF-8 as one token, and an image or a document as 1,000.
 
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
+import type { LeftOut } from "../../../gen/gateway/common/v1/left_out_pb.ts";
 import {
   type BlockDelta,
   BlockDeltaSchema,
@@ -12,9 +13,17 @@ import type { Clock } from "../../base/clock.ts";
 import { type ApiError, toApiError } from "../../base/errors.ts";
 import { randomId } from "../../base/ids.ts";
 import type { SimulatedSettings } from "../../config/catalog.ts";
+import { Fit } from "../../formats/fit.ts";
 import { fitRequest } from "../../formats/native/native.ts";
 import { aborted, failed, failureOfAnswer, failureOfEvent } from "../failures.ts";
-import type { Provider, ProviderCall, ProviderFailure, ProviderStream, Read } from "../provider.ts";
+import type {
+  CountCarried,
+  Provider,
+  ProviderCall,
+  ProviderFailure,
+  ProviderStream,
+  Read,
+} from "../provider.ts";
 import { type Plan, planAnswer } from "./answer.ts";
 import { type InputTokens, PromptCache, segmentPrompt } from "./prompt.ts";
 import type { PlannedBlock } from "./samples.ts";
@@ -31,11 +40,16 @@ export function createSimulated(
   settings: SimulatedSettings,
   clock: Clock,
   contextTokensOf: ContextTokensOf,
+  countCarried: CountCarried = () => {},
 ): Provider {
   const cache = new PromptCache();
   return {
     generate: (call) =>
-      new SimulatedStream(settings, clock, cache, call, contextTokensOf(call.request.model)),
+      new SimulatedStream(
+        { settings, clock, cache, countCarried },
+        call,
+        contextTokensOf(call.request.model),
+      ),
     async countTokens({ request }) {
       const bytes = segmentPrompt(fitRequest(request)).reduce(
         (sum, segment) => sum + segment.bytes,
@@ -48,11 +62,17 @@ export function createSimulated(
   };
 }
 
+/** What the calls of one simulated provider share. */
+type Parts = {
+  readonly settings: SimulatedSettings;
+  readonly clock: Clock;
+  readonly cache: PromptCache;
+  readonly countCarried: CountCarried;
+};
+
 class SimulatedStream implements ProviderStream {
   readonly isPlain = false;
-  readonly #settings: SimulatedSettings;
-  readonly #clock: Clock;
-  readonly #cache: PromptCache;
+  readonly #parts: Parts;
   readonly #call: ProviderCall;
   readonly #contextTokens: number;
   #plan: Plan | undefined;
@@ -64,16 +84,8 @@ class SimulatedStream implements ProviderStream {
   // Ends the current pause.
   #wake: (() => void) | undefined;
 
-  constructor(
-    settings: SimulatedSettings,
-    clock: Clock,
-    cache: PromptCache,
-    call: ProviderCall,
-    contextTokens = Number.POSITIVE_INFINITY,
-  ) {
-    this.#settings = settings;
-    this.#clock = clock;
-    this.#cache = cache;
+  constructor(parts: Parts, call: ProviderCall, contextTokens = Number.POSITIVE_INFINITY) {
+    this.#parts = parts;
     this.#call = call;
     this.#contextTokens = contextTokens;
   }
@@ -111,20 +123,23 @@ class SimulatedStream implements ProviderStream {
 
   #begin(): void {
     const { route } = this.#call;
+    const { settings, clock, cache, countCarried } = this.#parts;
     try {
-      const request = fitRequest(this.#call.request);
+      const fit = new Fit();
+      const request = fitRequest(this.#call.request, fit);
+      countCarried(fit, this.#call.request);
       const segments = segmentPrompt(request);
       const promptTokens = tokensOf(segments.reduce((sum, { bytes }) => sum + bytes, 0));
-      const plan = planAnswer(request, promptTokens, this.#settings.directives);
+      const plan = planAnswer(request, promptTokens, settings.directives);
       const refusal = findRefusal(plan, promptTokens, request.maxTokens ?? 0, this.#contextTokens);
       if (refusal !== undefined) {
         this.#fail(failureOfRefusal(refusal, route.model));
         return;
       }
-      const input = this.#cache.count(request.model, segments, this.#clock.now());
+      const input = cache.count(request.model, segments, clock.now());
       this.#call.onAccepted();
       this.#plan = plan;
-      this.#steps = renderPlan(plan, route.model, input);
+      this.#steps = renderPlan(plan, { model: route.model, leftOut: fit.leftOut }, input);
     } catch (error) {
       this.#fail({ outcome: "refused", status: 400, error: toApiError(error), retry: "nowhere" });
     }
@@ -132,13 +147,14 @@ class SimulatedStream implements ProviderStream {
 
   #pauseMs({ pause }: Step): number {
     const directives = this.#plan?.directives;
-    if (pause === "firstToken") return directives?.firstTokenMs ?? this.#settings.firstTokenMs;
-    return pause === "token" ? (directives?.tokenMs ?? this.#settings.tokenMs) : 0;
+    const { settings } = this.#parts;
+    if (pause === "firstToken") return directives?.firstTokenMs ?? settings.firstTokenMs;
+    return pause === "token" ? (directives?.tokenMs ?? settings.tokenMs) : 0;
   }
 
   #pause(ms: number): Promise<void> {
     return new Promise((resolve) => {
-      const cancel = this.#clock.after(ms, resolve);
+      const cancel = this.#parts.clock.after(ms, resolve);
       this.#wake = () => {
         cancel();
         resolve();
@@ -208,7 +224,11 @@ function failureOfRefusal({ status, message }: Refusal, model: string): Provider
 type Step = { readonly event: Event; readonly pause: "none" | "firstToken" | "token" };
 
 /** The events of a planned answer, in order, with the pauses of a model that sends tokens. */
-function* renderPlan(plan: Plan, model: string, input: InputTokens): Generator<Step> {
+function* renderPlan(
+  plan: Plan,
+  { model, leftOut }: { model: string; leftOut: LeftOut[] },
+  input: InputTokens,
+): Generator<Step> {
   const { directives } = plan;
   const inputUsage = {
     inputTokens: input.input,
@@ -218,7 +238,7 @@ function* renderPlan(plan: Plan, model: string, input: InputTokens): Generator<S
   };
   const usage = directives.noUsage ? {} : { usage: { ...inputUsage, outputTokens: 0 } };
   yield step(
-    { case: "messageStart", value: { id: randomId("msg_"), model, ...usage } },
+    { case: "messageStart", value: { id: randomId("msg_"), model, leftOut, ...usage } },
     "firstToken",
   );
   for (const name of directives.events ?? []) {

@@ -1,6 +1,7 @@
 // What encoders do to a request so that its provider accepts it.
 
 import type { LeftOut } from "../../gen/gateway/common/v1/left_out_pb.ts";
+import { Format } from "../../gen/gateway/inference/v1/content_pb.ts";
 import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
 
 /** What became of the reasoning and the members that a client returned. */
@@ -49,11 +50,14 @@ export class Fit {
  * an effect on the gateway alone.
  */
 const expressed = new Set([
+  // The client's notes on itself.
+  "client_metadata",
   ...["background", "function_call", "functions", "include", "input", "instructions"],
   ...["max_completion_tokens", "max_output_tokens", "max_tokens", "metadata", "moderation", "n"],
   ...["parallel_tool_calls", "reasoning", "reasoning_effort", "response_format", "store", "stop"],
   ...["stream", "stream_options", "temperature", "thinking", "tool_choice", "tools", "top_p"],
-  ...["text", "truncation"],
+  // The number of calls of tools that its provider has not.
+  ...["max_tool_calls", "text", "truncation"],
 ]);
 
 /**
@@ -61,12 +65,15 @@ const expressed = new Set([
  * does not get. `more`: those that this target gets besides.
  */
 export function leaveOutMembers(
-  { extensions = {} }: GenerateRequest,
+  { extensions = {}, sourceFormat }: GenerateRequest,
   more: readonly string[],
   fit: Fit,
 ): void {
+  // Of a chat request with messages, an input beside them says nothing.
+  const isExpressed = (name: string) =>
+    expressed.has(name) && !(name === "input" && sourceFormat === Format.CHAT);
   for (const [name, value] of Object.entries(extensions))
-    if (value !== null && !expressed.has(name) && !more.includes(name))
+    if (value !== null && !isExpressed(name) && !more.includes(name))
       fit.leaveOut({ where: name, what: name, why: "member" });
 }
 

@@ -15,10 +15,11 @@ export type Resolved = {
   readonly price: Price;
   /** False if the name is unknown and only its tier selected the model. */
   readonly exact: boolean;
+  /** Whether a provider of it knows the tools that the vendor of the Responses format runs. */
+  readonly hasHostedTools: boolean;
 };
 
-export type Catalog = {
-  readonly features: CatalogFile["features"];
+export type Catalog = Pick<CatalogFile, "features" | "hostedTools"> & {
   /** Undefined for an unknown name. */
   find(name: string): Resolved | undefined;
   /**
@@ -37,7 +38,13 @@ export type Catalog = {
 
 export function createCatalog(file: CatalogFile): Catalog {
   const resolved = new Map(
-    file.models.map((model) => [model.id, { model, price: priceOf(model), exact: true }] as const),
+    file.models.map((model) => {
+      const hasHostedTools = model.routes.flat().some(({ provider }) => {
+        const settings = file.providers[provider];
+        return settings?.kind === "openai" && settings.api === "responses";
+      });
+      return [model.id, { model, price: priceOf(model), exact: true, hasHostedTools }] as const;
+    }),
   );
   const aliases = Object.entries(file.aliases);
   const byName = new Map([
@@ -73,6 +80,7 @@ export function createCatalog(file: CatalogFile): Catalog {
   };
   return {
     features: file.features,
+    hostedTools: file.hostedTools,
     find,
     list,
     resolve(name, allowed) {

@@ -360,6 +360,7 @@ function admission(
       requestedMaxTokens: request.maxTokens ?? maxTokens,
       estimatedInputTokens: estimatedTokensOf(size),
       rateLimit,
+      leftOut: request.leftOut,
     },
   });
 }

@@ -41,7 +41,8 @@ export function prepare(
   checkTags(received.tags, "tags");
   const { target, request: named } = prepareModel(catalog, received, allowedModels);
   const maxTokens = limitOutput(received, target);
-  const permitted = enforceFeaturePolicy(named, catalog.features);
+  const hosted = { known: target.hasHostedTools, otherwise: catalog.hostedTools };
+  const permitted = enforceFeaturePolicy(named, catalog.features, hosted);
   // As in `limitOutput`: the client named another model and does not know how this one thinks.
   const fitting = target.exact ? permitted : limitThinking(permitted, target.model, maxTokens);
   const request = mapReasoning(fitting, target.model, maxTokens);
@@ -52,7 +53,7 @@ export function prepare(
       maxTokensOf(size, target.model.contextTokens) + (request.tools.length > 0 ? toolTokens : 0),
     ),
     mostExpensiveInput: size.mostExpensiveInput,
-    webSearches: webSearchesOf(request.tools),
+    webSearches: webSearchesOf(request),
     minOutput: minOutputOf(request, maxTokens),
     maxOutput: maxTokens,
   };

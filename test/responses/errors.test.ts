@@ -26,7 +26,11 @@ const refused: readonly [name: string, body: unknown, param: string | null][] = 
   ["a conversation", { ...base, conversation: "conv_1" }, "conversation"],
   ["a stored prompt", { ...base, prompt: { id: "pmpt_1" } }, "prompt"],
   ["background work", { ...base, background: true }, "background"],
-  ["a built-in tool", { ...base, tools: [{ type: "web_search" }] }, "tools[0].type"],
+  [
+    "a built-in tool that it demands",
+    { ...base, tools: [{ type: "web_search" }], tool_choice: { type: "web_search" } },
+    "tool_choice",
+  ],
   [
     "a built-in tool in a namespace",
     { ...base, tools: [{ type: "namespace", name: "n", tools: [{ type: "mcp" }] }] },

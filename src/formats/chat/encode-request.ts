@@ -16,6 +16,7 @@ import { chatEffortOfBudget, findEffort } from "../../base/reasoning-effort.ts";
 import { type DialectName, dialectOf } from "../../config/catalog.ts";
 import { isOpenai } from "../codec.ts";
 import { Fit, leaveOutMembers } from "../fit.ts";
+import { leaveOutHosted } from "../hosted-tools.ts";
 import { isObject } from "../json.ts";
 import {
   answerFormOf,
@@ -113,6 +114,7 @@ function ownTool(
   if (!isObject(tool)) return tool;
   const { function: called } = tool;
   if (!isObject(called)) {
+    if (isObject(tool.custom)) return tool;
     // In the form of another format, or of a kind without arguments.
     const known = typed.find(({ name }) => name === tool.name);
     return known ? (encodeTool(known, 0, target, fit)[0] ?? tool) : tool;
@@ -138,13 +140,16 @@ function parametersOf(schema: JsonValue | undefined, { dialect }: RequestTarget)
 /** False for a choice in the form of another format. */
 function isOwnChoice(choice: JsonValue): boolean {
   if (!isObject(choice)) return choice !== "any";
-  return isObject(choice.function) || choice.type === "allowed_tools" || choice.type === "custom";
+  return isObject(choice.function) || isObject(choice.custom) || choice.type === "allowed_tools";
 }
 
 /** The members of a request of another format. */
 function encodeMembers(request: GenerateRequest, target: RequestTarget, fit: Fit): JsonObject {
   const body: JsonObject = {};
-  if (request.sourceFormat === Format.RESPONSES) leaveOutMembers(request, [], fit);
+  if (request.sourceFormat === Format.RESPONSES) {
+    leaveOutMembers(request, [], fit);
+    leaveOutHosted(request, fit);
+  }
   if (request.temperature !== undefined) body.temperature = request.temperature;
   if (request.topP !== undefined) body.top_p = request.topP;
   const { isStrict } = dialectOf(target.dialect ?? "generic");

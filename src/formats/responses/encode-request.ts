@@ -16,6 +16,7 @@ import type { DialectName } from "../../config/catalog.ts";
 import { encodeEffort } from "../chat/encode-request.ts";
 import { neverPassed } from "../chat/members.ts";
 import { Fit, leaveOutMembers } from "../fit.ts";
+import { itemsOf, toolListsOf } from "../hosted-tools.ts";
 import { isObject } from "../json.ts";
 import { answerFormOf, openaiForm, strictOf, wantsJsonObject, withProperties } from "../schemas.ts";
 import { shortName } from "../tool-names.ts";
@@ -119,7 +120,8 @@ function withSchema(tool: JsonValue): JsonValue {
 
 /** Stubs of the tools that the conversation has called, where a provider needs them. */
 function addStubs(members: JsonObject, request: GenerateRequest, fit: Fit): void {
-  if (members.tools === undefined) addTools(members, request, fit);
+  const hasTools = toolListsOf(members.tools, itemsOf(request.messages)).length > 0;
+  if (!hasTools) addTools(members, request, fit);
 }
 
 /** What the client asks for, and the encrypted reasoning of a model that reasons. */

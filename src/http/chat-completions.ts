@@ -1,9 +1,9 @@
-// POST /v1/chat/completions: the chat format, and bodies of the Responses format that are answered in
-// it.
+// POST /v1/chat/completions: the chat format, and bodies of the Responses format, which are
+// answered in it.
 
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Admission } from "../../gen/gateway/inference/v1/inference_pb.ts";
-import { ref } from "../base/json-schema.ts";
+import { anyOf, ref } from "../base/json-schema.ts";
 import type { Core } from "../contract/contract.ts";
 import {
   createEventEncoder,
@@ -25,8 +25,11 @@ import { withHeaderTags } from "./tags.ts";
 export const chatOperation: Operation = {
   id: "createChatCompletion",
   summary: "Generates an answer in the chat format",
-  description: "With `stream`, the answer is a stream of `ChatChunk`, one in each `data`.",
-  body: ref("ChatRequest"),
+  description:
+    "With `stream`, the answer is a stream of `ChatChunk`, one in each `data`. A body with `input` " +
+    "in place of `messages` is one of the Responses format, whose tools may have either form. It " +
+    "is answered as any other here.",
+  body: anyOf(ref("ChatRequest"), ref("ResponsesOnChatPath")),
   answer: {
     [json]: ref("ChatCompletion"),
     [eventStream]: eventsOf("ChatChunk", "Then `[DONE]`."),

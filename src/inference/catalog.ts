@@ -132,23 +132,29 @@ function toModel(
 }
 
 /**
- * The catalogue's spelling of a name that a client wrote in a vendor's spelling:
- * `claude-haiku-4-5-20251001` becomes `model-haiku-4.5`.
+ * The catalogue's spelling of a name that a client wrote in the spelling of a vendor or a router:
+ * `claude-haiku-4-5-20251001` and `us.anthropic.claude-haiku-4-5-20251001-v1:0` become
+ * `model-haiku-4.5`.
  */
 function canonicalName(name: string): string {
   return name
     .toLowerCase()
-    .replace(/\[1m\]$/, "")
-    .replace(/^(anthropic|vendor)\//, "")
+    .replace(/^.*[/.](?=claude-)|^(anthropic|vendor)\//, "")
+    .replace(/\[\w+\]$|[:@][\w.-]*$/, "")
     .replace(/^claude-/, "model-")
-    .replace(/(-\d{8}|@\d{8}|-latest)$/, "")
+    .replace(/-v\d+$/, "")
+    .replace(/-(\d{8}|latest)$/, "")
     .replace(/(\d)-(\d+)$/, "$1.$2");
 }
 
 const tiers = ["opus", "sonnet", "haiku"] as const;
 
-/** The tier in a vendor's name of an unknown model. Undefined for every other name. */
+/**
+ * The tier in a vendor's name of an unknown model, or in a tier's name with a version. Undefined
+ * for every other name.
+ */
 function tierOf(name: string): (typeof tiers)[number] | undefined {
   const lower = name.toLowerCase();
-  return lower.includes("claude") ? tiers.find((tier) => lower.includes(tier)) : undefined;
+  const isVendors = lower.includes("claude") || /^(opus|sonnet|haiku)-\d[\d.-]*$/.test(lower);
+  return isVendors ? tiers.find((tier) => lower.includes(tier)) : undefined;
 }

@@ -43,8 +43,9 @@ const webSearchesDefault = 8;
 
 /**
  * The request without the members that only the gateway may set and without hosted tools that it
- * may not use, and with a bound of its web searches. Throws `feature_not_offered`, `thread_unsupported_request`, or `invalid_request` for an
- * extension with the name of a field and for a wrong bound.
+ * may not use, and with a bound of its web searches. Throws `feature_not_offered`,
+ * `thread_unsupported_request`, or `invalid_request` for an extension with the name of a field and
+ * for a wrong bound.
  */
 export function enforceFeaturePolicy(
   request: GenerateRequest,

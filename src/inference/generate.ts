@@ -122,8 +122,6 @@ export async function* generate(
     const callProvider: CallProvider = (maxTokens, mayRepeat) =>
       parts.providers.generate({
         request: { ...prepared.request, maxTokens },
-        omitMaxTokens:
-          received.maxTokens === undefined && maxTokens === prepared.target.model.maxOutputTokens,
         affinity: () => affinityOf(key.keyId, prepared.request),
         accountId: key.accountId,
         repeat: repeatOf(call),

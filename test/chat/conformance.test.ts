@@ -417,8 +417,8 @@ const badBodies: [name: string, text: string, param: string | null][] = [
     "messages[0].content",
   ],
   [
-    "asks for more than the model can give",
-    '{"model":"haiku","max_tokens":99000,"messages":[{"role":"user","content":"a"}]}',
+    "asks for nothing",
+    '{"model":"haiku","max_tokens":0,"messages":[{"role":"user","content":"a"}]}',
     "max_tokens",
   ],
 ];

@@ -24,6 +24,7 @@ import {
   optionalArray,
   optionalBoolean,
   optionalInteger,
+  optionalLimit,
   optionalNumber,
   optionalObject,
   textAt,
@@ -97,8 +98,8 @@ function rejectUnanswerable(body: JsonObject): void {
 }
 
 function decodeMaxTokens(body: JsonObject): number | undefined {
-  const legacy = optionalInteger(body.max_tokens, "max_tokens", 1);
-  return optionalInteger(body.max_completion_tokens, "max_completion_tokens", 1) ?? legacy;
+  const legacy = optionalLimit(body.max_tokens, "max_tokens");
+  return optionalLimit(body.max_completion_tokens, "max_completion_tokens") ?? legacy;
 }
 
 function decodeSampling(body: JsonObject) {

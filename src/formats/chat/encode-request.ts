@@ -48,8 +48,6 @@ export type RequestTarget = {
    * reject and all others require.
    */
   readonly maxTokensName?: "max_tokens" | "max_completion_tokens";
-  /** True to send no output limit. Default: false. */
-  readonly omitMaxTokens?: boolean;
 };
 
 /**
@@ -74,8 +72,7 @@ export function encodeRequest(
       : encodeMembers(fitted, target, fit)),
     model,
     messages: encodeMessages(fitted, { model, dialect, cacheMarks }, fit),
-    ...(limit !== undefined &&
-      !target.omitMaxTokens && { [target.maxTokensName ?? "max_tokens"]: limit }),
+    ...(limit !== undefined && { [target.maxTokensName ?? "max_tokens"]: limit }),
     stream,
     ...(stream && { stream_options: { ...(isOwn && options), include_usage: true } }),
   };

@@ -25,7 +25,7 @@ import { toolsMax } from "../codec.ts";
 export const filled: Schema = { type: "string", minLength: 1 };
 /** A text that is not blank. */
 export const words: Schema = { type: "string", pattern: "\\S" };
-export const positive: Schema = { type: "integer", minimum: 1, maximum: 4_294_967_295 };
+export const positive: Schema = { type: "integer", minimum: 1 };
 const fraction: Schema = { type: "number", minimum: 0, maximum: 1 };
 /** What samples of both formats of OpenAI have. */
 export const sampling = {

@@ -1,5 +1,5 @@
-// Bodies of this format that come to the path of chat completions, as Cursor's agent sends them. They
-// are answered in the chat format.
+// Bodies of this format that come to the path of chat completions, as Cursor's agent sends them.
+// They are answered in the chat format.
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import { isObject } from "../json.ts";

@@ -31,8 +31,6 @@ export type RequestTarget = {
   readonly stream: boolean;
   /** Its habits. Default: `generic`. */
   readonly dialect?: DialectName;
-  /** True to send no output limit. Default: false. */
-  readonly omitMaxTokens?: boolean;
 };
 
 /** Members that the gateway sets itself, or that refer to what is stored. */
@@ -79,8 +77,7 @@ export function encodeRequest(
       isOwn && typeof extensions.input === "string" && isOnly(extensions.input, request)
         ? extensions.input
         : (input ?? []),
-    ...(request.maxTokens !== undefined &&
-      !target.omitMaxTokens && { max_output_tokens: request.maxTokens }),
+    ...(request.maxTokens !== undefined && { max_output_tokens: request.maxTokens }),
     ...(include && { include }),
     store: false,
     stream,

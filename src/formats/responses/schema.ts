@@ -81,6 +81,10 @@ export const responsesSchemas: Readonly<Record<string, Schema>> = {
       prompt: absent,
     },
   ),
+  ResponsesOnChatPath: described(
+    "As `ResponsesRequest`, with members of `ChatRequest` for its limit and its effort.",
+    open({ model: words, input: anyOf(words, list(ref("ResponseItem"), { minItems: 1 })) }),
+  ),
   ResponseItem: anyOf(
     described(
       "An instruction, which is text.",

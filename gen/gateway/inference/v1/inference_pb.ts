@@ -257,8 +257,8 @@ export type Admission = Message<"gateway.inference.v1.Admission"> & {
   grantedMaxTokens: number;
 
   /**
-   * The requested `max_tokens`, or the default. The granted number is lower if the credits do not
-   * cover it.
+   * The requested `max_tokens`, or the most that the model generates. The granted number is lower
+   * if the model has not as much, or the credits do not cover it.
    *
    * @generated from field: uint32 requested_max_tokens = 4;
    */

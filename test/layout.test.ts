@@ -59,7 +59,7 @@ const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
   {
     formats: [
       ...["native/native", "chat/chat", "responses/responses"],
-      ...["codec", "fit", "json", "packs", "text-run", "turns"],
+      ...["codec", "fit", "hosted-tools", "json", "packs", "text-run", "turns"],
     ],
   },
   {

@@ -96,11 +96,6 @@ export const errorCatalog = {
     rpc: Code.DeadlineExceeded,
     message: "The request body arrived too slowly, or not at all.",
   },
-  responses_api_unsupported: {
-    rpc: Code.InvalidArgument,
-    message:
-      "This body has the shape of the Responses API: post it to /v1/responses, or send `messages`.",
-  },
   not_found: { rpc: Code.NotFound, message: "Not found." },
   archived: {
     rpc: Code.NotFound,

@@ -53,6 +53,8 @@ export type CatalogFile = {
   tierFallback: boolean;
   /** Features with costs beyond tokens that the operator has enabled. */
   features: { serverTools: boolean; fastSpeed: boolean; inferenceGeo: boolean };
+  /** What happens to tools of a Responses request that its provider may not run itself. */
+  hostedTools: "leave_out" | "refuse";
   /** In catalogue order. */
   models: ModelEntry[];
   /** Alias → model id. */
@@ -151,6 +153,7 @@ function readFile(top: Section): CatalogFile {
       fastSpeed: features?.flag("fast_speed", false) ?? false,
       inferenceGeo: features?.flag("inference_geo", false) ?? false,
     },
+    hostedTools: top.choice("hosted_tools", ["leave_out", "refuse"], "leave_out"),
     providers: readProviders(top.section("providers")),
     models: readModels(
       top.sections("models"),

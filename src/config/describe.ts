@@ -37,7 +37,7 @@ export function describeCatalog(file: CatalogFile): string {
     "",
     ...describePayments(file.payments),
     "",
-    `native bearer: ${file.nativeBearer}; tier fallback: ${file.tierFallback ? "on" : "off"}; features: ${features.join(", ") || "none"}`,
+    `native bearer: ${file.nativeBearer}; tier fallback: ${file.tierFallback ? "on" : "off"}; features: ${features.join(", ") || "none"}; hosted tools: ${file.hostedTools}`,
   ].join("\n");
 }
 

@@ -107,6 +107,9 @@ export class Carrier {
       }
       case "image":
         return this.#form.format === Format.NATIVE ? [] : [event];
+      // An item of the Responses format, which another one has no block for. Its end says nothing.
+      case "other":
+        return kind.value.type === "web_search_call" ? [] : [event];
       default:
         return [event];
     }

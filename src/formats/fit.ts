@@ -53,11 +53,14 @@ export class Fit {
  * an effect on the gateway alone.
  */
 const expressed = new Set([
+  // The client's notes on itself.
+  "client_metadata",
   ...["background", "function_call", "functions", "include", "input", "instructions"],
   ...["max_completion_tokens", "max_output_tokens", "max_tokens", "metadata", "moderation", "n"],
   ...["parallel_tool_calls", "reasoning", "reasoning_effort", "response_format", "store", "stop"],
   ...["stream", "stream_options", "temperature", "thinking", "tool_choice", "tools", "top_k"],
-  ...["top_p", "text", "truncation", "verbosity"],
+  // The number of calls of tools that its provider has not.
+  ...["max_tool_calls", "top_p", "text", "truncation", "verbosity"],
 ]);
 /** Of the native format: its other members have typed fields. */
 const expressedNative = new Set(["metadata", "service_tier", "stop_sequences", "stream", "tools"]);
@@ -69,8 +72,11 @@ export function leaveOutMembers(
   fit: Fit,
 ): void {
   const known = isOpenai(sourceFormat) ? expressed : expressedNative;
+  // Of a chat request with messages, an input beside them says nothing.
+  const isExpressed = (name: string) =>
+    known.has(name) && !(name === "input" && sourceFormat === Format.CHAT);
   for (const [name, value] of Object.entries(extensions))
-    if (value !== null && !known.has(name) && !more.includes(name) && !isDefault(name, value))
+    if (value !== null && !isExpressed(name) && !more.includes(name) && !isDefault(name, value))
       fit.leaveOut({ where: name, what: name, why: "member" });
 }
 

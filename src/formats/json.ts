@@ -10,9 +10,18 @@ export function isObject(value: JsonValue | undefined): value is JsonObject {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
+/** Largest value of a count in the canonical request, which is a uint32. */
+export const countMax = 0xffff_ffff;
+
 /** True for the values of a uint32 field. */
 export function isCount(value: JsonValue | undefined): value is number {
-  return typeof value === "number" && Number.isInteger(value) && value >= 0 && value <= 0xffff_ffff;
+  return typeof value === "number" && Number.isInteger(value) && value >= 0 && value <= countMax;
+}
+
+/** A count that may be larger than can be said: then it is the largest that can. */
+export function countUpToMax(value: JsonValue | undefined): number | undefined {
+  const isHuge = typeof value === "number" && Number.isInteger(value) && value > countMax;
+  return isHuge ? countMax : isCount(value) ? value : undefined;
 }
 
 const decoder = new TextDecoder("utf-8", { fatal: true });

@@ -3,15 +3,14 @@
 // OpenAI's formats may have tools whose input is plain text.
 
 import { hash } from "node:crypto";
-import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
-import { isObject } from "./json.ts";
+import { isObject, parseJsonText } from "./json.ts";
 
 /** A tool as its client defined it. */
 export type ClientTool = {
   readonly name: string;
   readonly namespace?: string;
-  /** True if the input is plain text. */
-  readonly isCustom: boolean;
+  /** `custom`: its input is plain text. Others: the type of the tool, which forms its calls. */
+  readonly kind: string;
 };
 
 const nameLengthMax = 64;
@@ -38,23 +37,8 @@ function cut(name: string, whole: readonly string[]): string {
   return `${name.slice(0, nameLengthMax - digestLength - 1)}_${digest}`;
 }
 
-/** The tools of an accepted request whose calls differ from a plain call, by their flat names. */
-export function readClientTools(tools: JsonValue | undefined): ReadonlyMap<string, ClientTool> {
-  const found = new Map<string, ClientTool>();
-  const add = ({ type, name }: JsonObject, namespace: string | undefined) => {
-    const isCustom = type === "custom";
-    if (typeof name !== "string" || (!isCustom && namespace === undefined)) return;
-    const tool = { name, isCustom, ...(namespace !== undefined && { namespace }) };
-    found.set(flatName(name, namespace), tool);
-  };
-  for (const tool of objectsIn(tools)) {
-    if (tool.type !== "namespace") add(tool, undefined);
-    else if (typeof tool.name === "string")
-      for (const inner of objectsIn(tool.tools)) add(inner, tool.name);
-  }
-  return found;
-}
-
-function objectsIn(value: JsonValue | undefined): JsonObject[] {
-  return Array.isArray(value) ? value.filter(isObject) : [];
+/** The plain input of a call of a custom tool. Other arguments are passed on as they are. */
+export function customInput(text: string): string {
+  const given = parseJsonText(text);
+  return isObject(given) && typeof given.input === "string" ? given.input : text;
 }

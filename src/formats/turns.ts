@@ -126,23 +126,42 @@ function listOf(blocks: readonly Block[]): System | undefined {
 
 // The question may depend on what a user's message holds, so a part of it is never left out.
 function checkParts(
-  { role, content }: Message,
+  { role, content, source }: Message,
   index: number,
   isChat: boolean,
   fit: Fit | undefined,
 ): void {
   const at = `${isChat ? "messages" : "input"}[${index}]`;
-  for (const [part, block] of content.entries()) {
-    const { kind } = block;
+  const isOutput = !isChat && source?.type !== undefined && source.type !== "message";
+  for (const [part, { kind }] of content.entries()) {
     if (kind.case === "toolResult") {
-      const output = isChat ? "content" : "output";
-      for (const [inner, { kind: found }] of kind.value.content.entries())
-        if (found.case === "other") throw notKnown(`${at}.${output}[${inner}]`, found.value);
+      const found = kind.value.content.entries();
+      for (const [inner, block] of found) {
+        if (block.kind.case !== "other") continue;
+        const path = `${at}.${isChat ? "content" : "output"}[${inner}]`;
+        // A part of one result must not end a session.
+        if (isChat) throw notKnown(path, block.kind.value);
+        fit?.leaveOut({ where: path, what: typeOf(block.kind.value), why: "unsupported" });
+      }
     } else if (kind.case === "other") {
-      if (role === Role.USER) throw notKnown(`${at}.content[${part}]`, kind.value);
-      fit?.leaveOut({ where: at, what: typeOf(kind.value), why: "unsupported" });
+      if (kind.value.type === "compaction_trigger") throw notCompacted(at);
+      if (role === Role.USER && !isOutput) throw notKnown(`${at}.content[${part}]`, kind.value);
+      const why = hostedItem.test(typeOf(kind.value)) ? "hosted" : "unsupported";
+      fit?.leaveOut({ where: at, what: typeOf(kind.value), why });
     }
   }
+}
+
+/** Items of tools that the vendor runs itself. */
+const hostedItem =
+  /^(web_search|file_search|code_interpreter|image_generation|computer|mcp|program)(_|$)/;
+
+function notCompacted(at: string): ApiError {
+  const field = `${at}.type`;
+  const message =
+    `${field}: the provider of this model does not compact conversations. In Codex, give the ` +
+    "provider another name than OpenAI: it then compacts with an ordinary request.";
+  return new ApiError("feature_not_offered", { field, message });
 }
 
 function notKnown(at: string, part: JsonObject): ApiError {
@@ -181,7 +200,10 @@ function mergeTurns(turns: readonly Message[]): Message[] {
 function fitResult(block: Block): Block {
   if (block.kind.case !== "toolResult") return block;
   const { value } = block.kind;
-  const content = value.content.filter((inner) => !isBlankText(inner));
+  // `checkParts` has noted those of an unknown kind.
+  const content = value.content.filter(
+    (inner) => !isBlankText(inner) && inner.kind.case !== "other",
+  );
   if (content.length > 0 && content.length === value.content.length) return block;
   const form = content.length === 0 ? ContentForm.ABSENT : value.form;
   return { ...block, kind: { case: "toolResult", value: { ...value, content, form } } };

@@ -18,7 +18,7 @@ import { errorTable } from "./error-table.ts";
 
 export type RequestContext = {
   readonly requestId: string;
-  readonly envelope: Envelope;
+  envelope: Envelope;
   /** The path of the matched route, such as `/v1/models/:id`, never the path as sent. */
   readonly route: string;
   /** The first spelling of that path. */

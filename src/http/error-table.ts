@@ -157,12 +157,6 @@ export const errorTable = {
     native: ["timeout_error", "body_too_slow"],
     chat: [invalid, "body_too_slow"],
   },
-  responses_api_unsupported: {
-    status: 400,
-    native: [invalid, "responses_api_unsupported"],
-    chat: [invalid, "responses_api_unsupported"],
-    ...noRetry,
-  },
   not_found: {
     status: 404,
     native: ["not_found_error", "not_found"],

@@ -102,8 +102,7 @@ async function sendStream(answering: Answering): Promise<FastifyReply> {
   const { context } = request;
   const { call } = identityOf(request);
   const { signal } = call;
-  const { leftOut } = generateRequest;
-  const out = new EventStreamReply(reply, format, context, { keepAlive, leftOut });
+  const out = new EventStreamReply(reply, format, context, keepAlive);
   withFacts(call.contextValues, { takeDeltas: (deltas) => out.take(deltas) });
   try {
     for await (const { kind } of core.inference.generate(generateRequest, call)) {
@@ -132,7 +131,7 @@ class EventStreamReply {
   readonly #format: AnswerFormat;
   readonly #context: RequestContext;
   readonly #keepAlive: KeepAlive;
-  #leftOut: readonly LeftOut[];
+  #leftOut: readonly LeftOut[] = [];
   #encoder: EventEncoder | undefined;
   #body: ChunkedBody | undefined;
   #timer: NodeJS.Timeout;
@@ -146,13 +145,12 @@ class EventStreamReply {
     reply: FastifyReply,
     format: AnswerFormat,
     context: RequestContext,
-    { keepAlive, leftOut }: { keepAlive: KeepAlive; leftOut: readonly LeftOut[] },
+    keepAlive: KeepAlive,
   ) {
     this.#reply = reply;
     this.#format = format;
     this.#context = context;
     this.#keepAlive = keepAlive;
-    this.#leftOut = leftOut;
     this.#timer = setTimeout(() => this.#tick(), keepAlive.holdMs);
   }
 
@@ -168,6 +166,7 @@ class EventStreamReply {
 
   admit(admission: Admission): void {
     this.#context.logFields.model = admission.model;
+    this.#leftOut = admission.leftOut;
     this.#encoder = this.#format.createEventEncoder(admission);
     this.#reply.headers(admissionHeaders(this.#format.envelope, admission));
     if (this.#isOverdue) this.#tick();

@@ -15,10 +15,11 @@ export type Resolved = {
   readonly price: Price;
   /** False if the name is unknown and only its tier selected the model. */
   readonly exact: boolean;
+  /** Whether a provider of it knows the tools that the vendor of the Responses format runs. */
+  readonly hasHostedTools: boolean;
 };
 
-export type Catalog = {
-  readonly features: CatalogFile["features"];
+export type Catalog = Pick<CatalogFile, "features" | "hostedTools"> & {
   /** Undefined for an unknown name. */
   find(name: string): Resolved | undefined;
   /**
@@ -37,7 +38,13 @@ export type Catalog = {
 
 export function createCatalog(file: CatalogFile): Catalog {
   const resolved = new Map(
-    file.models.map((model) => [model.id, { model, price: priceOf(model), exact: true }] as const),
+    file.models.map((model) => {
+      const hasHostedTools = model.routes.flat().some(({ provider }) => {
+        const settings = file.providers[provider];
+        return settings?.kind === "openai" && settings.api === "responses";
+      });
+      return [model.id, { model, price: priceOf(model), exact: true, hasHostedTools }] as const;
+    }),
   );
   const aliases = Object.entries(file.aliases);
   const byName = new Map([
@@ -73,6 +80,7 @@ export function createCatalog(file: CatalogFile): Catalog {
   };
   return {
     features: file.features,
+    hostedTools: file.hostedTools,
     find,
     list,
     resolve(name, allowed) {
@@ -124,23 +132,29 @@ function toModel(
 }
 
 /**
- * The catalogue's spelling of a name that a client wrote in a vendor's spelling:
- * `claude-haiku-4-5-20251001` becomes `model-haiku-4.5`.
+ * The catalogue's spelling of a name that a client wrote in the spelling of a vendor or a router:
+ * `claude-haiku-4-5-20251001` and `us.anthropic.claude-haiku-4-5-20251001-v1:0` become
+ * `model-haiku-4.5`.
  */
 function canonicalName(name: string): string {
   return name
     .toLowerCase()
-    .replace(/\[1m\]$/, "")
-    .replace(/^(anthropic|vendor)\//, "")
+    .replace(/^.*[/.](?=claude-)|^(anthropic|vendor)\//, "")
+    .replace(/\[\w+\]$|[:@][\w.-]*$/, "")
     .replace(/^claude-/, "model-")
-    .replace(/(-\d{8}|@\d{8}|-latest)$/, "")
+    .replace(/-v\d+$/, "")
+    .replace(/-(\d{8}|latest)$/, "")
     .replace(/(\d)-(\d+)$/, "$1.$2");
 }
 
 const tiers = ["opus", "sonnet", "haiku"] as const;
 
-/** The tier in a vendor's name of an unknown model. Undefined for every other name. */
+/**
+ * The tier in a vendor's name of an unknown model, or in a tier's name with a version. Undefined
+ * for every other name.
+ */
 function tierOf(name: string): (typeof tiers)[number] | undefined {
   const lower = name.toLowerCase();
-  return lower.includes("claude") ? tiers.find((tier) => lower.includes(tier)) : undefined;
+  const isVendors = lower.includes("claude") || /^(opus|sonnet|haiku)-\d[\d.-]*$/.test(lower);
+  return isVendors ? tiers.find((tier) => lower.includes(tier)) : undefined;
 }

@@ -38,8 +38,9 @@ export async function countTokens(
 ): Promise<CountTokensResponse> {
   assert(received, "a required field");
   const catalog = parts.catalog();
-  const { request: named } = prepareModel(catalog, received, key.allowedModels);
-  const request = enforceFeaturePolicy(named, catalog.features);
+  const { target, request: named } = prepareModel(catalog, received, key.allowedModels);
+  const hosted = { known: target.hasHostedTools, otherwise: catalog.hostedTools };
+  const request = enforceFeaturePolicy(named, catalog.features, hosted);
   if (key.requestsPerMinute === 0) throw new ApiError("requests_not_allowed");
   const size = measurePrompt(request);
   const release = await parts.limits.acquireFreeCall(key.keyId, size.textBytes);

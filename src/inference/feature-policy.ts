@@ -3,14 +3,34 @@
 // runs on the canonical request, extensions included, so it is the same for every listener.
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
-import type { Block, Tool } from "../../gen/gateway/inference/v1/content_pb.ts";
+import {
+  type Block,
+  Format,
+  type Message,
+  type Tool,
+} from "../../gen/gateway/inference/v1/content_pb.ts";
 import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import type { CatalogFile } from "../config/catalog.ts";
 import { isOpenai } from "../formats/codec.ts";
+import { Fit } from "../formats/fit.ts";
+import {
+  checkChoice,
+  hostedToolsIn,
+  itemsOf,
+  toolListsOf,
+  withoutHosted,
+} from "../formats/hosted-tools.ts";
 import { isObject } from "../formats/json.ts";
 
 type FeaturePolicy = CatalogFile["features"];
+
+/** What may become of the hosted tools of a Responses request. */
+export type HostedPolicy = {
+  /** Whether a provider of the model knows such tools. */
+  readonly known: boolean;
+  readonly otherwise: CatalogFile["hostedTools"];
+};
 
 const webSearch = /^web_search_/;
 /** Their results are input; of these only searches cost more. */
@@ -22,13 +42,15 @@ const codeExecution = /^code_execution_/;
 const webSearchesDefault = 8;
 
 /**
- * The request without the members that only the gateway may set, and with a bound of its web
- * searches. Throws `feature_not_offered`, `thread_unsupported_request`, or `invalid_request` for an
- * extension with the name of a field and for a wrong bound.
+ * The request without the members that only the gateway may set and without hosted tools that it
+ * may not use, and with a bound of its web searches. Throws `feature_not_offered`,
+ * `thread_unsupported_request`, or `invalid_request` for an extension with the name of a field and
+ * for a wrong bound.
  */
 export function enforceFeaturePolicy(
   request: GenerateRequest,
   features: FeaturePolicy,
+  hosted: HostedPolicy = { known: false, otherwise: "leave_out" },
 ): GenerateRequest {
   let { tools } = request;
   for (const [index, { type, extensions }] of tools.entries()) {
@@ -40,11 +62,19 @@ export function enforceFeaturePolicy(
   if (tools.some(isWebSearch)) tools = tools.map(boundSearches);
   for (const [index, { content }] of request.messages.entries())
     refuseFiles(content, `messages[${index}]`);
+  // Its items may bring tools, too.
+  if (request.sourceFormat === Format.RESPONSES) {
+    const given = request.extensions && enforceTier(request.extensions);
+    return enforceOnHosted({ ...request, tools, extensions: given }, features, hosted);
+  }
   if (request.extensions === undefined)
     return tools === request.tools ? request : { ...request, tools };
-  const extensions = isOpenai(request.sourceFormat)
-    ? enforceOnOpenai(request.extensions)
-    : enforceOnExtensions(request.extensions, features);
+  if (!isOpenai(request.sourceFormat)) {
+    const extensions = enforceOnExtensions(request.extensions, features);
+    return { ...request, tools, extensions };
+  }
+  const extensions = enforceTier(request.extensions);
+  refuseHosted(extensions.tools, "tools");
   return { ...request, tools, extensions };
 }
 
@@ -62,11 +92,17 @@ function boundSearches(tool: Tool, index: number): Tool {
 const usesMax = 1_000_000;
 
 /** The most web searches that a request may make whose tools the policy has passed. */
-export function webSearchesOf(tools: readonly Tool[]): number {
+export function webSearchesOf({ tools, extensions, messages, sourceFormat }: GenerateRequest) {
   let searches = 0;
   for (const tool of tools) {
     const uses = isWebSearch(tool) ? tool.extensions?.max_uses : 0;
     searches += typeof uses === "number" ? uses : 0;
+  }
+  if (sourceFormat === Format.RESPONSES) {
+    const hosted = hostedToolsIn(toolListsOf(extensions?.tools, itemsOf(messages)));
+    const calls = extensions?.max_tool_calls;
+    if (hosted.some(({ type }) => hostedSearch.test(type)) && typeof calls === "number")
+      searches += calls;
   }
   return Math.min(searches, 2 ** 31 - 1);
 }
@@ -78,8 +114,7 @@ function isWebSearch({ type }: Tool): boolean {
 /** Types of tools that run at the client. The vendor runs all others itself, at a price. */
 const clientTools: readonly unknown[] = [undefined, null, "function", "custom", "namespace"];
 
-function enforceOnOpenai(extensions: JsonObject): JsonObject {
-  refuseHosted(extensions.tools, "tools");
+function enforceTier(extensions: JsonObject): JsonObject {
   const { service_tier: tier } = extensions;
   if (tier === undefined || tier === null) return extensions;
   // With `auto` the operator's account may choose a more expensive tier.
@@ -87,7 +122,7 @@ function enforceOnOpenai(extensions: JsonObject): JsonObject {
   return { ...extensions, service_tier: "default" };
 }
 
-// The listeners refuse these. A gRPC caller's members are its own.
+// Chat clients ask for them on purpose, so a tool that is left out would surprise them.
 function refuseHosted(tools: JsonValue | undefined, at: string): void {
   if (!Array.isArray(tools)) return;
   for (const [index, tool] of tools.entries()) {
@@ -95,6 +130,58 @@ function refuseHosted(tools: JsonValue | undefined, at: string): void {
     if (!clientTools.includes(tool.type)) throw notOffered(`${at}[${index}].type`, tool.type);
     refuseHosted(tool.tools, `${at}[${index}].tools`);
   }
+}
+
+const hostedSearch = /^web_search/;
+/** Their calls cost tokens alone. */
+const tokensAlone = /^(mcp|computer|computer_use_preview|tool_search)$/;
+
+/** Codex defines hosted tools by default: what may not run is left out. */
+function enforceOnHosted(
+  request: GenerateRequest,
+  { serverTools }: FeaturePolicy,
+  { known, otherwise }: HostedPolicy,
+): GenerateRequest {
+  const lists = toolListsOf(request.extensions?.tools, itemsOf(request.messages));
+  const hosted = hostedToolsIn(lists);
+  if (hosted.length === 0) return request;
+  const mayRun = ({ type }: { readonly type?: JsonValue }) =>
+    serverTools && known && (hostedSearch.test(String(type)) || tokensAlone.test(String(type)));
+  const [left, kept] = [hosted.filter((one) => !mayRun(one)), hosted.filter(mayRun)];
+  const [first] = left;
+  if (first && otherwise === "refuse") throw notOffered(`${first.at}.type`, first.type);
+  const reason = serverTools
+    ? "no provider of this model runs it, or it has no price here"
+    : "features.server_tools is off at this gateway";
+  checkChoice(request, left, kept, reason);
+  const fit = new Fit();
+  for (const { type, at } of left) fit.leaveOut({ where: at, what: type, why: "hosted" });
+  const extensions: JsonObject = { ...request.extensions };
+  if (Array.isArray(extensions.tools)) extensions.tools = withoutHosted(extensions.tools, mayRun);
+  if (kept.some(({ type }) => hostedSearch.test(type)))
+    extensions.max_tool_calls = boundedCalls(extensions.max_tool_calls);
+  return {
+    ...request,
+    extensions,
+    messages: left.length === 0 ? request.messages : request.messages.map(withoutLeft(mayRun)),
+    leftOut: [...request.leftOut, ...fit.leftOut],
+  };
+}
+
+/** All hosted calls of a Responses request count for its bound, searches too. */
+function boundedCalls(calls: JsonValue | undefined): JsonValue {
+  if (calls === undefined || calls === null) return webSearchesDefault;
+  if (typeof calls === "number" && Number.isInteger(calls) && calls > 0 && calls <= usesMax)
+    return calls;
+  throw invalidField("max_tool_calls", `must be an integer from 1 to ${usesMax}`);
+}
+
+function withoutLeft(mayRun: (tool: JsonObject) => boolean) {
+  return (message: Message): Message => {
+    const { source } = message;
+    if (!source || !Array.isArray(source.tools)) return message;
+    return { ...message, source: { ...source, tools: withoutHosted(source.tools, mayRun) } };
+  };
 }
 
 function enforceOnExtensions(extensions: JsonObject, features: FeaturePolicy): JsonObject {

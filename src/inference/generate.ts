@@ -127,8 +127,6 @@ export async function* generate(
     const callProvider: CallProvider = (maxTokens, mayRepeat) =>
       parts.providers.generate({
         request: { ...prepared.request, maxTokens },
-        omitMaxTokens:
-          received.maxTokens === undefined && maxTokens === prepared.target.model.maxOutputTokens,
         affinity: () => affinityOf(key.keyId, prepared.request),
         accountId: key.accountId,
         repeat: repeatOf(call),
@@ -365,6 +363,7 @@ function admission(
       requestedMaxTokens: request.maxTokens ?? maxTokens,
       estimatedInputTokens: estimatedTokensOf(size),
       rateLimit,
+      leftOut: request.leftOut,
     },
   });
 }

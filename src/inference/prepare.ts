@@ -3,13 +3,13 @@
 
 import { type Block, Role } from "../../gen/gateway/inference/v1/content_pb.ts";
 import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
-import { ApiError, invalidField } from "../base/errors.ts";
+import { ApiError } from "../base/errors.ts";
 import { checkTags } from "../base/tags.ts";
 import type { UsageBounds } from "../billing/billing.ts";
 import { partsMax, toolsMax, tooManyParts, tooManyTools } from "../formats/codec.ts";
 import type { Catalog, Resolved } from "./catalog.ts";
 import { enforceFeaturePolicy, webSearchesOf } from "./feature-policy.ts";
-import { maxTokensOf, measurePrompt, type PromptSize } from "./prompt-size.ts";
+import { estimatedTokensOf, maxTokensOf, measurePrompt, type PromptSize } from "./prompt-size.ts";
 import { limitThinking, mapReasoning, withoutThinking } from "./reasoning.ts";
 
 export type Prepared = {
@@ -22,8 +22,6 @@ export type Prepared = {
   readonly bounds: UsageBounds;
 };
 
-/** Output limit of a request without one, in tokens. */
-const maxTokensDefault = 32_000;
 /** What providers say to a model about its tools, beside their definitions. */
 const toolTokens = 600;
 /** A request is not started with fewer output tokens than this, unless it requests fewer. */
@@ -40,19 +38,22 @@ export function prepare(
 ): Prepared {
   checkTags(received.tags, "tags");
   const { target, request: named } = prepareModel(catalog, received, allowedModels);
-  const maxTokens = limitOutput(received, target);
-  const permitted = enforceFeaturePolicy(named, catalog.features);
-  // As in `limitOutput`: the client named another model and does not know how this one thinks.
-  const fitting = target.exact ? permitted : limitThinking(permitted, target.model, maxTokens);
+  const hosted = { known: target.hasHostedTools, otherwise: catalog.hostedTools };
+  const permitted = enforceFeaturePolicy(named, catalog.features, hosted);
+  const size = measurePrompt(permitted);
+  const maxTokens = limitOutput(received, target, size);
+  // The client named another model, or a limit that this one has not: it does not know how this one
+  // thinks.
+  const isKnown = target.exact && (received.maxTokens ?? 0) <= maxTokens;
+  const fitting = isKnown ? permitted : limitThinking(permitted, target.model, maxTokens);
   const request = mapReasoning(fitting, target.model, maxTokens);
-  const size = measurePrompt(request);
   const bounds = {
     input: Math.min(
       target.model.contextTokens,
       maxTokensOf(size, target.model.contextTokens) + (request.tools.length > 0 ? toolTokens : 0),
     ),
     mostExpensiveInput: size.mostExpensiveInput,
-    webSearches: webSearchesOf(request.tools),
+    webSearches: webSearchesOf(request),
     minOutput: minOutputOf(request, maxTokens),
     maxOutput: maxTokens,
   };
@@ -94,13 +95,16 @@ function checkCounts({ messages, system, tools }: GenerateRequest): void {
   if (tools.length > toolsMax) throw tooManyTools();
 }
 
-function limitOutput({ maxTokens }: GenerateRequest, { model, exact }: Resolved): number {
-  if (maxTokens === undefined) return Math.min(maxTokensDefault, model.maxOutputTokens);
-  if (maxTokens <= model.maxOutputTokens) return maxTokens;
-  // The client named a model that is unknown here, so it does not know the limit of this one.
-  if (!exact) return model.maxOutputTokens;
-  const rule = `${model.maxOutputTokens}, which is the maximum allowed number of output tokens for ${model.id}`;
-  throw invalidField("max_tokens", `${maxTokens} > ${rule}`);
+/**
+ * A limit of the client that the model has, too, is the client's. Otherwise it is the model's
+ * largest output, or what its window has room for after this prompt.
+ */
+function limitOutput({ maxTokens }: GenerateRequest, { model }: Resolved, size: PromptSize) {
+  const { contextTokens, maxOutputTokens } = model;
+  if (maxTokens !== undefined && maxTokens <= maxOutputTokens) return maxTokens;
+  // Code has about three bytes a token.
+  const room = contextTokens - Math.ceil((estimatedTokensOf(size) * 4) / 3);
+  return Math.min(maxOutputTokens, Math.max(minOutputTokens, room));
 }
 
 // The provider refuses a thinking budget of `maxTokens` or more, so such a budget raises nothing.

@@ -257,7 +257,6 @@ class RunningAttempt implements ProviderAnswer {
     try {
       this.#stream = this.route.connection.provider.generate({
         request: this.#request.request,
-        omitMaxTokens: this.#request.omitMaxTokens ?? false,
         route: this.route.target,
         onAccepted: () => this.#request.onAccepted(true),
         onEnd: (end) => this.#finish(end),

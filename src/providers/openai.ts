@@ -27,7 +27,7 @@ export function createOpenai(
       const stream = wantsStream(call.request);
       const request = toolStubs ? addToolStubs(call.request) : call.request;
       const { model } = call.route;
-      const target = { model, stream, dialect, omitMaxTokens: call.omitMaxTokens ?? false };
+      const target = { model, stream, dialect };
       const fit = new Fit();
       const body = isResponses
         ? responses.encodeRequest(request, target, fit)

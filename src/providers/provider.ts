@@ -16,11 +16,6 @@ export type ProviderRequest = {
   /** Prepared: `model` is the catalogue id, `maxTokens` the granted limit. Read-only. */
   readonly request: GenerateRequest;
   /**
-   * True if the client gave no limit and `maxTokens` is the maximum of the model, which then holds
-   * without being sent. Default: false.
-   */
-  readonly omitMaxTokens?: boolean;
-  /**
    * The same for all requests of a key's conversation. They go to the same provider, for its prompt
    * cache. Asked for only where several share a model.
    */
@@ -98,8 +93,6 @@ export interface Providers {
 export type ProviderCall = {
   /** Read-only. */
   readonly request: GenerateRequest;
-  /** True if a provider that needs no output limit gets none. Default: false. */
-  readonly omitMaxTokens?: boolean;
   readonly route: Pick<Route, "model" | "systemEntries">;
   /** Called when the whole request was sent and no error status was received yet. */
   readonly onAccepted: () => void;

@@ -379,20 +379,21 @@ test("both official clients list all models in one request, with either header",
   ).toEqual(["opus", "sonnet", "haiku"]);
 });
 
-test("a body of Cursor's agent is accepted, and one of the Responses API is shown its endpoint", async () => {
+test("a body of Cursor's agent is accepted, in the form of either API", async () => {
   const fixture = (name: string) =>
     JSON.parse(
       readFileSync(new URL(`../formats/chat/fixtures/${name}.json`, import.meta.url), "utf8"),
     );
-  const { body, native } = fixture("cursor-agent");
-  const sent = await receivedFor(body);
-  expect(sent).toMatchObject({ ...native, model: "provider-model" });
-  expect(await errorFor(fixture("cursor-responses").body)).toMatchObject({
+  for (const name of ["cursor-agent", "cursor-responses"]) {
+    const { body, native } = fixture(name);
+    const sent = await receivedFor(body);
+    expect(sent).toMatchObject({ ...native, model: "provider-model" });
+  }
+  const { body } = fixture("cursor-responses");
+  const input = [{ type: "item_reference", id: "x" }];
+  expect(await errorFor({ ...body, input })).toMatchObject({
     status: 400,
-    error: {
-      code: "responses_api_unsupported",
-      message: expect.stringContaining("post it to /v1/responses"),
-    },
+    error: { param: "input[0].type" },
   });
 });
 
@@ -416,8 +417,8 @@ const badBodies: [name: string, text: string, param: string | null][] = [
     "messages[0].content",
   ],
   [
-    "asks for more than the model can give",
-    '{"model":"haiku","max_tokens":99000,"messages":[{"role":"user","content":"a"}]}',
+    "asks for nothing",
+    '{"model":"haiku","max_tokens":0,"messages":[{"role":"user","content":"a"}]}',
     "max_tokens",
   ],
 ];

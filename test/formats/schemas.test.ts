@@ -80,8 +80,7 @@ function errorOf(decode: Format["decode"], body: JsonValue): ApiError | undefine
     return undefined;
   } catch (error) {
     const isBadRequest =
-      error instanceof ApiError &&
-      ["invalid_request", "request_too_large", "responses_api_unsupported"].includes(error.reason);
+      error instanceof ApiError && ["invalid_request", "request_too_large"].includes(error.reason);
     if (isBadRequest) return error;
     throw error;
   }

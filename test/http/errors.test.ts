@@ -178,13 +178,6 @@ const rows: Expected[] = [
     shouldRetry: "false",
   },
   {
-    reason: "responses_api_unsupported",
-    status: 400,
-    native: [invalid, "responses_api_unsupported"],
-    chat: [invalid, "responses_api_unsupported"],
-    shouldRetry: "false",
-  },
-  {
     reason: "auth_rate_limited",
     status: 429,
     native: ["rate_limit_error", "auth_rate_limited"],

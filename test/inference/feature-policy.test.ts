@@ -1,7 +1,11 @@
 import type { JsonObject } from "@bufbuild/protobuf";
-import { expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { Format, Role } from "../../gen/gateway/inference/v1/content_pb.ts";
-import { enforceFeaturePolicy, webSearchesOf } from "../../src/inference/feature-policy.ts";
+import {
+  enforceFeaturePolicy,
+  type HostedPolicy,
+  webSearchesOf,
+} from "../../src/inference/feature-policy.ts";
 import { errorOf, requestOf } from "../support/requests.ts";
 
 const none = { serverTools: false, fastSpeed: false, inferenceGeo: false };
@@ -85,14 +89,14 @@ const search = (extensions?: JsonObject) => ({
 test("a request that does not bound its web searches may make eight", () => {
   for (const given of [undefined, { max_uses: null }]) {
     const request = requestOf({ tools: [search(given), { name: "a" }] });
-    const { tools } = enforceFeaturePolicy(request, all);
-    expect(tools.map(({ extensions }) => extensions)).toEqual([{ max_uses: 8 }, undefined]);
-    expect(webSearchesOf(tools)).toBe(8);
+    const bounded = enforceFeaturePolicy(request, all);
+    expect(bounded.tools.map(({ extensions }) => extensions)).toEqual([{ max_uses: 8 }, undefined]);
+    expect(webSearchesOf(bounded)).toBe(8);
   }
   const more = search({ max_uses: 3, allowed_domains: ["example.org"] });
-  const { tools } = enforceFeaturePolicy(requestOf({ tools: [more, search()] }), all);
-  expect(tools[0]?.extensions).toEqual(more.extensions);
-  expect(webSearchesOf(tools)).toBe(11);
+  const bounded = enforceFeaturePolicy(requestOf({ tools: [more, search()] }), all);
+  expect(bounded.tools[0]?.extensions).toEqual(more.extensions);
+  expect(webSearchesOf(bounded)).toBe(11);
 });
 
 test.each([0, -1, 1.5, 1e15, "3", [1], true])(
@@ -185,17 +189,90 @@ for (const [name, sourceFormat] of openai) {
     for (const tier of ["flex", "priority", "scale", "fast", "tomorrow", 1, {}])
       expect(() => enforce({ service_tier: tier })).toThrow("service_tier");
   });
+}
 
-  test(`of the ${name} format, tools that the vendor runs are refused by their path`, () => {
-    const inNamespace = { type: "namespace", name: "n", tools: [{ type: "mcp" }] };
-    expect(() => enforce({ tools: [{ type: "function" }, { type: "web_search" }] })).toThrow(
+test("of the chat format, tools that the vendor runs are refused by their path", () => {
+  const enforce = (extensions: JsonObject) =>
+    enforceFeaturePolicy(requestOf({ sourceFormat: Format.CHAT, extensions }), all).extensions;
+  const inNamespace = { type: "namespace", name: "n", tools: [{ type: "mcp" }] };
+  expect(() => enforce({ tools: [{ type: "function" }, { type: "web_search" }] })).toThrow(
+    "tools[1].type: web_search is not offered",
+  );
+  expect(() => enforce({ tools: [inNamespace] })).toThrow("tools[0].tools[0].type: mcp");
+  const tools = [
+    { type: "function", name: "f" },
+    { type: "custom", name: "c" },
+  ];
+  expect(enforce({ tools })).toEqual({ tools });
+});
+
+describe("of the Responses format, tools that the vendor runs", () => {
+  const known = { known: true, otherwise: "leave_out" } as const;
+  const enforce = (
+    request: Parameters<typeof requestOf>[0],
+    features = none,
+    hosted: HostedPolicy = known,
+  ) =>
+    enforceFeaturePolicy(
+      requestOf({ sourceFormat: Format.RESPONSES, ...request }),
+      features,
+      hosted,
+    );
+  const local = { type: "local_shell" };
+  const search = { type: "web_search", external_web_access: false };
+  const tools = [local, search, { type: "image_generation" }, { type: "mcp", server_label: "m" }];
+
+  test("are left out, and the request says so", () => {
+    for (const [features, hosted] of [
+      [none, known],
+      [all, { ...known, known: false }],
+    ] as const) {
+      const { extensions, leftOut } = enforce({ extensions: { tools } }, features, hosted);
+      expect(extensions).toEqual({ tools: [local] });
+      expect(leftOut.map(({ where, what, why }) => [where, what, why])).toEqual([
+        ["tools[1]", "web_search", "hosted"],
+        ["tools[2]", "image_generation", "hosted"],
+        ["tools[3]", "mcp", "hosted"],
+      ]);
+    }
+  });
+
+  test("remain where the operator allows them and they have a price or cost tokens alone", () => {
+    const enforced = enforce({ extensions: { tools } }, all);
+    expect(enforced.extensions).toEqual({ tools: [local, search, tools[3]], max_tool_calls: 8 });
+    expect(enforced.leftOut.map(({ what }) => what)).toEqual(["image_generation"]);
+    expect(webSearchesOf(enforced)).toBe(8);
+    const bounded = enforce({ extensions: { tools: [search], max_tool_calls: 3 } }, all);
+    expect(webSearchesOf(bounded)).toBe(3);
+    expect(webSearchesOf(enforce({ extensions: { tools: [tools[3] ?? {}] } }, all))).toBe(0);
+    for (const calls of [0, -1, 1.5, 1e15, "3"])
+      expect(() =>
+        enforce({ extensions: { tools: [search], max_tool_calls: calls } }, all),
+      ).toThrow("max_tool_calls");
+  });
+
+  test("leave items that bring tools, too", () => {
+    const source = { type: "additional_tools", role: "developer", tools };
+    const { messages, leftOut } = enforce({ messages: [{ source }] });
+    expect(messages[0]?.source).toEqual({ ...source, tools: [local] });
+    expect(leftOut[0]).toMatchObject({ where: "input[0].tools[1]", what: "web_search" });
+  });
+
+  test("are refused where the operator says so", () => {
+    const refuse = { ...known, otherwise: "refuse" } as const;
+    expect(() => enforce({ extensions: { tools } }, none, refuse)).toThrow(
       "tools[1].type: web_search is not offered",
     );
-    expect(() => enforce({ tools: [inNamespace] })).toThrow("tools[0].tools[0].type: mcp");
-    const tools = [
-      { type: "function", name: "f" },
-      { type: "custom", name: "c" },
-    ];
-    expect(enforce({ tools })).toEqual({ tools });
+    expect(enforce({ extensions: { tools: [search] } }, all, refuse).leftOut).toEqual([]);
   });
-}
+
+  test("are never demanded where they are left out", () => {
+    const demand = (toolChoice: { type: string; name?: string }, features = none) =>
+      enforce({ extensions: { tools: [search] }, toolChoice }, features);
+    const reason = "demands web_search, which is left out: features.server_tools is off";
+    expect(() => demand({ type: "tool", name: "web_search" })).toThrow(reason);
+    expect(() => demand({ type: "any" })).toThrow(reason);
+    expect(demand({ type: "auto" }).extensions).toEqual({ tools: [] });
+    expect(demand({ type: "any" }, all).leftOut).toEqual([]);
+  });
+});

@@ -18,6 +18,9 @@ const exact: Record<string, string> = {
   "anthropic/claude-sonnet-4.6": "model-sonnet-4.6",
   "vendor/model-sonnet-4.6": "model-sonnet-4.6",
   "claude-sonnet-4-6[1m]": "model-sonnet-4.6",
+  "us.anthropic.claude-haiku-4-5-20251001-v1:0": "model-haiku-4.5",
+  "openrouter/anthropic/claude-opus-4.6:thinking": "model-opus-4.6",
+  "vertex_ai/claude-sonnet-4-6@default": "model-sonnet-4.6",
 };
 for (const [name, id] of Object.entries(exact)) {
   test(`${name} is ${id}`, () => {
@@ -29,6 +32,9 @@ const byTier: Record<string, string> = {
   "claude-opus-5-5": "model-opus-4.6",
   "claude-3-5-sonnet-20241022": "model-sonnet-4.6",
   "anthropic/claude-haiku-9": "model-haiku-4.5",
+  "claude-sonnet-5-5-20270101": "model-sonnet-4.6",
+  "eu.anthropic.claude-opus-6-v2:0": "model-opus-4.6",
+  "sonnet-5.5": "model-sonnet-4.6",
 };
 for (const [name, id] of Object.entries(byTier)) {
   test(`${name} selects the current model of its tier, ${id}, unless the operator forbids it`, () => {
@@ -39,6 +45,8 @@ for (const [name, id] of Object.entries(byTier)) {
 
 for (const name of [
   "gpt-4o",
+  "gpt-6.2-sol",
+  "magnum-opus-4",
   "model-opus-9",
   "claude",
   "",

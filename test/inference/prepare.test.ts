@@ -48,10 +48,18 @@ test("a request has at most 40,000 blocks and 512 tools, whichever listener rece
 
 // haiku: 64,000 output tokens at most.
 const limits: { name: string; more: RequestMembers; maxTokens: number; floor: number }[] = [
-  { name: "no limit", more: { maxTokens: undefined }, maxTokens: 32_000, floor: 1_024 },
+  { name: "no limit", more: { maxTokens: undefined }, maxTokens: 64_000, floor: 1_024 },
   { name: "a few tokens", more: { maxTokens: 5 }, maxTokens: 5, floor: 5 },
   { name: "no tokens", more: { maxTokens: 0 }, maxTokens: 0, floor: 0 },
   { name: "the most", more: { maxTokens: 64_000 }, maxTokens: 64_000, floor: 1_024 },
+  { name: "too much", more: { maxTokens: 64_001 }, maxTokens: 64_000, floor: 1_024 },
+  { name: "the largest number", more: { maxTokens: 2 ** 32 - 1 }, maxTokens: 64_000, floor: 1_024 },
+  {
+    name: "a thinking budget above the model's limit",
+    more: { maxTokens: 99_000, thinking: { type: "enabled", budgetTokens: 90_000 } },
+    maxTokens: 64_000,
+    floor: 64_000,
+  },
   {
     name: "too much for a model selected by its tier",
     more: { model: "claude-haiku-9", maxTokens: 99_000 },
@@ -83,11 +91,13 @@ for (const { name, more, maxTokens, floor } of limits) {
   });
 }
 
-test("more output than the limit of a named model is refused", () => {
-  expect(refused({ maxTokens: 64_001 })).toMatchObject({
-    reason: "invalid_request",
-    facts: { field: "max_tokens" },
-  });
+test("a limit that the client does not name leaves room for the prompt", () => {
+  // Of 200,000 tokens, about 150,000 by three bytes a token.
+  const content = [{ kind: { case: "text", value: { text: "x".repeat(450_000) } } }] as const;
+  const messages = [{ role: Role.USER, content: [...content] }];
+  const { bounds } = prepared({ maxTokens: undefined, messages });
+  expect(bounds.maxOutput).toBe(200_000 - Math.ceil((112_502 * 4) / 3));
+  expect(prepared({ maxTokens: 64_000, messages }).bounds.maxOutput).toBe(64_000);
 });
 
 test("the bounds of the hold follow from the prompt", () => {

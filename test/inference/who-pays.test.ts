@@ -529,17 +529,17 @@ test("the admission shows the requested limit also where the model's own limit i
   });
   const rich = await gateway.payer(1_000_000_000_000n);
   const byTier = await gateway.collect(
-    gateway.generate(rich, { model: "claude-sonnet-9", maxTokens: 128_000 }),
+    gateway.generate(rich, { model: "claude-haiku-9", maxTokens: 128_000 }),
   );
   expect(byTier.admission).toMatchObject({
     requestedMaxTokens: 128_000,
     grantedMaxTokens: 64_000,
   });
   const unlimited = await gateway.collect(
-    gateway.generate(rich, { model: "sonnet", maxTokens: undefined }),
+    gateway.generate(rich, { model: "haiku", maxTokens: undefined }),
   );
   expect(unlimited.admission).toMatchObject({
-    requestedMaxTokens: 32_000,
-    grantedMaxTokens: 32_000,
+    requestedMaxTokens: 64_000,
+    grantedMaxTokens: 64_000,
   });
 });

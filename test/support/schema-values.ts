@@ -29,10 +29,18 @@ type Tie = (name: string) => fc.Arbitrary<JsonValue>;
 
 function build(schema: JsonObject, tie: Tie): fc.Arbitrary<JsonValue> {
   const { not, ...others } = schema;
+  // No value of a type.
+  if (isObject(not) && typeof not.type === "string")
+    return buildAny(others, tie).filter((value) => typeOf(value) !== not.type);
   if (!isObject(not) || not.const === undefined) return buildAny(schema, tie);
   // Without it nothing would be said of the value: that of a format.
   if (Object.keys(others).length === 0) return fc.constantFrom("text", "other", null);
   return buildAny(others, tie).filter((value) => value !== not.const);
+}
+
+function typeOf(value: JsonValue): string {
+  if (value === null) return "null";
+  return Array.isArray(value) ? "array" : typeof value;
 }
 
 function buildAny(schema: JsonObject, tie: Tie): fc.Arbitrary<JsonValue> {

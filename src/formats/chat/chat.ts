@@ -5,6 +5,7 @@
 export { decodeAnswer } from "./decode-answer.ts";
 export { createEventDecoder } from "./decode-events.ts";
 export { decodeRequest, hasFunctions, wantsUsage } from "./decode-request.ts";
+export { customTools } from "./decode-tools.ts";
 export { encodeAnswer } from "./encode-answer.ts";
 export { createEventEncoder } from "./encode-events.ts";
 export { encodeRequest, shortNames } from "./encode-request.ts";

@@ -350,11 +350,19 @@ function decodeSource(value: JsonValue | undefined, at: string): SourceInit {
 /** One entry of `tool_calls`. */
 export function decodeToolCall(value: JsonValue, at: string): Block {
   const call = objectAt(value, at);
-  if (call.type !== undefined && call.type !== null && call.type !== "function") {
-    throw invalid(`${at}.type`, "only function calls are supported", ["function"]);
+  const { type } = call;
+  if (type !== undefined && type !== null && type !== "function" && type !== "custom") {
+    const types = ["function", "custom"];
+    throw invalid(`${at}.type`, "only calls of functions and custom tools are supported", types);
   }
   const id = textAt(call.id, `${at}.id`);
   if (id === "") throw invalid(`${at}.id`, "must not be empty");
+  if (type === "custom") {
+    const custom = objectAt(call.custom, `${at}.custom`);
+    const name = textAt(custom.name, `${at}.custom.name`);
+    if (name === "") throw invalid(`${at}.custom.name`, "must not be empty");
+    return toolUse({ id, name, input: { input: textAt(custom.input, `${at}.custom.input`) } });
+  }
   return decodeFunctionCall(call.function, `${at}.function`, id);
 }
 

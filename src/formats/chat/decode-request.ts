@@ -11,7 +11,6 @@ import {
   ThinkingSchema,
 } from "../../../gen/gateway/inference/v1/content_pb.ts";
 import type { GenerateRequest } from "../../../gen/gateway/inference/v1/inference_pb.ts";
-import { ApiError } from "../../base/errors.ts";
 import { effortNames } from "../../base/reasoning-effort.ts";
 import { tagsOfMetadata } from "../../base/tags.ts";
 import { checkCounts } from "../codec.ts";
@@ -25,6 +24,7 @@ import {
   optionalArray,
   optionalBoolean,
   optionalInteger,
+  optionalLimit,
   optionalNumber,
   optionalObject,
   textAt,
@@ -32,14 +32,11 @@ import {
 
 /**
  * The canonical request of a `/v1/chat/completions` body. `sealing` opens what the client returned.
- * Throws `invalid_request` with the path of the fault, or `responses_api_unsupported` for a body of
- * the Responses API.
+ * Throws `invalid_request` with the path of the fault.
  */
 export function decodeRequest(body: JsonValue, sealing: Sealing = noSealing): GenerateRequest {
   if (!isObject(body)) throw invalid("", "the body must be a JSON object");
   checkCounts(body);
-  if (isAbsent(body.messages) && !isAbsent(body.input))
-    throw new ApiError("responses_api_unsupported", { field: "input" });
   const model = textAt(body.model, "model");
   if (model.trim() === "") throw invalid("model", "must not be empty");
   rejectUnanswerable(body);
@@ -111,8 +108,8 @@ function rejectUnanswerable(body: JsonObject): void {
 }
 
 function decodeMaxTokens(body: JsonObject): number | undefined {
-  const legacy = optionalInteger(body.max_tokens, "max_tokens", 1);
-  return optionalInteger(body.max_completion_tokens, "max_completion_tokens", 1) ?? legacy;
+  const legacy = optionalLimit(body.max_tokens, "max_tokens");
+  return optionalLimit(body.max_completion_tokens, "max_completion_tokens") ?? legacy;
 }
 
 function decodeSampling(body: JsonObject) {

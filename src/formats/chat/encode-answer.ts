@@ -11,12 +11,14 @@ import { isObject } from "../json.ts";
 import { pieceOf } from "../pieces.ts";
 import { readStartContent } from "../start-content.ts";
 import { withoutRuns } from "../text-run.ts";
+import { customInput } from "../tool-names.ts";
 import { ChoiceFold, withFunctionCall } from "./choice.ts";
 import {
   type CompletionContext,
   carrierOf,
   completionHead,
   encryptedDetail,
+  isRelayed,
 } from "./encode-events.ts";
 import { encodeUsage, mergeUsage, reasoningDetail, toFinishReason } from "./usage-and-endings.ts";
 
@@ -37,11 +39,9 @@ type OpenBlock = { kind: Block["kind"]; text: string; signature: string };
  * `includeUsage` has no effect: a plain answer always has its usage.
  */
 export function encodeAnswer(events: readonly Event[], context: CompletionContext): JsonObject {
-  const [start] = events;
-  const isOwn = start?.kind.case === "messageStart" && start.rawFormat === Format.CHAT;
-  const { members, choice, usage } = isOwn
+  const { members, choice, usage } = isRelayed(events[0], context)
     ? asItCame(events)
-    : joinBlocks(carrierOf(context).carry(events));
+    : joinBlocks(carrierOf(context).carry(withoutRuns(events)), context.customTools);
   return {
     ...completionHead("chat.completion", context),
     ...members,
@@ -93,7 +93,7 @@ function asItCame(events: readonly Event[]): Joined {
 }
 
 /** The answer of a provider of another format. */
-function joinBlocks(events: readonly Event[]): Joined {
+function joinBlocks(events: readonly Event[], custom?: ReadonlySet<string>): Joined {
   const answer: Answer = { text: "", refusal: "", reasoning: "", calls: [], details: [] };
   let open: OpenBlock | undefined;
   let usage: ReportedUsage | undefined;
@@ -104,18 +104,18 @@ function joinBlocks(events: readonly Event[]): Joined {
         usage = mergeUsage(usage, kind.value.usage);
         const start = readStartContent(kind.value);
         stopReason = start.stopReason;
-        for (const block of start.blocks) add(answer, openBlock(block));
+        for (const block of start.blocks) add(answer, openBlock(block), custom);
         break;
       }
       case "blockStart":
-        if (open) add(answer, open);
+        if (open) add(answer, open, custom);
         open = openBlock(kind.value.block);
         break;
       case "blockDelta":
         if (open) applyDelta(open, kind.value);
         break;
       case "blockStop":
-        if (open) add(answer, open);
+        if (open) add(answer, open, custom);
         open = undefined;
         break;
       case "messageDelta":
@@ -124,7 +124,7 @@ function joinBlocks(events: readonly Event[]): Joined {
         break;
     }
   }
-  if (open) add(answer, open);
+  if (open) add(answer, open, custom);
 
   const isRefusal = answer.refusal !== "";
   const message: JsonObject = {
@@ -162,7 +162,11 @@ function deltaOf(kind: Block["kind"]): string | undefined {
   return kind.case === "toolUse" ? "inputJson" : kind.case;
 }
 
-function add(answer: Answer, { kind, text, signature }: OpenBlock): void {
+function add(
+  answer: Answer,
+  { kind, text, signature }: OpenBlock,
+  custom?: ReadonlySet<string>,
+): void {
   switch (kind.case) {
     case "text":
       if (kind.value.refusal) answer.refusal += text;
@@ -178,7 +182,11 @@ function add(answer: Answer, { kind, text, signature }: OpenBlock): void {
     case "toolUse": {
       const { id, name, input } = kind.value;
       const callArguments = text === "" ? JSON.stringify(input ?? {}) : text;
-      answer.calls.push({ id, type: "function", function: { name, arguments: callArguments } });
+      answer.calls.push(
+        custom?.has(name)
+          ? { id, type: "custom", custom: { name, input: customInput(callArguments) } }
+          : { id, type: "function", function: { name, arguments: callArguments } },
+      );
     }
   }
 }

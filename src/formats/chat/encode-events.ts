@@ -17,6 +17,7 @@ import { pieceOf } from "../pieces.ts";
 import { readStartContent } from "../start-content.ts";
 import { runOf, type TextForm, type TextRun } from "../text-run.ts";
 import { fromNativeId } from "../tool-ids.ts";
+import { customInput } from "../tool-names.ts";
 import { toDelta, withFunctionCall } from "./choice.ts";
 import { encodeUsage, mergeUsage, reasoningDetail, toFinishReason } from "./usage-and-endings.ts";
 
@@ -27,6 +28,13 @@ export type CompletionContext = AnswerContext & {
   readonly createdAtMs: number;
   /** True for a client that sent `functions`: its one call comes as `function_call`. */
   readonly hasFunctions?: boolean;
+  /** Names of the tools whose input is plain text. Default: none. */
+  readonly customTools?: ReadonlySet<string>;
+  /**
+   * True where the request was not in this format's own form, so that what a provider of this
+   * format wrote is not what its client reads. Default: false.
+   */
+  readonly isTranslated?: boolean;
 };
 
 /** The first members of a plain answer and of every chunk. */
@@ -60,6 +68,14 @@ export function encryptedDetail(data: string): JsonObject {
   return { type: "reasoning.encrypted", data };
 }
 
+/** True if `first` begins an answer whose client gets it as its provider wrote it. */
+export function isRelayed(
+  first: Event | undefined,
+  { isTranslated = false }: CompletionContext,
+): boolean {
+  return first?.kind.case === "messageStart" && first.rawFormat === Format.CHAT && !isTranslated;
+}
+
 class ChunkEncoder implements EventEncoder {
   readonly #context: CompletionContext;
   readonly #chunks: Chunks;
@@ -79,6 +95,8 @@ class ChunkEncoder implements EventEncoder {
   #thinking = "";
   #signature = "";
   #hasArguments = false;
+  /** Of an open call of a custom tool: its arguments so far. */
+  #customArguments: string | undefined;
 
   constructor(context: CompletionContext) {
     this.#context = context;
@@ -89,12 +107,13 @@ class ChunkEncoder implements EventEncoder {
   encode(events: readonly Event[]): string {
     const [first] = events;
     // As it came: a provider of this format wrote it.
-    if (first?.kind.case === "messageStart" && first.rawFormat === Format.CHAT)
-      this.#carrier = undefined;
+    if (isRelayed(first, this.#context)) this.#carrier = undefined;
     let text = "";
-    for (const event of this.#carrier ? this.#carrier.carry(events) : events)
-      if (!this.#isClosed)
-        text += event.rawFormat === Format.CHAT ? this.#piece(event) : this.#encodeOne(event);
+    for (const event of this.#carrier ? this.#carrier.carry(events) : events) {
+      if (this.#isClosed) break;
+      const isPiece = this.#isOwn && event.rawFormat === Format.CHAT;
+      text += isPiece ? this.#piece(event) : this.#encodeOne(event);
+    }
     return text;
   }
 
@@ -217,6 +236,11 @@ class ChunkEncoder implements EventEncoder {
         // Tool calls have numbers of their own; blocks of other kinds do not count.
         const index = this.#toolCalls++;
         this.#hasArguments = false;
+        this.#customArguments = this.#context.customTools?.has(name) ? "" : undefined;
+        if (this.#customArguments !== undefined)
+          return this.#chunks.delta({
+            tool_calls: [{ index, id, type: "custom", custom: { name, input: "" } }],
+          });
         return this.#chunks.call(index, { id, name });
       }
       default:
@@ -264,11 +288,20 @@ class ChunkEncoder implements EventEncoder {
     if (this.#isOwn) return "";
     if (kind.case === "thinking" && this.#signature !== "")
       return this.#detail(reasoningDetail(this.#thinking, this.#signature));
+    if (kind.case === "toolUse" && this.#customArguments !== undefined)
+      return this.#customInput(this.#customArguments, kind.value.input);
     // The call arrived whole or has no arguments. Clients parse the text, and empty text is not
     // JSON.
     return kind.case === "toolUse" && !this.#hasArguments
       ? this.#arguments(JSON.stringify(kind.value.input ?? {}))
       : "";
+  }
+
+  /** The input of a custom call, which is text inside of its arguments. */
+  #customInput(given: string, whole: JsonObject | undefined): string {
+    const input = customInput(given === "" ? JSON.stringify(whole ?? {}) : given);
+    this.#customArguments = undefined;
+    return this.#chunks.delta({ tool_calls: [{ index: this.#toolCalls - 1, custom: { input } }] });
   }
 
   #detail(detail: JsonObject): string {
@@ -290,6 +323,10 @@ class ChunkEncoder implements EventEncoder {
 
   #arguments(text: string): string {
     if (text === "" || this.#isOwn) return "";
+    if (this.#customArguments !== undefined) {
+      this.#customArguments += text;
+      return "";
+    }
     this.#hasArguments = true;
     return this.#chunks.callArguments(this.#toolCalls - 1, text);
   }

@@ -16,6 +16,7 @@ import { chatEffortOfBudget, findEffort } from "../../base/reasoning-effort.ts";
 import { type Dialect, type DialectName, dialectOf } from "../../config/catalog.ts";
 import { isOpenai } from "../codec.ts";
 import { Fit, leaveOutMembers, verbosityOf } from "../fit.ts";
+import { leaveOutHosted } from "../hosted-tools.ts";
 import { isObject } from "../json.ts";
 import {
   answerFormOf,
@@ -47,8 +48,6 @@ export type RequestTarget = {
    * reject and all others require.
    */
   readonly maxTokensName?: "max_tokens" | "max_completion_tokens";
-  /** True to send no output limit. Default: false. */
-  readonly omitMaxTokens?: boolean;
 };
 
 /**
@@ -73,8 +72,7 @@ export function encodeRequest(
       : encodeMembers(fitted, target, fit)),
     model,
     messages: encodeMessages(fitted, { model, dialect, cacheMarks }, fit),
-    ...(limit !== undefined &&
-      !target.omitMaxTokens && { [target.maxTokensName ?? "max_tokens"]: limit }),
+    ...(limit !== undefined && { [target.maxTokensName ?? "max_tokens"]: limit }),
     stream,
     ...(stream && { stream_options: { ...(isOwn && options), include_usage: true } }),
   };
@@ -113,6 +111,7 @@ function ownTool(
   if (!isObject(tool)) return tool;
   const { function: called } = tool;
   if (!isObject(called)) {
+    if (isObject(tool.custom)) return tool;
     // In the form of another format, or of a kind without arguments.
     const known = typed.find(({ name }) => name === tool.name);
     return known ? (encodeTool(known, 0, target, fit)[0] ?? tool) : tool;
@@ -138,7 +137,7 @@ function parametersOf(schema: JsonValue | undefined, { dialect }: RequestTarget)
 /** False for a choice in the form of another format. */
 function isOwnChoice(choice: JsonValue): boolean {
   if (!isObject(choice)) return choice !== "any";
-  return isObject(choice.function) || choice.type === "allowed_tools" || choice.type === "custom";
+  return isObject(choice.function) || isObject(choice.custom) || choice.type === "allowed_tools";
 }
 
 /** The members of a request of another format. */
@@ -146,6 +145,7 @@ function encodeMembers(request: GenerateRequest, target: RequestTarget, fit: Fit
   const body: JsonObject = {};
   const dialect = dialectOf(target.dialect ?? "generic");
   leaveOutMembers(request, [], fit);
+  if (request.sourceFormat === Format.RESPONSES) leaveOutHosted(request, fit);
   const verbosity = verbosityOf(request);
   if (verbosity !== undefined) {
     if (passes("verbosity", dialect, target.passMembers ?? [])) body.verbosity = verbosity;

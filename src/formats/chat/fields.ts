@@ -9,10 +9,7 @@ import {
   CacheControlSchema,
 } from "../../../gen/gateway/inference/v1/content_pb.ts";
 import { ApiError, invalidField } from "../../base/errors.ts";
-import { isObject } from "../json.ts";
-
-/** Largest value of a count in the canonical request, which is a uint32. */
-const countMax = 4_294_967_295;
+import { countMax, countUpToMax, isObject } from "../json.ts";
 
 /** The error for the member at a path; an empty path means the whole body. */
 export function invalid(at: string, problem: string, allowed?: readonly string[]): ApiError {
@@ -73,6 +70,11 @@ export function optionalInteger(
     throw invalid(at, `must be an integer of at least ${min}`);
   }
   return value;
+}
+
+/** A limit of output tokens. What no model has means as much as the largest that it can say. */
+export function optionalLimit(value: JsonValue | undefined, at: string): number | undefined {
+  return optionalInteger(countUpToMax(value) ?? value, at, 1);
 }
 
 /** The texts of a list of parts. */

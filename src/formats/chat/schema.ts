@@ -25,7 +25,7 @@ import { toolsMax } from "../codec.ts";
 export const filled: Schema = { type: "string", minLength: 1 };
 /** A text that is not blank. */
 export const words: Schema = { type: "string", pattern: "\\S" };
-export const positive: Schema = { type: "integer", minimum: 1, maximum: 4_294_967_295 };
+export const positive: Schema = { type: "integer", minimum: 1 };
 const fraction: Schema = { type: "number", minimum: 0, maximum: 1 };
 /** What samples of both formats of OpenAI have. */
 export const sampling = {
@@ -57,6 +57,9 @@ const partTypes = [
 ];
 const called = open({ name: text });
 const toolName: Schema = { type: "string", pattern: "^[a-zA-Z0-9_-]{1,64}$" };
+
+const grammarMembers = { syntax: text, definition: text };
+const grammar = open(grammarMembers);
 
 export const chatSchemas: Readonly<Record<string, Schema>> = {
   ChatRequest: open(
@@ -126,9 +129,9 @@ export const chatSchemas: Readonly<Record<string, Schema>> = {
       anyOf: [open({ role: oneOf("function") }), open({ tool_call_id: text })],
     },
   ),
-  ChatToolCall: open(
-    { id: filled, function: ref("ChatCalled") },
-    { type: orNull(oneOf("function")) },
+  ChatToolCall: anyOf(
+    open({ id: filled, function: ref("ChatCalled") }, { type: orNull(oneOf("function")) }),
+    open({ id: filled, type: oneOf("custom"), custom: open({ name: filled, input: text }) }),
   ),
   ChatCalled: open(
     { name: filled },
@@ -189,7 +192,8 @@ export const chatSchemas: Readonly<Record<string, Schema>> = {
     open({ type: oneOf("url"), url: text }),
   ),
   ChatTool: described(
-    "The members of `function` may be one level up, and `parameters` may be `input_schema`.",
+    "The members of `function` and `custom` may be one level up, and `parameters` may be " +
+      "`input_schema`.",
     anyOf(
       open({ function: ref("ChatFunction") }, { type: unchecked(oneOf("function")), ...cached }),
       allOf(ref("ChatFunction"), open({}, { type: orNull(oneOf("function")), ...cached })),
@@ -197,6 +201,29 @@ export const chatSchemas: Readonly<Record<string, Schema>> = {
         { type: oneOf("custom"), name: toolName, input_schema: object },
         { description: orNull(text), strict: unchecked(boolean), ...cached },
       ),
+      open({ type: oneOf("custom"), custom: ref("CustomTool") }),
+      allOf(
+        ref("CustomTool"),
+        open({ type: oneOf("custom") }, { custom: { not: object }, input_schema: { not: object } }),
+      ),
+    ),
+  ),
+  CustomTool: described(
+    "A tool whose input is plain text. Its grammar reaches the model as text, where the provider " +
+      "has no such tools.",
+    open(
+      { name: toolName },
+      {
+        description: orNull(text),
+        format: ref("CustomFormat"),
+      },
+    ),
+  ),
+  CustomFormat: orNull(
+    anyOf(
+      open({ type: oneOf("text") }),
+      open({ type: oneOf("grammar"), grammar }),
+      open({ type: oneOf("grammar"), ...grammarMembers }, { grammar: { type: "null" } }),
     ),
   ),
   ChatFunction: open(
@@ -209,6 +236,8 @@ export const chatSchemas: Readonly<Record<string, Schema>> = {
       oneOf("auto", "none", "required", "any"),
       open({ type: oneOf("function"), function: called }),
       open({ type: oneOf("function"), name: text }, { function: { type: "null" } }),
+      open({ type: oneOf("custom"), custom: called }),
+      open({ type: oneOf("custom"), name: text }, { custom: { type: "null" } }),
       open({ type: oneOf("allowed_tools"), allowed_tools: ref("ChatAllowedTools") }),
       open({ type: oneOf("auto", "any", "none") }, { disable_parallel_tool_use: orNull(boolean) }),
       open({ type: oneOf("tool"), name: text }, { disable_parallel_tool_use: orNull(boolean) }),
@@ -218,7 +247,15 @@ export const chatSchemas: Readonly<Record<string, Schema>> = {
     {},
     {
       mode: unchecked(oneOf("auto", "required")),
-      tools: orNull(list(anyOf(open({ function: called }), open({ name: text })))),
+      tools: orNull(
+        list(
+          anyOf(
+            open({ function: called }, { custom: { not: object } }),
+            open({ custom: called }),
+            open({ name: text }, { function: { type: "null" }, custom: { not: object } }),
+          ),
+        ),
+      ),
     },
   ),
   ChatCompletion: open({

@@ -4,7 +4,7 @@
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import { ApiError } from "../../base/errors.ts";
 import { checkCounts } from "../codec.ts";
-import { isCount, isObject } from "../json.ts";
+import { isObject } from "../json.ts";
 
 /**
  * Most members of one object that the decoder reads: the body, a message, a block, a tool. The
@@ -147,8 +147,6 @@ function checkMaxTokens(body: JsonObject): void {
   if (tokens < 0 || (tokens === 0 && !mentions(body, "cache_control"))) {
     throw invalid("max_tokens", "Input should be greater than or equal to 1");
   }
-  if (!isCount(tokens))
-    throw invalid("max_tokens", "Input should be less than or equal to 4294967295");
 }
 
 /** True if an object is the value of a member `name` anywhere inside `value`. */

@@ -22,7 +22,7 @@ import {
   type GenerateRequest,
 } from "../../../gen/gateway/inference/v1/inference_pb.ts";
 import { tagsOfMetadata, withoutTags } from "../../base/tags.ts";
-import { isCount, isObject } from "../json.ts";
+import { countUpToMax, isObject } from "../json.ts";
 import { blockOf, Carried, isOurs, noSealing, type Sealing } from "../packs.ts";
 import { type CheckedBody, type CheckedMessage, checkRequest } from "./check-request.ts";
 import { decodeContent, isContent, readCacheControl } from "./decode-block.ts";
@@ -129,7 +129,7 @@ function decode(body: CheckedBody, headers: RequestHeaders, sealing: Sealing): G
     sourceFormat: Format.NATIVE,
     messages: typedMessages,
     system: isContent(system) ? decodeSystem(system) : undefined,
-    maxTokens: isCount(max_tokens) ? max_tokens : undefined,
+    maxTokens: countUpToMax(max_tokens),
     stream: typeof stream === "boolean" ? stream : undefined,
     temperature: typeof temperature === "number" ? temperature : undefined,
     topP: typeof top_p === "number" ? top_p : undefined,

@@ -17,6 +17,7 @@ import { ApiError } from "../../base/errors.ts";
 import { dialectOf } from "../../config/catalog.ts";
 import { isOpenai } from "../codec.ts";
 import { Fit, leaveOutMembers, reasoningPlaceholder, verbosityOf } from "../fit.ts";
+import { leaveOutHosted } from "../hosted-tools.ts";
 import { type ReturnTarget, returnOf } from "../returned.ts";
 import {
   answerFormOf,
@@ -47,6 +48,7 @@ export function fitRequest(request: GenerateRequest, fit: Fit = new Fit()): Gene
     const where = request.sourceFormat === Format.CHAT ? "verbosity" : "text";
     fit.leaveOut({ where, what: "verbosity", why: "member" });
   }
+  if (request.sourceFormat === Format.RESPONSES) leaveOutHosted(request, fit);
   const fitted = fitTurns(request, fit);
   const form = answerFormOf(request);
   return {
@@ -54,6 +56,8 @@ export function fitRequest(request: GenerateRequest, fit: Fit = new Fit()): Gene
     system: wantsJsonObject(request) ? withJsonSentence(fitted.system) : fitted.system,
     messages: withNativeIds(fitted.messages),
     tools: request.tools.map(fitTool),
+    // Providers reject a tool choice without tools.
+    toolChoice: request.tools.length === 0 ? undefined : request.toolChoice,
     outputConfig:
       form && outputConfig
         ? { ...outputConfig, format: { type: "json_schema", schema: nativeForm(form, fit) } }

@@ -75,7 +75,7 @@ export const nativeSchemas: Readonly<Record<string, Schema>> = {
         ...prompt,
         max_tokens: described(
           "The most tokens to generate. 0 only fills the cache, and needs a `cache_control`.",
-          { ...count, maximum: 4_294_967_295 },
+          count,
         ),
       },
       optional,

@@ -24,6 +24,13 @@ import { isObject } from "../json.ts";
 import { blockOf, type Carried, isPack, type Packed } from "../packs.ts";
 import { flatName } from "../tool-names.ts";
 import { checkArguments, isBlankText, textBlock, turnOf } from "../turns.ts";
+import {
+  answeredTool,
+  type ClientToolType,
+  calledTool,
+  clientToolOf,
+  outputText,
+} from "./client-tools.ts";
 import { readableText } from "./reasoning.ts";
 
 const roles = ["system", "developer", "user", "assistant"];
@@ -49,9 +56,10 @@ export function decodeItems(
       isObject(item) && typeof item.arguments === "string" ? [item.arguments] : [],
     ),
   );
+  const conversation = { carried, calls: new OpenCalls() };
   const messages = input.map((item, index) => {
     const at = `input[${index}]`;
-    return decodeItem(objectAt(item, at), at, carried);
+    return decodeItem(objectAt(item, at), at, conversation);
   });
   const hasContent = messages.some(({ content }) => content.some((block) => !isBlankText(block)));
   if (!hasContent && instruction.trim() === "")
@@ -59,7 +67,38 @@ export function decodeItems(
   return messages;
 }
 
-function decodeItem(item: JsonObject, at: string, carried: Carried): Message {
+/** What is known of the conversation while it is decoded. */
+type Conversation = { readonly carried: Carried; readonly calls: OpenCalls };
+
+/** The calls without an output so far, in their order. */
+class OpenCalls {
+  readonly #calls: { readonly id: string; readonly name: string; readonly output: string }[] = [];
+
+  /** `output`: the type of the item that has the output of the call. */
+  add(id: string, name: string, output: string): void {
+    this.#calls.push({ id, name, output });
+  }
+
+  /** The id of the call that an output belongs to; undefined where none is open. */
+  close({ type, call_id: given, name }: JsonObject): string | undefined {
+    const id = typeof given === "string" ? given : undefined;
+    const isNamed = typeof name === "string";
+    const index =
+      id !== undefined
+        ? this.#calls.findIndex((call) => call.id === id)
+        : this.#calls.findLastIndex(
+            (call) => call.output === type && (!isNamed || call.name === name),
+          );
+    const [call] = index < 0 ? [] : this.#calls.splice(index, 1);
+    return id ?? call?.id;
+  }
+}
+
+function decodeItem(item: JsonObject, at: string, conversation: Conversation): Message {
+  const { carried } = conversation;
+  const called = calledTool(item);
+  if (called) return decodeOwnCall(item, at, called, conversation);
+  if (answeredTool(item)) return decodeOwnOutput(item, conversation);
   switch (item.type ?? "message") {
     case "message":
       return decodeMessage(item, at);
@@ -70,16 +109,23 @@ function decodeItem(item: JsonObject, at: string, carried: Carried): Message {
       return { ...message, source: item, ...(packed?.message && { attached: packed.message }) };
     }
     case "function_call": {
-      const call = decodeCall(item, at, parseArguments(item.arguments));
+      const call = decodeCall(item, at, parseArguments(item.arguments), conversation);
       return { ...turnOf(Role.ASSISTANT, [call]), source: item };
     }
     case "custom_tool_call": {
-      const call = decodeCall(item, at, { input: textAt(item.input, `${at}.input`) });
+      const input = { input: textAt(item.input, `${at}.input`) };
+      const call = decodeCall(item, at, input, conversation);
       return { ...turnOf(Role.ASSISTANT, [call]), source: item };
     }
     case "function_call_output":
     case "custom_tool_call_output":
-      return decodeResult(item, at);
+      return decodeResult(item, at, conversation);
+    // Its tools are tools of the request, and its options of the request.
+    case "additional_tools":
+    case "configuration_update":
+      return { ...turnOf(Role.SYSTEM, []), source: item };
+    case "agent_message":
+      return decodeAgentMessage(item);
     case "item_reference":
       throw invalid(
         `${at}.type`,
@@ -211,21 +257,63 @@ function decodeReasoning(item: JsonObject, at: string, carried: Carried): Packed
   return sealed === "" ? undefined : carried.open(sealed, path);
 }
 
-function decodeCall(item: JsonObject, at: string, input: JsonObject): Block {
+function decodeCall(
+  item: JsonObject,
+  at: string,
+  input: JsonObject,
+  { calls }: Conversation,
+): Block {
   const id = textAt(item.call_id, `${at}.call_id`);
   if (id === "") throw invalid(`${at}.call_id`, "must not be empty");
   const name = textAt(item.name, `${at}.name`);
   if (name === "") throw invalid(`${at}.name`, "must not be empty");
   const namespace = optionalText(item.namespace, `${at}.namespace`);
+  calls.add(id, name, `${String(item.type)}_output`);
   return toolUse({ id, name: flatName(name, namespace), input });
 }
 
-function decodeResult(item: JsonObject, at: string): Message {
+/** A call of a tool whose calls have a form of their own. The older ones may have no `call_id`. */
+function decodeOwnCall(
+  item: JsonObject,
+  at: string,
+  type: ClientToolType,
+  { calls }: Conversation,
+): Message {
+  const isId = (id: unknown) => typeof id === "string" && id !== "";
+  const id = String([item.call_id, item.id].find(isId) ?? `call_${at}`);
+  calls.add(id, type, type === "tool_search" ? `${type}_output` : `${type}_call_output`);
+  const call = toolUse({ id, name: type, input: clientToolOf(type).argumentsOf(item) });
+  return { ...turnOf(Role.ASSISTANT, [call]), source: item };
+}
+
+function decodeOwnOutput(item: JsonObject, { calls }: Conversation): Message {
+  const text = textBlock(outputText(item));
+  const id = calls.close(item);
+  const content = { blocks: [text], form: ContentForm.TEXT, isExact: true };
+  const block = id === undefined ? text : toolResult(id, content);
+  return { ...turnOf(Role.USER, [block]), source: item };
+}
+
+function decodeResult(item: JsonObject, at: string, { calls }: Conversation): Message {
   const { output, ...around } = item;
-  const id = textAt(item.call_id, `${at}.call_id`);
   const content = decodeContent(output, `${at}.output`, false);
+  optionalText(item.call_id, `${at}.call_id`);
+  const id = calls.close(item);
+  // Of no call that is known, it is a text as any other.
+  if (id === undefined) return { ...turnOf(Role.USER, content.blocks), source: item };
   const result = toolResult(id, content);
   return { ...turnOf(Role.USER, [result]), source: content.isExact ? around : item };
+}
+
+/** A message of one agent to another. */
+function decodeAgentMessage(item: JsonObject): Message {
+  const { author, content } = item;
+  const texts = (Array.isArray(content) ? content : []).flatMap((part) =>
+    isObject(part) && typeof part.text === "string" ? [part.text] : [],
+  );
+  const head = typeof author === "string" ? [`Message from ${author}:`] : [];
+  const blocks = texts.length === 0 ? [] : [textBlock([...head, ...texts].join("\n"))];
+  return { ...turnOf(Role.USER, blocks), source: item };
 }
 
 /** True if a request has an `encrypted_content` in the form that was used until packs came. */

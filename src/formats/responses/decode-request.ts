@@ -17,17 +17,19 @@ import {
   objectAt,
   optionalArray,
   optionalBoolean,
-  optionalInteger,
+  optionalLimit,
   optionalNumber,
   optionalObject,
   optionalText,
   textAt,
 } from "../chat/fields.ts";
 import { partsMax, toolsMax, tooManyParts, tooManyTools } from "../codec.ts";
+import { toolListsOf } from "../hosted-tools.ts";
 import { isObject } from "../json.ts";
 import { Carried, noSealing, type Sealing } from "../packs.ts";
-import { type ClientTool, readClientTools } from "../tool-names.ts";
+import type { ClientTool } from "../tool-names.ts";
 import { textBlock } from "../turns.ts";
+import { readClientTools } from "./client-tools.ts";
 import { decodeItems } from "./decode-items.ts";
 import { decodeTools } from "./decode-tools.ts";
 
@@ -38,7 +40,7 @@ export const sealedInclude = "reasoning.encrypted_content";
 export type Wishes = {
   /** The members of the request that the answer repeats. */
   readonly echo: JsonObject;
-  /** The tools that are custom or in a namespace, by the names that the model knows. */
+  /** The tools that are no plain functions, by the names that the model knows. */
   readonly clientTools: ReadonlyMap<string, ClientTool>;
   /** Whether the client gets signed thinking, to return it with its next request. */
   readonly includeSealed: boolean;
@@ -69,7 +71,7 @@ export function decodeRequest(body: JsonValue, sealing: Sealing = noSealing): Ge
     sourceFormat: Format.RESPONSES,
     messages,
     system: instruction.trim() === "" ? undefined : systemOf(instruction),
-    maxTokens: optionalInteger(body.max_output_tokens, "max_output_tokens", 1),
+    maxTokens: optionalLimit(body.max_output_tokens, "max_output_tokens"),
     stream: optionalBoolean(body.stream, "stream"),
     temperature: optionalNumber(body.temperature, "temperature", { min: 0, max: 2 }),
     topP: optionalNumber(body.top_p, "top_p", { min: 0, max: 1 }),
@@ -78,7 +80,7 @@ export function decodeRequest(body: JsonValue, sealing: Sealing = noSealing): Ge
     tools,
     toolChoice,
     thinking: undefined,
-    reasoningEffort: decodeEffort(body.reasoning),
+    reasoningEffort: decodeEffort(body),
     outputConfig: decodeFormat(body.text),
     cacheControl: undefined,
     vendorVersion: "",
@@ -117,11 +119,13 @@ function isFilled(value: JsonValue): boolean {
 export function readWishes(body: JsonValue): Wishes {
   const request = isObject(body) ? body : {};
   const tools = Array.isArray(request.tools) ? request.tools : [];
+  const items = Array.isArray(request.input) ? request.input : [];
+  const lists = toolListsOf(tools, items);
   const reasoning = isObject(request.reasoning) ? request.reasoning : {};
   const { include, instructions, text, metadata } = request;
   const formatted = isObject(text) ? text : {};
   return {
-    clientTools: readClientTools(tools),
+    clientTools: readClientTools(lists.flatMap((list) => list.tools)),
     includeSealed: Array.isArray(include) && include.includes(sealedInclude),
     includeSummary: isPresent(reasoning.summary) || isPresent(reasoning.generate_summary),
     echo: {
@@ -175,9 +179,15 @@ function checkCounts({ input, tools }: JsonObject): void {
   if (parts > partsMax) throw tooManyParts(partsMax);
 }
 
-// Vendors add efforts. One that is not listed here has no equivalent and is ignored.
-function decodeEffort(value: JsonValue | undefined): string | undefined {
-  const effort = optionalText(optionalObject(value, "reasoning")?.effort, "reasoning.effort");
+// Vendors add efforts. One that is not listed here has no equivalent and is ignored. An item may
+// set another one from there on.
+function decodeEffort({ reasoning, input }: JsonObject): string | undefined {
+  let effort = optionalText(optionalObject(reasoning, "reasoning")?.effort, "reasoning.effort");
+  for (const item of Array.isArray(input) ? input : []) {
+    const isUpdate = isObject(item) && item.type === "configuration_update";
+    if (isUpdate && isObject(item.reasoning) && typeof item.reasoning.effort === "string")
+      effort = item.reasoning.effort;
+  }
   return effort !== undefined && effortNames.includes(effort) ? effort : undefined;
 }
 

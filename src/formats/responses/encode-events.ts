@@ -22,7 +22,8 @@ import { escapeLineSeparators, isObject, parseJsonText, stringifyJson } from "..
 import { readStartContent } from "../start-content.ts";
 import { runOf } from "../text-run.ts";
 import { fromNativeId } from "../tool-ids.ts";
-import type { ClientTool } from "../tool-names.ts";
+import { type ClientTool, customInput } from "../tool-names.ts";
+import { type ClientToolType, clientToolOf, isClientToolType } from "./client-tools.ts";
 import { type Ending, endingOf, headOf, type ResponseContext } from "./ending.ts";
 import { newItemId } from "./item-ids.ts";
 import { isRelayed, ResponseRelay } from "./relay.ts";
@@ -51,6 +52,11 @@ type OpenItem = {
 };
 
 type PartKind = "output_text" | "refusal";
+
+function newOpenItem(id: string, kind: Block["kind"]): OpenItem {
+  const part = undefined;
+  return { id, kind, parts: [], part, text: "", annotations: [], sealed: "" };
+}
 
 export class ResponseEncoder implements EventEncoder {
   readonly #context: ResponseContext;
@@ -218,8 +224,7 @@ export class ResponseEncoder implements EventEncoder {
   }
 
   #openItem(id: string, kind: Block["kind"], item: JsonObject): string {
-    const part = undefined;
-    this.#open = { id, kind, parts: [], part, text: "", annotations: [], sealed: "" };
+    this.#open = newOpenItem(id, kind);
     return this.#event("response.output_item.added", { output_index: this.#index, item });
   }
 
@@ -325,8 +330,14 @@ export class ResponseEncoder implements EventEncoder {
     const closed = this.#closeItem();
     const { id: call_id, name } = kind.value;
     const tool = this.#context.wishes.clientTools.get(name);
+    // Such a call comes whole, at its end.
+    if (isClientToolType(tool?.kind)) {
+      const { id: prefix } = clientToolOf(tool.kind);
+      this.#open = newOpenItem(newItemId(prefix), kind);
+      return closed;
+    }
     const members = { status: "in_progress", call_id, ...namesOf(tool, name) };
-    if (tool?.isCustom) {
+    if (tool?.kind === "custom") {
       const id = newItemId("ctc");
       return (
         closed + this.#openItem(id, kind, { id, type: "custom_tool_call", ...members, input: "" })
@@ -412,8 +423,9 @@ export class ResponseEncoder implements EventEncoder {
     const given = isWhole ? quoted(JSON.stringify(input ?? {})) : open.text;
     const names = stringifyJson(namesOf(tool, name)).slice(1, -1);
     const members = `"status":"${this.#itemStatus()}","call_id":${stringifyJson(id)},${names}`;
-    if (tool?.isCustom) {
-      const plain = quoted(inputOf(JSON.parse(`"${given}"`)));
+    if (isClientToolType(tool?.kind)) return this.#closeOwnCall(open.id, id, tool.kind, given);
+    if (tool?.kind === "custom") {
+      const plain = quoted(customInput(JSON.parse(`"${given}"`)));
       const text =
         this.#raw("response.custom_tool_call_input.delta", `${place},"delta":"${plain}"`) +
         this.#raw("response.custom_tool_call_input.done", `${place},"input":"${plain}"`);
@@ -424,6 +436,29 @@ export class ResponseEncoder implements EventEncoder {
     return [
       delta + this.#raw("response.function_call_arguments.done", done),
       `{"id":"${open.id}","type":"function_call",${members},"arguments":"${given}"}`,
+    ];
+  }
+
+  /** A call with a form of its own; a plain one where its arguments lack what its type needs. */
+  #closeOwnCall(
+    itemId: string,
+    call_id: string,
+    name: ClientToolType,
+    given: string,
+  ): [text: string, item: string] {
+    const text: string = JSON.parse(`"${given}"`);
+    const input = parseJsonText(text);
+    const own = isObject(input) ? clientToolOf(name).membersOf(input) : undefined;
+    const type = own ? `${name}_call` : "function_call";
+    const members = { call_id, ...(own ?? { name, arguments: text }) };
+    const itemOf = (status: string) => ({ id: itemId, type, status, ...members });
+    const place = { output_index: this.#index };
+    const added = { ...place, item: itemOf("in_progress") };
+    const done = { ...place, item_id: itemId, name, arguments: text };
+    return [
+      this.#event("response.output_item.added", added) +
+        (own ? "" : this.#event("response.function_call_arguments.done", done)),
+      stringifyJson(itemOf(this.#itemStatus())),
     ];
   }
 
@@ -456,9 +491,9 @@ export class ResponseEncoder implements EventEncoder {
     if (text === "" || this.#open?.kind.case !== "toolUse") return "";
     const given = quoted(text);
     this.#open.text += given;
-    return this.#context.wishes.clientTools.get(this.#open.kind.value.name)?.isCustom
-      ? ""
-      : this.#delta(given);
+    const tool = this.#context.wishes.clientTools.get(this.#open.kind.value.name);
+    const comesWhole = tool?.kind === "custom" || isClientToolType(tool?.kind);
+    return comesWhole ? "" : this.#delta(given);
   }
 
   /** A delta of the open part. `given` is a JSON string without its quotes. */
@@ -507,12 +542,6 @@ function namesOf(tool: ClientTool | undefined, name: string): JsonObject {
 function deltaHead(type: string, place: JsonObject): string {
   const members = stringifyJson(place).slice(1, -1);
   return `event: ${type}\ndata: {"type":"${type}",${members},"sequence_number":`;
-}
-
-/** The plain input of a call of a custom tool. Other arguments are passed on as they are. */
-function inputOf(text: string): string {
-  const given = parseJsonText(text);
-  return isObject(given) && typeof given.input === "string" ? given.input : text;
 }
 
 /** A text as a JSON string without its quotes. */

@@ -162,11 +162,14 @@ class Items {
   }
 }
 
+const plainOutputs: readonly unknown[] = ["function_call_output", "custom_tool_call_output"];
+
 /** The `content` or the `output` of an item whose blocks hold all of it. */
 function ownContent({ role, content, form }: Message, source: JsonObject): JsonObject {
   const [first] = content;
   const isAnswer = role === Role.ASSISTANT;
-  if (first?.kind.case === "toolResult")
+  // Other items with results have all of it around them.
+  if (first?.kind.case === "toolResult" && plainOutputs.includes(source.type))
     return source.output === undefined
       ? { output: ownParts(first.kind.value.content, first.kind.value.form, false) }
       : {};

@@ -16,6 +16,7 @@ import type { DialectName } from "../../config/catalog.ts";
 import { encodeEffort } from "../chat/encode-request.ts";
 import { neverPassed } from "../chat/members.ts";
 import { Fit, leaveOutMembers, verbosityOf } from "../fit.ts";
+import { itemsOf, toolListsOf } from "../hosted-tools.ts";
 import { isObject } from "../json.ts";
 import { answerFormOf, openaiForm, strictOf, wantsJsonObject, withProperties } from "../schemas.ts";
 import { shortName } from "../tool-names.ts";
@@ -30,8 +31,6 @@ export type RequestTarget = {
   readonly stream: boolean;
   /** Its habits. Default: `generic`. */
   readonly dialect?: DialectName;
-  /** True to send no output limit. Default: false. */
-  readonly omitMaxTokens?: boolean;
 };
 
 /** Members that the gateway sets itself, or that refer to what is stored. */
@@ -78,8 +77,7 @@ export function encodeRequest(
       isOwn && typeof extensions.input === "string" && isOnly(extensions.input, request)
         ? extensions.input
         : (input ?? []),
-    ...(request.maxTokens !== undefined &&
-      !target.omitMaxTokens && { max_output_tokens: request.maxTokens }),
+    ...(request.maxTokens !== undefined && { max_output_tokens: request.maxTokens }),
     ...(include && { include }),
     store: false,
     stream,
@@ -119,7 +117,8 @@ function withSchema(tool: JsonValue): JsonValue {
 
 /** Stubs of the tools that the conversation has called, where a provider needs them. */
 function addStubs(members: JsonObject, request: GenerateRequest, fit: Fit): void {
-  if (members.tools === undefined) addTools(members, request, fit);
+  const hasTools = toolListsOf(members.tools, itemsOf(request.messages)).length > 0;
+  if (!hasTools) addTools(members, request, fit);
 }
 
 /** What the client asks for, and the encrypted reasoning of a model that reasons. */

@@ -1,7 +1,7 @@
 // A provider's items → events, for plain answers and streams alike.
 
-import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
-import { Format } from "../../../gen/gateway/inference/v1/content_pb.ts";
+import { create, type JsonObject, type JsonValue } from "@bufbuild/protobuf";
+import { type Block, BlockSchema, Format } from "../../../gen/gateway/inference/v1/content_pb.ts";
 import type { Event, ReportedUsage } from "../../../gen/gateway/inference/v1/event_pb.ts";
 import { AnswerEvents } from "../chat/answer-events.ts";
 import { StreamedCalls } from "../chat/tool-calls.ts";
@@ -154,6 +154,10 @@ export class OutputReader {
         if (item.source === undefined) this.arguments(index, textOf(given.input));
         this.#addArguments(index, '"}');
         break;
+      case "web_search_call":
+        // Counted for its price. Opening a page that was found has none.
+        if (isSearch(given)) this.#answer.addBlock(otherBlock(given));
+        break;
     }
     item.isDone = true;
   }
@@ -164,7 +168,7 @@ export class OutputReader {
    */
   finish(response: JsonObject, piece: JsonObject): void {
     const error = readResponseError(response);
-    const usage = decodeUsage(response.usage);
+    const usage = decodeUsage(response.usage, response.tool_usage);
     if (error) {
       this.fail(error, usage);
       return;
@@ -237,6 +241,14 @@ export class OutputReader {
   }
 }
 
+function isSearch({ action }: JsonObject): boolean {
+  return !isObject(action) || action.type === undefined || action.type === "search";
+}
+
+function otherBlock(value: JsonObject): Block {
+  return create(BlockSchema, { kind: { case: "other", value } });
+}
+
 function isCall({ type }: JsonObject): boolean {
   return type === "function_call" || type === "custom_tool_call";
 }
@@ -277,12 +289,18 @@ function isRequestFault(code: string): boolean {
   );
 }
 
-/** Undefined if there is no usage. All input counts as `input_tokens`, as in chat. */
-function decodeUsage(usage: JsonValue | undefined): ReportedUsage | undefined {
+/**
+ * Undefined if there is no usage. All input counts as `input_tokens`, as in chat. Searches have the
+ * name that they have in the native format.
+ */
+function decodeUsage(
+  usage: JsonValue | undefined,
+  tools: JsonValue | undefined,
+): ReportedUsage | undefined {
   if (!isObject(usage)) return undefined;
   const { input_tokens, output_tokens, total_tokens, input_tokens_details, output_tokens_details } =
     usage;
-  return decodeChatUsage({
+  const decoded = decodeChatUsage({
     ...(input_tokens !== undefined && { prompt_tokens: input_tokens }),
     ...(output_tokens !== undefined && { completion_tokens: output_tokens }),
     ...(total_tokens !== undefined && { total_tokens }),
@@ -291,4 +309,9 @@ function decodeUsage(usage: JsonValue | undefined): ReportedUsage | undefined {
       completion_tokens_details: output_tokens_details,
     }),
   });
+  const search = isObject(tools) ? tools.web_search : undefined;
+  const searches = isObject(search) ? search.num_requests : undefined;
+  if (decoded && typeof searches === "number")
+    decoded.extensions = { server_tool_use: { web_search_requests: searches } };
+  return decoded;
 }

@@ -52,6 +52,8 @@ export class ResponseRelay {
   #usage: ReportedUsage | undefined;
   #stopReason: string | undefined;
   #cost: Cost | undefined;
+  /** Web searches, where the provider reports them. */
+  #searches: number | undefined;
 
   constructor(context: ResponseContext) {
     this.#context = context;
@@ -109,6 +111,9 @@ export class ResponseRelay {
     this.#usage = mergeUsage(this.#usage, kind.value.usage);
     this.#stopReason = kind.value.stopReason ?? this.#stopReason;
     this.#cost = kind.value.cost;
+    const uses = kind.value.usage?.extensions?.server_tool_use;
+    const searches = isObject(uses) ? uses.web_search_requests : undefined;
+    if (typeof searches === "number") this.#searches = searches;
   }
 
   #ending() {
@@ -223,6 +228,7 @@ export class ResponseRelay {
   #patched(members: JsonObject): JsonObject {
     const given = { ...this.#context.wishes.echo, ...this.#response };
     const whole: JsonObject = { ...given, ...members, ...this.#head, store: false };
+    if (this.#searches !== undefined) whole.tool_usage = this.#toolUsage(whole.tool_usage);
     const { output } = whole;
     // Some servers do not repeat the items at the end.
     const isMissing = !Array.isArray(output) || output.length === 0;
@@ -233,6 +239,13 @@ export class ResponseRelay {
       ...whole,
       output: output.map((item) => (isObject(item) ? this.#ownItem(item) : item)),
     };
+  }
+
+  /** The provider's report of its tools, with the searches that are charged. */
+  #toolUsage(given: JsonValue | undefined): JsonValue {
+    const usage = isObject(given) ? given : {};
+    const search = isObject(usage.web_search) ? usage.web_search : {};
+    return { ...usage, web_search: { ...search, num_requests: this.#searches ?? 0 } };
   }
 
   /** The item with its encrypted content sealed, or without it for a client that asks for none. */

@@ -2,6 +2,7 @@
 // requests and events. Listeners decode requests and encode answers; providers that use the format
 // encode requests and decode answers.
 
+export { fromChatPath, isOfChatPath } from "./chat-path.ts";
 export { decodeAnswer } from "./decode-answer.ts";
 export { createEventDecoder } from "./decode-events.ts";
 export { hasOldContent } from "./decode-items.ts";

@@ -28,10 +28,15 @@ const texts = anyOf(text, list(ref("ResponseTextPart")));
 const named = open({ name: text }, { namespace: orNull(text) });
 const message = { type: orNull(oneOf("message")) };
 const call = { call_id: filled, name: filled };
+const otherTool: Schema = {
+  type: "string",
+  not: { enum: ["function", "custom", "allowed_tools"] },
+};
 /** Types of items and of parts that the decoder reads, and the one that it refuses. */
 const itemTypes = [
   ...["message", "reasoning", "function_call", "function_call_output"],
   ...["custom_tool_call", "custom_tool_call_output", "item_reference"],
+  ...["additional_tools", "tool_search_output"],
 ];
 const partTypes = ["input_text", "output_text", "text", "refusal", "input_image", "input_file"];
 
@@ -76,6 +81,10 @@ export const responsesSchemas: Readonly<Record<string, Schema>> = {
       prompt: absent,
     },
   ),
+  ResponsesOnChatPath: described(
+    "As `ResponsesRequest`, with members of `ChatRequest` for its limit and its effort.",
+    open({ model: words, input: anyOf(words, list(ref("ResponseItem"), { minItems: 1 })) }),
+  ),
   ResponseItem: anyOf(
     described(
       "An instruction, which is text.",
@@ -95,13 +104,27 @@ export const responsesSchemas: Readonly<Record<string, Schema>> = {
       },
     ),
     open({ type: oneOf("custom_tool_call"), ...call, input: text }, { namespace: orNull(text) }),
-    open({
-      type: oneOf("function_call_output", "custom_tool_call_output"),
-      call_id: text,
-      output: parts,
-    }),
+    open(
+      { type: oneOf("function_call_output", "custom_tool_call_output"), output: parts },
+      {
+        call_id: described("Absent: the latest call without an output.", orNull(text)),
+      },
+    ),
     described(
-      "Any other item. Reaches a provider of this format as it is, and no other.",
+      "Tools that came later, or that a search has found. They are tools of the request.",
+      open(
+        { type: oneOf("additional_tools", "tool_search_output") },
+        {
+          tools: anyOf(list(ref("ResponseTool"), { maxItems: toolsMax }), {
+            not: { type: "array" },
+          }),
+        },
+      ),
+    ),
+    described(
+      "Any other item. Reaches a provider of this format as it is. For other providers, calls " +
+        "and outputs of tool_search, local_shell, shell and apply_patch are those of functions, " +
+        "and the rest is left out.",
       open(
         { type: { type: "string", not: { enum: itemTypes } } },
         { encrypted_content: unchecked(orNull(text)) },
@@ -150,12 +173,12 @@ export const responsesSchemas: Readonly<Record<string, Schema>> = {
     "The names of tools, together with their namespaces, differ.",
     anyOf(
       allOf(ref("ChatFunction"), open({ type: oneOf("function") })),
-      open(
-        {
-          type: oneOf("custom"),
-          name: { type: "string", pattern: "^[a-zA-Z0-9_-]{1,64}$" },
-        },
-        customTool(),
+      allOf(ref("CustomTool"), open({ type: oneOf("custom") })),
+      described(
+        "A tool that the client runs in a form of its own, such as local_shell, or that the " +
+          "vendor runs, such as web_search. One that the vendor runs and that is not offered here " +
+          "is left out.",
+        open({ type: { type: "string", not: { enum: ["function", "custom", "namespace"] } } }),
       ),
       open(
         {
@@ -167,7 +190,7 @@ export const responsesSchemas: Readonly<Record<string, Schema>> = {
                 { type: oneOf("function"), name: filled },
                 { description: orNull(text), parameters: orNull(object) },
               ),
-              open({ type: oneOf("custom"), name: filled }, customTool()),
+              open({ type: oneOf("custom"), name: filled }, { format: ref("CustomFormat") }),
             ),
             { minItems: 1 },
           ),
@@ -187,8 +210,12 @@ export const responsesSchemas: Readonly<Record<string, Schema>> = {
       open({ type: oneOf("function", "custom"), name: text }, { namespace: orNull(text) }),
       open(
         { type: oneOf("allowed_tools") },
-        { mode: unchecked(oneOf("auto", "required")), tools: orNull(list(named)) },
+        {
+          mode: unchecked(oneOf("auto", "required")),
+          tools: orNull(list(anyOf(named, open({ type: otherTool })))),
+        },
       ),
+      described("A tool that has no name but its type.", open({ type: otherTool })),
     ),
   ),
   Response: open({
@@ -207,16 +234,3 @@ export const responsesSchemas: Readonly<Record<string, Schema>> = {
     open({ type: text, sequence_number: count }, { response: object, gateway: ref("Cost") }),
   ),
 };
-
-/** The members of a tool whose input is plain text. */
-function customTool(): Readonly<Record<string, Schema>> {
-  return {
-    description: orNull(text),
-    format: orNull(
-      anyOf(
-        open({ type: oneOf("text") }),
-        open({ type: oneOf("grammar"), syntax: text, definition: text }),
-      ),
-    ),
-  };
-}

@@ -5,18 +5,18 @@ import { readdirSync, readFileSync } from "node:fs";
 import { expect, test } from "vitest";
 import { decodeRequest } from "../../../src/formats/chat/chat.ts";
 import { encodeRequest } from "../../../src/formats/native/native.ts";
-import { errorOf } from "../../support/samples/chat-bodies.ts";
+import {
+  decodeRequest as decodeResponses,
+  fromChatPath,
+  isOfChatPath,
+} from "../../../src/formats/responses/responses.ts";
 
 const folder = new URL("./fixtures/", import.meta.url);
 
 for (const file of readdirSync(folder)) {
-  const { client, body, native, refusal } = JSON.parse(readFileSync(new URL(file, folder), "utf8"));
+  const { client, body, native } = JSON.parse(readFileSync(new URL(file, folder), "utf8"));
   test(client, () => {
-    if (refusal !== undefined) {
-      expect(errorOf(body).reason).toBe(refusal);
-      return;
-    }
-    const request = decodeRequest(body);
+    const request = isOfChatPath(body) ? decodeResponses(fromChatPath(body)) : decodeRequest(body);
     const sent = encodeRequest(request, { model: request.model, stream: request.stream ?? false });
     // As JSON, because the provider reads that.
     expect(JSON.parse(JSON.stringify(sent))).toEqual(native);

@@ -559,9 +559,9 @@ const refused: { name: string; messages: JsonValue[]; field: string }[] = [
     field: "messages[0].content[0].source.type",
   },
   {
-    name: "a custom tool call",
+    name: "a custom tool call without a name",
     messages: [user("a"), assistant({ tool_calls: [{ id: "a", type: "custom", custom: {} }] })],
-    field: "messages[1].tool_calls[0].type",
+    field: "messages[1].tool_calls[0].custom.name",
   },
   {
     name: "a tool call without an id",

@@ -357,10 +357,7 @@ for (const { name, body, field } of refused) {
   });
 }
 
-test("a body of the Responses API has an error of its own", () => {
-  expect(errorOf({ model: "m", input: "Hello" }).reason).toBe("responses_api_unsupported");
-  expect(
-    errorOf({ model: "m", input: [{ role: "user", content: "Hello" }], messages: null }).reason,
-  ).toBe("responses_api_unsupported");
+test("an input beside messages says nothing, and alone it is no conversation", () => {
   expect(decodeRequest(bodyWith({ input: "ignored" })).messages).toHaveLength(1);
+  expect(errorOf({ model: "m", input: "Hello" }).facts.field).toBe("messages");
 });

@@ -48,6 +48,26 @@ const tools: { name: string; tool: JsonObject; becomes: object }[] = [
     becomes: { name: "f", inputSchema: schema },
   },
   {
+    name: "a custom tool, whose input is plain text",
+    tool: {
+      type: "custom",
+      custom: {
+        name: "f",
+        format: { type: "grammar", grammar: { syntax: "lark", definition: "start: /a/" } },
+      },
+    },
+    becomes: {
+      name: "f",
+      description: "The input must follow this grammar (lark):\nstart: /a/",
+      inputSchema: { properties: { input: { type: "string" } }, required: ["input"] },
+    },
+  },
+  {
+    name: "a custom tool in the flat form",
+    tool: { type: "custom", name: "f", description: "Does." },
+    becomes: { name: "f", description: "Does." },
+  },
+  {
     name: "the native form with its type",
     tool: { type: "custom", name: "f", input_schema: schema },
     becomes: { name: "f", inputSchema: schema },
@@ -124,9 +144,9 @@ test("tools and legacy functions become one list", () => {
 
 const refused: { name: string; members: JsonObject; field: string }[] = [
   {
-    name: "a custom tool",
-    members: { tools: [{ type: "custom", custom: { name: "f" } }] },
-    field: "tools[0].type",
+    name: "a custom tool of an unknown format",
+    members: { tools: [{ type: "custom", custom: { name: "f", format: { type: "bnf" } } }] },
+    field: "tools[0].custom.format.type",
   },
   {
     name: "a hosted tool",
@@ -166,9 +186,9 @@ const refused: { name: string; members: JsonObject; field: string }[] = [
     field: "tool_choice",
   },
   {
-    name: "a custom choice",
-    members: { tools: [named("f")], tool_choice: { type: "custom", custom: { name: "f" } } },
-    field: "tool_choice.type",
+    name: "a custom choice without a name",
+    members: { tools: [named("f")], tool_choice: { type: "custom", custom: {} } },
+    field: "tool_choice.custom.name",
   },
   {
     name: "a required call without tools",

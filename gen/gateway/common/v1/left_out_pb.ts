@@ -37,6 +37,7 @@ export type LeftOut = Message<"gateway.common.v1.LeftOut"> & {
    * because it was changed, is of another account, or its key is gone. `age`: it is too old.
    * `size`: it is too large. `member`: no provider is known to want it. `unsupported`: the other
    * side has no place for it. `placeholder`: it was missing, and something stands in its place.
+   * `hosted`: its vendor would run it itself, which is not offered or which the provider cannot.
    *
    * @generated from field: string why = 3;
    */

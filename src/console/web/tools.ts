@@ -43,10 +43,12 @@ export type Place = {
   readonly key: string;
 };
 
-/** What to copy for a tool, in the order in which it is needed, with addresses and key filled in. */
+/** The blocks to copy for a tool, in their order, with addresses and key filled in. */
 export function blocksOf(tool: Tool, place: Place, isStream = false): Block[] {
   const { file, run } = (isStream && tool.stream) || tool.plain;
-  const variables = Object.entries(tool.env ?? {}).map(([name, value]) => `export ${name}=${value}`);
+  const variables = Object.entries(tool.env ?? {})
+    .filter(([name, value]) => fillIn(value, place) !== `$${name}`)
+    .map(([name, value]) => `export ${name}=${value}`);
   const commands = [...variables, ...(run === undefined ? [] : [run])].join("\n");
   const blocks: Block[] = [
     ...(tool.install === undefined ? [] : [{ text: tool.install }]),
@@ -57,7 +59,8 @@ export function blocksOf(tool: Tool, place: Place, isStream = false): Block[] {
   return blocks.map(({ text, ...rest }) => ({ ...rest, text: fillIn(text, place) }));
 }
 
-function fillIn(text: string, { origin, grpc, key }: Place): string {
+/** A text of the list with its marks replaced. */
+export function fillIn(text: string, { origin, grpc, key }: Place): string {
   return text.replaceAll("{origin}", origin).replaceAll("{grpc}", grpc).replaceAll("{key}", key);
 }
 
@@ -96,7 +99,8 @@ const commands: readonly Tool[] = [
   -d '{"model": "haiku", "max_tokens": 1000, "stream": true,
        "messages": [{"role": "user", "content": "Hello"}]}'`,
     },
-    advice: 'Keep the double quotes around "x-api-key: …": in single quotes the shell sends $GATEWAY_KEY itself.',
+    advice:
+      'Keep the double quotes around "x-api-key: …": in single quotes the shell sends $GATEWAY_KEY itself.',
   },
   {
     id: "llm",
@@ -115,7 +119,8 @@ const commands: readonly Tool[] = [
     },
     plain: { run: 'llm -m gateway --key "$GATEWAY_KEY" --no-stream "Hello"' },
     stream: { run: 'llm -m gateway --key "$GATEWAY_KEY" "Hello"' },
-    advice: "The file belongs into the folder that `llm logs path` names, or that LLM_USER_PATH does.",
+    advice:
+      "The file belongs into the folder that `llm logs path` names, or that LLM_USER_PATH does.",
   },
 ];
 
@@ -316,10 +321,11 @@ import (
 
 func main() {
 	client := openai.NewClient()
-	completion, err := client.Chat.Completions.New(context.Background(), openai.ChatCompletionNewParams{
+	request := openai.ChatCompletionNewParams{
 		Model:    "haiku",
 		Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage("Hello")},
-	})
+	}
+	completion, err := client.Chat.Completions.New(context.Background(), request)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -338,10 +344,11 @@ import (
 
 func main() {
 	client := openai.NewClient()
-	stream := client.Chat.Completions.NewStreaming(context.Background(), openai.ChatCompletionNewParams{
+	request := openai.ChatCompletionNewParams{
 		Model:    "haiku",
 		Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage("Hello")},
-	})
+	}
+	stream := client.Chat.Completions.NewStreaming(context.Background(), request)
 	for stream.Next() {
 		for _, choice := range stream.Current().Choices {
 			fmt.Print(choice.Delta.Content)
@@ -372,7 +379,8 @@ import com.openai.models.chat.completions.ChatCompletionCreateParams;
 class Try {
   public static void main(String[] args) {
     OpenAIClient client = OpenAIOkHttpClient.fromEnv();
-    var params = ChatCompletionCreateParams.builder().model("haiku").addUserMessage("Hello").build();
+    var params =
+        ChatCompletionCreateParams.builder().model("haiku").addUserMessage("Hello").build();
     var completion = client.chat().completions().create(params);
     completion.choices().get(0).message().content().ifPresent(System.out::println);
   }
@@ -439,7 +447,7 @@ const codingTools: readonly Tool[] = [
     plain: { run: "claude -p Hello" },
     stream: { run: "claude -p Hello --output-format stream-json --verbose" },
     advice:
-      "Do not set ANTHROPIC_AUTH_TOKEN, which is the vendor's own login. Its first start asks whether to use the key: yes.",
+      "Do not set ANTHROPIC_AUTH_TOKEN, which is the vendor's own login. Its first interactive start asks whether to use the key: say yes. From the three names of models it knows their context size and features; without them it sends the names of its newest models, which also work. With few credits left, set MAX_THINKING_TOKENS=4000: each request then holds less.",
   },
   {
     id: "claude-agent-sdk",
@@ -576,7 +584,7 @@ models:
       "Gateway": {
         "api_url": "{origin}/v1",
         "available_models": [
-          { "name": "sonnet", "display_name": "Sonnet", "max_tokens": 1000000, "max_output_tokens": 128000 }
+          { "name": "sonnet", "max_tokens": 1000000, "max_output_tokens": 128000 }
         ]
       }
     }
@@ -596,7 +604,8 @@ models:
     install: "pip install aider-chat",
     env: { ANTHROPIC_API_BASE: "{origin}", ANTHROPIC_API_KEY: "{key}" },
     plain: {
-      run: "aider --model anthropic/claude-opus-4-6 --yes-always --no-git --no-stream --message Hello",
+      run: `aider --model anthropic/claude-opus-4-6 --yes-always --no-git --no-stream \\
+  --message Hello`,
     },
     stream: {
       run: "aider --model anthropic/claude-opus-4-6 --yes-always --no-git --message Hello",
@@ -666,7 +675,8 @@ for chunk in chunks:
     print(chunk.choices[0].delta.content or "", end="", flush=True)
 print()
 `),
-    advice: "Models begin with openai/ and the address ends with /v1; with anthropic/ it is ANTHROPIC_API_BASE={origin}.",
+    advice:
+      "Models begin with openai/ and the address ends with /v1; with anthropic/ it is ANTHROPIC_API_BASE={origin}.",
   },
   {
     id: "pydantic-ai",
@@ -775,7 +785,10 @@ print(lm("Hello")[0])
 from llama_index.llms.openai_like import OpenAILike
 
 llm = OpenAILike(
-    model="haiku", api_base=os.environ["OPENAI_BASE_URL"], is_chat_model=True, context_window=200000
+    model="haiku",
+    api_base=os.environ["OPENAI_BASE_URL"],
+    is_chat_model=True,
+    context_window=200000,
 )
 print(llm.complete("Hello"))
 `),
@@ -784,7 +797,10 @@ print(llm.complete("Hello"))
 from llama_index.llms.openai_like import OpenAILike
 
 llm = OpenAILike(
-    model="haiku", api_base=os.environ["OPENAI_BASE_URL"], is_chat_model=True, context_window=200000
+    model="haiku",
+    api_base=os.environ["OPENAI_BASE_URL"],
+    is_chat_model=True,
+    context_window=200000,
 )
 for part in llm.stream_complete("Hello"):
     print(part.delta or "", end="", flush=True)
@@ -845,7 +861,8 @@ for await (const text of streamText({ model: anthropic("haiku"), prompt: "Hello"
   process.stdout.write(text);
 console.log();
 `),
-    advice: "Unlike the vendor's own SDK, its address ends with /v1. @ai-sdk/openai-compatible works as well.",
+    advice:
+      "Unlike the vendor's own SDK, its address ends with /v1. @ai-sdk/openai-compatible works as well.",
   },
 ];
 
@@ -861,7 +878,8 @@ const rpcTools: readonly Tool[] = [
     install: `pip install grpcio grpcio-tools
 curl -so gateway.binpb {origin}/protos/descriptor.binpb
 python -m grpc_tools.protoc --descriptor_set_in=gateway.binpb --python_out=. --grpc_python_out=. \\
-  gateway/common/v1/{options,usage,error,family,left_out}.proto \\
+  gateway/{alerts/v1/alerts,billing/v1/billing,keys/v1/keys,people/v1/people}.proto \\
+  gateway/common/v1/{approval,error,family,forecast,left_out,options,roles,usage}.proto \\
   gateway/inference/v1/{content,event,inference}.proto`,
     env: ownKey,
     plain: python(`import os
@@ -874,7 +892,8 @@ message = request.messages.add(role=content_pb2.ROLE_USER)
 message.content.add().text.text = "Hello"
 call = [("authorization", "Bearer " + os.environ["GATEWAY_KEY"])]
 with grpc.insecure_channel("{grpc}") as channel:
-    for part in inference_pb2_grpc.InferenceServiceStub(channel).Generate(request, metadata=call):
+    service = inference_pb2_grpc.InferenceServiceStub(channel)
+    for part in service.Generate(request, metadata=call):
         print(part.WhichOneof("kind"), end=" ")
 print()
 `),
@@ -889,7 +908,8 @@ print()
 go install google.golang.org/grpc/cmd/protoc-gen-go-grpc@latest
 go install github.com/bufbuild/buf/cmd/buf@latest
 curl -so gateway.binpb {origin}/protos/descriptor.binpb
-PATH="$PATH:$(go env GOPATH)/bin" buf generate gateway.binpb --template '{"version": "v2", "plugins": [
+export PATH="$PATH:$(go env GOPATH)/bin"
+buf generate gateway.binpb --template '{"version": "v2", "plugins": [
   {"local": "protoc-gen-go", "out": ".", "opt": "module=model-gateway"},
   {"local": "protoc-gen-go-grpc", "out": ".", "opt": "module=model-gateway"}]}'
 go mod init model-gateway && go mod tidy`,
@@ -911,22 +931,24 @@ import (
 )
 
 func main() {
-	connection, err := grpc.NewClient("{grpc}", grpc.WithTransportCredentials(insecure.NewCredentials()))
+	plaintext := grpc.WithTransportCredentials(insecure.NewCredentials())
+	connection, err := grpc.NewClient("{grpc}", plaintext)
 	if err != nil {
 		log.Fatal(err)
 	}
-	call := metadata.AppendToOutgoingContext(context.Background(), "authorization", "Bearer "+os.Getenv("GATEWAY_KEY"))
+	key := "Bearer " + os.Getenv("GATEWAY_KEY")
+	call := metadata.AppendToOutgoingContext(context.Background(), "authorization", key)
+	text := &inference.ContentBlock_Text{Text: &inference.TextBlock{Text: "Hello"}}
 	limit := uint32(1000)
-	stream, err := inference.NewInferenceServiceClient(connection).Generate(call, &inference.GenerateRequest{
+	request := &inference.GenerateRequest{
 		Model:     "haiku",
 		MaxTokens: &limit,
 		Messages: []*inference.Message{{
-			Role: inference.Role_ROLE_USER,
-			Content: []*inference.ContentBlock{{
-				Kind: &inference.ContentBlock_Text{Text: &inference.TextBlock{Text: "Hello"}},
-			}},
+			Role:    inference.Role_ROLE_USER,
+			Content: []*inference.ContentBlock{{Kind: text}},
 		}},
-	})
+	}
+	stream, err := inference.NewInferenceServiceClient(connection).Generate(call, request)
 	for err == nil {
 		var part *inference.GenerateResponse
 		if part, err = stream.Recv(); err == nil {
@@ -946,7 +968,8 @@ func main() {
     title: "gRPC, Node",
     group: "gRPC",
     format: "gRPC",
-    install: `npm init --yes && npm install @connectrpc/connect @connectrpc/connect-node @bufbuild/protobuf \\
+    install: `npm init --yes && npm pkg set type=module
+npm install @connectrpc/connect @connectrpc/connect-node @bufbuild/protobuf \\
   @bufbuild/buf @bufbuild/protoc-gen-es
 curl -so gateway.binpb {origin}/protos/descriptor.binpb
 npx buf generate gateway.binpb --template '{"version": "v2", "plugins": [

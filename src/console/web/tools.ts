@@ -9,6 +9,8 @@ export type Tool = {
   readonly title: string;
   readonly group: "command line" | "SDK" | "coding tool" | "framework" | "gRPC";
   readonly format: "native" | "chat" | "responses" | "gRPC";
+  /** Programs that must be there before. */
+  readonly needs?: readonly string[];
   /** Shell commands, in a folder of one's own. Absent: nothing has to be installed. */
   readonly install?: string;
   /** Variables that the tool reads. */
@@ -962,6 +964,53 @@ func main() {
 }
 `),
     advice: "The import path model-gateway is free to choose: buf's managed mode replaces it.",
+  },
+  {
+    id: "grpc-java",
+    title: "gRPC, Java",
+    group: "gRPC",
+    format: "gRPC",
+    needs: ["protoc", "grpc_java_plugin", "javac"],
+    install: `curl -so gateway.binpb {origin}/protos/descriptor.binpb
+protoc --descriptor_set_in=gateway.binpb --java_out=. --grpc-java_out=. \\
+  --plugin=protoc-gen-grpc-java="$(command -v grpc_java_plugin)" \\
+  gateway/{alerts/v1/alerts,billing/v1/billing,keys/v1/keys,people/v1/people}.proto \\
+  gateway/common/v1/{approval,error,family,forecast,left_out,options,roles,usage}.proto \\
+  gateway/inference/v1/{content,event,inference}.proto
+javac -nowarn -cp "/usr/share/java/*" -d classes $(find gateway -name "*.java")`,
+    env: ownKey,
+    plain: {
+      file: {
+        path: "Try.java",
+        text: `import gateway.inference.v1.*;
+import io.grpc.ManagedChannelBuilder;
+import io.grpc.Metadata;
+import io.grpc.stub.MetadataUtils;
+
+class Try {
+  public static void main(String[] args) {
+    var headers = new Metadata();
+    var name = Metadata.Key.of("authorization", Metadata.ASCII_STRING_MARSHALLER);
+    headers.put(name, "Bearer " + System.getenv("GATEWAY_KEY"));
+    var channel = ManagedChannelBuilder.forTarget("{grpc}").usePlaintext().build();
+    var service =
+        InferenceServiceGrpc.newBlockingStub(channel)
+            .withInterceptors(MetadataUtils.newAttachHeadersInterceptor(headers));
+    var block = ContentBlock.newBuilder().setText(TextBlock.newBuilder().setText("Hello"));
+    var message = Message.newBuilder().setRole(Role.ROLE_USER).addContent(block);
+    var request =
+        GenerateRequest.newBuilder().setModel("haiku").setMaxTokens(1000).addMessages(message);
+    service.generate(request.build()).forEachRemaining(part -> System.out.println(part.getKindCase()));
+    channel.shutdownNow();
+  }
+}
+`,
+      },
+      run: `javac -cp "classes:/usr/share/java/*" -d classes Try.java
+java -cp "classes:/usr/share/java/*" Try`,
+    },
+    advice:
+      "The paths are those of Debian's default-jdk-headless, protobuf-compiler, protobuf-compiler-grpc-java-plugin and libgrpc-java.",
   },
   {
     id: "grpc-node",

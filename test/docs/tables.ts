@@ -120,8 +120,17 @@ function placeOfAddress({ env = {}, settings, plain }: Tool): string {
   return plain.file || plain.run ? "the code" : "its settings";
 }
 
-function triedOf({ id }: Tool): { version: string; on: string } | undefined {
-  const all: Readonly<Record<string, { version: string; on: string }>> = tried;
+/** What `test/tools` found, and wrote. */
+type Tried = {
+  readonly version: string;
+  readonly on: string;
+  readonly prints: string;
+  readonly wrongKey: number;
+  readonly noCredits: number;
+};
+
+function triedOf({ id }: Tool): Tried | undefined {
+  const all: Readonly<Record<string, Tried>> = tried;
   return all[id];
 }
 
@@ -154,11 +163,16 @@ function sectionOf(tool: Tool): string {
   const facts = was
     ? `Format: ${tool.format}. Tried with ${was.version} on ${was.on}.`
     : `Format: ${tool.format}. Not tried by us: it ${tool.untried}.`;
+  const repeats = was && tool.format !== "gRPC" && was.wrongKey + was.noCredits > 2;
+  const refused = repeats
+    ? `With a wrong key it ends after ${was.wrongKey} requests, without credits after ${was.noCredits}.`
+    : "";
   const { install: _, settings: __, env: ___, ...streaming } = tool;
   return [
     `### ${tool.title}`,
-    wrapped(`${facts} ${fill(tool.advice ?? "")}`.trimEnd()),
+    wrapped([facts, refused, fill(tool.advice ?? "")].filter((text) => text !== "").join(" ")),
     ...blocksOf(tool, documented).map(renderBlock),
+    ...(was ? [`Prints:\n\n\`\`\`\n${wrapped(was.prints)}\n\`\`\``] : []),
     ...(tool.stream
       ? ["As a stream:", ...blocksOf(streaming, documented, true).map(renderBlock)]
       : []),

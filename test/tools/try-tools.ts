@@ -18,7 +18,7 @@ import { findProgram } from "../support/programs.ts";
 const run = promisify(execFile);
 
 const installMs = 600_000;
-const runMs = 120_000;
+const runMs = 300_000;
 /** Words of installers whose registry does not answer. */
 const unreachable =
   /ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ETIMEDOUT|Could not resolve|no such host|Temporary failure|timed out/i;
@@ -30,13 +30,17 @@ const programs = join(import.meta.dirname, "programs");
 /** A run of a shell, whether it failed or not. */
 type Run = { readonly output: string; readonly code: number; readonly requests: number };
 
+/** What a run found: the printed answer, and the requests that a refused key and pool cost. */
+type Facts = { prints: string; wrongKey: number; noCredits: number };
+type Tried = Facts & { version: string; on: string };
+
 /** Registers a test for each tool of a group. */
 export function tryTools(group: Tool["group"]): void {
   let gateway: TestGateway;
   let proxy: Awaited<ReturnType<typeof startProxy>>;
   /** Of an account without credits. */
   let emptyAccount: string;
-  const tried: Record<string, { version: string; on: string }> = {};
+  const tried: Record<string, Tried> = {};
 
   beforeAll(async () => {
     gateway = await startTestGateway();
@@ -69,6 +73,7 @@ export function tryTools(group: Tool["group"]): void {
       let folder: Folder;
       /** False: the registry cannot be reached from here. */
       let isReachable = true;
+      const facts: Facts = { prints: "", wrongKey: 0, noCredits: 0 };
       let paid: { keyId: string; secret: string };
       const place = (key: string): Place => ({
         origin: `${proxy.address}${proxyPath}`,
@@ -94,7 +99,8 @@ export function tryTools(group: Tool["group"]): void {
       }, installMs);
       afterAll(async () => {
         const version = isReachable ? await folder.version() : "";
-        if (version !== "") tried[tool.id] = { version, on: new Date().toISOString().slice(0, 10) };
+        const on = new Date().toISOString().slice(0, 10);
+        if (version !== "") tried[tool.id] = { version, on, ...facts };
         await folder.remove();
       });
 
@@ -102,6 +108,7 @@ export function tryTools(group: Tool["group"]): void {
         context.skip(!isReachable, noRegistry);
         const { output, code } = await runSample(paid.secret);
         expect(`${code} ${output}`).toMatch(/^0 [\s\S]*(simulated provider|receipt|Receipt|text=)/);
+        facts.prints = endOf(output);
         await vi.waitFor(async () => expect(await countCharges(paid.keyId)).toBeGreaterThan(0));
       });
 
@@ -131,7 +138,7 @@ export function tryTools(group: Tool["group"]): void {
       test("says in words that a key is wrong", { timeout: runMs }, async (context) => {
         context.skip(!isReachable, noRegistry);
         const { output, requests } = await runSample(`sk-gw2-1${"x".repeat(49)}`);
-        report(tool, "wrong key", requests, output);
+        facts.wrongKey = requests;
         expect(output).toMatch(/Incorrect API key|invalid_key/);
       });
 
@@ -139,7 +146,7 @@ export function tryTools(group: Tool["group"]): void {
         context.skip(!isReachable, noRegistry);
         const { secret } = await createKey(emptyAccount, tool.id);
         const { output, requests } = await runSample(secret);
-        report(tool, "no credits", requests, output);
+        facts.noCredits = requests;
         expect(output).toMatch(/0 credits free/);
       });
     });
@@ -152,9 +159,12 @@ function missingFor({ needs = [], install = "" }: Tool): string[] {
   return programs.filter((name) => findProgram(name) === undefined);
 }
 
-function report(tool: Tool, name: string, requests: number, output: string): void {
-  if (process.env.TRIED === undefined) return;
-  console.log(`${tool.id}: ${name}: ${requests} requests\n${output.slice(-1500)}`);
+const printedMax = 200;
+
+/** The end of what a tool printed, in one line. */
+function endOf(output: string): string {
+  const line = output.trim().replace(/\s+/g, " ");
+  return line.length <= printedMax ? line : `… ${line.slice(-printedMax)}`;
 }
 
 type Folder = {
@@ -297,7 +307,7 @@ async function startProxy(address: string) {
   };
 }
 
-async function writeTried(fresh: Record<string, { version: string; on: string }>): Promise<void> {
+async function writeTried(fresh: Record<string, Tried>): Promise<void> {
   const before = JSON.parse(await readFile(triedFile, "utf8"));
   const all = { ...before, ...fresh };
   const sorted = tools.flatMap(({ id }) => (all[id] ? [[id, all[id]]] : []));

@@ -26,6 +26,7 @@ export function unchecked(schema: Schema): Schema {
 export const object: Schema = { type: "object" };
 export const text: Schema = { type: "string" };
 export const boolean: Schema = { type: "boolean" };
+export const number: Schema = { type: "number" };
 export const time: Schema = { type: "string", format: "date-time" };
 /** A whole number of at least 0. */
 export const count: Schema = { type: "integer", minimum: 0 };

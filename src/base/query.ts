@@ -67,10 +67,14 @@ function isDay(day: string): boolean {
   return new Date(day).toISOString().startsWith(day);
 }
 
-/** The parameters `from` and `to`, as fields of a request. */
-export function rangeParams(query: Query): { from?: Timestamp; to?: Timestamp } {
-  const from = timeParam(query, "from");
-  const to = timeParam(query, "to");
+/** The parameters `from` and `to`, or those of other names, as fields of a request. */
+export function rangeParams(
+  query: Query,
+  fromName = "from",
+  toName = "to",
+): { from?: Timestamp; to?: Timestamp } {
+  const from = timeParam(query, fromName);
+  const to = timeParam(query, toName);
   return { ...(from && { from }), ...(to && { to }) };
 }
 

@@ -25,6 +25,9 @@ const nativeHelp =
   "This endpoint takes the gateway key from ANTHROPIC_API_KEY. ANTHROPIC_AUTH_TOKEN is only for the vendor's own login and is not " +
   "accepted here: unset it and set ANTHROPIC_API_KEY to your sk-gw2- key. Other clients: send the key in the native API-key header " +
   "instead of Authorization.";
+// A shell of Windows, and files of variables, keep the quotes of `KEY="sk-…"` in the value.
+const quotedHelp =
+  "Incorrect API key provided: it was sent with the quotes around it. Write it without them.";
 const bearerHelp = "Send the gateway key as `Authorization: Bearer <key>`.";
 const notInNativeHeader = `This endpoint does not read x-api-key. ${bearerHelp}`;
 
@@ -72,6 +75,7 @@ function acceptsBearer(nativeBearer: NativeBearer, request: HeaderSource): boole
  * Requires visible ASCII without commas: a comma joins several values, and no key has other bytes.
  */
 function checkKeyShape(key: string): string {
+  if (/^(["'`]).*\1$/.test(key)) throw new ApiError("invalid_key", { message: quotedHelp });
   if (!/^[\x21-\x2b\x2d-\x7e]{1,512}$/.test(key)) throw new ApiError("invalid_key");
   return key;
 }

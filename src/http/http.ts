@@ -72,6 +72,14 @@ import {
   modelsInfoOperation,
   modelsOperation,
 } from "./models.ts";
+import {
+  billingUsageOperation,
+  creditGrantsOperation,
+  getBillingUsage,
+  getCreditGrants,
+  getSubscription,
+  subscriptionOperation,
+} from "./openai-billing.ts";
 import { type DescribedPost, describeApi, getOpenapi, openapiOperation } from "./openapi.ts";
 import { methodPath } from "./openapi-services.ts";
 import type { DescribedRoute, Operation } from "./operation.ts";
@@ -509,6 +517,27 @@ function createRoutes(
       run: getCredits(core),
     },
     { ...shared, paths: ["/v1/usage"], operation: usageOperation, run: getUsage(core) },
+    {
+      ...shared,
+      paths: pathVariants("/v1/dashboard/billing/subscription"),
+      operation: subscriptionOperation,
+      monthUsage: true,
+      run: getSubscription(core),
+    },
+    {
+      ...shared,
+      paths: pathVariants("/v1/dashboard/billing/usage"),
+      operation: billingUsageOperation,
+      monthUsage: true,
+      run: getBillingUsage(core),
+    },
+    {
+      ...shared,
+      paths: pathVariants("/v1/dashboard/billing/credit_grants"),
+      operation: creditGrantsOperation,
+      monthUsage: true,
+      run: getCreditGrants(core),
+    },
     { ...shared, paths: ["/v1/receipts"], operation: receiptsOperation, run: listReceipts(core) },
     {
       ...shared,

@@ -25,6 +25,7 @@ import { supportedVersions } from "./credentials.ts";
 import type { Envelope } from "./error-body.ts";
 import { errorTable, type Row } from "./error-table.ts";
 import { modelSchemas } from "./models.ts";
+import { openaiBillingSchemas } from "./openai-billing.ts";
 import { describeServices } from "./openapi-services.ts";
 import { type DescribedRoute, json, type Operation, type Parameters } from "./operation.ts";
 import { usageSchemas } from "./usage.ts";
@@ -302,6 +303,7 @@ const schemas: Readonly<Record<string, Schema>> = {
   ...modelSchemas,
   ...usageSchemas,
   ...receiptSchemas,
+  ...openaiBillingSchemas,
   Metadata: described(
     `Members whose names begin with \`${tagPrefix}\` and whose values are texts are tags of the ` +
       "request. All others are for the provider, if it knows them, and are not stored.",

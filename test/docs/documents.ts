@@ -36,3 +36,11 @@ export function readSamples(path: string): readonly Sample[] {
     ([, language = "", text = ""]) => ({ language, text }),
   );
 }
+
+/** The anchor that GitHub gives to a heading. */
+export function anchorOf(heading: string): string {
+  return heading
+    .toLowerCase()
+    .replace(/[^\p{L}\p{N} _-]/gu, "")
+    .replaceAll(" ", "-");
+}

@@ -3,15 +3,7 @@
 import { existsSync, readFileSync } from "node:fs";
 import { dirname, join, normalize } from "node:path";
 import { expect, test } from "vitest";
-import { documents, readDocument, root } from "./documents.ts";
-
-/** The anchor that GitHub gives to a heading. */
-function anchorOf(heading: string): string {
-  return heading
-    .toLowerCase()
-    .replace(/[^\p{L}\p{N} _-]/gu, "")
-    .replaceAll(" ", "-");
-}
+import { anchorOf, documents, readDocument, root } from "./documents.ts";
 
 function anchorsOf(path: string): string[] {
   return [...readDocument(path).matchAll(/^#+ (.+)$/gm)].map((match) => anchorOf(match[1] ?? ""));

@@ -23,9 +23,6 @@ const byHand = {
   "METRICS_PORT=9464 npm start": "test/server/metrics.test.ts reads metrics",
   "npm ci && npm test": "runs this very suite",
   "npm run test:deep": "runs this very suite",
-  "npm install @anthropic-ai/sdk openai": "the samples with the SDKs, below, begin with it",
-  "claude -p hello": "needs Claude Code",
-  "aider --model": "needs Aider",
   "PROVIDER_KEY=… npm start": "needs a credential of a provider",
   "ROLE=core PUBLIC_URL": "test/grpc/split.deep.test.ts starts both roles",
   "WORKERS=auto npm start": "test/server/workers.deep.test.ts starts workers",
@@ -91,7 +88,8 @@ test("each sample that is run by hand exists", () => {
 });
 
 test("no other document has samples that could run here", () => {
-  const tested = ["README.md", "docs/customers.md", "docs/operating.md"];
+  // `test/tools` runs those of docs/tools.md.
+  const tested = ["README.md", "docs/tools.md", "docs/customers.md", "docs/operating.md"];
   const others = documents.filter((path) => !tested.includes(path));
   const runs = (path: string) =>
     shellOf(path) !== "" || ["ts", "js"].some((one) => samplesOf(path, one).length > 0);
@@ -107,25 +105,6 @@ test("README.md: the first paid requests, the receipt and the credits", async ()
   expect(output).toContain('"outcome":"COMPLETED"');
   expect(output).toContain('"object":"credits"');
   expect(output).not.toContain('"error"');
-});
-
-test("README.md: the samples with the SDKs, in a folder of their own", async () => {
-  const own = await mkdtemp(join(tmpdir(), "gateway-own-"));
-  try {
-    const [install = ""] = samplesOf("README.md", "sh").filter((text) =>
-      text.includes("npm install @"),
-    );
-    // With the settings of the machine for npm: its registry may be behind a proxy.
-    await run("bash", ["-c", install], { cwd: own });
-    const samples = samplesOf("README.md", "js");
-    expect(samples).toHaveLength(2);
-    for (const text of samples) {
-      await writeFile(join(own, "try.mjs"), withAddresses(text));
-      expect(await runShell("node try.mjs", own)).toContain("Hello");
-    }
-  } finally {
-    await rm(own, { recursive: true, force: true });
-  }
 });
 
 test("docs/customers.md: gRPC and Connect, from the command line and from Node", async () => {

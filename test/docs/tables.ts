@@ -13,13 +13,17 @@ import {
 } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { errorCatalog } from "../../src/base/errors.ts";
 import { logCodes } from "../../src/base/log.ts";
+import { blocksOf, type Tool, tools } from "../../src/console/web/tools.ts";
+import tried from "../../src/console/web/tools-tried.json" with { type: "json" };
 import { serviceTypes } from "../../src/contract/contract.ts";
 import { errorTable } from "../../src/http/error-table.ts";
 import { type Definition, definitions } from "../../src/metrics/metrics.ts";
-import { readDocument, root } from "./documents.ts";
+import { anchorOf, readDocument, root } from "./documents.ts";
 
 /** The generated tables, by document and name. */
-const tables: Readonly<Record<string, Readonly<Record<string, () => string>>>> = {
+const tables: Readonly<Record<string, Readonly<Record<string, (document: string) => string>>>> = {
+  "README.md": { tools: toolsTable },
+  "docs/tools.md": { tools: toolsTable, samples: toolSamples },
   "docs/customers.md": { reasons: reasonsTable, methods: methodsTable },
   "docs/watching.md": { metrics: metricsTable, "log codes": logCodesTable },
 };
@@ -31,7 +35,7 @@ export const tablesDocuments = Object.keys(tables);
 export function refreshTables(document: string, text: string): string {
   let fresh = text;
   for (const [name, render] of Object.entries(tables[document] ?? {})) {
-    const table = render();
+    const table = render(document);
     const block = new RegExp(`(<!-- table: ${name} -->\n)[^]*?(<!-- end -->)`);
     if (!block.test(fresh)) throw new Error(`${document} lacks the table ${name}`);
     fresh = fresh.replace(block, (_, begin: string, end: string) => `${begin}\n${table}\n\n${end}`);
@@ -95,6 +99,104 @@ function metricsTable(): string {
 function logCodesTable(): string {
   const rows = Object.entries(logCodes).map(([code, advice]) => [`\`${code}\``, advice]);
   return renderTable(["code", "what to do"], rows);
+}
+
+/** A line a tool: its format, where its address goes, and the version that was tried. */
+function toolsTable(document: string): string {
+  const page = document === "README.md" ? "docs/tools.md" : "";
+  const rows = tools.map((tool) => [
+    `[${tool.title}](${page}#${anchorOf(tool.title)})`,
+    tool.format,
+    placeOfAddress(tool),
+    triedOf(tool)?.version ?? `not tried: ${tool.untried}`,
+  ]);
+  return renderTable(["tool", "format", "the address goes into", "tried with"], rows);
+}
+
+function placeOfAddress({ env = {}, settings, plain }: Tool): string {
+  const names = Object.keys(env).filter((name) => env[name]?.includes("{origin}"));
+  if (names.length > 0) return names.map((name) => `\`${name}\``).join(", ");
+  if (settings) return `\`${settings.path}\``;
+  return plain.file || plain.run ? "the code" : "its settings";
+}
+
+/** What `test/tools` found, and wrote. */
+type Tried = {
+  readonly version: string;
+  readonly on: string;
+  readonly prints: string;
+  readonly wrongKey: number;
+  readonly noCredits: number;
+};
+
+function triedOf({ id }: Tool): Tried | undefined {
+  const all: Readonly<Record<string, Tried>> = tried;
+  return all[id];
+}
+
+const documented = {
+  origin: "http://127.0.0.1:8080",
+  grpc: "127.0.0.1:50051",
+  key: "$GATEWAY_KEY",
+};
+
+/** The languages of the samples, by the ends of their files. */
+const languages: Readonly<Record<string, string>> = {
+  go: "go",
+  java: "java",
+  json: "json",
+  mjs: "js",
+  py: "python",
+  rs: "rust",
+  toml: "toml",
+  yaml: "yaml",
+};
+
+/** What to copy for each tool. */
+function toolSamples(): string {
+  return tools.map(sectionOf).join("\n\n");
+}
+
+function sectionOf(tool: Tool): string {
+  const fill = (text: string) => text.replaceAll("{origin}", documented.origin);
+  const was = triedOf(tool);
+  const facts = was
+    ? `Format: ${tool.format}. Tried with ${was.version} on ${was.on}.`
+    : `Format: ${tool.format}. Not tried by us: it ${tool.untried}.`;
+  const repeats = was && tool.format !== "gRPC" && was.wrongKey + was.noCredits > 2;
+  const refused = repeats
+    ? `With a wrong key it ends after ${was.wrongKey} requests, without credits after ${was.noCredits}.`
+    : "";
+  const { install: _, settings: __, env: ___, ...streaming } = tool;
+  return [
+    `### ${tool.title}`,
+    wrapped([facts, refused, fill(tool.advice ?? "")].filter((text) => text !== "").join(" ")),
+    ...blocksOf(tool, documented).map(renderBlock),
+    ...(was ? [`Prints:\n\n\`\`\`\n${wrapped(was.prints)}\n\`\`\``] : []),
+    ...(tool.stream
+      ? ["As a stream:", ...blocksOf(streaming, documented, true).map(renderBlock)]
+      : []),
+  ].join("\n\n");
+}
+
+/** A paragraph in lines of at most 100 columns. */
+function wrapped(text: string): string {
+  const lines: string[] = [];
+  for (const word of text.split(" ")) {
+    const line = lines.at(-1);
+    if (line !== undefined && [...line].length + 1 + [...word].length <= 100)
+      lines[lines.length - 1] = `${line} ${word}`;
+    else lines.push(word);
+  }
+  return lines.join("\n");
+}
+
+function renderBlock({ path, text }: { path?: string; text: string }): string {
+  const language = path === undefined ? "sh" : (languages[path.split(".").at(-1) ?? ""] ?? "");
+  const title = path === undefined ? "" : `**${path}**:\n\n`;
+  // A shell does not read files: there the key itself has to stand.
+  const shown = path === undefined ? text : text.replaceAll(documented.key, "sk-gw2-…");
+  return `${title}\`\`\`${language}\n${shown.trimEnd()}\n\`\`\``;
 }
 
 /** The name of an enum value in small letters. Empty for the value 0. */

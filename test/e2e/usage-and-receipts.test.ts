@@ -151,6 +151,54 @@ for (const split of [false, true]) {
       ]);
     });
 
+    test("tools read a balance in dollars at OpenAI's paths: the limit less the usage", async () => {
+      type Answer = Readonly<Record<string, number>>;
+      const month = new Date().toISOString().slice(0, 7);
+      const [free, spent] = [
+        Object(await read("credits")).pool.free_credits,
+        sum((await receipts("")).data),
+      ];
+      const paths = [
+        "dashboard/billing/subscription",
+        `dashboard/billing/usage?start_date=${month}-01`,
+        "dashboard/billing/credit_grants",
+        "dashboard/billing/usage",
+      ];
+      const [subscription, usage, grants, unbounded] = await Promise.all(
+        paths.map((path) => read<Answer>(path)),
+      );
+      const usd = (microCredits: bigint) => Number(microCredits) / 200_000_000;
+      expect(subscription?.hard_limit_usd).toBeCloseTo(usd(micro(free) + spent), 8);
+      expect(usage?.total_usage).toBeCloseTo(100 * usd(spent), 6);
+      expect(unbounded).toEqual(usage);
+      expect(grants?.total_available).toBeCloseTo(usd(micro(free)), 8);
+      expect(grants?.total_used).toBeCloseTo(usd(spent), 8);
+      expect(grants?.total_granted).toBe(subscription?.hard_limit_usd);
+      // Of an account reader it is its own spending, which is none.
+      expect(await read("dashboard/billing/usage", reader.secret)).toMatchObject({
+        total_usage: 0,
+      });
+      const empty = await read<Answer>("dashboard/billing/subscription", stranger.secret);
+      expect(empty).toMatchObject({ hard_limit_usd: 0, has_payment_method: true });
+      const wrong = await failure("dashboard/billing/usage?start_date=2026-02-30");
+      expect([wrong.status, wrong.body.error.param]).toEqual([400, "start_date"]);
+    });
+
+    test("a cap of the month bounds the balance that tools read", async () => {
+      const { core, call } = gateway.admin;
+      const capped = await core.keys.createKey(
+        {
+          accountId: gateway.accountId,
+          family: Family.V1,
+          name: "capped",
+          monthlyCapMicrocredits: 3_000_000n,
+        },
+        call,
+      );
+      const grants = await read("dashboard/billing/credit_grants", capped.secret);
+      expect(grants).toMatchObject({ total_available: 0.015, total_used: 0, total_granted: 0.015 });
+    });
+
     test("the admin token reads the account that it names", async () => {
       const query = `account_id=${gateway.accountId}`;
       expect((await usage(query, gateway.adminToken)).totals?.requests).toBe(7);

@@ -41,6 +41,12 @@ const cases: Case[] = [
     expected: key,
   },
   {
+    name: "native: a key in quotes is wrong",
+    form: "native",
+    headers: { ...old, "x-api-key": `"${key}"` },
+    expected: "invalid_key",
+  },
+  {
     name: "native: blanks around a key are ignored",
     form: "native",
     headers: { ...old, "x-api-key": `  ${key}\t` },
@@ -221,4 +227,13 @@ describe("the key of a request", () => {
     const raw = ["Authorization", `Bearer ${key}`, "Host", "x", "authorization", "Bearer other"];
     expect(read("chat", { authorization: `Bearer ${key}` }, "auto", raw)).toBe("invalid_key");
   });
+});
+
+test("a key that was sent with its quotes is refused with the reason", () => {
+  for (const quote of ['"', "'", "`"]) {
+    const headers = { authorization: `Bearer ${quote}${key}${quote}` };
+    expect(() => readCredential("chat", { headers, rawHeaders: [] }, "auto")).toThrow(
+      /^Incorrect API key provided: .* quotes/,
+    );
+  }
 });

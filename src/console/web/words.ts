@@ -219,10 +219,7 @@ export const words = {
   },
   snippets: {
     label: "Your tool",
-    curl: "curl",
-    anthropic: "Messages SDK",
-    openai: "Chat SDK",
-    claudeCode: "Claude Code",
+    file: (path: string) => `Save this as ${path}:`,
   },
   secret: {
     label: "The secret of the key",

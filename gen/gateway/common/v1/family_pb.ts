@@ -10,7 +10,7 @@ import type { UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file gateway/common/v1/family.proto.
  */
 export const file_gateway_common_v1_family: GenFile = /*@__PURE__*/
-  fileDesc("Ch5nYXRld2F5L2NvbW1vbi92MS9mYW1pbHkucHJvdG8SEWdhdGV3YXkuY29tbW9uLnYxKj4KBkZhbWlseRIWChJGQU1JTFlfVU5TUEVDSUZJRUQQABINCglGQU1JTFlfVjEQARINCglGQU1JTFlfVjIQAmIGcHJvdG8z");
+  fileDesc("Ch5nYXRld2F5L2NvbW1vbi92MS9mYW1pbHkucHJvdG8SEWdhdGV3YXkuY29tbW9uLnYxKj4KBkZhbWlseRIWChJGQU1JTFlfVU5TUEVDSUZJRUQQABINCglGQU1JTFlfVjEQARINCglGQU1JTFlfVjIQAkI/ChFnYXRld2F5LmNvbW1vbi52MVABWihtb2RlbC1nYXRld2F5L2dhdGV3YXkvY29tbW9uL3YxO2NvbW1vbnYxYgZwcm90bzM");
 
 /**
  * The family of a key. It decides which of the account's two credit pools pays. Keys of both

@@ -10,7 +10,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file gateway/common/v1/left_out.proto.
  */
 export const file_gateway_common_v1_left_out: GenFile = /*@__PURE__*/
-  fileDesc("CiBnYXRld2F5L2NvbW1vbi92MS9sZWZ0X291dC5wcm90bxIRZ2F0ZXdheS5jb21tb24udjEiQgoHTGVmdE91dBINCgV3aGVyZRgBIAEoCRIMCgR3aGF0GAIgASgJEgsKA3doeRgDIAEoCRINCgVjb3VudBgEIAEoDWIGcHJvdG8z");
+  fileDesc("CiBnYXRld2F5L2NvbW1vbi92MS9sZWZ0X291dC5wcm90bxIRZ2F0ZXdheS5jb21tb24udjEiQgoHTGVmdE91dBINCgV3aGVyZRgBIAEoCRIMCgR3aGF0GAIgASgJEgsKA3doeRgDIAEoCRINCgVjb3VudBgEIAEoDUI/ChFnYXRld2F5LmNvbW1vbi52MVABWihtb2RlbC1nYXRld2F5L2dhdGV3YXkvY29tbW9uL3YxO2NvbW1vbnYxYgZwcm90bzM");
 
 /**
  * Something that a request or an answer contains and that does not reach the other side.

@@ -3,10 +3,9 @@
 
 import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { snippet, type Tool } from "../snippets.ts";
 import { words } from "../words.ts";
 import { Copy } from "./button.tsx";
-import { Tabs } from "./choices.tsx";
+import { SelectField } from "./form.tsx";
 import { Snippet } from "./small.tsx";
 
 type SecretProps = { secret: string; onCopied?: () => void };
@@ -65,19 +64,35 @@ export function WholeText({ label, text, note, onCopied }: WholeTextProps): JSX.
   );
 }
 
-const tools = ["curl", "anthropic", "openai", "claudeCode"] as const satisfies readonly Tool[];
-
-/** What to paste, with the secret filled in. */
-export function SecretSnippets({ secret, onCopied }: SecretProps): JSX.Element {
-  const [tool, setTool] = useState<Tool>("curl");
+/** What to paste into a tool, with the secret filled in. The list of tools is loaded by need. */
+export function SecretSnippets({ secret, onCopied }: SecretProps): JSX.Element | null {
+  const [list, setList] = useState<typeof import("../tools.ts")>();
+  const [chosen, setChosen] = useState("curl");
+  useEffect(() => {
+    import("../tools.ts").then(setList, () => undefined);
+  }, []);
+  if (!list) return null;
+  // gRPC has an address of its own, which this page does not know.
+  const shown = list.tools.filter(({ format }) => format !== "gRPC");
+  const tool = shown.find(({ id }) => id === chosen);
+  const place = { origin: location.origin, grpc: "", key: secret };
   return (
-    <Tabs
-      label={words.snippets.label}
-      value={tool}
-      onInput={setTool}
-      tabs={tools.map((value) => ({ value, label: words.snippets[value] }))}
-    >
-      <Snippet text={snippet(tool, secret, location.origin)} {...(onCopied && { onCopied })} />
-    </Tabs>
+    <div class="stack">
+      <SelectField
+        name="tool"
+        label={words.snippets.label}
+        value={chosen}
+        onInput={setChosen}
+        options={shown.map(({ id, title }) => ({ value: id, label: title }))}
+      />
+      {tool &&
+        list.blocksOf(tool, place).map(({ path, text }) => (
+          <div class="stack" key={path ?? text}>
+            {path && <p class="hint">{words.snippets.file(path)}</p>}
+            <Snippet text={text} {...(onCopied && { onCopied })} />
+          </div>
+        ))}
+      {tool?.advice && <p class="hint">{list.fillIn(tool.advice, place)}</p>}
+    </div>
   );
 }

@@ -1,9 +1,9 @@
 import { hash } from "node:crypto";
 import fc from "fast-check";
 import { expect, test } from "vitest";
+import { readClientTools } from "../../src/formats/responses/client-tools.ts";
 import { isOwnId, newItemId } from "../../src/formats/responses/item-ids.ts";
 import { fromNativeId, PairedIds, toNativeId } from "../../src/formats/tool-ids.ts";
-import { readClientTools } from "../../src/formats/responses/client-tools.ts";
 import { flatName, shortName } from "../../src/formats/tool-names.ts";
 import { anyCallId, anyNativeId } from "../support/arbitraries.ts";
 

@@ -66,7 +66,7 @@ export function createBitcoin(
   const hashAt = async (height: number, signal: AbortSignal) =>
     (await rpc.call("getblockhash", [height], signal)).text();
 
-  /** What blocks, or what waits for one, pay to our addresses: each transaction's outputs together. */
+  /** What transactions pay to our addresses: to each, the outputs of one together. */
   async function arrivalsIn(
     blocks: readonly { block: BlockId | undefined; at: Date; transactions: readonly Answer[] }[],
   ): Promise<Arrival[]> {

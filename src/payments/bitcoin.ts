@@ -66,7 +66,7 @@ export function createBitcoin(
   const hashAt = async (height: number, signal: AbortSignal) =>
     (await rpc.call("getblockhash", [height], signal)).text();
 
-  /** What blocks, or what waits for one, pay to our addresses: each transaction's outputs together. */
+  /** What transactions pay to our addresses: to each, the outputs of one together. */
   async function arrivalsIn(
     blocks: readonly { block: BlockId | undefined; at: Date; transactions: readonly Answer[] }[],
   ): Promise<Arrival[]> {
@@ -103,21 +103,23 @@ export function createBitcoin(
     return [...found.values()];
   }
 
-  /** The blocks after one, up to a height. Throws unless each follows the one before it. */
-  async function blocksAfter(previous: BlockId, to: number, signal: AbortSignal): Promise<Block[]> {
-    const heights = Array.from(
-      { length: to - previous.height },
-      (_, at) => previous.height + 1 + at,
-    );
-    const hashes = await rpc.batch(
-      heights.map((height) => ({ method: "getblockhash", params: [height] })),
-      signal,
-    );
-    const calls = hashes.map((hash) => ({ method: "getblock", params: [hash.text(), 2] }));
+  /** The hashes of the blocks after one, up to a height, or of the next 500. */
+  async function hashesAfter({ height }: BlockId, tip: number, signal: AbortSignal) {
+    const length = Math.min(tip - height, chunkBlocksMax);
+    const calls = Array.from({ length }, (_, at) => ({
+      method: "getblockhash",
+      params: [height + 1 + at],
+    }));
+    return (await rpc.batch(calls, signal)).map((hash) => hash.text());
+  }
+
+  /** The blocks after one. Throws unless each follows the one before it. */
+  async function readBlocks(previous: BlockId, hashes: readonly string[], signal: AbortSignal) {
+    const calls = hashes.map((hash) => ({ method: "getblock", params: [hash, 2] }));
     const answers = await rpc.batches(calls, blocksOfRequest, signal);
     let before = previous;
-    return answers.map((answer, index) => {
-      const block = { height: before.height + 1, hash: hashes[index]?.text() ?? "" };
+    return answers.map((answer, index): Block => {
+      const block = { height: before.height + 1, hash: hashes[index] ?? "" };
       if (answer.at("hash").text() !== block.hash)
         throw answer.at("hash").fault("is of another block");
       // The chain went another way meanwhile: the next reading goes back.
@@ -230,9 +232,11 @@ export function createBitcoin(
         const above = cursor.height;
         await goBack(reading, cursor, (tables) => tables.run(sql.orphanPayments, { ...id, above }));
       }
+      let hashes: string[] = [];
       for (let most = reading.chunkBlocks; cursor.height < tip && !reading.isOver(); most *= 2) {
         const size = Math.min(most, blocksMax, Math.max(1, Math.floor(transactionsMax / fullest)));
-        const blocks = await blocksAfter(cursor, Math.min(tip, cursor.height + size), signal);
+        if (hashes.length === 0) hashes = await hashesAfter(cursor, tip, signal);
+        const blocks = await readBlocks(cursor, hashes.splice(0, size), signal);
         await storeBlocks(reading, blocks);
         fullest = Math.max(...blocks.map(({ transactions }) => transactions.length));
         cursor = blocks.at(-1)?.block ?? cursor;

@@ -5,6 +5,7 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { cpus } from "node:os";
 import { printResult, type Result } from "./report.ts";
 import { billingPrice } from "./suites/billing-price.ts";
+import { chains } from "./suites/chains.ts";
 import { closing } from "./suites/closing.ts";
 import { codec } from "./suites/codec.ts";
 import { consolePages } from "./suites/console.ts";
@@ -62,6 +63,7 @@ const suites: Record<string, () => Promise<Result>> = {
   days,
   verification,
   "payments-rules": paymentsRules,
+  chains,
   console: consolePages,
   profile,
 };

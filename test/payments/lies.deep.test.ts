@@ -229,7 +229,7 @@ test.each(["one", "regtest"])(
     for (let more = 0; more < 3; more++) chain.mine([]);
     await failed(name);
     expect(await on.world.posted(accountId)).toEqual([0n, 0n]);
-    Object.assign(manners, { isSilent: false, delayMs: 1_000 });
+    Object.assign(manners, { isSilent: false, delayMs: 300 });
     await posted(accountId).toEqual([five, 0n]);
   },
 );

@@ -1,6 +1,7 @@
 // Chains in memory with the payments service that reads them.
 
 import { expect } from "vitest";
+import type { FreshDatabase } from "./database.ts";
 import { startModelBitcoin, startModelEvm } from "./model-chains.ts";
 import { evmAccountKey, onchainSettings, regtestAccountKey, startRates } from "./onchain.ts";
 import { startPaymentsNodes } from "./payments-nodes.ts";
@@ -13,13 +14,17 @@ export const satoshi = 2_000n;
 /** Micro-credits of a micro-dollar. */
 export const credits = 200n;
 
-/** The payments service in front of both chains, whose networks are `one` and `regtest`. */
-export async function startModelWorld() {
+/**
+ * The payments service in front of both chains, whose networks are `one` and `regtest`. `database`:
+ * a migrated one. Default: one of the run of tests.
+ */
+export async function startModelWorld(database?: FreshDatabase) {
   const evm = await startModelEvm(7);
   const bitcoin = await startModelBitcoin();
   const rates = await startRates({ BTC: 50_000, ETH: 2_500 });
   const world = await startPaymentsNodes({
     isReal: true,
+    database,
     chainPaceMs: 10,
     settings: onchainSettings(
       {

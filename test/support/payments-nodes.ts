@@ -24,7 +24,7 @@ import { intercept } from "../../src/contract/interceptor.ts";
 import { createPayments } from "../../src/payments/payments.ts";
 import { codeGuesses } from "../../src/people/guessing.ts";
 import { connectPostgres, type Postgres } from "../../src/postgres/postgres.ts";
-import { freshDatabase } from "./database.ts";
+import { type FreshDatabase, freshDatabase } from "./database.ts";
 import { admin, movableTime, orderThat, realTime, type Time } from "./payments.ts";
 import { query } from "./query.ts";
 
@@ -60,9 +60,10 @@ type NodeOptions = {
  */
 export async function startPaymentsNodes({
   isReal = false,
+  database: given,
   ...options
-}: NodeOptions & { isReal?: boolean } = {}) {
-  const database = await freshDatabase();
+}: NodeOptions & { isReal?: boolean; database?: FreshDatabase | undefined } = {}) {
+  const database = given ?? (await freshDatabase());
   const time: Time = isReal ? realTime : await movableTime(database);
   const opened: Postgres[] = [];
   const nodes: PaymentsNode[] = [];

@@ -107,7 +107,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     await page.getByText("2,000.00 credits").waitFor();
     const rows = await page.locator("tbody").textContent();
     expect(rows).not.toMatch(/CreateTransfer|amountMicrocredits|acc_/);
-    await page.getByLabel("Who").selectOption({ label: "Ana Bălan" });
+    await page.getByRole("combobox", { name: "Who" }).selectOption({ label: "Ana Bălan" });
     await expect.poll(() => page.url()).toContain("actor=person%3Aper_ana");
   });
 

@@ -149,10 +149,7 @@ export function moment(at: Moment): string {
 export function localMoment(at: Moment): string | undefined {
   const date = toDate(at);
   if (date.getTimezoneOffset() === 0) return undefined;
-  return new Intl.DateTimeFormat("en-GB", {
-    ...{ day: "numeric", month: "short", year: "numeric" },
-    ...{ hour: "2-digit", minute: "2-digit", second: "2-digit", timeZoneName: "short" },
-  }).format(date);
+  return date.toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "long" });
 }
 
 const relativeFormat = new Intl.RelativeTimeFormat(locale, { numeric: "always" });

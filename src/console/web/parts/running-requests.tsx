@@ -81,7 +81,7 @@ export function RunningRequests({ family, onClose }: RunningProps): JSX.Element 
   ];
   return (
     <Dialog title={text.title(poolOf(family).inText)} onClose={onClose} wide>
-      <p class="muted">{can("owner") ? text.leadOwner : text.lead}</p>
+      <p class="muted">{text.lead}</p>
       <View
         call={running}
         skeleton={<Skeleton rows={3} />}

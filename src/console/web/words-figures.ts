@@ -327,9 +327,6 @@ export const figures = {
   running: {
     title: (pool: string) => `Running requests of ${pool}`,
     lead: "Each holds what it may cost until it ends. One that is ended here pays for what it got.",
-    caption: "Running requests",
-    since: "Since",
-    held: "Credits held",
     end: "End",
     endOf: (requestId: string) => `End ${requestId}`,
     ended: "The request ends now.",

@@ -959,6 +959,7 @@ export const comments: Readonly<Record<string, string>> = {
   "gateway.people.v1.GetSessionResponse.operator": "The operator role that this session has. NONE for a password where operators need a passkey.",
   "gateway.people.v1.GetSessionResponse.passkeys": "Oldest first.",
   "gateway.people.v1.GetSessionResponse.providers": "The configured providers, in the order of their configuration.",
+  "gateway.people.v1.GetSessionResponse.sells_credits": "False: no way to pay is set up, so that credits cannot be bought here.",
   "gateway.people.v1.GetSessionResponse.shown_account": "Absent: the person does not belong to the account that was asked for.",
   "gateway.people.v1.GetSessionResponse.strong_until": "Until this time the methods marked `strong` need no further confirmation.",
   "gateway.people.v1.Identity": "Who a person is at a provider of OIDC.",

@@ -91,6 +91,8 @@ export type Payments = {
   listUnreadChains(): Promise<readonly sql.ListUnreadChainsRow[]>;
   /** How many orders of an account wait for a person, for at most so many accounts. */
   waitingOrders(limit: number): Promise<ReadonlyMap<string, number>>;
+  /** True: there is a way to pay. */
+  sells(): boolean;
   /** Takes what can be bought from another file. Orders of processors that are gone stay. */
   reload(settings: PaymentSettings | undefined): void;
   /** Begins to look at orders, and to post what earlier processes left. */
@@ -204,6 +206,7 @@ export function createPayments(parts: {
       const counts = await store.run(sql.countWaiting, { rows: limit });
       return new Map(counts.map(({ accountId, orders }) => [accountId, orders]));
     },
+    sells: () => current.processors.size > 0,
     reload(settings) {
       current = offered(settings);
       chains.reload();

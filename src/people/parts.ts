@@ -35,6 +35,8 @@ export type Parts = {
   readonly signUp: () => SignUp;
   /** Creates an account with this id, unless it exists. */
   readonly ensureAccount: (accountId: string, name: string) => Promise<void>;
+  /** True: there is a way to pay for credits. */
+  readonly sellsCredits: () => boolean;
   readonly forecastsOf: (accountId: string) => Promise<readonly Forecast[]>;
   readonly log: Log;
   /** Tells every node that a person or token changed. Call after the commit of `insertChange`. */

@@ -200,6 +200,8 @@ export function createPeople(parts: {
   hasAdminToken?: boolean;
   /** How long the credits of an account will last. Absent: nobody knows. */
   forecastsOf?: (accountId: string) => Promise<readonly Forecast[]>;
+  /** Whether there is a way to pay for credits. Default: there is none. */
+  sellsCredits?: () => boolean;
   /** Default: the clock of this machine. */
   clock?: Clock | undefined;
   log: Log;
@@ -237,6 +239,7 @@ export function createPeople(parts: {
     signUp: () => settings.signUp,
     ensureAccount,
     forecastsOf: parts.forecastsOf ?? (async () => []),
+    sellsCredits: parts.sellsCredits ?? (() => false),
     log,
     publish: changes.publish,
     keys: parts.keys,

@@ -81,6 +81,7 @@ export async function getSession(
     ),
     ...(strongUntil && { strongUntil: timestampFromDate(strongUntil) }),
     providers: listProviders(parts),
+    sellsCredits: parts.sellsCredits(),
     ...(shownAccount && { shownAccount }),
   });
 }

@@ -189,6 +189,7 @@ export async function startServices(
     env,
     ensureAccount: (accountId, name) => billing.ensureAccount(accountId, name),
     forecastsOf: (accountId) => billing.forecastsOf(accountId),
+    sellsCredits: () => payments.sells(),
     clock,
     log,
   });

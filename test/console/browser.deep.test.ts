@@ -26,6 +26,32 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     await smtp.stop();
   });
 
+  test("a page at another name says which settings make it right, and uses up nothing", async () => {
+    const elsewhere = await startChromium(["machine.test"]);
+    const { page } = await openPage(elsewhere);
+    const link = new URL(gateway.ownerLink);
+    link.hostname = "machine.test";
+    await page.goto(link.href);
+    await page.getByText("Nobody can sign in at").waitFor();
+    const text = await page.locator("main").textContent();
+    expect(text).toContain("Nothing was used up.");
+    expect(text).toContain("PUBLIC_URL=https://machine.test");
+    expect(text).toContain("TRUSTED_PROXIES=127.0.0.1");
+    // Nobody can type a password here, and a passkey is not tried.
+    expect(await page.getByRole("button", { name: /passkey/ }).count()).toBe(0);
+    await elsewhere.close();
+  });
+
+  test("nothing is refused before somebody signs in", async () => {
+    const { page } = await openPage(browser);
+    const messages: string[] = [];
+    page.on("console", (message) => messages.push(message.text()));
+    await page.goto(new URL("/console/", gateway.ownerLink).href);
+    await page.getByRole("button", { name: "Sign in with a passkey" }).waitFor();
+    expect(messages).toEqual([]);
+    await page.close();
+  });
+
   test("a link becomes a passkey, the passkey a session, and it signs in again", async () => {
     const { page, problems } = await openPage(browser);
     await page.goto(gateway.ownerLink);

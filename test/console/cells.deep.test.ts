@@ -632,7 +632,7 @@ const cases: Readonly<Record<string, Case>> = {
       figures: [
         "Charged | 3.1000 credits | ≈ $0.02",
         "Took | 3.50 s | First token after 0.41 s",
-        "Paid by | v2 pool | Pays for keys that begin with sk-gw2-2: the command-line coding assistant.",
+        "Paid by | v2 pool | Pays for keys that begin with sk-\u2060gw2-\u20602: the command-line coding assistant.",
         "Beyond the hold, not charged | −0.2388",
         "Charged | 3.1000",
         "Held at the start | 3.2000 credits",

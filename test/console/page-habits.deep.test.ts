@@ -107,7 +107,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     await page.getByText("2,000.00 credits").waitFor();
     const rows = await page.locator("tbody").textContent();
     expect(rows).not.toMatch(/CreateTransfer|amountMicrocredits|acc_/);
-    await page.getByLabel("Who").selectOption({ label: "Ana Bălan" });
+    await page.getByRole("combobox", { name: "Who" }).selectOption({ label: "Ana Bălan" });
     await expect.poll(() => page.url()).toContain("actor=person%3Aper_ana");
   });
 
@@ -133,6 +133,82 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     await open("document", "failed");
     await page.getByText("There is no such receipt").waitFor();
     expect(await page.getByText("This did not work").count()).toBe(0);
+  });
+
+  test("what did not complete is called so, and its parts are told", async () => {
+    await open("usage");
+    const cell = (name: RegExp) => page.locator(".figures > div", { hasText: name });
+    await cell(/^Requests/)
+      .getByText(/\d failed, \d+ cut off/)
+      .waitFor();
+    await page.getByRole("columnheader", { name: "Failed or cut" }).waitFor();
+    await button("Requests").click();
+    const legend = page.locator(".bars-legend");
+    expect(await legend.textContent()).toBe("CompletedFailedCut off");
+  });
+
+  test("the bar of a pool is a share of what it had, and a table ends as its card does", async () => {
+    await open("credits");
+    const bar = page.locator(".pool-bar").first();
+    await bar.waitFor();
+    const shares = await page.evaluate(`[...document.querySelector(".pool-bar").children].map(
+      (one) => one.getBoundingClientRect().width / one.parentElement.clientWidth)`);
+    // Of 10,000 credits, 6,412.08 are free and 41.50 held.
+    expect(shares).toEqual([expect.closeTo(0.641, 2), expect.closeTo(0.004, 2)]);
+    await page.getByText("10,000.00 when it was last filled").waitFor();
+    const corners = await page.evaluate(`[...document.querySelectorAll(".card .wide")].map((one) =>
+      [one, one.closest(".card")].map((it) => getComputedStyle(it).borderEndEndRadius))`);
+    expect(corners).toEqual([
+      ["10px", "10px"],
+      ["10px", "10px"],
+    ]);
+  });
+
+  test("a running request is found behind the held credits, and its owner ends it", async () => {
+    await open("credits");
+    await button("41.50 held by running requests").click();
+    await page.getByRole("dialog").getByText("model-opus-4.6").waitFor();
+    const ended = page.waitForRequest("**/EndRequest");
+    await button("End req_0199e1c0a1b27c3d8e4f0000").click();
+    expect((await ended).postDataJSON()).toEqual({
+      requestId: "req_0199e1c0a1b27c3d8e4f0000",
+      accountId: "acct_acme",
+    });
+    await page.getByText("The request ends now.").waitFor();
+  });
+
+  test("a moment is told by the reader's clock too", async () => {
+    const there = await browser.newContext({ timezoneId: "Asia/Tokyo", bypassCSP: true });
+    const tokyo = await there.newPage();
+    await tokyo.goto(server.address + statePath("credits", "full"));
+    const orders = tokyo.getByRole("table", { name: "Orders, newest first" });
+    const title = await orders.locator("time").first().getAttribute("title");
+    expect(title?.split("\n")).toEqual([
+      "22\u00a0Nov\u00a02026, 14:01:46\u00a0UTC",
+      expect.stringMatching(/^22 Nov 2026, 23:01:46 /),
+    ]);
+    await there.close();
+  });
+
+  test("nothing is offered to buy where no way to pay is set up", async () => {
+    for (const name of ["overview", "credits"]) {
+      await page.route("**/GetSession", async (route) => {
+        const response = await route.fetch();
+        await route.fulfill({
+          response,
+          json: { ...(await response.json()), sellsCredits: false },
+        });
+      });
+      await open(name);
+      await page.locator(".figures, .pools").first().waitFor();
+      expect(await page.getByRole("link", { name: /^Buy credits/ }).count()).toBe(0);
+      await page.unroute("**/GetSession");
+      await open(name);
+      await page
+        .getByRole("link", { name: /^Buy credits/ })
+        .first()
+        .waitFor();
+    }
   });
 
   test("a pause names its key, and is undone where it is reported", async () => {

@@ -43,6 +43,11 @@ const unsorted: Readonly<Record<string, string>> = {
       "Addresses, in the order in which they were given",
     ].map((caption) => [caption, "work in the order in which it is done, a page at a time"]),
   ),
+  ...Object.fromEntries(
+    ["Admin tokens, oldest first", "Keys of the account", "Members of the account"].map(
+      (caption) => [caption, "few, or the first ones: their own page has the rest"],
+    ),
+  ),
   "Top keys this month": "five, by what they spent",
   "Newest requests": "ten, by their time",
   Secrets: "few, the newest first",

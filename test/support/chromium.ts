@@ -11,10 +11,15 @@ const path = ["/usr/bin/chromium-headless-shell", "/usr/bin/chromium"].find((one
 /** True where Chromium is installed (`apt-get install chromium-headless-shell`, or `chromium`). */
 export const hasChromium = path !== undefined;
 
-export function startChromium(): Promise<Browser> {
+/** `hosts`: names that lead to this machine. */
+export function startChromium(hosts: readonly string[] = []): Promise<Browser> {
+  const rules = hosts.map((host) => `MAP ${host} 127.0.0.1`).join(", ");
   return chromium.launch({
     ...(path !== undefined && { executablePath: path }),
-    args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"],
+    args: [
+      ...["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"],
+      ...(hosts.length > 0 ? [`--host-resolver-rules=${rules}`] : []),
+    ],
   });
 }
 

@@ -145,6 +145,13 @@ export function moment(at: Moment): string {
   return `${day(at)}, ${seconds(at)}${space}UTC`;
 }
 
+/** The same moment by the clock of the reader, with its zone. Undefined: that is UTC. */
+export function localMoment(at: Moment): string | undefined {
+  const date = toDate(at);
+  if (date.getTimezoneOffset() === 0) return undefined;
+  return date.toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "long" });
+}
+
 const relativeFormat = new Intl.RelativeTimeFormat(locale, { numeric: "always" });
 const units = [
   ["year", 31_536_000],

@@ -36,6 +36,8 @@ type Arrival = { readonly token: string; readonly outcome: string };
 const place = document.getElementById("app");
 /** The page began with the frame: somebody may be signed in. */
 const isFramed = place?.firstElementChild != null;
+/** It began without, where all with a session have it: nobody is signed in. */
+const isStranger = !isFramed && !/^\/console\/(welcome|sign-in|sign-up)$/.test(location.pathname);
 
 function takeArrival(): Arrival {
   const isWelcome = location.pathname === "/console/welcome";
@@ -91,19 +93,26 @@ function SignedIn(): JSX.Element {
   const isKnown = currentSession.value !== undefined;
   useEffect(() => {
     if (isKnown) return;
+    // The service could only refuse.
+    if (isStranger) return goToSignIn();
     loadSession().catch((thrown: unknown) => {
       const problem = toCallError(thrown);
       if (problem.reason !== "missing_key" && problem.reason !== "invalid_session")
         return setError(problem);
-      const { path, search } = address.value;
-      const next = /^\/console\/?(welcome)?$/.test(path) ? "" : path + search;
-      const query = next && `?${new URLSearchParams({ next })}`;
-      go(`/console/sign-in${query}`, { replace: true });
+      goToSignIn();
     });
   }, [isKnown]);
   if (error) return <Failed error={error} retry={() => location.reload()} />;
   if (!isKnown) return isFramed ? <FirstFrame /> : <Skeleton />;
   return <Routes />;
+}
+
+/** From there, the way leads back. */
+function goToSignIn(): void {
+  const { path, search } = address.value;
+  const next = /^\/console\/?(welcome)?$/.test(path) ? "" : path + search;
+  const query = next && `?${new URLSearchParams({ next })}`;
+  go(`/console/sign-in${query}`, { replace: true });
 }
 
 /** Calls may ask for a sign-in only where somebody was signed in. */

@@ -217,6 +217,7 @@ function Banner({ tone, isForBuyers = false, children }: BannerProps): JSX.Eleme
       <Icon name="warning" />
       <p>{children}</p>
       {isForBuyers &&
+        session.value.sellsCredits &&
         (can("member") ? (
           <LinkButton href={href("credits")}>{words.banner.buy}</LinkButton>
         ) : (

@@ -326,13 +326,7 @@ export const figures = {
 
   running: {
     title: (pool: string) => `Running requests of ${pool}`,
-    lead: "Each holds what it may cost. When it ends, what it cost is charged, and the rest is free again.",
-    leadOwner:
-      "Each holds what it may cost. When it ends, what it cost is charged, and the rest is free " +
-      "again. One that you end pays as if its client had hung up.",
-    caption: "Running requests",
-    since: "Since",
-    held: "Credits held",
+    lead: "Each holds what it may cost until it ends. One that is ended here pays for what it got.",
     end: "End",
     endOf: (requestId: string) => `End ${requestId}`,
     ended: "The request ends now.",

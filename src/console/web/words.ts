@@ -58,7 +58,6 @@ export const words = {
     live: (time: string) => `live · ${time}`,
     liveLost: (time: string) => `not live · ${time}`,
     approximately: (amount: string) => `≈ ${amount}`,
-    operatorOnly: "Operator",
   },
   shell: {
     sections: "Sections",

@@ -29,7 +29,7 @@ export const findMisplaced = `(() => {
     const say = (text) => problems.add(font + ": " + text);
     const { clientWidth, scrollWidth } = document.documentElement;
     if (scrollWidth > clientWidth) say("the page is wider than the screen");
-    for (const box of document.querySelectorAll(".card, .step, .notice, .figures > div, dialog")) {
+    for (const box of document.querySelectorAll(".card, .step, .notice, .bars-tip, .figures > div, dialog")) {
       if (box.scrollWidth <= box.clientWidth || !box.checkVisibility()) continue;
       const { left, right } = box.getBoundingClientRect();
       const isOut = (one) => {

@@ -49,6 +49,7 @@ const sessionOf = (operator: OperatorRole, accounts: boolean): Answer =>
       ? [{ accountId: "acct_acme", name: "ACME Robotics", role: AccountRole.OWNER }]
       : [],
     operator,
+    sellsCredits: true,
     strongUntil: ago(-600),
   }));
 const admin = sessionOf(OperatorRole.ADMIN, true);

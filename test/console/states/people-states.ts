@@ -315,6 +315,7 @@ const role = (
     person: { personId: "person_vic", login: "vic@acme.example", name: "Vic" },
     accounts: [{ accountId, name: "ACME Robotics", role, ...of }],
     hasPassword: true,
+    sellsCredits: true,
   }));
 
 const link = (purpose: LinkPurpose, needsPasskey = false) => [

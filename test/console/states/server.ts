@@ -63,7 +63,11 @@ export async function startStates(pages: readonly PageStates[] = allPages): Prom
       if (!page?.states[params.state]) return reply.code(404).send("No such state.");
       const value = encodeURIComponent(`${params.page}/${params.state}`);
       const path = page.path.startsWith("/") ? page.path : `/console/${accountId}/${page.path}`;
-      return reply.header("set-cookie", `${cookieName}=${value}; Path=/`).redirect(path, 302);
+      // Who brings a session sees the frame.
+      const session = `gateway-session-${new URL(address).port}=of-the-state; Path=/`;
+      return reply
+        .header("set-cookie", [`${cookieName}=${value}; Path=/`, session])
+        .redirect(path, 302);
     },
   );
   app.register(fastifyConnectPlugin, {

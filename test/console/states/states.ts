@@ -5,6 +5,7 @@ import { AlertsService } from "../../../gen/gateway/alerts/v1/alerts_pb.ts";
 import { AccountStatus, BillingService } from "../../../gen/gateway/billing/v1/billing_pb.ts";
 import { Family } from "../../../gen/gateway/common/v1/family_pb.ts";
 import { AccountRole } from "../../../gen/gateway/common/v1/roles_pb.ts";
+import { InferenceService } from "../../../gen/gateway/inference/v1/inference_pb.ts";
 import { KeysService } from "../../../gen/gateway/keys/v1/keys_pb.ts";
 import { PeopleService } from "../../../gen/gateway/people/v1/people_pb.ts";
 import { type Answer, accountId, answer, type PageStates } from "./answers.ts";
@@ -13,6 +14,8 @@ import { operatorStates } from "./operator-states.ts";
 import { peopleStates } from "./people-states.ts";
 
 const at = (text: string) => timestampFromDate(new Date(text));
+
+const longModel = "a-provider/a-model-with-a-name-of-exactly-sixty-characters-1";
 
 /** As long as a secret is. */
 const secret = `sk-gw2-1${"AbCdEfGhJkMnPqRsTuVwXyZ2345678W0K9xQmM7yBdF"}`;
@@ -42,6 +45,7 @@ export const commonAnswers: readonly Answer[] = [
       },
     ],
     hasPassword: true,
+    sellsCredits: true,
     providers: [{ name: "acme", title: "ACME" }],
   })),
   answer(BillingService.method.getAccount, () => ({
@@ -82,6 +86,19 @@ export const commonAnswers: readonly Answer[] = [
     ],
   })),
   answer(AlertsService.method.listAlerts, () => ({ settings: {} })),
+  answer(BillingService.method.listRunningRequests, () => ({
+    requests: ["model-opus-4.6", longModel].map((model, index) => ({
+      requestId: `req_0199e1c0a1b27c3d8e4f000${index}`,
+      ...{ accountId, family: Family.V1, keyId: `key_${index}`, model },
+      holdMicrocredits: 20_750_000n,
+      admittedAt: at(`2026-11-22T14:0${index + 1}:10Z`),
+    })),
+    keys: [
+      { keyId: "key_0", name: "ci", hint: "sk-gw2-1k000…wyy0" },
+      { keyId: "key_1", name: "", hint: "sk-gw2-1k001…wyy1" },
+    ],
+  })),
+  answer(InferenceService.method.endRequest, () => ({})),
   // Nothing is settled while somebody looks.
   answer(BillingService.method.watchCharges, () => [{}]),
   answer(PeopleService.method.beginSignIn, () => ({ passkeyOptionsJson: "{}" })),

@@ -84,6 +84,11 @@ const visitsOf: Readonly<Record<string, Readonly<Record<string, Visit["run"]>>>>
     deletion: press(/^Delete/),
   },
   "settings long names": { closing: press(/^Close/), leaving: press("Leave") },
+  "credits full": { "running requests": press(/held by running requests/) },
+  "usage-by-key full": {
+    // Its tip has the longest names.
+    "a bar": (page) => page.locator("g[data-bar]").nth(3).hover(),
+  },
   "order open": { cancelling: press(/^Cancel/) },
   "operator-account full": { transfer: press("Move credits"), suspension: press("Suspend") },
   "operator-order full": { decision: press("Decide") },

@@ -28,7 +28,6 @@ import { OrderTag, packText } from "../parts/orders.tsx";
 import { Card, Figure, Figures, Head } from "../parts/page.tsx";
 import { poolOf } from "../parts/pools.ts";
 import { KeyName, Notice, nearMax, Time } from "../parts/small.tsx";
-import { momentOf } from "../parts/table.tsx";
 import { changeOf } from "../parts/transfers.ts";
 import { Empty, Skeleton, View } from "../parts/view.tsx";
 import { hrefOf, type PageProps } from "../router.ts";
@@ -258,7 +257,6 @@ function KeysCard({ accountId }: OfAccount): JSX.Element {
           {
             name: "key",
             head: head.key,
-            sortBy: ({ name }) => name,
             cell: (key) => (
               <KeyName
                 name={key.name}
@@ -275,14 +273,12 @@ function KeysCard({ accountId }: OfAccount): JSX.Element {
           {
             name: "month",
             head: head.month,
-            sortBy: ({ monthSpentMicrocredits = 0n }) => monthSpentMicrocredits,
             end: true,
             cell: ({ monthSpentMicrocredits = 0n }) => credits(monthSpentMicrocredits),
           },
           {
             name: "used",
             head: head.used,
-            sortBy: ({ lastUsedAt }) => momentOf(lastUsedAt),
             cell: ({ lastUsedAt }) => <Time at={lastUsedAt} />,
           },
         ]}
@@ -319,7 +315,6 @@ function MembersCard({ accountId }: OfAccount): JSX.Element {
             {
               name: "person",
               head: head.person,
-              sortBy: ({ name, login }) => name || login,
               cell: ({ name, login }) => (
                 <span class="key-name" title={login}>
                   <bdi class="name">{name || login}</bdi>
@@ -335,7 +330,6 @@ function MembersCard({ accountId }: OfAccount): JSX.Element {
             {
               name: "seen",
               head: head.seen,
-              sortBy: ({ lastSeenAt }) => momentOf(lastSeenAt),
               cell: ({ lastSeenAt }) => <Time at={lastSeenAt} />,
             },
           ]}
@@ -362,13 +356,11 @@ function TransfersCard({ accountId }: OfAccount): JSX.Element {
         pages={transfers}
         greyRows={4}
         empty={words.account.transfersNone}
-        name="account-transfers"
         caption={words.account.transfersCaption}
         columns={[
           {
             name: "at",
             head: head.at,
-            sortBy: ({ createdAt }) => momentOf(createdAt),
             cell: ({ createdAt }) => <Time at={createdAt} as="moment" />,
           },
           {
@@ -379,7 +371,6 @@ function TransfersCard({ accountId }: OfAccount): JSX.Element {
           {
             name: "amount",
             head: head.amount,
-            sortBy: changeOf,
             end: true,
             cell: (transfer) => signedCredits(changeOf(transfer)),
           },
@@ -421,7 +412,6 @@ function OrdersCard({ accountId }: OfAccount): JSX.Element {
           {
             name: "order",
             head: head.order,
-            sortBy: ({ createdAt }) => momentOf(createdAt),
             cell: ({ orderId, createdAt }) => (
               <a class="row-link" href={orderHref(orderId)}>
                 <Time at={createdAt} as="moment" />
@@ -433,7 +423,6 @@ function OrdersCard({ accountId }: OfAccount): JSX.Element {
           {
             name: "granted",
             head: head.granted,
-            sortBy: ({ grantedMicrocredits }) => grantedMicrocredits,
             end: true,
             cell: ({ grantedMicrocredits }) => credits(grantedMicrocredits),
           },

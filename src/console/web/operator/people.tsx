@@ -304,7 +304,6 @@ function Tokens(): JSX.Element {
           {
             name: "name",
             head: head.name,
-            sortBy: ({ name }) => name,
             cell: ({ name, hint, revokedAt }) => (
               <span class="key-name" title={name}>
                 <bdi class="name">{name}</bdi>
@@ -331,13 +330,11 @@ function Tokens(): JSX.Element {
           {
             name: "made",
             head: head.made,
-            sortBy: ({ createdAt }) => momentOf(createdAt),
             cell: ({ createdAt }) => <Time at={createdAt} as="day" otherwise={words.none} />,
           },
           {
             name: "used",
             head: head.used,
-            sortBy: ({ lastUsedAt }) => momentOf(lastUsedAt),
             cell: ({ lastUsedAt }) => <Time at={lastUsedAt} otherwise={words.none} />,
           },
           {

@@ -47,7 +47,7 @@ export function Credits(_: PageProps): JSX.Element {
       <Head
         title={words.credits.title}
         tools={
-          mayBuy() && (
+          canBuy() && (
             <LinkButton kind="main" href={href("credits/buy")}>
               {words.credits.buy}
             </LinkButton>
@@ -99,6 +99,11 @@ export function Credits(_: PageProps): JSX.Element {
       )}
     </>
   );
+}
+
+/** Credits are sold here, and this person may buy some. */
+export function canBuy(): boolean {
+  return session.value.sellsCredits && mayBuy();
 }
 
 /** Operators look, and book credits in their own way. Who is suspended cannot spend any. */
@@ -164,7 +169,7 @@ function PoolCard({ forecast }: { readonly forecast: Forecast }): JSX.Element {
         </ul>
         {isOpen && <RunningRequests family={family} onClose={() => setOpen(false)} />}
         {isDebt && <p class="problem">{words.credits.debt}</p>}
-        {mayBuy() && (
+        {canBuy() && (
           <LinkButton href={href("credits/buy", { pool: poolNameOf(family) })}>
             {words.credits.buyFor(inText)}
           </LinkButton>

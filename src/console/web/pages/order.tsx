@@ -26,7 +26,7 @@ import { Facts, Notice, Time } from "../parts/small.tsx";
 import { Skeleton, View } from "../parts/view.tsx";
 import { href, type PageProps } from "../router.ts";
 import { words } from "../words.ts";
-import { mayBuy } from "./credits.tsx";
+import { canBuy, mayBuy } from "./credits.tsx";
 
 /** An order as it changes. */
 export function useWatchedOrder(orderId: string): {
@@ -225,7 +225,7 @@ function problemOf(
 ): { readonly text: string; readonly action?: JSX.Element } | undefined {
   const { wrong, again } = words.purchase;
   const { state, notice, grantedMicrocredits: granted, microcredits, quotedUntil } = order;
-  const buyAgain = mayBuy() ? (
+  const buyAgain = canBuy() ? (
     <LinkButton
       href={href("credits/buy", { pool: poolNameOf(order.family), pack: String(order.usdCents) })}
     >

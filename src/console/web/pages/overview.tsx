@@ -22,7 +22,7 @@ import { Empty, Skeleton, View } from "../parts/view.tsx";
 import { href } from "../router.ts";
 import { account, can } from "../session.ts";
 import { words } from "../words.ts";
-import { mayBuy } from "./credits.tsx";
+import { canBuy } from "./credits.tsx";
 import { KeyTags, MonthOfCap } from "./keys.tsx";
 
 const topKeysMax = 5;
@@ -44,7 +44,7 @@ export function Overview(): JSX.Element {
         tools={
           mayCreate && (
             <>
-              {mayBuy() && <LinkButton href={href("credits")}>{words.overview.buy}</LinkButton>}
+              {canBuy() && <LinkButton href={href("credits")}>{words.overview.buy}</LinkButton>}
               <LinkButton kind="main" icon="plus" href={href("keys", { new: "1" })}>
                 {words.overview.newKey}
               </LinkButton>

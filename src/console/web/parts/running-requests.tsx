@@ -14,8 +14,7 @@ import { Dialog } from "./dialog.tsx";
 import { hintOf, useKeys } from "./key-names.ts";
 import { notify } from "./messages.ts";
 import { poolOf, poolsChanged } from "./pools.ts";
-import { KeyName, Time } from "./small.tsx";
-import { type Column, momentOf, Table } from "./table.tsx";
+import { Time } from "./small.tsx";
 import { Empty, Skeleton, View } from "./view.tsx";
 
 type RunningProps = { readonly family: Family; readonly onClose: () => void };
@@ -33,71 +32,38 @@ export function RunningRequests({ family, onClose }: RunningProps): JSX.Element 
     poolsChanged();
     notify(text.ended);
   };
-  const columns: readonly Column<Receipt>[] = [
-    {
-      name: "since",
-      head: text.since,
-      sortBy: ({ admittedAt }) => momentOf(admittedAt),
-      cell: ({ requestId, admittedAt }) => (
-        <a class="row-link" href={href(`requests/${requestId}`)}>
-          <Time at={admittedAt} />
-        </a>
-      ),
-    },
-    {
-      name: "key",
-      head: words.requests.head.key,
-      cell: ({ keyId }) => (
-        <KeyName name={keys.get(keyId)?.name || hintOf(keys.get(keyId)) || keyId} />
-      ),
-    },
-    {
-      name: "model",
-      head: words.requests.head.model,
-      cell: ({ model }) => (
-        <span class="clipped" title={model}>
-          {model}
-        </span>
-      ),
-    },
-    {
-      name: "held",
-      head: text.held,
-      end: true,
-      sortBy: ({ holdMicrocredits }) => holdMicrocredits,
-      cell: ({ holdMicrocredits }) => credits(holdMicrocredits),
-    },
-    {
-      name: "actions",
-      head: <span class="visually-hidden">{words.keys.actions}</span>,
-      end: true,
-      cell: (one) =>
-        can("owner") && (
-          <Button label={text.endOf(one.requestId)} onClick={() => end(one)}>
-            {text.end}
-          </Button>
-        ),
-    },
-  ];
   return (
     <Dialog title={text.title(poolOf(family).inText)} onClose={onClose} wide>
-      <p class="muted">{can("owner") ? text.leadOwner : text.lead}</p>
+      <p class="muted">{text.lead}</p>
       <View
         call={running}
         skeleton={<Skeleton rows={3} />}
         empty={() => (requests.length === 0 ? <Empty>{text.none}</Empty> : undefined)}
       >
         {({ isIncomplete }) => (
-          <div class="dense tight">
-            <Table
-              caption={text.caption}
-              columns={columns}
-              rows={requests}
-              isPart={isIncomplete}
-              keyOf={({ requestId }) => requestId}
-            />
-            {isIncomplete && <p class="faint">{text.more}</p>}
-          </div>
+          <ul class="endings stack">
+            {requests.map((one) => (
+              <li class="spread" key={one.requestId}>
+                <div>
+                  <h3>
+                    <a href={href(`requests/${one.requestId}`)} dir="auto">
+                      {keys.get(one.keyId)?.name || hintOf(keys.get(one.keyId)) || one.keyId}
+                    </a>
+                  </h3>
+                  <p class="muted">
+                    {one.model} · {words.common.amount(credits(one.holdMicrocredits))} ·{" "}
+                    <Time at={one.admittedAt} />
+                  </p>
+                </div>
+                {can("owner") && (
+                  <Button label={text.endOf(one.requestId)} onClick={() => end(one)}>
+                    {text.end}
+                  </Button>
+                )}
+              </li>
+            ))}
+            {isIncomplete && <li class="faint">{text.more}</li>}
+          </ul>
         )}
       </View>
     </Dialog>

@@ -1,5 +1,5 @@
 import type { ComponentChildren, JSX } from "preact";
-import { count, day, type Moment, moment, relative, toDate } from "../format.ts";
+import { count, day, localMoment, type Moment, moment, relative, toDate } from "../format.ts";
 import { words } from "../words.ts";
 import { Copy } from "./button.tsx";
 import { Icon } from "./icon.tsx";
@@ -67,7 +67,7 @@ type TimeProps = {
   otherwise?: string;
 };
 
-/** A time as people say it. The exact one is seen on hover. */
+/** A time as people say it. The exact one is seen on hover, in UTC and by the reader's clock. */
 export function Time({
   at,
   as = "relative",
@@ -76,7 +76,10 @@ export function Time({
   if (!at) return <span class="faint">{otherwise}</span>;
   const text = { relative, day, moment }[as](at);
   return (
-    <time dateTime={toDate(at).toISOString()} title={moment(at)}>
+    <time
+      dateTime={toDate(at).toISOString()}
+      title={[moment(at), localMoment(at) ?? []].flat().join("\n")}
+    >
       {text}
     </time>
   );

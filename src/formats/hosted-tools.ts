@@ -25,6 +25,13 @@ export function runsAtClient({ type, execution, environment }: JsonObject): bool
 /** Items with tools of the request: those that came later, and those that a search has found. */
 const itemsWithTools: readonly unknown[] = ["additional_tools", "tool_search_output"];
 
+/** An item without its tools, where they are tools of the request. */
+export function withoutTools(item: JsonObject): JsonObject {
+  if (!itemsWithTools.includes(item.type)) return item;
+  const { tools, ...members } = item;
+  return members;
+}
+
 /** A list of tools of a request, with its path. `isFirst`: the member `tools`. */
 export type ToolList = {
   readonly tools: JsonValue[];

@@ -145,6 +145,7 @@ const leftOut = closed({
   what: text,
   why: oneOf(
     ...["foreign", "model", "changed", "age", "size", "member", "unsupported", "placeholder"],
+    "hosted",
   ),
   count,
 });

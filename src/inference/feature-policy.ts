@@ -148,6 +148,7 @@ function enforceOnHosted(
   const mayRun = ({ type }: { readonly type?: JsonValue }) =>
     serverTools && known && (hostedSearch.test(String(type)) || tokensAlone.test(String(type)));
   const [left, kept] = [hosted.filter((one) => !mayRun(one)), hosted.filter(mayRun)];
+  const isLeft = (tool: JsonValue) => isObject(tool) && left.some(({ type }) => type === tool.type);
   const [first] = left;
   if (first && otherwise === "refuse") throw notOffered(`${first.at}.type`, first.type);
   const reason = serverTools
@@ -158,6 +159,9 @@ function enforceOnHosted(
   for (const { type, at } of left) fit.leaveOut({ where: at, what: type, why: "hosted" });
   const extensions: JsonObject = { ...request.extensions };
   if (Array.isArray(extensions.tools)) extensions.tools = withoutHosted(extensions.tools, mayRun);
+  const { tool_choice: choice } = extensions;
+  if (isObject(choice) && Array.isArray(choice.tools))
+    extensions.tool_choice = { ...choice, tools: choice.tools.filter((one) => !isLeft(one)) };
   if (kept.some(({ type }) => hostedSearch.test(type)))
     extensions.max_tool_calls = boundedCalls(extensions.max_tool_calls);
   return {

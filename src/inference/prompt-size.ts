@@ -10,6 +10,7 @@ import type {
 } from "../../gen/gateway/inference/v1/content_pb.ts";
 import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { isOpenai } from "../formats/codec.ts";
+import { withoutTools } from "../formats/hosted-tools.ts";
 import { isObject } from "../formats/json.ts";
 import { isOurs } from "../formats/packs.ts";
 import { textOfOnly } from "../formats/turns.ts";
@@ -173,7 +174,7 @@ export function measurePrompt(request: GenerateRequest): PromptSize {
     addBlocks(content.filter(({ kind }) => !isAround(kind)));
     addLarger(
       () => addBlocks(content.filter(({ kind }) => isAround(kind))),
-      () => addJson(withoutPacks(withoutImages(source))),
+      () => addJson(withoutPacks(withoutTools(withoutImages(source)))),
     );
     size.images += imagesIn(source);
   };

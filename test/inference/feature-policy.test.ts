@@ -273,6 +273,9 @@ describe("of the Responses format, tools that the vendor runs", () => {
     expect(() => demand({ type: "tool", name: "web_search" })).toThrow(reason);
     expect(() => demand({ type: "any" })).toThrow(reason);
     expect(demand({ type: "auto" }).extensions).toEqual({ tools: [] });
+    const choice = { type: "allowed_tools", mode: "auto", tools: [{ type: "web_search" }] };
+    const allowing = enforce({ extensions: { tools: [search, local], tool_choice: choice } });
+    expect(allowing.extensions?.tool_choice).toEqual({ ...choice, tools: [] });
     expect(demand({ type: "any" }, all).leftOut).toEqual([]);
   });
 });

@@ -1,3 +1,4 @@
+import type { JsonObject } from "@bufbuild/protobuf";
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { InputCategory } from "../../gen/gateway/billing/v1/billing_pb.ts";
@@ -237,4 +238,16 @@ test("a mark deep in a decoded conversation is found", () => {
   };
   const request = native.decodeRequest(body, { version: "", beta: "" });
   expect(measurePrompt(request).mostExpensiveInput).toBe(InputCategory.CACHE_WRITE_1H);
+});
+
+test("tools that an item brings count once, as those of the request do", () => {
+  const tools = [{ type: "function", name: "f", description: "d".repeat(4_000) }];
+  const item = { type: "additional_tools", role: "developer", tools };
+  const hello = { role: "user", content: "Hello" };
+  const sizeOf = (body: JsonObject) =>
+    measurePrompt(responses.decodeRequest({ model: "m", ...body })).textBytes;
+  const plain = sizeOf({ input: [hello], tools });
+  const brought = sizeOf({ input: [item, hello] });
+  expect(brought).toBeGreaterThanOrEqual(4_000);
+  expect(Math.abs(brought - plain)).toBeLessThan(200);
 });

@@ -12,6 +12,7 @@ import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import {
   type GatewayWithProvider,
   openai,
+  providerFormats,
   startGatewayWithProvider,
 } from "../support/gateway-with-provider.ts";
 import { type FakeProvider, startFakeProvider } from "../support/provider.ts";
@@ -95,38 +96,6 @@ describe.each(["native", "chat"] as const)("with a %s provider", (format) => {
     expect(whole.headers.get("x-gateway-left-out")).toBe(header);
   });
 
-  test("a body of this format on the chat path is answered as a chat", async () => {
-    const tool = { id: "call_1", name: "patch", input: ['{"input":"*** Be', 'gin\\n"}'] };
-    stage.provider.always(stage.reply({ text: ["I do."], tool }));
-    const body = {
-      ...{ model: "sonnet", input: [{ role: "user", content: "Hello" }], max_tokens: 99 },
-      tools: [
-        { type: "custom", name: "patch", format: { type: "text" } },
-        { type: "function", name: "flat", parameters: {} },
-        { type: "function", function: { name: "nested" } },
-      ],
-    };
-    const custom = { name: "patch", input: "*** Begin\n" };
-    const completions = openai(stage).chat.completions;
-    const plain = await completions.create(Object(body));
-    expect(plain.choices).toMatchObject([
-      {
-        finish_reason: "tool_calls",
-        message: { content: "I do.", tool_calls: [{ id: "call_1", type: "custom", custom }] },
-      },
-    ]);
-    expect(stage.provider.requests.at(-1)?.body.max_tokens).toBe(99);
-    const streamed: ChatCompletionCreateParamsStreaming = { ...Object(body), stream: true };
-    const stream = await completions.create(streamed);
-    const deltas: JsonObject[] = [];
-    for await (const { choices } of stream)
-      for (const { delta } of choices) deltas.push(...(Object(delta).tool_calls ?? []));
-    expect(deltas).toEqual([
-      { index: 0, id: "call_1", type: "custom", custom: { name: "patch", input: "" } },
-      { index: 0, custom: { input: "*** Begin\n" } },
-    ]);
-  });
-
   test("a chat body has flat and custom tools, too, and its messages come before an input", async () => {
     const tool = { id: "call_1", name: "patch", input: ['{"input":"a"}'] };
     stage.provider.always(stage.reply({ tool }));
@@ -149,6 +118,50 @@ describe.each(["native", "chat"] as const)("with a %s provider", (format) => {
     expect(response.headers.get("x-gateway-left-out")).toContain("input=input;member");
     expect(sent()).toContain('"flat"');
     expect(sent()).not.toContain("unread");
+  });
+});
+
+describe.each(providerFormats)("with a %s provider, on the chat path", (format) => {
+  let stage: GatewayWithProvider;
+  beforeAll(async () => {
+    stage = await startGatewayWithProvider(format);
+  });
+  afterAll(() => stage.stop());
+
+  test("a body of this format on the chat path is answered as a chat", async () => {
+    // A provider of this format knows such tools itself.
+    const isCustom = format === "responses";
+    const given = isCustom ? ["*** Be", "gin\n"] : ['{"input":"*** Be', 'gin\\n"}'];
+    const tool = { id: "call_1", name: "patch", input: given, isCustom };
+    stage.provider.always(stage.reply({ text: ["I do."], tool }));
+    const body = {
+      ...{ model: "sonnet", input: [{ role: "user", content: "Hello" }], max_tokens: 99 },
+      tools: [
+        { type: "custom", name: "patch", format: { type: "text" } },
+        { type: "function", name: "flat", parameters: {} },
+        { type: "function", function: { name: "nested" } },
+      ],
+    };
+    const custom = { name: "patch", input: "*** Begin\n" };
+    const completions = openai(stage).chat.completions;
+    const plain = await completions.create(Object(body));
+    expect(plain.choices).toMatchObject([
+      {
+        finish_reason: "tool_calls",
+        message: { content: "I do.", tool_calls: [{ id: "call_1", type: "custom", custom }] },
+      },
+    ]);
+    const limit = isCustom ? "max_output_tokens" : "max_tokens";
+    expect(stage.provider.requests.at(-1)?.body).toMatchObject({ [limit]: 99 });
+    const streamed: ChatCompletionCreateParamsStreaming = { ...Object(body), stream: true };
+    const stream = await completions.create(streamed);
+    const deltas: JsonObject[] = [];
+    for await (const { choices } of stream)
+      for (const { delta } of choices) deltas.push(...(Object(delta).tool_calls ?? []));
+    expect(deltas).toEqual([
+      { index: 0, id: "call_1", type: "custom", custom: { name: "patch", input: "" } },
+      { index: 0, custom: { input: "*** Begin\n" } },
+    ]);
   });
 });
 

@@ -3,8 +3,8 @@
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import { expect, test } from "vitest";
 import type { Event } from "../../../gen/gateway/inference/v1/event_pb.ts";
-import { createEventDecoder, decodeAnswer } from "../../../src/formats/chat/chat.ts";
-import { chunkOf, streamOf } from "../../support/samples/chat-bodies.ts";
+import { createEventDecoder, decodeAnswer, encodeAnswer } from "../../../src/formats/chat/chat.ts";
+import { chunkOf, context, streamOf } from "../../support/samples/chat-bodies.ts";
 
 function decode(...values: (JsonValue | "[DONE]")[]): Event[] {
   const decoder = createEventDecoder();
@@ -868,4 +868,19 @@ test("a body that is not an answer becomes a failure", () => {
   expect(summarise(decodeAnswer(answerOf({ tool_calls: [{ id: "a", function: {} }] })))).toEqual([
     { failure: "unreadable_answer" },
   ]);
+});
+
+test("a provider's stop beside calls stays one for clients of this format", () => {
+  const call = { id: "c", type: "function", function: { name: "f", arguments: "{}" } };
+  const usage = { prompt_tokens: 1, completion_tokens: 1 };
+  const message = { role: "assistant", content: null, tool_calls: [call] };
+  const plain = decodeAnswer({ choices: [{ index: 0, message, finish_reason: "stop" }], usage });
+  expect(encodeAnswer(plain, context).choices).toMatchObject([
+    { finish_reason: "stop", message: { tool_calls: [call] } },
+  ]);
+  // Native clients run tools after this reason alone.
+  const reasons = plain.map(({ kind }) =>
+    kind.case === "messageDelta" ? kind.value.stopReason : undefined,
+  );
+  expect(reasons).toContain("tool_use");
 });

@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import type { IncomingMessage } from "node:http";
 import { performance } from "node:perf_hooks";
+import type { JsonObject } from "@bufbuild/protobuf";
 import type { ContextValues } from "@connectrpc/connect";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Receipt } from "../../gen/gateway/billing/v1/billing_pb.ts";
@@ -14,7 +15,7 @@ import type { Incoming } from "../tracing/tracing.ts";
 import type { BodyReservation } from "./body-memory.ts";
 import type { CheckedRequest } from "./early-check.ts";
 import type { Envelope } from "./error-body.ts";
-import { errorTable } from "./error-table.ts";
+import { errorTable, failsInStream } from "./error-table.ts";
 
 export type RequestContext = {
   readonly requestId: string;
@@ -47,6 +48,8 @@ export type RequestContext = {
    * is read. A call with false counts after one with true, and only once.
    */
   endWork?: (isPaid: boolean) => void;
+  /** Writes the stream of a request that fails before its answer. Absent: the status says it. */
+  writeFailure?: ((body: JsonObject) => string) | undefined;
   /** Absent until the answer is charged; stays absent if it failed or the client hung up. */
   receipt?: Receipt | undefined;
   /** Members of the log line beside ids, status, duration and cost. */
@@ -100,7 +103,8 @@ export function endOf({ raw }: FastifyReply, context: RequestContext | undefined
   const status = isUnanswered ? errorTable.cancelled.status : raw.statusCode;
   const error = context?.logFields.error ?? (isUnanswered ? "cancelled" : undefined);
   // An error in a stream comes after its status.
-  const isFailed = status >= 500 || (error !== undefined && status < 400);
+  const isLate = error !== undefined && status < 400 && !failsInStream(error);
+  const isFailed = status >= 500 || isLate;
   return { isSent: raw.writableEnded, status, error, isFailed };
 }
 

@@ -9,8 +9,9 @@ import type { Log } from "../base/log.ts";
 import { requestIdHeaders } from "./context.ts";
 import { failedStatuses } from "./early-check.ts";
 import { type ErrorResponse, toErrorResponse } from "./error-body.ts";
+import { failsInStream } from "./error-table.ts";
 import { dropBody, lingerMs, whenSent } from "./receive-body.ts";
-import { hijackReply, sendJson } from "./reply.ts";
+import { hijackReply, sendJson, streamHeaders } from "./reply.ts";
 
 /**
  * Returns Fastify's error handler, for a request that fails before its response has begun. An
@@ -36,11 +37,18 @@ export function createErrorHandler(log: Log) {
     context.reservation?.release();
     context.endWork?.(!failedStatuses.has(response.status));
     reply.headers(response.headers);
-    if (reply.getHeader("connection") === "close" && !request.raw.complete)
+    const stream = failsInStream(apiError.reason) && context.writeFailure?.(response.body);
+    if (stream) sendFailedStream(reply, stream);
+    else if (reply.getHeader("connection") === "close" && !request.raw.complete)
       sendAndLinger(request, reply, response);
     else sendJson(reply.code(response.status), response.body);
     dropBody(request.raw);
   };
+}
+
+function sendFailedStream(reply: FastifyReply, stream: string): void {
+  const length = { "content-length": String(Buffer.byteLength(stream)) };
+  hijackReply(reply, 200, { ...streamHeaders, ...length }).end(stream);
 }
 
 /** The error of a request that Fastify itself rejects before a handler runs. */

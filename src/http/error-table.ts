@@ -26,6 +26,12 @@ export type Row = {
   chat: readonly [type: string, code: string | null, param?: string];
   /** False: SDKs must not retry. Absent: SDKs decide by the status. */
   shouldRetry?: false;
+  /**
+   * True: a client of the Responses format that asked for a stream gets one that fails at once. Of
+   * these errors a person must read the message, and Codex repeats every status but two, which it
+   * shows as raw JSON, or without the message.
+   */
+  failsInStream?: true;
   /** The `retry-after` of an error that has no time of its own. */
   retryAfterSeconds?: number;
 };
@@ -33,6 +39,7 @@ export type Row = {
 const invalid = "invalid_request_error";
 const authentication = "authentication_error";
 const noRetry = { shouldRetry: false } as const;
+const needsPerson = { shouldRetry: false, failsInStream: true } as const;
 
 /** The HTTP side of each reason. */
 export const errorTable = {
@@ -248,13 +255,13 @@ export const errorTable = {
     status: 404,
     native: ["not_found_error", "model_not_found"],
     chat: [invalid, "model_not_found", "model"],
-    ...noRetry,
+    ...needsPerson,
   },
   model_not_allowed: {
     status: 403,
     native: ["permission_error", "model_not_allowed"],
     chat: [invalid, "model_not_allowed", "model"],
-    ...noRetry,
+    ...needsPerson,
   },
   feature_not_offered: {
     status: 400,
@@ -284,7 +291,7 @@ export const errorTable = {
     status: 403,
     native: ["permission_error", "requests_not_allowed"],
     chat: [invalid, "requests_not_allowed"],
-    ...noRetry,
+    ...needsPerson,
   },
   too_many_failed: {
     status: 429,
@@ -321,7 +328,7 @@ export const errorTable = {
     status: 402,
     native: ["billing_error", "credits_exhausted"],
     chat: ["insufficient_quota", "insufficient_quota"],
-    ...noRetry,
+    ...needsPerson,
   },
   credits_held: {
     status: 429,
@@ -333,13 +340,13 @@ export const errorTable = {
     status: 402,
     native: ["billing_error", "monthly_cap_reached"],
     chat: ["insufficient_quota", "monthly_cap_reached"],
-    ...noRetry,
+    ...needsPerson,
   },
   insufficient_funds: {
     status: 402,
     native: ["billing_error", "insufficient_funds"],
     chat: ["insufficient_quota", "insufficient_funds"],
-    ...noRetry,
+    ...needsPerson,
   },
 
   gateway_unavailable: {
@@ -389,3 +396,9 @@ export const errorTable = {
     ...noRetry,
   },
 } as const satisfies Record<ErrorReason, Row>;
+
+/** True for an error that such a stream has. */
+export function failsInStream(reason: ErrorReason): boolean {
+  const row: Row = errorTable[reason];
+  return row.failsInStream === true;
+}

@@ -84,7 +84,7 @@ import { type DescribedPost, describeApi, getOpenapi, openapiOperation } from ".
 import { methodPath } from "./openapi-services.ts";
 import type { DescribedRoute, Operation } from "./operation.ts";
 import { RequestMetrics } from "./request-metrics.ts";
-import { postResponses, responsesOperation } from "./responses.ts";
+import { postResponses, responsesOperation, writeFailedStream } from "./responses.ts";
 import { contentKeyBytes, SealedContent } from "./sealed-content.ts";
 import { defaultKeepAlive, type KeepAlive } from "./send-answer.ts";
 import { createProxyReport } from "./unnamed-proxies.ts";
@@ -301,6 +301,11 @@ function addRoutes(
       waits: requestMetrics && new Stopwatch(),
       hangUp: new AbortController(),
       isAccepted: false,
+      // Codex asks for its stream in this header too.
+      writeFailure:
+        envelope === "responses" && request.headers.accept === "text/event-stream"
+          ? writeFailedStream
+          : undefined,
       logFields: {},
     };
     request.context = context;

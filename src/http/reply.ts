@@ -42,3 +42,11 @@ export function rfc3339(time: Date): string {
 export function rfc3339OrNull(time: Timestamp | undefined): string | null {
   return time === undefined ? null : rfc3339(timestampDate(time));
 }
+
+/** The headers of an event stream. */
+export const streamHeaders = {
+  "content-type": "text/event-stream; charset=utf-8",
+  // Both stop proxies from buffering or rewriting the stream.
+  "cache-control": "no-cache, no-transform",
+  "x-accel-buffering": "no",
+};

@@ -1,6 +1,6 @@
 // POST /v1/responses: the Responses format, without stored responses.
 
-import type { JsonValue } from "@bufbuild/protobuf";
+import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Admission } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { ApiError } from "../base/errors.ts";
@@ -12,6 +12,7 @@ import {
   createEventEncoder,
   decodeRequest,
   encodeAnswer,
+  encodeFailure,
   hasOldContent,
   readWishes,
   type Wishes,
@@ -51,7 +52,7 @@ export function postResponses(
     const oldModel = hasOldContent(body) ? await resolveModel(core, body, call) : "";
     const sealing = sealedContent.sealingOf(accountOf(request), oldModel);
     const decoded = withHeaderTags(decodeRequest(body, sealing), request.headers);
-    const format = formatOf(readWishes(body), sealing, showCost);
+    const format = formatOf(decoded.model, readWishes(body), sealing, showCost);
     return sendAnswer({ core, request, reply, generateRequest: decoded, format, keepAlive });
   };
 }
@@ -64,9 +65,24 @@ async function resolveModel(core: Core, body: JsonValue, call: Call): Promise<st
   return model?.aliasFor || model?.id || "";
 }
 
-function formatOf(wishes: Wishes, sealing: Sealing, showCost: boolean): AnswerFormat {
+/** The stream of a request that fails before its body is read. */
+export function writeFailedStream(body: JsonObject): string {
+  const context = { model: "", estimatedInputTokens: 0, wishes: readWishes({}) };
+  return encodeFailure({ ...context, createdAtMs: Date.now() }, body);
+}
+
+/** `asked`: the name of the model in the request. */
+function formatOf(
+  asked: string,
+  wishes: Wishes,
+  sealing: Sealing,
+  showCost: boolean,
+): AnswerFormat {
   const createdAtMs = Date.now();
-  const contextOf = ({ model, estimatedInputTokens }: Admission) => ({
+  const contextOf = ({
+    model,
+    estimatedInputTokens,
+  }: Pick<Admission, "model" | "estimatedInputTokens">) => ({
     model,
     estimatedInputTokens,
     showCost,
@@ -79,5 +95,7 @@ function formatOf(wishes: Wishes, sealing: Sealing, showCost: boolean): AnswerFo
     showCost,
     encodeAnswer: (events, admission) => encodeAnswer(events, contextOf(admission)),
     createEventEncoder: (admission) => createEventEncoder(contextOf(admission)),
+    encodeFailure: (body) =>
+      encodeFailure(contextOf({ model: asked, estimatedInputTokens: 0 }), body),
   };
 }

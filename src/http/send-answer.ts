@@ -16,7 +16,7 @@ import { type EventEncoder, encodeCost } from "../formats/codec.ts";
 import { ChunkedBody } from "./chunked-body.ts";
 import { elapsedMs, identityOf, type RequestContext } from "./context.ts";
 import { type Envelope, rateHeaders, toStreamErrorBody } from "./error-body.ts";
-import { hijackReply, sendJson } from "./reply.ts";
+import { hijackReply, sendJson, streamHeaders } from "./reply.ts";
 
 /** The parts of an answer that differ between the formats. */
 export type AnswerFormat = {
@@ -25,6 +25,8 @@ export type AnswerFormat = {
   readonly showCost: boolean;
   encodeAnswer(events: readonly Event[], admission: Admission): JsonObject;
   createEventEncoder(admission: Admission): EventEncoder;
+  /** The whole stream of a request that fails before its answer. Absent: there is none. */
+  encodeFailure?(body: JsonObject): string;
 };
 
 export type KeepAlive = {
@@ -42,13 +44,6 @@ export type StreamSettings = {
 
 // Within 35 s of silence, before or during an answer, a client gets something three times.
 export const defaultKeepAlive: KeepAlive = { holdMs: 12_000, pingMs: 10_000 };
-
-const streamHeaders = {
-  "content-type": "text/event-stream; charset=utf-8",
-  // Both stop proxies from buffering or rewriting the stream.
-  "cache-control": "no-cache, no-transform",
-  "x-accel-buffering": "no",
-};
 
 export type Answering = {
   readonly core: Core;
@@ -102,6 +97,7 @@ async function sendStream(answering: Answering): Promise<FastifyReply> {
   const { context } = request;
   const { call } = identityOf(request);
   const { signal } = call;
+  context.writeFailure = format.encodeFailure;
   const out = new EventStreamReply(reply, format, context, keepAlive);
   withFacts(call.contextValues, { takeDeltas: (deltas) => out.take(deltas) });
   try {

@@ -17,7 +17,6 @@ const run = promisify(execFile);
 export const toolPackages = {
   claude: "@anthropic-ai/claude-code@2.1.332",
   codex: "@openai/codex@0.171.0",
-  opencode: "opencode-ai@1.18.33",
 } as const;
 
 export type Tool = keyof typeof toolPackages;

@@ -33,6 +33,14 @@ export function createEventEncoder(context: ResponseContext): EventEncoder {
   return new ResponseEncoder(context);
 }
 
+/**
+ * The stream of a request that fails before its answer, as OpenAI writes it: `error` has the whole
+ * error, for SDKs. `response.failed` has the one code after which a client must not repeat it.
+ */
+export function encodeFailure(context: ResponseContext, body: JsonObject): string {
+  return new ResponseEncoder(context).failAtOnce(isObject(body.error) ? body.error : {});
+}
+
 const keepAlive = ": keep-alive\n\n";
 
 /** The open item of the output. All texts in it are JSON strings without their quotes. */
@@ -109,6 +117,13 @@ export class ResponseEncoder implements EventEncoder {
     const text = this.#start();
     this.#isClosed = true;
     return text + this.#lifecycle("response.failed", { status: "failed", members: { error } });
+  }
+
+  failAtOnce(error: JsonObject): string {
+    const text = this.#start() + this.#event("error", { error });
+    const failed = { code: "invalid_prompt", message: error.message ?? "" };
+    const ending = { status: "failed", members: { error: failed } };
+    return text + this.#lifecycle("response.failed", ending);
   }
 
   /** Empty if the events had their own end. */

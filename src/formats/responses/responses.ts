@@ -8,6 +8,6 @@ export { createEventDecoder } from "./decode-events.ts";
 export { hasOldContent } from "./decode-items.ts";
 export { decodeRequest, readWishes, type Wishes } from "./decode-request.ts";
 export { encodeAnswer } from "./encode-answer.ts";
-export { createEventEncoder } from "./encode-events.ts";
+export { createEventEncoder, encodeFailure } from "./encode-events.ts";
 export { encodeRequest } from "./encode-request.ts";
 export { responsesSchemas } from "./schema.ts";

@@ -7,6 +7,7 @@ import { CountTokensResponseSchema } from "../../gen/gateway/inference/v1/infere
 import * as chat from "../../src/formats/chat/usage-and-endings.ts";
 import * as native from "../../src/formats/native/usage.ts";
 import { endingOf, headOf } from "../../src/formats/responses/ending.ts";
+import { readResponseError } from "../../src/formats/responses/read-output.ts";
 import { anyTokens } from "../support/arbitraries.ts";
 
 const most = 4_294_967_295;
@@ -273,6 +274,27 @@ test("a refusal in words has stopped, and one without is a filter's", () => {
 test("a signed thought is one detail of the reasoning", () => {
   const detail = { type: "reasoning.text", text: "hm", signature: "s" };
   expect(chat.reasoningDetail("hm", "s")).toEqual(detail);
+});
+
+test("a response that failed or was cancelled has no answer, also without an error", () => {
+  const kindOf = (body: JsonObject) => readResponseError(body)?.kind;
+  for (const status of ["failed", "cancelled"])
+    for (const error of [undefined, null])
+      expect(kindOf(error === undefined ? { status } : { status, error })).toMatchObject({
+        case: "failure",
+        value: { type: "api_error" },
+      });
+  for (const status of ["completed", "incomplete", "in_progress", "queued"])
+    expect(kindOf({ status, error: null })).toBeUndefined();
+  for (const [code, type] of [
+    ["invalid_prompt", "invalid_request_error"],
+    ["image_too_large", "invalid_request_error"],
+    ["rate_limit_exceeded", "overloaded_error"],
+    ["not_invalid_", "api_error"],
+  ] as const)
+    expect(kindOf({ status: "failed", error: { code, message: "m" } })).toMatchObject({
+      value: { type, message: "m" },
+    });
 });
 
 test("a response begins with its id, its second and its model", () => {

@@ -40,6 +40,24 @@ test("a request has at most 40,000 blocks and 512 tools, whichever listener rece
     reason: "request_too_large",
     facts: { limit: { name: "messages_and_parts", limit: 40_000n } },
   });
+  // Those of the instruction and of results count, and a message counts for one at least.
+  const content = (count: number) => Array(count).fill(block);
+  const user = (count: number) => ({ role: Role.USER, content: content(count) });
+  const system = { content: content(20_000) };
+  const { request } = prepared({ system, messages: [user(20_000)] });
+  expect(request.messages).toHaveLength(1);
+  const value = { toolUseId: "t", content: content(39_999) };
+  const resulting = {
+    role: Role.USER,
+    content: [{ kind: { case: "toolResult", value } as const }],
+  };
+  expect(prepared({ messages: [resulting] }).request.messages).toHaveLength(1);
+  for (const more of [
+    { system, messages: [user(20_001)] },
+    { messages: [resulting, user(1)] },
+    { messages: [resulting, user(0)] },
+  ])
+    expect(refused(more)?.reason).toBe("request_too_large");
   expect(refused(tools(513))).toMatchObject({
     reason: "request_too_large",
     facts: { limit: { name: "tools", limit: 512n } },

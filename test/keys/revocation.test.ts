@@ -12,6 +12,7 @@ import { LastUse } from "../../src/keys/last-use.ts";
 import { RevocationCheck } from "../../src/keys/revocation.ts";
 import { digestSecret, mintSecret } from "../../src/keys/secret.ts";
 import type { FoundSecret } from "../../src/keys/store.ts";
+import { Metrics } from "../../src/metrics/metrics.ts";
 import { ManualClock, runPendingTasks } from "../support/clock.ts";
 import { bearer, errorOf } from "../support/keys.ts";
 
@@ -152,6 +153,68 @@ describe("a credential", () => {
     );
     expect(await errorOf(authenticationOf({}, "")(bearer("x")))).toBe("invalid_key");
     expect(await errorOf(authenticationOf()(new Headers()))).toBe("missing_key");
+  });
+});
+
+describe("a secret that was read", () => {
+  const secret = mintSecret(Family.V1);
+  const caller: Caller = { kind: "key", key: create(KeySchema), secret: create(SecretSchema) };
+  const found: FoundSecret = {
+    ...{ digest: digestSecret(secret), ownerId: "key_1", readAt: 0, expiresInMs: undefined },
+    ...{ caller, secretId: "sec_1", refusal: undefined, paused: false },
+    ...{ expiresFirst: "key", useIsDue: false },
+  };
+
+  test("is known for five seconds, read again in the background, and forgotten with its key", async () => {
+    const clock = new ManualClock({ creeps: true });
+    const metrics = new Metrics();
+    const read = vi.fn(async (digests: readonly string[]) =>
+      digests.includes(found.digest) ? [{ ...found, readAt: clock.now() }] : [],
+    );
+    const { authenticate, forget } = createAuthentication({
+      ...{ adminToken: "the,token", findSecrets: read, onUse: () => undefined, clock, metrics },
+    });
+    const reads = async () => {
+      await clock.advance(100);
+      return read.mock.calls.length;
+    };
+    expect(await authenticate(bearer(secret))).toBe(caller);
+    expect(await authenticate(bearer(secret))).toBe(caller);
+    expect(await reads()).toBe(1);
+    const other = mintSecret(Family.V2);
+    for (let time = 0; time < 2; time++)
+      expect(await errorOf(authenticate(bearer(other)))).toBe("invalid_key");
+    expect(await reads()).toBe(2);
+    // Texts that are no secrets cost no look-up, and one with a comma is several values.
+    for (const text of ["no secret", "the,token"])
+      expect(await errorOf(authenticate(bearer(text)))).toBe("invalid_key");
+    expect(await reads()).toBe(2);
+
+    await clock.advance(5_000);
+    expect(await authenticate(bearer(secret))).toBe(caller);
+    expect(await reads()).toBe(3);
+    forget("key_1");
+    expect(await authenticate(bearer(secret))).toBe(caller);
+    expect(await reads()).toBe(4);
+    const counts = ["hit", "miss", "invalid"].map(
+      (result) => metrics.counter("gateway_key_cache_total", [result]).value,
+    );
+    expect(counts).toEqual([2, 2, 2]);
+  });
+
+  test("waits so long for a database that is away", async () => {
+    const clock = new ManualClock();
+    const away = new ApiError("database_unavailable");
+    const { authenticate } = createAuthentication({
+      ...{ adminToken: "", onUse: () => undefined, clock, maxWaitMs: 700 },
+      findSecrets: () => Promise.reject(away),
+    });
+    const failed = vi.fn();
+    authenticate(bearer(secret)).catch(failed);
+    await clock.advance(600);
+    expect(failed).not.toHaveBeenCalled();
+    await clock.advance(1_000);
+    expect(failed).toHaveBeenCalledWith(away);
   });
 });
 

@@ -4,14 +4,17 @@
 //   npm run test:mutants -- src/billing/price.ts src/billing/sql/holds.sql
 //   npm run test:mutants -- --suites "inference crash" src/billing/price.ts
 //   npm run test:mutants -- --only "billing/price billing/hold-size" src/billing/price.ts
-//   npm run test:mutants -- --changed 20 --seconds 180    files that the last commits changed
+//   npm run test:mutants -- --changed 20 --seconds 180    files that the last commits changed, each
+//                                                         with the five suites that are nearest
 //
 // Stryker's instrumenter puts all mutants of a source into it, each behind a switch; mutants of a
 // file of statements are of `statements.ts`. Workers keep the modules of the product and read a
 // suite anew for each mutant, until one fails. Suites are those of the file's room that are not
 // deep, and those that import the file: `--suites` adds others, `--only` names those that are
-// enough. `FILE:10-80` changes these lines alone, and of statements `FILE:find-account` one. What survives is printed with its line; `equivalent.json`
-// names the mutants that change nothing, with the reason.
+// enough, `--most 5` takes the nearest ones. `FILE:10-80` changes these lines alone, and of
+// statements `FILE:find-account` one.
+// What survives is printed with its line; `equivalent.json` names the mutants that change nothing,
+// with the reason.
 
 import { spawn } from "node:child_process";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
@@ -27,6 +30,7 @@ import { readBlocks } from "../../src/postgres/generate.ts";
 import { migrate } from "../../src/postgres/migrate.ts";
 import {
   changedFiles,
+  importsOf,
   isDeep,
   nextTo,
   readTimes,
@@ -73,6 +77,7 @@ const { values: options, positionals } = parseArgs({
     only: { type: "string" },
     changed: { type: "string" },
     seconds: { type: "string" },
+    most: { type: "string" },
   },
 });
 
@@ -92,9 +97,13 @@ async function tryFile(file: string, part: string | undefined): Promise<Tried[]>
   const fast = suites.filter((suite) => !isDeep(suite));
   const near = options.only === undefined ? nextTo([file], fast) : named(options.only);
   const times = readTimes();
-  const chosen = [...new Set([...near, ...named(options.suites)])].sort(
-    (one, other) => usualMs(times, one) - usualMs(times, other),
-  );
+  // Those that import the file say most of it.
+  const rank = (suite: string) => (importsOf(suite).includes(file) ? 0 : 1);
+  const most = options.most === undefined ? undefined : Number(options.most);
+  const chosen = [...new Set([...near, ...named(options.suites)])]
+    .sort((one, other) => usualMs(times, one) - usualMs(times, other))
+    .sort((one, other) => rank(one) - rank(other))
+    .slice(0, most);
   if (chosen.length === 0) throw new Error(`no suite stands next to ${file}`);
   console.log(`${file}: ${chosen.length} suites`);
   const folder = mkdtempSync(join(tmpdir(), "gateway-mutants-"));
@@ -118,7 +127,7 @@ async function tryChanged(commits: number): Promise<void> {
   for (const file of files) {
     const ms = untilMs - Date.now();
     // A process of its own, with what it has started, can be ended.
-    const child = spawn(process.execPath, [import.meta.filename, file], {
+    const child = spawn(process.execPath, [import.meta.filename, file, "--most", "5"], {
       stdio: "inherit",
       detached: true,
     });

@@ -123,7 +123,7 @@ export function nextTo(files: readonly string[], all: readonly string[]): string
 }
 
 /** The files of this project that a source imports, as paths from the root. */
-function importsOf(file: string): string[] {
+export function importsOf(file: string): string[] {
   if (!/\.tsx?$/.test(file)) return [];
   const text = readFileSync(join(root, file), "utf8");
   const paths = [...text.matchAll(/(?:from|import)\s*\(?\s*"(\.[^"?]+)/g)].map(([, path]) => path);

@@ -18,7 +18,7 @@ const fillMsMax = 900_000;
 /** Requests of one account that come, whatever is answered. */
 const pairsPerSecond = Number(process.env.BENCH_RATE ?? 200);
 const warmUpMs = 10_000;
-/** The verification runs and pauses by turns of so long, so that other load weighs on both alike. */
+/** The verification runs and pauses in turns, so that other load weighs on both alike. */
 const turnMs = 10_000;
 const tickMs = 5;
 const drainMs = 2_000;
@@ -52,7 +52,7 @@ export async function verification(): Promise<Result> {
   const usual: number[] = [];
   const during: number[] = [];
   let isOver = false;
-  /** Lets requests come at their rate. Those that begin while a last slice ends count for neither. */
+  /** Lets requests come at their rate. Those that begin while a last slice ends do not count. */
   async function serve(): Promise<void> {
     let started = 0;
     const began = performance.now();

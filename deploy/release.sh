@@ -39,9 +39,20 @@ git archive --format=tar.gz --prefix=model-gateway/ -o "release/$name-chart.tgz"
 if has cosign; then cosign sign-blob --yes --bundle release/SHA256SUMS.bundle release/SHA256SUMS; fi
 
 if [ -n "${IMAGE:-}" ]; then
+  # The bases by digest, as `NAME=IMAGE@sha256:…`: what is signed can be built again.
+  sed -n 's/^ARG \([A-Z]*_BASE\)=\(.*\)$/\1 \2/p' deploy/Containerfile |
+    while read -r name base; do
+      digest=$(docker buildx imagetools inspect --format '{{.Manifest.Digest}}' "$base")
+      case $digest in
+        sha256:*) echo "$name=${base%:*}@$digest" ;;
+        *) fail "$base has no digest" ;;
+      esac
+    done >release/bases.txt
+  set --
+  while read -r base; do set -- "$@" --build-arg "$base"; done <release/bases.txt
   # The list of packages and the provenance are attached to the image itself.
   docker buildx build --platform linux/amd64,linux/arm64 --sbom=true --provenance=true \
-    --metadata-file release/image.json -f deploy/Containerfile --push -t "$IMAGE:$version" .
+    --metadata-file release/image.json -f deploy/Containerfile "$@" --push -t "$IMAGE:$version" .
   digest=$(node -p 'require("./release/image.json")["containerimage.digest"]')
   cosign sign --yes "$IMAGE@$digest"
 fi

@@ -2058,10 +2058,10 @@ set (
 );
 
 /**
- * Writes the sums of the tags of an account on a UTC day as they were added up. No sum of the day
- * may be there.
+ * Writes the sums of the tags of an account on a UTC day as they were added up, of the values after
+ * one and up to another. None of them may be there.
  */
-export const storeTagSums: Run<{ accountId: string; day: string }> = run(
+export const storeTagSums: Run<{ accountId: string; day: string; tag: string; value: string; lastTag: string; lastValue: string }> = run(
   "billing/store-tag-sums",
   `-- billing/store-tag-sums
 insert into tags_daily (account_id, day, tag, value, key_id, model,
@@ -2073,8 +2073,9 @@ select account_id, day, tag, value, key_id, model,
   amount, amount_input, amount_output, amount_cache, amount_thinking,
   requests, completed, failed, cut
 from tag_sums
-where account_id = $1 and day = $2::date`,
-  (p) => [p.accountId, p.day],
+where account_id = $1 and day = $2::date
+  and (tag, value) > ($3, $4) and (tag, value) <= ($5, $6)`,
+  (p) => [p.accountId, p.day, p.tag, p.value, p.lastTag, p.lastValue],
 );
 
 /**

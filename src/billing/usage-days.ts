@@ -179,7 +179,7 @@ export class UsageDays {
           await tx.run(sql.removeHours, added);
           await tx.run(sql.writeDay, { day, accountIds: written });
         });
-      if (day <= tagsTo) await this.#writeTags(day);
+      if (day <= tagsTo) await this.#writeTags(day, { isShown: day < tagsTo });
     } finally {
       await this.#release();
     }
@@ -260,17 +260,20 @@ export class UsageDays {
       return undefined;
     }, stopping);
     if (day === undefined) return false;
-    await this.#writeTags(day, stopping);
+    await this.#writeTags(day, { stopping, isShown: false });
     await this.#step((tx) => tx.run(sql.moveTagsProgress, { tagsTo: addDays(day, 1) }));
     return true;
   }
 
-  /** Writes the tags of a day anew. */
-  async #writeTags(day: string, stopping?: AbortSignal): Promise<void> {
+  /** Writes the tags of a day anew. `isShown`: reports read them. */
+  async #writeTags(
+    day: string,
+    { stopping, isShown }: { stopping?: AbortSignal | undefined; isShown: boolean },
+  ): Promise<void> {
     for await (const { accountIds, rows } of this.#slices(day, sql.countCharges, { stopping })) {
       const [accountId] = accountIds;
       if (accountId !== undefined && rows > this.#sizes.charges && accountIds.length === 1)
-        await this.#writeManyTags({ accountId, day }, stopping);
+        await this.#writeManyTags({ accountId, day }, { stopping, isShown });
       else
         await this.#step(async (tx) => {
           await tx.run(sql.removeTags, { day, accountIds });
@@ -282,9 +285,12 @@ export class UsageDays {
   /**
    * Writes the tags of a day of an account that has too many charges for one transaction: adds them
    * up part by part, finds the values that cost most, adds the others to `(other)`, and then puts
-   * the sums into the place of those of before.
+   * the sums into the place of those of before: in one transaction if these are shown.
    */
-  async #writeManyTags(of: DayOfAccount, stopping?: AbortSignal): Promise<void> {
+  async #writeManyTags(
+    of: DayOfAccount,
+    { stopping, isShown }: { stopping?: AbortSignal | undefined; isShown: boolean },
+  ): Promise<void> {
     await this.#clearTagSums(stopping);
     const end = { lastAt: startOfDay(addDays(of.day, 1)).toISOString(), lastRequestId: "" };
     for (let from = { at: startOfDay(of.day).toISOString(), requestId: "" }; ; ) {
@@ -310,10 +316,17 @@ export class UsageDays {
     const keeping = { tags: kept.map(({ tag }) => tag), values: kept.map(({ value }) => value) };
     for await (const part of this.#valueParts(of, stopping))
       await this.#step((tx) => tx.run(sql.foldValues, { ...of, ...part, ...keeping }), stopping);
-    await this.#step(async (tx) => {
-      await tx.run(sql.removeTags, { day: of.day, accountIds: [of.accountId] });
-      await tx.run(sql.storeTagSums, of);
-    }, stopping);
+    const removed = { day: of.day, accountIds: [of.accountId] };
+    if (isShown)
+      await this.#step(async (tx) => {
+        await tx.run(sql.removeTags, removed);
+        await tx.run(sql.storeTagSums, { ...of, ...everyValue });
+      }, stopping);
+    else {
+      await this.#step((tx) => tx.run(sql.removeTags, removed), stopping);
+      for await (const part of this.#valueParts(of, stopping))
+        await this.#step((tx) => tx.run(sql.storeTagSums, { ...of, ...part }), stopping);
+    }
     await this.#clearTagSums(stopping);
   }
 
@@ -427,6 +440,7 @@ export class UsageDays {
 
 /** Sorts after every tag. */
 const afterEveryTag = "\u{10ffff}";
+const everyValue = { tag: "", value: "", lastTag: afterEveryTag, lastValue: "" };
 
 function areHoursRemoved(
   { hoursFrom, removedTo }: Progress,

@@ -231,6 +231,10 @@ async function closeAll(days: UsageDays) {
     start,
   ]);
   await days.run();
+  return readAll();
+}
+
+async function readAll() {
   return [
     await world.run("select * from usage_daily order by account_id, day, key_id, model"),
     await world.run("select * from tags_daily order by account_id, tag, value, key_id"),
@@ -257,6 +261,9 @@ test("days are written by slices as in one transaction, and no slice has many ro
   const few = { accounts: 2, hours: 30, charges: 40, sums: 30, values: 20 };
   expect(await closeAll(new UsageDays({ transaction }, log, few))).toEqual(whole);
   expect(whole.map((table) => table.length)).toEqual([12, 71, 28, 1, 0]);
+  // A late settlement writes its day again.
+  await new UsageDays(world.postgres, log, few).mend(day(5));
+  expect(await readAll()).toEqual(whole);
   // Of 40 charges with two tags each, and what they are added to. There are 985 charges.
   expect(Math.max(...rows)).toBeLessThan(200);
 });

@@ -259,7 +259,11 @@ function releaseFolder(): { folder: string; run: (env: NodeJS.ProcessEnv) => str
   // They note how they were called. The builder also writes the digest, as the real one does.
   const note = `echo "\${0##*/} $*" >> '${home}/calls'`;
   const digest = `'{"containerimage.digest":"sha256:abc"}' > release/image.json`;
-  writeFileSync(join(programs, "docker"), `#!/bin/sh\n${note}\necho ${digest}\n`, { mode: 0o755 });
+  // Asked for a base, it answers its digest.
+  const inspect = `case $* in *imagetools*) echo sha256:${"d".repeat(64)}; exit ;; esac`;
+  writeFileSync(join(programs, "docker"), `#!/bin/sh\n${note}\n${inspect}\necho ${digest}\n`, {
+    mode: 0o755,
+  });
   writeFileSync(join(programs, "cosign"), `#!/bin/sh\n${note}\n`, { mode: 0o755 });
   const run = (env: NodeJS.ProcessEnv) => {
     const PATH = `${programs}:${process.env.PATH}`;
@@ -279,11 +283,19 @@ test("a release has sources, packages, chart and checksums, and a signed image",
     const calls = run({ IMAGE: "registry.example.com/gateway" }).split("\n");
     const image = `registry.example.com/gateway:${packageFile.version}`;
     expect(calls[0]).toMatch(/^cosign sign-blob .* release\/SHA256SUMS$/);
-    expect(calls[1]).toMatch(
-      /^docker buildx build --platform linux\/amd64,linux\/arm64 --sbom=true/,
-    );
-    expect(calls[1]).toContain(`--push -t ${image} .`);
-    expect(calls[2]).toBe("cosign sign --yes registry.example.com/gateway@sha256:abc");
+    const bases = ["docker.io/library/node", "gcr.io/distroless/nodejs24-debian13"];
+    for (const [index, base] of bases.entries())
+      expect(calls[1 + index]).toContain(
+        `imagetools inspect --format {{.Manifest.Digest}} ${base}`,
+      );
+    const [build, signing] = calls.slice(3);
+    expect(build).toMatch(/^docker buildx build --platform linux\/amd64,linux\/arm64 --sbom=true/);
+    for (const [index, base] of bases.entries())
+      expect(build).toContain(
+        `--build-arg ${["BUILD", "RUN"][index]}_BASE=${base}@sha256:${"d".repeat(64)}`,
+      );
+    expect(build).toContain(`--push -t ${image} .`);
+    expect(signing).toBe("cosign sign --yes registry.example.com/gateway@sha256:abc");
     execFileSync("sha256sum", ["-c", "SHA256SUMS"], {
       cwd: join(folder, "release"),
       stdio: "pipe",

@@ -285,8 +285,8 @@ set (
     tag_sums.cut + excluded.cut);
 
 -- name: StoreTagSums :run
--- Writes the sums of the tags of an account on a UTC day as they were added up. No sum of the day
--- may be there.
+-- Writes the sums of the tags of an account on a UTC day as they were added up, of the values after
+-- one and up to another. None of them may be there.
 insert into tags_daily (account_id, day, tag, value, key_id, model,
   input, output, thinking, cache_write_5m, cache_write_1h, cache_read, web_searches,
   amount, amount_input, amount_output, amount_cache, amount_thinking,
@@ -296,7 +296,8 @@ select account_id, day, tag, value, key_id, model,
   amount, amount_input, amount_output, amount_cache, amount_thinking,
   requests, completed, failed, cut
 from tag_sums
-where account_id = :account_id and day = :day::date;
+where account_id = :account_id and day = :day::date
+  and (tag, value) > (:tag, :value) and (tag, value) <= (:last_tag, :last_value);
 
 -- name: RemoveTagSums :run
 -- Removes some of what was added up, of all accounts.

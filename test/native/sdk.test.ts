@@ -320,9 +320,7 @@ for (const [name, sdk] of [
       await expect(sdk.create({}, { apiKey: secret })).rejects.toBeInstanceOf(
         classes.PermissionDeniedError,
       );
-      await expect(sdk.stream({ max_tokens: -1 })).rejects.toBeInstanceOf(
-        classes.BadRequestError,
-      );
+      await expect(sdk.stream({ max_tokens: -1 })).rejects.toBeInstanceOf(classes.BadRequestError);
       await expect(sdk.create({ max_tokens: 0 })).rejects.toMatchObject({
         message: expect.stringContaining("max_tokens: "),
       });

@@ -179,7 +179,7 @@ export const logCodes = {
     "goes on",
   provider_alarm:
     "only you can repair it: the provider refuses the credential or the account, lacks the " +
-    "model, or its certificate is not accepted",
+    "model, refuses a member that the gateway sets, or its certificate is not accepted",
   provider_call_failed:
     "another provider was tried if the model has one; look at the provider if many fail",
   provider_not_closed: "nothing: connections of a removed provider ended with an error",

@@ -4,7 +4,6 @@ import type { JsonValue } from "@bufbuild/protobuf";
 import type { LeftOut } from "../../gen/gateway/common/v1/left_out_pb.ts";
 import { Format } from "../../gen/gateway/inference/v1/content_pb.ts";
 import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
-import { isOpenai } from "./codec.ts";
 import { isObject } from "./json.ts";
 
 /** What became of the reasoning and the members that a client returned. */
@@ -71,7 +70,8 @@ export function leaveOutMembers(
   more: readonly string[],
   fit: Fit,
 ): void {
-  const known = isOpenai(sourceFormat) ? expressed : expressedNative;
+  const isNative = sourceFormat !== Format.CHAT && sourceFormat !== Format.RESPONSES;
+  const known = isNative ? expressedNative : expressed;
   // Of a chat request with messages, an input beside them says nothing.
   const isExpressed = (name: string) =>
     known.has(name) && !(name === "input" && sourceFormat === Format.CHAT);

@@ -20,10 +20,10 @@ export type ErrorAnswer = {
   readonly retryAfterMs?: number;
 };
 
-// Some providers send these with status 400 and the type of an invalid request, also for a call that
-// only counts tokens. A caller that sees them would believe that its own key is wrong, or that its
-// own credits are used up. At the start of a message alone: providers repeat values of a request
-// inside of theirs.
+// Some providers send these with status 400 and the type of an invalid request, also for a call
+// that only counts tokens. A caller that sees them would believe that its own key is wrong, or that
+// its own credits are used up. At the start of a message alone: providers repeat values of a
+// request inside of theirs.
 const accountProblem = new RegExp(
   `^(?:${[
     "your credit balance is too low",

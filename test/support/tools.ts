@@ -123,7 +123,7 @@ export function startClaude(command: string, home: string, env: NodeJS.ProcessEn
   };
 }
 
-/** Writes the configuration with which Codex talks to the gateway, with the key in `GATEWAY_KEY`. */
+/** Configures Codex for the gateway, with the key in `GATEWAY_KEY`. */
 export async function configureCodex(home: string, { address }: TestGateway): Promise<void> {
   await mkdir(join(home, ".codex"));
   await writeFile(

@@ -73,7 +73,7 @@ afterAll(async () => {
 const sentences = {
   wrong: "Incorrect API key provided",
   paused: "This API key is paused",
-  otherModel: "This key may not use",
+  otherModel: "this key may not use model-sonnet-4.6",
   noCredits: "has 0 credits free",
   cap: "The monthly credit cap of this key is reached",
 } as const;

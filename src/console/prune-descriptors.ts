@@ -20,6 +20,8 @@ import type { Plugin } from "esbuild";
 const embedded = /fileDesc\("([^"]+)"/;
 /** In the sources of the page: what only operators load. */
 const operatorFolder = "operator";
+/** Samples of code for people, which call methods that the page does not. */
+const samplesFile = "tools.ts";
 const ofOperators = "generated-for-operators";
 
 /** `root`: the folder that holds `gen/`. `web`: the sources of the page. */
@@ -76,7 +78,7 @@ function readDescriptors(root: string): FileDescriptorProto[] {
 
 /** The sources that everybody loads, and those that only operators load. */
 function readSources(web: string): { readonly shared: string; readonly operators: string } {
-  const files = globSync("**/*.{ts,tsx}", { cwd: web });
+  const files = globSync("**/*.{ts,tsx}", { cwd: web }).filter((file) => file !== samplesFile);
   const textOf = (isWanted: boolean) =>
     files
       .filter((file) => (dirname(file) === operatorFolder) === isWanted)
@@ -133,6 +135,7 @@ function typesIn({ field, nestedType }: DescriptorProto): string[] {
 function prune(file: FileDescriptorProto, { messages, words }: Used): FileDescriptorProto {
   // Those of options, of which none is left.
   file.extension = [];
+  delete file.options;
   for (const service of file.service) {
     service.method = service.method.filter(({ name }) => words.has(localNameOf(name)));
     for (const method of service.method) delete method.options;

@@ -56,22 +56,14 @@ test("the generator names every statement that lacks a new category", async () =
       });
   const ofBilling = [
     ...["RefuseCharged", "ReadUsedRequests", "ReadOldRequests", "TryWrites"],
-    ...[
-      "FindCharge",
-      "FindCharges",
-      "FindChargesNear",
-      "FindSettled",
-      "ListCharges",
-      "ListKeyCharges",
-    ],
+    ...["FindCharge", "FindCharges", "FindSettled", "ListCharges", "ListKeyCharges"],
     ...["ExportCharges", "ExportKeyCharges"],
-    ...["SettleHolds", "FindHolds", "FindRunning", "FindOrphans", "CheckpointHolds"],
-    ...["RegisterPrice", "ListPrices"],
-    ...["WriteDay", "AddToDay", "WriteTags", "SumUsage", "ListUsage", "QueryUsage", "QueryTags"],
-    "CompareDay",
-    "VerifyDays",
+    ...["SettleHolds", "FindHolds", "FindRunning", "ListRunningOf", "FindOrphans"],
+    ...["CheckpointHolds", "RegisterPrice", "ListPrices"],
+    ...["WriteDay", "AddToDay", "WriteTags", "AddTagSums", "FoldValues", "StoreTagSums"],
+    ...["SumUsage", "ListUsage", "QueryUsage", "QueryTags", "CompareDay", "VerifyDays"],
   ];
-  const ofHistory = ["InsertClosedSums", "CompareClosing"];
+  const ofHistory = ["InsertClosedSums", "CompareClosedSums", "CompareClosing"];
   expect(named).toEqual([
     ...ofBilling.map((name) => `billing/${name}`),
     ...ofHistory.map((name) => `history/${name}`),

@@ -275,9 +275,10 @@ for (const [name, sdk] of [
         script: errorAnswer(400, "invalid_request_error", "max_tokens: too large"),
       },
       {
-        status: 404,
-        type: "not_found_error",
-        message: /gone/,
+        // The operator's name of the model is wrong, not the client's.
+        status: 502,
+        type: "api_error",
+        message: /provider/,
         script: errorAnswer(404, "not_found_error", "gone"),
       },
       {

@@ -256,7 +256,9 @@ describe("a request without means", () => {
         "content-type": "application/json",
         authorization: `Bearer ${secret}`,
         // Codex asks for its stream here too, which is known before the body is read.
-        ...(name === "the month's cap" && { accept: "text/event-stream" }),
+        ...((name === "the month's cap" || name === "no credits") && {
+          accept: "text/event-stream",
+        }),
       },
       body: JSON.stringify({ ...base, stream: true }),
     });

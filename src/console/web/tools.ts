@@ -1000,7 +1000,8 @@ class Try {
     var message = Message.newBuilder().setRole(Role.ROLE_USER).addContent(block);
     var request =
         GenerateRequest.newBuilder().setModel("haiku").setMaxTokens(1000).addMessages(message);
-    service.generate(request.build()).forEachRemaining(part -> System.out.println(part.getKindCase()));
+    var answer = service.generate(request.build());
+    answer.forEachRemaining(part -> System.out.println(part.getKindCase()));
     channel.shutdownNow();
   }
 }

@@ -236,7 +236,8 @@ async function makeFolder(tool: Tool): Promise<Folder> {
       }
       return last;
     },
-    copy: (file) => cp(join(programs, file), join(folder, file)),
+    // A program that is named as its library would be read in place of it.
+    copy: (file) => cp(join(programs, file), join(folder, ownName(file))),
     async version() {
       const { output } = await shell(versionCommand(tool), runMs);
       return /\d+\.\d+(\.\d+)?/.exec(output)?.[0] ?? "";
@@ -272,17 +273,17 @@ function versionCommand({ id, install = "" }: Tool): string {
 
 /** The program with a tool loop and a structured answer for a library, if there is one. */
 function programOf({ id }: Tool): string | undefined {
-  return [`${id}.py`, `${id}.mjs`, `${id}.go`].find((file) => existsSync(join(programs, file)));
+  return [`${id}.py`, `${id}.mjs`].find((file) => existsSync(join(programs, file)));
+}
+
+function ownName(file: string): string {
+  return `check-${file}`;
 }
 
 function commandOf(file: string, tool: Tool, place: Place): string {
   const variables = blocksOf({ ...tool, plain: { run: "true" } }, place).at(-1)?.text ?? "";
-  const command = file.endsWith(".py")
-    ? `python ${file}`
-    : file.endsWith(".mjs")
-      ? `node ${file}`
-      : `rm -f main.go && go mod tidy && go run ${file}`;
-  return `${variables}\n${command}`;
+  const command = file.endsWith(".py") ? "python" : "node";
+  return `${variables}\n${command} ${ownName(file)}`;
 }
 
 /** Forwards what is below `proxyPath`, as a proxy of a company does. */

@@ -315,6 +315,7 @@ func main() {
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 
@@ -328,7 +329,10 @@ func main() {
 		Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage("Hello")},
 	}
 	completion, err := client.Chat.Completions.New(context.Background(), request)
-	if err != nil {
+	var refused *openai.Error
+	if errors.As(err, &refused) {
+		log.Fatal(refused.Message)
+	} else if err != nil {
 		log.Fatal(err)
 	}
 	fmt.Println(completion.Choices[0].Message.Content)
@@ -338,6 +342,7 @@ func main() {
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 
@@ -356,13 +361,16 @@ func main() {
 			fmt.Print(choice.Delta.Content)
 		}
 	}
-	if err := stream.Err(); err != nil {
+	var refused *openai.Error
+	if err := stream.Err(); errors.As(err, &refused) {
+		log.Fatal(refused.Message)
+	} else if err != nil {
 		log.Fatal(err)
 	}
 	fmt.Println()
 }
 `),
-    advice: withV1,
+    advice: `${withV1} Its errors print the status alone; their Message has the sentence.`,
   },
   {
     id: "java-openai",
@@ -419,7 +427,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             })
         },
     );
-    let client = Client::builder().with_service_target_resolver(resolver).build();
+    let client = Client::builder().with_service_target_resolver(resolver).build()?;
     let request = ChatRequest::new(vec![ChatMessage::user("Hello")]);
     let answer = client.exec_chat("haiku", request, None).await?;
     println!("{}", answer.first_text().unwrap_or_default());
@@ -770,10 +778,11 @@ print(greeting)
     env: openai,
     plain: python(`import dspy
 
-lm = dspy.LM("openai/haiku", max_tokens=4000)
+lm = dspy.LM("openai/haiku", max_tokens=4000, cache=False)
 print(lm("Hello")[0])
 `),
-    advice: "Models begin with openai/, as with LiteLLM.",
+    advice:
+      "Models begin with openai/, as with LiteLLM. Without cache=False it answers from its disk.",
   },
   {
     id: "llamaindex",
@@ -880,7 +889,8 @@ const rpcTools: readonly Tool[] = [
     install: `pip install grpcio grpcio-tools
 curl -so gateway.binpb {origin}/protos/descriptor.binpb
 python -m grpc_tools.protoc --descriptor_set_in=gateway.binpb --python_out=. --grpc_python_out=. \\
-  gateway/{alerts/v1/alerts,billing/v1/billing,keys/v1/keys,people/v1/people}.proto \\
+  gateway/{alerts/v1/alerts,billing/v1/billing,keys/v1/keys,payments/v1/payments}.proto \\
+  gateway/people/v1/people.proto \\
   gateway/common/v1/{approval,error,family,forecast,left_out,options,roles,usage}.proto \\
   gateway/inference/v1/{content,event,inference}.proto`,
     env: ownKey,
@@ -974,7 +984,8 @@ func main() {
     install: `curl -so gateway.binpb {origin}/protos/descriptor.binpb
 protoc --descriptor_set_in=gateway.binpb --java_out=. --grpc-java_out=. \\
   --plugin=protoc-gen-grpc-java="$(command -v grpc_java_plugin)" \\
-  gateway/{alerts/v1/alerts,billing/v1/billing,keys/v1/keys,people/v1/people}.proto \\
+  gateway/{alerts/v1/alerts,billing/v1/billing,keys/v1/keys,payments/v1/payments}.proto \\
+  gateway/people/v1/people.proto \\
   gateway/common/v1/{approval,error,family,forecast,left_out,options,roles,usage}.proto \\
   gateway/inference/v1/{content,event,inference}.proto
 javac -nowarn -cp "/usr/share/java/*" -d classes $(find gateway -name "*.java")`,

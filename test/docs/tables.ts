@@ -172,7 +172,7 @@ function sectionOf(tool: Tool): string {
     `### ${tool.title}`,
     wrapped([facts, refused, fill(tool.advice ?? "")].filter((text) => text !== "").join(" ")),
     ...blocksOf(tool, documented).map(renderBlock),
-    ...(was ? [`Prints:\n\n\`\`\`\n${wrapped(was.prints)}\n\`\`\``] : []),
+    ...(was && was.prints !== "" ? [`Prints:\n\n\`\`\`\n${wrapped(was.prints)}\n\`\`\``] : []),
     ...(tool.stream
       ? ["As a stream:", ...blocksOf(streaming, documented, true).map(renderBlock)]
       : []),

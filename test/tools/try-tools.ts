@@ -30,7 +30,10 @@ const triedFile = join(import.meta.dirname, "../../src/console/web/tools-tried.j
 const programs = join(import.meta.dirname, "programs");
 
 /** A run of a shell, whether it failed or not. */
-type Run = { readonly output: string; readonly code: number; readonly requests: number };
+type Run = Shown & { readonly requests: number };
+
+/** `printed`: on the standard output alone. `output`: on both. */
+type Shown = { readonly printed: string; readonly output: string; readonly code: number };
 
 /** What a run found: the printed answer, and the requests that a refused key and pool cost. */
 type Facts = { prints: string; wrongKey: number; noCredits: number };
@@ -113,9 +116,9 @@ export function tryTools(group: Tool["group"]): void {
 
       test("answers as printed, and is charged", { timeout: runMs }, async (context) => {
         context.skip(!isReachable, noRegistry);
-        const { output, code } = await runSample(paid.secret);
+        const { output, printed, code } = await runSample(paid.secret);
         expect(`${code} ${output}`).toMatch(/^0 [\s\S]*(simulated provider|receipt|Receipt|text=)/);
-        facts.prints = endOf(output);
+        facts.prints = answerIn(printed);
         await vi.waitFor(async () => expect(await countCharges(paid.keyId)).toBeGreaterThan(0));
       });
 
@@ -168,17 +171,17 @@ function missingFor({ needs = [], install = "" }: Tool): string[] {
 
 const printedMax = 200;
 
-/** The end of what a tool printed, in one line. */
-function endOf(output: string): string {
-  const line = output.trim().replace(/\s+/g, " ");
-  return line.length <= printedMax ? line : `… ${line.slice(-printedMax)}`;
+/** What a tool printed from its answer on, or the beginning, in one line. */
+function answerIn(printed: string): string {
+  const line = printed.trim().replace(/\s+/g, " ");
+  const from = Math.max(0, line.indexOf("This is the simulated provider"));
+  return line.length - from <= printedMax
+    ? line.slice(from)
+    : `${line.slice(from, from + printedMax)} …`;
 }
 
 type Folder = {
-  runBlocks(
-    blocks: readonly { path?: string; text: string }[],
-    timeoutMs: number,
-  ): Promise<{ output: string; code: number }>;
+  runBlocks(blocks: readonly { path?: string; text: string }[], timeoutMs: number): Promise<Shown>;
   copy(file: string): Promise<void>;
   /** Of the installed tool. */
   version(): Promise<string>;
@@ -220,11 +223,12 @@ async function makeFolder(tool: Tool): Promise<Folder> {
     const parts = Promise.all([child.stdout, child.stderr].map((stream) => readText(stream)));
     const [code] = await once(child, "exit");
     clearTimeout(timer);
-    return { output: (await parts).join(""), code: typeof code === "number" ? code : 1 };
+    const [printed = "", errors = ""] = await parts;
+    return { printed, output: printed + errors, code: typeof code === "number" ? code : 1 };
   };
   return {
     async runBlocks(blocks, timeoutMs) {
-      let last = { output: "", code: 0 };
+      let last: Shown = { printed: "", output: "", code: 0 };
       for (const { path, text } of blocks) {
         if (path === undefined) {
           last = await shell(text, timeoutMs);

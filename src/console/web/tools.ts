@@ -921,7 +921,7 @@ go install google.golang.org/grpc/cmd/protoc-gen-go-grpc@latest
 go install github.com/bufbuild/buf/cmd/buf@latest
 curl -so gateway.binpb {origin}/protos/descriptor.binpb
 export PATH="$PATH:$(go env GOPATH)/bin"
-buf generate gateway.binpb --template '{"version": "v2", "plugins": [
+buf generate gateway.binpb --path gateway --template '{"version": "v2", "plugins": [
   {"local": "protoc-gen-go", "out": ".", "opt": "module=model-gateway"},
   {"local": "protoc-gen-go-grpc", "out": ".", "opt": "module=model-gateway"}]}'
 go mod init model-gateway && go mod tidy`,
@@ -950,14 +950,14 @@ func main() {
 	}
 	key := "Bearer " + os.Getenv("GATEWAY_KEY")
 	call := metadata.AppendToOutgoingContext(context.Background(), "authorization", key)
-	text := &inference.ContentBlock_Text{Text: &inference.TextBlock{Text: "Hello"}}
+	text := &inference.Block_Text{Text: &inference.TextBlock{Text: "Hello"}}
 	limit := uint32(1000)
 	request := &inference.GenerateRequest{
 		Model:     "haiku",
 		MaxTokens: &limit,
 		Messages: []*inference.Message{{
 			Role:    inference.Role_ROLE_USER,
-			Content: []*inference.ContentBlock{{Kind: text}},
+			Content: []*inference.Block{{Kind: text}},
 		}},
 	}
 	stream, err := inference.NewInferenceServiceClient(connection).Generate(call, request)
@@ -993,7 +993,12 @@ javac -nowarn -cp "/usr/share/java/*" -d classes $(find gateway -name "*.java")`
     plain: {
       file: {
         path: "Try.java",
-        text: `import gateway.inference.v1.*;
+        text: `import gateway.inference.v1.Block;
+import gateway.inference.v1.GenerateRequest;
+import gateway.inference.v1.InferenceServiceGrpc;
+import gateway.inference.v1.Message;
+import gateway.inference.v1.Role;
+import gateway.inference.v1.TextBlock;
 import io.grpc.ManagedChannelBuilder;
 import io.grpc.Metadata;
 import io.grpc.stub.MetadataUtils;
@@ -1007,7 +1012,7 @@ class Try {
     var service =
         InferenceServiceGrpc.newBlockingStub(channel)
             .withInterceptors(MetadataUtils.newAttachHeadersInterceptor(headers));
-    var block = ContentBlock.newBuilder().setText(TextBlock.newBuilder().setText("Hello"));
+    var block = Block.newBuilder().setText(TextBlock.newBuilder().setText("Hello"));
     var message = Message.newBuilder().setRole(Role.ROLE_USER).addContent(block);
     var request =
         GenerateRequest.newBuilder().setModel("haiku").setMaxTokens(1000).addMessages(message);
@@ -1022,7 +1027,7 @@ class Try {
 java -cp "classes:/usr/share/java/*" Try`,
     },
     advice:
-      "The paths are those of Debian's default-jdk-headless, protobuf-compiler, protobuf-compiler-grpc-java-plugin and libgrpc-java.",
+      "The paths are those of Debian's default-jdk-headless, protobuf-compiler, protobuf-compiler-grpc-java-plugin, libgrpc-java, libnetty-java and libperfmark-java.",
   },
   {
     id: "grpc-node",

@@ -50,8 +50,8 @@ class Walk {
   /** Runs what the page shows to paste. Resolves with the status of its answer. */
   async paste(): Promise<number> {
     const secret = await this.page.getByLabel("The secret of the key").inputValue();
-    const shown = (await this.page.getByRole("tabpanel").textContent()) ?? "";
-    expect(shown).toContain(`x-api-key: ${secret}`);
+    const shown = (await this.page.locator(".snippet pre").first().textContent()) ?? "";
+    expect(shown).toContain(`export GATEWAY_KEY=${secret}\n`);
     const answer = await fetch(`${this.#gateway.address}/v1/messages`, {
       method: "POST",
       headers: {

@@ -68,7 +68,8 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     const first = await secretOnScreen();
     expect(first).toMatch(/^sk-gw2-1/);
     // What is shown to paste works as it is.
-    expect(await page.getByRole("tabpanel").textContent()).toContain(`x-api-key: ${first}`);
+    const snippet = await page.locator(".snippet pre").first().textContent();
+    expect(snippet).toContain(`export GATEWAY_KEY=${first}\n`);
     expect(await ask(first)).toBe(200);
     await page.getByText("Your first request has arrived: model-haiku").waitFor();
     await page.getByRole("link", { name: "Open the console" }).click();

@@ -108,7 +108,7 @@ function toolsTable(document: string): string {
     `[${tool.title}](${page}#${anchorOf(tool.title)})`,
     tool.format,
     placeOfAddress(tool),
-    triedOf(tool)?.version ?? `not tried: ${tool.untried}`,
+    triedOf(tool)?.version ?? (tool.untried ? `not tried: ${tool.untried}` : "not tried yet"),
   ]);
   return renderTable(["tool", "format", "the address goes into", "tried with"], rows);
 }
@@ -162,7 +162,7 @@ function sectionOf(tool: Tool): string {
   const was = triedOf(tool);
   const facts = was
     ? `Format: ${tool.format}. Tried with ${was.version} on ${was.on}.`
-    : `Format: ${tool.format}. Not tried by us: it ${tool.untried}.`;
+    : `Format: ${tool.format}. Not tried by us${tool.untried ? `: it ${tool.untried}` : " yet"}.`;
   const repeats = was && tool.format !== "gRPC" && was.wrongKey + was.noCredits > 2;
   const refused = repeats
     ? `With a wrong key it ends after ${was.wrongKey} requests, without credits after ${was.noCredits}.`

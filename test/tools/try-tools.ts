@@ -277,7 +277,7 @@ function versionCommand({ id, install = "" }: Tool): string {
 
 /** The program with a tool loop and a structured answer for a library, if there is one. */
 function programOf({ id }: Tool): string | undefined {
-  return [`${id}.py`, `${id}.mjs`].find((file) => existsSync(join(programs, file)));
+  return [`${id}.py`, `${id}.mjs`, `${id}.go`].find((file) => existsSync(join(programs, file)));
 }
 
 function ownName(file: string): string {
@@ -286,7 +286,7 @@ function ownName(file: string): string {
 
 function commandOf(file: string, tool: Tool, place: Place): string {
   const variables = blocksOf({ ...tool, plain: { run: "true" } }, place).at(-1)?.text ?? "";
-  const command = file.endsWith(".py") ? "python" : "node";
+  const command = { py: "python", mjs: "node", go: "go run" }[file.split(".").at(-1) ?? ""];
   return `${variables}\n${command} ${ownName(file)}`;
 }
 

@@ -267,6 +267,8 @@ function versionCommand({ id, install = "" }: Tool): string {
     const root = install.includes("install -g") ? "global/lib/node_modules" : "node_modules";
     return `node -p 'require("./${root}/${name}/package.json").version'`;
   }
+  // The packages of Debian, which its sample names.
+  if (id === "grpc-java") return "dpkg-query -W libgrpc-java";
   if (id === "grpc-go") return "go list -m -f '{{.Version}}' google.golang.org/grpc";
   const [, module] = /go get (\S+)/.exec(install) ?? [];
   if (module !== undefined) return `go list -m -f '{{.Version}}' ${module}`;

@@ -170,7 +170,7 @@ export const comments: Readonly<Record<string, string>> = {
   "gateway.billing.v1.ListChargesResponse.searched_to": "The charges that were admitted after this time have been looked at. Absent on the last page.",
   "gateway.billing.v1.ListRunningRequestsRequest.account_id": "Empty: the caller's own account. Operators must name one.",
   "gateway.billing.v1.ListRunningRequestsResponse.is_incomplete": "More run than are listed.",
-  "gateway.billing.v1.ListRunningRequestsResponse.keys": "Of the keys of `requests`.",
+  "gateway.billing.v1.ListRunningRequestsResponse.keys": "Labels of the keys of `requests`.",
   "gateway.billing.v1.ListRunningRequestsResponse.requests": "As GetReceipt shows a request that runs.",
   "gateway.billing.v1.ListTransfersRequest.account_id": "Empty: the caller's own account. Operators must name one.",
   "gateway.billing.v1.ListTransfersRequest.page_size": "The most transfers to return, up to 1000. 0 means 100.",

@@ -2983,7 +2983,7 @@ with open_from as (
   ) u
   full join summed_days h using (account_id, key_id, model, day)
   cross join progress g
-  -- What is written of a day that is open counts when it is closed.
+  -- Rows of an open day count when it is closed.
   where (day, account_id) > (g.hours_from, g.removed_to) and day < g.closed_to
     and u is distinct from h
   union all

@@ -31,16 +31,16 @@ export const heartbeatsLate = 3;
 /** A node that missed so many heartbeats in a row is dead: others settle its requests. */
 export const heartbeatsMissedMax = 12;
 
-/** How long the links work that confirm an address, or replace lost ways to sign in, in hours. */
+/** Hours for which links work that confirm an address, or replace lost ways to sign in. */
 export const linkHours = 24;
 
-/** How long a sign-in or a confirmation permits what methods marked `strong` do, in minutes. */
+/** Minutes for which a sign-in or a confirmation permits methods marked `strong`. */
 export const strongMinutes = 15;
 
-/** How long an order that was opened again can be paid at its rate, in minutes. */
+/** Minutes for which an order that was opened again can be paid at its rate. */
 export const reopenedMinutes = 15;
 
-/** What is worth less on a permanent address waits there until it is so much together, in USD. */
+/** The least worth in USD that a permanent address is credited for. Less waits there for more. */
 export const leastDepositUsd = 1;
 
 /** The longest that a sweep of deposit addresses lasts, in hours. */

@@ -211,7 +211,7 @@ export class UsageDays {
     const first = removedTo === "" ? hoursFrom : addDays(hoursFrom, 1);
     const closedTo = old < first ? first : old;
     if (closedTo >= progress.closedTo) return;
-    // What is written of them counts no more, and is written anew.
+    // Their rows count no more, and are written anew.
     if (closedTo < progress.tagsTo) await tx.run(sql.moveTagsProgress, { tagsTo: closedTo });
     await this.#move(tx, { ...progress, closedTo });
   }

@@ -53,7 +53,7 @@ export type CatalogFile = {
   tierFallback: boolean;
   /** Features with costs beyond tokens that the operator has enabled. */
   features: { serverTools: boolean; fastSpeed: boolean; inferenceGeo: boolean };
-  /** What happens to tools of a Responses request that its provider may not run itself. */
+  /** The fate of tools of a Responses request that its provider may not run itself. */
   hostedTools: "leave_out" | "refuse";
   /** In catalogue order. */
   models: ModelEntry[];

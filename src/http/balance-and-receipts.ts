@@ -12,6 +12,7 @@ import {
   BasisSchema,
   Outcome,
   OutcomeSchema,
+  type Pool,
   type Receipt,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
@@ -50,15 +51,27 @@ import { identityOf, pathParam, queryParam } from "./context.ts";
 import { json, type Operation, pageParameters, rangeParameters } from "./operation.ts";
 import { rfc3339OrNull, sendJson } from "./reply.ts";
 
+/** The key of a request. Throws `not_permitted` for the admin token, which is of no account. */
+export function keyOfRequest(request: FastifyRequest): Key {
+  const { key } = identityOf(request).caller;
+  if (!key) throw new ApiError("not_permitted");
+  return key;
+}
+
+/** The pool that the key of a request draws on. Throws as `keyOfRequest` does. */
+export async function readPool(core: Core, request: FastifyRequest): Promise<Pool> {
+  const { family } = keyOfRequest(request);
+  const { pools } = await core.billing.getPools({}, identityOf(request).call);
+  const pool = pools.find((one) => one.family === family);
+  assert(pool, "an account has a pool of each family");
+  return pool;
+}
+
 export function getCredits(core: Core) {
   return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
-    const { call, caller } = identityOf(request);
-    // The admin token belongs to no account.
-    if (!caller.key) throw new ApiError("not_permitted");
-    const { family } = caller.key;
-    const { pools } = await core.billing.getPools({}, call);
-    const pool = pools.find((one) => one.family === family);
-    assert(pool, "an account has a pool of each family");
+    const key = keyOfRequest(request);
+    const pool = await readPool(core, request);
+    const { family } = pool;
     const { postedMicrocredits: posted, heldMicrocredits: held, freeMicrocredits: free } = pool;
     return sendJson(reply, {
       object: "credits",
@@ -69,7 +82,7 @@ export function getCredits(core: Core) {
         ...(held !== undefined && { held_credits: credits(held) }),
         free_credits: credits(free),
       },
-      key: renderKeyMonth(caller.key),
+      key: renderKeyMonth(key),
     });
   };
 }

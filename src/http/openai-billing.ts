@@ -2,10 +2,8 @@
 // credit_grants, in dollars. A tool takes `hard_limit_usd` less the usage of the month for the
 // balance, so the limit is what can still be spent, and what this key has spent this month.
 
-import assert from "node:assert/strict";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Key } from "../../gen/gateway/keys/v1/keys_pb.ts";
-import { ApiError } from "../base/errors.ts";
 import {
   boolean,
   closed,
@@ -21,6 +19,7 @@ import {
 import { max, min, usd } from "../base/money.ts";
 import { rangeParams, readQuery } from "../base/query.ts";
 import type { Core } from "../contract/contract.ts";
+import { keyOfRequest, readPool } from "./balance-and-receipts.ts";
 import { identityOf } from "./context.ts";
 import { json, type Operation } from "./operation.ts";
 import { sendJson } from "./reply.ts";
@@ -29,16 +28,11 @@ import { sendJson } from "./reply.ts";
 type Balance = { readonly key: Key; readonly free: bigint; readonly spent: bigint };
 
 async function readBalance(core: Core, request: FastifyRequest): Promise<Balance> {
-  const { call, caller } = identityOf(request);
-  const { key } = caller;
-  // The admin token belongs to no account.
-  if (!key) throw new ApiError("not_permitted");
-  const { pools } = await core.billing.getPools({}, call);
-  const pool = pools.find(({ family }) => family === key.family);
-  assert(pool, "an account has a pool of each family");
+  const key = keyOfRequest(request);
+  const { freeMicrocredits } = await readPool(core, request);
   const { monthlyCapMicrocredits: cap, monthHeldMicrocredits: held } = key;
   const spent = key.monthSpentMicrocredits;
-  const inPool = max(pool.freeMicrocredits, 0n);
+  const inPool = max(freeMicrocredits, 0n);
   const free = cap === undefined ? inPool : min(inPool, max(cap - spent - held, 0n));
   return { key, free, spent };
 }
@@ -86,14 +80,14 @@ export function getBillingUsage(core: Core) {
   return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
     const query = readQuery(request.query, Object.keys(usageParameters));
     const range = rangeParams(query, "start_date", "end_date");
-    const { key, spent } = await readBalance(core, request);
+    const { keyId, monthSpentMicrocredits: spent } = keyOfRequest(request);
     const cents = (microCredits: bigint) => dollars(microCredits * 100n);
     if (!range.from && !range.to)
       return sendJson(reply, { object: "list", total_usage: cents(spent) });
     const { call } = identityOf(request);
     // A key that reads its whole account is asked for its own usage, too.
     const { totals } = await core.billing.queryUsage(
-      { ...range, keyIds: [key.keyId], pageSize: 1 },
+      { ...range, keyIds: [keyId], pageSize: 1 },
       call,
     );
     return sendJson(reply, {

@@ -47,7 +47,7 @@ export type PaymentsStore = PaymentsTables & {
 };
 
 /**
- * Less than our own patience with a statement. A server that goes on with one after that keeps the
+ * Less than our own timeout of a statement. A server that goes on with one after that keeps the
  * locks of a chain and its orders, and all that is read from the chain waits.
  */
 const statementMsMax = 3_000;

@@ -1,4 +1,4 @@
-// A handshake that fails is named, whoever makes it: undici for providers, ioredis, grpc-js for
+// A handshake that fails is named for each library that makes it: undici for providers, ioredis, grpc-js for
 // cores. Of PostgreSQL: test/postgres/tls.deep.test.ts.
 
 import { createServer as createPlainServer, type Server } from "node:net";

@@ -135,7 +135,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     expect(await page.getByText("This did not work").count()).toBe(0);
   });
 
-  test("what did not complete is called so, and its parts are told", async () => {
+  test("what did not complete is called so, and its parts are shown", async () => {
     await open("usage");
     const cell = (name: RegExp) => page.locator(".figures > div", { hasText: name });
     await cell(/^Requests/)
@@ -177,7 +177,7 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     await page.getByText("The request ends now.").waitFor();
   });
 
-  test("a moment is told by the reader's clock too", async () => {
+  test("a moment is shown by the reader's clock too", async () => {
     const there = await browser.newContext({ timezoneId: "Asia/Tokyo", bypassCSP: true });
     const tokyo = await there.newPage();
     await tokyo.goto(server.address + statePath("credits", "full"));

@@ -299,7 +299,7 @@ function decodeResult(item: JsonObject, at: string, { calls }: Conversation): Me
   const content = decodeContent(output, `${at}.output`, false);
   optionalText(item.call_id, `${at}.call_id`);
   const id = calls.close(item);
-  // Of no call that is known, it is a text as any other.
+  // An item of no known call is a text as any other.
   if (id === undefined) return { ...turnOf(Role.USER, content.blocks), source: item };
   const result = toolResult(id, content);
   return { ...turnOf(Role.USER, [result]), source: content.isExact ? around : item };

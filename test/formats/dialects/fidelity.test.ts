@@ -207,8 +207,8 @@ test("the limit of the model is the limit where the client names none, or a larg
       const { max_tokens: _, ...body } = smallBody;
       const answer = await parts.postChat({ ...body, ...members });
       expect([answer.status, await answer.text()]).toMatchObject([200, expect.any(String)]);
-      const told = answer.headers.get("x-gateway-max-tokens");
-      return [provider.requests.at(-1)?.body.max_tokens, told];
+      const lowered = answer.headers.get("x-gateway-max-tokens");
+      return [provider.requests.at(-1)?.body.max_tokens, lowered];
     };
     expect(await limitOf({})).toEqual([64_000, null]);
     expect(await limitOf({ max_tokens: 8_000 })).toEqual([8_000, null]);

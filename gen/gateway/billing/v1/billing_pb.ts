@@ -1309,7 +1309,7 @@ export type ListRunningRequestsResponse = Message<"gateway.billing.v1.ListRunnin
   requests: Receipt[];
 
   /**
-   * Of the keys of `requests`.
+   * Labels of the keys of `requests`.
    *
    * @generated from field: repeated gateway.keys.v1.KeyLabel keys = 2;
    */

@@ -40,7 +40,7 @@ export const strongMinutes = 15;
 /** Minutes for which an order that was opened again can be paid at its rate. */
 export const reopenedMinutes = 15;
 
-/** The least worth in USD that a permanent address is credited for. Less waits there for more. */
+/** The least USD that a permanent address is credited for. Less waits there for more. */
 export const leastDepositUsd = 1;
 
 /** The longest that a sweep of deposit addresses lasts, in hours. */

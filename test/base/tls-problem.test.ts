@@ -1,5 +1,5 @@
-// A handshake that fails is named for each library that makes it: undici for providers, ioredis, grpc-js for
-// cores. Of PostgreSQL: test/postgres/tls.deep.test.ts.
+// A handshake that fails is named for each library that makes it: undici for providers, ioredis,
+// grpc-js for cores. Of PostgreSQL: test/postgres/tls.deep.test.ts.
 
 import { createServer as createPlainServer, type Server } from "node:net";
 import { createServer } from "node:tls";

@@ -60,8 +60,8 @@ type Result = {
   passed: number;
   failed: number;
   skipped: number;
-  /** Full names. */
-  failures: string[];
+  /** Full names, with the first lines of their errors. */
+  failures: { name: string; why: string[] }[];
   ms: number;
 };
 
@@ -169,9 +169,14 @@ async function runAll(run: "fast" | "deep", chosen: readonly string[]): Promise<
   );
   for (const [suite, result] of failed) {
     const how = alone.get(suite)?.failed === 0 ? "fails beside others" : "fails always";
-    const isKnown = isListed(unsteady, suite, result.failures);
+    const isKnown = isListed(
+      unsteady,
+      suite,
+      result.failures.map(({ name }) => name),
+    );
     lastLines.push(`${isKnown ? "UNSTEADY" : "FAILED"}: ${suite}: ${how}`);
-    for (const name of result.failures) lastLines.push(`  ${name}`);
+    for (const { name, why } of result.failures)
+      lastLines.push(`  ${name}`, ...why.map((line) => `    ${line}`));
     if (!isKnown) continue;
     result.skipped += result.failed;
     result.failed = 0;
@@ -193,7 +198,8 @@ async function runSuites(
           const { state } = test.result();
           if (state === "passed" || state === "failed") result[state]++;
           else result.skipped++;
-          if (state === "failed") result.failures.push(test.fullName);
+          if (state === "failed")
+            result.failures.push({ name: test.fullName, why: whyOf(test.result().errors ?? []) });
         }
         // A file that cannot be loaded, or a hook that failed, may leave no failed test behind.
         if (module.state() === "failed" && result.failed === 0) result.failed++;
@@ -214,6 +220,16 @@ async function runSuites(
   });
   await vitest.close();
   return ended;
+}
+
+/** The first lines of an error and of its causes: for a property, its seed and the example. */
+function whyOf(errors: readonly { message: string; cause?: unknown }[]): string[] {
+  const messages = errors.flatMap(({ message, cause }) => [message, Object(cause).message ?? ""]);
+  const lines = messages.join("\n").split("\n");
+  return lines
+    .filter((line) => line.trim() !== "")
+    .slice(0, 6)
+    .map((line) => line.slice(0, 300));
 }
 
 /** Prints the scores of what recent commits changed. Nothing fails by them. */

@@ -12,6 +12,8 @@ import {
   ScalarType,
 } from "@bufbuild/protobuf";
 import { required } from "../../gen/gateway/common/v1/options_pb.ts";
+import { file_gateway_inference_v1_content } from "../../gen/gateway/inference/v1/content_pb.ts";
+import { GenerateRequestSchema } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 
 /** Throws `invalid_request` with the path of the first invalid field, as `messages[0].role`. */
@@ -62,6 +64,9 @@ function findFault(type: DescMessage, message: Message): Fault | undefined {
 const absence: Fault = { path: [], message: "is required", allowed: [] };
 
 function findFieldFault(field: DescField, value: unknown): Fault | undefined {
+  // A map has no place to name: its keys are the caller's.
+  const texts = field.fieldKind === "map" && Object.entries(Object(value)).flat();
+  if (texts) return texts.map((one) => findValueFault(field, one)).find(Boolean);
   if (!Array.isArray(value)) return findValueFault(field, value);
   for (let index = 0; index < value.length; index++) {
     const fault = findValueFault(field, value[index]);
@@ -134,11 +139,13 @@ function hasRules(field: DescField, seen: Set<DescMessage>): boolean {
 }
 
 /**
- * PostgreSQL stores ids, names and reasons, and cannot store U+0000. The content of conversations
- * is not stored.
+ * PostgreSQL stores ids, names and reasons, and cannot store U+0000. What a client asks a model for
+ * is not stored, and may hold it.
  */
-function isStoredText(field: DescField): boolean {
+function isStoredText({ scalar, parent }: DescField): boolean {
   return (
-    field.scalar === ScalarType.STRING && field.parent.file.proto.package !== "gateway.inference.v1"
+    scalar === ScalarType.STRING &&
+    parent.typeName !== GenerateRequestSchema.typeName &&
+    parent.file.name !== file_gateway_inference_v1_content.name
   );
 }

@@ -136,7 +136,7 @@ describe.for(bindingNames)("every method over %s", (binding) => {
     expect(await wrongCells(cells, 1)).toEqual([]);
   });
 
-  test("names missing fields and unlisted values", async () => {
+  test("names missing fields, unlisted values and texts that cannot be stored", async () => {
     const cells = methods.flatMap((desc) =>
       Object.values(invalidRequests(desc))
         .flat()

@@ -6,6 +6,7 @@ import {
   equals,
   getOption,
   type Message,
+  ScalarType,
   toJson,
 } from "@bufbuild/protobuf";
 import { reflect } from "@bufbuild/protobuf/reflect";
@@ -21,6 +22,7 @@ import {
   strong,
 } from "../../gen/gateway/common/v1/options_pb.ts";
 import { AccountRole, AdminScope, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
+import { GenerateRequestSchema } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import type { ApiError } from "../../src/base/errors.ts";
 import type { HttpAdmin } from "../../src/config/environment.ts";
 import { serviceTypes } from "../../src/contract/contract.ts";
@@ -90,7 +92,18 @@ export function invalidRequests({ input }: DescMethod) {
     setEnum(input, request, path, 99);
     return { field: nameOfPath(path), request };
   });
-  return { missing, unlisted };
+  const unstorable = input.fields
+    .filter(({ scalar }) => scalar === ScalarType.STRING && input !== GenerateRequestSchema)
+    .map((field) => {
+      const request = leastRequest(input);
+      const text = "a\0b";
+      const reflected = reflect(input, request, false);
+      if (field.fieldKind === "list") reflected.get(field).add(text);
+      else if (field.fieldKind === "map") reflected.get(field).set("a", text);
+      else reflected.set(field, text);
+      return { field: nameOfPath([field]), request };
+    });
+  return { missing, unlisted, unstorable };
 }
 
 export type Case = { readonly name: string; readonly run: () => Promise<void> };
@@ -105,7 +118,7 @@ export function contractCases(
 ): Case[] {
   const good = as(goodCredential(desc));
   const count = desc.methodKind === "unary" ? 1 : 3;
-  const { missing, unlisted } = invalidRequests(desc);
+  const { missing, unlisted, unstorable } = invalidRequests(desc);
   const rejects = async (requests: typeof missing) => {
     const rejected = [];
     for (const { request } of requests) {
@@ -134,6 +147,10 @@ export function contractCases(
     unlisted.length > 0 && {
       name: "refuses an unlisted value of an enum, and names its field",
       run: () => rejects(unlisted),
+    },
+    unstorable.length > 0 && {
+      name: "refuses a character that no database stores, and names its field",
+      run: () => rejects(unstorable),
     },
     {
       name: "ends with its deadline",

@@ -32,7 +32,6 @@ import {
   AdminScope,
   type OperatorRole,
 } from "../../gen/gateway/common/v1/roles_pb.ts";
-import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
 import { InferenceService } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import {
   type AuthenticateResponse,
@@ -43,14 +42,12 @@ import {
 import { OperationsService } from "../../gen/gateway/operations/v1/operations_pb.ts";
 import { PaymentsService } from "../../gen/gateway/payments/v1/payments_pb.ts";
 import { PeopleService } from "../../gen/gateway/people/v1/people_pb.ts";
-import { ApiError } from "../base/errors.ts";
+import { ApiError, toApiError } from "../base/errors.ts";
+import type { Log } from "../base/log.ts";
 import type { Stopwatch } from "../base/stopwatch.ts";
 
 /** Reads the headers of a call, by names in lower case. `Headers` has this type too. */
 export type CallHeaders = Pick<Headers, "get" | "has">;
-
-/** Returns true if it took the deltas. Otherwise it did nothing. */
-export type TakeDeltas = (deltas: readonly Event[]) => boolean;
 
 /** One call. */
 export interface Call {
@@ -64,29 +61,12 @@ export interface Call {
    */
   readonly caller?: Caller | undefined;
   /**
-   * Called when a provider has received the whole request of a generation, so that a listener may
-   * count its memory as free.
-   */
-  readonly onAccepted?: (() => void) | undefined;
-  /**
    * True: the headers `x-client-address` and `x-client-agent` were written by a listener of ours.
    * Absent: anybody may have written them.
    */
   readonly namesClient?: boolean | undefined;
   /** IP address of the peer of a connection. Absent: the call came from this process. */
   readonly peer?: string | undefined;
-  /**
-   * Sends deltas of the answer at once, in the turn in which they came: a message for each would
-   * cost several promises. Those that it does not take, because its reader is behind, come as a
-   * message. Its listener writes runs of text, too (`formats/text-run.ts`). Only the local binding
-   * passes it on, so that a run never leaves the process.
-   */
-  readonly takeDeltas?: TakeDeltas | undefined;
-  /**
-   * True if the listener made the header `x-request-id` itself, so that no other request has it.
-   * Only the local binding sets it.
-   */
-  readonly hasNewId?: boolean;
   /**
    * Runs while the call waits for a provider, and in a facade while it waits for its core. Only the
    * local binding sets it.
@@ -233,6 +213,31 @@ export function abortError(signal: AbortSignal): ApiError {
   return new ApiError(timeout ? "timeout" : "cancelled", { cause: reason });
 }
 
+/**
+ * The error of a call that failed by `thrown`, for its caller. An unexpected one is logged.
+ */
+export function failureOf(
+  thrown: unknown,
+  { name }: DescMethod,
+  { signal, requestHeader }: Pick<Call, "signal" | "requestHeader">,
+  log: Log,
+): ApiError {
+  // After an abort, libraries throw errors of their own, which rarely name a deadline.
+  const isSpecific = thrown instanceof ApiError && thrown.reason !== "cancelled";
+  const error = signal.aborted && !isSpecific ? abortError(signal) : toApiError(thrown);
+  if (error.reason === "internal")
+    log.error(
+      {
+        code: "internal_error",
+        method: name,
+        err: error.cause ?? error,
+        requestId: requestHeader.get("x-request-id") ?? undefined,
+      },
+      "call failed",
+    );
+  return error;
+}
+
 /** The descriptors of the services. */
 export const serviceTypes = {
   billing: BillingService,
@@ -299,7 +304,8 @@ class RecordHeaders implements CallHeaders {
   }
 }
 
-function callHeaders(headers: HeadersInit | undefined): CallHeaders {
+/** Reads the headers of a call. */
+export function callHeaders(headers: HeadersInit | undefined): CallHeaders {
   if (headers === undefined) return noHeaders;
   if (headers instanceof Headers) return headers;
   return Symbol.iterator in headers ? new Headers(headers) : new RecordHeaders(headers);
@@ -313,7 +319,7 @@ export const callerMsMax = 400;
  * What a part of this process says of a call that it makes. Only the bindings of this process read
  * it: no message carries it.
  */
-export type LocalFacts = Pick<Call, "onAccepted" | "takeDeltas" | "hasNewId" | "waits"> & {
+export type LocalFacts = Pick<Call, "waits"> & {
   /** The caller, and until when it need not be authenticated again, by `performance.now()`. */
   readonly known?: { readonly caller: Caller; readonly untilMs: number } | undefined;
 };
@@ -366,15 +372,12 @@ export function toCaller({ admin, key, secret, person }: AuthenticateResponse): 
 
 function callOf(options: CallOptions | undefined): Call {
   const { signal = never, timeoutMs = 0, headers, contextValues } = options ?? {};
-  const { known, onAccepted, takeDeltas, hasNewId = false, waits } = factsOf(contextValues);
+  const { known, waits } = factsOf(contextValues);
   return {
     signal: timeoutMs > 0 ? AbortSignal.any([signal, AbortSignal.timeout(timeoutMs)]) : signal,
     requestHeader: callHeaders(headers),
     caller: known && performance.now() < known.untilMs ? known.caller : undefined,
-    onAccepted,
     namesClient: true,
-    takeDeltas,
-    hasNewId,
     waits,
   };
 }

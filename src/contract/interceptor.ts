@@ -22,6 +22,7 @@ import {
   boundMethod,
   type Call,
   type Caller,
+  failureOf,
   type Implementation,
   implement,
   type OnCallerChange,
@@ -56,21 +57,8 @@ export function intercept<S extends DescService>(
     const method = boundMethod<S, AuthenticatedCall>(implementation, desc);
     const admit = admission(desc, parts.authenticate);
     const isEndless = getOption(desc, endless);
-    const fail = (thrown: unknown, { signal, requestHeader }: Call): never => {
-      // After an abort, libraries throw errors of their own, which rarely name a deadline.
-      const isSpecific = thrown instanceof ApiError && thrown.reason !== "cancelled";
-      const error = signal.aborted && !isSpecific ? abortError(signal) : toApiError(thrown);
-      if (error.reason === "internal")
-        log.error(
-          {
-            code: "internal_error",
-            method: desc.name,
-            err: error.cause ?? error,
-            requestId: requestHeader.get("x-request-id") ?? undefined,
-          },
-          "call failed",
-        );
-      throw error;
+    const fail = (thrown: unknown, call: Call): never => {
+      throw failureOf(thrown, desc, call, log);
     };
 
     if (method.kind === "unary") {

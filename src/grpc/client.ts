@@ -22,7 +22,7 @@ import { Health, HealthCheckResponse_ServingStatus } from "../../gen/grpc/health
 import { type Clock, pause, systemClock } from "../base/clock.ts";
 import { ApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
-import { type Stopwatch, waitFor } from "../base/stopwatch.ts";
+import { waitFor } from "../base/stopwatch.ts";
 import { TlsReport } from "../base/tls-problem.ts";
 import type { ClientTls } from "../config/environment.ts";
 import { abortError, type Core, factsOf, implement, serviceTypes } from "../contract/contract.ts";
@@ -202,15 +202,8 @@ function callStream(desc: DescMethod, { pick, ...cores }: Cores) {
     options?: CallOptions,
   ): AsyncIterable<Message> => {
     const outgoing = prepare(desc, request, options);
-    // A core answers when it has received the whole request, and holds it from then on.
-    const { onAccepted, waits } = factsOf(options?.contextValues);
-    const open = () => {
-      const call = openStream(pick(), outgoing);
-      if (onAccepted) call.once("data", onAccepted);
-      return call;
-    };
     const retries = new RetryPolicy(outgoing.signal, cores);
-    return new ServerStream(open, retries, outgoing.signal, waits);
+    return new ServerStream(() => openStream(pick(), outgoing), retries, outgoing.signal);
   };
 }
 
@@ -241,7 +234,6 @@ class ServerStream implements AsyncIterableIterator<Message, undefined> {
   readonly #open: () => ClientReadableStream<Message>;
   readonly #retries: RetryPolicy;
   readonly #signal: AbortSignal | undefined;
-  readonly #waits: Stopwatch | undefined;
   readonly #ready: Message[] = [];
   #call: ClientReadableStream<Message> | undefined;
   #waiting: Waiting | undefined;
@@ -251,12 +243,10 @@ class ServerStream implements AsyncIterableIterator<Message, undefined> {
     open: () => ClientReadableStream<Message>,
     retries: RetryPolicy,
     signal: AbortSignal | undefined,
-    waits: Stopwatch | undefined,
   ) {
     this.#open = open;
     this.#retries = retries;
     this.#signal = signal;
-    this.#waits = waits;
   }
 
   [Symbol.asyncIterator](): this {
@@ -272,9 +262,7 @@ class ServerStream implements AsyncIterableIterator<Message, undefined> {
     if (this.#end) return this.#last(this.#end);
     return new Promise((resolve, reject) => {
       this.#waiting = { resolve, reject };
-      if (this.#call) return;
-      this.#waits?.start();
-      this.#start();
+      if (!this.#call) this.#start();
     });
   }
 
@@ -327,7 +315,6 @@ class ServerStream implements AsyncIterableIterator<Message, undefined> {
   #finish(end: { error?: unknown }): void {
     if (this.#end) return;
     this.#end = end;
-    if (this.#call) this.#waits?.stop();
     this.#signal?.removeEventListener("abort", this.#cancel);
     if (!this.#waiting) return;
     const { resolve, reject } = this.#waiting;

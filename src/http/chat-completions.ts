@@ -4,7 +4,6 @@
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Admission } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { anyOf, ref } from "../base/json-schema.ts";
-import type { Core } from "../contract/contract.ts";
 import {
   createEventEncoder,
   customTools,
@@ -20,7 +19,7 @@ import type { ReadJson } from "./body.ts";
 import { accountOf } from "./context.ts";
 import { eventStream, eventsOf, json, type Operation } from "./operation.ts";
 import type { SealedContent } from "./sealed-content.ts";
-import { type AnswerFormat, type StreamSettings, sendAnswer } from "./send-answer.ts";
+import { type AnswerFormat, type AnswerSettings, sendAnswer } from "./send-answer.ts";
 import { withHeaderTags } from "./tags.ts";
 
 export const chatOperation: Operation = {
@@ -39,10 +38,9 @@ export const chatOperation: Operation = {
 };
 
 export function postChatCompletions(
-  core: Core,
   readJson: ReadJson,
   sealedContent: SealedContent,
-  { keepAlive, showCost }: StreamSettings,
+  answers: AnswerSettings,
 ) {
   return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
     const { context } = request;
@@ -57,7 +55,7 @@ export function postChatCompletions(
     const members = isObject(body) ? body : {};
     const format = formatOf({
       envelope: context.envelope,
-      showCost,
+      showCost: answers.showCost,
       sealing,
       includeUsage: wantsUsage(body),
       hasFunctions: hasFunctions(body),
@@ -65,7 +63,7 @@ export function postChatCompletions(
       isTranslated: isResponses || customTools(members, "flat").size > 0,
     });
     const generateRequest = withHeaderTags(decoded, request.headers);
-    return sendAnswer({ core, request, reply, generateRequest, format, keepAlive });
+    return sendAnswer({ ...answers, request, reply, generateRequest, format });
   };
 }
 

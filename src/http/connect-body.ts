@@ -11,7 +11,6 @@ import {
 import type { FastifyRequest } from "fastify";
 import type { Clock } from "../base/clock.ts";
 import { ApiError } from "../base/errors.ts";
-import { withFacts } from "../contract/contract.ts";
 import { decodeRequest } from "../contract/decode-request.ts";
 import { requestBytesMax } from "../contract/message-limits.ts";
 import type { BodyMemory, BodyReservation } from "./body-memory.ts";
@@ -34,6 +33,8 @@ export type Sender = {
   readonly address: string;
   /** Known once the caller is authenticated. */
   keyId?: string;
+  /** A provider has the whole request: its memory may go. Absent until the body is received. */
+  accepted?: () => void;
 };
 
 const sender = createContextKey<Sender | undefined>(undefined, {
@@ -113,13 +114,11 @@ async function* receive(
   };
   if (signal.aborted) end();
   signal.addEventListener("abort", end, { once: true });
-  if (contextValues)
-    withFacts(contextValues, {
-      onAccepted: () => {
-        isAccepted = true;
-        end();
-      },
-    });
+  if (from)
+    from.accepted = () => {
+      isAccepted = true;
+      end();
+    };
   try {
     reservation.grow(bytes ?? 0);
     for await (const chunk of receivePaced(body, reservation, clock)) {

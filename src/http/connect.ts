@@ -17,6 +17,7 @@ import { fastifyConnectPlugin } from "@connectrpc/connect-fastify";
 import type { FastifyInstance } from "fastify";
 import { callers, endless } from "../../gen/gateway/common/v1/options_pb.ts";
 import { AccountRole } from "../../gen/gateway/common/v1/roles_pb.ts";
+import { GenerateResponseSchema } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import {
   type OidcFlow,
   OidcFlowSchema,
@@ -374,13 +375,27 @@ function addMethod(
       try {
         const call = callOf(context, adminMethods);
         if (isEndless) call.signal = AbortSignal.any([context.signal, stopping]);
-        yield* method.run(request, call);
+        const messages = method.run(request, call);
+        const { generate } = serviceTypes.inference.method;
+        yield* method.desc === generate ? noteAccepted(messages, context) : messages;
       } catch (error) {
         throw failed(parts, error);
       }
     },
     options,
   );
+}
+
+/** The same messages. Behind the events of an answer, its request is forgotten. */
+async function* noteAccepted(
+  messages: AsyncIterable<Message>,
+  { values }: HandlerContext,
+): AsyncGenerator<Message, void> {
+  for await (const message of messages) {
+    if (isMessage(message, GenerateResponseSchema) && message.kind.case === "events")
+      senderOf(values)?.accepted?.();
+    yield message;
+  }
 }
 
 /** The same answer, without secrets of the browser: they go into cookies, which no script reads. */

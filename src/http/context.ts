@@ -7,11 +7,11 @@ import type { JsonObject } from "@bufbuild/protobuf";
 import type { ContextValues } from "@connectrpc/connect";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Receipt } from "../../gen/gateway/billing/v1/billing_pb.ts";
-import type { AuthenticateResponse } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import type { ErrorReason } from "../base/errors.ts";
 import { isRequestId, newRequestId } from "../base/ids.ts";
 import type { Stopwatch } from "../base/stopwatch.ts";
 import type { Incoming } from "../tracing/tracing.ts";
+import type { IdentifiedCaller } from "./authenticate.ts";
 import type { BodyReservation } from "./body-memory.ts";
 import type { CheckedRequest } from "./early-check.ts";
 import type { Envelope } from "./error-body.ts";
@@ -32,7 +32,7 @@ export type RequestContext = {
   /** Aborted when the client hangs up before its answer is complete. */
   readonly hangUp: AbortController;
   /** Absent until the caller is authenticated. */
-  identity?: { readonly call: ServiceCall; readonly caller: AuthenticateResponse };
+  identity?: IdentifiedCaller & { readonly call: ServiceCall };
   /** Version and beta flags of a native request. Absent until they are checked. */
   vendor?: { readonly version: string; readonly beta: string };
   /** Absent until the request passed the early check, on the paths that have one. */

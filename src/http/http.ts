@@ -12,6 +12,7 @@ import { keepAliveMarginMs, keepAliveTimeoutMs } from "../base/keep-alive.ts";
 import type { Log } from "../base/log.ts";
 import { Stopwatch } from "../base/stopwatch.ts";
 import { type Core, knownCaller, serviceTypes, withFacts } from "../contract/contract.ts";
+import { type Generate, overRpc } from "../contract/generation.ts";
 import type { Metrics } from "../metrics/metrics.ts";
 import type { TraceHeaders, Tracer } from "../tracing/tracing.ts";
 import { aboutOperation, descriptorsOperation, getAbout, getDescriptorSet } from "./about.ts";
@@ -106,6 +107,8 @@ type HttpServerSettings = {
 
 export type HttpServerParts = {
   readonly core: Core;
+  /** Default: that of `core`. */
+  readonly generate?: Generate | undefined;
   readonly settings: HttpServerSettings;
   readonly readiness: () => Promise<Readiness>;
   readonly identifyCaller: IdentifyCaller;
@@ -354,15 +357,9 @@ function addRoutes(
         const { caller, atMs } = identifying instanceof Promise ? await identifying : identifying;
         const contextValues = withFacts(createContextValues(), {
           known: knownCaller(caller, atMs),
-          onAccepted: () => {
-            context.isAccepted = true;
-            context.reservation?.release();
-            context.endWork?.(true);
-          },
-          hasNewId: request.headers["x-request-id"] !== request.id,
           waits: context.waits,
         });
-        context.identity = { call: { ...call, contextValues }, caller };
+        context.identity = { call: { ...call, contextValues }, caller, atMs };
         if (needsVersion) context.vendor = requireVersion(request.headers);
         if (route.earlyCheck && context.identity.caller.key)
           context.checked = earlyCheck(context.identity.caller.key);
@@ -451,7 +448,9 @@ function createRoutes(
   const { core, settings, readiness, bodyMemory, addressLimit, clock = systemClock } = parts;
   const { document } = parts;
   const { failedCredentials = createFailedCredentials() } = parts;
-  const stream = {
+  const answers = {
+    core,
+    generate: parts.generate ?? overRpc(core.inference),
     keepAlive: settings.keepAlive ?? defaultKeepAlive,
     showCost: settings.showCost ?? true,
   };
@@ -473,7 +472,7 @@ function createRoutes(
       paths: pathVariants("/v1/messages"),
       operation: messagesOperation,
       earlyCheck: true,
-      run: postMessages(core, readJson, sealedContent, stream),
+      run: postMessages(readJson, sealedContent, answers),
     },
     {
       ...native,
@@ -486,7 +485,7 @@ function createRoutes(
       paths: pathVariants("/v1/chat/completions"),
       operation: chatOperation,
       earlyCheck: true,
-      run: postChatCompletions(core, readJson, sealedContent, stream),
+      run: postChatCompletions(readJson, sealedContent, answers),
     },
     {
       ...chat,
@@ -494,7 +493,7 @@ function createRoutes(
       paths: pathVariants("/v1/responses"),
       operation: responsesOperation,
       earlyCheck: true,
-      run: postResponses(core, readJson, sealedContent, stream),
+      run: postResponses(readJson, sealedContent, answers),
     },
     {
       ...shared,

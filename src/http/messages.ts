@@ -18,7 +18,7 @@ import { accountOf, identityOf, type RequestContext } from "./context.ts";
 import { eventStream, eventsOf, json, type Operation } from "./operation.ts";
 import { sendJson } from "./reply.ts";
 import type { SealedContent } from "./sealed-content.ts";
-import { type AnswerFormat, type StreamSettings, sendAnswer } from "./send-answer.ts";
+import { type AnswerFormat, type AnswerSettings, sendAnswer } from "./send-answer.ts";
 import { withHeaderTags } from "./tags.ts";
 
 function formatOf(sealing: Sealing, showCost: boolean): AnswerFormat {
@@ -54,18 +54,17 @@ export const countOperation: Operation = {
 };
 
 export function postMessages(
-  core: Core,
   readJson: ReadJson,
   sealedContent: SealedContent,
-  { keepAlive, showCost }: StreamSettings,
+  answers: AnswerSettings,
 ) {
   return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
     const sealing = sealedContent.sealingOf(accountOf(request));
     const body = await readJson(request);
     const generate = decodeRequest(body, vendorOf(request.context), sealing);
     const decoded = withHeaderTags(generate, request.headers);
-    const format = formatOf(sealing, showCost);
-    return sendAnswer({ core, request, reply, generateRequest: decoded, format, keepAlive });
+    const format = formatOf(sealing, answers.showCost);
+    return sendAnswer({ ...answers, request, reply, generateRequest: decoded, format });
   };
 }
 

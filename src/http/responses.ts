@@ -21,7 +21,7 @@ import type { ReadJson } from "./body.ts";
 import { accountOf, identityOf, type RequestContext } from "./context.ts";
 import { eventStream, eventsOf, json, type Operation } from "./operation.ts";
 import type { SealedContent } from "./sealed-content.ts";
-import { type AnswerFormat, type StreamSettings, sendAnswer } from "./send-answer.ts";
+import { type AnswerFormat, type AnswerSettings, sendAnswer } from "./send-answer.ts";
 import { withHeaderTags } from "./tags.ts";
 
 type Call = NonNullable<RequestContext["identity"]>["call"];
@@ -41,19 +41,18 @@ export const responsesOperation: Operation = {
 };
 
 export function postResponses(
-  core: Core,
   readJson: ReadJson,
   sealedContent: SealedContent,
-  { keepAlive, showCost }: StreamSettings,
+  answers: AnswerSettings,
 ) {
   return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
     const { call } = identityOf(request);
     const body = await readJson(request);
-    const oldModel = hasOldContent(body) ? await resolveModel(core, body, call) : "";
+    const oldModel = hasOldContent(body) ? await resolveModel(answers.core, body, call) : "";
     const sealing = sealedContent.sealingOf(accountOf(request), oldModel);
     const decoded = withHeaderTags(decodeRequest(body, sealing), request.headers);
-    const format = formatOf(decoded.model, readWishes(body), sealing, showCost);
-    return sendAnswer({ core, request, reply, generateRequest: decoded, format, keepAlive });
+    const format = formatOf(decoded.model, readWishes(body), sealing, answers.showCost);
+    return sendAnswer({ ...answers, request, reply, generateRequest: decoded, format });
   };
 }
 

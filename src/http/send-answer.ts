@@ -5,13 +5,15 @@ import assert from "node:assert/strict";
 import { create, type JsonObject } from "@bufbuild/protobuf";
 import { timestampDate } from "@bufbuild/protobuf/wkt";
 import type { FastifyReply, FastifyRequest } from "fastify";
+import type { Receipt } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { LeftOut } from "../../gen/gateway/common/v1/left_out_pb.ts";
 import { CostSchema, type Event } from "../../gen/gateway/inference/v1/event_pb.ts";
 import type { Admission, GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { type ApiError, toApiError } from "../base/errors.ts";
 import { credits } from "../base/money.ts";
-import { type Stopwatch, waitFor } from "../base/stopwatch.ts";
-import { type Core, withFacts } from "../contract/contract.ts";
+import { waitFor } from "../base/stopwatch.ts";
+import { type Core, callerMsMax, callHeaders, toCaller } from "../contract/contract.ts";
+import { type Generate, payingCaller, type Sink } from "../contract/generation.ts";
 import { type EventEncoder, encodeCost } from "../formats/codec.ts";
 import { ChunkedBody } from "./chunked-body.ts";
 import { elapsedMs, identityOf, type RequestContext } from "./context.ts";
@@ -36,7 +38,10 @@ export type KeepAlive = {
   readonly pingMs: number;
 };
 
-export type StreamSettings = {
+/** What the answers of all formats share. */
+export type AnswerSettings = {
+  readonly core: Core;
+  readonly generate: Generate;
   readonly keepAlive: KeepAlive;
   /** Whether the end of a stream shows what the request was charged. */
   readonly showCost: boolean;
@@ -45,13 +50,11 @@ export type StreamSettings = {
 // Within 35 s of silence, before or during an answer, a client gets something three times.
 export const defaultKeepAlive: KeepAlive = { holdMs: 12_000, pingMs: 10_000 };
 
-export type Answering = {
-  readonly core: Core;
+export type Answering = AnswerSettings & {
   readonly request: FastifyRequest;
   readonly reply: FastifyReply;
   readonly generateRequest: GenerateRequest;
   readonly format: AnswerFormat;
-  readonly keepAlive: KeepAlive;
 };
 
 /**
@@ -66,22 +69,40 @@ export function sendAnswer(answering: Answering): Promise<FastifyReply> {
   return stream ? sendStream(answering) : sendWhole(answering);
 }
 
-async function sendWhole(answering: Answering): Promise<FastifyReply> {
-  const { core, request, reply, generateRequest, format } = answering;
+/** Generates the answer into `sink`. */
+async function generateInto(sink: Sink, answering: Answering): Promise<Receipt> {
+  const { core, generate, request, generateRequest } = answering;
   const { context } = request;
-  const { call } = identityOf(request);
-  let admission: Admission | undefined;
-  const events: Event[] = [];
-  for await (const { kind } of core.inference.generate(generateRequest, call)) {
-    if (kind.case === "events") events.push(...kind.value.events);
-    else if (kind.case === "admission") {
-      admission = kind.value;
-      context.logFields.model = admission.model;
-      reply.headers(admissionHeaders(format.envelope, admission));
-    } else if (kind.case === "receipt") context.receipt = kind.value.receipt;
-  }
-  const { receipt } = context;
-  assert(admission && receipt, "a complete answer has an admission and a receipt");
+  const { call, caller, atMs } = identityOf(request);
+  // A slow body may take minutes.
+  const isKnown = performance.now() - atMs < callerMsMax;
+  const receipt = await generate({
+    request: generateRequest,
+    caller: payingCaller(toCaller(isKnown ? caller : await core.keys.authenticate({}, call))),
+    headers: callHeaders(call.headers),
+    requestId: context.requestId,
+    isNewId: request.headers["x-request-id"] !== context.requestId,
+    sink,
+    client: call.signal,
+    waits: context.waits,
+  });
+  context.receipt = receipt;
+  return receipt;
+}
+
+/** A provider has the whole request: its memory may go. */
+function noteAccepted(context: RequestContext): void {
+  context.isAccepted = true;
+  context.reservation?.release();
+  context.endWork?.(true);
+}
+
+async function sendWhole(answering: Answering): Promise<FastifyReply> {
+  const { reply, format } = answering;
+  const whole = new WholeAnswer(answering);
+  const receipt = await generateInto(whole, answering);
+  const { admission, events } = whole;
+  assert(admission, "a complete answer has an admission");
   const { requestId, amountMicrocredits, leftOut } = receipt;
   reply.header("x-gateway-cost-credits", credits(amountMicrocredits));
   const body = format.encodeAnswer(events, admission);
@@ -91,26 +112,49 @@ async function sendWhole(answering: Answering): Promise<FastifyReply> {
   return sendJson(reply, format.showCost ? { ...body, gateway: encodeCost(cost) } : body);
 }
 
-/** A client that stops reading stops the answer at its next message. */
+/** Collects an answer that is sent in one piece, after its charge. */
+class WholeAnswer implements Sink {
+  readonly takesRuns = false;
+  readonly events: Event[] = [];
+  admission: Admission | undefined;
+  readonly #answering: Answering;
+
+  constructor(answering: Answering) {
+    this.#answering = answering;
+  }
+
+  accepted(): void {
+    noteAccepted(this.#answering.request.context);
+  }
+
+  admit(admission: Admission): void {
+    const { request, reply, format } = this.#answering;
+    this.admission = admission;
+    request.context.logFields.model = admission.model;
+    reply.headers(admissionHeaders(format.envelope, admission));
+  }
+
+  write(events: Event[]): boolean {
+    this.events.push(...events);
+    return true;
+  }
+
+  async drained(): Promise<void> {}
+}
+
+/** A client that stops reading stops the answer at its next read. */
 async function sendStream(answering: Answering): Promise<FastifyReply> {
-  const { core, request, reply, generateRequest, format, keepAlive } = answering;
+  const { request, reply, format } = answering;
   const { context } = request;
-  const { call } = identityOf(request);
-  const { signal } = call;
+  const { signal } = identityOf(request).call;
   context.writeFailure = format.encodeFailure;
-  const out = new EventStreamReply(reply, format, context, keepAlive);
-  withFacts(call.contextValues, { takeDeltas: (deltas) => out.take(deltas) });
+  const out = new EventStreamReply(answering);
   try {
-    for await (const { kind } of core.inference.generate(generateRequest, call)) {
-      if (kind.case === "events") {
-        if (!out.send(kind.value.events)) await out.drained(signal, context.waits);
-      } else if (kind.case === "admission") out.admit(kind.value);
-      else if (kind.case === "receipt") context.receipt = kind.value.receipt;
-    }
+    await generateInto(out, answering);
     out.end();
   } catch (error) {
     if (!out.isOpen) throw error;
-    // While this waited for `drained`, a broken connection shows on the socket before the signal.
+    // A broken connection may show on the socket before the signal.
     if (signal.aborted || reply.raw.socket?.destroyed) return reply;
     const apiError = toApiError(error);
     context.logFields.error = apiError.reason;
@@ -122,11 +166,13 @@ async function sendStream(answering: Answering): Promise<FastifyReply> {
 }
 
 /** A reply of server-sent events: decides when its head is sent, and fills its silences. */
-class EventStreamReply {
+class EventStreamReply implements Sink {
+  readonly takesRuns = true;
   readonly #reply: FastifyReply;
   readonly #format: AnswerFormat;
   readonly #context: RequestContext;
   readonly #keepAlive: KeepAlive;
+  readonly #signal: AbortSignal;
   #leftOut: readonly LeftOut[] = [];
   #encoder: EventEncoder | undefined;
   #body: ChunkedBody | undefined;
@@ -137,17 +183,17 @@ class EventStreamReply {
   #isQuiet = false;
   #deferred = "";
 
-  constructor(
-    reply: FastifyReply,
-    format: AnswerFormat,
-    context: RequestContext,
-    keepAlive: KeepAlive,
-  ) {
+  constructor({ request, reply, format, keepAlive }: Answering) {
     this.#reply = reply;
     this.#format = format;
-    this.#context = context;
+    this.#context = request.context;
     this.#keepAlive = keepAlive;
+    this.#signal = identityOf(request).call.signal;
     this.#timer = setTimeout(() => this.#tick(), keepAlive.holdMs);
+  }
+
+  accepted(): void {
+    noteAccepted(this.#context);
   }
 
   /** True once the head is sent. */
@@ -168,8 +214,7 @@ class EventStreamReply {
     if (this.#isOverdue) this.#tick();
   }
 
-  /** Returns false if the reader is behind: the caller should wait for `drained`. */
-  send(events: readonly Event[]): boolean {
+  write(events: Event[]): boolean {
     // A provider's ping does not show yet whether the answer will succeed.
     if (!this.isOpen && events.every((event) => event.kind.case === "ping")) return true;
     const first = events[0]?.kind;
@@ -177,23 +222,13 @@ class EventStreamReply {
       this.#leftOut = [...this.#leftOut, ...first.value.leftOut];
     const text = this.#started.encode(events);
     const isEnd = this.isOpen && events.at(-1)?.kind.case === "messageStop";
-    if (!isEnd) return this.#write(text);
+    if (!isEnd) return this.#send(text);
     // In one write with the end of the stream.
     this.#deferred += text;
     return true;
   }
 
-  /**
-   * Sends deltas ahead of the next message. Returns false, and does nothing, where the head is not
-   * sent yet or the reader is behind.
-   */
-  take(deltas: readonly Event[]): boolean {
-    if (!this.#body || this.#body.isBehind) return false;
-    this.#write(this.#started.encode(deltas));
-    return true;
-  }
-
-  #write(text: string): boolean {
+  #send(text: string): boolean {
     // The head and the first events are sent in one write.
     if (!this.#body) return this.#open().begin(text);
     if (text === "") return true;
@@ -201,10 +236,9 @@ class EventStreamReply {
     return this.#body.write(text);
   }
 
-  /** Resolves when the reader has caught up. Throws if `signal` fires or the connection breaks. */
-  drained(signal: AbortSignal, waits: Stopwatch | undefined): Promise<void> | undefined {
-    const drained = this.#body?.drained(signal);
-    return drained && waitFor(drained, waits);
+  drained(): Promise<void> {
+    const drained = this.#body?.drained(this.#signal) ?? Promise.resolve();
+    return waitFor(drained, this.#context.waits);
   }
 
   end(): void {
@@ -236,7 +270,7 @@ class EventStreamReply {
     // Before the admission the headers are unknown, and the request may still fail with a status.
     if (!this.#encoder) this.#isOverdue = true;
     else if (this.#body && !this.#isQuiet) this.#isQuiet = true;
-    else if (!this.#body?.isBehind) this.#write(this.#encoder.ping());
+    else if (!this.#body?.isBehind) this.#send(this.#encoder.ping());
   }
 }
 

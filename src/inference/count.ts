@@ -9,11 +9,11 @@ import {
 } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { ApiError, toApiError } from "../base/errors.ts";
 import type { Call } from "../contract/contract.ts";
+import type { PayingCaller } from "../contract/generation.ts";
 import type { Providers } from "../providers/providers.ts";
 import type { RateLimits } from "../rate-limits/rate-limits.ts";
 import type { Catalog } from "./catalog.ts";
 import { enforceFeaturePolicy } from "./feature-policy.ts";
-import type { PayingCaller } from "./generate.ts";
 import { affinityOf, prepareModel } from "./prepare.ts";
 import { estimatedTokensOf, measurePrompt } from "./prompt-size.ts";
 

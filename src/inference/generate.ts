@@ -2,15 +2,10 @@
 
 import assert from "node:assert/strict";
 import type { Receipt } from "../../gen/gateway/billing/v1/billing_pb.ts";
-import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
-import type {
-  GenerateRequest,
-  GenerateResponse,
-} from "../../gen/gateway/inference/v1/inference_pb.ts";
+import type { Admission } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import type { Key } from "../../gen/gateway/keys/v1/keys_pb.ts";
-import { ApiError, type ErrorReason, invalidField, toApiError } from "../base/errors.ts";
+import { ApiError, type ErrorReason, toApiError } from "../base/errors.ts";
 import { familyName } from "../base/families.ts";
-import { isRequestId, newRequestId, requestIdRule } from "../base/ids.ts";
 import {
   type ExpectedHold,
   type Hold,
@@ -18,11 +13,13 @@ import {
   type NewHold,
   type UsageBounds,
 } from "../billing/billing.ts";
-import type { Call, Caller } from "../contract/contract.ts";
-import type { ProviderAnswer, Providers } from "../providers/providers.ts";
+import type { CallHeaders } from "../contract/contract.ts";
+import type { Generation } from "../contract/generation.ts";
+import type { ProviderRun, Providers } from "../providers/providers.ts";
 import type { Place, RateLimitState, RateLimits } from "../rate-limits/rate-limits.ts";
 import type { Span, Tracer } from "../tracing/tracing.ts";
 import type { ActiveRequest, ActiveRequests } from "./active-requests.ts";
+import { Answer, type AnswerParts } from "./answer.ts";
 import { Bill, type BillParts } from "./bill.ts";
 import type { Catalog } from "./catalog.ts";
 import type { GenaiMetrics } from "./genai-metrics.ts";
@@ -31,28 +28,24 @@ import { affinityOf, type Prepared, prepare } from "./prepare.ts";
 import { estimatedTokensOf } from "./prompt-size.ts";
 import type { UnpaidCalls } from "./unpaid-calls.ts";
 
-export type GenerateParts = BillParts & {
-  /** As `Inference.counters`. */
-  readonly counters: { discardedCalls: number; leftUnpaid: number };
-  readonly unpaidCalls: UnpaidCalls;
-  readonly catalog: () => Catalog;
-  readonly limits: RateLimits;
-  readonly providers: Providers;
-  readonly activeRequests: ActiveRequests;
-  /** As `Billing.countRejected`. */
-  readonly countRejected: (key: Key, reason: ErrorReason) => void;
-  /** As `Billing.confirmAlive`. */
-  readonly confirmAlive: () => Promise<void> | undefined;
-  /** Whether a provider may be called while the hold is being placed. */
-  readonly overlap: boolean;
-  /** Absent: nothing is counted by the names of OpenTelemetry. */
-  readonly genai?: GenaiMetrics | undefined;
-  /** Absent: nothing is traced. */
-  readonly tracer?: Tracer | undefined;
-};
-
-/** A caller that pays. */
-export type PayingCaller = Extract<Caller, { kind: "key" }>;
+export type GenerateParts = BillParts &
+  AnswerParts & {
+    /** As `Inference.counters`. */
+    readonly counters: { discardedCalls: number; leftUnpaid: number };
+    readonly unpaidCalls: UnpaidCalls;
+    readonly catalog: () => Catalog;
+    readonly limits: RateLimits;
+    readonly providers: Providers;
+    readonly activeRequests: ActiveRequests;
+    /** As `Billing.countRejected`. */
+    readonly countRejected: (key: Key, reason: ErrorReason) => void;
+    /** Whether a provider may be called while the hold is being placed. */
+    readonly overlap: boolean;
+    /** Absent: nothing is counted by the names of OpenTelemetry. */
+    readonly genai?: GenaiMetrics | undefined;
+    /** Absent: nothing is traced. */
+    readonly tracer?: Tracer | undefined;
+  };
 
 /** Longest life of a request. */
 const requestMaxMs = 30 * 60_000;
@@ -63,24 +56,13 @@ const traceName = "gateway.inference.v1.InferenceService/Generate";
 /** Longest wait for a provider's count during an admission. */
 const countMaxWaitMs = 2_000;
 
-/**
- * Runs one request: yields its admission, the events of its answer, and its receipt. The events
- * that carry the end of the answer come after its charge is durable. Deltas that
- * `call.takeDeltas` takes are not yielded. Takes the messages and tools out of `received` once a
- * provider answers.
- */
-export async function* generate(
-  parts: GenerateParts,
-  received: GenerateRequest,
-  call: Call,
-  caller: PayingCaller,
-): AsyncGenerator<GenerateResponse, undefined> {
+/** Runs one request, as `Generate`. The end of its answer is handed on after its charge. */
+export async function generate(parts: GenerateParts, generation: Generation): Promise<Receipt> {
   const { genai } = parts;
-  const { key, secret } = caller;
+  const { requestId, sink, client, headers } = generation;
+  const { key, secret } = generation.caller;
   const startMs = genai ? performance.now() : 0;
-  let firstEventMs: number | undefined;
-  const trace = parts.tracer?.join(call.requestHeader, traceName);
-  const requestId = requestIdOf(call);
+  const trace = parts.tracer?.join(headers, traceName);
   // Open before the hold, so that a revocation or a drain also ends requests that are being
   // admitted.
   const active = parts.activeRequests.open({
@@ -93,101 +75,65 @@ export async function* generate(
   let refusal: ErrorReason | undefined;
   let place: Place | undefined;
   let holding: Span | undefined;
+  let answer: Answer | undefined;
   let bill: Bill | undefined;
-  // As `onAccepted` last said. Kept here until there is a bill: the client does not pay for what a
-  // provider does before the hold is durable.
-  let isAccepted = false;
-  const reportAccepted = (to: Bill) => {
-    to.accept(isAccepted);
-    if (isAccepted) call.onAccepted?.();
-  };
-  const { takeDeltas } = call;
-  // Reads that hold only deltas are offered here. What is not taken comes through the loop below.
-  const relay =
-    takeDeltas &&
-    ((events: readonly Event[]) =>
-      parts.confirmAlive() === undefined && bill?.relay(events, takeDeltas) === true);
-  /** True while a provider may be at work and the hold is not durable. */
-  let overlaps = false;
   const onHangUp = () => {
-    if (overlaps && !(bill && isAccepted)) {
-      parts.counters.leftUnpaid += 1;
-      parts.unpaidCalls.add(key.keyId);
-    }
-    if (bill) bill.leave();
+    if (bill) answer?.leave();
     else active.stopCall();
+    // A provider was at work before the hold.
+    if (!answer?.isOverlapped || (bill && answer.isAccepted)) return;
+    parts.counters.leftUnpaid += 1;
+    parts.unpaidCalls.add(key.keyId);
   };
-  call.signal.addEventListener("abort", onHangUp, { once: true });
+  client.addEventListener("abort", onHangUp, { once: true });
   try {
-    const prepared = prepare(parts.catalog(), received, key.allowedModels);
+    const prepared = prepare(parts.catalog(), generation.request, key.allowedModels);
     // Saves the promise for a key without a limit.
     if (key.requestsPerMinute !== undefined)
       place = await parts.limits.acquire(key.keyId, key.requestsPerMinute);
     holding = trace?.span("hold");
-    const callProvider: CallProvider = (maxTokens, mayRepeat) =>
-      parts.providers.generate({
-        request: { ...prepared.request, maxTokens },
-        affinity: () => affinityOf(key.keyId, prepared.request),
-        accountId: key.accountId,
-        repeat: repeatOf(call),
-        signal: active.provider.signal,
-        client: call.signal,
-        onAccepted: (accepted) => {
-          isAccepted = accepted;
-          if (bill) reportAccepted(bill);
+    const call = (maxTokens: number, reader: Answer) =>
+      parts.providers.generate(
+        {
+          request: { ...prepared.request, maxTokens },
+          affinity: () => affinityOf(key.keyId, prepared.request),
+          accountId: key.accountId,
+          repeat: repeatOf(headers),
+          signal: active.provider.signal,
+          client,
+          trace,
+          waits: generation.waits,
         },
-        relay,
-        mayRepeat,
-        trace,
-        waits: call.waits,
-      });
-    const newHold = newHoldOf(parts, prepared, { requestId, hasNewId: call.hasNewId }, caller);
-    const expected = expectFull(parts, newHold, call, caller);
-    overlaps = expected !== undefined;
-    const early = expected
-      ? await placeWhileCalling(parts, newHold, expected, active, callProvider)
-      : undefined;
-    const hold =
-      early?.hold ??
-      (await placeHold(parts, prepared, overlaps ? again(newHold) : newHold, caller, call));
-    holding?.end({ "gateway.microcredits": Number(hold.amountMicro) });
-    bill = new Bill(parts, { prepared, hold, active, client: call.signal, trace });
-    // Only of the call that goes on: one that was stopped does not count.
-    if (early && isAccepted) reportAccepted(bill);
-    // Settles at once: a client that stopped reading leaves this generator suspended at a `yield`.
-    active.onCancel(() => {
-      const close = () => parts.activeRequests.close(active);
-      const queueing = bill?.settleInterrupted();
-      if (queueing) void queueing.then(close);
-      else close();
-    });
-    yield admission(prepared, hold, place?.rateLimit);
-    bill.throwIfEnded();
-
-    const answer = await (early?.answer ?? callProvider(hold.grantedOutput));
-    bill.begin(answer);
-    forgetPrompt(received);
-    forgetPrompt(prepared.request);
-    for await (const events of answer.events) {
-      const shown = bill.read(events);
-      const alive = parts.confirmAlive();
-      if (alive) await alive;
-      bill.throwIfEnded();
-      if (genai && shown.length > 0) firstEventMs ??= performance.now() - startMs;
-      if (shown.length > 0) {
-        bill.handOn(shown);
-        yield response({ case: "events", value: eventsOf(shown) });
-      }
-      if (bill.isCut) break;
+        reader,
+      );
+    const of = { generation, prepared, active };
+    const newHold = newHoldOf(parts, of);
+    const expected = expectFull(parts, newHold, generation);
+    let run: ProviderRun | undefined;
+    let hold: Hold | undefined;
+    if (expected) {
+      // While the hold is being placed: a provider takes 200 ms to its first token, a hold a few,
+      // so that no client waits for the hold. First the call: the batch of the hold is written in a
+      // later turn, and the call should not wait for it.
+      const grantedOutput = newHold.bounds.maxOutput;
+      answer = new Answer(parts, { ...of, grantedOutput, isOverlapped: true });
+      run = call(grantedOutput, answer);
+      hold = await placeFull(parts, newHold, expected, answer, active);
     }
-    // `COMPLETED` is for a client that is still connected.
-    bill.throwIfEnded();
-    if (genai) firstEventMs ??= performance.now() - startMs;
-    const { receipt, end } = await bill.settle();
-    if (end.length > 0) yield response({ case: "events", value: eventsOf(end) });
-    yield response({ case: "receipt", value: receiptMessage(receipt) });
+    if (!hold || !answer) {
+      hold = await placeHold(parts, of, expected ? again(newHold) : newHold);
+      answer = new Answer(parts, { ...of, grantedOutput: hold.grantedOutput });
+      run = undefined;
+    }
+    holding?.end({ "gateway.microcredits": Number(hold.amountMicro) });
+    bill = new Bill(parts, { prepared, hold, answer, trace });
+    sink.admit(admission(prepared, hold, place?.rateLimit));
+    answer.open(bill);
+    answer.throwIfEnded();
+    await answer.delivered(run ?? call(hold.grantedOutput, answer));
+    return await answer.settle(bill);
   } catch (error) {
-    if (bill) throw bill.fail(error);
+    if (bill && answer) throw answer.fail(error);
     // Only admitted requests count towards the limit of the key.
     place?.cancel();
     refusal = toApiError(error).reason;
@@ -195,89 +141,60 @@ export async function* generate(
     if (refusal !== "cancelled") parts.countRejected(key, refusal);
     throw error;
   } finally {
-    // If the answer failed or its reader left, charges the usage so far. No effect once settled.
-    const closing = bill?.close();
+    // Charges the usage so far of an answer that failed, or whose reader left.
+    const closing = bill && answer?.close(bill);
     if (closing) await closing;
-    trace?.end({ "gateway.request_id": requestId }, bill ? bill.summary().error : refusal);
-    if (genai && bill)
-      genai.count({ ...bill.summary(), durationMs: performance.now() - startMs, firstEventMs });
-    call.signal.removeEventListener("abort", onHangUp);
+    const failure = bill ? answer?.failure : refusal;
+    trace?.end({ "gateway.request_id": requestId }, failure);
+    if (genai && bill) {
+      const { firstEventMs } = answer ?? {};
+      genai.count({
+        ...bill.summary(),
+        ...(failure !== undefined && { error: failure }),
+        durationMs: performance.now() - startMs,
+        firstEventMs: firstEventMs === undefined ? undefined : firstEventMs - startMs,
+      });
+    }
+    client.removeEventListener("abort", onHangUp);
     cancelTimer();
     parts.activeRequests.close(active);
   }
 }
 
-/**
- * Empties the lists of a request, whatever else holds on to it. From the first event of an answer
- * on, no other provider is called, and the answer may take minutes: the prompts of all open answers
- * would be most of the memory.
- */
-function forgetPrompt(request: GenerateRequest): void {
-  const { messages, system, tools } = request;
-  messages.length = 0;
-  tools.length = 0;
-  if (system) system.content.length = 0;
-  // Of OpenAI's formats they have the tools and a plain input, too.
-  request.extensions = undefined;
-}
-
 /** How often an SDK has sent the request before, as it says. */
-function repeatOf({ requestHeader }: Call): number {
-  return Number.parseInt(requestHeader.get("x-stainless-retry-count") ?? "0", 10) || 0;
+function repeatOf(headers: CallHeaders): number {
+  return Number.parseInt(headers.get("x-stainless-retry-count") ?? "0", 10) || 0;
 }
-
-/** The id that the caller proposes, or a new one. */
-function requestIdOf({ requestHeader, hasNewId }: Call): string {
-  const proposed = requestHeader.get("x-request-id");
-  if (proposed === null) return newRequestId();
-  if (hasNewId || isRequestId(proposed)) return proposed;
-  throw invalidField("x-request-id", requestIdRule);
-}
-
-/** Begins the provider's answer, as `Providers.generate`. */
-type CallProvider = (
-  maxTokens: number,
-  mayRepeat?: () => Promise<boolean>,
-) => Promise<ProviderAnswer>;
 
 /** The hold, if a provider may be called before it is durable: it can hardly fail. */
 function expectFull(
   { overlap, holds, unpaidCalls }: GenerateParts,
   newHold: NewHold,
-  { hasNewId }: Call,
-  { key }: PayingCaller,
+  { isNewId, caller: { key } }: Generation,
 ): ExpectedHold | undefined {
   // A proposed id may be taken, which only the ledger knows.
-  if (!overlap || !hasNewId || unpaidCalls.areMany(key.keyId)) return undefined;
+  if (!overlap || !isNewId || unpaidCalls.areMany(key.keyId)) return undefined;
   return holds.expectFull(newHold, key.monthlyCapMicrocredits !== undefined);
 }
 
 /**
- * Calls a provider while the hold is being placed: a provider takes 200 ms to its first token, a
- * hold a few, so that no client waits for the hold. Nothing of the answer leaves before the hold is
- * durable. Returns undefined, and stops the call, if the hold is not granted in full.
+ * Places the hold of an answer that has begun. Undefined, and the call of its provider is stopped,
+ * if the hold is not granted in full.
  */
-async function placeWhileCalling(
+async function placeFull(
   { holds, counters, unpaidCalls }: GenerateParts,
   newHold: NewHold,
   expected: ExpectedHold,
+  answer: Answer,
   active: ActiveRequest,
-  callProvider: CallProvider,
-): Promise<{ readonly hold: Hold; readonly answer: Promise<ProviderAnswer> } | undefined> {
-  const isPlaced = () =>
-    placing.then(
-      (hold) => hold !== undefined,
-      () => false,
-    );
-  // First: the batch of the hold is written in a later turn, and the call should not wait for it.
-  const answer = callProvider(newHold.bounds.maxOutput, isPlaced);
-  const placing = holds.placeFull(newHold, expected);
+): Promise<Hold | undefined> {
   let hold: Hold | undefined;
   try {
-    hold = await placing;
-    return hold && { hold, answer };
+    hold = await holds.placeFull(newHold, expected);
+    return hold;
   } finally {
     if (hold === undefined) {
+      answer.discard();
       counters.discardedCalls += 1;
       unpaidCalls.add(newHold.payer.keyId);
       active.stopCall();
@@ -285,12 +202,19 @@ async function placeWhileCalling(
   }
 }
 
+/** A request on its way, before its hold. */
+type Started = {
+  readonly generation: Generation;
+  readonly prepared: Prepared;
+  readonly active: ActiveRequest;
+};
+
 function newHoldOf(
   { inputCounts }: GenerateParts,
-  { target, bounds, request: { tags } }: Prepared,
-  { requestId, hasNewId }: Pick<NewHold, "requestId" | "hasNewId">,
-  { key, secret }: PayingCaller,
+  { generation: { requestId, isNewId, caller }, prepared }: Started,
 ): NewHold {
+  const { target, bounds, request } = prepared;
+  const { key, secret } = caller;
   const family = familyName(key.family);
   assert(family, "a key has a family");
   const { accountId, keyId } = key;
@@ -298,12 +222,12 @@ function newHoldOf(
   const excess = inputCounts.excessOf({ accountId, model });
   return {
     requestId,
-    hasNewId,
+    hasNewId: isNewId,
     payer: { accountId, family, keyId, secretId: secret.secretId },
     model,
     price: target.price,
     bounds: { ...bounds, input: Math.min(contextTokens, bounds.input + excess) },
-    tags,
+    tags: request.tags,
     deadlineMs: requestMaxMs + deadlineMarginMs,
   };
 }
@@ -313,15 +237,9 @@ function again(newHold: NewHold): NewHold {
   return { ...newHold, hasNewId: false };
 }
 
-function placeHold(
-  parts: GenerateParts,
-  prepared: Prepared,
-  newHold: NewHold,
-  caller: PayingCaller,
-  call: Pick<Call, "signal" | "waits">,
-): Promise<Hold> {
-  const refine = (freeMicro: bigint) => refineBounds(parts, prepared, caller, freeMicro, call);
-  return parts.holds.place({ ...newHold, refine }, call.signal);
+function placeHold(parts: GenerateParts, started: Started, newHold: NewHold): Promise<Hold> {
+  const refine = (freeMicro: bigint) => refineBounds(parts, started, freeMicro);
+  return parts.holds.place({ ...newHold, refine }, started.generation.client);
 }
 
 // The bound on the input is about twice the size of a usual prompt. Credits that do not cover the
@@ -329,16 +247,17 @@ function placeHold(
 // credits would hardly cover any text of this size.
 async function refineBounds(
   { providers, inputCounts }: GenerateParts,
-  { request, size, bounds, target: { model, price } }: Prepared,
-  { key: { keyId, accountId } }: PayingCaller,
+  { generation: { caller, client, waits }, prepared }: Started,
   freeMicro: bigint,
-  { signal, waits }: Pick<Call, "signal" | "waits">,
 ): Promise<UsageBounds | undefined> {
+  const { request, size, bounds, target } = prepared;
+  const { model, price } = target;
+  const { keyId, accountId } = caller.key;
   const least = { ...bounds, minInput: fewestTokensOf(size) };
   if (minHoldMicro(price, least) > freeMicro) return undefined;
   const affinity = () => affinityOf(keyId, request);
-  const inTime = AbortSignal.any([signal, AbortSignal.timeout(countMaxWaitMs)]);
-  const counting = providers.countTokens({ request, affinity, accountId, signal: inTime, waits });
+  const signal = AbortSignal.any([client, AbortSignal.timeout(countMaxWaitMs)]);
+  const counting = providers.countTokens({ request, affinity, accountId, signal, waits });
   const count = await counting.catch(() => undefined);
   const range = count
     ? rangeOfCount(count.inputTokens)
@@ -350,36 +269,19 @@ function admission(
   { request, maxTokens, size }: Prepared,
   hold: Hold,
   rateLimit: RateLimitState | undefined,
-): GenerateResponse {
-  return response({
-    case: "admission",
-    value: {
-      $typeName: "gateway.inference.v1.Admission",
-      requestId: hold.requestId,
-      model: hold.model,
-      grantedMaxTokens: hold.grantedOutput,
-      // The client's own limit, even where that of the model is lower: the client then sees that
-      // it is granted less.
-      requestedMaxTokens: request.maxTokens ?? maxTokens,
-      estimatedInputTokens: estimatedTokensOf(size),
-      rateLimit,
-      leftOut: request.leftOut,
-    },
-  });
-}
-
-// Object literals, because each read of a stream makes them, and `create` takes several times as
-// long.
-function eventsOf(events: Event[]) {
-  return { $typeName: "gateway.inference.v1.Events", events } as const;
-}
-
-function receiptMessage(receipt: Receipt) {
-  return { $typeName: "gateway.inference.v1.Receipt", receipt } as const;
-}
-
-function response(kind: GenerateResponse["kind"]): GenerateResponse {
-  return { $typeName: "gateway.inference.v1.GenerateResponse", kind };
+): Admission {
+  return {
+    $typeName: "gateway.inference.v1.Admission",
+    requestId: hold.requestId,
+    model: hold.model,
+    grantedMaxTokens: hold.grantedOutput,
+    // The client's own limit, even where that of the model is lower: the client then sees that it
+    // is granted less.
+    requestedMaxTokens: request.maxTokens ?? maxTokens,
+    estimatedInputTokens: estimatedTokensOf(size),
+    rateLimit,
+    leftOut: request.leftOut,
+  };
 }
 
 const timeLimit = {

@@ -4,14 +4,22 @@
 import { create } from "@bufbuild/protobuf";
 import {
   EndRequestResponseSchema,
+  type GenerateRequest,
   type InferenceService,
 } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import type { Key } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { type Clock, systemClock } from "../base/clock.ts";
-import { ApiError, type ErrorReason } from "../base/errors.ts";
+import { ApiError, type ErrorReason, invalidField } from "../base/errors.ts";
+import { isRequestId, newRequestId, requestIdRule } from "../base/ids.ts";
 import type { Log } from "../base/log.ts";
 import type { Billing, Holds } from "../billing/billing.ts";
-import type { AuthenticatedCall, Caller, Implementation } from "../contract/contract.ts";
+import type { AuthenticatedCall, CallHeaders, Implementation } from "../contract/contract.ts";
+import {
+  type Generate,
+  type Generation,
+  messagesOf,
+  payingCaller,
+} from "../contract/generation.ts";
 import type { Keys } from "../keys/keys.ts";
 import type { Providers } from "../providers/providers.ts";
 import type { RateLimits } from "../rate-limits/rate-limits.ts";
@@ -20,7 +28,7 @@ import { ActiveRequests } from "./active-requests.ts";
 import type { Catalog } from "./catalog.ts";
 import { countTokens } from "./count.ts";
 import type { GenaiMetrics } from "./genai-metrics.ts";
-import { generate, type PayingCaller } from "./generate.ts";
+import { generate } from "./generate.ts";
 import { InputCounts } from "./input-counts.ts";
 import { getModel, listModels } from "./models.ts";
 import { UnpaidCalls } from "./unpaid-calls.ts";
@@ -29,6 +37,8 @@ export { createCatalog } from "./catalog.ts";
 export { GenaiMetrics } from "./genai-metrics.ts";
 
 export type Inference = {
+  /** For callers of this process. Requests and rights are to be checked before (`guard`). */
+  readonly generate: Generate;
   readonly service: Implementation<typeof InferenceService, AuthenticatedCall>;
   /**
    * Ends every active request and charges its usage so far. Resolves when each settlement is
@@ -97,7 +107,9 @@ export function createInference(parts: {
     for (const { accountId, requestId } of requests)
       activeRequests.find(accountId, requestId)?.cancel(endedByOwner);
   };
+  const run: Generate = (generation) => generate(all, generation);
   return {
+    generate: run,
     service: {
       async endRequest({ requestId }, { accountId }) {
         const request = { accountId, requestId };
@@ -111,7 +123,9 @@ export function createInference(parts: {
         end([request]);
         return create(EndRequestResponseSchema);
       },
-      generate: (request, call) => generate(all, request, call, payingCaller(call.caller)),
+      async *generate(request, call) {
+        yield* messagesOf(run, generationOf(request, call));
+      },
       countTokens: (request, call) => countTokens(all, request, call, payingCaller(call.caller)),
       listModels: (request, { caller }) => listModels(parts, request, caller),
       getModel: (request, { caller }) => getModel(parts, request, caller),
@@ -159,8 +173,17 @@ async function cancelRefused(
   );
 }
 
-function payingCaller(caller: Caller): PayingCaller {
-  // The methods that need a payer admit no other caller.
-  if (caller.kind !== "key") throw new ApiError("not_permitted");
-  return caller;
+/** The generation of a call of the service. */
+function generationOf(request: GenerateRequest, call: AuthenticatedCall): Omit<Generation, "sink"> {
+  const { requestHeader: headers, signal: client } = call;
+  const [caller, requestId] = [payingCaller(call.caller), requestIdOf(headers)];
+  return { request, caller, headers, client, requestId, isNewId: false };
+}
+
+/** The id that the caller proposes, or a new one. */
+function requestIdOf(headers: CallHeaders): string {
+  const proposed = headers.get("x-request-id");
+  if (proposed === null) return newRequestId();
+  if (isRequestId(proposed)) return proposed;
+  throw invalidField("x-request-id", requestIdRule);
 }

@@ -10,7 +10,7 @@ import { isObject, parseJson } from "../formats/json.ts";
 import * as native from "../formats/native/native.ts";
 import { addToolStubs, type Endpoint, openEndpoint, wantsStream } from "./endpoint.ts";
 import { failureOfAnswer, readRetryAfterMs } from "./failures.ts";
-import { HttpStream } from "./http-stream.ts";
+import { HttpCall } from "./http-call.ts";
 import type { CountCarried, Provider, ProviderTokenCount } from "./provider.ts";
 import { redactSecrets } from "./redact.ts";
 
@@ -26,7 +26,7 @@ export function createAnthropic(
   const withToolStubs = (request: GenerateRequest) =>
     settings.toolStubs ? addToolStubs(request) : request;
   return {
-    generate(call) {
+    generate(call, reader) {
       const { route } = call;
       const request = withToolStubs(call.request);
       const stream = wantsStream(request);
@@ -36,7 +36,7 @@ export function createAnthropic(
       const body = native.encodeRequest(request, { ...target, stream }, fit);
       countCarried(fit, request);
       const origin = { format: Format.NATIVE, dialect, model: route.model };
-      return new HttpStream(
+      return new HttpCall(
         {
           clock,
           dispatcher,
@@ -49,6 +49,7 @@ export function createAnthropic(
         },
         body,
         call,
+        reader,
       );
     },
     countTokens({ request, route }, signal) {

@@ -1,7 +1,6 @@
 // The calls to providers that one request leads to: at most three until a provider sends its first
 // event. From then on the request reads that provider's own stream.
 
-import assert from "node:assert/strict";
 import type { Duration } from "@bufbuild/protobuf/wkt";
 import type { Attempt } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
@@ -13,12 +12,13 @@ import { waitFor } from "../base/stopwatch.ts";
 import type { Span } from "../tracing/tracing.ts";
 import { failed } from "./failures.ts";
 import type {
-  ProviderAnswer,
+  AnswerReader,
+  CallReader,
   ProviderEnd,
   ProviderFailure,
   ProviderRequest,
-  ProviderStream,
-  Read,
+  ProviderRun,
+  RunningCall,
 } from "./provider.ts";
 import type { ProviderMetrics } from "./provider-metrics.ts";
 import { type AcquiredRoute, acquireRoute, healthOf, type ProviderRoute } from "./routing.ts";
@@ -41,46 +41,51 @@ const retryAfterMaxMs = 2_000;
 
 /**
  * Calls a provider, and up to two more times where a call fails before its first event: at other
- * providers first, then after a pause at the same. Never rejects: an answer that no provider began
- * fails at its first read. `findRoutes` is called before each attempt, because the configuration
- * may change between them.
+ * providers first, then after a pause at the same. `findRoutes` is called before each attempt,
+ * because the configuration may change between them.
  */
-export async function startAnswer(
+export function callProviders(
   parts: AnswerParts,
   request: ProviderRequest,
+  reader: AnswerReader,
   findRoutes: () => readonly ProviderRoute[],
-): Promise<ProviderAnswer> {
-  const calls: RunningAttempt[] = [];
-  const requestStartMs = parts.clock.now();
+): ProviderRun {
+  const calls: Attempted[] = [];
+  return {
+    ended: runCalls(parts, request, { reader, calls, findRoutes }).catch(toApiError),
+    attempts: () => calls.map((call) => call.attempt()).filter((one) => one !== undefined),
+  };
+}
+
+/** Makes the calls. Resolves with the error of the last one, if it failed. */
+async function runCalls(
+  parts: AnswerParts,
+  request: ProviderRequest,
+  run: { reader: AnswerReader; calls: Attempted[]; findRoutes: () => readonly ProviderRoute[] },
+): Promise<ApiError | undefined> {
+  const { reader, calls, findRoutes } = run;
+  const startMs = parts.clock.now();
   const acquire = (routes: readonly ProviderRoute[]) => {
     const acquired = acquireRoute(routes, request.accountId, request.signal);
     return acquired instanceof Promise ? waitFor(acquired, request.waits) : acquired;
   };
-  const begin = (route: AcquiredRoute): Promise<RunningAttempt> => {
-    const called = new RunningAttempt(parts, request, route, { requestStartMs, calls });
-    calls.push(called);
-    return called.begin();
-  };
-  try {
-    const routes = findRoutes();
-    for (const route of routes) healthOf(route).earnRetries();
-    let called = await begin(await acquire(routes));
-    while (!called.hasAnswer) {
-      const { error } = called.failure;
-      const next = await findNext(parts, request, { calls, routes: findRoutes() });
-      if (next === undefined) throw error;
-      // Where no provider takes the call, the client gets the failure of the last one.
-      const route = await Promise.resolve(next)
-        .then(acquire)
-        .catch((reason: unknown) => {
-          throw request.signal.aborted ? reason : error;
-        });
-      healthOf(route).spendRetry();
-      called = await begin(route);
+  const routes = findRoutes();
+  for (const route of routes) healthOf(route).earnRetries();
+  let route = await acquire(routes);
+  for (;;) {
+    const call = new Attempted(parts, request, { reader, route, startMs, before: calls.length });
+    calls.push(call);
+    const error = await call.run();
+    if (error === undefined || call.hasBegun) return error;
+    const next = await findNext(parts, request, { reader, calls, routes: findRoutes() });
+    if (next === undefined) return error;
+    // Where no provider takes the call, the client gets the failure of the last one.
+    try {
+      route = await acquire(next);
+    } catch (reason) {
+      throw request.signal.aborted ? reason : error;
     }
-    return called;
-  } catch (error) {
-    return { isPlain: false, events: failing(error), attempts: () => attemptsOf(calls) };
+    healthOf(route).spendRetry();
   }
 }
 
@@ -88,7 +93,11 @@ export async function startAnswer(
 async function findNext(
   { clock, random }: AnswerParts,
   request: ProviderRequest,
-  { calls, routes }: { calls: readonly RunningAttempt[]; routes: readonly ProviderRoute[] },
+  {
+    reader,
+    calls,
+    routes,
+  }: { reader: AnswerReader; calls: readonly Attempted[]; routes: readonly ProviderRoute[] },
 ): Promise<readonly ProviderRoute[] | undefined> {
   const last = calls.at(-1);
   const mayBeTried = calls.length < callsMax && !request.repeat && !request.client.aborted;
@@ -96,14 +105,13 @@ async function findNext(
   const connections = new Set(calls.map(({ route }) => route.connection));
   const open = routes.filter((route) => healthOf(route).canRetry);
   const untried = open.filter(({ connection }) => !connections.has(connection));
-  const isReady = async () => !request.mayRepeat || (await request.mayRepeat());
-  if (untried.length > 0) return (await isReady()) ? untried : undefined;
+  if (untried.length > 0) return (await reader.mayRepeat()) ? untried : undefined;
   // A provider that refused our credential refuses it again.
   const refusing = calls.filter(({ failure }) => failure.retry === "elsewhere");
   const again = open.filter(
     ({ connection }) => !refusing.some(({ route }) => route.connection === connection),
   );
-  if (again.length === 0 || !(await isReady())) return undefined;
+  if (again.length === 0 || !(await reader.mayRepeat())) return undefined;
   const pauseMs = pauseBefore(last.failure, calls.length - 1, random);
   if (pauseMs === undefined || !(await passes(clock, pauseMs, request))) return undefined;
   return again;
@@ -141,82 +149,97 @@ function passes(
   });
 }
 
-function attemptsOf(calls: readonly RunningAttempt[]): Attempt[] {
-  return calls.map((call) => call.attempt()).filter((one) => one !== undefined);
-}
-
 /**
- * One call to the provider of a route, and its answer once that has begun. It releases the route's
- * concurrency limit when it ends.
+ * One call to the provider of a route. It releases the route's concurrency limit when it ends. Pings
+ * before its first event are dropped: a provider that sent only pings may still be replaced by
+ * another.
  */
-class RunningAttempt implements ProviderAnswer {
+class Attempted implements CallReader {
   readonly route: AcquiredRoute;
-  readonly span: Span | undefined;
+  readonly takesRuns: boolean;
   readonly #parts: AnswerParts;
   readonly #request: ProviderRequest;
-  /** All calls of the request, this one and later ones too. */
-  readonly #calls: readonly RunningAttempt[];
+  readonly #reader: AnswerReader;
+  readonly #span: Span | undefined;
   readonly #startMs: number;
   readonly #number: number;
   readonly #cancelTimer: () => void;
-  /** True once its answer may be read. */
-  hasAnswer = false;
-  #stream: ProviderStream | undefined;
-  /** The first events of the answer, until they are read. */
-  #unread: Read | undefined;
+  #call: RunningCall | undefined;
   #firstEventMs: number | undefined;
   #end: ProviderEnd | undefined;
   #isReleased = false;
-  readonly #cancel = () => this.#stream?.stop(new ApiError("cancelled"));
+  readonly #cancel = () => this.#call?.stop(new ApiError("cancelled"));
 
-  /** `calls`: those of the request before this one, which the caller then adds to the list. */
+  /** `startMs`: of the request. `before`: the number of its earlier calls. */
   constructor(
     parts: AnswerParts,
     request: ProviderRequest,
-    route: AcquiredRoute,
-    { requestStartMs, calls }: { requestStartMs: number; calls: readonly RunningAttempt[] },
+    of: { reader: AnswerReader; route: AcquiredRoute; startMs: number; before: number },
   ) {
     const { clock } = parts;
-    const { connection } = route;
+    const { reader, route, startMs, before } = of;
     this.route = route;
+    this.takesRuns = reader.takesRuns;
     this.#parts = parts;
     this.#request = request;
-    this.#calls = calls;
+    this.#reader = reader;
     this.#startMs = clock.now();
-    this.#number = calls.length + 1;
-    this.span = request.trace?.span(`chat ${request.request.model}`, "client");
-    const leftMs = connection.settings.totalMs - (this.#startMs - requestStartMs);
+    this.#number = before + 1;
+    this.#span = request.trace?.span(`chat ${request.request.model}`, "client");
+    const leftMs = route.connection.settings.totalMs - (this.#startMs - startMs);
     this.#cancelTimer = clock.after(Math.max(0, leftMs), () =>
-      this.#stream?.stop(new ApiError("timeout")),
+      this.#call?.stop(new ApiError("timeout")),
     );
     request.signal.addEventListener("abort", this.#cancel, { once: true });
     request.waits?.start();
   }
 
-  get isPlain(): boolean {
-    return this.#stream?.isPlain ?? false;
+  /** Sends the request. Resolves when the call is over, with its error. Never rejects. */
+  async run(): Promise<ApiError | undefined> {
+    const { request, signal } = this.#request;
+    try {
+      const traceHeaders = this.#tracesProvider ? this.#span?.headers : undefined;
+      const call = { request, route: this.route.target, traceHeaders };
+      this.#call = this.route.connection.provider.generate(call, this);
+    } catch (thrown) {
+      // Nothing was sent.
+      const error = toApiError(thrown);
+      this.ended({ outcome: "refused", status: 0, retry: "nowhere", isOurs: true, error });
+      this.released();
+      return error;
+    }
+    // The request was cancelled while it waited for the route.
+    if (signal.aborted) this.#cancel();
+    const error = await this.#call.run();
+    signal.removeEventListener("abort", this.#cancel);
+    return error;
   }
 
-  // Itself: an object less for each answer.
-  get events(): AsyncIterable<Event[]> {
-    return this;
+  /** True once its answer has begun: no other call is made. */
+  get hasBegun(): boolean {
+    return this.#firstEventMs !== undefined;
   }
 
-  attempts(): Attempt[] {
-    return attemptsOf(this.#calls);
+  accepted(): void {
+    this.#reader.accepted(true);
   }
 
-  // Without `return`: the request's signal ends the call, not a reader that stops.
-  [Symbol.asyncIterator](): { next(): Promise<Read> } {
-    return this;
+  write(events: Event[]): boolean {
+    return this.hasBegun ? this.#reader.write(events) : this.#begin(events);
   }
 
-  next(): Promise<Read> {
-    const unread = this.#unread;
-    this.#unread = undefined;
-    if (unread) return Promise.resolve(unread);
-    assert(this.#stream, "a call that has an answer has its stream");
-    return this.#stream.next();
+  drained(): Promise<void> {
+    return this.#reader.drained();
+  }
+
+  #begin(events: Event[]): boolean {
+    const first = events.findIndex((event) => !isPing(event));
+    if (first < 0) return true;
+    this.#firstEventMs = this.#parts.clock.now() - this.#startMs;
+    if (this.#end === undefined) this.#succeed();
+    const isPlain = this.#call?.isPlain ?? false;
+    this.#reader.begin({ provider: this.provider, span: this.#span, isPlain });
+    return this.#reader.write(first === 0 ? events : events.slice(first));
   }
 
   /** Name of the provider in the configuration. */
@@ -248,69 +271,22 @@ class RunningAttempt implements ProviderAnswer {
     };
   }
 
-  /**
-   * Sends the request. Resolves with this call at the first event of its answer, or when it has
-   * failed. Pings before that event are dropped: a provider that sent only pings may still be
-   * replaced by another.
-   */
-  async begin(): Promise<RunningAttempt> {
-    try {
-      this.#stream = this.route.connection.provider.generate({
-        request: this.#request.request,
-        route: this.route.target,
-        onAccepted: () => this.#request.onAccepted(true),
-        onEnd: (end) => this.#finish(end),
-        onReleased: () => this.#release(),
-        relay: this.#request.relay,
-        traceHeaders: this.#tracesProvider ? this.span?.headers : undefined,
-      });
-    } catch (error) {
-      // Nothing was sent.
-      const refused = { outcome: "refused", status: 0, retry: "nowhere", isOurs: true } as const;
-      this.#finish({ ...refused, error: toApiError(error) });
-      this.#release();
-      return this;
-    }
-    // The request was cancelled while it waited for the route.
-    if (this.#request.signal.aborted) this.#cancel();
-    try {
-      let read = await this.#stream.next();
-      while (!read.done && read.value.every(isPing)) read = await this.#stream.next();
-      this.#unread = read.done ? read : this.#noteFirst(read.value);
-      this.hasAnswer = true;
-    } catch (error) {
-      // A stream that rejects without having called `onEnd` is a bug of ours.
-      if (this.#end === undefined) this.#release();
-      this.#finish({ ...failed(0, { cause: error }), retry: "nowhere" });
-    }
-    return this;
-  }
-
-  /** Returns the first events of the answer without the pings before them. */
-  #noteFirst(events: Event[]): Read {
-    this.#firstEventMs = this.#parts.clock.now() - this.#startMs;
-    if (this.#end === undefined) this.#succeed();
-    return { done: false, value: events.slice(events.findIndex((event) => !isPing(event))) };
-  }
-
   /** Gives the place under the concurrency limit to the next call. */
-  #release(): void {
+  released(): void {
     if (this.#isReleased) return;
     this.#isReleased = true;
     this.route.connection.concurrency.release();
   }
 
-  #finish(end: ProviderEnd): void {
-    if (this.#end !== undefined) return;
+  ended(end: ProviderEnd): void {
     this.#end = end;
     this.#request.waits?.stop();
     this.#cancelTimer();
-    this.#request.signal.removeEventListener("abort", this.#cancel);
     // After a call that we ended ourselves, the provider may still have done the work.
     const isFailed = end.outcome !== "delivered" && end.isOurs !== true;
-    if (isFailed && this.#firstEventMs === undefined) this.#request.onAccepted(false);
+    if (isFailed && !this.hasBegun) this.#reader.accepted(false);
     this.#report(end);
-    if (this.span) this.#endSpan(this.span, end);
+    if (this.#span) this.#endSpan(this.#span, end);
     this.#parts.metrics?.count({
       provider: this.provider,
       model: this.#request.request.model,
@@ -402,11 +378,6 @@ class RunningAttempt implements ProviderAnswer {
 
 function isPing({ kind }: Event): boolean {
   return kind.case === "ping";
-}
-
-/** The events of an answer that no provider began. */
-function failing(error: unknown): AsyncIterable<Event[]> {
-  return { [Symbol.asyncIterator]: () => ({ next: () => Promise.reject(error) }) };
 }
 
 function durationOf(ms: number): Duration {

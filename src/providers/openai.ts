@@ -9,7 +9,7 @@ import type { AnswerSource } from "../formats/codec.ts";
 import { Fit } from "../formats/fit.ts";
 import * as responses from "../formats/responses/responses.ts";
 import { addToolStubs, openEndpoint, wantsStream } from "./endpoint.ts";
-import { HttpStream } from "./http-stream.ts";
+import { HttpCall } from "./http-call.ts";
 import type { CountCarried, Provider } from "./provider.ts";
 
 /** Connects a provider with the chat or the Responses API, neither of which counts tokens. */
@@ -23,7 +23,7 @@ export function createOpenai(
   const { api, cacheMarks, dialect, maxTokensName, passMembers, toolStubs } = settings;
   const isResponses = api === "responses";
   return {
-    generate(call) {
+    generate(call, reader) {
       const stream = wantsStream(call.request);
       const request = toolStubs ? addToolStubs(call.request) : call.request;
       const { model } = call.route;
@@ -33,7 +33,7 @@ export function createOpenai(
         ? responses.encodeRequest(request, target, fit)
         : chat.encodeRequest(request, { ...target, cacheMarks, maxTokensName, passMembers }, fit);
       countCarried(fit, request);
-      return new HttpStream(
+      return new HttpCall(
         {
           clock,
           dispatcher,
@@ -46,6 +46,7 @@ export function createOpenai(
         },
         body,
         call,
+        reader,
       );
     },
     countTokens: async () => undefined,

@@ -28,23 +28,6 @@ export type ProviderRequest = {
   readonly signal: AbortSignal;
   /** Fires when the client hangs up. No further attempt is made after that. */
   readonly client: AbortSignal;
-  /**
-   * Called with true when the whole request was sent to a provider and no error status was received
-   * yet. Called with false when that provider then failed without an event, so that none works on
-   * the request any more.
-   */
-  readonly onAccepted: (isAccepted: boolean) => void;
-  /**
-   * Called with the events of a read while its reader waits for them. True: they went on, and the
-   * reader does not get them. What it throws ends the answer. Where it is present, text deltas may
-   * come as runs (`formats/text-run.ts`).
-   */
-  readonly relay?: ((events: readonly Event[]) => boolean) | undefined;
-  /**
-   * Called before a further attempt, which is made only if it resolves to true. Never rejects.
-   * Absent: one may always be made.
-   */
-  readonly mayRepeat?: (() => Promise<boolean>) | undefined;
   /** Absent: the request is not traced. */
   readonly trace?: TraceScope | undefined;
   /** Runs while the request waits for a provider. Absent: nobody asks. */
@@ -54,33 +37,54 @@ export type ProviderRequest = {
 /** The input tokens that a provider counted, with further members of its answer. */
 export type ProviderTokenCount = { readonly inputTokens: number; readonly extensions?: JsonObject };
 
-/** An answer of a provider, or of none. */
+/** An answer that a provider has begun. */
 export type ProviderAnswer = {
-  /** Name of the provider that answers, as in the configuration. Absent where none began. */
-  readonly provider?: string;
+  /** Name of the provider, as in the configuration. */
+  readonly provider: string;
   /** The span of its call. */
-  readonly span?: Span | undefined;
-  /** True when the answer came in one piece, not as a stream. */
+  readonly span: Span | undefined;
+  /** True when the answer comes in one piece, not as a stream. */
   readonly isPlain: boolean;
+};
+
+/** The place to which the answer to one request goes. Calls come in the order of the members. */
+export interface AnswerReader {
+  /** True: text deltas may come as runs (`formats/text-run.ts`). */
+  readonly takesRuns: boolean;
   /**
-   * One array per read from the provider, never empty. The next read happens when the consumer
-   * reads on, so a slow consumer slows the provider. Throws `ApiError`: `overloaded`,
-   * `upstream_error`, `upstream_refused`, `timeout`, and `cancelled` after the request's signal; a
-   * provider's own error event is thrown as well. Only the signal ends the call: a consumer that
-   * stops reading does not.
+   * With true: the whole request was sent to a provider, and no error status was received yet. With
+   * false: that provider then failed without an event, so that none works on the request any more.
    */
-  readonly events: AsyncIterable<Event[]>;
-  /** The calls made for this answer so far, oldest first. A new list each time. */
+  accepted(isAccepted: boolean): void;
+  /** Asked before a further attempt, which is made only after true. Never rejects. */
+  mayRepeat(): Promise<boolean>;
+  /** Called once, before the first write. No further attempt is made after it. */
+  begin(answer: ProviderAnswer): void;
+  /**
+   * Takes the events of one read, never none. False: it is behind, and takes more after `drained`.
+   * An error that it throws ends the answer.
+   */
+  write(events: Event[]): boolean;
+  /** Resolves when more may be written, or when the end of the answer alone matters. */
+  drained(): Promise<void>;
+}
+
+/** The calls to providers for one request. */
+export type ProviderRun = {
+  /**
+   * Never rejects. Resolves after the last write: without an error if the answer is complete.
+   * Otherwise with `overloaded`, `upstream_error`, `upstream_refused`, `timeout`, the provider's
+   * own error, or `cancelled` after the signal of the request.
+   */
+  readonly ended: Promise<ApiError | undefined>;
+  /** The calls so far, oldest first. A new list each time. */
   attempts(): Attempt[];
 };
 
 /** All providers, as the inference service uses them. */
 export interface Providers {
-  /**
-   * Begins a model's answer. Resolves with its first event, or when no provider gave one. Never
-   * rejects: an answer that no provider began fails at its first read.
-   */
-  generate(request: ProviderRequest): Promise<ProviderAnswer>;
+  /** Calls a provider, and pushes its answer to `reader`. */
+  generate(request: ProviderRequest, reader: AnswerReader): ProviderRun;
   /** Undefined where the provider of this model cannot count. Rejects as events do. */
   countTokens(
     request: Pick<ProviderRequest, "request" | "affinity" | "accountId" | "signal" | "waits">,
@@ -94,17 +98,19 @@ export type ProviderCall = {
   /** Read-only. */
   readonly request: GenerateRequest;
   readonly route: Pick<Route, "model" | "systemEntries">;
-  /** Called when the whole request was sent and no error status was received yet. */
-  readonly onAccepted: () => void;
-  /** Called once, when the call ends, before the reader's promise settles. */
-  readonly onEnd: (end: ProviderEnd) => void;
-  /** Called once, at the end or after it: the connection serves nothing of this call any more. */
-  readonly onReleased: () => void;
-  /** As in `ProviderRequest`. A provider may ignore it. */
-  readonly relay?: ProviderRequest["relay"];
   /** They name our span. Absent: the provider gets none. */
   readonly traceHeaders?: TraceHeaders | undefined;
 };
+
+/** The place to which one call reports. `takesRuns`, `write` and `drained` as in `AnswerReader`. */
+export interface CallReader extends Pick<AnswerReader, "takesRuns" | "write" | "drained"> {
+  /** Called when the whole request was sent and no error status was received yet. */
+  accepted(): void;
+  /** Called once, when the provider has ended its answer. Events may still wait to be written. */
+  ended(end: ProviderEnd): void;
+  /** Called once, at the end or after it: the connection serves nothing of this call any more. */
+  released(): void;
+}
 
 /** Counts what became of the reasoning that a client returned with its request. */
 export type CountCarried = (fit: Fit, request: GenerateRequest) => void;
@@ -144,34 +150,24 @@ export type ProviderFailure = {
   readonly alarm?: string;
 };
 
-/** The result of one read of an answer. */
-export type Read = IteratorResult<Event[], undefined>;
-
-/** The answer of one call. */
-export interface ProviderStream {
-  /** True when the answer comes in one piece. Known from the first read on. */
+/** A call that is prepared. */
+export interface RunningCall {
+  /** True when the answer comes in one piece. Known at the first write. */
   readonly isPlain: boolean;
   /**
-   * The events of one read, never empty. One call at a time. Rejects with the error of the end.
-   * Without a pending call, reading from the provider soon pauses. The promise and the array go to
-   * the consumer as they are, without a copy per read.
+   * Sends the request. Resolves after the last write, with the error of the end if there is one.
+   * Never rejects.
    */
-  next(): Promise<Read>;
-  /** Ends the call at once with this error. No effect after its end. */
+  run(): Promise<ApiError | undefined>;
+  /** Ends the call at once with this error. What waits to be written is dropped. */
   stop(error: ApiError): void;
 }
 
 export interface Provider {
-  /**
-   * Prepares a call, which the first `next` sends. Throws an ApiError for a request that the
-   * provider's format cannot express.
-   */
-  generate(call: ProviderCall): ProviderStream;
+  /** Throws an ApiError for a request that the provider's format cannot express. */
+  generate(call: ProviderCall, reader: CallReader): RunningCall;
   /** Undefined if the provider cannot count. Rejects with an ApiError. */
-  countTokens(
-    call: Omit<ProviderCall, "onAccepted" | "onEnd" | "onReleased">,
-    signal: AbortSignal,
-  ): Promise<ProviderTokenCount | undefined>;
+  countTokens(call: ProviderCall, signal: AbortSignal): Promise<ProviderTokenCount | undefined>;
   /** Accepts no further call, and resolves when the active ones have ended. */
   close(): Promise<void>;
   /** Closes every connection at once. */

@@ -14,7 +14,7 @@ import {
 } from "../config/catalog.ts";
 import type { Metrics } from "../metrics/metrics.ts";
 import { createAnthropic } from "./anthropic.ts";
-import { startAnswer } from "./attempts.ts";
+import { callProviders } from "./attempts.ts";
 import type { CallFailure, ModelHealth } from "./health.ts";
 import { createOpenai } from "./openai.ts";
 import type {
@@ -35,7 +35,13 @@ import {
 } from "./routing.ts";
 import { type ContextTokensOf, createSimulated } from "./simulated/simulated.ts";
 
-export type { ProviderAnswer, ProviderRequest, Providers } from "./provider.ts";
+export type {
+  AnswerReader,
+  ProviderAnswer,
+  ProviderRequest,
+  ProviderRun,
+  Providers,
+} from "./provider.ts";
 
 /** Good: every call passes. Reduced: a part of them. Unusable: its last calls all failed. */
 export type ProviderHealth = "good" | "reduced" | "unusable";
@@ -116,7 +122,8 @@ export function createProviders(parts: {
   let router = new Router(parts.file, connect(parts.file, new Map()));
   if (parts.metrics) readProviders(parts.metrics, () => router);
   return {
-    generate: (request) => startAnswer(answerParts, request, () => router.routesFor(request)),
+    generate: (request, reader) =>
+      callProviders(answerParts, request, reader, () => router.routesFor(request)),
     countTokens: (request) => countTokens(request, router.routesFor(request)),
     isUsable: () => router.isUsable(),
     conditions: () =>

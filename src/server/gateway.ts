@@ -358,6 +358,7 @@ async function openHttp(parts: HttpParts): Promise<HttpListener> {
   });
   const app = createHttpServer({
     core,
+    generate: local?.generate,
     settings: { nativeBearer, trustedProxies, showCost: streamCost },
     readiness,
     identifyCaller,

@@ -20,6 +20,7 @@ import type { CatalogFile } from "../config/catalog.ts";
 import type { Config } from "../config/environment.ts";
 import { listBypasses } from "../contract/approvals.ts";
 import { type Authenticate, localClient, type Services } from "../contract/contract.ts";
+import { type Generate, guard } from "../contract/generation.ts";
 import { intercept } from "../contract/interceptor.ts";
 import { createHistory } from "../history/history.ts";
 import type { OnPayerChange } from "../http/early-check.ts";
@@ -56,6 +57,7 @@ import type { Shared } from "./worker.ts";
 
 export type StartedServices = {
   readonly services: Services;
+  readonly generate: Generate;
   readonly authenticate: Authenticate;
   readonly adminToken: string;
   readonly installation: Installation;
@@ -354,6 +356,7 @@ export async function startServices(
       alerts: intercept(AlertsService, alerts.service, interceptor),
       operations: intercept(OperationsService, operations.service, interceptor),
     },
+    generate: guard(inference.generate, log),
     authenticate,
     adminToken,
     async firstStart(work) {

@@ -1,13 +1,10 @@
-// What a listener of this process says about a call: it never comes from outside.
+// The generation that the HTTP listener gives to inference.
 
 import { create } from "@bufbuild/protobuf";
-import { createContextValues } from "@connectrpc/connect";
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { AuthenticateResponseSchema, KeysService } from "../../gen/gateway/keys/v1/keys_pb.ts";
-import type { AuthenticatedCall } from "../../src/contract/contract.ts";
-import { localCore, withFacts } from "../../src/contract/contract.ts";
-import { createIdentifyCaller } from "../../src/http/authenticate.ts";
-import { type Bindings, bindingNames, startBindings } from "../support/bindings.ts";
+import { expect, test } from "vitest";
+import { ReceiptSchema } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { AdmissionSchema } from "../../gen/gateway/inference/v1/inference_pb.ts";
+import type { Generate, Generation } from "../../src/contract/generation.ts";
 import {
   answerOf,
   chatBody,
@@ -17,88 +14,54 @@ import {
   post,
   startHttpServer,
 } from "../support/http-server.ts";
-import { callersByKind, key, type Script, scriptedServices } from "../support/scripted-services.ts";
 
-let calls: AuthenticatedCall[] = [];
-const script: Script = {
-  async unary(desc) {
-    if (desc !== KeysService.method.authenticate) return create(desc.output);
-    const { caller } = callersByKind.key;
-    return create(AuthenticateResponseSchema, caller.kind === "key" ? caller : {});
+const formats = [
+  { path: "/v1/messages", headers: nativeHeaders, body: nativeBody },
+  { path: "/v1/chat/completions", headers: chatHeaders, body: chatBody },
+];
+
+/** Sends a request, and returns what inference gets of it. */
+async function send(
+  { path, headers, body }: (typeof formats)[number],
+  more: object = {},
+  moreHeaders: Record<string, string> = {},
+): Promise<Generation> {
+  let seen: Generation | undefined;
+  const generate: Generate = async (generation) => {
+    seen = generation;
+    const { sink } = generation;
+    sink.admit(create(AdmissionSchema));
+    for (const { kind } of answerOf("Hello"))
+      if (kind.case === "events") sink.write(kind.value.events);
+    return create(ReceiptSchema);
+  };
+  const { url } = await startHttpServer({ generate });
+  const answer = await post(url, path, { ...headers, ...moreHeaders }, { ...body, ...more });
+  expect(answer.status).toBe(200);
+  await answer.text();
+  return seen ?? expect.unreachable("nothing was generated");
+}
+
+test.each(formats)(
+  "$path takes runs of text for a stream, and for nothing else",
+  async (format) => {
+    expect((await send(format, { stream: true })).sink.takesRuns).toBe(true);
+    expect((await send(format)).sink.takesRuns).toBe(false);
   },
-  async *stream(_desc, _request, call) {
-    calls.push(call);
-    yield* answerOf("Hello");
+);
+
+test.each(formats)(
+  "$path says that it made the request id, unless the client proposed it",
+  async (format) => {
+    const [own, odd] = [await send(format), await send(format, {}, { "x-request-id": "not one" })];
+    expect([own.isNewId, odd.isNewId]).toEqual([true, true]);
+    const proposed = await send(format, {}, { "x-request-id": "req_proposed123" });
+    expect(proposed).toMatchObject({ isNewId: false, requestId: "req_proposed123" });
   },
-};
-const services = scriptedServices(script);
+);
 
-let bindings: Bindings;
-beforeAll(async () => {
-  bindings = await startBindings(services);
-});
-afterAll(() => bindings.close());
-beforeEach(() => {
-  calls = [];
-});
-
-const facts = () =>
-  calls.map(({ takeDeltas, hasNewId = false }) => ({
-    takesDeltas: takeDeltas !== undefined,
-    hasNewId,
-  }));
-
-describe("what a caller says about itself in process", () => {
-  for (const name of bindingNames) {
-    const isLocal = name === "local";
-    test(`${isLocal ? "reaches" : "does not reach"} the service over ${name}`, async () => {
-      const options = {
-        headers: { authorization: callersByKind.key.credential },
-        contextValues: withFacts(createContextValues(), {
-          takeDeltas: () => false,
-          hasNewId: true,
-        }),
-      };
-      const request = { model: "haiku", messages: [{}] };
-      for await (const _ of bindings[name].inference.generate(request, options));
-      expect(facts()).toEqual([{ takesDeltas: isLocal, hasNewId: isLocal }]);
-    });
-  }
-});
-
-describe("the HTTP listener", () => {
-  const formats = [
-    { path: "/v1/messages", headers: { ...nativeHeaders, "x-api-key": key }, body: nativeBody },
-    {
-      path: "/v1/chat/completions",
-      body: chatBody,
-      headers: { ...chatHeaders, authorization: `Bearer ${key}` },
-    },
-  ];
-  for (const { path, headers, body } of formats) {
-    const send = async (more: object, moreHeaders: Record<string, string> = {}) => {
-      const core = localCore(services);
-      const identifyCaller = createIdentifyCaller(core, { check() {}, record() {} });
-      const { url } = await startHttpServer({ core, identifyCaller });
-      const answer = await post(url, path, { ...headers, ...moreHeaders }, { ...body, ...more });
-      expect(answer.status).toBe(200);
-      await answer.text();
-      return facts();
-    };
-
-    test(`${path} takes deltas at once for a stream, and for nothing else`, async () => {
-      expect(await send({ stream: true })).toMatchObject([{ takesDeltas: true }]);
-      calls = [];
-      expect(await send({})).toMatchObject([{ takesDeltas: false }]);
-    });
-
-    test(`${path} says that it made the request id, unless the client proposed it`, async () => {
-      expect(await send({})).toMatchObject([{ hasNewId: true }]);
-      calls = [];
-      expect(await send({}, { "x-request-id": "not one" })).toMatchObject([{ hasNewId: true }]);
-      calls = [];
-      const proposed = { "x-request-id": "req_proposed123" };
-      expect(await send({}, proposed)).toMatchObject([{ hasNewId: false }]);
-    });
-  }
+test.each(formats)("$path passes the credential and the count of repeats on", async (format) => {
+  const { headers } = await send(format, {}, { "x-stainless-retry-count": "2" });
+  expect(headers.get("x-stainless-retry-count")).toBe("2");
+  expect(headers.get("authorization")).toMatch(/^Bearer sk-/);
 });

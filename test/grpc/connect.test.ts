@@ -9,6 +9,12 @@ import { createConnectTransport, createGrpcWebTransport } from "@connectrpc/conn
 import fastify from "fastify";
 import { afterEach, describe, expect, onTestFinished, test, vi } from "vitest";
 import { WatchChargesResponseSchema } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import {
+  AdmissionSchema,
+  EventsSchema,
+  type GenerateResponse,
+  GenerateResponseSchema,
+} from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { AuthenticateResponseSchema } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { ApiError, shuttingDown } from "../../src/base/errors.ts";
 import { localCore, serviceTypes } from "../../src/contract/contract.ts";
@@ -413,14 +419,15 @@ describe("the memory of bodies", () => {
     expect((await post(url, getPools)).status).toBe(200);
   });
 
-  test("is free when a provider has taken the request", async () => {
+  test("is free when a provider answers", async () => {
     const bodyMemory = new BodyMemory({ ...small, perKeyBytes: small.totalBytes });
     const used: number[] = [];
-    const script = scriptOf(async function* (desc, _request, { onAccepted }) {
+    const script = scriptOf(async function* () {
+      const message = (kind: GenerateResponse["kind"]) => create(GenerateResponseSchema, { kind });
+      yield message({ case: "admission", value: create(AdmissionSchema) });
       used.push(bodyMemory.usedBytes);
-      onAccepted?.();
+      yield message({ case: "events", value: create(EventsSchema) });
       used.push(bodyMemory.usedBytes);
-      yield create(desc.output);
     });
     const bytes = encodeEnvelope(
       0,

@@ -1,17 +1,13 @@
 // Large requests that pay for nothing: how long their key waits, and that nobody else does.
 
-import type { CallOptions } from "@connectrpc/connect";
 import { describe, expect, test } from "vitest";
 import { ApiError } from "../../src/base/errors.ts";
-import { factsOf } from "../../src/contract/contract.ts";
 import { smallBodyBytes, UnpaidWork, type Work } from "../../src/http/unpaid-work.ts";
 import { ManualClock, runPendingTasks } from "../support/clock.ts";
 import {
-  answerOf,
   chatHeaders,
   nativeBody,
   nativeHeaders,
-  play,
   post,
   postNative,
   startHttpServer,
@@ -139,10 +135,6 @@ describe("a listener makes a key wait", () => {
   test("never after requests that a provider has taken", async () => {
     const clock = new ManualClock();
     const { url, script } = await startHttpServer({ clock });
-    script.instead.set("generate", async function* (_request: never, options: CallOptions) {
-      factsOf(options.contextValues).onAccepted?.();
-      yield* play(answerOf("Hello"));
-    });
     for (let index = 0; index < 40; index++)
       expect((await postNative(url, padded(nativeBody))).status).toBe(200);
   });

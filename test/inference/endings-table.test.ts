@@ -147,10 +147,12 @@ async function failedOver(): Promise<Receipt> {
 
 /** A process that died. `read`: messages that its client got before. */
 async function reaped(stream: boolean, read: number): Promise<Receipt> {
+  const stored = Promise.withResolvers<void>();
   gateway.plays(async function* (ask) {
     ask.onAccepted(true);
     yield [events.start(usage)];
-    yield begun.slice(1);
+    if (read > 1) yield begun.slice(1);
+    await stored.promise;
     yield [events.text("more, which was not stored")];
     yield await silence(ask);
   });
@@ -160,6 +162,8 @@ async function reaped(stream: boolean, read: number): Promise<Receipt> {
   const requestId = value?.kind.case === "admission" ? value.kind.value.requestId : "";
   for (let count = 0; count < read; count++) await iterator.next();
   await gateway.holds.checkpoint();
+  stored.resolve();
+  await iterator.next();
   await gateway.run(
     "update holds set deadline = now() - interval '1 second' where request_id = $1",
     [requestId],

@@ -7,7 +7,6 @@ import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { type Event, EventSchema } from "../../gen/gateway/inference/v1/event_pb.ts";
 import type { Payer } from "../../src/billing/admission.ts";
-import type { ProviderRequest } from "../../src/providers/providers.ts";
 import { events, freshInference, type TestInference } from "../support/inference.ts";
 import { log } from "../support/ledger.ts";
 
@@ -32,7 +31,7 @@ const progress = (outputTokens: number): Event =>
 /** Plays these reads and then silence. Returns whether the provider was stopped. */
 function play(reads: readonly Event[][]): { stopped: () => boolean } {
   let signal: AbortSignal | undefined;
-  gateway.plays(async function* (request: ProviderRequest) {
+  gateway.plays(async function* (request) {
     signal = request.signal;
     request.onAccepted(true);
     yield* reads;

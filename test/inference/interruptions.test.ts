@@ -52,7 +52,6 @@ const anyRun = fc.record({
   /** Pause of the reader before each message. */
   readerMs: fc.constantFrom(0, 0, 1),
   /** Whether deltas are taken as they come. */
-  takes: fc.boolean(),
 });
 
 type Run = typeof anyRun extends fc.Arbitrary<infer T> ? T : never;
@@ -62,18 +61,18 @@ const surely = (["hang-up", "return", "revocation", "drain", "nothing"] as const
   (by): [Run] => [
     {
       ...{ form: "native, streamed", splitBytes: 20, pauseMs: 1, by, read: 2, turns: 0 },
-      ...{ readerMs: 0, takes: false },
+      ...{ readerMs: 0 },
     },
   ],
 );
 
-async function interrupt({ form, by, read, turns, readerMs, takes, ...script }: Run) {
+async function interrupt({ form, by, read, turns, readerMs, ...script }: Run) {
   const { model, script: scriptOf } = forms[form] ?? forms["native, streamed"] ?? fail();
   provider.always(scriptOf(script));
   const payer = await gateway.payer(1_000_000_000n);
   const hangUp = new AbortController();
   const request = { model, maxTokens: 100, stream: form !== "native, plain" };
-  const iterator = gateway.generate(payer, request, hangUp, () => takes)[Symbol.asyncIterator]();
+  const iterator = gateway.generate(payer, request, hangUp)[Symbol.asyncIterator]();
   const seen: GenerateResponse[] = [];
   const next = async (): Promise<boolean> => {
     if (readerMs > 0) await setTimeout(readerMs);

@@ -7,10 +7,10 @@ import { GenerateRequestSchema } from "../../gen/gateway/inference/v1/inference_
 import type { Clock } from "../../src/base/clock.ts";
 import { createLog } from "../../src/base/log.ts";
 import { readCatalogFile } from "../../src/config/catalog.ts";
-import { pauseBefore, startAnswer } from "../../src/providers/attempts.ts";
+import { callProviders, pauseBefore } from "../../src/providers/attempts.ts";
 import { failed } from "../../src/providers/failures.ts";
 import { ModelHealth, type Passed } from "../../src/providers/health.ts";
-import type { Provider, ProviderRequest, Read } from "../../src/providers/provider.ts";
+import type { AnswerReader, Provider, ProviderRequest } from "../../src/providers/provider.ts";
 import { createConnection, Router } from "../../src/providers/routing.ts";
 import { catalogFor } from "../support/catalog.ts";
 import { runPendingTasks } from "../support/clock.ts";
@@ -324,13 +324,21 @@ async function simulateRoutes(fails: readonly [number, number], seed: number): P
     if (clock.now() > 60_000) return;
     const number = seen.requests++;
     const asked: ProviderRequest = {
-      ...{ request, signal: never, client: never, onAccepted: () => {} },
+      ...{ request, signal: never, client: never },
       affinity: () => `conversation ${number}`,
       accountId: `acc_${number % 10}`,
     };
-    void startAnswer(parts, asked, () => router.routesFor(asked)).then(({ provider }) => {
-      if (provider !== undefined) seen.answered++;
-    });
+    const reader: AnswerReader = {
+      takesRuns: false,
+      accepted() {},
+      mayRepeat: async () => true,
+      begin() {
+        seen.answered++;
+      },
+      write: () => true,
+      drained: async () => {},
+    };
+    callProviders(parts, asked, reader, () => router.routesFor(asked));
     clock.after((-Math.log(1 - random()) * 1000) / 20, arrive);
   };
   arrive();
@@ -341,20 +349,21 @@ async function simulateRoutes(fails: readonly [number, number], seed: number): P
 
 function failingProvider(clock: Clock, isFailing: () => boolean): Provider {
   return {
-    generate: ({ onEnd, onReleased }) => {
-      const next = () =>
-        new Promise<Read>((resolve, reject) => {
+    generate: (_call, reader) => ({
+      isPlain: false,
+      run: () =>
+        new Promise((resolve) => {
           const isFailure = isFailing();
-          const end = isFailure ? failed(500) : ({ outcome: "delivered", status: 200 } as const);
           clock.after(isFailure ? failingMs : answeringMs, () => {
-            onEnd(end);
-            onReleased();
-            if (end.outcome === "delivered") resolve({ done: false, value: [events.start()] });
-            else reject(end.error);
+            const end = isFailure ? failed(500) : ({ outcome: "delivered", status: 200 } as const);
+            reader.ended(end);
+            reader.released();
+            if (end.outcome === "delivered") reader.write([events.start()]);
+            resolve(end.outcome === "delivered" ? undefined : end.error);
           });
-        });
-      return { isPlain: false, next, stop: () => {} };
-    },
+        }),
+      stop() {},
+    }),
     countTokens: () => Promise.resolve(undefined),
     close: () => Promise.resolve(),
     destroy: () => Promise.resolve(),

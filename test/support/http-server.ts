@@ -149,6 +149,7 @@ function scriptedCore(script: ScriptedServices): Core {
           if (secret.startsWith("sk-gw2-1revoked")) throw new ApiError("revoked_key");
           if (!script.keys.has(secret)) throw new ApiError("invalid_key");
           return create(AuthenticateResponseSchema, {
+            secret: { secretId: "sec_1" },
             key: {
               keyId: "key_1",
               accountId: "acc_1",

@@ -10,11 +10,13 @@ import {
 } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { KeySchema, SecretSchema } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import type { Clock } from "../../src/base/clock.ts";
+import { ApiError, toApiError } from "../../src/base/errors.ts";
+import { newRequestId } from "../../src/base/ids.ts";
 import type { Payer } from "../../src/billing/admission.ts";
 import { defaultCatalog, readCatalogFile } from "../../src/config/catalog.ts";
-import type { TakeDeltas } from "../../src/contract/contract.ts";
+import type { Sink } from "../../src/contract/generation.ts";
 import { createCatalog, createInference } from "../../src/inference/inference.ts";
-import type { ProviderRequest, Providers } from "../../src/providers/providers.ts";
+import type { AnswerReader, ProviderRequest, Providers } from "../../src/providers/providers.ts";
 import { createRateLimits } from "../../src/rate-limits/rate-limits.ts";
 import { callBy } from "./calls.ts";
 import { freshLedger, log } from "./ledger.ts";
@@ -53,7 +55,8 @@ export const events = {
 };
 
 /** Plays one answer. It may wait, watch `request.signal`, throw, or call `request.onAccepted`. */
-export type PlayAnswer = (request: ProviderRequest) => AsyncIterable<Event[]>;
+export type PlayAnswer = (request: PlayedRequest) => AsyncIterable<Event[]>;
+export type PlayedRequest = ProviderRequest & { onAccepted(isAccepted: boolean): void };
 
 export type TestInference = Awaited<ReturnType<typeof freshInference>>;
 
@@ -70,10 +73,8 @@ export async function freshInference(
   let play: PlayAnswer = async function* () {};
   let count: () => number | undefined = () => undefined;
   const played: Providers = {
-    generate: async (request) => ({
-      provider: "played",
-      isPlain: false,
-      events: withoutReturn(play(request)),
+    generate: (request, reader) => ({
+      ended: push(play({ ...request, onAccepted: (is) => reader.accepted(is) }), request, reader),
       attempts: () => [],
     }),
     countTokens: async () => {
@@ -118,14 +119,29 @@ export async function freshInference(
       for (const listener of live) listener({ keyId });
     },
     /** Runs a request to its end. The caller hangs up through `hangUp`. */
-    generate(
+    generate(payer: Payer, more: RequestMembers = {}, hangUp = new AbortController()) {
+      return inference.service.generate(requestOf(more), callOf(payer, hangUp.signal));
+    },
+    /** Runs a request whose answer goes to `sink`. `isNewId`: its hold may be overlapped. */
+    generateInto(
+      sink: Sink,
       payer: Payer,
-      more: RequestMembers = {},
-      hangUp = new AbortController(),
-      takeDeltas?: TakeDeltas,
+      {
+        more = {},
+        hangUp = new AbortController(),
+        isNewId = false,
+      }: { more?: RequestMembers; hangUp?: AbortController; isNewId?: boolean } = {},
     ) {
-      const call = callOf(payer, hangUp.signal);
-      return inference.service.generate(requestOf(more), { ...call, takeDeltas });
+      const { caller, requestHeader: headers } = callOf(payer, hangUp.signal);
+      return inference.generate({
+        request: requestOf(more),
+        caller,
+        headers,
+        requestId: newRequestId(),
+        isNewId,
+        sink,
+        client: hangUp.signal,
+      });
     },
     async countTokens(payer: Payer) {
       const request = create(CountTokensRequestSchema, { request: requestOf({}) });
@@ -172,11 +188,29 @@ export function silence({ signal }: ProviderRequest): Promise<never> {
   });
 }
 
-/** As a provider's stream: only its signal ends it, not a reader that stops. */
-function withoutReturn(events: AsyncIterable<Event[]>): AsyncIterable<Event[]> {
-  const iterator = events[Symbol.asyncIterator]();
-  const reads = { next: () => iterator.next() };
-  return { [Symbol.asyncIterator]: () => reads };
+/** Pushes an answer as providers do. Only its signal ends it, not a reader that is gone. */
+async function push(
+  answer: AsyncIterable<Event[]>,
+  { signal }: ProviderRequest,
+  reader: AnswerReader,
+): Promise<ApiError | undefined> {
+  const stopped = new Promise<IteratorResult<Event[]>>((_, reject) => {
+    const stop = () => reject(new ApiError("cancelled"));
+    if (signal.aborted) stop();
+    signal.addEventListener("abort", stop, { once: true });
+  });
+  stopped.catch(() => undefined);
+  const reads = answer[Symbol.asyncIterator]();
+  try {
+    const next = () => Promise.race([reads.next(), stopped]);
+    let read = await next();
+    reader.begin({ provider: "played", span: undefined, isPlain: false });
+    for (; !read.done; read = await next())
+      if (!reader.write(read.value)) await Promise.race([reader.drained(), stopped]);
+    return undefined;
+  } catch (error) {
+    return toApiError(error);
+  }
 }
 
 function requestOf(more: RequestMembers): GenerateRequest {
@@ -197,5 +231,5 @@ function callOf({ keyId, accountId }: Payer, signal: AbortSignal) {
     key: create(KeySchema, { keyId, accountId, family: 1 }),
     secret: create(SecretSchema, { secretId: "sec_of_test" }),
   };
-  return callBy(caller, { signal });
+  return { ...callBy(caller, { signal }), caller };
 }

@@ -15,8 +15,8 @@ import { readCatalogFile } from "../../src/config/catalog.ts";
 import {
   createProviders,
   type ManagedProviders,
-  type ProviderAnswer,
   type ProviderRequest,
+  type ProviderRun,
 } from "../../src/providers/providers.ts";
 import { catalogFor } from "./catalog.ts";
 
@@ -61,13 +61,18 @@ export function requestOf(
   });
 }
 
-/** A request that records the calls of `onAccepted`. */
+/** A request that records what its reader hears beside the events. */
 export type ObservedRequest = ProviderRequest & {
   readonly abort: AbortController;
   accepted: number;
   rejected: number;
+  mayRepeat: () => Promise<boolean>;
+  takesRuns: boolean;
+  /** The name of the provider that began the answer. */
+  provider: string | undefined;
+  isPlain: boolean | undefined;
   /** Set once a provider was called. */
-  answer: ProviderAnswer | undefined;
+  run: ProviderRun | undefined;
 };
 
 export function providerRequestFor(
@@ -76,31 +81,77 @@ export function providerRequestFor(
   accountId = "acc_1",
 ): ObservedRequest {
   const abort = new AbortController();
-  const observed: ObservedRequest = {
+  return {
     request,
     affinity: () => affinity,
     accountId,
     abort,
     signal: abort.signal,
     client: new AbortController().signal,
-    answer: undefined,
+    run: undefined,
+    provider: undefined,
+    isPlain: undefined,
     accepted: 0,
     rejected: 0,
-    onAccepted: (isAccepted: boolean) => {
-      if (isAccepted) observed.accepted++;
-      else observed.rejected++;
-    },
+    mayRepeat: async () => true,
+    takesRuns: false,
   };
-  return observed;
 }
 
-/** The events of the answer to `ask`. */
+/** The events of the answer to `ask`, as they are asked for. One read is unread at most. */
 export async function startAnswer(
-  providers: ManagedProviders,
+  providers: Pick<ManagedProviders, "generate">,
   ask: ObservedRequest,
 ): Promise<AsyncIterable<Event[]>> {
-  ask.answer = await providers.generate(ask);
-  return ask.answer.events;
+  const unread: Event[][] = [];
+  let isOver = false;
+  const moved: (() => void)[] = [];
+  const wake = () => {
+    for (const one of moved.splice(0)) one();
+  };
+  const begun = Promise.withResolvers<void>();
+  const run = providers.generate(ask, {
+    takesRuns: ask.takesRuns,
+    accepted(isAccepted) {
+      if (isAccepted) ask.accepted++;
+      else ask.rejected++;
+    },
+    mayRepeat: () => ask.mayRepeat(),
+    begin({ provider, isPlain }) {
+      ask.provider = provider;
+      ask.isPlain = isPlain;
+    },
+    write(events) {
+      unread.push(events);
+      begun.resolve();
+      wake();
+      return false;
+    },
+    drained: () =>
+      new Promise((resolve) => {
+        const check = () => (unread.length === 0 ? resolve() : moved.push(check));
+        check();
+      }),
+  });
+  ask.run = run;
+  void run.ended.then(() => {
+    isOver = true;
+    begun.resolve();
+    wake();
+  });
+  await begun.promise;
+  return (async function* () {
+    for (;;) {
+      const events = unread.shift();
+      if (events) {
+        yield events;
+        wake();
+      } else if (isOver) break;
+      else await new Promise<void>((resolve) => moved.push(resolve));
+    }
+    const error = await run.ended;
+    if (error) throw error;
+  })();
 }
 
 /** An answer that was read to its end, or to its error. */
@@ -164,8 +215,8 @@ export function firstUsageOf(events: readonly Event[]) {
 }
 
 /** The calls that were made for a request. */
-export function attemptsFor({ answer }: ObservedRequest): Attempt[] {
-  return answer?.attempts() ?? [];
+export function attemptsFor({ run }: ObservedRequest): Attempt[] {
+  return run?.attempts() ?? [];
 }
 
 /** Provider and outcome of each attempt. */

@@ -17,19 +17,20 @@ import { Fit } from "../../formats/fit.ts";
 import { fitRequest } from "../../formats/native/native.ts";
 import { aborted, failed, failureOfAnswer, failureOfEvent } from "../failures.ts";
 import type {
+  CallReader,
   CountCarried,
   Provider,
   ProviderCall,
+  ProviderEnd,
   ProviderFailure,
-  ProviderStream,
-  Read,
+  RunningCall,
 } from "../provider.ts";
 import { type Plan, planAnswer } from "./answer.ts";
 import { type InputTokens, PromptCache, segmentPrompt } from "./prompt.ts";
 import type { PlannedBlock } from "./samples.ts";
 import { splitTokens, tokensOf } from "./tokens.ts";
 
-// The most events of one read, if no pause separates them.
+// The most events of one write, if no pause separates them.
 const readMax = 64;
 
 /** The context window of a catalogue model, in tokens. Undefined: the model has no limit. */
@@ -44,12 +45,13 @@ export function createSimulated(
 ): Provider {
   const cache = new PromptCache();
   return {
-    generate: (call) =>
-      new SimulatedStream(
+    generate(call, reader) {
+      const contextTokens = contextTokensOf(call.request.model);
+      return new SimulatedCall(
         { settings, clock, cache, countCarried },
-        call,
-        contextTokensOf(call.request.model),
-      ),
+        { call, reader, ...(contextTokens !== undefined && { contextTokens }) },
+      );
+    },
     async countTokens({ request }) {
       const bytes = segmentPrompt(fitRequest(request)).reduce(
         (sum, segment) => sum + segment.bytes,
@@ -70,60 +72,61 @@ type Parts = {
   readonly countCarried: CountCarried;
 };
 
-class SimulatedStream implements ProviderStream {
+class SimulatedCall implements RunningCall {
   readonly isPlain = false;
   readonly #parts: Parts;
   readonly #call: ProviderCall;
+  readonly #reader: CallReader;
   readonly #contextTokens: number;
   #plan: Plan | undefined;
-  #steps: Generator<Step> | undefined;
-  // A step that the last read left for the next one, because of its pause.
-  #nextStep: Step | undefined;
   #sent = 0;
-  #ended: { error?: ApiError } | undefined;
-  // Ends the current pause.
-  #wake: (() => void) | undefined;
+  #end: ProviderEnd | undefined;
+  /** The error of the reader. */
+  #fault: ApiError | undefined;
+  readonly #stopped = Promise.withResolvers<void>();
+  /** Ends the current pause. */
+  #wake = () => {};
 
-  constructor(parts: Parts, call: ProviderCall, contextTokens = Number.POSITIVE_INFINITY) {
+  constructor(
+    parts: Parts,
+    of: { call: ProviderCall; reader: CallReader; contextTokens?: number },
+  ) {
     this.#parts = parts;
-    this.#call = call;
-    this.#contextTokens = contextTokens;
+    this.#call = of.call;
+    this.#reader = of.reader;
+    this.#contextTokens = of.contextTokens ?? Number.POSITIVE_INFINITY;
   }
 
-  async next(): Promise<Read> {
-    if (this.#ended === undefined && this.#steps === undefined) this.#begin();
-    const events: Event[] = [];
-    while (this.#ended === undefined && events.length < readMax) {
-      const step = this.#nextStep ?? this.#steps?.next().value;
-      if (step === undefined) {
-        this.#end();
-        break;
+  async run(): Promise<ApiError | undefined> {
+    let unsent: Event[] = [];
+    for (const { event, pause } of this.#begin()) {
+      const pauseMs = this.#pauseMs(pause);
+      if (unsent.length > 0 && (pauseMs > 0 || unsent.length === readMax)) {
+        await this.#write(unsent);
+        unsent = [];
       }
-      const pauseMs = this.#pauseMs(step);
-      if (pauseMs > 0 && events.length > 0) {
-        this.#nextStep = step;
-        break;
-      }
-      this.#nextStep = undefined;
       if (pauseMs > 0) await this.#pause(pauseMs);
-      if (this.#ended === undefined && !this.#endIfDirected()) {
-        events.push(step.event);
-        this.#sent++;
-      }
+      if (this.#end || this.#endIfDirected()) break;
+      unsent.push(event);
+      this.#sent++;
     }
-    if (events.length > 0) return { done: false, value: events };
-    if (this.#ended?.error !== undefined) throw this.#ended.error;
-    return { done: true, value: undefined };
+    if (this.#end === undefined) this.#finish({ outcome: "delivered", status: 200 });
+    if (unsent.length > 0) await this.#write(unsent);
+    if (this.#end === undefined || this.#end.outcome === "delivered") return this.#fault;
+    return this.#end.error;
   }
 
   stop(error: ApiError): void {
-    if (this.#ended === undefined) this.#fail(aborted(error, this.#plan === undefined ? 0 : 200));
-    this.#wake?.();
+    this.#stopped.resolve();
+    if (this.#end === undefined) this.#finish(aborted(error, this.#plan === undefined ? 0 : 200));
+    this.#wake();
   }
 
-  #begin(): void {
+  /** The events of the answer, with the pauses before them. None of a request that is refused. */
+  #begin(): Iterable<Step> {
     const { route } = this.#call;
     const { settings, clock, cache, countCarried } = this.#parts;
+    if (this.#end !== undefined) return [];
     try {
       const fit = new Fit();
       const request = fitRequest(this.#call.request, fit);
@@ -133,19 +136,31 @@ class SimulatedStream implements ProviderStream {
       const plan = planAnswer(request, promptTokens, settings.directives);
       const refusal = findRefusal(plan, promptTokens, request.maxTokens ?? 0, this.#contextTokens);
       if (refusal !== undefined) {
-        this.#fail(failureOfRefusal(refusal, route.model));
-        return;
+        this.#finish(failureOfRefusal(refusal, route.model));
+        return [];
       }
       const input = cache.count(request.model, segments, clock.now());
-      this.#call.onAccepted();
+      this.#reader.accepted();
       this.#plan = plan;
-      this.#steps = renderPlan(plan, { model: route.model, leftOut: fit.leftOut }, input);
+      return renderPlan(plan, { model: route.model, leftOut: fit.leftOut }, input);
     } catch (error) {
-      this.#fail({ outcome: "refused", status: 400, error: toApiError(error), retry: "nowhere" });
+      this.#finish({ outcome: "refused", status: 400, error: toApiError(error), retry: "nowhere" });
+      return [];
     }
   }
 
-  #pauseMs({ pause }: Step): number {
+  async #write(events: Event[]): Promise<void> {
+    if (this.#end && this.#end.outcome === "aborted") return;
+    try {
+      if (this.#reader.write(events)) return;
+      if (!this.#end) await Promise.race([this.#reader.drained(), this.#stopped.promise]);
+    } catch (error) {
+      this.#fault = toApiError(error);
+      this.stop(this.#fault);
+    }
+  }
+
+  #pauseMs(pause: Step["pause"]): number {
     const directives = this.#plan?.directives;
     const { settings } = this.#parts;
     if (pause === "firstToken") return directives?.firstTokenMs ?? settings.firstTokenMs;
@@ -165,22 +180,16 @@ class SimulatedStream implements ProviderStream {
   // Ends the answer if a directive demands it before the next event. True once it has ended.
   #endIfDirected(): boolean {
     const { dropAfter, failAfter } = this.#plan?.directives ?? {};
-    if (this.#sent === dropAfter) this.#fail(failed(200));
+    if (this.#sent === dropAfter) this.#finish(failed(200));
     else if (this.#sent === failAfter)
-      this.#fail(failureOfEvent({ type: "overloaded_error", message: "Overloaded" }, 200));
-    return this.#ended !== undefined;
+      this.#finish(failureOfEvent({ type: "overloaded_error", message: "Overloaded" }, 200));
+    return this.#end !== undefined;
   }
 
-  #end(): void {
-    this.#ended = {};
-    this.#call.onEnd({ outcome: "delivered", status: 200 });
-    this.#call.onReleased();
-  }
-
-  #fail(failure: ProviderFailure): void {
-    this.#ended = { error: failure.error };
-    this.#call.onEnd(failure);
-    this.#call.onReleased();
+  #finish(end: ProviderEnd): void {
+    this.#end = end;
+    this.#reader.ended(end);
+    this.#reader.released();
   }
 }
 

@@ -1,5 +1,5 @@
-// One call to a provider over HTTP, as a stream of events. It is a handler of undici's dispatcher,
-// because every layer between the socket and the decoder would cost time on each read.
+// One call to a provider over HTTP. It pushes the events of its answer. It is a handler of undici's
+// dispatcher, because every layer between the socket and the decoder would cost time on each read.
 
 import type { IncomingHttpHeaders } from "node:http";
 import { Readable, type Transform } from "node:stream";
@@ -29,11 +29,11 @@ import {
   wordsOf,
 } from "./failures.ts";
 import type {
+  CallReader,
   ProviderCall,
   ProviderEnd,
   ProviderFailure,
-  ProviderStream,
-  Read,
+  RunningCall,
 } from "./provider.ts";
 import { redactSecrets, redactText } from "./redact.ts";
 
@@ -70,14 +70,14 @@ const decoder = new TextDecoder();
 // Larger bodies of requests are forgotten once they are sent. Their stream costs 4 µs.
 const keptBytesMax = 16 * 1024;
 
-// Bytes that are decoded ahead of a busy reader. Beyond this, the socket is paused until the reader
-// calls `next`.
+// Bytes that are decoded ahead of a reader that is behind. Beyond this, the socket is paused until
+// it has caught up.
 const aheadBytesMax = 32 * 1024;
 
-/** One call. The first `next` sends it. */
-export class HttpStream implements ProviderStream, Dispatcher.DispatchHandler {
+export class HttpCall implements RunningCall, Dispatcher.DispatchHandler {
   readonly #request: HttpRequest;
   readonly #call: ProviderCall;
+  readonly #reader: CallReader;
   #unsent: Uint8Array | undefined;
   #controller: Dispatcher.DispatchController | undefined;
   #status = 0;
@@ -91,11 +91,14 @@ export class HttpStream implements ProviderStream, Dispatcher.DispatchHandler {
   #decoder: EventDecoder | undefined;
   #body: Buffer[] = [];
   #bodyBytes = 0;
-  /** Events that wait for a call of `next`, and the number of bytes they were decoded from. */
+  /** Events to be written, and the number of bytes that a reader is behind. */
   #ready: Event[] = [];
   #aheadBytes = 0;
+  /** True while the ready events are about to be written. */
   #isWaking = false;
-  #waiter: { resolve: (read: Read) => void; reject: (error: ApiError) => void } | undefined;
+  /** True until the reader has caught up. */
+  #isBehind = false;
+  readonly #done = Promise.withResolvers<ApiError | undefined>();
   #end: ProviderEnd | undefined;
   /** True once the provider has ended the body, or its connection. */
   #hasBodyEnd = false;
@@ -103,8 +106,9 @@ export class HttpStream implements ProviderStream, Dispatcher.DispatchHandler {
   #isReleased = false;
   #cancelTimer = () => {};
 
-  constructor(request: HttpRequest, body: JsonObject, call: ProviderCall) {
+  constructor(request: HttpRequest, body: JsonObject, call: ProviderCall, reader: CallReader) {
     this.#request = request;
+    this.#reader = reader;
     const text = JSON.stringify(body);
     this.#unsent = request.stream ? encoder.encode(text) : Buffer.from(text);
     this.#call = call;
@@ -114,22 +118,15 @@ export class HttpStream implements ProviderStream, Dispatcher.DispatchHandler {
     return this.#reading === "answer";
   }
 
-  next(): Promise<Read> {
+  run(): Promise<ApiError | undefined> {
     if (this.#unsent) this.#send(this.#unsent);
-    if (this.#ready.length > 0) return Promise.resolve({ done: false, value: this.#take() });
-    const end = this.#end;
-    if (end === undefined) {
-      return new Promise((resolve, reject) => {
-        this.#waiter = { resolve, reject };
-      });
-    }
-    if (end.outcome === "delivered") return Promise.resolve({ done: true, value: undefined });
-    return Promise.reject(end.error);
+    return this.#done.promise;
   }
 
   stop(error: ApiError): void {
-    if (this.#end !== undefined) return;
-    this.#fail(aborted(error, this.#status));
+    if (this.#end === undefined) this.#fail(aborted(error, this.#status));
+    this.#ready = [];
+    this.#done.resolve(error);
   }
 
   onRequestStart(controller: Dispatcher.DispatchController): void {
@@ -139,7 +136,7 @@ export class HttpStream implements ProviderStream, Dispatcher.DispatchHandler {
   }
 
   onRequestSent(): void {
-    if (this.#end === undefined) this.#call.onAccepted();
+    if (this.#end === undefined) this.#reader.accepted();
   }
 
   onResponseStart(
@@ -197,7 +194,7 @@ export class HttpStream implements ProviderStream, Dispatcher.DispatchHandler {
       return;
     }
     this.#accept(() => this.#decoder?.push(chunk) ?? []);
-    if (this.#ready.length === 0 || this.#waiter !== undefined) return;
+    if (!this.#isBehind) return;
     this.#aheadBytes += chunk.length;
     if (this.#aheadBytes >= aheadBytesMax) (this.#unpacker ?? this.#controller)?.pause();
   }
@@ -212,8 +209,7 @@ export class HttpStream implements ProviderStream, Dispatcher.DispatchHandler {
     }
     this.#reading = kind;
     const { codec, source } = this.#request;
-    if (kind === "events")
-      this.#decoder = codec.createEventDecoder(this.#call.relay !== undefined, source);
+    if (kind === "events") this.#decoder = codec.createEventDecoder(this.#reader.takesRuns, source);
     return true;
   }
 
@@ -279,37 +275,36 @@ export class HttpStream implements ProviderStream, Dispatcher.DispatchHandler {
   #deliver(events: Event[]): void {
     if (events.length === 0) return;
     this.#ready = this.#ready.length === 0 ? events : this.#ready.concat(events);
-    if (this.#waiter === undefined || this.#isWaking) return;
-    // undici calls once for each chunk of a socket read, all in one turn. The reader is woken after
-    // that turn and gets them together.
+    if (this.#isBehind || this.#isWaking) return;
+    // undici calls once for each chunk of a socket read, all in one turn. The reader gets them
+    // together, after that turn.
     this.#isWaking = true;
-    void settled.then(this.#wake);
+    void settled.then(this.#write);
   }
 
-  readonly #wake = (): void => {
+  readonly #write = (): void => {
     this.#isWaking = false;
-    const waiter = this.#waiter;
-    if (waiter === undefined) return;
-    this.#waiter = undefined;
-    try {
-      if (this.#ready.length > 0 && this.#call.relay?.(this.#ready)) this.#ready = [];
-    } catch (error) {
-      waiter.reject(toApiError(error));
-      return;
-    }
-    if (this.#ready.length > 0) waiter.resolve({ done: false, value: this.#take() });
-    else if (this.#end?.outcome === "delivered") waiter.resolve({ done: true, value: undefined });
-    else if (this.#end !== undefined) waiter.reject(this.#end.error);
-    else this.#waiter = waiter;
-  };
-
-  #take(): Event[] {
+    if (this.#isBehind) return;
     const events = this.#ready;
     this.#ready = [];
+    try {
+      if (events.length > 0) this.#isBehind = !this.#reader.write(events);
+    } catch (error) {
+      this.stop(toApiError(error));
+      return;
+    }
+    if (this.#end) this.#done.resolve(errorOf(this.#end));
+    else if (this.#isBehind) this.#reader.drained().then(this.#goOn, this.#giveUp);
+  };
+
+  readonly #goOn = (): void => {
+    this.#isBehind = false;
     this.#aheadBytes = 0;
     (this.#unpacker ?? this.#controller)?.resume();
-    return events;
-  }
+    this.#write();
+  };
+
+  readonly #giveUp = (error: unknown): void => this.stop(toApiError(error));
 
   // The connection broke. Events that the decoder still held back were produced by the provider,
   // and their usage counts. The end that the decoder adds was not.
@@ -384,21 +379,26 @@ export class HttpStream implements ProviderStream, Dispatcher.DispatchHandler {
     this.#unpacker?.destroy();
     // Bytes after the end are read and dropped, so that the connection can serve the next call.
     this.#controller?.resume();
-    this.#call.onEnd(end);
+    this.#reader.ended(end);
     if (end.outcome !== "delivered" || this.#hasBodyEnd) this.#release();
     else
       this.#cancelTimer = this.#request.clock.after(bodyEndMaxMs, () =>
         this.#controller?.abort(new Error("the answer has ended, and its connection has not")),
       );
-    this.#wake();
+    this.#write();
   }
 
   #release(): void {
     if (this.#isReleased) return;
     this.#isReleased = true;
     this.#cancelTimer();
-    this.#call.onReleased();
+    this.#reader.released();
   }
+}
+
+/** The error of an end; undefined for a complete answer. */
+function errorOf(end: ProviderEnd): ApiError | undefined {
+  return end.outcome === "delivered" ? undefined : end.error;
 }
 
 /** The bytes as a stream that lets go of them. undici holds on to a body until the answer ends. */

@@ -26,6 +26,7 @@ import { plain } from "./suites/plain.ts";
 import { processes } from "./suites/processes.ts";
 import { profile } from "./suites/profile.ts";
 import { reports } from "./suites/reports.ts";
+import { road } from "./suites/road.ts";
 import { split } from "./suites/split.ts";
 import { start } from "./suites/start.ts";
 import { stream } from "./suites/stream.ts";
@@ -65,6 +66,7 @@ const suites: Record<string, () => Promise<Result>> = {
   "payments-rules": paymentsRules,
   chains,
   console: consolePages,
+  road,
   profile,
 };
 const onlyWhenNamed = ["reports", "closing", "days", "verification", "console", "profile"];

@@ -46,6 +46,7 @@ const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
   {
     contract: [
       "contract",
+      "generation",
       "approvals",
       "callers",
       "interceptor",
@@ -59,7 +60,7 @@ const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
   {
     formats: [
       ...["native/native", "chat/chat", "responses/responses"],
-      ...["codec", "fit", "hosted-tools", "json", "packs", "text-run", "turns"],
+      ...["codec", "events", "fit", "hosted-tools", "json", "packs", "text-run", "turns"],
     ],
   },
   {

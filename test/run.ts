@@ -16,7 +16,7 @@ import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join, relative } from "node:path";
-import { parseArgs } from "node:util";
+import { parseArgs, stripVTControlCharacters } from "node:util";
 import type { Reporter } from "vitest/node";
 import { startVitest } from "vitest/node";
 import { findBundle, writeBundle } from "../src/server/bundle.ts";
@@ -222,13 +222,19 @@ async function runSuites(
   return ended;
 }
 
+type Thrown = { readonly message: string; readonly diff?: string; readonly cause?: unknown };
+
 /** The first lines of an error and of its causes: for a property, its seed and the example. */
-function whyOf(errors: readonly { message: string; cause?: unknown }[]): string[] {
-  const messages = errors.flatMap(({ message, cause }) => [message, Object(cause).message ?? ""]);
-  const lines = messages.join("\n").split("\n");
+function whyOf(errors: readonly Thrown[]): string[] {
+  const texts = errors.flatMap(({ message, diff = "", cause }) => [
+    message,
+    stripVTControlCharacters(diff),
+    Object(cause).message ?? "",
+  ]);
+  const lines = texts.join("\n").split("\n");
   return lines
     .filter((line) => line.trim() !== "")
-    .slice(0, 6)
+    .slice(0, 12)
     .map((line) => line.slice(0, 300));
 }
 

@@ -1,6 +1,7 @@
-// One answer, on its way from a provider to its client. Counts what is handed on, keeps the end back
-// until the charge is durable, and cuts an answer that exceeds its grant. One gate keeps everything
-// back: until the hold is durable, and while this process may have been declared dead.
+// One answer, on its way from a provider to its client. Counts the events that are handed on, keeps
+// the end back until the charge is durable, and cuts an answer that exceeds its grant. One gate
+// keeps everything back: until the hold is durable, and while this process may have been declared
+// dead.
 
 import { create } from "@bufbuild/protobuf";
 import { Outcome, type Receipt } from "../../gen/gateway/billing/v1/billing_pb.ts";
@@ -159,7 +160,7 @@ export class Answer implements AnswerReader, Answered {
       const opening = this.#bill ? this.#parts.confirmAlive() : this.#held.promise;
       if (opening === undefined) return this.#handle(events);
       this.#gate = opening.then(() => this.#flush());
-      // Whoever waits for it gets its error.
+      // Those who wait for it get its error.
       this.#gate.catch(() => undefined);
     }
     this.#waiting.push(...events);

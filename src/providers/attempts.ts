@@ -150,9 +150,9 @@ function passes(
 }
 
 /**
- * One call to the provider of a route. It releases the route's concurrency limit when it ends. Pings
- * before its first event are dropped: a provider that sent only pings may still be replaced by
- * another.
+ * One call to the provider of a route. It releases the concurrency limit of the route when it ends.
+ * Pings before its first event are dropped: a provider that sent only pings may still be replaced
+ * by another.
  */
 class Attempted implements CallReader {
   readonly route: AcquiredRoute;

@@ -1,5 +1,5 @@
-// The sinks of an answer: whatever they take of it at once, and whenever they fall behind, the client
-// gets the same and pays the same.
+// The sinks of an answer: however much they take of it at once, and whenever they fall behind, the
+// client gets the same and pays the same.
 
 import { setImmediate } from "node:timers/promises";
 import fc from "fast-check";

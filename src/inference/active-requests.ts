@@ -29,7 +29,6 @@ export class ActiveRequest {
   cancelReason: CancelReason | undefined;
   /** Aborts the provider call. */
   provider = new AbortController();
-  #onCancel: (() => void) | undefined;
 
   constructor(names: RequestNames) {
     this.accountId = names.accountId;
@@ -43,22 +42,12 @@ export class ActiveRequest {
     if (this.cancelReason) return;
     this.cancelReason = reason;
     this.provider.abort();
-    this.#onCancel?.();
   }
 
   /** Stops the provider call, so that the request may make another. */
   stopCall(): void {
     this.provider.abort();
     if (!this.cancelReason) this.provider = new AbortController();
-  }
-
-  /**
-   * Calls `callback` when the gateway ends the request, at once if it has already. A client that
-   * stopped reading would otherwise keep the request from being settled. For one listener.
-   */
-  onCancel(callback: () => void): void {
-    this.#onCancel = callback;
-    if (this.cancelReason) callback();
   }
 }
 

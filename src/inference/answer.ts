@@ -198,7 +198,8 @@ export class Answer implements AnswerReader, Answered {
     const waiting = this.#waiting;
     this.#waiting = [];
     this.#gate = undefined;
-    this.#isBehind = !this.#handle(waiting);
+    // Of a process that was declared dead, nothing goes on any more.
+    if (!this.#active.cancelReason) this.#isBehind = !this.#handle(waiting);
   }
 
   /** Hands on what may be handed on before the charge. */

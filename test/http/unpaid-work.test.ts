@@ -134,7 +134,7 @@ describe("a listener makes a key wait", () => {
 
   test("never after requests that a provider has taken", async () => {
     const clock = new ManualClock();
-    const { url, script } = await startHttpServer({ clock });
+    const { url } = await startHttpServer({ clock });
     for (let index = 0; index < 40; index++)
       expect((await postNative(url, padded(nativeBody))).status).toBe(200);
   });

@@ -217,3 +217,20 @@ test("nothing is written while the ledger has not confirmed a process that was p
   await answer;
   expect(sink.kinds.at(-1)).toBe("messageStop");
 });
+
+test("nothing that waited is written once the process was declared dead", async () => {
+  const gate = new Gate();
+  const [start = "", open = "", ...others] = nativeEvents({ text: ["1", "2"] });
+  const sink = new NativeSink(true);
+  const { answer } = await startStream([start + open, gate, ...others], sink);
+  const confirmed = Promise.withResolvers<void>();
+  confirmAlive.mockClear().mockReturnValue(confirmed.promise);
+  gate.open();
+  await vi.waitFor(() => expect(confirmAlive).toHaveBeenCalled());
+  const cancelled = gateway.inference.cancelAll("declared dead");
+  confirmAlive.mockReturnValue(undefined);
+  confirmed.resolve();
+  await expect(answer).rejects.toMatchObject({ reason: "gateway_unavailable" });
+  await cancelled;
+  expect(sink.kinds).toEqual(["messageStart", "blockStart"]);
+});

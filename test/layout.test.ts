@@ -22,7 +22,7 @@ const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
   {
     http: [
       "http",
-      "address-limit",
+      "connections",
       "authenticate",
       "body-memory",
       "connect",

@@ -17,7 +17,6 @@ import type { Metrics } from "../metrics/metrics.ts";
 import type { TraceHeaders, Tracer } from "../tracing/tracing.ts";
 import { aboutOperation, descriptorsOperation, getAbout, getDescriptorSet } from "./about.ts";
 import { createAccessLog } from "./access-log.ts";
-import type { AddressLimit } from "./address-limit.ts";
 import {
   createFailedCredentials,
   type FailedCredentials,
@@ -34,6 +33,7 @@ import {
 import { createReadJson, createReadRaw } from "./body.ts";
 import type { BodyMemory } from "./body-memory.ts";
 import { chatOperation, postChatCompletions } from "./chat-completions.ts";
+import { type AddressLimit, allowHalfClose, OpenRequests } from "./connections.ts";
 import { endOf, type RequestContext, requestIdHeaders, requestIdOf } from "./context.ts";
 import {
   type CredentialForm,
@@ -42,7 +42,6 @@ import {
   requireVersion,
 } from "./credentials.ts";
 import { docsOperation, getDocs } from "./docs-page.ts";
-import { OpenRequests } from "./drain.ts";
 import type { EarlyCheck } from "./early-check.ts";
 import type { Envelope } from "./error-body.ts";
 import {
@@ -54,7 +53,6 @@ import {
   refuseUpgrade,
   type ServedPath,
 } from "./error-handler.ts";
-import { allowHalfClose } from "./half-close.ts";
 import {
   emptyOperation,
   getEmpty,

@@ -13,7 +13,6 @@ import { createSessionCookie, registerConsole, settingsFor } from "../console/co
 import { type Core, localCore } from "../contract/contract.ts";
 import { grpcCore } from "../grpc/client.ts";
 import { type Certificate, createGrpcServer } from "../grpc/grpc.ts";
-import { AddressLimit } from "../http/address-limit.ts";
 import {
   createFailedCredentials,
   createIdentifyCaller,
@@ -21,6 +20,7 @@ import {
 } from "../http/authenticate.ts";
 import { BodyMemory } from "../http/body-memory.ts";
 import { registerConnect } from "../http/connect.ts";
+import { AddressLimit } from "../http/connections.ts";
 import {
   createEarlyCheck,
   type OnPayerChange,

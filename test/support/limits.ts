@@ -2,8 +2,8 @@
 
 import { loopbackRanges, matchAddresses } from "../../src/base/client-address.ts";
 import { readConfig } from "../../src/config/environment.ts";
-import { AddressLimit } from "../../src/http/address-limit.ts";
 import { BodyMemory } from "../../src/http/body-memory.ts";
+import { AddressLimit } from "../../src/http/connections.ts";
 
 export function defaultLimits() {
   const { requestMemory, maxConnectionsPerAddress } = readConfig({});

@@ -1,9 +1,12 @@
-// Counts the open requests of the listener, so that a drain can wait for them.
+// The connections of the listener: the open requests on them, for which a drain waits; clients that
+// have closed their side; and the share of one client address.
 
 import type { Server } from "node:http";
 import { Server as NetServer, type Socket } from "node:net";
-import type { FastifyReply } from "fastify";
-import { shuttingDown } from "../base/errors.ts";
+import type { FastifyReply, FastifyRequest } from "fastify";
+import { addTo } from "../base/bounded-map.ts";
+import { type AddressMatcher, networkOf } from "../base/client-address.ts";
+import { ApiError, shuttingDown } from "../base/errors.ts";
 import { aborted, withTimeout } from "../base/timeout.ts";
 import { WaitGroup } from "../base/wait-group.ts";
 import { lingerMs } from "./receive-body.ts";
@@ -132,4 +135,101 @@ function closeIdleSoon(server: Server): Promise<void> {
       resolve();
     }, idleMs).unref();
   });
+}
+
+/** Pauses between two interim responses. The last one repeats. */
+const pausesMs = [10, 20, 70, 200, 700, 1_000] as const;
+
+/**
+ * Makes the server answer requests whose client has closed its side of the connection. A client may
+ * do so and still read. But one that hung up looks the same, and its request must be cancelled. An
+ * interim response distinguishes them: the system of a client that hung up rejects it, and the next
+ * write then fails.
+ */
+export function allowHalfClose(server: Server, openRequests: OpenRequests): void {
+  // Without this member of Node's server, Node itself drops such requests.
+  Object.assign(server, { httpAllowHalfOpen: true });
+  server.on("connection", (socket: Socket) =>
+    socket.on("end", () => {
+      if (socket.writable) watchClient(socket, openRequests, 0);
+    }),
+  );
+}
+
+function watchClient(socket: Socket, openRequests: OpenRequests, probes: number): void {
+  const raw = openRequests.repliesOn(socket)[0]?.raw;
+  if (socket.destroyed || raw === undefined || raw.writableEnded) return;
+  if (raw.headersSent) {
+    // A client that leaves during a stream has hung up. For a later stream, its writes show it.
+    if (probes === 0) socket.destroy();
+    return;
+  }
+  // HTTP/1.0 has no interim responses: the client is believed to read.
+  if (raw.req.httpVersionMinor === 0) return;
+  raw.writeProcessing();
+  const pauseMs = pausesMs[Math.min(probes, pausesMs.length - 1)];
+  // Nothing clears it: after the reply it finds none that is open.
+  setTimeout(() => watchClient(socket, openRequests, probes + 1), pauseMs).unref();
+}
+
+export type AddressLimitSettings = {
+  /** Connections of one address, or requests in progress of one forwarded address. */
+  readonly max: number;
+  /** True for an address whose connections are not limited: this machine, or a trusted proxy. */
+  readonly isExempt: AddressMatcher;
+};
+
+/**
+ * Limits what one client address may hold open. Clients that connect directly are limited by their
+ * connections. Through a trusted proxy, whose connections serve many clients, they are limited by
+ * their requests in progress. One instance per listener.
+ */
+export class AddressLimit {
+  readonly #settings: AddressLimitSettings;
+  readonly #connections = new Map<string, number>();
+  readonly #requests = new Map<string, number>();
+
+  constructor(settings: AddressLimitSettings) {
+    this.#settings = settings;
+  }
+
+  /** Closes the further connections of an address at once. */
+  limitConnections(server: Server): void {
+    server.on("connection", (socket: Socket) => {
+      const { remoteAddress } = socket;
+      if (remoteAddress === undefined || this.#settings.isExempt(remoteAddress)) return;
+      const client = networkOf(remoteAddress);
+      if ((this.#connections.get(client) ?? 0) >= this.#settings.max) {
+        socket.destroy();
+        return;
+      }
+      addTo(this.#connections, client, 1);
+      socket.once("close", () => addTo(this.#connections, client, -1));
+    });
+  }
+
+  /** Counts a request until its reply is sent or its client has hung up. */
+  countRequest(request: FastifyRequest, reply: FastifyReply): void {
+    const client = this.#forwardedClient(request);
+    if (client === undefined) return;
+    addTo(this.#requests, client, 1);
+    reply.raw.once("close", () => addTo(this.#requests, client, -1));
+  }
+
+  /** Throws `gateway_unavailable` for a request beyond the limit, which is counted already. */
+  checkRequest(request: FastifyRequest): void {
+    const client = this.#forwardedClient(request);
+    const { max } = this.#settings;
+    if (client === undefined || (this.#requests.get(client) ?? 0) <= max) return;
+    throw new ApiError("gateway_unavailable", {
+      message: "Too many requests from this address are in progress; try again shortly.",
+      retryAfterMs: 1_000,
+      limit: { name: "address_requests", limit: BigInt(max) },
+    });
+  }
+
+  /** The client that a trusted proxy names. Undefined for a client that connects directly. */
+  #forwardedClient({ ip, socket }: FastifyRequest): string | undefined {
+    return ip === socket.remoteAddress ? undefined : networkOf(ip);
+  }
 }

@@ -1,12 +1,16 @@
 // Tests settlement batches on a database against a simple model.
 
+import { create } from "@bufbuild/protobuf";
+import { durationFromMs } from "@bufbuild/protobuf/wkt";
 import fc from "fast-check";
 import { Client } from "pg";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { type Attempt, AttemptSchema, Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
 import { min } from "../../src/base/money.ts";
+import { firstEventBoundsMs } from "../../src/base/shown-figures.ts";
 import { type TokenCategory, tokenCategories } from "../../src/base/token-categories.ts";
-import { type Hold, type Payer, requestKeyOf } from "../../src/billing/admission.ts";
+import { type Hold, requestKeyOf } from "../../src/billing/admission.ts";
 import { BatchConnection } from "../../src/billing/batch-connection.ts";
 import { settlementBatch } from "../../src/billing/ledger-batches.ts";
 import { chargedUsage, costMicro } from "../../src/billing/price.ts";
@@ -30,13 +34,36 @@ afterAll(async () => {
 });
 
 const never = new AbortController().signal;
-const which = fc.nat(4);
+const which = fc.nat(5);
 /** Each hold covers 100 tokens of input and grants 100 of output: these come up to it or beyond. */
-const anyUsed = ofCategories(fc.oneof(fc.nat(60), fc.constantFrom(0, 99, 100, 101))).map(usage);
+const anyUsed = fc
+  .tuple(ofCategories(fc.oneof(fc.nat(60), fc.constantFrom(0, 99, 100, 101))), fc.nat(3))
+  .map(([tokens, webSearches]) => usage({ ...tokens, webSearches }));
+const anyOutcome = fc.constantFrom(
+  ...[Outcome.COMPLETED, Outcome.PROVIDER_FAILED, Outcome.PROVIDER_BROKE, Outcome.CLIENT_LEFT],
+  ...[Outcome.CLIENT_LEFT_BEFORE_ACCEPTANCE, Outcome.CLIENT_LEFT_BEFORE_CONTENT, Outcome.REVOKED],
+  ...[Outcome.TIME_LIMIT, Outcome.GATEWAY_FAILED, Outcome.REAPED, Outcome.INPUT_ABOVE_HOLD],
+);
+/** Which count of first events has an answer, from zero, or none; and how long it took. */
+const anyFirstEvent = fc.option(
+  fc.constantFrom(
+    ...firstEventBoundsMs.flatMap((ms, index) => [
+      { count: index, ms },
+      { count: index + 1, ms: ms + 1 },
+    ]),
+  ),
+  { nil: undefined },
+);
 const command = fc.oneof(
   {
     weight: 3,
-    arbitrary: fc.record({ do: fc.constant("settle" as const), which, used: anyUsed }),
+    arbitrary: fc.record({
+      do: fc.constant("settle" as const),
+      which,
+      used: anyUsed,
+      outcome: anyOutcome,
+      firstEvent: anyFirstEvent,
+    }),
   },
   fc.record({
     do: fc.constant("shrink" as const),
@@ -51,14 +78,17 @@ test("any batches of endings and shrinks charge each request once, at most its h
     fc.asyncProperty(
       fc.array(fc.array(command, { minLength: 1, maxLength: 8 }), { maxLength: 4 }),
       async (batches) => {
-        // Two accounts, and two keys of one of them.
+        // Two accounts, three keys and both pools of one of them.
         const first = await ledger.payer(heldFor(100) * 5n);
         const second = await ledger.payer(heldFor(100) * 5n);
-        const sibling = await ledger.payer(0n, { accountId: first.accountId });
-        const payers = [first, second, sibling, first, second];
+        const { accountId } = first;
+        const sibling = await ledger.payer(0n, { accountId });
+        const other = await ledger.payer(heldFor(100) * 5n, { accountId, family: "v2" });
+        const payers = [first, second, sibling, first, second, other];
         const holds = await Promise.all(
           payers.map((payer) => ledger.holds.place(holdRequest(payer, 100), never)),
         );
+        await admitEarlier(holds[3]);
         const running = new Map(holds.map((hold, index) => [index, hold.amountMicro]));
         const charged: Charged = new Map();
         for (const batch of batches) {
@@ -66,25 +96,25 @@ test("any batches of endings and shrinks charge each request once, at most its h
             settlementBatch(batch.map((one) => askOf(one, holds))),
           );
           check(batch, outcomes, running, charged);
-          for (const payer of [first, second]) {
+          for (const { accountId, family } of [first, second, other]) {
+            const isOfPool = (index: number) =>
+              payers[index]?.accountId === accountId && payers[index]?.family === family;
             const sums = (amounts: Iterable<[number, bigint]>) =>
               [...amounts].reduce(
-                (sum, [index, micro]) =>
-                  payers[index]?.accountId === payer.accountId ? sum + micro : sum,
+                (sum, [index, micro]) => (isOfPool(index) ? sum + micro : sum),
                 0n,
               );
-            expect(await ledger.pool(payer)).toEqual({
+            expect(await poolOf(accountId, family)).toEqual({
               posted:
                 heldFor(100) * 5n -
                 sums([...charged].map(([index, { amount }]) => [index, amount])),
               held: sums(running),
             });
-            expect(await rolledUp(payer)).toEqual(
-              sumsOf(
-                [...charged].filter(([index]) => payers[index]?.accountId === payer.accountId),
-              ),
-            );
           }
+          for (const { keyId } of [first, second, sibling, other])
+            expect(await rolledUp(keyId)).toEqual(
+              sumsOf([...charged].filter(([index]) => payers[index]?.keyId === keyId)),
+            );
         }
         // Months, roll-ups and charges agree with the pools, row by row.
         expect(await ledger.store.verifyLedger()).toEqual([]);
@@ -95,42 +125,84 @@ test("any batches of endings and shrinks charge each request once, at most its h
 });
 
 /** What was charged, by the number of the request. */
-type Charged = Map<number, { amount: bigint; hold: bigint; usage: Usage }>;
+type Charged = Map<
+  number,
+  { amount: bigint; hold: bigint; usage: Usage; ending: Extract<Command, { do: "settle" }> }
+>;
 
-/** What the hours of an account add up to. */
-async function rolledUp({ accountId }: Payer) {
+async function poolOf(accountId: string, family: string) {
+  const text = "select posted, held from pools where account_id = $1 and family = $2";
+  const [pool] = await ledger.run<{ posted: bigint; held: bigint }>(text, [accountId, family]);
+  return pool;
+}
+
+/** As if the request had been admitted an hour ago. */
+async function admitEarlier(hold: Hold | undefined): Promise<void> {
+  const text =
+    "update holds set admitted_at = admitted_at - interval '1 hour' where request_id = $1";
+  await ledger.run(text, [hold?.requestId]);
+}
+
+const counts = firstEventBoundsMs.length + 1;
+const firstEventCounts = Array.from({ length: counts }, (_, index) => `first_event_${index + 1}`);
+
+/** What the hours of a key add up to. */
+async function rolledUp(keyId: string) {
   const columns = [
-    ...["input", "output", "thinking", "cache_write_5m", "cache_write_1h", "cache_read", "amount"],
-    ...["amount_input", "amount_cache", "amount_thinking", "amount_output", "requests"],
+    ...["input", "output", "thinking", "cache_write_5m", "cache_write_1h", "cache_read"],
+    ...["web_searches", "amount", "amount_input", "amount_cache", "amount_thinking"],
+    ...["amount_output", "requests", "completed", "failed", "cut", ...firstEventCounts],
   ];
   const sums = columns.map((name) => `coalesce(sum(${name}), 0)::bigint as ${name}`);
-  const text = `select ${sums.join(", ")} from usage_hourly where account_id = $1`;
-  const [row] = await ledger.run<Record<string, bigint>>(text, [accountId]);
+  const text = `select ${sums.join(", ")} from usage_hourly where key_id = $1`;
+  const [row] = await ledger.run<Record<string, bigint>>(text, [keyId]);
   return row;
 }
 
+const failures: readonly Outcome[] = [
+  ...[Outcome.PROVIDER_FAILED, Outcome.PROVIDER_BROKE, Outcome.GATEWAY_FAILED],
+  ...[Outcome.REAPED, Outcome.INPUT_ABOVE_HOLD],
+];
+
 /** The same of charges. A hold that is too small covers input, cache, thinking, then output. */
-function sumsOf(charges: readonly (readonly [number, { hold: bigint; usage: Usage }])[]) {
-  const sum = (of: (one: { hold: bigint; usage: Usage }) => bigint) =>
-    charges.reduce((all, [, one]) => all + of(one), 0n);
+function sumsOf(charges: readonly (readonly [number, NonNullable<ReturnType<Charged["get"]>>])[]) {
+  const all = charges.map(([, one]) => one);
+  const sum = (of: (one: (typeof all)[number]) => bigint) =>
+    all.reduce((before, one) => before + of(one), 0n);
   const tokens = (category: TokenCategory) => sum(({ usage: used }) => BigInt(used[category]));
+  const count = (has: (ending: (typeof all)[number]["ending"]) => boolean) =>
+    sum(({ ending }) => (has(ending) ? 1n : 0n));
   const covered = (...categories: TokenCategory[]) =>
     sum(({ hold, usage: used }) => {
       const none = { input: 0, output: 0, thinking: 0 };
       const writes = { cacheWrite5m: 0, cacheWrite1h: 0, cacheRead: 0 };
       const part = Object.fromEntries(categories.map((category) => [category, used[category]]));
-      return min(costMicro(price, { ...none, ...writes, webSearches: 0, ...part }), hold);
+      const { webSearches } = used;
+      return min(costMicro(price, { ...none, ...writes, webSearches, ...part }), hold);
     });
   const withCache = ["input", "cacheWrite5m", "cacheWrite1h", "cacheRead"] as const;
+  const [requests, completed, failed] = [
+    BigInt(all.length),
+    count(({ outcome }) => outcome === Outcome.COMPLETED),
+    count(({ outcome }) => failures.includes(outcome)),
+  ];
   return {
     ...{ input: tokens("input"), output: tokens("output"), thinking: tokens("thinking") },
     ...{ cache_write_5m: tokens("cacheWrite5m"), cache_write_1h: tokens("cacheWrite1h") },
-    ...{ cache_read: tokens("cacheRead"), requests: BigInt(charges.length) },
+    ...{ cache_read: tokens("cacheRead"), requests, completed, failed },
+    web_searches: sum(({ usage: used }) => BigInt(used.webSearches)),
+    cut: requests - completed - failed,
     amount: covered(...tokenCategories),
     amount_input: covered("input"),
     amount_cache: covered(...withCache) - covered("input"),
     amount_thinking: covered(...withCache, "thinking") - covered(...withCache),
     amount_output: covered(...tokenCategories) - covered(...withCache, "thinking"),
+    ...Object.fromEntries(
+      firstEventCounts.map((name, index) => [
+        name,
+        count(({ firstEvent }) => firstEvent?.count === index),
+      ]),
+    ),
   };
 }
 
@@ -179,7 +251,18 @@ function askOf(one: Command, holds: readonly Hold[]): SettleRequest {
   if (!hold) throw new Error("no such hold");
   return one.do === "shrink"
     ? { kind: "shrink", hold, amountMicro: one.micro }
-    : { kind: "settle", hold, ending: endingWith(one.used) };
+    : {
+        kind: "settle",
+        hold,
+        ending: { ...endingWith(one.used, attemptsOf(one)), outcome: one.outcome },
+      };
+}
+
+/** Two attempts, of which the last that had a first event counts. */
+function attemptsOf({ firstEvent }: Extract<Command, { do: "settle" }>): Attempt[] {
+  const after = (ms: number | undefined) =>
+    create(AttemptSchema, ms === undefined ? {} : { firstEventAfter: durationFromMs(ms) });
+  return firstEvent ? [after(1), after(firstEvent.ms), after(undefined)] : [after(undefined)];
 }
 
 /** In a batch holds shrink first. Of several endings of one request the first one counts. */
@@ -208,7 +291,7 @@ function check(
     const part = chargedUsage(one.used, 100);
     const amountMicro = min(costMicro(price, part), holdMicro);
     charges.set(one.which, { amountMicro, overrunMicro: cost - amountMicro, holdMicro });
-    charged.set(one.which, { amount: amountMicro, hold: holdMicro, usage: part });
+    charged.set(one.which, { amount: amountMicro, hold: holdMicro, usage: part, ending: one });
     running.delete(one.which);
   }
   expect(outcomes).toMatchObject(

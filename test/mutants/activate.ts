@@ -8,7 +8,7 @@ import type { Query } from "../../src/postgres/statement.ts";
 import { statements } from "./statements.ts";
 
 /** A suite that runs longer has an endless loop. */
-const patienceMs = 120_000;
+const patienceMs = 3 * Number(process.env.MUTANT_TEST_MS);
 
 /** What Stryker's instrumented sources look at. */
 type Switch = {

@@ -11,7 +11,7 @@
 // file of statements are of `statements.ts`. Workers keep the modules of the product and read a
 // suite anew for each mutant, until one fails. Suites are those of the file's room that are not
 // deep, and those that import the file: `--suites` adds others, `--only` names those that are
-// enough, `--most 5` takes the nearest ones. `FILE:10-80` changes these lines alone, and of
+// enough, the best first, `--most 5` takes the nearest ones. `FILE:10-80` changes these lines alone, and of
 // statements `FILE:find-account` one.
 // What survives is printed with its line; `equivalent.json` names the mutants that change nothing,
 // with the reason.
@@ -90,20 +90,23 @@ else
 process.exit();
 
 async function tryFile(file: string, part: string | undefined): Promise<Tried[]> {
-  const named = (text: string) => {
-    const words = text.split(" ").filter((word) => word !== "");
-    return suites.filter((suite) => words.some((word) => suite.includes(word)));
-  };
+  const named = (text: string) =>
+    text
+      .split(" ")
+      .filter((word) => word !== "")
+      .flatMap((word) => suites.filter((suite) => suite.includes(word)));
   const fast = suites.filter((suite) => !isDeep(suite));
   const near = options.only === undefined ? nextTo([file], fast) : named(options.only);
   const times = readTimes();
   // Those that import the file say most of it.
   const rank = (suite: string) => (importsOf(suite).includes(file) ? 0 : 1);
   const most = options.most === undefined ? undefined : Number(options.most);
-  const chosen = [...new Set([...near, ...named(options.suites)])]
-    .sort((one, other) => usualMs(times, one) - usualMs(times, other))
-    .sort((one, other) => rank(one) - rank(other))
-    .slice(0, most);
+  const all = [...new Set([...near, ...named(options.suites)])];
+  if (options.only === undefined)
+    all
+      .sort((one, other) => usualMs(times, one) - usualMs(times, other))
+      .sort((one, other) => rank(one) - rank(other));
+  const chosen = all.slice(0, most);
   if (chosen.length === 0) throw new Error(`no suite stands next to ${file}`);
   console.log(`${file}: ${chosen.length} suites`);
   const folder = mkdtempSync(join(tmpdir(), "gateway-mutants-"));
@@ -237,6 +240,9 @@ async function tryMutants(
   mkdirSync(wrappers);
   for (const path of [coverage, endless]) writeFileSync(path, "");
   process.env.MUTANT_WRAPPERS = wrappers;
+  const times = readTimes();
+  const longestMs = Math.max(...chosen.map((suite) => usualMs(times, suite)));
+  process.env.MUTANT_TEST_MS = String(Math.min(60_000, Math.max(10_000, 4 * longestMs)));
   const vitest = await createVitest("test", { config: configFile, watch: false, reporters: [] });
   let trials = 0;
   const wrap = (suite: string, put: Partial<Trial>) => {

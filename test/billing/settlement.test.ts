@@ -44,16 +44,14 @@ const anyOutcome = fc.constantFrom(
   ...[Outcome.CLIENT_LEFT_BEFORE_ACCEPTANCE, Outcome.CLIENT_LEFT_BEFORE_CONTENT, Outcome.REVOKED],
   ...[Outcome.TIME_LIMIT, Outcome.GATEWAY_FAILED, Outcome.REAPED, Outcome.INPUT_ABOVE_HOLD],
 );
-/** Which count of first events has an answer, from zero, or none; and how long it took. */
-const anyFirstEvent = fc.option(
-  fc.constantFrom(
-    ...firstEventBoundsMs.flatMap((ms, index) => [
-      { count: index, ms },
-      { count: index + 1, ms: ms + 1 },
-    ]),
-  ),
-  { nil: undefined },
+/** Which count of first events has an answer, from zero, and how long it took. */
+const anyFirstEvent = fc.constantFrom(
+  ...firstEventBoundsMs.flatMap((ms, index) => [
+    { count: index, ms },
+    { count: index + 1, ms: ms + 1 },
+  ]),
 );
+type FirstEvent = typeof anyFirstEvent extends fc.Arbitrary<infer T> ? T : never;
 const command = fc.oneof(
   {
     weight: 3,
@@ -62,7 +60,7 @@ const command = fc.oneof(
       which,
       used: anyUsed,
       outcome: anyOutcome,
-      firstEvent: anyFirstEvent,
+      hasFirstEvent: fc.boolean(),
     }),
   },
   fc.record({
@@ -77,7 +75,8 @@ test("any batches of endings and shrinks charge each request once, at most its h
   await fc.assert(
     fc.asyncProperty(
       fc.array(fc.array(command, { minLength: 1, maxLength: 8 }), { maxLength: 4 }),
-      async (batches) => {
+      anyFirstEvent,
+      async (batches, firstEvent) => {
         // Two accounts, three keys and both pools of one of them.
         const first = await ledger.payer(heldFor(100) * 5n);
         const second = await ledger.payer(heldFor(100) * 5n);
@@ -93,7 +92,7 @@ test("any batches of endings and shrinks charge each request once, at most its h
         const charged: Charged = new Map();
         for (const batch of batches) {
           const outcomes = await connection.run(() =>
-            settlementBatch(batch.map((one) => askOf(one, holds))),
+            settlementBatch(batch.map((one) => askOf(one, holds, firstEvent))),
           );
           check(batch, outcomes, running, charged);
           for (const { accountId, family } of [first, second, other]) {
@@ -111,10 +110,11 @@ test("any batches of endings and shrinks charge each request once, at most its h
               held: sums(running),
             });
           }
-          for (const { keyId } of [first, second, sibling, other])
-            expect(await rolledUp(keyId)).toEqual(
-              sumsOf([...charged].filter(([index]) => payers[index]?.keyId === keyId)),
-            );
+          for (const { keyId } of [first, second, sibling, other]) {
+            const own = [...charged].filter(([index]) => payers[index]?.keyId === keyId);
+            expect(await rolledUp(keyId)).toEqual(sumsOf(own, firstEvent));
+            expect(await isLastUse(keyId)).toBe(true);
+          }
         }
         // Months, roll-ups and charges agree with the pools, row by row.
         expect(await ledger.store.verifyLedger()).toEqual([]);
@@ -159,13 +159,23 @@ async function rolledUp(keyId: string) {
   return row;
 }
 
+/** True if a key was used last when its newest charge was settled. */
+async function isLastUse(keyId: string) {
+  const text = `select (select max(last_used_at) from key_months where key_id = $1)
+    is not distinct from (select max(settled_at) from charges where key_id = $1) as is_last`;
+  return (await ledger.run<{ is_last: boolean }>(text, [keyId]))[0]?.is_last;
+}
+
 const failures: readonly Outcome[] = [
   ...[Outcome.PROVIDER_FAILED, Outcome.PROVIDER_BROKE, Outcome.GATEWAY_FAILED],
   ...[Outcome.REAPED, Outcome.INPUT_ABOVE_HOLD],
 ];
 
 /** The same of charges. A hold that is too small covers input, cache, thinking, then output. */
-function sumsOf(charges: readonly (readonly [number, NonNullable<ReturnType<Charged["get"]>>])[]) {
+function sumsOf(
+  charges: readonly (readonly [number, NonNullable<ReturnType<Charged["get"]>>])[],
+  firstEvent: FirstEvent,
+) {
   const all = charges.map(([, one]) => one);
   const sum = (of: (one: (typeof all)[number]) => bigint) =>
     all.reduce((before, one) => before + of(one), 0n);
@@ -200,7 +210,7 @@ function sumsOf(charges: readonly (readonly [number, NonNullable<ReturnType<Char
     ...Object.fromEntries(
       firstEventCounts.map((name, index) => [
         name,
-        count(({ firstEvent }) => firstEvent?.count === index),
+        firstEvent.count === index ? count(({ hasFirstEvent }) => hasFirstEvent) : 0n,
       ]),
     ),
   };
@@ -246,7 +256,7 @@ async function waiting(count: number): Promise<void> {
   }
 }
 
-function askOf(one: Command, holds: readonly Hold[]): SettleRequest {
+function askOf(one: Command, holds: readonly Hold[], firstEvent: FirstEvent): SettleRequest {
   const hold = holds[one.which];
   if (!hold) throw new Error("no such hold");
   return one.do === "shrink"
@@ -254,15 +264,18 @@ function askOf(one: Command, holds: readonly Hold[]): SettleRequest {
     : {
         kind: "settle",
         hold,
-        ending: { ...endingWith(one.used, attemptsOf(one)), outcome: one.outcome },
+        ending: {
+          ...endingWith(one.used, attemptsOf(one.hasFirstEvent ? firstEvent.ms : undefined)),
+          outcome: one.outcome,
+        },
       };
 }
 
-/** Two attempts, of which the last that had a first event counts. */
-function attemptsOf({ firstEvent }: Extract<Command, { do: "settle" }>): Attempt[] {
-  const after = (ms: number | undefined) =>
-    create(AttemptSchema, ms === undefined ? {} : { firstEventAfter: durationFromMs(ms) });
-  return firstEvent ? [after(1), after(firstEvent.ms), after(undefined)] : [after(undefined)];
+/** Of several attempts the last that had a first event counts. */
+function attemptsOf(firstEventMs: number | undefined): Attempt[] {
+  const after = (ms: number) =>
+    create(AttemptSchema, ms < 0 ? {} : { firstEventAfter: durationFromMs(ms) });
+  return firstEventMs === undefined ? [after(-1)] : [after(1), after(firstEventMs), after(-1)];
 }
 
 /** In a batch holds shrink first. Of several endings of one request the first one counts. */

@@ -363,7 +363,10 @@ test.for([-1n, 0n, 1n])(
     await transfer({ accountId, kind, amountMicrocredits: 1_000n + more });
     const debts = await createOverview(world.store).debts(10);
     expect(debts.get(accountId)).toBe(more > 0n ? more : undefined);
-    await world.holds.settle(hold, endingWith({}));
+    // A charge of the whole hold takes as much from both sides.
+    await world.holds.settle(hold, endingWith({ input: 100, thinking: 100 }));
+    const left = await createOverview(world.store).debts(10);
+    expect(left.get(accountId)).toBe(more > 0n ? more : undefined);
   },
 );
 

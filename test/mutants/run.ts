@@ -242,7 +242,7 @@ async function tryMutants(
   process.env.MUTANT_WRAPPERS = wrappers;
   const times = readTimes();
   const longestMs = Math.max(...chosen.map((suite) => usualMs(times, suite)));
-  process.env.MUTANT_TEST_MS = String(Math.min(60_000, Math.max(10_000, 4 * longestMs)));
+  process.env.MUTANT_TEST_MS = String(Math.min(60_000, Math.max(15_000, 6 * longestMs)));
   const vitest = await createVitest("test", { config: configFile, watch: false, reporters: [] });
   let trials = 0;
   const wrap = (suite: string, put: Partial<Trial>) => {

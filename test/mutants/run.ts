@@ -11,8 +11,8 @@
 // file of statements are of `statements.ts`. Workers keep the modules of the product and read a
 // suite anew for each mutant, until one fails. Suites are those of the file's room that are not
 // deep, and those that import the file: `--suites` adds others, `--only` names those that are
-// enough, the best first, `--most 5` takes the nearest ones. `FILE:10-80` changes these lines alone, and of
-// statements `FILE:find-account` one.
+// enough, the best first, `--most 5` takes the nearest ones. `FILE:10-80` changes these lines
+// alone, and of statements `FILE:find-account` one.
 // What survives is printed with its line; `equivalent.json` names the mutants that change nothing,
 // with the reason.
 

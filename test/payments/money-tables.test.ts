@@ -155,10 +155,16 @@ test("looks at a deposit, in whatever order, only take it forwards, and value it
       });
       const found = new Map(rows.map((row) => [row.externalId, row]));
       expect(found.size).toBe(stored.size);
+      const owners = await run<{ order_id: string; owner: string }>(
+        "select order_id, account_id || ' ' || family as owner from payment_deposits where order_id = any($1)",
+        [[own.orderId, other.orderId]],
+      );
+      for (const { order_id, owner } of owners)
+        expect(owner).toBe(`${(order_id === own.orderId ? own : other).accountId} v1`);
       for (const [externalId, one] of stored) {
         expect(found.get(externalId)).toMatchObject({
           orderId: (one.needed < 0 ? other : own).orderId,
-          atoms: String(one.atoms),
+          ...{ atoms: String(one.atoms), asset: "BTC", network: "bitcoin" },
           ...{ state: one.state, isReturned: one.returned, confirmations: one.confirmations },
           confirmationsNeeded: one.needed < 0 ? -1 - one.needed : one.needed,
           firstSeenAt: after(one.firstSeenMs),
@@ -198,7 +204,7 @@ const steps = fc.array(
     fc.record({ do: fc.constant("bonus" as const), which: fc.nat(1), needs: fc.boolean() }),
     fc.record({ do: fc.constant("post" as const), which: fc.nat(1) }),
   ),
-  { maxLength: 12 },
+  { minLength: 4, maxLength: 16, size: "max" },
 );
 
 test("grants follow what is due, bonuses their purchase, and refunds are counted until they end without money", async () => {
@@ -503,5 +509,334 @@ test("a decision keeps a webhook that came during the look, and never delays the
       },
     ),
     { numRuns: 100 },
+  );
+});
+
+const anyOfMoment = fc.constantFrom(null, -1, 0, 1);
+
+test("looks go to due orders within free slots: webhooks first, and nobody's orders alone", async () => {
+  const anyDue = fc.record({
+    account: fc.nat(2),
+    processor: fc.constantFrom("w", "w", "w", "x"),
+    nextMs: fc.constantFrom(null, -2, -1, 0, 1),
+    leaseMs: anyOfMoment,
+    hookMs: fc.constantFrom(null, null, -3, -2),
+    pageMs: anyOfMoment,
+    isOpening: fc.boolean(),
+  });
+  const anySlot = fc.record({
+    usedMs: fc.constantFrom(...[-1, 0, 1].flatMap((ms) => [ms - second, ms - 2 * second])),
+    account: fc.constantFrom(null, 0, 1),
+  });
+  await fc.assert(
+    fc.asyncProperty(
+      fc.array(anyDue, { maxLength: 5 }),
+      fc.array(anySlot, { minLength: 4, maxLength: 4 }),
+      async (facts, slots) => {
+        await run("update payment_orders set next_look_at = null where next_look_at is not null");
+        await run("delete from payment_look_slots");
+        for (const [index, { usedMs, account }] of slots.entries())
+          await insert("payment_look_slots", {
+            ...{ processor: "w", slot: index + 1, used_at: after(usedMs) },
+            account_id: account === null ? null : `due_${account}`,
+          });
+        const orders: ((typeof facts)[number] & { orderId: string; dueMs: number })[] = [];
+        for (const [index, one] of facts.entries()) {
+          const at = one.nextMs === null ? null : after(one.nextMs);
+          const { orderId } = await newOrder({
+            ...{ account_id: `due_${one.account}`, processor: one.processor, next_look_at: at },
+            lease_until: one.leaseMs === null ? null : after(one.leaseMs),
+            hook_at: one.hookMs === null ? null : after(one.hookMs),
+            page_open_until: one.pageMs === null ? null : after(one.pageMs),
+          });
+          // No two are due at the same time.
+          const text =
+            "update payment_orders set next_look_at = next_look_at - $2 * interval '1 second' where order_id = $1";
+          await run(text, [orderId, index]);
+          orders.push({ ...one, orderId, dueMs: (one.nextMs ?? 9) - index * second });
+        }
+        const most = 3;
+        const open = slots.slice(0, most);
+        const isRecent = ({ account }: { account: number }) =>
+          slots.some((slot) => slot.account === account && slot.usedMs > -2 * second);
+        const rank = (one: (typeof orders)[number]) => [
+          Number(isRecent(one)),
+          one.hookMs ?? 9,
+          one.pageMs !== null && one.pageMs > 0 ? 0 : 1,
+          one.dueMs,
+        ];
+        const due = orders
+          .filter(
+            (one) =>
+              one.processor === "w" &&
+              one.nextMs !== null &&
+              one.dueMs <= 0 &&
+              (one.leaseMs === null || one.leaseMs < 0),
+          )
+          .toSorted((one, other) => {
+            const [own, others] = [rank(one), rank(other)];
+            const at = own.findIndex((value, index) => value !== others[index]);
+            return at < 0 ? 0 : (own[at] ?? 0) - (others[at] ?? 0);
+          })
+          .slice(0, most);
+        const has = await postgres.run(sql.hasWork, { processors: ["w"], withUnposted: false });
+        expect(has.hasWork).toBe(due.length > 0);
+        const free = open.flatMap(({ usedMs }, index) => (usedMs <= -second ? [index + 1] : []));
+        // The highest slot is for webhooks.
+        const isKept = due.every(({ hookMs }) => hookMs === null) && free.includes(most);
+        const used = free
+          .toReversed()
+          .slice(isKept ? 1 : 0)
+          .slice(0, due.length);
+        const taken = await postgres.run(sql.takeWork, {
+          ...{ processors: ["w"], slots: most, leaseMs: 5_000, withUnposted: false },
+        });
+        const chosen = due.slice(0, used.length);
+        expect(taken.map(({ orderId }) => orderId).sort()).toEqual(
+          chosen.map(({ orderId }) => orderId).sort(),
+        );
+        for (const row of taken) {
+          const one = chosen.find(({ orderId }) => orderId === row.orderId);
+          expect([row.work, row.processor, row.hook === ""]).toEqual([
+            ...["look", "w", one?.hookMs === null],
+          ]);
+        }
+        const leased = await run<{ id: string }>(
+          "select order_id as id from payment_orders where lease_until = $1 order by 1",
+          [after(5_000)],
+        );
+        expect(leased.map(({ id }) => id)).toEqual(chosen.map(({ orderId }) => orderId).sort());
+        await run("update payment_orders set lease_until = null where lease_until is not null");
+        const rows = await run<{ slot: number; account_id: string | null }>(
+          "select slot, account_id from payment_look_slots where used_at = $1 order by slot desc",
+          [now],
+        );
+        expect(rows).toEqual(
+          used.map((slot, index) => ({ slot, account_id: `due_${chosen[index]?.account}` })),
+        );
+      },
+    ),
+    { numRuns: 60 },
+  );
+});
+
+test("what has no transfer yet is work as well, where that is asked for", async () => {
+  const open = [];
+  for (const [table, columns] of [
+    ["payment_grants", { micro: 1 }],
+    ["payment_grants", { micro: 1, transfer_id: "tra_1" }],
+    ["payment_refunds", { state: "asked" }],
+    ["payment_refunds", { state: "cancelling" }],
+    ["payment_refunds", { state: "refunding" }],
+  ] as const) {
+    await run("update payment_grants set transfer_id = 'posted' where transfer_id is null");
+    await run("update payment_refunds set state = 'completed'");
+    await run("update promotion_uses set transfer_id = 'posted' where transfer_id is null");
+    const { orderId } = await newOrder();
+    await insert(table, {
+      ...{ order_id: orderId, n: 1, ...columns },
+      ...(table === "payment_refunds" && { usd_micro: 1, micro: 1, reason: "", made_by: "" }),
+    });
+    const asked = { processors: ["none"], withUnposted: true };
+    const has = await postgres.run(sql.hasWork, asked);
+    const none = { ...asked, withUnposted: false, slots: 1, leaseMs: 1 };
+    expect((await postgres.run(sql.hasWork, none)).hasWork).toBe(false);
+    expect(await postgres.run(sql.takeWork, none)).toEqual([]);
+    const work = await postgres.run(sql.takeWork, { ...none, withUnposted: true });
+    expect(work.map((one) => [one.work, one.orderId])).toEqual(
+      has.hasWork ? [["post", orderId]] : [],
+    );
+    open.push(has.hasWork);
+  }
+  expect(open).toEqual([true, false, true, true, false]);
+});
+
+test("an order is opened by one node, once, and its page and webhooks bring its look forward", async () => {
+  const [{ orderId, accountId }, other] = [
+    await newOrder({ external_id: null, next_look_at: null }),
+    await newOrder({ next_look_at: null }),
+  ];
+  const read = async (columns: string, id = orderId) =>
+    (await run(`select ${columns} from payment_orders where order_id = $1`, [id]))[0];
+  const set = (columns: string, values: readonly unknown[]) =>
+    run(`update payment_orders set ${columns} where order_id = $1`, [orderId, ...values]);
+  const untouched = await read("*", other.orderId);
+  const lease = () => postgres.run(sql.leaseOpening, { orderId, leaseMs: 100 });
+  expect([await lease(), await lease()]).toEqual([1, 0]);
+  expect(await read("lease_until")).toEqual({ lease_until: after(100) });
+  for (const [ms, taken] of [
+    [0, 0],
+    [-1, 1],
+  ] as const) {
+    await set("lease_until = $2", [after(ms)]);
+    expect(await lease()).toBe(taken);
+  }
+  expect(await postgres.run(sql.failOpening, { orderId })).toBe(1);
+  expect(await read("lease_until, quoted_until, watched_until")).toEqual({
+    ...{ lease_until: null, quoted_until: now, watched_until: now },
+  });
+  const quote = {
+    ...{ orderId, externalId: "new", atoms: 7n, rate: 8n, payTo: "to", memo: "memo" },
+    ...{ checkoutUrl: "url", quotedForMs: 10, watchedForMs: 20, firstLookMs: 5 },
+  };
+  await lease();
+  expect([
+    await postgres.run(sql.putQuote, quote),
+    await postgres.run(sql.putQuote, quote),
+  ]).toEqual([1, 0]);
+  const opened = {
+    ...{ external_id: "new", quoted_atoms: "7", rate: 8n, pay_to: "to", memo: "memo" },
+    ...{ checkout_url: "url", quoted_until: after(10), watched_until: after(20) },
+    ...{ next_look_at: after(5), lease_until: null, version: 2n },
+  };
+  const columns = Object.keys(opened).join(", ").replace("quoted_atoms", "quoted_atoms::text");
+  expect(await read(columns)).toEqual(opened);
+  expect([await lease(), await postgres.run(sql.failOpening, { orderId })]).toEqual([0, 0]);
+  expect(await read(columns)).toEqual(opened);
+
+  const page = { orderId, openMs: 30, paceMs: 4 };
+  for (const [lookedMs, nextMs, failed, expected] of [
+    [-10, 5, 0, 0],
+    [-2, 5, 0, 2],
+    [-2, 1, 0, 1],
+    [-2, 5, 1, undefined],
+    [-2, null, 0, undefined],
+  ] as const) {
+    await set("looked_at = $2, next_look_at = $3, failed_looks = $4, page_open_until = null", [
+      ...[after(lookedMs), nextMs === null ? null : after(nextMs), failed],
+    ]);
+    expect(await postgres.run(sql.openPage, page)).toBe(expected === undefined ? 0 : 1);
+    expect(await read("next_look_at, page_open_until")).toEqual(
+      expected === undefined
+        ? { next_look_at: nextMs === null ? null : after(nextMs), page_open_until: null }
+        : { next_look_at: after(expected), page_open_until: after(30) },
+    );
+  }
+
+  const hook = { processor: "p", externalId: "new" };
+  for (const asked of [
+    { ...hook, processor: "q" },
+    { ...hook, externalId: "other" },
+  ])
+    expect(await postgres.run(sql.hookOrder, asked)).toBe(0);
+  expect(await postgres.run(sql.hookOrder, hook)).toBe(1);
+  expect(await read("hook_at, next_look_at")).toEqual({ hook_at: now, next_look_at: now });
+  const delivery = { ...hook, deliveryKey: "key", bodySha256: Buffer.from("x"), depositId: "d2" };
+  for (const [nextMs, expected] of [
+    [5, 0],
+    [-5, -5],
+  ] as const) {
+    await set("hook_at = null, next_look_at = $2", [after(nextMs)]);
+    const deliveryKey = `key${nextMs}`;
+    const receive = () => postgres.run(sql.receiveHook, { ...delivery, deliveryKey });
+    expect([await receive(), await receive()]).toEqual([1, 0]);
+    expect(await read("hook_at, next_look_at")).toEqual({
+      ...{ hook_at: now, next_look_at: after(expected) },
+    });
+  }
+  for (const more of [{ externalId: "new2" }, { processor: "q" }, { depositId: "" }])
+    await postgres.run(sql.receiveHook, {
+      ...delivery,
+      deliveryKey: JSON.stringify(more),
+      ...more,
+    });
+  expect(await postgres.run(sql.listNamed, hook)).toEqual([{ depositId: "d2" }]);
+  await run("update payment_hooks set received_at = $1", [after(-90 * 24 * hour)]);
+  const kept =
+    "update payment_hooks set received_at = received_at - interval '1 millisecond' where delivery_key = 'key5'";
+  await run(kept);
+  expect(await postgres.run(sql.removeHooks)).toBe(1);
+
+  expect(await postgres.run(sql.cancelOrder, { orderId })).toBe(1);
+  expect(await read("cancelled_at")).toEqual({ cancelled_at: now });
+  for (const watchedMs of [24 * hour - 1, 24 * hour + 1]) {
+    await set("watched_until = $2", [after(watchedMs)]);
+    await postgres.run(sql.reopenOrder, { orderId, quotedForMs: 40 });
+    expect(await read("cancelled_at, quoted_until, watched_until")).toEqual({
+      ...{ cancelled_at: null, quoted_until: after(40) },
+      watched_until: after(Math.max(24 * hour, watchedMs)),
+    });
+  }
+  await set("handled = $2", [["b"]]);
+  await postgres.run(sql.handleFacts, { orderId, facts: ["c", "a", "b"] });
+  expect(await read("handled")).toEqual({ handled: ["a", "b", "c"] });
+  for (const [id, of] of [
+    ["1", orderId],
+    ["2", orderId],
+    ["3", other.orderId],
+  ] as const)
+    await insert("payment_decisions", {
+      ...{ decision_id: `dec_${id}${of}`, order_id: of, kind: "close", facts: [`f${id}`, "c"] },
+      ...{ deposit_ids: [`dep${id}`], micros: [BigInt(id)], reason: "", decided_by: "" },
+    });
+  await postgres.run(sql.restoreFacts, { orderId });
+  expect(await read("handled")).toEqual({ handled: ["c", "f1", "f2"] });
+  await insert("payment_refunds", {
+    ...{ order_id: orderId, n: 1, usd_micro: 0, external_id: "dep1", micro: 0, state: "asked" },
+    ...{ reason: "", made_by: "" },
+  });
+  const decided = async () =>
+    (await postgres.run(sql.listDecided, { orderId }))
+      .map(({ depositId, micro }) => `${depositId} ${micro}`)
+      .sort();
+  expect(await decided()).toEqual(["dep1 0", "dep1 1", "dep2 2"]);
+  for (const state of ["refused", "cancelled"]) {
+    await run("update payment_refunds set state = $2 where order_id = $1", [orderId, state]);
+    expect(await decided()).toEqual(["dep1 1", "dep2 2"]);
+  }
+  for (const number of ["R-1", "R-2"])
+    await postgres.run(sql.setReceiptNumber, { orderId, number });
+  expect(await read("receipt_number")).toEqual({ receipt_number: "R-1" });
+  expect(await read("*", other.orderId)).toEqual(untouched);
+  expect(await postgres.run(sql.readVersions, { orderIds: [orderId] })).toEqual([
+    { orderId, version: 2n },
+  ]);
+  expect((await postgres.run(sql.lockOrder, { orderId }))?.orderId).toBe(orderId);
+  const found = await postgres.run(sql.findOrderByKey, { accountId, idempotencyKey: "none" });
+  expect(found).toBeUndefined();
+});
+
+test("a promotion is used until its end, its number of uses or its stop", async () => {
+  const anyPromotion = fc.record({
+    endsMs: anyOfMoment,
+    most: fc.constantFrom(null, 1, 2),
+    used: fc.nat(1),
+    isStopped: fc.constantFrom(false, false, true),
+  });
+  await fc.assert(
+    fc.asyncProperty(anyPromotion, async ({ endsMs, most, used, isStopped }) => {
+      const ids = [`code_${++made}`, `code_${++made}`];
+      for (const codeId of ids)
+        await insert("promotions", {
+          ...{ code_id: codeId, code_sha256: Buffer.from(codeId), name: codeId, family: "v1" },
+          ...{ bonus_micro: 10n, created_by: "", most, used },
+          ends_at: endsMs === null ? null : after(endsMs),
+        });
+      const [codeId = "", other = ""] = ids;
+      if (isStopped)
+        for (const stoppedAt of [now, now])
+          expect((await postgres.run(sql.stopPromotion, { codeId }))?.stoppedAt).toEqual(stoppedAt);
+      const isLeft =
+        !isStopped && (endsMs === null || endsMs > 0) && (most === null || used < most);
+      expect(await postgres.run(sql.countPromotionUse, { codeId })).toBe(isLeft ? 1 : 0);
+      const uses = async (id: string) =>
+        (await postgres.run(sql.findPromotion, { codeSha256: Buffer.from(id) }))?.used;
+      expect([await uses(codeId), await uses(other)]).toEqual([used + (isLeft ? 1 : 0), used]);
+      const listed = await postgres.run(sql.listPromotions, { before: null, rows: 2 });
+      const [first, second] = ids.toSorted().reverse();
+      expect(listed.map((one) => one.codeId).slice(0, 1)).toEqual([first]);
+      const next = await postgres.run(sql.listPromotions, { before: first ?? "", rows: 1 });
+      expect(next.map((one) => one.codeId)).toEqual([second]);
+      for (const accountId of ["acc_1", "acc_2"])
+        await postgres.run(sql.insertPromotionUse, { codeId, accountId, orderId: null });
+      for (const transferId of ["tra_1", "tra_2"])
+        await postgres.run(sql.setPromotionTransfer, { codeId, accountId: "acc_1", transferId });
+      const find = async (accountId: string) =>
+        (await postgres.run(sql.findPromotionUse, { codeId, accountId }))?.transferId;
+      expect([await find("acc_1"), await find("acc_2"), await find("acc_3")]).toEqual([
+        ...["tra_1", null, undefined],
+      ]);
+    }),
+    { numRuns: 40 },
   );
 });

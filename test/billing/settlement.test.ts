@@ -95,6 +95,7 @@ test("any batches of endings and shrinks charge each request once, at most its h
             settlementBatch(batch.map((one) => askOf(one, holds, firstEvent))),
           );
           check(batch, outcomes, running, charged);
+          const pools = await readPools();
           for (const { accountId, family } of [first, second, other]) {
             const isOfPool = (index: number) =>
               payers[index]?.accountId === accountId && payers[index]?.family === family;
@@ -103,17 +104,17 @@ test("any batches of endings and shrinks charge each request once, at most its h
                 (sum, [index, micro]) => (isOfPool(index) ? sum + micro : sum),
                 0n,
               );
-            expect(await poolOf(accountId, family)).toEqual({
+            expect(pools.get(`${accountId}/${family}`)).toEqual({
               posted:
                 heldFor(100) * 5n -
                 sums([...charged].map(([index, { amount }]) => [index, amount])),
               held: sums(running),
             });
           }
+          const hours = await rolledUp();
           for (const { keyId } of [first, second, sibling, other]) {
             const own = [...charged].filter(([index]) => payers[index]?.keyId === keyId);
-            expect(await rolledUp(keyId)).toEqual(sumsOf(own, firstEvent));
-            expect(await isLastUse(keyId)).toBe(true);
+            expect(hours.get(keyId)).toEqual({ ...sumsOf(own, firstEvent), is_last_use: true });
           }
         }
         // Months, roll-ups and charges agree with the pools, row by row.
@@ -130,10 +131,11 @@ type Charged = Map<
   { amount: bigint; hold: bigint; usage: Usage; ending: Extract<Command, { do: "settle" }> }
 >;
 
-async function poolOf(accountId: string, family: string) {
-  const text = "select posted, held from pools where account_id = $1 and family = $2";
-  const [pool] = await ledger.run<{ posted: bigint; held: bigint }>(text, [accountId, family]);
-  return pool;
+async function readPools() {
+  const rows = await ledger.run<{ id: string; posted: bigint; held: bigint }>(
+    "select account_id || '/' || family as id, posted, held from pools",
+  );
+  return new Map(rows.map(({ id, ...pool }) => [id, pool]));
 }
 
 /** As if the request had been admitted an hour ago. */
@@ -146,24 +148,24 @@ async function admitEarlier(hold: Hold | undefined): Promise<void> {
 const counts = firstEventBoundsMs.length + 1;
 const firstEventCounts = Array.from({ length: counts }, (_, index) => `first_event_${index + 1}`);
 
-/** What the hours of a key add up to. */
-async function rolledUp(keyId: string) {
+/** What the hours of each key add up to, and if it was used last when its newest charge was settled. */
+async function rolledUp() {
   const columns = [
     ...["input", "output", "thinking", "cache_write_5m", "cache_write_1h", "cache_read"],
     ...["web_searches", "amount", "amount_input", "amount_cache", "amount_thinking"],
     ...["amount_output", "requests", "completed", "failed", "cut", ...firstEventCounts],
   ];
-  const sums = columns.map((name) => `coalesce(sum(${name}), 0)::bigint as ${name}`);
-  const text = `select ${sums.join(", ")} from usage_hourly where key_id = $1`;
-  const [row] = await ledger.run<Record<string, bigint>>(text, [keyId]);
-  return row;
-}
-
-/** True if a key was used last when its newest charge was settled. */
-async function isLastUse(keyId: string) {
-  const text = `select (select max(last_used_at) from key_months where key_id = $1)
-    is not distinct from (select max(settled_at) from charges where key_id = $1) as is_last`;
-  return (await ledger.run<{ is_last: boolean }>(text, [keyId]))[0]?.is_last;
+  const sums = columns.map((name) => `coalesce(sum(u.${name}), 0)::bigint as ${name}`);
+  const rows = await ledger.run<{ id: string }>(
+    `select k.key_id as id, ${sums.join(", ")},
+       (select max(last_used_at) from key_months m where m.key_id = k.key_id)
+         is not distinct from (select max(settled_at) from charges c where c.key_id = k.key_id)
+         as is_last_use
+     from keys k
+     left join usage_hourly u on u.key_id = k.key_id
+     group by k.key_id`,
+  );
+  return new Map(rows.map(({ id, ...sums }) => [id, sums]));
 }
 
 const failures: readonly Outcome[] = [

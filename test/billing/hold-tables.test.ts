@@ -183,7 +183,7 @@ test("a hold that is left of a charged request is released, and no other", async
       expect(found).toMatchObject(expected(before, holds, left, posted));
       expect(named(found.holds)).toEqual(named(holds.filter((one) => left(one) > 0)));
     }),
-    { numRuns: 60 },
+    { numRuns: 35 },
   );
 });
 
@@ -217,7 +217,7 @@ test("holds change their size with those of their pools and months, and grow onl
         ).toEqual(sizes.sort());
       },
     ),
-    { numRuns: 60 },
+    { numRuns: 35 },
   );
 });
 
@@ -260,7 +260,7 @@ test("a node ends the requests that it is asked to end, and old requests to end 
         );
       },
     ),
-    { numRuns: 60 },
+    { numRuns: 35 },
   );
 });
 
@@ -310,7 +310,7 @@ test("the running requests of an account, of a dead node and of all are found an
         firstDeadlineAt: holds.length === 0 ? null : after(Math.min(...deadlines)),
       });
     }),
-    { numRuns: 60 },
+    { numRuns: 35 },
   );
 });
 

@@ -250,7 +250,7 @@ for (const { name, change, becomes } of changes)
           payments.map((one) => ({ ...rowOf(one), ...becomes(one) })),
         );
       }),
-      { numRuns: 40 },
+      { numRuns: 25 },
     );
   });
 
@@ -318,7 +318,7 @@ test("payments are found by chain, block, order and state", async () => {
       const usdMicro = isKnown ? String(2 * counted.length) : null;
       expect(sums).toEqual(counted.length === 0 ? [] : [{ accountId: "acc_1", usdMicro }]);
     }),
-    { numRuns: 60 },
+    { numRuns: 35 },
   );
 });
 
@@ -351,7 +351,7 @@ test("the addresses of payments with enough blocks are listed, the lowest block 
         );
       }
     }),
-    { numRuns: 40 },
+    { numRuns: 25 },
   );
 });
 
@@ -399,7 +399,7 @@ test("only orders of payments in blocks of that chain are marked as flooded", as
         .at(-1);
       expect(await hooked()).toEqual(newest === undefined ? [] : [newest]);
     }),
-    { numRuns: 40 },
+    { numRuns: 25 },
   );
 });
 
@@ -472,7 +472,7 @@ test("a payment gets the newest order of its coin whose quote covered its first 
       );
       expect(await hooked()).toEqual([...new Set(changed.flatMap(({ id }) => id ?? []))].sort());
     }),
-    { numRuns: 80 },
+    { numRuns: 50 },
   );
 });
 
@@ -537,7 +537,7 @@ test("what a chain says of a payment is stored when it changes something", async
       expect(transactions).toEqual([...names].sort().map((tx) => ({ tx })));
       await run("delete from payment_transactions");
     }),
-    { numRuns: 60 },
+    { numRuns: 35 },
   );
 });
 
@@ -561,7 +561,7 @@ test("the first sight of transactions whose payments were lost is kept, by addre
         }),
       );
     }),
-    { numRuns: 40 },
+    { numRuns: 25 },
   );
 });
 
@@ -664,7 +664,7 @@ test("small pieces wait, are taken, return with their blocks, and old ones becom
             ]),
       ]);
     }),
-    { numRuns: 60 },
+    { numRuns: 35 },
   );
 });
 
@@ -819,7 +819,7 @@ test("balances move from the block before, are kept or read again, and new addre
         );
       },
     ),
-    { numRuns: 40 },
+    { numRuns: 25 },
   );
 });
 
@@ -1057,6 +1057,6 @@ test("a sweep counts from fifteen seconds before it until its end, at its addres
         expect(faults).toEqual(orders.map((id) => ({ id, faults: ["swept"] })));
       },
     ),
-    { numRuns: 80 },
+    { numRuns: 50 },
   );
 });

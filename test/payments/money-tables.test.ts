@@ -175,7 +175,7 @@ test("looks at a deposit, in whatever order, only take it forwards, and value it
         });
       }
     }),
-    { numRuns: 60 },
+    { numRuns: 35 },
   );
 });
 
@@ -339,7 +339,7 @@ test("grants follow what is due, bonuses their purchase, and refunds are counted
         );
       }
     }),
-    { numRuns: 60 },
+    { numRuns: 35 },
   );
 });
 
@@ -444,7 +444,7 @@ test("the orders of an account are counted by state, age and kind, and listed by
         ),
       );
     }),
-    { numRuns: 60 },
+    { numRuns: 35 },
   );
 });
 
@@ -508,7 +508,7 @@ test("a decision keeps a webhook that came during the look, and never delays the
         expect(await read(untouched.orderId)).toMatchObject({ state: "open", version: 1n });
       },
     ),
-    { numRuns: 100 },
+    { numRuns: 50 },
   );
 });
 
@@ -616,7 +616,7 @@ test("looks go to due orders within free slots: webhooks first, and nobody's ord
         );
       },
     ),
-    { numRuns: 60 },
+    { numRuns: 35 },
   );
 });
 
@@ -837,6 +837,6 @@ test("a promotion is used until its end, its number of uses or its stop", async 
         ...["tra_1", null, undefined],
       ]);
     }),
-    { numRuns: 40 },
+    { numRuns: 25 },
   );
 });

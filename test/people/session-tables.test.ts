@@ -154,7 +154,7 @@ test("a session is found while it is open, used and of somebody who is not disab
       );
       expect(ids(confirmed)).toEqual(ids(sessions.filter(isUnended)));
     }),
-    { numRuns: 40 },
+    { numRuns: 25 },
   );
 });
 
@@ -213,7 +213,7 @@ test("the sessions that are to end do, and no other", async () => {
         expect([name, count, ...(await ended(sessions))]).toEqual([name, all.length, ...all]);
       }
     }),
-    { numRuns: 30 },
+    { numRuns: 20 },
   );
 });
 
@@ -244,7 +244,7 @@ test("sessions go as long after their end as they are kept, the oldest first", a
         ids(left).filter((id) => sessions.some((s) => s.sessionId === id && s.person === 1)).length,
       );
     }),
-    { numRuns: 60 },
+    { numRuns: 35 },
   );
 });
 
@@ -276,7 +276,7 @@ test("sign-ins are told with the addresses before them, but for the first of a p
       const later = await postgres.run(sql.listSignIns, { since, rows: 9 });
       expect(later).toHaveLength(told.filter(({ madeMs }) => madeMs > -second).length);
     }),
-    { numRuns: 60 },
+    { numRuns: 35 },
   );
 });
 

@@ -23,7 +23,7 @@ import { basename, join, relative } from "node:path";
 import { parseArgs } from "node:util";
 import { Instrumenter } from "@stryker-mutator/instrumenter";
 import { Client } from "pg";
-import { createVitest } from "vitest/node";
+import { createVitest, type TestModule } from "vitest/node";
 import { createLog } from "../../src/base/log.ts";
 import { startEmbedded } from "../../src/postgres/embedded/embedded.ts";
 import { readBlocks } from "../../src/postgres/generate.ts";
@@ -257,10 +257,10 @@ async function tryMutants(
     );
     return { trial, path };
   };
-  /** Paths of those of these suites that failed. */
-  const failed = async (paths: readonly string[]): Promise<Set<string>> => {
+  /** Paths of those of these suites that failed, with the first error of each. */
+  const failed = async (paths: readonly string[]): Promise<Map<string, string>> => {
     const left = new Set(paths);
-    const found = new Set<string>();
+    const found = new Map<string, string>();
     while (left.size > 0) {
       const specifications = [...left].flatMap((path) => {
         const [project] = vitest.projects;
@@ -273,7 +273,7 @@ async function tryMutants(
         const path = module.moduleId;
         const state = module.state();
         const isEndless = ended.includes(basename(path, ".test.ts"));
-        if (state === "failed" || isEndless) found.add(path);
+        if (state === "failed" || isEndless) found.set(path, firstError(module));
         if (state === "passed" || state === "failed" || state === "skipped" || isEndless)
           left.delete(path);
       }
@@ -289,7 +289,10 @@ async function tryMutants(
     });
     const failing = await failed(bare.map(({ path }) => path));
     for (const { suite, path } of bare)
-      if (failing.has(path)) console.log(`  fails without a mutant, and is left out: ${suite}`);
+      if (failing.has(path)) {
+        console.log(`  fails without a mutant, and is left out: ${suite}`);
+        console.log(`    ${failing.get(path)}`);
+      }
     const lines = readFileSync(coverage, "utf8").trim().split("\n").map(readHits);
     const hitsOf = (name: string) => lines.find(({ trial }) => trial === name)?.hits ?? {};
     const reach = bare
@@ -342,6 +345,12 @@ async function tryMutants(
   } finally {
     await vitest.close();
   }
+}
+
+function firstError(module: TestModule): string {
+  const tests = [...module.children.allTests()].map((one) => one.result().errors);
+  const [error] = [module.errors(), ...tests].flatMap((errors) => errors ?? []);
+  return error?.message.split("\n")[0] ?? "it never ends";
 }
 
 /** How often a run came past each mutant, or past each statement. */

@@ -350,7 +350,9 @@ async function tryMutants(
 function firstError(module: TestModule): string {
   const tests = [...module.children.allTests()].map((one) => one.result().errors);
   const [error] = [module.errors(), ...tests].flatMap((errors) => errors ?? []);
-  return error?.message.split("\n")[0] ?? "it never ends";
+  // Of a property, what it found stands in the cause.
+  const { message } = error?.cause ?? error ?? { message: "it never ends" };
+  return message.split("\n")[0] ?? "";
 }
 
 /** How often a run came past each mutant, or past each statement. */

@@ -47,6 +47,8 @@ async function newOrder(of: Columns = {}): Promise<{ orderId: string; accountId:
   return { orderId: String(columns.order_id), accountId: String(columns.account_id) };
 }
 
+const newCode = () => `code_${String(++made).padStart(6, "0")}`;
+
 async function insert(table: string, columns: Columns): Promise<void> {
   const names = Object.keys(columns);
   await run(
@@ -272,7 +274,7 @@ test("grants follow what is due, bonuses their purchase, and refunds are counted
           await postgres.run(sql.returnBonus, { orderId, refundN: n });
           for (const use of one.uses) if (use.refund === n) use.refund = null;
         } else if (step.do === "bonus") {
-          const codeId = `code_${++made}`;
+          const codeId = newCode();
           await insert("promotions", {
             ...{ code_id: codeId, code_sha256: Buffer.from(codeId), name: "", family: "v1" },
             ...{ bonus_micro: 10n, created_by: "" },
@@ -805,7 +807,7 @@ test("a promotion is used until its end, its number of uses or its stop", async 
   });
   await fc.assert(
     fc.asyncProperty(anyPromotion, async ({ endsMs, most, used, isStopped }) => {
-      const ids = [`code_${++made}`, `code_${++made}`];
+      const ids = [newCode(), newCode()];
       for (const codeId of ids)
         await insert("promotions", {
           ...{ code_id: codeId, code_sha256: Buffer.from(codeId), name: codeId, family: "v1" },

@@ -4,6 +4,7 @@
 //   npm run test:mutants -- src/billing/price.ts src/billing/sql/holds.sql
 //   npm run test:mutants -- --suites "inference crash" src/billing/price.ts
 //   npm run test:mutants -- --only "billing/price billing/hold-size" src/billing/price.ts
+//   npm run test:mutants -- --only tables --apart src/payments/sql/orders.sql
 //   npm run test:mutants -- --changed 20 --seconds 180    files that the last commits changed, each
 //                                                         with the five suites that are nearest
 //
@@ -12,7 +13,8 @@
 // suite anew for each mutant, until one fails. Suites are those of the file's room that are not
 // deep, and those that import the file: `--suites` adds others, `--only` names those that are
 // enough, the best first, `--most 5` takes the nearest ones. `FILE:10-80` changes these lines
-// alone, and of statements `FILE:find-account` one.
+// alone, and of statements `FILE:find-account` one. `--apart` runs only the tests that run the
+// changed statement, in suites whose tests do not build on each other.
 // What survives is printed with its line; `equivalent.json` names the mutants that change nothing,
 // with the reason.
 
@@ -38,7 +40,7 @@ import {
   suites,
   usualMs,
 } from "../runner/suites.ts";
-import type { Trial } from "./activate.ts";
+import { outsideOfTests, type Trial } from "./activate.ts";
 import { mutantsOf, type StatementMutant, statements } from "./statements.ts";
 
 type Outcome = "killed" | "survived" | "equivalent" | "invalid";
@@ -78,6 +80,7 @@ const { values: options, positionals } = parseArgs({
     changed: { type: "string" },
     seconds: { type: "string" },
     most: { type: "string" },
+    apart: { type: "boolean", default: false },
   },
 });
 
@@ -98,8 +101,10 @@ async function tryFile(file: string, part: string | undefined): Promise<Tried[]>
   const fast = suites.filter((suite) => !isDeep(suite));
   const near = options.only === undefined ? nextTo([file], fast) : named(options.only);
   const times = readTimes();
-  // Those that import the file say most of it.
-  const rank = (suite: string) => (importsOf(suite).includes(file) ? 0 : 1);
+  // Those that import the file, or the statements that are made of it, say most of it.
+  const [, room] = /^src\/([^/]+)\/sql\//.exec(file) ?? [];
+  const imported = room === undefined ? file : `gen/sql/${room}.ts`;
+  const rank = (suite: string) => (importsOf(suite).includes(imported) ? 0 : 1);
   const most = options.most === undefined ? undefined : Number(options.most);
   const all = [...new Set([...near, ...named(options.suites)])];
   if (options.only === undefined)
@@ -295,14 +300,17 @@ async function tryMutants(
       }
     const lines = readFileSync(coverage, "utf8").trim().split("\n").map(readHits);
     const hitsOf = (name: string) => lines.find(({ trial }) => trial === name)?.hits ?? {};
+    const testsOf = (name: string) => lines.find(({ trial }) => trial === name)?.tests ?? {};
     const reach = bare
       .filter(({ path }) => !failing.has(path))
-      .map(({ suite, trial }) => ({ suite, hits: hitsOf(trial) }));
+      .map(({ suite, trial }) => ({ suite, hits: hitsOf(trial), tests: testsOf(trial) }));
     const loaded = hitsOf("load");
     let open = mutants.map((mutant) => {
-      const left = reach.flatMap(({ suite, hits }) => {
+      const left = reach.flatMap(({ suite, hits, tests }) => {
         const count = hits[mutant.reached];
-        return count === undefined ? [] : [{ suite, hitLimit: 100 * count }];
+        const by = tests[mutant.reached];
+        const some = options.apart && by && !by.includes(outsideOfTests) ? { tests: by } : {};
+        return count === undefined ? [] : [{ suite, hitLimit: 100 * count, some }];
       });
       return { mutant, left };
     });
@@ -310,9 +318,9 @@ async function tryMutants(
     for (let round = 0; open.some(({ left }) => left.length > 0); round++) {
       const tried = open.flatMap(({ mutant, left: [next] }) => {
         if (!next) return [];
-        const { suite, hitLimit } = next;
-        const put = mutant.put.mutant === undefined ? mutant.put : { ...mutant.put, hitLimit };
-        return [{ mutant, suite, path: wrap(suite, put).path }];
+        const { suite, hitLimit, some } = next;
+        const limit = mutant.put.mutant === undefined ? {} : { hitLimit };
+        return [{ mutant, suite, path: wrap(suite, { ...mutant.put, ...limit, ...some }).path }];
       });
       for (let at = 0; at < tried.length; at += trialsAtOnce) {
         const some = tried.slice(at, at + trialsAtOnce);
@@ -357,7 +365,13 @@ function firstError(module: TestModule): string {
 
 /** How often a run came past each mutant, or past each statement. */
 type Hits = Readonly<Record<string, number>>;
-function readHits(line: string): { readonly trial: string; readonly hits: Hits } {
+type Reached = {
+  readonly trial: string;
+  readonly hits: Hits;
+  /** The tests that ran each statement. */
+  readonly tests?: Readonly<Record<string, readonly string[]>>;
+};
+function readHits(line: string): Reached {
   return JSON.parse(line);
 }
 

@@ -148,7 +148,7 @@ async function admitEarlier(hold: Hold | undefined): Promise<void> {
 const counts = firstEventBoundsMs.length + 1;
 const firstEventCounts = Array.from({ length: counts }, (_, index) => `first_event_${index + 1}`);
 
-/** What the hours of each key add up to, and if it was used last when its newest charge was settled. */
+/** The sums of the hours of each key, and if it was used last at its newest settlement. */
 async function rolledUp() {
   const columns = [
     ...["input", "output", "thinking", "cache_write_5m", "cache_write_1h", "cache_read"],

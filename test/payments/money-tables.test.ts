@@ -358,7 +358,8 @@ const anyOrders = fc.array(
     createdMs: fc.oneof(beside(-hour), fc.constant(0)),
     isOpened: fc.constantFrom(true, true, false),
     attention: fc.constantFrom(null, "short"),
-    grant: fc.constantFrom(null, 1n, -1n),
+    grant: fc.constantFrom(null, 1n, -1n, 0n),
+    refund: fc.constantFrom(null, "completed", "refused"),
   }),
   { maxLength: 5 },
 );
@@ -377,7 +378,19 @@ test("the orders of an account are counted by state, age and kind, and listed by
           ...{ attention: one.attention, ...(one.isOpened ? {} : { external_id: null }) },
         });
         if (one.grant !== null)
-          await insert("payment_grants", { order_id: orderId, n: 1, micro: one.grant });
+          await insert("payment_grants", {
+            ...{
+              order_id: orderId,
+              n: 1,
+              micro: one.grant,
+              bonus_micro: one.grant === 0n ? -1 : 0,
+            },
+          });
+        if (one.refund !== null)
+          await insert("payment_refunds", {
+            ...{ order_id: orderId, n: 1, usd_micro: 1, micro: 3, state: one.refund },
+            ...{ reason: "", made_by: "" },
+          });
         orders.push({ ...one, orderId, accountId });
       }
       for (const accountId of ids) {
@@ -399,9 +412,14 @@ test("the orders of an account are counted by state, age and kind, and listed by
           for (const rows of [1, 2, 9]) {
             const listed: string[] = [];
             for (let last: string | null = null; ; ) {
-              const page: { orderId: string }[] = await postgres.run(sql.listOrders, {
+              const page: sql.ListOrdersRow[] = await postgres.run(sql.listOrders, {
                 ...{ accountId, needsAttention, after: last, rows },
               });
+              for (const { orderId, grantedMicro, takenBackMicro } of page) {
+                const one = own.find((order) => order.orderId === orderId);
+                const taken = one?.refund === "completed" ? 3n : 0n;
+                expect([grantedMicro, takenBackMicro]).toEqual([one?.grant ?? 0n, taken]);
+              }
               listed.push(...page.map(({ orderId }) => orderId));
               last = listed.at(-1) ?? null;
               if (page.length < rows) break;
@@ -436,9 +454,10 @@ test("the orders of an account are counted by state, age and kind, and listed by
       const all = await postgres.run(sql.countWaiting, { rows: 10_000 });
       expect(all.filter(({ accountId }) => ids.includes(accountId))).toEqual(counted.toReversed());
       expect(await postgres.run(sql.countWaiting, { rows: 1 })).toEqual(all.slice(0, 1));
-      const awaited = await postgres.run(sql.isAwaited, {
-        ...{ processor: "p", chain: network, asset: "BTC" },
-      });
+      const asked = { processor: "p", chain: network, asset: "BTC" };
+      const awaited = await postgres.run(sql.isAwaited, asked);
+      const others = await postgres.run(sql.isAwaited, { ...asked, processor: "q" });
+      expect(others.order).toBe(false);
       expect(awaited.order).toBe(
         orders.some(
           (one) =>
@@ -519,9 +538,9 @@ const anyOfMoment = fc.constantFrom(null, -1, 0, 1);
 test("looks go to due orders within free slots: webhooks first, and nobody's orders alone", async () => {
   const anyDue = fc.record({
     account: fc.nat(2),
-    processor: fc.constantFrom("w", "w", "w", "x"),
-    nextMs: fc.constantFrom(null, -2, -1, 0, 1),
-    leaseMs: anyOfMoment,
+    processor: fc.constantFrom("w", "w", "w", "w", "x"),
+    nextMs: fc.constantFrom(null, -2, -1, 0, 0, 0, 1),
+    leaseMs: fc.constantFrom(null, null, null, -1, 0, 1),
     hookMs: fc.constantFrom(null, null, -3, -2),
     pageMs: anyOfMoment,
     isOpening: fc.boolean(),
@@ -532,16 +551,21 @@ test("looks go to due orders within free slots: webhooks first, and nobody's ord
   });
   await fc.assert(
     fc.asyncProperty(
-      fc.array(anyDue, { maxLength: 5 }),
+      fc.array(anyDue, { maxLength: 6, size: "max" }),
       fc.array(anySlot, { minLength: 4, maxLength: 4 }),
       async (facts, slots) => {
         await run("update payment_orders set next_look_at = null where next_look_at is not null");
         await run("delete from payment_look_slots");
         for (const [index, { usedMs, account }] of slots.entries())
-          await insert("payment_look_slots", {
-            ...{ processor: "w", slot: index + 1, used_at: after(usedMs) },
-            account_id: account === null ? null : `due_${account}`,
-          });
+          for (const [processor, look] of [
+            ["w", account],
+            ["x", 2],
+          ] as const)
+            await insert("payment_look_slots", {
+              ...{ processor, slot: index + 1 },
+              used_at: after(processor === "w" ? usedMs : -second),
+              account_id: look === null ? null : `due_${look}`,
+            });
         const orders: ((typeof facts)[number] & { orderId: string; dueMs: number })[] = [];
         for (const [index, one] of facts.entries()) {
           const at = one.nextMs === null ? null : after(one.nextMs);
@@ -553,9 +577,9 @@ test("looks go to due orders within free slots: webhooks first, and nobody's ord
           });
           // No two are due at the same time.
           const text =
-            "update payment_orders set next_look_at = next_look_at - $2 * interval '1 second' where order_id = $1";
+            "update payment_orders set next_look_at = next_look_at - $2 * interval '1 millisecond' where order_id = $1";
           await run(text, [orderId, index]);
-          orders.push({ ...one, orderId, dueMs: (one.nextMs ?? 9) - index * second });
+          orders.push({ ...one, orderId, dueMs: (one.nextMs ?? 9) - index });
         }
         const most = 3;
         const open = slots.slice(0, most);
@@ -610,9 +634,12 @@ test("looks go to due orders within free slots: webhooks first, and nobody's ord
         expect(leased.map(({ id }) => id)).toEqual(chosen.map(({ orderId }) => orderId).sort());
         await run("update payment_orders set lease_until = null where lease_until is not null");
         const rows = await run<{ slot: number; account_id: string | null }>(
-          "select slot, account_id from payment_look_slots where used_at = $1 order by slot desc",
+          `select slot, account_id from payment_look_slots
+           where used_at = $1 and processor = 'w' order by slot desc`,
           [now],
         );
+        const others = "select from payment_look_slots where processor = 'x' and used_at <> $1";
+        expect(await run(others, [after(-second)])).toEqual([]);
         expect(rows).toEqual(
           used.map((slot, index) => ({ slot, account_id: `due_${chosen[index]?.account}` })),
         );
@@ -630,14 +657,24 @@ test("what has no transfer yet is work as well, where that is asked for", async 
     ["payment_refunds", { state: "asked" }],
     ["payment_refunds", { state: "cancelling" }],
     ["payment_refunds", { state: "refunding" }],
+    ["promotion_uses", {}],
+    ["promotion_uses", { transfer_id: "tra_1" }],
   ] as const) {
     await run("update payment_grants set transfer_id = 'posted' where transfer_id is null");
     await run("update payment_refunds set state = 'completed'");
     await run("update promotion_uses set transfer_id = 'posted' where transfer_id is null");
     const { orderId } = await newOrder();
+    const codeId = newCode();
+    await insert("promotions", {
+      ...{ code_id: codeId, code_sha256: Buffer.from(codeId), name: "", family: "v1" },
+      ...{ bonus_micro: 10n, created_by: "" },
+    });
     await insert(table, {
-      ...{ order_id: orderId, n: 1, ...columns },
+      ...(table === "promotion_uses"
+        ? { code_id: codeId, account_id: "acc_1", used_at: now }
+        : { order_id: orderId, n: 1 }),
       ...(table === "payment_refunds" && { usd_micro: 1, micro: 1, reason: "", made_by: "" }),
+      ...columns,
     });
     const asked = { processors: ["none"], withUnposted: true };
     const has = await postgres.run(sql.hasWork, asked);
@@ -646,11 +683,11 @@ test("what has no transfer yet is work as well, where that is asked for", async 
     expect(await postgres.run(sql.takeWork, none)).toEqual([]);
     const work = await postgres.run(sql.takeWork, { ...none, withUnposted: true });
     expect(work.map((one) => [one.work, one.orderId])).toEqual(
-      has.hasWork ? [["post", orderId]] : [],
+      has.hasWork ? [table === "promotion_uses" ? ["bonus", codeId] : ["post", orderId]] : [],
     );
     open.push(has.hasWork);
   }
-  expect(open).toEqual([true, false, true, true, false]);
+  expect(open).toEqual([true, false, true, true, false, true, false]);
 });
 
 test("an order is opened by one node, once, and its page and webhooks bring its look forward", async () => {
@@ -841,4 +878,51 @@ test("a promotion is used until its end, its number of uses or its stop", async 
     }),
     { numRuns: 25 },
   );
+});
+
+test("an order is stored as it was made, and one for what arrived without it once", async () => {
+  const texts = (names: readonly string[]) =>
+    Object.fromEntries(names.map((name) => [name, `the ${name}`]));
+  const shared = {
+    ...{ family: "v1" as const, usdMicro: 6_000_000n, decimals: 8 },
+    ...texts(["idempotencyKey", "processor", "method", "asset", "network", "createdBy"]),
+    ...texts(["sellerId", "sellerName", "sellerAddress", "sellerTaxId"]),
+    ...texts(["buyerName", "buyerAddress", "buyerTaxId"]),
+  } as Omit<Parameters<typeof sql.insertOrder.with>[0], "orderId" | "accountId">;
+  const expected = (more: Columns) => ({
+    ...Object.fromEntries(
+      Object.entries(shared).map(([name, value]) => [
+        name.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`),
+        value,
+      ]),
+    ),
+    ...more,
+  });
+  const read = async (orderId: string) =>
+    (await run("select * from payment_orders where order_id = $1", [orderId]))[0];
+  const ids = { orderId: "ord_own", accountId: "acc_own" };
+  await postgres.run(sql.insertOrder, { ...shared, ...ids });
+  expect(await read("ord_own")).toMatchObject(
+    expected({
+      ...{ account_id: "acc_own", kind: "pack", external_id: null, next_look_at: null },
+      ...{ quoted_until: after(minute), watched_until: after(minute) },
+    }),
+  );
+  const arrived = {
+    ...{ ...shared, orderId: "ord_direct", accountId: "acc_direct", externalId: "the ext" },
+    ...{ atoms: 7n, rate: 8n, payTo: "the address", quotedUntil: after(5), watchedForMs: 60 },
+  };
+  expect([
+    await postgres.run(sql.insertDirect, arrived),
+    await postgres.run(sql.insertDirect, { ...arrived, orderId: "ord_again", externalId: "e" }),
+  ]).toEqual([1, 0]);
+  expect(await read("ord_direct")).toMatchObject(
+    expected({
+      ...{ account_id: "acc_direct", kind: "direct", external_id: "the ext", rate: 8n },
+      ...{ pay_to: "the address", quoted_until: after(5), watched_until: after(60) },
+      ...{ next_look_at: now, quoted_atoms: "7" },
+    }),
+  );
+  await postgres.run(sql.cancelOrder, { orderId: "ord_own" });
+  expect(await read("ord_direct")).toMatchObject({ cancelled_at: null });
 });

@@ -62,7 +62,7 @@ const people = ["per_0", "per_1"] as const;
 const roles = ["owner", "member"] as const;
 const digestOf = ({ sessionId }: Session) => Buffer.from(sessionId);
 
-/** Two people, of whom the second is disabled or not, each with an account and one that both have. */
+/** Two people, of whom the second may be disabled, each with an account and a shared one. */
 async function write(facts: readonly Facts[], isDisabled: boolean): Promise<Session[]> {
   for (const table of ["sessions", "members", "people"]) await run(`delete from ${table}`);
   for (const [index, personId] of people.entries()) {

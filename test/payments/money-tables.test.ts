@@ -184,27 +184,28 @@ test("looks at a deposit, in whatever order, only take it forwards, and value it
 const refundState = fc.constantFrom(
   ...(["asked", "refused", "refunding", "cancelled", "completed"] as const),
 );
+const which = fc.constantFrom(0, 0, 0, 1);
 const steps = fc.array(
   fc.oneof(
     fc.record({
       do: fc.constant("grant" as const),
-      which: fc.nat(1),
+      which,
       target: fc.bigInt({ min: 0n, max: 6n }),
     }),
     fc.record({
       do: fc.constant("refund" as const),
-      which: fc.nat(1),
+      which,
       micro: fc.bigInt({ min: 0n, max: 3n }),
-      takes: fc.boolean(),
+      takes: fc.constantFrom(true, true, false),
     }),
     fc.record({
       do: fc.constant("move" as const),
-      which: fc.nat(1),
-      from: fc.constantFrom(...(["asked", "refunding"] as const)),
+      which,
+      from: fc.constantFrom(...(["asked", "asked", "refunding"] as const)),
       to: refundState,
     }),
-    fc.record({ do: fc.constant("bonus" as const), which: fc.nat(1), needs: fc.boolean() }),
-    fc.record({ do: fc.constant("post" as const), which: fc.nat(1) }),
+    fc.record({ do: fc.constant("bonus" as const), which, needs: fc.boolean() }),
+    fc.record({ do: fc.constant("post" as const), which }),
   ),
   { minLength: 4, maxLength: 16, size: "max" },
 );
@@ -248,7 +249,7 @@ test("grants follow what is due, bonuses their purchase, and refunds are counted
             continue;
           const { n } = await postgres.run(sql.insertRefund, {
             ...{ orderId, usdMicro: step.micro, externalId: null, micro: step.micro },
-            ...{ state: "asked", reason: "", madeBy: "", bonusMicro: 0n },
+            ...{ state: "asked", reason: "the reason", madeBy: "person:1", bonusMicro: 0n },
           });
           one.refunds.push({ micro: step.micro, state: "asked" });
           expect(n).toBe(one.refunds.length);
@@ -332,6 +333,8 @@ test("grants follow what is due, bonuses their purchase, and refunds are counted
           micro: hasReturned ? 0n : 10n * BigInt(kept),
         });
         const refunds = await postgres.run(sql.listRefunds, { orderIds: [orderId] });
+        for (const refund of refunds)
+          expect(refund).toMatchObject({ reason: "the reason", madeBy: "person:1" });
         expect(refunds.map(({ n, state: name, endedAt }) => [n, name, endedAt])).toEqual(
           one.refunds.map((refund, at) => [
             at + 1,
@@ -341,7 +344,7 @@ test("grants follow what is due, bonuses their purchase, and refunds are counted
         );
       }
     }),
-    { numRuns: 35 },
+    { numRuns: 70 },
   );
 });
 
@@ -369,7 +372,7 @@ test("the orders of an account are counted by state, age and kind, and listed by
     fc.asyncProperty(anyOrders, async (facts) => {
       const ids = [`acc_x${++made}`, `acc_y${made}`];
       const network = `net_${made}`;
-      const orders = [];
+      const orders: ((typeof facts)[number] & { orderId: string; accountId: string })[] = [];
       for (const one of facts) {
         const accountId = ids[one.isOther ? 1 : 0] ?? "";
         const { orderId } = await newOrder({
@@ -451,6 +454,26 @@ test("the orders of an account are counted by state, age and kind, and listed by
         const count = waiting.filter((one) => one.accountId === accountId).length;
         return count === 0 ? [] : [{ accountId, orders: count }];
       });
+      for (const { orderId } of waiting.slice(0, 1))
+        await insert("payment_decisions", {
+          ...{ decision_id: `dec_${orderId}`, order_id: orderId, kind: "close", facts: [] },
+          ...{ reason: "", decided_by: "" },
+        });
+      const inOrder = waiting.map(({ orderId }) => orderId).sort();
+      const attention = async (last: string, rows: number) =>
+        (await postgres.run(sql.listAttention, { after: last, rows })).filter(({ orderId }) =>
+          orders.some((one) => one.orderId === orderId),
+        );
+      expect(await attention("", 10_000)).toEqual(
+        inOrder.map((orderId, index) => ({
+          ...{ orderId, decisions: index === 0 ? 1 : 0 },
+          accountId: waiting.find((one) => one.orderId === orderId)?.accountId,
+        })),
+      );
+      const next = await attention(inOrder[0] ?? "", 1);
+      expect(next.map(({ orderId }) => orderId)).toEqual(
+        inOrder.length === 0 ? [] : inOrder.slice(1, 2),
+      );
       const all = await postgres.run(sql.countWaiting, { rows: 10_000 });
       expect(all.filter(({ accountId }) => ids.includes(accountId))).toEqual(counted.toReversed());
       expect(await postgres.run(sql.countWaiting, { rows: 1 })).toEqual(all.slice(0, 1));
@@ -752,9 +775,12 @@ test("an order is opened by one node, once, and its page and webhooks bring its 
     );
   }
 
-  const hook = { processor: "p", externalId: "new" };
+  const [elsewhere, hook] = [
+    await newOrder({ processor: "q", external_id: "new", next_look_at: null }),
+    { processor: "p", externalId: "new" },
+  ];
   for (const asked of [
-    { ...hook, processor: "q" },
+    { ...hook, processor: "s" },
     { ...hook, externalId: "other" },
   ])
     expect(await postgres.run(sql.hookOrder, asked)).toBe(0);
@@ -773,6 +799,7 @@ test("an order is opened by one node, once, and its page and webhooks bring its 
       ...{ hook_at: now, next_look_at: after(expected) },
     });
   }
+  expect(await read("hook_at", elsewhere.orderId)).toEqual({ hook_at: null });
   for (const more of [{ externalId: "new2" }, { processor: "q" }, { depositId: "" }])
     await postgres.run(sql.receiveHook, {
       ...delivery,
@@ -780,6 +807,18 @@ test("an order is opened by one node, once, and its page and webhooks bring its 
       ...more,
     });
   expect(await postgres.run(sql.listNamed, hook)).toEqual([{ depositId: "d2" }]);
+  const stranger = { ...delivery, processor: "r", externalId: "new", deliveryKey: "k" };
+  await postgres.run(sql.receiveHook, { ...stranger, depositId: "d3" });
+  await postgres.run(sql.receiveHook, {
+    ...delivery,
+    externalId: "x",
+    depositId: "d4",
+    deliveryKey: "l",
+  });
+  expect(await postgres.run(sql.listNamed, hook)).toEqual([{ depositId: "d2" }]);
+  await postgres.run(sql.ensureSlots, { processor: "slots", slots: 2 });
+  const slots = "select slot, used_at from payment_look_slots where processor = 'slots' order by 1";
+  expect(await run(slots)).toEqual([1, 2].map((slot) => ({ slot, used_at: after(-hour) })));
   await run("update payment_hooks set received_at = $1", [after(-90 * 24 * hour)]);
   const kept =
     "update payment_hooks set received_at = received_at - interval '1 millisecond' where delivery_key = 'key5'";
@@ -803,11 +842,16 @@ test("an order is opened by one node, once, and its page and webhooks bring its 
     ["1", orderId],
     ["2", orderId],
     ["3", other.orderId],
-  ] as const)
-    await insert("payment_decisions", {
-      ...{ decision_id: `dec_${id}${of}`, order_id: of, kind: "close", facts: [`f${id}`, "c"] },
-      ...{ deposit_ids: [`dep${id}`], micros: [BigInt(id)], reason: "", decided_by: "" },
-    });
+  ] as const) {
+    const decision = {
+      ...{ decisionId: `dec_${id}${of}`, orderId: of, kind: "close" as const, reason: "why" },
+      ...{ facts: [`f${id}`, "c"], depositIds: [`dep${id}`], micros: [BigInt(id)] },
+      ...{ decidedBy: "person:1", approvedBy: "person:2" },
+    };
+    await postgres.run(sql.insertDecision, decision);
+    const { decisionId } = decision;
+    expect(await postgres.run(sql.findDecision, { decisionId })).toMatchObject(decision);
+  }
   await postgres.run(sql.restoreFacts, { orderId });
   expect(await read("handled")).toEqual({ handled: ["c", "f1", "f2"] });
   await insert("payment_refunds", {
@@ -835,6 +879,21 @@ test("an order is opened by one node, once, and its page and webhooks bring its 
   expect(found).toBeUndefined();
 });
 
+type Limits = { most: number | null; used: number; endsMs: number | null };
+async function storePromotion(codeId: string, { most, used, endsMs }: Limits): Promise<void> {
+  const codeSha256 = Buffer.from(codeId);
+  const fields = {
+    ...{ codeId, name: `name of ${codeId}`, family: "v2" as const, bonusMicro: 10n, most },
+    ...{ needsPurchase: false, createdBy: "person:1" },
+    endsAt: endsMs === null ? null : after(endsMs),
+  };
+  const stored = await postgres.run(sql.insertPromotion, { ...fields, codeSha256 });
+  expect(stored).toMatchObject(fields);
+  const again = { ...fields, codeId: `${codeId}x`, codeSha256 };
+  expect(await postgres.run(sql.insertPromotion, again)).toBeUndefined();
+  await run("update promotions set used = $2 where code_id = $1", [codeId, used]);
+}
+
 test("a promotion is used until its end, its number of uses or its stop", async () => {
   const anyPromotion = fc.record({
     endsMs: anyOfMoment,
@@ -845,12 +904,7 @@ test("a promotion is used until its end, its number of uses or its stop", async 
   await fc.assert(
     fc.asyncProperty(anyPromotion, async ({ endsMs, most, used, isStopped }) => {
       const ids = [newCode(), newCode()];
-      for (const codeId of ids)
-        await insert("promotions", {
-          ...{ code_id: codeId, code_sha256: Buffer.from(codeId), name: codeId, family: "v1" },
-          ...{ bonus_micro: 10n, created_by: "", most, used },
-          ends_at: endsMs === null ? null : after(endsMs),
-        });
+      for (const codeId of ids) await storePromotion(codeId, { most, used, endsMs });
       const [codeId = "", other = ""] = ids;
       if (isStopped)
         for (const stoppedAt of [now, now])
@@ -876,7 +930,7 @@ test("a promotion is used until its end, its number of uses or its stop", async 
         ...["tra_1", null, undefined],
       ]);
     }),
-    { numRuns: 25 },
+    { numRuns: 50 },
   );
 });
 

@@ -222,7 +222,7 @@ export class BatchQueue<Item, Outcome> {
     if (repeat.length + blocked.length === 0) return true;
     queue.unshift(...repeat, ...blocked);
     await this.#pause();
-    return queue.length === 0;
+    return false;
   }
 
   async #runBatch(

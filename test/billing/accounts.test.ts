@@ -1,6 +1,7 @@
 // Accounts: suspending and resuming them, and what they may be called.
 
 import { create } from "@bufbuild/protobuf";
+import { Client } from "pg";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import {
   AccountStatus,
@@ -82,6 +83,16 @@ test("a suspension can be repeated with another reason, and a resumption without
   expect((await suspend(payer, "second"))?.statusReason).toBe("second");
   const resumed = await resume(payer);
   expect(await resume(payer)).toEqual(resumed);
+});
+
+test("a suspension waits for no request of another account", async () => {
+  const [payer, other] = [await world.payer(1_000n), await world.payer(1_000n)];
+  const session = new Client(world.url);
+  await session.connect();
+  await session.query("begin");
+  await session.query("select from pools where account_id = $1 for update", [other.accountId]);
+  expect((await suspend(payer))?.status).toBe(AccountStatus.SUSPENDED);
+  await session.end();
 });
 
 test("many suspensions and resumptions at once leave the pools as the account is", async () => {

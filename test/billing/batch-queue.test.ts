@@ -311,27 +311,163 @@ test("a failure of the database is remembered until a batch or a trial succeeds"
 
 test("a stall is reported once, after a second of failures, and so is its end", async () => {
   const clock = new ManualClock();
+  clock.skip(10_000);
   const [onStalled, onResumed] = [vi.fn(), vi.fn()];
-  const { queue, pass, fail } = playedQueue({ clock, pauseMs: 400, onStalled, onResumed });
+  const { queue, pass, fail } = playedQueue({ clock, pauseMs: 500, onStalled, onResumed });
   const done = queue.submit("a1");
   const full = new Unconfirmed("the disk is full");
-  for (let failed = 0; failed < 3; failed++) {
+  for (let failed = 0; failed < 5; failed++) {
     await fail(failed, full);
     await runPendingTasks();
-    expect(onStalled).not.toHaveBeenCalled();
-    await clock.advance(400);
-  }
-  for (let failed = 3; failed < 6; failed++) {
-    await fail(failed, full);
-    await runPendingTasks();
-    await clock.advance(400);
+    expect([onStalled.mock.calls.length, queue.needsTrial]).toEqual([failed < 2 ? 0 : 1, false]);
+    await clock.advance(500);
   }
   expect(onStalled.mock.calls).toEqual([[full]]);
   expect(onResumed).not.toHaveBeenCalled();
-  await pass(6);
+  await pass(5);
   expect(await done).toBe("A1");
   const next = queue.submit("a2");
-  await pass(7);
+  await pass(6);
   await next;
   expect(onResumed).toHaveBeenCalledTimes(1);
+});
+
+test("a stall that nobody asked to hear of ends as well", async () => {
+  const clock = new ManualClock();
+  const { queue, pass, fail } = playedQueue({ clock, pauseMs: 1_000 });
+  const done = queue.submit("a1");
+  for (const failed of [0, 1]) {
+    await fail(failed, new Unconfirmed());
+    await runPendingTasks();
+    await clock.advance(1_000);
+  }
+  await pass(2);
+  expect(await done).toBe("A1");
+});
+
+test("a queue knows its items, for how long nothing succeeded, and if it was served lately", async () => {
+  const clock = new ManualClock();
+  clock.skip(10_000);
+  const { queue, next, pass, fail, separate } = playedQueue({ clock });
+  const state = () => [queue.size, queue.stalledMs, queue.servedLately];
+  expect(state()).toEqual([0, 0, false]);
+  const all = ["a1", "b1", "c1", "d1"].map((item) => queue.submit(item));
+  expect(state()).toEqual([4, 0, false]);
+  await next(0);
+  clock.skip(700);
+  expect(state()).toEqual([4, 700, false]);
+  await pass(0);
+  await next(1);
+  expect(state()).toEqual([1, 0, true]);
+  clock.skip(4_999);
+  expect(state()).toEqual([1, 4_999, true]);
+  clock.skip(1);
+  expect(state()).toEqual([1, 5_000, false]);
+  await fail(1, new Blocked());
+  await separate.next(0);
+  expect(state()).toEqual([1, 5_000, false]);
+  await separate.pass(0);
+  await Promise.all(all);
+  expect(state()).toEqual([0, 0, true]);
+});
+
+test("batches are measured, and failed ones counted by their class", async () => {
+  const clock = new ManualClock();
+  clock.skip(10_000);
+  const metrics = { onBatch: vi.fn(), onFailure: vi.fn() };
+  const { queue, next, pass, fail } = playedQueue({ clock, metrics });
+  const all = ["a1", "b1"].map((item) => queue.submit(item));
+  await fail(0, new Error("rejected"));
+  await next(1);
+  clock.skip(30);
+  await pass(1);
+  await pass(2);
+  await Promise.all(all);
+  expect(metrics.onFailure.mock.calls).toEqual([["rejected"]]);
+  expect(metrics.onBatch.mock.calls).toEqual([
+    [30, 1],
+    [0, 1],
+  ]);
+});
+
+test("an item that the database rejects is no failure of the database, and is not tried again", async () => {
+  const { queue, batches, fail, pass } = playedQueue();
+  const failed = expect(queue.submit("a1")).rejects.toThrow("rejected");
+  await fail(0, new Error("rejected"));
+  await failed;
+  expect([queue.needsTrial, queue.stalledMs, queue.size]).toEqual([false, 0, 0]);
+  const after = queue.submit("a2");
+  expect(await pass(1)).toEqual(["a2"]);
+  expect([await after, batches.length]).toEqual(["A2", 2]);
+});
+
+test("items that turn out to be blocked when they run one by one wait on their own", async () => {
+  const onBlocked = vi.fn();
+  const { queue, fail, pass, separate } = playedQueue({ onBlocked });
+  const all = ["a1", "b1"].map((item) => queue.submit(item));
+  const blocked = new Blocked();
+  await fail(0, new Error("rejected"));
+  await fail(1, blocked);
+  expect(await pass(2)).toEqual(["b1"]);
+  expect(await separate.pass(0)).toEqual(["a1"]);
+  expect(await Promise.all(all)).toEqual(["A1", "B1"]);
+  expect(onBlocked.mock.calls).toEqual([[blocked]]);
+});
+
+test("a blocked group keeps its items, whatever becomes of each of them", async () => {
+  const { queue, fail, separate } = playedQueue();
+  const all = ["a1", "a2"].map((item) => queue.submit(item));
+  await fail(0, new Blocked());
+  await separate.fail(0, new Error("rejected"));
+  await separate.fail(1, new Unconfirmed());
+  await separate.fail(2, new Blocked());
+  expect(await separate.pass(3)).toEqual(["a1", "a2"]);
+  expect(await Promise.all(all)).toEqual(["A1", "A2"]);
+});
+
+test("an item waits as long as it may, and its error says when to come back", async () => {
+  const clock = new ManualClock();
+  const { queue, fail } = playedQueue({ clock, pauseMs: 100, maxWaitMs: 200, queueMax: 1 });
+  const error = queue.submit("a1").catch((reason: unknown) => reason);
+  const full = await queue.submit("a2").catch((reason: unknown) => reason);
+  expect(full).toMatchObject({ reason: "gateway_unavailable", facts: { retryAfterMs: 1_000 } });
+  let isOver = false;
+  void error.then(() => {
+    isOver = true;
+  });
+  for (const [failed, over] of [false, false, true].entries()) {
+    await fail(failed, new Unconfirmed());
+    await runPendingTasks();
+    await clock.advance(100);
+    expect(isOver).toBe(over);
+  }
+  const expected = { reason: "billing_unavailable", facts: { retryAfterMs: 1_000 } };
+  expect(await error).toMatchObject(expected);
+  // It failed before the drain.
+  expect(await queue.drain(0)).toBe(0);
+});
+
+test("a drain counts the items of a batch that the database does not answer", async () => {
+  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+  try {
+    const clock = new ManualClock();
+    const { run, batches } = playedBatches();
+    const queue = new BatchQueue<string, string>(run, { ...usual, runBlocked: run, clock });
+    const all = ["a1", "b1", "c1", "d1"].map((item) => queue.submit(item));
+    const outcomes = Promise.allSettled(all);
+    await runPendingTasks();
+    expect(batches).toHaveLength(1);
+    const left = queue.drain(50);
+    await clock.advance(50);
+    // The one that no batch has fails at once.
+    await expect(all[3]).rejects.toMatchObject({ reason: "billing_unavailable" });
+    await vi.advanceTimersByTimeAsync(1_000);
+    expect(await left).toBe(4);
+    batches[0]?.answer.resolve(["A1", "B1", "C1"]);
+    expect((await outcomes).map(({ status }) => status)).toEqual([
+      ...["fulfilled", "fulfilled", "fulfilled", "rejected"],
+    ]);
+  } finally {
+    vi.useRealTimers();
+  }
 });

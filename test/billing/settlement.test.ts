@@ -1,12 +1,16 @@
 // Tests settlement batches on a database against a simple model.
 
+import { create } from "@bufbuild/protobuf";
+import { durationFromMs } from "@bufbuild/protobuf/wkt";
 import fc from "fast-check";
 import { Client } from "pg";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { type Attempt, AttemptSchema, Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
 import { min } from "../../src/base/money.ts";
+import { firstEventBoundsMs } from "../../src/base/shown-figures.ts";
 import { type TokenCategory, tokenCategories } from "../../src/base/token-categories.ts";
-import { type Hold, type Payer, requestKeyOf } from "../../src/billing/admission.ts";
+import { type Hold, requestKeyOf } from "../../src/billing/admission.ts";
 import { BatchConnection } from "../../src/billing/batch-connection.ts";
 import { settlementBatch } from "../../src/billing/ledger-batches.ts";
 import { chargedUsage, costMicro } from "../../src/billing/price.ts";
@@ -30,13 +34,34 @@ afterAll(async () => {
 });
 
 const never = new AbortController().signal;
-const which = fc.nat(4);
+const which = fc.nat(5);
 /** Each hold covers 100 tokens of input and grants 100 of output: these come up to it or beyond. */
-const anyUsed = ofCategories(fc.oneof(fc.nat(60), fc.constantFrom(0, 99, 100, 101))).map(usage);
+const anyUsed = fc
+  .tuple(ofCategories(fc.oneof(fc.nat(60), fc.constantFrom(0, 99, 100, 101))), fc.nat(3))
+  .map(([tokens, webSearches]) => usage({ ...tokens, webSearches }));
+const anyOutcome = fc.constantFrom(
+  ...[Outcome.COMPLETED, Outcome.PROVIDER_FAILED, Outcome.PROVIDER_BROKE, Outcome.CLIENT_LEFT],
+  ...[Outcome.CLIENT_LEFT_BEFORE_ACCEPTANCE, Outcome.CLIENT_LEFT_BEFORE_CONTENT, Outcome.REVOKED],
+  ...[Outcome.TIME_LIMIT, Outcome.GATEWAY_FAILED, Outcome.REAPED, Outcome.INPUT_ABOVE_HOLD],
+);
+/** Which count of first events has an answer, from zero, and how long it took. */
+const anyFirstEvent = fc.constantFrom(
+  ...firstEventBoundsMs.flatMap((ms, index) => [
+    { count: index, ms },
+    { count: index + 1, ms: ms + 1 },
+  ]),
+);
+type FirstEvent = typeof anyFirstEvent extends fc.Arbitrary<infer T> ? T : never;
 const command = fc.oneof(
   {
     weight: 3,
-    arbitrary: fc.record({ do: fc.constant("settle" as const), which, used: anyUsed }),
+    arbitrary: fc.record({
+      do: fc.constant("settle" as const),
+      which,
+      used: anyUsed,
+      outcome: anyOutcome,
+      hasFirstEvent: fc.boolean(),
+    }),
   },
   fc.record({
     do: fc.constant("shrink" as const),
@@ -50,40 +75,46 @@ test("any batches of endings and shrinks charge each request once, at most its h
   await fc.assert(
     fc.asyncProperty(
       fc.array(fc.array(command, { minLength: 1, maxLength: 8 }), { maxLength: 4 }),
-      async (batches) => {
-        // Two accounts, and two keys of one of them.
+      anyFirstEvent,
+      async (batches, firstEvent) => {
+        // Two accounts, three keys and both pools of one of them.
         const first = await ledger.payer(heldFor(100) * 5n);
         const second = await ledger.payer(heldFor(100) * 5n);
-        const sibling = await ledger.payer(0n, { accountId: first.accountId });
-        const payers = [first, second, sibling, first, second];
+        const { accountId } = first;
+        const sibling = await ledger.payer(0n, { accountId });
+        const other = await ledger.payer(heldFor(100) * 5n, { accountId, family: "v2" });
+        const payers = [first, second, sibling, first, second, other];
         const holds = await Promise.all(
           payers.map((payer) => ledger.holds.place(holdRequest(payer, 100), never)),
         );
+        await admitEarlier(holds[3]);
         const running = new Map(holds.map((hold, index) => [index, hold.amountMicro]));
         const charged: Charged = new Map();
         for (const batch of batches) {
           const outcomes = await connection.run(() =>
-            settlementBatch(batch.map((one) => askOf(one, holds))),
+            settlementBatch(batch.map((one) => askOf(one, holds, firstEvent))),
           );
           check(batch, outcomes, running, charged);
-          for (const payer of [first, second]) {
+          const pools = await readPools();
+          for (const { accountId, family } of [first, second, other]) {
+            const isOfPool = (index: number) =>
+              payers[index]?.accountId === accountId && payers[index]?.family === family;
             const sums = (amounts: Iterable<[number, bigint]>) =>
               [...amounts].reduce(
-                (sum, [index, micro]) =>
-                  payers[index]?.accountId === payer.accountId ? sum + micro : sum,
+                (sum, [index, micro]) => (isOfPool(index) ? sum + micro : sum),
                 0n,
               );
-            expect(await ledger.pool(payer)).toEqual({
+            expect(pools.get(`${accountId}/${family}`)).toEqual({
               posted:
                 heldFor(100) * 5n -
                 sums([...charged].map(([index, { amount }]) => [index, amount])),
               held: sums(running),
             });
-            expect(await rolledUp(payer)).toEqual(
-              sumsOf(
-                [...charged].filter(([index]) => payers[index]?.accountId === payer.accountId),
-              ),
-            );
+          }
+          const hours = await rolledUp();
+          for (const { keyId } of [first, second, sibling, other]) {
+            const own = [...charged].filter(([index]) => payers[index]?.keyId === keyId);
+            expect(hours.get(keyId)).toEqual({ ...sumsOf(own, firstEvent), is_last_use: true });
           }
         }
         // Months, roll-ups and charges agree with the pools, row by row.
@@ -95,42 +126,95 @@ test("any batches of endings and shrinks charge each request once, at most its h
 });
 
 /** What was charged, by the number of the request. */
-type Charged = Map<number, { amount: bigint; hold: bigint; usage: Usage }>;
+type Charged = Map<
+  number,
+  { amount: bigint; hold: bigint; usage: Usage; ending: Extract<Command, { do: "settle" }> }
+>;
 
-/** What the hours of an account add up to. */
-async function rolledUp({ accountId }: Payer) {
-  const columns = [
-    ...["input", "output", "thinking", "cache_write_5m", "cache_write_1h", "cache_read", "amount"],
-    ...["amount_input", "amount_cache", "amount_thinking", "amount_output", "requests"],
-  ];
-  const sums = columns.map((name) => `coalesce(sum(${name}), 0)::bigint as ${name}`);
-  const text = `select ${sums.join(", ")} from usage_hourly where account_id = $1`;
-  const [row] = await ledger.run<Record<string, bigint>>(text, [accountId]);
-  return row;
+async function readPools() {
+  const rows = await ledger.run<{ id: string; posted: bigint; held: bigint }>(
+    "select account_id || '/' || family as id, posted, held from pools",
+  );
+  return new Map(rows.map(({ id, ...pool }) => [id, pool]));
 }
 
+/** As if the request had been admitted an hour ago. */
+async function admitEarlier(hold: Hold | undefined): Promise<void> {
+  const text =
+    "update holds set admitted_at = admitted_at - interval '1 hour' where request_id = $1";
+  await ledger.run(text, [hold?.requestId]);
+}
+
+const counts = firstEventBoundsMs.length + 1;
+const firstEventCounts = Array.from({ length: counts }, (_, index) => `first_event_${index + 1}`);
+
+/** The sums of the hours of each key, and if it was used last at its newest settlement. */
+async function rolledUp() {
+  const columns = [
+    ...["input", "output", "thinking", "cache_write_5m", "cache_write_1h", "cache_read"],
+    ...["web_searches", "amount", "amount_input", "amount_cache", "amount_thinking"],
+    ...["amount_output", "requests", "completed", "failed", "cut", ...firstEventCounts],
+  ];
+  const sums = columns.map((name) => `coalesce(sum(u.${name}), 0)::bigint as ${name}`);
+  const rows = await ledger.run<{ id: string }>(
+    `select k.key_id as id, ${sums.join(", ")},
+       (select max(last_used_at) from key_months m where m.key_id = k.key_id)
+         is not distinct from (select max(settled_at) from charges c where c.key_id = k.key_id)
+         as is_last_use
+     from keys k
+     left join usage_hourly u on u.key_id = k.key_id
+     group by k.key_id`,
+  );
+  return new Map(rows.map(({ id, ...sums }) => [id, sums]));
+}
+
+const failures: readonly Outcome[] = [
+  ...[Outcome.PROVIDER_FAILED, Outcome.PROVIDER_BROKE, Outcome.GATEWAY_FAILED],
+  ...[Outcome.REAPED, Outcome.INPUT_ABOVE_HOLD],
+];
+
 /** The same of charges. A hold that is too small covers input, cache, thinking, then output. */
-function sumsOf(charges: readonly (readonly [number, { hold: bigint; usage: Usage }])[]) {
-  const sum = (of: (one: { hold: bigint; usage: Usage }) => bigint) =>
-    charges.reduce((all, [, one]) => all + of(one), 0n);
+function sumsOf(
+  charges: readonly (readonly [number, NonNullable<ReturnType<Charged["get"]>>])[],
+  firstEvent: FirstEvent,
+) {
+  const all = charges.map(([, one]) => one);
+  const sum = (of: (one: (typeof all)[number]) => bigint) =>
+    all.reduce((before, one) => before + of(one), 0n);
   const tokens = (category: TokenCategory) => sum(({ usage: used }) => BigInt(used[category]));
+  const count = (has: (ending: (typeof all)[number]["ending"]) => boolean) =>
+    sum(({ ending }) => (has(ending) ? 1n : 0n));
   const covered = (...categories: TokenCategory[]) =>
     sum(({ hold, usage: used }) => {
       const none = { input: 0, output: 0, thinking: 0 };
       const writes = { cacheWrite5m: 0, cacheWrite1h: 0, cacheRead: 0 };
       const part = Object.fromEntries(categories.map((category) => [category, used[category]]));
-      return min(costMicro(price, { ...none, ...writes, webSearches: 0, ...part }), hold);
+      const { webSearches } = used;
+      return min(costMicro(price, { ...none, ...writes, webSearches, ...part }), hold);
     });
   const withCache = ["input", "cacheWrite5m", "cacheWrite1h", "cacheRead"] as const;
+  const [requests, completed, failed] = [
+    BigInt(all.length),
+    count(({ outcome }) => outcome === Outcome.COMPLETED),
+    count(({ outcome }) => failures.includes(outcome)),
+  ];
   return {
     ...{ input: tokens("input"), output: tokens("output"), thinking: tokens("thinking") },
     ...{ cache_write_5m: tokens("cacheWrite5m"), cache_write_1h: tokens("cacheWrite1h") },
-    ...{ cache_read: tokens("cacheRead"), requests: BigInt(charges.length) },
+    ...{ cache_read: tokens("cacheRead"), requests, completed, failed },
+    web_searches: sum(({ usage: used }) => BigInt(used.webSearches)),
+    cut: requests - completed - failed,
     amount: covered(...tokenCategories),
     amount_input: covered("input"),
     amount_cache: covered(...withCache) - covered("input"),
     amount_thinking: covered(...withCache, "thinking") - covered(...withCache),
     amount_output: covered(...tokenCategories) - covered(...withCache, "thinking"),
+    ...Object.fromEntries(
+      firstEventCounts.map((name, index) => [
+        name,
+        firstEvent.count === index ? count(({ hasFirstEvent }) => hasFirstEvent) : 0n,
+      ]),
+    ),
   };
 }
 
@@ -174,12 +258,26 @@ async function waiting(count: number): Promise<void> {
   }
 }
 
-function askOf(one: Command, holds: readonly Hold[]): SettleRequest {
+function askOf(one: Command, holds: readonly Hold[], firstEvent: FirstEvent): SettleRequest {
   const hold = holds[one.which];
   if (!hold) throw new Error("no such hold");
   return one.do === "shrink"
     ? { kind: "shrink", hold, amountMicro: one.micro }
-    : { kind: "settle", hold, ending: endingWith(one.used) };
+    : {
+        kind: "settle",
+        hold,
+        ending: {
+          ...endingWith(one.used, attemptsOf(one.hasFirstEvent ? firstEvent.ms : undefined)),
+          outcome: one.outcome,
+        },
+      };
+}
+
+/** Of several attempts the last that had a first event counts. */
+function attemptsOf(firstEventMs: number | undefined): Attempt[] {
+  const after = (ms: number) =>
+    create(AttemptSchema, ms < 0 ? {} : { firstEventAfter: durationFromMs(ms) });
+  return firstEventMs === undefined ? [after(-1)] : [after(1), after(firstEventMs), after(-1)];
 }
 
 /** In a batch holds shrink first. Of several endings of one request the first one counts. */
@@ -208,7 +306,7 @@ function check(
     const part = chargedUsage(one.used, 100);
     const amountMicro = min(costMicro(price, part), holdMicro);
     charges.set(one.which, { amountMicro, overrunMicro: cost - amountMicro, holdMicro });
-    charged.set(one.which, { amount: amountMicro, hold: holdMicro, usage: part });
+    charged.set(one.which, { amount: amountMicro, hold: holdMicro, usage: part, ending: one });
     running.delete(one.which);
   }
   expect(outcomes).toMatchObject(

@@ -9,6 +9,7 @@ import {
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { newRequestId } from "../../src/base/ids.ts";
 import type { Payer } from "../../src/billing/admission.ts";
+import { createOverview } from "../../src/billing/overview.ts";
 import { asService } from "../../src/contract/contract.ts";
 import { errorOf, freshBilling } from "../support/billing.ts";
 import { endingWith, heldFor, holdRequest, usage } from "../support/ledger.ts";
@@ -349,6 +350,23 @@ test.for([-1n, 0n, 1n])(
     await expectDebt(more > 0n);
     await world.holds.settle(second, endingWith({}));
     await expectDebt(false);
+  },
+);
+
+test.for([-1n, 0n, 1n])(
+  "a chargeback of what is free and %i more leaves a debt only if it is more",
+  async (more) => {
+    const payer = await world.payer(heldFor(100) + 1_000n);
+    const { accountId } = payer;
+    const hold = await world.holds.place(holdRequest(payer, 100), never);
+    const kind = TransferKind.CHARGEBACK;
+    await transfer({ accountId, kind, amountMicrocredits: 1_000n + more });
+    const debts = await createOverview(world.store).debts(10);
+    expect(debts.get(accountId)).toBe(more > 0n ? more : undefined);
+    // A charge of the whole hold takes as much from both sides.
+    await world.holds.settle(hold, endingWith({ input: 100, thinking: 100 }));
+    const left = await createOverview(world.store).debts(10);
+    expect(left.get(accountId)).toBe(more > 0n ? more : undefined);
   },
 );
 

@@ -1,17 +1,27 @@
 // Who may call what: the rules as pure functions, and the marks of every method.
 
 import { create, type DescMethod, getOption, type MessageInitShape } from "@bufbuild/protobuf";
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { audited, CallersSchema, callers, strong } from "../../gen/gateway/common/v1/options_pb.ts";
 import { AccountRole, AdminScope, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { KeySchema, SecretSchema } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { ApiError, toApiError } from "../../src/base/errors.ts";
 import {
+  actorOf,
+  checkAccess,
+  checkAllAccounts,
   checkStrong,
   clientOf,
   confinedTo,
   decideAccount,
+  dropOperatorRole,
+  dropsOperatorRole,
   isAdmitted,
+  isOutsider,
+  isStranger,
+  nameClient,
+  roleIn,
+  subjectOf,
 } from "../../src/contract/callers.ts";
 import {
   type Caller,
@@ -82,6 +92,7 @@ describe("a method admits", () => {
     ["no owner as an operator", { operator: SUPPORT }, inA(OWNER), false],
     ["no operator on a method of keys", { key: true }, person({ operator: ADMIN }), false],
     ["a part of the gateway in place of operators", { operator: ADMIN }, internal, true],
+    ["a part of the gateway in place of admin tokens", { admin: AdminScope.READ }, internal, true],
     ["no part of the gateway in place of a key", { key: true }, internal, false],
     ["everybody, if it says so", { anyone: true }, anyone, true],
     ["a key as everybody", { anyone: true }, plainKey, true],
@@ -142,14 +153,113 @@ describe("the account of a call", () => {
     expect(outcomeOf(() => decideAccount(allow(allowed), caller, accountId))).toBe(expected);
   });
 
-  function outcomeOf(decide: () => string): string {
-    try {
-      return decide();
-    } catch (error) {
-      const { reason, facts } = toApiError(error);
-      return [reason, facts.field].filter((one) => one !== undefined).join(" ");
-    }
+  test("is said to be needed, and why", () => {
+    const messageOf = (caller: Caller, accountId = "") => {
+      try {
+        return decideAccount(allow(member), caller, accountId);
+      } catch (error) {
+        return toApiError(error).message;
+      }
+    };
+    expect([person(), both, ownerAndOperator, admin].map((caller) => messageOf(caller))).toEqual([
+      expect.stringMatching(/is required\W*$/),
+      expect.stringContaining("because you are a member of several accounts"),
+      expect.stringContaining("is required for operators"),
+      expect.stringMatching(/is required\W*$/),
+    ]);
+    expect(messageOf(both, "acc_c")).toBe("No such account.");
+    expect(messageOf(both, "acc_a")).toBe("Your role in this account does not permit this.");
+  });
+
+  test("may be all at once, for those who see every account and name none", () => {
+    const all = (caller: Caller, accountId = "") =>
+      outcomeOf(() => {
+        checkAllAccounts(allow(member), caller, accountId);
+        return "all";
+      });
+    const admitted = [admin, internal, person({ operator: ADMIN })];
+    const others = [plainKey, reader, inA(OWNER), person({ operator: SUPPORT }), anyone];
+    expect(admitted.map((caller) => all(caller))).toEqual(admitted.map(() => "all"));
+    expect(admitted.map((caller) => all(caller, "acc_a"))).toEqual(
+      admitted.map(() => "invalid_request account_id"),
+    );
+    for (const accountId of ["", "acc_a"])
+      expect(others.map((caller) => all(caller, accountId))).toEqual(
+        others.map(() => "not_permitted"),
+      );
+  });
+
+  test("has things that look as absent as those of others", () => {
+    const access = (caller: Caller, accountId: string) =>
+      outcomeOf(() => {
+        const absent = () => new ApiError("not_found", { field: "order_id" });
+        checkAccess({ allowed: allow(member), caller }, accountId, absent);
+        return "open";
+      });
+    expect([plainKey, inA(MEMBER), admin, internal].map((one) => access(one, "acc_a"))).toEqual(
+      Array(4).fill("open"),
+    );
+    expect([plainKey, inA(OWNER), anyone].map((one) => access(one, "acc_b"))).toEqual(
+      Array(3).fill("not_found order_id"),
+    );
+    expect(access(inA(VIEWER), "acc_a")).toBe("not_permitted");
+  });
+});
+
+function outcomeOf(decide: () => string): string {
+  try {
+    return decide();
+  } catch (error) {
+    const { reason, facts } = toApiError(error);
+    return [reason, facts.field].filter((one) => one !== undefined).join(" ");
   }
+}
+
+test("an account has members, outsiders who came as operators, and strangers", () => {
+  const operatorInA = { ...inA(VIEWER), operator: SUPPORT };
+  const people = [inA(MEMBER), operatorInA, person({ operator: SUPPORT }), person()];
+  const seen = (accountId: string) =>
+    people.map((one) => [
+      ...[roleIn(one, accountId), isOutsider(one, accountId), isStranger(one, accountId)],
+    ]);
+  expect(seen("acc_a")).toEqual([
+    ...[
+      [MEMBER, false, false],
+      [VIEWER, false, false],
+    ],
+    ...[
+      [AccountRole.UNSPECIFIED, true, false],
+      [AccountRole.UNSPECIFIED, true, true],
+    ],
+  ]);
+  expect(seen("acc_b").map(([role, isOut, isNone]) => [role, isOut, isNone])).toEqual([
+    ...[
+      [0, true, true],
+      [0, true, false],
+      [0, true, false],
+      [0, true, true],
+    ],
+  ]);
+  for (const caller of [plainKey, admin, internal, anyone])
+    expect([isOutsider(caller, "acc_b"), isStranger(caller, "acc_b")]).toEqual([false, false]);
+});
+
+test("callers have names for what they do, and ids under which their changes are announced", () => {
+  const named = { ...environmentToken, name: "ci", tokenId: "adm_1" };
+  const callers = [plainKey, named, person(), internal, anyone];
+  expect(callers.map(actorOf)).toEqual([
+    ...["key:key_1", "token:ci", "person:per_1", "payments", "anyone"],
+  ]);
+  expect(callers.map(subjectOf)).toEqual([undefined, "adm_1", "per_1", undefined, undefined]);
+});
+
+test("a header gives up the operator role, and no other value of it does", () => {
+  const headers = new Headers();
+  expect(dropsOperatorRole(headers)).toBe(false);
+  headers.set("x-operator-role", "admin");
+  expect(dropsOperatorRole(headers)).toBe(false);
+  dropOperatorRole(headers);
+  expect(dropsOperatorRole(headers)).toBe(true);
 });
 
 test("a key sees its own data only, unless it is an account reader", () => {
@@ -163,9 +273,16 @@ test("a key sees its own data only, unless it is an account reader", () => {
 
 test("a person is asked again once the confirmation is over, no other caller ever", () => {
   const reason = new ApiError("confirm_identity").reason;
-  for (const strongUntil of [undefined, new Date(Date.now() - 1)])
-    expect(() => checkStrong(person({ strongUntil }))).toThrow(expect.objectContaining({ reason }));
-  checkStrong(person({ strongUntil: new Date(Date.now() + 60_000) }));
+  vi.useFakeTimers({ toFake: ["Date"], now: 60_000 });
+  try {
+    for (const strongUntil of [undefined, new Date(59_999), new Date(60_000)])
+      expect(() => checkStrong(person({ strongUntil }))).toThrow(
+        expect.objectContaining({ reason }),
+      );
+    checkStrong(person({ strongUntil: new Date(60_001) }));
+  } finally {
+    vi.useRealTimers();
+  }
   for (const caller of [plainKey, admin, internal, anyone]) checkStrong(caller);
 });
 
@@ -185,6 +302,22 @@ describe("the client of a call", () => {
   test("is the one that a listener of ours names", () => {
     const call = { signal, requestHeader, peer: "198.51.100.1", namesClient: true };
     expect(clientOf(call)).toEqual({ address: "203.0.113.9", agent: "browser" });
+  });
+
+  test("is named by a listener with at most 300 characters, and is the peer without a name", () => {
+    for (const agent of ["", "browser", "x".repeat(301)]) {
+      const headers = new Headers();
+      nameClient(headers, { address: "203.0.113.9", agent });
+      expect(headers.get("x-client-agent")).toBe(agent === "" ? null : agent.slice(0, 300));
+      const expected = { address: "203.0.113.9", agent: agent.slice(0, 300) };
+      expect(clientOf({ signal, requestHeader: headers, namesClient: true })).toEqual(expected);
+    }
+    const long = new Headers({ "user-agent": "y".repeat(301) });
+    expect(clientOf({ signal, requestHeader: long })).toEqual({
+      ...{ address: "", agent: "y".repeat(300) },
+    });
+    const unnamed = { signal, requestHeader: new Headers(), peer: "::1", namesClient: true };
+    expect(clientOf(unnamed)).toEqual({ address: "::1", agent: "" });
   });
 });
 

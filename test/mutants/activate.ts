@@ -3,12 +3,12 @@
 
 import { appendFileSync } from "node:fs";
 import { Worker } from "node:worker_threads";
-import { afterAll } from "vitest";
+import { afterAll, beforeEach } from "vitest";
 import type { Query } from "../../src/postgres/statement.ts";
 import { statements } from "./statements.ts";
 
 /** A suite that runs longer has an endless loop. */
-const patienceMs = 120_000;
+const patienceMs = 3 * Number(process.env.MUTANT_TEST_MS);
 
 /** What Stryker's instrumented sources look at. */
 type Switch = {
@@ -30,6 +30,8 @@ export type Trial = {
   readonly statement?: { readonly name: string; readonly text: string };
   /** File to which the reached mutants or statements are added. */
   readonly coverage?: string;
+  /** Names of the tests that run. Absent: all. */
+  readonly tests?: readonly string[];
   /** File to which a trial is added that never ends. */
   readonly endless: string;
 };
@@ -42,7 +44,11 @@ export async function activate(trial: Trial): Promise<void> {
   outer.__stryker__ ??= {};
   const space = outer.__stryker__;
   const { coverage } = trial;
-  const used = new Set<string>();
+  const used = new Map<string, Set<string>>();
+  beforeEach(({ task, skip }) => {
+    running = fullName(task);
+    if (trial.tests && !trial.tests.includes(running)) skip();
+  });
   // Instrumented sources keep the first object that they saw.
   const isFirst = space.isLoaded !== true;
   space.isLoaded = true;
@@ -59,17 +65,35 @@ export async function activate(trial: Trial): Promise<void> {
     space.activeMutant = undefined;
     undo();
     await watch?.terminate();
+    running = outsideOfTests;
     if (coverage === undefined) return;
-    for (const name of used) hits[name] = 1;
-    note(coverage, trial.trial, hits);
+    const tests: Record<string, string[]> = {};
+    for (const [name, by] of used) {
+      hits[name] = 1;
+      tests[name] = [...by];
+    }
+    note(coverage, trial.trial, hits, tests);
   });
 }
 
-function note(coverage: string, trial: string, hits: Readonly<Record<string, number>>): void {
-  appendFileSync(coverage, `${JSON.stringify({ trial, hits })}\n`);
+/** Stands for what a suite does before and after its tests. */
+export const outsideOfTests = "";
+let running = outsideOfTests;
+
+function fullName({ name, suite }: { name: string; suite?: { name: string } | undefined }): string {
+  return `${suite?.name ?? ""} > ${name}`;
 }
 
-async function putStatement({ statement, coverage }: Trial, used: Set<string>) {
+function note(
+  coverage: string,
+  trial: string,
+  hits: Readonly<Record<string, number>>,
+  tests: Readonly<Record<string, readonly string[]>> = {},
+): void {
+  appendFileSync(coverage, `${JSON.stringify({ trial, hits, tests })}\n`);
+}
+
+async function putStatement({ statement, coverage }: Trial, used: Map<string, Set<string>>) {
   if (statement === undefined && coverage === undefined) return () => undefined;
   const all = await statements();
   const undone: (() => void)[] = [];
@@ -89,7 +113,8 @@ async function putStatement({ statement, coverage }: Trial, used: Set<string>) {
       const make = one.with;
       put(one, {
         with(...parameters: readonly unknown[]): Query {
-          used.add(one.name);
+          const by = used.get(one.name) ?? new Set();
+          used.set(one.name, by.add(running));
           return make(...parameters);
         },
       });

@@ -4,6 +4,7 @@
 //   npm run test:mutants -- src/billing/price.ts src/billing/sql/holds.sql
 //   npm run test:mutants -- --suites "inference crash" src/billing/price.ts
 //   npm run test:mutants -- --only "billing/price billing/hold-size" src/billing/price.ts
+//   npm run test:mutants -- --only tables --apart src/payments/sql/orders.sql
 //   npm run test:mutants -- --changed 20 --seconds 180    files that the last commits changed, each
 //                                                         with the five suites that are nearest
 //
@@ -11,8 +12,9 @@
 // file of statements are of `statements.ts`. Workers keep the modules of the product and read a
 // suite anew for each mutant, until one fails. Suites are those of the file's room that are not
 // deep, and those that import the file: `--suites` adds others, `--only` names those that are
-// enough, `--most 5` takes the nearest ones. `FILE:10-80` changes these lines alone, and of
-// statements `FILE:find-account` one.
+// enough, the best first, `--most 5` takes the nearest ones. `FILE:10-80` changes these lines
+// alone, and of statements `FILE:find-account` one. `--apart` runs only the tests that run the
+// changed statement, in suites whose tests do not build on each other.
 // What survives is printed with its line; `equivalent.json` names the mutants that change nothing,
 // with the reason.
 
@@ -23,7 +25,7 @@ import { basename, join, relative } from "node:path";
 import { parseArgs } from "node:util";
 import { Instrumenter } from "@stryker-mutator/instrumenter";
 import { Client } from "pg";
-import { createVitest } from "vitest/node";
+import { createVitest, type TestModule } from "vitest/node";
 import { createLog } from "../../src/base/log.ts";
 import { startEmbedded } from "../../src/postgres/embedded/embedded.ts";
 import { readBlocks } from "../../src/postgres/generate.ts";
@@ -38,7 +40,7 @@ import {
   suites,
   usualMs,
 } from "../runner/suites.ts";
-import type { Trial } from "./activate.ts";
+import { outsideOfTests, type Trial } from "./activate.ts";
 import { mutantsOf, type StatementMutant, statements } from "./statements.ts";
 
 type Outcome = "killed" | "survived" | "equivalent" | "invalid";
@@ -78,6 +80,7 @@ const { values: options, positionals } = parseArgs({
     changed: { type: "string" },
     seconds: { type: "string" },
     most: { type: "string" },
+    apart: { type: "boolean", default: false },
   },
 });
 
@@ -90,20 +93,25 @@ else
 process.exit();
 
 async function tryFile(file: string, part: string | undefined): Promise<Tried[]> {
-  const named = (text: string) => {
-    const words = text.split(" ").filter((word) => word !== "");
-    return suites.filter((suite) => words.some((word) => suite.includes(word)));
-  };
+  const named = (text: string) =>
+    text
+      .split(" ")
+      .filter((word) => word !== "")
+      .flatMap((word) => suites.filter((suite) => suite.includes(word)));
   const fast = suites.filter((suite) => !isDeep(suite));
   const near = options.only === undefined ? nextTo([file], fast) : named(options.only);
   const times = readTimes();
-  // Those that import the file say most of it.
-  const rank = (suite: string) => (importsOf(suite).includes(file) ? 0 : 1);
+  // Those that import the file, or the statements that are made of it, say most of it.
+  const [, room] = /^src\/([^/]+)\/sql\//.exec(file) ?? [];
+  const imported = room === undefined ? file : `gen/sql/${room}.ts`;
+  const rank = (suite: string) => (importsOf(suite).includes(imported) ? 0 : 1);
   const most = options.most === undefined ? undefined : Number(options.most);
-  const chosen = [...new Set([...near, ...named(options.suites)])]
-    .sort((one, other) => usualMs(times, one) - usualMs(times, other))
-    .sort((one, other) => rank(one) - rank(other))
-    .slice(0, most);
+  const all = [...new Set([...near, ...named(options.suites)])];
+  if (options.only === undefined)
+    all
+      .sort((one, other) => usualMs(times, one) - usualMs(times, other))
+      .sort((one, other) => rank(one) - rank(other));
+  const chosen = all.slice(0, most);
   if (chosen.length === 0) throw new Error(`no suite stands next to ${file}`);
   console.log(`${file}: ${chosen.length} suites`);
   const folder = mkdtempSync(join(tmpdir(), "gateway-mutants-"));
@@ -237,6 +245,9 @@ async function tryMutants(
   mkdirSync(wrappers);
   for (const path of [coverage, endless]) writeFileSync(path, "");
   process.env.MUTANT_WRAPPERS = wrappers;
+  const times = readTimes();
+  const longestMs = Math.max(...chosen.map((suite) => usualMs(times, suite)));
+  process.env.MUTANT_TEST_MS = String(Math.min(60_000, Math.max(15_000, 6 * longestMs)));
   const vitest = await createVitest("test", { config: configFile, watch: false, reporters: [] });
   let trials = 0;
   const wrap = (suite: string, put: Partial<Trial>) => {
@@ -251,10 +262,10 @@ async function tryMutants(
     );
     return { trial, path };
   };
-  /** Paths of those of these suites that failed. */
-  const failed = async (paths: readonly string[]): Promise<Set<string>> => {
+  /** Paths of those of these suites that failed, with the first error of each. */
+  const failed = async (paths: readonly string[]): Promise<Map<string, string>> => {
     const left = new Set(paths);
-    const found = new Set<string>();
+    const found = new Map<string, string>();
     while (left.size > 0) {
       const specifications = [...left].flatMap((path) => {
         const [project] = vitest.projects;
@@ -267,7 +278,7 @@ async function tryMutants(
         const path = module.moduleId;
         const state = module.state();
         const isEndless = ended.includes(basename(path, ".test.ts"));
-        if (state === "failed" || isEndless) found.add(path);
+        if (state === "failed" || isEndless) found.set(path, firstError(module));
         if (state === "passed" || state === "failed" || state === "skipped" || isEndless)
           left.delete(path);
       }
@@ -283,17 +294,23 @@ async function tryMutants(
     });
     const failing = await failed(bare.map(({ path }) => path));
     for (const { suite, path } of bare)
-      if (failing.has(path)) console.log(`  fails without a mutant, and is left out: ${suite}`);
+      if (failing.has(path)) {
+        console.log(`  fails without a mutant, and is left out: ${suite}`);
+        console.log(`    ${failing.get(path)}`);
+      }
     const lines = readFileSync(coverage, "utf8").trim().split("\n").map(readHits);
     const hitsOf = (name: string) => lines.find(({ trial }) => trial === name)?.hits ?? {};
+    const testsOf = (name: string) => lines.find(({ trial }) => trial === name)?.tests ?? {};
     const reach = bare
       .filter(({ path }) => !failing.has(path))
-      .map(({ suite, trial }) => ({ suite, hits: hitsOf(trial) }));
+      .map(({ suite, trial }) => ({ suite, hits: hitsOf(trial), tests: testsOf(trial) }));
     const loaded = hitsOf("load");
     let open = mutants.map((mutant) => {
-      const left = reach.flatMap(({ suite, hits }) => {
+      const left = reach.flatMap(({ suite, hits, tests }) => {
         const count = hits[mutant.reached];
-        return count === undefined ? [] : [{ suite, hitLimit: 100 * count }];
+        const by = tests[mutant.reached];
+        const some = options.apart && by && !by.includes(outsideOfTests) ? { tests: by } : {};
+        return count === undefined ? [] : [{ suite, hitLimit: 100 * count, some }];
       });
       return { mutant, left };
     });
@@ -301,9 +318,9 @@ async function tryMutants(
     for (let round = 0; open.some(({ left }) => left.length > 0); round++) {
       const tried = open.flatMap(({ mutant, left: [next] }) => {
         if (!next) return [];
-        const { suite, hitLimit } = next;
-        const put = mutant.put.mutant === undefined ? mutant.put : { ...mutant.put, hitLimit };
-        return [{ mutant, suite, path: wrap(suite, put).path }];
+        const { suite, hitLimit, some } = next;
+        const limit = mutant.put.mutant === undefined ? {} : { hitLimit };
+        return [{ mutant, suite, path: wrap(suite, { ...mutant.put, ...limit, ...some }).path }];
       });
       for (let at = 0; at < tried.length; at += trialsAtOnce) {
         const some = tried.slice(at, at + trialsAtOnce);
@@ -338,9 +355,23 @@ async function tryMutants(
   }
 }
 
+function firstError(module: TestModule): string {
+  const tests = [...module.children.allTests()].map((one) => one.result().errors);
+  const [error] = [module.errors(), ...tests].flatMap((errors) => errors ?? []);
+  // Of a property, what it found stands in the cause.
+  const { message } = error?.cause ?? error ?? { message: "it never ends" };
+  return message.split("\n")[0] ?? "";
+}
+
 /** How often a run came past each mutant, or past each statement. */
 type Hits = Readonly<Record<string, number>>;
-function readHits(line: string): { readonly trial: string; readonly hits: Hits } {
+type Reached = {
+  readonly trial: string;
+  readonly hits: Hits;
+  /** The tests that ran each statement. */
+  readonly tests?: Readonly<Record<string, readonly string[]>>;
+};
+function readHits(line: string): Reached {
   return JSON.parse(line);
 }
 

@@ -4,6 +4,7 @@ import { readFileSync } from "node:fs";
 import base from "../../vitest.config.ts";
 
 const { MUTANT_WRAPPERS: folder = "", MUTANT_FILE: file, MUTANT_SOURCE: source } = process.env;
+const testMs = Number(process.env.MUTANT_TEST_MS);
 
 export default {
   ...base,
@@ -26,8 +27,8 @@ export default {
     sequence: {},
     dangerouslyIgnoreUnhandledErrors: true,
     // A mutant that never ends is found like one that fails.
-    testTimeout: 60_000,
-    hookTimeout: 60_000,
+    testTimeout: testMs,
+    hookTimeout: testMs,
     teardownTimeout: 10_000,
     expect: { ...base.test?.expect, poll: { timeout: 5_000 } },
     onConsoleLog: () => false,

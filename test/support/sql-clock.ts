@@ -30,3 +30,18 @@ export async function movableNow({
     await query(postgres, shift, [aheadMs]);
   };
 }
+
+/**
+ * Stops the time of a database at `at`, for connections that are opened from now on: rows can stand
+ * exactly at the border of a condition.
+ */
+export async function stopNow({ postgres }: FreshDatabase, at: Date): Promise<void> {
+  const hide = `do $$ begin
+    create schema clock;
+    create function clock.now() returns timestamptz language sql stable as
+      'select timestamptz ''${at.toISOString()}''';
+    execute format('alter database %I set search_path = public, clock, pg_catalog',
+      current_database());
+  end $$`;
+  await query(postgres, { name: "", text: hide }, []);
+}

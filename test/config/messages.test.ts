@@ -1,5 +1,5 @@
-// Every message of the configuration. A row of `messages/` is a change of `messages/files.ts`, or an
-// environment, and below it the problems that it has, one a line.
+// Every message of the configuration. A row of `messages/` is a change of the file of
+// `messages/files.ts`, or an environment, and below it the problems that it has, one a line.
 
 import { readFileSync } from "node:fs";
 import { join } from "node:path";

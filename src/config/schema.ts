@@ -47,7 +47,7 @@ export function choice<const T extends string>(choices: readonly T[]) {
 }
 
 export const flag = v.pipe(
-  choice(["false", "true"]),
+  choice(["true", "false"]),
   v.transform((value) => value === "true"),
 );
 
@@ -187,11 +187,12 @@ type Rule<M extends Members> = <K extends keyof M & string>(
 
 /**
  * A mapping with these members, by the names of the file, and no other. One that may be absent is
- * `v.exactOptional`, or `v.optional` with the default as a file would write it.
+ * `v.exactOptional`, or `v.optional` with the default as a file would write it. `rules` get `has`,
+ * too: whether a member is there, right or wrong.
  */
 export function section<const M extends Members>(
   members: M,
-  rules?: (rule: Rule<M>) => void,
+  rules?: (rule: Rule<M>, has: (name: string) => boolean) => void,
 ): v.GenericSchema<unknown, Settings<M>> {
   const names = Object.keys(members);
   const hasAll = (given: object, of: readonly string[]): given is Right<M> =>
@@ -202,10 +203,13 @@ export function section<const M extends Members>(
     const right = readMembers(members, input, addIssue);
     const problem = (at: string, message: string) =>
       addIssue(at === "" ? { message } : { message, path: [step(input, at)] });
-    rules?.((at, of, find) => {
-      const message = hasAll(right, of) ? find(right) : undefined;
-      if (message !== undefined) problem(at, message);
-    });
+    rules?.(
+      (at, of, find) => {
+        const message = hasAll(right, of) ? find(right) : undefined;
+        if (message !== undefined) problem(at, message);
+      },
+      (name) => Object.hasOwn(input, name),
+    );
     for (const name of Object.keys(input))
       if (!Object.hasOwn(members, name))
         problem(name, `is not a known member${suggest(name, names)}`);

@@ -288,7 +288,7 @@ describe("a wrong file", () => {
     {
       name: "a flag that is neither true nor false",
       text: file(model("m"), "tier_fallback: yes\nproviders: { sim: { kind: simulated } }"),
-      message: "tier_fallback: must be one of false, true, not yes",
+      message: "tier_fallback: must be one of true, false, not yes",
     },
     {
       name: "an unknown kind of thinking",

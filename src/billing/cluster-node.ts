@@ -41,7 +41,7 @@ export class ClusterNode {
   readonly #onRegister: ((nodeId: string) => void) | undefined;
   readonly #onReaped: ((requests: number) => void) | undefined;
   readonly #onEndAsked: ((requests: readonly RequestKey[]) => void) | undefined;
-  readonly #describe: (() => string) | undefined;
+  readonly #describe: (() => string | undefined) | undefined;
   readonly #clock: Clock;
   /** The description that the ledger has, with the id of the node. */
   #described = "";
@@ -86,7 +86,7 @@ export class ClusterNode {
     /** Called with the requests of this process that somebody wants ended. */
     onEndAsked?: ((requests: readonly RequestKey[]) => void) | undefined;
     /** How this process describes itself, as JSON. It is asked every second. */
-    describe?: (() => string) | undefined;
+    describe?: (() => string | undefined) | undefined;
     clock?: Clock | undefined;
     silentPollsMax?: number;
     pollIntervalMs?: number;

@@ -42,8 +42,9 @@ import { Tracer } from "../tracing/tracing.ts";
 import { type FirstKeys, saveAdminToken, seed, signInLinkAdvice } from "./bootstrap.ts";
 import { watchCertificate } from "./certificate-watch.ts";
 import { findContentKeys } from "./content-key.ts";
+import type { GatewayParts } from "./parts.ts";
 import { remoteReadiness } from "./readiness.ts";
-import { type GatewayParts, type StartedServices, startServices } from "./services.ts";
+import { type StartedServices, startServices } from "./services.ts";
 
 export type Gateway = {
   /** Base address of the HTTP listener. Absent in the role `core`. */

@@ -11,7 +11,7 @@ import {
   templateFolder,
 } from "../postgres/embedded/embedded.ts";
 import type { Gateway } from "./gateway.ts";
-import type { GatewayParts } from "./services.ts";
+import type { GatewayParts } from "./parts.ts";
 import { shrinkWhenIdle } from "./shrink-heap.ts";
 import { onEndSignals } from "./signals.ts";
 import type { Parent } from "./worker.ts";

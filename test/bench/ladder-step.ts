@@ -73,7 +73,6 @@ async function startLedger(): Promise<Holds> {
     postgres: connectPostgres(databaseUrl),
     priceOf: () => pairPrice,
     log: createLog("silent"),
-    onLost: () => {},
   });
   await billing.start();
   return billing.holds;

@@ -9,10 +9,10 @@ export const fonts = ["DejaVu Sans", "DejaVu Sans Condensed"] as const;
 /**
  * Runs in the page. One sentence for each fault: something leaves its card, its dialog or the
  * screen; a control of a dialog is out of reach; the last row of figures has a hole; the axis of a
- * chart is not beside it; a table scrolls sideways on a
- * laptop; what should be copied is not seen whole; a name is cut, and its whole is nowhere; a date
- * in a table is broken; a hint is squeezed beside a free place; one of several tools is left alone on
- * a row; an id is the title of the page.
+ * chart is not beside it; a table scrolls sideways on a laptop; what should be copied is not seen
+ * whole; a name is cut, and its whole is nowhere, or it has no place at all; a date in a table is
+ * broken; a hint is squeezed beside a free place; one of several tools is left alone on a row; an id
+ * is the title of the page.
  */
 export const findMisplaced = `(() => {
   const problems = new Set();
@@ -70,7 +70,8 @@ export const findMisplaced = `(() => {
       const [axis, plot] = [...chart.children].map((one) => one.getBoundingClientRect());
       if (axis && plot && axis.right > plot.left + 1) say("the axis of a chart is not beside it");
     }
-    const rowsOf = (rects) => new Set([...rects].map(({ top, height }) => Math.round(top + height / 2)));
+    const middleOf = ({ top, height }) => Math.round(top + height / 2);
+    const rowsOf = (rects) => new Set([...rects].map(middleOf));
     // On a phone, a date may stand above its time.
     for (const cell of innerWidth >= 640 ? document.querySelectorAll("td, th") : []) {
       const texts = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
@@ -100,7 +101,8 @@ export const findMisplaced = `(() => {
     for (const one of document.querySelectorAll("main .tag"))
       if (one.scrollWidth > one.clientWidth + 1) say(name(one) + " is wider than its place");
     for (const one of document.querySelectorAll(".key-name > .name"))
-      if (one.scrollWidth > one.clientWidth && one.clientWidth < 40) say(name(one) + " has no place");
+      if (one.scrollWidth > one.clientWidth && one.clientWidth < 40)
+        say(name(one) + " has no place");
     const title = document.querySelector("h1")?.textContent ?? "";
     if (/^[a-z]+_\\w+$/.test(title)) say(title + " is the title");
     for (const one of document.querySelectorAll("main *, dialog *")) {

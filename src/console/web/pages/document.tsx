@@ -108,7 +108,7 @@ function Sheet({
           <tbody>
             {lines.map((line, index) => (
               <tr key={index}>
-                <td>{line.at && moment(line.at).replace(/ UTC$/, "")}</td>
+                <td class="whole">{line.at && moment(line.at).replace(/ UTC$/, "")}</td>
                 <td>{text.credits(exact(line.microcredits), pool)}</td>
                 <td class="end">{exact(line.microdollars)}</td>
               </tr>
@@ -172,7 +172,7 @@ function Paid({ deposits }: { readonly deposits: readonly Deposit[] }): JSX.Elem
       <tbody>
         {deposits.map((one) => (
           <tr key={one.depositId}>
-            <td>{one.firstSeenAt && moment(one.firstSeenAt).replace(/ UTC$/, "")}</td>
+            <td class="whole">{one.firstSeenAt && moment(one.firstSeenAt).replace(/ UTC$/, "")}</td>
             <td>
               {one.amount} {words.purchase.methodName(one.asset, networkName(one.network))}
               <br />

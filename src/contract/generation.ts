@@ -46,7 +46,10 @@ export type Generation = {
   readonly waits?: Stopwatch | undefined;
 };
 
-/** The place to which an answer goes. Calls come in the order accepted*, admit, write*. */
+/**
+ * The place to which an answer goes: `admit`, then each `write`. `accepted` comes at any time, and
+ * more than once where a provider fails and another is called.
+ */
 export interface Sink {
   /** True: text deltas may come as runs (`formats/text-run.ts`). */
   readonly takesRuns: boolean;
@@ -99,14 +102,13 @@ export function overRpc(inference: Client<typeof InferenceService>): Generate {
           receipt = kind.value.receipt;
         } else if (kind.case === "events" && !sink.write(kind.value.events)) {
           waits?.stop();
-          await sink.drained();
-          waits?.start();
+          await sink.drained().finally(() => waits?.start());
         }
       }
     } finally {
       waits?.stop();
     }
-    if (!receipt) throw new ApiError("internal", { cause: new Error("an answer without receipt") });
+    if (!receipt) throw new ApiError("upstream_error", { message: "The core sent no receipt." });
     return receipt;
   };
 }

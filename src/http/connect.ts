@@ -17,7 +17,6 @@ import { fastifyConnectPlugin } from "@connectrpc/connect-fastify";
 import type { FastifyInstance } from "fastify";
 import { callers, endless } from "../../gen/gateway/common/v1/options_pb.ts";
 import { AccountRole } from "../../gen/gateway/common/v1/roles_pb.ts";
-import { GenerateResponseSchema } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import {
   type OidcFlow,
   OidcFlowSchema,
@@ -386,14 +385,13 @@ function addMethod(
   );
 }
 
-/** The same messages. Behind the events of an answer, its request is forgotten. */
+/** The same messages. With the first one, inference holds the request: its memory may go. */
 async function* noteAccepted(
   messages: AsyncIterable<Message>,
   { values }: HandlerContext,
 ): AsyncGenerator<Message, void> {
   for await (const message of messages) {
-    if (isMessage(message, GenerateResponseSchema) && message.kind.case === "events")
-      senderOf(values)?.accepted?.();
+    senderOf(values)?.accepted?.();
     yield message;
   }
 }

@@ -157,7 +157,7 @@ export class Answer implements AnswerReader, Answered {
 
   write(events: Event[]): boolean {
     if (this.#gate === undefined) {
-      const opening = this.#bill ? this.#parts.confirmAlive() : this.#held.promise;
+      const opening = this.#bill ? this.#parts.confirmAlive() : this.#untilHeld();
       if (opening === undefined) return this.#handle(events);
       this.#gate = opening.then(() => this.#flush());
       // Those who wait for it get its error.
@@ -193,13 +193,18 @@ export class Answer implements AnswerReader, Answered {
     return this.#run?.attempts() ?? [];
   }
 
+  async #untilHeld(): Promise<void> {
+    if (await this.#held.promise) await this.#parts.confirmAlive();
+  }
+
   #flush(): void {
     if (!this.#bill) return;
     const waiting = this.#waiting;
     this.#waiting = [];
-    this.#gate = undefined;
     // Of a process that was declared dead, nothing goes on any more.
     if (!this.#active.cancelReason) this.#isBehind = !this.#handle(waiting);
+    // After an error the gate stays, and gives it to those who wait.
+    this.#gate = undefined;
   }
 
   /** Hands on what may be handed on before the charge. */

@@ -91,6 +91,8 @@ export async function generate(parts: GenerateParts, generation: Generation): Pr
     // Saves the promise for a key without a limit.
     if (key.requestsPerMinute !== undefined)
       place = await parts.limits.acquire(key.keyId, key.requestsPerMinute);
+    // No provider is called for a client that is gone.
+    if (client.aborted) throw new ApiError("cancelled");
     holding = trace?.span("hold");
     const call = (maxTokens: number, reader: Answer) =>
       parts.providers.generate(

@@ -210,9 +210,17 @@ class Attempted implements CallReader {
     }
     // The request was cancelled while it waited for the route.
     if (signal.aborted) this.#cancel();
-    const error = await this.#call.run();
-    signal.removeEventListener("abort", this.#cancel);
-    return error;
+    try {
+      return await this.#call.run();
+    } catch (cause) {
+      // A call that rejects is a fault of ours.
+      const failure = failed(0, { cause });
+      if (this.#end === undefined) this.ended({ ...failure, retry: "nowhere" });
+      this.released();
+      return failure.error;
+    } finally {
+      signal.removeEventListener("abort", this.#cancel);
+    }
   }
 
   /** True once its answer has begun: no other call is made. */

@@ -419,15 +419,15 @@ describe("the memory of bodies", () => {
     expect((await post(url, getPools)).status).toBe(200);
   });
 
-  test("is free when a provider answers", async () => {
+  test("is free once the request is admitted", async () => {
     const bodyMemory = new BodyMemory({ ...small, perKeyBytes: small.totalBytes });
     const used: number[] = [];
     const script = scriptOf(async function* () {
       const message = (kind: GenerateResponse["kind"]) => create(GenerateResponseSchema, { kind });
+      used.push(bodyMemory.usedBytes);
       yield message({ case: "admission", value: create(AdmissionSchema) });
       used.push(bodyMemory.usedBytes);
       yield message({ case: "events", value: create(EventsSchema) });
-      used.push(bodyMemory.usedBytes);
     });
     const bytes = encodeEnvelope(
       0,

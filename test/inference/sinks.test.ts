@@ -191,11 +191,10 @@ test("what follows the stop reason is written with the end, which is charged fir
   const sink = new NativeSink(true, () => writes.push(sink.kinds.length) > 0);
   provider.always(nativeStream({}, { writes: [complete, open, gate, ...others], pauseMs: 1 }));
   const answer = gateway.generateInto(sink, payer, { more: { model: "haiku", stream: true } });
-  await gate.reached;
-  const before = writes.length;
+  await vi.waitFor(() => expect(writes.length).toBe(1));
   gate.open();
   await answer;
-  expect(writes.length).toBe(before + 1);
+  expect(writes.length).toBe(2);
   expect(sink.kinds.at(-1)).toBe("messageStop");
 });
 
@@ -233,4 +232,53 @@ test("nothing that waited is written once the process was declared dead", async 
   await expect(answer).rejects.toMatchObject({ reason: "gateway_unavailable" });
   await cancelled;
   expect(sink.kinds).toEqual(["messageStart", "blockStart"]);
+});
+
+/** Begins an answer whose hold is placed while its provider is called. */
+async function overlapped(sink: NativeSink, hangUp = new AbortController()) {
+  provider.always(nativeStream(content));
+  // Shows that the pool can pay.
+  await gateway.generateInto(new NativeSink(true), payer);
+  const called = provider.requests.length;
+  const answer = gateway.generateInto(sink, payer, {
+    more: { stream: true, maxTokens: 5_000 },
+    isNewId: true,
+    hangUp,
+  });
+  answer.catch(() => undefined);
+  return { answer, called };
+}
+
+test("nothing of an overlapped answer is written before the ledger has confirmed the process", async () => {
+  const sink = new NativeSink(true);
+  const confirmed = Promise.withResolvers<void>();
+  const { answer } = await overlapped(sink);
+  confirmAlive.mockClear().mockReturnValue(confirmed.promise);
+  await vi.waitFor(() => expect(confirmAlive).toHaveBeenCalled());
+  await setImmediate();
+  expect([sink.admission?.model, sink.kinds]).toEqual([expect.any(String), []]);
+  confirmAlive.mockReturnValue(undefined);
+  confirmed.resolve();
+  await answer;
+  expect(sink.kinds.at(-1)).toBe("messageStop");
+});
+
+test("a sink that fails at an overlapped answer ends it with an error, and costs nothing", async () => {
+  const sink = new NativeSink(true, () => {
+    throw new Error("a fault of the listener");
+  });
+  const { answer } = await overlapped(sink);
+  await expect(answer).rejects.toThrow();
+  expect(await gateway.charged(sink.admission?.requestId ?? "")).toMatchObject({
+    outcome: Outcome.GATEWAY_FAILED,
+    amountMicrocredits: 0n,
+  });
+});
+
+test("no provider is called for a client that is gone before its hold", async () => {
+  const hangUp = new AbortController();
+  hangUp.abort();
+  const { answer, called } = await overlapped(new NativeSink(true), hangUp);
+  await expect(answer).rejects.toMatchObject({ reason: "cancelled" });
+  expect(provider.requests.length).toBe(called);
 });

@@ -105,7 +105,7 @@ class SimulatedCall implements RunningCall {
         await this.#write(unsent);
         unsent = [];
       }
-      if (pauseMs > 0) await this.#pause(pauseMs);
+      if (pauseMs > 0 && !this.#end) await this.#pause(pauseMs);
       if (this.#end || this.#endIfDirected()) break;
       unsent.push(event);
       this.#sent++;

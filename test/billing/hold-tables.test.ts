@@ -53,7 +53,7 @@ const anyHolds = fc.uniqueArray(
     /** Less than its pool holds, as much, or more. */
     posted: fc.constantFrom(-1, 0, 1),
   }),
-  { selector: ({ account, request }) => `${account}/${request}`, maxLength: 6 },
+  { selector: ({ account, request }) => `${account}/${request}`, maxLength: 6, size: "max" },
 );
 type Facts = typeof anyHolds extends fc.Arbitrary<(infer T)[]> ? T : never;
 type Hold = Facts & ReturnType<typeof idsOf>;
@@ -139,7 +139,7 @@ async function state() {
   return { pools, months, holds };
 }
 
-/** The same of the model: how much each request holds. */
+/** The same of the model: how much each request holds. Pools were in debt, unless it has ended. */
 function expected(
   before: Awaited<ReturnType<typeof state>>,
   holds: readonly Hold[],
@@ -150,10 +150,11 @@ function expected(
     BigInt(holds.filter(has).reduce((all, one) => all + amountOf(one), 0));
   return {
     pools: before.pools.map((pool) => {
-      const held = sum((one) => one.accountId === pool.account_id && one.family === pool.family);
-      const isSame = held === pool.held;
+      const isOwn = (one: Hold) => one.accountId === pool.account_id && one.family === pool.family;
+      const held = sum(isOwn);
+      const isChanged = holds.some((one) => isOwn(one) && amountOf(one) !== one.amount);
       const has = posted.get(`${pool.account_id}/${pool.family}`) ?? 0n;
-      return { ...pool, held, in_debt: isSame || has < held };
+      return { ...pool, held, in_debt: !isChanged || has < held };
     }),
     months: before.months.map((month) => ({
       ...month,
@@ -210,7 +211,7 @@ test("holds change their size with those of their pools and months, and grow onl
         const found = await state();
         const all = expected(before, holds, amountOf, posted);
         expect(found.months).toEqual(all.months);
-        expect(found.pools.map(({ held }) => held)).toEqual(all.pools.map(({ held }) => held));
+        expect(found.pools).toEqual(all.pools);
         const sizes = holds.map((one) => `${one.accountId}/${one.requestId} ${amountOf(one)}`);
         expect(
           found.holds.map((one) => `${one.accountId}/${one.requestId} ${one.amount}`).sort(),
@@ -302,6 +303,15 @@ test("the running requests of an account, of a dead node and of all are found an
             admittedAt: oldest(own.filter(({ keyId }) => !keyIds || keyIds.includes(keyId))),
           });
       }
+      const running = await postgres.run(sql.findRunning, { requestId: "req_1" });
+      expect(running.map(({ accountId }) => accountId)).toEqual(
+        holds
+          .filter(({ request }) => request === 1)
+          .toSorted(
+            (one, other) => one.admittedMs - other.admittedMs || one.account - other.account,
+          )
+          .map(({ accountId }) => accountId),
+      );
       const deadlines = holds.map(({ deadlineMs }) => deadlineMs);
       expect(await postgres.run(sql.sumHolds)).toEqual({
         requests: BigInt(holds.length),
@@ -323,4 +333,40 @@ test("the day of the oldest request is the one before while that runs", async ()
   );
   expect([one?.requestId, other?.requestId]).toEqual(["req_0", "req_1"]);
   expect(await postgres.run(sql.findOldestHold)).toEqual({ day: "2026-11-21" });
+});
+
+test("a checkpoint raises the counts of its requests, each by itself, and never lowers one", async () => {
+  const names = [
+    ...["input", "output", "thinking", "cache_write_5m", "cache_write_1h", "cache_read"],
+    "web_searches",
+  ];
+  const anyCounts = fc.array(fc.nat(2), { minLength: names.length, maxLength: names.length });
+  const list = names.join(", ");
+  await fc.assert(
+    fc.asyncProperty(anyHolds, anyCounts, anyCounts, async (facts, before, reported) => {
+      const holds = await write(facts);
+      const [first] = holds;
+      if (!first) return;
+      await run(`update holds set ${names.map((name, at) => `${name} = $${at + 1}`)}`, before);
+      const [input, output, thinking, write5m, write1h, cacheRead, webSearches] = reported;
+      const one = (count: number | undefined) => [count ?? 0];
+      const changed = await postgres.run(sql.checkpointHolds, {
+        ...{ accountIds: [first.accountId], requestIds: [first.requestId] },
+        ...{ input: one(input), output: one(output), thinking: one(thinking) },
+        ...{ cacheWrite5m: one(write5m), cacheWrite1h: one(write1h), cacheRead: one(cacheRead) },
+        webSearches: one(webSearches),
+      });
+      expect(changed).toBe(1);
+      const found = await run<{ id: string; counts: number[] }>(
+        `select account_id || request_id as id, array[${list}]::integer[] as counts from holds`,
+      );
+      for (const { id, counts } of found)
+        expect(counts).toEqual(
+          id === first.accountId + first.requestId
+            ? before.map((count, at) => Math.max(count, reported[at] ?? 0))
+            : before,
+        );
+    }),
+    { numRuns: 35 },
+  );
 });

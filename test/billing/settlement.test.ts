@@ -7,10 +7,11 @@ import { Client } from "pg";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type Attempt, AttemptSchema, Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
+import { newRequestId } from "../../src/base/ids.ts";
 import { min } from "../../src/base/money.ts";
 import { firstEventBoundsMs } from "../../src/base/shown-figures.ts";
 import { type TokenCategory, tokenCategories } from "../../src/base/token-categories.ts";
-import { type Hold, requestKeyOf } from "../../src/billing/admission.ts";
+import { type Hold, type Payer, requestKeyOf } from "../../src/billing/admission.ts";
 import { BatchConnection } from "../../src/billing/batch-connection.ts";
 import { settlementBatch } from "../../src/billing/ledger-batches.ts";
 import { chargedUsage, costMicro } from "../../src/billing/price.ts";
@@ -84,8 +85,14 @@ test("any batches of endings and shrinks charge each request once, at most its h
         const sibling = await ledger.payer(0n, { accountId });
         const other = await ledger.payer(heldFor(100) * 5n, { accountId, family: "v2" });
         const payers = [first, second, sibling, first, second, other];
+        const requestId = newRequestId();
+        await addMonth(first);
         const holds = await Promise.all(
-          payers.map((payer) => ledger.holds.place(holdRequest(payer, 100), never)),
+          payers.map((payer, index) => {
+            // Two accounts may have the same id.
+            const request = holdRequest(payer, 100, index < 2 ? { requestId } : {});
+            return ledger.holds.place(request, never);
+          }),
         );
         await admitEarlier(holds[3]);
         const running = new Map(holds.map((hold, index) => [index, hold.amountMicro]));
@@ -121,7 +128,41 @@ test("any batches of endings and shrinks charge each request once, at most its h
         expect(await ledger.store.verifyLedger()).toEqual([]);
       },
     ),
-    { numRuns: 40 },
+    { numRuns: 25 },
+  );
+});
+
+test("each settlement of an hour adds to every figure of it", async () => {
+  const payer = await ledger.payer(heldFor(100) * 40n);
+  const used = usage({
+    ...{ input: 1, output: 2, thinking: 3, cacheWrite5m: 4, cacheWrite1h: 5, cacheRead: 6 },
+    webSearches: 1,
+  });
+  const endings = Array.from({ length: counts }, (_, count) => {
+    const ms = firstEventBoundsMs[count] ?? 1_000_000;
+    // No two neighbours are as many.
+    return Array(1 + (count % 2)).fill(endingWith(used, attemptsOf(ms)));
+  }).flat();
+  let once: Record<string, unknown> = {};
+  for (const times of [1, 2]) {
+    const holds = await Promise.all(
+      endings.map(() => ledger.holds.place(holdRequest(payer, 100), never)),
+    );
+    const requests = holds.map((hold, index): SettleRequest => {
+      const ending = endings[index] ?? endingWith(used);
+      return { kind: "settle", hold, ending };
+    });
+    await connection.run(() => settlementBatch(requests));
+    const { is_last_use: _, ...sums } = (await rolledUp()).get(payer.keyId) ?? {};
+    if (times === 1) once = sums;
+    const doubled = Object.entries(once).map(([name, sum]) => [
+      name,
+      BigInt(times) * BigInt(`${sum}`),
+    ]);
+    expect(sums).toEqual(Object.fromEntries(doubled));
+  }
+  expect(firstEventCounts.map((name) => once[name])).toEqual(
+    firstEventCounts.map((_, count) => BigInt(1 + (count % 2))),
   );
 });
 
@@ -136,6 +177,14 @@ async function readPools() {
     "select account_id || '/' || family as id, posted, held from pools",
   );
   return new Map(rows.map(({ id, ...pool }) => [id, pool]));
+}
+
+/** An earlier month of a key, in which it was not used. */
+async function addMonth({ accountId, keyId }: Payer): Promise<void> {
+  await ledger.run(
+    "insert into key_months (account_id, key_id, month) values ($1, $2, '2020-01-01')",
+    [...[accountId, keyId]],
+  );
 }
 
 /** As if the request had been admitted an hour ago. */
@@ -165,7 +214,7 @@ async function rolledUp() {
      left join usage_hourly u on u.key_id = k.key_id
      group by k.key_id`,
   );
-  return new Map(rows.map(({ id, ...sums }) => [id, sums]));
+  return new Map(rows.map(({ id, ...sums }): [string, Record<string, unknown>] => [id, sums]));
 }
 
 const failures: readonly Outcome[] = [

@@ -106,15 +106,15 @@ const anyPayments: fc.Arbitrary<Facts[]> = fc.array(
     chain: anyChain,
     address: fc.nat(2),
     asset: fc.constantFrom("BTC", "USDT"),
-    state: fc.constantFrom("seen", "seen", "settled", "lost"),
-    height: fc.constantFrom(null, 9, 10, 11, 12),
+    state: fc.constantFrom("seen", "seen", "settled", "lost", "lost"),
+    height: fc.constantFrom(null, null, 9, 10, 11, 12),
     needed: fc.integer({ min: 1, max: 3 }),
     spends: fc.constantFrom<string[][]>([], ["out"]),
     missingMs: fc.constantFrom(null, ...near(-5_000)),
     seenMs: fc.constantFrom(0, 1, -1, ...near(-day)),
-    order: fc.constantFrom(null, 0, 1),
+    order: fc.constantFrom(null, 0, 0, 1),
   }),
-  { maxLength: 6 },
+  { maxLength: 6, size: "max" },
 );
 type Payment = Facts & { readonly id: string };
 
@@ -318,7 +318,7 @@ test("payments are found by chain, block, order and state", async () => {
       const usdMicro = isKnown ? String(2 * counted.length) : null;
       expect(sums).toEqual(counted.length === 0 ? [] : [{ accountId: "acc_1", usdMicro }]);
     }),
-    { numRuns: 35 },
+    { numRuns: 60 },
   );
 });
 
@@ -472,7 +472,7 @@ test("a payment gets the newest order of its coin whose quote covered its first 
       );
       expect(await hooked()).toEqual([...new Set(changed.flatMap(({ id }) => id ?? []))].sort());
     }),
-    { numRuns: 50 },
+    { numRuns: 80 },
   );
 });
 
@@ -568,15 +568,15 @@ test("the first sight of transactions whose payments were lost is kept, by addre
 const anyPieces = fc.uniqueArray(
   fc.record({
     chain: anyChain,
-    address: fc.nat(1),
-    asset: fc.constantFrom("ETH", "USDT"),
+    address: fc.constantFrom(0, 0, 1),
+    asset: fc.constantFrom("ETH", "ETH", "USDT"),
     height: fc.integer({ min: 8, max: 12 }),
     atoms: fc.integer({ min: 1, max: 9 }),
     taken: fc.constantFrom(null, null, 10, 12),
   }),
   {
     selector: (one) => `${one.chain} ${one.address} ${one.asset} ${one.height}`,
-    maxLength: 6,
+    ...{ minLength: 2, maxLength: 8, size: "max" },
   },
 );
 
@@ -592,7 +592,7 @@ test("small pieces wait, are taken, return with their blocks, and old ones becom
   const textOf = ({ key, height, atoms, taken }: Piece) => `${key} ${height} ${atoms} ${taken}`;
   const own = "pc0xaETH";
   await fc.assert(
-    fc.asyncProperty(anyPieces, fc.constantFrom(null, 9, 11), async (facts, oldest) => {
+    fc.asyncProperty(anyPieces, fc.constantFrom(null, 10, 11, 12), async (facts, oldest) => {
       const pieces = facts.map((one): Piece => {
         const { processor, chain: name } = chains[one.chain] ?? chain;
         const { height, atoms, taken } = one;
@@ -603,13 +603,15 @@ test("small pieces wait, are taken, return with their blocks, and old ones becom
         for (const one of facts)
           await insert("address_dust", {
             ...{ ...chains[one.chain], address: addresses[one.address], asset: one.asset },
-            ...{ height: one.height, decimals: 18, atoms: one.atoms, since: now },
+            ...{ height: one.height, decimals: 18, atoms: one.atoms },
+            since: after(one.height),
             taken_height: one.taken,
           });
         if (oldest === null) return;
         for (const height of [oldest, oldest + 1])
           await insert("chain_blocks", { ...chain, height, hash: "" });
-        await insert("chain_blocks", { ...chains[1], height: 1, hash: "" });
+        for (const one of chains.slice(1))
+          await insert("chain_blocks", { ...one, height: one.chain === "c" ? 99 : 1, hash: "" });
       };
       const expectPieces = async (expected: readonly Piece[]) =>
         expect((await readPieces()).map(textOf)).toEqual(expected.map(textOf).sort());
@@ -650,6 +652,14 @@ test("small pieces wait, are taken, return with their blocks, and old ones becom
         one.height < oldest &&
         (one.taken === null || one.taken < oldest);
       const old = pieces.filter((one) => isOld(one) && one.taken === null);
+      const [whole] = await run<{ since: Date }>(
+        `select since from address_dust
+         where taken_height is null and height = $1 and asset = 'ETH' and address = '0xa'
+           and (processor, chain) = ('p', 'c')`,
+        [Math.max(0, ...old.map(({ height }) => height))],
+      );
+      const oldestMs = Math.min(...old.map(({ height }) => height));
+      expect(whole?.since).toEqual(old.length === 0 ? undefined : after(oldestMs));
       await expectPieces([
         ...pieces.filter((one) => !isOld(one)),
         { key: own, height: 20, atoms: 7, taken: null },
@@ -664,7 +674,7 @@ test("small pieces wait, are taken, return with their blocks, and old ones becom
             ]),
       ]);
     }),
-    { numRuns: 35 },
+    { numRuns: 60 },
   );
 });
 
@@ -819,7 +829,7 @@ test("balances move from the block before, are kept or read again, and new addre
         );
       },
     ),
-    { numRuns: 25 },
+    { numRuns: 40 },
   );
 });
 
@@ -858,7 +868,7 @@ test("a chain is read by one node at a time, by chunks that fit", async () => {
     await set("lease_until = $1::timestamptz", [name]);
     return failed?.unreadBlock;
   };
-  const seen = [];
+  const seen: unknown[] = [];
   for (let failed = 0; failed < 9; failed++)
     seen.push([
       await fail(),
@@ -885,6 +895,11 @@ test("a chain is read by one node at a time, by chunks that fit", async () => {
       [8n, 1],
     ],
   ]);
+  await set("chunk_blocks = 1, failures = 0, unread_block = null");
+  for (const unread of [null, null, 8n]) {
+    await fail();
+    expect(await read()).toMatchObject({ unread_block: unread });
+  }
   const chunk = { ...chain, most: 5 };
   for (const blocks of [2, 4, 5, 5]) {
     await postgres.run(sql.endChunk, chunk);
@@ -1059,4 +1074,54 @@ test("a sweep counts from fifteen seconds before it until its end, at its addres
     ),
     { numRuns: 50 },
   );
+});
+
+test("what came during a sweep is listed, locked and granted once, by its sweep", async () => {
+  const sweep = (sweepId: string, network: string) =>
+    postgres.run(sql.insertSweep, {
+      ...{ sweepId, processor: "p", network, addresses: ["0xa", "0xb"], until: after(9) },
+      createdBy: "person:1",
+    });
+  expect([await sweep("swp_1", "c"), await sweep("swp_2", "d")]).toEqual([1, 1]);
+  const [row] = await run("select * from sweeps where sweep_id = 'swp_1'");
+  expect(row).toMatchObject({
+    ...{ processor: "p", network: "c", addresses: ["0xa", "0xb"], until: after(9) },
+    ...{ created_by: "person:1", ended_at: null },
+  });
+  const payment = (sweepId: string, externalId: string) => ({
+    ...{ processor: "p", externalId, sweepId, address: "0xa", asset: "ETH", decimals: 18 },
+    ...{ atoms: 7n, height: 5n, hash: "h5", at: after(externalId.length) },
+  });
+  const all = [payment("swp_1", "pay_1"), payment("swp_1", "pay_10"), payment("swp_2", "pay_2")];
+  for (const one of all)
+    expect([
+      await postgres.run(sql.putSweepPayment, one),
+      await postgres.run(sql.putSweepPayment, { ...one, sweepId: "swp_2" }),
+    ]).toEqual([1, 0]);
+  const listed = await postgres.run(sql.listSweepPayments, { sweepIds: ["swp_1"] });
+  expect(listed).toMatchObject(
+    all.slice(0, 2).map(({ processor: _, ...one }) => ({ ...one, atoms: "7", grantedBy: null })),
+  );
+  const find = (sweepId: string, externalId: string) =>
+    postgres.run(sql.findSweepPayment, { sweepId, externalId });
+  expect(await find("swp_1", "pay_1")).toMatchObject({
+    ...{ sweepId: "swp_1", externalId: "pay_1", processor: "p", network: "c", address: "0xa" },
+  });
+  expect([await find("swp_1", "pay_2"), await find("swp_2", "pay_1")]).toEqual([
+    ...[undefined, undefined],
+  ]);
+  const lock = async (sweepId: string, externalId: string) =>
+    (await postgres.run(sql.lockSweepPayment, { sweepId, externalId }))?.externalId;
+  const grant = (sweepId: string, externalId: string) =>
+    postgres.run(sql.grantSweepPayment, { sweepId, externalId, grantedBy: "person:2" });
+  expect([await lock("swp_2", "pay_1"), await lock("swp_1", "pay_1")]).toEqual([
+    ...[undefined, "pay_1"],
+  ]);
+  expect([await grant("swp_2", "pay_1"), await grant("swp_1", "pay_1")]).toEqual([0, 1]);
+  expect([await grant("swp_1", "pay_1"), await lock("swp_1", "pay_1")]).toEqual([0, undefined]);
+  expect(await lock("swp_1", "pay_10")).toBe("pay_10");
+  const granted = await run(
+    "select external_id, granted_at from sweep_payments where granted_by = 'person:2'",
+  );
+  expect(granted).toEqual([{ external_id: "pay_1", granted_at: now }]);
 });

@@ -132,15 +132,15 @@ export function createRateLimits(parts: {
     },
 
     state() {
-      if (!limiter.redisSync) return limiter.isDivided() ? "degraded" : "memory";
-      return limiter.redisSync.isSynced ? "redis" : "degraded";
+      if (!limiter.redisWindows) return limiter.isDivided() ? "degraded" : "memory";
+      return limiter.redisWindows.isSynced ? "redis" : "degraded";
     },
     async start() {
-      if (limiter.redisSync) await limiter.redisSync.start();
+      if (limiter.redisWindows) await limiter.redisWindows.start();
       else watching.start();
     },
     async stop() {
-      await Promise.all([limiter.redisSync?.stop(), watching.stop()]);
+      await Promise.all([limiter.redisWindows?.stop(), watching.stop()]);
     },
   };
 }

@@ -1,6 +1,6 @@
-// Limits over several nodes and a real Redis that is running, slow, lying, killed, flushed or paused.
-// Each test takes less than a minute, so all requests that it admits are in one window: their number
-// never exceeds the limit while Redis answers, and never twice the limit where it fails.
+// Limits over several nodes and a real Redis that is running, slow, lying, killed, flushed or
+// paused. Each test takes less than a minute, so all requests that it admits are in one window:
+// their number never exceeds the limit while Redis answers, nor twice the limit where it fails.
 
 import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
@@ -8,6 +8,7 @@ import { ApiError } from "../../src/base/errors.ts";
 import { createLog } from "../../src/base/log.ts";
 import { createRateLimits, type RateLimits } from "../../src/rate-limits/rate-limits.ts";
 import { connectRedis, type Redis } from "../../src/redis/redis.ts";
+import { readDocument } from "../docs/documents.ts";
 import { redisBinary } from "../support/programs.ts";
 import { redisMissing, startRedis, startSlowRelay, type TestRedis } from "../support/redis.ts";
 
@@ -391,6 +392,16 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : redisMissing, () => {
       await limits.stop();
       await redis.close();
     }
+  });
+
+  test("the rights that the documents name are enough", async () => {
+    const text = readDocument("docs/operating.md");
+    const [, rights = ""] = /user gateway on >SECRET ([^`]*)```/.exec(text) ?? [];
+    const own = rights.split(/\s+/).filter((right) => right !== "" && !right.includes("cluster"));
+    await server.command("acl", "setuser", "gateway", "reset", "on", ">SECRET", ...own);
+    nodes = await startNodes(`redis://gateway:SECRET@127.0.0.1:${server.port}`, 2);
+    expect(states(nodes)).toBe("redis redis");
+    expect(sum(await burst(nodes, "key_a", 5, 10))).toBe(5);
   });
 
   test("for a second after Redis lost its data, it and the quota both must admit", async () => {

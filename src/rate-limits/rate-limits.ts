@@ -168,3 +168,13 @@ function limitExceeded(
   // The fallback quota of this node is 0. Another node can admit the retry.
   return new ApiError(reason, { ...facts, retryAfterMs: 1_000 });
 }
+
+declare module "../base/log.ts" {
+  interface LogCodes {
+    /**
+     * several gateways use one ledger without Redis, and each admits its share of every rate limit;
+     * set `REDIS_URL`
+     */
+    limits_divided: true;
+  }
+}

@@ -273,3 +273,12 @@ function unexpectedAnswer(): Error {
 function reasonOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
+
+declare module "../base/log.ts" {
+  interface LogCodes {
+    /**
+     * Redis does not answer, and each process enforces its share of every limit; bring Redis back
+     */
+    limits_degraded: true;
+  }
+}

@@ -340,3 +340,37 @@ export class ClusterNode {
     }
   }
 }
+
+declare module "../base/log.ts" {
+  interface LogCodes {
+    /**
+     * a task that repeats every second failed, and is repeated; look at the database if it goes on
+     */
+    background_task_failed: true;
+    /**
+     * this process was silent for 12 seconds, and its requests were settled by others; look for
+     * pauses of the machine and of the network to the database
+     */
+    declared_dead: true;
+    /** requests get 503; bring the database back. `/health` says what is wrong */
+    ledger_unreachable: true;
+    /** a dead process is still listed, and it is repeated; look at the database if it goes on */
+    node_not_removed: true;
+    /**
+     * a request of a dead process keeps its hold, and it is repeated; look at the error of the line
+     */
+    orphan_not_settled: true;
+    /**
+     * the machine stopped this process for seconds; look for swapping, overcommitted hosts and
+     * suspended machines
+     */
+    process_paused: true;
+    /** a hold was released without a charge; a caller repeats ids over months, which it must not */
+    request_id_used_twice: true;
+    /**
+     * a process died, and its requests were settled by their last recorded usage; find out why it
+     * died
+     */
+    requests_reaped: true;
+  }
+}

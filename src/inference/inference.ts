@@ -187,3 +187,13 @@ function requestIdOf(headers: CallHeaders): string {
   if (isRequestId(proposed)) return proposed;
   throw invalidField("x-request-id", requestIdRule);
 }
+
+declare module "../base/log.ts" {
+  interface LogCodes {
+    /**
+     * a changed key could not be read, so its running requests go on; look at the database and
+     * revoke the key again
+     */
+    key_unread: true;
+  }
+}

@@ -227,3 +227,14 @@ type StopCause = {
   /** Of a clean stop. Default: 0. */
   readonly exitCode?: number;
 };
+
+declare module "../base/log.ts" {
+  interface LogCodes {
+    /** correct the configuration file and send SIGHUP again; the old file is in use */
+    config_rejected: true;
+    /** send SIGUSR2 to the parent of several workers, not to this process */
+    signal_ignored: true;
+    /** look at the error; the next start repairs what was left */
+    stop_failed: true;
+  }
+}

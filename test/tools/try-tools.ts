@@ -20,7 +20,8 @@ import { findProgram } from "../support/programs.ts";
 const run = promisify(execFile);
 
 const installMs = 600_000;
-const runMs = 300_000;
+/** The first run of a program in Rust or Go compiles its libraries. */
+const runMs = 600_000;
 /** Words of installers whose registry does not answer. */
 const unreachable =
   /ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ETIMEDOUT|Could not resolve|no such host|Temporary failure|timed out/i;

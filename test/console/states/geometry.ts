@@ -11,8 +11,8 @@ export const fonts = ["DejaVu Sans", "DejaVu Sans Condensed"] as const;
  * screen; a control of a dialog is out of reach; the last row of figures has a hole; the axis of a
  * chart is not beside it; a table scrolls sideways on a laptop; what should be copied is not seen
  * whole; a name is cut, and its whole is nowhere, or it has no place at all; a date in a table is
- * broken; a hint is squeezed beside a free place; one of several tools is left alone on a row; an id
- * is the title of the page.
+ * broken; a hint is squeezed beside a free place; one of several tools is left alone on a row; an
+ * id is the title of the page.
  */
 export const findMisplaced = `(() => {
   const problems = new Set();

@@ -68,11 +68,8 @@ export class Answer implements AnswerReader, Answered {
   #run: ProviderRun | undefined;
   /** True while a provider has the whole request and has not answered with an error status. */
   #isAccepted = false;
-  /** Present while the gate is shut. Resolves when what waits behind it was handed on. */
-  #gate: Promise<void> | undefined;
   /** False: the answer is not the one that the client gets. */
   readonly #held = Promise.withResolvers<boolean>();
-  #waiting: Event[] = [];
   /** True until the sink has caught up. */
   #isBehind = false;
   #leftDuring: Phase | undefined;
@@ -155,22 +152,28 @@ export class Answer implements AnswerReader, Answered {
     this.#held.resolve(false);
   }
 
-  write(events: Event[]): boolean {
-    if (this.#gate === undefined) {
-      const opening = this.#bill ? this.#parts.confirmAlive() : this.#untilHeld();
-      if (opening === undefined) return this.#handle(events);
-      this.#gate = opening.then(() => this.#flush());
-      // Those who wait for it get its error.
-      this.#gate.catch(() => undefined);
+  write(events: Event[]): Promise<unknown> | undefined {
+    // The one gate: until the hold is durable, while the reader is behind, and while this process
+    // may have been declared dead.
+    if (!this.#bill) return this.#held.promise;
+    if (this.#leftDuring !== undefined) {
+      this.#readFigures(events);
+      return undefined;
     }
-    this.#waiting.push(...events);
-    return false;
+    if (this.#isBehind) return this.#untilDrained();
+    const alive = this.#parts.confirmAlive();
+    if (alive) return alive;
+    const shown = this.#isMiddle(events) ? events : this.#read(events);
+    if (shown.length === 0) return undefined;
+    this.firstEventMs ??= performance.now();
+    this.#isBehind = !this.#generation.sink.write(shown);
+    this.#count(shown);
+    return undefined;
   }
 
-  async drained(): Promise<void> {
-    await this.#gate;
+  async #untilDrained(): Promise<void> {
     // Where the reader is gone, the end of the answer may still decide its charge.
-    if (this.#isBehind) await this.#generation.sink.drained().catch(() => undefined);
+    await this.#generation.sink.drained().catch(() => undefined);
     this.#isBehind = false;
   }
 
@@ -178,7 +181,6 @@ export class Answer implements AnswerReader, Answered {
   async delivered(run: ProviderRun): Promise<void> {
     this.#run = run;
     const error = await run.ended;
-    await this.#gate;
     this.throwIfEnded();
     if (error && !this.#isCut) throw error;
   }
@@ -191,34 +193,6 @@ export class Answer implements AnswerReader, Answered {
 
   attempts() {
     return this.#run?.attempts() ?? [];
-  }
-
-  async #untilHeld(): Promise<void> {
-    if (await this.#held.promise) await this.#parts.confirmAlive();
-  }
-
-  #flush(): void {
-    if (!this.#bill) return;
-    const waiting = this.#waiting;
-    this.#waiting = [];
-    // Of a process that was declared dead, nothing goes on any more.
-    if (!this.#active.cancelReason) this.#isBehind = !this.#handle(waiting);
-    // After an error the gate stays, and gives it to those who wait.
-    this.#gate = undefined;
-  }
-
-  /** Hands on what may be handed on before the charge. */
-  #handle(events: Event[]): boolean {
-    if (this.#leftDuring !== undefined) {
-      this.#readFigures(events);
-      return true;
-    }
-    const shown = this.#isMiddle(events) ? events : this.#read(events);
-    if (shown.length === 0) return true;
-    this.firstEventMs ??= performance.now();
-    this.#isBehind = !this.#generation.sink.write(shown);
-    this.#count(shown);
-    return !this.#isBehind;
   }
 
   /** True for deltas that have no other effect. */

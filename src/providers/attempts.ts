@@ -232,17 +232,13 @@ class Attempted implements CallReader {
     this.#reader.accepted(true);
   }
 
-  write(events: Event[]): boolean {
+  write(events: Event[]): Promise<unknown> | undefined {
     return this.hasBegun ? this.#reader.write(events) : this.#begin(events);
   }
 
-  drained(): Promise<void> {
-    return this.#reader.drained();
-  }
-
-  #begin(events: Event[]): boolean {
+  #begin(events: Event[]): Promise<unknown> | undefined {
     const first = events.findIndex((event) => !isPing(event));
-    if (first < 0) return true;
+    if (first < 0) return undefined;
     this.#firstEventMs = this.#parts.clock.now() - this.#startMs;
     if (this.#end === undefined) this.#succeed();
     const isPlain = this.#call?.isPlain ?? false;

@@ -124,8 +124,9 @@ export class HttpCall implements RunningCall, Dispatcher.DispatchHandler {
   }
 
   stop(error: ApiError): void {
-    if (this.#end === undefined) this.#fail(aborted(error, this.#status));
+    // First: the reader may stop the call within a write.
     this.#ready = [];
+    if (this.#end === undefined) this.#fail(aborted(error, this.#status));
     this.#done.resolve(error);
   }
 
@@ -285,16 +286,16 @@ export class HttpCall implements RunningCall, Dispatcher.DispatchHandler {
   readonly #write = (): void => {
     this.#isWaking = false;
     if (this.#isBehind) return;
-    const events = this.#ready;
-    this.#ready = [];
     try {
-      if (events.length > 0) this.#isBehind = !this.#reader.write(events);
+      const waiting = this.#ready.length > 0 ? this.#reader.write(this.#ready) : undefined;
+      this.#isBehind = waiting !== undefined;
+      waiting?.then(this.#goOn, this.#giveUp);
     } catch (error) {
       this.stop(toApiError(error));
-      return;
     }
+    if (this.#isBehind) return;
+    this.#ready = [];
     if (this.#end) this.#done.resolve(errorOf(this.#end));
-    else if (this.#isBehind) this.#reader.drained().then(this.#goOn, this.#giveUp);
   };
 
   readonly #goOn = (): void => {

@@ -61,12 +61,11 @@ export interface AnswerReader {
   /** Called once, before the first write. No further attempt is made after it. */
   begin(answer: ProviderAnswer): void;
   /**
-   * Takes the events of one read, never none. False: it is behind, and takes more after `drained`.
-   * An error that it throws ends the answer.
+   * Takes these events, never none. A promise: it took none of them, and they are to be offered
+   * again once it resolves, together with those that came since. An error that it throws ends the
+   * answer.
    */
-  write(events: Event[]): boolean;
-  /** Resolves when more may be written, or when the end of the answer alone matters. */
-  drained(): Promise<void>;
+  write(events: Event[]): Promise<unknown> | undefined;
 }
 
 /** The calls to providers for one request. */
@@ -102,8 +101,8 @@ export type ProviderCall = {
   readonly traceHeaders?: TraceHeaders | undefined;
 };
 
-/** The place to which one call reports. `takesRuns`, `write` and `drained` as in `AnswerReader`. */
-export interface CallReader extends Pick<AnswerReader, "takesRuns" | "write" | "drained"> {
+/** The place to which one call reports. `takesRuns` and `write` as in `AnswerReader`. */
+export interface CallReader extends Pick<AnswerReader, "takesRuns" | "write"> {
   /** Called when the whole request was sent and no error status was received yet. */
   accepted(): void;
   /** Called once, when the provider has ended its answer. Events may still wait to be written. */

@@ -493,16 +493,20 @@ test("credits that others hold do not fail a request whose count fits into the f
 });
 
 test("a client that leaves at the end pays input above the hold that the last report has", async () => {
+  const left = Promise.withResolvers<void>();
   gateway.plays(async function* (request) {
     request.onAccepted(true);
     yield [events.start(), events.open(), events.text("12345678")];
     yield [events.close(), events.delta()];
+    await left.promise;
     yield [events.delta({ inputTokens: 90_000, outputTokens: 2 }), events.stop()];
   });
   const iterator = gateway.generate(payer)[Symbol.asyncIterator]();
   const admitted = await iterator.next();
   for (let read = 0; read < 2; read++) await iterator.next();
-  await iterator.return?.();
+  const returned = iterator.return?.();
+  left.resolve();
+  await returned;
   const requestId =
     admitted.value?.kind.case === "admission" ? admitted.value.kind.value.requestId : "";
   expect(await gateway.charged(requestId)).toMatchObject({

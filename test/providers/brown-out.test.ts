@@ -335,8 +335,7 @@ async function simulateRoutes(fails: readonly [number, number], seed: number): P
       begin() {
         seen.answered++;
       },
-      write: () => true,
-      drained: async () => {},
+      write: () => undefined,
     };
     callProviders(parts, asked, reader, () => router.routesFor(asked));
     clock.after((-Math.log(1 - random()) * 1000) / 20, arrive);

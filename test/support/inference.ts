@@ -206,7 +206,8 @@ async function push(
     let read = await next();
     reader.begin({ provider: "played", span: undefined, isPlain: false });
     for (; !read.done; read = await next())
-      if (!reader.write(read.value)) await Promise.race([reader.drained(), stopped]);
+      for (let wait = reader.write(read.value); wait; wait = reader.write(read.value))
+        await Promise.race([wait, stopped]);
     return undefined;
   } catch (error) {
     return toApiError(error);

@@ -122,16 +122,12 @@ export async function startAnswer(
       ask.isPlain = isPlain;
     },
     write(events) {
-      unread.push(events);
       begun.resolve();
+      if (unread.length > 0) return new Promise<void>((resolve) => moved.push(resolve));
+      unread.push(events);
       wake();
-      return false;
+      return undefined;
     },
-    drained: () =>
-      new Promise((resolve) => {
-        const check = () => (unread.length === 0 ? resolve() : moved.push(check));
-        check();
-      }),
   });
   ask.run = run;
   void run.ended.then(() => {

@@ -150,10 +150,12 @@ class SimulatedCall implements RunningCall {
   }
 
   async #write(events: Event[]): Promise<void> {
-    if (this.#end && this.#end.outcome === "aborted") return;
     try {
-      if (this.#reader.write(events)) return;
-      if (!this.#end) await Promise.race([this.#reader.drained(), this.#stopped.promise]);
+      while (this.#end?.outcome !== "aborted") {
+        const waiting = this.#reader.write(events);
+        if (waiting === undefined) return;
+        await Promise.race([waiting, this.#stopped.promise]);
+      }
     } catch (error) {
       this.#fault = toApiError(error);
       this.stop(this.#fault);

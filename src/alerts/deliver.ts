@@ -202,3 +202,18 @@ function bodyOf({
   };
   return JSON.stringify({ type: `alert.${kind}`, timestamp: at.toISOString(), data });
 }
+
+declare module "../base/log.ts" {
+  interface LogCodes {
+    /**
+     * an alert did not reach its receiver by mail, and is tried again; look at SMTP_URL and the
+     * mail server
+     */
+    alert_not_delivered: true;
+    /**
+     * alerts could not be found or delivered at this moment, and are looked for again; look at the
+     * database if it continues
+     */
+    alerts_unread: true;
+  }
+}

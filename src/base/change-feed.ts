@@ -146,3 +146,10 @@ export function createFeed(parts: {
     isCurrent: () => clock.now() - currentAtMs < currentMsMax,
   };
 }
+
+declare module "./log.ts" {
+  interface LogCodes {
+    /** changes of keys or people are seen late, for paid requests never; look at the database */
+    changes_unread: true;
+  }
+}

@@ -34,3 +34,13 @@ export function isLocalShortage(error: unknown): boolean {
   if (!(error instanceof Error)) return false;
   return ("code" in error && codes.has(error.code)) || isLocalShortage(error.cause);
 }
+
+declare module "./log.ts" {
+  interface LogCodes {
+    /**
+     * calls get 503 until others end, and no provider is blamed; raise the limit of open files
+     * (`LimitNOFILE` of the unit, `ulimit -n`), and look at who holds so many connections
+     */
+    descriptors_short: true;
+  }
+}

@@ -77,3 +77,14 @@ export class TlsReport {
     this.#reported = "";
   }
 }
+
+declare module "./log.ts" {
+  interface LogCodes {
+    /**
+     * the database or a core is not reached over TLS, for the reason in the line: its certificate
+     * has ended, is for other names or of an authority that is not known here, or it takes no TLS;
+     * correct it there, or the parameters of `DATABASE_URL` or `CORE_TLS_CA`
+     */
+    certificate_refused: true;
+  }
+}

@@ -67,7 +67,7 @@ export type AccountParts = {
   readonly transaction: Postgres["transaction"];
   readonly keys: KeysOfAccount;
   readonly members: MembersOfAccount;
-  readonly exports: readonly AccountExport[];
+  readonly exports: () => readonly AccountExport[];
   /** Reads on connections that admissions do not use. */
   readonly reports: LedgerStore;
   /** Called after credits of an account were given up. */
@@ -243,7 +243,7 @@ export async function* exportAccount(
     cursorOf: ({ transferId }) => transferId,
   });
   for await (const some of transfers) yield page({ transfers: some });
-  for (const other of exports) for await (const some of other(accountId)) yield page(some);
+  for (const other of exports()) for await (const some of other(accountId)) yield page(some);
   let pageToken = "";
   do {
     const request = create(ListChargesRequestSchema, { pageSize: exportedCharges, pageToken });

@@ -131,7 +131,7 @@ export type Billing = {
   /** How long the credits of an account will last, one for each pool. Empty: no such account. */
   forecastsOf(accountId: string): Promise<readonly Forecast[]>;
   /** Registers this process as a node; starts heartbeats, checkpoints and reaping. */
-  start(): Promise<void>;
+  start(peers?: BillingPeers): Promise<void>;
   /**
    * Undefined while this process runs without a pause. After one, resolves when the ledger has
    * confirmed that it still owns its requests. Nothing may be delivered before.
@@ -149,6 +149,28 @@ type FundsListener = (change: {
   readonly accountId: string;
 }) => void;
 
+/** What the ledger uses of services that need it themselves. */
+export type BillingPeers = {
+  /**
+   * Called when other processes declared this one dead. They have settled its running requests,
+   * which must fail now.
+   */
+  readonly onLost: () => void;
+  /** Called with requests of this process that somebody wants ended. */
+  readonly onEndAsked: (requests: readonly RequestKey[]) => void;
+  /** How this process describes itself to operators, as JSON. */
+  readonly describe: () => string | undefined;
+  /** What ExportAccount sends besides the ledger. */
+  readonly exports: readonly AccountExport[];
+};
+
+const noPeers: BillingPeers = {
+  onLost() {},
+  onEndAsked() {},
+  describe: () => undefined,
+  exports: [],
+};
+
 type Parts = {
   readonly postgres: Postgres;
   /** Carries hints of transfers to other processes. */
@@ -156,21 +178,10 @@ type Parts = {
   /** Price of a catalogue model. Undefined for an unknown model. */
   readonly priceOf: (model: string) => Price | undefined;
   readonly log: Log;
-  /**
-   * Called when other processes declared this one dead. They have settled its running requests,
-   * which must fail now.
-   */
-  readonly onLost: () => void;
-  /** Called with requests of this process that somebody wants ended. */
-  readonly onEndAsked?: ((requests: readonly RequestKey[]) => void) | undefined;
-  /** How this process describes itself to operators, as JSON. Absent: it does not. */
-  readonly describe?: (() => string) | undefined;
   /** The keys of accounts. Absent: no key is here that an account could change. */
   readonly keys?: KeysOfAccount | undefined;
   /** The members of accounts. Absent: nobody owns one here. */
   readonly members?: MembersOfAccount | undefined;
-  /** What ExportAccount sends besides the ledger. */
-  readonly exports?: readonly AccountExport[];
   /** Default: nobody needs another person. */
   readonly approvalLimit?: ApprovalLimit | undefined;
   /** How long an admission waits for the database. */
@@ -192,16 +203,17 @@ export type NodeParent = {
 };
 
 export function createBilling(parts: Parts): Billing {
+  let peers = noPeers;
   const store = createLedgerStore(parts.postgres);
   const reports = createLedgerStore({ ...parts.postgres, run: parts.postgres.reports.run });
   const metrics = parts.metrics && new LedgerMetrics(parts.metrics);
   const node = new ClusterNode({
     store,
     log: parts.log,
-    onLost: parts.onLost,
+    onLost: () => peers.onLost(),
     onRegister: parts.parent?.announce,
-    onEndAsked: parts.onEndAsked,
-    describe: parts.describe,
+    onEndAsked: (requests) => peers.onEndAsked(requests),
+    describe: () => peers.describe(),
     clock: parts.clock,
     onReaped(requests) {
       if (metrics) metrics.reaped.value += requests;
@@ -243,7 +255,7 @@ export function createBilling(parts: Parts): Billing {
         transaction: store.transaction,
         keys,
         members: parts.members ?? noMembers,
-        exports: parts.exports ?? [],
+        exports: () => peers.exports,
         reports,
         onTransfer: funds.publishTransfer,
       },
@@ -276,7 +288,8 @@ export function createBilling(parts: Parts): Billing {
     countRunning: async (requests) => (await reports.findHolds(requests)).length,
     findArchived: (logged) => findArchived(reports, logged),
     confirmAlive: () => node.confirmAlive(),
-    async start() {
+    async start(others = noPeers) {
+      peers = others;
       await node.start(holds);
       days.start();
       rejections.start();

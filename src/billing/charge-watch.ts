@@ -219,3 +219,10 @@ class ChargeStream {
     this.#wake = undefined;
   }
 }
+
+declare module "../base/log.ts" {
+  interface LogCodes {
+    /** a stream of charges stands still; look at the database */
+    charges_unread: true;
+  }
+}

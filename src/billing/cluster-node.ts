@@ -41,7 +41,7 @@ export class ClusterNode {
   readonly #onRegister: ((nodeId: string) => void) | undefined;
   readonly #onReaped: ((requests: number) => void) | undefined;
   readonly #onEndAsked: ((requests: readonly RequestKey[]) => void) | undefined;
-  readonly #describe: (() => string) | undefined;
+  readonly #describe: (() => string | undefined) | undefined;
   readonly #clock: Clock;
   /** The description that the ledger has, with the id of the node. */
   #described = "";
@@ -86,7 +86,7 @@ export class ClusterNode {
     /** Called with the requests of this process that somebody wants ended. */
     onEndAsked?: ((requests: readonly RequestKey[]) => void) | undefined;
     /** How this process describes itself, as JSON. It is asked every second. */
-    describe?: (() => string) | undefined;
+    describe?: (() => string | undefined) | undefined;
     clock?: Clock | undefined;
     silentPollsMax?: number;
     pollIntervalMs?: number;
@@ -338,5 +338,39 @@ export class ClusterNode {
     } finally {
       this.#reaping.delete(requestKey);
     }
+  }
+}
+
+declare module "../base/log.ts" {
+  interface LogCodes {
+    /**
+     * a task that repeats every second failed, and is repeated; look at the database if it goes on
+     */
+    background_task_failed: true;
+    /**
+     * this process was silent for 12 seconds, and its requests were settled by others; look for
+     * pauses of the machine and of the network to the database
+     */
+    declared_dead: true;
+    /** requests get 503; bring the database back. `/health` says what is wrong */
+    ledger_unreachable: true;
+    /** a dead process is still listed, and it is repeated; look at the database if it goes on */
+    node_not_removed: true;
+    /**
+     * a request of a dead process keeps its hold, and it is repeated; look at the error of the line
+     */
+    orphan_not_settled: true;
+    /**
+     * the machine stopped this process for seconds; look for swapping, overcommitted hosts and
+     * suspended machines
+     */
+    process_paused: true;
+    /** a hold was released without a charge; a caller repeats ids over months, which it must not */
+    request_id_used_twice: true;
+    /**
+     * a process died, and its requests were settled by their last recorded usage; find out why it
+     * died
+     */
+    requests_reaped: true;
   }
 }

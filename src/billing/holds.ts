@@ -655,3 +655,24 @@ function isUnavailable(error: unknown): boolean {
     (error.reason === "billing_unavailable" || error.reason === "database_unavailable")
   );
 }
+
+declare module "../base/log.ts" {
+  interface LogCodes {
+    /**
+     * a running request holds more credits than it needs until its end; look at the database if it
+     * goes on
+     */
+    hold_not_shrunk: true;
+    /** something locks the pools of accounts; look for long transactions in `pg_stat_activity` */
+    ledger_blocked: true;
+    /**
+     * the database answers and takes no writes, for the reason in the line, such as a full disk;
+     * requests wait or get 503, and are charged once it does
+     */
+    ledger_stalled: true;
+    /**
+     * a process stopped while the ledger was away; the others settle its requests when it is back
+     */
+    settlements_left: true;
+  }
+}

@@ -95,3 +95,10 @@ export class Rejections {
     else this.#uncounted += Number(count);
   }
 }
+
+declare module "../base/log.ts" {
+  interface LogCodes {
+    /** reports of errors lack requests; look at the database if it goes on */
+    rejections_not_counted: true;
+  }
+}

@@ -186,3 +186,10 @@ function repeatedOnce<T>(work: () => Promise<T>): Promise<T> {
     throw error;
   });
 }
+
+declare module "../base/log.ts" {
+  interface LogCodes {
+    /** a token of the machine gave away more than a person may alone; ask who used it */
+    approval_bypassed: true;
+  }
+}

@@ -457,3 +457,16 @@ function byCost(one: Value, other: Value): number {
 
 const byBytes = (one: string, other: string) =>
   Buffer.compare(Buffer.from(one), Buffer.from(other));
+
+declare module "../base/log.ts" {
+  interface LogCodes {
+    /**
+     * nothing, once: the sums of a day were written anew from its hours. A bug if it comes again
+     */
+    usage_day_mended: true;
+    /** reports over days grow slow if it goes on; look at the database */
+    usage_day_not_closed: true;
+    /** nothing: a request of a past day was settled late */
+    usage_day_reopened: true;
+  }
+}

@@ -81,3 +81,10 @@ function readViolations(json: Json): Violation[] {
     });
   });
 }
+
+declare module "../base/log.ts" {
+  interface LogCodes {
+    /** the ledger was checked, and operators do not see the result; look at the database */
+    verification_not_stored: true;
+  }
+}

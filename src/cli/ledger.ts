@@ -78,7 +78,7 @@ export async function withLedger(
 
 /** Checks every invariant of the ledger and prints each violation. Sets the exit status to 1. */
 export async function verify({ postgres }: OpenLedger, service: string): Promise<void> {
-  const billing = createBilling({ postgres, priceOf: () => undefined, log, onLost: () => {} });
+  const billing = createBilling({ postgres, priceOf: () => undefined, log });
   const call = {
     signal: new AbortController().signal,
     requestHeader: new Headers(),

@@ -54,7 +54,7 @@ try {
   const { migrationDatabaseUrl: ownerUrl } = config;
   const ledger = await openLedger({ url, ownerUrl }, log);
   const postgres = stack.adopt(ledger.postgres, (one) => one.close());
-  const billing = createBilling({ postgres, priceOf: () => undefined, log, onLost: () => {} });
+  const billing = createBilling({ postgres, priceOf: () => undefined, log });
 
   const found = await findDifferences(billing, logged);
   const archived = new Set(

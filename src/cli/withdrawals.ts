@@ -117,7 +117,6 @@ function createServices(postgres: Postgres, log: Log) {
     log,
     keys: keys.ofAccount,
     members: people.ofAccount,
-    onLost: () => {},
   });
   return { keys: keys.service, people: people.service, billing: billing.service };
 }

@@ -19,14 +19,16 @@ export function describeCatalog(file: CatalogFile): string {
   const aliasesOf = (id: string) =>
     Object.keys(file.aliases).filter((alias) => file.aliases[alias] === id);
   const features = Object.entries(file.features).flatMap(([name, isOn]) => (isOn ? [name] : []));
+  const source = (name: CatalogFile["builtIn"][number]) =>
+    file.builtIn.includes(name) ? " (the built-in ones: the file has none)" : "";
   return [
-    "models, with prices in micro-credits per token (1 credit = 0.005 USD)",
+    `models${source("models")}, with prices in micro-credits per token (1 credit = 0.005 USD)`,
     ...describePrices(file.models, aliasesOf),
     "",
     "routes, in the order in which they are tried",
     ...file.models.flatMap(describeRoutes),
     "",
-    "providers",
+    `providers${source("providers")}`,
     ...Object.entries(file.providers).map(
       ([name, settings]) => `  ${name}: ${describeProvider(settings)}`,
     ),

@@ -1,119 +1,155 @@
-// The section `payments` of the configuration file: what can be bought, from whom, and by which
-// payment processors. Secrets are named by environment variables, never written in the file.
+// The section `payments` of the configuration file: what can be bought, from whom, by which payment
+// processors, and at what rates. Secrets are named by environment variables, never written in the
+// file.
 
+import * as v from "valibot";
 import { packStepUsdCents } from "../base/shown-figures.ts";
 import { btc, coins } from "./coins.ts";
-import { assetsOf } from "./onchain.ts";
-import { missingSecretsOf, type ProcessorSettings, readProcessor } from "./processors.ts";
-import { type RateSources, readRates } from "./rates.ts";
-import type { Section } from "./section.ts";
-
-/** The section `payments`. */
-export type PaymentSettings = {
-  /** Packs that are offered first, in dollars, ascending. */
-  readonly packsUsd: readonly number[];
-  /** The largest order, in dollars. Any multiple of 5 up to it can be ordered. */
-  readonly mostUsd: number;
-  /** The seller on receipts. */
-  readonly seller: Seller;
-  /** Credits granted by persons beyond this need a second person. Absent: they never do. */
-  readonly secondApprovalAboveUsd?: number;
-  /** At least one, each with its own name. */
-  readonly processors: readonly ProcessorSettings[];
-  /** Absent: no coin has a rate but the ones that processors quote. */
-  readonly rates?: RateSources;
-};
-
-/** Who sells. The texts are empty where nothing was configured. */
-export type Seller = {
-  /** Numbers documents. A name may change, and the numbers go on. */
-  readonly id: string;
-  readonly name: string;
-  /** With line breaks. */
-  readonly address: string;
-  readonly taxId: string;
-};
+import { assetOf, assetsOf } from "./onchain.ts";
+import { missingSecretsOf, type ProcessorSettings, processor } from "./processors.ts";
+import { checked, distinct, formed, integer, list, named, section, text } from "./schema.ts";
 
 /** 1,000 credits: the smallest pack, and the step of all others. */
 const stepUsd = packStepUsdCents / 100;
 const mostUsdMax = 1_000_000;
-const defaultPacksUsd = [5, 20, 50, 200];
+const sourcesMin = 2;
+
+/** Who sells. The texts are empty where nothing was configured. */
+const seller = section({
+  /** Numbers documents. A name may change, and the numbers go on. */
+  id: v.optional(formed(/^[a-z0-9-]{1,32}$/, "1 to 32 of a-z, 0-9 and -"), "main"),
+  name: text,
+  /** With line breaks. */
+  address: v.exactOptional(text),
+  tax_id: v.exactOptional(text),
+});
+
+export type Seller = Required<v.InferOutput<typeof seller>>;
+
 const nobody: Seller = { id: "main", name: "", address: "", taxId: "" };
 
-/** What is offered where the file has no section `payments`, and people reach only this machine. */
-export const simulatedPayments: PaymentSettings = {
-  packsUsd: defaultPacksUsd,
-  mostUsd: 2_000,
-  seller: nobody,
-  processors: [{ type: "simulated", name: "simulated" }],
-};
+const webUrl = checked((value) =>
+  /^https?:$/.test(URL.parse(value)?.protocol ?? "") ? undefined : "must be a URL of http or https",
+);
 
-/** Reads the section. Adds its problems to it. */
-export function readPayments(section: Section): PaymentSettings {
-  const most = { min: stepUsd, max: mostUsdMax, fallback: simulatedPayments.mostUsd };
-  const mostUsd = section.integer("most_usd", most);
-  if (mostUsd % stepUsd !== 0) section.problem("most_usd", `must be a multiple of ${stepUsd}`);
-  const packsUsd = readPacks(section, mostUsd);
-  const seller = readSeller(section.optionalSection("seller"));
-  const above = section.has("second_approval_above_usd")
-    ? section.integer("second_approval_above_usd", { min: 0, max: mostUsdMax })
-    : undefined;
-  const processors = section.sections("processors").map(readProcessor);
-  for (const [index, { name }] of processors.entries())
-    if (name !== "" && processors.findIndex((one) => one.name === name) < index)
-      section.problem(`processors[${index}].name`, `there are two processors ${name}`);
-  for (const [index, { type }] of processors.entries())
-    if (type === "onchain" && processors.findIndex((one) => one.type === type) < index)
-      section.problem(`processors[${index}].type`, "there can be one processor of type onchain");
-  const ratesSection = section.optionalSection("rates");
-  const rates = ratesSection && readRates(ratesSection);
-  for (const coin of new Set(processors.flatMap(coinsToQuote)))
-    if (!rates?.[coin])
-      section.problem(`rates.${coin}`, "is required: a processor of the type onchain takes it");
-  section.rejectUnknown();
-  return {
-    packsUsd,
-    mostUsd,
-    seller,
-    processors,
-    ...(rates && { rates }),
-    ...(above !== undefined && { secondApprovalAboveUsd: above }),
-  };
-}
+/** A public price in dollars of one coin. */
+const source = v.pipe(
+  section(
+    {
+      url: webUrl,
+      /** The members that lead to it in the JSON, such as `data.amount`. */
+      path: text,
+      /**
+       * The price of a minute of the past, in an address with `{start}` and `{end}` (of ISO 8601),
+       * or `{start_unix}` and `{end_unix}` (seconds). Absent: there is none.
+       */
+      history_url: v.exactOptional(webUrl),
+      history_path: v.exactOptional(text),
+    },
+    (rule) => {
+      rule("history_url", ["history_url"], ({ history_url: url }) =>
+        url === undefined || /\{start(_unix)?\}/.test(url)
+          ? undefined
+          : "must have {start} or {start_unix}",
+      );
+      for (const [one, other] of [
+        ["history_url", "history_path"],
+        ["history_path", "history_url"],
+      ] as const)
+        rule(one, [one, other], (given) =>
+          given[one] === undefined && given[other] !== undefined ? "is required" : undefined,
+        );
+    },
+  ),
+  v.transform(({ historyUrl: url, historyPath: path, ...one }) => ({
+    ...one,
+    ...(url !== undefined && path !== undefined && { history: { url, path } }),
+  })),
+);
+
+export type RateSource = v.InferOutput<typeof source>;
+
+/** By coin. */
+const rates = named(
+  v.pipe(
+    list(source),
+    v.rawCheck(({ dataset, addIssue }) => {
+      const hosts = dataset.typed && new Set(dataset.value.map(({ url }) => new URL(url).host));
+      if (hosts && hosts.size < sourcesMin)
+        addIssue({ message: `must have ${sourcesMin} sources at least, of different hosts` });
+    }),
+  ),
+  assetOf(() => coins),
+);
+
+export type RateSources = v.InferOutput<typeof rates>;
+
+const dollars = integer(0, mostUsdMax);
+const isStep = (usd: number) => usd % stepUsd === 0;
+
+export const payments = v.pipe(
+  section(
+    {
+      /** Packs that are offered first, in dollars, ascending. */
+      packs_usd: v.exactOptional(list(dollars)),
+      /** The largest order, in dollars. Any multiple of 5 up to it can be ordered. */
+      most_usd: v.optional(
+        v.pipe(integer(stepUsd, mostUsdMax), v.check(isStep, `must be a multiple of ${stepUsd}`)),
+        "2000",
+      ),
+      /** The seller on receipts. */
+      seller: v.exactOptional(seller),
+      /** Credits granted by persons beyond this need a second person. Absent: they never do. */
+      second_approval_above_usd: v.exactOptional(dollars),
+      /** At least one, each with its own name. */
+      processors: v.pipe(list(processor), distinct("name", "processors")),
+      /** Absent: no coin has a rate but the ones that processors quote. */
+      rates: v.exactOptional(rates),
+    },
+    (rule) => {
+      rule("packs_usd", ["packs_usd", "most_usd"], ({ packs_usd: packs = [], most_usd: most }) => {
+        if (!packs.every((usd) => usd >= stepUsd && usd <= most && isStep(usd)))
+          return `must be multiples of ${stepUsd}, up to most_usd (${most})`;
+        return packs.every((usd, index) => index === 0 || usd > (packs[index - 1] ?? 0))
+          ? undefined
+          : "must be in ascending order, each once";
+      });
+      rule("processors", ["processors"], ({ processors }) =>
+        processors.filter(({ type }) => type === "onchain").length > 1
+          ? "there can be one processor of type onchain"
+          : undefined,
+      );
+      for (const { asset } of coins)
+        rule(`rates.${asset}`, ["processors", "rates"], ({ processors, rates }) =>
+          rates?.[asset] || !processors.some((one) => coinsToQuote(one).includes(asset))
+            ? undefined
+            : "is required: a processor of the type onchain takes it",
+        );
+    },
+  ),
+  v.transform(({ packsUsd, seller, ...one }) => ({
+    ...one,
+    packsUsd: packsUsd ?? defaultPacksUsd.filter((usd) => usd <= one.mostUsd),
+    seller: { ...nobody, ...seller },
+  })),
+);
+
+export type PaymentSettings = v.InferOutput<typeof payments>;
+
+const defaultPacksUsd = [5, 20, 50, 200];
+
+/** What is offered where the file has no section `payments`, and people reach only this machine. */
+export const simulatedPayments: PaymentSettings = v.parse(payments, {
+  processors: [{ type: "simulated", name: "simulated" }],
+});
 
 /** The coins that the gateway quotes by itself. A stablecoin is a dollar. */
 function coinsToQuote(processor: ProcessorSettings): string[] {
   if (processor.type !== "onchain") return [];
   const { bitcoin, evm } = processor;
   const taken = new Set(bitcoin ? [btc.asset] : []);
-  for (const { takesEther, tokens } of evm?.chains ?? [])
-    for (const asset of assetsOf({ takesEther, tokens })) taken.add(asset);
+  for (const chain of evm?.chains ?? []) for (const asset of assetsOf(chain)) taken.add(asset);
   return coins.filter((one) => !one.isStablecoin && taken.has(one.asset)).map((one) => one.asset);
-}
-
-function readPacks(section: Section, mostUsd: number): readonly number[] {
-  if (!section.has("packs_usd")) return defaultPacksUsd.filter((usd) => usd <= mostUsd);
-  const packs = section.texts("packs_usd").map(Number);
-  const isPack = (usd: number) => usd >= stepUsd && usd <= mostUsd && usd % stepUsd === 0;
-  if (!packs.every(isPack))
-    section.problem("packs_usd", `must be multiples of ${stepUsd}, up to most_usd (${mostUsd})`);
-  else if (packs.some((usd, index) => index > 0 && usd <= (packs[index - 1] ?? 0)))
-    section.problem("packs_usd", "must be in ascending order, each once");
-  return packs;
-}
-
-function readSeller(section: Section | undefined): Seller {
-  if (!section) return nobody;
-  const id = section.text("id", nobody.id);
-  if (!/^[a-z0-9-]{1,32}$/.test(id)) section.problem("id", "must be 1 to 32 of a-z, 0-9 and -");
-  const seller = {
-    id,
-    name: section.text("name"),
-    address: section.text("address", ""),
-    taxId: section.text("tax_id", ""),
-  };
-  section.rejectUnknown();
-  return seller;
 }
 
 /** A problem for each secret that the environment lacks. The value is never repeated. */

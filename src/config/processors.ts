@@ -1,58 +1,23 @@
 // The processors of the section `payments`: who receives coins. Secrets, and addresses that may
 // hold one, are named by environment variables, never written in the file.
 
+import * as v from "valibot";
 import { coins } from "./coins.ts";
-import { type OnchainSettings, readAsset, readOnchain, rpcOf, rpcsOf } from "./onchain.ts";
-import type { Section } from "./section.ts";
-
-/** Pretends to receive all coins. */
-export type SimulatedProcessorSettings = {
-  readonly type: "simulated";
-  /** Of every type: part of the paths of webhooks, and of every order that it opens. */
-  readonly name: string;
-  /** Of every type: variable with the secret of webhooks. Absent: there is no webhook. */
-  readonly webhookSecretEnv?: string;
-};
-
-/** A BTCPay Server. */
-export type BtcpaySettings = {
-  readonly type: "btcpay";
-  readonly name: string;
-  readonly webhookSecretEnv?: string;
-  /** Without a slash at the end. */
-  readonly url: string;
-  readonly store: string;
-  /** Variable with the API key. */
-  readonly apiKeyEnv: string;
-  readonly methods: readonly BtcpayMethod[];
-  /** Blocks until a payment counts. */
-  readonly confirmations: number;
-};
-
-/** A payment method of a BTCPay Server, and what it carries. */
-export type BtcpayMethod = {
-  readonly id: string;
-  readonly asset: string;
-  readonly network: string;
-  readonly decimals: number;
-};
-
-/** NOWPayments, hosted. */
-export type NowpaymentsSettings = {
-  readonly type: "nowpayments";
-  readonly name: string;
-  readonly webhookSecretEnv?: string;
-  readonly url: string;
-  readonly apiKeyEnv: string;
-  /** Codes of `nowpaymentsCoins`. */
-  readonly coins: readonly string[];
-};
-
-export type ProcessorSettings =
-  | SimulatedProcessorSettings
-  | BtcpaySettings
-  | NowpaymentsSettings
-  | OnchainSettings;
+import { assetOf, onchain, rpcOf, rpcsOf, shortName } from "./onchain.ts";
+import {
+  checked,
+  choice,
+  flag,
+  formed,
+  httpUrl,
+  integer,
+  isMapping,
+  list,
+  section,
+  text,
+  variable,
+  variant,
+} from "./schema.ts";
 
 /** Each coin on each network. */
 const assets = () =>
@@ -75,118 +40,131 @@ export const nowpaymentsCoins = () =>
 const nowpaymentsUrl = "https://api.nowpayments.io/v1";
 const nowpaymentsSandboxUrl = "https://api-sandbox.nowpayments.io/v1";
 
-const types = ["simulated", "btcpay", "nowpayments", "onchain"] as const;
+/** Part of the paths of webhooks, and of every order that the processor opens. */
+const name = shortName;
 
-/** Reads one processor. Adds its problems to the section. */
-export function readProcessor(section: Section): ProcessorSettings {
-  const name = section.text("name");
-  if (name !== "" && !/^[a-z][a-z0-9-]{0,31}$/.test(name))
-    section.problem("name", "must be 1 to 32 of a-z, 0-9 and -, and begin with a letter");
-  const given = section.text("type");
-  const type = section.choice("type", types);
-  // An unknown type has unknown members.
-  if (type !== given) return { type: "simulated", name };
-  const settings = readers[type](section, name);
-  section.rejectUnknown();
-  return settings;
+/** Pretends to receive all coins. */
+const simulated = v.pipe(
+  section({
+    name,
+    type: v.literal("simulated"),
+    /** Variable with the secret of webhooks. Absent: there is no webhook. */
+    webhook_secret: v.exactOptional(variable),
+  }),
+  v.transform(({ webhookSecret, ...one }) => ({ ...one, ...webhookOf(webhookSecret) })),
+);
+
+/** A payment method of a BTCPay Server, and what it carries. */
+export type BtcpayMethod = {
+  readonly id: string;
+  readonly asset: string;
+  readonly network: string;
+  readonly decimals: number;
+};
+
+/** What a usual method carries is known. */
+const method = v.pipe(
+  v.unknown(),
+  v.transform(withUsual),
+  section({
+    id: formed(/^[A-Za-z0-9_-]{1,60}$/, "a payment method id, such as BTC-CHAIN"),
+    asset: assetOf(() => coins),
+    network: shortName,
+    decimals: integer(0, 18),
+  }),
+);
+
+/** Adds what the usual method of this id has. */
+function withUsual(input: unknown): unknown {
+  const usual = isMapping(input) && btcpayMethods().find(({ id }) => id === input.id);
+  return usual ? { ...usual, decimals: `${usual.decimals}`, ...input } : input;
 }
 
-const readers = {
-  simulated: (section: Section, name: string): SimulatedProcessorSettings => ({
-    type: "simulated",
-    name,
-    ...webhookSecret(section, "webhook_secret"),
-  }),
-  btcpay: (section: Section, name: string): BtcpaySettings => ({
-    type: "btcpay",
-    name,
-    url: readUrl(section, "url"),
-    store: section.text("store"),
-    apiKeyEnv: requiredVariable(section, "api_key"),
-    ...webhookSecret(section, "webhook_secret"),
-    methods: section.has("methods") ? readMethods(section) : btcpayMethods().slice(0, 2),
-    confirmations: Number(section.choice("confirmations", ["1", "2", "6"], "1")),
-  }),
-  nowpayments(section: Section, name: string): NowpaymentsSettings {
-    const isSandbox = section.flag("sandbox", false);
-    return {
-      type: "nowpayments",
+/** A BTCPay Server. */
+const btcpay = v.pipe(
+  section(
+    {
       name,
-      url: section.has("url")
-        ? readUrl(section, "url")
-        : isSandbox
-          ? nowpaymentsSandboxUrl
-          : nowpaymentsUrl,
-      apiKeyEnv: requiredVariable(section, "api_key"),
-      ...webhookSecret(section, "ipn_secret"),
-      coins: readCoins(section),
-    };
-  },
-  onchain: readOnchain,
-} as const;
+      type: v.literal("btcpay"),
+      url: httpUrl,
+      store: text,
+      /** Variable with the API key. */
+      api_key: variable,
+      webhook_secret: v.exactOptional(variable),
+      methods: v.exactOptional(list(method)),
+      /** Blocks until a payment counts. */
+      confirmations: v.optional(choice(["1", "2", "6"]), "1"),
+    },
+    (rule) =>
+      rule("methods", ["methods"], ({ methods = [] }) => {
+        const carried = methods.map(({ asset, network }) => `${asset} on ${network}`);
+        const again = carried.find((one, index) => carried.indexOf(one) < index);
+        return again === undefined ? undefined : `there are two methods of ${again}`;
+      }),
+  ),
+  v.transform(({ apiKey: apiKeyEnv, webhookSecret, methods, confirmations, ...one }) => ({
+    ...one,
+    apiKeyEnv,
+    ...webhookOf(webhookSecret),
+    methods: methods ?? btcpayMethods().slice(0, 2),
+    confirmations: Number(confirmations),
+  })),
+);
 
-function webhookSecret(section: Section, key: string): { webhookSecretEnv?: string } {
-  const webhookSecretEnv = section.variable(key);
+/** NOWPayments, hosted. */
+const nowpayments = v.pipe(
+  section(
+    {
+      name,
+      type: v.literal("nowpayments"),
+      /** Default: the hosted one, or its sandbox. */
+      url: v.exactOptional(httpUrl),
+      sandbox: v.optional(flag, "false"),
+      api_key: variable,
+      ipn_secret: v.exactOptional(variable),
+      /** Codes of `nowpaymentsCoins`. */
+      coins: list(
+        checked((code) => {
+          const known = [...nowpaymentsCoins().keys()];
+          return known.includes(code)
+            ? undefined
+            : `must be one of ${known.join(", ")}, not ${code}`;
+        }),
+      ),
+    },
+    (rule) =>
+      rule("coins", ["coins"], ({ coins }) => {
+        const again = coins.find((one, index) => coins.indexOf(one) < index);
+        return again === undefined ? undefined : `${again} is named twice`;
+      }),
+  ),
+  v.transform(({ url, sandbox, apiKey: apiKeyEnv, ipnSecret, ...one }) => ({
+    ...one,
+    url: url ?? (sandbox ? nowpaymentsSandboxUrl : nowpaymentsUrl),
+    apiKeyEnv,
+    ...webhookOf(ipnSecret),
+  })),
+);
+
+function webhookOf(webhookSecretEnv: string | undefined): { readonly webhookSecretEnv?: string } {
   return webhookSecretEnv === undefined ? {} : { webhookSecretEnv };
 }
 
-/** The name of an environment variable. */
-function requiredVariable(section: Section, key: string): string {
-  const name = section.variable(key);
-  if (name === undefined) section.problem(key, "is required: the name of an environment variable");
-  return name ?? "";
-}
+export type BtcpaySettings = v.InferOutput<typeof btcpay>;
+export type NowpaymentsSettings = v.InferOutput<typeof nowpayments>;
 
-/** An address of HTTP or HTTPS without credentials, without a slash at the end. */
-function readUrl(section: Section, key: string): string {
-  const text = section.text(key);
-  const url = URL.canParse(text) ? new URL(text) : undefined;
-  const isPlain = url && /^https?:$/.test(url.protocol) && url.search === "" && url.hash === "";
-  if (text !== "" && !isPlain) section.problem(key, "must be a URL of http or https");
-  if (url && (url.username !== "" || url.password !== ""))
-    section.problem(key, "must not contain credentials");
-  return text.replace(/\/+$/, "");
-}
+const chains = v.pipe(
+  onchain,
+  v.transform((one) => ({ ...one, ...webhookOf(undefined) })),
+);
 
-function readMethods(section: Section): BtcpayMethod[] {
-  const usual = btcpayMethods();
-  const methods = section.sections("methods").map((one): BtcpayMethod => {
-    const id = one.text("id");
-    if (id !== "" && !/^[A-Za-z0-9_-]{1,60}$/.test(id))
-      one.problem("id", "must be a payment method id, such as BTC-CHAIN");
-    const known = usual.find((method) => method.id === id);
-    const method = {
-      id,
-      asset: readAsset(one, coins, known?.asset),
-      network: one.text("network", known?.network),
-      decimals: one.integer("decimals", {
-        min: 0,
-        max: 18,
-        ...(known && { fallback: known.decimals }),
-      }),
-    };
-    if (method.network !== "" && !/^[a-z][a-z0-9-]{0,31}$/.test(method.network))
-      one.problem("network", "must be 1 to 32 of a-z, 0-9 and -, and begin with a letter");
-    one.rejectUnknown();
-    return method;
-  });
-  for (const [index, { asset, network }] of methods.entries())
-    if (methods.findIndex((one) => one.asset === asset && one.network === network) < index)
-      section.problem(`methods[${index}]`, `there are two methods of ${asset} on ${network}`);
-  return methods;
-}
+export const processor = variant(
+  "type",
+  { simulated, btcpay, nowpayments, onchain: chains },
+  { always: { name } },
+);
 
-function readCoins(section: Section): string[] {
-  const known = [...nowpaymentsCoins().keys()];
-  const codes = section.texts("coins");
-  if (!section.has("coins")) section.problem("coins", "is required");
-  for (const [index, coin] of codes.entries()) {
-    if (!known.includes(coin))
-      section.problem(`coins[${index}]`, `must be one of ${known.join(", ")}, not ${coin}`);
-    if (codes.indexOf(coin) < index) section.problem(`coins[${index}]`, `${coin} is named twice`);
-  }
-  return codes;
-}
+export type ProcessorSettings = v.InferOutput<typeof processor>;
 
 /** Shorter secrets could be guessed. */
 const secretLengthMin = 16;

@@ -179,3 +179,13 @@ function nameOfHost({ headers }: FastifyRequest, publicUrl: URL): string | undef
   const isAddress = /^(127\.\d+\.\d+\.\d+|\[::1\])(:\d+)?$/.test(headers.host ?? "");
   return isAddress && isLocalhost(publicUrl) ? publicUrl.origin : undefined;
 }
+
+declare module "../base/log.ts" {
+  interface LogCodes {
+    /**
+     * people cannot open the console, and the next one who does makes the gateway try again; look
+     * at the error, and reinstall the packages
+     */
+    console_not_bundled: true;
+  }
+}

@@ -253,3 +253,13 @@ function textOf(field: DescField, value: unknown): string | undefined {
     return field.enum ? field.enum.value[value]?.localName : String(value);
   return typeof value === "string" && idForm.test(value) ? value : undefined;
 }
+
+declare module "../base/log.ts" {
+  interface LogCodes {
+    /**
+     * the row of an administrative act is missing in `audit_events`, and the line `audit` has it;
+     * look at the database
+     */
+    audit_not_stored: true;
+  }
+}

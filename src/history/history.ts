@@ -127,3 +127,18 @@ export class RetentionKeeper {
     this.#told = text;
   }
 }
+
+declare module "../base/log.ts" {
+  interface LogCodes {
+    /**
+     * past months are neither closed nor removed; look at the error, and at the rights of
+     * `MIGRATION_DATABASE_URL`
+     */
+    history_failed: true;
+    /**
+     * charges stay longer than `RETENTION_MONTHS`, and the line says why; export the month if it is
+     * not exported
+     */
+    month_not_removed: true;
+  }
+}

@@ -158,3 +158,13 @@ export class Sink {
     return this.#until;
   }
 }
+
+declare module "../base/log.ts" {
+  interface LogCodes {
+    /**
+     * charges wait in the ledger until the sink takes them, and none is lost; look at the sink of
+     * `EXPORT_SINK`
+     */
+    sink_failed: true;
+  }
+}

@@ -37,3 +37,13 @@ export function createProxyReport(
     );
   };
 }
+
+declare module "../base/log.ts" {
+  interface LogCodes {
+    /**
+     * if `peer` is your proxy, set TRUSTED_PROXIES as `set` says: its clients share one address and
+     * one limit until then; otherwise nothing, a client made the header up
+     */
+    proxy_not_trusted: true;
+  }
+}

@@ -521,3 +521,15 @@ const notDelivered =
 const chargedLater =
   "The ledger is not reachable. The answer is complete and will be charged when the ledger is " +
   "reachable again.";
+
+declare module "../base/log.ts" {
+  interface LogCodes {
+    /** a provider generated more than it was allowed, and you pay for it; ask it why */
+    provider_past_grant: true;
+    /**
+     * a provider reports no input tokens, so prompts are free; set `zero_usage: missing` for the
+     * model
+     */
+    provider_reported_zero: true;
+  }
+}

@@ -164,3 +164,13 @@ function payingCaller(caller: Caller): PayingCaller {
   if (caller.kind !== "key") throw new ApiError("not_permitted");
   return caller;
 }
+
+declare module "../base/log.ts" {
+  interface LogCodes {
+    /**
+     * a changed key could not be read, so its running requests go on; look at the database and
+     * revoke the key again
+     */
+    key_unread: true;
+  }
+}

@@ -50,3 +50,10 @@ export class LastUse {
       await this.#write(secretIds.slice(at, at + batchMax));
   }
 }
+
+declare module "../base/log.ts" {
+  interface LogCodes {
+    /** the last use of keys is stored late; look at the database if it goes on */
+    last_use_not_stored: true;
+  }
+}

@@ -276,3 +276,12 @@ async function finish(parts: Parts, orderId: string): Promise<void> {
     parts.log.warn({ code: "grant_not_posted", orderId, err }, "a grant could not be posted yet"),
   );
 }
+
+declare module "../base/log.ts" {
+  interface LogCodes {
+    /**
+     * credits of a payment are posted late, and it is repeated; look at the database if it goes on
+     */
+    grant_not_posted: true;
+  }
+}

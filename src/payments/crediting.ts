@@ -182,3 +182,12 @@ async function noteClosed({ store, changed }: Parts, orderId: string, n: number)
   });
   changed(orderId);
 }
+
+declare module "../base/log.ts" {
+  interface LogCodes {
+    /**
+     * two orders name one deposit; look at both at the processor before crediting anything by hand
+     */
+    deposit_of_another_order: true;
+  }
+}

@@ -68,3 +68,10 @@ export function createCleaning({
     clock,
   });
 }
+
+declare module "../base/log.ts" {
+  interface LogCodes {
+    /** old webhooks stay longer; look at the database if it goes on */
+    webhooks_not_removed: true;
+  }
+}

@@ -411,3 +411,14 @@ export async function describeAll(
 function toCents(usdMicro: bigint): number {
   return Number(usdMicro / microDollarsPerCent);
 }
+
+declare module "../base/log.ts" {
+  interface LogCodes {
+    /** the buyer was asked to choose another way to pay; look at the processor */
+    order_not_opened: true;
+    /**
+     * a payment processor did not answer, and is asked again; look at its status page if it goes on
+     */
+    processor_silent: true;
+  }
+}

@@ -289,3 +289,17 @@ function openProcessor(
     ? createBtcpay(settings, { apiKey, webhookSecret }, surroundings)
     : createNowpayments(settings, { apiKey, webhookSecret }, surroundings);
 }
+
+declare module "../base/log.ts" {
+  interface LogCodes {
+    /**
+     * what arrives now may wait for a person later, since its rate is unknown; look at the database
+     */
+    rates_not_kept: true;
+    /**
+     * name `history_url` and `history_path` of two sources of each coin, or expect to decide about
+     * what arrives while the gateway is away
+     */
+    rates_without_history: true;
+  }
+}

@@ -123,3 +123,12 @@ function reportFailure(log: Log, processor: string, orderId: string, err: unknow
   );
   return undefined;
 }
+
+declare module "../base/log.ts" {
+  interface LogCodes {
+    /** repeated by itself; look at the processor and the database if it goes on */
+    order_work_failed: true;
+    /** payments are credited late; look at the database */
+    orders_unread: true;
+  }
+}

@@ -147,3 +147,17 @@ export function agreedRate(rates: readonly bigint[]): bigint | undefined {
   const middle = Math.floor((sorted.length - 1) / 2);
   return ((sorted[middle] ?? 0n) + (sorted[sorted.length - 1 - middle] ?? 0n)) / 2n;
 }
+
+declare module "../base/log.ts" {
+  interface LogCodes {
+    /**
+     * no quote is given unless two sources answer; look at the address and the path of the source
+     */
+    rate_source_failed: true;
+    /**
+     * no coin of that kind is quoted, and late payments in it wait for a person; look at the
+     * sources of rates, which are too few or differ by more than 1 %
+     */
+    rate_unknown: true;
+  }
+}

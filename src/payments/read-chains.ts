@@ -257,3 +257,18 @@ async function orderDirectly(
     });
   }
 }
+
+declare module "../base/log.ts" {
+  interface LogCodes {
+    /**
+     * what arrived without an order is credited late, and it is repeated; look at the database if
+     * it goes on
+     */
+    chain_payments_waiting: true;
+    /**
+     * payments on a chain are credited late, and nothing is lost; look at its node: its address,
+     * whether it is behind, and whether it is of that chain
+     */
+    chain_unread: true;
+  }
+}

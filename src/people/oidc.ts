@@ -282,3 +282,12 @@ function describe(error: unknown): Record<string, string> {
     if (typeof value === "string") facts[name] = value.slice(0, 200);
   return facts;
 }
+
+declare module "../base/log.ts" {
+  interface LogCodes {
+    /** people cannot sign in at that company; look at its address and certificate */
+    oidc_metadata_unread: true;
+    /** one sign-in failed; if all fail, compare client id, secret and redirect address */
+    oidc_sign_in_failed: true;
+  }
+}

@@ -104,3 +104,14 @@ export function createOutbox(parts: {
     stop: () => sending.stop(),
   };
 }
+
+declare module "../base/log.ts" {
+  interface LogCodes {
+    /** a mail failed; the line says whether it is tried again. Look at the mail server */
+    mail_not_sent: true;
+    /** a mail may be sent twice; look at the database */
+    mail_outcome_not_stored: true;
+    /** mails wait; look at the database */
+    mails_unread: true;
+  }
+}

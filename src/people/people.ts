@@ -99,8 +99,11 @@ export type People = {
   reload(settings: PeopleSettings): void;
   readonly forAlerts: PeopleForAlerts;
   readonly forApprovals: PeopleForApprovals;
-  /** Starts to read the changes that other nodes make, and to send mail. */
-  start(): void;
+  /**
+   * Starts to read the changes that other nodes make, and to send mail. `sellsCredits`: whether
+   * there is a way to pay for credits; default: there is none.
+   */
+  start(peers?: { sellsCredits(): boolean }): void;
   stop(): Promise<void>;
 };
 
@@ -200,8 +203,6 @@ export function createPeople(parts: {
   hasAdminToken?: boolean;
   /** How long the credits of an account will last. Absent: nobody knows. */
   forecastsOf?: (accountId: string) => Promise<readonly Forecast[]>;
-  /** Whether there is a way to pay for credits. Default: there is none. */
-  sellsCredits?: () => boolean;
   /** Default: the clock of this machine. */
   clock?: Clock | undefined;
   log: Log;
@@ -239,7 +240,7 @@ export function createPeople(parts: {
     signUp: () => settings.signUp,
     ensureAccount,
     forecastsOf: parts.forecastsOf ?? (async () => []),
-    sellsCredits: parts.sellsCredits ?? (() => false),
+    sellsCredits: () => sellsCredits(),
     log,
     publish: changes.publish,
     keys: parts.keys,
@@ -247,6 +248,7 @@ export function createPeople(parts: {
     hasAdminToken: parts.hasAdminToken ?? true,
   };
   const retention = createRetention({ store, clock, log });
+  let sellsCredits = () => false;
 
   return {
     service: {
@@ -290,17 +292,7 @@ export function createPeople(parts: {
     onCallerChange: (listener) => changes.onChanged((subjectId) => listener({ subjectId })),
     audit: { record: store.recordAct },
     ofAccount: {
-      async checkOwner(tx, accountId, personId) {
-        if (!(await tx.run(sql.lockOwner, { accountId, personId })))
-          throw new ApiError("not_permitted");
-      },
-      async checkManager(tx, accountId, personId) {
-        const member = await tx.run(sql.shareMember, { accountId, personId });
-        const person = await tx.run(sql.sharePerson, { personId });
-        const isManager = member !== undefined && member.role !== "viewer";
-        if (!person || (!isManager && person.operator !== "admin"))
-          throw new ApiError("not_permitted");
-      },
+      ...membersOfAccount,
       async *export(accountId) {
         const members = await store.listMembers(accountId);
         yield { members, invitations: await store.listInvitations(accountId) };
@@ -337,7 +329,8 @@ export function createPeople(parts: {
       oidc = createProviders(next);
       settings = next;
     },
-    start() {
+    start(peers) {
+      if (peers) sellsCredits = peers.sellsCredits;
       changes.start();
       outbox?.start();
       retention.start();
@@ -347,6 +340,20 @@ export function createPeople(parts: {
     },
   };
 }
+
+/** What transactions of other services check of members, without a service of people. */
+export const membersOfAccount = {
+  async checkOwner(tx: Runner, accountId: string, personId: string) {
+    if (!(await tx.run(sql.lockOwner, { accountId, personId })))
+      throw new ApiError("not_permitted");
+  },
+  async checkManager(tx: Runner, accountId: string, personId: string) {
+    const member = await tx.run(sql.shareMember, { accountId, personId });
+    const person = await tx.run(sql.sharePerson, { personId });
+    const isManager = member !== undefined && member.role !== "viewer";
+    if (!person || (!isManager && person.operator !== "admin")) throw new ApiError("not_permitted");
+  },
+};
 
 /** What only the machine itself may do, for a process that serves nobody. */
 export function createInstallation(parts: {

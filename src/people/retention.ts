@@ -54,3 +54,10 @@ export function createRetention(parts: {
     clock,
   });
 }
+
+declare module "../base/log.ts" {
+  interface LogCodes {
+    /** old sessions and addresses stay another day; look at the database */
+    retention_failed: true;
+  }
+}

@@ -131,3 +131,10 @@ export async function findAccount(
   }
   return { accountId, role: rolesByName[join.role] };
 }
+
+declare module "../base/log.ts" {
+  interface LogCodes {
+    /** create the account that `sign_up` names, or correct the configuration file */
+    sign_up_account_missing: true;
+  }
+}

@@ -240,3 +240,14 @@ function messageOf(error: unknown): string {
   const code = "code" in error && typeof error.code === "string" ? `${error.code}: ` : "";
   return `(${code}${error.message})`;
 }
+
+declare module "../base/log.ts" {
+  interface LogCodes {
+    /** nothing: another server of the list was promoted */
+    ledger_moved: true;
+    /**
+     * stop the servers that the line names in `others`, now: they accept writes that will be lost
+     */
+    ledger_two_primaries: true;
+  }
+}

@@ -61,3 +61,13 @@ export async function waitForDatabase<T>(
     }
   }
 }
+
+declare module "../base/log.ts" {
+  interface LogCodes {
+    /**
+     * nothing if the database is starting: a start waits for it for DATABASE_WAIT_SECONDS;
+     * otherwise look at the database, and at DATABASE_URL
+     */
+    database_awaited: true;
+  }
+}

@@ -416,3 +416,19 @@ function durationOf(ms: number): Duration {
     nanos: Math.floor((ms % 1000) * 1_000_000),
   };
 }
+
+declare module "../base/log.ts" {
+  interface LogCodes {
+    /**
+     * only you can repair it: the provider refuses the credential or the account, lacks the model,
+     * refuses a member that the gateway sets, or its certificate is not accepted
+     */
+    provider_alarm: true;
+    /** another provider was tried if the model has one; look at the provider if many fail */
+    provider_call_failed: true;
+    /** the provider limits us and named a time; until then a tenth of the calls go there */
+    provider_paused: true;
+    /** the last calls to a provider for a model all failed; look at its status page */
+    provider_unusable: true;
+  }
+}

@@ -257,3 +257,10 @@ async function countTokens(
   const counting = route.connection.provider.countTokens({ request, route: route.target }, signal);
   return waitFor(counting, waits);
 }
+
+declare module "../base/log.ts" {
+  interface LogCodes {
+    /** nothing: connections of a removed provider ended with an error */
+    provider_not_closed: true;
+  }
+}

@@ -1,18 +1,12 @@
-// Admits at most so many requests in any 60 seconds, exactly, over all nodes.
+// Admits at most so many requests in any 60 seconds, over all nodes.
 //
-// With Redis, its window of all nodes' requests decides. While Redis is unavailable, a node admits
-// requests up to its fallback quota, counting its own admissions of the last minute and the
-// overage: the requests that other nodes admitted beyond their own quota, which they publish. So
-// the nodes together stay within the limit also in the minute in which Redis fails: any node i then
-// admits only while
-//   own(i) + overage of the others < quota(i),
-// and every other node j has own(j) <= quota(j) + overage(j).
-// While Redis answers but not all nodes have synced with it, both rules must admit a request.
-// Without Redis at all, a node admits its fallback quota: the whole limit while it is alone.
+// With Redis, its window of all nodes' requests decides. Without an answer from it, a node counts
+// its own admissions of the last minute, and admits up to its fallback quota: the whole limit while
+// it is alone. README.md says what the nodes together promise then.
 
 import type { Log } from "../base/log.ts";
 import type { Redis } from "../redis/redis.ts";
-import { RedisSync } from "./redis-sync.ts";
+import { type Entry, RedisWindows } from "./redis-windows.ts";
 import {
   decide,
   FallbackQuota,
@@ -21,7 +15,6 @@ import {
   type Verdict,
   windowMs,
 } from "./sliding-window.ts";
-import type { Entry } from "./store.ts";
 
 export type Acquired = Verdict & {
   /** Names the request in `cancel`. */
@@ -45,15 +38,13 @@ export type RateLimiter = {
   knownWaitMs(name: string, limit: number): number;
   /** True without Redis while there are other nodes: each admits its share of every limit. */
   isDivided(): boolean;
-  readonly redisSync: RedisSync | undefined;
+  readonly redisWindows: RedisWindows | undefined;
 };
 
 /** The state of one limit on this node. */
 type LimitState = {
   /** Requests that this node admitted, also those that Redis admitted for it. */
   readonly own: SlidingWindow;
-  /** Requests that other nodes admitted beyond their fallback quotas. */
-  readonly overage: SlidingWindow;
   /** Requests sent to Redis that it has not answered yet. */
   pending: number;
   /** The last refusal by Redis: the limit that was full, and until when that is known. */
@@ -82,16 +73,10 @@ export function createRateLimiter(parts: {
   let sweptAtMs = nowMs();
 
   function stateOf(name: string): LimitState {
-    let state = limits.get(name);
-    if (!state) {
-      state = {
-        own: new SlidingWindow(),
-        overage: new SlidingWindow(),
-        pending: 0,
-        full: undefined,
-      };
-      limits.set(name, state);
-    }
+    const known = limits.get(name);
+    if (known) return known;
+    const state = { own: new SlidingWindow(), pending: 0, full: undefined };
+    limits.set(name, state);
     return state;
   }
 
@@ -102,48 +87,37 @@ export function createRateLimiter(parts: {
     }
   }
 
-  const redisSync =
-    redis &&
-    new RedisSync({
-      redis,
-      nodes,
-      quotas,
-      log,
-      nowMs,
-      answerMsMax,
-      admittedEntries,
-      onOverage: (name) => stateOf(name).overage.add(nowMs(), 0),
-    });
+  const isAlone = () => !quotas.isDivided();
+  const redisWindows =
+    redis && new RedisWindows({ redis, log, nowMs, answerMsMax, admittedEntries, isAlone });
 
   function acquireAlone(name: string, id: number, limit: number): Acquired {
-    const { own, overage } = stateOf(name);
+    const { own } = stateOf(name);
     const atMs = nowMs();
     const quota = quotas.of(limit);
-    const verdict = decide(own, overage, quota, atMs);
+    const verdict = decide(own, quota, atMs);
     if (verdict.admitted) {
       own.add(atMs, id);
-      redisSync?.addUnsynced({ name, id, atMs });
+      redisWindows?.add({ name, id, atMs });
     }
     return { ...verdict, id, quota };
   }
 
   async function acquireFromRedis(
-    sync: RedisSync,
+    windows: RedisWindows,
     name: string,
     id: number,
     limit: number,
   ): Promise<Acquired> {
     const state = stateOf(name);
-    state.own.expire(nowMs());
-    const quota = quotas.of(limit);
-    const isOverage = state.own.size + state.pending >= quota;
-    if (sync.isRegistering) {
+    if (!windows.isSynced) {
+      const quota = quotas.of(limit);
       // A request that Redis has not answered yet may be admitted: count it.
-      const alone = decide(state.own, state.overage, quota - state.pending, nowMs());
+      const alone = decide(state.own, quota - state.pending, nowMs());
       if (!alone.admitted) return { ...alone, id, quota };
     }
     state.pending += 1;
-    const verdict = await sync.acquire({ name, id, limit, isOverage });
+    const verdict = await windows.acquire(name, id, limit);
     state.pending -= 1;
     if (verdict) {
       if (verdict.admitted) state.own.add(nowMs(), id);
@@ -152,54 +126,46 @@ export function createRateLimiter(parts: {
       return { ...verdict, id, quota: limit };
     }
     const alone = acquireAlone(name, id, limit);
-    if (!alone.admitted) sync.cancel({ name, id });
+    if (!alone.admitted) windows.cancel(name, id);
     return alone;
-  }
-
-  function cancel(name: string, id: number): void {
-    const state = limits.get(name);
-    if (state) {
-      state.own.remove(id);
-      state.full = undefined;
-    }
-    redisSync?.cancel({ name, id });
-  }
-
-  function knownWaitMs(name: string, limit: number): number {
-    const state = limits.get(name);
-    if (!state) return 0;
-    const atMs = nowMs();
-    if (!redisSync?.isSynced) {
-      return decide(state.own, state.overage, quotas.of(limit), atMs).waitMs ?? knownFullMs;
-    }
-    // Redis admitted these requests up to `answerMsMax` before this node counted them.
-    const ownMs = (decide(state.own, undefined, limit, atMs).waitMs ?? knownFullMs) - answerMsMax;
-    const { full } = state;
-    return Math.max(0, ownMs, full && limit <= full.limit ? full.untilMs - atMs : 0);
   }
 
   /** Forgets the limits that were not used for a minute. Runs once a minute. */
   function sweep(): void {
     if (nowMs() - sweptAtMs < windowMs) return;
     sweptAtMs = nowMs();
-    for (const [name, { own, overage, pending }] of limits) {
+    for (const [name, { own, pending }] of limits) {
       own.expire(sweptAtMs);
-      overage.expire(sweptAtMs);
-      if (own.size === 0 && overage.size === 0 && pending === 0) limits.delete(name);
+      if (own.size === 0 && pending === 0) limits.delete(name);
     }
   }
 
   return {
-    redisSync,
-    isDivided: () => redisSync === undefined && quotas.isDivided(),
-    cancel,
-    knownWaitMs,
+    redisWindows,
+    isDivided: () => redisWindows === undefined && quotas.isDivided(),
+    cancel(name, id) {
+      const state = limits.get(name);
+      state?.own.remove(id);
+      if (state) state.full = undefined;
+      redisWindows?.cancel(name, id);
+    },
+    knownWaitMs(name, limit) {
+      const state = limits.get(name);
+      if (!state) return 0;
+      const atMs = nowMs();
+      if (!redisWindows?.isSynced)
+        return decide(state.own, quotas.of(limit), atMs).waitMs ?? knownFullMs;
+      // Redis admitted these requests up to `answerMsMax` before this node counted them.
+      const ownMs = (decide(state.own, limit, atMs).waitMs ?? knownFullMs) - answerMsMax;
+      const { full } = state;
+      return Math.max(0, ownMs, full && limit <= full.limit ? full.untilMs - atMs : 0);
+    },
     acquire(name, limit) {
       sweep();
       lastId += 1;
-      if (redisSync?.isSynced || redisSync?.isRegistering)
-        return acquireFromRedis(redisSync, name, lastId, limit);
-      return Promise.resolve(acquireAlone(name, lastId, limit));
+      return redisWindows?.isReachable
+        ? acquireFromRedis(redisWindows, name, lastId, limit)
+        : Promise.resolve(acquireAlone(name, lastId, limit));
     },
   };
 }

@@ -132,15 +132,15 @@ export function createRateLimits(parts: {
     },
 
     state() {
-      if (!limiter.redisSync) return limiter.isDivided() ? "degraded" : "memory";
-      return limiter.redisSync.isSynced ? "redis" : "degraded";
+      if (!limiter.redisWindows) return limiter.isDivided() ? "degraded" : "memory";
+      return limiter.redisWindows.isSynced ? "redis" : "degraded";
     },
     async start() {
-      if (limiter.redisSync) await limiter.redisSync.start();
+      if (limiter.redisWindows) await limiter.redisWindows.start();
       else watching.start();
     },
     async stop() {
-      await Promise.all([limiter.redisSync?.stop(), watching.stop()]);
+      await Promise.all([limiter.redisWindows?.stop(), watching.stop()]);
     },
   };
 }
@@ -167,4 +167,14 @@ function limitExceeded(
   }
   // The fallback quota of this node is 0. Another node can admit the retry.
   return new ApiError(reason, { ...facts, retryAfterMs: 1_000 });
+}
+
+declare module "../base/log.ts" {
+  interface LogCodes {
+    /**
+     * several gateways use one ledger without Redis, and each admits its share of every rate limit;
+     * set `REDIS_URL`
+     */
+    limits_divided: true;
+  }
 }

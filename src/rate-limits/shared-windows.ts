@@ -107,7 +107,7 @@ export function createSharedLimiter(
   }
 
   return {
-    redisSync: undefined,
+    redisWindows: undefined,
     follow(nodes) {
       liveNodes = nodes;
     },

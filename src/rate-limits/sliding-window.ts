@@ -68,36 +68,14 @@ export type Verdict = {
   readonly waitMs: number | undefined;
 };
 
-/**
- * Decides whether one more request fits: the two windows together hold at most `limit` entries.
- * Expires old entries of both.
- */
-export function decide(
-  own: SlidingWindow,
-  overage: SlidingWindow | undefined,
-  limit: number,
-  nowMs: number,
-): Verdict {
-  own.expire(nowMs);
-  overage?.expire(nowMs);
-  const used = own.size + (overage?.size ?? 0);
+/** Decides whether one more request fits into a window. Expires its old entries. */
+export function decide(window: SlidingWindow, limit: number, nowMs: number): Verdict {
+  window.expire(nowMs);
+  const used = window.size;
   if (used < limit) return { admitted: true, used, waitMs: 0 };
   if (limit <= 0) return { admitted: false, used, waitMs: undefined };
-  const expiresAtMs = mergedTimeAt(own, overage, used - limit) + windowMs;
+  const expiresAtMs = (window.timeAt(used - limit) ?? nowMs) + windowMs;
   return { admitted: false, used, waitMs: Math.max(0, expiresAtMs - nowMs) };
-}
-
-/** Time of the entry at `index` when both windows are merged, oldest first. */
-function mergedTimeAt(a: SlidingWindow, b: SlidingWindow | undefined, index: number): number {
-  let [indexA, indexB, atMs] = [0, 0, 0];
-  for (let step = 0; step <= index; step++) {
-    const timeA = a.timeAt(indexA) ?? Number.POSITIVE_INFINITY;
-    const timeB = b?.timeAt(indexB) ?? Number.POSITIVE_INFINITY;
-    atMs = Math.min(timeA, timeB);
-    if (timeA <= timeB) indexA++;
-    else indexB++;
-  }
-  return atMs;
 }
 
 /**

@@ -219,3 +219,10 @@ async function runScript(
     return connection.eval(text, keys.length, ...keys, ...args);
   }
 }
+
+declare module "../base/log.ts" {
+  interface LogCodes {
+    /** bring Redis back, or correct `REDIS_URL` */
+    redis_unreachable: true;
+  }
+}

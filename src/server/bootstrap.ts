@@ -275,3 +275,13 @@ The first keys, the admin token and the link to sign in are in ${firstKeysPath(d
     -d '{"model":"haiku","max_tokens":100,"messages":[{"role":"user","content":"Hello"}]}'
 `;
 }
+
+declare module "../base/log.ts" {
+  interface LogCodes {
+    /**
+     * the admin token that the first start made was lost; take the new one from the file that the
+     * line names
+     */
+    admin_token_made: true;
+  }
+}

@@ -40,3 +40,14 @@ export function watchCertificate(
   task.start();
   return task;
 }
+
+declare module "../base/log.ts" {
+  interface LogCodes {
+    /**
+     * the files of GRPC_TLS_CERT, GRPC_TLS_KEY or GRPC_TLS_CLIENT_CA, or of CORE_TLS_CERT,
+     * CORE_TLS_KEY or CORE_TLS_CA, cannot be read, or do not fit together, and the certificate of
+     * before is in use; correct them
+     */
+    certificate_rejected: true;
+  }
+}

@@ -30,3 +30,13 @@ function readLimit(): number | undefined {
     return undefined;
   }
 }
+
+declare module "../base/log.ts" {
+  interface LogCodes {
+    /**
+     * raise the limit of open files (`LimitNOFILE` of the unit, `ulimit -n`), or lower
+     * `concurrency` of the providers: at full load calls would fail for want of descriptors
+     */
+    descriptors_few: true;
+  }
+}

@@ -42,8 +42,9 @@ import { Tracer } from "../tracing/tracing.ts";
 import { type FirstKeys, saveAdminToken, seed, signInLinkAdvice } from "./bootstrap.ts";
 import { watchCertificate } from "./certificate-watch.ts";
 import { findContentKeys } from "./content-key.ts";
+import type { GatewayParts } from "./parts.ts";
 import { remoteReadiness } from "./readiness.ts";
-import { type GatewayParts, type StartedServices, startServices } from "./services.ts";
+import { type StartedServices, startServices } from "./services.ts";
 
 export type Gateway = {
   /** Base address of the HTTP listener. Absent in the role `core`. */
@@ -456,4 +457,19 @@ function watchChanges(core: Core): { core: Core; onPayerChange: OnPayerChange } 
       },
     },
   };
+}
+
+declare module "../base/log.ts" {
+  interface LogCodes {
+    /** set `GRPC_TLS_CLIENT_CA`, or accept that all people share the address of the facade */
+    client_addresses_unknown: true;
+    /**
+     * answers were cut at the end of a process; raise `DRAIN_LIMIT_SECONDS` if they may take longer
+     */
+    drain_limit_reached: true;
+    /** run `npm run sign-in-link` for the first operator */
+    no_operator: true;
+    /** nobody can approve what waits; make somebody else an operator admin */
+    one_operator: true;
+  }
 }

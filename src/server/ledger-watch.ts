@@ -112,3 +112,14 @@ export class LedgerWatch {
     );
   }
 }
+
+declare module "../base/log.ts" {
+  interface LogCodes {
+    /** run the statements of the line as the owner of the tables */
+    ledger_may_be_changed: true;
+    /** a failover would lose charges; set up synchronous replication, or bring the standby back */
+    ledger_not_synchronous: true;
+    /** run the statements of the line as an administrator of the database */
+    ledger_role_missing: true;
+  }
+}

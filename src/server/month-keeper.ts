@@ -62,3 +62,13 @@ export class MonthKeeper {
       : { state: "degraded", message: "the next month has no partition yet" };
   }
 }
+
+declare module "../base/log.ts" {
+  interface LogCodes {
+    /**
+     * give `MIGRATION_DATABASE_URL` the rights of the owner; without the partition of a month
+     * nothing is charged in it
+     */
+    ledger_months_missing: true;
+  }
+}

@@ -74,3 +74,10 @@ function readCatalogText(): string {
   const path = readCatalogPath(process.env);
   return path === undefined ? defaultCatalog() : readFileSync(path, "utf8");
 }
+
+declare module "../base/log.ts" {
+  interface LogCodes {
+    /** a bug: report the line. The process ends, and the others settle its requests */
+    uncaught_exception: true;
+  }
+}

@@ -11,7 +11,7 @@ import {
   templateFolder,
 } from "../postgres/embedded/embedded.ts";
 import type { Gateway } from "./gateway.ts";
-import type { GatewayParts } from "./services.ts";
+import type { GatewayParts } from "./parts.ts";
 import { shrinkWhenIdle } from "./shrink-heap.ts";
 import { onEndSignals } from "./signals.ts";
 import type { Parent } from "./worker.ts";
@@ -227,3 +227,14 @@ type StopCause = {
   /** Of a clean stop. Default: 0. */
   readonly exitCode?: number;
 };
+
+declare module "../base/log.ts" {
+  interface LogCodes {
+    /** correct the configuration file and send SIGHUP again; the old file is in use */
+    config_rejected: true;
+    /** send SIGUSR2 to the parent of several workers, not to this process */
+    signal_ignored: true;
+    /** look at the error; the next start repairs what was left */
+    stop_failed: true;
+  }
+}

@@ -444,3 +444,20 @@ function send({ worker }: Child, message: ToWorker): void {
   // A message to a worker that is gone is lost; its exit is reported.
   if (worker.isConnected()) worker.send(message, () => {});
 }
+
+declare module "../base/log.ts" {
+  interface LogCodes {
+    /** make the configuration file readable and send the signal again; the old file is in use */
+    config_unreadable: true;
+    /** look at the lines before it, and at the memory of the machine */
+    worker_died: true;
+    /** a worker did not end in time; its requests are settled by the others */
+    worker_killed: true;
+    /** the old workers stay; the line says what the new one lacks */
+    worker_not_ready: true;
+    /** the line says why; it is tried again */
+    worker_not_started: true;
+    /** the gateway has ended; a supervisor must start it again */
+    workers_ended: true;
+  }
+}

@@ -121,3 +121,10 @@ function encodeValue(value: AttributeValue): object {
 function nanosOf(ms: number): string {
   return `${BigInt(Math.round(ms * 1000))}000`;
 }
+
+declare module "../base/log.ts" {
+  interface LogCodes {
+    /** traces are lost, and nothing else; look at the collector */
+    traces_not_exported: true;
+  }
+}

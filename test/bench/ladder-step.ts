@@ -73,7 +73,6 @@ async function startLedger(): Promise<Holds> {
     postgres: connectPostgres(databaseUrl),
     priceOf: () => pairPrice,
     log: createLog("silent"),
-    onLost: () => {},
   });
   await billing.start();
   return billing.holds;
@@ -114,7 +113,7 @@ class Exchange implements Dispatcher.DispatchHandler {
       this.#keyId = authenticate(request.headers);
     }
     if (catalog) {
-      if (!decide(minute, undefined, Number.MAX_SAFE_INTEGER, performance.now()).admitted)
+      if (!decide(minute, Number.MAX_SAFE_INTEGER, performance.now()).admitted)
         throw new Error("the limit is none");
       minute.add(performance.now(), 0);
       this.#codecs = new Codecs(catalog, this.#response);
@@ -123,7 +122,7 @@ class Exchange implements Dispatcher.DispatchHandler {
     } else if (parsesJson) {
       const parsed = JSON.parse(body.toString());
       this.#model = parsed.model;
-      if (checks && !decide(minute, undefined, Number.MAX_SAFE_INTEGER, performance.now()).admitted)
+      if (checks && !decide(minute, Number.MAX_SAFE_INTEGER, performance.now()).admitted)
         throw new Error("the limit is none");
       if (checks) minute.add(performance.now(), 0);
       parsed.model = parsed.model.endsWith("paced") ? "bench-2" : "bench";

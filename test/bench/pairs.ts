@@ -41,7 +41,6 @@ export async function startPairs(postgres: Postgres) {
     postgres,
     priceOf: () => pairPrice,
     log: createLog("silent"),
-    onLost: () => {},
   });
   await billing.start();
   const { holds } = billing;

@@ -83,7 +83,6 @@ const billing = createBilling({
   postgres,
   priceOf: (model) => catalog.priceOf(model),
   log,
-  onLost: () => {},
 });
 const inference = createInference({
   catalog: () => catalog,

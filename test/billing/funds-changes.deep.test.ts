@@ -30,7 +30,6 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : redisMissing, () => {
           hints: redis,
           log,
           priceOf: () => undefined,
-          onLost: () => {},
         }),
         (one) => one.stop(),
       );

@@ -580,7 +580,6 @@ test("every read of a key or an operator runs on connections that admissions and
     postgres: { ...world.postgres, run: elsewhere, transaction: elsewhere },
     priceOf: () => undefined,
     log,
-    onLost: () => {},
   });
   const { accountId } = payer;
   const call = callBy(environmentToken, { accountId });

@@ -49,7 +49,7 @@ async function startBilling(url: string) {
       },
     },
   };
-  const billing = createBilling({ postgres, priceOf: () => price, log, clock, onLost: () => {} });
+  const billing = createBilling({ postgres, priceOf: () => price, log, clock });
   await billing.start();
   return {
     billing,

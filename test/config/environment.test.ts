@@ -174,15 +174,15 @@ test("all problems are reported at once", () => {
     "REDIS_URL: must be redis://host:6379, rediss://…, redis+cluster://a:6379,b:6379, " +
       "or redis+sentinel://a:26379,b:26379/name",
     "ADMIN_TOKEN: must have at least 16 characters",
-    "CONTENT_KEY: is required with ROLE=facade: 32 bytes in base64, as `openssl rand -base64 32` prints them",
-    "CORE_ADDRESS: is required with ROLE=facade",
-    "PUBLIC_URL: is required with ROLE=facade",
     "TRUSTED_PROXIES: must be an address or a CIDR range, or several separated by commas",
     "PORT: must be a whole number from 0 to 65535",
     "GRPC_PORT: must be a whole number from 0 to 65535",
     "LOG_LEVEL: must be one of trace, debug, info, warn, error, fatal, silent",
-    "SEED: must be one of true, false",
     "DRAIN_LIMIT_SECONDS: must be a whole number from 0 to 3600",
+    "SEED: must be one of true, false",
+    "CONTENT_KEY: is required with ROLE=facade: 32 bytes in base64, as `openssl rand -base64 32` prints them",
+    "CORE_ADDRESS: is required with ROLE=facade",
+    "PUBLIC_URL: is required with ROLE=facade",
   ]);
 });
 

@@ -207,7 +207,7 @@ const wrong: [what: string, payments: string, problem: string][] = [
   [
     "credentials in an address",
     '{ processors: [{ name: a, type: btcpay, url: "https://u:p@x.example", store: s, api_key: K }] }',
-    "payments.processors[0].url: must not contain credentials",
+    "payments.processors[0].url: must have no credentials, query or fragment",
   ],
   [
     "an address that is none",
@@ -222,7 +222,7 @@ const wrong: [what: string, payments: string, problem: string][] = [
   [
     "a coin twice",
     "{ processors: [{ name: a, type: nowpayments, api_key: K, coins: [btc, btc] }] }",
-    "payments.processors[0].coins[1]: btc is named twice",
+    "payments.processors[0].coins: btc is named twice",
   ],
   [
     "chains without any",
@@ -293,7 +293,7 @@ const wrong: [what: string, payments: string, problem: string][] = [
   [
     "a seller with a name for its id",
     `{ seller: { id: "ACME Ltd", name: X }, processors: [${processor}] }`,
-    "payments.seller.id: must be 1 to 32 of a-z, 0-9 and -",
+    "payments.seller.id: must be 1 to 32 of a-z, 0-9 and -, not ACME Ltd",
   ],
   [
     "a misspelt member",

@@ -87,20 +87,19 @@ test("all problems are reported at once", () => {
       groups: [{ group: g }, { operator: king }]
 `;
   expect(problemsOf(people)).toEqual([
+    "people.sign_up: must be one of closed, open, domains, not opn",
     "people.oidc.Acme!: the name must be 1 to 32 small letters, digits and -",
-    "people.oidc.Acme!.client_secret_env: must be the name of an environment variable",
     "people.oidc.Acme!.issuer: is required",
     "people.oidc.Acme!.client_id: is required",
+    "people.oidc.Acme!.client_secret_env: must be the name of an environment variable",
+    "people.oidc.Acme!.scope: must contain openid",
     "people.oidc.Acme!.answer_ms: must be a whole number from 100 to 60000, not 1",
-    "people.oidc.Acme!.domains: requires sign_up: domains",
     "people.oidc.Acme!.account: must be the id of an account, not 17",
-    "people.oidc.Acme!.account: requires sign_up: open or domains",
     "people.oidc.Acme!.groups[0]: must have operator, account, or both",
     "people.oidc.Acme!.groups[1].group: is required",
     "people.oidc.Acme!.groups[1].operator: must be one of support, admin, not king",
-    "people.oidc.Acme!.scope: must contain openid",
+    "people.oidc.Acme!.domains: requires sign_up: domains",
     "people.oidc.Acme!.isuer: is not a known member; did you mean issuer?",
-    "people.sign_up: must be one of closed, open, domains, not opn",
     "people.role: requires account",
     "people.colour: is not a known member",
   ]);
@@ -123,11 +122,12 @@ describe("an issuer", () => {
 });
 
 test.for([
-  ["[]", "must be a list, and not empty"],
+  ["[]", "is required with sign_up: domains"],
+  ["acme.com", "must be a list"],
   ["[acme]", ""],
-  ["['a b.com']", "must be domains such as acme.com, not a b.com"],
-  ["['@acme.com']", "must be domains such as acme.com, not @acme.com"],
-  ["['*.acme.com']", "must be domains such as acme.com, not *.acme.com"],
+  ["['a b.com']", "must be a domain such as acme.com, not a b.com"],
+  ["['@acme.com']", "must be a domain such as acme.com, not @acme.com"],
+  ["['*.acme.com']", "must be a domain such as acme.com, not *.acme.com"],
   ["[{ a: b }]", "must be a text that is not empty"],
 ] as const)("the domains %s are judged", ([domains, problem]) => {
   const text = problemsOf(acme.replace("[ACME.com, acme.org]", domains)).join("\n");

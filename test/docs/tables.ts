@@ -1,7 +1,7 @@
 // The tables of the documents that come from the code. `npm run docs` writes them;
 // `tables.test.ts` compares.
 
-import { writeFileSync } from "node:fs";
+import { globSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { type DescEnum, getOption } from "@bufbuild/protobuf";
 import { Code } from "@connectrpc/connect";
@@ -12,7 +12,6 @@ import {
   OperatorRoleSchema,
 } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { errorCatalog } from "../../src/base/errors.ts";
-import { logCodes } from "../../src/base/log.ts";
 import { blocksOf, type Tool, tools } from "../../src/console/web/tools.ts";
 import tried from "../../src/console/web/tools-tried.json" with { type: "json" };
 import { serviceTypes } from "../../src/contract/contract.ts";
@@ -96,8 +95,25 @@ function metricsTable(): string {
   return renderTable(["metric", "type", "labels", "meaning"], rows);
 }
 
+/** The codes of log lines, as they are declared beside their writers, with their comments. */
+export function readLogCodes(): [code: string, advice: string][] {
+  const declared = globSync("src/**/*.ts", { cwd: root }).flatMap((path) => {
+    const text = readFileSync(join(root, path), "utf8");
+    const blocks = text.matchAll(/interface LogCodes \{\n([\s\S]*?)\n {2}\}\n/g);
+    return [...blocks].flatMap(([, block = ""]) => [
+      ...block.matchAll(/\/\*\*([\s\S]*?)\*\/\n {4}(\w+): true;/g),
+    ]);
+  });
+  return declared
+    .map(([, comment = "", code = ""]): [string, string] => [
+      code,
+      comment.replace(/\s+(\* )?/g, " ").trim(),
+    ])
+    .sort(([one], [other]) => (one < other ? -1 : 1));
+}
+
 function logCodesTable(): string {
-  const rows = Object.entries(logCodes).map(([code, advice]) => [`\`${code}\``, advice]);
+  const rows = readLogCodes().map(([code, advice]) => [`\`${code}\``, advice]);
   return renderTable(["code", "what to do"], rows);
 }
 

@@ -95,7 +95,7 @@ beforeAll(async () => {
   client = keysClient(keys);
   const priceOf = () => price;
   const { postgres } = ledger;
-  const billing = createBilling({ postgres, priceOf, log, onLost: () => {} });
+  const billing = createBilling({ postgres, priceOf, log });
   await billing.start();
   stack.defer(() => billing.stop());
   const publicUrl = () => new URL("http://localhost:8080");

@@ -33,7 +33,7 @@ import { approve, listApprovals } from "../../src/operations/approvals.ts";
 import { createPeople } from "../../src/people/people.ts";
 import type { Postgres } from "../../src/postgres/postgres.ts";
 import type { Runner } from "../../src/postgres/statement.ts";
-import { identifyBy } from "../../src/server/services.ts";
+import { identifyBy } from "../../src/server/accounts.ts";
 import { freshDatabase } from "../support/database.ts";
 import { type PeopleClient, type PeopleNode, redeem, type SignedIn } from "../support/people.ts";
 import { query } from "../support/query.ts";
@@ -88,7 +88,7 @@ test("under a random load no transaction locks against the order, and none deadl
   const publicUrl = () => new URL("http://localhost:8080");
   const people = createPeople({ postgres, publicUrl, keys: keys.managed, approvalLimit, log });
   const billing = createBilling({
-    ...{ postgres, priceOf: () => undefined, log, approvalLimit, onLost: () => {} },
+    ...{ postgres, priceOf: () => undefined, log, approvalLimit },
     ...{ keys: keys.ofAccount, members: people.ofAccount },
   });
   await billing.start();

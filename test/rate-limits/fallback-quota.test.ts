@@ -72,7 +72,7 @@ test("a process that ran between two requests is known, and its quota is reserve
   const gateway = startGateway();
   gateway.setLive("node_a");
   const a = gateway.node("node_a");
-  await a.redisSync?.start();
+  await a.redisWindows?.start();
   try {
     gateway.setLive("node_a", "node_b");
     const b = gateway.node("node_b");
@@ -83,7 +83,7 @@ test("a process that ran between two requests is known, and its quota is reserve
     gateway.advance(30_000);
     expect(await admittedBy(a)).toBe(30);
   } finally {
-    await a.redisSync?.stop();
+    await a.redisWindows?.stop();
   }
 });
 

@@ -1,14 +1,14 @@
-// Limits over several nodes and a real Redis that is running, slow, killed, flushed or paused. Each
-// test takes less than a minute, so all requests that it admits are in one window: their number may
-// never exceed the limit.
+// Limits over several nodes and a real Redis that is running, slow, lying, killed, flushed or
+// paused. Each test takes less than a minute, so all requests that it admits are in one window:
+// their number never exceeds the limit while Redis answers, nor twice the limit where it fails.
 
 import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { ApiError } from "../../src/base/errors.ts";
 import { createLog } from "../../src/base/log.ts";
-import { createRateLimiter } from "../../src/rate-limits/limiter.ts";
 import { createRateLimits, type RateLimits } from "../../src/rate-limits/rate-limits.ts";
 import { connectRedis, type Redis } from "../../src/redis/redis.ts";
+import { readDocument } from "../docs/documents.ts";
 import { redisBinary } from "../support/programs.ts";
 import { redisMissing, startRedis, startSlowRelay, type TestRedis } from "../support/redis.ts";
 
@@ -262,14 +262,15 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : redisMissing, () => {
   ];
 
   for (const { name, begin, end } of outages) {
-    test(`${name} after one node used the whole limit: no node admits another request`, async () => {
+    test(`${name} after one node used the whole limit: never more than twice the limit`, async () => {
       nodes = await startNodes(server.url, 3);
       const [first, ...others] = nodes;
       expect.assert(first);
       expect(await burst([first], "key_a", 30, 40)).toStrictEqual([30]);
       try {
         await begin();
-        expect(sum(await burst(others, "key_a", 30, 20))).toBe(0);
+        // The others have their quotas; this node has used its own.
+        expect(await burst(others, "key_a", 30, 20)).toStrictEqual([10, 10]);
         expect(sum(await burst([first], "key_a", 30, 20))).toBe(0);
       } finally {
         await end();
@@ -297,7 +298,7 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : redisMissing, () => {
       expect(before + during + after).toBe(limit);
     });
 
-    test(`${name} under random arrivals: the limit holds and is used`, async () => {
+    test(`${name} under random arrivals: the limit is used, and never twice`, async () => {
       nodes = await startNodes(server.url, 3);
       const limit = 60;
       let admitted = 0;
@@ -321,7 +322,7 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : redisMissing, () => {
       arriving = false;
       await Promise.all(arrivals);
       await burst(nodes, "key_a", limit, 60);
-      expect(admitted).toBeLessThanOrEqual(limit);
+      expect(admitted).toBeLessThanOrEqual(2 * limit);
       expect(admitted).toBeGreaterThanOrEqual(limit / 2);
     });
   }
@@ -393,46 +394,76 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : redisMissing, () => {
     }
   });
 
-  test("while nodes register, Redis and the quota both must admit: requests of a dead node still count", async () => {
-    nodes = await startNodes(server.url, 1);
-    expect(await burst(nodes, "key_a", 30, 40)).toStrictEqual([30]);
-    expect(await burst(nodes, "key_b", 30, 10)).toStrictEqual([10]);
-    await stopNodes(nodes);
-    // The synced mark lives for three seconds after the last heartbeat.
-    await vi.waitFor(async () =>
-      expect(await server.command("exists", "{gateway:limits}:synced")).toBe(0),
-    );
-    const redis = connectRedis(server.url, log);
-    // The ledger lists a killed node for another minute.
-    const others = { id: () => "node_1", live: () => ["node_0", "node_1"] };
-    const limits = createRateLimits({ redis, nodes: others, log, answerMsMax: generousMs });
-    const node = { redis, limits, calls: { count: 0 } };
-    nodes = [node];
-    await limits.start();
-    expect(limits.state()).toStrictEqual("degraded");
-    expect(await burst([node], "key_a", 30, 20)).toStrictEqual([0]);
-    expect(await burst([node], "key_b", 30, 20)).toStrictEqual([15]);
-    expect(await burst([node], "key_c", 30, 20)).toStrictEqual([15]);
-    await untilAll(nodes, "redis");
-    expect(await burst([node], "key_b", 30, 20)).toStrictEqual([5]);
-    expect(await burst([node], "key_c", 30, 20)).toStrictEqual([15]);
+  test("the rights that the documents name are enough", async () => {
+    const text = readDocument("docs/operating.md");
+    const [, rights = ""] = /user gateway on >SECRET ([^`]*)```/.exec(text) ?? [];
+    const own = rights.split(/\s+/).filter((right) => right !== "" && !right.includes("cluster"));
+    await server.command("acl", "setuser", "gateway", "reset", "on", ">SECRET", ...own);
+    nodes = await startNodes(`redis://gateway:SECRET@127.0.0.1:${server.port}`, 2);
+    expect(states(nodes)).toBe("redis redis");
+    expect(sum(await burst(nodes, "key_a", 5, 10))).toBe(5);
   });
 
-  test("a dead node delays the others for about ten seconds, not for good", async () => {
-    const redis = connectRedis(server.url, log);
-    const limiter = createRateLimiter({
-      redis,
-      nodes: { id: () => "node_1", live: () => ["node_0", "node_1"] },
-      log,
-      answerMsMax: generousMs,
-    });
-    try {
-      await limiter.redisSync?.start();
-      expect(limiter.redisSync?.isSynced).toBe(false);
-      await vi.waitFor(() => expect.assert(limiter.redisSync?.isSynced), { interval: 50 });
-    } finally {
-      await limiter.redisSync?.stop();
-      await redis.close();
+  test("for a second after Redis lost its data, it and the quota both must admit", async () => {
+    nodes = await startNodes(server.url, 2);
+    const [first, second] = nodes;
+    expect.assert(first && second);
+    expect(await burst([first], "key_a", 30, 20)).toStrictEqual([20]);
+    await server.flush();
+    await untilAll(nodes, "degraded");
+    // Redis has the 20 of the first node again; the quota of that node is used.
+    expect(await burst([first], "key_a", 30, 20)).toStrictEqual([0]);
+    expect(await burst([second], "key_a", 40, 40)).toStrictEqual([20]);
+    await untilAll(nodes, "redis");
+    expect(sum(await burst(nodes, "key_a", 30, 20))).toBe(0);
+  });
+
+  test("killed again while nodes come back: never more than twice the limit", async () => {
+    nodes = await startNodes(server.url, 3);
+    const limit = 30;
+    let admitted = sum(await burst(nodes, "key_a", limit, 8));
+    for (let outage = 0; outage < 3; outage++) {
+      await server.restart();
+      await untilAll(nodes, "degraded");
+      admitted += sum(await burst(nodes, "key_a", limit, 40));
     }
+    await untilAll(nodes, "redis");
+    admitted += sum(await burst(nodes, "key_a", limit, 40));
+    expect(admitted).toBeGreaterThanOrEqual(limit);
+    expect(admitted).toBeLessThanOrEqual(2 * limit);
+  });
+
+  test("a node that the ledger lists and that is dead delays nobody", async () => {
+    nodes = await startNodes(server.url, 1);
+    await stopNodes(nodes);
+    nodes = [];
+    const redis = connectRedis(server.url, log);
+    const ids = ["node_0", "node_1"];
+    const limits = createRateLimits({ redis, nodes: { id: () => "node_1", live: () => ids }, log });
+    nodes = [{ redis, limits, calls: { count: 0 } }];
+    await limits.start();
+    expect(limits.state()).toBe("redis");
+  });
+
+  test.each([
+    ["OK"],
+    [[1]],
+    [["one", "two", "three"]],
+    [[1, -5, 0]],
+    [[0, 3, "soon"]],
+    [[7, 1, 0]],
+    [[1, 1, 0]],
+  ])("a Redis that answers %j to everything is not believed", async (answer) => {
+    const redis: Redis = {
+      ...connectRedis(server.url, log),
+      connected: true,
+      run: async () => answer,
+    };
+    const ids = ["node_0", "node_1"];
+    const limits = createRateLimits({ redis, nodes: { id: () => "node_0", live: () => ids }, log });
+    nodes = [{ redis, limits, calls: { count: 0 } }];
+    await limits.start();
+    expect(limits.state()).toBe("degraded");
+    expect(await burst(nodes, "key_a", 10, 20)).toStrictEqual([5]);
   });
 });

@@ -18,7 +18,7 @@ function admittedTimes(
   let nowMs = 0;
   for (const gap of gapsMs) {
     nowMs += gap;
-    const { admitted, waitMs } = decide(window, undefined, limit, nowMs);
+    const { admitted, waitMs } = decide(window, limit, nowMs);
     if (admitted) {
       window.add(nowMs, 0);
       times.push(nowMs);
@@ -49,15 +49,14 @@ test("the wait is exact: a request is refused one millisecond before its end and
       let nowMs = 0;
       for (const gap of gapsMs) {
         nowMs += gap;
-        if (decide(window, undefined, limit, nowMs).admitted) window.add(nowMs, 0);
+        if (decide(window, limit, nowMs).admitted) window.add(nowMs, 0);
       }
       nowMs += laterMs;
-      const { admitted, waitMs } = decide(window, undefined, limit, nowMs);
+      const { admitted, waitMs } = decide(window, limit, nowMs);
       if (admitted || waitMs === undefined) return;
       expect.assert(waitMs > 0 && waitMs <= windowMs);
-      if (waitMs > 1)
-        expect(decide(window, undefined, limit, nowMs + waitMs - 1).admitted).toBe(false);
-      expect(decide(window, undefined, limit, nowMs + waitMs).admitted).toBe(true);
+      if (waitMs > 1) expect(decide(window, limit, nowMs + waitMs - 1).admitted).toBe(false);
+      expect(decide(window, limit, nowMs + waitMs).admitted).toBe(true);
     }),
   );
 });
@@ -66,46 +65,27 @@ test("refused requests are not counted: repeating them does not delay the next a
   const window = new SlidingWindow();
   for (const atMs of [0, 1_000]) window.add(atMs, 0);
   for (let atMs = 2_000; atMs < 60_000; atMs += 10)
-    expect(decide(window, undefined, 2, atMs).admitted).toBe(false);
-  expect(decide(window, undefined, 2, 60_000).admitted).toBe(true);
+    expect(decide(window, 2, atMs).admitted).toBe(false);
+  expect(decide(window, 2, 60_000).admitted).toBe(true);
 });
 
 test("after a limit is lowered, the next request waits until enough earlier ones have expired", () => {
   const window = new SlidingWindow();
   for (const atMs of [0, 100, 200, 300, 400]) window.add(atMs, 0);
-  expect(decide(window, undefined, 2, 500)).toStrictEqual({
+  expect(decide(window, 2, 500)).toStrictEqual({
     admitted: false,
     used: 5,
     waitMs: 60_300 - 500,
   });
-  expect(decide(window, undefined, 6, 500)).toStrictEqual({ admitted: true, used: 5, waitMs: 0 });
+  expect(decide(window, 6, 500)).toStrictEqual({ admitted: true, used: 5, waitMs: 0 });
 });
 
 test("a limit of 0 admits nothing, and waiting does not help", () => {
-  expect(decide(new SlidingWindow(), undefined, 0, 0)).toStrictEqual({
+  expect(decide(new SlidingWindow(), 0, 0)).toStrictEqual({
     admitted: false,
     used: 0,
     waitMs: undefined,
   });
-});
-
-test("two windows decide as their merge does", () => {
-  const times = fc
-    .array(fc.nat(70_000), { maxLength: 40 })
-    .map((all) => all.toSorted((a, b) => a - b));
-  fc.assert(
-    fc.property(times, times, fc.integer({ min: 1, max: 30 }), (mine, theirs, limit) => {
-      const windowOf = (all: readonly number[]) => {
-        const window = new SlidingWindow();
-        for (const atMs of all) window.add(atMs, 0);
-        return window;
-      };
-      const merged = [...mine, ...theirs].toSorted((a, b) => a - b);
-      expect(decide(windowOf(mine), windowOf(theirs), limit, 70_000)).toStrictEqual(
-        decide(windowOf(merged), undefined, limit, 70_000),
-      );
-    }),
-  );
 });
 
 test("a window removes expired entries and keeps the others in order, however long it runs", () => {

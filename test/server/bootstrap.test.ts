@@ -60,7 +60,7 @@ async function newInstallation() {
   const log = createLog("silent");
   const { postgres } = database;
   const keys = createKeys({ postgres, adminToken, resolveModel: () => undefined, log });
-  const billing = createBilling({ postgres, priceOf: () => undefined, log, onLost: () => {} });
+  const billing = createBilling({ postgres, priceOf: () => undefined, log });
   const nothing = implement<Implementation<typeof InferenceService>>(
     InferenceService,
     () => () => Promise.reject(),

@@ -4,7 +4,7 @@ import { expect, test } from "vitest";
 import { OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { ApiError } from "../../src/base/errors.ts";
 import { type Authenticate, environmentToken, type Person } from "../../src/contract/contract.ts";
-import { identifyBy } from "../../src/server/services.ts";
+import { identifyBy } from "../../src/server/accounts.ts";
 
 const person: Person = {
   kind: "person",

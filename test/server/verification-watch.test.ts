@@ -10,7 +10,7 @@ import { query } from "../support/query.ts";
 test("what the last check of the ledger found is a metric, whoever ran it", async () => {
   const { postgres, drop } = await freshDatabase();
   onTestFinished(drop);
-  const billing = createBilling({ postgres, priceOf: () => undefined, log, onLost: () => {} });
+  const billing = createBilling({ postgres, priceOf: () => undefined, log });
   const [metrics, clock] = [new Metrics(), new ManualClock()];
   const watch = watchVerifications(billing, { metrics, log, clock });
   onTestFinished(() => watch.stop());

@@ -129,7 +129,7 @@ export type AlertNodes = Awaited<ReturnType<typeof startAlertNodes>>;
 
 function createNode(postgres: Postgres, options: AlertNodeOptions) {
   const keys = createNodeKeys(postgres);
-  const billing = createBilling({ postgres, priceOf: () => price, log, onLost: () => {} });
+  const billing = createBilling({ postgres, priceOf: () => price, log });
   const people = createPeople({ postgres, publicUrl, keys: keys.managed, log });
   const payments = createPayments({
     postgres,

@@ -44,7 +44,6 @@ export async function freshBilling() {
     postgres: ledger.postgres,
     priceOf: (model) => (model === "model-test" ? price : undefined),
     log,
-    onLost: () => {},
   });
   await billing.start();
   const service = intercept(BillingService, billing.service, { authenticate, log });

@@ -173,7 +173,7 @@ function createNode(postgres: Postgres, options: NodeOptions & { clock: Clock })
   const { settings, env = {}, chainPaceMs = 100, clock } = options;
   const authenticate = async (): Promise<Caller> => ({ kind: "anyone" });
   const interceptor = { authenticate, log };
-  const core = createBilling({ postgres, priceOf: () => undefined, log, onLost: () => {} });
+  const core = createBilling({ postgres, priceOf: () => undefined, log });
   const billing = localClient(BillingService, intercept(BillingService, core.service, interceptor));
   const payments = createPayments({
     postgres,

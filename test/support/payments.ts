@@ -119,7 +119,7 @@ export async function startTestPayments<T extends Time>(
   const postgres = connectPostgres(database.url);
   const log = createLog("silent");
   const authenticate = async () => admin;
-  const billing = createBilling({ postgres, priceOf: () => undefined, log, onLost: () => {} });
+  const billing = createBilling({ postgres, priceOf: () => undefined, log });
   await billing.start();
   for (const name of ["a", "b"]) await billing.ensureAccount(`acc_${name}`, `account ${name}`);
   const ledger = localClient(

@@ -40,7 +40,6 @@ export async function freshUsage() {
     postgres: ledger.postgres,
     priceOf: () => price,
     log,
-    onLost: () => {},
   });
   const [row] = await ledger.run<{ today: Date }>(
     "select date_trunc('day', now(), 'UTC') as today",

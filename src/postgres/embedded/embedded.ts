@@ -586,3 +586,26 @@ async function isShared(url: string): Promise<boolean> {
     void client.end().catch(() => {});
   }
 }
+
+declare module "../../base/log.ts" {
+  interface LogCodes {
+    /**
+     * the embedded database was killed or crashed, and is started again; its log (postgres.log) and
+     * that of the machine may say why
+     */
+    embedded_database_ended: true;
+    /**
+     * the embedded database was killed while the gateway ran; its log (postgres.log) may say why
+     */
+    embedded_database_gone: true;
+    /**
+     * the embedded database did not start six times in a row, and the gateway ends with 1; look at
+     * postgres.log, and at the disk, and let a supervisor start the gateway again
+     */
+    embedded_database_lost: true;
+    /** it is tried again after a pause; look at postgres.log, and at the disk */
+    embedded_database_not_started: true;
+    /** the embedded database takes long to stop; wait, or look at its disk */
+    embedded_database_slow: true;
+  }
+}

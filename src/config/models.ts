@@ -1,0 +1,175 @@
+// The section `models` of the configuration file, and the prices of models.
+
+import * as v from "valibot";
+import {
+  basePriceOf,
+  byCategory,
+  categoryColumns,
+  type TokenCategory,
+  tokenCategories,
+} from "../base/token-categories.ts";
+import { microPerSearch, microPerToken } from "./price.ts";
+import {
+  checked,
+  choice,
+  distinct,
+  integer,
+  list,
+  type Settings,
+  section,
+  text,
+} from "./schema.ts";
+
+/** Micro-credits (1e-6 credit; 1 credit = 0.005 USD) per token, by category. */
+type ModelPrice = Readonly<Record<TokenCategory, bigint>> & {
+  /** Micro-credits of a web search. Absent: the file does not say. */
+  readonly webSearch?: bigint;
+};
+
+/** A decimal number of dollars that `read` makes micro-credits. */
+const dollars = (read: (usd: string) => bigint | string) =>
+  v.pipe(
+    checked((usd) => problemOf(read(usd))),
+    v.transform((usd) => BigInt(read(usd))),
+  );
+const problemOf = (price: bigint | string) => (typeof price === "string" ? price : undefined);
+
+/** Decimal factors of the prices that a model does not state. */
+export const multipliers = section({
+  thinking: v.exactOptional(text),
+  cache_write_5m: v.exactOptional(text),
+  cache_write_1h: v.exactOptional(text),
+  cache_read: v.exactOptional(text),
+});
+
+type Multipliers = v.InferOutput<typeof multipliers>;
+
+const price = {
+  input: text,
+  output: text,
+  thinking: v.exactOptional(text),
+  cache_write_5m: v.exactOptional(text),
+  cache_write_1h: v.exactOptional(text),
+  cache_read: v.exactOptional(text),
+  per: v.optional(section({ web_search: v.exactOptional(dollars(microPerSearch)) }), {}),
+} satisfies Readonly<Record<(typeof categoryColumns)[TokenCategory] | "per", unknown>>;
+
+type DerivedCategory = keyof typeof basePriceOf;
+const isDerived = (category: TokenCategory): category is DerivedCategory => category in basePriceOf;
+
+/** The prices that a model states, or derives with these factors. Undefined: they are wrong. */
+function priceBy(factors: Multipliers | undefined) {
+  const own = section(price, (rule) => {
+    for (const category of tokenCategories) {
+      const name = categoryColumns[category];
+      rule(name, [name], ({ [name]: usd }) => {
+        if (usd === undefined)
+          return factors && isDerived(category) && factors[category] === undefined
+            ? "is required, because price_multipliers does not state it either"
+            : undefined;
+        const micro = microPerToken(usd);
+        return micro === 0n && !isDerived(category) ? "must be more than 0" : problemOf(micro);
+      });
+    }
+    for (const category of tokenCategories.filter(isDerived)) {
+      const [name, base] = [categoryColumns[category], categoryColumns[basePriceOf[category]]];
+      const factor = factors?.[category];
+      rule(name, [name, base], ({ [name]: usd, [base]: baseUsd }) =>
+        usd === undefined && factor !== undefined && typeof microPerToken(baseUsd) !== "string"
+          ? problemOf(microPerToken(baseUsd, factor))
+          : undefined,
+      );
+    }
+  });
+  const derived = v.transform(({ per, ...usd }: Settings<typeof price>): ModelPrice => {
+    const microOf = (category: TokenCategory) =>
+      usd[category] === undefined && isDerived(category)
+        ? microPerToken(usd[basePriceOf[category]], factors?.[category])
+        : microPerToken(usd[category] ?? "");
+    const { webSearch } = per;
+    return {
+      ...byCategory((category) => BigInt(microOf(category))),
+      ...(webSearch !== undefined && { webSearch }),
+    };
+  });
+  const inherited = section({ inherit: text });
+  return v.lazy((input) =>
+    typeof input === "object" && input !== null && "inherit" in input
+      ? inherited
+      : v.pipe(own, derived),
+  );
+}
+
+/** One route to a model. */
+const route = section({
+  /** Name in `providers`. */
+  provider: text,
+  /** Name of the model at that provider. Default: its id here. */
+  model: v.exactOptional(text),
+  /** Share of the group's conversations, relative to the other weights. */
+  weight: v.optional(integer(1, 1_000_000), "1"),
+  /**
+   * How `system` entries within a conversation are sent: as they are, or folded into the user
+   * message before them.
+   */
+  system_entries: v.optional(choice(["forward", "fold"]), "forward"),
+});
+
+export const modelIdForm = /^[A-Za-z0-9][A-Za-z0-9._\-/:]{0,127}$/;
+export const modelIdRule =
+  "must be 1 to 128 letters, digits and . _ - / : and begin with a letter or digit";
+const instantForm = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)$/;
+
+const model = {
+  id: checked((id) => (modelIdForm.test(id) ? undefined : `${modelIdRule}, not ${id}`)),
+  /** Default: the id. */
+  display_name: v.exactOptional(text),
+  tier: choice(["opus", "sonnet", "haiku"]),
+  /** RFC 3339. */
+  created_at: checked((given) =>
+    instantForm.test(given) && !Number.isNaN(Date.parse(given))
+      ? undefined
+      : `must be a time such as 2026-02-05T00:00:00Z, not ${given}`,
+  ),
+  context_tokens: integer(1024, 100_000_000),
+  max_output_tokens: integer(1, 10_000_000),
+  /** How a request controls thinking: by effort, by a number of tokens, or not at all. */
+  thinking: choice(["adaptive", "budget", "none"]),
+  /** Whether a provider that reports 0 input tokens for an answer means it, or did not count. */
+  zero_usage: v.optional(choice(["reported", "missing"]), "reported"),
+  /** Groups in the order in which they are tried. */
+  routes: list(list(route)),
+};
+
+export type Route = Required<v.InferOutput<typeof route>>;
+
+/** The section `models`. `factors`: its `price_multipliers`, or undefined where they are wrong. */
+export const modelsBy = (factors: Multipliers | undefined) =>
+  v.pipe(list(section({ ...model, price: priceBy(factors) })), distinct("id", "models"));
+
+type Draft = v.InferOutput<ReturnType<typeof modelsBy>>[number];
+
+export type ModelEntry = Omit<Draft, "price" | "routes" | "displayName"> & {
+  readonly displayName: string;
+  readonly price: ModelPrice;
+  readonly routes: Route[][];
+};
+
+/**
+ * Gives models the prices that they inherit, and the names that they do not state. Throws where a
+ * price is inherited from nowhere.
+ */
+export function completeModels(drafts: readonly Draft[]): ModelEntry[] {
+  const priceOf = ({ price }: Draft): ModelPrice => {
+    if (!("inherit" in price)) return price;
+    const stated = drafts.find(({ id }) => id === price.inherit)?.price;
+    if (!stated || "inherit" in stated) throw new Error(`${price.inherit} states no price`);
+    return stated;
+  };
+  return drafts.map((draft) => ({
+    displayName: draft.id,
+    ...draft,
+    price: priceOf(draft),
+    routes: draft.routes.map((group) => group.map((one) => ({ model: draft.id, ...one }))),
+  }));
+}

@@ -1,0 +1,78 @@
+// How money comes in, what people hear of it, and what operators see of everything.
+
+import cluster from "node:cluster";
+import { BillingService } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { createAlerts } from "../alerts/alerts.ts";
+import { listBypasses } from "../contract/approvals.ts";
+import { localClient } from "../contract/contract.ts";
+import { intercept } from "../contract/interceptor.ts";
+import { version } from "../metrics/metrics.ts";
+import { createOperations } from "../operations/operations.ts";
+import { createPayments } from "../payments/payments.ts";
+import { codeGuesses } from "../people/people.ts";
+import type { Accounts } from "./accounts.ts";
+import type { Data } from "./data.ts";
+import type { GatewayParts } from "./parts.ts";
+import type { RequestParts } from "./request.ts";
+import type { SettingsInUse } from "./settings.ts";
+
+export function createMoney(
+  { config, env, log, clock, shared }: GatewayParts,
+  { postgres, months, ledgerProblem, mailer }: Data,
+  { file, catalog, publicUrl }: SettingsInUse,
+  { keys, billing, people, authenticate }: Accounts,
+  { providers, limits }: RequestParts,
+) {
+  const { audit, onCallerChange } = people;
+  const interceptor = { authenticate, log, audit, onCallerChange, clock };
+  const billingService = intercept(BillingService, billing.service, interceptor);
+  const payments = createPayments({
+    postgres,
+    billing: localClient(BillingService, billingService),
+    publicUrl,
+    settings: file().payments,
+    env,
+    guesses: codeGuesses("promotion code", "Too many wrong codes. Wait, and try again."),
+    clock,
+    log,
+  });
+  const alerts = createAlerts({
+    postgres,
+    sources: {
+      billing: billing.figures,
+      listKeyEvents: keys.listEvents,
+      listNewPlaces: people.forAlerts.listNewPlaces,
+      listWaitingOrders: payments.listWaiting,
+      listUnreadChains: payments.listUnreadChains,
+      listBypasses: (since, limit) => listBypasses(postgres, since, limit),
+      findViolations: billing.overview.findViolations,
+      modelConditions: providers.modelConditions,
+      ledgerProblem,
+    },
+    listRecipients: people.forAlerts.listRecipients,
+    mailer,
+    publicUrl,
+    config: file().alerts,
+    log,
+  });
+  const operations = createOperations({
+    postgres,
+    ledger: billing.overview,
+    ownersOf: people.ownersOf,
+    waitingOrders: payments.waitingOrders,
+    ...people.forApprovals,
+    carryOut: { ...people.forApprovals.carryOut, ...billing.carryOut, ...payments.carryOut },
+    nodeId: billing.nodeId,
+    adminTokenUsedAt: people.installation.adminTokenUsedAt,
+    database: {
+      isEmbedded: config.databaseUrl === undefined,
+      monthsAhead: () => months.monthsAhead,
+    },
+    providers,
+    limits: limits.state,
+    process: { version, worker: shared ? (cluster.worker?.id ?? 0) : 0 },
+    file,
+    priceOf: (model) => catalog().priceOf(model),
+  });
+  return { interceptor, billingService, payments, alerts, operations };
+}

@@ -700,14 +700,14 @@ const cases: Readonly<Record<string, Case>> = {
       tables: {
         "What was credited": [
           "Date, UTC | What | USD",
-          "22 Nov 2026, 13:55:00 UTC | 390.02 credits for the v2 pool | 1.9501",
-          "22 Nov 2026, 13:56:00 UTC | 100.00 credits for the v2 pool | 0.50",
+          "22 Nov 2026, 13:55:00 | 390.02 credits for the v2 pool | 1.9501",
+          "22 Nov 2026, 13:56:00 | 100.00 credits for the v2 pool | 0.50",
           "Total | 490.02 credits for the v2 pool | 2.4501",
         ],
         "Paid with": [
           "Arrived, UTC | Amount and id | USD",
-          "22 Nov 2026, 13:51:00 UTC | 0.00003 BTC on Bitcoin dep_1 | 1.9501",
-          "22 Nov 2026, 13:52:00 UTC | 0.00001 BTC on Bitcoin dep_2 | –",
+          "22 Nov 2026, 13:51:00 | 0.00003 BTC on Bitcoin dep_1 | 1.9501",
+          "22 Nov 2026, 13:52:00 | 0.00001 BTC on Bitcoin dep_2 | –",
         ],
       },
     },

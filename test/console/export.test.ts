@@ -173,8 +173,11 @@ test.for(["acc_none", "", "../../etc/passwd", "%00", "x".repeat(10_000)])(
 
 test("a reader that leaves ends the export", async () => {
   const { core, call } = gateway.admin;
+  // An account of its own: the events of the downloads before may still be on their way.
+  const { account } = await core.billing.createAccount({ name: "large" }, call);
+  const large = account?.accountId ?? "";
   const outcomes = async () => {
-    const request = { accountId, method: "ExportAccount" };
+    const request = { accountId: large, method: "ExportAccount" };
     const { events } = await core.people.listAuditEvents(request, call);
     return events.map(({ outcome }) => outcome);
   };
@@ -185,17 +188,16 @@ test("a reader that leaves ends the export", async () => {
     `insert into audit_events
      select 'evt_' || n, now(), 'tests', $1, 'Test', 'ok', to_jsonb(repeat('x', 4000)), ''
        from generate_series(1, 20000) n`,
-    [accountId],
+    [large],
   );
   await database.end();
-  const before = await outcomes();
   const controller = new AbortController();
-  const answer = await fetch(`${gateway.address}/console/export/account?account=${accountId}`, {
-    headers: { cookie, "sec-fetch-site": "none" },
+  const answer = await fetch(`${gateway.address}/console/export/account?account=${large}`, {
+    headers: { cookie: operatorCookie, "sec-fetch-site": "none" },
     signal: controller.signal,
   });
-  expect(await outcomes()).toEqual(before);
+  expect(await outcomes()).toEqual([]);
   controller.abort();
   await expect(answer.text()).rejects.toThrow();
-  await expect.poll(outcomes).toEqual(["cancelled", ...before]);
+  await expect.poll(outcomes).toEqual(["cancelled"]);
 });

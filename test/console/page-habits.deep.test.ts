@@ -111,6 +111,17 @@ describe.skipIf(!hasChromium)("in Chromium", () => {
     await expect.poll(() => page.url()).toContain("actor=person%3Aper_ana");
   });
 
+  test("credits that could not be read are said not to be loaded", async () => {
+    await open("credits", "failed");
+    await expect.poll(() => page.locator(".balance").textContent()).toContain("Not loaded");
+  });
+
+  test("whether the page is live stands in one place", async () => {
+    await open("requests");
+    await expect.poll(() => page.locator(".read-at").textContent()).toMatch(/^live /);
+    expect(await page.locator("button.live").textContent()).toBe("Live");
+  });
+
   test("a note about an order leads to the order", async () => {
     await open("credits");
     const note = page.getByRole("link", { name: "Order", exact: true }).first();

@@ -79,8 +79,8 @@ test("a grid of its own, and a column that cannot shrink, are found", () => {
 });
 
 /**
- * The oldest browsers for which the page is made (docs/customers.md). Chromium is tried itself;
- * Firefox and Safari are in no registry that tests can use.
+ * The oldest browsers for which the page is made (docs/customers.md). The tests try those
+ * that Debian has now; an old Firefox and Safari are in no registry that tests can use.
  */
 const oldest = { firefox: 128, safari: 17.5 };
 

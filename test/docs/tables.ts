@@ -140,6 +140,7 @@ function placeOfAddress({ env = {}, settings, plain }: Tool): string {
 type Tried = {
   readonly version: string;
   readonly on: string;
+  readonly passed: string;
   readonly prints: string;
   readonly wrongKey: number;
   readonly noCredits: number;
@@ -165,6 +166,7 @@ const languages: Readonly<Record<string, string>> = {
   py: "python",
   rs: "rust",
   toml: "toml",
+  xml: "xml",
   yaml: "yaml",
 };
 
@@ -177,7 +179,7 @@ function sectionOf(tool: Tool): string {
   const fill = (text: string) => text.replaceAll("{origin}", documented.origin);
   const was = triedOf(tool);
   const facts = was
-    ? `Format: ${tool.format}. Tried with ${was.version} on ${was.on}.`
+    ? `Format: ${tool.format}. Tried with ${was.version} on ${was.on}: ${was.passed}.`
     : `Format: ${tool.format}. Not tried by us${tool.untried ? `: it ${tool.untried}` : " yet"}.`;
   const repeats = was && tool.format !== "gRPC" && was.wrongKey + was.noCredits > 2;
   const refused = repeats

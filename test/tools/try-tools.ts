@@ -10,7 +10,7 @@ import type { AddressInfo } from "node:net";
 import { homedir, tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { text as readText } from "node:stream/consumers";
-import { promisify } from "node:util";
+import { promisify, stripVTControlCharacters } from "node:util";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { blocksOf, type Place, type Tool, tools } from "../../src/console/web/tools.ts";
@@ -20,7 +20,8 @@ import { findProgram } from "../support/programs.ts";
 const run = promisify(execFile);
 
 const installMs = 600_000;
-const runMs = 300_000;
+/** The first run of a program in Rust or Go compiles its libraries. */
+const runMs = 600_000;
 /** Words of installers whose registry does not answer. */
 const unreachable =
   /ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ETIMEDOUT|Could not resolve|no such host|Temporary failure|timed out/i;
@@ -35,9 +36,12 @@ type Run = Shown & { readonly requests: number };
 /** `printed`: on the standard output alone. `output`: on both. */
 type Shown = { readonly printed: string; readonly output: string; readonly code: number };
 
-/** What a run found: the printed answer, and the requests that a refused key and pool cost. */
-type Facts = { prints: string; wrongKey: number; noCredits: number };
-type Tried = Facts & { version: string; on: string };
+/**
+ * What a run found: the checks that passed, the printed answer, and the requests that a refused key
+ * and pool cost.
+ */
+type Facts = { passed: string[]; prints: string; wrongKey: number; noCredits: number };
+type Tried = Omit<Facts, "passed"> & { version: string; on: string; passed: string };
 
 /** Registers a test for each tool of a group. */
 export function tryTools(group: Tool["group"]): void {
@@ -83,17 +87,18 @@ export function tryTools(group: Tool["group"]): void {
       let folder: Folder;
       /** False: the registry cannot be reached from here. */
       let isReachable = true;
-      const facts: Facts = { prints: "", wrongKey: 0, noCredits: 0 };
+      const facts: Facts = { passed: [], prints: "", wrongKey: 0, noCredits: 0 };
       let paid: { keyId: string; secret: string };
       const place = (key: string): Place => ({
         origin: `${proxy.address}${proxyPath}`,
         grpc: gateway.grpcAddress,
         key,
       });
-      const runSample = async (key: string, isStream = false): Promise<Run> => {
+      const runSample = async (key: string, plain = tool.plain): Promise<Run> => {
         const before = proxy.requests();
         const { install: _, ...installed } = tool;
-        const result = await folder.runBlocks(blocksOf(installed, place(key), isStream), runMs);
+        const blocks = blocksOf({ ...installed, plain }, place(key));
+        const result = await folder.runBlocks(blocks, runMs);
         return { ...result, requests: proxy.requests() - before };
       };
 
@@ -110,7 +115,8 @@ export function tryTools(group: Tool["group"]): void {
       afterAll(async () => {
         const version = isReachable ? await folder.version() : "";
         const on = new Date().toISOString().slice(0, 10);
-        if (version !== "") tried[tool.id] = { version, on, ...facts };
+        const passed = facts.passed.join(", ");
+        if (passed.startsWith("hello")) tried[tool.id] = { version, on, ...facts, passed };
         await folder.remove();
       });
 
@@ -118,46 +124,51 @@ export function tryTools(group: Tool["group"]): void {
         context.skip(!isReachable, noRegistry);
         const { output, printed, code } = await runSample(paid.secret);
         expect(`${code} ${output}`).toMatch(/^0 [\s\S]*(simulated provider|receipt|text=)/i);
-        facts.prints = answerIn(printed);
         await vi.waitFor(async () => expect(await countCharges(paid.keyId)).toBeGreaterThan(0));
+        facts.prints = answerIn(printed);
+        facts.passed.push("hello");
       });
 
       test.runIf(tool.stream)("streams as printed", { timeout: runMs }, async (context) => {
         context.skip(!isReachable, noRegistry);
-        const { output, code } = await runSample(paid.secret, true);
+        const { output, code } = await runSample(paid.secret, tool.stream);
         expect(`${code} ${output}`).toMatch(/^0 [\s\S]*(simulated provider|message_stop|"result")/);
+        facts.passed.push("stream");
       });
 
       const program = programOf(tool);
       test.runIf(program)(
-        "runs tools, and reads structured answers",
+        "runs tools, and reads structured answers if it can",
         { timeout: runMs },
         async (context) => {
           context.skip(!isReachable, noRegistry);
           if (program === undefined) throw new Error("there is no program");
           await folder.copy(program);
-          const { output, code } = await folder.runBlocks(
-            [{ text: commandOf(program, tool, place(paid.secret)) }],
-            runMs,
-          );
-          expect(`${code} ${output}`).toMatch(/^0 [\s\S]*weather answered: sunny in /);
+          const { output, code } = await runSample(paid.secret, { run: program.command });
+          expect(`${code} ${output}`).toMatch(/^0 [\s\S]*answered: [\s\S]*sunny in /);
+          facts.passed.push("tool loop");
+          const { path } = program;
+          if (!(await readFile(path, "utf8")).includes("parsed:")) return;
           expect(output).toMatch(/parsed: \S/);
+          facts.passed.push("structured answer");
         },
       );
 
       test("says in words that a key is wrong", { timeout: runMs }, async (context) => {
         context.skip(!isReachable, noRegistry);
         const { output, requests } = await runSample(`sk-gw2-1${"x".repeat(49)}`);
-        facts.wrongKey = requests;
         expect(output).toMatch(/Incorrect API key|invalid_key/);
+        facts.wrongKey = requests;
+        facts.passed.push("wrong key");
       });
 
       test("says in words that there are no credits", { timeout: runMs }, async (context) => {
         context.skip(!isReachable, noRegistry);
         const { secret } = await createKey(emptyAccount, tool.id);
         const { output, requests } = await runSample(secret);
-        facts.noCredits = requests;
         expect(output).toMatch(/0 credits free/);
+        facts.noCredits = requests;
+        facts.passed.push("no credits");
       });
     });
 }
@@ -173,7 +184,7 @@ const printedMax = 200;
 
 /** What a tool printed from its answer on, or the beginning, in one line. */
 function answerIn(printed: string): string {
-  const line = printed.trim().replace(/\s+/g, " ");
+  const line = stripVTControlCharacters(printed).trim().replace(/\s+/g, " ");
   const from = Math.max(0, line.indexOf("This is the simulated provider"));
   return line.length - from <= printedMax
     ? line.slice(from)
@@ -182,7 +193,7 @@ function answerIn(printed: string): string {
 
 type Folder = {
   runBlocks(blocks: readonly { path?: string; text: string }[], timeoutMs: number): Promise<Shown>;
-  copy(file: string): Promise<void>;
+  copy(program: Program): Promise<void>;
   /** Of the installed tool. */
   version(): Promise<string>;
   remove(): Promise<void>;
@@ -240,8 +251,7 @@ async function makeFolder(tool: Tool): Promise<Folder> {
       }
       return last;
     },
-    // A program that is named as its library would be read in place of it.
-    copy: (file) => cp(join(programs, file), join(folder, ownName(file)), { recursive: true }),
+    copy: ({ path, to }) => cp(path, join(folder, to), { recursive: true }),
     async version() {
       const { output } = await shell(versionCommand(tool), runMs);
       return /\d+\.\d+(\.\d+)?/.exec(output)?.[0] ?? "";
@@ -272,25 +282,38 @@ function versionCommand({ id, install = "" }: Tool): string {
   if (id === "grpc-go") return "go list -m -f '{{.Version}}' google.golang.org/grpc";
   const [, module] = /go get (\S+)/.exec(install) ?? [];
   if (module !== undefined) return `go list -m -f '{{.Version}}' ${module}`;
+  if (id === "java-openai") return "mvn dependency:list | grep openai-java:jar";
   if (id === "grpcurl") return 'go version -m "$(go env GOPATH)/bin/grpcurl" | grep "mod"';
   if (id === "rust-genai") return "grep -A1 '^name = \"genai\"' Cargo.lock";
   return `${id} --version`;
 }
 
-/** The program with a tool loop and a structured answer for a library, if there is one. */
-function programOf({ id }: Tool): string | undefined {
-  return [`${id}.py`, `${id}.mjs`, `${id}.go`].find((file) => existsSync(join(programs, file)));
-}
+/** A program of `programs/`: its path, its name in the folder of the tool, and its command. */
+type Program = { readonly path: string; readonly to: string; readonly command: string };
 
-/** In Go, a folder is a program. */
-function ownName(file: string): string {
-  return file.endsWith(".go") ? "./check/main.go" : `check-${file}`;
-}
+/**
+ * Programs by the ends of their names. One that is named as its library would be read in place of
+ * it; in Go a folder is a program.
+ */
+const languages: Readonly<Record<string, { to: string; command: string }>> = {
+  py: { to: "check.py", command: "python check.py" },
+  mjs: { to: "check.mjs", command: "node check.mjs" },
+  sh: { to: "check.sh", command: ". ./check.sh" },
+  go: { to: "check/main.go", command: "go run ./check" },
+  rs: { to: "examples/check.rs", command: 'cargo run --quiet --example check -- "{origin}/v1/"' },
+  java: {
+    to: "src/main/java/Check.java",
+    command: "mvn -q compile exec:java -Dexec.mainClass=Check",
+  },
+};
 
-function commandOf(file: string, tool: Tool, place: Place): string {
-  const variables = blocksOf({ ...tool, plain: { run: "true" } }, place).at(-1)?.text ?? "";
-  const command = { py: "python", mjs: "node", go: "go run" }[file.split(".").at(-1) ?? ""];
-  return `${variables}\n${command} ${ownName(file)}`;
+/** The program with a tool loop, and a structured answer if a tool has it. Absent: none. */
+function programOf({ id }: Tool): Program | undefined {
+  for (const [end, language] of Object.entries(languages)) {
+    const path = join(programs, `${id}.${end}`);
+    if (existsSync(path)) return { path, ...language };
+  }
+  return undefined;
 }
 
 /** Forwards what is below `proxyPath`, as a proxy of a company does. */

@@ -2,9 +2,13 @@
 
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { AccountStatus, BillingService } from "../../../gen/gateway/billing/v1/billing_pb.ts";
+import {
+  AccountStatus,
+  BillingService,
+  type GetForecastResponse,
+} from "../../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Forecast } from "../../../gen/gateway/common/v1/forecast_pb.ts";
-import { useCall, useStream } from "./api.ts";
+import { type Call, useCall, useStream } from "./api.ts";
 import { credits } from "./format.ts";
 import { Frame, useCurrentInSight } from "./frame.tsx";
 import { chargesMoved, following, readAt } from "./live.ts";
@@ -37,7 +41,7 @@ export function Shell({ children }: { children: ComponentChildren }): JSX.Elemen
           {isOperator() && <OperatorSections />}
         </>
       }
-      foot={<Balance forecasts={forecast.data?.forecasts} />}
+      foot={<Balance call={forecast} />}
       banner={<RunningOut forecasts={forecasts} />}
     >
       {children}
@@ -142,13 +146,15 @@ function Sections(): JSX.Element {
 }
 
 /** A line for each pool, since the two never mix. */
-function Balance({ forecasts }: { forecasts: readonly Forecast[] | undefined }): JSX.Element {
+function Balance({ call }: { readonly call: Call<GetForecastResponse> }): JSX.Element {
+  const { data, error } = call;
   return (
     <a class="balance" href={href("credits")}>
       <span>{words.shell.creditsLeft}</span>
-      {forecasts?.map((one) => (
+      {data?.forecasts.map((one) => (
         <PoolLine key={one.family} forecast={one} />
       ))}
+      {!data && error && <span>{words.shell.notLoaded}</span>}
     </a>
   );
 }

@@ -78,6 +78,10 @@ const python = (text: string): Sample => ({
   run: "python try.py",
 });
 const node = (text: string): Sample => ({ file: { path: "try.mjs", text }, run: "node try.mjs" });
+const java = (text: string): Sample => ({
+  file: { path: "src/main/java/Try.java", text },
+  run: "mvn -q compile exec:java",
+});
 const go = (text: string): Sample => ({ file: { path: "main.go", text }, run: "go run ." });
 
 const commands: readonly Tool[] = [
@@ -377,12 +381,31 @@ func main() {
     title: "Java: openai-java",
     group: "SDK",
     format: "chat",
-    install: "# Maven: com.openai:openai-java, in its current version",
+    needs: ["mvn", "javac"],
     env: openai,
-    plain: {
-      file: {
-        path: "Try.java",
-        text: `import com.openai.client.OpenAIClient;
+    settings: {
+      path: "pom.xml",
+      text: `<project>
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>try</groupId>
+  <artifactId>try</artifactId>
+  <version>1</version>
+  <properties>
+    <maven.compiler.source>17</maven.compiler.source>
+    <maven.compiler.target>17</maven.compiler.target>
+    <exec.mainClass>Try</exec.mainClass>
+  </properties>
+  <dependencies>
+    <dependency>
+      <groupId>com.openai</groupId>
+      <artifactId>openai-java</artifactId>
+      <version>RELEASE</version>
+    </dependency>
+  </dependencies>
+</project>
+`,
+    },
+    plain: java(`import com.openai.client.OpenAIClient;
 import com.openai.client.okhttp.OpenAIOkHttpClient;
 import com.openai.models.chat.completions.ChatCompletionCreateParams;
 
@@ -395,11 +418,27 @@ class Try {
     completion.choices().get(0).message().content().ifPresent(System.out::println);
   }
 }
-`,
-      },
-    },
-    advice: withV1,
-    untried: "needs a registry of Maven, which the test machine does not reach",
+`),
+    stream: java(`import com.openai.client.OpenAIClient;
+import com.openai.client.okhttp.OpenAIOkHttpClient;
+import com.openai.models.chat.completions.ChatCompletionCreateParams;
+
+class Try {
+  public static void main(String[] args) {
+    OpenAIClient client = OpenAIOkHttpClient.fromEnv();
+    var params =
+        ChatCompletionCreateParams.builder().model("haiku").addUserMessage("Hello").build();
+    try (var chunks = client.chat().completions().createStreaming(params)) {
+      chunks.stream()
+          .flatMap(chunk -> chunk.choices().stream())
+          .flatMap(choice -> choice.delta().content().stream())
+          .forEach(System.out::print);
+    }
+    System.out.println();
+  }
+}
+`),
+    advice: `${withV1} In a build of your own, name the version that you tried in place of RELEASE.`,
   },
   {
     id: "rust-genai",
@@ -541,11 +580,15 @@ wire_api = "responses"
     id: "cline",
     title: "Cline",
     group: "coding tool",
-    format: "native",
-    plain: {},
+    format: "chat",
+    install: "npm install -g cline",
+    env: ownKey,
+    plain: {
+      run: `cline auth -p openai-compatible -b {origin}/v1 -m sonnet -k "$GATEWAY_KEY"
+cline "Say hello"`,
+    },
     advice:
-      "Settings → API Provider: Anthropic; API Key: the key; Use custom base URL: {origin}. With the provider OpenAI Compatible: {origin}/v1 and the model ID sonnet.",
-    untried: "has a window",
+      "A prompt of one word is taken for a command. In its window (which is not tried) the same is in Settings → API Provider: OpenAI Compatible.",
   },
   {
     id: "continue",

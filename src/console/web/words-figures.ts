@@ -274,12 +274,6 @@ export const figures = {
     times: "Times",
     zones: { utc: "UTC", local: "Local" },
     live: "Live",
-    liveState: {
-      closed: "Not live",
-      opening: "Connecting",
-      open: "Live",
-      waiting: "Connecting again",
-    },
     csv: "Export CSV",
     from: "From",
     to: "To",

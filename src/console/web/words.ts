@@ -68,6 +68,7 @@ export const words = {
     switchAccount: "Switch the account",
     roles: { owner: "Owner", member: "Member", viewer: "Viewer", none: "Operator" },
     creditsLeft: "Credits left",
+    notLoaded: "Not loaded",
     daysLeft: (days: number) => `${atPace(days)} at this pace`,
     me: "You",
     theme: "Look",

@@ -9,8 +9,10 @@ export const fonts = ["DejaVu Sans", "DejaVu Sans Condensed"] as const;
 /**
  * Runs in the page. One sentence for each fault: something leaves its card, its dialog or the
  * screen; a control of a dialog is out of reach; the last row of figures has a hole; the axis of a
- * chart is not beside it; a table scrolls sideways on a
- * laptop; what should be copied is not seen whole; a name is cut, and its whole is nowhere.
+ * chart is not beside it; a table scrolls sideways on a laptop; what should be copied is not seen
+ * whole; a name is cut, and its whole is nowhere, or it has no place at all; a date in a table is
+ * broken; a hint is squeezed beside a free place; one of several tools is left alone on a row; an
+ * id is the title of the page.
  */
 export const findMisplaced = `(() => {
   const problems = new Set();
@@ -68,6 +70,41 @@ export const findMisplaced = `(() => {
       const [axis, plot] = [...chart.children].map((one) => one.getBoundingClientRect());
       if (axis && plot && axis.right > plot.left + 1) say("the axis of a chart is not beside it");
     }
+    const middleOf = ({ top, height }) => Math.round(top + height / 2);
+    const rowsOf = (rects) => new Set([...rects].map(middleOf));
+    // On a phone, a date may stand above its time.
+    for (const cell of innerWidth >= 640 ? document.querySelectorAll("td, th") : []) {
+      const texts = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+      while (texts.nextNode()) {
+        const date = /\\d+\\s[A-Z][a-z]{2}\\s\\d{4}, [\\d:]+/.exec(texts.currentNode.data);
+        if (!date) continue;
+        const range = document.createRange();
+        range.setStart(texts.currentNode, date.index);
+        range.setEnd(texts.currentNode, date.index + date[0].length);
+        if (rowsOf(range.getClientRects()).size > 1) say(date[0] + " is broken");
+      }
+    }
+    for (const one of document.querySelectorAll("form .hint")) {
+      const { width, height } = one.getBoundingClientRect();
+      const free = one.closest("form").clientWidth;
+      const lines = height / parseFloat(getComputedStyle(one).lineHeight);
+      if (lines > 2.5 && width < free / 1.5) say(name(one) + " is squeezed");
+    }
+    for (const tools of innerWidth >= 640 ? document.querySelectorAll(".tools") : []) {
+      const rects = [...tools.children]
+        .filter((one) => one.localName !== "dialog").map((one) => one.getBoundingClientRect());
+      const last = rowsOf(rects.slice(-1));
+      const before = rowsOf(rects.slice(0, -1));
+      if (rects.length > 2 && ![...last].some((row) => before.has(row)))
+        say(name(tools.lastElementChild) + " is alone on its row");
+    }
+    for (const one of document.querySelectorAll("main .tag"))
+      if (one.scrollWidth > one.clientWidth + 1) say(name(one) + " is wider than its place");
+    for (const one of document.querySelectorAll(".key-name > .name"))
+      if (one.scrollWidth > one.clientWidth && one.clientWidth < 40)
+        say(name(one) + " has no place");
+    const title = document.querySelector("h1")?.textContent ?? "";
+    if (/^[a-z]+_\\w+$/.test(title)) say(title + " is the title");
     for (const one of document.querySelectorAll("main *, dialog *")) {
       if (one.scrollWidth <= one.clientWidth || one.clientWidth === 0) continue;
       if (getComputedStyle(one).textOverflow !== "ellipsis" || one.closest("[title]")) continue;

@@ -181,6 +181,14 @@ const acts = [
   ["CreateKey", "token:provisioning", "not_permitted", { keyId: "key_0001", family: "V2" }],
   ["DecideOrder", "person:per_left", "wrong_state", { orderId: "ord_1", choice: "grant" }],
   ["CreateDeposit", "payments", "ok", {}],
+  [
+    ...(["BeginSweep", "person:per_ana", "ok"] as const),
+    {
+      sweepId: "swp_0199e1c0a1b27c3d8e4f0000",
+      destination: "bc1p5d7rjq7g6rdk2yhzks9smlaqtedr4dekq08ge8ztwac72sfr9rusxg3297",
+      reason: "The treasury moves to the new address that both directors signed in October.",
+    },
+  ],
 ] as const;
 const events = answer(people.listAuditEvents, () => ({
   events: acts.map(([method, actor, outcome, facts], index) => ({

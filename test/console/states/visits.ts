@@ -93,6 +93,10 @@ const visitsOf: Readonly<Record<string, Readonly<Record<string, Visit["run"]>>>>
   "operator-account full": { transfer: press("Move credits"), suspension: press("Suspend") },
   "operator-order full": { decision: press("Decide") },
   "operator-order refunding": { "coins sent": press("Coins sent") },
+  "operator-audit full": {
+    // The one with the longest facts is the last.
+    "its facts": (page) => page.locator("summary").last().click(),
+  },
   "operator-people full": { "new token": press(/token/i) },
 };
 

@@ -68,7 +68,7 @@ export function AccountPage({ params }: PageProps): JSX.Element {
   return (
     <>
       <Head
-        title={account?.name ?? accountId}
+        title={account?.name ?? words.audit.account}
         back={{ href: hrefOf(operatorPart, ""), label: words.account.back }}
         detail={
           <span class="row">

@@ -54,7 +54,7 @@ export function OrderPage({ params }: PageProps): JSX.Element {
   return (
     <>
       <Head
-        title={order ? words.order.title(credits(order.microcredits)) : orderId}
+        title={order ? words.order.title(credits(order.microcredits)) : words.order.facts.order}
         back={back}
         detail={order && <OrderTag order={order} />}
       />

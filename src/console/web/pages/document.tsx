@@ -9,7 +9,7 @@ import {
   PaymentsService,
 } from "../../../../gen/gateway/payments/v1/payments_pb.ts";
 import { useCall } from "../api.ts";
-import { day, moment } from "../format.ts";
+import { day, type Moment, moment } from "../format.ts";
 import { Button } from "../parts/button.tsx";
 import { exact } from "../parts/decimals.ts";
 import { networkName } from "../parts/orders.tsx";
@@ -108,7 +108,7 @@ function Sheet({
           <tbody>
             {lines.map((line, index) => (
               <tr key={index}>
-                <td>{line.at && moment(line.at).replace(/ UTC$/, "")}</td>
+                <td class="whole">{momentText(line.at)}</td>
                 <td>{text.credits(exact(line.microcredits), pool)}</td>
                 <td class="end">{exact(line.microdollars)}</td>
               </tr>
@@ -172,7 +172,7 @@ function Paid({ deposits }: { readonly deposits: readonly Deposit[] }): JSX.Elem
       <tbody>
         {deposits.map((one) => (
           <tr key={one.depositId}>
-            <td>{one.firstSeenAt && moment(one.firstSeenAt).replace(/ UTC$/, "")}</td>
+            <td class="whole">{momentText(one.firstSeenAt)}</td>
             <td>
               {one.amount} {words.purchase.methodName(one.asset, networkName(one.network))}
               <br />
@@ -188,4 +188,9 @@ function Paid({ deposits }: { readonly deposits: readonly Deposit[] }): JSX.Elem
       </tbody>
     </table>
   );
+}
+
+/** Its column says that it is UTC. */
+function momentText(at: Moment | undefined): string | undefined {
+  return at && moment(at).slice(0, -4);
 }

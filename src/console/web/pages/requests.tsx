@@ -183,8 +183,6 @@ type PartProps = {
 function Tools({ query, setQuery, chosen }: PartProps): JSX.Element {
   const { zone, isLiveWanted, mayGrow, from, to } = chosen;
   const isLive = isLiveWanted && mayGrow;
-  // It begins once the page is whole.
-  const stream = following.value === "closed" ? "opening" : following.value;
   return (
     <>
       <Segments
@@ -194,7 +192,7 @@ function Tools({ query, setQuery, chosen }: PartProps): JSX.Element {
         options={optionsOf(words.requests.zones)}
       />
       <LiveSwitch
-        state={isLive ? stream : "closed"}
+        state={isLive ? following.value : "closed"}
         isOn={isLive}
         isDisabled={!mayGrow}
         onInput={(on) => setQuery({ live: on ? "on" : "off" })}
@@ -333,7 +331,7 @@ function LiveSwitch({ state, isOn, isDisabled, onInput }: LiveSwitchProps): JSX.
       onClick={() => onInput(!isOn)}
     >
       <i aria-hidden="true" />
-      <span class="live-word">{isOn ? words.requests.liveState[state] : words.requests.live}</span>
+      {words.requests.live}
     </button>
   );
 }

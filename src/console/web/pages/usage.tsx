@@ -144,11 +144,6 @@ function Tools({ setQuery, chosen }: PartProps): JSX.Element {
         onInput={(value) => setQuery({ by: value })}
         options={optionsOf(words.usage.bys)}
       />
-      {compared && (
-        <LinkButton href={csvAddress(chosen, compared)} download>
-          {words.usage.csv}
-        </LinkButton>
-      )}
     </>
   );
 }
@@ -202,6 +197,11 @@ function UsageFilters({ query, setQuery, chosen, keys }: PartProps): JSX.Element
         options={optionsOf(words.usage.buckets)}
       />
       <Copy text={location.href} label={words.usage.copyLink} />
+      {chosen.compared && (
+        <LinkButton href={csvAddress(chosen, chosen.compared)} download>
+          {words.usage.csv}
+        </LinkButton>
+      )}
     </Filters>
   );
 }

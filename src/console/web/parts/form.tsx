@@ -98,12 +98,12 @@ type Described = {
   readonly describedBy: string | undefined;
 };
 
-function useField(name: string, hint: string | undefined): Described {
+function useField(name: string, hint: string | undefined, other?: string): Described {
   const failure = useContext(FieldError);
   const id = useId();
   const error = failure && fieldNameOf(failure) === name ? sentence(messageOf(failure)) : undefined;
-  const ids = [...(hint ? [`${id}-hint`] : []), ...(error ? [`${id}-error`] : [])];
-  return { id, error, describedBy: ids.length > 0 ? ids.join(" ") : undefined };
+  const ids = [hint && `${id}-hint`, other, error && `${id}-error`].filter(Boolean);
+  return { id, error, describedBy: ids.join(" ") || undefined };
 }
 
 function Notes({ field, hint }: { field: Described; hint: string | undefined }): JSX.Element {
@@ -141,6 +141,8 @@ type TextFieldProps = FieldProps & {
   unit?: string;
   /** More than one: an area of so many lines. */
   lines?: number;
+  /** The id of a hint that is not its own alone. */
+  describedBy?: string;
   /** The first field of a dialog. */
   isFirst?: boolean;
   isFixed?: boolean;
@@ -149,7 +151,7 @@ type TextFieldProps = FieldProps & {
 
 export function TextField(props: TextFieldProps): JSX.Element {
   const { name, label, hint, value, onInput, type = "text", unit, lines = 1 } = props;
-  const field = useField(name, hint);
+  const field = useField(name, hint, props.describedBy);
   const common = {
     id: field.id,
     name,

@@ -8,6 +8,8 @@ import { words } from "../words.ts";
 import { CheckField, ChoiceField, TextField } from "./form.tsx";
 import type { KeyFields } from "./key-fields.ts";
 
+const capHintId = "cap-hint";
+
 type KeyFieldsProps = { fields: KeyFields; onChange: (fields: KeyFields) => void };
 
 export function KeyLimits({ fields, onChange }: KeyFieldsProps): JSX.Element {
@@ -30,26 +32,31 @@ export function KeyLimits({ fields, onChange }: KeyFieldsProps): JSX.Element {
         value={fields.perMinute}
         onInput={(perMinute) => set({ perMinute })}
       />
-      <div class="field-row columns">
-        <TextField
-          name="monthly_cap_microcredits"
-          label={words.keyForm.cap}
-          hint={words.keyForm.capHint}
-          type="number"
-          unit={words.common.credits}
-          placeholder={words.keyForm.unlimited}
-          value={fields.cap}
-          onInput={setCap}
-        />
-        <TextField
-          name="cap_dollars"
-          label={words.keyForm.capDollars}
-          type="number"
-          unit="USD"
-          placeholder={words.keyForm.unlimited}
-          value={fields.capDollars}
-          onInput={setDollars}
-        />
+      <div class="field stack">
+        <div class="field-row columns">
+          <TextField
+            name="monthly_cap_microcredits"
+            label={words.keyForm.cap}
+            describedBy={capHintId}
+            type="number"
+            unit={words.common.credits}
+            placeholder={words.keyForm.unlimited}
+            value={fields.cap}
+            onInput={setCap}
+          />
+          <TextField
+            name="cap_dollars"
+            label={words.keyForm.capDollars}
+            type="number"
+            unit="USD"
+            placeholder={words.keyForm.unlimited}
+            value={fields.capDollars}
+            onInput={setDollars}
+          />
+        </div>
+        <p class="hint" id={capHintId}>
+          {words.keyForm.capHint}
+        </p>
       </div>
       <Models fields={fields} onChange={onChange} />
       <TextField

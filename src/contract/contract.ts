@@ -381,3 +381,10 @@ function callOf(options: CallOptions | undefined): Call {
     waits,
   };
 }
+
+declare module "../base/log.ts" {
+  interface LogCodes {
+    /** a bug: report the line, which names the method or the request */
+    internal_error: true;
+  }
+}

@@ -234,10 +234,3 @@ function untilAborted<T>(signal: AbortSignal, work: Promise<T>): Promise<T> {
     work.then(resolve, reject).finally(() => signal.removeEventListener("abort", abort));
   });
 }
-
-declare module "../base/log.ts" {
-  interface LogCodes {
-    /** a bug: report the line, which names the method or the request */
-    internal_error: true;
-  }
-}

@@ -457,3 +457,10 @@ function forget(request: GenerateRequest): void {
   // Of OpenAI's formats they have the tools and a plain input, too.
   request.extensions = undefined;
 }
+
+declare module "../base/log.ts" {
+  interface LogCodes {
+    /** a provider generated more than it was allowed, and you pay for it; ask it why */
+    provider_past_grant: true;
+  }
+}

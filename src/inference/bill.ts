@@ -203,8 +203,6 @@ const chargedLater =
 
 declare module "../base/log.ts" {
   interface LogCodes {
-    /** a provider generated more than it was allowed, and you pay for it; ask it why */
-    provider_past_grant: true;
     /**
      * a provider reports no input tokens, so prompts are free; set `zero_usage: missing` for the
      * model

@@ -81,8 +81,9 @@ class SimulatedCall implements RunningCall {
   #plan: Plan | undefined;
   #sent = 0;
   #end: ProviderEnd | undefined;
-  /** The error of the reader. */
+  /** The error by which it was stopped. */
   #fault: ApiError | undefined;
+  #isStopped = false;
   readonly #stopped = Promise.withResolvers<void>();
   /** Ends the current pause. */
   #wake = () => {};
@@ -105,7 +106,7 @@ class SimulatedCall implements RunningCall {
         await this.#write(unsent);
         unsent = [];
       }
-      if (pauseMs > 0 && !this.#end) await this.#pause(pauseMs);
+      if (pauseMs > 0 && !this.#isStopped) await this.#pause(pauseMs);
       if (this.#end || this.#endIfDirected()) break;
       unsent.push(event);
       this.#sent++;
@@ -117,6 +118,8 @@ class SimulatedCall implements RunningCall {
   }
 
   stop(error: ApiError): void {
+    this.#isStopped = true;
+    this.#fault ??= error;
     this.#stopped.resolve();
     if (this.#end === undefined) this.#finish(aborted(error, this.#plan === undefined ? 0 : 200));
     this.#wake();
@@ -151,14 +154,13 @@ class SimulatedCall implements RunningCall {
 
   async #write(events: Event[]): Promise<void> {
     try {
-      while (this.#end?.outcome !== "aborted") {
+      while (!this.#isStopped) {
         const waiting = this.#reader.write(events);
         if (waiting === undefined) return;
         await Promise.race([waiting, this.#stopped.promise]);
       }
     } catch (error) {
-      this.#fault = toApiError(error);
-      this.stop(this.#fault);
+      this.stop(toApiError(error));
     }
   }
 

@@ -108,7 +108,7 @@ export function overRpc(inference: Client<typeof InferenceService>): Generate {
     } finally {
       waits?.stop();
     }
-    if (!receipt) throw new ApiError("upstream_error", { message: "The core sent no receipt." });
+    if (!receipt) throw new ApiError("internal", { cause: new Error("the core sent no receipt") });
     return receipt;
   };
 }

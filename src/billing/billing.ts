@@ -149,7 +149,7 @@ type FundsListener = (change: {
   readonly accountId: string;
 }) => void;
 
-/** What the ledger uses of services that need it themselves. */
+/** The parts that the ledger uses of services that need it themselves. */
 export type BillingPeers = {
   /**
    * Called when other processes declared this one dead. They have settled its running requests,
@@ -160,7 +160,7 @@ export type BillingPeers = {
   readonly onEndAsked: (requests: readonly RequestKey[]) => void;
   /** How this process describes itself to operators, as JSON. */
   readonly describe: () => string | undefined;
-  /** What ExportAccount sends besides the ledger. */
+  /** The parts of an account that ExportAccount sends besides the ledger. */
   readonly exports: readonly AccountExport[];
 };
 

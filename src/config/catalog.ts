@@ -108,11 +108,11 @@ const fileWith = (factors: Parameters<typeof modelsBy>[0]) =>
     models: modelsBy(factors),
     /** Alias → model id. */
     aliases: v.optional(named(text, alias), {}),
-    /** Who may sign up, and companies at which people sign in. */
+    /** The people who may sign up, and companies at which people sign in. */
     people: v.optional(people, {}),
     /** Where alerts may be posted. */
     alerts: v.optional(alerts, {}),
-    /** What can be bought. Absent: the file does not say. */
+    /** The goods that can be bought. Absent: the file does not say. */
     payments: v.exactOptional(payments),
   });
 

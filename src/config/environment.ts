@@ -332,9 +332,9 @@ export type ClientTls = {
 export type Config = Settings<typeof plain> & {
   /** Absent: the gRPC listener uses plaintext. */
   readonly grpcTls?: ServerTls;
-  /** How long a start waits for the database. */
+  /** The longest wait of a start for the database. */
   readonly databaseWaitMs: number;
-  /** How long a new request waits for the ledger. */
+  /** The longest wait of a new request for the ledger. */
   readonly ledgerMaxWaitMs: number;
   /** Where every charge is sent. Absent: nowhere. */
   readonly sink?: ReturnType<typeof parseSink>;

@@ -90,7 +90,7 @@ const group = v.pipe(
   }),
 );
 
-/** What the members of a group at the provider are here. At least one of both. */
+/** The rights that the members of a group at the provider have here. At least one of both. */
 export type GroupRoles = v.InferOutput<typeof group>;
 
 const issuer = v.pipe(

@@ -113,7 +113,7 @@ export function overRpc(inference: Client<typeof InferenceService>): Generate {
   };
 }
 
-/** What a core reads of the headers of a generation. */
+/** The headers of a generation that a core reads. */
 const forwarded = [
   "authorization",
   "x-request-id",

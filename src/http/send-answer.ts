@@ -40,7 +40,7 @@ export type KeepAlive = {
   readonly pingMs: number;
 };
 
-/** What the answers of all formats share. */
+/** The parts that the answers of all formats share. */
 export type AnswerSettings = {
   readonly core: Core;
   readonly generate: Generate;

@@ -29,7 +29,7 @@ const heartbeatMs = { synced: 500, otherwise: 100 };
 const syncMsMax = 1_000;
 const syncBatchMax = 500;
 const warnEveryMs = 60_000;
-/** How long a start waits for Redis to decide. */
+/** The longest wait of a start for Redis to decide. */
 const startMsMax = 1_500;
 /** Several heartbeats: by then every node that reaches Redis has sent its requests. */
 const joiningMs = 1_000;

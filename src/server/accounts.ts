@@ -1,4 +1,4 @@
-// Who calls and who pays: keys, the ledger and people. Each uses those above it here; what the
+// Callers and payers: keys, the ledger and people. Each uses those above it here; what the
 // ledger and people use of later services they get when they start.
 
 import { createBilling } from "../billing/billing.ts";

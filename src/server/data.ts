@@ -1,4 +1,4 @@
-// What keeps data: the ledger, Redis, and the mail server.
+// The parts that keep data: the ledger, Redis, and the mail server.
 
 import { pause, systemClock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
@@ -19,7 +19,7 @@ export type Data = {
   readonly ledger: OpenLedger;
   readonly postgres: OpenLedger["postgres"];
   readonly months: MonthKeeper;
-  /** What is wrong with a database elsewhere. Undefined: nothing. */
+  /** The problem of a database elsewhere. Undefined: none. */
   ledgerProblem(): string | undefined;
   readonly redis: Redis | undefined;
   /** Of Redis, or of what the workers of a machine share. */
@@ -31,7 +31,7 @@ export type Data = {
   firstStart<T>(work: () => Promise<T>): Promise<T>;
 };
 
-/** How long a process that died in its first start keeps others from theirs. */
+/** The time for which a process that died in its first start keeps others from theirs. */
 const firstStartMsMax = 10_000;
 
 /** Opens everything. `stack` gets what closes it; the database closes last. */

@@ -1,4 +1,4 @@
-// What a gateway is given.
+// The parts that a gateway is given.
 
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";

@@ -1,4 +1,4 @@
-// What a request needs: providers, rate limits, and the service that answers.
+// The parts that a request needs: providers, rate limits, and the service that answers.
 
 import { createInference, GenaiMetrics, type Inference } from "../inference/inference.ts";
 import { createProviders } from "../providers/providers.ts";

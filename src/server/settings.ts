@@ -9,7 +9,7 @@ export type SettingsInUse = {
   catalog(): ReturnType<typeof createCatalog>;
   /** The address under which people reach the console. */
   publicUrl(): URL;
-  /** What a person gives away alone in a UTC day, in micro-dollars. Undefined: any amount. */
+  /** The most micro-dollars that a person gives away alone in a UTC day. Undefined: no limit. */
   approvalLimit(): bigint | undefined;
   /** Takes another file. */
   replace(next: CatalogFile): void;

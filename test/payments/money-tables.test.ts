@@ -4,26 +4,20 @@
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import * as sql from "../../gen/sql/payments.ts";
-import { connectPostgres, type Postgres } from "../../src/postgres/postgres.ts";
-import { freshDatabase } from "../support/database.ts";
+import type { Postgres } from "../../src/postgres/postgres.ts";
 import { query } from "../support/query.ts";
-import { stopNow } from "../support/sql-clock.ts";
+import { openStopped } from "../support/sql-clock.ts";
 
 const now = new Date(Date.UTC(2026, 10, 22, 12));
 const after = (ms: number) => new Date(now.getTime() + ms);
 const [second, minute, hour] = [1_000, 60_000, 3_600_000];
 
-let database: Awaited<ReturnType<typeof freshDatabase>>;
 let postgres: Postgres;
+let close: () => Promise<void>;
 beforeAll(async () => {
-  database = await freshDatabase();
-  await stopNow(database, now);
-  postgres = connectPostgres(database.url);
+  ({ postgres, close } = await openStopped(now));
 });
-afterAll(async () => {
-  await postgres.close();
-  await database.drop();
-});
+afterAll(() => close());
 
 const run = <Row>(text: string, values: readonly unknown[] = []) =>
   query<Row>(postgres, { name: "", text }, values);

@@ -4,10 +4,9 @@
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import * as sql from "../../gen/sql/people.ts";
-import { connectPostgres, type Postgres } from "../../src/postgres/postgres.ts";
-import { freshDatabase } from "../support/database.ts";
+import type { Postgres } from "../../src/postgres/postgres.ts";
 import { query } from "../support/query.ts";
-import { stopNow } from "../support/sql-clock.ts";
+import { openStopped } from "../support/sql-clock.ts";
 
 const now = new Date(Date.UTC(2026, 10, 22, 12));
 const after = (ms: number) => new Date(now.getTime() + ms);
@@ -16,17 +15,12 @@ const [second, day] = [1_000, 86_400_000];
 const idleMsMax = day / 2;
 const keptDays = 3;
 
-let database: Awaited<ReturnType<typeof freshDatabase>>;
 let postgres: Postgres;
+let close: () => Promise<void>;
 beforeAll(async () => {
-  database = await freshDatabase();
-  await stopNow(database, now);
-  postgres = connectPostgres(database.url);
+  ({ postgres, close } = await openStopped(now));
 });
-afterAll(async () => {
-  await postgres.close();
-  await database.drop();
-});
+afterAll(() => close());
 
 const run = <Row>(text: string, values: readonly unknown[] = []) =>
   query<Row>(postgres, { name: "", text }, values);
@@ -258,18 +252,18 @@ test("sessions go as long after their end as they are kept, the oldest first", a
   );
 });
 
-test("sign-ins are told with the addresses before them, but for the first of a person", async () => {
+test("sign-ins are listed with the addresses before them, but for the first of a person", async () => {
   await fc.assert(
     fc.asyncProperty(anySessions, fc.integer({ min: 1, max: 4 }), async (facts, rows) => {
       const sessions = await write(facts, false);
       const earlier = (one: Session) =>
         sessions.filter((other) => other.person === one.person && other.madeMs < one.madeMs);
-      const told = sessions
+      const listed = sessions
         .filter((one) => one.madeMs > -10 * second && one.address !== "" && earlier(one).length > 0)
         .toSorted((one, other) => one.madeMs - other.madeMs);
       const found = await postgres.run(sql.listSignIns, { since: now, rows });
       expect(found.map(({ at }) => at)).toEqual(
-        told.slice(0, rows).map(({ madeMs }) => after(madeMs)),
+        listed.slice(0, rows).map(({ madeMs }) => after(madeMs)),
       );
       for (const row of found) {
         const one = sessions.find(({ sessionId }) => sessionId === row.sessionId);
@@ -283,7 +277,7 @@ test("sign-ins are told with the addresses before them, but for the first of a p
       }
       const since = after(9 * second);
       const later = await postgres.run(sql.listSignIns, { since, rows: 9 });
-      expect(later).toHaveLength(told.filter(({ madeMs }) => madeMs > -second).length);
+      expect(later).toHaveLength(listed.filter(({ madeMs }) => madeMs > -second).length);
     }),
     { numRuns: 35 },
   );

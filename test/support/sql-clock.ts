@@ -1,6 +1,7 @@
 // The clock of a database, which tests move by hand.
 
-import type { FreshDatabase } from "./database.ts";
+import { connectPostgres, type Postgres } from "../../src/postgres/postgres.ts";
+import { type FreshDatabase, freshDatabase } from "./database.ts";
 import { query } from "./query.ts";
 
 // Statements ask `now()` only. A function of that name hides the real one, which moves on, too.
@@ -44,4 +45,20 @@ export async function stopNow({ postgres }: FreshDatabase, at: Date): Promise<vo
       current_database());
   end $$`;
   await query(postgres, { name: "", text: hide }, []);
+}
+
+/** Opens a database whose time stands still at `at`. */
+export async function openStopped(
+  at: Date,
+): Promise<{ postgres: Postgres; close: () => Promise<void> }> {
+  const database = await freshDatabase();
+  await stopNow(database, at);
+  const postgres = connectPostgres(database.url);
+  return {
+    postgres,
+    async close() {
+      await postgres.close();
+      await database.drop();
+    },
+  };
 }

@@ -103,6 +103,7 @@ const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
       "money",
       "names",
       "nearest-name",
+      "outbound",
       "paging",
       "plain-text",
       "query",
@@ -120,6 +121,7 @@ const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
       "tls-problem",
       "token-categories",
       "wait-group",
+      "watched-file",
     ],
   },
 ];

@@ -1,6 +1,8 @@
 // The section `providers` of the configuration file.
 
 import * as v from "valibot";
+import { type HttpProxy, parseAuthorities, parseProxy } from "../base/outbound.ts";
+import { parseSecret, readFileNow } from "../base/watched-file.ts";
 import { dialectAt, dialectNames } from "./dialects.ts";
 import {
   checked,
@@ -61,6 +63,24 @@ const headers = v.pipe(
   ),
 );
 
+/** A proxy whose URL is in an environment variable, since it may hold a password. */
+export const proxyUrl = section({ url_env: variable });
+
+/** Reads the proxy of a section. Throws an Error that names its variable alone. */
+export function readProxy(
+  { urlEnv }: { readonly urlEnv: string },
+  env: NodeJS.ProcessEnv,
+): HttpProxy {
+  try {
+    return parseProxy(env[urlEnv]?.trim() ?? "");
+  } catch (error) {
+    const problem = error instanceof Error ? error.message : `${error}`;
+    throw new Error(`the environment variable ${urlEnv} ${problem}`);
+  }
+}
+
+const proxy = v.lazy((input) => (typeof input === "string" ? choice(["env", "none"]) : proxyUrl));
+
 const limitMs = integer(1, 24 * hourMs);
 
 const http = {
@@ -74,10 +94,16 @@ const http = {
   dialect: v.exactOptional(choice(dialectNames)),
   /** Environment variable with the credential. Absent: none is sent. */
   credential_env: v.exactOptional(variable),
+  /** File with the credential, which may be replaced while the gateway runs. */
+  credential_file: v.exactOptional(text),
   /** Header of the credential. `authorization` sends it as Bearer. */
   credential_header: v.exactOptional(choice(["x-api-key", "authorization"])),
   /** Further request headers, by their names in lower case. */
   headers: v.optional(headers, {}),
+  /** The way to it: as the environment says, directly, or through a proxy of its own. */
+  proxy: v.optional(proxy, "env"),
+  /** File in PEM with authorities to trust beside those that Node trusts. */
+  ca_file: v.exactOptional(text),
   /** Longest time until the connection is established. */
   connect_ms: v.optional(limitMs, "5000"),
   /** Longest time from there to the response headers. */
@@ -89,6 +115,17 @@ const http = {
   /** Whether the provider hears of traces. */
   trace_headers: v.optional(flag, "false"),
 };
+
+/** The rules of a section with these members. */
+const ofHttp = (
+  rule: (at: "credential_file", of: readonly [], find: () => string | undefined) => void,
+  has: (name: string) => boolean,
+) =>
+  rule("credential_file", [], () =>
+    has("credential_file") && has("credential_env")
+      ? "set it or credential_env, not both"
+      : undefined,
+  );
 
 const chat = {
   /** Request members that the provider gets beyond the known ones. */
@@ -132,22 +169,25 @@ export type ProviderSettings = SimulatedSettings | HttpProviderSettings;
 const notChat = { passMembers: [], cacheMarks: false, maxTokensName: "max_tokens" } as const;
 
 const anthropic = v.pipe(
-  section({ kind: v.literal("anthropic"), ...http }),
+  section({ kind: v.literal("anthropic"), ...http }, ofHttp),
   v.transform(
     (one): HttpProviderSettings => ({ ...one, ...notChat, api: "chat", ...habitsOf(one) }),
   ),
 );
 const openaiChat = v.pipe(
-  section({
-    kind: v.literal("openai"),
-    api: v.optional(v.literal("chat"), "chat"),
-    ...http,
-    ...chat,
-  }),
+  section(
+    {
+      kind: v.literal("openai"),
+      api: v.optional(v.literal("chat"), "chat"),
+      ...http,
+      ...chat,
+    },
+    ofHttp,
+  ),
   v.transform((one): HttpProviderSettings => ({ ...one, ...habitsOf(one) })),
 );
 const openaiResponses = v.pipe(
-  section({ kind: v.literal("openai"), api: v.literal("responses"), ...http }),
+  section({ kind: v.literal("openai"), api: v.literal("responses"), ...http }, ofHttp),
   v.transform((one): HttpProviderSettings => ({ ...one, ...notChat, ...habitsOf(one) })),
 );
 
@@ -158,19 +198,49 @@ const openai = variant(
 );
 export const provider = variant("kind", { simulated, anthropic, openai }, { always: load });
 
-/** A problem for each credential that the environment lacks. The value is never repeated. */
+/**
+ * A problem for each credential, authority and proxy that the environment lacks, or that cannot be
+ * used. The value is never repeated.
+ */
 export function findMissingCredentials(
   providers: Readonly<Record<string, ProviderSettings>>,
   env: NodeJS.ProcessEnv,
 ): string[] {
-  const problems: string[] = [];
-  for (const [name, settings] of Object.entries(providers)) {
-    if (settings.kind === "simulated" || settings.credentialEnv === undefined) continue;
-    if (!/^[\x21-\x7e]+$/.test(env[settings.credentialEnv] ?? "")) {
-      problems.push(
-        `providers.${name}.credential_env: the environment variable ${settings.credentialEnv} holds no credential`,
-      );
-    }
+  return Object.entries(providers).flatMap(([name, settings]) =>
+    settings.kind === "simulated"
+      ? []
+      : Object.entries(checksOf(settings, env)).flatMap(([member, check]) =>
+          problemIn(check, `providers.${name}.${member}`),
+        ),
+  );
+}
+
+/** Functions that throw for a member that cannot be used. */
+function checksOf(
+  { credentialEnv, credentialFile, caFile, proxy }: HttpProviderSettings,
+  env: NodeJS.ProcessEnv,
+): Record<string, () => unknown> {
+  return {
+    ...(credentialEnv !== undefined && { credential_env: () => checkVariable(credentialEnv, env) }),
+    ...(credentialFile !== undefined && {
+      credential_file: () => readFileNow(credentialFile, parseSecret),
+    }),
+    ...(caFile !== undefined && { ca_file: () => readFileNow(caFile, parseAuthorities) }),
+    ...(typeof proxy === "object" && { "proxy.url_env": () => readProxy(proxy, env) }),
+  };
+}
+
+function checkVariable(name: string, env: NodeJS.ProcessEnv): void {
+  if (!/^[\x21-\x7e]+$/.test(env[name] ?? ""))
+    throw new Error(`the environment variable ${name} holds no credential`);
+}
+
+/** The problem that `check` throws, as a list. */
+export function problemIn(check: () => unknown, place: string): string[] {
+  try {
+    check();
+    return [];
+  } catch (error) {
+    return [`${place}: ${error instanceof Error ? error.message : error}`];
   }
-  return problems;
 }

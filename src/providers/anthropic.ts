@@ -8,6 +8,7 @@ import type { HttpProviderSettings } from "../config/catalog.ts";
 import { Fit } from "../formats/fit.ts";
 import { isObject, parseJson } from "../formats/json.ts";
 import * as native from "../formats/native/native.ts";
+import type { OpenConnections } from "./connections.ts";
 import { addToolStubs, type Endpoint, openEndpoint, wantsStream } from "./endpoint.ts";
 import { failureOfAnswer, readRetryAfterMs } from "./failures.ts";
 import { HttpCall } from "./http-call.ts";
@@ -18,10 +19,11 @@ import { redactSecrets } from "./redact.ts";
 export function createAnthropic(
   settings: HttpProviderSettings,
   credential: string | undefined,
+  connect: OpenConnections,
   clock: Clock,
   countCarried: CountCarried = () => {},
 ): Provider {
-  const endpoint = openEndpoint(settings, credential);
+  const endpoint = openEndpoint(settings, credential, connect);
   const { dispatcher, basePath, secrets } = endpoint;
   const withToolStubs = (request: GenerateRequest) =>
     settings.toolStubs ? addToolStubs(request) : request;

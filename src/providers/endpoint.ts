@@ -2,13 +2,14 @@
 // rules for the requests.
 
 import { create, type JsonObject } from "@bufbuild/protobuf";
-import { Pool } from "undici";
+import type { Dispatcher } from "undici";
 import { ToolChoiceSchema, ToolSchema } from "../../gen/gateway/inference/v1/content_pb.ts";
 import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import type { HttpProviderSettings } from "../config/catalog.ts";
+import type { OpenConnections } from "./connections.ts";
 
 export type Endpoint = {
-  readonly dispatcher: Pool;
+  readonly dispatcher: Dispatcher;
   /** Path of the base URL, without a slash at the end. */
   readonly basePath: string;
   /** Name, value, name, value, … */
@@ -18,25 +19,18 @@ export type Endpoint = {
 };
 
 /**
- * Creates the connection pool of a provider. HTTP/1.1 only: each active call has its own
- * connection, and so its own back-pressure.
+ * Creates the connection pool of a provider. Each active call has its own connection, and so its
+ * own back-pressure.
  */
 export function openEndpoint(
   settings: HttpProviderSettings,
   credential: string | undefined,
+  connect: OpenConnections,
 ): Endpoint {
   const url = new URL(settings.baseUrl);
   const { credentialHeader, headers } = settings;
   return {
-    dispatcher: new Pool(url.origin, {
-      connections: settings.concurrency,
-      pipelining: 1,
-      allowH2: false,
-      connect: { timeout: settings.connectMs, rejectUnauthorized: true },
-      headersTimeout: settings.firstByteMs,
-      bodyTimeout: settings.idleMs,
-      keepAliveTimeout: 30_000,
-    }),
+    dispatcher: connect(settings),
     basePath: url.pathname.replace(/\/+$/, ""),
     headers: [
       ...[

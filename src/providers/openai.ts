@@ -8,6 +8,7 @@ import * as chat from "../formats/chat/chat.ts";
 import type { AnswerSource } from "../formats/codec.ts";
 import { Fit } from "../formats/fit.ts";
 import * as responses from "../formats/responses/responses.ts";
+import type { OpenConnections } from "./connections.ts";
 import { addToolStubs, openEndpoint, wantsStream } from "./endpoint.ts";
 import { HttpCall } from "./http-call.ts";
 import type { CountCarried, Provider } from "./provider.ts";
@@ -16,10 +17,11 @@ import type { CountCarried, Provider } from "./provider.ts";
 export function createOpenai(
   settings: HttpProviderSettings,
   credential: string | undefined,
+  connect: OpenConnections,
   clock: Clock,
   countCarried: CountCarried = () => {},
 ): Provider {
-  const { dispatcher, basePath, headers, secrets } = openEndpoint(settings, credential);
+  const { dispatcher, basePath, headers, secrets } = openEndpoint(settings, credential, connect);
   const { api, cacheMarks, dialect, maxTokensName, passMembers, toolStubs } = settings;
   const isResponses = api === "responses";
   return {

@@ -4,8 +4,10 @@ import { isDeepStrictEqual } from "node:util";
 import { type Clock, systemClock } from "../base/clock.ts";
 import { ApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
+import { Outbound } from "../base/outbound.ts";
 import { createShortageReport } from "../base/shortage.ts";
 import { waitFor } from "../base/stopwatch.ts";
+import { parseSecret, readFileNow } from "../base/watched-file.ts";
 import {
   type CatalogFile,
   findMissingCredentials,
@@ -15,6 +17,7 @@ import {
 import type { Metrics } from "../metrics/metrics.ts";
 import { createAnthropic } from "./anthropic.ts";
 import { callProviders } from "./attempts.ts";
+import { connectionsOf, type OpenConnections } from "./connections.ts";
 import type { CallFailure, ModelHealth } from "./health.ts";
 import { createOpenai } from "./openai.ts";
 import type {
@@ -103,22 +106,30 @@ export function createProviders(parts: {
   clock?: Clock;
   /** From 0 to 1. Default: `Math.random`. */
   random?: () => number;
+  /** Default: the direct way to every address. */
+  outbound?: Outbound | undefined;
   /** Absent: nothing is counted. */
   metrics?: Metrics | undefined;
 }): ManagedProviders {
   const { log, env, clock = systemClock, random = Math.random } = parts;
+  const { outbound = new Outbound() } = parts;
   const metrics = parts.metrics && new ProviderMetrics(parts.metrics);
   const reportShortage = createShortageReport(log, clock);
   const answerParts = { clock, log, metrics, reportShortage, random };
   let { models } = parts.file;
   const contextTokensOf = (id: string) => models.find((model) => model.id === id)?.contextTokens;
   const countCarried: CountCarried = (fit, request) => metrics?.countCarried(fit, request);
-  const open = (settings: ProviderSettings) =>
-    openProvider(settings, { env, clock, contextTokensOf, countCarried });
+  const open = (name: string, settings: ProviderSettings, files: DisposableStack) =>
+    openProvider(settings, {
+      connect: connectionsOf(name, { outbound, env, files, clock, log }),
+      ...{ env, clock, contextTokensOf, countCarried },
+    });
   const connect = (file: CatalogFile, before: ReadonlyMap<string, ProviderConnection>) =>
-    openConnections(file, before, env, (name, settings) =>
-      createConnection(name, settings, open(settings), clock, random),
-    );
+    openConnections(file, before, env, (name, settings) => {
+      const files = new DisposableStack();
+      const provider = open(name, settings, files);
+      return { ...createConnection(name, settings, provider, clock, random), files };
+    });
   let router = new Router(parts.file, connect(parts.file, new Map()));
   if (parts.metrics) readProviders(parts.metrics, () => router);
   return {
@@ -152,7 +163,9 @@ export function createProviders(parts: {
         if (router.connections.get(connection.name) !== connection) closeWhenIdle(connection, log);
     },
     async close() {
-      await Promise.all([...router.connections.values()].map(({ provider }) => provider.destroy()));
+      const connections = [...router.connections.values()];
+      for (const { files } of connections) files?.[Symbol.dispose]();
+      await Promise.all(connections.map(({ provider }) => provider.destroy()));
     },
   };
 }
@@ -217,33 +230,39 @@ function openConnections(
 function openProvider(
   settings: ProviderSettings,
   parts: {
+    connect: OpenConnections;
     env: NodeJS.ProcessEnv;
     clock: Clock;
     contextTokensOf: ContextTokensOf;
     countCarried: CountCarried;
   },
 ): Provider {
-  const { env, clock, contextTokensOf, countCarried } = parts;
+  const { connect, env, clock, contextTokensOf, countCarried } = parts;
   switch (settings.kind) {
     case "simulated":
       return createSimulated(settings, clock, contextTokensOf, countCarried);
     case "anthropic":
-      return createAnthropic(settings, credentialOf(settings, env), clock, countCarried);
+      return createAnthropic(settings, credentialOf(settings, env), connect, clock, countCarried);
     case "openai":
-      return createOpenai(settings, credentialOf(settings, env), clock, countCarried);
+      return createOpenai(settings, credentialOf(settings, env), connect, clock, countCarried);
   }
 }
 
 function credentialOf(
-  { credentialEnv }: HttpProviderSettings,
+  { credentialEnv, credentialFile }: HttpProviderSettings,
   env: NodeJS.ProcessEnv,
 ): string | undefined {
+  if (credentialFile !== undefined) return readFileNow(credentialFile, parseSecret);
   return credentialEnv === undefined ? undefined : env[credentialEnv];
 }
 
 // Calls that wait for this provider's concurrency limit are still served.
-function closeWhenIdle({ name, provider, concurrency }: ProviderConnection, log: Log): void {
-  const closing = concurrency.whenIdle().then(() => provider.close());
+function closeWhenIdle(connection: ProviderConnection, log: Log): void {
+  const { name, provider, concurrency, files } = connection;
+  const closing = concurrency.whenIdle().then(() => {
+    files?.[Symbol.dispose]();
+    return provider.close();
+  });
   closing.catch((error: unknown) =>
     log.warn(
       { code: "provider_not_closed", provider: name, err: error },

@@ -10,7 +10,8 @@ import {
 } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import type { Clock } from "../../src/base/clock.ts";
 import { type ApiError, toApiError } from "../../src/base/errors.ts";
-import { createLog } from "../../src/base/log.ts";
+import { createLog, type Log } from "../../src/base/log.ts";
+import type { Outbound } from "../../src/base/outbound.ts";
 import { readCatalogFile } from "../../src/config/catalog.ts";
 import {
   createProviders,
@@ -20,15 +21,22 @@ import {
 } from "../../src/providers/providers.ts";
 import { catalogFor } from "./catalog.ts";
 
-/** The providers of a configuration text, without a log. Default: the real clock. */
+/** The providers of a configuration text. Default: without a log, and with the real clock. */
 export function openProviders(
   catalog: string,
-  more: { env?: NodeJS.ProcessEnv; clock?: Clock; random?: () => number } = {},
+  more: {
+    env?: NodeJS.ProcessEnv;
+    clock?: Clock;
+    random?: () => number;
+    log?: Log;
+    outbound?: Outbound | undefined;
+  } = {},
 ): ManagedProviders {
-  const { env = {}, clock, random } = more;
+  const { env = {}, clock, random, log = createLog("silent"), outbound } = more;
   return createProviders({
     file: readCatalogFile(catalog),
-    log: createLog("silent"),
+    log,
+    outbound,
     env,
     ...(clock && { clock }),
     ...(random && { random }),

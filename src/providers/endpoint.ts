@@ -1,32 +1,27 @@
-// The parts that all requests to one HTTP provider share: the connection pool, the headers, and two
-// rules for the requests.
+// The parts that all requests to one HTTP provider share: the connection pool, the headers, a key,
+// and two rules for the requests.
 
 import { create, type JsonObject } from "@bufbuild/protobuf";
 import { Pool } from "undici";
 import { ToolChoiceSchema, ToolSchema } from "../../gen/gateway/inference/v1/content_pb.ts";
 import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
-import type { HttpProviderSettings } from "../config/catalog.ts";
+import type { HttpSettings } from "../config/catalog.ts";
+import type { Authenticator } from "./surface.ts";
 
 export type Endpoint = {
   readonly dispatcher: Pool;
   /** Path of the base URL, without a slash at the end. */
   readonly basePath: string;
-  /** Name, value, name, value, … */
+  /** Those of every request: name, value, name, value, … */
   readonly headers: readonly string[];
-  /** Strings that are removed from error texts of the provider. */
-  readonly secrets: readonly string[];
 };
 
 /**
  * Creates the connection pool of a provider. HTTP/1.1 only: each active call has its own
  * connection, and so its own back-pressure.
  */
-export function openEndpoint(
-  settings: HttpProviderSettings,
-  credential: string | undefined,
-): Endpoint {
+export function openEndpoint(settings: HttpSettings): Endpoint {
   const url = new URL(settings.baseUrl);
-  const { credentialHeader, headers } = settings;
   return {
     dispatcher: new Pool(url.origin, {
       connections: settings.concurrency,
@@ -50,19 +45,18 @@ export function openEndpoint(
         "user-agent",
         "model-gateway",
       ],
-      ...Object.entries(headers).flat(),
-      ...(credential === undefined
-        ? []
-        : [
-            credentialHeader,
-            credentialHeader === "authorization" ? `Bearer ${credential}` : credential,
-          ]),
+      ...Object.entries(settings.headers).flat(),
     ],
-    // Values below 8 characters are ordinary words. Removing them would damage messages.
-    secrets: [...(credential === undefined ? [] : [credential]), ...Object.values(headers)].filter(
-      ({ length }) => length >= 8,
-    ),
   };
+}
+
+/** A key in a header, which stays as it is. `undefined`: none is sent. */
+export function keyAuthenticator(key: string | undefined, header: string): Authenticator {
+  if (key === undefined) return { headers: () => [], secrets: () => [] };
+  const headers = [header, header === "authorization" ? `Bearer ${key}` : key];
+  // Shorter keys are ordinary words. Removing them would damage messages.
+  const secrets = key.length >= 8 ? [key] : [];
+  return { headers: () => headers, secrets: () => secrets };
 }
 
 // During a longer plain answer the connection is idle for so long that a proxy may close it, and a

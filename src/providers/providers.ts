@@ -13,10 +13,12 @@ import {
   type ProviderSettings,
 } from "../config/catalog.ts";
 import type { Metrics } from "../metrics/metrics.ts";
-import { createAnthropic } from "./anthropic.ts";
+import { anthropicSurface } from "./anthropic.ts";
 import { callProviders } from "./attempts.ts";
+import { keyAuthenticator } from "./endpoint.ts";
 import type { CallFailure, ModelHealth } from "./health.ts";
-import { createOpenai } from "./openai.ts";
+import { createHttpProvider } from "./http-provider.ts";
+import { openaiSurface } from "./openai.ts";
 import type {
   CountCarried,
   Provider,
@@ -228,9 +230,12 @@ function openProvider(
     case "simulated":
       return createSimulated(settings, clock, contextTokensOf, countCarried);
     case "anthropic":
-      return createAnthropic(settings, credentialOf(settings, env), clock, countCarried);
-    case "openai":
-      return createOpenai(settings, credentialOf(settings, env), clock, countCarried);
+    case "openai": {
+      const { kind, credentialHeader } = settings;
+      const surface = kind === "openai" ? openaiSurface(settings) : anthropicSurface(settings);
+      const authenticator = keyAuthenticator(credentialOf(settings, env), credentialHeader);
+      return createHttpProvider(settings, { surface, authenticator }, { clock, countCarried });
+    }
   }
 }
 
@@ -252,17 +257,22 @@ function closeWhenIdle({ name, provider, concurrency }: ProviderConnection, log:
   );
 }
 
-// Counts at the first provider that is usable. Counting is free: it is outside the concurrency
+// Counts at the first usable provider that can. Counting is free: it is outside the concurrency
 // limit, and its outcome tells nothing of the health.
 async function countTokens(
   counted: Pick<ProviderRequest, "request" | "signal" | "waits">,
   routes: readonly ProviderRoute[],
 ): Promise<ProviderTokenCount | undefined> {
   const { request, signal, waits } = counted;
-  const route = routes.find(isUsable) ?? routes.find((one) => healthOf(one).pauseMs === 0);
-  if (route === undefined) throw new ApiError("overloaded");
-  const counting = route.connection.provider.countTokens({ request, route: route.target }, signal);
-  return waitFor(counting, waits);
+  const usable = routes.filter(isUsable);
+  const open = usable.length > 0 ? usable : routes.filter((one) => healthOf(one).pauseMs === 0);
+  if (open.length === 0) throw new ApiError("overloaded");
+  for (const { connection, target } of open) {
+    const counting = connection.provider.countTokens({ request, route: target }, signal);
+    const count = await waitFor(counting, waits);
+    if (count) return count;
+  }
+  return undefined;
 }
 
 declare module "../base/log.ts" {

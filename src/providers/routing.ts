@@ -6,6 +6,7 @@ import type { Clock } from "../base/clock.ts";
 import { ApiError } from "../base/errors.ts";
 import type { CatalogFile, ProviderSettings, Route } from "../config/catalog.ts";
 import { ConcurrencyLimit } from "./concurrency.ts";
+import { type Need, needsOf } from "./features.ts";
 import { ModelHealth, type Passed } from "./health.ts";
 import type { Provider, ProviderRequest } from "./provider.ts";
 
@@ -52,6 +53,8 @@ export type ProviderRoute = { readonly target: Route; readonly connection: Provi
 /** The models of a configuration file and the connections that serve them. */
 export class Router {
   readonly #groupsByModel: ReadonlyMap<string, readonly (readonly ProviderRoute[])[]>;
+  /** Models with a provider that has not every feature. */
+  readonly #limited: ReadonlySet<string>;
   readonly connections: ReadonlyMap<string, ProviderConnection>;
 
   constructor(file: CatalogFile, connections: ReadonlyMap<string, ProviderConnection>) {
@@ -62,20 +65,26 @@ export class Router {
     this.#groupsByModel = new Map(
       file.models.map(({ id, routes }) => [id, routes.map((group) => group.flatMap(routeTo))]),
     );
+    const isLimited = ({ connection }: ProviderRoute) => connection.provider.supports !== undefined;
+    const limited = [...this.#groupsByModel].filter(([, groups]) => groups.flat().some(isLimited));
+    this.#limited = new Set(limited.map(([model]) => model));
     this.connections = connections;
   }
 
   /**
-   * Every route to the request's model, in the order in which its conversation tries them. Throws
-   * `model_not_found`.
+   * Every route to the request's model whose provider has what the request needs, in the order in
+   * which its conversation tries them. Throws `model_not_found`, and `feature_not_offered` where no
+   * provider has it.
    */
   routesFor({
-    request: { model },
+    request,
     affinity,
   }: Pick<ProviderRequest, "request" | "affinity">): readonly ProviderRoute[] {
+    const { model } = request;
     const groups = this.#groupsByModel.get(model);
     if (groups === undefined) throw new ApiError("model_not_found", { message: `model: ${model}` });
-    return orderRoutes(groups, affinity, isWorse);
+    const ordered = orderRoutes(groups, affinity, isWorse);
+    return this.#limited.has(model) ? withNeeds(ordered, needsOf(request)) : ordered;
   }
 
   /** True when at least one model has a route whose provider did not ask to wait. */
@@ -88,6 +97,22 @@ export class Router {
   usableModels(): [model: string, isUsable: boolean][] {
     return [...this.#groupsByModel].map(([model, groups]) => [model, groups.flat().some(isUsable)]);
   }
+}
+
+/** The routes whose providers have all that a request needs. */
+function withNeeds(routes: readonly ProviderRoute[], needs: readonly Need[]) {
+  let able = routes;
+  for (const { feature, member } of needs) {
+    able = able.filter(
+      ({ connection, target }) => connection.provider.supports?.(feature, target.model) ?? true,
+    );
+    if (able.length === 0)
+      throw new ApiError("feature_not_offered", {
+        field: member,
+        message: `${member}: no provider of this model has it.`,
+      });
+  }
+  return able;
 }
 
 /** True if a route may be called and its last calls did not all fail. */

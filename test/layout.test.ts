@@ -60,7 +60,17 @@ const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
   {
     formats: [
       ...["native/native", "chat/chat", "responses/responses"],
-      ...["codec", "events", "fit", "hosted-tools", "json", "packs", "text-run", "turns"],
+      ...[
+        "aws-event-stream",
+        "codec",
+        "events",
+        "fit",
+        "hosted-tools",
+        "json",
+        "packs",
+        "text-run",
+        "turns",
+      ],
     ],
   },
   {

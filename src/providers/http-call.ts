@@ -16,6 +16,7 @@ import type { Clock } from "../base/clock.ts";
 import { ApiError, toApiError } from "../base/errors.ts";
 import { isLocalShortage } from "../base/shortage.ts";
 import { tlsProblemOf } from "../base/tls-problem.ts";
+import { awsEventStream } from "../formats/aws-event-stream.ts";
 import type { AnswerCodec, AnswerSource, EventDecoder } from "../formats/codec.ts";
 import { isObject, isSound, parseAnswerJson } from "../formats/json.ts";
 import {
@@ -522,6 +523,8 @@ function kindOfBody(bytes: Buffer, mediaType: string): "events" | "answer" | "bl
     .toString("utf8")
     .replace(/^\ufeff/, "")
     .trimStart();
+  // Binary: its first bytes may look like anything.
+  if (mediaType.startsWith(awsEventStream)) return "events";
   const isLabelled = mediaType.startsWith("text/event-stream");
   // A stream may begin with empty lines, which keep the connection alive.
   if (begin === "") return isLabelled ? "events" : "blank";

@@ -60,7 +60,17 @@ const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
   {
     formats: [
       ...["native/native", "chat/chat", "responses/responses"],
-      ...["codec", "events", "fit", "hosted-tools", "json", "packs", "text-run", "turns"],
+      ...[
+        "aws-event-stream",
+        "codec",
+        "events",
+        "fit",
+        "hosted-tools",
+        "json",
+        "packs",
+        "text-run",
+        "turns",
+      ],
     ],
   },
   {
@@ -117,7 +127,6 @@ const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
       "stopwatch",
       "tags",
       "task",
-      "timeout",
       "tls-problem",
       "token-categories",
       "wait-group",

@@ -55,6 +55,8 @@ export {
 export {
   findMissingCredentials,
   type HttpProviderSettings,
+  type HttpSettings,
+  type ProviderFeatures,
   type ProviderSettings,
   readProxy,
   type SimulatedSettings,

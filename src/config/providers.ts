@@ -81,10 +81,32 @@ export function readProxy(
 
 const proxy = v.lazy((input) => (typeof input === "string" ? choice(["env", "none"]) : proxyUrl));
 
+/** Things that a request may need and that not every provider has. */
+const features = section({
+  /** A schema for the answer. */
+  structured_output: v.exactOptional(flag),
+  /** Tools with `strict: true`. */
+  strict_tools: v.exactOptional(flag),
+  /** Images and documents by their URL. */
+  url_sources: v.exactOptional(flag),
+  /** Web searches that the provider makes. */
+  web_search: v.exactOptional(flag),
+  /** All other tools that it runs itself. */
+  server_tools: v.exactOptional(flag),
+  /** `speed: fast`. */
+  fast: v.exactOptional(flag),
+  /** `inference_geo`. */
+  geo: v.exactOptional(flag),
+});
+
+export type ProviderFeatures = v.InferOutput<typeof features>;
+
 const limitMs = integer(1, 24 * hourMs);
 
 const http = {
   ...load,
+  /** What it has, or has not, other than its kind. */
+  features: v.exactOptional(features),
   /**
    * The URL before `/v1/messages` (anthropic), or before `/chat/completions` or `/responses`
    * (openai). No slash at the end.
@@ -157,6 +179,8 @@ function habitsOf(
   return { dialect, credentialHeader };
 }
 
+/** What every provider over HTTP has. */
+export type HttpSettings = Omit<Http, "dialect" | "credentialHeader"> & ReturnType<typeof habitsOf>;
 /** A provider with an API of the named kind. `api`: which of OpenAI's it serves. */
 export type HttpProviderSettings = Http &
   ReturnType<typeof habitsOf> &

@@ -25,7 +25,7 @@ export type SseEvent = {
 export const sseEventMax = 10 * 1024 * 1024;
 
 /** Parses an event stream in any split of its bytes. */
-interface SseParser {
+export interface SseParser {
   /**
    * The events that `bytes` complete. Throws `upstream_error` if one exceeds `sseEventMax`.
    */

@@ -1,36 +1,64 @@
-// The parts that all requests to one HTTP provider share: the connection pool, the headers, and two
-// rules for the requests.
+// The parts that all requests to one HTTP provider share: the connection pool, the headers, a key,
+// and two rules for the requests.
 
 import { create, type JsonObject } from "@bufbuild/protobuf";
 import type { Dispatcher } from "undici";
 import { ToolChoiceSchema, ToolSchema } from "../../gen/gateway/inference/v1/content_pb.ts";
 import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
-import type { HttpProviderSettings } from "../config/catalog.ts";
-import type { OpenConnections } from "./connections.ts";
+import type { Clock } from "../base/clock.ts";
+import type { Log } from "../base/log.ts";
+import { type Outbound, parseAuthorities } from "../base/outbound.ts";
+import { WatchedFile } from "../base/watched-file.ts";
+import { type HttpSettings, readProxy } from "../config/catalog.ts";
+import type { Authenticator } from "./surface.ts";
 
 export type Endpoint = {
   readonly dispatcher: Dispatcher;
   /** Path of the base URL, without a slash at the end. */
   readonly basePath: string;
-  /** Name, value, name, value, … */
+  /** Those of every request: name, value, name, value, … */
   readonly headers: readonly string[];
-  /** Strings that are removed from error texts of the provider. */
-  readonly secrets: readonly string[];
+};
+
+/** What a provider is connected with, beside its settings. */
+export type EndpointParts = {
+  /** Its name. */
+  readonly name: string;
+  readonly outbound: Outbound;
+  readonly env: NodeJS.ProcessEnv;
+  /** Gets what closes the files that are read again. */
+  readonly files: DisposableStack;
+  readonly clock: Clock;
+  readonly log: Log;
 };
 
 /**
  * Creates the connection pool of a provider. Each active call has its own connection, and so its
- * own back-pressure.
+ * own back-pressure. Throws for a `ca_file` that cannot be used, and for a variable that holds no
+ * URL of a proxy.
  */
-export function openEndpoint(
-  settings: HttpProviderSettings,
-  credential: string | undefined,
-  connect: OpenConnections,
-): Endpoint {
+export function openEndpoint(settings: HttpSettings, parts: EndpointParts): Endpoint {
   const url = new URL(settings.baseUrl);
-  const { credentialHeader, headers } = settings;
+  const { caFile, concurrency, connectMs, firstByteMs, idleMs, proxy } = settings;
+  const way = typeof proxy === "object" ? readProxy(proxy, parts.env) : proxy;
+  const authorities =
+    caFile === undefined ? undefined : watchFile("ca_file", caFile, parseAuthorities, parts);
   return {
-    dispatcher: connect(settings),
+    dispatcher: parts.outbound.open(
+      url.origin,
+      {
+        connectMs,
+        ...(way !== "env" && { proxy: way }),
+        ...(authorities && { authorities: () => authorities.value }),
+      },
+      {
+        connections: concurrency,
+        pipelining: 1,
+        headersTimeout: firstByteMs,
+        bodyTimeout: idleMs,
+        keepAliveTimeout: 30_000,
+      },
+    ),
     basePath: url.pathname.replace(/\/+$/, ""),
     headers: [
       ...[
@@ -44,18 +72,60 @@ export function openEndpoint(
         "user-agent",
         "model-gateway",
       ],
-      ...Object.entries(headers).flat(),
-      ...(credential === undefined
-        ? []
-        : [
-            credentialHeader,
-            credentialHeader === "authorization" ? `Bearer ${credential}` : credential,
-          ]),
+      ...Object.entries(settings.headers).flat(),
     ],
-    // Values below 8 characters are ordinary words. Removing them would damage messages.
-    secrets: [...(credential === undefined ? [] : [credential]), ...Object.values(headers)].filter(
-      ({ length }) => length >= 8,
-    ),
+  };
+}
+
+/** A file of a provider that is read again when it changes. Throws as `readFileNow`. */
+export function watchFile<T>(
+  setting: "ca_file" | "credential_file",
+  path: string,
+  parse: (content: Buffer) => T,
+  { name, files, clock, log }: EndpointParts,
+): WatchedFile<T> {
+  return files.use(new WatchedFile(path, parse, { name: `${setting} of ${name}`, clock, log }));
+}
+
+/** Earlier keys that are still removed from texts: requests with them may be under way. */
+const earlierMax = 3;
+
+/** A key in a header: one that stays as it is, or that of a file. `undefined`: none is sent. */
+export function keyAuthenticator(
+  key: string | WatchedFile<string> | undefined,
+  header: string,
+  source?: string,
+): Authenticator {
+  const headersWith = (value: string) => [
+    header,
+    header === "authorization" ? `Bearer ${value}` : value,
+  ];
+  // Shorter keys are ordinary words. Removing them would damage messages.
+  const secretsOf = (value: string) => (value.length >= 8 ? [value] : []);
+  const credential = source === undefined ? {} : { credential: () => ({ source }) };
+  if (key === undefined) return { headers: () => [], secrets: () => [], ...credential };
+  let used = typeof key === "string" ? key : key.value;
+  let headers = headersWith(used);
+  let secrets: readonly string[] = secretsOf(used);
+  if (typeof key === "string")
+    return { headers: () => headers, secrets: () => secrets, ...credential };
+  const follow = () => {
+    if (key.value === used) return;
+    used = key.value;
+    headers = headersWith(used);
+    secrets = [...secretsOf(used), ...secrets.slice(0, earlierMax)];
+  };
+  return {
+    headers() {
+      follow();
+      return headers;
+    },
+    secrets() {
+      follow();
+      return secrets;
+    },
+    refresh: ({ status }) => (status === 401 ? key.refresh() : undefined),
+    ...credential,
   };
 }
 

@@ -19,6 +19,7 @@ export type ErrorAnswer = {
   /** The body without secrets, if it was a JSON object. */
   readonly body?: JsonObject;
   readonly retryAfterMs?: number;
+  readonly headers?: IncomingHttpHeaders;
 };
 
 // Some providers send these with status 400 and the type of an invalid request, also for a call

@@ -17,12 +17,13 @@ import { ApiError, toApiError } from "../base/errors.ts";
 import { ProxyError } from "../base/outbound.ts";
 import { isLocalShortage } from "../base/shortage.ts";
 import { tlsProblemOf } from "../base/tls-problem.ts";
+import { awsEventStream } from "../formats/aws-event-stream.ts";
 import type { AnswerCodec, AnswerSource, EventDecoder } from "../formats/codec.ts";
 import { isObject, isSound, parseAnswerJson } from "../formats/json.ts";
 import {
   aborted,
+  type ErrorAnswer,
   failed,
-  failureOfAnswer,
   failureOfEvent,
   readRetryAfterMs,
   short,
@@ -37,20 +38,40 @@ import type {
   RunningCall,
 } from "./provider.ts";
 import { redactSecrets, redactText } from "./redact.ts";
+import {
+  type Authenticator,
+  CredentialError,
+  type Surface,
+  type UnprovenRequest,
+} from "./surface.ts";
 
-/** How a request is sent, and its answer read. */
-export type HttpRequest = {
-  readonly clock: Clock;
-  readonly dispatcher: Dispatcher;
+/** A request as it is sent, without the headers that prove who sends it. */
+export type WrittenRequest = {
   readonly path: string;
   /** Name, value, name, value, … */
-  readonly headers: string[];
+  readonly headers: readonly string[];
+  readonly body: JsonObject;
+  /** What is known of its answer. */
+  readonly source: AnswerSource;
+};
+
+/** How requests are sent, and their answers read. */
+export type HttpParts = {
+  readonly clock: Clock;
+  readonly dispatcher: Dispatcher;
+  readonly authenticator: Authenticator;
   /** True when the request is for an event stream. */
   readonly stream: boolean;
   readonly codec: AnswerCodec;
-  readonly source: AnswerSource;
   /** Strings that are removed from error texts of the provider before a caller sees them. */
-  readonly secrets: readonly string[];
+  readonly secrets: () => readonly string[];
+  /** Writes the request once more. */
+  readonly write: () => WrittenRequest;
+  /** Decides after a refusal, with a promise if need be, whether it is written and sent again. */
+  readonly mayRepeat: (answer: ErrorAnswer) => boolean | Promise<boolean>;
+  readonly failureOf: (answer: ErrorAnswer, model: string) => ProviderFailure;
+  /** The failure that a JSON body without an error status may be. */
+  readonly failureInAnswer: Surface["failureOf"];
 };
 
 // Its `then` queues a microtask. `queueMicrotask` costs several times as much, because Node
@@ -76,13 +97,15 @@ const keptBytesMax = 16 * 1024;
 const aheadBytesMax = 32 * 1024;
 
 export class HttpCall implements RunningCall, Dispatcher.DispatchHandler {
-  readonly #request: HttpRequest;
+  readonly #parts: HttpParts;
   readonly #call: ProviderCall;
   readonly #reader: CallReader;
-  #unsent: Uint8Array | undefined;
+  #unsent: WrittenRequest | undefined;
+  #source: AnswerSource;
   #controller: Dispatcher.DispatchController | undefined;
   #status = 0;
-  #retryAfterMs: number | undefined;
+  /** Of an answer with an error status. */
+  #errorHeaders: IncomingHttpHeaders | undefined;
   /** How the bytes of the body are read. `unknown`: of an answer that has not begun. */
   #reading: "unknown" | "events" | "answer" | "error" | "nothing" = "nothing";
   /** The media type of the answer, which is a hint. */
@@ -107,11 +130,11 @@ export class HttpCall implements RunningCall, Dispatcher.DispatchHandler {
   #isReleased = false;
   #cancelTimer = () => {};
 
-  constructor(request: HttpRequest, body: JsonObject, call: ProviderCall, reader: CallReader) {
-    this.#request = request;
+  constructor(parts: HttpParts, first: WrittenRequest, call: ProviderCall, reader: CallReader) {
+    this.#parts = parts;
     this.#reader = reader;
-    const text = JSON.stringify(body);
-    this.#unsent = request.stream ? encoder.encode(text) : Buffer.from(text);
+    this.#unsent = first;
+    this.#source = first.source;
     this.#call = call;
   }
 
@@ -150,7 +173,7 @@ export class HttpCall implements RunningCall, Dispatcher.DispatchHandler {
     controller.rawHeaders = null;
     if (status < 200 || this.#end !== undefined) return;
     this.#status = status;
-    this.#retryAfterMs = readRetryAfterMs(headers);
+    if (status >= 400) this.#errorHeaders = headers;
     this.#reading = status >= 400 ? "error" : "unknown";
     this.#mediaType = String(headers["content-type"] ?? "").toLowerCase();
     const encoding = String(headers["content-encoding"] ?? "identity").toLowerCase();
@@ -210,8 +233,9 @@ export class HttpCall implements RunningCall, Dispatcher.DispatchHandler {
       return false;
     }
     this.#reading = kind;
-    const { codec, source } = this.#request;
-    if (kind === "events") this.#decoder = codec.createEventDecoder(this.#reader.takesRuns, source);
+    const { codec } = this.#parts;
+    if (kind === "events")
+      this.#decoder = codec.createEventDecoder(this.#reader.takesRuns, this.#source);
     return true;
   }
 
@@ -223,9 +247,43 @@ export class HttpCall implements RunningCall, Dispatcher.DispatchHandler {
   #readEnd(): void {
     if (this.#reading === "events") this.#accept(() => this.#decoder?.end() ?? []);
     else if (this.#reading === "answer") this.#accept(() => this.#readAnswer());
-    else this.#fail(this.#readFailure());
+    else {
+      this.#readRefusal();
+      return;
+    }
     // Every decoder ends its answer. Should one fail to, the reader must not wait for ever.
     if (this.#end === undefined) this.#failUnreadable(new Error("the answer has no end"));
+  }
+
+  /** Ends the call, or sends its request again where that may help. */
+  #readRefusal(): void {
+    const answer = this.#readError();
+    const mayRepeat = this.#parts.mayRepeat(answer);
+    const decide = (isRepeated: boolean) => {
+      if (this.#end !== undefined) return;
+      if (isRepeated) this.#repeat();
+      else this.#fail(this.#failureOf(answer));
+    };
+    if (typeof mayRepeat === "boolean") decide(mayRepeat);
+    else mayRepeat.then(decide, (cause) => this.#fail(failed(answer.status, { cause })));
+  }
+
+  #repeat(): void {
+    this.#controller = undefined;
+    this.#status = 0;
+    this.#errorHeaders = undefined;
+    this.#reading = "nothing";
+    this.#unpacker = undefined;
+    this.#body = [];
+    this.#bodyBytes = 0;
+    this.#hasBodyEnd = false;
+    try {
+      const written = this.#parts.write();
+      this.#source = written.source;
+      this.#send(written);
+    } catch (error) {
+      this.#fail(aborted(toApiError(error), 0));
+    }
   }
 
   onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
@@ -235,26 +293,50 @@ export class HttpCall implements RunningCall, Dispatcher.DispatchHandler {
       return;
     }
     if (this.#reading === "error") {
-      this.#fail(this.#readFailure());
+      this.#fail(this.#failureOf(this.#readError()));
       return;
     }
     this.#flushDecoder();
     const failure = {
       ...failureOfTransport(error, this.#status),
-      reason: shorten(redactText(describe(error), this.#request.secrets)),
+      reason: shorten(redactText(describe(error), this.#parts.secrets())),
     };
     // Without a connection, nothing of the request was sent.
     this.#fail(this.#controller === undefined ? { ...failure, scope: "provider" } : failure);
   }
 
-  #send(bytes: Uint8Array): void {
+  #send({ path, headers, body }: WrittenRequest): void {
     this.#unsent = undefined;
     if (this.#end !== undefined) return;
-    const { dispatcher, path, headers } = this.#request;
+    const text = JSON.stringify(body);
+    const bytes = this.#parts.stream ? encoder.encode(text) : Buffer.from(text);
+    const request = { method: "POST", path, headers, body: bytes } as const;
+    const proof = this.#parts.authenticator.headers(request);
+    if (!(proof instanceof Promise)) this.#dispatch(request, proof);
+    else
+      proof.then(
+        (proved) => this.#dispatch(request, proved),
+        (error: unknown) => this.#failUnproven(error),
+      );
+  }
+
+  #dispatch({ path, headers, body: bytes }: UnprovenRequest, proof: readonly string[]): void {
+    if (this.#end !== undefined) return;
+    const all = [...headers, ...proof];
     for (const [name, value] of Object.entries(this.#call.traceHeaders ?? {}))
-      headers.push(name, value);
+      all.push(name, value);
     const body = bytes.length > keptBytesMax ? forgetting(bytes) : bytes;
-    dispatcher.dispatch({ method: "POST", path, headers, body }, this);
+    this.#parts.dispatcher.dispatch({ method: "POST", path, headers: all, body }, this);
+  }
+
+  #failUnproven(cause: unknown): void {
+    if (this.#end !== undefined) return;
+    if (!(cause instanceof CredentialError)) {
+      this.#fail(failed(0, { cause }));
+      return;
+    }
+    const reason = shorten(redactText(cause.message, this.#parts.secrets()));
+    this.#fail({ ...failed(0, { alarm: reason, cause }), reason });
   }
 
   // `decode` throws when the provider's bytes are malformed.
@@ -325,7 +407,7 @@ export class HttpCall implements RunningCall, Dispatcher.DispatchHandler {
     this.#body.push(chunk);
     this.#bodyBytes += chunk.length;
     if (this.#reading === "error" && this.#bodyBytes > errorBytesMax) {
-      this.#fail(this.#readFailure());
+      this.#fail(this.#failureOf(this.#readError()));
     } else if (this.#bodyBytes > answerBytesMax) {
       this.#failUnreadable(new Error("the answer is too large"));
     }
@@ -334,28 +416,38 @@ export class HttpCall implements RunningCall, Dispatcher.DispatchHandler {
   #readAnswer(): Event[] {
     const body = parseAnswerJson(decoder.decode(Buffer.concat(this.#body)));
     if (!isObject(body) || !isSound(body, false)) throw new ApiError("upstream_error");
-    return this.#request.codec.decodeAnswer(body, this.#request.source);
+    const { failureInAnswer } = this.#parts;
+    const failure = failureInAnswer?.({ status: this.#status, body }, this.#call.route.model);
+    if (failure) {
+      this.#fail(failure);
+      return [];
+    }
+    return this.#parts.codec.decodeAnswer(body, this.#source);
   }
 
-  #readFailure(): ProviderFailure {
-    const { secrets } = this.#request;
+  #readError(): ErrorAnswer {
+    const secrets = this.#parts.secrets();
     const parsed = this.#bodyBytes > errorBytesMax ? undefined : parseErrorBody(this.#body);
     const body = parsed && redactSecrets(parsed, secrets);
-    return failureOfAnswer(
-      {
-        status: this.#status,
-        reason: shorten(body ? wordsOf(body) : textOf(this.#body, secrets)),
-        ...(body !== undefined && { body }),
-        ...(this.#retryAfterMs !== undefined && { retryAfterMs: this.#retryAfterMs }),
-      },
-      this.#call.route.model,
-    );
+    const headers = this.#errorHeaders;
+    const retryAfterMs = headers && readRetryAfterMs(headers);
+    return {
+      status: this.#status,
+      reason: shorten(body ? wordsOf(body) : textOf(this.#body, secrets)),
+      ...(headers && { headers }),
+      ...(body !== undefined && { body }),
+      ...(retryAfterMs !== undefined && { retryAfterMs }),
+    };
+  }
+
+  #failureOf(answer: ErrorAnswer): ProviderFailure {
+    return this.#parts.failureOf(answer, this.#call.route.model);
   }
 
   #readFailureEvent({ type, message, extensions }: Failure): ProviderFailure {
     const { message: redacted, ...others } = redactSecrets(
       { ...extensions, message },
-      this.#request.secrets,
+      this.#parts.secrets(),
     );
     const failure = failureOfEvent(
       { type, message: String(redacted), extensions: others },
@@ -384,7 +476,7 @@ export class HttpCall implements RunningCall, Dispatcher.DispatchHandler {
     this.#reader.ended(end);
     if (end.outcome !== "delivered" || this.#hasBodyEnd) this.#release();
     else
-      this.#cancelTimer = this.#request.clock.after(bodyEndMaxMs, () =>
+      this.#cancelTimer = this.#parts.clock.after(bodyEndMaxMs, () =>
         this.#controller?.abort(new Error("the answer has ended, and its connection has not")),
       );
     this.#write();
@@ -432,6 +524,8 @@ function kindOfBody(bytes: Buffer, mediaType: string): "events" | "answer" | "bl
     .toString("utf8")
     .replace(/^\ufeff/, "")
     .trimStart();
+  // Binary: its first bytes may look like anything.
+  if (mediaType.startsWith(awsEventStream)) return "events";
   const isLabelled = mediaType.startsWith("text/event-stream");
   // A stream may begin with empty lines, which keep the connection alive.
   if (begin === "") return isLabelled ? "events" : "blank";

@@ -1,64 +1,38 @@
-// Providers with the APIs of OpenAI: hosted ones, vLLM, Ollama, llama.cpp, OpenRouter.
+// The APIs of OpenAI: hosted ones, vLLM, Ollama, llama.cpp, OpenRouter.
 
 import { Format } from "../../gen/gateway/inference/v1/content_pb.ts";
 import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
-import type { Clock } from "../base/clock.ts";
 import { dialectOf, type HttpProviderSettings } from "../config/catalog.ts";
 import * as chat from "../formats/chat/chat.ts";
 import type { AnswerSource } from "../formats/codec.ts";
-import { Fit } from "../formats/fit.ts";
+import type { Fit } from "../formats/fit.ts";
 import * as responses from "../formats/responses/responses.ts";
-import type { OpenConnections } from "./connections.ts";
-import { addToolStubs, openEndpoint, wantsStream } from "./endpoint.ts";
-import { HttpCall } from "./http-call.ts";
-import type { CountCarried, Provider } from "./provider.ts";
+import type { Surface } from "./surface.ts";
 
-/** Connects a provider with the chat or the Responses API, neither of which counts tokens. */
-export function createOpenai(
-  settings: HttpProviderSettings,
-  credential: string | undefined,
-  connect: OpenConnections,
-  clock: Clock,
-  countCarried: CountCarried = () => {},
-): Provider {
-  const { dispatcher, basePath, headers, secrets } = openEndpoint(settings, credential, connect);
-  const { api, cacheMarks, dialect, maxTokensName, passMembers, toolStubs } = settings;
+type OpenaiSettings = Pick<
+  HttpProviderSettings,
+  "api" | "cacheMarks" | "dialect" | "maxTokensName" | "passMembers"
+>;
+
+/** The chat or the Responses API, neither of which counts tokens. */
+export function openaiSurface(settings: OpenaiSettings): Surface {
+  const { api, cacheMarks, dialect, maxTokensName, passMembers } = settings;
   const isResponses = api === "responses";
   return {
-    generate(call, reader) {
-      const stream = wantsStream(call.request);
-      const request = toolStubs ? addToolStubs(call.request) : call.request;
-      const { model } = call.route;
+    codec: isResponses ? responses : chat,
+    generate({ request, route: { model } }, stream, fit) {
       const target = { model, stream, dialect };
-      const fit = new Fit();
       const body = isResponses
         ? responses.encodeRequest(request, target, fit)
         : chat.encodeRequest(request, { ...target, cacheMarks, maxTokensName, passMembers }, fit);
-      countCarried(fit, request);
-      return new HttpCall(
-        {
-          clock,
-          dispatcher,
-          path: `${basePath}/${isResponses ? "responses" : "chat/completions"}`,
-          headers: [...headers],
-          stream,
-          codec: isResponses ? responses : chat,
-          source: sourceOf(settings, model, request, fit),
-          secrets,
-        },
-        body,
-        call,
-        reader,
-      );
+      const source = sourceOf(settings, model, request, fit);
+      return { path: isResponses ? "/responses" : "/chat/completions", headers: [], body, source };
     },
-    countTokens: async () => undefined,
-    close: () => dispatcher.close(),
-    destroy: () => dispatcher.destroy(),
   };
 }
 
 function sourceOf(
-  { api, cacheMarks, dialect }: HttpProviderSettings,
+  { api, cacheMarks, dialect }: OpenaiSettings,
   model: string,
   request: GenerateRequest,
   { leftOut }: Fit,

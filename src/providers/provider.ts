@@ -7,7 +7,7 @@ import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
 import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import type { ApiError } from "../base/errors.ts";
 import type { Stopwatch } from "../base/stopwatch.ts";
-import type { Route } from "../config/catalog.ts";
+import type { ProviderFeatures, Route } from "../config/catalog.ts";
 import type { Fit } from "../formats/fit.ts";
 import type { Span, TraceHeaders, TraceScope } from "../tracing/tracing.ts";
 
@@ -162,7 +162,17 @@ export interface RunningCall {
   stop(error: ApiError): void;
 }
 
+/** A thing that a request may need and that not every provider has. */
+export type Feature = keyof ProviderFeatures;
+
+/** Where a credential is from, in words, and when it ends. Absent: that is not known yet. */
+export type Credential = { readonly source: string; readonly endsAt?: Date | undefined };
+
 export interface Provider {
+  /** Absent: it has every feature. */
+  readonly supports?: (feature: Feature, model: string) => boolean;
+  /** Absent: its credential is constant, or there is none. */
+  readonly credential?: () => Credential;
   /** Throws an ApiError for a request that the provider's format cannot express. */
   generate(call: ProviderCall, reader: CallReader): RunningCall;
   /** Undefined if the provider cannot count. Rejects with an ApiError. */

@@ -7,7 +7,7 @@ import type { Log } from "../base/log.ts";
 import { Outbound } from "../base/outbound.ts";
 import { createShortageReport } from "../base/shortage.ts";
 import { waitFor } from "../base/stopwatch.ts";
-import { parseSecret, readFileNow } from "../base/watched-file.ts";
+import { parseSecret, type WatchedFile } from "../base/watched-file.ts";
 import {
   type CatalogFile,
   findMissingCredentials,
@@ -15,11 +15,12 @@ import {
   type ProviderSettings,
 } from "../config/catalog.ts";
 import type { Metrics } from "../metrics/metrics.ts";
-import { createAnthropic } from "./anthropic.ts";
+import { anthropicSurface } from "./anthropic.ts";
 import { callProviders } from "./attempts.ts";
-import { connectionsOf, type OpenConnections } from "./connections.ts";
+import { type EndpointParts, keyAuthenticator, watchFile } from "./endpoint.ts";
 import type { CallFailure, ModelHealth } from "./health.ts";
-import { createOpenai } from "./openai.ts";
+import { createHttpProvider } from "./http-provider.ts";
+import { openaiSurface } from "./openai.ts";
 import type {
   CountCarried,
   Provider,
@@ -121,8 +122,8 @@ export function createProviders(parts: {
   const countCarried: CountCarried = (fit, request) => metrics?.countCarried(fit, request);
   const open = (name: string, settings: ProviderSettings, files: DisposableStack) =>
     openProvider(settings, {
-      connect: connectionsOf(name, { outbound, env, files, clock, log }),
-      ...{ env, clock, contextTokensOf, countCarried },
+      ...{ name, outbound, env, files, clock, log },
+      ...{ contextTokensOf, countCarried },
     });
   const connect = (file: CatalogFile, before: ReadonlyMap<string, ProviderConnection>) =>
     openConnections(file, before, env, (name, settings) => {
@@ -229,31 +230,33 @@ function openConnections(
 
 function openProvider(
   settings: ProviderSettings,
-  parts: {
-    connect: OpenConnections;
-    env: NodeJS.ProcessEnv;
-    clock: Clock;
-    contextTokensOf: ContextTokensOf;
-    countCarried: CountCarried;
-  },
+  parts: EndpointParts & { contextTokensOf: ContextTokensOf; countCarried: CountCarried },
 ): Provider {
-  const { connect, env, clock, contextTokensOf, countCarried } = parts;
+  const { clock, contextTokensOf, countCarried } = parts;
   switch (settings.kind) {
     case "simulated":
       return createSimulated(settings, clock, contextTokensOf, countCarried);
     case "anthropic":
-      return createAnthropic(settings, credentialOf(settings, env), connect, clock, countCarried);
-    case "openai":
-      return createOpenai(settings, credentialOf(settings, env), connect, clock, countCarried);
+    case "openai": {
+      const { kind, credentialHeader } = settings;
+      const surface = kind === "openai" ? openaiSurface(settings) : anthropicSurface(settings);
+      const { key, source } = credentialOf(settings, parts);
+      const authenticator = keyAuthenticator(key, credentialHeader, source);
+      return createHttpProvider(settings, { surface, authenticator }, parts);
+    }
   }
 }
 
 function credentialOf(
   { credentialEnv, credentialFile }: HttpProviderSettings,
-  env: NodeJS.ProcessEnv,
-): string | undefined {
-  if (credentialFile !== undefined) return readFileNow(credentialFile, parseSecret);
-  return credentialEnv === undefined ? undefined : env[credentialEnv];
+  parts: EndpointParts,
+): { key?: string | WatchedFile<string> | undefined; source?: string } {
+  if (credentialFile !== undefined) {
+    const key = watchFile("credential_file", credentialFile, parseSecret, parts);
+    return { key, source: `file ${credentialFile}` };
+  }
+  if (credentialEnv === undefined) return {};
+  return { key: parts.env[credentialEnv], source: `variable ${credentialEnv}` };
 }
 
 // Calls that wait for this provider's concurrency limit are still served.
@@ -271,17 +274,22 @@ function closeWhenIdle(connection: ProviderConnection, log: Log): void {
   );
 }
 
-// Counts at the first provider that is usable. Counting is free: it is outside the concurrency
+// Counts at the first usable provider that can. Counting is free: it is outside the concurrency
 // limit, and its outcome tells nothing of the health.
 async function countTokens(
   counted: Pick<ProviderRequest, "request" | "signal" | "waits">,
   routes: readonly ProviderRoute[],
 ): Promise<ProviderTokenCount | undefined> {
   const { request, signal, waits } = counted;
-  const route = routes.find(isUsable) ?? routes.find((one) => healthOf(one).pauseMs === 0);
-  if (route === undefined) throw new ApiError("overloaded");
-  const counting = route.connection.provider.countTokens({ request, route: route.target }, signal);
-  return waitFor(counting, waits);
+  const usable = routes.filter(isUsable);
+  const open = usable.length > 0 ? usable : routes.filter((one) => healthOf(one).pauseMs === 0);
+  if (open.length === 0) throw new ApiError("overloaded");
+  for (const { connection, target } of open) {
+    const counting = connection.provider.countTokens({ request, route: target }, signal);
+    const count = await waitFor(counting, waits);
+    if (count) return count;
+  }
+  return undefined;
 }
 
 declare module "../base/log.ts" {

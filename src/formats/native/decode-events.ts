@@ -27,23 +27,32 @@ import {
   ping,
   progress,
 } from "../events.ts";
-import { isCount, isObject, isSound, mayHoldSurrogates, parseAnswerJson } from "../json.ts";
+import {
+  isCount,
+  isObject,
+  isSound,
+  mayHoldSurrogates,
+  parseAnswerJson,
+  readString,
+  unknownFields,
+} from "../json.ts";
 import { jsonDepthMax } from "../json-fault.ts";
-import { createSseParser, type SseEvent } from "../sse.ts";
-import { readStartContent } from "../start-content.ts";
+import { createSseParser, type SseEvent, type SseParser } from "../sse.ts";
 import { runDelta, type TextDeltas, TextRuns } from "../text-run.ts";
-import { completeBlock, decodeBlock } from "./decode-block.ts";
-import { readString, unknownFields } from "./fields.ts";
-import { textFormOf } from "./text-form.ts";
+import { completeBlock, decodeBlock, readStartContent } from "./decode-block.ts";
+import { textFormOf } from "./encode-events.ts";
 import { decodeUsage } from "./usage.ts";
 
 /**
  * Decodes the stream of one answer. Its events always follow the order of event.proto: small
  * omissions are repaired, an answer that is out of order or incomplete ends in a `failure`, and
- * no event follows `message_stop` or `failure`.
+ * no event follows `message_stop` or `failure`. `parser`: of another framing.
  */
-export function createEventDecoder(acceptsRuns = false, source: AnswerSource = {}): EventDecoder {
-  const parser = createSseParser(acceptsRuns ? new TextRuns(textDeltas) : undefined);
+export function createEventDecoder(
+  acceptsRuns = false,
+  source: AnswerSource = {},
+  parser: SseParser = createSseParser(acceptsRuns ? new TextRuns(textDeltas) : undefined),
+): EventDecoder {
   const order = createOrder();
   const read = (sseEvents: readonly SseEvent[]): Event[] => {
     const events: Event[] = [];

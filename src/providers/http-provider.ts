@@ -1,0 +1,140 @@
+// A provider over HTTP: a surface and an authenticator behind one pool of connections.
+
+import type { JsonObject } from "@bufbuild/protobuf";
+import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
+import { ApiError, toApiError } from "../base/errors.ts";
+import type { HttpSettings } from "../config/catalog.ts";
+import { Fit } from "../formats/fit.ts";
+import { isObject, parseJsonText } from "../formats/json.ts";
+import { addToolStubs, type EndpointParts, openEndpoint, wantsStream } from "./endpoint.ts";
+import { type ErrorAnswer, failureOfAnswer, readRetryAfterMs } from "./failures.ts";
+import { HttpCall } from "./http-call.ts";
+import type { CountCarried, Provider, ProviderFailure } from "./provider.ts";
+import { redactSecrets } from "./redact.ts";
+import type { Authenticator, Message, Surface, UnprovenRequest } from "./surface.ts";
+
+/** A request that is changed after a refusal goes out at most so many times more. */
+const changesMax = 4;
+
+/** Connects a provider with these two parts. */
+export function createHttpProvider(
+  settings: HttpSettings,
+  { surface, authenticator }: { surface: Surface; authenticator: Authenticator },
+  parts: EndpointParts & { readonly countCarried: CountCarried },
+): Provider {
+  const { clock, countCarried } = parts;
+  const { dispatcher, basePath, headers } = openEndpoint(settings, parts);
+  // Of the operator: a header may hold a secret. Values below 8 characters are ordinary words.
+  const ownSecrets = Object.values(settings.headers).filter(({ length }) => length >= 8);
+  let [secrets, proving]: [readonly string[], readonly string[] | undefined] = [[], undefined];
+  /** The same list while the authenticator has the same. */
+  const allSecrets = () => {
+    const proved = authenticator.secrets();
+    if (proved !== proving) [secrets, proving] = [[...proved, ...ownSecrets], proved];
+    return secrets;
+  };
+  const addressed = ({ path, headers: more, body }: Message) => ({
+    path: basePath + path,
+    headers: [...headers, ...more],
+    body,
+  });
+  const withStubs = (request: GenerateRequest) =>
+    settings.toolStubs ? addToolStubs(request) : request;
+
+  /** Decides whether one request is sent again after a refusal. */
+  const createSecondChance = (model: string) => {
+    let [isRefreshed, changes] = [false, 0];
+    return (answer: ErrorAnswer): boolean | Promise<boolean> => {
+      const refreshed = isRefreshed ? undefined : authenticator.refresh?.(answer);
+      if (refreshed) {
+        isRefreshed = true;
+        return refreshed;
+      }
+      return changes++ < changesMax && (surface.learn?.(answer, model) ?? false);
+    };
+  };
+
+  const { features = {} } = settings;
+  const { supports } = surface;
+  const restricts = Object.values(features).includes(false);
+  return {
+    ...((supports || restricts) && {
+      supports: (feature, model) => features[feature] ?? supports?.(feature, model) ?? true,
+    }),
+    generate(call, reader) {
+      const stream = wantsStream(call.request);
+      const write = () => {
+        const fit = new Fit();
+        const request = withStubs(call.request);
+        const { source, ...message } = surface.generate({ ...call, request }, stream, fit);
+        return { ...addressed(message), source, fit, request };
+      };
+      const { fit, request, ...first } = write();
+      countCarried(fit, request);
+      const how = {
+        clock,
+        dispatcher,
+        authenticator,
+        stream,
+        codec: surface.codec,
+        secrets: allSecrets,
+        write,
+        mayRepeat: createSecondChance(call.route.model),
+        failureOf: failureOfRefusal,
+        failureInAnswer: surface.failureOf,
+      };
+      return new HttpCall(how, first, call, reader);
+    },
+    async countTokens(call, signal) {
+      if (!surface.counting) return undefined;
+      const { message, read, isMissing } = surface.counting;
+      const mayRepeat = createSecondChance(call.route.model);
+      const request = withStubs(call.request);
+      for (;;) {
+        const { path, headers: sent, body } = addressed(message({ ...call, request }));
+        const asked = { method: "POST" as const, path, headers: sent, body: bytesOf(body) };
+        const answer = await post(asked, signal);
+        const { status, body: counted } = answer;
+        if (isMissing(status, counted)) return undefined;
+        if (counted === undefined) throw new ApiError("upstream_error");
+        if (status === 200) return read(counted);
+        const error = { ...answer, body: redactSecrets(counted, allSecrets()) };
+        if (!(await mayRepeat(error))) throw failureOfRefusal(error, call.route.model).error;
+      }
+    },
+    close: () => dispatcher.close(),
+    destroy: () => dispatcher.destroy(),
+    ...(authenticator.credential && { credential: authenticator.credential }),
+  };
+
+  async function post(request: UnprovenRequest, signal: AbortSignal): Promise<ErrorAnswer> {
+    try {
+      const proof = await authenticator.headers(request);
+      const answer = await dispatcher.request({
+        ...request,
+        headers: [...request.headers, ...proof],
+        signal,
+      });
+      const body = parseJsonText(await answer.body.text());
+      const { statusCode: status, headers: received } = answer;
+      const retryAfterMs = readRetryAfterMs(received);
+      return {
+        status,
+        headers: received,
+        ...(isObject(body) && { body }),
+        ...(retryAfterMs !== undefined && { retryAfterMs }),
+      };
+    } catch (error) {
+      if (signal.aborted) throw new ApiError("cancelled", { cause: error });
+      throw new ApiError("upstream_error", { cause: toApiError(error) });
+    }
+  }
+
+  function failureOfRefusal(answer: ErrorAnswer, model: string): ProviderFailure {
+    return surface.failureOf?.(answer, model) ?? failureOfAnswer(answer, model);
+  }
+}
+
+function bytesOf(body: JsonObject): Uint8Array {
+  return Buffer.from(JSON.stringify(body));
+}

@@ -33,8 +33,8 @@ type Parts = {
   readonly retentionMonths: number | undefined;
   /** Undefined: charges are sent nowhere. */
   readonly sink: SinkSettings | undefined;
-  /** The way to the sink. Default: the direct one. */
-  readonly outbound?: Outbound | undefined;
+  /** The way to the sink. */
+  readonly outbound: Outbound | undefined;
 };
 
 const everyMs = 3_600_000;

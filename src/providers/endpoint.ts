@@ -20,7 +20,10 @@ export type Endpoint = {
  * Creates the connection pool of a provider. HTTP/1.1 only: each active call has its own
  * connection, and so its own back-pressure.
  */
-export function openEndpoint(settings: HttpSettings): Endpoint {
+export function openEndpoint(
+  settings: HttpSettings,
+  accept = "application/json, text/event-stream",
+): Endpoint {
   const url = new URL(settings.baseUrl);
   return {
     dispatcher: new Pool(url.origin, {
@@ -38,7 +41,7 @@ export function openEndpoint(settings: HttpSettings): Endpoint {
         "content-type",
         "application/json",
         "accept",
-        "application/json, text/event-stream",
+        accept,
         // Nothing is gained by packing the few bytes of a delta.
         "accept-encoding",
         "identity",

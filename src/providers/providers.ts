@@ -7,14 +7,17 @@ import type { Log } from "../base/log.ts";
 import { createShortageReport } from "../base/shortage.ts";
 import { waitFor } from "../base/stopwatch.ts";
 import {
+  type BedrockSettings,
   type CatalogFile,
   findMissingCredentials,
-  type HttpProviderSettings,
+  type HttpSettings,
   type ProviderSettings,
 } from "../config/catalog.ts";
 import type { Metrics } from "../metrics/metrics.ts";
 import { anthropicSurface } from "./anthropic.ts";
 import { callProviders } from "./attempts.ts";
+import { awsAuthenticator } from "./aws.ts";
+import { bedrockSurface } from "./bedrock.ts";
 import { keyAuthenticator } from "./endpoint.ts";
 import type { CallFailure, ModelHealth } from "./health.ts";
 import { createHttpProvider } from "./http-provider.ts";
@@ -36,6 +39,8 @@ import {
   Router,
 } from "./routing.ts";
 import { type ContextTokensOf, createSimulated } from "./simulated/simulated.ts";
+import type { Authenticator } from "./surface.ts";
+import { callDirectly, type TokenCall } from "./token-call.ts";
 
 export type {
   AnswerReader,
@@ -115,11 +120,15 @@ export function createProviders(parts: {
   let { models } = parts.file;
   const contextTokensOf = (id: string) => models.find((model) => model.id === id)?.contextTokens;
   const countCarried: CountCarried = (fit, request) => metrics?.countCarried(fit, request);
-  const open = (settings: ProviderSettings) =>
-    openProvider(settings, { env, clock, contextTokensOf, countCarried });
+  const open = (name: string, settings: ProviderSettings) => {
+    const report = (message: string) =>
+      log.error({ code: "provider_adjusted", provider: name }, message);
+    const shared = { env, clock, contextTokensOf, countCarried, call: callDirectly, report };
+    return openProvider(settings, shared);
+  };
   const connect = (file: CatalogFile, before: ReadonlyMap<string, ProviderConnection>) =>
     openConnections(file, before, env, (name, settings) =>
-      createConnection(name, settings, open(settings), clock, random),
+      createConnection(name, settings, open(name, settings), clock, random),
     );
   let router = new Router(parts.file, connect(parts.file, new Map()));
   if (parts.metrics) readProviders(parts.metrics, () => router);
@@ -216,15 +225,19 @@ function openConnections(
   );
 }
 
-function openProvider(
-  settings: ProviderSettings,
-  parts: {
-    env: NodeJS.ProcessEnv;
-    clock: Clock;
-    contextTokensOf: ContextTokensOf;
-    countCarried: CountCarried;
-  },
-): Provider {
+/** What providers are made of. */
+type OpenParts = {
+  readonly env: NodeJS.ProcessEnv;
+  readonly clock: Clock;
+  readonly contextTokensOf: ContextTokensOf;
+  readonly countCarried: CountCarried;
+  /** Sends calls for tokens. */
+  readonly call: TokenCall;
+  /** Hears of what the operator should know. */
+  readonly report: (message: string) => void;
+};
+
+function openProvider(settings: ProviderSettings, parts: OpenParts): Provider {
   const { env, clock, contextTokensOf, countCarried } = parts;
   switch (settings.kind) {
     case "simulated":
@@ -234,13 +247,29 @@ function openProvider(
       const { kind, credentialHeader } = settings;
       const surface = kind === "openai" ? openaiSurface(settings) : anthropicSurface(settings);
       const authenticator = keyAuthenticator(credentialOf(settings, env), credentialHeader);
-      return createHttpProvider(settings, { surface, authenticator }, { clock, countCarried });
+      return createHttpProvider(settings, { surface, authenticator }, parts);
+    }
+    case "bedrock": {
+      const surface = bedrockSurface(settings, parts);
+      const authenticator = bedrockAuthenticator(settings, parts);
+      return createHttpProvider(settings, { surface, authenticator }, parts);
     }
   }
 }
 
+// An API key of Bedrock, or a signature with the credentials of AWS.
+function bedrockAuthenticator(settings: BedrockSettings, parts: OpenParts): Authenticator {
+  const { env } = parts;
+  const { endpoint, assumeRole } = settings;
+  const usual = assumeRole === undefined ? env.AWS_BEARER_TOKEN_BEDROCK : undefined;
+  const key = credentialOf(settings, env) ?? usual;
+  if (key !== undefined) return keyAuthenticator(key, "authorization");
+  const service = endpoint === "mantle" ? "bedrock-mantle" : "bedrock";
+  return awsAuthenticator({ ...settings, service }, parts);
+}
+
 function credentialOf(
-  { credentialEnv }: HttpProviderSettings,
+  { credentialEnv }: Pick<HttpSettings, "credentialEnv">,
   env: NodeJS.ProcessEnv,
 ): string | undefined {
   return credentialEnv === undefined ? undefined : env[credentialEnv];
@@ -277,6 +306,8 @@ async function countTokens(
 
 declare module "../base/log.ts" {
   interface LogCodes {
+    /** see the message: a cloud refuses something, which is left out or changed from now on */
+    provider_adjusted: true;
     /** nothing: connections of a removed provider ended with an error */
     provider_not_closed: true;
   }

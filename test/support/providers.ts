@@ -10,7 +10,7 @@ import {
 } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import type { Clock } from "../../src/base/clock.ts";
 import { type ApiError, toApiError } from "../../src/base/errors.ts";
-import { createLog } from "../../src/base/log.ts";
+import { createLog, type Log } from "../../src/base/log.ts";
 import { readCatalogFile } from "../../src/config/catalog.ts";
 import {
   createProviders,
@@ -20,15 +20,15 @@ import {
 } from "../../src/providers/providers.ts";
 import { catalogFor } from "./catalog.ts";
 
-/** The providers of a configuration text, without a log. Default: the real clock. */
+/** The providers of a configuration text. Default: the real clock, and no log. */
 export function openProviders(
   catalog: string,
-  more: { env?: NodeJS.ProcessEnv; clock?: Clock; random?: () => number } = {},
+  more: { env?: NodeJS.ProcessEnv; clock?: Clock; random?: () => number; log?: Log } = {},
 ): ManagedProviders {
-  const { env = {}, clock, random } = more;
+  const { env = {}, clock, random, log = createLog("silent") } = more;
   return createProviders({
     file: readCatalogFile(catalog),
-    log: createLog("silent"),
+    log,
     env,
     ...(clock && { clock }),
     ...(random && { random }),

@@ -126,9 +126,10 @@ export type ConnectionSettings = {
   readonly proxy?: HttpProxy | "none" | undefined;
   /** Longest time to connect, and with a proxy also to wait for its answer. */
   readonly connectMs: number;
-  /** Authorities of new connections, those of a proxy included. Default: those that Node trusts. */
-  readonly authorities?: (() => SecureContext) | undefined;
 };
+
+/** The authorities of new connections, those to a proxy included. */
+export type Authorities = { readonly value: SecureContext };
 
 type PoolNumbers = Pick<
   Pool.Options,
@@ -140,12 +141,20 @@ const usualConnectMs = 10_000;
 
 export class Outbound {
   readonly #proxies: ProxySettings;
+  readonly #authorities: Authorities | undefined;
   readonly #agent = new Agent({
     factory: (origin) => this.open(new URL(origin).origin, { connectMs: usualConnectMs }, {}),
   });
 
-  constructor(proxies: ProxySettings = {}) {
+  /** `authorities`: default: those that Node trusts. */
+  constructor(proxies: ProxySettings = {}, authorities?: Authorities) {
     this.#proxies = proxies;
+    this.#authorities = authorities;
+  }
+
+  /** The same way, or one of other proxies, with these authorities. The caller destroys it. */
+  with(proxies = this.#proxies, authorities?: Authorities): Outbound {
+    return new Outbound(proxies, authorities);
   }
 
   /** The proxy that the environment names for an address. Undefined: it is called directly. */
@@ -171,7 +180,8 @@ export class Outbound {
 
   /** Opens a pool of connections to one server, HTTP/1.1 only. The caller closes it. */
   open(origin: string, settings: ConnectionSettings, numbers: PoolNumbers): Dispatcher {
-    const { proxy = this.proxyTo(new URL(origin)), connectMs, authorities } = settings;
+    const { proxy = this.proxyTo(new URL(origin)), connectMs } = settings;
+    const authorities = this.#authorities;
     const options = { ...numbers, allowH2: false };
     if (proxy === undefined || proxy === "none") {
       const connect = authorities
@@ -205,7 +215,7 @@ export class Outbound {
 /** Connects with the authorities of that moment. A TLS session of others is not taken up again. */
 function connectorWith(
   connectMs: number,
-  authorities: (() => SecureContext) | undefined,
+  authorities: Authorities | undefined,
 ): buildConnector.connector {
   const build = (secureContext?: SecureContext) =>
     buildConnector({
@@ -215,10 +225,10 @@ function connectorWith(
       ...(secureContext && { secureContext }),
     });
   if (!authorities) return build();
-  let used = authorities();
+  let used = authorities.value;
   let connect = build(used);
   return (options, callback) => {
-    const now = authorities();
+    const now = authorities.value;
     if (now !== used) {
       used = now;
       connect = build(now);

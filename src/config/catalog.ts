@@ -53,6 +53,7 @@ export {
   webhookSecretOf,
 } from "./processors.ts";
 export {
+  type BedrockSettings,
   findMissingCredentials,
   type HttpProviderSettings,
   type HttpSettings,

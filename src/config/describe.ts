@@ -10,6 +10,7 @@ import type {
   ProcessorSettings,
   ProviderSettings,
   SignUp,
+  SimulatedSettings,
 } from "./catalog.ts";
 import { btc } from "./coins.ts";
 import { assetsOf } from "./onchain.ts";
@@ -107,7 +108,6 @@ function describeProvider(settings: ProviderSettings): string {
   }
   const {
     kind,
-    api,
     dialect,
     baseUrl,
     credentialEnv,
@@ -120,13 +120,26 @@ function describeProvider(settings: ProviderSettings): string {
   } = settings;
   const credential =
     credentialEnv === undefined
-      ? "no credential"
+      ? describeCloudCredential(settings)
       : `credential from ${credentialEnv} in ${credentialHeader}`;
   const extra =
     Object.keys(headers).length === 0 ? "" : `; headers ${Object.keys(headers).join(", ")}`;
   const limits = `connect ${connectMs} ms, first byte ${firstByteMs} ms, idle ${idleMs} ms, total ${totalMs} ms`;
-  const what = `${kind} (${api === "responses" ? "api: responses, " : ""}dialect: ${dialect})`;
+  const what = `${kind} (${describeApi(settings)}dialect: ${dialect})`;
   return `${what} at ${baseUrl}; ${credential}${extra}; ${limits}; ${load}`;
+}
+
+function describeApi(settings: Exclude<ProviderSettings, SimulatedSettings>): string {
+  const { api } = settings;
+  if (settings.kind === "bedrock")
+    return `api: ${api}${api === "invoke" ? "" : ` at ${settings.endpoint}`}, `;
+  return api === "responses" ? "api: responses, " : "";
+}
+
+function describeCloudCredential(settings: Exclude<ProviderSettings, SimulatedSettings>): string {
+  if (settings.kind !== "bedrock") return "no credential";
+  const { assumeRole } = settings;
+  return assumeRole === undefined ? "credentials of AWS" : `AWS role ${assumeRole}`;
 }
 
 function describePayments(payments: PaymentSettings | undefined): string[] {

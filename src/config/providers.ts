@@ -8,6 +8,7 @@ import {
   checked,
   choice,
   flag,
+  formed,
   httpUrl,
   integer,
   named,
@@ -103,23 +104,13 @@ export type ProviderFeatures = v.InferOutput<typeof features>;
 
 const limitMs = integer(1, 24 * hourMs);
 
+/** Of all providers over HTTP. */
 const http = {
   ...load,
   /** What it has, or has not, other than its kind. */
   features: v.exactOptional(features),
-  /**
-   * The URL before `/v1/messages` (anthropic), or before `/chat/completions` or `/responses`
-   * (openai). No slash at the end.
-   */
-  base_url: httpUrl,
-  /** Its habits within the format. Default: by the host of its URL. */
-  dialect: v.exactOptional(choice(dialectNames)),
-  /** Environment variable with the credential. Absent: none is sent. */
+  /** Environment variable with the credential. Absent: none is sent, or a cloud's own is. */
   credential_env: v.exactOptional(variable),
-  /** File with the credential, which may be replaced while the gateway runs. */
-  credential_file: v.exactOptional(text),
-  /** Header of the credential. `authorization` sends it as Bearer. */
-  credential_header: v.exactOptional(choice(["x-api-key", "authorization"])),
   /** Further request headers, by their names in lower case. */
   headers: v.optional(headers, {}),
   /** The way to it: as the environment says, directly, or through a proxy of its own. */
@@ -139,7 +130,7 @@ const http = {
 };
 
 /** The rules of a section with these members. */
-const ofHttp = (
+const ofAddressed = (
   rule: (at: "credential_file", of: readonly [], find: () => string | undefined) => void,
   has: (name: string) => boolean,
 ) =>
@@ -148,6 +139,36 @@ const ofHttp = (
       ? "set it or credential_env, not both"
       : undefined,
   );
+
+/** Of those that are at an address of the operator's choice. */
+const addressed = {
+  ...load,
+  /**
+   * The URL before `/v1/messages` (anthropic), or before `/chat/completions` or `/responses`
+   * (openai). No slash at the end.
+   */
+  base_url: httpUrl,
+  /** Its habits within the format. Default: by the host of its URL. */
+  dialect: v.exactOptional(choice(dialectNames)),
+  /** File with the credential, which may be replaced while the gateway runs. */
+  credential_file: v.exactOptional(text),
+  /** Header of the credential. `authorization` sends it as Bearer. */
+  credential_header: v.exactOptional(choice(["x-api-key", "authorization"])),
+  ...http,
+};
+
+/** Of those that are at a cloud. */
+const cloud = {
+  ...http,
+  /** Default: the cloud's own for the other settings. */
+  base_url: v.exactOptional(httpUrl),
+};
+
+/** Of clouds that serve the native API. */
+const betas = {
+  /** Names of betas at the cloud by those of clients, or `false` for one that it does not offer. */
+  betas: v.optional(named(formed(/^[\w.-]+$/, "a name, or false")), {}),
+};
 
 const chat = {
   /** Request members that the provider gets beyond the known ones. */
@@ -167,33 +188,34 @@ const chat = {
   max_tokens_name: v.optional(choice(["max_tokens", "max_completion_tokens"]), "max_tokens"),
 };
 
-type Http = Settings<typeof http>;
+type Addressed = Settings<typeof addressed>;
 type Kind = "anthropic" | "openai";
 
 /** What a provider with a URL does unless its section says otherwise. */
 function habitsOf(
-  one: Http & { readonly kind: Kind },
-): Required<Pick<Http, "dialect" | "credentialHeader">> {
+  one: Addressed & { readonly kind: Kind },
+): Required<Pick<Addressed, "dialect" | "credentialHeader">> {
   const usual = one.kind === "anthropic" ? "x-api-key" : "authorization";
   const { dialect = dialectAt(one.baseUrl), credentialHeader = usual } = one;
   return { dialect, credentialHeader };
 }
 
 /** What every provider over HTTP has. */
-export type HttpSettings = Omit<Http, "dialect" | "credentialHeader"> & ReturnType<typeof habitsOf>;
+export type HttpSettings = Settings<typeof http> &
+  ReturnType<typeof habitsOf> & { readonly baseUrl: string };
 /** A provider with an API of the named kind. `api`: which of OpenAI's it serves. */
-export type HttpProviderSettings = Http &
+export type HttpProviderSettings = Addressed &
   ReturnType<typeof habitsOf> &
   Settings<typeof chat> & { readonly kind: Kind; readonly api: "chat" | "responses" };
 export type SimulatedSettings = v.InferOutput<typeof simulated>;
 /** One entry of `providers`. */
-export type ProviderSettings = SimulatedSettings | HttpProviderSettings;
+export type ProviderSettings = SimulatedSettings | HttpProviderSettings | BedrockSettings;
 
 /** The members of the chat API, at a provider of another one. */
 const notChat = { passMembers: [], cacheMarks: false, maxTokensName: "max_tokens" } as const;
 
 const anthropic = v.pipe(
-  section({ kind: v.literal("anthropic"), ...http }, ofHttp),
+  section({ kind: v.literal("anthropic"), ...addressed }, ofAddressed),
   v.transform(
     (one): HttpProviderSettings => ({ ...one, ...notChat, api: "chat", ...habitsOf(one) }),
   ),
@@ -203,24 +225,76 @@ const openaiChat = v.pipe(
     {
       kind: v.literal("openai"),
       api: v.optional(v.literal("chat"), "chat"),
-      ...http,
+      ...addressed,
       ...chat,
     },
-    ofHttp,
+    ofAddressed,
   ),
   v.transform((one): HttpProviderSettings => ({ ...one, ...habitsOf(one) })),
 );
 const openaiResponses = v.pipe(
-  section({ kind: v.literal("openai"), api: v.literal("responses"), ...http }, ofHttp),
+  section({ kind: v.literal("openai"), api: v.literal("responses"), ...addressed }, ofAddressed),
   v.transform((one): HttpProviderSettings => ({ ...one, ...notChat, ...habitsOf(one) })),
 );
 
 const openai = variant(
   "api",
   { chat: openaiChat, responses: openaiResponses },
-  { always: http, usual: "chat" },
+  { always: addressed, usual: "chat" },
 );
-export const provider = variant("kind", { simulated, anthropic, openai }, { always: load });
+
+const region = formed(/^[a-z]{2,}(-[a-z0-9]+)+$/, "a region such as us-east-1");
+
+const bedrockMembers = {
+  kind: v.literal("bedrock"),
+  ...cloud,
+  ...betas,
+  region,
+  /** The native API, or the older one that invokes a model. */
+  api: v.optional(choice(["messages", "invoke"]), "messages"),
+  /** Where the native API is: mantle has Opus 4.7 and newer models, runtime the earlier ones. */
+  endpoint: v.optional(choice(["runtime", "mantle"]), "runtime"),
+  /** A role to take on, by its ARN. */
+  assume_role: v.exactOptional(
+    formed(/^arn:aws[\w-]*:iam::\d{12}:role\/[\w+=,.@/-]+$/, "the ARN of a role"),
+  ),
+  /** What its owner asks for. */
+  external_id: v.exactOptional(text),
+};
+
+const bedrock = v.pipe(
+  section(bedrockMembers, (rule, has) => {
+    rule("endpoint", ["api", "endpoint"], ({ api, endpoint }) =>
+      api === "invoke" && endpoint === "mantle" ? "must be runtime with api: invoke" : undefined,
+    );
+    rule("assume_role", ["assume_role"], ({ assume_role }) =>
+      assume_role !== undefined && has("credential_env")
+        ? "needs credentials of AWS, and credential_env holds an API key"
+        : undefined,
+    );
+    rule("external_id", ["external_id"], ({ external_id }) =>
+      external_id !== undefined && !has("assume_role") ? "needs assume_role" : undefined,
+    );
+  }),
+  v.transform((one) => ({
+    ...one,
+    baseUrl:
+      one.baseUrl ??
+      (one.endpoint === "mantle"
+        ? `https://bedrock-mantle.${one.region}.api.aws`
+        : `https://bedrock-runtime.${one.region}.amazonaws.com`),
+    dialect: "anthropic" as const,
+    credentialHeader: "authorization" as const,
+  })),
+);
+
+export type BedrockSettings = v.InferOutput<typeof bedrock>;
+
+export const provider = variant(
+  "kind",
+  { simulated, anthropic, openai, bedrock },
+  { always: load },
+);
 
 /**
  * A problem for each credential, authority and proxy that the environment lacks, or that cannot be
@@ -241,9 +315,10 @@ export function findMissingCredentials(
 
 /** Functions that throw for a member that cannot be used. */
 function checksOf(
-  { credentialEnv, credentialFile, caFile, proxy }: HttpProviderSettings,
+  settings: HttpSettings & { readonly credentialFile?: string | undefined },
   env: NodeJS.ProcessEnv,
 ): Record<string, () => unknown> {
+  const { credentialEnv, credentialFile, caFile, proxy } = settings;
   return {
     ...(credentialEnv !== undefined && { credential_env: () => checkVariable(credentialEnv, env) }),
     ...(credentialFile !== undefined && {

@@ -45,7 +45,7 @@ function headersOf(request: GenerateRequest): string[] {
 }
 
 /** Throws `invalid_request` for headers of the client that no header can carry. */
-function checkVendorHeaders({ vendorVersion, vendorBeta }: GenerateRequest): void {
+export function checkVendorHeaders({ vendorVersion, vendorBeta }: GenerateRequest): void {
   // undici's error would count as a failure of the provider.
   if (/^[\t\x20-\x7e]*$/.test(vendorVersion + vendorBeta)) return;
   throw new ApiError("invalid_request", {

@@ -362,7 +362,7 @@ class Attempted implements CallReader {
     const [wasUnusable, wasPaused] = [health.isUnusable, health.pauseMs > 0];
     const failed = {
       accountId: scope === "provider" ? undefined : accountId,
-      isQuota: status === 429,
+      isQuota: end.isQuota ?? status === 429,
       isDayQuota: end.isDayQuota ?? false,
       retryAfterMs,
     };

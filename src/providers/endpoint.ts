@@ -24,6 +24,7 @@ export type Endpoint = {
 export type EndpointParts = {
   /** Its name. */
   readonly name: string;
+  /** The way that its settings name. */
   readonly outbound: Outbound;
   readonly env: NodeJS.ProcessEnv;
   /** Gets what closes the files that are read again. */
@@ -34,23 +35,20 @@ export type EndpointParts = {
 
 /**
  * Creates the connection pool of a provider. Each active call has its own connection, and so its
- * own back-pressure. Throws for a `ca_file` that cannot be used, and for a variable that holds no
- * URL of a proxy.
+ * own back-pressure. Throws for a variable that holds no URL of a proxy.
  */
-export function openEndpoint(settings: HttpSettings, parts: EndpointParts): Endpoint {
+export function openEndpoint(
+  settings: HttpSettings,
+  parts: EndpointParts,
+  accept = "application/json, text/event-stream",
+): Endpoint {
   const url = new URL(settings.baseUrl);
-  const { caFile, concurrency, connectMs, firstByteMs, idleMs, proxy } = settings;
+  const { concurrency, connectMs, firstByteMs, idleMs, proxy } = settings;
   const way = typeof proxy === "object" ? readProxy(proxy, parts.env) : proxy;
-  const authorities =
-    caFile === undefined ? undefined : watchFile("ca_file", caFile, parseAuthorities, parts);
   return {
     dispatcher: parts.outbound.open(
       url.origin,
-      {
-        connectMs,
-        ...(way !== "env" && { proxy: way }),
-        ...(authorities && { authorities: () => authorities.value }),
-      },
+      { connectMs, ...(way !== "env" && { proxy: way }) },
       {
         connections: concurrency,
         pipelining: 1,
@@ -65,7 +63,7 @@ export function openEndpoint(settings: HttpSettings, parts: EndpointParts): Endp
         "content-type",
         "application/json",
         "accept",
-        "application/json, text/event-stream",
+        accept,
         // Nothing is gained by packing the few bytes of a delta.
         "accept-encoding",
         "identity",
@@ -75,6 +73,20 @@ export function openEndpoint(settings: HttpSettings, parts: EndpointParts): Endp
       ...Object.entries(settings.headers).flat(),
     ],
   };
+}
+
+/**
+ * The way to a provider and for its tokens, by its `proxy` and `ca_file`; `outbound` of the parts
+ * is that of the environment. Throws for either that cannot be used.
+ */
+export function outboundTo({ caFile, proxy }: HttpSettings, parts: EndpointParts): Outbound {
+  const { outbound, env, files } = parts;
+  if (proxy === "env" && caFile === undefined) return outbound;
+  const authorities =
+    caFile === undefined ? undefined : watchFile("ca_file", caFile, parseAuthorities, parts);
+  const own = typeof proxy === "object" ? readProxy(proxy, env) : undefined;
+  const proxies = proxy === "env" ? undefined : own ? { https: own, http: own } : {};
+  return files.adopt(outbound.with(proxies, authorities), (one) => void one.destroy());
 }
 
 /** A file of a provider that is read again when it changes. Throws as `readFileNow`. */
@@ -90,31 +102,26 @@ export function watchFile<T>(
 /** Earlier keys that are still removed from texts: requests with them may be under way. */
 const earlierMax = 3;
 
-/** A key in a header: one that stays as it is, or that of a file. `undefined`: none is sent. */
-export function keyAuthenticator(
-  key: string | WatchedFile<string> | undefined,
-  header: string,
-  source?: string,
-): Authenticator {
-  const headersWith = (value: string) => [
-    header,
-    header === "authorization" ? `Bearer ${value}` : value,
-  ];
-  // Shorter keys are ordinary words. Removing them would damage messages.
-  const secretsOf = (value: string) => (value.length >= 8 ? [value] : []);
-  const credential = source === undefined ? {} : { credential: () => ({ source }) };
-  if (key === undefined) return { headers: () => [], secrets: () => [], ...credential };
-  let used = typeof key === "string" ? key : key.value;
-  let headers = headersWith(used);
-  let secrets: readonly string[] = secretsOf(used);
-  if (typeof key === "string")
-    return { headers: () => headers, secrets: () => secrets, ...credential };
+/** A key, or that of a file. `source`: where it is from, in words. */
+export type Key =
+  | { readonly value: string; readonly source: string }
+  | Pick<WatchedFile<string>, "value" | "path" | "refresh">;
+
+/** A key in a header. `undefined`: none is sent. */
+export function keyAuthenticator(key: Key | undefined, header: string): Authenticator {
+  if (key === undefined) return { headers: () => [], secrets: () => [] };
+  let used: string | undefined;
+  let headers: readonly string[] = [];
+  let secrets: readonly string[] = [];
   const follow = () => {
-    if (key.value === used) return;
-    used = key.value;
-    headers = headersWith(used);
-    secrets = [...secretsOf(used), ...secrets.slice(0, earlierMax)];
+    const { value } = key;
+    if (value === used) return;
+    used = value;
+    headers = [header, header === "authorization" ? `Bearer ${value}` : value];
+    // Shorter keys are ordinary words. Removing them would damage messages.
+    if (value.length >= 8) secrets = [value, ...secrets.slice(0, earlierMax)];
   };
+  const credential = { source: "path" in key ? `file ${key.path}` : key.source };
   return {
     headers() {
       follow();
@@ -124,8 +131,10 @@ export function keyAuthenticator(
       follow();
       return secrets;
     },
-    refresh: ({ status }) => (status === 401 ? key.refresh() : undefined),
-    ...credential,
+    ...("refresh" in key && {
+      refresh: ({ status }) => (status === 401 ? key.refresh() : undefined),
+    }),
+    credential: () => credential,
   };
 }
 

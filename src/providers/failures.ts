@@ -319,8 +319,8 @@ function ownErrorOf(body: JsonObject | undefined): OverflowReport {
   return readErrorBody(body, true);
 }
 
-// The members of an error body that describe the error, in either format.
-function readErrorBody(body: JsonObject | undefined, isOwn = false): OverflowReport {
+/** The members of an error body that describe the error, in either format. */
+export function readErrorBody(body: JsonObject | undefined, isOwn = false): OverflowReport {
   const { error, message, type, code } = innermost(body ?? {}, isOwn);
   return {
     type,

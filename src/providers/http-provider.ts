@@ -23,7 +23,7 @@ export function createHttpProvider(
   parts: EndpointParts & { readonly countCarried: CountCarried },
 ): Provider {
   const { clock, countCarried } = parts;
-  const { dispatcher, basePath, headers } = openEndpoint(settings, parts);
+  const { dispatcher, basePath, headers } = openEndpoint(settings, parts, surface.accept);
   // Of the operator: a header may hold a secret. Values below 8 characters are ordinary words.
   const ownSecrets = Object.values(settings.headers).filter(({ length }) => length >= 8);
   let [secrets, proving]: [readonly string[], readonly string[] | undefined] = [[], undefined];
@@ -91,11 +91,13 @@ export function createHttpProvider(
       const mayRepeat = createSecondChance(call.route.model);
       const request = withStubs(call.request);
       for (;;) {
-        const { path, headers: sent, body } = addressed(message({ ...call, request }));
+        const written = message({ ...call, request });
+        if (!written) return undefined;
+        const { path, headers: sent, body } = addressed(written);
         const asked = { method: "POST" as const, path, headers: sent, body: bytesOf(body) };
         const answer = await post(asked, signal);
         const { status, body: counted } = answer;
-        if (isMissing(status, counted)) return undefined;
+        if (isMissing(status, call.route.model)) return undefined;
         if (counted === undefined) throw new ApiError("upstream_error");
         if (status === 200) return read(counted);
         const error = { ...answer, body: redactSecrets(counted, allSecrets()) };

@@ -141,6 +141,8 @@ export type ProviderFailure = {
   readonly isOverload?: boolean;
   /** The time that it asked to wait. */
   readonly retryAfterMs?: number;
+  /** True of a quota that is used up. Default: true of a 429. */
+  readonly isQuota?: boolean;
   /** True of a 429 whose quota is that of a day. */
   readonly isDayQuota?: boolean;
   /** The provider's own words, without secrets, for operators alone: at most 500 characters. */

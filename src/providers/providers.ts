@@ -7,17 +7,26 @@ import type { Log } from "../base/log.ts";
 import { Outbound } from "../base/outbound.ts";
 import { createShortageReport } from "../base/shortage.ts";
 import { waitFor } from "../base/stopwatch.ts";
-import { parseSecret, type WatchedFile } from "../base/watched-file.ts";
+import { parseSecret } from "../base/watched-file.ts";
 import {
+  type BedrockSettings,
   type CatalogFile,
   findMissingCredentials,
-  type HttpProviderSettings,
+  type HttpSettings,
   type ProviderSettings,
 } from "../config/catalog.ts";
 import type { Metrics } from "../metrics/metrics.ts";
 import { anthropicSurface } from "./anthropic.ts";
 import { callProviders } from "./attempts.ts";
-import { type EndpointParts, keyAuthenticator, watchFile } from "./endpoint.ts";
+import { awsAuthenticator } from "./aws.ts";
+import { bedrockSurface } from "./bedrock.ts";
+import {
+  type EndpointParts,
+  type Key,
+  keyAuthenticator,
+  outboundTo,
+  watchFile,
+} from "./endpoint.ts";
 import type { CallFailure, ModelHealth } from "./health.ts";
 import { createHttpProvider } from "./http-provider.ts";
 import { openaiSurface } from "./openai.ts";
@@ -38,6 +47,8 @@ import {
   Router,
 } from "./routing.ts";
 import { type ContextTokensOf, createSimulated } from "./simulated/simulated.ts";
+import type { Authenticator } from "./surface.ts";
+import { type TokenCall, tokenCall } from "./token-call.ts";
 
 export type {
   AnswerReader,
@@ -120,11 +131,14 @@ export function createProviders(parts: {
   let { models } = parts.file;
   const contextTokensOf = (id: string) => models.find((model) => model.id === id)?.contextTokens;
   const countCarried: CountCarried = (fit, request) => metrics?.countCarried(fit, request);
-  const open = (name: string, settings: ProviderSettings, files: DisposableStack) =>
-    openProvider(settings, {
-      ...{ name, outbound, env, files, clock, log },
-      ...{ contextTokensOf, countCarried },
-    });
+  const open = (name: string, settings: ProviderSettings, files: DisposableStack) => {
+    const report = (message: string) =>
+      log.error({ code: "provider_adjusted", provider: name }, message);
+    const shared = { name, env, files, clock, log, contextTokensOf, countCarried, report };
+    const way =
+      settings.kind === "simulated" ? outbound : outboundTo(settings, { ...shared, outbound });
+    return openProvider(settings, { ...shared, outbound: way, call: tokenCall(way) });
+  };
   const connect = (file: CatalogFile, before: ReadonlyMap<string, ProviderConnection>) =>
     openConnections(file, before, env, (name, settings) => {
       const files = new DisposableStack();
@@ -228,10 +242,17 @@ function openConnections(
   );
 }
 
-function openProvider(
-  settings: ProviderSettings,
-  parts: EndpointParts & { contextTokensOf: ContextTokensOf; countCarried: CountCarried },
-): Provider {
+/** What providers are made of. */
+type OpenParts = EndpointParts & {
+  readonly contextTokensOf: ContextTokensOf;
+  readonly countCarried: CountCarried;
+  /** Sends calls for tokens. */
+  readonly call: TokenCall;
+  /** Hears of what the operator should know. */
+  readonly report: (message: string) => void;
+};
+
+function openProvider(settings: ProviderSettings, parts: OpenParts): Provider {
   const { clock, contextTokensOf, countCarried } = parts;
   switch (settings.kind) {
     case "simulated":
@@ -240,23 +261,43 @@ function openProvider(
     case "openai": {
       const { kind, credentialHeader } = settings;
       const surface = kind === "openai" ? openaiSurface(settings) : anthropicSurface(settings);
-      const { key, source } = credentialOf(settings, parts);
-      const authenticator = keyAuthenticator(key, credentialHeader, source);
+      const authenticator = keyAuthenticator(credentialOf(settings, parts), credentialHeader);
+      return createHttpProvider(settings, { surface, authenticator }, parts);
+    }
+    case "bedrock": {
+      const surface = bedrockSurface(settings, parts);
+      const authenticator = bedrockAuthenticator(settings, parts);
       return createHttpProvider(settings, { surface, authenticator }, parts);
     }
   }
 }
 
+// An API key of Bedrock, or a signature with the credentials of AWS.
+function bedrockAuthenticator(settings: BedrockSettings, parts: OpenParts): Authenticator {
+  const { env } = parts;
+  const { endpoint, assumeRole } = settings;
+  const usual = assumeRole === undefined ? "AWS_BEARER_TOKEN_BEDROCK" : undefined;
+  const key = credentialOf(settings, parts) ?? keyIn(usual, env);
+  if (key !== undefined) return keyAuthenticator(key, "authorization");
+  const service = endpoint === "mantle" ? "bedrock-mantle" : "bedrock";
+  return awsAuthenticator({ ...settings, service }, parts);
+}
+
 function credentialOf(
-  { credentialEnv, credentialFile }: HttpProviderSettings,
+  {
+    credentialEnv,
+    credentialFile,
+  }: Pick<HttpSettings, "credentialEnv"> & { readonly credentialFile?: string | undefined },
   parts: EndpointParts,
-): { key?: string | WatchedFile<string> | undefined; source?: string } {
-  if (credentialFile !== undefined) {
-    const key = watchFile("credential_file", credentialFile, parseSecret, parts);
-    return { key, source: `file ${credentialFile}` };
-  }
-  if (credentialEnv === undefined) return {};
-  return { key: parts.env[credentialEnv], source: `variable ${credentialEnv}` };
+): Key | undefined {
+  if (credentialFile !== undefined)
+    return watchFile("credential_file", credentialFile, parseSecret, parts);
+  return keyIn(credentialEnv, parts.env);
+}
+
+function keyIn(variable: string | undefined, env: NodeJS.ProcessEnv): Key | undefined {
+  const value = variable === undefined ? undefined : env[variable];
+  return value === undefined ? undefined : { value, source: `variable ${variable}` };
 }
 
 // Calls that wait for this provider's concurrency limit are still served.
@@ -294,6 +335,8 @@ async function countTokens(
 
 declare module "../base/log.ts" {
   interface LogCodes {
+    /** see the message: a cloud refuses something, which is left out or changed from now on */
+    provider_adjusted: true;
     /** nothing: connections of a removed provider ended with an error */
     provider_not_closed: true;
   }

@@ -26,6 +26,8 @@ export type Message = {
 /** What one address makes of canonical requests, and how it answers. */
 export type Surface = {
   readonly codec: AnswerCodec;
+  /** The media types that it is asked for. Default: JSON and event streams. */
+  readonly accept?: string;
   /** The request for an answer. Throws an ApiError for what the format cannot express. */
   generate(
     call: Pick<ProviderCall, "request" | "route">,
@@ -34,11 +36,12 @@ export type Surface = {
   ): Message & { readonly source: AnswerSource };
   /** Absent: it cannot count. */
   readonly counting?: {
-    message(call: Pick<ProviderCall, "request" | "route">): Message;
-    /** Undefined for an answer without a count. */
-    read(answer: JsonObject): ProviderTokenCount | undefined;
-    /** True for an answer of a server that cannot count with this model. */
-    isMissing(status: number, body: JsonObject | undefined): boolean;
+    /** Undefined: it cannot with this model. */
+    message(call: Pick<ProviderCall, "request" | "route">): Message | undefined;
+    /** The count in an answer. Throws `upstream_error` if there is none. */
+    read(answer: JsonObject): ProviderTokenCount;
+    /** True for the status of a server that cannot count with this model. */
+    isMissing(status: number, model: string): boolean;
   };
   /** Absent: it has all features. */
   readonly supports?: (feature: Feature, model: string) => boolean;

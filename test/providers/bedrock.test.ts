@@ -1,0 +1,439 @@
+// Amazon Bedrock at its three addresses.
+
+import type { MessageInitShape } from "@bufbuild/protobuf";
+import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from "vitest";
+import type { GenerateRequestSchema } from "../../gen/gateway/inference/v1/inference_pb.ts";
+import { createLog } from "../../src/base/log.ts";
+import type { ManagedProviders } from "../../src/providers/providers.ts";
+import { awsFrame, awsFrames, exceptionFrame } from "../support/aws-frames.ts";
+import {
+  type AwsCredentials,
+  awsError,
+  type Bedrock,
+  startBedrock,
+  unknownOperation,
+} from "../support/bedrock.ts";
+import { ManualClock, passDuring } from "../support/clock.ts";
+import { type FakeProvider, startFakeProvider } from "../support/provider.ts";
+import {
+  attemptsOf,
+  endOf,
+  openProviders,
+  providerRequestFor,
+  readAll,
+  requestOf,
+  textOf,
+} from "../support/providers.ts";
+
+const model = "us.anthropic.claude-opus-4-6-v1:0";
+const keys = { accessKeyId: "AKIDEXAMPLE", secretAccessKey: "secret-of-the-operator-0123456789" };
+
+let bedrock: Bedrock;
+let providers: ManagedProviders;
+let clock: ManualClock;
+beforeEach(async () => {
+  bedrock = await startBedrock();
+  bedrock.credentials = [keys];
+  clock = new ManualClock();
+  vi.stubEnv("AWS_ACCESS_KEY_ID", keys.accessKeyId);
+  vi.stubEnv("AWS_SECRET_ACCESS_KEY", keys.secretAccessKey);
+  vi.stubEnv("AWS_SHARED_CREDENTIALS_FILE", "/nowhere");
+  vi.stubEnv("AWS_CONFIG_FILE", "/nowhere");
+});
+afterEach(async () => {
+  vi.unstubAllEnvs();
+  for (const spy of [errors, warnings]) spy.mockClear();
+  await providers.close();
+  await bedrock.stop();
+});
+
+const apis = {
+  messages: "api: messages",
+  mantle: "endpoint: mantle",
+  invoke: "api: invoke",
+} as const;
+type Api = keyof typeof apis;
+const everyApi: readonly Api[] = ["messages", "mantle", "invoke"];
+
+/** The configuration of one model at a Bedrock. */
+function catalogOf(api: Api, url: string, more = ""): string {
+  return `
+price_multipliers: { cache_write_5m: 1.25, cache_write_1h: 2, cache_read: 0.1, thinking: 1 }
+models:
+  - { id: model-opus-4.6, tier: opus, created_at: 2026-02-05T00:00:00Z, context_tokens: 200000,
+      max_output_tokens: 64000, thinking: adaptive, price: { input: 3.50, output: 17.50 },
+      routes: [[{ provider: aws, model: "${model}" }]] }
+providers:
+  aws: { kind: bedrock, region: us-east-1, base_url: "${url}", ${apis[api]}${more} }
+`;
+}
+
+function open(api: Api, more = "", env: NodeJS.ProcessEnv = {}): void {
+  providers = openProviders(catalogOf(api, bedrock.provider.url, more), { clock, env, log });
+}
+
+const log = createLog("silent");
+const errors = vi.spyOn(log, "error");
+const warnings = vi.spyOn(log, "warn");
+const alarms = () =>
+  errors.mock.calls.flatMap(([{ code }, message]) => (code === "provider_alarm" ? message : []));
+const logged = () => [...errors.mock.calls, ...warnings.mock.calls];
+
+const ask = (more: MessageInitShape<typeof GenerateRequestSchema> = {}) =>
+  passDuring(() => clock.endPause(2_000), readAll(providers, requestOf("Hi", more)));
+const sent = () => bedrock.provider.requests.at(-1);
+
+describe.each(everyApi)("over %s", (api) => {
+  test.each([true, false])("a request is signed and answered, streamed: %s", async (stream) => {
+    open(api);
+    bedrock.content = { text: ["Hel", "lo 👍"], usage: { input: 12, output: 5 } };
+    const outcome = await ask({ stream, maxTokens: 100 });
+    expect([outcome.apiError, textOf(outcome.events)]).toEqual([undefined, "Hello 👍"]);
+    expect(endOf(outcome.events)?.usage).toMatchObject({ outputTokens: 5 });
+    expect(attemptsOf(outcome)).toEqual(["aws delivered 200"]);
+  });
+
+  test("what the cloud does not know is left out with its members, and said", async () => {
+    open(api);
+    if (api === "mantle") bedrock.betas.push("claude-code");
+    const outcome = await ask({
+      vendorBeta:
+        "claude-code-20250219,interleaved-thinking-2025-05-14,prompt-caching-scope-2026-01-05," +
+        "advanced-tool-use-2025-11-20,fast-mode-2026-02-01,never-heard-of-2027-01-01",
+      system: {
+        content: [
+          {
+            kind: { case: "text", value: { text: "Be brief." } },
+            cacheControl: { extensions: { type: "ephemeral", scope: "global" } },
+          },
+        ],
+      },
+      tools: [{ name: "f", inputSchema: { type: "object" }, extensions: { defer_loading: true } }],
+      extensions: {
+        metadata: { user_id: "u" },
+        diagnostics: {},
+        context_management: { edits: [] },
+        never_heard_of: 1,
+      },
+    });
+    expect([outcome.apiError, textOf(outcome.events)]).toEqual([undefined, "Hello"]);
+    const { headers = {}, body = {} } = sent() ?? {};
+    const betas =
+      api === "invoke" ? body.anthropic_beta : String(headers["anthropic-beta"]).split(",");
+    expect(betas).toEqual([
+      ...(api === "mantle" ? ["claude-code-20250219"] : []),
+      "interleaved-thinking-2025-05-14",
+      "tool-search-tool-2025-10-19",
+    ]);
+    expect(body.tools).toMatchObject([{ defer_loading: true }]);
+    expect(body).toMatchObject({ context_management: { edits: [] }, metadata: { user_id: "u" } });
+    const start = outcome.events[0]?.kind;
+    const left = start?.case === "messageStart" ? start.value.leftOut : [];
+    expect(left.map(({ what, why }) => `${what} ${why}`).sort()).toEqual(
+      [
+        "cache_control.scope unsupported",
+        ...(api === "mantle" ? [] : ["claude-code-20250219 unsupported"]),
+        "diagnostics unsupported",
+        "fast-mode-2026-02-01 unsupported",
+        "never-heard-of-2027-01-01 unsupported",
+        "never_heard_of unsupported",
+        "prompt-caching-scope-2026-01-05 unsupported",
+      ].sort(),
+    );
+  });
+
+  test("a member that the cloud refuses all the same is left out for an hour", async () => {
+    open(api);
+    bedrock.members = bedrock.members.filter((name) => name !== "metadata");
+    const extensions = { metadata: { user_id: "u" } };
+    for (const requests of [2, 3]) {
+      expect(textOf((await ask({ extensions })).events)).toBe("Hello");
+      expect(bedrock.provider.requests).toHaveLength(requests);
+    }
+    expect(providers.conditions()).toMatchObject([{ health: "good", lastFailure: undefined }]);
+    await clock.advance(3_600_000);
+    expect(textOf((await ask({ extensions })).events)).toBe("Hello");
+    expect(bedrock.provider.requests).toHaveLength(5);
+  });
+
+  test("a beta that it refuses without a name takes all betas along", async () => {
+    open(api);
+    bedrock.betas = [];
+    const vendorBeta = "context-1m-2025-08-07,interleaved-thinking-2025-05-14";
+    for (const requests of [2, 3]) {
+      expect(textOf((await ask({ vendorBeta })).events)).toBe("Hello");
+      expect(bedrock.provider.requests).toHaveLength(requests);
+    }
+  });
+
+  test("a member without which the request is another one is refused", async () => {
+    open(api);
+    bedrock.members = bedrock.members.filter((name) => name !== "system");
+    const system = { content: [{ kind: { case: "text" as const, value: { text: "Be brief." } } }] };
+    const { apiError } = await ask({ system });
+    expect(apiError?.reason).toBe("upstream_refused");
+    expect(bedrock.provider.requests).toHaveLength(1);
+  });
+
+  test("an API key is sent as it is", async () => {
+    open(api, ", credential_env: BEDROCK_KEY", { BEDROCK_KEY: "bedrock-api-key-abc" });
+    bedrock.keys = ["bedrock-api-key-abc"];
+    expect(textOf((await ask()).events)).toBe("Hello");
+    expect(sent()?.headers.authorization).toBe("Bearer bedrock-api-key-abc");
+  });
+
+  test("a clock that is 20 minutes off signs by AWS's from then on", async () => {
+    open(api);
+    for (const minutes of [20, -20]) {
+      bedrock.now = () => Date.now() + minutes * 60_000;
+      const before = bedrock.provider.requests.length;
+      for (const requests of [2, 3]) {
+        expect(textOf((await ask()).events)).toBe("Hello");
+        expect(bedrock.provider.requests).toHaveLength(before + requests);
+      }
+    }
+  });
+});
+
+test("counts come from mantle and from invoke", async () => {
+  for (const [api, inputTokens] of [
+    ["mantle", 21],
+    ["invoke", 21],
+    ["messages", undefined],
+  ] as const) {
+    open(api);
+    const counted = await providers.countTokens(providerRequestFor(requestOf("Hi")));
+    expect(counted?.inputTokens).toBe(inputTokens);
+  }
+});
+
+test("a model that invoke cannot count with is not asked again for an hour", async () => {
+  open("invoke");
+  const count = () => providers.countTokens(providerRequestFor(requestOf("Hi")));
+  bedrock.scripts.push(
+    awsError(400, "ValidationException", "The provided model doesn't support counting tokens."),
+  );
+  for (let times = 0; times < 3; times++) expect(await count()).toBeUndefined();
+  expect(bedrock.provider.requests).toHaveLength(1);
+  await clock.advance(3_600_000);
+  expect(await count()).toEqual({ inputTokens: 21 });
+});
+
+const failures: readonly [status: number, type: string, outcome: string, alarm: RegExp | null][] = [
+  [429, "ThrottlingException", "overloaded failed 429", null],
+  [429, "ModelNotReadyException", "overloaded failed 429", null],
+  [400, "ServiceQuotaExceededException", "upstream_error failed 400", /a quota of our account/],
+  [400, "ValidationException", "upstream_refused refused 400", null],
+  [403, "AccessDeniedException", "upstream_error failed 403", /refuses our account: .*the reason/],
+  [404, "ResourceNotFoundException", "upstream_error failed 404", /no model|api: invoke/],
+  [408, "ModelTimeoutException", "timeout timeout 408", null],
+  [424, "ModelErrorException", "upstream_error failed 424", null],
+  [500, "InternalServerException", "upstream_error failed 500", null],
+  [503, "ServiceUnavailableException", "upstream_error failed 503", null],
+];
+
+describe.each(["messages", "invoke"] as const)("a failure over %s", (api) => {
+  test.each(failures)("%i %s is %s", async (status, type, expected, alarm) => {
+    open(api);
+    const script = awsError(status, type, "the reason");
+    bedrock.scripts.push(script, script, script);
+    const { apiError, ask: asked } = await ask();
+    const [first] = asked.run?.attempts() ?? [];
+    expect(`${apiError?.reason} ${first?.outcome} ${first?.status}`).toBe(expected);
+    const [reported] = alarms();
+    if (alarm) expect(reported).toMatch(alarm);
+    else expect(reported).toBeUndefined();
+    const reason = providers.conditions()[0]?.lastFailure?.reason;
+    if (first?.outcome !== "refused") expect(reason).toContain("the reason");
+  });
+});
+
+test("a quota of the account pauses the provider for a minute", async () => {
+  open("messages");
+  bedrock.scripts.push(awsError(400, "ServiceQuotaExceededException", "no more"));
+  await ask();
+  expect(providers.conditions()).toMatchObject([{ waitingModels: [model] }]);
+  await clock.advance(60_000);
+  expect(providers.conditions()).toMatchObject([{ waitingModels: [] }]);
+});
+
+test("the daily quota of Bedrock pauses for ten minutes", async () => {
+  open("messages");
+  const words = "Too many tokens per day, please wait before trying again.";
+  bedrock.scripts.push(awsError(429, "ThrottlingException", words));
+  await ask();
+  await clock.advance(599_000);
+  expect(providers.conditions()).toMatchObject([{ waitingModels: [model] }]);
+});
+
+test("a path that Bedrock does not know names the other surface", async () => {
+  open("messages");
+  bedrock.scripts.push(unknownOperation);
+  const { apiError } = await ask({ stream: false, maxTokens: 100 });
+  expect(apiError?.reason).toBe("upstream_error");
+  expect(alarms()).toEqual([expect.stringContaining("set api: invoke")]);
+});
+
+describe("frames of an answer over invoke", () => {
+  const play = (...writes: Uint8Array[]) => {
+    bedrock.scripts.push({
+      headers: { "content-type": "application/vnd.amazon.eventstream" },
+      writes,
+    });
+  };
+
+  test.each([
+    ["throttlingException", "overloaded"],
+    ["modelTimeoutException", "timeout"],
+    ["internalServerException", "upstream_error"],
+  ])(
+    "an exception %s in the first frame is a failed call, and another one is made",
+    async (name) => {
+      open("invoke");
+      play(exceptionFrame(name, "the reason"));
+      const outcome = await ask();
+      expect([outcome.apiError, textOf(outcome.events)]).toEqual([undefined, "Hello"]);
+      expect(outcome.ask.run?.attempts().map(({ outcome: one }) => one)).toEqual([
+        name === "modelTimeoutException" ? "timeout" : "failed",
+        "delivered",
+      ]);
+    },
+  );
+
+  test("an exception after content ends the answer", async () => {
+    open("invoke");
+    const frames = awsFrames({ text: ["Hel", "lo"] });
+    play(...frames.slice(0, 4), exceptionFrame("modelStreamErrorException", "the reason"));
+    const outcome = await ask();
+    expect([outcome.apiError?.reason, textOf(outcome.events)]).toEqual(["upstream_error", "Hello"]);
+    expect(attemptsOf(outcome)).toEqual(["aws broke 200"]);
+  });
+
+  test("a flipped bit and a cut frame end the answer, and are no verdict on the others", async () => {
+    open("invoke");
+    const frames = awsFrames({ text: ["Hel", "lo"] });
+    const broken = Uint8Array.from(frames[3] ?? []);
+    broken[40] = (broken[40] ?? 0) ^ 1;
+    for (const last of [broken, (frames[3] ?? broken).subarray(0, 50)]) {
+      play(...frames.slice(0, 3), last);
+      const outcome = await ask();
+      expect([outcome.apiError?.reason, textOf(outcome.events)]).toEqual(["upstream_error", "Hel"]);
+      expect(providers.conditions()).toMatchObject([{ health: "good" }]);
+    }
+  });
+
+  test("other frames are skipped", async () => {
+    open("invoke");
+    const [first, ...rest] = awsFrames({ text: ["Hel", "lo"] });
+    const other = awsFrame({ ":message-type": "event", ":event-type": "new" }, "{}");
+    play(first ?? other, other, ...rest);
+    expect(textOf((await ask()).events)).toBe("Hello");
+  });
+});
+
+describe("credentials of a container", () => {
+  let source: FakeProvider;
+  let given: AwsCredentials;
+  let lifeMs: number;
+  beforeEach(async () => {
+    source = await startFakeProvider();
+    given = { ...keys, sessionToken: "session-token-0123456789abcdef" };
+    lifeMs = 3_600_000;
+    for (const name of ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"]) vi.stubEnv(name, "");
+    vi.stubEnv("AWS_CONTAINER_CREDENTIALS_FULL_URI", `${source.url}/credentials`);
+    source.always(() => {
+      bedrock.credentials = [given];
+      const { accessKeyId, secretAccessKey, sessionToken } = given;
+      const body = {
+        ...{ AccessKeyId: accessKeyId, SecretAccessKey: secretAccessKey, Token: sessionToken },
+        Expiration: new Date(Date.now() + lifeMs).toISOString(),
+      };
+      return { headers: { "content-type": "application/json" }, writes: [JSON.stringify(body)] };
+    });
+  });
+  afterEach(() => source.stop());
+
+  test("are fetched once for many requests, and again five minutes before their end", async () => {
+    open("messages");
+    const all = await Promise.all(Array.from({ length: 50 }, () => ask()));
+    expect(all.map(({ events }) => textOf(events))).toEqual(all.map(() => "Hello"));
+    expect(source.requests).toHaveLength(1);
+    await clock.advance(lifeMs - 301_000);
+    await ask();
+    expect(source.requests).toHaveLength(1);
+    await clock.advance(2_000);
+    await Promise.all(Array.from({ length: 50 }, () => ask()));
+    expect(source.requests).toHaveLength(2);
+  });
+
+  test("that ended early are replaced within the call", async () => {
+    open("messages");
+    await ask();
+    given = { ...given, sessionToken: "session-token-of-later-0123456789" };
+    bedrock.credentials = [given];
+    await clock.advance(10_000);
+    const outcome = await ask();
+    expect(textOf(outcome.events)).toBe("Hello");
+    expect(attemptsOf(outcome)).toEqual(["aws delivered 200"]);
+    expect(source.requests).toHaveLength(2);
+  });
+
+  test("that cannot be had are an alarm, and their source is not asked once per request", async () => {
+    source.always({ status: 404, writes: ["gone"] });
+    open("messages");
+    for (let times = 0; times < 5; times++)
+      expect((await ask()).apiError?.reason).toBe("upstream_error");
+    const asked = source.requests.length;
+    expect(alarms()[0]).toMatch(/^no credential can be had from AWS's chain: /);
+    await ask();
+    expect(source.requests).toHaveLength(asked);
+    expect(bedrock.provider.requests).toEqual([]);
+  });
+
+  test("are in no error and no reason", async () => {
+    open("messages");
+    const leak = `key ${given.secretAccessKey} and ${given.sessionToken} are bad`;
+    bedrock.scripts.push(awsError(500, "InternalServerException", leak));
+    bedrock.scripts.push(awsError(400, "ValidationException", leak));
+    const { apiError } = await ask();
+    expect(apiError?.reason).toBe("upstream_refused");
+    const said = JSON.stringify([apiError?.facts, providers.conditions(), logged()]);
+    expect(said).toContain("[redacted] are bad");
+    for (const secret of [given.secretAccessKey, given.sessionToken ?? ""])
+      expect(said).not.toContain(secret);
+  });
+});
+
+test("a role is taken on with the credentials of the chain", async () => {
+  const sts = await startFakeProvider();
+  onTestFinished(() => sts.stop());
+  vi.stubEnv("AWS_ENDPOINT_URL_STS", sts.url);
+  const role = {
+    accessKeyId: "ASIAROLE",
+    secretAccessKey: "role-secret",
+    sessionToken: "role-token",
+  };
+  bedrock.credentials = [role];
+  sts.always({
+    headers: { "content-type": "text/xml" },
+    writes: [
+      `<AssumeRoleResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><AssumeRoleResult>
+       <AssumedRoleUser><Arn>arn:aws:sts::111122223333:assumed-role/gateway/s</Arn>
+       <AssumedRoleId>AROA:s</AssumedRoleId></AssumedRoleUser>
+       <Credentials><AccessKeyId>${role.accessKeyId}</AccessKeyId>
+       <SecretAccessKey>${role.secretAccessKey}</SecretAccessKey>
+       <SessionToken>${role.sessionToken}</SessionToken>
+       <Expiration>${new Date(Date.now() + 3_600_000).toISOString()}</Expiration></Credentials>
+       </AssumeRoleResult></AssumeRoleResponse>`,
+    ],
+  });
+  const arn = "arn:aws:iam::111122223333:role/gateway";
+  open("messages", `, assume_role: "${arn}", external_id: ext-1`);
+  expect(textOf((await ask()).events)).toBe("Hello");
+  expect(Object.fromEntries(new URLSearchParams(sts.requests[0]?.bodyText))).toMatchObject({
+    Action: "AssumeRole",
+    RoleArn: arn,
+    ExternalId: "ext-1",
+  });
+  expect(sts.requests[0]?.headers.authorization).toContain(keys.accessKeyId);
+});

@@ -56,7 +56,7 @@ const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
       "replays",
     ],
   },
-  { providers: ["providers"] },
+  { providers: ["providers", "check-providers"] },
   {
     formats: [
       ...["native/native", "chat/chat", "responses/responses"],

@@ -17,8 +17,11 @@ import type { Metrics } from "../metrics/metrics.ts";
 import { anthropicSurface } from "./anthropic.ts";
 import { callProviders } from "./attempts.ts";
 import { awsAuthenticator } from "./aws.ts";
+import { azureSurface } from "./azure.ts";
 import { bedrockSurface } from "./bedrock.ts";
 import { keyAuthenticator } from "./endpoint.ts";
+import { entraAuthenticator } from "./entra.ts";
+import { googleAuthenticator } from "./google.ts";
 import type { CallFailure, ModelHealth } from "./health.ts";
 import { createHttpProvider } from "./http-provider.ts";
 import { openaiSurface } from "./openai.ts";
@@ -41,6 +44,7 @@ import {
 import { type ContextTokensOf, createSimulated } from "./simulated/simulated.ts";
 import type { Authenticator } from "./surface.ts";
 import { callDirectly, type TokenCall } from "./token-call.ts";
+import { vertexSurface } from "./vertex.ts";
 
 export type {
   AnswerReader,
@@ -112,8 +116,10 @@ export function createProviders(parts: {
   random?: () => number;
   /** Absent: nothing is counted. */
   metrics?: Metrics | undefined;
+  /** Sends calls for tokens of clouds. Default: straight to their addresses. */
+  call?: TokenCall;
 }): ManagedProviders {
-  const { log, env, clock = systemClock, random = Math.random } = parts;
+  const { log, env, clock = systemClock, random = Math.random, call = callDirectly } = parts;
   const metrics = parts.metrics && new ProviderMetrics(parts.metrics);
   const reportShortage = createShortageReport(log, clock);
   const answerParts = { clock, log, metrics, reportShortage, random };
@@ -123,7 +129,7 @@ export function createProviders(parts: {
   const open = (name: string, settings: ProviderSettings) => {
     const report = (message: string) =>
       log.error({ code: "provider_adjusted", provider: name }, message);
-    const shared = { env, clock, contextTokensOf, countCarried, call: callDirectly, report };
+    const shared = { env, clock, contextTokensOf, countCarried, call, report };
     return openProvider(settings, shared);
   };
   const connect = (file: CatalogFile, before: ReadonlyMap<string, ProviderConnection>) =>
@@ -252,6 +258,25 @@ function openProvider(settings: ProviderSettings, parts: OpenParts): Provider {
     case "bedrock": {
       const surface = bedrockSurface(settings, parts);
       const authenticator = bedrockAuthenticator(settings, parts);
+      return createHttpProvider(settings, { surface, authenticator }, parts);
+    }
+    case "vertex": {
+      const surface = vertexSurface(settings, parts);
+      const token = credentialOf(settings, env);
+      const authenticator =
+        token === undefined
+          ? googleAuthenticator(settings, parts)
+          : keyAuthenticator(token, settings.credentialHeader);
+      return createHttpProvider(settings, { surface, authenticator }, parts);
+    }
+    case "azure": {
+      const { auth, credentialHeader } = settings;
+      const surface = azureSurface(settings, parts);
+      const secret = credentialOf(settings, env);
+      const authenticator =
+        auth === "entra"
+          ? entraAuthenticator({ ...settings, secret }, parts)
+          : keyAuthenticator(secret, credentialHeader);
       return createHttpProvider(settings, { surface, authenticator }, parts);
     }
   }

@@ -23,15 +23,22 @@ import { catalogFor } from "./catalog.ts";
 /** The providers of a configuration text. Default: the real clock, and no log. */
 export function openProviders(
   catalog: string,
-  more: { env?: NodeJS.ProcessEnv; clock?: Clock; random?: () => number; log?: Log } = {},
+  more: {
+    env?: NodeJS.ProcessEnv;
+    clock?: Clock;
+    random?: () => number;
+    log?: Log;
+    call?: Parameters<typeof createProviders>[0]["call"];
+  } = {},
 ): ManagedProviders {
-  const { env = {}, clock, random, log = createLog("silent") } = more;
+  const { env = {}, clock, random, call, log = createLog("silent") } = more;
   return createProviders({
     file: readCatalogFile(catalog),
     log,
     env,
     ...(clock && { clock }),
     ...(random && { random }),
+    ...(call && { call }),
   });
 }
 

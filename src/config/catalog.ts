@@ -53,6 +53,7 @@ export {
   webhookSecretOf,
 } from "./processors.ts";
 export {
+  type AzureSettings,
   type BedrockSettings,
   findMissingCredentials,
   type HttpProviderSettings,
@@ -61,6 +62,7 @@ export {
   type ProviderSettings,
   readProxy,
   type SimulatedSettings,
+  type VertexSettings,
 } from "./providers.ts";
 
 const host = v.pipe(
@@ -149,7 +151,9 @@ export function readCatalogFile(text: string): CatalogFile {
     const { success, output, issues } = v.safeParse(schema, file);
     if (success && broken.length === 0) {
       const { priceMultipliers: _, models, ...settings } = output;
-      return { ...settings, models: completeModels(models), builtIn };
+      const complete = completeModels(models);
+      broken.push(...findWrongNames(complete, settings.providers));
+      if (broken.length === 0) return { ...settings, models: complete, builtIn };
     }
     problems.push(...(issues ?? []).map((one) => `${placeOf(one)}: ${one.message}`), ...broken);
   }
@@ -262,6 +266,25 @@ function findBrokenReferences(file: unknown): string[] {
       problems.push(`aliases.${alias}: there is no model ${id}${suggest(id, ids)}`);
   }
   return problems;
+}
+
+/** A problem for each model whose name at Vertex would be a path. */
+function findWrongNames(
+  models: readonly ModelEntry[],
+  providers: FileSettings["providers"],
+): string[] {
+  return models.flatMap(({ routes }, index) =>
+    routes
+      .flat()
+      .filter(
+        ({ provider, model }) =>
+          providers[provider]?.kind === "vertex" && !/^[A-Za-z0-9._~@:-]+$/.test(model),
+      )
+      .map(
+        ({ provider, model }) =>
+          `models[${index}].routes: ${provider} has models such as claude-opus-4-6, not ${model}`,
+      ),
+  );
 }
 
 /**

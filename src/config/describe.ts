@@ -130,16 +130,35 @@ function describeProvider(settings: ProviderSettings): string {
 }
 
 function describeApi(settings: Exclude<ProviderSettings, SimulatedSettings>): string {
-  const { api } = settings;
-  if (settings.kind === "bedrock")
-    return `api: ${api}${api === "invoke" ? "" : ` at ${settings.endpoint}`}, `;
-  return api === "responses" ? "api: responses, " : "";
+  switch (settings.kind) {
+    case "bedrock":
+      return settings.api === "invoke"
+        ? "api: invoke, "
+        : `api: messages at ${settings.endpoint}, `;
+    case "vertex":
+      return `${settings.project} in ${settings.location}, `;
+    case "azure":
+      return `api: ${settings.api}, `;
+    default:
+      return settings.api === "responses" ? "api: responses, " : "";
+  }
 }
 
 function describeCloudCredential(settings: Exclude<ProviderSettings, SimulatedSettings>): string {
-  if (settings.kind !== "bedrock") return "no credential";
-  const { assumeRole } = settings;
-  return assumeRole === undefined ? "credentials of AWS" : `AWS role ${assumeRole}`;
+  switch (settings.kind) {
+    case "bedrock":
+      return settings.assumeRole === undefined
+        ? "credentials of AWS"
+        : `AWS role ${settings.assumeRole}`;
+    case "vertex": {
+      const account = settings.impersonate === undefined ? "" : ` for ${settings.impersonate}`;
+      return `credentials of Google from ${settings.credentialFile ?? "the machine"}${account}`;
+    }
+    case "azure":
+      return "tokens of Entra";
+    default:
+      return "no credential";
+  }
 }
 
 function describePayments(payments: PaymentSettings | undefined): string[] {

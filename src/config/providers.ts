@@ -3,7 +3,7 @@
 import * as v from "valibot";
 import { type HttpProxy, parseAuthorities, parseProxy } from "../base/outbound.ts";
 import { parseSecret, readFileNow } from "../base/watched-file.ts";
-import { dialectAt, dialectNames } from "./dialects.ts";
+import { type DialectName, dialectAt, dialectNames } from "./dialects.ts";
 import {
   checked,
   choice,
@@ -201,15 +201,23 @@ function habitsOf(
 }
 
 /** What every provider over HTTP has. */
-export type HttpSettings = Settings<typeof http> &
-  ReturnType<typeof habitsOf> & { readonly baseUrl: string };
+export type HttpSettings = Settings<typeof http> & {
+  readonly baseUrl: string;
+  readonly dialect: DialectName;
+  readonly credentialHeader: string;
+};
 /** A provider with an API of the named kind. `api`: which of OpenAI's it serves. */
 export type HttpProviderSettings = Addressed &
   ReturnType<typeof habitsOf> &
   Settings<typeof chat> & { readonly kind: Kind; readonly api: "chat" | "responses" };
 export type SimulatedSettings = v.InferOutput<typeof simulated>;
 /** One entry of `providers`. */
-export type ProviderSettings = SimulatedSettings | HttpProviderSettings | BedrockSettings;
+export type ProviderSettings =
+  | SimulatedSettings
+  | HttpProviderSettings
+  | BedrockSettings
+  | VertexSettings
+  | AzureSettings;
 
 /** The members of the chat API, at a provider of another one. */
 const notChat = { passMembers: [], cacheMarks: false, maxTokensName: "max_tokens" } as const;
@@ -290,9 +298,109 @@ const bedrock = v.pipe(
 
 export type BedrockSettings = v.InferOutput<typeof bedrock>;
 
+const vertexMembers = {
+  kind: v.literal("vertex"),
+  ...cloud,
+  ...betas,
+  project: formed(/^[a-z][a-z0-9:.-]{4,60}$/, "the id of a project"),
+  /** A region, `global`, `us` or `eu`. */
+  location: formed(/^[a-z]+(-[a-z0-9]+)*$/, "a location such as global or us-east5"),
+  /**
+   * Path of a JSON file: the key of a service account, or what describes another identity. Read
+   * anew for each token. Absent: the account of the machine.
+   */
+  credential_file: v.exactOptional(text),
+  /** Address of a service account to speak for. */
+  impersonate: v.exactOptional(formed(/^[^@\s/]+@[^@\s/]+$/, "the address of a service account")),
+};
+
+const vertex = v.pipe(
+  section(vertexMembers, (rule, has) => {
+    rule("credential_env", ["credential_env"], ({ credential_env }) =>
+      credential_env !== undefined && (has("credential_file") || has("impersonate"))
+        ? "holds a token, which credential_file and impersonate would replace"
+        : undefined,
+    );
+  }),
+  v.transform((one) => ({
+    ...one,
+    baseUrl: one.baseUrl ?? vertexUrl(one.location),
+    dialect: "anthropic" as const,
+    credentialHeader: "authorization" as const,
+  })),
+);
+
+function vertexUrl(location: string): string {
+  if (location === "global") return "https://aiplatform.googleapis.com";
+  const isWide = location === "us" || location === "eu";
+  return isWide
+    ? `https://aiplatform.${location}.rep.googleapis.com`
+    : `https://${location}-aiplatform.googleapis.com`;
+}
+
+export type VertexSettings = v.InferOutput<typeof vertex>;
+
+const guid = formed(/^[\w.-]{1,100}$/, "an id");
+
+const azureMembers = {
+  kind: v.literal("azure"),
+  ...cloud,
+  ...betas,
+  /** Its name, the first part of its host. */
+  resource: formed(/^[A-Za-z0-9][A-Za-z0-9-]{0,62}$/, "the name of a resource"),
+  /** Claude over the native API, or models of OpenAI over the chat or the Responses API. */
+  api: v.optional(choice(["messages", "chat", "responses"]), "messages"),
+  /** Of the older paths, such as 2024-10-21. Absent: v1. */
+  api_version: v.exactOptional(formed(/^[\w.-]{1,40}$/, "a version such as 2024-10-21")),
+  /**
+   * A key in `credential_env`; or tokens of Entra, for the client's secret in `credential_env`, for
+   * a federated token, or for the identity of the machine.
+   */
+  auth: v.optional(choice(["key", "entra"]), "key"),
+  /** Default: `AZURE_TENANT_ID`. */
+  tenant: v.exactOptional(guid),
+  /** Default: `AZURE_CLIENT_ID`. */
+  client: v.exactOptional(guid),
+  pass_members: chat.pass_members,
+  /** Name of the output limit, in the chat API. */
+  max_tokens_name: v.optional(
+    choice(["max_tokens", "max_completion_tokens"]),
+    "max_completion_tokens",
+  ),
+};
+
+const azure = v.pipe(
+  section(azureMembers, (rule, has) => {
+    rule("credential_env", ["auth"], ({ auth }) =>
+      auth === "key" && !has("credential_env") ? "is required with auth: key" : undefined,
+    );
+    for (const name of ["tenant", "client"] as const)
+      rule(name, ["auth", name], ({ auth, [name]: id }) =>
+        auth === "key" && id !== undefined ? "needs auth: entra" : undefined,
+      );
+    rule("api_version", ["api", "api_version"], ({ api, api_version }) =>
+      api === "messages" && api_version !== undefined ? "is not of api: messages" : undefined,
+    );
+  }),
+  v.transform((one) => {
+    const host = one.api === "messages" ? "services.ai.azure.com" : "openai.azure.com";
+    const isNative = one.api === "messages";
+    const header = one.api === "messages" ? ("x-api-key" as const) : ("api-key" as const);
+    return {
+      ...one,
+      baseUrl: one.baseUrl ?? `https://${one.resource}.${host}`,
+      dialect: isNative ? ("anthropic" as const) : ("azure" as const),
+      credentialHeader: one.auth === "entra" ? ("authorization" as const) : header,
+      cacheMarks: false,
+    };
+  }),
+);
+
+export type AzureSettings = v.InferOutput<typeof azure>;
+
 export const provider = variant(
   "kind",
-  { simulated, anthropic, openai, bedrock },
+  { simulated, anthropic, openai, bedrock, vertex, azure },
   { always: load },
 );
 
@@ -315,14 +423,17 @@ export function findMissingCredentials(
 
 /** Functions that throw for a member that cannot be used. */
 function checksOf(
-  settings: HttpSettings & { readonly credentialFile?: string | undefined },
+  settings: HttpSettings & { readonly kind: string; readonly credentialFile?: string | undefined },
   env: NodeJS.ProcessEnv,
 ): Record<string, () => unknown> {
   const { credentialEnv, credentialFile, caFile, proxy } = settings;
+  const isCloud = settings.kind !== "anthropic" && settings.kind !== "openai";
   return {
     ...(credentialEnv !== undefined && { credential_env: () => checkVariable(credentialEnv, env) }),
     ...(credentialFile !== undefined && {
-      credential_file: () => readFileNow(credentialFile, parseSecret),
+      // That of a cloud has a form of its own, which shows with the first token.
+      credential_file: () =>
+        readFileNow(credentialFile, (content) => isCloud || parseSecret(content)),
     }),
     ...(caFile !== undefined && { ca_file: () => readFileNow(caFile, parseAuthorities) }),
     ...(typeof proxy === "object" && { "proxy.url_env": () => readProxy(proxy, env) }),

@@ -7,7 +7,7 @@ import type { AnswerCodec } from "../formats/codec.ts";
 import * as native from "../formats/native/native.ts";
 import { betaTables } from "./betas.ts";
 import { cloudErrorOf } from "./cloud-failures.ts";
-import { type CloudParts, cloudMessages, type Place } from "./cloud-messages.ts";
+import { type CloudParts, cloudMessages, type Place, vendorHeaders } from "./cloud-messages.ts";
 import { failed } from "./failures.ts";
 import type { Feature } from "./provider.ts";
 import type { Surface } from "./surface.ts";
@@ -18,13 +18,7 @@ export function bedrockSurface(settings: BedrockSettings, parts: CloudParts): Su
   return cloudMessages(place, settings, parts);
 }
 
-const version = "2023-06-01";
 const path = "/anthropic/v1/messages";
-
-function headersOf(betas: readonly string[]): string[] {
-  const own = ["anthropic-version", version];
-  return betas.length === 0 ? own : [...own, "anthropic-beta", betas.join(",")];
-}
 
 /** Of the newest models alone these have no schemas yet, but for mantle. */
 const newest = /claude-[a-z]+-5(?!\d)/;
@@ -35,7 +29,7 @@ const supports = (feature: Feature, model: string): boolean =>
 const runtime: Place = {
   betas: betaTables.bedrock,
   foldsSystem: true,
-  write: ({ body, betas }) => ({ path, headers: headersOf(betas), body }),
+  write: ({ body, betas }) => ({ path, headers: vendorHeaders(betas), body }),
   supports,
   // Bedrock answers 200 at paths that it does not know.
   failureOf(answer) {
@@ -53,7 +47,7 @@ const mantle: Place = {
   counting: {
     write: ({ body, betas }) => ({
       path: `${path}/count_tokens`,
-      headers: headersOf(betas),
+      headers: vendorHeaders(betas),
       body,
     }),
     read: native.decodeCount,

@@ -42,6 +42,12 @@ export type Place = {
   readonly failureOf?: Surface["failureOf"];
 };
 
+/** The vendor's headers, where a cloud takes them as they are. */
+export function vendorHeaders(betas: readonly string[]): string[] {
+  const own = ["anthropic-version", "2023-06-01"];
+  return betas.length === 0 ? own : [...own, "anthropic-beta", betas.join(",")];
+}
+
 /** What surfaces of clouds need of the process. */
 export type CloudParts = {
   readonly clock: Clock;

@@ -14,8 +14,12 @@ type OpenaiSettings = Pick<
   "api" | "cacheMarks" | "dialect" | "maxTokensName" | "passMembers"
 >;
 
+/** The path of each API, by the model. */
+type Paths = Readonly<Record<HttpProviderSettings["api"], (model: string) => string>>;
+const usualPaths: Paths = { chat: () => "/chat/completions", responses: () => "/responses" };
+
 /** The chat or the Responses API, neither of which counts tokens. */
-export function openaiSurface(settings: OpenaiSettings): Surface {
+export function openaiSurface(settings: OpenaiSettings, paths: Paths = usualPaths): Surface {
   const { api, cacheMarks, dialect, maxTokensName, passMembers } = settings;
   const isResponses = api === "responses";
   return {
@@ -26,7 +30,7 @@ export function openaiSurface(settings: OpenaiSettings): Surface {
         ? responses.encodeRequest(request, target, fit)
         : chat.encodeRequest(request, { ...target, cacheMarks, maxTokensName, passMembers }, fit);
       const source = sourceOf(settings, model, request, fit);
-      return { path: isResponses ? "/responses" : "/chat/completions", headers: [], body, source };
+      return { path: paths[api](model), headers: [], body, source };
     },
   };
 }

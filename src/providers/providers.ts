@@ -12,13 +12,14 @@ import {
   type BedrockSettings,
   type CatalogFile,
   findMissingCredentials,
-  type HttpSettings,
+  type HttpProviderSettings,
   type ProviderSettings,
 } from "../config/catalog.ts";
 import type { Metrics } from "../metrics/metrics.ts";
 import { anthropicSurface } from "./anthropic.ts";
 import { callProviders } from "./attempts.ts";
 import { awsAuthenticator } from "./aws.ts";
+import { azureSurface } from "./azure.ts";
 import { bedrockSurface } from "./bedrock.ts";
 import {
   type EndpointParts,
@@ -27,11 +28,14 @@ import {
   outboundTo,
   watchFile,
 } from "./endpoint.ts";
+import { entraAuthenticator } from "./entra.ts";
+import { googleAuthenticator } from "./google.ts";
 import type { CallFailure, ModelHealth } from "./health.ts";
 import { createHttpProvider } from "./http-provider.ts";
 import { openaiSurface } from "./openai.ts";
 import type {
   CountCarried,
+  Credential,
   Provider,
   ProviderRequest,
   Providers,
@@ -49,6 +53,7 @@ import {
 import { type ContextTokensOf, createSimulated } from "./simulated/simulated.ts";
 import type { Authenticator } from "./surface.ts";
 import { type TokenCall, tokenCall } from "./token-call.ts";
+import { vertexSurface } from "./vertex.ts";
 
 export type {
   AnswerReader,
@@ -71,6 +76,8 @@ export type ProviderCondition = {
   readonly waitingModels: readonly string[];
   /** Of all its models. Absent: no call has failed. */
   readonly lastFailure?: CallFailure | undefined;
+  /** Absent: none is sent. */
+  readonly credential?: Credential | undefined;
 };
 
 /** What the last calls of this process to a provider, for one model, came to. */
@@ -122,6 +129,8 @@ export function createProviders(parts: {
   outbound?: Outbound | undefined;
   /** Absent: nothing is counted. */
   metrics?: Metrics | undefined;
+  /** Sends calls for tokens of clouds. Default: on the way of the provider. */
+  call?: TokenCall;
 }): ManagedProviders {
   const { log, env, clock = systemClock, random = Math.random } = parts;
   const { outbound = new Outbound() } = parts;
@@ -137,7 +146,8 @@ export function createProviders(parts: {
     const shared = { name, env, files, clock, log, contextTokensOf, countCarried, report };
     const way =
       settings.kind === "simulated" ? outbound : outboundTo(settings, { ...shared, outbound });
-    return openProvider(settings, { ...shared, outbound: way, call: tokenCall(way) });
+    const call = parts.call ?? tokenCall(way);
+    return openProvider(settings, { ...shared, outbound: way, call });
   };
   const connect = (file: CatalogFile, before: ReadonlyMap<string, ProviderConnection>) =>
     openConnections(file, before, env, (name, settings) => {
@@ -153,11 +163,12 @@ export function createProviders(parts: {
     countTokens: (request) => countTokens(request, router.routesFor(request)),
     isUsable: () => router.isUsable(),
     conditions: () =>
-      [...router.connections.values()].map(({ name, health }) => ({
+      [...router.connections.values()].map(({ name, provider, health }) => ({
         name,
         health: worstOf([...health.values()]),
         waitingModels: [...health].flatMap(([model, one]) => (one.pauseMs > 0 ? model : [])).sort(),
         lastFailure: lastFailureOf(health.values()),
+        credential: provider.credential?.(),
       })),
     modelConditions: () =>
       [...router.connections.values()].flatMap(({ name, health }) =>
@@ -269,25 +280,41 @@ function openProvider(settings: ProviderSettings, parts: OpenParts): Provider {
       const authenticator = bedrockAuthenticator(settings, parts);
       return createHttpProvider(settings, { surface, authenticator }, parts);
     }
+    case "vertex": {
+      const surface = vertexSurface(settings, parts);
+      const token = keyIn(settings.credentialEnv, parts.env);
+      const authenticator =
+        token === undefined
+          ? googleAuthenticator(settings, parts)
+          : keyAuthenticator(token, settings.credentialHeader);
+      return createHttpProvider(settings, { surface, authenticator }, parts);
+    }
+    case "azure": {
+      const { auth, credentialEnv, credentialHeader } = settings;
+      const surface = azureSurface(settings, parts);
+      const key = keyIn(credentialEnv, parts.env);
+      const authenticator =
+        auth === "entra"
+          ? entraAuthenticator({ ...settings, secret: key?.value }, parts)
+          : keyAuthenticator(key, credentialHeader);
+      return createHttpProvider(settings, { surface, authenticator }, parts);
+    }
   }
 }
 
 // An API key of Bedrock, or a signature with the credentials of AWS.
 function bedrockAuthenticator(settings: BedrockSettings, parts: OpenParts): Authenticator {
   const { env } = parts;
-  const { endpoint, assumeRole } = settings;
+  const { credentialEnv, endpoint, assumeRole } = settings;
   const usual = assumeRole === undefined ? "AWS_BEARER_TOKEN_BEDROCK" : undefined;
-  const key = credentialOf(settings, parts) ?? keyIn(usual, env);
+  const key = keyIn(credentialEnv, env) ?? keyIn(usual, env);
   if (key !== undefined) return keyAuthenticator(key, "authorization");
   const service = endpoint === "mantle" ? "bedrock-mantle" : "bedrock";
   return awsAuthenticator({ ...settings, service }, parts);
 }
 
 function credentialOf(
-  {
-    credentialEnv,
-    credentialFile,
-  }: Pick<HttpSettings, "credentialEnv"> & { readonly credentialFile?: string | undefined },
+  { credentialEnv, credentialFile }: HttpProviderSettings,
   parts: EndpointParts,
 ): Key | undefined {
   if (credentialFile !== undefined)

@@ -1,7 +1,7 @@
 // A credential that ends: fetched once for all that wait, renewed in the background before its end.
 
 import type { Clock } from "../base/clock.ts";
-import { CredentialError } from "./surface.ts";
+import { type Authenticator, CredentialError } from "./surface.ts";
 
 /** A credential as its source gave it. `lifeMs` absent: it does not end. */
 export type Fetched<T> = { readonly value: T; readonly lifeMs?: number | undefined };
@@ -91,4 +91,24 @@ export class Renewal<T> {
       throw error;
     }
   }
+}
+
+/** A token in `authorization`, which is renewed before its end. */
+export function bearerAuthenticator(
+  clock: Clock,
+  source: string,
+  fetch: () => Promise<Fetched<string>>,
+): Authenticator {
+  let secrets: readonly string[] = [];
+  const renewal = new Renewal(clock, source, async () => {
+    const { value: token, lifeMs } = await fetch();
+    secrets = [token];
+    return { value: ["authorization", `Bearer ${token}`], lifeMs };
+  });
+  return {
+    headers: () => renewal.get(),
+    refresh: ({ status }) => (status === 401 ? renewal.refresh() : undefined),
+    secrets: () => secrets,
+    credential: () => renewal.credential,
+  };
 }

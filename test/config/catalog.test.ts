@@ -317,7 +317,7 @@ describe("a wrong file", () => {
       name: "an unknown kind of provider",
       text: file(model("m"), "providers: { sim: { kind: magic } }"),
       message:
-        "providers.sim.kind: must be one of simulated, anthropic, openai, bedrock, not magic",
+        "providers.sim.kind: must be one of simulated, anthropic, openai, bedrock, vertex, azure, not magic",
     },
     ...[
       "anthropic, cache_marks: true",

@@ -26,10 +26,12 @@ async function modulesOf(program: string): Promise<string[]> {
   return JSON.parse(stdout);
 }
 
+const load = (file: string) => `await import(${JSON.stringify(`./src/${file}.ts`)})`;
+
 const open = (provider: string) => `
-  const { createProviders } = await import("./src/providers/providers.ts");
-  const { readCatalogFile } = await import("./src/config/catalog.ts");
-  const { createLog } = await import("./src/base/log.ts");
+  const { createProviders } = ${load("providers/providers")};
+  const { readCatalogFile } = ${load("config/catalog")};
+  const { createLog } = ${load("base/log")};
   const file = readCatalogFile(\`
 models:
   - { id: m, tier: opus, created_at: 2026-02-05T00:00:00Z, context_tokens: 200000,
@@ -42,7 +44,7 @@ providers:
   const providers = createProviders({ file, log: createLog("silent"), env: {} });`;
 
 test("the whole program without a provider of AWS loads not one of their modules", async () => {
-  const program = 'await import("./src/server/gateway.ts");';
+  const program = `${load("server/gateway")};`;
   const vendor = open('{ kind: anthropic, base_url: "http://127.0.0.1:9" }');
   expect(await modulesOf(program + vendor)).toEqual([]);
 });

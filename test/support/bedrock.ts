@@ -7,6 +7,14 @@ import aws4 from "aws4";
 import { awsEventStream } from "../../src/formats/aws-event-stream.ts";
 import { awsFrames } from "./aws-frames.ts";
 import {
+  type CloudRules,
+  cloudBetas,
+  cloudMembers,
+  jsonScript,
+  nativeRefusal,
+  problemOf,
+} from "./cloud-rules.ts";
+import {
   type FakeProvider,
   type ReceivedRequest,
   type Script,
@@ -21,16 +29,12 @@ export type AwsCredentials = {
 };
 
 /** What a Bedrock knows. Tests change it while it runs. */
-export type Bedrock = {
+export type Bedrock = CloudRules & {
   readonly provider: FakeProvider;
   /** Who may call it. */
   credentials: AwsCredentials[];
   /** API keys that may call it. */
   keys: string[];
-  /** Betas that it knows, without their dates. */
-  betas: string[];
-  /** Members that it knows at the top of a body. */
-  members: string[];
   /** The clock of AWS, in milliseconds since 1970. */
   now: () => number;
   /** The content of the next answers. */
@@ -40,24 +44,14 @@ export type Bedrock = {
   stop(): Promise<void>;
 };
 
-const members = [
-  ...["anthropic_beta", "anthropic_version", "max_tokens", "messages", "metadata", "model"],
-  ...["output_config", "stop_sequences", "stream", "system", "temperature", "thinking"],
-  ...["tool_choice", "tools", "top_k", "top_p", "cache_control", "context_management"],
-];
-const betas = [
-  ...["interleaved-thinking", "context-management", "context-1m", "tool-search-tool", "effort"],
-  ...["fine-grained-tool-streaming"],
-];
-
 export async function startBedrock(): Promise<Bedrock> {
   const provider = await startFakeProvider();
   const bedrock: Bedrock = {
     provider,
     credentials: [],
     keys: [],
-    betas: [...betas],
-    members: [...members],
+    betas: [...cloudBetas, "fine-grained-tool-streaming"],
+    members: [...cloudMembers],
     now: Date.now,
     content: { text: ["Hello"] },
     scripts: [],
@@ -94,8 +88,8 @@ function answer(bedrock: Bedrock, request: ReceivedRequest): Script {
     return awsError(400, "ValidationException", "anthropic-version: wrong");
   const sent = String(headers["anthropic-beta"] ?? "").split(",");
   const problem = problemOf(bedrock, body, sent, ["anthropic_version", "anthropic_beta"]);
-  if (problem) return nativeError(400, problem);
-  if (isCount) return json({ input_tokens: 21 });
+  if (problem) return nativeRefusal(400, problem);
+  if (isCount) return jsonScript({ input_tokens: 21 });
   const script = bedrock.scripts.shift();
   if (script) return script;
   return body.stream === true ? nativeStream(bedrock.content) : nativeAnswer(bedrock.content);
@@ -118,7 +112,7 @@ function answerInvoke(bedrock: Bedrock, { body }: ReceivedRequest, action: strin
   if (problem) return awsError(400, "ValidationException", problem);
   const script = bedrock.scripts.shift();
   if (script) return script;
-  if (action === "count-tokens") return json({ inputTokens: 21 });
+  if (action === "count-tokens") return jsonScript({ inputTokens: 21 });
   if (action === "invoke") return nativeAnswer(bedrock.content);
   return { headers: { "content-type": awsEventStream }, writes: awsFrames(bedrock.content) };
 }
@@ -126,31 +120,6 @@ function answerInvoke(bedrock: Bedrock, { body }: ReceivedRequest, action: strin
 function innerOf({ input }: JsonObject): JsonObject {
   const { invokeModel } = Object(input);
   return JSON.parse(Buffer.from(String(Object(invokeModel).body), "base64").toString());
-}
-
-function json(body: JsonObject): Script {
-  return { headers: { "content-type": "application/json" }, writes: [JSON.stringify(body)] };
-}
-
-function nativeError(status: number, message: string): Script {
-  const error = { type: "error", error: { type: "invalid_request_error", message } };
-  return { ...json(error), status };
-}
-
-/** What it refuses of a body and its betas. */
-function problemOf(
-  { members: known, betas: offered }: Bedrock,
-  body: JsonObject,
-  sent: readonly string[],
-  foreign: readonly string[],
-): string | undefined {
-  const extra = Object.keys(body).find((name) => !known.includes(name) || foreign.includes(name));
-  if (extra !== undefined) return `${extra}: Extra inputs are not permitted`;
-  const isOffered = (beta: string) => offered.some((name) => beta.startsWith(`${name}-20`));
-  if (sent.some((beta) => beta !== "" && !isOffered(beta))) return "invalid beta flag";
-  if (/"scope":"(global|org)"/.test(JSON.stringify([body.system, body.messages])))
-    return "system.0.cache_control.scope: Extra inputs are not permitted";
-  return undefined;
 }
 
 /** Why it does not know who sends a request. Undefined: it does. */

@@ -30,9 +30,10 @@ export function openProviders(
     random?: () => number;
     log?: Log;
     outbound?: Outbound | undefined;
+    call?: Parameters<typeof createProviders>[0]["call"];
   } = {},
 ): ManagedProviders {
-  const { env = {}, clock, random, log = createLog("silent"), outbound } = more;
+  const { env = {}, clock, random, call, log = createLog("silent"), outbound } = more;
   return createProviders({
     file: readCatalogFile(catalog),
     log,
@@ -40,6 +41,7 @@ export function openProviders(
     env,
     ...(clock && { clock }),
     ...(random && { random }),
+    ...(call && { call }),
   });
 }
 

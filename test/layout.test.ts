@@ -481,6 +481,16 @@ for (const file of findFiles("src", ".sql").filter((one) => !one.includes("/migr
   });
 }
 
+test("one file calls other servers over HTTP, and webhooks go by their guard alone", () => {
+  const calls = /(?<![.#\w])(?:globalThis\.)?fetch\(|\bimport (?!type\b)[^;]*from "undici"/;
+  const node = /\bimport [^;]*\b(?:request|get)\b[^;]*from "node:https?"/;
+  const calling = sources.filter((file) => {
+    const text = readText(file);
+    return calls.test(text.replaceAll("await fetch()", "")) || node.test(text);
+  });
+  expect(calling.sort()).toEqual(["src/alerts/webhook.ts", "src/base/outbound.ts"]);
+});
+
 test("no line of code or prose is wider than 100 columns", () => {
   const tracked = execFileSync("git", ["ls-files", "--cached", "--others", "--exclude-standard"], {
     cwd: root,

@@ -36,7 +36,9 @@ export function describeCatalog(file: CatalogFile): string {
     "",
     ...describePeople(file.people),
     "",
-    `webhooks of alerts at private addresses: ${file.alerts.allowHosts.join(", ") || "none"}`,
+    `webhooks of alerts at private addresses: ${file.alerts.allowHosts.join(", ") || "none"}${
+      file.alerts.proxy ? `; proxy from ${file.alerts.proxy.urlEnv}` : ""
+    }`,
     "",
     ...describePayments(file.payments),
     "",
@@ -122,8 +124,12 @@ function describeProvider(settings: ProviderSettings): string {
     credentialEnv === undefined
       ? describeCloudCredential(settings)
       : `credential from ${credentialEnv} in ${credentialHeader}`;
-  const extra =
-    Object.keys(headers).length === 0 ? "" : `; headers ${Object.keys(headers).join(", ")}`;
+  const extra = [
+    ...(Object.keys(headers).length === 0 ? [] : [`headers ${Object.keys(headers).join(", ")}`]),
+    ...describeWay(settings),
+  ]
+    .map((one) => `; ${one}`)
+    .join("");
   const limits = `connect ${connectMs} ms, first byte ${firstByteMs} ms, idle ${idleMs} ms, total ${totalMs} ms`;
   const what = `${kind} (${describeApi(settings)}dialect: ${dialect})`;
   return `${what} at ${baseUrl}; ${credential}${extra}; ${limits}; ${load}`;
@@ -157,8 +163,19 @@ function describeCloudCredential(settings: Exclude<ProviderSettings, SimulatedSe
     case "azure":
       return "tokens of Entra";
     default:
-      return "no credential";
+      return settings.credentialFile === undefined
+        ? "no credential"
+        : `credential from ${settings.credentialFile} in ${settings.credentialHeader}`;
   }
+}
+
+/** The way to a provider, where it is not the usual one. */
+function describeWay({ proxy, caFile }: Exclude<ProviderSettings, SimulatedSettings>): string[] {
+  return [
+    ...(proxy === "none" ? ["no proxy"] : []),
+    ...(typeof proxy === "object" ? [`proxy from ${proxy.urlEnv}`] : []),
+    ...(caFile === undefined ? [] : [`authorities of ${caFile} too`]),
+  ];
 }
 
 function describePayments(payments: PaymentSettings | undefined): string[] {

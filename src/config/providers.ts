@@ -80,7 +80,9 @@ export function readProxy(
   }
 }
 
-const proxy = v.lazy((input) => (typeof input === "string" ? choice(["env", "none"]) : proxyUrl));
+// A URL in its place may hold a password, so it is not repeated.
+const usualProxies = v.picklist(["env", "none"], "must be env, none, or { url_env: NAME }");
+const proxy = v.lazy((input) => (typeof input === "string" ? usualProxies : proxyUrl));
 
 /** Things that a request may need and that not every provider has. */
 const features = section({

@@ -470,6 +470,24 @@ describe("check-config", () => {
     expect(execFileSync(process.execPath, [script], { encoding: "utf8" }).trim()).toBe(printed);
   });
 
+  test("prints where a credential is from, and the way to a provider", () => {
+    const describe = (members: string) =>
+      describeCatalog(
+        readCatalogFile(
+          file(
+            model("m", { routes: "[[{ provider: real, model: x }]]" }),
+            `providers: { real: { kind: anthropic, base_url: "https://a.example", ${members} } }`,
+          ),
+        ),
+      );
+    expect(describe("credential_file: /run/key, proxy: { url_env: EGRESS }")).toContain(
+      "; credential from /run/key in x-api-key; proxy from EGRESS; connect",
+    );
+    expect(describe("proxy: none, ca_file: /etc/ca.pem")).toContain(
+      "; no credential; no proxy; authorities of /etc/ca.pem too; connect",
+    );
+  });
+
   test("exits with status 78 and the list of problems when the file is wrong", () => {
     const path = join(mkdtempSync(join(tmpdir(), "catalog-")), "wrong.yaml");
     writeFileSync(path, "modles: []\n");

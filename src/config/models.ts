@@ -13,6 +13,7 @@ import {
   checked,
   choice,
   distinct,
+  formed,
   integer,
   list,
   type Settings,
@@ -124,7 +125,11 @@ const model = {
   id: checked((id) => (modelIdForm.test(id) ? undefined : `${modelIdRule}, not ${id}`)),
   /** Default: the id. */
   display_name: v.exactOptional(text),
-  tier: choice(["opus", "sonnet", "haiku"]),
+  /**
+   * Its class, in the operator's words. Names of `opus`, `sonnet` and `haiku` with an unknown
+   * version mean the current model of that tier.
+   */
+  tier: v.exactOptional(formed(/^[\x20-\x7e]{1,64}$/, "at most 64 characters of ASCII")),
   /** RFC 3339. */
   created_at: checked((given) =>
     instantForm.test(given) && !Number.isNaN(Date.parse(given))

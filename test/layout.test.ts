@@ -56,7 +56,7 @@ const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
       "replays",
     ],
   },
-  { providers: ["providers"] },
+  { providers: ["providers", "check-providers"] },
   {
     formats: [
       ...["native/native", "chat/chat", "responses/responses"],
@@ -113,6 +113,7 @@ const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
       "money",
       "names",
       "nearest-name",
+      "outbound",
       "paging",
       "plain-text",
       "query",
@@ -129,6 +130,7 @@ const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
       "tls-problem",
       "token-categories",
       "wait-group",
+      "watched-file",
     ],
   },
 ];

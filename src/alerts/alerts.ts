@@ -27,7 +27,7 @@ import {
   type TimeCursor,
   walkPages,
 } from "../base/paging.ts";
-import type { AlertsConfig } from "../config/catalog.ts";
+import { type AlertsConfig, readProxy } from "../config/catalog.ts";
 import { roleIn } from "../contract/callers.ts";
 import type { AuthenticatedCall, Implementation } from "../contract/contract.ts";
 import type { Mailer } from "../mail/mail.ts";
@@ -60,7 +60,7 @@ export type Alerts = {
     /** All alerts of an account on its page, newest first. */
     export(accountId: string): AsyncIterable<{ alerts: Alert[] }>;
   };
-  /** Takes the hosts of webhooks from another file. */
+  /** Takes the hosts and the proxy of webhooks from another file. Throws without that proxy. */
   reload(config: AlertsConfig): void;
   /** Begins to look for alerts, and to deliver them. */
   start(): void;
@@ -84,6 +84,8 @@ export function createAlerts(parts: {
   mailer: Mailer | undefined;
   publicUrl: () => URL;
   config: AlertsConfig;
+  /** Holds the URL of the proxy of webhooks. */
+  env?: NodeJS.ProcessEnv;
   log: Log;
   times?: Partial<Times>;
   /** Default: posts to public addresses, and to the hosts of `config`. */
@@ -93,7 +95,10 @@ export function createAlerts(parts: {
   const { everyMs, leaseMs, pollMs } = { ...usualTimes, ...parts.times };
   const store = createAlertStore(parts.postgres);
   let { config } = parts;
-  const post = parts.post ?? createPostWebhook({ allowHosts: () => config.allowHosts });
+  const proxyOf = ({ proxy }: AlertsConfig) => proxy && readProxy(proxy, parts.env ?? {});
+  let proxy = proxyOf(config);
+  const post =
+    parts.post ?? createPostWebhook({ allowHosts: () => config.allowHosts, proxy: () => proxy });
   const deliverer = createDeliverer({
     store,
     mailer,
@@ -179,6 +184,7 @@ export function createAlerts(parts: {
       },
     },
     reload(next) {
+      proxy = proxyOf(next);
       config = next;
     },
     start() {

@@ -1,13 +1,16 @@
 // Posts alerts to webhooks, signed as https://www.standardwebhooks.com says. The address comes from
 // a customer, so a post resolves its host once, checks every address that it found, and connects to
-// one of these. It follows no redirect and uses no proxy.
+// one of these. It follows no redirect and uses no proxy of the environment: that would look again.
+// The proxy of the section `alerts` gets the address that was checked.
 
 import { createHmac } from "node:crypto";
 import { lookup, Resolver } from "node:dns/promises";
 import { Agent, request } from "node:https";
-import { isIP } from "node:net";
+import { isIP, type Socket } from "node:net";
+import { connect } from "node:tls";
 import { invalidField } from "../base/errors.ts";
 import { closed, described, oneOf, text, time } from "../base/json-schema.ts";
+import { type HttpProxy, openTunnel } from "../base/outbound.ts";
 import { accountKinds } from "./kinds.ts";
 import { isPublicAddress } from "./public-address.ts";
 
@@ -87,12 +90,15 @@ export function showSecret(secret: Buffer): string {
 
 export function createPostWebhook({
   allowHosts,
+  proxy = () => undefined,
   resolve,
   ca,
   timeoutMs = postMsMax,
 }: {
   /** Host names of the operator's own network, in small letters. They may have any address. */
   readonly allowHosts: () => readonly string[];
+  /** Connects to the addresses that were found. Default: posts connect directly. */
+  readonly proxy?: () => HttpProxy | undefined;
   /** Default: the name servers of this machine, and for allowed hosts what the system knows. */
   readonly resolve?: Resolve;
   /** Certificates of authorities. Default: those of Node. */
@@ -125,7 +131,10 @@ export function createPostWebhook({
     const signal = AbortSignal.any([stop, limit]);
     try {
       const found = await untilAborted(findAddress(host, signal), signal);
-      const status = await send({ url, host, address: found, agent, ca, id, body, secret }, signal);
+      const through = proxy();
+      const tunnel = through && (await connectBy(through, { url, address: found, signal }));
+      const way = tunnel ? { tunnel } : { agent };
+      const status = await send({ url, host, address: found, way, ca, id, body, secret }, signal);
       if (status >= 300 && status < 400)
         throw new WebhookError("The receiver redirects, which is not followed");
       if (status < 200 || status >= 300)
@@ -144,25 +153,40 @@ type Sent = Post & {
   readonly url: URL;
   readonly host: string;
   readonly address: string;
-  readonly agent: Agent;
+  readonly way: { readonly agent: Agent } | { readonly tunnel: Socket };
   readonly ca: Buffer | undefined;
   readonly secret: Buffer;
 };
 
+/** A connection to the address that was checked, by a proxy that never hears the name. */
+function connectBy(
+  proxy: HttpProxy,
+  { url, address, signal }: { url: URL; address: string; signal: AbortSignal },
+): Promise<Socket> {
+  const authority = `${isIP(address) === 6 ? `[${address}]` : address}:${url.port || 443}`;
+  return openTunnel({ proxy, host: authority, authority, signal });
+}
+
 /** The status of the answer. */
 function send(sent: Sent, signal: AbortSignal): Promise<number> {
-  const { url, host, address, agent, ca, id, body, secret } = sent;
+  const { url, host, address, way, ca, id, body, secret } = sent;
   const timestamp = String(Math.floor(Date.now() / 1000));
   const { promise, resolve, reject } = Promise.withResolvers<number>();
+  const servername = isIP(host) ? "" : host;
   const posting = request({
-    agent,
+    ...("tunnel" in way
+      ? {
+          createConnection: () =>
+            connect({ socket: way.tunnel, host: address, servername, ...(ca && { ca }) }),
+        }
+      : { agent: way.agent }),
     signal,
     method: "POST",
     // The address that was checked, not the name: no second look can find another one.
     host: address,
     port: url.port || 443,
     path: url.pathname + url.search,
-    servername: isIP(host) ? "" : host,
+    servername,
     ...(ca && { ca }),
     headers: {
       host: url.host,

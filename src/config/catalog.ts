@@ -15,7 +15,7 @@ import {
 } from "./models.ts";
 import { findMissingSecrets, payments } from "./payments.ts";
 import { findMissingForPeople, people } from "./people.ts";
-import { findMissingCredentials, provider } from "./providers.ts";
+import { findMissingCredentials, problemIn, provider, proxyUrl, readProxy } from "./providers.ts";
 import {
   anyList,
   checked,
@@ -60,6 +60,7 @@ export {
   type HttpSettings,
   type ProviderFeatures,
   type ProviderSettings,
+  readProxy,
   type SimulatedSettings,
   type VertexSettings,
 } from "./providers.ts";
@@ -76,6 +77,8 @@ const host = v.pipe(
 const alerts = section({
   /** Hosts of webhooks that may have private addresses, in small letters. */
   allow_hosts: v.optional(anyList(host), []),
+  /** The proxy that connects webhooks to their addresses. Absent: they connect directly. */
+  proxy: v.exactOptional(proxyUrl),
 });
 
 export type AlertsConfig = v.InferOutput<typeof alerts>;
@@ -289,13 +292,19 @@ function findWrongNames(
  * the role `facade` serves no people and takes no payments.
  */
 export function findMissing(
-  { providers, people, payments }: CatalogFile,
+  { providers, people, payments, alerts }: CatalogFile,
   env: NodeJS.ProcessEnv,
 ): string[] {
   const isFacade = env.ROLE?.trim() === "facade";
   return [
     ...findMissingCredentials(providers, env),
+    ...findMissingForAlerts(alerts, env),
     ...(isFacade ? [] : findMissingForPeople(people, env)),
     ...(isFacade ? [] : findMissingSecrets(payments, env)),
   ];
+}
+
+/** A problem if the environment lacks the proxy of webhooks. */
+function findMissingForAlerts({ proxy }: AlertsConfig, env: NodeJS.ProcessEnv): string[] {
+  return proxy ? problemIn(() => readProxy(proxy, env), "alerts.proxy.url_env") : [];
 }

@@ -6,6 +6,7 @@ import { isIP } from "node:net";
 import { availableParallelism } from "node:os";
 import * as v from "valibot";
 import { readMailAddress } from "../base/mail-address.ts";
+import { type ProxySettings, parseDirectHosts, parseProxy } from "../base/outbound.ts";
 import { parseDatabaseUrl } from "./database-url.ts";
 import { parseRedisUrl } from "./redis-url.ts";
 import { checked, choice, flag, integer, placeOf, type Settings, section, text } from "./schema.ts";
@@ -100,6 +101,8 @@ const smtpUrl = v.pipe(
   }),
   v.transform((value) => new URL(value)),
 );
+
+const proxy = v.pipe(parsed(parseProxy), v.transform(parseProxy));
 
 const mailAddress = v.pipe(
   checked((value) => (readMailAddress(value) ? undefined : "must be an e-mail address")),
@@ -213,6 +216,9 @@ const plain = {
 const parts = {
   content_key: v.exactOptional(contentKeys),
   export_sink: v.exactOptional(v.pipe(parsed(parseSink), v.transform(parseSink))),
+  https_proxy: v.exactOptional(proxy),
+  http_proxy: v.exactOptional(proxy),
+  no_proxy: v.exactOptional(v.pipe(parsed(parseDirectHosts), v.transform(parseDirectHosts))),
   smtp_url: v.exactOptional(smtpUrl),
   mail_from: v.exactOptional(mailAddress),
   core_address: v.pipe(
@@ -348,6 +354,8 @@ export type Config = Settings<typeof plain> & {
   readonly metrics?: { readonly host: string; readonly port: number; readonly genai: boolean };
   /** Absent: nothing is traced. */
   readonly tracing?: TracingSettings;
+  /** The proxies to what the gateway calls over HTTP. */
+  readonly proxies: ProxySettings;
   /** Absent: no mail is sent, and links are shown to those who make them. */
   readonly smtp?: SmtpServer;
   /** `host:port` of each core. Empty unless the role is `facade`. */
@@ -372,6 +380,9 @@ export type Config = Settings<typeof plain> & {
 function configOf({
   contentKey,
   exportSink,
+  httpsProxy: https,
+  httpProxy: http,
+  noProxy: direct,
   smtpUrl,
   mailFrom,
   coreAddress,
@@ -429,6 +440,7 @@ function configOf({
         ratio: Number(otelTracesSamplerArg),
       },
     }),
+    proxies: { ...(https && { https }), ...(http && { http }), ...(direct && { direct }) },
     ...(smtpUrl && {
       smtp: {
         url: smtpUrl,
@@ -512,6 +524,9 @@ export function readCommandConfig(env: NodeJS.ProcessEnv): Config {
   return readConfig({ ADMIN_TOKEN: "not-needed-by-a-command", CONTENT_KEY: unused, ...others });
 }
 
+/** Other programs read these in small letters, too, which win. */
+const isProxyName = (member: string) => /^(https?|no)_proxy$/.test(member);
+
 /** Reads the environment. Throws one Error that lists every problem, one a line. */
 export function readConfig(env: NodeJS.ProcessEnv): Config {
   const problems: string[] = [];
@@ -519,7 +534,10 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
   const given: Record<string, string> = {};
   for (const member of Object.keys(members)) {
     const name = member.toUpperCase();
-    const value = readText(env, name) ?? readText(secrets, name);
+    const value =
+      (isProxyName(member) ? readText(env, member) : undefined) ??
+      readText(env, name) ??
+      readText(secrets, name);
     if (value !== undefined) given[member] = value;
   }
   const { success, output, issues } = v.safeParse(variables, given);

@@ -1,6 +1,8 @@
 // The section `providers` of the configuration file.
 
 import * as v from "valibot";
+import { type HttpProxy, parseAuthorities, parseProxy } from "../base/outbound.ts";
+import { parseSecret, readFileNow } from "../base/watched-file.ts";
 import { type DialectName, dialectAt, dialectNames } from "./dialects.ts";
 import {
   checked,
@@ -62,6 +64,24 @@ const headers = v.pipe(
   ),
 );
 
+/** A proxy whose URL is in an environment variable, since it may hold a password. */
+export const proxyUrl = section({ url_env: variable });
+
+/** Reads the proxy of a section. Throws an Error that names its variable alone. */
+export function readProxy(
+  { urlEnv }: { readonly urlEnv: string },
+  env: NodeJS.ProcessEnv,
+): HttpProxy {
+  try {
+    return parseProxy(env[urlEnv]?.trim() ?? "");
+  } catch (error) {
+    const problem = error instanceof Error ? error.message : `${error}`;
+    throw new Error(`the environment variable ${urlEnv} ${problem}`);
+  }
+}
+
+const proxy = v.lazy((input) => (typeof input === "string" ? choice(["env", "none"]) : proxyUrl));
+
 /** Things that a request may need and that not every provider has. */
 const features = section({
   /** A schema for the answer. */
@@ -93,6 +113,10 @@ const http = {
   credential_env: v.exactOptional(variable),
   /** Further request headers, by their names in lower case. */
   headers: v.optional(headers, {}),
+  /** The way to it: as the environment says, directly, or through a proxy of its own. */
+  proxy: v.optional(proxy, "env"),
+  /** File in PEM with authorities to trust beside those that Node trusts. */
+  ca_file: v.exactOptional(text),
   /** Longest time until the connection is established. */
   connect_ms: v.optional(limitMs, "5000"),
   /** Longest time from there to the response headers. */
@@ -105,6 +129,17 @@ const http = {
   trace_headers: v.optional(flag, "false"),
 };
 
+/** The rule of sections that have both. */
+const onePlace = (
+  rule: (at: "credential_file", of: readonly [], find: () => string | undefined) => void,
+  has: (name: string) => boolean,
+) =>
+  rule("credential_file", [], () =>
+    has("credential_file") && has("credential_env")
+      ? "set it or credential_env, not both"
+      : undefined,
+  );
+
 /** Of those that are at an address of the operator's choice. */
 const addressed = {
   ...load,
@@ -115,6 +150,8 @@ const addressed = {
   base_url: httpUrl,
   /** Its habits within the format. Default: by the host of its URL. */
   dialect: v.exactOptional(choice(dialectNames)),
+  /** File with the credential, which may be replaced while the gateway runs. */
+  credential_file: v.exactOptional(text),
   /** Header of the credential. `authorization` sends it as Bearer. */
   credential_header: v.exactOptional(choice(["x-api-key", "authorization"])),
   ...http,
@@ -125,6 +162,11 @@ const cloud = {
   ...http,
   /** Default: the cloud's own for the other settings. */
   base_url: v.exactOptional(httpUrl),
+};
+
+const secretFile = {
+  /** File with the credential, which may be replaced while the gateway runs. */
+  credential_file: v.exactOptional(text),
 };
 
 /** Of clouds that serve the native API. */
@@ -186,22 +228,25 @@ export type ProviderSettings =
 const notChat = { passMembers: [], cacheMarks: false, maxTokensName: "max_tokens" } as const;
 
 const anthropic = v.pipe(
-  section({ kind: v.literal("anthropic"), ...addressed }),
+  section({ kind: v.literal("anthropic"), ...addressed }, onePlace),
   v.transform(
     (one): HttpProviderSettings => ({ ...one, ...notChat, api: "chat", ...habitsOf(one) }),
   ),
 );
 const openaiChat = v.pipe(
-  section({
-    kind: v.literal("openai"),
-    api: v.optional(v.literal("chat"), "chat"),
-    ...addressed,
-    ...chat,
-  }),
+  section(
+    {
+      kind: v.literal("openai"),
+      api: v.optional(v.literal("chat"), "chat"),
+      ...addressed,
+      ...chat,
+    },
+    onePlace,
+  ),
   v.transform((one): HttpProviderSettings => ({ ...one, ...habitsOf(one) })),
 );
 const openaiResponses = v.pipe(
-  section({ kind: v.literal("openai"), api: v.literal("responses"), ...addressed }),
+  section({ kind: v.literal("openai"), api: v.literal("responses"), ...addressed }, onePlace),
   v.transform((one): HttpProviderSettings => ({ ...one, ...notChat, ...habitsOf(one) })),
 );
 
@@ -216,6 +261,7 @@ const region = formed(/^[a-z]{2,}(-[a-z0-9]+)+$/, "a region such as us-east-1");
 const bedrockMembers = {
   kind: v.literal("bedrock"),
   ...cloud,
+  ...secretFile,
   ...betas,
   region,
   /** The native API, or the older one that invokes a model. */
@@ -232,12 +278,13 @@ const bedrockMembers = {
 
 const bedrock = v.pipe(
   section(bedrockMembers, (rule, has) => {
+    onePlace(rule, has);
     rule("endpoint", ["api", "endpoint"], ({ api, endpoint }) =>
       api === "invoke" && endpoint === "mantle" ? "must be runtime with api: invoke" : undefined,
     );
     rule("assume_role", ["assume_role"], ({ assume_role }) =>
-      assume_role !== undefined && has("credential_env")
-        ? "needs credentials of AWS, and credential_env holds an API key"
+      assume_role !== undefined && (has("credential_env") || has("credential_file"))
+        ? "needs credentials of AWS, in place of an API key"
         : undefined,
     );
     rule("external_id", ["external_id"], ({ external_id }) =>
@@ -305,6 +352,7 @@ const guid = formed(/^[\w.-]{1,100}$/, "an id");
 const azureMembers = {
   kind: v.literal("azure"),
   ...cloud,
+  ...secretFile,
   ...betas,
   /** Its name, the first part of its host. */
   resource: formed(/^[A-Za-z0-9][A-Za-z0-9-]{0,62}$/, "the name of a resource"),
@@ -331,8 +379,11 @@ const azureMembers = {
 
 const azure = v.pipe(
   section(azureMembers, (rule, has) => {
+    onePlace(rule, has);
     rule("credential_env", ["auth"], ({ auth }) =>
-      auth === "key" && !has("credential_env") ? "is required with auth: key" : undefined,
+      auth === "key" && !has("credential_env") && !has("credential_file")
+        ? "or credential_file is required with auth: key"
+        : undefined,
     );
     for (const name of ["tenant", "client"] as const)
       rule(name, ["auth", name], ({ auth, [name]: id }) =>
@@ -364,19 +415,52 @@ export const provider = variant(
   { always: load },
 );
 
-/** A problem for each credential that the environment lacks. The value is never repeated. */
+/**
+ * A problem for each credential, authority and proxy that the environment lacks, or that cannot be
+ * used. The value is never repeated.
+ */
 export function findMissingCredentials(
   providers: Readonly<Record<string, ProviderSettings>>,
   env: NodeJS.ProcessEnv,
 ): string[] {
-  const problems: string[] = [];
-  for (const [name, settings] of Object.entries(providers)) {
-    if (settings.kind === "simulated" || settings.credentialEnv === undefined) continue;
-    if (!/^[\x21-\x7e]+$/.test(env[settings.credentialEnv] ?? "")) {
-      problems.push(
-        `providers.${name}.credential_env: the environment variable ${settings.credentialEnv} holds no credential`,
-      );
-    }
+  return Object.entries(providers).flatMap(([name, settings]) =>
+    settings.kind === "simulated"
+      ? []
+      : Object.entries(checksOf(settings, env)).flatMap(([member, check]) =>
+          problemIn(check, `providers.${name}.${member}`),
+        ),
+  );
+}
+
+/** Functions that throw for a member that cannot be used. */
+function checksOf(
+  settings: Exclude<ProviderSettings, SimulatedSettings>,
+  env: NodeJS.ProcessEnv,
+): Record<string, () => unknown> {
+  const { kind, credentialEnv, credentialFile, caFile, proxy } = settings;
+  // That of Vertex describes an identity, in JSON.
+  const parse = kind === "vertex" ? (content: Buffer) => content.toString() : parseSecret;
+  return {
+    ...(credentialEnv !== undefined && { credential_env: () => checkVariable(credentialEnv, env) }),
+    ...(credentialFile !== undefined && {
+      credential_file: () => readFileNow(credentialFile, parse),
+    }),
+    ...(caFile !== undefined && { ca_file: () => readFileNow(caFile, parseAuthorities) }),
+    ...(typeof proxy === "object" && { "proxy.url_env": () => readProxy(proxy, env) }),
+  };
+}
+
+function checkVariable(name: string, env: NodeJS.ProcessEnv): void {
+  if (!/^[\x21-\x7e]+$/.test(env[name] ?? ""))
+    throw new Error(`the environment variable ${name} holds no credential`);
+}
+
+/** The problem that `check` throws, as a list. */
+export function problemIn(check: () => unknown, place: string): string[] {
+  try {
+    check();
+    return [];
+  } catch (error) {
+    return [`${place}: ${error instanceof Error ? error.message : error}`];
   }
-  return problems;
 }

@@ -99,6 +99,8 @@ const channelOptions = {
   "grpc.initial_reconnect_backoff_ms": 100,
   "grpc.max_reconnect_backoff_ms": 500,
   "grpc.enable_channelz": 0,
+  // A core is of our own network. Otherwise the library reads HTTPS_PROXY in small letters.
+  "grpc.enable_http_proxy": 0,
 };
 
 type Cores = {

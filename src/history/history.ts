@@ -3,6 +3,7 @@
 
 import { withTimeout } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
+import type { Outbound } from "../base/outbound.ts";
 import { Task } from "../base/task.ts";
 import type { SinkSettings } from "../config/environment.ts";
 import type { Metrics } from "../metrics/metrics.ts";
@@ -32,6 +33,8 @@ type Parts = {
   readonly retentionMonths: number | undefined;
   /** Undefined: charges are sent nowhere. */
   readonly sink: SinkSettings | undefined;
+  /** The way to the sink. */
+  readonly outbound: Outbound | undefined;
 };
 
 const everyMs = 3_600_000;
@@ -39,8 +42,9 @@ const stopMsMax = 5_000;
 /** Not with the first requests of a new process. */
 const firstMs = 60_000;
 
-export function createHistory({ ledger, log, metrics, retentionMonths, sink }: Parts): History {
-  const sending = sink && new Sink({ db: ledger.postgres, log, settings: sink });
+export function createHistory(parts: Parts): History {
+  const { ledger, log, metrics, retentionMonths, sink, outbound } = parts;
+  const sending = sink && new Sink({ db: ledger.postgres, log, settings: sink, outbound });
   const keeper =
     retentionMonths === undefined
       ? undefined

@@ -1,6 +1,7 @@
 // The sink that inserts into ClickHouse over HTTP. Its table, in deploy/clickhouse.sql, keeps one
 // row of a request however often it was inserted.
 
+import type { Outbound } from "../base/outbound.ts";
 import type { SinkSettings } from "../config/environment.ts";
 import type { SinkWriter } from "./sink-writer.ts";
 
@@ -10,7 +11,7 @@ const messageLengthMax = 300;
 
 type ClickhouseSettings = Extract<SinkSettings, { kind: "clickhouse" }>;
 
-export function clickhouseWriter(settings: ClickhouseSettings): SinkWriter {
+export function clickhouseWriter(settings: ClickhouseSettings, outbound: Outbound): SinkWriter {
   const { url, database, user, password } = settings;
   const address = new URL(url);
   address.search = new URLSearchParams({
@@ -25,7 +26,7 @@ export function clickhouseWriter(settings: ClickhouseSettings): SinkWriter {
   }).toString();
   return {
     async write({ lines }, position) {
-      const response = await fetch(address, {
+      const response = await outbound.fetch(address, {
         method: "POST",
         headers: {
           "content-type": "application/x-ndjson",

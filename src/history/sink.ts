@@ -9,6 +9,7 @@
 
 import * as sql from "../../gen/sql/history.ts";
 import type { Log } from "../base/log.ts";
+import { Outbound } from "../base/outbound.ts";
 import { Task } from "../base/task.ts";
 import type { SinkSettings } from "../config/environment.ts";
 import { Lease } from "../postgres/lease.ts";
@@ -48,11 +49,14 @@ export class Sink {
     db,
     log,
     settings,
+    outbound = new Outbound(),
     margin = marginMs,
   }: {
     db: Runner;
     log: Log;
     settings: SinkSettings;
+    /** Default: it is called directly. */
+    outbound?: Outbound | undefined;
     /** Milliseconds. */
     margin?: number;
   }) {
@@ -60,7 +64,9 @@ export class Sink {
     this.#name = settings.name;
     this.#marginMs = margin;
     this.#writer =
-      settings.kind === "files" ? filesWriter(settings.folder) : clickhouseWriter(settings);
+      settings.kind === "files"
+        ? filesWriter(settings.folder)
+        : clickhouseWriter(settings, outbound);
     this.#lease = new Lease(db, {
       task: `sink ${settings.name}`,
       ms: leaseMs,

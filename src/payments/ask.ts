@@ -1,11 +1,15 @@
 // Calls over HTTP to processors, sources of rates and nodes of chains, with JSON both ways. Amounts
 // must not pass through floating point, so every number of an answer stays the text it was.
 
+import type { Response } from "undici";
+import type { Outbound } from "../base/outbound.ts";
+
 /** Longer than any of them takes when it is well. */
 const answerMsMax = 10_000;
 const answerBytesMax = 1024 * 1024;
 
 export type Ask = {
+  readonly outbound: Outbound;
   /** Names the other side in errors. Its address may hold a secret. */
   readonly whom: string;
   readonly url: string;
@@ -35,8 +39,9 @@ export class RefusedError extends Error {
  * 10 seconds, for a redirect, and for what is no JSON. No error holds the address or a header.
  */
 export async function ask(request: Ask): Promise<Answer> {
-  const { whom, url, headers, body, signal, bytesMax, ageSecondsMax, isInexact } = request;
-  const response = await fetch(url, {
+  const { outbound, whom, url, headers, body, signal, bytesMax, ageSecondsMax, isInexact } =
+    request;
+  const response = await outbound.fetch(url, {
     ...(body !== undefined && { method: "POST", body: JSON.stringify(body) }),
     headers: {
       accept: "application/json",

@@ -1,6 +1,7 @@
 // BTCPay Server, by its Greenfield API. An order is one invoice with one payment method; credits
 // follow its payments, never its status: an invoice that expired stays so while they confirm.
 
+import type { Outbound } from "../base/outbound.ts";
 import type { BtcpayMethod, BtcpaySettings } from "../config/catalog.ts";
 import { type Answer, ask } from "./ask.ts";
 import { atomsOf } from "./coins.ts";
@@ -35,7 +36,11 @@ const feeNotes: Readonly<Record<string, string>> = {
 export function createBtcpay(
   settings: BtcpaySettings,
   secrets: Secrets,
-  parts: { readonly publicUrl: () => URL; readonly marketRate?: MarketRate | undefined },
+  parts: {
+    readonly publicUrl: () => URL;
+    readonly marketRate?: MarketRate | undefined;
+    readonly outbound: Outbound;
+  },
 ): Processor {
   const { name, store } = settings;
   const methods = settings.methods.map(
@@ -51,6 +56,7 @@ export function createBtcpay(
   );
   const call = (path: string, signal: AbortSignal, body?: unknown) =>
     ask({
+      outbound: parts.outbound,
       whom: name,
       signal,
       url: `${settings.url}/api/v1/${path}`,

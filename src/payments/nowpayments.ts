@@ -2,6 +2,7 @@
 // more is a payment of its own there, which names the first one as its parent.
 
 import { microCreditsPerMicroDollar } from "../base/money.ts";
+import type { Outbound } from "../base/outbound.ts";
 import { type NowpaymentsSettings, nowpaymentsCoins } from "../config/catalog.ts";
 import { type Answer, ask, RefusedError } from "./ask.ts";
 import { atomsOf } from "./coins.ts";
@@ -45,10 +46,15 @@ type Least = { readonly usdMicro: bigint | undefined; readonly untilMs: number }
 export function createNowpayments(
   { name, url, coins }: NowpaymentsSettings,
   { apiKey, webhookSecret }: Secrets,
-  parts: { readonly publicUrl: () => URL; readonly marketRate?: MarketRate | undefined },
+  parts: {
+    readonly publicUrl: () => URL;
+    readonly marketRate?: MarketRate | undefined;
+    readonly outbound: Outbound;
+  },
 ): Processor {
   const call = (path: string, signal: AbortSignal, body?: unknown) =>
     ask({
+      outbound: parts.outbound,
       whom: name,
       signal,
       url: `${url}/${path}`,

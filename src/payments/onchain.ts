@@ -5,6 +5,7 @@
 import * as sql from "../../gen/sql/payments.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import type { FamilyName } from "../base/families.ts";
+import type { Outbound } from "../base/outbound.ts";
 import { btc, eth, type OnchainSettings, rpcOf } from "../config/catalog.ts";
 import { bitcoinAddress, checksummed, evmAddress, keyIdOf } from "./addresses.ts";
 import { createBitcoin } from "./bitcoin.ts";
@@ -46,7 +47,7 @@ type Keyring = {
 export function createOnchain(
   { name, bitcoin, evm }: OnchainSettings,
   env: NodeJS.ProcessEnv,
-  parts: ChainParts,
+  parts: ChainParts & { readonly outbound: Outbound },
 ): Processor & DepositAddresses & { readonly chains: readonly Chain[] } {
   const { store, marketRate } = parts;
   const methods: Method[] = [];
@@ -61,7 +62,11 @@ export function createOnchain(
     });
   // The start refuses a configuration without the address of a node.
   const rpc = (chain: string, rpcEnv: string) =>
-    createRpc(`the node of ${chain}`, rpcOf(rpcEnv, env) ?? new URL("http://127.0.0.1:1"));
+    createRpc(
+      `the node of ${chain}`,
+      rpcOf(rpcEnv, env) ?? new URL("http://127.0.0.1:1"),
+      parts.outbound,
+    );
 
   if (bitcoin) {
     const { chain, accountKey, gapLimit, leastUsd } = bitcoin;

@@ -6,6 +6,7 @@ import type { PaymentsService } from "../../gen/gateway/payments/v1/payments_pb.
 import * as sql from "../../gen/sql/payments.ts";
 import { type Clock, systemClock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
+import { Outbound } from "../base/outbound.ts";
 import { Task, warnOnce } from "../base/task.ts";
 import {
   apiKeyOf,
@@ -110,6 +111,8 @@ export function createPayments(parts: {
   settings: PaymentSettings | undefined;
   /** Holds the secrets of the processors. */
   env: NodeJS.ProcessEnv;
+  /** The way to processors, nodes and sources of rates. Default: the direct one. */
+  outbound?: Outbound | undefined;
   guesses: Guesses;
   /** Default: that of the settings. */
   offer?: (() => Offer) | undefined;
@@ -120,6 +123,7 @@ export function createPayments(parts: {
   log: Log;
 }): Payments {
   const { billing, publicUrl, env, guesses, clock = systemClock, log } = parts;
+  const { outbound = new Outbound() } = parts;
   const store = createPaymentsStore(parts.postgres);
   const watchers = createWatchers({ store, clock, log });
   // Nobody may take pretended money for real: elsewhere it has to be configured.
@@ -127,6 +131,7 @@ export function createPayments(parts: {
     openOffer(settings ?? (isLocalhost(publicUrl()) ? simulatedPayments : nothing), {
       store,
       env,
+      outbound,
       publicUrl,
       log,
     });
@@ -236,6 +241,7 @@ const microDollarsPerDollar = 1_000_000n;
 type Surroundings = {
   readonly store: PaymentsStore;
   readonly env: NodeJS.ProcessEnv;
+  readonly outbound: Outbound;
   readonly publicUrl: () => URL;
   readonly log: Log;
 };

@@ -4,9 +4,10 @@
 
 import * as sql from "../../gen/sql/payments.ts";
 import type { Log } from "../base/log.ts";
+import type { Outbound } from "../base/outbound.ts";
 import type { RateSource, RateSources } from "../config/catalog.ts";
 import type { Runner } from "../postgres/statement.ts";
-import { ask } from "./ask.ts";
+import { type Ask, ask } from "./ask.ts";
 import { atomsOf } from "./coins.ts";
 import type { MarketRate } from "./processor.ts";
 
@@ -26,8 +27,9 @@ type Sample = { readonly atMs: number; readonly rate: bigint };
 /** Undefined: no sources are configured. */
 export function createMarketRate(
   sources: RateSources | undefined,
-  { store, log, now = Date.now }: { store: Runner; log: Log; now?: () => number },
+  parts: { store: Runner; outbound: Outbound; log: Log; now?: () => number },
 ): MarketRate | undefined {
+  const { store, outbound, log, now = Date.now } = parts;
   if (!sources || Object.keys(sources).length === 0) return undefined;
   const last = new Map<string, Sample>();
   const asking = new Map<string, Promise<bigint | undefined>>();
@@ -35,7 +37,10 @@ export function createMarketRate(
   async function askSources(asset: string): Promise<bigint | undefined> {
     const known = last.get(asset);
     if (known && now() - known.atMs < reusedMs) return known.rate;
-    const rate = await agreedOf(sources?.[asset] ?? [], readNow, { asset, log });
+    const rate = await agreedOf(sources?.[asset] ?? [], (source) => readNow(source, outbound), {
+      asset,
+      log,
+    });
     if (rate === undefined) return undefined;
     last.set(asset, { atMs: now(), rate });
     await keep(asset, now(), rate);
@@ -60,7 +65,10 @@ export function createMarketRate(
     if (sample) return sample.rate;
     const histories = (sources?.[asset] ?? []).filter(({ history }) => history);
     if (histories.length === 0) return undefined;
-    const rate = await agreedOf(histories, (source) => readThen(source, at), { asset, log });
+    const rate = await agreedOf(histories, (source) => readThen(source, at, outbound), {
+      asset,
+      log,
+    });
     if (rate !== undefined) await keep(asset, at.getTime(), rate);
     return rate;
   }
@@ -107,12 +115,12 @@ async function agreedOf(
   return agreed;
 }
 
-function readNow({ url, path }: RateSource): Promise<bigint> {
-  return readPrice(url, path, ageMsMax / second);
+function readNow({ url, path }: RateSource, outbound: Outbound): Promise<bigint> {
+  return readPrice({ url, path, outbound, ageSecondsMax: ageMsMax / second });
 }
 
 /** Of the minute of a moment of the past. */
-function readThen({ history }: RateSource, at: Date): Promise<bigint> {
+function readThen({ history }: RateSource, at: Date, outbound: Outbound): Promise<bigint> {
   if (!history) throw new Error("a source has no history");
   const fromMs = at.getTime() - (at.getTime() % minute);
   const places: Record<string, string> = {
@@ -122,19 +130,20 @@ function readThen({ history }: RateSource, at: Date): Promise<bigint> {
     end_unix: String((fromMs + minute) / second),
   };
   const url = history.url.replace(/\{(\w+)\}/g, (all, name: string) => places[name] ?? all);
-  return readPrice(url, history.path);
+  return readPrice({ url, path: history.path, outbound });
 }
 
-async function readPrice(url: string, path: string, ageSecondsMax?: number): Promise<bigint> {
+type PricePlace = Pick<Ask, "ageSecondsMax" | "outbound" | "url"> & { readonly path: string };
+
+async function readPrice({ path, ...place }: PricePlace): Promise<bigint> {
   const answer = await ask({
-    whom: new URL(url).host,
-    url,
-    ...(ageSecondsMax !== undefined && { ageSecondsMax }),
+    ...place,
+    whom: new URL(place.url).host,
     signal: AbortSignal.timeout(answerMsMax),
   });
-  const place = path.split(".").reduce((at, member) => at.at(member), answer);
-  const rate = atomsOf(place.text(), 6);
-  if (!rate) throw place.fault("is no rate");
+  const price = path.split(".").reduce((at, member) => at.at(member), answer);
+  const rate = atomsOf(price.text(), 6);
+  if (!rate) throw price.fault("is no rate");
   return rate;
 }
 

@@ -1,5 +1,6 @@
 // JSON-RPC of the nodes of chains.
 
+import type { Outbound } from "../base/outbound.ts";
 import { type Answer, ask } from "./ask.ts";
 
 /** A block of Bitcoin has up to some 20 MB of JSON. */
@@ -30,7 +31,7 @@ export type Rpc = {
 };
 
 /** `whom` names the node in errors: its address may hold a secret. */
-export function createRpc(whom: string, address: URL): Rpc {
+export function createRpc(whom: string, address: URL, outbound: Outbound): Rpc {
   const { username, password } = address;
   const url = new URL(address);
   url.username = "";
@@ -42,6 +43,7 @@ export function createRpc(whom: string, address: URL): Rpc {
       : { authorization: `Basic ${Buffer.from(secret).toString("base64")}` };
   const post = (body: unknown, signal: AbortSignal) =>
     ask({
+      outbound,
       whom,
       url: url.href,
       headers,

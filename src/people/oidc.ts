@@ -7,6 +7,7 @@ import { ApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { readMailAddress } from "../base/mail-address.ts";
 import { toName } from "../base/names.ts";
+import type { Outbound } from "../base/outbound.ts";
 import type { OidcSettings } from "../config/catalog.ts";
 
 /** What a provider said of a person. */
@@ -55,17 +56,18 @@ const groupsMax = 1_000;
 export function createOidcProviders(parts: {
   settings: Readonly<Record<string, OidcSettings>>;
   env: NodeJS.ProcessEnv;
+  outbound: Outbound;
   publicUrl: () => URL;
   log: Log;
 }): ReadonlyMap<string, OidcProvider> {
-  const { settings, env, publicUrl, log } = parts;
+  const { settings, env, ...others } = parts;
   return new Map(
     Object.entries(settings).map(([name, one]) => {
       const { clientSecretEnv } = one;
       const secret = clientSecretEnv === undefined ? undefined : env[clientSecretEnv];
       if (clientSecretEnv !== undefined && !secret)
         throw new Error(`people.oidc.${name}: ${clientSecretEnv} holds no secret`);
-      return [name, createOidcProvider({ name, settings: one, secret, publicUrl, log })];
+      return [name, createOidcProvider({ name, settings: one, secret, ...others })];
     }),
   );
 }
@@ -75,10 +77,11 @@ function createOidcProvider(parts: {
   name: string;
   settings: OidcSettings;
   secret: string | undefined;
+  outbound: Outbound;
   publicUrl: () => URL;
   log: Log;
 }): OidcProvider {
-  const { name, settings, secret, publicUrl, log } = parts;
+  const { name, settings, secret, outbound, publicUrl, log } = parts;
   const { issuer, clientId, clientAuthentication, scope, answerMs, groupsClaim } = settings;
   const redirectUri = () => new URL(`/console/oidc/${name}/callback`, publicUrl());
   let found: { configuration: client.Configuration; readAtMs: number } | undefined;
@@ -93,7 +96,7 @@ function createOidcProvider(parts: {
           : client.ClientSecretBasic(secret);
     return client.discovery(issuer, clientId, undefined, authentication, {
       timeout: answerMs / 1000,
-      [client.customFetch]: fetchSmall,
+      [client.customFetch]: (url, options) => fetchSmall(outbound, url, options),
       execute: [
         client.enableNonRepudiationChecks,
         // Configuration permits it at localhost only.
@@ -237,9 +240,13 @@ function claimAt(claims: object, path: string): unknown {
 }
 
 /** No answer of a provider is large; one that is must not fill the memory. */
-async function fetchSmall(url: string, options: client.CustomFetchOptions): Promise<Response> {
+async function fetchSmall(
+  outbound: Outbound,
+  url: string,
+  options: client.CustomFetchOptions,
+): Promise<Response> {
   const { method, headers: sent, redirect, signal, body: content } = options;
-  const response = await fetch(url, {
+  const response = await outbound.fetch(url, {
     method,
     headers: sent,
     redirect,

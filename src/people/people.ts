@@ -13,6 +13,7 @@ import { type ChangeHints, createChanges } from "../base/change-feed.ts";
 import type { Clock } from "../base/clock.ts";
 import { ApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
+import { Outbound } from "../base/outbound.ts";
 import { closedPeople, type PeopleSettings } from "../config/catalog.ts";
 import { isLocalhost } from "../config/environment.ts";
 import type { ApprovalLimit, CarryOut } from "../contract/approvals.ts";
@@ -195,6 +196,8 @@ export function createPeople(parts: {
   settings?: PeopleSettings;
   /** Holds the client secrets of the providers of OIDC. */
   env?: NodeJS.ProcessEnv;
+  /** The way to them. Default: the direct one. */
+  outbound?: Outbound | undefined;
   /** Creates an account with this id, unless it exists. Absent: nobody gets one of his own. */
   ensureAccount?: (accountId: string, name: string) => Promise<void>;
   /** Default: nobody needs another person. */
@@ -208,6 +211,7 @@ export function createPeople(parts: {
   log: Log;
 }): People {
   const { publicUrl, hints, mailer, ensureAccount = noAccounts, env = {}, clock, log } = parts;
+  const { outbound = new Outbound() } = parts;
   const store = createPeopleStore(parts.postgres);
   const changes = createChanges({
     source: { name: "people", read: store.readChanges, clean: store.clean },
@@ -224,7 +228,7 @@ export function createPeople(parts: {
   const challenges = createChallenges(store);
   let settings = parts.settings ?? closedPeople;
   const createProviders = ({ oidc }: PeopleSettings) =>
-    createOidcProviders({ settings: oidc, env, publicUrl, log });
+    createOidcProviders({ settings: oidc, env, outbound, publicUrl, log });
   let oidc = createProviders(settings);
   const outbox = mailer && createOutbox({ store, mailer, publicUrl, clock, log });
   const all: Parts = {

@@ -2,39 +2,61 @@
 // and two rules for the requests.
 
 import { create, type JsonObject } from "@bufbuild/protobuf";
-import { Pool } from "undici";
+import type { Dispatcher } from "undici";
 import { ToolChoiceSchema, ToolSchema } from "../../gen/gateway/inference/v1/content_pb.ts";
 import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
-import type { HttpSettings } from "../config/catalog.ts";
+import type { Clock } from "../base/clock.ts";
+import type { Log } from "../base/log.ts";
+import { type Outbound, parseAuthorities } from "../base/outbound.ts";
+import { WatchedFile } from "../base/watched-file.ts";
+import { type HttpSettings, readProxy } from "../config/catalog.ts";
 import type { Authenticator } from "./surface.ts";
 
 export type Endpoint = {
-  readonly dispatcher: Pool;
+  readonly dispatcher: Dispatcher;
   /** Path of the base URL, without a slash at the end. */
   readonly basePath: string;
   /** Those of every request: name, value, name, value, … */
   readonly headers: readonly string[];
 };
 
+/** What a provider is connected with, beside its settings. */
+export type EndpointParts = {
+  /** Its name. */
+  readonly name: string;
+  /** The way that its settings name. */
+  readonly outbound: Outbound;
+  readonly env: NodeJS.ProcessEnv;
+  /** Gets what closes the files that are read again. */
+  readonly files: DisposableStack;
+  readonly clock: Clock;
+  readonly log: Log;
+};
+
 /**
- * Creates the connection pool of a provider. HTTP/1.1 only: each active call has its own
- * connection, and so its own back-pressure.
+ * Creates the connection pool of a provider. Each active call has its own connection, and so its
+ * own back-pressure. Throws for a variable that holds no URL of a proxy.
  */
 export function openEndpoint(
   settings: HttpSettings,
+  parts: EndpointParts,
   accept = "application/json, text/event-stream",
 ): Endpoint {
   const url = new URL(settings.baseUrl);
+  const { concurrency, connectMs, firstByteMs, idleMs, proxy } = settings;
+  const way = typeof proxy === "object" ? readProxy(proxy, parts.env) : proxy;
   return {
-    dispatcher: new Pool(url.origin, {
-      connections: settings.concurrency,
-      pipelining: 1,
-      allowH2: false,
-      connect: { timeout: settings.connectMs, rejectUnauthorized: true },
-      headersTimeout: settings.firstByteMs,
-      bodyTimeout: settings.idleMs,
-      keepAliveTimeout: 30_000,
-    }),
+    dispatcher: parts.outbound.open(
+      url.origin,
+      { connectMs, ...(way !== "env" && { proxy: way }) },
+      {
+        connections: concurrency,
+        pipelining: 1,
+        headersTimeout: firstByteMs,
+        bodyTimeout: idleMs,
+        keepAliveTimeout: 30_000,
+      },
+    ),
     basePath: url.pathname.replace(/\/+$/, ""),
     headers: [
       ...[
@@ -53,13 +75,67 @@ export function openEndpoint(
   };
 }
 
-/** A key in a header, which stays as it is. `undefined`: none is sent. */
-export function keyAuthenticator(key: string | undefined, header: string): Authenticator {
+/**
+ * The way to a provider and for its tokens, by its `proxy` and `ca_file`; `outbound` of the parts
+ * is that of the environment. Throws for either that cannot be used.
+ */
+export function outboundTo({ caFile, proxy }: HttpSettings, parts: EndpointParts): Outbound {
+  const { outbound, env, files } = parts;
+  if (proxy === "env" && caFile === undefined) return outbound;
+  const authorities =
+    caFile === undefined ? undefined : watchFile("ca_file", caFile, parseAuthorities, parts);
+  const own = typeof proxy === "object" ? readProxy(proxy, env) : undefined;
+  const proxies = proxy === "env" ? undefined : own ? { https: own, http: own } : {};
+  return files.adopt(outbound.with(proxies, authorities), (one) => void one.destroy());
+}
+
+/** A file of a provider that is read again when it changes. Throws as `readFileNow`. */
+export function watchFile<T>(
+  setting: "ca_file" | "credential_file",
+  path: string,
+  parse: (content: Buffer) => T,
+  { name, files, clock, log }: EndpointParts,
+): WatchedFile<T> {
+  return files.use(new WatchedFile(path, parse, { name: `${setting} of ${name}`, clock, log }));
+}
+
+/** Earlier keys that are still removed from texts: requests with them may be under way. */
+const earlierMax = 3;
+
+/** A key, or that of a file. `source`: where it is from, in words. */
+export type Key =
+  | { readonly value: string; readonly source: string }
+  | Pick<WatchedFile<string>, "value" | "path" | "refresh">;
+
+/** A key in a header. `undefined`: none is sent. */
+export function keyAuthenticator(key: Key | undefined, header: string): Authenticator {
   if (key === undefined) return { headers: () => [], secrets: () => [] };
-  const headers = [header, header === "authorization" ? `Bearer ${key}` : key];
-  // Shorter keys are ordinary words. Removing them would damage messages.
-  const secrets = key.length >= 8 ? [key] : [];
-  return { headers: () => headers, secrets: () => secrets };
+  let used: string | undefined;
+  let headers: readonly string[] = [];
+  let secrets: readonly string[] = [];
+  const follow = () => {
+    const { value } = key;
+    if (value === used) return;
+    used = value;
+    headers = [header, header === "authorization" ? `Bearer ${value}` : value];
+    // Shorter keys are ordinary words. Removing them would damage messages.
+    if (value.length >= 8) secrets = [value, ...secrets.slice(0, earlierMax)];
+  };
+  const credential = { source: "path" in key ? `file ${key.path}` : key.source };
+  return {
+    headers() {
+      follow();
+      return headers;
+    },
+    secrets() {
+      follow();
+      return secrets;
+    },
+    ...("refresh" in key && {
+      refresh: ({ status }) => (status === 401 ? key.refresh() : undefined),
+    }),
+    credential: () => credential,
+  };
 }
 
 // During a longer plain answer the connection is idle for so long that a proxy may close it, and a

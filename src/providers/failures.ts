@@ -5,6 +5,7 @@ import type { IncomingHttpHeaders } from "node:http";
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import type { Failure } from "../../gen/gateway/inference/v1/event_pb.ts";
 import { ApiError } from "../base/errors.ts";
+import { proxyRefuses } from "../base/outbound.ts";
 import { unreadableAnswer } from "../formats/codec.ts";
 import { isObject, parseJsonText } from "../formats/json.ts";
 import { findContextOverflow, type OverflowReport, overflowOf } from "./overflow-wordings.ts";
@@ -75,6 +76,8 @@ export function failureOfAnswer(answer: ErrorAnswer, model: string): ProviderFai
 
 function meaningOf({ status, body, retryAfterMs }: ErrorAnswer, model: string): ProviderFailure {
   const error = readErrorBody(body);
+  // No provider answers so: a proxy did, in place of forwarding the request.
+  if (status === 407) return failed(status, { alarm: `the proxy ${proxyRefuses}` });
   const isAccountStatus = status === 401 || status === 402 || status === 403;
   if (isAccountStatus || isAccountProblem(status, body)) {
     return failed(status, {

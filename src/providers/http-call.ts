@@ -14,6 +14,7 @@ import type { Dispatcher } from "undici";
 import type { Event, Failure } from "../../gen/gateway/inference/v1/event_pb.ts";
 import type { Clock } from "../base/clock.ts";
 import { ApiError, toApiError } from "../base/errors.ts";
+import { ProxyError } from "../base/outbound.ts";
 import { isLocalShortage } from "../base/shortage.ts";
 import { tlsProblemOf } from "../base/tls-problem.ts";
 import { awsEventStream } from "../formats/aws-event-stream.ts";
@@ -574,6 +575,10 @@ function describe(error: Error & { code?: unknown }): string {
 
 function failureOfTransport(error: Error & { code?: unknown }, status: number): ProviderFailure {
   if (isLocalShortage(error)) return short(error);
+  if (error instanceof ProxyError) {
+    const failure = failed(status, { alarm: error.message, cause: error });
+    return error.isTimeout ? { ...failure, outcome: "timeout" } : failure;
+  }
   const code = typeof error.code === "string" ? error.code : "";
   if (
     [

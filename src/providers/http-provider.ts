@@ -2,12 +2,11 @@
 
 import type { JsonObject } from "@bufbuild/protobuf";
 import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
-import type { Clock } from "../base/clock.ts";
 import { ApiError, toApiError } from "../base/errors.ts";
 import type { HttpSettings } from "../config/catalog.ts";
 import { Fit } from "../formats/fit.ts";
 import { isObject, parseJsonText } from "../formats/json.ts";
-import { addToolStubs, openEndpoint, wantsStream } from "./endpoint.ts";
+import { addToolStubs, type EndpointParts, openEndpoint, wantsStream } from "./endpoint.ts";
 import { type ErrorAnswer, failureOfAnswer, readRetryAfterMs } from "./failures.ts";
 import { HttpCall } from "./http-call.ts";
 import type { CountCarried, Provider, ProviderFailure } from "./provider.ts";
@@ -21,9 +20,10 @@ const changesMax = 4;
 export function createHttpProvider(
   settings: HttpSettings,
   { surface, authenticator }: { surface: Surface; authenticator: Authenticator },
-  { clock, countCarried }: { clock: Clock; countCarried: CountCarried },
+  parts: EndpointParts & { readonly countCarried: CountCarried },
 ): Provider {
-  const { dispatcher, basePath, headers } = openEndpoint(settings, surface.accept);
+  const { clock, countCarried } = parts;
+  const { dispatcher, basePath, headers } = openEndpoint(settings, parts, surface.accept);
   // Of the operator: a header may hold a secret. Values below 8 characters are ordinary words.
   const ownSecrets = Object.values(settings.headers).filter(({ length }) => length >= 8);
   let [secrets, proving]: [readonly string[], readonly string[] | undefined] = [[], undefined];
@@ -71,7 +71,7 @@ export function createHttpProvider(
       };
       const { fit, request, ...first } = write();
       countCarried(fit, request);
-      const parts = {
+      const how = {
         clock,
         dispatcher,
         authenticator,
@@ -83,7 +83,7 @@ export function createHttpProvider(
         failureOf: failureOfRefusal,
         failureInAnswer: surface.failureOf,
       };
-      return new HttpCall(parts, first, call, reader);
+      return new HttpCall(how, first, call, reader);
     },
     async countTokens(call, signal) {
       if (!surface.counting) return undefined;

@@ -4,8 +4,10 @@ import { isDeepStrictEqual } from "node:util";
 import { type Clock, systemClock } from "../base/clock.ts";
 import { ApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
+import { Outbound } from "../base/outbound.ts";
 import { createShortageReport } from "../base/shortage.ts";
 import { waitFor } from "../base/stopwatch.ts";
+import { parseSecret } from "../base/watched-file.ts";
 import {
   type BedrockSettings,
   type CatalogFile,
@@ -19,7 +21,13 @@ import { callProviders } from "./attempts.ts";
 import { awsAuthenticator } from "./aws.ts";
 import { azureSurface } from "./azure.ts";
 import { bedrockSurface } from "./bedrock.ts";
-import { keyAuthenticator } from "./endpoint.ts";
+import {
+  type EndpointParts,
+  type Key,
+  keyAuthenticator,
+  outboundTo,
+  watchFile,
+} from "./endpoint.ts";
 import { entraAuthenticator } from "./entra.ts";
 import { googleAuthenticator } from "./google.ts";
 import type { CallFailure, ModelHealth } from "./health.ts";
@@ -43,7 +51,7 @@ import {
 } from "./routing.ts";
 import { type ContextTokensOf, createSimulated } from "./simulated/simulated.ts";
 import type { Authenticator } from "./surface.ts";
-import { callDirectly, type TokenCall } from "./token-call.ts";
+import { type TokenCall, tokenCall } from "./token-call.ts";
 import { vertexSurface } from "./vertex.ts";
 
 export type {
@@ -114,28 +122,35 @@ export function createProviders(parts: {
   clock?: Clock;
   /** From 0 to 1. Default: `Math.random`. */
   random?: () => number;
+  /** Default: the direct way to every address. */
+  outbound?: Outbound | undefined;
   /** Absent: nothing is counted. */
   metrics?: Metrics | undefined;
   /** Sends calls for tokens of clouds. Default: straight to their addresses. */
   call?: TokenCall;
 }): ManagedProviders {
-  const { log, env, clock = systemClock, random = Math.random, call = callDirectly } = parts;
+  const { log, env, clock = systemClock, random = Math.random } = parts;
+  const { outbound = new Outbound() } = parts;
   const metrics = parts.metrics && new ProviderMetrics(parts.metrics);
   const reportShortage = createShortageReport(log, clock);
   const answerParts = { clock, log, metrics, reportShortage, random };
   let { models } = parts.file;
   const contextTokensOf = (id: string) => models.find((model) => model.id === id)?.contextTokens;
   const countCarried: CountCarried = (fit, request) => metrics?.countCarried(fit, request);
-  const open = (name: string, settings: ProviderSettings) => {
+  const open = (name: string, settings: ProviderSettings, files: DisposableStack) => {
     const report = (message: string) =>
       log.error({ code: "provider_adjusted", provider: name }, message);
-    const shared = { env, clock, contextTokensOf, countCarried, call, report };
-    return openProvider(settings, shared);
+    const shared = { name, env, files, clock, log, contextTokensOf, countCarried, report };
+    const way =
+      settings.kind === "simulated" ? outbound : outboundTo(settings, { ...shared, outbound });
+    return openProvider(settings, { ...shared, outbound: way, call: parts.call ?? tokenCall(way) });
   };
   const connect = (file: CatalogFile, before: ReadonlyMap<string, ProviderConnection>) =>
-    openConnections(file, before, env, (name, settings) =>
-      createConnection(name, settings, open(name, settings), clock, random),
-    );
+    openConnections(file, before, env, (name, settings) => {
+      const files = new DisposableStack();
+      const provider = open(name, settings, files);
+      return { ...createConnection(name, settings, provider, clock, random), files };
+    });
   let router = new Router(parts.file, connect(parts.file, new Map()));
   if (parts.metrics) readProviders(parts.metrics, () => router);
   return {
@@ -169,7 +184,9 @@ export function createProviders(parts: {
         if (router.connections.get(connection.name) !== connection) closeWhenIdle(connection, log);
     },
     async close() {
-      await Promise.all([...router.connections.values()].map(({ provider }) => provider.destroy()));
+      const connections = [...router.connections.values()];
+      for (const { files } of connections) files?.[Symbol.dispose]();
+      await Promise.all(connections.map(({ provider }) => provider.destroy()));
     },
   };
 }
@@ -232,9 +249,7 @@ function openConnections(
 }
 
 /** What providers are made of. */
-type OpenParts = {
-  readonly env: NodeJS.ProcessEnv;
-  readonly clock: Clock;
+type OpenParts = EndpointParts & {
   readonly contextTokensOf: ContextTokensOf;
   readonly countCarried: CountCarried;
   /** Sends calls for tokens. */
@@ -244,7 +259,7 @@ type OpenParts = {
 };
 
 function openProvider(settings: ProviderSettings, parts: OpenParts): Provider {
-  const { env, clock, contextTokensOf, countCarried } = parts;
+  const { clock, contextTokensOf, countCarried } = parts;
   switch (settings.kind) {
     case "simulated":
       return createSimulated(settings, clock, contextTokensOf, countCarried);
@@ -252,7 +267,7 @@ function openProvider(settings: ProviderSettings, parts: OpenParts): Provider {
     case "openai": {
       const { kind, credentialHeader } = settings;
       const surface = kind === "openai" ? openaiSurface(settings) : anthropicSurface(settings);
-      const authenticator = keyAuthenticator(credentialOf(settings, env), credentialHeader);
+      const authenticator = keyAuthenticator(credentialOf(settings, parts), credentialHeader);
       return createHttpProvider(settings, { surface, authenticator }, parts);
     }
     case "bedrock": {
@@ -262,7 +277,7 @@ function openProvider(settings: ProviderSettings, parts: OpenParts): Provider {
     }
     case "vertex": {
       const surface = vertexSurface(settings, parts);
-      const token = credentialOf(settings, env);
+      const token = keyIn(settings.credentialEnv, parts.env);
       const authenticator =
         token === undefined
           ? googleAuthenticator(settings, parts)
@@ -272,7 +287,7 @@ function openProvider(settings: ProviderSettings, parts: OpenParts): Provider {
     case "azure": {
       const { auth, credentialHeader } = settings;
       const surface = azureSurface(settings, parts);
-      const secret = credentialOf(settings, env);
+      const secret = credentialOf(settings, parts);
       const authenticator =
         auth === "entra"
           ? entraAuthenticator({ ...settings, secret }, parts)
@@ -286,23 +301,37 @@ function openProvider(settings: ProviderSettings, parts: OpenParts): Provider {
 function bedrockAuthenticator(settings: BedrockSettings, parts: OpenParts): Authenticator {
   const { env } = parts;
   const { endpoint, assumeRole } = settings;
-  const usual = assumeRole === undefined ? env.AWS_BEARER_TOKEN_BEDROCK : undefined;
-  const key = credentialOf(settings, env) ?? usual;
+  const usual = assumeRole === undefined ? "AWS_BEARER_TOKEN_BEDROCK" : undefined;
+  const key = credentialOf(settings, parts) ?? keyIn(usual, env);
   if (key !== undefined) return keyAuthenticator(key, "authorization");
   const service = endpoint === "mantle" ? "bedrock-mantle" : "bedrock";
   return awsAuthenticator({ ...settings, service }, parts);
 }
 
 function credentialOf(
-  { credentialEnv }: Pick<HttpSettings, "credentialEnv">,
-  env: NodeJS.ProcessEnv,
-): string | undefined {
-  return credentialEnv === undefined ? undefined : env[credentialEnv];
+  {
+    credentialEnv,
+    credentialFile,
+  }: Pick<HttpSettings, "credentialEnv"> & { readonly credentialFile?: string | undefined },
+  parts: EndpointParts,
+): Key | undefined {
+  if (credentialFile !== undefined)
+    return watchFile("credential_file", credentialFile, parseSecret, parts);
+  return keyIn(credentialEnv, parts.env);
+}
+
+function keyIn(variable: string | undefined, env: NodeJS.ProcessEnv): Key | undefined {
+  const value = variable === undefined ? undefined : env[variable];
+  return value === undefined ? undefined : { value, source: `variable ${variable}` };
 }
 
 // Calls that wait for this provider's concurrency limit are still served.
-function closeWhenIdle({ name, provider, concurrency }: ProviderConnection, log: Log): void {
-  const closing = concurrency.whenIdle().then(() => provider.close());
+function closeWhenIdle(connection: ProviderConnection, log: Log): void {
+  const { name, provider, concurrency, files } = connection;
+  const closing = concurrency.whenIdle().then(() => {
+    files?.[Symbol.dispose]();
+    return provider.close();
+  });
   closing.catch((error: unknown) =>
     log.warn(
       { code: "provider_not_closed", provider: name, err: error },

@@ -20,6 +20,8 @@ export type ProviderConnection = {
   /** Of the models of its routes, by their names at the provider. */
   readonly health: Map<string, ModelHealth>;
   readonly newHealth: () => ModelHealth;
+  /** The files that are read again while it is open. Absent: there are none. */
+  readonly files?: Disposable;
 };
 
 /** The health of the model of a route. */

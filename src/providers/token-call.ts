@@ -1,7 +1,7 @@
 // Calls for tokens: to the addresses at which the clouds give credentials.
 
 import type { JsonObject } from "@bufbuild/protobuf";
-import { request } from "undici";
+import type { Outbound } from "../base/outbound.ts";
 import { isObject, parseJsonText } from "../formats/json.ts";
 import type { Fetched } from "./renewal.ts";
 
@@ -19,22 +19,16 @@ export type TokenCall = (call: {
 
 const answerMaxMs = 10_000;
 
-/** Calls without a proxy. */
-export const callDirectly: TokenCall = async ({ url, method, headers, body }) => {
-  const signal = AbortSignal.timeout(answerMaxMs);
-  const answer = await request(url, {
-    method,
-    headers,
-    signal,
-    ...(body !== undefined && { body }),
-  });
-  const received = Object.entries(answer.headers).map(([name, value]) => [name, String(value)]);
-  return {
-    status: answer.statusCode,
-    headers: Object.fromEntries(received),
-    body: await answer.body.text(),
+/** Calls on this way. */
+export function tokenCall(outbound: Outbound): TokenCall {
+  return async ({ url, ...call }) => {
+    const signal = AbortSignal.timeout(answerMaxMs);
+    // A redirect would carry the credentials along.
+    const answer = await outbound.fetch(url, { ...call, redirect: "error", signal });
+    const headers = Object.fromEntries(answer.headers);
+    return { status: answer.status, headers, body: await answer.text() };
   };
-};
+}
 
 /** The members of an answer. Throws what the address says for any other, without its values. */
 export function readToken({ status, body }: Awaited<ReturnType<TokenCall>>): JsonObject {

@@ -22,7 +22,7 @@ const adminUseEveryMs = 50_000;
 export type Accounts = Awaited<ReturnType<typeof createAccounts>>;
 
 export async function createAccounts(parts: GatewayParts, data: Data, settings: SettingsInUse) {
-  const { config, env, log, metrics, clock } = parts;
+  const { config, env, log, metrics, clock, outbound } = parts;
   const { postgres, hints, mailer } = data;
   const { approvalLimit, publicUrl } = settings;
   // Where the database is elsewhere, the environment alone gives the token. Empty: there is none.
@@ -66,6 +66,7 @@ export async function createAccounts(parts: GatewayParts, data: Data, settings: 
     mailer,
     settings: settings.file().people,
     env,
+    outbound,
     ensureAccount: billing.ensureAccount,
     forecastsOf: billing.forecastsOf,
     clock,

@@ -6,6 +6,7 @@ import { loopbackRanges, matchAddresses } from "../base/client-address.ts";
 import { aborted, pause, systemClock, withTimeout } from "../base/clock.ts";
 import type { ErrorReason } from "../base/errors.ts";
 import { disconnectMsMax } from "../base/keep-alive.ts";
+import { Outbound } from "../base/outbound.ts";
 import type { CatalogFile } from "../config/catalog.ts";
 import { hostAndPort } from "../config/environment.ts";
 import { createSessionCookie, registerConsole, settingsFor } from "../console/console.ts";
@@ -122,9 +123,10 @@ export async function startGateway(parts: GatewayParts): Promise<Gateway> {
 async function openGateway(given: GatewayParts, stack: AsyncDisposableStack): Promise<Gateway> {
   const { config, log } = given;
   const metrics = config.metrics && new Metrics();
+  const outbound = stack.adopt(new Outbound(config.proxies), (one) => one.destroy());
   const tracer =
-    config.tracing && stack.adopt(new Tracer(config.tracing, log), (one) => one.close());
-  const parts = { ...given, metrics, tracer };
+    config.tracing && stack.adopt(new Tracer(config.tracing, log, outbound), (one) => one.close());
+  const parts = { ...given, metrics, tracer, outbound };
   const listener = metrics && (await openMetrics(metrics, parts, stack));
   const local = config.role === "facade" ? undefined : await startServices(parts, stack);
   const { core, readiness } = local

@@ -17,7 +17,7 @@ import type { RequestParts } from "./request.ts";
 import type { SettingsInUse } from "./settings.ts";
 
 export function createMoney(
-  { config, env, log, clock, shared }: GatewayParts,
+  { config, env, log, clock, outbound, shared }: GatewayParts,
   { postgres, months, ledgerProblem, mailer }: Data,
   { file, catalog, publicUrl }: SettingsInUse,
   { keys, billing, people, authenticate }: Accounts,
@@ -32,6 +32,7 @@ export function createMoney(
     publicUrl,
     settings: file().payments,
     env,
+    outbound,
     guesses: codeGuesses("promotion code", "Too many wrong codes. Wait, and try again."),
     clock,
     log,
@@ -53,6 +54,7 @@ export function createMoney(
     mailer,
     publicUrl,
     config: file().alerts,
+    env,
     log,
   });
   const operations = createOperations({

@@ -2,6 +2,7 @@
 
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
+import type { Outbound } from "../base/outbound.ts";
 import type { CatalogFile } from "../config/catalog.ts";
 import type { Config } from "../config/environment.ts";
 import type { Metrics } from "../metrics/metrics.ts";
@@ -22,6 +23,8 @@ export type GatewayParts = {
   readonly embedded?: Promise<Embedded> | undefined;
   /** Absent: nothing is counted. */
   readonly metrics?: Metrics | undefined;
+  /** The way to other servers. */
+  readonly outbound?: Outbound;
   /** Absent: nothing is traced. */
   readonly tracer?: Tracer | undefined;
   /** Of heartbeats, polls, retries and counts. Default: the clock of this machine. */

@@ -17,9 +17,11 @@ export function createRequestParts(
   { billing, keys }: Accounts,
   stack: AsyncDisposableStack,
 ) {
-  const { config, env, log, metrics, clock } = parts;
+  const { config, env, log, metrics, clock, outbound } = parts;
   const file = settings.file();
-  const providers = stack.adopt(createProviders({ file, log, env, metrics }), (one) => one.close());
+  const providers = stack.adopt(createProviders({ file, log, env, outbound, metrics }), (one) =>
+    one.close(),
+  );
   const nodes = { id: billing.nodeId, live: billing.liveNodes };
   const limiter = redis ? undefined : parts.shared?.limiter;
   limiter?.follow(billing.liveNodes);

@@ -67,7 +67,7 @@ export async function startServices(
   parts: GatewayParts,
   stack: AsyncDisposableStack,
 ): Promise<StartedServices> {
-  const { config, log, metrics, clock } = parts;
+  const { config, log, metrics, clock, outbound } = parts;
   const data = await openData(parts, stack);
   checkDescriptors(parts.catalog, log);
   const settings = createSettings(parts);
@@ -83,6 +83,7 @@ export async function startServices(
     metrics,
     retentionMonths: config.retentionMonths,
     sink: config.sink,
+    outbound,
   });
   stack.defer(() => inference.stop());
 

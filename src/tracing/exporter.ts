@@ -3,6 +3,7 @@
 
 import { withTimeout } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
+import type { Outbound } from "../base/outbound.ts";
 import { Task } from "../base/task.ts";
 import type { TracingSettings } from "../config/environment.ts";
 import type { AttributeValue, SpanData, SpanKind } from "./span.ts";
@@ -15,11 +16,13 @@ const closeMsMax = 2_000;
 
 export class SpanExporter {
   readonly #settings: TracingSettings;
+  readonly #outbound: Outbound;
   readonly #waiting: SpanData[] = [];
   readonly #sending: Task;
 
-  constructor(settings: TracingSettings, log: Log) {
+  constructor(settings: TracingSettings, log: Log, outbound: Outbound) {
     this.#settings = settings;
+    this.#outbound = outbound;
     this.#sending = new Task({
       run: () => this.#sendAll(),
       firstMs: everyMs,
@@ -58,7 +61,7 @@ export class SpanExporter {
 
   async #post(batch: readonly SpanData[]): Promise<void> {
     const { endpoint, headers, serviceName } = this.#settings;
-    const response = await fetch(endpoint, {
+    const response = await this.#outbound.fetch(endpoint, {
       method: "POST",
       headers: { ...headers, "content-type": "application/json" },
       body: JSON.stringify(encodeSpans(batch, serviceName)),

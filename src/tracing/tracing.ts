@@ -5,6 +5,7 @@
 
 import { randomBytes } from "node:crypto";
 import type { Log } from "../base/log.ts";
+import { Outbound } from "../base/outbound.ts";
 import type { TracingSettings } from "../config/environment.ts";
 import { SpanExporter } from "./exporter.ts";
 import {
@@ -42,10 +43,11 @@ export class Tracer {
   readonly #ratio: number;
   readonly #exporter: SpanExporter;
 
-  constructor(settings: TracingSettings, log: Log) {
+  /** `outbound`: the way to the collector. Default: the direct one. */
+  constructor(settings: TracingSettings, log: Log, outbound = new Outbound()) {
     this.#sampler = settings.sampler;
     this.#ratio = settings.ratio;
-    this.#exporter = new SpanExporter(settings, log);
+    this.#exporter = new SpanExporter(settings, log, outbound);
   }
 
   /** Takes up the trace of a request that this process answers, or begins one. */

@@ -5,7 +5,7 @@ import { once } from "node:events";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { createServer, type Server } from "node:https";
 import { text } from "node:stream/consumers";
-import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
+import { afterAll, beforeAll, beforeEach, expect, onTestFinished, test, vi } from "vitest";
 import { isPublicAddress } from "../../src/alerts/public-address.ts";
 import {
   checkWebhookUrl,
@@ -13,8 +13,10 @@ import {
   type Resolve,
   showSecret,
 } from "../../src/alerts/webhook.ts";
+import { parseProxy } from "../../src/base/outbound.ts";
 import { readSamples } from "../docs/documents.ts";
 import { createAuthority } from "../support/certificates.ts";
+import { startForwardProxy } from "../support/forward-proxy.ts";
 
 const authority = createAuthority("the receivers");
 const secret = Buffer.from("of the tests, of thirty-two byte");
@@ -206,6 +208,52 @@ test("a receiver that refuses, and one with a wrong certificate, fail with a rea
   const resolve: Resolve = async () => ["127.0.0.1"];
   const other = { resolve, allowHosts: () => ["hooks.example"] };
   await expect(send("/", other, "hooks.example")).rejects.toThrow("certificate");
+});
+
+test("a proxy of the operator connects to the checked address, and hears no name", async () => {
+  const proxy = await startForwardProxy({ hasPassword: true });
+  const received = Promise.withResolvers<IncomingMessage>();
+  answer = (request, response) => {
+    received.resolve(request);
+    response.end();
+  };
+  const through = { proxy: () => parseProxy(proxy.url) };
+  await send("/hooks", through);
+  expect(proxy.seen.map(({ method, url }) => [method, url])).toEqual([
+    ["CONNECT", `127.0.0.1:${port}`],
+  ]);
+  expect(proxy.seen[0]?.headers.host).toBe(`127.0.0.1:${port}`);
+  const { headers } = await received.promise;
+  expect(headers.host).toBe(`localhost:${port}`);
+  expect(Object.keys(headers).filter((name) => name.startsWith("proxy"))).toEqual([]);
+
+  // The guard stands, and so does the check of the name.
+  const resolve: Resolve = async () => ["127.0.0.1"];
+  const guarded = { ...through, resolve, allowHosts: () => [] };
+  await expect(send("/", guarded)).rejects.toThrow("not a public one");
+  const other = { ...through, resolve, allowHosts: () => ["hooks.example"] };
+  await expect(send("/", other, "hooks.example")).rejects.toThrow("certificate");
+  expect(proxy.seen.length).toBe(2);
+
+  proxy.become("stalls");
+  await expect(send("/", { ...through, timeoutMs: 200 })).rejects.toThrow("No answer within 0.2 s");
+  for (const mood of [403, 407, "closes"] as const) {
+    proxy.become(mood);
+    await expect(send("/", through)).rejects.toThrow(/^The receiver cannot be reached$/);
+  }
+  proxy.stop();
+  await expect(send("/", through)).rejects.toThrow(/^The receiver cannot be reached$/);
+  expect(connections).toBe(2);
+});
+
+test("a post takes no proxy of the environment", async () => {
+  const proxy = await startForwardProxy();
+  onTestFinished(() => proxy.stop());
+  vi.stubEnv("HTTPS_PROXY", proxy.url);
+  vi.stubEnv("https_proxy", proxy.url);
+  onTestFinished(() => void vi.unstubAllEnvs());
+  await send();
+  expect(proxy.seen).toEqual([]);
 });
 
 test.for([

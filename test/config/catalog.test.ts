@@ -426,6 +426,7 @@ describe("providers", () => {
       connectMs: 5_000,
       firstByteMs: 120_000,
       idleMs: 120_000,
+      proxy: "env",
       totalMs: 1_800_000,
       toolStubs: false,
       traceHeaders: false,

@@ -29,6 +29,7 @@ test("an empty environment gives a gateway for one machine", () => {
     httpAdmin: "true",
     streamCost: true,
     overlap: true,
+    proxies: {},
     seed: true,
     drainDelayMs: 0,
     drainLimitMs: 120_000,

@@ -10,6 +10,7 @@ import {
   type Order,
   OrderState,
 } from "../../gen/gateway/payments/v1/payments_pb.ts";
+import { Outbound } from "../../src/base/outbound.ts";
 import { simulatedPayments } from "../../src/config/catalog.ts";
 import type { Caller } from "../../src/contract/contract.ts";
 import { createBtcpay } from "../../src/payments/btcpay.ts";
@@ -315,7 +316,7 @@ describe("webhooks", () => {
     const { readHook } = createBtcpay(
       btcpay.settings,
       { apiKey: "x", webhookSecret: "whsec-example" },
-      { publicUrl: () => new URL("http://localhost") },
+      { publicUrl: () => new URL("http://localhost"), outbound: new Outbound() },
     );
     const read = (text: string, signature: string) =>
       readHook?.({ "btcpay-sig": signature }, Buffer.from(text));
@@ -403,7 +404,7 @@ describe("webhooks", () => {
     const { readHook } = createBtcpay(
       btcpay.settings,
       { apiKey: "x", webhookSecret: undefined },
-      { publicUrl: () => new URL("http://localhost") },
+      { publicUrl: () => new URL("http://localhost"), outbound: new Outbound() },
     );
     expect(readHook).toBeUndefined();
   });

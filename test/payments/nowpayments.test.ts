@@ -4,6 +4,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { Attention, type Order, OrderState } from "../../gen/gateway/payments/v1/payments_pb.ts";
+import { Outbound } from "../../src/base/outbound.ts";
 import { simulatedPayments } from "../../src/config/catalog.ts";
 import type { Caller } from "../../src/contract/contract.ts";
 import { createNowpayments } from "../../src/payments/nowpayments.ts";
@@ -14,6 +15,7 @@ import { admin, type PaymentsNodes, startPaymentsNodes } from "../support/paymen
 const pack = 1_000_000_000n;
 const anyone: Caller = { kind: "anyone" };
 const publicUrl = () => new URL("https://gateway.example.com");
+const outbound = new Outbound();
 const signal = new AbortController().signal;
 
 let now: Nowpayments;
@@ -73,7 +75,7 @@ describe("what is offered", () => {
     const away = createNowpayments(
       { ...now.settings, url: "http://127.0.0.1:1" },
       { apiKey: "x", webhookSecret: undefined },
-      { publicUrl },
+      { publicUrl, outbound },
     );
     expect(await away.methods(signal)).toEqual([]);
   });
@@ -325,7 +327,7 @@ describe("notifications", () => {
   const hex =
     "3d5d29b441e58dd8d64664c669174f6e4d4e5e500886bd461e93bfb9bc764fd3f33afe7d263bb66a1118697dc938267585e1a90bca81f287a1727866adc7f404";
   const read = (text: string, signature: string) =>
-    createNowpayments(now.settings, secrets, { publicUrl }).readHook?.(
+    createNowpayments(now.settings, secrets, { publicUrl, outbound }).readHook?.(
       { "x-nowpayments-sig": signature },
       Buffer.from(text),
     );
@@ -384,7 +386,7 @@ describe("notifications", () => {
     const silent = createNowpayments(
       now.settings,
       { apiKey: now.env.NOWPAYMENTS_API_KEY, webhookSecret: undefined },
-      { publicUrl },
+      { publicUrl, outbound },
     );
     expect(silent.readHook).toBeUndefined();
     await silent.open(

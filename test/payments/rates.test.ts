@@ -3,6 +3,7 @@
 import fc from "fast-check";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { createLog } from "../../src/base/log.ts";
+import { Outbound } from "../../src/base/outbound.ts";
 import type { RateSources } from "../../src/config/catalog.ts";
 import { agreedRate, coinsWithoutHistory, createMarketRate } from "../../src/payments/rates.ts";
 import { connectPostgres, type Postgres } from "../../src/postgres/postgres.ts";
@@ -25,6 +26,7 @@ afterAll(async () => {
   await database.drop();
 });
 
+const outbound = new Outbound();
 let nowMs: number;
 beforeEach(async () => {
   nowMs = Date.UTC(2026, 10, 22, 12);
@@ -34,7 +36,7 @@ beforeEach(async () => {
 });
 const at = (seconds: number) => new Date(nowMs + seconds * 1000);
 const source = (sources: RateSources = rates.sources) =>
-  createMarketRate(sources, { store, log, now: () => nowMs });
+  createMarketRate(sources, { store, outbound, log, now: () => nowMs });
 
 test("the median of sources that agree, in micro-dollars", async () => {
   expect(await source()?.({ asset: "BTC" }, at(0))).toBe(65_000_000_000n);
@@ -55,8 +57,8 @@ test.each([
 
 test("a coin without sources has no rate, and without any source there is none to ask", async () => {
   expect(await source()?.({ asset: "USDT" }, at(0))).toBeUndefined();
-  expect(createMarketRate(undefined, { store, log })).toBeUndefined();
-  expect(createMarketRate({}, { store, log })).toBeUndefined();
+  expect(createMarketRate(undefined, { store, outbound, log })).toBeUndefined();
+  expect(createMarketRate({}, { store, outbound, log })).toBeUndefined();
 });
 
 test("calls at once and shortly after each other ask once; a minute later they ask again", async () => {

@@ -7,8 +7,9 @@ import type { MessageInitShape } from "@bufbuild/protobuf";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import type { GenerateRequestSchema } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { createLog } from "../../src/base/log.ts";
+import { Outbound } from "../../src/base/outbound.ts";
 import type { ManagedProviders } from "../../src/providers/providers.ts";
-import { callDirectly } from "../../src/providers/token-call.ts";
+import { type TokenCall, tokenCall } from "../../src/providers/token-call.ts";
 import { ManualClock, passDuring } from "../support/clock.ts";
 import {
   attemptsOf,
@@ -60,9 +61,10 @@ providers:
             base_url: "${vertex.provider.url}"${more} }
 `;
   // Of impersonation alone, the address is Google's own.
-  const call: typeof callDirectly = (request) => {
+  const direct = tokenCall(new Outbound());
+  const call: TokenCall = (request) => {
     const url = request.url.replace("https://iamcredentials.googleapis.com", vertex.provider.url);
-    return callDirectly({ ...request, url });
+    return direct({ ...request, url });
   };
   providers = openProviders(catalog, { clock, env, log, call });
 }

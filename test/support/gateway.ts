@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect } from "vitest";
 import type { Clock } from "../../src/base/clock.ts";
-import { createLog } from "../../src/base/log.ts";
+import { createLog, type Log } from "../../src/base/log.ts";
 import { type CatalogFile, readCatalogFile } from "../../src/config/catalog.ts";
 import { readConfig } from "../../src/config/environment.ts";
 import { grpcCore } from "../../src/grpc/client.ts";
@@ -53,6 +53,8 @@ export type TestGatewayOptions = {
   catalog?: CatalogFile;
   /** One that creeps, if it is moved by hand. Default: the clock of this machine. */
   clock?: Clock;
+  /** Default: one of LOG_LEVEL, or none. */
+  log?: Log;
   /** True: a gateway of the role `facade` serves HTTP, one of the role `core` the services. */
   split?: boolean;
 };
@@ -82,7 +84,7 @@ export async function startTestGateway(options: TestGatewayOptions = {}): Promis
       config,
       catalog,
       env: { ...process.env, ...env, ...options.env },
-      log: createLog(config.logLevel),
+      log: options.log ?? createLog(config.logLevel),
       ...(options.clock && { clock: options.clock }),
     });
   };

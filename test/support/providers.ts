@@ -11,6 +11,7 @@ import {
 import type { Clock } from "../../src/base/clock.ts";
 import { type ApiError, toApiError } from "../../src/base/errors.ts";
 import { createLog, type Log } from "../../src/base/log.ts";
+import type { Outbound } from "../../src/base/outbound.ts";
 import { readCatalogFile } from "../../src/config/catalog.ts";
 import {
   createProviders,
@@ -20,7 +21,7 @@ import {
 } from "../../src/providers/providers.ts";
 import { catalogFor } from "./catalog.ts";
 
-/** The providers of a configuration text. Default: the real clock, and no log. */
+/** The providers of a configuration text. Default: without a log, and with the real clock. */
 export function openProviders(
   catalog: string,
   more: {
@@ -28,13 +29,15 @@ export function openProviders(
     clock?: Clock;
     random?: () => number;
     log?: Log;
+    outbound?: Outbound | undefined;
     call?: Parameters<typeof createProviders>[0]["call"];
   } = {},
 ): ManagedProviders {
-  const { env = {}, clock, random, call, log = createLog("silent") } = more;
+  const { env = {}, clock, random, log = createLog("silent"), outbound, call } = more;
   return createProviders({
     file: readCatalogFile(catalog),
     log,
+    outbound,
     env,
     ...(clock && { clock }),
     ...(random && { random }),

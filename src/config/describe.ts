@@ -157,7 +157,9 @@ function describeCloudCredential(settings: Exclude<ProviderSettings, SimulatedSe
     case "azure":
       return "tokens of Entra";
     default:
-      return "no credential";
+      return settings.auth === undefined || settings.auth === "key"
+        ? "no credential"
+        : `auth: ${settings.auth}`;
   }
 }
 

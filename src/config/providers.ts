@@ -129,6 +129,48 @@ const http = {
   trace_headers: v.optional(flag, "false"),
 };
 
+const region = formed(/^[a-z]{2,}(-[a-z0-9]+)+$/, "a region such as us-east-1");
+
+/** What AWS may need to know of the caller. */
+const ofAws = {
+  /** A role to take on, by its ARN. */
+  assume_role: v.exactOptional(
+    formed(/^arn:aws[\w-]*:iam::\d{12}:role\/[\w+=,.@/-]+$/, "the ARN of a role"),
+  ),
+  /** What its owner asks for. */
+  external_id: v.exactOptional(text),
+};
+
+const ofGoogle = {
+  /** Address of a service account to speak for. */
+  impersonate: v.exactOptional(formed(/^[^@\s/]+@[^@\s/]+$/, "the address of a service account")),
+};
+
+const guid = formed(/^[\w.-]{1,100}$/, "an id");
+
+const ofEntra = {
+  /** Default: `AZURE_TENANT_ID`. */
+  tenant: v.exactOptional(guid),
+  /** Default: `AZURE_CLIENT_ID`. */
+  client: v.exactOptional(guid),
+};
+
+/** Who proves what, at an address in the form of a vendor. */
+const auths = {
+  /** `key` (default), a signature of AWS, or a token of Google or Entra. */
+  auth: v.exactOptional(choice(["key", "aws", "google", "entra"])),
+  /** Of AWS. */
+  region: v.exactOptional(region),
+  ...ofAws,
+  ...ofGoogle,
+  ...ofEntra,
+};
+
+const authOf = {
+  ...{ region: "aws", assume_role: "aws", external_id: "aws" },
+  ...{ impersonate: "google", tenant: "entra", client: "entra" },
+} as const;
+
 /** The rule of sections that have both. */
 const onePlace = (
   rule: (at: "credential_file", of: readonly [], find: () => string | undefined) => void,
@@ -154,7 +196,32 @@ const addressed = {
   credential_file: v.exactOptional(text),
   /** Header of the credential. `authorization` sends it as Bearer. */
   credential_header: v.exactOptional(choice(["x-api-key", "authorization"])),
+  ...auths,
   ...http,
+};
+
+/** The rules of `auths`. */
+const provenByOne = (
+  rule: (
+    at: string,
+    of: readonly ["auth"],
+    find: (members: { readonly auth: string | undefined }) => string | undefined,
+  ) => void,
+  has: (name: string) => boolean,
+) => {
+  for (const [name, wanted] of Object.entries(authOf))
+    rule(name, ["auth"], ({ auth }) =>
+      has(name) && auth !== wanted ? `needs auth: ${wanted}` : undefined,
+    );
+  rule("region", ["auth"], ({ auth }) =>
+    auth === "aws" && !has("region") ? "is required with auth: aws" : undefined,
+  );
+  rule("auth", ["auth"], ({ auth }) => {
+    const isSet = has("credential_env") || (auth === "aws" && has("credential_file"));
+    return isSet && (auth === "aws" || auth === "google")
+      ? "must be key or entra beside that credential"
+      : undefined;
+  });
 };
 
 /** Of those that are at a cloud. */
@@ -228,7 +295,10 @@ export type ProviderSettings =
 const notChat = { passMembers: [], cacheMarks: false, maxTokensName: "max_tokens" } as const;
 
 const anthropic = v.pipe(
-  section({ kind: v.literal("anthropic"), ...addressed }, onePlace),
+  section({ kind: v.literal("anthropic"), ...addressed }, (rule, has) => {
+    onePlace(rule, has);
+    provenByOne(rule, has);
+  }),
   v.transform(
     (one): HttpProviderSettings => ({ ...one, ...notChat, api: "chat", ...habitsOf(one) }),
   ),
@@ -241,12 +311,18 @@ const openaiChat = v.pipe(
       ...addressed,
       ...chat,
     },
-    onePlace,
+    (rule, has) => {
+      onePlace(rule, has);
+      provenByOne(rule, has);
+    },
   ),
   v.transform((one): HttpProviderSettings => ({ ...one, ...habitsOf(one) })),
 );
 const openaiResponses = v.pipe(
-  section({ kind: v.literal("openai"), api: v.literal("responses"), ...addressed }, onePlace),
+  section({ kind: v.literal("openai"), api: v.literal("responses"), ...addressed }, (rule, has) => {
+    onePlace(rule, has);
+    provenByOne(rule, has);
+  }),
   v.transform((one): HttpProviderSettings => ({ ...one, ...notChat, ...habitsOf(one) })),
 );
 
@@ -255,8 +331,6 @@ const openai = variant(
   { chat: openaiChat, responses: openaiResponses },
   { always: addressed, usual: "chat" },
 );
-
-const region = formed(/^[a-z]{2,}(-[a-z0-9]+)+$/, "a region such as us-east-1");
 
 const bedrockMembers = {
   kind: v.literal("bedrock"),
@@ -268,12 +342,7 @@ const bedrockMembers = {
   api: v.optional(choice(["messages", "invoke"]), "messages"),
   /** Where the native API is: mantle has Opus 4.7 and newer models, runtime the earlier ones. */
   endpoint: v.optional(choice(["runtime", "mantle"]), "runtime"),
-  /** A role to take on, by its ARN. */
-  assume_role: v.exactOptional(
-    formed(/^arn:aws[\w-]*:iam::\d{12}:role\/[\w+=,.@/-]+$/, "the ARN of a role"),
-  ),
-  /** What its owner asks for. */
-  external_id: v.exactOptional(text),
+  ...ofAws,
 };
 
 const bedrock = v.pipe(
@@ -317,8 +386,7 @@ const vertexMembers = {
    * anew for each token. Absent: the account of the machine.
    */
   credential_file: v.exactOptional(text),
-  /** Address of a service account to speak for. */
-  impersonate: v.exactOptional(formed(/^[^@\s/]+@[^@\s/]+$/, "the address of a service account")),
+  ...ofGoogle,
 };
 
 const vertex = v.pipe(
@@ -347,8 +415,6 @@ function vertexUrl(location: string): string {
 
 export type VertexSettings = v.InferOutput<typeof vertex>;
 
-const guid = formed(/^[\w.-]{1,100}$/, "an id");
-
 const azureMembers = {
   kind: v.literal("azure"),
   ...cloud,
@@ -365,10 +431,7 @@ const azureMembers = {
    * a federated token, or for the identity of the machine.
    */
   auth: v.optional(choice(["key", "entra"]), "key"),
-  /** Default: `AZURE_TENANT_ID`. */
-  tenant: v.exactOptional(guid),
-  /** Default: `AZURE_CLIENT_ID`. */
-  client: v.exactOptional(guid),
+  ...ofEntra,
   pass_members: chat.pass_members,
   /** Name of the output limit, in the chat API. */
   max_tokens_name: v.optional(
@@ -438,8 +501,9 @@ function checksOf(
   env: NodeJS.ProcessEnv,
 ): Record<string, () => unknown> {
   const { kind, credentialEnv, credentialFile, caFile, proxy } = settings;
-  // That of Vertex describes an identity, in JSON.
-  const parse = kind === "vertex" ? (content: Buffer) => content.toString() : parseSecret;
+  // One of Google's describes an identity, in JSON.
+  const isGoogle = kind === "vertex" || ("auth" in settings && settings.auth === "google");
+  const parse = isGoogle ? (content: Buffer) => content.toString() : parseSecret;
   return {
     ...(credentialEnv !== undefined && { credential_env: () => checkVariable(credentialEnv, env) }),
     ...(credentialFile !== undefined && {

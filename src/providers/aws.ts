@@ -22,6 +22,12 @@ export type AwsSettings = {
   readonly externalId?: string | undefined;
 };
 
+/** AWS's name of the service at an address. Signatures for Bedrock's runtime are for `bedrock`. */
+export function awsServiceOf(baseUrl: string): string {
+  const [name = ""] = new URL(baseUrl).hostname.split(".");
+  return ["bedrock-mantle", "aws-external-anthropic"].find((one) => one === name) ?? "bedrock";
+}
+
 /** `report`: hears of what the operator should know. */
 export function awsAuthenticator(
   settings: AwsSettings,

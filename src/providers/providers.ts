@@ -12,13 +12,14 @@ import {
   type BedrockSettings,
   type CatalogFile,
   findMissingCredentials,
+  type HttpProviderSettings,
   type HttpSettings,
   type ProviderSettings,
 } from "../config/catalog.ts";
 import type { Metrics } from "../metrics/metrics.ts";
 import { anthropicSurface } from "./anthropic.ts";
 import { callProviders } from "./attempts.ts";
-import { awsAuthenticator } from "./aws.ts";
+import { awsAuthenticator, awsServiceOf } from "./aws.ts";
 import { azureSurface } from "./azure.ts";
 import { bedrockSurface } from "./bedrock.ts";
 import {
@@ -265,9 +266,9 @@ function openProvider(settings: ProviderSettings, parts: OpenParts): Provider {
       return createSimulated(settings, clock, contextTokensOf, countCarried);
     case "anthropic":
     case "openai": {
-      const { kind, credentialHeader } = settings;
+      const { kind } = settings;
       const surface = kind === "openai" ? openaiSurface(settings) : anthropicSurface(settings);
-      const authenticator = keyAuthenticator(credentialOf(settings, parts), credentialHeader);
+      const authenticator = authenticatorOf(settings, parts);
       return createHttpProvider(settings, { surface, authenticator }, parts);
     }
     case "bedrock": {
@@ -294,6 +295,21 @@ function openProvider(settings: ProviderSettings, parts: OpenParts): Provider {
           : keyAuthenticator(secret, credentialHeader);
       return createHttpProvider(settings, { surface, authenticator }, parts);
     }
+  }
+}
+
+/** Of a provider with an address of the operator's choice. */
+function authenticatorOf(settings: HttpProviderSettings, parts: OpenParts): Authenticator {
+  const { auth = "key", region = "", baseUrl, credentialHeader } = settings;
+  switch (auth) {
+    case "key":
+      return keyAuthenticator(credentialOf(settings, parts), credentialHeader);
+    case "aws":
+      return awsAuthenticator({ ...settings, region, service: awsServiceOf(baseUrl) }, parts);
+    case "google":
+      return googleAuthenticator(settings, parts);
+    case "entra":
+      return entraAuthenticator({ ...settings, secret: credentialOf(settings, parts) }, parts);
   }
 }
 

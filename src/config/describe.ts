@@ -92,9 +92,10 @@ function describePrices(
 
 function describeRoutes({ id, routes }: ModelEntry): string[] {
   return routes.map((group, index) => {
-    const routesOfGroup = group.map(({ provider, model, weight, systemEntries }) => {
+    const routesOfGroup = group.map(({ provider, model, weight, systemEntries, cost }) => {
       const folded = systemEntries === "fold" ? ", system entries folded" : "";
-      return `${provider} as ${model} (weight ${weight}${folded})`;
+      const paid = cost === undefined ? "" : `, cost ${cost}`;
+      return `${provider} as ${model} (weight ${weight}${folded}${paid})`;
     });
     return `  ${id} ${index + 1}. ${routesOfGroup.join(" | ")}`;
   });

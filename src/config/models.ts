@@ -114,6 +114,8 @@ const route = section({
    * message before them.
    */
   system_entries: v.optional(choice(["forward", "fold"]), "forward"),
+  /** What the operator pays here, as a factor of his usual cost. Clients pay the same anyhow. */
+  cost: v.exactOptional(formed(/^\d{1,4}(\.\d{1,6})?$/, "a factor such as 1.1")),
 });
 
 export const modelIdForm = /^[A-Za-z0-9][A-Za-z0-9._\-/:]{0,127}$/;
@@ -146,7 +148,8 @@ const model = {
   routes: list(list(route)),
 };
 
-export type Route = Required<v.InferOutput<typeof route>>;
+type RouteSettings = v.InferOutput<typeof route>;
+export type Route = Required<Omit<RouteSettings, "cost">> & Pick<RouteSettings, "cost">;
 
 /** The section `models`. `factors`: its `price_multipliers`, or undefined where they are wrong. */
 export const modelsBy = (factors: Multipliers | undefined) =>

@@ -6,7 +6,7 @@ import { Readable } from "node:stream";
 import type { Clock } from "../base/clock.ts";
 import { cloudErrorOf } from "./cloud-failures.ts";
 import { readErrorBody } from "./failures.ts";
-import { Renewal } from "./renewal.ts";
+import { keptSecrets, Renewal } from "./renewal.ts";
 import type { Authenticator } from "./surface.ts";
 import type { TokenCall } from "./token-call.ts";
 
@@ -47,7 +47,9 @@ export function awsAuthenticator(
     ]);
     const credentials = await find();
     const { secretAccessKey, sessionToken, expiration } = credentials;
-    secrets = [secretAccessKey, ...(sessionToken === undefined ? [] : [sessionToken])];
+    const own = [secretAccessKey, ...(sessionToken === undefined ? [] : [sessionToken])];
+    // Requests with those of before may still be answered.
+    secrets = [...own, ...secrets].slice(0, keptSecrets);
     const sha256 = NodeSha256;
     const signer = new SignatureV4({ credentials, region, service, sha256, uriEscapePath: true });
     return { value: signer, lifeMs: expiration && expiration.getTime() - Date.now() };

@@ -65,7 +65,9 @@ describe("models of four vendors", () => {
       ["gemini-2.5-pro", ""],
       ["deepseek-chat", "small"],
     ]);
-    expect(describeCatalog(file)).toContain("bedrock as us.anthropic.claude-opus-4-6-v1 (weight 2");
+    expect(describeCatalog(file)).toContain(
+      "bedrock as us.anthropic.claude-opus-4-6-v1 (weight 2, cost 1.1)",
+    );
   });
 
   test("take unknown versions of the three tiers alone", () => {

@@ -69,11 +69,12 @@ function describe(settings: ProviderSettings) {
   };
   if (settings.kind === "simulated") return common;
   const { baseUrl, credentialEnv = "", credentialHeader, headers } = settings;
+  const hasKey = credentialEnv !== "" || ("credentialFile" in settings && settings.credentialFile);
   return {
     ...common,
     baseUrl,
     credentialEnv,
-    credentialHeader: credentialEnv === "" ? "" : credentialHeader,
+    credentialHeader: hasKey ? credentialHeader : "",
     headerNames: Object.keys(headers),
     connectTimeout: durationFromMs(settings.connectMs),
     firstByteTimeout: durationFromMs(settings.firstByteMs),

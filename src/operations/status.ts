@@ -161,7 +161,7 @@ const healths = {
 } as const;
 
 function toProviderState(condition: ProviderCondition): ProviderState {
-  const { name, health, waitingModels, lastFailure } = condition;
+  const { name, health, waitingModels, lastFailure, credential } = condition;
   return create(ProviderStateSchema, {
     provider: name,
     health: healths[health],
@@ -169,7 +169,16 @@ function toProviderState(condition: ProviderCondition): ProviderState {
     ...(lastFailure && {
       lastFailure: { ...lastFailure, at: timestampFromDate(lastFailure.at) },
     }),
+    ...(credential && { credentialSource: credential.source }),
+    ...(credential?.endsAt && { credentialEndsAt: minuteOf(credential.endsAt) }),
   });
+}
+
+const minuteMs = 60_000;
+
+/** A report is written again when it changes, and an end that is computed changes a little. */
+function minuteOf(time: Date) {
+  return timestampFromDate(new Date(Math.round(time.getTime() / minuteMs) * minuteMs));
 }
 
 const hashes = new WeakMap<CatalogFile, string>();

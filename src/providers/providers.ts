@@ -36,6 +36,7 @@ import { createHttpProvider } from "./http-provider.ts";
 import { openaiSurface } from "./openai.ts";
 import type {
   CountCarried,
+  Credential,
   Provider,
   ProviderRequest,
   Providers,
@@ -76,6 +77,8 @@ export type ProviderCondition = {
   readonly waitingModels: readonly string[];
   /** Of all its models. Absent: no call has failed. */
   readonly lastFailure?: CallFailure | undefined;
+  /** Absent: none is sent. */
+  readonly credential?: Credential | undefined;
 };
 
 /** What the last calls of this process to a provider, for one model, came to. */
@@ -127,7 +130,7 @@ export function createProviders(parts: {
   outbound?: Outbound | undefined;
   /** Absent: nothing is counted. */
   metrics?: Metrics | undefined;
-  /** Sends calls for tokens of clouds. Default: straight to their addresses. */
+  /** Sends calls for tokens of clouds. Default: on the way of the provider. */
   call?: TokenCall;
 }): ManagedProviders {
   const { log, env, clock = systemClock, random = Math.random } = parts;
@@ -160,11 +163,12 @@ export function createProviders(parts: {
     countTokens: (request) => countTokens(request, router.routesFor(request)),
     isUsable: () => router.isUsable(),
     conditions: () =>
-      [...router.connections.values()].map(({ name, health }) => ({
+      [...router.connections.values()].map(({ name, provider, health }) => ({
         name,
         health: worstOf([...health.values()]),
         waitingModels: [...health].flatMap(([model, one]) => (one.pauseMs > 0 ? model : [])).sort(),
         lastFailure: lastFailureOf(health.values()),
+        credential: provider.credential?.(),
       })),
     modelConditions: () =>
       [...router.connections.values()].flatMap(({ name, health }) =>
@@ -315,10 +319,9 @@ function authenticatorOf(settings: HttpProviderSettings, parts: OpenParts): Auth
 
 // An API key of Bedrock, or a signature with the credentials of AWS.
 function bedrockAuthenticator(settings: BedrockSettings, parts: OpenParts): Authenticator {
-  const { env } = parts;
   const { endpoint, assumeRole } = settings;
   const usual = assumeRole === undefined ? "AWS_BEARER_TOKEN_BEDROCK" : undefined;
-  const key = credentialOf(settings, parts) ?? keyIn(usual, env);
+  const key = credentialOf(settings, parts) ?? keyIn(usual, parts.env);
   if (key !== undefined) return keyAuthenticator(key, "authorization");
   const service = endpoint === "mantle" ? "bedrock-mantle" : "bedrock";
   return awsAuthenticator({ ...settings, service }, parts);

@@ -309,6 +309,7 @@ describe("the installation", () => {
       concurrency: 7,
       models: ["model-broken"],
     });
+    expect(nowhere?.nodes[0]?.state).toMatchObject({ credentialSource: "variable NOWHERE_KEY" });
     const text = JSON.stringify(toJson(ListProvidersResponseSchema, answer));
     expect(text).not.toContain(headerSecret);
     expect(text).not.toContain(credential);

@@ -1,5 +1,8 @@
 // Amazon Bedrock at its three addresses.
 
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from "vitest";
@@ -198,6 +201,16 @@ describe.each(everyApi)("over %s", (api) => {
       }
     }
   });
+});
+
+test("an API key may come from a file", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "bedrock-"));
+  onTestFinished(() => rmSync(folder, { recursive: true }));
+  const file = join(folder, "key");
+  writeFileSync(file, "bedrock-api-key-of-a-file\n");
+  bedrock.keys = ["bedrock-api-key-of-a-file"];
+  open("messages", `, credential_file: ${JSON.stringify(file)}`);
+  expect(textOf((await ask()).events)).toBe("Hello");
 });
 
 test("counts come from mantle and from invoke", async () => {

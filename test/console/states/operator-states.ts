@@ -373,7 +373,8 @@ const catalog = answer(operations.listCatalog, () => ({
 }));
 
 const stateOf = (provider: string, health: ProviderHealth, waitingModels: string[] = []) => ({
-  ...{ provider, health, waitingModels },
+  ...{ provider, health, waitingModels, credentialSource: "file /run/secrets/vendor" },
+  credentialEndsAt: ago(-hour),
   ...(health === ProviderHealth.UNUSABLE && {
     lastFailure: {
       ...{ at: ago(hour), status: 529 },

@@ -195,7 +195,7 @@ function Providers(): JSX.Element {
 
 function ProviderCard({ provider }: { readonly provider: Provider }): JSX.Element {
   const { providerFacts: facts } = words.models;
-  const { name, kind, baseUrl, credentialEnv, credentialHeader, headerNames } = provider;
+  const { name, kind, baseUrl, headerNames } = provider;
   const { concurrency, queue, models, nodes } = provider;
   const queueText = words.models.concurrency(
     count(concurrency),
@@ -208,12 +208,7 @@ function ProviderCard({ provider }: { readonly provider: Provider }): JSX.Elemen
         {[
           [facts.kind, kind],
           baseUrl === "" ? undefined : [facts.address, <bdi key="url">{baseUrl}</bdi>],
-          [
-            facts.credential,
-            credentialEnv === ""
-              ? words.models.noCredential
-              : words.models.credential(credentialEnv, credentialHeader),
-          ],
+          [facts.credential, <CredentialOf key="credential" provider={provider} />],
           headerNames.length === 0 ? undefined : [facts.headers, headerNames.join(", ")],
           [facts.concurrency, queueText],
           [facts.waits, waitsText(provider)],
@@ -223,6 +218,27 @@ function ProviderCard({ provider }: { readonly provider: Provider }): JSX.Elemen
         ]}
       </Facts>
     </Card>
+  );
+}
+
+/** Where the credential is from on the nodes, and the first end of it. */
+function CredentialOf({ provider }: { readonly provider: Provider }): JSX.Element {
+  const { credentialHeader: header, nodes } = provider;
+  const sources = new Set(nodes.flatMap(({ state }) => state?.credentialSource || []));
+  const [end] = nodes
+    .flatMap(({ state }) => state?.credentialEndsAt ?? [])
+    .sort((one, other) => Number(one.seconds - other.seconds));
+  if (sources.size === 0) return <span class="faint">{words.models.noCredential}</span>;
+  return (
+    <>
+      {[...sources].join(", ")}
+      {header && words.models.asHeader(header)}
+      {end && (
+        <>
+          {words.models.until} <Time at={end} as="moment" />
+        </>
+      )}
+    </>
   );
 }
 

@@ -351,7 +351,8 @@ export const words = {
       health: "Gets",
       failure: "Last failure",
     },
-    credential: (variable: string, header: string) => `${variable}, as ${header}`,
+    asHeader: (header: string) => `, as ${header}`,
+    until: ", until",
     noCredential: "none",
     concurrency: (calls: string, queue: string, wait: string) =>
       `${calls} calls; ${queue} more wait up to ${wait}`,

@@ -94,9 +94,10 @@ function describePrices(
 
 function describeRoutes({ id, routes }: ModelEntry): string[] {
   return routes.map((group, index) => {
-    const routesOfGroup = group.map(({ provider, model, weight, systemEntries }) => {
+    const routesOfGroup = group.map(({ provider, model, weight, systemEntries, cost }) => {
       const folded = systemEntries === "fold" ? ", system entries folded" : "";
-      return `${provider} as ${model} (weight ${weight}${folded})`;
+      const paid = cost === undefined ? "" : `, cost ${cost}`;
+      return `${provider} as ${model} (weight ${weight}${folded}${paid})`;
     });
     return `  ${id} ${index + 1}. ${routesOfGroup.join(" | ")}`;
   });
@@ -163,6 +164,7 @@ function describeCloudCredential(settings: Exclude<ProviderSettings, SimulatedSe
     case "azure":
       return "tokens of Entra";
     default:
+      if (settings.auth !== undefined && settings.auth !== "key") return `auth: ${settings.auth}`;
       return settings.credentialFile === undefined
         ? "no credential"
         : `credential from ${settings.credentialFile} in ${settings.credentialHeader}`;

@@ -13,6 +13,7 @@ import {
   checked,
   choice,
   distinct,
+  formed,
   integer,
   list,
   type Settings,
@@ -113,6 +114,8 @@ const route = section({
    * message before them.
    */
   system_entries: v.optional(choice(["forward", "fold"]), "forward"),
+  /** What the operator pays here, as a factor of his usual cost. Clients pay the same anyhow. */
+  cost: v.exactOptional(formed(/^\d{1,4}(\.\d{1,6})?$/, "a factor such as 1.1")),
 });
 
 export const modelIdForm = /^[A-Za-z0-9][A-Za-z0-9._\-/:]{0,127}$/;
@@ -124,7 +127,11 @@ const model = {
   id: checked((id) => (modelIdForm.test(id) ? undefined : `${modelIdRule}, not ${id}`)),
   /** Default: the id. */
   display_name: v.exactOptional(text),
-  tier: choice(["opus", "sonnet", "haiku"]),
+  /**
+   * Its class, in the operator's words. Names of `opus`, `sonnet` and `haiku` with an unknown
+   * version mean the current model of that tier.
+   */
+  tier: v.exactOptional(formed(/^[\x20-\x7e]{1,64}$/, "at most 64 characters of ASCII")),
   /** RFC 3339. */
   created_at: checked((given) =>
     instantForm.test(given) && !Number.isNaN(Date.parse(given))
@@ -141,7 +148,8 @@ const model = {
   routes: list(list(route)),
 };
 
-export type Route = Required<v.InferOutput<typeof route>>;
+type RouteSettings = v.InferOutput<typeof route>;
+export type Route = Required<Omit<RouteSettings, "cost">> & Pick<RouteSettings, "cost">;
 
 /** The section `models`. `factors`: its `price_multipliers`, or undefined where they are wrong. */
 export const modelsBy = (factors: Multipliers | undefined) =>

@@ -131,8 +131,50 @@ const http = {
   trace_headers: v.optional(flag, "false"),
 };
 
-/** The rules of a section with these members. */
-const ofAddressed = (
+const region = formed(/^[a-z]{2,}(-[a-z0-9]+)+$/, "a region such as us-east-1");
+
+/** What AWS may need to know of the caller. */
+const ofAws = {
+  /** A role to take on, by its ARN. */
+  assume_role: v.exactOptional(
+    formed(/^arn:aws[\w-]*:iam::\d{12}:role\/[\w+=,.@/-]+$/, "the ARN of a role"),
+  ),
+  /** What its owner asks for. */
+  external_id: v.exactOptional(text),
+};
+
+const ofGoogle = {
+  /** Address of a service account to speak for. */
+  impersonate: v.exactOptional(formed(/^[^@\s/]+@[^@\s/]+$/, "the address of a service account")),
+};
+
+const guid = formed(/^[\w.-]{1,100}$/, "an id");
+
+const ofEntra = {
+  /** Default: `AZURE_TENANT_ID`. */
+  tenant: v.exactOptional(guid),
+  /** Default: `AZURE_CLIENT_ID`. */
+  client: v.exactOptional(guid),
+};
+
+/** Who proves what, at an address in the form of a vendor. */
+const auths = {
+  /** `key` (default), a signature of AWS, or a token of Google or Entra. */
+  auth: v.exactOptional(choice(["key", "aws", "google", "entra"])),
+  /** Of AWS. */
+  region: v.exactOptional(region),
+  ...ofAws,
+  ...ofGoogle,
+  ...ofEntra,
+};
+
+const authOf = {
+  ...{ region: "aws", assume_role: "aws", external_id: "aws" },
+  ...{ impersonate: "google", tenant: "entra", client: "entra" },
+} as const;
+
+/** The rule of sections that have both. */
+const onePlace = (
   rule: (at: "credential_file", of: readonly [], find: () => string | undefined) => void,
   has: (name: string) => boolean,
 ) =>
@@ -156,7 +198,32 @@ const addressed = {
   credential_file: v.exactOptional(text),
   /** Header of the credential. `authorization` sends it as Bearer. */
   credential_header: v.exactOptional(choice(["x-api-key", "authorization"])),
+  ...auths,
   ...http,
+};
+
+/** The rules of `auths`. */
+const provenByOne = (
+  rule: (
+    at: string,
+    of: readonly ["auth"],
+    find: (members: { readonly auth: string | undefined }) => string | undefined,
+  ) => void,
+  has: (name: string) => boolean,
+) => {
+  for (const [name, wanted] of Object.entries(authOf))
+    rule(name, ["auth"], ({ auth }) =>
+      has(name) && auth !== wanted ? `needs auth: ${wanted}` : undefined,
+    );
+  rule("region", ["auth"], ({ auth }) =>
+    auth === "aws" && !has("region") ? "is required with auth: aws" : undefined,
+  );
+  rule("auth", ["auth"], ({ auth }) => {
+    const isSet = has("credential_env") || (auth === "aws" && has("credential_file"));
+    return isSet && (auth === "aws" || auth === "google")
+      ? "must be key or entra beside that credential"
+      : undefined;
+  });
 };
 
 /** Of those that are at a cloud. */
@@ -164,6 +231,11 @@ const cloud = {
   ...http,
   /** Default: the cloud's own for the other settings. */
   base_url: v.exactOptional(httpUrl),
+};
+
+const secretFile = {
+  /** File with the credential, which may be replaced while the gateway runs. */
+  credential_file: v.exactOptional(text),
 };
 
 /** Of clouds that serve the native API. */
@@ -225,7 +297,10 @@ export type ProviderSettings =
 const notChat = { passMembers: [], cacheMarks: false, maxTokensName: "max_tokens" } as const;
 
 const anthropic = v.pipe(
-  section({ kind: v.literal("anthropic"), ...addressed }, ofAddressed),
+  section({ kind: v.literal("anthropic"), ...addressed }, (rule, has) => {
+    onePlace(rule, has);
+    provenByOne(rule, has);
+  }),
   v.transform(
     (one): HttpProviderSettings => ({ ...one, ...notChat, api: "chat", ...habitsOf(one) }),
   ),
@@ -238,12 +313,18 @@ const openaiChat = v.pipe(
       ...addressed,
       ...chat,
     },
-    ofAddressed,
+    (rule, has) => {
+      onePlace(rule, has);
+      provenByOne(rule, has);
+    },
   ),
   v.transform((one): HttpProviderSettings => ({ ...one, ...habitsOf(one) })),
 );
 const openaiResponses = v.pipe(
-  section({ kind: v.literal("openai"), api: v.literal("responses"), ...addressed }, ofAddressed),
+  section({ kind: v.literal("openai"), api: v.literal("responses"), ...addressed }, (rule, has) => {
+    onePlace(rule, has);
+    provenByOne(rule, has);
+  }),
   v.transform((one): HttpProviderSettings => ({ ...one, ...notChat, ...habitsOf(one) })),
 );
 
@@ -253,33 +334,28 @@ const openai = variant(
   { always: addressed, usual: "chat" },
 );
 
-const region = formed(/^[a-z]{2,}(-[a-z0-9]+)+$/, "a region such as us-east-1");
-
 const bedrockMembers = {
   kind: v.literal("bedrock"),
   ...cloud,
+  ...secretFile,
   ...betas,
   region,
   /** The native API, or the older one that invokes a model. */
   api: v.optional(choice(["messages", "invoke"]), "messages"),
   /** Where the native API is: mantle has Opus 4.7 and newer models, runtime the earlier ones. */
   endpoint: v.optional(choice(["runtime", "mantle"]), "runtime"),
-  /** A role to take on, by its ARN. */
-  assume_role: v.exactOptional(
-    formed(/^arn:aws[\w-]*:iam::\d{12}:role\/[\w+=,.@/-]+$/, "the ARN of a role"),
-  ),
-  /** What its owner asks for. */
-  external_id: v.exactOptional(text),
+  ...ofAws,
 };
 
 const bedrock = v.pipe(
   section(bedrockMembers, (rule, has) => {
+    onePlace(rule, has);
     rule("endpoint", ["api", "endpoint"], ({ api, endpoint }) =>
       api === "invoke" && endpoint === "mantle" ? "must be runtime with api: invoke" : undefined,
     );
     rule("assume_role", ["assume_role"], ({ assume_role }) =>
-      assume_role !== undefined && has("credential_env")
-        ? "needs credentials of AWS, and credential_env holds an API key"
+      assume_role !== undefined && (has("credential_env") || has("credential_file"))
+        ? "needs credentials of AWS, in place of an API key"
         : undefined,
     );
     rule("external_id", ["external_id"], ({ external_id }) =>
@@ -312,8 +388,7 @@ const vertexMembers = {
    * anew for each token. Absent: the account of the machine.
    */
   credential_file: v.exactOptional(text),
-  /** Address of a service account to speak for. */
-  impersonate: v.exactOptional(formed(/^[^@\s/]+@[^@\s/]+$/, "the address of a service account")),
+  ...ofGoogle,
 };
 
 const vertex = v.pipe(
@@ -342,11 +417,10 @@ function vertexUrl(location: string): string {
 
 export type VertexSettings = v.InferOutput<typeof vertex>;
 
-const guid = formed(/^[\w.-]{1,100}$/, "an id");
-
 const azureMembers = {
   kind: v.literal("azure"),
   ...cloud,
+  ...secretFile,
   ...betas,
   /** Its name, the first part of its host. */
   resource: formed(/^[A-Za-z0-9][A-Za-z0-9-]{0,62}$/, "the name of a resource"),
@@ -359,10 +433,7 @@ const azureMembers = {
    * a federated token, or for the identity of the machine.
    */
   auth: v.optional(choice(["key", "entra"]), "key"),
-  /** Default: `AZURE_TENANT_ID`. */
-  tenant: v.exactOptional(guid),
-  /** Default: `AZURE_CLIENT_ID`. */
-  client: v.exactOptional(guid),
+  ...ofEntra,
   pass_members: chat.pass_members,
   /** Name of the output limit, in the chat API. */
   max_tokens_name: v.optional(
@@ -373,8 +444,11 @@ const azureMembers = {
 
 const azure = v.pipe(
   section(azureMembers, (rule, has) => {
+    onePlace(rule, has);
     rule("credential_env", ["auth"], ({ auth }) =>
-      auth === "key" && !has("credential_env") ? "is required with auth: key" : undefined,
+      auth === "key" && !has("credential_env") && !has("credential_file")
+        ? "or credential_file is required with auth: key"
+        : undefined,
     );
     for (const name of ["tenant", "client"] as const)
       rule(name, ["auth", name], ({ auth, [name]: id }) =>
@@ -425,17 +499,17 @@ export function findMissingCredentials(
 
 /** Functions that throw for a member that cannot be used. */
 function checksOf(
-  settings: HttpSettings & { readonly kind: string; readonly credentialFile?: string | undefined },
+  settings: Exclude<ProviderSettings, SimulatedSettings>,
   env: NodeJS.ProcessEnv,
 ): Record<string, () => unknown> {
-  const { credentialEnv, credentialFile, caFile, proxy } = settings;
-  const isCloud = settings.kind !== "anthropic" && settings.kind !== "openai";
+  const { kind, credentialEnv, credentialFile, caFile, proxy } = settings;
+  // One of Google's describes an identity, in JSON.
+  const isGoogle = kind === "vertex" || ("auth" in settings && settings.auth === "google");
+  const parse = isGoogle ? (content: Buffer) => content.toString() : parseSecret;
   return {
     ...(credentialEnv !== undefined && { credential_env: () => checkVariable(credentialEnv, env) }),
     ...(credentialFile !== undefined && {
-      // That of a cloud has a form of its own, which shows with the first token.
-      credential_file: () =>
-        readFileNow(credentialFile, (content) => isCloud || parseSecret(content)),
+      credential_file: () => readFileNow(credentialFile, parse),
     }),
     ...(caFile !== undefined && { ca_file: () => readFileNow(caFile, parseAuthorities) }),
     ...(typeof proxy === "object" && { "proxy.url_env": () => readProxy(proxy, env) }),

@@ -125,15 +125,15 @@ function readHeaders(bytes: Uint8Array): Map<string, string> {
 }
 
 /** The native type of each exception. Any other is an `api_error`. */
-const nativeTypes: Readonly<Record<string, string>> = {
-  accessdeniedexception: "permission_error",
-  expiredtokenexception: "authentication_error",
-  modelnotreadyexception: "rate_limit_error",
-  modeltimeoutexception: "timeout_error",
-  serviceunavailableexception: "overloaded_error",
-  throttlingexception: "rate_limit_error",
-  validationexception: "invalid_request_error",
-};
+const nativeTypes: ReadonlyMap<string, string> = new Map([
+  ["accessdeniedexception", "permission_error"],
+  ["expiredtokenexception", "authentication_error"],
+  ["modelnotreadyexception", "rate_limit_error"],
+  ["modeltimeoutexception", "timeout_error"],
+  ["serviceunavailableexception", "overloaded_error"],
+  ["throttlingexception", "rate_limit_error"],
+  ["validationexception", "invalid_request_error"],
+]);
 
 function exceptionOf(
   name: string,
@@ -142,7 +142,7 @@ function exceptionOf(
 ): SseEvent {
   const given = isObject(body) ? (body.message ?? body.Message) : undefined;
   const message = typeof given === "string" ? given : (text ?? name);
-  const type = nativeTypes[name.toLowerCase()] ?? "api_error";
+  const type = nativeTypes.get(name.toLowerCase()) ?? "api_error";
   return { event: "error", data: JSON.stringify({ type: "error", error: { type, message } }) };
 }
 

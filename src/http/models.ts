@@ -150,7 +150,7 @@ function renderModel(model: Model): JsonObject {
     max_input_tokens: contextTokens,
     max_tokens: maxOutputTokens,
     lifecycle: "active",
-    line: tier,
+    line: tier === "" ? null : tier,
     deprecated_at: null,
     retires_at: null,
     capabilities: null,

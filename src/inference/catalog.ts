@@ -123,7 +123,7 @@ function toModel(
   return create(ModelSchema, {
     ...names,
     displayName: names.aliasFor === undefined ? model.displayName : `${model.displayName} (alias)`,
-    tier: model.tier,
+    tier: model.tier ?? "",
     createdAt: timestampFromDate(new Date(model.createdAt)),
     contextTokens: model.contextTokens,
     maxOutputTokens: model.maxOutputTokens,

@@ -93,7 +93,7 @@ export async function listCatalog(parts: ConfiguredParts): Promise<ListCatalogRe
       firstUsedAt: timestampFromDate(firstUsedAt),
     }));
   const offered = models.map((model): MessageInitShape<typeof CatalogModelSchema> => {
-    const { id, displayName, tier, contextTokens, maxOutputTokens, routes } = model;
+    const { id, displayName, tier = "", contextTokens, maxOutputTokens, routes } = model;
     const price = priceOf(id);
     return {
       id,

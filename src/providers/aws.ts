@@ -6,7 +6,7 @@ import { Readable } from "node:stream";
 import type { Clock } from "../base/clock.ts";
 import { cloudErrorOf } from "./cloud-failures.ts";
 import { readErrorBody } from "./failures.ts";
-import { Renewal } from "./renewal.ts";
+import { keptSecrets, Renewal } from "./renewal.ts";
 import type { Authenticator } from "./surface.ts";
 import type { TokenCall } from "./token-call.ts";
 
@@ -21,6 +21,12 @@ export type AwsSettings = {
   readonly assumeRole?: string | undefined;
   readonly externalId?: string | undefined;
 };
+
+/** AWS's name of the service at an address. Signatures for Bedrock's runtime are for `bedrock`. */
+export function awsServiceOf(baseUrl: string): string {
+  const [name = ""] = new URL(baseUrl).hostname.split(".");
+  return ["bedrock-mantle", "aws-external-anthropic"].find((one) => one === name) ?? "bedrock";
+}
 
 /** `report`: hears of what the operator should know. */
 export function awsAuthenticator(
@@ -41,7 +47,9 @@ export function awsAuthenticator(
     ]);
     const credentials = await find();
     const { secretAccessKey, sessionToken, expiration } = credentials;
-    secrets = [secretAccessKey, ...(sessionToken === undefined ? [] : [sessionToken])];
+    const own = [secretAccessKey, ...(sessionToken === undefined ? [] : [sessionToken])];
+    // Requests with those of before may still be answered.
+    secrets = [...own, ...secrets].slice(0, keptSecrets);
     const sha256 = NodeSha256;
     const signer = new SignatureV4({ credentials, region, service, sha256, uriEscapePath: true });
     return { value: signer, lifeMs: expiration && expiration.getTime() - Date.now() };

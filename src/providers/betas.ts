@@ -53,13 +53,13 @@ export const betaTables = {
 } as const satisfies Readonly<Record<string, Readonly<Record<string, string>>>>;
 
 /** Members at the top of a request, with the beginnings of the betas that one of them needs. */
-const tiedMembers: Readonly<Record<string, readonly string[]>> = {
-  context_management: ["context-management-", "compact-"],
-  output_format: ["structured-outputs-"],
-  speed: ["fast-mode-"],
-  mcp_servers: ["mcp-client-"],
-  container: ["skills-", "code-execution-"],
-};
+const tiedMembers: ReadonlyMap<string, readonly string[]> = new Map([
+  ["context_management", ["context-management-", "compact-"]],
+  ["output_format", ["structured-outputs-"]],
+  ["speed", ["fast-mode-"]],
+  ["mcp_servers", ["mcp-client-"]],
+  ["container", ["skills-", "code-execution-"]],
+]);
 const searchBetas = ["tool-search-tool-", "advanced-tool-use-"];
 /** Members of tools, in the same way. */
 const tiedToolMembers: Readonly<Record<string, readonly string[]>> = {
@@ -120,7 +120,7 @@ export class Betas {
     }
     const fitted: JsonObject = {};
     for (const [name, value] of Object.entries(body)) {
-      const tied = tiedMembers[name];
+      const tied = tiedMembers.get(name);
       const isThere = tied ? this.#offers(model, tied) : knownMembers.has(name);
       if (isThere && !this.#isOff(model, name)) fitted[name] = value;
       else if (value !== null) fit?.leaveOut({ where: name, what: name, why: "unsupported" });

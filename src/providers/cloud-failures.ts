@@ -26,7 +26,8 @@ export function cloudFailure(answer: ErrorAnswer, model: string): ProviderFailur
   if (status < 400 || isNative(body)) return undefined;
   const reason = answer.reason === undefined ? {} : { reason: answer.reason };
   const words = body ? wordsOf(body) : (answer.reason ?? `status ${status}`);
-  switch (classes[cloudErrorOf(answer)]) {
+  const name = cloudErrorOf(answer);
+  switch (Object.hasOwn(classes, name) ? classes[name] : undefined) {
     case "quota":
       return failureOfAnswer({ ...answer, status: 429, ...retryDelayOf(body) }, model);
     case "limit":

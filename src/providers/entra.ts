@@ -12,8 +12,8 @@ export type EntraSettings = {
   readonly tenant?: string | undefined;
   /** Default: `AZURE_CLIENT_ID`. */
   readonly client?: string | undefined;
-  /** The client's secret. Absent: a federated token, or the machine's identity. */
-  readonly secret?: string | undefined;
+  /** The client's secret, now. Absent: a federated token, or the machine's identity. */
+  readonly secret?: { readonly value: string } | undefined;
 };
 
 type Parts = {
@@ -41,22 +41,24 @@ export function entraAuthenticator(settings: EntraSettings, parts: Parts): Authe
             client_assertion_type: "urn:ietf:params:oauth:client-assertion-type:jwt-bearer",
             client_assertion: (await readFile(file ?? "", "utf8")).trim(),
           }
-        : { client_secret: secret };
+        : { client_secret: secret.value };
     const form = { grant_type: "client_credentials", client_id: client, ...proof };
     return accessTokenOf(await postForm(call, url, { ...form, scope: `${resource}/.default` }));
   };
   const proven = bearerAuthenticator(clock, source, fetchToken);
-  if (secret === undefined || secret.length < 8) return proven;
-  return { ...proven, secrets: () => withSecret(proven.secrets(), secret) };
+  if (secret === undefined) return proven;
+  return { ...proven, secrets: () => withSecret(proven.secrets(), secret.value) };
 }
 
+/** Lists with a secret, by those without. The same one while both are the same. */
 const lists = new WeakMap<readonly string[], readonly string[]>();
 
-/** The same list for the same tokens. */
 function withSecret(tokens: readonly string[], secret: string): readonly string[] {
-  const known = lists.get(tokens) ?? [...tokens, secret];
-  lists.set(tokens, known);
-  return known;
+  const known = lists.get(tokens);
+  if (known?.at(-1) === secret) return known;
+  const list = [...tokens, secret];
+  lists.set(tokens, list);
+  return list;
 }
 
 /** Of an app (App Service, Functions, Container Apps) or of a virtual machine. */

@@ -13,12 +13,13 @@ import {
   type CatalogFile,
   findMissingCredentials,
   type HttpProviderSettings,
+  type HttpSettings,
   type ProviderSettings,
 } from "../config/catalog.ts";
 import type { Metrics } from "../metrics/metrics.ts";
 import { anthropicSurface } from "./anthropic.ts";
 import { callProviders } from "./attempts.ts";
-import { awsAuthenticator } from "./aws.ts";
+import { awsAuthenticator, awsServiceOf } from "./aws.ts";
 import { azureSurface } from "./azure.ts";
 import { bedrockSurface } from "./bedrock.ts";
 import {
@@ -146,8 +147,7 @@ export function createProviders(parts: {
     const shared = { name, env, files, clock, log, contextTokensOf, countCarried, report };
     const way =
       settings.kind === "simulated" ? outbound : outboundTo(settings, { ...shared, outbound });
-    const call = parts.call ?? tokenCall(way);
-    return openProvider(settings, { ...shared, outbound: way, call });
+    return openProvider(settings, { ...shared, outbound: way, call: parts.call ?? tokenCall(way) });
   };
   const connect = (file: CatalogFile, before: ReadonlyMap<string, ProviderConnection>) =>
     openConnections(file, before, env, (name, settings) => {
@@ -270,9 +270,9 @@ function openProvider(settings: ProviderSettings, parts: OpenParts): Provider {
       return createSimulated(settings, clock, contextTokensOf, countCarried);
     case "anthropic":
     case "openai": {
-      const { kind, credentialHeader } = settings;
+      const { kind } = settings;
       const surface = kind === "openai" ? openaiSurface(settings) : anthropicSurface(settings);
-      const authenticator = keyAuthenticator(credentialOf(settings, parts), credentialHeader);
+      const authenticator = authenticatorOf(settings, parts);
       return createHttpProvider(settings, { surface, authenticator }, parts);
     }
     case "bedrock": {
@@ -290,31 +290,48 @@ function openProvider(settings: ProviderSettings, parts: OpenParts): Provider {
       return createHttpProvider(settings, { surface, authenticator }, parts);
     }
     case "azure": {
-      const { auth, credentialEnv, credentialHeader } = settings;
+      const { auth, credentialHeader } = settings;
       const surface = azureSurface(settings, parts);
-      const key = keyIn(credentialEnv, parts.env);
+      const secret = credentialOf(settings, parts);
       const authenticator =
         auth === "entra"
-          ? entraAuthenticator({ ...settings, secret: key?.value }, parts)
-          : keyAuthenticator(key, credentialHeader);
+          ? entraAuthenticator({ ...settings, secret }, parts)
+          : keyAuthenticator(secret, credentialHeader);
       return createHttpProvider(settings, { surface, authenticator }, parts);
     }
   }
 }
 
+/** Of a provider with an address of the operator's choice. */
+function authenticatorOf(settings: HttpProviderSettings, parts: OpenParts): Authenticator {
+  const { auth = "key", region = "", baseUrl, credentialHeader } = settings;
+  switch (auth) {
+    case "key":
+      return keyAuthenticator(credentialOf(settings, parts), credentialHeader);
+    case "aws":
+      return awsAuthenticator({ ...settings, region, service: awsServiceOf(baseUrl) }, parts);
+    case "google":
+      return googleAuthenticator(settings, parts);
+    case "entra":
+      return entraAuthenticator({ ...settings, secret: credentialOf(settings, parts) }, parts);
+  }
+}
+
 // An API key of Bedrock, or a signature with the credentials of AWS.
 function bedrockAuthenticator(settings: BedrockSettings, parts: OpenParts): Authenticator {
-  const { env } = parts;
-  const { credentialEnv, endpoint, assumeRole } = settings;
+  const { endpoint, assumeRole } = settings;
   const usual = assumeRole === undefined ? "AWS_BEARER_TOKEN_BEDROCK" : undefined;
-  const key = keyIn(credentialEnv, env) ?? keyIn(usual, env);
+  const key = credentialOf(settings, parts) ?? keyIn(usual, parts.env);
   if (key !== undefined) return keyAuthenticator(key, "authorization");
   const service = endpoint === "mantle" ? "bedrock-mantle" : "bedrock";
   return awsAuthenticator({ ...settings, service }, parts);
 }
 
 function credentialOf(
-  { credentialEnv, credentialFile }: HttpProviderSettings,
+  {
+    credentialEnv,
+    credentialFile,
+  }: Pick<HttpSettings, "credentialEnv"> & { readonly credentialFile?: string | undefined },
   parts: EndpointParts,
 ): Key | undefined {
   if (credentialFile !== undefined)

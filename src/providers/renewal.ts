@@ -13,6 +13,9 @@ const pausesMs = { first: 1_000, last: 60_000 };
 /** An answer that refuses a credential so young was to a request with the one before. */
 const youngMs = 5_000;
 
+/** Secrets that are removed from what a provider says, those of earlier credentials included. */
+export const keptSecrets = 6;
+
 export class Renewal<T> {
   readonly #clock: Clock;
   readonly #fetch: () => Promise<Fetched<T>>;
@@ -102,7 +105,8 @@ export function bearerAuthenticator(
   let secrets: readonly string[] = [];
   const renewal = new Renewal(clock, source, async () => {
     const { value: token, lifeMs } = await fetch();
-    secrets = [token];
+    // Requests with the token of before may still be answered.
+    secrets = [token, ...secrets].slice(0, keptSecrets);
     return { value: ["authorization", `Bearer ${token}`], lifeMs };
   });
   return {

@@ -1,20 +1,28 @@
 // Amazon Bedrock at its three addresses.
 
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import type { MessageInitShape } from "@bufbuild/protobuf";
+import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from "vitest";
 import type { GenerateRequestSchema } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { createLog } from "../../src/base/log.ts";
+import { awsAuthenticator } from "../../src/providers/aws.ts";
 import type { ManagedProviders } from "../../src/providers/providers.ts";
 import { awsFrame, awsFrames, exceptionFrame } from "../support/aws-frames.ts";
 import {
   type AwsCredentials,
   awsError,
   type Bedrock,
+  refusalOf,
   startBedrock,
   unknownOperation,
 } from "../support/bedrock.ts";
+import { catalogFor } from "../support/catalog.ts";
 import { ManualClock, passDuring } from "../support/clock.ts";
 import { type FakeProvider, startFakeProvider } from "../support/provider.ts";
+import { chatStream } from "../support/provider-answers.ts";
 import {
   attemptsOf,
   endOf,
@@ -193,6 +201,16 @@ describe.each(everyApi)("over %s", (api) => {
       }
     }
   });
+});
+
+test("an API key may come from a file", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "bedrock-"));
+  onTestFinished(() => rmSync(folder, { recursive: true }));
+  const file = join(folder, "key");
+  writeFileSync(file, "bedrock-api-key-of-a-file\n");
+  bedrock.keys = ["bedrock-api-key-of-a-file"];
+  open("messages", `, credential_file: ${JSON.stringify(file)}`);
+  expect(textOf((await ask()).events)).toBe("Hello");
 });
 
 test("counts come from mantle and from invoke", async () => {
@@ -436,4 +454,44 @@ test("a role is taken on with the credentials of the chain", async () => {
     ExternalId: "ext-1",
   });
   expect(sts.requests[0]?.headers.authorization).toContain(keys.accessKeyId);
+});
+
+test("the APIs of OpenAI at AWS are signed, too", async () => {
+  const url = bedrock.provider.url;
+  providers = openProviders(
+    catalogFor(
+      { aws: { kind: "openai", url: `${url}/openai`, more: "auth: aws, region: us-east-1" } },
+      `[[{ provider: aws, model: openai.gpt-oss-120b }]]`,
+    ),
+    { clock, log },
+  );
+  bedrock.openai = chatStream({ text: ["Hello"] });
+  expect(textOf((await ask()).events)).toBe("Hello");
+  expect(sent()?.path).toBe("/openai/v1/chat/completions");
+});
+
+test("any request is signed as another library signs it", async () => {
+  const name = fc.string({ unit: "grapheme", minLength: 1, maxLength: 20 });
+  const body = fc.string({ unit: "grapheme", maxLength: 200 });
+  const session = fc.option(fc.stringMatching(/^[A-Za-z0-9+/=]{1,60}$/), { nil: undefined });
+  await fc.assert(
+    fc.asyncProperty(name, body, session, async (model, text, sessionToken) => {
+      vi.stubEnv("AWS_SESSION_TOKEN", sessionToken ?? "");
+      const path = `/model/${encodeURIComponent(model)}/invoke`;
+      const authenticator = awsAuthenticator(
+        { region: "eu-central-1", service: "bedrock", baseUrl: bedrock.provider.url },
+        { clock, call: async () => Promise.reject(new Error("no call")), report: () => {} },
+      );
+      const given = await authenticator.headers({
+        ...{ method: "POST", path, headers: [], body: Buffer.from(text) },
+      });
+      const pairs = given.flatMap((one, at) => (at % 2 ? [] : [[one, given[at + 1] ?? ""]]));
+      const headers = Object.fromEntries(pairs);
+      const { host } = new URL(bedrock.provider.url);
+      bedrock.credentials = [{ ...keys, ...(sessionToken && { sessionToken }) }];
+      const request = { method: "POST", path, headers: { host, ...headers }, bodyText: text };
+      expect(refusalOf(bedrock, request)).toBeUndefined();
+    }),
+    { numRuns: 50 },
+  );
 });

@@ -5,14 +5,23 @@ import { readFileSync } from "node:fs";
 import { createAnthropic } from "@ai-sdk/anthropic";
 import type { JsonObject } from "@bufbuild/protobuf";
 import { jsonSchema, streamText, tool } from "ai";
+import fc from "fast-check";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
 import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
+import { defaultCatalog, readCatalogFile } from "../../src/config/catalog.ts";
+import { Fit } from "../../src/formats/fit.ts";
 import * as native from "../../src/formats/native/native.ts";
 import * as responses from "../../src/formats/responses/responses.ts";
+import { azureSurface } from "../../src/providers/azure.ts";
+import { bedrockSurface } from "../../src/providers/bedrock.ts";
+import type { Surface } from "../../src/providers/surface.ts";
+import { vertexSurface } from "../../src/providers/vertex.ts";
 import { startAzure } from "../support/azure.ts";
 import { startBedrock } from "../support/bedrock.ts";
+import { ManualClock } from "../support/clock.ts";
 import { nativeStream } from "../support/provider-answers.ts";
 import { openProviders, providerRequestFor, readAll, textOf } from "../support/providers.ts";
+import { anyBody } from "../support/samples/native-bodies.ts";
 import { startVertex } from "../support/vertex.ts";
 
 const read = (path: string): Recorded =>
@@ -118,3 +127,71 @@ providers:
     expect(cloud.provider.requests).toHaveLength(1);
   });
 });
+
+const tools = { clock: new ManualClock(), report: () => {} };
+const places: readonly [name: string, surface: Surface, moved: string[], isFolded: boolean][] = [
+  ["bedrock, messages", claudeAt("kind: bedrock, region: us-east-1"), [], true],
+  ["bedrock, mantle", claudeAt("kind: bedrock, region: us-east-1, endpoint: mantle"), [], false],
+  [
+    "bedrock, invoke",
+    claudeAt("kind: bedrock, region: us-east-1, api: invoke"),
+    ["model", "stream"],
+    true,
+  ],
+  ["vertex", claudeAt("kind: vertex, project: my-project, location: eu"), ["model"], false],
+  ["azure, messages", claudeAt("kind: azure, resource: r, auth: entra"), [], false],
+];
+
+function claudeAt(provider: string): Surface {
+  const text = `${defaultCatalog().replace(/^providers:$/m, `providers:\n  one: { ${provider} }`)}`;
+  const { one: settings } = readCatalogFile(text).providers;
+  if (settings?.kind === "bedrock") return bedrockSurface(settings, tools);
+  if (settings?.kind === "vertex") return vertexSurface(settings, tools);
+  if (settings?.kind === "azure") return azureSurface(settings, tools);
+  throw new Error(`${provider} is at no cloud`);
+}
+
+/** Members of every cloud, by the documents of this format. */
+const everywhere = [
+  ...["messages", "system", "max_tokens", "temperature", "top_p", "top_k", "stop_sequences"],
+  ...["tools", "tool_choice", "thinking", "output_config", "cache_control", "metadata"],
+  ...["model", "stream"],
+];
+const added = ["anthropic_version", "anthropic_beta"];
+
+test.each(places)(
+  "any body reaches %s but for what the cloud has not",
+  (_, surface, moved, folds) => {
+    let taken = 0;
+    fc.assert(
+      fc.property(anyBody, (generated) => {
+        let request: GenerateRequest;
+        try {
+          request = nativeRequest({ body: { ...generated, model: "opus", max_tokens: 50 } });
+        } catch {
+          // The gateway refuses it.
+          return;
+        }
+        taken++;
+        const target = {
+          model: "m-1",
+          stream: true,
+          foldSystem: folds,
+          dialect: "anthropic",
+        } as const;
+        const encoded = native.encodeRequest(request, target);
+        const route = { model: "m-1", systemEntries: "forward" } as const;
+        const { body } = surface.generate({ request, route }, true, new Fit());
+        const expected = Object.entries(encoded).filter(
+          ([name]) => everywhere.includes(name) && !moved.includes(name),
+        );
+        const own = Object.entries(body).filter(([name]) => !added.includes(name));
+        // Every cloud has this one, with its beta.
+        const sent = own.filter(([name]) => name !== "context_management");
+        expect(JSON.stringify(sent)).toBe(JSON.stringify(expected));
+      }),
+      { numRuns: 200 },
+    );
+    expect(taken).toBeGreaterThan(50);
+  },
+);

@@ -61,9 +61,10 @@ providers:
             base_url: "${vertex.provider.url}"${more} }
 `;
   // Of impersonation alone, the address is Google's own.
+  const direct = tokenCall(new Outbound());
   const call: TokenCall = (request) => {
     const url = request.url.replace("https://iamcredentials.googleapis.com", vertex.provider.url);
-    return tokenCall(new Outbound())({ ...request, url });
+    return direct({ ...request, url });
   };
   providers = openProviders(catalog, { clock, env, log, call });
 }

@@ -39,6 +39,8 @@ export type Bedrock = CloudRules & {
   now: () => number;
   /** The content of the next answers. */
   content: AnswerContent;
+  /** The answer of its API in the form of OpenAI. Absent: it has none. */
+  openai?: Script;
   /** Scripts for the next good requests, instead of answers. */
   scripts: Script[];
   stop(): Promise<void>;
@@ -81,6 +83,7 @@ function answer(bedrock: Bedrock, request: ReceivedRequest): Script {
     path,
   );
   if (invoked) return answerInvoke(bedrock, request, invoked[2] ?? "");
+  if (path === "/openai/v1/chat/completions" && bedrock.openai) return bedrock.openai;
   const isCount = path === "/anthropic/v1/messages/count_tokens";
   if (path !== "/anthropic/v1/messages" && !isCount) return unknownOperation;
   const { headers, body } = request;
@@ -123,9 +126,14 @@ function innerOf({ input }: JsonObject): JsonObject {
 }
 
 /** Why it does not know who sends a request. Undefined: it does. */
-function refusalOf(
+export function refusalOf(
   { credentials, keys, now }: Bedrock,
-  { method, path, headers, bodyText }: ReceivedRequest,
+  {
+    method,
+    path,
+    headers,
+    bodyText,
+  }: Pick<ReceivedRequest, "method" | "path" | "headers" | "bodyText">,
 ): readonly [type: string, message: string] | undefined {
   const { authorization = "" } = headers;
   if (authorization.startsWith("Bearer "))

@@ -33,7 +33,7 @@ export function openProviders(
     call?: Parameters<typeof createProviders>[0]["call"];
   } = {},
 ): ManagedProviders {
-  const { env = {}, clock, random, call, log = createLog("silent"), outbound } = more;
+  const { env = {}, clock, random, log = createLog("silent"), outbound, call } = more;
   return createProviders({
     file: readCatalogFile(catalog),
     log,

@@ -44,6 +44,9 @@ export const wholeFile = {
     native: { kind: "anthropic", base_url: "https://native.example", headers: { "x-team": "a" } },
     chat: { kind: "openai", base_url: "https://chat.example/v1", pass_members: ["one"] },
     responses: { kind: "openai", api: "responses", base_url: "https://responses.example" },
+    aws: { kind: "bedrock", region: "us-east-1" },
+    google: { kind: "vertex", project: "my-project", location: "global" },
+    azure: { kind: "azure", resource: "my-resource", auth: "entra" },
   },
   people: {
     sign_up: "domains",

@@ -546,7 +546,7 @@ export type Model = Message<"gateway.inference.v1.Model"> & {
   displayName: string;
 
   /**
-   * `opus`, `sonnet` or `haiku`.
+   * Its class in the operator's words, such as `opus`. Empty: it has none.
    *
    * @generated from field: string tier = 4;
    */

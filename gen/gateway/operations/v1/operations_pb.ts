@@ -857,6 +857,8 @@ export type CatalogModel = Message<"gateway.operations.v1.CatalogModel"> & {
   displayName: string;
 
   /**
+   * In the operator's words. Empty: it has none.
+   *
    * @generated from field: string tier = 3;
    */
   tier: string;

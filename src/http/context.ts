@@ -18,10 +18,9 @@ import type { Stopwatch } from "../base/stopwatch.ts";
 import { type TokenCategory, tokenCategories } from "../base/token-categories.ts";
 import type { Incoming } from "../tracing/tracing.ts";
 import type { IdentifiedCaller } from "./authenticate.ts";
-import type { BodyReservation } from "./body-memory.ts";
-import type { CheckedRequest } from "./early-check.ts";
 import type { Envelope } from "./error-body.ts";
 import { errorTable, failsInStream } from "./error-table.ts";
+import type { Turn } from "./key-load.ts";
 
 export type RequestContext = {
   readonly requestId: string;
@@ -41,19 +40,8 @@ export type RequestContext = {
   identity?: IdentifiedCaller & { readonly call: ServiceCall };
   /** Version and beta flags of a native request. Absent until they are checked. */
   vendor?: { readonly version: string; readonly beta: string };
-  /** Absent until the request passed the early check, on the paths that have one. */
-  checked?: CheckedRequest;
-  /** Bytes of the body after decompression. Absent until it is read. */
-  bodyBytes?: number;
-  /** True once a provider has received the whole request. */
-  isAccepted: boolean;
-  /** The memory of the body. Absent until it is read. */
-  reservation?: BodyReservation;
-  /**
-   * Reports that the work on the body has ended, and whether it is paid for. Absent until the body
-   * is read. A call with false counts after one with true, and only once.
-   */
-  endWork?: (isPaid: boolean) => void;
+  /** What the request takes of its key's share. Absent until its body may be read. */
+  turn?: Turn;
   /** Writes the stream of a request that fails before its answer. Absent: the status says it. */
   writeFailure?: ((body: JsonObject) => string) | undefined;
   /** Absent until the answer is charged; stays absent if it failed or the client hung up. */

@@ -34,9 +34,8 @@ import {
   receiptsOperation,
 } from "./balance-and-receipts.ts";
 import { createReadJson, createReadRaw } from "./body.ts";
-import type { BodyMemory } from "./body-memory.ts";
 import { chatOperation, postChatCompletions } from "./chat-completions.ts";
-import { type AddressLimit, allowHalfClose, OpenRequests } from "./connections.ts";
+import { type AddressLoad, allowHalfClose, OpenRequests } from "./connections.ts";
 import {
   createAccessLog,
   endOf,
@@ -45,7 +44,6 @@ import {
   requestIdOf,
 } from "./context.ts";
 import { docsOperation, getDocs } from "./docs-page.ts";
-import type { EarlyCheck } from "./early-check.ts";
 import type { Envelope } from "./error-body.ts";
 import {
   createErrorHandler,
@@ -65,6 +63,7 @@ import {
   type Readiness,
   readinessOperation,
 } from "./health.ts";
+import type { KeyLoad } from "./key-load.ts";
 import { countOperation, messagesOperation, postCountTokens, postMessages } from "./messages.ts";
 import {
   getModel,
@@ -113,9 +112,8 @@ export type HttpServerParts = {
   readonly settings: HttpServerSettings;
   readonly readiness: () => Promise<Readiness>;
   readonly identifyCaller: IdentifyCaller;
-  readonly earlyCheck: EarlyCheck;
-  readonly bodyMemory: BodyMemory;
-  readonly addressLimit: AddressLimit;
+  readonly keyLoad: KeyLoad;
+  readonly addressLoad: AddressLoad;
   /** Default: of this listener alone. */
   readonly failedCredentials?: FailedCredentials;
   /** What customers have posted to them, by name, for the public description. Default: nothing. */
@@ -208,7 +206,7 @@ export function createHttpServer(parts: HttpServerParts): HttpServer {
     app.server.emit("request", request, response),
   );
 
-  parts.addressLimit.limitConnections(app.server);
+  parts.addressLoad.limitConnections(app.server);
   allowHalfClose(app.server, openRequests);
 
   // On the root, so that they include the routes added from outside.
@@ -239,7 +237,7 @@ export function createHttpServer(parts: HttpServerParts): HttpServer {
     }
     if (request.headers["x-forwarded-for"] !== undefined)
       reportProxy(request.raw.socket.remoteAddress);
-    parts.addressLimit.countRequest(request, reply);
+    parts.addressLoad.countRequest(request, reply);
     done();
   });
   // In a scope, so that its error handler and parsers do not apply to routes added from outside.
@@ -270,7 +268,7 @@ function addRoutes(
   openRequests: OpenRequests,
   paths: ReadonlySet<string>,
 ): void {
-  const { log, settings, identifyCaller, earlyCheck, requestMetrics, tracer } = parts;
+  const { log, settings, identifyCaller, keyLoad, requestMetrics, tracer } = parts;
   const routes = createRoutes(parts, openRequests, () => listPaths(paths));
   const logRequest = createAccessLog(log);
 
@@ -304,7 +302,6 @@ function addRoutes(
       trace: credential && tracer?.receive(traceHeadersOf(request), `${request.method} ${pattern}`),
       waits: requestMetrics && new Stopwatch(),
       hangUp: new AbortController(),
-      isAccepted: false,
       // Codex asks for its stream in this header too.
       writeFailure:
         envelope === "responses" && request.headers.accept === "text/event-stream"
@@ -321,9 +318,7 @@ function addRoutes(
       ended?.();
       const isAnswered = reply.raw.writableEnded;
       if (!isAnswered) context.hangUp.abort();
-      context.reservation?.release();
-      // A client that hung up before a provider had its request pays for nothing.
-      context.endWork?.(context.isAccepted || isAnswered);
+      context.turn?.end(isAnswered);
     });
     return context;
   }
@@ -343,7 +338,7 @@ function addRoutes(
         const context = begin({ route: url, pattern, envelope, credential }, request, reply);
         if (!credential) return;
         if (openRequests.isDraining) throw shuttingDown();
-        parts.addressLimit.checkRequest(request);
+        parts.addressLoad.checkRequest(request);
         const key = readCredential(credential, request.raw, settings.nativeBearer());
         const authorization = `Bearer ${key}`;
         const headers = {
@@ -363,7 +358,7 @@ function addRoutes(
         context.identity = { call: { ...call, contextValues }, caller, atMs };
         if (needsVersion) context.vendor = requireVersion(request.headers);
         if (route.earlyCheck && context.identity.caller.key)
-          context.checked = earlyCheck(context.identity.caller.key);
+          context.turn = keyLoad.check(context.identity.caller.key, request.ip);
       },
       handler: run,
     });
@@ -446,7 +441,7 @@ function createRoutes(
   openRequests: OpenRequests,
   paths: () => readonly string[],
 ): readonly Route[] {
-  const { core, settings, readiness, bodyMemory, addressLimit, clock = systemClock } = parts;
+  const { core, settings, readiness, keyLoad, addressLoad, clock = systemClock } = parts;
   const { document } = parts;
   const { failedCredentials = createFailedCredentials() } = parts;
   const answers = {
@@ -466,7 +461,7 @@ function createRoutes(
   const open = { method: "GET", envelope: "union" } as const;
   const isDraining = () => openRequests.isDraining;
   const sealedContent = parts.sealedContent ?? new SealedContent([randomBytes(contentKeyBytes)]);
-  const readJson = createReadJson(bodyMemory, clock);
+  const readJson = createReadJson(keyLoad, clock);
   return [
     {
       ...native,
@@ -559,10 +554,10 @@ function createRoutes(
       isUnlisted: true,
       run: postWebhook({
         core,
-        addressLimit,
+        addressLoad,
         failedCredentials,
         isDraining,
-        readRaw: createReadRaw(bodyMemory, clock),
+        readRaw: createReadRaw(keyLoad, clock),
       }),
     },
     { ...open, paths: ["/healthz"], operation: livenessOperation, run: getLiveness() },

@@ -74,7 +74,7 @@ export function postCountTokens(core: Core, readJson: ReadJson, sealedContent: S
     const body = await readJson(request);
     const decoded = decodeCountRequest(body, vendorOf(request.context), sealing);
     const count = await core.inference.countTokens(decoded, call);
-    request.context.endWork?.(false);
+    request.context.turn?.end(false);
     return sendJson(reply, encodeCount(count));
   };
 }

@@ -92,13 +92,6 @@ async function generateInto(sink: Sink, answering: Answering): Promise<Receipt> 
   return receipt;
 }
 
-/** A provider has the whole request: its memory may go. */
-function noteAccepted(context: RequestContext): void {
-  context.isAccepted = true;
-  context.reservation?.release();
-  context.endWork?.(true);
-}
-
 async function sendWhole(answering: Answering): Promise<FastifyReply> {
   const { reply, format } = answering;
   const whole = new WholeAnswer(answering);
@@ -126,7 +119,7 @@ class WholeAnswer implements Sink {
   }
 
   accepted(): void {
-    noteAccepted(this.#answering.request.context);
+    this.#answering.request.context.turn?.accepted();
   }
 
   admit(admission: Admission): void {
@@ -195,7 +188,7 @@ class EventStreamReply implements Sink {
   }
 
   accepted(): void {
-    noteAccepted(this.#context);
+    this.#context.turn?.accepted();
   }
 
   /** True once the head is sent. */

@@ -17,16 +17,10 @@ import {
   createIdentifyCaller,
   refuseAdminTokens,
 } from "../http/authenticate.ts";
-import { BodyMemory } from "../http/body-memory.ts";
 import { registerConnect } from "../http/connect.ts";
-import { AddressLimit } from "../http/connections.ts";
-import {
-  createEarlyCheck,
-  type OnPayerChange,
-  type PayerChange,
-  reportErrors,
-} from "../http/early-check.ts";
+import { AddressLoad } from "../http/connections.ts";
 import { createHttpServer, type Readiness } from "../http/http.ts";
+import { KeyLoad, type OnPayerChange, type PayerChange } from "../http/key-load.ts";
 import { SealedContent } from "../http/sealed-content.ts";
 import {
   Metrics,
@@ -351,10 +345,19 @@ async function openHttp(parts: HttpParts): Promise<HttpListener> {
   const failedCredentials = createFailedCredentials();
   const identifyAll = createIdentifyCaller(core, failedCredentials, onPayerChange);
   const identifyCaller = httpAdmin === "true" ? identifyAll : refuseAdminTokens(identifyAll);
-  const bodyMemory = new BodyMemory(config.requestMemory);
-  const addressLimit = new AddressLimit({
+  const { totalBytes, perKeyBytes, perAddressBytes } = config.requestMemory;
+  const addressLoad = new AddressLoad({
     max: config.maxConnectionsPerAddress,
+    bodyBytesMax: perAddressBytes,
     isExempt: matchAddresses([...loopbackRanges, ...trustedProxies]),
+  });
+  const keyLoad = new KeyLoad({
+    memory: { totalBytes, perKeyBytes },
+    addresses: addressLoad,
+    rateLimits: limits,
+    onPayerChange,
+    // A facade has no ledger to count in.
+    onRejected: local?.countRejected,
   });
   const app = createHttpServer({
     core,
@@ -362,10 +365,8 @@ async function openHttp(parts: HttpParts): Promise<HttpListener> {
     settings: { nativeBearer, trustedProxies, showCost: streamCost },
     readiness,
     identifyCaller,
-    // A facade has no ledger to count in.
-    earlyCheck: reportErrors(createEarlyCheck(limits, onPayerChange), local?.countRejected),
-    bodyMemory,
-    addressLimit,
+    keyLoad,
+    addressLoad,
     failedCredentials,
     posts: describedPosts,
     sealedContent: new SealedContent(await findContentKeys(config)),
@@ -378,8 +379,8 @@ async function openHttp(parts: HttpParts): Promise<HttpListener> {
   registerConnect(app, {
     core,
     identifyCaller,
-    bodyMemory,
-    addressLimit,
+    keyLoad,
+    addressLoad,
     failedCredentials,
     adminMethods,
     isDraining: () => app.isDraining(),
@@ -396,7 +397,7 @@ async function openHttp(parts: HttpParts): Promise<HttpListener> {
     publicUrl,
     cookies,
     adminMethods,
-    checkRequest: (request) => addressLimit.checkRequest(request),
+    checkRequest: (request) => addressLoad.checkRequest(request),
     // Counts wrong credentials, and refuses those of admin tokens where the port does.
     identify: async ({ authorization, address }, call) =>
       identifyCaller({ authorization, address, monthUsage: false }, call),

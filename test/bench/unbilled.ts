@@ -15,7 +15,6 @@ import { readCatalogPath, readConfig } from "../../src/config/environment.ts";
 import { localCore } from "../../src/contract/contract.ts";
 import { intercept } from "../../src/contract/interceptor.ts";
 import { createFailedCredentials, createIdentifyCaller } from "../../src/http/authenticate.ts";
-import { createEarlyCheck } from "../../src/http/early-check.ts";
 import { createHttpServer } from "../../src/http/http.ts";
 import { createCatalog, createInference } from "../../src/inference/inference.ts";
 import { createKeys } from "../../src/keys/keys.ts";
@@ -120,7 +119,6 @@ const httpServer = createHttpServer({
     providers,
   }),
   identifyCaller: createIdentifyCaller(core, createFailedCredentials()),
-  earlyCheck: createEarlyCheck(limits, () => {}),
   ...defaultLimits(),
   log,
 });

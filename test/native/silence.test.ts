@@ -34,7 +34,6 @@ beforeAll(async () => {
     },
     readiness: async () => ({}),
     identifyCaller: createIdentifyCaller(core, createFailedCredentials()),
-    earlyCheck: () => ({ fail: () => {} }),
     ...defaultLimits(),
     log: createLog("silent"),
   });

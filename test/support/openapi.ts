@@ -43,7 +43,6 @@ function createDescribedServer({ adminMethods } = { adminMethods: true }): HttpS
     settings: { nativeBearer: () => "auto", trustedProxies: [] },
     readiness: async () => ({}),
     identifyCaller: never,
-    earlyCheck: () => ({ fail() {} }),
     log: createLog("silent"),
   });
   const { stopping } = app;

@@ -201,3 +201,10 @@ function toReminder(message: Message): Block | undefined {
     ...(cacheControl && { cacheControl }),
   });
 }
+
+/** The format of the provider whose answer begins with this event. */
+export function providerFormatOf(start: Event): Format {
+  const { kind, rawFormat } = start;
+  if (kind.case !== "messageStart") return Format.NATIVE;
+  return kind.value.attached?.format ?? (rawFormat || Format.NATIVE);
+}

@@ -8,10 +8,9 @@ import { newRequestId } from "../base/ids.ts";
 import type { Log } from "../base/log.ts";
 import { dropBody, whenSent } from "./body.ts";
 import { lingerMs } from "./connections.ts";
-import { requestIdHeaders } from "./context.ts";
+import { hijackReply, requestIdHeaders, sendJson, streamHeaders } from "./context.ts";
 import { type ErrorResponse, toErrorResponse } from "./error-body.ts";
 import { failsInStream } from "./error-table.ts";
-import { hijackReply, sendJson, streamHeaders } from "./reply.ts";
 
 /**
  * Returns Fastify's error handler, for a request that fails before its response has begun. An

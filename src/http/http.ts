@@ -4,14 +4,13 @@
 import { randomBytes } from "node:crypto";
 import { performance } from "node:perf_hooks";
 import type { DescMethod, JsonObject } from "@bufbuild/protobuf";
-import { createContextValues } from "@connectrpc/connect";
 import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
 import { type Clock, systemClock } from "../base/clock.ts";
 import { shuttingDown } from "../base/errors.ts";
 import { keepAliveMarginMs, keepAliveTimeoutMs } from "../base/keep-alive.ts";
 import type { Log } from "../base/log.ts";
 import { Stopwatch } from "../base/stopwatch.ts";
-import { type Core, knownCaller, serviceTypes, withFacts } from "../contract/contract.ts";
+import { type Core, serviceTypes } from "../contract/contract.ts";
 import { type Generate, overRpc } from "../contract/generation.ts";
 import type { Metrics } from "../metrics/metrics.ts";
 import type { TraceHeaders, Tracer } from "../tracing/tracing.ts";
@@ -44,7 +43,6 @@ import {
   requestIdOf,
 } from "./context.ts";
 import { docsOperation, getDocs } from "./docs-page.ts";
-import type { Envelope } from "./error-body.ts";
 import {
   createErrorHandler,
   handleClientError,
@@ -54,6 +52,7 @@ import {
   refuseUpgrade,
   type ServedPath,
 } from "./error-handler.ts";
+import type { Envelope } from "./error-table.ts";
 import {
   emptyOperation,
   getEmpty,
@@ -96,7 +95,7 @@ export type { PartState, Readiness } from "./health.ts";
 
 type HttpServerSettings = {
   /** Read at every request, since the configuration file may be reloaded. */
-  readonly nativeBearer: () => NativeBearer;
+  readonly inUse: { readonly nativeBearer: NativeBearer };
   /** Addresses or CIDR ranges of the proxies whose `X-Forwarded-For` is trusted. */
   readonly trustedProxies: readonly string[];
   /** Timing of a stream's head and pings. Default: `defaultKeepAlive`. */
@@ -339,7 +338,7 @@ function addRoutes(
         if (!credential) return;
         if (openRequests.isDraining) throw shuttingDown();
         parts.addressLoad.checkRequest(request);
-        const key = readCredential(credential, request.raw, settings.nativeBearer());
+        const key = readCredential(credential, request.raw, settings.inUse.nativeBearer);
         const authorization = `Bearer ${key}`;
         const headers = {
           authorization,
@@ -351,11 +350,7 @@ function addRoutes(
         const attempt = { authorization, address: request.ip, monthUsage };
         const identifying = identifyCaller(attempt, call);
         const { caller, atMs } = identifying instanceof Promise ? await identifying : identifying;
-        const contextValues = withFacts(createContextValues(), {
-          known: knownCaller(caller, atMs),
-          waits: context.waits,
-        });
-        context.identity = { call: { ...call, contextValues }, caller, atMs };
+        context.identity = { caller, atMs, headers };
         if (needsVersion) context.vendor = requireVersion(request.headers);
         if (route.earlyCheck && context.identity.caller.key)
           context.turn = keyLoad.check(context.identity.caller.key, request.ip);

@@ -8,9 +8,8 @@ import type { Core } from "../contract/contract.ts";
 import type { FailedCredentials } from "./authenticate.ts";
 import type { ReadRaw } from "./body.ts";
 import type { AddressLoad } from "./connections.ts";
-import { pathParam } from "./context.ts";
+import { pathParam, sendJson } from "./context.ts";
 import { json, type Operation } from "./operation.ts";
-import { sendJson } from "./reply.ts";
 
 /** Processors send a few kilobytes. */
 const webhookBytesMax = 64 * 1024;

@@ -84,7 +84,7 @@ const billing = createBilling({
   log,
 });
 const inference = createInference({
-  catalog: () => catalog,
+  inUse: { catalog },
   holds: holdsInMemory,
   askToEnd: async () => undefined,
   keys,
@@ -110,7 +110,7 @@ const core = localCore({
 });
 const httpServer = createHttpServer({
   core,
-  settings: { nativeBearer: () => file.nativeBearer, trustedProxies: config.trustedProxies },
+  settings: { inUse: file, trustedProxies: config.trustedProxies },
   readiness: coreReadiness({
     postgres,
     months: { state: () => undefined },

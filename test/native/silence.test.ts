@@ -28,7 +28,7 @@ beforeAll(async () => {
   listener = createHttpServer({
     core,
     settings: {
-      nativeBearer: () => "auto",
+      inUse: { nativeBearer: "auto" },
       trustedProxies: [],
       keepAlive: { holdMs: 40, pingMs: 30 },
     },

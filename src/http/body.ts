@@ -97,7 +97,7 @@ export const bodyBytesMax = 32 * 1024 * 1024;
 export const paceMs = 10_000;
 export const paceBytes = 8 * 1024 * (paceMs / 1000);
 
-export type ReceiveParts = {
+type ReceiveParts = {
   readonly turn: Turn;
   readonly clock: Clock;
   /** Default: `bodyBytesMax`. */

@@ -32,7 +32,7 @@ export type Sender = {
   readonly address: string;
   /** Known once the caller is authenticated. */
   keyId?: string;
-  /** A provider has the whole request: its memory may go. Absent until the body is received. */
+  /** The service has the whole request: its memory may go. Absent until the body is received. */
   accepted?: () => void;
 };
 
@@ -99,13 +99,13 @@ async function* receive(
   const declared = header.get("content-length");
   const bytes = declared === null ? undefined : Number(declared);
   const turn = keyLoad.open({ keyId, address });
-  await turn.take(bytes);
   // The signal fires when the response has ended, too.
   const end = () => turn.end(false);
   if (signal.aborted) end();
   signal.addEventListener("abort", end, { once: true });
   if (from) from.accepted = () => turn.accepted();
   try {
+    await turn.take(bytes);
     turn.grow(bytes ?? 0);
     yield* receivePaced(body, turn, clock);
   } catch (error) {

@@ -372,9 +372,7 @@ function addMethod(
       try {
         const call = callOf(context, adminMethods);
         if (isEndless) call.signal = AbortSignal.any([context.signal, stopping]);
-        const messages = method.run(request, call);
-        const { generate } = serviceTypes.inference.method;
-        yield* method.desc === generate ? noteAccepted(messages, context) : messages;
+        yield* noteAccepted(method.run(request, call), context);
       } catch (error) {
         throw failed(parts, error);
       }
@@ -383,7 +381,7 @@ function addMethod(
   );
 }
 
-/** The same messages. With the first one, inference holds the request: its memory may go. */
+/** The same messages. With the first one, the service has the request: its memory may go. */
 async function* noteAccepted(
   messages: AsyncIterable<Message>,
   { values }: HandlerContext,

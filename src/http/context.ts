@@ -1,6 +1,6 @@
-// The context of one request, which the hooks and handlers of this listener share, and the line of
-// the access log that is written from it: ids, route, status, durations and cost. The line leaves
-// out the path and headers as sent, which may hold secrets, and all bodies.
+// What the handlers of this listener share: the context of a request, the line of the access log
+// that is written from it, and how they reply. The line has ids, route, status, durations and cost.
+// It leaves out the path and headers as sent, which may hold secrets, and all bodies.
 
 import assert from "node:assert/strict";
 import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from "node:http";
@@ -41,7 +41,7 @@ export type RequestContext = {
   identity?: IdentifiedCaller & { readonly headers: Readonly<Record<string, string>> };
   /** Version and beta flags of a native request. Absent until they are checked. */
   vendor?: { readonly version: string; readonly beta: string };
-  /** What the request takes of its key's share. Absent until its body may be read. */
+  /** What the request takes of its key's share. Absent until it is checked or its body is read. */
   turn?: Turn;
   /** Writes the stream of a request that fails before its answer. Absent: the status says it. */
   writeFailure?: ((body: JsonObject) => string) | undefined;

@@ -95,7 +95,7 @@ export type { PartState, Readiness } from "./health.ts";
 
 type HttpServerSettings = {
   /** Read at every request, since the configuration file may be reloaded. */
-  readonly inUse: { readonly nativeBearer: NativeBearer };
+  readonly file: { readonly nativeBearer: NativeBearer };
   /** Addresses or CIDR ranges of the proxies whose `X-Forwarded-For` is trusted. */
   readonly trustedProxies: readonly string[];
   /** Timing of a stream's head and pings. Default: `defaultKeepAlive`. */
@@ -338,7 +338,7 @@ function addRoutes(
         if (!credential) return;
         if (openRequests.isDraining) throw shuttingDown();
         parts.addressLoad.checkRequest(request);
-        const key = readCredential(credential, request.raw, settings.inUse.nativeBearer);
+        const key = readCredential(credential, request.raw, settings.file.nativeBearer);
         const authorization = `Bearer ${key}`;
         const headers = {
           authorization,

@@ -26,7 +26,7 @@ export type PayerChange =
 export type OnPayerChange = (listener: (change: PayerChange) => void) => void;
 
 /** Bytes of memory of request bodies. */
-export type BodyMemoryLimits = { readonly totalBytes: number; readonly perKeyBytes: number };
+type BodyMemoryLimits = { readonly totalBytes: number; readonly perKeyBytes: number };
 
 export type KeyLoadParts = {
   readonly memory: BodyMemoryLimits;
@@ -60,9 +60,9 @@ const unpaidMsMax = freeMs + 10 * forgottenPerSecond;
 const waitingMax = 100;
 /** How long an error is answered again without a new check. */
 const knownMs = 1_000;
-const keysMax = 100_000;
+/** Beyond so many keys, errors are forgotten early. */
+const keysWithErrorsMax = 20_000;
 const changesMax = 200_000;
-const sweepMs = 60_000;
 
 /** Statuses of requests that failed although they could be read in full. */
 const failedStatuses: ReadonlySet<number> = new Set([400, 402, 403, 404, 413]);
@@ -78,8 +78,7 @@ export class KeyLoad {
   readonly #parts: KeyLoadParts;
   readonly #memory: Memory;
   readonly #clock: Clock;
-  readonly #keys = new Map<string, KeyState>();
-  #sweptAtMs: number;
+  readonly #keys: KeyStates;
   // Changes are numbered. An error counts only if its request began after the last change of its
   // payer: the request may have been decided before a transfer, and fail after it was answered.
   #lastChange = 0;
@@ -90,7 +89,7 @@ export class KeyLoad {
     this.#parts = parts;
     this.#memory = new Memory(parts.memory, parts.addresses);
     this.#clock = parts.clock ?? systemClock;
-    this.#sweptAtMs = this.#clock.now();
+    this.#keys = new KeyStates(this.#clock);
     parts.onPayerChange((change) => {
       this.#lastChange += 1;
       if (change.kind === "settlement") this.#settlements.set(change.accountId, this.#lastChange);
@@ -107,7 +106,7 @@ export class KeyLoad {
     return this.#memory.usedBytes;
   }
 
-  /** Begins a request of a key, or without one of the operator's. `address`: of its client. */
+  /** Begins a request of a key, or of a caller that has none. `address`: of its client. */
   open({
     keyId,
     address,
@@ -115,8 +114,7 @@ export class KeyLoad {
     readonly keyId?: string | undefined;
     readonly address: string;
   }): Turn {
-    const key = keyId === undefined ? undefined : this.#stateOf(keyId);
-    return new Turn(this.#memory, key, networkOf(address));
+    return new Turn(this.#memory, this.#keys, keyId, networkOf(address));
   }
 
   /**
@@ -126,26 +124,32 @@ export class KeyLoad {
   check(key: Key, address: string): Turn {
     const { keyId, requestsPerMinute } = key;
     const { rateLimits, onRejected } = this.#parts;
-    const state = this.#stateOf(keyId);
     try {
       rateLimits.check(keyId, requestsPerMinute);
-      this.#checkErrors(key, state);
+      this.#checkErrors(key);
     } catch (error) {
       onRejected?.(key, toApiError(error).reason);
       throw error;
     }
     const startedAt = this.#lastChange;
-    return new Turn(this.#memory, state, networkOf(address), (error, bytes, isCounted) => {
-      const remembered = withoutNeed(error);
-      const atMs = this.#clock.now();
-      const known = knownFrom(remembered, atMs);
-      this.#stateOf(keyId).error = { known, last: remembered, confirmedAtMs: atMs, startedAt };
-      if (isCounted) void rateLimits.recordFailed(keyId, requestsPerMinute, bytes);
-    });
+    return new Turn(
+      this.#memory,
+      this.#keys,
+      keyId,
+      networkOf(address),
+      (error, bytes, isFailed) => {
+        const remembered = withoutNeed(error);
+        const atMs = this.#clock.now();
+        const known = knownFrom(remembered, atMs);
+        this.#keys.of(keyId).error = { known, last: remembered, confirmedAtMs: atMs, startedAt };
+        if (isFailed) void rateLimits.recordFailed(keyId, requestsPerMinute, bytes);
+      },
+    );
   }
 
-  #checkErrors({ keyId, accountId, requestsPerMinute }: Key, { error }: KeyState): void {
+  #checkErrors({ keyId, accountId, requestsPerMinute }: Key): void {
     const nowMs = this.#clock.now();
+    const error = this.#keys.find(keyId)?.error;
     // After a transfer or a change of the key, the next request shows whether it still fails.
     const changedAt = Math.max(this.#changes.get(accountId) ?? 0, this.#changes.get(keyId) ?? 0);
     const found = error && error.startedAt >= changedAt ? error : undefined;
@@ -159,35 +163,17 @@ export class KeyLoad {
     if (!isByCount || nowMs - found.confirmedAtMs < knownMs) throw found.last;
     found.confirmedAtMs = nowMs;
   }
-
-  #stateOf(keyId: string): KeyState {
-    let key = this.#keys.get(keyId);
-    if (key) return key;
-    this.#sweep();
-    key = new KeyState(this.#clock);
-    this.#keys.set(keyId, key);
-    return key;
-  }
-
-  /** Forgets the keys of which nothing is left. Runs once a minute, and once a second if full. */
-  #sweep(): void {
-    const nowMs = this.#clock.now();
-    const isFull = this.#keys.size >= keysMax;
-    if (nowMs - this.#sweptAtMs < (isFull ? 1_000 : sweepMs)) return;
-    this.#sweptAtMs = nowMs;
-    for (const [keyId, key] of this.#keys)
-      if (key.isIdle() && (isFull || !key.hasError(nowMs))) this.#keys.delete(keyId);
-  }
 }
 
 /** What one request takes. */
 export class Turn {
   readonly #memory: Memory;
-  readonly #key: KeyState | undefined;
+  readonly #keys: KeyStates;
+  readonly #keyId: string | undefined;
   readonly #client: string;
   readonly #onFailed: OnFailed | undefined;
+  #isOpen = true;
   #heldBytes = 0;
-  #hasMemory = true;
   #hasBegun = false;
   #bodyBytes = 0;
   #isWhole = false;
@@ -195,15 +181,27 @@ export class Turn {
   #workMs = 0;
   /** True while it runs as the one request of a key that owes work. */
   #isAlone = false;
-  #isCounted = false;
+  #isWorkCounted = false;
   #isAccepted = false;
 
   /** Without `onFailed`, its errors say nothing of the next request. */
-  constructor(memory: Memory, key: KeyState | undefined, client: string, onFailed?: OnFailed) {
+  constructor(
+    memory: Memory,
+    keys: KeyStates,
+    keyId: string | undefined,
+    client: string,
+    onFailed?: OnFailed,
+  ) {
     this.#memory = memory;
-    this.#key = key;
+    this.#keys = keys;
+    this.#keyId = keyId;
     this.#client = client;
     this.#onFailed = onFailed;
+  }
+
+  /** Found anew each time: a key of which nothing is left is forgotten. */
+  get #key(): KeyState | undefined {
+    return this.#keyId === undefined ? undefined : this.#keys.of(this.#keyId);
   }
 
   /**
@@ -214,12 +212,15 @@ export class Turn {
   take(declared: number | undefined): void | Promise<void> {
     this.#hasBegun = true;
     this.#isLarge = declared === undefined || declared > smallBodyBytes;
-    if (this.#isLarge && this.#key?.owesWork()) return this.#wait(this.#key);
+    const key = this.#isLarge ? this.#key : undefined;
+    if (key?.owesWork()) return this.#wait(key);
   }
 
   async #wait(key: KeyState): Promise<void> {
     await key.wait();
-    this.#isAlone = true;
+    // It may have ended meanwhile.
+    if (this.#isOpen) this.#isAlone = true;
+    else key.leave();
   }
 
   /**
@@ -228,7 +229,7 @@ export class Turn {
    */
   grow(bodyBytes: number): void {
     const more = memoryPerByte * bodyBytes - this.#heldBytes;
-    if (!this.#hasMemory || more <= 0) return;
+    if (!this.#isOpen || more <= 0) return;
     this.#memory.take(this.#key, this.#client, more);
     this.#heldBytes += more;
   }
@@ -247,7 +248,7 @@ export class Turn {
   /** A provider has the whole request, which is paid for: its memory may go. */
   accepted(): void {
     this.#isAccepted = true;
-    this.end(true);
+    this.#end(true);
   }
 
   /** The request failed with this status. */
@@ -269,10 +270,10 @@ export class Turn {
   /** Unpaid work counts once, after an end that was paid too. */
   #end(isPaid: boolean): void {
     this.free();
-    const key = this.#key;
-    if (!key || !this.#isLarge) return;
-    if (!isPaid && !this.#isCounted && this.#workMs > 0) {
-      this.#isCounted = true;
+    const key = this.#isLarge ? this.#key : undefined;
+    if (!key) return;
+    if (!isPaid && !this.#isWorkCounted && this.#workMs > 0) {
+      this.#isWorkCounted = true;
       key.addWork(this.#workMs);
     }
     if (this.#isAlone) key.leave();
@@ -281,14 +282,14 @@ export class Turn {
 
   /** Frees the memory alone. Repeating it has no effect. */
   free(): void {
-    this.#hasMemory = false;
+    this.#isOpen = false;
     if (this.#heldBytes > 0) this.#memory.free(this.#key, this.#client, this.#heldBytes);
     this.#heldBytes = 0;
   }
 }
 
-/** `isCounted`: among the failed requests of its key. */
-type OnFailed = (error: ApiError, bodyBytes: number, isCounted: boolean) => void;
+/** `isFailed`: it counts among the failed requests of its key. */
+type OnFailed = (error: ApiError, bodyBytes: number, isFailed: boolean) => void;
 
 type KeyError = {
   /** An error that the next request of the key would meet, whatever it asks for. */
@@ -300,6 +301,45 @@ type KeyError = {
   /** Number of the last change before the request began. */
   readonly startedAt: number;
 };
+
+/** The keys of which something is known. */
+class KeyStates {
+  readonly #clock: Clock;
+  readonly #keys = new Map<string, KeyState>();
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  find(keyId: string): KeyState | undefined {
+    return this.#keys.get(keyId);
+  }
+
+  of(keyId: string): KeyState {
+    const found = this.#keys.get(keyId);
+    if (found) return found;
+    this.#forgetSome();
+    const made = new KeyState(this.#clock);
+    this.#keys.set(keyId, made);
+    return made;
+  }
+
+  /**
+   * Looks at the two that were looked at longest ago, so that more are forgotten than made. What
+   * goes on is kept, and errors that may still be answered, unless there are too many.
+   */
+  #forgetSome(): void {
+    const nowMs = this.#clock.now();
+    const keepsErrors = this.#keys.size < keysWithErrorsMax;
+    let looks = 0;
+    for (const [keyId, key] of this.#keys) {
+      this.#keys.delete(keyId);
+      if (!key.isIdle(nowMs) || (keepsErrors && key.hasError(nowMs))) this.#keys.set(keyId, key);
+      looks += 1;
+      if (looks === 2) return;
+    }
+  }
+}
 
 /** One key. */
 class KeyState {
@@ -348,9 +388,9 @@ class KeyState {
     this.#advance();
   }
 
-  isIdle(): boolean {
+  isIdle(nowMs: number): boolean {
     const isWaiting = this.#isBusy || this.#waiting.length > 0;
-    return this.bytes === 0 && !isWaiting && this.#unpaidNow() === 0;
+    return this.bytes === 0 && !isWaiting && this.#unpaidAt(nowMs) === 0;
   }
 
   /** True while its error may still be answered. */
@@ -372,7 +412,10 @@ class KeyState {
   }
 
   #unpaidNow(): number {
-    const nowMs = this.#clock.now();
+    return this.#unpaidAt(this.#clock.now());
+  }
+
+  #unpaidAt(nowMs: number): number {
     const forgotten = ((nowMs - this.#atMs) / 1_000) * forgottenPerSecond;
     this.#unpaidMs = Math.max(0, this.#unpaidMs - forgotten);
     this.#atMs = nowMs;

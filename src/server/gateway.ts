@@ -125,7 +125,7 @@ async function openGateway(given: GatewayParts, stack: AsyncDisposableStack): Pr
     ? { core: localCore(local.services), readiness: local.readiness }
     : connectCore(parts, stack);
   const grpc = local && (await openGrpc(parts, local, stack));
-  const inUse = { nativeBearer: parts.catalog.nativeBearer };
+  const file = { nativeBearer: parts.catalog.nativeBearer };
   const http =
     config.role === "core"
       ? undefined
@@ -134,7 +134,7 @@ async function openGateway(given: GatewayParts, stack: AsyncDisposableStack): Pr
           local,
           services: core,
           readiness,
-          inUse,
+          file,
           grpcAddress: grpc?.address,
           stack,
         });
@@ -154,7 +154,7 @@ async function openGateway(given: GatewayParts, stack: AsyncDisposableStack): Pr
     ...(firstKeys && { firstKeys }),
     reload(catalog) {
       local?.reload(catalog);
-      inUse.nativeBearer = catalog.nativeBearer;
+      file.nativeBearer = catalog.nativeBearer;
       countReload("taken");
     },
     async stop({ retire, hurry } = {}) {
@@ -325,14 +325,14 @@ type HttpParts = GatewayParts & {
   readonly services: Core;
   readonly readiness: () => Promise<Readiness>;
   /** Changes when the configuration file is read again. */
-  readonly inUse: Pick<CatalogFile, "nativeBearer">;
+  readonly file: Pick<CatalogFile, "nativeBearer">;
   readonly grpcAddress: string | undefined;
   readonly stack: AsyncDisposableStack;
 };
 
 async function openHttp(parts: HttpParts): Promise<HttpListener> {
   const { config, log, metrics, tracer, shared, local, services } = parts;
-  const { readiness, inUse, grpcAddress, stack } = parts;
+  const { readiness, file, grpcAddress, stack } = parts;
   const { host, port, trustedProxies, httpAdmin, streamCost } = config;
   const { core, limits, onPayerChange } = local
     ? { core: services, ...local }
@@ -363,7 +363,7 @@ async function openHttp(parts: HttpParts): Promise<HttpListener> {
   const app = createHttpServer({
     core,
     generate: local?.generate,
-    settings: { inUse, trustedProxies, showCost: streamCost },
+    settings: { file, trustedProxies, showCost: streamCost },
     readiness,
     identifyCaller,
     keyLoad,

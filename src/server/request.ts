@@ -25,7 +25,7 @@ export function createRequestParts(
   limiter?.follow(billing.liveNodes);
   const limits = createRateLimits({ redis, limiter, nodes, log });
   const inference: Inference = createInference({
-    inUse: settings,
+    settings,
     holds: billing.holds,
     askToEnd: billing.askToEnd,
     confirmAlive: billing.confirmAlive,

@@ -84,7 +84,7 @@ const billing = createBilling({
   log,
 });
 const inference = createInference({
-  inUse: { catalog },
+  settings: { catalog },
   holds: holdsInMemory,
   askToEnd: async () => undefined,
   keys,
@@ -110,7 +110,7 @@ const core = localCore({
 });
 const httpServer = createHttpServer({
   core,
-  settings: { inUse: file, trustedProxies: config.trustedProxies },
+  settings: { file, trustedProxies: config.trustedProxies },
   readiness: coreReadiness({
     postgres,
     months: { state: () => undefined },

@@ -454,6 +454,52 @@ describe("the memory of bodies", () => {
     expect(keyLoad.usedBytes).toBe(0);
   });
 
+  /** A key that owes 10 ms of work. */
+  function owing() {
+    const clock = new ManualClock();
+    const keyLoad = loadWithin({ ...small, perKeyBytes: small.totalBytes }, { clock });
+    const turn = keyLoad.open({ keyId: "key_1", address: "192.0.2.1" });
+    void turn.take(undefined);
+    turn.read(300 * kibibyte);
+    turn.end(false);
+    return { clock, keyLoad };
+  }
+
+  test("of a stream is free at its first message, and the next request of its key begins", async () => {
+    const { clock, keyLoad } = owing();
+    const script = scriptOf(async function* (_desc, _request, { signal }) {
+      yield create(WatchChargesResponseSchema);
+      await new Promise((resolve) => signal.addEventListener("abort", resolve));
+    });
+    const baseUrl = await open(script, { keyLoad, clock });
+    const transport = createConnectTransport({ baseUrl, httpVersion: "1.1" });
+    const leaving = new AbortController();
+    const call = { headers: { authorization: `Bearer ${key}` }, signal: leaving.signal };
+    const charges = createClient(serviceTypes.billing, transport).watchCharges({}, call);
+    const reader = charges[Symbol.asyncIterator]();
+    expect((await reader.next()).done).toBe(false);
+    expect(keyLoad.usedBytes).toBe(0);
+    const next = keyLoad.open({ keyId: "key_1", address: "192.0.2.1" });
+    const waiting = next.take(undefined);
+    await clock.advance(10_000);
+    await waiting;
+    next.end(true);
+    leaving.abort();
+    await reader.next().catch(() => {});
+  });
+
+  test("of the 101st call that waits is refused with 429", async () => {
+    const { keyLoad, clock } = owing();
+    const turn = keyLoad.open({ keyId: "key_1", address: "192.0.2.1" });
+    void turn.take(undefined);
+    for (let count = 0; count < 100; count++)
+      void keyLoad.open({ keyId: "key_1", address: "192.0.2.1" }).take(undefined);
+    const url = await open(scriptOf(), { keyLoad, clock });
+    const body = JSON.stringify({ accountId: "x".repeat(40 * kibibyte) });
+    const response = await post(url, getPools, { body });
+    expect([response.status, await reasonOf(response)]).toEqual([429, "TOO_MANY_BODIES"]);
+  });
+
   async function reasonOf(response: Response): Promise<string | undefined> {
     return /"reason":"(\w+)"/.exec(await response.text())?.[1];
   }

@@ -120,7 +120,7 @@ test("in any order of calls, memory and turns come back, and only a key that owe
   const step = fc.record({
     keyId: fc.constantFrom("a", "b"),
     bytes: fc.constantFrom(smallBodyBytes, smallBodyBytes + 1, 1_000_000, undefined),
-    act: fc.constantFrom("begin", "accept", "fail", "leave", "pay", "wait"),
+    act: fc.constantFrom("begin", "accept", "fail", "leave", "pay", "wait", "give up"),
   });
   await fc.assert(
     fc.asyncProperty(fc.array(step, { maxLength: 60 }), async (steps) => {
@@ -136,6 +136,7 @@ test("in any order of calls, memory and turns come back, and only a key that owe
       };
       for (const { keyId, bytes, act } of steps) {
         if (act === "wait") await clock.advance(5_000);
+        else if (act === "give up") for (const turn of waiting) turn.end(false);
         else if (act === "begin") {
           const turn = load.open({ keyId, address: "192.0.2.1" });
           const taking = turn.take(bytes);

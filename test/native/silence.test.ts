@@ -28,7 +28,7 @@ beforeAll(async () => {
   listener = createHttpServer({
     core,
     settings: {
-      inUse: { nativeBearer: "auto" },
+      file: { nativeBearer: "auto" },
       trustedProxies: [],
       keepAlive: { holdMs: 40, pingMs: 30 },
     },

@@ -229,7 +229,7 @@ export async function startHttpServer(
   const core = scriptedCore(script);
   const server = createHttpServer({
     core,
-    settings: { inUse: { nativeBearer: "auto" }, trustedProxies: [], ...settings },
+    settings: { file: { nativeBearer: "auto" }, trustedProxies: [], ...settings },
     readiness: async () => ({ database: { state: "ok" } }),
     identifyCaller: createIdentifyCaller(core, failedCredentials),
     ...defaultLimits(rest),

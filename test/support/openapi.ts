@@ -40,7 +40,7 @@ function createDescribedServer({ adminMethods } = { adminMethods: true }): HttpS
     core,
     ...limits,
     posts: describedPosts,
-    settings: { inUse: { nativeBearer: "auto" }, trustedProxies: [] },
+    settings: { file: { nativeBearer: "auto" }, trustedProxies: [] },
     readiness: async () => ({}),
     identifyCaller: never,
     log: createLog("silent"),

@@ -24,7 +24,12 @@ export function tokenCall(outbound: Outbound): TokenCall {
   return async ({ url, ...call }) => {
     const signal = AbortSignal.timeout(answerMaxMs);
     // A redirect would carry the credentials along.
-    const answer = await outbound.fetch(url, { ...call, redirect: "error", signal });
+    const answer = await outbound
+      .fetch(url, { ...call, redirect: "error", signal })
+      .catch((error: unknown) => {
+        // "fetch failed" tells an operator nothing.
+        throw error instanceof Error && error.cause instanceof Error ? error.cause : error;
+      });
     const headers = Object.fromEntries(answer.headers);
     return { status: answer.status, headers, body: await answer.text() };
   };

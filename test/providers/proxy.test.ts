@@ -263,6 +263,29 @@ test("proxy: none goes directly, NO_PROXY too, and its own proxy goes before bot
   }
 });
 
+test("the tokens of a cloud go out as the requests of its provider, and say what failed", async () => {
+  const proxy = await startProxy();
+  proxy.become(403);
+  const { log, lines } = recordLog();
+  const cloud =
+    "{ kind: azure, resource: ours, api: messages, auth: entra, tenant: theirs, client: us, " +
+    "credential_env: KEY, proxy: { url_env: EGRESS } }";
+  const text = catalogFor({
+    far: { kind: "anthropic", url: "https://a.example" },
+    near: { kind: "anthropic", url: other.url },
+  }).replace(/^( {2}far: ).*$/m, `$1${cloud}`);
+  const env = { KEY: "a-secret-of-the-operator", EGRESS: proxy.url };
+  const providers = openProviders(text, { env, log });
+  cleanups.push(() => providers.close());
+  expect(textOf((await readAll(providers, "Hi")).events)).toBe("directly");
+  expect(proxy.seen.map(({ method, url }) => [method, url])).toEqual([
+    ["CONNECT", "login.microsoftonline.com:443"],
+  ]);
+  expect(lines().find(({ code }) => code === "provider_alarm")?.msg).toMatch(
+    /: the proxy answers 403 for login\.microsoftonline\.com$/,
+  );
+});
+
 test("a replaced ca_file counts for new connections, without a restart", async () => {
   const clock = new ManualClock();
   const proxy = await startProxy();

@@ -18,7 +18,7 @@ export function createRequestParts(
   stack: AsyncDisposableStack,
 ) {
   const { config, env, log, metrics, clock, outbound } = parts;
-  const file = settings.file();
+  const { file } = settings;
   const providers = stack.adopt(createProviders({ file, log, env, outbound, metrics }), (one) =>
     one.close(),
   );
@@ -27,7 +27,7 @@ export function createRequestParts(
   limiter?.follow(billing.liveNodes);
   const limits = createRateLimits({ redis, limiter, nodes, log });
   const inference: Inference = createInference({
-    catalog: settings.catalog,
+    settings,
     holds: billing.holds,
     askToEnd: billing.askToEnd,
     confirmAlive: billing.confirmAlive,

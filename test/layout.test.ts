@@ -154,7 +154,7 @@ const ownTables: Readonly<Record<string, readonly string[]>> = {
     "month_closings",
     "sink_cursors",
   ],
-  keys: ["key_changes", "key_secrets", "keys"],
+  keys: ["key_changes", "key_secrets", "keys", "management_keys", "management_secrets"],
   payments: [
     "address_balances",
     "address_dust",

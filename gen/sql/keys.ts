@@ -87,27 +87,28 @@ delete from key_changes where changed_at < now() - interval '1 day'`,
  * Adds a key with its first secret, and announces it for the alerts: no process can have cached
  * this secret.
  */
-export const createKey: Run<{ keyId: string; accountId: string; family: "v1" | "v2"; name: string; requestsPerMinute: number | null; allowedModels: readonly string[]; monthlyCap: bigint | number | null; accountReader: boolean; expiresAt: Date | string | null; createdBy: string; managedBy: string; changeId: string; digest: Buffer; secretId: string; hint: string }> = run(
+export const createKey: Run<{ keyId: string; accountId: string; family: "v1" | "v2"; name: string; requestsPerMinute: number | null; allowedModels: readonly string[]; monthlyCap: bigint | number | null; accountReader: boolean; expiresAt: Date | string | null; createdBy: string; managedBy: string; allowedAddresses: readonly string[]; changeId: string; digest: Buffer; secretId: string; hint: string }> = run(
   "keys/create-key",
   `-- keys/create-key
 with created as (
   insert into keys
     (key_id, account_id, "family", name, requests_per_minute, allowed_models, monthly_cap,
-     account_reader, expires_at, created_by, managed_by)
+     account_reader, expires_at, created_by, managed_by, allowed_addresses)
   values ($1, $2, $3, $4, $5, $6::text[],
-    $7, $8, $9, $10, $11)
+    $7, $8, $9, $10, $11,
+    $12::text[])
   returning key_id
 ), announced as (
   insert into key_changes (change_id, key_id)
-  select $12, key_id from created
+  select $13, key_id from created
 )
 insert into key_secrets (digest, secret_id, key_id, shown)
-select $13, $14, key_id, $15 from created`,
-  (p) => [p.keyId, p.accountId, p.family, p.name, p.requestsPerMinute, p.allowedModels, p.monthlyCap, p.accountReader, p.expiresAt, p.createdBy, p.managedBy, p.changeId, p.digest, p.secretId, p.hint],
+select $14, $15, key_id, $16 from created`,
+  (p) => [p.keyId, p.accountId, p.family, p.name, p.requestsPerMinute, p.allowedModels, p.monthlyCap, p.accountReader, p.expiresAt, p.createdBy, p.managedBy, p.allowedAddresses, p.changeId, p.digest, p.secretId, p.hint],
   5000,
 );
 
-export type ReadKeysRow = { keyId: string; accountId: string; family: "v1" | "v2"; name: string; requestsPerMinute: number | null; allowedModels: string[]; monthlyCap: bigint | null; accountReader: boolean; createdBy: string; managedBy: string; paused: boolean; expiresAt: Date | null; createdAt: Date; revokedAt: Date | null; status: "active" | "paused" | "expired" | "revoked"; monthSpent: bigint; monthHeld: bigint; monthResetsAt: Date; lastUsedAt: Date | null };
+export type ReadKeysRow = { keyId: string; accountId: string; family: "v1" | "v2"; name: string; requestsPerMinute: number | null; allowedModels: string[]; monthlyCap: bigint | null; accountReader: boolean; createdBy: string; managedBy: string; paused: boolean; expiresAt: Date | null; createdAt: Date; revokedAt: Date | null; allowedAddresses: string[]; status: "active" | "paused" | "expired" | "revoked"; monthSpent: bigint; monthHeld: bigint; monthResetsAt: Date; lastUsedAt: Date | null };
 /**
  * Keys with their usage in the current UTC month and the time of their newest charge, oldest first.
  */
@@ -118,7 +119,7 @@ select k.key_id as key_id, k.account_id as account_id, k."family" as "family",
        k.name as name, k.requests_per_minute, k.allowed_models as allowed_models,
        k.monthly_cap, k.account_reader as account_reader, k.created_by as created_by,
        k.managed_by as managed_by, k.paused as paused, k.expires_at,
-       k.created_at as created_at, k.revoked_at,
+       k.created_at as created_at, k.revoked_at, k.allowed_addresses as allowed_addresses,
        case when k.status = 'revoked' then 'revoked'
             when k.expires_at <= now() then 'expired'
             when k.paused then 'paused'
@@ -143,7 +144,7 @@ select k.key_id as key_id, k.account_id as account_id, k."family" as "family",
  where k.key_id = any($1::text[])
  order by k.key_id`,
   (p) => [p.keyIds],
-  (v) => ({ keyId: v[0], accountId: v[1], family: v[2], name: v[3], requestsPerMinute: v[4], allowedModels: v[5], monthlyCap: v[6], accountReader: v[7], createdBy: v[8], managedBy: v[9], paused: v[10], expiresAt: v[11], createdAt: v[12], revokedAt: v[13], status: v[14], monthSpent: v[15], monthHeld: v[16], monthResetsAt: v[17], lastUsedAt: v[18] }) as never,
+  (v) => ({ keyId: v[0], accountId: v[1], family: v[2], name: v[3], requestsPerMinute: v[4], allowedModels: v[5], monthlyCap: v[6], accountReader: v[7], createdBy: v[8], managedBy: v[9], paused: v[10], expiresAt: v[11], createdAt: v[12], revokedAt: v[13], allowedAddresses: v[14], status: v[15], monthSpent: v[16], monthHeld: v[17], monthResetsAt: v[18], lastUsedAt: v[19] }) as never,
   "requestsPerMinute monthlyCap expiresAt revokedAt lastUsedAt",
   5000,
 );
@@ -307,7 +308,7 @@ select k.key_id as key_id
   5000,
 );
 
-export type LockKeyRow = { requestsPerMinute: number | null; allowedModels: string[]; monthlyCap: bigint | null; accountReader: boolean; expiresAt: Date | null; paused: boolean };
+export type LockKeyRow = { requestsPerMinute: number | null; allowedModels: string[]; monthlyCap: bigint | null; accountReader: boolean; expiresAt: Date | null; allowedAddresses: string[]; paused: boolean };
 /**
  * The limits of an active key, locked until the end of the transaction, and whether it is paused.
  * No row: the key is revoked or does not exist.
@@ -315,12 +316,13 @@ export type LockKeyRow = { requestsPerMinute: number | null; allowedModels: stri
 export const lockKey: Optional<{ keyId: string }, LockKeyRow> = optional(
   "keys/lock-key",
   `-- keys/lock-key
-select requests_per_minute, allowed_models, monthly_cap, account_reader, expires_at, paused
+select requests_per_minute, allowed_models, monthly_cap, account_reader, expires_at,
+       allowed_addresses, paused
   from keys
  where key_id = $1 and status = 'active'
    for no key update`,
   (p) => [p.keyId],
-  (v) => ({ requestsPerMinute: v[0], allowedModels: v[1], monthlyCap: v[2], accountReader: v[3], expiresAt: v[4], paused: v[5] }) as never,
+  (v) => ({ requestsPerMinute: v[0], allowedModels: v[1], monthlyCap: v[2], accountReader: v[3], expiresAt: v[4], allowedAddresses: v[5], paused: v[6] }) as never,
   "requestsPerMinute monthlyCap expiresAt",
   5000,
 );
@@ -328,7 +330,7 @@ select requests_per_minute, allowed_models, monthly_cap, account_reader, expires
 /**
  * Changes the members of a key whose flag is true. The key is locked.
  */
-export const updateKey: Run<{ hasName: boolean; name: string | null; hasRequestsPerMinute: boolean; requestsPerMinute: number | null; hasAllowedModels: boolean; allowedModels: readonly string[] | null; hasMonthlyCap: boolean; monthlyCap: bigint | number | null; hasAccountReader: boolean; accountReader: boolean | null; hasExpiresAt: boolean; expiresAt: Date | string | null; keyId: string; changeId: string }> = run(
+export const updateKey: Run<{ hasName: boolean; name: string | null; hasRequestsPerMinute: boolean; requestsPerMinute: number | null; hasAllowedModels: boolean; allowedModels: readonly string[] | null; hasMonthlyCap: boolean; monthlyCap: bigint | number | null; hasAccountReader: boolean; accountReader: boolean | null; hasExpiresAt: boolean; expiresAt: Date | string | null; hasAllowedAddresses: boolean; allowedAddresses: readonly string[] | null; keyId: string; changeId: string }> = run(
   "keys/update-key",
   `-- keys/update-key
 with changed as (
@@ -343,13 +345,15 @@ with changed as (
          account_reader = case when $9::boolean
            then $10::boolean else account_reader end,
          expires_at = case when $11::boolean
-           then $12::timestamptz else expires_at end
-   where key_id = $13
+           then $12::timestamptz else expires_at end,
+         allowed_addresses = case when $13::boolean
+           then $14::text[] else allowed_addresses end
+   where key_id = $15
   returning key_id
 )
 insert into key_changes (change_id, key_id)
-select $14, key_id from changed`,
-  (p) => [p.hasName, p.name, p.hasRequestsPerMinute, p.requestsPerMinute, p.hasAllowedModels, p.allowedModels, p.hasMonthlyCap, p.monthlyCap, p.hasAccountReader, p.accountReader, p.hasExpiresAt, p.expiresAt, p.keyId, p.changeId],
+select $16, key_id from changed`,
+  (p) => [p.hasName, p.name, p.hasRequestsPerMinute, p.requestsPerMinute, p.hasAllowedModels, p.allowedModels, p.hasMonthlyCap, p.monthlyCap, p.hasAccountReader, p.accountReader, p.hasExpiresAt, p.expiresAt, p.hasAllowedAddresses, p.allowedAddresses, p.keyId, p.changeId],
   5000,
 );
 
@@ -468,7 +472,7 @@ returning key_id`,
 
 // secrets.sql
 
-export type FindSecretsRow = { digest: Buffer; secretId: string; hint: string; secretCreatedAt: Date; secretExpiresAt: Date | null; secretRevokedAt: Date | null; expiresInMs: number | null; useIsDue: boolean; status: "active" | "paused" | "expired" | "revoked"; keyId: string; accountId: string; family: "v1" | "v2"; name: string; requestsPerMinute: number | null; allowedModels: string[]; monthlyCap: bigint | null; accountReader: boolean; createdBy: string; managedBy: string; paused: boolean; expiresAt: Date | null; createdAt: Date; revokedAt: Date | null; accountStatus: "active" | "suspended" | "closed" };
+export type FindSecretsRow = { digest: Buffer; secretId: string; hint: string; secretCreatedAt: Date; secretExpiresAt: Date | null; secretRevokedAt: Date | null; expiresInMs: number | null; useIsDue: boolean; status: "active" | "paused" | "expired" | "revoked"; keyId: string; accountId: string; family: "v1" | "v2"; name: string; requestsPerMinute: number | null; allowedModels: string[]; monthlyCap: bigint | null; accountReader: boolean; createdBy: string; managedBy: string; paused: boolean; expiresAt: Date | null; createdAt: Date; revokedAt: Date | null; allowedAddresses: string[]; accountStatus: "active" | "suspended" | "closed" };
 /**
  * The secrets with these digests, with their keys. No row for an unknown digest.
  */
@@ -488,13 +492,13 @@ select s.digest, s.secret_id, s.shown as hint, s.created_at as secret_created_at
             else 'active' end as status,
        k.key_id, k.account_id, k."family", k.name, k.requests_per_minute, k.allowed_models,
        k.monthly_cap, k.account_reader, k.created_by, k.managed_by, k.paused, k.expires_at,
-       k.created_at, k.revoked_at, a.status as account_status
+       k.created_at, k.revoked_at, k.allowed_addresses, a.status as account_status
   from key_secrets s
   join keys k on k.key_id = s.key_id
   join accounts a on a.account_id = k.account_id
  where s.digest = any($1::bytea[])`,
   (p) => [p.digests],
-  (v) => ({ digest: v[0], secretId: v[1], hint: v[2], secretCreatedAt: v[3], secretExpiresAt: v[4], secretRevokedAt: v[5], expiresInMs: v[6], useIsDue: v[7], status: v[8], keyId: v[9], accountId: v[10], family: v[11], name: v[12], requestsPerMinute: v[13], allowedModels: v[14], monthlyCap: v[15], accountReader: v[16], createdBy: v[17], managedBy: v[18], paused: v[19], expiresAt: v[20], createdAt: v[21], revokedAt: v[22], accountStatus: v[23] }) as never,
+  (v) => ({ digest: v[0], secretId: v[1], hint: v[2], secretCreatedAt: v[3], secretExpiresAt: v[4], secretRevokedAt: v[5], expiresInMs: v[6], useIsDue: v[7], status: v[8], keyId: v[9], accountId: v[10], family: v[11], name: v[12], requestsPerMinute: v[13], allowedModels: v[14], monthlyCap: v[15], accountReader: v[16], createdBy: v[17], managedBy: v[18], paused: v[19], expiresAt: v[20], createdAt: v[21], revokedAt: v[22], allowedAddresses: v[23], accountStatus: v[24] }) as never,
   "secretExpiresAt secretRevokedAt expiresInMs requestsPerMinute monthlyCap expiresAt revokedAt",
   5000,
 );

@@ -8,7 +8,7 @@ export type AddressBalancesRow = { processor: string; chain: string; address: st
 
 export type AddressDustRow = { processor: string; chain: string; address: string; asset: string; height: bigint; decimals: number; atoms: string; since: Date; takenHeight: bigint | null };
 
-export type AdminTokensRow = { digest: Buffer; tokenId: string; name: string; scope: "read" | "keys" | "money" | "all"; shown: string; createdBy: string; createdAt: Date; usedAt: Date | null; revokedAt: Date | null; personId: string | null };
+export type AdminTokensRow = { digest: Buffer; tokenId: string; name: string; scope: "read" | "keys" | "money" | "all"; shown: string; createdBy: string; createdAt: Date; usedAt: Date | null; revokedAt: Date | null; personId: string | null; allowedAddresses: string[] };
 
 export type AlertDeliveriesRow = { alertId: string; channel: string; accountId: string; state: "waiting" | "sent" | "failed"; problem: string; failures: number; nextAt: Date; endsAt: Date };
 
@@ -64,13 +64,17 @@ export type KeyMonthsRow = { accountId: string; keyId: string; month: string; sp
 
 export type KeySecretsRow = { digest: Buffer; secretId: string; keyId: string; shown: string; createdAt: Date; expiresAt: Date | null; revokedAt: Date | null; lastUsedAt: Date | null };
 
-export type KeysRow = { keyId: string; accountId: string; family: "v1" | "v2"; name: string; status: "active" | "revoked"; requestsPerMinute: number | null; allowedModels: string[]; monthlyCap: bigint | null; createdBy: string; managedBy: string; accountReader: boolean; paused: boolean; pausedAt: Date | null; expiresAt: Date | null; createdAt: Date; revokedAt: Date | null };
+export type KeysRow = { keyId: string; accountId: string; family: "v1" | "v2"; name: string; status: "active" | "revoked"; requestsPerMinute: number | null; allowedModels: string[]; monthlyCap: bigint | null; createdBy: string; managedBy: string; accountReader: boolean; paused: boolean; pausedAt: Date | null; expiresAt: Date | null; createdAt: Date; revokedAt: Date | null; allowedAddresses: string[] };
 
 export type LeasesRow = { task: string; holder: string; takenAt: Date; until: Date };
 
 export type LinksRow = { digest: Buffer; linkId: string; purpose: "owner" | "invitation" | "recovery" | "sign_up" | "email"; personId: string; accountId: string | null; role: "viewer" | "member" | "owner" | null; login: string; email: string | null; madeBy: string; madeAt: Date; endsAt: Date; usedAt: Date | null };
 
 export type MailsRow = { mailId: string; kind: "email" | "email_changed" | "invitation" | "recovered" | "recovery" | "sign_up"; address: string; linkId: string | null; facts: Json; state: "waiting" | "sent" | "failed"; problem: string; attempts: number; madeAt: Date; nextAt: Date; endsAt: Date };
+
+export type ManagementKeysRow = { managementKeyId: string; accountId: string; name: string; scopes: string[]; mostKeys: number; childLimits: Json; allowedAddresses: string[]; calls: number; callsFrom: Date; createdBy: string; createdAt: Date; expiresAt: Date | null; revokedAt: Date | null };
+
+export type ManagementSecretsRow = { digest: Buffer; managementKeyId: string; shown: string; createdAt: Date; expiresAt: Date | null; usedAt: Date | null };
 
 export type MembersRow = { accountId: string; personId: string; role: "viewer" | "member" | "owner"; joinedAt: Date };
 

@@ -30,6 +30,11 @@ export const errorCatalog = {
     rpc: Code.PermissionDenied,
     message: "This API key is paused. Who manages it can resume it.",
   },
+  // PermissionDenied, not Unauthenticated: the key is right, elsewhere.
+  address_not_allowed: {
+    rpc: Code.PermissionDenied,
+    message: "This key may not be used from this address.",
+  },
   wrong_credential_header: {
     rpc: Code.Unauthenticated,
     message: "The key came in a header that this endpoint does not read.",

@@ -3,6 +3,7 @@
 
 import type { Callers } from "../../gen/gateway/common/v1/options_pb.ts";
 import { AccountRole, AdminScope, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
+import { type AddressMatcher, plainAddress } from "../base/client-address.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import type { AuthenticatedCall, Call, Caller, CallHeaders, Person } from "./contract.ts";
 
@@ -180,7 +181,6 @@ export function subjectOf(caller: Caller): string | undefined {
 /** The program and the machine from which a person calls. Each is empty if it is unknown. */
 export type Client = { readonly address: string; readonly agent: string };
 
-const addressHeader = "x-client-address";
 const agentHeader = "x-client-agent";
 const agentLengthMax = 300;
 
@@ -188,7 +188,11 @@ const agentLengthMax = 300;
  * The client of a call: as the listener in front names it, if that is one of ours, otherwise the
  * peer of the connection.
  */
-export function clientOf({ requestHeader, namesClient, peer }: Call): Client {
+export function clientOf({
+  requestHeader,
+  namesClient,
+  peer,
+}: Pick<Call, "requestHeader" | "namesClient" | "peer">): Client {
   const agent = requestHeader.get(namesClient ? agentHeader : "user-agent") ?? "";
   const named = namesClient ? requestHeader.get(addressHeader) : null;
   return { address: named ?? peer ?? "", agent: agent.slice(0, agentLengthMax) };
@@ -207,6 +211,28 @@ export function dropOperatorRole(headers: Headers): void {
 export function dropsOperatorRole(headers: CallHeaders): boolean {
   return headers.get(operatorHeader) === "none";
 }
+
+/**
+ * Throws `address_not_allowed` for a call from an address that the list of its credential does not
+ * allow. `onRefused` gets the address.
+ */
+export function checkAddress(
+  isAllowedAt: AddressMatcher,
+  from: Pick<Call, "requestHeader" | "namesClient" | "peer">,
+  onRefused?: (address: string) => void,
+): void {
+  const { address } = clientOf(from);
+  if (isAllowedAt(address)) return;
+  // What is no address may be any text.
+  const plain = plainAddress(address) ?? "an unknown address";
+  onRefused?.(plain);
+  throw new ApiError("address_not_allowed", {
+    message: `This key may not be used from ${plain}.`,
+  });
+}
+
+/** The header by which a listener names its client. */
+export const addressHeader = "x-client-address";
 
 /** Sets the headers that `clientOf` reads. A listener does so for its own calls. */
 export function nameClient(headers: Headers, { address, agent }: Client): void {

@@ -76,13 +76,16 @@ export interface Call {
 
 /** The authenticated caller. */
 export type Caller =
-  | { readonly kind: "key"; readonly key: Key; readonly secret: Secret }
+  | KeyCaller
   | AdminToken
   | Person
   /** A part of the gateway, such as `payments`. Only the local binding names it, never a header. */
   | { readonly kind: "internal"; readonly service: string }
   /** A call without a valid credential, of a method that is for everybody. */
   | { readonly kind: "anyone" };
+
+/** The holder of an API key. */
+export type KeyCaller = { readonly kind: "key"; readonly key: Key; readonly secret: Secret };
 
 /** The holder of an admin token: sees every account and has none. */
 export type AdminToken = {
@@ -137,11 +140,15 @@ export interface AuthenticatedCall extends Call {
 /** Facts of an audit event by name, as text. Never a secret, and no free text of the caller. */
 export type AuditFacts = Readonly<Record<string, string>>;
 
+/** Where a call comes from, beside its headers. */
+export type Origin = Pick<Call, "namesClient" | "peer">;
+
 /**
  * Finds the caller of a credential. Throws `missing_key`, `invalid_key` or `revoked_key`, or
- * another error whose gRPC code is UNAUTHENTICATED.
+ * another error whose gRPC code is UNAUTHENTICATED, and `address_not_allowed`. `origin` absent:
+ * unknown, which no list of addresses allows.
  */
-export type Authenticate = (requestHeader: CallHeaders) => Promise<Caller>;
+export type Authenticate = (requestHeader: CallHeaders, origin?: Origin) => Promise<Caller>;
 
 /**
  * Calls `listener` when a session of a person has ended, a role of the person changed, or an admin

@@ -137,15 +137,15 @@ function admission(desc: DescMethod, authenticate: Authenticate) {
       if (call.signal.aborted) throw abortError(call.signal);
       return { ...call, caller, allowed, accountId };
     };
-    return call.caller ? check(call.caller) : identify(call.requestHeader).then(check);
+    return call.caller ? check(call.caller) : identify(call.requestHeader, call).then(check);
   };
 }
 
 /** For methods that are for everybody: without a valid credential, the caller is anyone. */
 function tolerant(authenticate: Authenticate): Authenticate {
-  return async (requestHeader) => {
+  return async (requestHeader, origin) => {
     if (!requestHeader.has("authorization")) return { kind: "anyone" };
-    return authenticate(requestHeader).catch((error: unknown) => {
+    return authenticate(requestHeader, origin).catch((error: unknown) => {
       if (errorCatalog[toApiError(error).reason].rpc !== Code.Unauthenticated) throw error;
       return { kind: "anyone" } as const;
     });

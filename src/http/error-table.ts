@@ -73,6 +73,12 @@ export const errorTable = {
     chat: [invalid, "key_paused"],
     ...noRetry,
   },
+  address_not_allowed: {
+    status: 403,
+    native: ["permission_error", "address_not_allowed"],
+    chat: [invalid, "address_not_allowed"],
+    ...noRetry,
+  },
   wrong_credential_header: {
     status: 401,
     native: [authentication, "wrong_credential_header"],

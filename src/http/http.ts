@@ -11,6 +11,7 @@ import { shuttingDown } from "../base/errors.ts";
 import { keepAliveMarginMs, keepAliveTimeoutMs } from "../base/keep-alive.ts";
 import type { Log } from "../base/log.ts";
 import { Stopwatch } from "../base/stopwatch.ts";
+import { addressHeader } from "../contract/callers.ts";
 import { type Core, knownCaller, serviceTypes, withFacts } from "../contract/contract.ts";
 import { type Generate, overRpc } from "../contract/generation.ts";
 import type { Metrics } from "../metrics/metrics.ts";
@@ -346,18 +347,20 @@ function addRoutes(
         const headers = {
           authorization,
           "x-request-id": context.requestId,
+          [addressHeader]: request.ip ?? "",
           ...repeatHeader(request),
           ...context.trace?.headers,
         };
         const call = { headers, signal: context.hangUp.signal };
         const attempt = { authorization, address: request.ip, monthUsage };
         const identifying = identifyCaller(attempt, call);
-        const { caller, atMs } = identifying instanceof Promise ? await identifying : identifying;
+        const identified = identifying instanceof Promise ? await identifying : identifying;
+        const { caller, atMs } = identified;
         const contextValues = withFacts(createContextValues(), {
           known: knownCaller(caller, atMs),
           waits: context.waits,
         });
-        context.identity = { call: { ...call, contextValues }, caller, atMs };
+        context.identity = { call: { ...call, contextValues }, ...identified };
         if (needsVersion) context.vendor = requireVersion(request.headers);
         if (route.earlyCheck && context.identity.caller.key)
           context.checked = earlyCheck(context.identity.caller.key);

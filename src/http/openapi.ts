@@ -230,7 +230,14 @@ function headersOf({ isPaid }: Operation): JsonObject {
 
 const ofEvery: readonly ErrorReason[] = ["gateway_unavailable", "internal"];
 const ofCredentials: readonly ErrorReason[] = [
-  ...(["missing_key", "invalid_key", "revoked_key", "key_expired", "key_paused"] as const),
+  ...([
+    "missing_key",
+    "invalid_key",
+    "revoked_key",
+    "key_expired",
+    "key_paused",
+    "address_not_allowed",
+  ] as const),
   ...(["wrong_credential_header", "account_suspended", "not_permitted"] as const),
   ...(["auth_rate_limited", "database_unavailable", "invalid_request"] as const),
 ];

@@ -39,6 +39,7 @@ import {
   UpdateKeyResponseSchema,
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import type { Changes } from "../base/change-feed.ts";
+import { checkAddresses } from "../base/client-address.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { timeOrderedId } from "../base/ids.ts";
 import { checkName } from "../base/names.ts";
@@ -290,12 +291,14 @@ function noSuchKey(): ApiError {
 /** True if a change raises or removes a limit: the thief of a session could do so. */
 function isRaise(changed: Partial<Limits>, before: Limits): boolean {
   const { requestsPerMinute, allowedModels, monthlyCap, accountReader, expiresAt } = changed;
+  const { allowedAddresses } = changed;
   return (
     isAbove(requestsPerMinute, before.requestsPerMinute) ||
     isAbove(monthlyCap, before.monthlyCap) ||
     isAbove(expiresAt, before.expiresAt) ||
     (accountReader === true && !before.accountReader) ||
-    (allowedModels !== undefined && isWider(allowedModels, before.allowedModels))
+    (allowedModels !== undefined && isWider(allowedModels, before.allowedModels)) ||
+    (allowedAddresses !== undefined && isWider(allowedAddresses, before.allowedAddresses))
   );
 }
 
@@ -305,10 +308,10 @@ function isAbove<T extends number | bigint | Date>(next: T | null | undefined, b
   return next === null || next > before;
 }
 
-/** An empty list is every model. */
+/** An empty list is everything: every model, or every address. */
 function isWider(next: readonly string[], before: readonly string[]): boolean {
   if (before.length === 0) return false;
-  return next.length === 0 || next.some((model) => !before.includes(model));
+  return next.length === 0 || next.some((one) => !before.includes(one));
 }
 
 /** The limits that a change names, as they were and as they are, for the audit. */
@@ -330,6 +333,7 @@ const limitNames = [
   "monthlyCap",
   "accountReader",
   "expiresAt",
+  "allowedAddresses",
 ] as const;
 
 function limitText(
@@ -374,6 +378,7 @@ const changeable = [
   "monthly_cap_microcredits",
   "account_reader",
   "expires_at",
+  "allowed_addresses",
 ];
 
 /** An id that can exist. Any other text fails like an id that does not exist. */
@@ -397,6 +402,7 @@ function checkControls(request: CreateKeyRequest, resolve: ResolveModel): Contro
     monthlyCap: checkMonthlyCap("monthly_cap_microcredits", request.monthlyCapMicrocredits),
     accountReader: request.accountReader,
     expiresAt: checkExpiry("expires_at", request.expiresAt),
+    allowedAddresses: checkAddresses("allowed_addresses", request.allowedAddresses),
   };
 }
 
@@ -435,6 +441,9 @@ function checkUpdate(
         break;
       case "expires_at":
         controls.expiresAt = checkExpiry("key.expires_at", key.expiresAt);
+        break;
+      case "allowed_addresses":
+        controls.allowedAddresses = checkAddresses("key.allowed_addresses", key.allowedAddresses);
         break;
       default:
         throw invalidField("update_mask", "names a field that cannot be changed", changeable);

@@ -12,6 +12,7 @@ import {
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import * as sql from "../../gen/sql/keys.ts";
 import { createChanges } from "../base/change-feed.ts";
+import type { MisplacedUse } from "../base/client-address.ts";
 import type { Clock } from "../base/clock.ts";
 import { ApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
@@ -112,6 +113,8 @@ export function createKeys(parts: {
   log: Log;
   /** Makes other nodes read the change feed at once, not within 0.5 s. */
   hints?: Hints | undefined;
+  /** Called for each call from an address that the list of its key does not allow. */
+  onMisplaced?: (use: MisplacedUse) => void;
   /** Called at each use of the admin token. */
   onAdminUse?: (() => void) | undefined;
   /** How long a call waits for an unreachable database. */
@@ -128,6 +131,7 @@ export function createKeys(parts: {
     adminToken,
     findSecrets: store.findSecrets,
     onUse: (secretId) => lastUse.add(secretId),
+    onMisplaced: parts.onMisplaced,
     onAdminUse: parts.onAdminUse,
     maxWaitMs: parts.maxWaitMs,
     clock,

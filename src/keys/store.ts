@@ -13,12 +13,13 @@ import {
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import * as sql from "../../gen/sql/keys.ts";
 import type { ChangePage } from "../base/change-feed.ts";
+import { type AddressMatcher, matcherOf } from "../base/client-address.ts";
 import { ApiError, type ErrorReason } from "../base/errors.ts";
 import { familyName, familyOf } from "../base/families.ts";
 import { timeOrderedId } from "../base/ids.ts";
 import { shownName } from "../base/names.ts";
 import type { Found } from "../base/secret-cache.ts";
-import type { Caller } from "../contract/contract.ts";
+import type { KeyCaller } from "../contract/contract.ts";
 import type { CreateOnce } from "../contract/replays.ts";
 import type { Postgres } from "../postgres/postgres.ts";
 import type { Runner } from "../postgres/statement.ts";
@@ -29,11 +30,13 @@ export type Refusal = Extract<ErrorReason, "revoked_key" | "account_suspended">;
 
 /** A secret that was found by its digest, with its key. */
 export type FoundSecret = Found & {
-  readonly caller: Caller;
+  readonly caller: KeyCaller;
   readonly secretId: string;
   /** Undefined: neither the key nor this secret is revoked, and the account is active. */
   readonly refusal: Refusal | undefined;
   readonly paused: boolean;
+  /** Where the key may be used. Undefined: everywhere. */
+  readonly isAllowedAt: AddressMatcher | undefined;
   /** Which of the two ends after `expiresInMs`. */
   readonly expiresFirst: "key" | "secret";
   /** True if the last recorded use is more than a minute ago. */
@@ -195,7 +198,7 @@ export function createKeyStore({ run, transaction }: Pick<Postgres, "run" | "tra
     ): Promise<Limits> {
       const values = {
         ...{ name: null, requestsPerMinute: null, allowedModels: null, monthlyCap: null },
-        ...{ accountReader: null, expiresAt: null },
+        ...{ accountReader: null, expiresAt: null, allowedAddresses: null },
         ...controls,
         hasName: "name" in controls,
         hasRequestsPerMinute: "requestsPerMinute" in controls,
@@ -203,6 +206,7 @@ export function createKeyStore({ run, transaction }: Pick<Postgres, "run" | "tra
         hasMonthlyCap: "monthlyCap" in controls,
         hasAccountReader: "accountReader" in controls,
         hasExpiresAt: "expiresAt" in controls,
+        hasAllowedAddresses: "allowedAddresses" in controls,
       };
       return transaction(async (tx) => {
         await admit(tx);
@@ -457,6 +461,7 @@ function toFoundSecret(row: sql.FindSecretsRow): FoundSecret {
     },
     refusal: isRevoked ? "revoked_key" : refusalBy[row.accountStatus],
     paused: row.paused,
+    isAllowedAt: matcherOf(row.allowedAddresses),
     expiresInMs: row.expiresInMs ?? undefined,
     expiresFirst: keyExpiresFirst ? "key" : "secret",
     useIsDue: row.useIsDue,

@@ -10,6 +10,7 @@ import type {
 } from "../../gen/gateway/people/v1/people_pb.ts";
 import * as sql from "../../gen/sql/people.ts";
 import { type ChangeHints, createChanges } from "../base/change-feed.ts";
+import type { MisplacedUse } from "../base/client-address.ts";
 import type { Clock } from "../base/clock.ts";
 import { ApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
@@ -203,6 +204,8 @@ export function createPeople(parts: {
   hasAdminToken?: boolean;
   /** How long the credits of an account will last. Absent: nobody knows. */
   forecastsOf?: (accountId: string) => Promise<readonly Forecast[]>;
+  /** Called for each call from an address that the list of its admin token does not allow. */
+  onMisplaced?: (use: MisplacedUse) => void;
   /** Default: the clock of this machine. */
   clock?: Clock | undefined;
   log: Log;
@@ -219,7 +222,7 @@ export function createPeople(parts: {
   const sessions = createSessions({ store, changes, passkeyOnly });
   // Registered first: other listeners may authenticate at once.
   changes.onChanged(sessions.forget);
-  const tokens = createAdminTokens({ store, changes });
+  const tokens = createAdminTokens({ store, changes, onMisplaced: parts.onMisplaced });
   changes.onChanged(tokens.forget);
   const challenges = createChallenges(store);
   let settings = parts.settings ?? closedPeople;
@@ -285,9 +288,9 @@ export function createPeople(parts: {
       revokeAdminToken: (request, call) => revokeAdminToken(all, request, call),
       listAuditEvents: (request, call) => listAuditEvents(all, request, call),
     },
-    authenticate: (headers) =>
+    authenticate: (headers, origin) =>
       isAdminToken(headers.get("authorization") ?? "")
-        ? tokens.authenticate(headers)
+        ? tokens.authenticate(headers, origin)
         : sessions.authenticate(headers),
     onCallerChange: (listener) => changes.onChanged((subjectId) => listener({ subjectId })),
     audit: { record: store.recordAct },

@@ -22,6 +22,7 @@ import {
 } from "../../gen/gateway/people/v1/people_pb.ts";
 import * as sql from "../../gen/sql/people.ts";
 import type { ChangePage } from "../base/change-feed.ts";
+import { type AddressMatcher, matcherOf } from "../base/client-address.ts";
 import { ApiError } from "../base/errors.ts";
 import { timeOrderedId } from "../base/ids.ts";
 import { shownName } from "../base/names.ts";
@@ -36,7 +37,10 @@ import type { Json, Runner } from "../postgres/statement.ts";
 export type FoundAdminToken = Found & {
   readonly name: string;
   readonly scope: AdminScope;
+  readonly hint: string;
   readonly isRevoked: boolean;
+  /** Where it may be used. Undefined: everywhere. */
+  readonly isAllowedAt: AddressMatcher | undefined;
   /** Who made it. Null: the machine. */
   readonly personId: string | null;
 };
@@ -384,6 +388,7 @@ export function tablesOn(db: Runner) {
         ownerId: row.tokenId,
         expiresInMs: undefined,
         scope: scopesByName[row.scope],
+        isAllowedAt: matcherOf(row.allowedAddresses),
       }));
     },
     /** Throws `name_taken`. */
@@ -396,6 +401,7 @@ export function tablesOn(db: Runner) {
       readonly createdBy: string;
       /** Who made it. Null: the machine. */
       readonly personId: string | null;
+      readonly allowedAddresses: readonly string[];
     }): Promise<void> {
       const scope = nameIn(scopesByName, token.scope);
       if ((await db.run(sql.insertAdminToken, { ...token, scope })) === 0)

@@ -1,6 +1,7 @@
 // Callers and payers: keys, the ledger and people. Each uses those above it here; what the
 // ledger and people use of later services they get when they start.
 
+import { MisplacedUses } from "../base/client-address.ts";
 import { createBilling } from "../billing/billing.ts";
 import type { Authenticate } from "../contract/contract.ts";
 import { createKeys } from "../keys/keys.ts";
@@ -30,12 +31,17 @@ export async function createAccounts(parts: GatewayParts, data: Data, settings: 
     config.databaseUrl === undefined
       ? await findAdminToken(config.dataDir, config.adminToken)
       : (config.adminToken ?? "");
+  const misplaced = new MisplacedUses();
   const keys = createKeys({
     postgres,
     adminToken,
     resolveModel: (name) => settings.catalog().find(name)?.model.id,
     checkManager: membersOfAccount.checkManager,
     keysMax: () => settings.file().people.limits.keys,
+    onMisplaced(use) {
+      misplaced.note(use);
+      billing.countRejected({ ...use, keyId: use.id }, "address_not_allowed");
+    },
     onAdminUse: noteAdminUse(parts, data, settings),
     log,
     hints,
@@ -68,11 +74,12 @@ export async function createAccounts(parts: GatewayParts, data: Data, settings: 
     env,
     ensureAccount: billing.ensureAccount,
     forecastsOf: billing.forecastsOf,
+    onMisplaced: (use) => misplaced.note(use),
     clock,
     log,
   });
   const authenticate = identifyBy(keys.authenticate, people.authenticate);
-  return { adminToken, keys, billing, people, authenticate };
+  return { adminToken, keys, billing, people, authenticate, misplaced };
 }
 
 function noteAdminUse(
@@ -101,8 +108,8 @@ function noteAdminUse(
  * session.
  */
 export function identifyBy(keys: Authenticate, people: Authenticate): Authenticate {
-  return (requestHeader) =>
+  return (requestHeader, origin) =>
     isOfPeople(requestHeader.get("authorization") ?? "")
-      ? people(requestHeader)
-      : keys(requestHeader);
+      ? people(requestHeader, origin)
+      : keys(requestHeader, origin);
 }

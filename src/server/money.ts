@@ -20,7 +20,7 @@ export function createMoney(
   { config, env, log, clock, shared }: GatewayParts,
   { postgres, months, ledgerProblem, mailer }: Data,
   { file, catalog, publicUrl }: SettingsInUse,
-  { keys, billing, people, authenticate }: Accounts,
+  { keys, billing, people, authenticate, misplaced }: Accounts,
   { providers, limits }: RequestParts,
 ) {
   const { audit, onCallerChange } = people;
@@ -46,6 +46,7 @@ export function createMoney(
       listUnreadChains: payments.listUnreadChains,
       listBypasses: (since, limit) => listBypasses(postgres, since, limit),
       findViolations: billing.overview.findViolations,
+      listMisplaced: () => misplaced.list(),
       modelConditions: providers.modelConditions,
       ledgerProblem,
     },

@@ -192,6 +192,26 @@ test("a new key and a paused one are told, by the feed of keys", async () => {
   expect(await titlesOf(accountId)).toHaveLength(4);
 });
 
+test("a credential at an address that its list does not allow is told once a day", async () => {
+  const { accountId } = await nodes.payer(0n);
+  const use = { accountId, id: "key_1", name: "nightly", hint: "sk-gw2-1ab…cd" };
+  const seen = [
+    { ...use, address: "192.0.2.1" },
+    { ...use, accountId: "", id: "tok_1", name: "deploy", address: "2001:db8::1" },
+  ];
+  const node = nodes.node({ sources: { listMisplaced: () => seen } });
+  for (let times = 0; times < 2; times++) await look(node);
+  // Another process saw the same key elsewhere.
+  const [first] = seen;
+  expect.assert(first);
+  await look(nodes.node({ sources: { listMisplaced: () => [{ ...first, address: "::1" }] } }));
+  expect(await titlesOf(accountId)).toEqual(["The key “nightly” was used from 192.0.2.1."]);
+  const raised = await nodes.raised("");
+  expect(raised.map(({ kind, facts }) => [kind, facts])).toEqual([
+    ["key_misplaced", { key: "deploy", hint: use.hint, address: "2001:db8::1" }],
+  ]);
+});
+
 test("a key of which a look that failed did not read is told by the next look", async () => {
   const { accountId } = await nodes.payer(0n);
   let isFailing = true;
@@ -697,7 +717,7 @@ test("settings are kept, and the secret of a webhook is shown once", async () =>
   const { accountId } = await nodes.payer(0n);
   const owner = nodes.as(member(accountId));
   const before = await owner.listAlerts({ accountId });
-  expect([before.settings?.belowDays, before.settings?.rules.length]).toEqual([3, 6]);
+  expect([before.settings?.belowDays, before.settings?.rules.length]).toEqual([3, 7]);
   const settings = { ...settingsBy({ mail: true, webhook: true }), belowDays: 7 };
   const set = await owner.setAlerts({ accountId, settings });
   expect(set.webhookSecret).toMatch(/^whsec_[0-9A-Za-z+/]{43}=$/);

@@ -50,10 +50,16 @@ export function countStatements(postgres: Postgres): CountedPostgres {
   };
 }
 
+type NodeOptions = {
+  redis?: Redis | undefined;
+  clock?: Clock;
+  onMisplaced?: Parameters<typeof createKeys>[0]["onMisplaced"];
+};
+
 /** The keys service of one node, not started. */
 export function createNodeKeys(
   postgres: Postgres,
-  { redis, clock }: { redis?: Redis | undefined; clock?: Clock } = {},
+  { redis, clock, onMisplaced }: NodeOptions = {},
 ): Keys {
   return createKeys({
     postgres,
@@ -62,6 +68,7 @@ export function createNodeKeys(
     log: createLog("silent"),
     hints: redis,
     clock,
+    ...(onMisplaced && { onMisplaced }),
   });
 }
 

@@ -244,6 +244,10 @@ export const figures = {
     },
     REQUESTS_NOT_ALLOWED: { label: "Key may make no requests", advice: "Its limit is 0." },
     KEY_PAUSED: { label: "Key is paused", advice: "Resume the key." },
+    ADDRESS_NOT_ALLOWED: {
+      label: "Address not allowed",
+      advice: "If it was nobody of yours, rotate the key. Else add the address to it.",
+    },
     KEY_EXPIRED: { label: "Key has expired", advice: "Set a later expiry, or create a key." },
     REVOKED_KEY: { label: "Key is revoked", advice: "Use another key." },
     ACCOUNT_SUSPENDED: { label: "Account suspended", advice: "Ask the operator." },

@@ -9,9 +9,10 @@
 with created as (
   insert into keys
     (key_id, account_id, "family", name, requests_per_minute, allowed_models, monthly_cap,
-     account_reader, expires_at, created_by, managed_by)
+     account_reader, expires_at, created_by, managed_by, allowed_addresses)
   values (:key_id, :account_id, :family, :name, :requests_per_minute, :allowed_models::text[],
-    :monthly_cap, :account_reader, :expires_at, :created_by, :managed_by)
+    :monthly_cap, :account_reader, :expires_at, :created_by, :managed_by,
+    :allowed_addresses::text[])
   returning key_id
 ), announced as (
   insert into key_changes (change_id, key_id)
@@ -27,7 +28,7 @@ select k.key_id as "key_id!", k.account_id as "account_id!", k."family" as "fami
        k.name as "name!", k.requests_per_minute, k.allowed_models as "allowed_models!",
        k.monthly_cap, k.account_reader as "account_reader!", k.created_by as "created_by!",
        k.managed_by as "managed_by!", k.paused as "paused!", k.expires_at,
-       k.created_at as "created_at!", k.revoked_at,
+       k.created_at as "created_at!", k.revoked_at, k.allowed_addresses as "allowed_addresses!",
        case when k.status = 'revoked' then 'revoked'
             when k.expires_at <= now() then 'expired'
             when k.paused then 'paused'
@@ -144,7 +145,8 @@ select k.key_id as "key_id!"
 -- name: LockKey :optional
 -- The limits of an active key, locked until the end of the transaction, and whether it is paused.
 -- No row: the key is revoked or does not exist.
-select requests_per_minute, allowed_models, monthly_cap, account_reader, expires_at, paused
+select requests_per_minute, allowed_models, monthly_cap, account_reader, expires_at,
+       allowed_addresses, paused
   from keys
  where key_id = :key_id and status = 'active'
    for no key update;
@@ -157,6 +159,7 @@ select requests_per_minute, allowed_models, monthly_cap, account_reader, expires
 -- :monthly_cap?
 -- :account_reader?
 -- :expires_at?
+-- :allowed_addresses?
 with changed as (
   update keys
      set name = case when :has_name::boolean then :name::text else name end,
@@ -169,7 +172,9 @@ with changed as (
          account_reader = case when :has_account_reader::boolean
            then :account_reader::boolean else account_reader end,
          expires_at = case when :has_expires_at::boolean
-           then :expires_at::timestamptz else expires_at end
+           then :expires_at::timestamptz else expires_at end,
+         allowed_addresses = case when :has_allowed_addresses::boolean
+           then :allowed_addresses::text[] else allowed_addresses end
    where key_id = :key_id
   returning key_id
 )

@@ -16,7 +16,7 @@ select s.digest, s.secret_id, s.shown as hint, s.created_at as secret_created_at
             else 'active' end as "status!",
        k.key_id, k.account_id, k."family", k.name, k.requests_per_minute, k.allowed_models,
        k.monthly_cap, k.account_reader, k.created_by, k.managed_by, k.paused, k.expires_at,
-       k.created_at, k.revoked_at, a.status as account_status
+       k.created_at, k.revoked_at, k.allowed_addresses, a.status as account_status
   from key_secrets s
   join keys k on k.key_id = s.key_id
   join accounts a on a.account_id = k.account_id

@@ -197,6 +197,12 @@ function Limits({ apiKey }: { apiKey: Key }): JSX.Element {
             words.key.expires,
             <Time key="expires" at={expiresAt} as="moment" otherwise={words.key.neverExpires} />,
           ],
+          [
+            words.key.addresses,
+            apiKey.allowedAddresses.length === 0
+              ? words.key.everywhere
+              : apiKey.allowedAddresses.join(", "),
+          ],
           [words.key.reader, apiKey.accountReader ? words.key.yes : words.key.no],
           [
             words.key.created,

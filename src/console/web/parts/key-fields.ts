@@ -20,6 +20,8 @@ export type KeyFields = {
   readonly models: readonly string[];
   /** The last day, such as `2026-11-22`. */
   readonly expires: string;
+  /** One a line. */
+  readonly addresses: string;
   readonly reader: boolean;
 };
 
@@ -29,6 +31,7 @@ export const noKeyFields: KeyFields = {
   cap: "",
   capDollars: "",
   expires: "",
+  addresses: "",
   hasAllModels: true,
   models: [],
   reader: false,
@@ -49,13 +52,14 @@ export function keyFieldsOf(key: Key): KeyFields {
     expires: key.expiresAt
       ? new Date(toDate(key.expiresAt).getTime() - 1).toISOString().slice(0, 10)
       : "",
+    addresses: key.allowedAddresses.join("\n"),
     reader: key.accountReader,
   };
 }
 
 /** The fields of CreateKey and UpdateKey. Throws a CallError that names a field with a mistake. */
 export function readKeyFields(fields: KeyFields) {
-  const { name, perMinute, cap, hasAllModels, models, expires, reader } = fields;
+  const { name, perMinute, cap, hasAllModels, models, expires, addresses, reader } = fields;
   const rate = readWhole(perMinute, KeySchema.field.requestsPerMinute);
   const amount = readCredits(cap, KeySchema.field.monthlyCapMicrocredits);
   const lastDay = dayOf(expires);
@@ -66,9 +70,18 @@ export function readKeyFields(fields: KeyFields) {
     ...(rate !== undefined && { requestsPerMinute: rate }),
     ...(amount !== undefined && { monthlyCapMicrocredits: amount }),
     allowedModels: hasAllModels ? [] : [...models],
+    allowedAddresses: linesOf(addresses),
     accountReader: reader,
     ...(lastDay && { expiresAt: timestampFromDate(new Date(lastDay.getTime() + dayMs)) }),
   };
+}
+
+/** The lines that are not blank. */
+export function linesOf(text: string): string[] {
+  return text
+    .split("\n")
+    .map((line) => line.trim())
+    .filter((line) => line !== "");
 }
 
 const paths = {
@@ -78,6 +91,7 @@ const paths = {
   hasAllModels: "allowed_models",
   models: "allowed_models",
   expires: "expires_at",
+  addresses: "allowed_addresses",
   reader: "account_reader",
 } as const satisfies Partial<Record<keyof KeyFields, string>>;
 

@@ -4,9 +4,11 @@ import type { JSX } from "preact";
 import { InferenceService } from "../../../../gen/gateway/inference/v1/inference_pb.ts";
 import { useCall } from "../api.ts";
 import { count, parseCredits, plainCredits } from "../format.ts";
+import { session } from "../session.ts";
 import { words } from "../words.ts";
+import { Button } from "./button.tsx";
 import { CheckField, ChoiceField, TextField } from "./form.tsx";
-import type { KeyFields } from "./key-fields.ts";
+import { type KeyFields, linesOf } from "./key-fields.ts";
 
 const capHintId = "cap-hint";
 
@@ -68,6 +70,7 @@ export function KeyLimits({ fields, onChange }: KeyFieldsProps): JSX.Element {
         value={fields.expires}
         onInput={(expires) => set({ expires })}
       />
+      <AddressesField value={fields.addresses} onInput={(addresses) => set({ addresses })} />
       <CheckField
         name="account_reader"
         label={words.keyForm.reader}
@@ -75,6 +78,33 @@ export function KeyLimits({ fields, onChange }: KeyFieldsProps): JSX.Element {
         checked={fields.reader}
         onInput={(reader) => set({ reader })}
       />
+    </div>
+  );
+}
+
+type AddressesProps = { value: string; onInput: (value: string) => void };
+
+/** From where a credential may be used. */
+function AddressesField({ value, onInput }: AddressesProps): JSX.Element {
+  const own = session.value.address;
+  const isNew = own !== "" && !linesOf(value).includes(own);
+  return (
+    <div class="stack">
+      <TextField
+        name="allowed_addresses"
+        label={words.keyForm.addresses}
+        hint={words.keyForm.addressesHint}
+        lines={3}
+        value={value}
+        onInput={onInput}
+      />
+      {isNew && (
+        <span>
+          <Button kind="quiet" onClick={() => onInput([...linesOf(value), own].join("\n"))}>
+            {words.keyForm.ownAddress(own)}
+          </Button>
+        </span>
+      )}
     </div>
   );
 }

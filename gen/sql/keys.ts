@@ -1,21 +1,27 @@
 // Made of src/keys/sql by `npm run generate`. Do not edit.
 
-import { type Many, many, type One, one, type Optional, optional, type Run, run } from "../../src/postgres/statement.ts";
+import { type Json, type Many, many, type One, one, type Optional, optional, type Run, run } from "../../src/postgres/statement.ts";
 
 // changes.sql
 
 export type AnnounceAccountRow = { keyId: string };
 /**
- * Tells every process that the keys of an account changed, because the account did. Returns them.
+ * Tells every process that the keys of an account changed, because the account did. Returns them,
+ * and its management keys.
  * `changeId`: to which each key adds its own
  */
 export const announceAccount: Many<{ changeId: string; accountId: string }, AnnounceAccountRow> = many(
   "keys/announce-account",
   `-- keys/announce-account
 insert into key_changes (change_id, key_id)
-select $1 || '_' || key_id, key_id
-  from keys
- where account_id = $2 and status = 'active'
+select $1 || '_' || k.key_id, k.key_id
+  from (select key_id
+          from keys
+         where account_id = $2 and status = 'active'
+        union all
+        select management_key_id
+          from management_keys
+         where account_id = $2 and revoked_at is null) as k
 returning key_id`,
   (p) => [p.changeId, p.accountId],
   (v) => ({ keyId: v[0] }) as never,
@@ -43,7 +49,7 @@ select statement_timestamp() as read_at, c.change_id as change_id, c.key_id as k
   5000,
 );
 
-export type ListEventsRow = { keyId: string; accountId: string; name: string; createdAt: Date; createdBy: string; pausedAt: Date | null; revokedAt: Date | null; hint: string };
+export type ListEventsRow = { keyId: string; accountId: string; name: string; createdAt: Date; createdBy: string; manager: string | null; pausedAt: Date | null; revokedAt: Date | null; hint: string };
 /**
  * The keys that the feed names since ten seconds before a time, and that were created, paused or
  * revoked since then, with the hint of their first secret. An account that is closed has no news.
@@ -52,6 +58,9 @@ export const listEvents: Many<{ since: Date | string; rows: bigint | number }, L
   "keys/list-events",
   `-- keys/list-events
 select k.key_id, k.account_id, k.name, k.created_at, k.created_by,
+       -- Of the management key that created it.
+       (select m.name from management_keys m
+         where k.created_by = 'mgmt:' || m.management_key_id) as manager,
        case when k.paused then k.paused_at end as paused_at, k.revoked_at,
        (select s.shown from key_secrets s
          where s.key_id = k.key_id order by s.secret_id limit 1) as hint
@@ -65,8 +74,8 @@ select k.key_id, k.account_id, k.name, k.created_at, k.created_by,
  order by k.key_id
  limit $2`,
   (p) => [p.since, p.rows],
-  (v) => ({ keyId: v[0], accountId: v[1], name: v[2], createdAt: v[3], createdBy: v[4], pausedAt: v[5], revokedAt: v[6], hint: v[7] }) as never,
-  "pausedAt revokedAt",
+  (v) => ({ keyId: v[0], accountId: v[1], name: v[2], createdAt: v[3], createdBy: v[4], manager: v[5], pausedAt: v[6], revokedAt: v[7], hint: v[8] }) as never,
+  "manager pausedAt revokedAt",
   5000,
 );
 
@@ -221,14 +230,16 @@ select count(*)::int4 as keys
 
 export type CountMadeRow = { keys: number; firstAt: Date | null };
 /**
- * How many keys an account has made in the last hour, and when the first of them was.
+ * How many keys an account has made in the last hour, and when the first of them was, without those
+ * of management keys.
  */
 export const countMade: One<{ accountId: string }, CountMadeRow> = one(
   "keys/count-made",
   `-- keys/count-made
 select count(*)::int4 as keys, min(created_at) as first_at
   from keys
- where account_id = $1 and created_at > now() - interval '1 hour'`,
+ where account_id = $1 and created_at > now() - interval '1 hour'
+   and created_by not like 'mgmt:%'`,
   (p) => [p.accountId],
   (v) => ({ keys: v[0], firstAt: v[1] }) as never,
   "firstAt",
@@ -450,22 +461,310 @@ returning key_id`,
 
 export type RevokeAccountKeysRow = { keyId: string };
 /**
- * Revokes all active keys of an account for good. Returns them.
+ * Revokes all active keys of an account for good, and its management keys. Returns them.
  * `changeId`: to which each key adds its own
  */
 export const revokeAccountKeys: Many<{ accountId: string; changeId: string }, RevokeAccountKeysRow> = many(
   "keys/revoke-account-keys",
   `-- keys/revoke-account-keys
-with revoked as (
+with revoked_keys as (
   update keys set status = 'revoked', revoked_at = now()
    where account_id = $1 and status = 'active'
   returning key_id
+), revoked_managers as (
+  update management_keys set revoked_at = now()
+   where account_id = $1 and revoked_at is null
+  returning management_key_id
+), revoked as (
+  select key_id from revoked_keys
+  union all
+  select management_key_id from revoked_managers
 )
 insert into key_changes (change_id, key_id)
 select $2 || '_' || key_id, key_id from revoked
 returning key_id`,
   (p) => [p.accountId, p.changeId],
   (v) => ({ keyId: v[0] }) as never,
+  "",
+  5000,
+);
+
+// management.sql
+
+/**
+ * Adds a management key with its first secret. The account is locked.
+ */
+export const insertManagementKey: Run<{ managementKeyId: string; accountId: string; name: string; scopes: readonly string[]; mostKeys: number; childLimits: string; allowedAddresses: readonly string[]; createdBy: string; expiresAt: Date | string | null; digest: Buffer; hint: string }> = run(
+  "keys/insert-management-key",
+  `-- keys/insert-management-key
+with made as (
+  insert into management_keys
+    (management_key_id, account_id, name, scopes, most_keys, child_limits, allowed_addresses,
+     created_by, expires_at)
+  values ($1, $2, $3, $4::text[], $5, $6::jsonb,
+    $7::text[], $8, $9)
+  returning management_key_id
+)
+insert into management_secrets (digest, management_key_id, shown)
+select $10, management_key_id, $11 from made`,
+  (p) => [p.managementKeyId, p.accountId, p.name, p.scopes, p.mostKeys, p.childLimits, p.allowedAddresses, p.createdBy, p.expiresAt, p.digest, p.hint],
+  5000,
+);
+
+export type FindManagementSecretsRow = { digest: Buffer; hint: string; managementKeyId: string; accountId: string; name: string; scopes: string[]; allowedAddresses: string[]; isRevoked: boolean; accountStatus: "active" | "suspended" | "closed"; expiresInMs: number | null; keyExpiresFirst: boolean };
+/**
+ * The secrets of management keys with these digests, and records their use, at most once a minute.
+ */
+export const findManagementSecrets: Many<{ digests: readonly Buffer[] }, FindManagementSecretsRow> = many(
+  "keys/find-management-secrets",
+  `-- keys/find-management-secrets
+with touched as (
+  update management_secrets set used_at = now()
+   where digest in (select digest from management_secrets
+                     where digest = any($1::bytea[])
+                       and (used_at is null or used_at < now() - interval '50 seconds')
+                       for update skip locked)
+)
+select s.digest, s.shown as hint, k.management_key_id, k.account_id, k.name, k.scopes,
+       k.allowed_addresses, k.revoked_at is not null as is_revoked,
+       a.status as account_status,
+       -- Of the key and the secret, whichever expires first. Null: neither does.
+       (extract(epoch from least(s.expires_at, k.expires_at) - clock_timestamp()) * 1000)::float8
+         as expires_in_ms,
+       coalesce(k.expires_at <= s.expires_at, k.expires_at is not null) as key_expires_first
+  from management_secrets s
+  join management_keys k on k.management_key_id = s.management_key_id
+  join accounts a on a.account_id = k.account_id
+ where s.digest = any($1::bytea[])`,
+  (p) => [p.digests],
+  (v) => ({ digest: v[0], hint: v[1], managementKeyId: v[2], accountId: v[3], name: v[4], scopes: v[5], allowedAddresses: v[6], isRevoked: v[7], accountStatus: v[8], expiresInMs: v[9], keyExpiresFirst: v[10] }) as never,
+  "expiresInMs",
+  5000,
+);
+
+export type FindManagementKeyRow = { managementKeyId: string; accountId: string; name: string; scopes: string[]; mostKeys: number; childLimits: Json; allowedAddresses: string[]; createdBy: string; createdAt: Date; expiresAt: Date | null; revokedAt: Date | null; liveKeys: number };
+/**
+ * One management key. No row: there is none.
+ */
+export const findManagementKey: Optional<{ managementKeyId: string }, FindManagementKeyRow> = optional(
+  "keys/find-management-key",
+  `-- keys/find-management-key
+select k.management_key_id, k.account_id, k.name, k.scopes, k.most_keys, k.child_limits,
+       k.allowed_addresses, k.created_by, k.created_at, k.expires_at, k.revoked_at,
+       (select count(*) from keys c
+         where c.managed_by = 'mgmt:' || k.management_key_id and c.status = 'active'
+           and (c.expires_at is null or c.expires_at > now()))::int4 as live_keys
+  from management_keys k
+ where k.management_key_id = $1`,
+  (p) => [p.managementKeyId],
+  (v) => ({ managementKeyId: v[0], accountId: v[1], name: v[2], scopes: v[3], mostKeys: v[4], childLimits: v[5], allowedAddresses: v[6], createdBy: v[7], createdAt: v[8], expiresAt: v[9], revokedAt: v[10], liveKeys: v[11] }) as never,
+  "expiresAt revokedAt",
+  5000,
+);
+
+export type ListManagementKeysRow = { managementKeyId: string; accountId: string; name: string; scopes: string[]; mostKeys: number; childLimits: Json; allowedAddresses: string[]; createdBy: string; createdAt: Date; expiresAt: Date | null; revokedAt: Date | null; liveKeys: number };
+/**
+ * The management keys of an account, oldest first.
+ * `after`: a management_key_id; empty: from the first
+ */
+export const listManagementKeys: Many<{ accountId: string; after: string; rows: bigint | number }, ListManagementKeysRow> = many(
+  "keys/list-management-keys",
+  `-- keys/list-management-keys
+select k.management_key_id, k.account_id, k.name, k.scopes, k.most_keys, k.child_limits,
+       k.allowed_addresses, k.created_by, k.created_at, k.expires_at, k.revoked_at,
+       (select count(*) from keys c
+         where c.managed_by = 'mgmt:' || k.management_key_id and c.status = 'active'
+           and (c.expires_at is null or c.expires_at > now()))::int4 as live_keys
+  from management_keys k
+ where k.account_id = $1 and k.management_key_id > $2
+ order by k.management_key_id
+ limit $3`,
+  (p) => [p.accountId, p.after, p.rows],
+  (v) => ({ managementKeyId: v[0], accountId: v[1], name: v[2], scopes: v[3], mostKeys: v[4], childLimits: v[5], allowedAddresses: v[6], createdBy: v[7], createdAt: v[8], expiresAt: v[9], revokedAt: v[10], liveKeys: v[11] }) as never,
+  "expiresAt revokedAt",
+  5000,
+);
+
+export type ListManagementSecretsRow = { managementKeyId: string; hint: string; createdAt: Date; expiresAt: Date | null; lastUsedAt: Date | null };
+/**
+ * The secrets of these management keys, newest first: the valid ones, and the newest five.
+ */
+export const listManagementSecrets: Many<{ managementKeyIds: readonly string[] }, ListManagementSecretsRow> = many(
+  "keys/list-management-secrets",
+  `-- keys/list-management-secrets
+select management_key_id, hint, created_at, expires_at, last_used_at
+  from (select management_key_id, shown as hint, created_at, expires_at, used_at as last_used_at,
+               row_number() over (
+                 partition by management_key_id order by created_at desc, digest
+               ) as rank
+          from management_secrets
+         where management_key_id = any($1::text[])) ranked
+ where rank <= 5 or expires_at is null or expires_at > now()
+ order by management_key_id, rank`,
+  (p) => [p.managementKeyIds],
+  (v) => ({ managementKeyId: v[0], hint: v[1], createdAt: v[2], expiresAt: v[3], lastUsedAt: v[4] }) as never,
+  "expiresAt lastUsedAt",
+  5000,
+);
+
+export type CountManagementKeysRow = { keys: number };
+/**
+ * How many management keys of an account are not revoked.
+ */
+export const countManagementKeys: One<{ accountId: string }, CountManagementKeysRow> = one(
+  "keys/count-management-keys",
+  `-- keys/count-management-keys
+select count(*)::int4 as keys
+  from management_keys
+ where account_id = $1 and revoked_at is null`,
+  (p) => [p.accountId],
+  (v) => ({ keys: v[0] }) as never,
+  "",
+  5000,
+);
+
+export type CountManagedRow = { keys: number };
+/**
+ * How many keys that somebody manages are neither revoked nor expired.
+ */
+export const countManaged: One<{ managedBy: string }, CountManagedRow> = one(
+  "keys/count-managed",
+  `-- keys/count-managed
+select count(*)::int4 as keys
+  from keys
+ where managed_by = $1 and status = 'active'
+   and (expires_at is null or expires_at > now())`,
+  (p) => [p.managedBy],
+  (v) => ({ keys: v[0] }) as never,
+  "",
+  5000,
+);
+
+export type ShareManagementKeyRow = { managementKeyId: string };
+/**
+ * A management key that may be used, which stays so until the end of the transaction. No row: it
+ * is revoked, or has expired.
+ */
+export const shareManagementKey: Optional<{ managementKeyId: string }, ShareManagementKeyRow> = optional(
+  "keys/share-management-key",
+  `-- keys/share-management-key
+select management_key_id
+  from management_keys
+ where management_key_id = $1 and revoked_at is null
+   and (expires_at is null or expires_at > now())
+   for share`,
+  (p) => [p.managementKeyId],
+  (v) => ({ managementKeyId: v[0] }) as never,
+  "",
+  5000,
+);
+
+export type LockManagementKeyRow = { name: string; scopes: string[]; mostKeys: number; childLimits: Json; allowedAddresses: string[]; expiresAt: Date | null };
+/**
+ * What can be changed of a management key that is not revoked, locked until the end of the
+ * transaction. No row: it is revoked, or there is none.
+ */
+export const lockManagementKey: Optional<{ managementKeyId: string }, LockManagementKeyRow> = optional(
+  "keys/lock-management-key",
+  `-- keys/lock-management-key
+select name, scopes, most_keys, child_limits, allowed_addresses, expires_at
+  from management_keys
+ where management_key_id = $1 and revoked_at is null
+   for update`,
+  (p) => [p.managementKeyId],
+  (v) => ({ name: v[0], scopes: v[1], mostKeys: v[2], childLimits: v[3], allowedAddresses: v[4], expiresAt: v[5] }) as never,
+  "expiresAt",
+  5000,
+);
+
+/**
+ * Changes a management key, which is locked.
+ */
+export const updateManagementKey: Run<{ name: string; scopes: readonly string[]; mostKeys: number; childLimits: string; allowedAddresses: readonly string[]; expiresAt: Date | string | null; managementKeyId: string; changeId: string }> = run(
+  "keys/update-management-key",
+  `-- keys/update-management-key
+with changed as (
+  update management_keys
+     set name = $1, scopes = $2::text[], most_keys = $3,
+         child_limits = $4::jsonb, allowed_addresses = $5::text[],
+         expires_at = $6
+   where management_key_id = $7
+  returning management_key_id
+)
+insert into key_changes (change_id, key_id)
+select $8, management_key_id from changed`,
+  (p) => [p.name, p.scopes, p.mostKeys, p.childLimits, p.allowedAddresses, p.expiresAt, p.managementKeyId, p.changeId],
+  5000,
+);
+
+/**
+ * Adds a secret to a management key, which is locked. The earlier ones expire after the overlap, or
+ * at an earlier expiry that they already have.
+ */
+export const rotateManagementKey: Run<{ overlapMs: number; managementKeyId: string; digest: Buffer; hint: string; changeId: string }> = run(
+  "keys/rotate-management-key",
+  `-- keys/rotate-management-key
+with ended as (
+  update management_secrets
+     set expires_at = least(expires_at, now() + $1::float8 * interval '1 millisecond')
+   where management_key_id = $2
+), minted as (
+  insert into management_secrets (digest, management_key_id, shown)
+  values ($3, $2, $4)
+)
+insert into key_changes (change_id, key_id) values ($5, $2)`,
+  (p) => [p.overlapMs, p.managementKeyId, p.digest, p.hint, p.changeId],
+  5000,
+);
+
+/**
+ * Revokes a management key for good. Changes no row: it is revoked already.
+ */
+export const revokeManagementKey: Run<{ managementKeyId: string; changeId: string }> = run(
+  "keys/revoke-management-key",
+  `-- keys/revoke-management-key
+with revoked as (
+  update management_keys set revoked_at = now()
+   where management_key_id = $1 and revoked_at is null
+  returning management_key_id
+)
+insert into key_changes (change_id, key_id)
+select $2, management_key_id from revoked`,
+  (p) => [p.managementKeyId, p.changeId],
+  5000,
+);
+
+export type CountChangeRow = { calls: number };
+/**
+ * Counts a changing call of a management key. No row: it has made as many as it may since a moment
+ * that is less than a minute ago.
+ */
+export const countChange: Optional<{ managementKeyId: string; most: number }, CountChangeRow> = optional(
+  "keys/count-change",
+  `-- keys/count-change
+update management_keys
+   set calls = case when calls_from <= now() - interval '1 minute' then 1 else calls + 1 end,
+       calls_from = case when calls_from <= now() - interval '1 minute' then now()
+                         else calls_from end
+ where management_key_id = $1
+   and (calls < $2::int4 or calls_from <= now() - interval '1 minute')
+returning calls`,
+  (p) => [p.managementKeyId, p.most],
+  (v) => ({ calls: v[0] }) as never,
+  "",
+  5000,
+);
+
+export type ReadChangesFromRow = { callsFrom: Date };
+/**
+ * Since when the changing calls of a management key are counted.
+ */
+export const readChangesFrom: Optional<{ managementKeyId: string }, ReadChangesFromRow> = optional(
+  "keys/read-changes-from",
+  `-- keys/read-changes-from
+select calls_from from management_keys where management_key_id = $1`,
+  (p) => [p.managementKeyId],
+  (v) => ({ callsFrom: v[0] }) as never,
   "",
   5000,
 );

@@ -77,6 +77,8 @@ type KeyEvent = {
   readonly name: string;
   readonly hint: string;
   readonly createdBy: string;
+  /** The name of the management key that created it. Null: another caller did. */
+  readonly manager: string | null;
   readonly createdAt: Date;
   readonly pausedAt: Date | null;
   readonly revokedAt: Date | null;
@@ -420,14 +422,19 @@ function capReached(cap: Awaited<ReturnType<BillingFigures["findSpentCaps"]>>[nu
 }
 
 function keyFindings(key: KeyEvent, sinceMs: number): Finding[] {
-  const { accountId, keyId, name, hint, createdBy, createdAt, pausedAt, revokedAt } = key;
+  const { accountId, keyId, name, hint, createdBy, manager } = key;
+  const { createdAt, pausedAt, revokedAt } = key;
   const facts: AlertFacts = { key_id: keyId, key: name, hint };
   const created: Finding = {
     accountId,
     kind: "key_created",
     about: keyId,
     period: createdAt.toISOString(),
-    facts: { ...facts, ...(createdBy !== "" && { by: createdBy }) },
+    facts: {
+      ...facts,
+      ...(createdBy !== "" && { by: createdBy }),
+      ...(manager !== null && { management_key: manager }),
+    },
   };
   const stopped = (at: Date | null, more: AlertFacts): Finding[] =>
     at && at.getTime() > sinceMs

@@ -118,6 +118,9 @@ export function detailOf(kind: KindName, facts: AlertFacts): string {
     case "new_place":
       return "If that was not you, end your sessions in the settings, and tell the operator.";
     case "key_created":
+      if (facts.management_key !== undefined)
+        return `By the management key “${plainText(facts.management_key)}”.`;
+      return facts.by ? `By ${fact("by")}.` : "";
     case "key_stopped":
       return facts.by ? `By ${fact("by")}.` : "";
     case "key_misplaced":

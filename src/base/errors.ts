@@ -35,6 +35,11 @@ export const errorCatalog = {
     rpc: Code.PermissionDenied,
     message: "This key may not be used from this address.",
   },
+  management_key_here: {
+    rpc: Code.Unauthenticated,
+    message:
+      "This is a management key, which pays for no requests. Create a key with it and use that.",
+  },
   wrong_credential_header: {
     rpc: Code.Unauthenticated,
     message: "The key came in a header that this endpoint does not read.",

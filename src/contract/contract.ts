@@ -30,6 +30,7 @@ import type { Callers } from "../../gen/gateway/common/v1/options_pb.ts";
 import {
   type AccountRole,
   AdminScope,
+  type ManagementScope,
   type OperatorRole,
 } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { InferenceService } from "../../gen/gateway/inference/v1/inference_pb.ts";
@@ -78,6 +79,7 @@ export interface Call {
 export type Caller =
   | KeyCaller
   | AdminToken
+  | ManagementCaller
   | Person
   /** A part of the gateway, such as `payments`. Only the local binding names it, never a header. */
   | { readonly kind: "internal"; readonly service: string }
@@ -97,6 +99,15 @@ export type AdminToken = {
   readonly tokenId: string | undefined;
   /** Who made it. Absent: the machine. */
   readonly personId?: string | undefined;
+};
+
+/** The holder of a management key: changes and reads its account, and pays for nothing. */
+export type ManagementCaller = {
+  readonly kind: "management";
+  readonly managementKeyId: string;
+  readonly accountId: string;
+  readonly name: string;
+  readonly scopes: readonly ManagementScope[];
 };
 
 /** The admin token that the environment, or the first start, gives. */
@@ -359,12 +370,22 @@ export function knownCaller(answer: AuthenticateResponse, atMs: number): LocalFa
 }
 
 /** The caller that an answer of `KeysService.Authenticate` describes. Undefined: it names none. */
-export function toCaller({ admin, key, secret, person }: AuthenticateResponse): Caller | undefined {
+export function toCaller({
+  admin,
+  key,
+  secret,
+  person,
+  management,
+}: AuthenticateResponse): Caller | undefined {
   if (admin) {
     const { name, scope, tokenId } = admin;
     return { kind: "admin", name, scope, tokenId: tokenId === "" ? undefined : tokenId };
   }
   if (key && secret) return { kind: "key", key, secret };
+  if (management) {
+    const { managementKeyId, accountId, name, scopes } = management;
+    return { kind: "management", managementKeyId, accountId, name, scopes };
+  }
   if (!person) return undefined;
   const { personId, sessionId, memberships, operator, strongUntil } = person;
   return {

@@ -211,7 +211,7 @@ export function readCredential(
   if (token === "") throw new ApiError("missing_key");
   // Node keeps the first of several such headers and drops the others silently.
   if (countAuthorizationHeaders(request.rawHeaders) > 1) throw new ApiError("invalid_key");
-  if (form === "native" && nativeBearer === "auto" && !token.startsWith("sk-gw2-"))
+  if (form === "native" && nativeBearer === "auto" && !/^[sm]k-gw2-/.test(token))
     throw new ApiError("invalid_key");
   return checkKeyShape(token);
 }

@@ -1,4 +1,5 @@
-// GET /v1/credits: the balance of the caller's pool and the key's spending this month.
+// GET /v1/credits: the balance of the caller's pool and the key's spending this month. A management
+// key sees both pools.
 // GET /v1/receipts/{request_id}: the cost of one request.
 // GET /v1/receipts?limit=…: the finished requests, newest first, in pages.
 // The admin token names the account in the query, `?account_id=…`.
@@ -69,21 +70,29 @@ export async function readPool(core: Core, request: FastifyRequest): Promise<Poo
 
 export function getCredits(core: Core) {
   return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
+    const { caller, call } = identityOf(request);
+    if (caller.management) {
+      const { pools } = await core.billing.getPools({}, call);
+      return sendJson(reply, { object: "credits", pools: pools.map(renderPool) });
+    }
     const key = keyOfRequest(request);
     const pool = await readPool(core, request);
-    const { family } = pool;
-    const { postedMicrocredits: posted, heldMicrocredits: held, freeMicrocredits: free } = pool;
     return sendJson(reply, {
       object: "credits",
-      pool: {
-        family: familyName(family) ?? null,
-        // Only an account reader sees what the account bought, and what other keys hold.
-        ...(posted !== undefined && { posted_credits: credits(posted) }),
-        ...(held !== undefined && { held_credits: credits(held) }),
-        free_credits: credits(free),
-      },
+      pool: renderPool(pool),
       key: renderKeyMonth(key),
     });
+  };
+}
+
+function renderPool(pool: Pool): JsonObject {
+  const { postedMicrocredits: posted, heldMicrocredits: held, freeMicrocredits: free } = pool;
+  return {
+    family: familyName(pool.family) ?? null,
+    // Only an account reader sees what the account bought, and what other keys hold.
+    ...(posted !== undefined && { posted_credits: credits(posted) }),
+    ...(held !== undefined && { held_credits: credits(held) }),
+    free_credits: credits(free),
   };
 }
 
@@ -206,7 +215,10 @@ const receipt = closed(
 );
 
 export const receiptSchemas: Readonly<Record<string, Schema>> = {
-  Credits: closed({ object: oneOf("credits"), pool, key: keyMonth }),
+  Credits: closed(
+    { object: oneOf("credits") },
+    { pool, key: keyMonth, pools: described("For a management key, in their place.", list(pool)) },
+  ),
   Receipt: receipt,
   ReceiptList: closed({
     object: oneOf("list"),

@@ -79,6 +79,12 @@ export const errorTable = {
     chat: [invalid, "address_not_allowed"],
     ...noRetry,
   },
+  management_key_here: {
+    status: 401,
+    native: [authentication, "management_key_here"],
+    chat: [invalid, "management_key_here"],
+    ...noRetry,
+  },
   wrong_credential_header: {
     status: 401,
     native: [authentication, "wrong_credential_header"],

@@ -7,7 +7,7 @@ import type { DescMethod, JsonObject } from "@bufbuild/protobuf";
 import { createContextValues } from "@connectrpc/connect";
 import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
 import { type Clock, systemClock } from "../base/clock.ts";
-import { shuttingDown } from "../base/errors.ts";
+import { ApiError, shuttingDown } from "../base/errors.ts";
 import { keepAliveMarginMs, keepAliveTimeoutMs } from "../base/keep-alive.ts";
 import type { Log } from "../base/log.ts";
 import { Stopwatch } from "../base/stopwatch.ts";
@@ -364,6 +364,8 @@ function addRoutes(
           waits: context.waits,
         });
         context.identity = { call: { ...call, contextValues }, ...identified };
+        // Before the body is read.
+        if (route.earlyCheck && caller.management) throw new ApiError("management_key_here");
         if (needsVersion) context.vendor = requireVersion(request.headers);
         if (route.earlyCheck && context.identity.caller.key)
           context.checked = earlyCheck(context.identity.caller.key);

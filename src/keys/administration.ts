@@ -4,7 +4,11 @@
 import { create } from "@bufbuild/protobuf";
 import { type Duration, type Timestamp, timestampDate } from "@bufbuild/protobuf/wkt";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
-import { AccountRole, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
+import {
+  AccountRole,
+  ManagementScope,
+  OperatorRole,
+} from "../../gen/gateway/common/v1/roles_pb.ts";
 import {
   type CreateKeyRequest,
   type CreateKeyResponse,
@@ -56,7 +60,18 @@ import {
   type KeyFamily,
   mintSecret,
 } from "./secret.ts";
-import type { Controls, KeyPage, KeyStore, Limits, NewSecret } from "./store.ts";
+import {
+  type Controls,
+  checkBounds,
+  checkManaged,
+  checkManagementKey,
+  type KeyPage,
+  type KeyStore,
+  type Limits,
+  type NewSecret,
+  type Parent,
+  readParent,
+} from "./store.ts";
 
 type Parts = {
   store: KeyStore;
@@ -80,16 +95,23 @@ export async function createKey(
   call: AuthenticatedCall,
 ): Promise<CreateKeyResponse> {
   const family = checkFamily(request.family);
-  const controls = checkControls(request, parts.resolveModel);
   const { caller, note } = call;
+  const parent = caller.kind === "management" ? await readParent(parts.store, caller) : undefined;
+  const asked = checkControls(request, parts.resolveModel);
+  const controls = parent ? { ...asked, ...boundByParent(asked, parent, "") } : asked;
   const accountId = checkId("account_id", call.accountId);
-  const key = { ...controls, accountId, family, createdBy: actorOf(caller) };
-  // The programs of the operator are not bounded.
-  const liveMax = caller.kind === "person" ? parts.keysMax?.() : undefined;
+  const createdBy = actorOf(caller);
+  const key = { ...controls, accountId, family, createdBy };
+  // The programs of the operator are not bounded, and those of an account have a pace of their own.
+  const perHourMax = caller.kind === "person" ? keysPerHourMax : undefined;
+  const liveMax = caller.kind === "person" || parent ? parts.keysMax?.() : undefined;
   const created = await parts.store.createKey(key, newSecret(family), {
     once: onceFor(KeysService.method.createKey, request, call),
     admit: admitTo(parts, accountId, call),
-    bounds: liveMax === undefined ? undefined : { liveMax, perHourMax: keysPerHourMax },
+    async checkNumber(tx) {
+      if (liveMax !== undefined) await checkBounds(tx, accountId, { liveMax, perHourMax });
+      if (parent) await checkManaged(tx, createdBy, parent.mostKeys);
+    },
   });
   if (controls.expiresAt) note?.({ expiresAt: controls.expiresAt.toISOString() });
   return create(CreateKeyResponseSchema, created);
@@ -161,8 +183,13 @@ export async function updateKey(
   request: UpdateKeyRequest,
   call: AuthenticatedCall,
 ): Promise<UpdateKeyResponse> {
-  const { keyId, controls } = checkUpdate(request, parts.resolveModel);
-  const { accountId } = await findChangeable(parts, keyId, call);
+  const { keyId, controls: asked } = checkUpdate(request, parts.resolveModel);
+  const { accountId, managedBy } = await findChangeable(parts, keyId, call);
+  const { caller } = call;
+  const isChild = caller.kind === "management" && managedBy === actorOf(caller);
+  const parent = isChild ? await readParent(parts.store, caller) : undefined;
+  if (caller.kind === "management") checkNoReader(asked, "key.account_reader");
+  const controls = parent ? { ...asked, ...boundByParent(asked, parent, "key.") } : asked;
   const earlier = await parts.store.updateKey(keyId, controls, {
     admit: admitTo(parts, accountId, call),
     check(before) {
@@ -275,17 +302,63 @@ async function findChangeable(
     throw new ApiError("not_permitted", {
       message: "As a member of this account you may change only the keys that you manage.",
     });
+  if (
+    caller.kind === "management" &&
+    !caller.scopes.includes(ManagementScope.ALL_KEYS) &&
+    key.managedBy !== actorOf(caller)
+  )
+    throw new ApiError("not_permitted", {
+      message: "This management key may change only the keys that it created.",
+    });
   return key;
 }
 
 function admitTo({ checkManager }: Parts, accountId: string, { caller }: AuthenticatedCall) {
   return async (tx: Runner): Promise<void> => {
     if (caller.kind === "person") await checkManager(tx, accountId, caller.personId);
+    if (caller.kind === "management") await checkManagementKey(tx, caller);
   };
 }
 
 function noSuchKey(): ApiError {
   return new ApiError("not_found", { field: "key_id" });
+}
+
+/**
+ * The limits that a management key bounds, if they are present in `asked`: one that is not set
+ * becomes its ceiling. Throws `invalid_request` with the limit that is above it.
+ */
+function boundByParent(asked: Partial<Limits>, { childLimits }: Parent, path: string) {
+  checkNoReader(asked, `${path}account_reader`);
+  const bound = <T extends number | bigint>(
+    limit: T | null | undefined,
+    ceiling: T | undefined,
+    field: string,
+  ) => {
+    if (limit === undefined || ceiling === undefined) return limit;
+    if (limit !== null && limit > ceiling)
+      throw invalidField(path + field, `is above ${ceiling}, the most for keys of this program`);
+    return limit ?? ceiling;
+  };
+  const requestsPerMinute = bound(
+    asked.requestsPerMinute,
+    childLimits.requestsPerMinute,
+    "requests_per_minute",
+  );
+  const monthlyCap = bound(
+    asked.monthlyCap,
+    childLimits.monthlyCapMicrocredits,
+    "monthly_cap_microcredits",
+  );
+  return {
+    ...(requestsPerMinute !== undefined && { requestsPerMinute }),
+    ...(monthlyCap !== undefined && { monthlyCap }),
+  };
+}
+
+/** Throws `invalid_request`: a program gives nobody a look into the account. */
+function checkNoReader({ accountReader }: Partial<Limits>, field: string): void {
+  if (accountReader) throw invalidField(field, "is not for keys of a management key");
 }
 
 /** True if a change raises or removes a limit: the thief of a session could do so. */
@@ -453,7 +526,7 @@ function checkUpdate(
 }
 
 /** How long the earlier secrets remain valid, in milliseconds. */
-function checkOverlap(overlap: Duration | undefined): number {
+export function checkOverlap(overlap: Duration | undefined): number {
   if (!overlap) return overlapMsDefault;
   const { seconds, nanos } = overlap;
   const overlapMs = Number(seconds) * 1000 + nanos / 1e6;
@@ -463,7 +536,7 @@ function checkOverlap(overlap: Duration | undefined): number {
   return overlapMs;
 }
 
-function checkRequestsPerMinute(field: string, limit: number | undefined): number | null {
+export function checkRequestsPerMinute(field: string, limit: number | undefined): number | null {
   if (limit === undefined) return null;
   if (Number.isInteger(limit) && limit >= 0 && limit <= requestsPerMinuteMax) return limit;
   throw invalidField(field, `has to be a whole number from 0 to ${requestsPerMinuteMax}`);
@@ -480,7 +553,7 @@ function resolveModels(field: string, names: readonly string[], resolve: Resolve
   return [...new Set(ids)];
 }
 
-function checkExpiry(field: string, expiresAt: Timestamp | undefined): Date | null {
+export function checkExpiry(field: string, expiresAt: Timestamp | undefined): Date | null {
   if (expiresAt === undefined) return null;
   const date = timestampDate(expiresAt);
   // A binary message can hold a time that no date has, and `NaN` is greater than nothing.
@@ -495,7 +568,7 @@ function checkQuery(query: string): string {
   return isSecret(query) ? hintOf(query) : query;
 }
 
-function checkMonthlyCap(field: string, cap: bigint | undefined): bigint | null {
+export function checkMonthlyCap(field: string, cap: bigint | undefined): bigint | null {
   if (cap === undefined || (cap >= 0n && cap <= monthlyCapMax)) return cap ?? null;
   throw invalidField(field, `has to be from 0 to ${monthlyCapMax}`);
 }

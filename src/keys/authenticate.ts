@@ -16,7 +16,7 @@ import {
   type Origin,
 } from "../contract/contract.ts";
 import type { Metrics } from "../metrics/metrics.ts";
-import { digestSecret, isSecret } from "./secret.ts";
+import { digestSecret, isManagementSecret, isSecret } from "./secret.ts";
 import type { FoundSecret } from "./store.ts";
 
 // About 1.5 KB per key, and 100 bytes per unknown secret (Node 24, 30,000 entries).
@@ -42,6 +42,12 @@ export function createAuthentication(parts: {
   adminToken: string;
   findSecrets: (digests: readonly string[]) => Promise<FoundSecret[]>;
   onUse: (secretId: string) => void;
+  /** Absent: there are no management keys. */
+  authenticateManagement?: (
+    secret: string,
+    requestHeader: CallHeaders,
+    origin: Origin | undefined,
+  ) => Promise<Caller>;
   /** Called for each call from an address that the list of its key does not allow. */
   onMisplaced?: ((use: MisplacedUse) => void) | undefined;
   /** Called at each use of the admin token. */
@@ -93,6 +99,8 @@ export function createAuthentication(parts: {
   return {
     async authenticate(requestHeader, origin) {
       const token = bearerToken(requestHeader);
+      if (parts.authenticateManagement && isManagementSecret(token))
+        return parts.authenticateManagement(token, requestHeader, origin);
       if (!isSecret(token)) {
         if (isAdmin(token)) {
           parts.onAdminUse?.();

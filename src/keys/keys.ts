@@ -23,6 +23,7 @@ import type {
   Caller,
   Implementation,
 } from "../contract/contract.ts";
+import type { CountChange } from "../contract/interceptor.ts";
 import type { Metrics } from "../metrics/metrics.ts";
 import type { Postgres } from "../postgres/postgres.ts";
 import type { Runner } from "../postgres/statement.ts";
@@ -41,6 +42,16 @@ import {
 } from "./administration.ts";
 import { createAuthentication } from "./authenticate.ts";
 import { LastUse } from "./last-use.ts";
+import {
+  type CheckOwner,
+  countChange,
+  createManagementAuthentication,
+  createManagementKey,
+  listManagementKeys,
+  revokeManagementKey,
+  rotateManagementKey,
+  updateManagementKey,
+} from "./management.ts";
 import { RevocationCheck } from "./revocation.ts";
 import {
   accountKeys,
@@ -57,6 +68,7 @@ export type Keys = {
   /** Without authentication: the interceptor has authenticated the caller. */
   service: Implementation<typeof KeysService, AuthenticatedCall>;
   authenticate: Authenticate;
+  countChange: CountChange;
   /** Calls `listener` for each change of a key, on every node, within a second of its commit. */
   onChanged(listener: (change: { keyId: string }) => void): () => void;
   /**
@@ -108,6 +120,8 @@ export function createKeys(parts: {
   resolveModel: ResolveModel;
   /** Default: nobody is shut out here. */
   checkManager?: CheckManager;
+  /** Default: every person owns every account. */
+  checkOwner?: CheckOwner;
   /** How many live keys the people of an account may make. Absent: any number, at any pace. */
   keysMax?: () => number;
   log: Log;
@@ -127,16 +141,6 @@ export function createKeys(parts: {
   const { adminToken, resolveModel, log, hints, clock } = parts;
   const store = createKeyStore(parts.postgres);
   const lastUse = new LastUse((secretIds) => store.run(sql.recordUses, { secretIds }), log);
-  const { authenticate, forget } = createAuthentication({
-    adminToken,
-    findSecrets: store.findSecrets,
-    onUse: (secretId) => lastUse.add(secretId),
-    onMisplaced: parts.onMisplaced,
-    onAdminUse: parts.onAdminUse,
-    maxWaitMs: parts.maxWaitMs,
-    clock,
-    metrics: parts.metrics,
-  });
   const revocation = new RevocationCheck(store.liveSecrets, clock);
   const changes = createChanges({
     source: {
@@ -148,9 +152,24 @@ export function createKeys(parts: {
     clock,
     log,
   });
+  const { checkOwner = async () => {}, onMisplaced } = parts;
+  const managing = { postgres: parts.postgres, changes, checkOwner, onMisplaced };
+  const management = createManagementAuthentication(managing);
+  const { authenticate, forget } = createAuthentication({
+    adminToken,
+    findSecrets: store.findSecrets,
+    onUse: (secretId) => lastUse.add(secretId),
+    authenticateManagement: management.authenticate,
+    onMisplaced: parts.onMisplaced,
+    onAdminUse: parts.onAdminUse,
+    maxWaitMs: parts.maxWaitMs,
+    clock,
+    metrics: parts.metrics,
+  });
   // Registered first: other listeners may read the key at once.
   changes.onChanged((keyId) => {
     forget(keyId);
+    management.forget(keyId);
     revocation.forget(keyId);
   });
 
@@ -168,8 +187,14 @@ export function createKeys(parts: {
       revokeKey: (request, call) => revokeKey(all, request, call),
       revokeSecret: (request, call) => revokeSecret(all, request, call),
       authenticate: (request, { caller }) => describeCaller(store, request, caller),
+      createManagementKey: (request, call) => createManagementKey(managing, request, call),
+      listManagementKeys: (request, call) => listManagementKeys(managing, request, call),
+      updateManagementKey: (request, call) => updateManagementKey(managing, request, call),
+      rotateManagementKey: (request, call) => rotateManagementKey(managing, request, call),
+      revokeManagementKey: (request, call) => revokeManagementKey(managing, request, call),
     },
     authenticate,
+    countChange: (caller) => countChange(parts.postgres, caller),
     onChanged: (listener) => changes.onChanged((keyId) => listener({ keyId })),
     listEvents: (since, rows) => store.run(sql.listEvents, { since, rows }),
     refusalOf: (keyId, secretId) => revocation.refusalOf(keyId, secretId),
@@ -220,6 +245,12 @@ async function describeCaller(
         memberships: [...memberships],
         ...(strongUntil && { strongUntil: timestampFromDate(strongUntil) }),
       },
+    });
+  }
+  if (caller.kind === "management") {
+    const { managementKeyId, accountId, name, scopes } = caller;
+    return create(AuthenticateResponseSchema, {
+      management: { managementKeyId, accountId, name, scopes: [...scopes] },
     });
   }
   // The method admits no other caller.

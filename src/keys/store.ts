@@ -1,8 +1,10 @@
 // The tables of keys: what is more than one statement, or makes messages of rows.
 
-import { create } from "@bufbuild/protobuf";
+import { create, fromJsonString } from "@bufbuild/protobuf";
 import { type Timestamp, timestampFromDate } from "@bufbuild/protobuf/wkt";
 import {
+  type ChildLimits,
+  ChildLimitsSchema,
   type Key,
   type KeyLabel,
   KeyLabelSchema,
@@ -19,10 +21,10 @@ import { familyName, familyOf } from "../base/families.ts";
 import { timeOrderedId } from "../base/ids.ts";
 import { shownName } from "../base/names.ts";
 import type { Found } from "../base/secret-cache.ts";
-import type { KeyCaller } from "../contract/contract.ts";
+import type { KeyCaller, ManagementCaller } from "../contract/contract.ts";
 import type { CreateOnce } from "../contract/replays.ts";
 import type { Postgres } from "../postgres/postgres.ts";
-import type { Runner } from "../postgres/statement.ts";
+import type { Json, Runner } from "../postgres/statement.ts";
 import { digestBytes, type KeyFamily } from "./secret.ts";
 
 /** Why a secret is refused, or its active requests have to end. */
@@ -80,14 +82,17 @@ export type NewKey = Controls & {
 /** Throws if the caller may not change the keys of the account any more. */
 export type Admit = (tx: Runner) => Promise<void>;
 
-/** How many keys an account may have, and make. */
-export type Bounds = { readonly liveMax: number; readonly perHourMax: number };
+/** How many keys an account may have, and make. Absent: any number. */
+export type Bounds = {
+  readonly liveMax?: number | undefined;
+  readonly perHourMax?: number | undefined;
+};
 
 export type HowCreated = {
   readonly once: CreateOnce;
   readonly admit: Admit;
-  /** Undefined: any number. */
-  readonly bounds: Bounds | undefined;
+  /** Throws if there may be no further key. Called while the account is locked. */
+  readonly checkNumber: Admit;
 };
 
 /** A key as it is now. `secret`: empty if an earlier call made it, and it was not kept. */
@@ -133,13 +138,13 @@ export function createKeyStore({ run, transaction }: Pick<Postgres, "run" | "tra
 
     /**
      * Creates a key unless an earlier call has. Throws `not_found` for an unknown account,
-     * `account_closed`, and `too_many_keys`.
+     * `account_closed`, and what `how` throws.
      */
     async createKey(key: NewKey, secret: NewSecret, how: HowCreated): Promise<Created> {
       const { accountId, createdBy } = key;
-      const { once, admit, bounds } = how;
+      const { once, admit, checkNumber } = how;
       const keyId = timeOrderedId("key_");
-      const managedBy = createdBy.startsWith("person:") ? createdBy : "";
+      const managedBy = /^(person|mgmt):/.test(createdBy) ? createdBy : "";
       const row = { ...key, keyId, family: familyName(key.family), managedBy, ...secret.stored };
       const made = await transaction(async (tx) => {
         const account = await tx.run(sql.lockAccount, { accountId });
@@ -147,7 +152,7 @@ export function createKeyStore({ run, transaction }: Pick<Postgres, "run" | "tra
         if (account.status === "closed") throw new ApiError("account_closed");
         await admit(tx);
         return once(tx, { id: keyId, secret: secret.secret }, async () => {
-          if (bounds) await checkBounds(tx, accountId, bounds);
+          await checkNumber(tx);
           await tx.run(sql.createKey, { ...row, changeId: newChange() });
         });
       });
@@ -243,7 +248,7 @@ export function createKeyStore({ run, transaction }: Pick<Postgres, "run" | "tra
       keyId: string,
       { secret, stored }: NewSecret,
       overlapMs: number,
-      { admit, once }: Omit<HowCreated, "bounds">,
+      { admit, once }: Omit<HowCreated, "checkNumber">,
     ): Promise<Created> {
       const values = { keyId, ...stored, overlapMs, changeId: newChange() };
       const made = await transaction(async (tx) => {
@@ -293,14 +298,15 @@ export function createKeyStore({ run, transaction }: Pick<Postgres, "run" | "tra
 }
 
 /** Throws `too_many_keys`. The account is locked. */
-async function checkBounds(tx: Runner, accountId: string, bounds: Bounds): Promise<void> {
+export async function checkBounds(tx: Runner, accountId: string, bounds: Bounds): Promise<void> {
   const { liveMax, perHourMax } = bounds;
-  const { keys: live } = await tx.run(sql.countLive, { accountId });
-  if (live >= liveMax)
+  const live = liveMax === undefined ? 0 : (await tx.run(sql.countLive, { accountId })).keys;
+  if (liveMax !== undefined && live >= liveMax)
     throw new ApiError("too_many_keys", {
       message: `An account has ${liveMax} keys at most. Revoke some that are not used any more.`,
       limit: { name: "live_keys", limit: BigInt(liveMax), used: BigInt(live) },
     });
+  if (perHourMax === undefined) return;
   const { keys: made, firstAt } = await tx.run(sql.countMade, { accountId });
   if (made < perHourMax) return;
   const resetsAt = firstAt && new Date(firstAt.getTime() + 3_600_000);
@@ -314,6 +320,43 @@ async function checkBounds(tx: Runner, accountId: string, bounds: Bounds): Promi
     },
     ...(resetsAt && { retryAfterMs: Math.max(0, resetsAt.getTime() - Date.now()) }),
   });
+}
+
+/** What bounds the keys that a management key makes. */
+export type Parent = { readonly mostKeys: number; readonly childLimits: ChildLimits };
+
+/** Throws `revoked_key` for one that may not be used any more. Until the end of `tx` it may. */
+export async function checkManagementKey(
+  tx: Runner,
+  { managementKeyId }: ManagementCaller,
+): Promise<void> {
+  if (!(await tx.run(sql.shareManagementKey, { managementKeyId })))
+    throw new ApiError("revoked_key");
+}
+
+/** Throws `revoked_key`. */
+export async function readParent(
+  db: Pick<Postgres, "run">,
+  { managementKeyId }: ManagementCaller,
+): Promise<Parent> {
+  const row = await db.run(sql.findManagementKey, { managementKeyId });
+  if (!row || row.revokedAt) throw new ApiError("revoked_key");
+  return { mostKeys: row.mostKeys, childLimits: readChildLimits(row.childLimits) };
+}
+
+/** Throws `too_many_keys`. The account is locked. */
+export async function checkManaged(tx: Runner, managedBy: string, mostKeys: number): Promise<void> {
+  const { keys } = await tx.run(sql.countManaged, { managedBy });
+  if (keys < mostKeys) return;
+  throw new ApiError("too_many_keys", {
+    message: `This management key has ${mostKeys} keys at most. Revoke some that are not used.`,
+    limit: { name: "managed_keys", limit: BigInt(mostKeys), used: BigInt(keys) },
+  });
+}
+
+/** The limits of a row. One that only a newer program knows is left out. */
+export function readChildLimits(json: Json): ChildLimits {
+  return fromJsonString(ChildLimitsSchema, JSON.stringify(json), { ignoreUnknownFields: true });
 }
 
 /** What becomes of the keys of an account with it, in the transaction that changes it. */
@@ -375,11 +418,12 @@ export async function readLabels(
   return rows.map((row) => create(KeyLabelSchema, { ...row, name: shownName(row.name) }));
 }
 
-const newChange = () => timeOrderedId("chg_");
+/** The id of a change in the feed. */
+export const newChange = () => timeOrderedId("chg_");
 const idsOf = (rows: readonly { keyId: string }[]) => rows.map(({ keyId }) => keyId);
 
 /** What the status of its account does to a key. */
-const refusalBy: Record<sql.ReadLiveSecretsRow["accountStatus"], Refusal | undefined> = {
+export const refusalBy: Record<sql.ReadLiveSecretsRow["accountStatus"], Refusal | undefined> = {
   active: undefined,
   suspended: "account_suspended",
   closed: "revoked_key",

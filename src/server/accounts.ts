@@ -36,7 +36,7 @@ export async function createAccounts(parts: GatewayParts, data: Data, settings: 
     postgres,
     adminToken,
     resolveModel: (name) => settings.catalog().find(name)?.model.id,
-    checkManager: membersOfAccount.checkManager,
+    ...membersOfAccount,
     keysMax: () => settings.file().people.limits.keys,
     onMisplaced(use) {
       misplaced.note(use);

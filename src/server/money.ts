@@ -24,7 +24,8 @@ export function createMoney(
   { providers, limits }: RequestParts,
 ) {
   const { audit, onCallerChange } = people;
-  const interceptor = { authenticate, log, audit, onCallerChange, clock };
+  const { countChange } = keys;
+  const interceptor = { authenticate, log, audit, onCallerChange, countChange, clock };
   const billingService = intercept(BillingService, billing.service, interceptor);
   const payments = createPayments({
     postgres,

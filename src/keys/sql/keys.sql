@@ -84,10 +84,12 @@ select count(*)::int4 as "keys!"
    and (expires_at is null or expires_at > now());
 
 -- name: CountMade :one
--- How many keys an account has made in the last hour, and when the first of them was.
+-- How many keys an account has made in the last hour, and when the first of them was, without those
+-- of management keys.
 select count(*)::int4 as "keys!", min(created_at) as "first_at?"
   from keys
- where account_id = :account_id and created_at > now() - interval '1 hour';
+ where account_id = :account_id and created_at > now() - interval '1 hour'
+   and created_by not like 'mgmt:%';
 
 -- name: ListManaged :many
 -- The keys that somebody manages, without the revoked ones, in the order of their accounts, with
@@ -232,12 +234,20 @@ select :change_id || '_' || key_id, key_id from revoked
 returning key_id;
 
 -- name: RevokeAccountKeys :many
--- Revokes all active keys of an account for good. Returns them.
+-- Revokes all active keys of an account for good, and its management keys. Returns them.
 -- :change_id  to which each key adds its own
-with revoked as (
+with revoked_keys as (
   update keys set status = 'revoked', revoked_at = now()
    where account_id = :account_id and status = 'active'
   returning key_id
+), revoked_managers as (
+  update management_keys set revoked_at = now()
+   where account_id = :account_id and revoked_at is null
+  returning management_key_id
+), revoked as (
+  select key_id from revoked_keys
+  union all
+  select management_key_id from revoked_managers
 )
 insert into key_changes (change_id, key_id)
 select :change_id || '_' || key_id, key_id from revoked

@@ -15,6 +15,7 @@ function atPace(days: number): string {
 
 export const words = {
   common: {
+    line: (number: number, fault: string) => `Line ${number} ${fault}`,
     product: "Model Gateway",
     documentTitle: (title: string) => `${title} · Model Gateway`,
     skip: "Skip to the content",
@@ -307,6 +308,8 @@ export const words = {
     shown: (shown: string, all: string) => `${shown} of ${all} keys`,
     you: "you",
     program: (name: string) => `program ${name}`,
+    manager: (name: string) => `program ${name}`,
+    aManager: "a program",
     gateway: "the gateway",
     somebody: "another member",
     former: "a former member",
@@ -321,8 +324,8 @@ export const words = {
     spent: "Spent this month",
     ofCap: (cap: string) => `of ${cap} credits`,
     noCap: "no cap",
-    addresses: "Only from these addresses",
-    everywhere: "from everywhere",
+    addresses: "Addresses",
+    everywhere: "any",
     held: "Held by running requests",
     heldNote: "freed or charged when they end",
     lastUsed: "Last used",

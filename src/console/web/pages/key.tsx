@@ -170,7 +170,7 @@ function Usage({ keyId }: { keyId: string }): JSX.Element {
 }
 
 function Limits({ apiKey }: { apiKey: Key }): JSX.Element {
-  const nameOfActor = useActorNames();
+  const nameOfActor = useActorNames([apiKey.createdBy, apiKey.managedBy]);
   const { allowedModels, monthlyCapMicrocredits: cap, expiresAt, createdAt } = apiKey;
   return (
     <Card title={words.key.facts}>
@@ -313,10 +313,10 @@ function Secrets({ apiKey }: { apiKey: Key }): JSX.Element {
 
 function AuditEvents({ keyId }: { keyId: string }): JSX.Element {
   const { accountId } = account.value;
-  const nameOfActor = useActorNames();
   const [place, isSeen] = useSeen();
   const request = { accountId, pageSize: 1000 };
   const events = useCall(PeopleService.method.listAuditEvents, isSeen ? request : undefined);
+  const nameOfActor = useActorNames(events.data?.events.map(({ actor }) => actor));
   const columns: readonly Column<AuditEvent>[] = [
     {
       name: "at",

@@ -156,7 +156,7 @@ function NoMatch({ onAll }: { readonly onAll: () => void }): JSX.Element {
 }
 
 function KeyTable({ keys, query, onChange }: ChangeProps & { readonly keys: readonly Key[] }) {
-  const nameOfActor = useActorNames();
+  const nameOfActor = useActorNames(keys.map(({ createdBy }) => createdBy));
   return (
     <div class="dense tight">
       <Table

@@ -85,7 +85,7 @@ export function KeyLimits({ fields, onChange }: KeyFieldsProps): JSX.Element {
 type AddressesProps = { value: string; onInput: (value: string) => void };
 
 /** From where a credential may be used. */
-function AddressesField({ value, onInput }: AddressesProps): JSX.Element {
+export function AddressesField({ value, onInput }: AddressesProps): JSX.Element {
   const own = session.value.address;
   const isNew = own !== "" && !linesOf(value).includes(own);
   return (

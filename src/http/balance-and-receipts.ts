@@ -48,9 +48,8 @@ import { parseTags, sortedTags } from "../base/tags.ts";
 import { categoryColumns, type TokenCategory, tokenCategories } from "../base/token-categories.ts";
 import type { Core } from "../contract/contract.ts";
 import { encodeLeftOut } from "../formats/codec.ts";
-import { identityOf, pathParam, queryParam } from "./context.ts";
+import { callFor, identityOf, pathParam, queryParam, rfc3339OrNull, sendJson } from "./context.ts";
 import { json, type Operation, pageParameters, rangeParameters } from "./operation.ts";
-import { rfc3339OrNull, sendJson } from "./reply.ts";
 
 /** The key of a request. Throws `not_permitted` for the admin token, which is of no account. */
 export function keyOfRequest(request: FastifyRequest): Key {
@@ -62,7 +61,7 @@ export function keyOfRequest(request: FastifyRequest): Key {
 /** The pool that the key of a request draws on. Throws as `keyOfRequest` does. */
 export async function readPool(core: Core, request: FastifyRequest): Promise<Pool> {
   const { family } = keyOfRequest(request);
-  const { pools } = await core.billing.getPools({}, identityOf(request).call);
+  const { pools } = await core.billing.getPools({}, callFor(request));
   const pool = pools.find((one) => one.family === family);
   assert(pool, "an account has a pool of each family");
   return pool;
@@ -70,9 +69,8 @@ export async function readPool(core: Core, request: FastifyRequest): Promise<Poo
 
 export function getCredits(core: Core) {
   return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
-    const { caller, call } = identityOf(request);
-    if (caller.management) {
-      const { pools } = await core.billing.getPools({}, call);
+    if (identityOf(request).caller.management) {
+      const { pools } = await core.billing.getPools({}, callFor(request));
       return sendJson(reply, { object: "credits", pools: pools.map(renderPool) });
     }
     const key = keyOfRequest(request);
@@ -112,7 +110,7 @@ export function getReceipt(core: Core) {
     const requestId = pathParam(request, "requestId");
     const { receipt } = await core.billing.getReceipt(
       { requestId, accountId: queryParam(request, "account_id") },
-      identityOf(request).call,
+      callFor(request),
     );
     assert(receipt, "the service returns a receipt or throws");
     return sendJson(reply, renderReceipt(receipt));
@@ -275,7 +273,7 @@ export function listReceipts(core: Core) {
           madeBy: textParam(query, "made_by"),
         },
       },
-      identityOf(request).call,
+      callFor(request),
     );
     return sendJson(reply, {
       object: "list",

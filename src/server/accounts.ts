@@ -35,9 +35,9 @@ export async function createAccounts(parts: GatewayParts, data: Data, settings: 
   const keys = createKeys({
     postgres,
     adminToken,
-    resolveModel: (name) => settings.catalog().find(name)?.model.id,
+    resolveModel: (name) => settings.catalog.find(name)?.model.id,
     ...membersOfAccount,
-    keysMax: () => settings.file().people.limits.keys,
+    keysMax: () => settings.file.people.limits.keys,
     onMisplaced(use) {
       misplaced.note(use);
       billing.countRejected({ ...use, keyId: use.id }, "address_not_allowed");
@@ -52,7 +52,7 @@ export async function createAccounts(parts: GatewayParts, data: Data, settings: 
   const billing = createBilling({
     postgres,
     hints,
-    priceOf: (model) => settings.catalog().priceOf(model),
+    priceOf: (model) => settings.catalog.priceOf(model),
     log,
     keys: keys.ofAccount,
     members: membersOfAccount,
@@ -70,7 +70,7 @@ export async function createAccounts(parts: GatewayParts, data: Data, settings: 
     keys: keys.managed,
     hints: hints && hintsOn(hints, "gateway:people-changed"),
     mailer,
-    settings: settings.file().people,
+    settings: settings.file.people,
     env,
     ensureAccount: billing.ensureAccount,
     forecastsOf: billing.forecastsOf,

@@ -81,6 +81,7 @@ import { UsageDays } from "./usage-days.ts";
 import { type VerificationParts, verifyLedger } from "./verification.ts";
 
 export type { Hold } from "./admission.ts";
+export { budgetsOfKeys } from "./budgets.ts";
 export { minHoldMicro, type UsageBounds } from "./hold-size.ts";
 export type { ExpectedHold, Holds, NewHold } from "./holds.ts";
 export { chargedUsage, costMicro, priceVersion } from "./price.ts";

@@ -76,7 +76,13 @@ export interface Call {
 
 /** The authenticated caller. */
 export type Caller =
-  | { readonly kind: "key"; readonly key: Key; readonly secret: Secret }
+  | {
+      readonly kind: "key";
+      readonly key: Key;
+      readonly secret: Secret;
+      /** True: the key or who manages it has a budget with a limit. Absent: neither has. */
+      readonly isLimited?: boolean;
+    }
   | AdminToken
   | Person
   /** A part of the gateway, such as `payments`. Only the local binding names it, never a header. */
@@ -357,7 +363,7 @@ export function toCaller({ admin, key, secret, person }: AuthenticateResponse): 
     const { name, scope, tokenId } = admin;
     return { kind: "admin", name, scope, tokenId: tokenId === "" ? undefined : tokenId };
   }
-  if (key && secret) return { kind: "key", key, secret };
+  if (key && secret) return { kind: "key", key, secret, isLimited: true };
   if (!person) return undefined;
   const { personId, sessionId, memberships, operator, strongUntil } = person;
   return {

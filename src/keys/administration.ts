@@ -38,6 +38,7 @@ import {
   type UpdateKeyResponse,
   UpdateKeyResponseSchema,
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import { type BudgetLimits, checkLimits, unlimited } from "../base/budgets.ts";
 import type { Changes } from "../base/change-feed.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { timeOrderedId } from "../base/ids.ts";
@@ -82,7 +83,10 @@ export async function createKey(
   const controls = checkControls(request, parts.resolveModel);
   const { caller, note } = call;
   const accountId = checkId("account_id", call.accountId);
-  const key = { ...controls, accountId, family, createdBy: actorOf(caller) };
+  const budget = { ...unlimited, ...controls.budget };
+  const limitedByOwner = !isMember(caller, accountId) && hasLimit(controls);
+  const createdBy = actorOf(caller);
+  const key = { ...controls, budget, limitedByOwner, accountId, family, createdBy };
   // The programs of the operator are not bounded.
   const liveMax = caller.kind === "person" ? parts.keysMax?.() : undefined;
   const created = await parts.store.createKey(key, newSecret(family), {
@@ -161,11 +165,20 @@ export async function updateKey(
   call: AuthenticatedCall,
 ): Promise<UpdateKeyResponse> {
   const { keyId, controls } = checkUpdate(request, parts.resolveModel);
-  const { accountId } = await findChangeable(parts, keyId, call);
-  const earlier = await parts.store.updateKey(keyId, controls, {
-    admit: admitTo(parts, accountId, call),
+  const found = await findChangeable(parts, keyId, call);
+  const earlier = await parts.store.updateKey(found, controls, {
+    admit: admitTo(parts, found.accountId, call),
     check(before) {
-      if (isRaise(controls, before)) checkStrong(call.caller);
+      const isTheirs = isMember(call.caller, found.accountId);
+      if (isRaise(controls, before)) {
+        if (isTheirs && before.limitedByOwner)
+          throw new ApiError("not_permitted", {
+            message: "An owner has set the limits of this key. You may only tighten them.",
+          });
+        checkStrong(call.caller);
+      }
+      // A member who tightens them leaves them an owner's; his own changes make them his.
+      return limitNames.some((name) => name in controls) && !isTheirs ? true : null;
     },
   });
   const key = published(parts, await parts.store.readKey(keyId));
@@ -265,12 +278,7 @@ async function findChangeable(
   checkAccess(call, key.accountId, noSuchKey);
   // A failure leaves an audit event too, which belongs to the account.
   call.note?.({ accountId: key.accountId });
-  if (
-    caller.kind === "person" &&
-    caller.operator !== OperatorRole.ADMIN &&
-    roleIn(caller, key.accountId) !== AccountRole.OWNER &&
-    key.managedBy !== actorOf(caller)
-  )
+  if (isMember(caller, key.accountId) && key.managedBy !== actorOf(caller))
     throw new ApiError("not_permitted", {
       message: "As a member of this account you may change only the keys that you manage.",
     });
@@ -288,14 +296,32 @@ function noSuchKey(): ApiError {
 }
 
 /** True if a change raises or removes a limit: the thief of a session could do so. */
-function isRaise(changed: Partial<Limits>, before: Limits): boolean {
-  const { requestsPerMinute, allowedModels, monthlyCap, accountReader, expiresAt } = changed;
+function isRaise(changed: Partial<Controls>, before: Limits): boolean {
+  const { requestsPerMinute, allowedModels, budget, accountReader, expiresAt } = changed;
   return (
     isAbove(requestsPerMinute, before.requestsPerMinute) ||
-    isAbove(monthlyCap, before.monthlyCap) ||
+    budgetNames.some((name) => isAbove(budget?.[name], before.budget[name])) ||
     isAbove(expiresAt, before.expiresAt) ||
     (accountReader === true && !before.accountReader) ||
     (allowedModels !== undefined && isWider(allowedModels, before.allowedModels))
+  );
+}
+
+/** True for a person who may change the keys that he manages alone. */
+function isMember(caller: AuthenticatedCall["caller"], accountId: string): boolean {
+  return (
+    caller.kind === "person" &&
+    caller.operator !== OperatorRole.ADMIN &&
+    roleIn(caller, accountId) !== AccountRole.OWNER
+  );
+}
+
+function hasLimit({ requestsPerMinute, allowedModels, budget, expiresAt }: Controls): boolean {
+  return (
+    requestsPerMinute !== null ||
+    expiresAt !== null ||
+    allowedModels.length > 0 ||
+    budgetNames.some((name) => (budget[name] ?? null) !== null)
   );
 }
 
@@ -312,25 +338,39 @@ function isWider(next: readonly string[], before: readonly string[]): boolean {
 }
 
 /** The limits that a change names, as they were and as they are, for the audit. */
-function changedLimits(changed: Partial<Controls>, earlier: Limits): AuditFacts {
+function changedLimits(
+  { budget = {}, ...changed }: Partial<Controls>,
+  earlier: Limits,
+): AuditFacts {
   const facts: Record<string, string> = {};
-  for (const name of limitNames) {
-    if (!(name in changed)) continue;
-    const fact = name === "monthlyCap" ? "monthlyCapMicrocredits" : name;
-    const none = name === "expiresAt" ? "never" : "unlimited";
-    facts[fact] = limitText(changed[name], none);
-    facts[`old${fact.charAt(0).toUpperCase()}${fact.slice(1)}`] = limitText(earlier[name], none);
-  }
+  const add = (fact: string, next: Parameters<typeof limitText>[0], before: typeof next) => {
+    const none = fact === "expiresAt" ? "never" : "unlimited";
+    facts[fact] = limitText(next, none);
+    facts[`old${fact.charAt(0).toUpperCase()}${fact.slice(1)}`] = limitText(before, none);
+  };
+  for (const name of limitNames)
+    if (name !== "budget" && name in changed) add(name, changed[name], earlier[name]);
+  for (const name of budgetNames)
+    if (name in budget) add(budgetFacts[name], budget[name], earlier.budget[name]);
   return facts;
 }
 
 const limitNames = [
   "requestsPerMinute",
   "allowedModels",
-  "monthlyCap",
+  "budget",
   "accountReader",
   "expiresAt",
 ] as const;
+const budgetNames = ["day", "week", "month", "total", "running"] as const;
+/** As requests name them. */
+const budgetFacts: Readonly<Record<keyof BudgetLimits, string>> = {
+  day: "dailyCapMicrocredits",
+  week: "weeklyCapMicrocredits",
+  month: "monthlyCapMicrocredits",
+  total: "totalCapMicrocredits",
+  running: "requestsAtOnce",
+};
 
 function limitText(
   limit: number | bigint | boolean | Date | readonly string[] | null | undefined,
@@ -362,7 +402,6 @@ export type ResolveModel = (name: string) => string | undefined;
 const keysPerHourMax = 60;
 const requestsPerMinuteMax = 1_000_000;
 const allowedModelsMax = 100;
-const monthlyCapMax = 2n ** 53n;
 const queryLengthMax = 200;
 const expiryMsMax = Date.UTC(9999, 11, 31);
 const overlapMsDefault = 24 * 3_600_000;
@@ -371,7 +410,11 @@ const changeable = [
   "name",
   "requests_per_minute",
   "allowed_models",
+  "daily_cap_microcredits",
+  "weekly_cap_microcredits",
   "monthly_cap_microcredits",
+  "total_cap_microcredits",
+  "requests_at_once",
   "account_reader",
   "expires_at",
 ];
@@ -394,7 +437,7 @@ function checkControls(request: CreateKeyRequest, resolve: ResolveModel): Contro
     name: checkName("name", request.name),
     requestsPerMinute: checkRequestsPerMinute("requests_per_minute", request.requestsPerMinute),
     allowedModels: resolveModels("allowed_models", request.allowedModels, resolve),
-    monthlyCap: checkMonthlyCap("monthly_cap_microcredits", request.monthlyCapMicrocredits),
+    budget: checkBudget("", request),
     accountReader: request.accountReader,
     expiresAt: checkExpiry("expires_at", request.expiresAt),
   };
@@ -409,7 +452,7 @@ function checkUpdate(
   if (!key || key.keyId === "") throw invalidField("key.key_id", "is required");
   const paths = request.updateMask?.paths ?? [];
   if (paths.length === 0) throw invalidField("update_mask", "has to name at least one field");
-  const controls: Partial<Controls> = {};
+  const controls: { -readonly [Name in keyof Controls]?: Controls[Name] } = {};
   for (const path of paths) {
     switch (path) {
       case "name":
@@ -424,12 +467,16 @@ function checkUpdate(
       case "allowed_models":
         controls.allowedModels = resolveModels("key.allowed_models", key.allowedModels, resolve);
         break;
+      case "daily_cap_microcredits":
+      case "weekly_cap_microcredits":
       case "monthly_cap_microcredits":
-        controls.monthlyCap = checkMonthlyCap(
-          "key.monthly_cap_microcredits",
-          key.monthlyCapMicrocredits,
-        );
+      case "total_cap_microcredits":
+      case "requests_at_once": {
+        const budget = checkBudget("key.", key);
+        const name = budgetPaths[path];
+        controls.budget = { ...controls.budget, [name]: budget[name] };
         break;
+      }
       case "account_reader":
         controls.accountReader = key.accountReader;
         break;
@@ -486,7 +533,38 @@ function checkQuery(query: string): string {
   return isSecret(query) ? hintOf(query) : query;
 }
 
-function checkMonthlyCap(field: string, cap: bigint | undefined): bigint | null {
-  if (cap === undefined || (cap >= 0n && cap <= monthlyCapMax)) return cap ?? null;
-  throw invalidField(field, `has to be from 0 to ${monthlyCapMax}`);
+const budgetPaths = {
+  daily_cap_microcredits: "day",
+  weekly_cap_microcredits: "week",
+  monthly_cap_microcredits: "month",
+  total_cap_microcredits: "total",
+  requests_at_once: "running",
+} as const satisfies Record<string, keyof BudgetLimits>;
+
+/** `prefix`: of the names of fields. */
+function checkBudget(
+  prefix: string,
+  of: Pick<
+    Key,
+    | "dailyCapMicrocredits"
+    | "weeklyCapMicrocredits"
+    | "monthlyCapMicrocredits"
+    | "totalCapMicrocredits"
+    | "requestsAtOnce"
+  >,
+): BudgetLimits {
+  return checkLimits(
+    {
+      day: of.dailyCapMicrocredits ?? null,
+      week: of.weeklyCapMicrocredits ?? null,
+      month: of.monthlyCapMicrocredits ?? null,
+      total: of.totalCapMicrocredits ?? null,
+      running: of.requestsAtOnce ?? null,
+    },
+    (name) => {
+      for (const [path, one] of Object.entries(budgetPaths))
+        if (one === name) return `${prefix}${path}`;
+      return prefix;
+    },
+  );
 }

@@ -43,6 +43,7 @@ import { LastUse } from "./last-use.ts";
 import { RevocationCheck } from "./revocation.ts";
 import {
   accountKeys,
+  type BudgetsOfKeys,
   createKeyStore,
   type KeyEvent,
   type KeyStore,
@@ -102,6 +103,7 @@ export const hintChannel = "gateway:keys-changed";
 
 export function createKeys(parts: {
   postgres: Pick<Postgres, "run" | "transaction">;
+  budgets: BudgetsOfKeys;
   /** Empty: no token authenticates the operator. */
   adminToken: string;
   resolveModel: ResolveModel;
@@ -122,7 +124,7 @@ export function createKeys(parts: {
   metrics?: Metrics | undefined;
 }): Keys {
   const { adminToken, resolveModel, log, hints, clock } = parts;
-  const store = createKeyStore(parts.postgres);
+  const store = createKeyStore(parts.postgres, parts.budgets);
   const lastUse = new LastUse((secretIds) => store.run(sql.recordUses, { secretIds }), log);
   const { authenticate, forget } = createAuthentication({
     adminToken,

@@ -1,7 +1,7 @@
 // Callers and payers: keys, the ledger and people. Each uses those above it here; what the
 // ledger and people use of later services they get when they start.
 
-import { createBilling } from "../billing/billing.ts";
+import { budgetsOfKeys, createBilling } from "../billing/billing.ts";
 import type { Authenticate } from "../contract/contract.ts";
 import { createKeys } from "../keys/keys.ts";
 import {
@@ -32,6 +32,7 @@ export async function createAccounts(parts: GatewayParts, data: Data, settings: 
       : (config.adminToken ?? "");
   const keys = createKeys({
     postgres,
+    budgets: budgetsOfKeys,
     adminToken,
     resolveModel: (name) => settings.catalog().find(name)?.model.id,
     checkManager: membersOfAccount.checkManager,

@@ -117,8 +117,8 @@ test("the audit sees a change of what a closed month sums up to", async () => {
   );
   expect(await violations()).toEqual([
     "a closed month = its sums",
+    "budget = its charges and holds",
     "days = closed months",
-    "month = its charges and holds",
   ]);
 });
 

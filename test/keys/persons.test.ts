@@ -222,8 +222,11 @@ describe("a change by a person who has not confirmed who he is", () => {
     await strong.service.updateKey(cap(100n), strong.call);
     const { service, call } = open(weak);
     const lowered = Promise.withResolvers<void>();
-    const text = "update keys set monthly_cap = 50 where key_id = $1";
+    const lock =
+      "select from pools p join keys k using (account_id, family) where k.key_id = $1 for update of p";
+    const text = "update budgets set month_limit = 50 where payer = $1";
     const lowering = fixture.database.transaction(async (tx) => {
+      await query(tx, { name: "test/lock", text: lock }, [keyId]);
       await query(tx, { name: "test/lower", text }, [keyId]);
       await lowered.promise;
     });

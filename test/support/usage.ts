@@ -54,7 +54,6 @@ export async function freshUsage() {
   ) {
     const month = `${at.toISOString().slice(0, 7)}-01`;
     const requestId = newRequestId();
-    const values = [payer.accountId, payer.keyId, month, amountMicro];
     await ledger.run(
       `do $$ begin
          if to_regclass('charges_${month.slice(0, 7).replace("-", "_")}') is null then
@@ -63,17 +62,14 @@ export async function freshUsage() {
          end if;
        end $$`,
     );
-    await ledger.run("update pools set held = held + $2 where account_id = $1 and family = $3", [
-      payer.accountId,
-      amountMicro,
-      payer.family,
+    const { accountId, family, keyId } = payer;
+    const added =
+      "set held = held + $3, running = running + 1 where account_id = $1 and family = $2";
+    await ledger.run(`update pools ${added}`, [accountId, family, amountMicro]);
+    await ledger.run(`update budgets ${added} and payer = $4`, [
+      ...[accountId, family, amountMicro],
+      keyId,
     ]);
-    await ledger.run(
-      `insert into key_months (account_id, key_id, month, held) values ($1, $2, $3, $4)
-       on conflict (account_id, key_id, month) do update
-       set held = key_months.held + excluded.held`,
-      values,
-    );
     await ledger.store.registerPrice("model-test", price);
     await ledger.run(
       `insert into holds (account_id, request_id, family, key_id, model, month, amount,

@@ -315,21 +315,21 @@ where hour >= :day::date::timestamp at time zone 'utc' and key_id >= '';
 -- when nothing is left of it, or when a request of the last hours was rejected for it: what is left
 -- may be too little for any request.
 -- :percent  of the cap
-select k.account_id, k.key_id, k.name, k.monthly_cap as "cap_micro!", m.month,
-  m.spent as spent_micro,
-  m.spent >= k.monthly_cap or exists (
+select b.account_id, k.key_id, k.name, b.month_limit as "cap_micro!",
+  date_trunc('month', b.day)::date as "month!", b.spent - b.month_base as "spent_micro!",
+  b.spent - b.month_base >= b.month_limit or exists (
     select 1
     from errors_hourly e
-    where e.account_id = m.account_id and e.key_id = m.key_id
+    where e.account_id = b.account_id and e.key_id = b.payer
       and e.reason = 'monthly_cap_reached'
       and e.hour >= date_trunc('hour', now(), 'UTC') - interval '1 hour'
       and e.hour >= date_trunc('month', now(), 'UTC')
   ) as "is_reached!"
-from key_months m
-join keys k on m.account_id = k.account_id and m.key_id = k.key_id
-where m.account_id = any(:account_ids::text[]) and k.status = 'active' and k.monthly_cap > 0
-  and m.month = date_trunc('month', now() at time zone 'utc')::date
-  and m.spent >= k.monthly_cap * (:percent::numeric / 100);
+from budgets b
+join keys k on k.key_id = b.payer
+where b.account_id = any(:account_ids::text[]) and k.status = 'active' and b.month_limit > 0
+  and b.day >= date_trunc('month', now() at time zone 'utc')::date
+  and b.spent - b.month_base >= b.month_limit * (:percent::numeric / 100);
 
 -- name: ReadArchivedMonths :many
 -- Reads the months in which an account was charged and whose charges were removed after an export,

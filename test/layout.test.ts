@@ -116,7 +116,6 @@ const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
       "stopwatch",
       "tags",
       "task",
-      "timeout",
       "tls-problem",
       "token-categories",
       "wait-group",

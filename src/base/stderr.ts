@@ -2,7 +2,7 @@
 // keep no process from ending: the destination of pino repeats a failed write forever at an exit.
 
 import fs from "node:fs";
-import { withTimeout } from "./timeout.ts";
+import { withTimeout } from "./clock.ts";
 
 /** Lines are written together, at most so late. Exits flush. */
 const lateMsMax = 100;

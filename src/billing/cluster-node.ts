@@ -2,11 +2,10 @@
 // processes and settles the requests that they left behind.
 
 import { Basis, Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
-import { type Clock, every, pause, systemClock } from "../base/clock.ts";
+import { type Clock, every, pause, systemClock, withTimeout } from "../base/clock.ts";
 import { timeOrderedId } from "../base/ids.ts";
 import type { Log } from "../base/log.ts";
 import { heartbeatsMissedMax } from "../base/shown-figures.ts";
-import { withTimeout } from "../base/timeout.ts";
 import { tokenCategories } from "../base/token-categories.ts";
 import { isUniqueViolation } from "../postgres/postgres.ts";
 import { keyOf, type RequestKey, requestKeyOf } from "./admission.ts";

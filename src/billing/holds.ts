@@ -8,11 +8,10 @@ import { Basis, Outcome, type Receipt } from "../../gen/gateway/billing/v1/billi
 import { type Price, type Usage, UsageSchema } from "../../gen/gateway/common/v1/usage_pb.ts";
 import * as sql from "../../gen/sql/billing.ts";
 import { BoundedMap } from "../base/bounded-map.ts";
-import { type Clock, pause, systemClock } from "../base/clock.ts";
+import { type Clock, pause, systemClock, withTimeout } from "../base/clock.ts";
 import { ApiError } from "../base/errors.ts";
 import { newRequestId } from "../base/ids.ts";
 import type { Log } from "../base/log.ts";
-import { withTimeout } from "../base/timeout.ts";
 import { type Connection, isUnreachable, type Postgres } from "../postgres/postgres.ts";
 import {
   type AdmissionRequest,
@@ -29,10 +28,10 @@ import {
 } from "./admission.ts";
 import {
   BatchConnection,
+  BatchQueue,
   classifyAdmissionError,
   classifySettlementError,
-} from "./batch-connection.ts";
-import { BatchQueue } from "./batch-queue.ts";
+} from "./batch-queue.ts";
 import {
   least,
   maxHoldMicro,

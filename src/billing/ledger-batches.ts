@@ -31,13 +31,7 @@ import {
   type RunningBudget,
   requestKeyOf,
 } from "./admission.ts";
-import {
-  type Decided,
-  type Decision,
-  decision,
-  type Sequence,
-  sequence,
-} from "./batch-connection.ts";
+import { type Decided, type Decision, decision, type Sequence, sequence } from "./batch-queue.ts";
 import { chargedUsage, costMicro, costsUpTo, type Metered } from "./price.ts";
 import { basisName, outcomeName } from "./rows.ts";
 import type { Charge, Settled, SettleRequest } from "./settlement.ts";

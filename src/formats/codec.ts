@@ -1,10 +1,19 @@
 // The interfaces that all formats implement: encoders of answers for the listeners, decoders of
 // answers for the providers.
 
-import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
+import { create, type JsonObject, type JsonValue } from "@bufbuild/protobuf";
 import type { LeftOut } from "../../gen/gateway/common/v1/left_out_pb.ts";
-import { Format } from "../../gen/gateway/inference/v1/content_pb.ts";
+import {
+  type Block,
+  BlockSchema,
+  ContentForm,
+  Format,
+  type Message,
+  MessageSchema,
+  Role,
+} from "../../gen/gateway/inference/v1/content_pb.ts";
 import type { Cost, Event } from "../../gen/gateway/inference/v1/event_pb.ts";
+import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { ApiError } from "../base/errors.ts";
 import { credits } from "../base/money.ts";
 import { isObject } from "./json.ts";
@@ -139,4 +148,56 @@ export interface AnswerCodec {
   createEventDecoder(acceptsRuns?: boolean, source?: AnswerSource): EventDecoder;
   /** The events of a plain answer; one `failure` if the body is not an answer. */
   decodeAnswer(body: JsonObject, source?: AnswerSource): Event[];
+}
+
+/**
+ * True for a request of one of OpenAI's formats without a user or assistant message. Providers of
+ * chat completions accept it as it is; for all others its last instruction is the user's message.
+ */
+export function hasOnlyInstructions({ sourceFormat, messages }: GenerateRequest): boolean {
+  return isOpenai(sourceFormat) && messages.every(({ role }) => role === Role.SYSTEM);
+}
+
+/** `messages` without system messages. Changed messages are copies. */
+export function foldSystemEntries(messages: readonly Message[]): readonly Message[] {
+  if (!messages.some((message) => message.role === Role.SYSTEM)) return messages;
+  const folded: Message[] = [];
+  let own: Message | undefined;
+  for (const message of messages) {
+    if (message.role !== Role.SYSTEM) {
+      folded.push(message);
+      continue;
+    }
+    const reminder = toReminder(message);
+    if (!reminder) continue;
+    const before = folded.at(-1);
+    // Several system messages in a row extend one copy, which keeps the cost linear.
+    if (own !== undefined && before === own) {
+      own.content.push(reminder);
+    } else if (before?.role === Role.USER) {
+      own = { ...before, content: [...before.content, reminder], form: ContentForm.UNSPECIFIED };
+      folded[folded.length - 1] = own;
+    } else {
+      own = create(MessageSchema, { role: Role.USER, content: [reminder] });
+      folded.push(own);
+    }
+  }
+  return folded;
+}
+
+/**
+ * The text of a system message, marked as a system reminder. Undefined for a message without text,
+ * which only changes settings that such servers do not have.
+ */
+function toReminder(message: Message): Block | undefined {
+  const texts = message.content.flatMap(({ kind }) =>
+    kind.case === "text" && kind.value.text !== "" ? [kind.value.text] : [],
+  );
+  if (texts.length === 0) return undefined;
+  const text = `<system-reminder>\n${texts.join("\n")}\n</system-reminder>`;
+  const cacheControl = message.content.findLast((block) => block.cacheControl)?.cacheControl;
+  return create(BlockSchema, {
+    kind: { case: "text", value: { text } },
+    ...(cacheControl && { cacheControl }),
+  });
 }

@@ -16,8 +16,8 @@ import {
   type UntypedHandleCall,
 } from "@grpc/grpc-js";
 import { callers, endless } from "../../gen/gateway/common/v1/options_pb.ts";
+import { withTimeout } from "../base/clock.ts";
 import { type ErrorReason, shuttingDown, toApiError } from "../base/errors.ts";
-import { withTimeout } from "../base/timeout.ts";
 import { WaitGroup } from "../base/wait-group.ts";
 import { hostAndPort, type ServerTls } from "../config/environment.ts";
 import {

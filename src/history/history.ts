@@ -1,9 +1,9 @@
 // The years behind the current month: closing, export and removal of months, and the sink that gets
 // every charge. docs/operating.md says how an operator uses them.
 
+import { withTimeout } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import { Task } from "../base/task.ts";
-import { withTimeout } from "../base/timeout.ts";
 import type { SinkSettings } from "../config/environment.ts";
 import type { Metrics } from "../metrics/metrics.ts";
 import type { OpenLedger } from "../postgres/open-ledger.ts";

@@ -15,12 +15,11 @@ import {
 import { isObject } from "../formats/json.ts";
 import type { Sealing } from "../formats/packs.ts";
 import * as responses from "../formats/responses/responses.ts";
-import type { ReadJson } from "./body.ts";
+import { type ReadJson, withHeaderTags } from "./body.ts";
 import { accountOf } from "./context.ts";
 import { eventStream, eventsOf, json, type Operation } from "./operation.ts";
 import type { SealedContent } from "./sealed-content.ts";
 import { type AnswerFormat, type AnswerSettings, sendAnswer } from "./send-answer.ts";
-import { withHeaderTags } from "./tags.ts";
 
 export const chatOperation: Operation = {
   id: "createChatCompletion",

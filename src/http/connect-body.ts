@@ -13,10 +13,10 @@ import type { Clock } from "../base/clock.ts";
 import { ApiError } from "../base/errors.ts";
 import { decodeRequest } from "../contract/decode-request.ts";
 import { requestBytesMax } from "../contract/message-limits.ts";
+import { dropBody, watchPace } from "./body.ts";
 import type { BodyMemory, BodyReservation } from "./body-memory.ts";
 import { toConnectError } from "./connect-error.ts";
 import { refuseUnknownNames } from "./connect-names.ts";
-import { dropBody, watchPace } from "./receive-body.ts";
 import { type UnpaidWork, workMsOf } from "./unpaid-work.ts";
 
 type Handler = ConnectRouter["handlers"][number];

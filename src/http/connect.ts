@@ -37,12 +37,12 @@ import {
 } from "../contract/contract.ts";
 import { recursionLimit, requestBytesMax } from "../contract/message-limits.ts";
 import type { FailedCredentials, IdentifyCaller } from "./authenticate.ts";
+import { dropBody, whenSent } from "./body.ts";
 import type { BodyMemory } from "./body-memory.ts";
 import { compressAnswers } from "./compress-answer.ts";
 import { checkBody, senderOf, withSender } from "./connect-body.ts";
 import { toConnectError, toConnectResponse, toUnaryResponse } from "./connect-error.ts";
 import type { AddressLimit } from "./connections.ts";
-import { dropBody, whenSent } from "./receive-body.ts";
 import { UnpaidWork } from "./unpaid-work.ts";
 
 export type ConnectParts = {

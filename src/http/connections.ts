@@ -6,10 +6,10 @@ import { Server as NetServer, type Socket } from "node:net";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { addTo } from "../base/bounded-map.ts";
 import { type AddressMatcher, networkOf } from "../base/client-address.ts";
+import { aborted, withTimeout } from "../base/clock.ts";
 import { ApiError, shuttingDown } from "../base/errors.ts";
-import { aborted, withTimeout } from "../base/timeout.ts";
 import { WaitGroup } from "../base/wait-group.ts";
-import { lingerMs } from "./receive-body.ts";
+import { lingerMs } from "./body.ts";
 
 /** How long an idle connection stays open for its next request once it is to be closed. */
 const idleMs = 1_000;

@@ -6,11 +6,11 @@ import type { FastifyError, FastifyReply, FastifyRequest } from "fastify";
 import { ApiError, toApiError } from "../base/errors.ts";
 import { newRequestId } from "../base/ids.ts";
 import type { Log } from "../base/log.ts";
+import { dropBody, lingerMs, whenSent } from "./body.ts";
 import { requestIdHeaders } from "./context.ts";
 import { failedStatuses } from "./early-check.ts";
 import { type ErrorResponse, toErrorResponse } from "./error-body.ts";
 import { failsInStream } from "./error-table.ts";
-import { dropBody, lingerMs, whenSent } from "./receive-body.ts";
 import { hijackReply, sendJson, streamHeaders } from "./reply.ts";
 
 /**

@@ -16,11 +16,14 @@ import { type Generate, overRpc } from "../contract/generation.ts";
 import type { Metrics } from "../metrics/metrics.ts";
 import type { TraceHeaders, Tracer } from "../tracing/tracing.ts";
 import { aboutOperation, descriptorsOperation, getAbout, getDescriptorSet } from "./about.ts";
-import { createAccessLog } from "./access-log.ts";
 import {
+  type CredentialForm,
   createFailedCredentials,
   type FailedCredentials,
   type IdentifyCaller,
+  type NativeBearer,
+  readCredential,
+  requireVersion,
 } from "./authenticate.ts";
 import {
   creditsOperation,
@@ -34,13 +37,13 @@ import { createReadJson, createReadRaw } from "./body.ts";
 import type { BodyMemory } from "./body-memory.ts";
 import { chatOperation, postChatCompletions } from "./chat-completions.ts";
 import { type AddressLimit, allowHalfClose, OpenRequests } from "./connections.ts";
-import { endOf, type RequestContext, requestIdHeaders, requestIdOf } from "./context.ts";
 import {
-  type CredentialForm,
-  type NativeBearer,
-  readCredential,
-  requireVersion,
-} from "./credentials.ts";
+  createAccessLog,
+  endOf,
+  type RequestContext,
+  requestIdHeaders,
+  requestIdOf,
+} from "./context.ts";
 import { docsOperation, getDocs } from "./docs-page.ts";
 import type { EarlyCheck } from "./early-check.ts";
 import type { Envelope } from "./error-body.ts";

@@ -13,13 +13,12 @@ import {
   encodeCount,
 } from "../formats/native/native.ts";
 import type { Sealing } from "../formats/packs.ts";
-import type { ReadJson } from "./body.ts";
+import { type ReadJson, withHeaderTags } from "./body.ts";
 import { accountOf, identityOf, type RequestContext } from "./context.ts";
 import { eventStream, eventsOf, json, type Operation } from "./operation.ts";
 import { sendJson } from "./reply.ts";
 import type { SealedContent } from "./sealed-content.ts";
 import { type AnswerFormat, type AnswerSettings, sendAnswer } from "./send-answer.ts";
-import { withHeaderTags } from "./tags.ts";
 
 function formatOf(sealing: Sealing, showCost: boolean): AnswerFormat {
   const contextOf = ({ model, estimatedInputTokens }: Admission) => ({

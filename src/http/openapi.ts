@@ -20,8 +20,8 @@ import { tagKeyMax, tagPrefix, tagsHeader, tagsMax, tagValueMax } from "../base/
 import { chatSchemas } from "../formats/chat/chat.ts";
 import { nativeSchemas } from "../formats/native/native.ts";
 import { responsesSchemas } from "../formats/responses/responses.ts";
+import { supportedVersions } from "./authenticate.ts";
 import { receiptSchemas } from "./balance-and-receipts.ts";
-import { supportedVersions } from "./credentials.ts";
 import type { Envelope } from "./error-body.ts";
 import { errorTable, type Row } from "./error-table.ts";
 import { modelSchemas } from "./models.ts";

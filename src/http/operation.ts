@@ -3,7 +3,7 @@
 
 import type { ErrorReason } from "../base/errors.ts";
 import { described, ref, type Schema } from "../base/json-schema.ts";
-import type { CredentialForm } from "./credentials.ts";
+import type { CredentialForm } from "./authenticate.ts";
 import type { Envelope } from "./error-body.ts";
 
 /** A route, as far as the description needs it. */

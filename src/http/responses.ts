@@ -17,12 +17,11 @@ import {
   readWishes,
   type Wishes,
 } from "../formats/responses/responses.ts";
-import type { ReadJson } from "./body.ts";
+import { type ReadJson, withHeaderTags } from "./body.ts";
 import { accountOf, identityOf, type RequestContext } from "./context.ts";
 import { eventStream, eventsOf, json, type Operation } from "./operation.ts";
 import type { SealedContent } from "./sealed-content.ts";
 import { type AnswerFormat, type AnswerSettings, sendAnswer } from "./send-answer.ts";
-import { withHeaderTags } from "./tags.ts";
 
 type Call = NonNullable<RequestContext["identity"]>["call"];
 

@@ -1,7 +1,10 @@
 // The requests that run in this process or are being admitted, so that the gateway can end them:
 // those of a key when it is revoked, one that an owner wants ended, all of them when the process
-// drains.
+// drains. And the provider calls that nobody paid for, because the hold was not given after them or
+// the client left before it: a key with many of them waits for its holds.
 
+import { BoundedMap } from "../base/bounded-map.ts";
+import type { Clock } from "../base/clock.ts";
 import type { ApiError } from "../base/errors.ts";
 import { WaitGroup } from "../base/wait-group.ts";
 
@@ -93,5 +96,32 @@ export class ActiveRequests {
   /** Resolves when no request is active. */
   whenIdle(): Promise<void> {
     return this.#count.wait();
+  }
+}
+
+const callsMax = 5;
+const recentMs = 60_000;
+const keysMax = 20_000;
+
+export class UnpaidCalls {
+  readonly #clock: Clock;
+  /** Times of the last ones, by key. */
+  readonly #byKey = new BoundedMap<string, number[]>(keysMax);
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  add(keyId: string): void {
+    const times = [...(this.#byKey.get(keyId) ?? []), this.#clock.now()];
+    this.#byKey.set(keyId, times.slice(-callsMax));
+  }
+
+  /** True after five of them within a minute. */
+  areMany(keyId: string): boolean {
+    const times = this.#byKey.get(keyId);
+    const [first] = times ?? [];
+    if (times === undefined || first === undefined) return false;
+    return times.length === callsMax && first > this.#clock.now() - recentMs;
   }
 }

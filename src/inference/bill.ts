@@ -3,18 +3,17 @@
 import type { Attempt, Receipt } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { LeftOut } from "../../gen/gateway/common/v1/left_out_pb.ts";
 import type { Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
-import type { Clock } from "../base/clock.ts";
+import { type Clock, withTimeout } from "../base/clock.ts";
 import { ApiError, toApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
-import { withTimeout } from "../base/timeout.ts";
 import { chargedUsage, type Ending, type Hold, type Holds } from "../billing/billing.ts";
 import type { ProviderAnswer } from "../providers/providers.ts";
 import type { TraceScope } from "../tracing/tracing.ts";
 import type { Counted } from "./counted.ts";
 import type { Billed } from "./endings.ts";
 import { genaiTokens } from "./genai-metrics.ts";
-import type { InputCounts } from "./input-counts.ts";
 import type { Prepared } from "./prepare.ts";
+import type { InputCounts } from "./prompt-size.ts";
 import type { Reported } from "./reported.ts";
 
 /** Longest wait of a complete answer for its charge, while the ledger is unavailable. */

@@ -1,13 +1,14 @@
 // What the gateway counted of an answer: the output that its reader was handed. Results of tools
-// that the provider runs, citations and blocks of an unknown kind are no output.
+// that the provider runs, citations and blocks of an unknown kind are no output. And how much an
+// answer may produce: a provider far past it is stopped.
 
 import type { JsonObject } from "@bufbuild/protobuf";
 import type { Block } from "../../gen/gateway/inference/v1/content_pb.ts";
 import type { BlockDelta, Event } from "../../gen/gateway/inference/v1/event_pb.ts";
 import { runOf } from "../formats/text-run.ts";
-import type { Output } from "./reported.ts";
+import type { Output, Reported } from "./reported.ts";
 
-export const bytesPerToken = 4;
+const bytesPerToken = 4;
 
 export class Counted {
   #answerBytes = 0;
@@ -142,4 +143,61 @@ function isSearch({ type, name }: JsonObject): boolean {
 function bytesOfInput(input: JsonObject | undefined): number {
   if (input === undefined || Object.keys(input).length === 0) return 0;
   return Buffer.byteLength(JSON.stringify(input));
+}
+
+export class Grant {
+  /** Output tokens, thinking included. */
+  readonly output: number;
+  /** False for an answer that came in one piece: it is delivered whole. */
+  mayCut = true;
+
+  constructor(output: number) {
+    this.output = output;
+  }
+
+  /**
+   * True if the answer may exceed its grant with these events. It is cut between two deltas, so
+   * those of a run are needed one by one then.
+   */
+  mayReach(events: readonly Event[], { bytes }: Counted): boolean {
+    if (!this.mayCut) return false;
+    let most = bytes;
+    for (const event of events) most += contentBytesMax(event);
+    return this.#isAbove(most);
+  }
+
+  /** Index of the first of these events with which the answer exceeds its grant. -1: none. */
+  cutAt(events: readonly Event[], { bytes }: Counted): number {
+    const further = new Counted();
+    return events.findIndex((event) => {
+      further.add(event);
+      return event.kind.case === "blockDelta" && this.#isAbove(bytes + further.bytes);
+    });
+  }
+
+  /** True if the provider itself reported that it exceeds the grant, before its end. */
+  isExceeded({ phase, output = 0 }: Reported): boolean {
+    if (!this.mayCut || phase !== "running") return false;
+    // The provider's count is exact. The margin allows for tokens that it generated before it
+    // stopped.
+    return output > this.output + Math.max(256, this.output * 0.05);
+  }
+
+  // Our own count estimates 4 bytes a token. Indented code and tables have up to 8.
+  #isAbove(bytes: number): boolean {
+    return bytes > bytesPerToken * (2 * this.output + 1_024);
+  }
+}
+
+/** An upper bound of the bytes that `Counted` adds for an event. */
+function contentBytesMax({ kind }: Event): number {
+  if (kind.case === "blockStart") {
+    const block = kind.value.block?.kind;
+    return block?.case === "text" ? 3 * block.value.text.length : Number.POSITIVE_INFINITY;
+  }
+  if (kind.case !== "blockDelta") return 0;
+  const run = runOf(kind.value);
+  if (run) return run.textBytes;
+  const delta = kind.value.kind;
+  return typeof delta.value === "string" ? 3 * delta.value.length : Number.POSITIVE_INFINITY;
 }

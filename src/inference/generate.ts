@@ -18,15 +18,13 @@ import type { Generation } from "../contract/generation.ts";
 import type { ProviderRun, Providers } from "../providers/providers.ts";
 import type { Place, RateLimitState, RateLimits } from "../rate-limits/rate-limits.ts";
 import type { Span, Tracer } from "../tracing/tracing.ts";
-import type { ActiveRequest, ActiveRequests } from "./active-requests.ts";
+import type { ActiveRequest, ActiveRequests, UnpaidCalls } from "./active-requests.ts";
 import { Answer, type AnswerParts } from "./answer.ts";
 import { Bill, type BillParts } from "./bill.ts";
 import type { Catalog } from "./catalog.ts";
 import type { GenaiMetrics } from "./genai-metrics.ts";
-import { fewestTokensOf, rangeOfCount } from "./input-counts.ts";
 import { affinityOf, type Prepared, prepare } from "./prepare.ts";
-import { estimatedTokensOf } from "./prompt-size.ts";
-import type { UnpaidCalls } from "./unpaid-calls.ts";
+import { estimatedTokensOf, fewestTokensOf, rangeOfCount } from "./prompt-size.ts";
 
 export type GenerateParts = BillParts &
   AnswerParts & {

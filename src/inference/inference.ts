@@ -24,14 +24,13 @@ import type { Keys } from "../keys/keys.ts";
 import type { Providers } from "../providers/providers.ts";
 import type { RateLimits } from "../rate-limits/rate-limits.ts";
 import type { Tracer } from "../tracing/tracing.ts";
-import { ActiveRequests } from "./active-requests.ts";
+import { ActiveRequests, UnpaidCalls } from "./active-requests.ts";
 import type { Catalog } from "./catalog.ts";
 import { countTokens } from "./count.ts";
 import type { GenaiMetrics } from "./genai-metrics.ts";
 import { generate } from "./generate.ts";
-import { InputCounts } from "./input-counts.ts";
 import { getModel, listModels } from "./models.ts";
-import { UnpaidCalls } from "./unpaid-calls.ts";
+import { InputCounts } from "./prompt-size.ts";
 
 export { createCatalog } from "./catalog.ts";
 export { GenaiMetrics } from "./genai-metrics.ts";

@@ -31,8 +31,8 @@ import {
 } from "../../gen/gateway/people/v1/people_pb.ts";
 import * as sql from "../../gen/sql/people.ts";
 import { networkOf } from "../base/client-address.ts";
+import { withTimeout } from "../base/clock.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
-import { withTimeout } from "../base/timeout.ts";
 import { clientOf } from "../contract/callers.ts";
 import type { AuthenticatedCall } from "../contract/contract.ts";
 import { spendChallenge } from "./challenges.ts";

@@ -4,8 +4,8 @@ import { Socket } from "node:net";
 import { performance } from "node:perf_hooks";
 import { setTimeout as delay } from "node:timers/promises";
 import { Client, Pool } from "pg";
+import { withTimeout } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
-import { withTimeout } from "../base/timeout.ts";
 import { changeable, type Durability, readDurability } from "./durability.ts";
 import {
   isConflict,

@@ -1,11 +1,12 @@
 // Decides which provider a call goes to: the first route in the conversation's order that may be
-// called and has a free place under its concurrency limit.
+// called and has a free place. The active calls of a provider are bounded; further calls wait in a
+// bounded queue, first in, first out, and fail at once when it is full.
 
 import { hash } from "node:crypto";
 import type { Clock } from "../base/clock.ts";
 import { ApiError } from "../base/errors.ts";
+import { WaitGroup } from "../base/wait-group.ts";
 import type { CatalogFile, ProviderSettings, Route } from "../config/catalog.ts";
-import { ConcurrencyLimit } from "./concurrency.ts";
 import { ModelHealth, type Passed } from "./health.ts";
 import type { Provider, ProviderRequest } from "./provider.ts";
 
@@ -187,4 +188,71 @@ function scoreRoute({ provider, model, weight }: Route, affinity: string): numbe
   const digest = hash("sha1", `${affinity}\0${provider}\0${model}`, "buffer");
   const uniform = (digest.readUIntBE(0, 6) + 0.5) / 2 ** 48;
   return -weight / Math.log(uniform);
+}
+
+type ConcurrencySettings = Pick<ProviderSettings, "concurrency" | "queue" | "queueMs">;
+
+/** The concurrency limit of one provider. */
+export class ConcurrencyLimit {
+  readonly #limits: ConcurrencySettings;
+  readonly #clock: Clock;
+  readonly #calls = new WaitGroup();
+  readonly #waiting = new Set<() => void>();
+
+  constructor(limits: ConcurrencySettings, clock: Clock) {
+    this.#limits = limits;
+    this.#clock = clock;
+  }
+
+  get active(): number {
+    return this.#calls.count;
+  }
+
+  get waiting(): number {
+    return this.#waiting.size;
+  }
+
+  /** Resolves when no call is active or waits. */
+  whenIdle(): Promise<void> {
+    return this.#calls.wait();
+  }
+
+  /** Begins a call if the number of active calls is below the limit. */
+  tryAcquire(): boolean {
+    if (this.#calls.count >= this.#limits.concurrency) return false;
+    this.#calls.add();
+    return true;
+  }
+
+  /**
+   * Begins a call as soon as the limit allows. Rejects with `overloaded` when the queue is full or
+   * the wait takes too long, and with `cancelled` on abort.
+   */
+  acquire(signal: AbortSignal): Promise<void> {
+    if (this.tryAcquire()) return Promise.resolve();
+    if (this.#waiting.size >= this.#limits.queue)
+      return Promise.reject(new ApiError("overloaded", { retryAfterMs: 1_000 }));
+    return new Promise((resolve, reject) => {
+      const finish = (settle: () => void) => {
+        cancelTimer();
+        signal.removeEventListener("abort", abort);
+        this.#waiting.delete(admit);
+        settle();
+      };
+      const admit = () => finish(resolve);
+      const abort = () => finish(() => reject(new ApiError("cancelled")));
+      const expire = () =>
+        finish(() => reject(new ApiError("overloaded", { retryAfterMs: 1_000 })));
+      const cancelTimer = this.#clock.after(this.#limits.queueMs, expire);
+      signal.addEventListener("abort", abort, { once: true });
+      this.#waiting.add(admit);
+    });
+  }
+
+  /** Ends a call. The first waiting call takes its place. */
+  release(): void {
+    const [next] = this.#waiting;
+    if (next) next();
+    else this.#calls.done();
+  }
 }

@@ -1,4 +1,6 @@
-// The rate limits of a key: requests per minute, failed requests, and free calls.
+// The rate limits of a key: requests per minute, failed requests, and free calls. A request failed
+// if it did after its body was read. Their number counts over all nodes, their bytes in this
+// process.
 
 import { create } from "@bufbuild/protobuf";
 import { timestampFromMs } from "@bufbuild/protobuf/wkt";
@@ -7,7 +9,7 @@ import { ApiError, type ErrorFacts } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { Task, warnOnce } from "../base/task.ts";
 import type { Redis } from "../redis/redis.ts";
-import { FailedRequests } from "./failed-requests.ts";
+import { ByteWindow, bytesPerMinuteMax } from "./byte-window.ts";
 import { FreeCallLimiter } from "./free-calls.ts";
 import { type Acquired, createRateLimiter, type RateLimiter } from "./limiter.ts";
 import { type Nodes, windowMs } from "./sliding-window.ts";
@@ -177,4 +179,83 @@ declare module "../base/log.ts" {
      */
     limits_divided: true;
   }
+}
+
+const perMinuteMin = 60;
+// Without a limit of its own a key may fail a hundred times a second.
+const perMinuteUnlimited = 6_000;
+
+class FailedRequests {
+  readonly #limiter: RateLimiter;
+  readonly #nowMs: () => number;
+  readonly #bytes = new Map<string, ByteWindow>();
+  #sweptAtMs: number;
+
+  /** `nowMs` must never go back. */
+  constructor(limiter: RateLimiter, nowMs: () => number = () => performance.now()) {
+    this.#limiter = limiter;
+    this.#nowMs = nowMs;
+    this.#sweptAtMs = nowMs();
+  }
+
+  /** Counts one failed request with a body of `bytes`. */
+  async record(keyId: string, perMinute: number | undefined, bytes: number): Promise<void> {
+    const nowMs = this.#nowMs();
+    this.#sweep(nowMs);
+    const window = this.#bytes.get(keyId) ?? new ByteWindow();
+    window.expire(nowMs);
+    window.add({ atMs: nowMs, bytes });
+    this.#bytes.set(keyId, window);
+    await this.#limiter.acquire(nameOf(keyId), limitOf(perMinute));
+  }
+
+  /** `too_many_failed` if the window of the key is full. */
+  error(keyId: string, perMinute: number | undefined): ApiError | undefined {
+    const limit = limitOf(perMinute);
+    const waitMs = this.#limiter.knownWaitMs(nameOf(keyId), limit);
+    if (waitMs > 0) return tooManyFailed("failed_requests_per_minute", limit, waitMs);
+    const window = this.#bytes.get(keyId);
+    if (!window) return undefined;
+    const nowMs = this.#nowMs();
+    window.expire(nowMs);
+    const bytesWaitMs = window.waitMs(1, nowMs);
+    return bytesWaitMs === undefined
+      ? undefined
+      : tooManyFailed("failed_bytes_per_minute", bytesPerMinuteMax, bytesWaitMs);
+  }
+
+  /** Forgets the keys without a failed request in the last minute. Runs once a minute. */
+  #sweep(nowMs: number): void {
+    if (nowMs - this.#sweptAtMs < windowMs) return;
+    this.#sweptAtMs = nowMs;
+    for (const [keyId, window] of this.#bytes) {
+      window.expire(nowMs);
+      if (window.isEmpty) this.#bytes.delete(keyId);
+    }
+  }
+}
+
+function nameOf(keyId: string): string {
+  return `failed:${keyId}`;
+}
+
+function limitOf(perMinute: number | undefined): number {
+  return perMinute === undefined ? perMinuteUnlimited : Math.max(perMinuteMin, 2 * perMinute);
+}
+
+function tooManyFailed(
+  name: "failed_requests_per_minute" | "failed_bytes_per_minute",
+  limit: number,
+  waitMs: number,
+): ApiError {
+  const retryAfterMs = Math.ceil(waitMs);
+  return new ApiError("too_many_failed", {
+    retryAfterMs,
+    limit: {
+      name,
+      limit: BigInt(limit),
+      remaining: 0n,
+      resetsAt: timestampFromMs(Date.now() + retryAfterMs),
+    },
+  });
 }

@@ -6,10 +6,10 @@
 // sends all its requests of the last minute. For a second after that others may not have done the
 // same, so Redis and the fallback quota both must admit a request.
 
+import { withTimeout } from "../base/clock.ts";
 import { randomId } from "../base/ids.ts";
 import type { Log } from "../base/log.ts";
 import { Task } from "../base/task.ts";
-import { withTimeout } from "../base/timeout.ts";
 import { type Redis, script } from "../redis/redis.ts";
 import type { Verdict } from "./sliding-window.ts";
 

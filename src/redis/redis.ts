@@ -7,9 +7,9 @@ import { dirname } from "node:path";
 import { fileURLToPath } from "node:url";
 import { Cluster, Redis as Connection, type RedisOptions } from "ioredis";
 import type { ChangeHints } from "../base/change-feed.ts";
+import { withTimeout } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import { Task } from "../base/task.ts";
-import { withTimeout } from "../base/timeout.ts";
 import { tlsProblemOf } from "../base/tls-problem.ts";
 import { parseRedisUrl } from "../config/redis-url.ts";
 

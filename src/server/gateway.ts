@@ -3,10 +3,9 @@
 import { hostname } from "node:os";
 import { describedPosts } from "../alerts/alerts.ts";
 import { loopbackRanges, matchAddresses } from "../base/client-address.ts";
-import { pause, systemClock } from "../base/clock.ts";
+import { aborted, pause, systemClock, withTimeout } from "../base/clock.ts";
 import type { ErrorReason } from "../base/errors.ts";
 import { disconnectMsMax } from "../base/keep-alive.ts";
-import { aborted, withTimeout } from "../base/timeout.ts";
 import type { CatalogFile } from "../config/catalog.ts";
 import { hostAndPort } from "../config/environment.ts";
 import { createSessionCookie, registerConsole, settingsFor } from "../console/console.ts";

@@ -1,6 +1,6 @@
 // Readiness checks for GET /health and gRPC health: can the parts that requests need serve them?
 
-import { withTimeout } from "../base/timeout.ts";
+import { withTimeout } from "../base/clock.ts";
 import type { PartState, Readiness } from "../http/http.ts";
 import type { Postgres } from "../postgres/postgres.ts";
 import { one } from "../postgres/statement.ts";

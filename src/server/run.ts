@@ -1,8 +1,8 @@
 // One gateway as a process, alone or as a worker: signals, reload, exit.
 
+import { withTimeout } from "../base/clock.ts";
 import { retireMsMax } from "../base/keep-alive.ts";
 import { exitProcess } from "../base/stderr.ts";
-import { withTimeout } from "../base/timeout.ts";
 import type { CatalogFile } from "../config/catalog.ts";
 import {
   type Embedded,

@@ -1,7 +1,7 @@
 // The metrics of all workers of a machine, as one scrape. Counts of workers that have exited stay
 // in the sums: a count that goes back would look like a restart, and be counted again.
 
-import { withTimeout } from "../base/timeout.ts";
+import { withTimeout } from "../base/clock.ts";
 import {
   countsOf,
   Metrics,

@@ -5,10 +5,10 @@
 import cluster, { type Worker } from "node:cluster";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
+import { withTimeout } from "../base/clock.ts";
 import { retireMsMax } from "../base/keep-alive.ts";
 import type { Log } from "../base/log.ts";
 import { exitProcess } from "../base/stderr.ts";
-import { withTimeout } from "../base/timeout.ts";
 import type { Config } from "../config/environment.ts";
 import { serveMetrics } from "../metrics/metrics.ts";
 import { type Embedded, startEmbedded, templateFolder } from "../postgres/embedded/embedded.ts";

@@ -1,9 +1,9 @@
 // Sends spans to a collector, by OTLP over HTTP with JSON. No request waits for it: spans are
 // dropped while the collector is away or too slow.
 
+import { withTimeout } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import { Task } from "../base/task.ts";
-import { withTimeout } from "../base/timeout.ts";
 import type { TracingSettings } from "../config/environment.ts";
 import type { AttributeValue, SpanData, SpanKind } from "./span.ts";
 

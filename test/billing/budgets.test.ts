@@ -13,7 +13,7 @@ import type {
   HoldRequest,
   Payer,
 } from "../../src/billing/admission.ts";
-import { BatchConnection } from "../../src/billing/batch-connection.ts";
+import { BatchConnection } from "../../src/billing/batch-queue.ts";
 import { resetTotal, setLimits } from "../../src/billing/budgets.ts";
 import { least } from "../../src/billing/hold-size.ts";
 import { admissionBatch, settlementBatch } from "../../src/billing/ledger-batches.ts";

@@ -5,12 +5,7 @@ import { afterEach, beforeEach, expect, onTestFinished, test, vi } from "vitest"
 import { Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { newRequestId } from "../../src/base/ids.ts";
 import { requestKeyOf } from "../../src/billing/admission.ts";
-import {
-  BatchConnection,
-  decision,
-  isTransient,
-  sequence,
-} from "../../src/billing/batch-connection.ts";
+import { BatchConnection, decision, isTransient, sequence } from "../../src/billing/batch-queue.ts";
 import { ClusterNode } from "../../src/billing/cluster-node.ts";
 import { connectPostgres } from "../../src/postgres/postgres.ts";
 import type { Text } from "../../src/postgres/statement.ts";

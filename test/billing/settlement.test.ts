@@ -12,7 +12,7 @@ import { min } from "../../src/base/money.ts";
 import { firstEventBoundsMs } from "../../src/base/shown-figures.ts";
 import { type TokenCategory, tokenCategories } from "../../src/base/token-categories.ts";
 import { type Hold, type Payer, requestKeyOf } from "../../src/billing/admission.ts";
-import { BatchConnection } from "../../src/billing/batch-connection.ts";
+import { BatchConnection } from "../../src/billing/batch-queue.ts";
 import { settlementBatch } from "../../src/billing/ledger-batches.ts";
 import { chargedUsage, costMicro } from "../../src/billing/price.ts";
 import type { Settled, SettleRequest } from "../../src/billing/settlement.ts";

@@ -19,11 +19,10 @@ import { AuthenticateResponseSchema } from "../../gen/gateway/keys/v1/keys_pb.ts
 import { ApiError, shuttingDown } from "../../src/base/errors.ts";
 import { localCore, serviceTypes } from "../../src/contract/contract.ts";
 import { fieldsMax } from "../../src/contract/decode-request.ts";
-import type { FailedCredentials } from "../../src/http/authenticate.ts";
-import { createIdentifyCaller } from "../../src/http/authenticate.ts";
+import { createIdentifyCaller, type FailedCredentials } from "../../src/http/authenticate.ts";
+import { paceMs } from "../../src/http/body.ts";
 import { BodyMemory } from "../../src/http/body-memory.ts";
 import { type ConnectParts, registerConnect } from "../../src/http/connect.ts";
-import { paceMs } from "../../src/http/receive-body.ts";
 import { ManualClock } from "../support/clock.ts";
 import { defaultLimits } from "../support/limits.ts";
 import {

@@ -10,9 +10,9 @@ import fc from "fast-check";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { loopbackRanges, matchAddresses, networkOf } from "../../src/base/client-address.ts";
 import { ApiError } from "../../src/base/errors.ts";
+import { paceBytes, paceMs } from "../../src/http/body.ts";
 import { BodyMemory } from "../../src/http/body-memory.ts";
 import { AddressLimit } from "../../src/http/connections.ts";
-import { paceBytes, paceMs } from "../../src/http/receive-body.ts";
 import { ManualClock } from "../support/clock.ts";
 import {
   answerOf,

@@ -6,7 +6,7 @@ import {
   type CredentialForm,
   type NativeBearer,
   readCredential,
-} from "../../src/http/credentials.ts";
+} from "../../src/http/authenticate.ts";
 
 const key = "sk-gw2-1abc";
 const old = { "anthropic-version": "2023-06-01" };

@@ -5,7 +5,7 @@ import { createServer, type IncomingMessage } from "node:http";
 import { connect, type Socket } from "node:net";
 import { setImmediate } from "node:timers/promises";
 import { afterEach, expect, onTestFinished, test, vi } from "vitest";
-import { dropBody } from "../../src/http/receive-body.ts";
+import { dropBody } from "../../src/http/body.ts";
 
 const bodyBytes = 5_000_000;
 const pauseMs = 10;

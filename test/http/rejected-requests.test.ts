@@ -8,7 +8,7 @@ import fc from "fast-check";
 import { pino } from "pino";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { ApiError } from "../../src/base/errors.ts";
-import { bodyBytesMax } from "../../src/http/receive-body.ts";
+import { bodyBytesMax } from "../../src/http/body.ts";
 import {
   answerOf,
   chatBody,

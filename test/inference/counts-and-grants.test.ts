@@ -11,9 +11,8 @@ import {
   EventSchema,
   ReportedUsageSchema,
 } from "../../gen/gateway/inference/v1/event_pb.ts";
-import { Counted } from "../../src/inference/counted.ts";
+import { Counted, Grant } from "../../src/inference/counted.ts";
 import { type EndingName, endings, seenUsage } from "../../src/inference/endings.ts";
-import { Grant } from "../../src/inference/grant.ts";
 import { Reported } from "../../src/inference/reported.ts";
 import { events } from "../support/inference.ts";
 import { Metered, metered, usageRules } from "../support/metered.ts";

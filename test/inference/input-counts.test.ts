@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { InputCategory } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { systemClock } from "../../src/base/clock.ts";
-import { fewestTokensOf, InputCounts, rangeOfCount } from "../../src/inference/input-counts.ts";
+import { fewestTokensOf, InputCounts, rangeOfCount } from "../../src/inference/prompt-size.ts";
 
 const context = 200_000;
 const who = { accountId: "acc", model: "model" };

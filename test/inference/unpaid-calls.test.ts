@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import { InputCounts } from "../../src/inference/input-counts.ts";
-import { UnpaidCalls } from "../../src/inference/unpaid-calls.ts";
+import { UnpaidCalls } from "../../src/inference/active-requests.ts";
+import { InputCounts } from "../../src/inference/prompt-size.ts";
 import { ManualClock } from "../support/clock.ts";
 
 test("a key with five unpaid calls within a minute has many, and no other key", async () => {

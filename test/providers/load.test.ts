@@ -2,10 +2,9 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import type { Route } from "../../src/config/catalog.ts";
 import { pauseBefore } from "../../src/providers/attempts.ts";
-import { ConcurrencyLimit } from "../../src/providers/concurrency.ts";
 import { failureOfAnswer, readRetryAfterMs } from "../../src/providers/failures.ts";
 import { ModelHealth } from "../../src/providers/health.ts";
-import { orderRoutes } from "../../src/providers/routing.ts";
+import { ConcurrencyLimit, orderRoutes } from "../../src/providers/routing.ts";
 import { ManualClock, runPendingTasks } from "../support/clock.ts";
 
 const failure = { at: new Date(0), status: 500, reason: "oops" };

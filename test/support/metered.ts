@@ -2,9 +2,8 @@
 
 import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
 import { withoutRuns } from "../../src/formats/text-run.ts";
-import { Counted } from "../../src/inference/counted.ts";
+import { Counted, Grant } from "../../src/inference/counted.ts";
 import { type Billed, chargeAt, type EndingName } from "../../src/inference/endings.ts";
-import { Grant } from "../../src/inference/grant.ts";
 import { Reported, type UsageRules } from "../../src/inference/reported.ts";
 
 export const usageRules: UsageRules = {

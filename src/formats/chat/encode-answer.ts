@@ -8,8 +8,8 @@ import type {
   ReportedUsage,
 } from "../../../gen/gateway/inference/v1/event_pb.ts";
 import { isObject } from "../json.ts";
+import { readStartContent } from "../native/decode-block.ts";
 import { pieceOf } from "../pieces.ts";
-import { readStartContent } from "../start-content.ts";
 import { withoutRuns } from "../text-run.ts";
 import { customInput } from "../tool-names.ts";
 import { ChoiceFold, withFunctionCall } from "./choice.ts";

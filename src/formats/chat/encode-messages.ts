@@ -19,8 +19,8 @@ import {
 import type { GenerateRequest } from "../../../gen/gateway/inference/v1/inference_pb.ts";
 import { ApiError } from "../../base/errors.ts";
 import { dialectOf } from "../../config/catalog.ts";
+import { foldSystemEntries, hasOnlyInstructions } from "../codec.ts";
 import type { Fit } from "../fit.ts";
-import { foldSystemEntries, hasOnlyInstructions } from "../fold-system.ts";
 import { isObject } from "../json.ts";
 import { isOurs } from "../packs.ts";
 import { type ReturnTarget, returnOf, thinkingOf } from "../returned.ts";

@@ -11,10 +11,9 @@ import {
   messageStart,
   messageStop,
 } from "../events.ts";
-import { isObject } from "../json.ts";
+import { isObject, unknownFields } from "../json.ts";
 import { completeBlock, decodeBlock } from "./decode-block.ts";
 import { assumedStopReason, decodeEvent } from "./decode-events.ts";
-import { unknownFields } from "./fields.ts";
 import { decodeUsage } from "./usage.ts";
 
 /**

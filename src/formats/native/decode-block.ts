@@ -11,8 +11,15 @@ import {
   type Source,
   SourceSchema,
 } from "../../../gen/gateway/inference/v1/content_pb.ts";
-import { isObject } from "../json.ts";
-import { readBoolean, readString, restore, type UnknownFields, unknownFields } from "./fields.ts";
+import type { MessageStart } from "../../../gen/gateway/inference/v1/event_pb.ts";
+import {
+  isObject,
+  readBoolean,
+  readString,
+  restore,
+  type UnknownFields,
+  unknownFields,
+} from "../json.ts";
 
 /** The typed form of one block. Never throws: a block that is not recognised becomes `other`. */
 export function decodeBlock(block: JsonObject): Block {
@@ -206,4 +213,17 @@ export function completeBlock(block: JsonObject): JsonObject {
     default:
       return block;
   }
+}
+
+/** The blocks and the stop reason in the start of an answer; most starts have neither. */
+export function readStartContent({ extensions }: MessageStart): {
+  blocks: Block[];
+  stopReason: string | undefined;
+} {
+  const { content, stop_reason: reason } = extensions ?? {};
+  const blocks = Array.isArray(content) ? content.filter(isObject) : [];
+  return {
+    blocks: blocks.map((block) => decodeBlock(completeBlock(block))),
+    stopReason: typeof reason === "string" ? reason : undefined,
+  };
 }

@@ -27,14 +27,20 @@ import {
   ping,
   progress,
 } from "../events.ts";
-import { isCount, isObject, isSound, mayHoldSurrogates, parseAnswerJson } from "../json.ts";
+import {
+  isCount,
+  isObject,
+  isSound,
+  mayHoldSurrogates,
+  parseAnswerJson,
+  readString,
+  unknownFields,
+} from "../json.ts";
 import { jsonDepthMax } from "../json-fault.ts";
 import { createSseParser, type SseEvent } from "../sse.ts";
-import { readStartContent } from "../start-content.ts";
 import { runDelta, type TextDeltas, TextRuns } from "../text-run.ts";
-import { completeBlock, decodeBlock } from "./decode-block.ts";
-import { readString, unknownFields } from "./fields.ts";
-import { textFormOf } from "./text-form.ts";
+import { completeBlock, decodeBlock, readStartContent } from "./decode-block.ts";
+import { textFormOf } from "./encode-events.ts";
 import { decodeUsage } from "./usage.ts";
 
 /**

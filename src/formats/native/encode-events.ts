@@ -12,10 +12,9 @@ import { randomId } from "../../base/ids.ts";
 import { Carrier, providerFormatOf } from "../carry.ts";
 import { type AnswerContext, type EventEncoder, encodeCost } from "../codec.ts";
 import { escapeLineSeparators, isObject, parseJsonText, stringifyJson } from "../json.ts";
-import { runOf, type TextRun } from "../text-run.ts";
+import { runOf, type TextForm, type TextRun } from "../text-run.ts";
 import { toNativeId } from "../tool-ids.ts";
 import { splitBlock } from "./encode-block.ts";
-import { textFormOf } from "./text-form.ts";
 import { completeUsage, encodeUsage } from "./usage.ts";
 
 /** The block that is open in our stream. */
@@ -230,4 +229,18 @@ function rawJson(event: Event): string | undefined {
   const text = Buffer.from(event.raw.buffer, event.raw.byteOffset, event.raw.byteLength).toString();
   // In JSON, line ends occur only between tokens.
   return escapeLineSeparators(text).replaceAll(/[\r\n]/g, " ");
+}
+
+const forms: TextForm[] = [];
+/** Answers have few blocks; a provider's number may be anything. */
+const formsMax = 64;
+
+/** The form of a text delta of block `index`, as this gateway writes it. */
+export function textFormOf(index: number): TextForm {
+  const known = forms[index];
+  if (known) return known;
+  const before = `event: content_block_delta\ndata: {"type":"content_block_delta","index":${index},"delta":{"type":"text_delta","text":"`;
+  const form = { before, after: '"}}\n\n', index };
+  if (index < formsMax) forms[index] = form;
+  return form;
 }

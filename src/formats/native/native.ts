@@ -7,7 +7,6 @@ export { createEventDecoder } from "./decode-events.ts";
 export { decodeCountRequest, decodeRequest } from "./decode-request.ts";
 export { encodeAnswer } from "./encode-answer.ts";
 export { createEventEncoder } from "./encode-events.ts";
-export { encodeCountRequest, encodeRequest } from "./encode-request.ts";
-export { fitRequest } from "./fit-request.ts";
+export { encodeCountRequest, encodeRequest, fitRequest } from "./encode-request.ts";
 export { nativeSchemas } from "./schema.ts";
 export { decodeCount, encodeCount } from "./usage.ts";

@@ -1,5 +1,5 @@
 // What the public description says of the bodies of the native format. A request may have members
-// that are not named here: they go to the provider as they are. `check-request.ts` refuses what
+// that are not named here: they go to the provider as they are. `decode-request.ts` refuses what
 // these schemas refuse, and no more but what their texts say.
 
 import {
@@ -18,7 +18,7 @@ import {
   unchecked,
 } from "../../base/json-schema.ts";
 import { partsMax, toolsMax } from "../codec.ts";
-import { membersMax } from "./check-request.ts";
+import { membersMax } from "./decode-request.ts";
 
 const fraction: Schema = { type: "number", minimum: 0, maximum: 1 };
 const blocks = list(ref("ContentBlock"));

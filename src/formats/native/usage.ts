@@ -8,8 +8,14 @@ import {
 } from "../../../gen/gateway/inference/v1/event_pb.ts";
 import type { CountTokensResponse } from "../../../gen/gateway/inference/v1/inference_pb.ts";
 import { ApiError } from "../../base/errors.ts";
-import { isCount, isObject } from "../json.ts";
-import { readCount, restore, type UnknownFields, unknownFields } from "./fields.ts";
+import {
+  isCount,
+  isObject,
+  readCount,
+  restore,
+  type UnknownFields,
+  unknownFields,
+} from "../json.ts";
 
 export function decodeUsage(usage: JsonObject): ReportedUsage {
   const {

@@ -19,7 +19,7 @@ import { Carrier } from "../carry.ts";
 import { mergeUsage } from "../chat/usage-and-endings.ts";
 import { type EventEncoder, encodeCost } from "../codec.ts";
 import { escapeLineSeparators, isObject, parseJsonText, stringifyJson } from "../json.ts";
-import { readStartContent } from "../start-content.ts";
+import { readStartContent } from "../native/decode-block.ts";
 import { runOf } from "../text-run.ts";
 import { fromNativeId } from "../tool-ids.ts";
 import { type ClientTool, customInput } from "../tool-names.ts";

@@ -87,6 +87,7 @@ const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
     base: [
       "base62",
       "bounded-map",
+      "budgets",
       "change-feed",
       "client-address",
       "clock",

@@ -181,12 +181,37 @@ returning account_id, name, created_at, status, status_reason, status_changed_at
   "statusChangedAt",
 );
 
+export type ReadDefaultLimitsRow = { defaultMemberLimits: Json | null };
+/**
+ * The limits that members of an account without one get, as JSON of BudgetLimits. No row: no such
+ * account.
+ */
+export const readDefaultLimits: Optional<{ accountId: string }, ReadDefaultLimitsRow> = optional(
+  "billing/read-default-limits",
+  `-- billing/read-default-limits
+select default_member_limits from accounts where account_id = $1`,
+  (p) => [p.accountId],
+  (v) => ({ defaultMemberLimits: v[0] }) as never,
+  "defaultMemberLimits",
+);
+
+/**
+ * Replaces them.
+ * `limits`: null: none
+ */
+export const setDefaultLimits: Run<{ limits: string | null; accountId: string }> = run(
+  "billing/set-default-limits",
+  `-- billing/set-default-limits
+update accounts set default_member_limits = $1::jsonb where account_id = $2`,
+  (p) => [p.limits, p.accountId],
+);
+
 // admission.sql
 
 /**
  * Stores holds and adds them to their pools, keys and managers. The caller has locked the pools and
- * found that they and the budgets cover the holds. Unique violation: another transaction took one of
- * the requests in the meantime. Times of admission are whole milliseconds, as in JavaScript.
+ * found that they and the budgets cover the holds. Unique violation: another transaction took one
+ * of the requests in the meantime. Times of admission are whole milliseconds, as in JavaScript.
  * `secretIds`: null: the caller presented none
  * `nodeIds`: null: the hold belongs to a calling service
  * `tags`: null: none
@@ -479,10 +504,10 @@ on conflict (account_id, "family", payer) do nothing`,
 );
 
 /**
- * Begins to count what a person or a management key spends of a pool, whose budget has no limit yet:
- * with what their keys were charged in the windows of now, by the hour of admission, and what they
- * hold. The holds get this manager, unless they have one, and are locked in the order of their ids,
- * as checkpoints do. The caller has locked the pool. Changes no row: the budget has a limit.
+ * Begins to count what a person or a management key spends of a pool, whose budget has no limit
+ * yet: with what their keys were charged in the windows of now, by the hour of admission, and what
+ * they hold. The holds get this manager, unless they have one, and are locked in the order of their
+ * ids, as checkpoints do. The caller has locked the pool. Changes no row: the budget has a limit.
  */
 export const startManager: Run<{ accountId: string; family: "v1" | "v2"; payer: string }> = run(
   "billing/start-manager",
@@ -532,8 +557,8 @@ where b.account_id = $1 and b."family" = $2 and b.payer = $3
 );
 
 /**
- * Replaces the limits of a payer's budget. The total of a person or a management key begins with its
- * limit, that of a key with the key. The caller has locked the pool. Changes no row: it has no
+ * Replaces the limits of a payer's budget. The total of a person or a management key begins with
+ * its limit, that of a key with the key. The caller has locked the pool. Changes no row: it has no
  * budget.
  */
 export const setLimits: Run<{ dayLimit: bigint | number | null; weekLimit: bigint | number | null; monthLimit: bigint | number | null; totalLimit: bigint | number | null; runningLimit: number | null; accountId: string; family: "v1" | "v2"; payer: string }> = run(
@@ -591,9 +616,9 @@ where account_id = $1 and "family" = $2`,
 
 export type ReadBudgetsRow = { payer: string; family: "v1" | "v2"; at: Date; budget: bigint[] };
 /**
- * Reads budgets of an account that are not those of keys, with the time of this: of its pools, which
- * have an empty payer, and of persons and management keys with a limit, in the order of payer and
- * family.
+ * Reads budgets of an account that are not those of keys, with the time of this: of its pools,
+ * which have an empty payer, and of persons and management keys with a limit, in the order of payer
+ * and family.
  * `afterPayer`: of the last row of the page before; empty: from the first
  * `afterFamily`: of the same row
  */
@@ -979,10 +1004,10 @@ export type SettleHoldsRow = { accountId: string; requestId: string; hold: bigin
 /**
  * Turns holds into charges. The caller has locked the pools. A charge is at most its hold: the rest
  * of the cost, and the cost of output beyond the grant, is the overrun. The hold is released, the
- * charge is added to the budgets of the key and of the manager that the hold names, with the time of
- * their last use, and to the roll-up of the UTC hour of admission. There, a hold that is too small
- * covers the input and web searches first, then the cache, then thinking, then output. Returns the
- * charges. A request that was settled before has no hold and no row.
+ * charge is added to the budgets of the key and of the manager that the hold names, with the time
+ * of their last use, and to the roll-up of the UTC hour of admission. There, a hold that is too
+ * small covers the input and web searches first, then the cache, then thinking, then output.
+ * Returns the charges. A request that was settled before has no hold and no row.
  * `costsInput`: of the input and web searches
  * `costsCache`: of these and the cache
  * `costsThinking`: of these and thinking
@@ -2520,9 +2545,10 @@ where ($8::text[] is null or key_id = any($8))
   "",
 );
 
-export type ListUsageRow = { day: string; keyId: string; model: string; family: "v1" | "v2" | ""; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearches: bigint; amount: bigint; amountInput: bigint; amountOutput: bigint; amountCache: bigint; amountThinking: bigint; requests: bigint; completed: bigint; failed: bigint; cut: bigint; firstEvent1: bigint; firstEvent2: bigint; firstEvent3: bigint; firstEvent4: bigint; firstEvent5: bigint; firstEvent6: bigint; firstEvent7: bigint; firstEvent8: bigint; firstEvent9: bigint; firstEvent10: bigint };
+export type ListUsageRow = { day: string; keyId: string; model: string; family: "v1" | "v2" | ""; member: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearches: bigint; amount: bigint; amountInput: bigint; amountOutput: bigint; amountCache: bigint; amountThinking: bigint; requests: bigint; completed: bigint; failed: bigint; cut: bigint; firstEvent1: bigint; firstEvent2: bigint; firstEvent3: bigint; firstEvent4: bigint; firstEvent5: bigint; firstEvent6: bigint; firstEvent7: bigint; firstEvent8: bigint; firstEvent9: bigint; firstEvent10: bigint };
 /**
- * Lists roll-ups by UTC day, key and model, one page of rows, with the family of the key if asked.
+ * Lists roll-ups by UTC day, key and model, one page of rows, with the family and the manager
+ * of the key if asked.
  * Answers as QueryUsage grouped so, without reading more rows than the page has: each row is one of
  * a table already.
  * `keyIds`: null: all
@@ -2531,11 +2557,12 @@ export type ListUsageRow = { day: string; keyId: string; model: string; family: 
  * `afterKeyId`: of the same row
  * `afterModel`: of the same row
  */
-export const listUsage: Many<{ accountId: string; hoursFrom: Date | string; hoursTo: Date | string; daysFrom: string; daysTo: string; laterFrom: Date | string; laterTo: Date | string; keyIds: readonly string[] | null; models: readonly string[] | null; afterDay: string | null; afterKeyId: string | null; afterModel: string | null; rows: bigint | number; byFamily: boolean }, ListUsageRow> = many(
+export const listUsage: Many<{ byFamily: boolean; byMember: boolean; accountId: string; hoursFrom: Date | string; hoursTo: Date | string; daysFrom: string; daysTo: string; laterFrom: Date | string; laterTo: Date | string; keyIds: readonly string[] | null; models: readonly string[] | null; afterDay: string | null; afterKeyId: string | null; afterModel: string | null; rows: bigint | number }, ListUsageRow> = many(
   "billing/list-usage",
   `-- billing/list-usage
 select page.day as day, page.key_id as key_id, page.model as model,
-  coalesce(k."family", '') as "family",
+  case when $1 then coalesce(k."family", '') else '' end as "family",
+  case when $2 then coalesce(k.managed_by, '') else '' end as member,
   input as input, output as output, thinking as thinking,
   cache_write_5m as cache_write_5m, cache_write_1h as cache_write_1h,
   cache_read as cache_read, web_searches as web_searches,
@@ -2567,7 +2594,7 @@ from (
         sum(first_event_7)::bigint as first_event_7, sum(first_event_8)::bigint as first_event_8,
         sum(first_event_9)::bigint as first_event_9, sum(first_event_10)::bigint as first_event_10
       from usage_hourly
-      where account_id = $1 and hour >= $2 and hour < $3
+      where account_id = $3 and hour >= $4 and hour < $5
       group by 1, 2, 3
       order by 1, 2, 3
     )
@@ -2580,7 +2607,7 @@ from (
         first_event_1, first_event_2, first_event_3, first_event_4, first_event_5, first_event_6,
         first_event_7, first_event_8, first_event_9, first_event_10
       from usage_daily
-      where account_id = $1 and day >= $4::date and day < $5::date
+      where account_id = $3 and day >= $6::date and day < $7::date
       order by day, key_id, model
     )
     union all
@@ -2596,30 +2623,32 @@ from (
         sum(first_event_7)::bigint, sum(first_event_8)::bigint, sum(first_event_9)::bigint,
         sum(first_event_10)::bigint
       from usage_hourly
-      where account_id = $1 and hour >= $6 and hour < $7
+      where account_id = $3 and hour >= $8 and hour < $9
       group by 1, 2, 3
       order by 1, 2, 3
     )
   ) rows
-  where ($8::text[] is null or key_id = any($8))
-    and ($9::text[] is null or model = any($9))
-    and ($10::date is null
-      or (day, key_id, model) > ($10, $11, $12))
+  where ($10::text[] is null or key_id = any($10))
+    and ($11::text[] is null or model = any($11))
+    and ($12::date is null
+      or (day, key_id, model) > ($12, $13, $14))
   order by day, key_id, model
-  limit $13
+  limit $15
 ) page
-left join keys k on $14 and k.account_id = $1 and k.key_id = page.key_id
+left join keys k
+  on ($1 or $2) and k.account_id = $3 and k.key_id = page.key_id
 order by page.day, page.key_id, page.model`,
-  (p) => [p.accountId, p.hoursFrom, p.hoursTo, p.daysFrom, p.daysTo, p.laterFrom, p.laterTo, p.keyIds, p.models, p.afterDay, p.afterKeyId, p.afterModel, p.rows, p.byFamily],
-  (v) => ({ day: v[0], keyId: v[1], model: v[2], family: v[3], input: v[4], output: v[5], thinking: v[6], cacheWrite5m: v[7], cacheWrite1h: v[8], cacheRead: v[9], webSearches: v[10], amount: v[11], amountInput: v[12], amountOutput: v[13], amountCache: v[14], amountThinking: v[15], requests: v[16], completed: v[17], failed: v[18], cut: v[19], firstEvent1: v[20], firstEvent2: v[21], firstEvent3: v[22], firstEvent4: v[23], firstEvent5: v[24], firstEvent6: v[25], firstEvent7: v[26], firstEvent8: v[27], firstEvent9: v[28], firstEvent10: v[29] }) as never,
+  (p) => [p.byFamily, p.byMember, p.accountId, p.hoursFrom, p.hoursTo, p.daysFrom, p.daysTo, p.laterFrom, p.laterTo, p.keyIds, p.models, p.afterDay, p.afterKeyId, p.afterModel, p.rows],
+  (v) => ({ day: v[0], keyId: v[1], model: v[2], family: v[3], member: v[4], input: v[5], output: v[6], thinking: v[7], cacheWrite5m: v[8], cacheWrite1h: v[9], cacheRead: v[10], webSearches: v[11], amount: v[12], amountInput: v[13], amountOutput: v[14], amountCache: v[15], amountThinking: v[16], requests: v[17], completed: v[18], failed: v[19], cut: v[20], firstEvent1: v[21], firstEvent2: v[22], firstEvent3: v[23], firstEvent4: v[24], firstEvent5: v[25], firstEvent6: v[26], firstEvent7: v[27], firstEvent8: v[28], firstEvent9: v[29], firstEvent10: v[30] }) as never,
   "",
 );
 
-export type QueryUsageRow = { period: Date; keyId: string; model: string; family: "v1" | "v2" | ""; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearches: bigint; amount: bigint; amountInput: bigint; amountOutput: bigint; amountCache: bigint; amountThinking: bigint; requests: bigint; completed: bigint; failed: bigint; cut: bigint; firstEvent1: bigint; firstEvent2: bigint; firstEvent3: bigint; firstEvent4: bigint; firstEvent5: bigint; firstEvent6: bigint; firstEvent7: bigint; firstEvent8: bigint; firstEvent9: bigint; firstEvent10: bigint };
+export type QueryUsageRow = { period: Date; keyId: string; model: string; family: "v1" | "v2" | ""; member: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearches: bigint; amount: bigint; amountInput: bigint; amountOutput: bigint; amountCache: bigint; amountThinking: bigint; requests: bigint; completed: bigint; failed: bigint; cut: bigint; firstEvent1: bigint; firstEvent2: bigint; firstEvent3: bigint; firstEvent4: bigint; firstEvent5: bigint; firstEvent6: bigint; firstEvent7: bigint; firstEvent8: bigint; firstEvent9: bigint; firstEvent10: bigint };
 /**
- * Sums roll-ups by time, key, model and family: one page of rows. Whole days that are closed are
- * read from the days, the rest from the hours: those from `hours_from` to `hours_to` before the
- * days, and those from `later_from` to `later_to` after them. Each end is exclusive.
+ * Sums roll-ups by time, key, model, family and manager of the key: one page of rows. Whole days
+ * that are closed are read from the days, the rest from the hours: those from `hours_from` to
+ * `hours_to` before the days, and those from `later_from` to `later_to` after them. Each end is
+ * exclusive.
  * `bucket`: hour, day, month or none
  * `keyIds`: null: all
  * `models`: null: all
@@ -2627,8 +2656,9 @@ export type QueryUsageRow = { period: Date; keyId: string; model: string; family
  * `afterKeyId`: of the same row
  * `afterModel`: of the same row
  * `afterFamily`: of the same row
+ * `afterMember`: of the same row
  */
-export const queryUsage: Many<{ accountId: string; hoursFrom: Date | string; hoursTo: Date | string; daysFrom: string; daysTo: string; laterFrom: Date | string; laterTo: Date | string; byFamily: boolean; bucket: string; byKey: boolean; byModel: boolean; keyIds: readonly string[] | null; models: readonly string[] | null; afterPeriod: Date | string | null; afterKeyId: string | null; afterModel: string | null; afterFamily: string | null; rows: bigint | number }, QueryUsageRow> = many(
+export const queryUsage: Many<{ accountId: string; hoursFrom: Date | string; hoursTo: Date | string; daysFrom: string; daysTo: string; laterFrom: Date | string; laterTo: Date | string; byFamily: boolean; byMember: boolean; bucket: string; byKey: boolean; byModel: boolean; keyIds: readonly string[] | null; models: readonly string[] | null; afterPeriod: Date | string | null; afterKeyId: string | null; afterModel: string | null; afterFamily: string | null; afterMember: string | null; rows: bigint | number }, QueryUsageRow> = many(
   "billing/query-usage",
   `-- billing/query-usage
 with used as (
@@ -2660,7 +2690,7 @@ with used as (
   where account_id = $1 and hour >= $6 and hour < $7
 )
 select named.period at time zone 'utc' as period, named.key_id as key_id,
-  named.model as model, named."family" as "family",
+  named.model as model, named."family" as "family", named.member as member,
   sum(input)::bigint as input, sum(output)::bigint as output,
   sum(thinking)::bigint as thinking, sum(cache_write_5m)::bigint as cache_write_5m,
   sum(cache_write_1h)::bigint as cache_write_1h, sum(cache_read)::bigint as cache_read,
@@ -2676,31 +2706,34 @@ select named.period at time zone 'utc' as period, named.key_id as key_id,
   sum(first_event_7)::bigint as first_event_7, sum(first_event_8)::bigint as first_event_8,
   sum(first_event_9)::bigint as first_event_9, sum(first_event_10)::bigint as first_event_10
 from used
-left join keys k on $8 and k.account_id = $1 and k.key_id = used.key_id
+left join keys k
+  on ($8 or $9) and k.account_id = $1 and k.key_id = used.key_id
 cross join lateral (
   select
-    case $9::text
+    case $10::text
       when 'none' then $2::timestamptz at time zone 'utc'
-      else date_trunc($9, used.at)
+      else date_trunc($10, used.at)
     end as period,
-    case when $10 then used.key_id else '' end as key_id,
-    case when $11 then used.model else '' end as model,
-    coalesce(k."family", '') as "family"
+    case when $11 then used.key_id else '' end as key_id,
+    case when $12 then used.model else '' end as model,
+    case when $8 then coalesce(k."family", '') else '' end as "family",
+    case when $9 then coalesce(k.managed_by, '') else '' end as member
 ) named
-where ($12::text[] is null or used.key_id = any($12))
-  and ($13::text[] is null or used.model = any($13))
-  and ($14::timestamptz is null
-    or (named.period, named.key_id, named.model, named."family")
-      > ($14 at time zone 'utc', $15, $16, $17))
-group by named.period, named.key_id, named.model, named."family"
-order by named.period, named.key_id, named.model, named."family"
-limit $18`,
-  (p) => [p.accountId, p.hoursFrom, p.hoursTo, p.daysFrom, p.daysTo, p.laterFrom, p.laterTo, p.byFamily, p.bucket, p.byKey, p.byModel, p.keyIds, p.models, p.afterPeriod, p.afterKeyId, p.afterModel, p.afterFamily, p.rows],
-  (v) => ({ period: v[0], keyId: v[1], model: v[2], family: v[3], input: v[4], output: v[5], thinking: v[6], cacheWrite5m: v[7], cacheWrite1h: v[8], cacheRead: v[9], webSearches: v[10], amount: v[11], amountInput: v[12], amountOutput: v[13], amountCache: v[14], amountThinking: v[15], requests: v[16], completed: v[17], failed: v[18], cut: v[19], firstEvent1: v[20], firstEvent2: v[21], firstEvent3: v[22], firstEvent4: v[23], firstEvent5: v[24], firstEvent6: v[25], firstEvent7: v[26], firstEvent8: v[27], firstEvent9: v[28], firstEvent10: v[29] }) as never,
+where ($13::text[] is null or used.key_id = any($13))
+  and ($14::text[] is null or used.model = any($14))
+  and ($15::timestamptz is null
+    or (named.period, named.key_id, named.model, named."family", named.member)
+      > ($15 at time zone 'utc', $16, $17, $18,
+        $19))
+group by named.period, named.key_id, named.model, named."family", named.member
+order by named.period, named.key_id, named.model, named."family", named.member
+limit $20`,
+  (p) => [p.accountId, p.hoursFrom, p.hoursTo, p.daysFrom, p.daysTo, p.laterFrom, p.laterTo, p.byFamily, p.byMember, p.bucket, p.byKey, p.byModel, p.keyIds, p.models, p.afterPeriod, p.afterKeyId, p.afterModel, p.afterFamily, p.afterMember, p.rows],
+  (v) => ({ period: v[0], keyId: v[1], model: v[2], family: v[3], member: v[4], input: v[5], output: v[6], thinking: v[7], cacheWrite5m: v[8], cacheWrite1h: v[9], cacheRead: v[10], webSearches: v[11], amount: v[12], amountInput: v[13], amountOutput: v[14], amountCache: v[15], amountThinking: v[16], requests: v[17], completed: v[18], failed: v[19], cut: v[20], firstEvent1: v[21], firstEvent2: v[22], firstEvent3: v[23], firstEvent4: v[24], firstEvent5: v[25], firstEvent6: v[26], firstEvent7: v[27], firstEvent8: v[28], firstEvent9: v[29], firstEvent10: v[30] }) as never,
   "",
 );
 
-export type QueryTagsRow = { period: Date; keyId: string; model: string; family: "v1" | "v2" | ""; value: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearches: bigint; amount: bigint; amountInput: bigint; amountOutput: bigint; amountCache: bigint; amountThinking: bigint; requests: bigint; completed: bigint; failed: bigint; cut: bigint };
+export type QueryTagsRow = { period: Date; keyId: string; model: string; family: "v1" | "v2" | ""; member: string; value: string; input: bigint; output: bigint; thinking: bigint; cacheWrite5m: bigint; cacheWrite1h: bigint; cacheRead: bigint; webSearches: bigint; amount: bigint; amountInput: bigint; amountOutput: bigint; amountCache: bigint; amountThinking: bigint; requests: bigint; completed: bigint; failed: bigint; cut: bigint };
 /**
  * Sums charges by the value of one tag, and by time, key, model and family: one page of rows. Whole
  * days whose tags are written are read from there, the rest from the charges. Without a value, the
@@ -2708,7 +2741,7 @@ export type QueryTagsRow = { period: Date; keyId: string; model: string; family:
  * kept by tag. The parameters are those of QueryUsage.
  * `value`: of the tag; null: all
  */
-export const queryTags: Many<{ bucket: string; tag: string; accountId: string; hoursFrom: Date | string; hoursTo: Date | string; daysFrom: string; daysTo: string; laterFrom: Date | string; laterTo: Date | string; value: string | null; byFamily: boolean; byKey: boolean; byModel: boolean; keyIds: readonly string[] | null; models: readonly string[] | null; afterPeriod: Date | string | null; afterKeyId: string | null; afterModel: string | null; afterFamily: string | null; afterValue: string | null; rows: bigint | number }, QueryTagsRow> = many(
+export const queryTags: Many<{ bucket: string; tag: string; accountId: string; hoursFrom: Date | string; hoursTo: Date | string; daysFrom: string; daysTo: string; laterFrom: Date | string; laterTo: Date | string; value: string | null; byFamily: boolean; byMember: boolean; byKey: boolean; byModel: boolean; keyIds: readonly string[] | null; models: readonly string[] | null; afterPeriod: Date | string | null; afterKeyId: string | null; afterModel: string | null; afterFamily: string | null; afterMember: string | null; afterValue: string | null; rows: bigint | number }, QueryTagsRow> = many(
   "billing/query-tags",
   `-- billing/query-tags
 with tagged as (
@@ -2788,7 +2821,8 @@ with tagged as (
   where $10 is null and account_id = $3 and hour >= $8 and hour < $9
 )
 select named.period at time zone 'utc' as period, named.key_id as key_id,
-  named.model as model, named."family" as "family", used.value as value,
+  named.model as model, named."family" as "family", named.member as member,
+  used.value as value,
   sum(input)::bigint as input, sum(output)::bigint as output,
   sum(thinking)::bigint as thinking, sum(cache_write_5m)::bigint as cache_write_5m,
   sum(cache_write_1h)::bigint as cache_write_1h, sum(cache_read)::bigint as cache_read,
@@ -2799,29 +2833,31 @@ select named.period at time zone 'utc' as period, named.key_id as key_id,
   sum(requests)::bigint as requests, sum(completed)::bigint as completed,
   sum(failed)::bigint as failed, sum(cut)::bigint as cut
 from used
-left join keys k on $11 and k.account_id = $3 and k.key_id = used.key_id
+left join keys k
+  on ($11 or $12) and k.account_id = $3 and k.key_id = used.key_id
 cross join lateral (
   select
     case $1::text
       when 'none' then $4::timestamptz at time zone 'utc'
       else date_trunc($1, used.at)
     end as period,
-    case when $12 then used.key_id else '' end as key_id,
-    case when $13 then used.model else '' end as model,
-    coalesce(k."family", '') as "family"
+    case when $13 then used.key_id else '' end as key_id,
+    case when $14 then used.model else '' end as model,
+    case when $11 then coalesce(k."family", '') else '' end as "family",
+    case when $12 then coalesce(k.managed_by, '') else '' end as member
 ) named
-where ($14::text[] is null or used.key_id = any($14))
-  and ($15::text[] is null or used.model = any($15))
-  and ($16::timestamptz is null
-    or (named.period, named.key_id, named.model, named."family", used.value)
-      > ($16 at time zone 'utc', $17, $18, $19,
-        $20))
-group by named.period, named.key_id, named.model, named."family", used.value
+where ($15::text[] is null or used.key_id = any($15))
+  and ($16::text[] is null or used.model = any($16))
+  and ($17::timestamptz is null
+    or (named.period, named.key_id, named.model, named."family", named.member, used.value)
+      > ($17 at time zone 'utc', $18, $19, $20,
+        $21, $22))
+group by named.period, named.key_id, named.model, named."family", named.member, used.value
 having sum(requests) > 0
-order by named.period, named.key_id, named.model, named."family", used.value
-limit $21`,
-  (p) => [p.bucket, p.tag, p.accountId, p.hoursFrom, p.hoursTo, p.daysFrom, p.daysTo, p.laterFrom, p.laterTo, p.value, p.byFamily, p.byKey, p.byModel, p.keyIds, p.models, p.afterPeriod, p.afterKeyId, p.afterModel, p.afterFamily, p.afterValue, p.rows],
-  (v) => ({ period: v[0], keyId: v[1], model: v[2], family: v[3], value: v[4], input: v[5], output: v[6], thinking: v[7], cacheWrite5m: v[8], cacheWrite1h: v[9], cacheRead: v[10], webSearches: v[11], amount: v[12], amountInput: v[13], amountOutput: v[14], amountCache: v[15], amountThinking: v[16], requests: v[17], completed: v[18], failed: v[19], cut: v[20] }) as never,
+order by named.period, named.key_id, named.model, named."family", named.member, used.value
+limit $23`,
+  (p) => [p.bucket, p.tag, p.accountId, p.hoursFrom, p.hoursTo, p.daysFrom, p.daysTo, p.laterFrom, p.laterTo, p.value, p.byFamily, p.byMember, p.byKey, p.byModel, p.keyIds, p.models, p.afterPeriod, p.afterKeyId, p.afterModel, p.afterFamily, p.afterMember, p.afterValue, p.rows],
+  (v) => ({ period: v[0], keyId: v[1], model: v[2], family: v[3], member: v[4], value: v[5], input: v[6], output: v[7], thinking: v[8], cacheWrite5m: v[9], cacheWrite1h: v[10], cacheRead: v[11], webSearches: v[12], amount: v[13], amountInput: v[14], amountOutput: v[15], amountCache: v[16], amountThinking: v[17], requests: v[18], completed: v[19], failed: v[20], cut: v[21] }) as never,
   "",
 );
 

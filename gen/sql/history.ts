@@ -486,8 +486,8 @@ where month = $1::date`,
 );
 
 /**
- * Removes what was added up by persons and management keys for the closing of a month, unless it has
- * blocks or is closed.
+ * Removes what was added up by persons and management keys for the closing of a month, unless it
+ * has blocks or is closed.
  */
 export const removeBudgets: Run<{ month: string }> = run(
   "history/remove-budgets",

@@ -25,6 +25,8 @@ export type BudgetLimits = Readonly<Record<WindowName, bigint | null>> & {
   readonly running: number | null;
 };
 
+export const limitNames = ["day", "week", "month", "total", "running"] as const;
+
 export const unlimited: BudgetLimits = {
   ...{ day: null, week: null, month: null, total: null },
   running: null,
@@ -67,9 +69,9 @@ export type Budget = {
 };
 
 /**
- * Reads the numbers of a row of `budgets` or `pools`, as statements return them: the day of its last
- * change, from 1970-01-01 on, and its columns `spent`, `held`, `running`, the bases of the day, week
- * and month and of the total, and the limits of these and of `running`, -1 for none.
+ * Reads the numbers of a row of `budgets` or `pools`, as statements return them: the day of its
+ * last change, from 1970-01-01 on, and its columns `spent`, `held`, `running`, the bases of the
+ * day, week and month and of the total, and the limits of these and of `running`, -1 for none.
  *
  * A charge counts in the window in which it is settled. Of a row that was last changed after `at`,
  * because the clock went back, the later day stands.
@@ -176,6 +178,7 @@ export function toBudget(payer: Payer["payer"], family: FamilyName, budget: Budg
     windows: windows.map(({ name, spent, limit, resetsAt }) => ({
       window: windowNames[name],
       spentMicrocredits: spent,
+      ...(limit !== null && { limitMicrocredits: limit }),
       ...(limit !== null && { freeMicrocredits: leftOf(limit - spent - held) }),
       ...(resetsAt && { resetsAt: timestampFromDate(resetsAt) }),
     })),

@@ -63,6 +63,14 @@ import {
 import type { RequestKey } from "./admission.ts";
 import { type AlertFigures, createAlertFigures } from "./alert-figures.ts";
 import { refuseArchived } from "./archived.ts";
+import {
+  type BudgetParts,
+  budgetsFor,
+  listBudgets,
+  resetBudget,
+  setBudget,
+  setDefaultMemberLimits,
+} from "./budgets.ts";
 import { ChargeWatch } from "./charge-watch.ts";
 import { chosenCharges, isChosen, listCharges } from "./charges.ts";
 import { ClusterNode } from "./cluster-node.ts";
@@ -80,7 +88,7 @@ import { UsageDays } from "./usage-days.ts";
 import { type VerificationParts, verifyLedger } from "./verification.ts";
 
 export type { Hold } from "./admission.ts";
-export { budgetsOfKeys } from "./budgets.ts";
+export { budgetsOfKeys, budgetsOfMembers } from "./budgets.ts";
 export { minHoldMicro, type UsageBounds } from "./hold-size.ts";
 export type { ExpectedHold, Holds, NewHold } from "./holds.ts";
 export { chargedUsage, costMicro, priceVersion } from "./price.ts";
@@ -259,6 +267,12 @@ export function createBilling(parts: Parts): Billing {
         reports,
         onTransfer: funds.publishTransfer,
       },
+      budgets: {
+        transaction: store.transaction,
+        reports,
+        keys,
+        members: parts.members ?? noMembers,
+      },
       transfers: {
         store,
         approvalLimit: parts.approvalLimit ?? (() => undefined),
@@ -373,9 +387,11 @@ function createService({
   watch,
   priceOf,
   accounts,
+  budgets,
   transfers,
   log,
 }: ServiceParts & {
+  readonly budgets: BudgetParts;
   readonly reports: LedgerStore;
   readonly usage: Reports;
   /** What people know these keys of an account by. Unknown ones are left out. */
@@ -414,11 +430,16 @@ function createService({
     exportAccount: (_, call) => exportAccount(accounts, call),
     suspendAccount: (request) => suspendAccount(accounts, request),
     resumeAccount: (request) => resumeAccount(accounts, request),
+    setBudget: (request, call) => setBudget(budgets, request, call),
+    resetBudget: (request, call) => resetBudget(budgets, request, call),
+    listBudgets: (request, call) => listBudgets(budgets, request, call),
+    setDefaultMemberLimits: (request, call) => setDefaultMemberLimits(budgets, request, call),
     async getPools(_, { accountId, caller }) {
       const pools = await reports.readPools(accountId);
       if (pools.length === 0) throw noSuch("account");
       return create(GetPoolsResponseSchema, {
         pools: caller.kind === "key" ? poolsFor(caller.key, pools) : pools,
+        budgets: caller.kind === "key" ? await budgetsFor(reports, caller.key) : [],
       });
     },
 
@@ -546,6 +567,8 @@ const noKeys: KeysOfAccount = {
 };
 const noMembers: MembersOfAccount = {
   checkOwner: () => Promise.reject(new ApiError("not_permitted")),
+  isMember: async () => false,
+  listPlain: async () => [],
 };
 
 /** What a key sees of the pools: an account reader everything, another what its pool has free. */

@@ -38,7 +38,7 @@ import {
   type UpdateKeyResponse,
   UpdateKeyResponseSchema,
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
-import { type BudgetLimits, checkLimits, unlimited } from "../base/budgets.ts";
+import { type BudgetLimits, checkLimits, limitNames, unlimited } from "../base/budgets.ts";
 import type { Changes } from "../base/change-feed.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { timeOrderedId } from "../base/ids.ts";
@@ -178,7 +178,7 @@ export async function updateKey(
         checkStrong(call.caller);
       }
       // A member who tightens them leaves them an owner's; his own changes make them his.
-      return limitNames.some((name) => name in controls) && !isTheirs ? true : null;
+      return controlNames.some((name) => name in controls) && !isTheirs ? true : null;
     },
   });
   const key = published(parts, await parts.store.readKey(keyId));
@@ -300,7 +300,7 @@ function isRaise(changed: Partial<Controls>, before: Limits): boolean {
   const { requestsPerMinute, allowedModels, budget, accountReader, expiresAt } = changed;
   return (
     isAbove(requestsPerMinute, before.requestsPerMinute) ||
-    budgetNames.some((name) => isAbove(budget?.[name], before.budget[name])) ||
+    limitNames.some((name) => isAbove(budget?.[name], before.budget[name])) ||
     isAbove(expiresAt, before.expiresAt) ||
     (accountReader === true && !before.accountReader) ||
     (allowedModels !== undefined && isWider(allowedModels, before.allowedModels))
@@ -321,7 +321,7 @@ function hasLimit({ requestsPerMinute, allowedModels, budget, expiresAt }: Contr
     requestsPerMinute !== null ||
     expiresAt !== null ||
     allowedModels.length > 0 ||
-    budgetNames.some((name) => (budget[name] ?? null) !== null)
+    limitNames.some((name) => (budget[name] ?? null) !== null)
   );
 }
 
@@ -348,21 +348,20 @@ function changedLimits(
     facts[fact] = limitText(next, none);
     facts[`old${fact.charAt(0).toUpperCase()}${fact.slice(1)}`] = limitText(before, none);
   };
-  for (const name of limitNames)
+  for (const name of controlNames)
     if (name !== "budget" && name in changed) add(name, changed[name], earlier[name]);
-  for (const name of budgetNames)
+  for (const name of limitNames)
     if (name in budget) add(budgetFacts[name], budget[name], earlier.budget[name]);
   return facts;
 }
 
-const limitNames = [
+const controlNames = [
   "requestsPerMinute",
   "allowedModels",
   "budget",
   "accountReader",
   "expiresAt",
 ] as const;
-const budgetNames = ["day", "week", "month", "total", "running"] as const;
 /** As requests name them. */
 const budgetFacts: Readonly<Record<keyof BudgetLimits, string>> = {
   day: "dailyCapMicrocredits",

@@ -1,7 +1,7 @@
 // Callers and payers: keys, the ledger and people. Each uses those above it here; what the
 // ledger and people use of later services they get when they start.
 
-import { budgetsOfKeys, createBilling } from "../billing/billing.ts";
+import { budgetsOfKeys, budgetsOfMembers, createBilling } from "../billing/billing.ts";
 import type { Authenticate } from "../contract/contract.ts";
 import { createKeys } from "../keys/keys.ts";
 import {
@@ -63,6 +63,7 @@ export async function createAccounts(parts: GatewayParts, data: Data, settings: 
     hasAdminToken: adminToken !== "",
     publicUrl,
     keys: keys.managed,
+    budgets: budgetsOfMembers,
     hints: hints && hintsOn(hints, "gateway:people-changed"),
     mailer,
     settings: settings.file().people,

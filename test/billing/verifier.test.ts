@@ -28,7 +28,7 @@ beforeAll(async () => {
 });
 afterAll(() => world.close());
 
-/** Requests of a key that somebody with a budget manages: settled long ago, now, and one that runs. */
+/** Requests of a key that a person with a budget manages: settled long ago, now, one that runs. */
 async function spendAs(manager: string) {
   const managed = await world.payer(1_000_000_000n);
   await world.payer(0n);

@@ -5,10 +5,10 @@ values (:account_id, :family, :payer)
 on conflict (account_id, "family", payer) do nothing;
 
 -- name: StartManager :run
--- Begins to count what a person or a management key spends of a pool, whose budget has no limit yet:
--- with what their keys were charged in the windows of now, by the hour of admission, and what they
--- hold. The holds get this manager, unless they have one, and are locked in the order of their ids,
--- as checkpoints do. The caller has locked the pool. Changes no row: the budget has a limit.
+-- Begins to count what a person or a management key spends of a pool, whose budget has no limit
+-- yet: with what their keys were charged in the windows of now, by the hour of admission, and what
+-- they hold. The holds get this manager, unless they have one, and are locked in the order of their
+-- ids, as checkpoints do. The caller has locked the pool. Changes no row: the budget has a limit.
 with windows as (
   select (now() at time zone 'utc')::date as today,
     date_trunc('day', now(), 'UTC') as day, date_trunc('week', now(), 'UTC') as week,
@@ -52,8 +52,8 @@ where b.account_id = :account_id and b."family" = :family and b.payer = :payer
   and not b.is_limited;
 
 -- name: SetLimits :run
--- Replaces the limits of a payer's budget. The total of a person or a management key begins with its
--- limit, that of a key with the key. The caller has locked the pool. Changes no row: it has no
+-- Replaces the limits of a payer's budget. The total of a person or a management key begins with
+-- its limit, that of a key with the key. The caller has locked the pool. Changes no row: it has no
 -- budget.
 -- :day_limit?
 -- :week_limit?
@@ -96,9 +96,9 @@ set total_base = spent
 where account_id = :account_id and "family" = :family;
 
 -- name: ReadBudgets :many
--- Reads budgets of an account that are not those of keys, with the time of this: of its pools, which
--- have an empty payer, and of persons and management keys with a limit, in the order of payer and
--- family.
+-- Reads budgets of an account that are not those of keys, with the time of this: of its pools,
+-- which have an empty payer, and of persons and management keys with a limit, in the order of payer
+-- and family.
 -- :after_payer  of the last row of the page before; empty: from the first
 -- :after_family  of the same row
 -- =family pools.family

@@ -1,10 +1,10 @@
 -- name: SettleHolds :many
 -- Turns holds into charges. The caller has locked the pools. A charge is at most its hold: the rest
 -- of the cost, and the cost of output beyond the grant, is the overrun. The hold is released, the
--- charge is added to the budgets of the key and of the manager that the hold names, with the time of
--- their last use, and to the roll-up of the UTC hour of admission. There, a hold that is too small
--- covers the input and web searches first, then the cache, then thinking, then output. Returns the
--- charges. A request that was settled before has no hold and no row.
+-- charge is added to the budgets of the key and of the manager that the hold names, with the time
+-- of their last use, and to the roll-up of the UTC hour of admission. There, a hold that is too
+-- small covers the input and web searches first, then the cache, then thinking, then output.
+-- Returns the charges. A request that was settled before has no hold and no row.
 -- :costs_input  of the input and web searches
 -- :costs_cache  of these and the cache
 -- :costs_thinking  of these and thinking

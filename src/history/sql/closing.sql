@@ -313,8 +313,8 @@ delete from closing_blocks
 where month = :month::date;
 
 -- name: RemoveBudgets :run
--- Removes what was added up by persons and management keys for the closing of a month, unless it has
--- blocks or is closed.
+-- Removes what was added up by persons and management keys for the closing of a month, unless it
+-- has blocks or is closed.
 delete from closed_budgets
 where month = :month::date
   and not exists (select from closing_blocks where month = :month::date)

@@ -1,5 +1,6 @@
--- Budgets: what each key, person and pool has spent, holds and may spend. They replace the months of
--- keys and their monthly caps, which are taken over and removed: no older program can run beside it.
+-- Budgets: what each key, person and pool has spent, holds and may spend. They replace the months
+-- of keys and their monthly caps, which are taken over and removed: no older program can run beside
+-- it.
 
 -- An odometer of one payer and pool: a key, a person (`person:<id>`) or a management key
 -- (`mgmt:<id>`). A key always has a row; the others get one with their first limit. Rows are never

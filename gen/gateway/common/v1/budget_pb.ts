@@ -14,7 +14,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file gateway/common/v1/budget.proto.
  */
 export const file_gateway_common_v1_budget: GenFile = /*@__PURE__*/
-  fileDesc("Ch5nYXRld2F5L2NvbW1vbi92MS9idWRnZXQucHJvdG8SEWdhdGV3YXkuY29tbW9uLnYxIqgCCgxCdWRnZXRMaW1pdHMSHwoSZGFpbHlfbWljcm9jcmVkaXRzGAEgASgDSACIAQESIAoTd2Vla2x5X21pY3JvY3JlZGl0cxgCIAEoA0gBiAEBEiEKFG1vbnRobHlfbWljcm9jcmVkaXRzGAMgASgDSAKIAQESHwoSdG90YWxfbWljcm9jcmVkaXRzGAQgASgDSAOIAQESHQoQcmVxdWVzdHNfYXRfb25jZRgFIAEoDUgEiAEBQhUKE19kYWlseV9taWNyb2NyZWRpdHNCFgoUX3dlZWtseV9taWNyb2NyZWRpdHNCFwoVX21vbnRobHlfbWljcm9jcmVkaXRzQhUKE190b3RhbF9taWNyb2NyZWRpdHNCEwoRX3JlcXVlc3RzX2F0X29uY2UiZAoFUGF5ZXISEAoGa2V5X2lkGAEgASgJSAASEwoJcGVyc29uX2lkGAIgASgJSAASGwoRbWFuYWdlbWVudF9rZXlfaWQYAyABKAlIABIOCgRwb29sGAQgASgISABCBwoFcGF5ZXIi6wEKBkJ1ZGdldBInCgVwYXllchgBIAEoCzIYLmdhdGV3YXkuY29tbW9uLnYxLlBheWVyEikKBmZhbWlseRgCIAEoDjIZLmdhdGV3YXkuY29tbW9uLnYxLkZhbWlseRIvCgZsaW1pdHMYAyABKAsyHy5nYXRld2F5LmNvbW1vbi52MS5CdWRnZXRMaW1pdHMSMAoHd2luZG93cxgEIAMoCzIfLmdhdGV3YXkuY29tbW9uLnYxLkJ1ZGdldFdpbmRvdxIZChFoZWxkX21pY3JvY3JlZGl0cxgFIAEoAxIPCgdydW5uaW5nGAYgASgNIqACCgxCdWRnZXRXaW5kb3cSNAoGd2luZG93GAEgASgOMiQuZ2F0ZXdheS5jb21tb24udjEuQnVkZ2V0V2luZG93Lk5hbWUSGgoSc3BlbnRfbWljcm9jcmVkaXRzGAIgASgDEh4KEWZyZWVfbWljcm9jcmVkaXRzGAMgASgDSACIAQESLQoJcmVzZXRzX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJZCgROYW1lEhQKEE5BTUVfVU5TUEVDSUZJRUQQABIMCghOQU1FX0RBWRABEg0KCU5BTUVfV0VFSxACEg4KCk5BTUVfTU9OVEgQAxIOCgpOQU1FX1RPVEFMEARCFAoSX2ZyZWVfbWljcm9jcmVkaXRzQj8KEWdhdGV3YXkuY29tbW9uLnYxUAFaKG1vZGVsLWdhdGV3YXkvZ2F0ZXdheS9jb21tb24vdjE7Y29tbW9udjFiBnByb3RvMw", [file_gateway_common_v1_family, file_google_protobuf_timestamp]);
+  fileDesc("Ch5nYXRld2F5L2NvbW1vbi92MS9idWRnZXQucHJvdG8SEWdhdGV3YXkuY29tbW9uLnYxIqgCCgxCdWRnZXRMaW1pdHMSHwoSZGFpbHlfbWljcm9jcmVkaXRzGAEgASgDSACIAQESIAoTd2Vla2x5X21pY3JvY3JlZGl0cxgCIAEoA0gBiAEBEiEKFG1vbnRobHlfbWljcm9jcmVkaXRzGAMgASgDSAKIAQESHwoSdG90YWxfbWljcm9jcmVkaXRzGAQgASgDSAOIAQESHQoQcmVxdWVzdHNfYXRfb25jZRgFIAEoDUgEiAEBQhUKE19kYWlseV9taWNyb2NyZWRpdHNCFgoUX3dlZWtseV9taWNyb2NyZWRpdHNCFwoVX21vbnRobHlfbWljcm9jcmVkaXRzQhUKE190b3RhbF9taWNyb2NyZWRpdHNCEwoRX3JlcXVlc3RzX2F0X29uY2UiZAoFUGF5ZXISEAoGa2V5X2lkGAEgASgJSAASEwoJcGVyc29uX2lkGAIgASgJSAASGwoRbWFuYWdlbWVudF9rZXlfaWQYAyABKAlIABIOCgRwb29sGAQgASgISABCBwoFcGF5ZXIi6wEKBkJ1ZGdldBInCgVwYXllchgBIAEoCzIYLmdhdGV3YXkuY29tbW9uLnYxLlBheWVyEikKBmZhbWlseRgCIAEoDjIZLmdhdGV3YXkuY29tbW9uLnYxLkZhbWlseRIvCgZsaW1pdHMYAyABKAsyHy5nYXRld2F5LmNvbW1vbi52MS5CdWRnZXRMaW1pdHMSMAoHd2luZG93cxgEIAMoCzIfLmdhdGV3YXkuY29tbW9uLnYxLkJ1ZGdldFdpbmRvdxIZChFoZWxkX21pY3JvY3JlZGl0cxgFIAEoAxIPCgdydW5uaW5nGAYgASgNIvQCCgxCdWRnZXRXaW5kb3cSNAoGd2luZG93GAEgASgOMiQuZ2F0ZXdheS5jb21tb24udjEuQnVkZ2V0V2luZG93Lk5hbWUSHwoSc3BlbnRfbWljcm9jcmVkaXRzGAIgASgDSACIAQESHgoRZnJlZV9taWNyb2NyZWRpdHMYAyABKANIAYgBARItCglyZXNldHNfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEh8KEmxpbWl0X21pY3JvY3JlZGl0cxgFIAEoA0gCiAEBIlkKBE5hbWUSFAoQTkFNRV9VTlNQRUNJRklFRBAAEgwKCE5BTUVfREFZEAESDQoJTkFNRV9XRUVLEAISDgoKTkFNRV9NT05USBADEg4KCk5BTUVfVE9UQUwQBEIVChNfc3BlbnRfbWljcm9jcmVkaXRzQhQKEl9mcmVlX21pY3JvY3JlZGl0c0IVChNfbGltaXRfbWljcm9jcmVkaXRzQj8KEWdhdGV3YXkuY29tbW9uLnYxUAFaKG1vZGVsLWdhdGV3YXkvZ2F0ZXdheS9jb21tb24vdjE7Y29tbW9udjFiBnByb3RvMw", [file_gateway_common_v1_family, file_google_protobuf_timestamp]);
 
 /**
  * The most that a payer may spend of one pool, in micro-credits, up to 2^53. Absent: no limit. 0:
@@ -45,7 +45,7 @@ export type BudgetLimits = Message<"gateway.common.v1.BudgetLimits"> & {
   monthlyMicrocredits?: bigint | undefined;
 
   /**
-   * Of a key: since it was made. Of the others: since this limit was set. Of all: since ResetBudget.
+   * Of a key since it was made, of the others since this limit was set; of all since ResetBudget.
    *
    * @generated from field: optional int64 total_microcredits = 4;
    */
@@ -174,9 +174,11 @@ export type BudgetWindow = Message<"gateway.common.v1.BudgetWindow"> & {
   window: BudgetWindow_Name;
 
   /**
-   * @generated from field: int64 spent_microcredits = 2;
+   * Absent: the caller is a key and the budget another's.
+   *
+   * @generated from field: optional int64 spent_microcredits = 2;
    */
-  spentMicrocredits: bigint;
+  spentMicrocredits?: bigint | undefined;
 
   /**
    * What a new request may still use. Absent: there is no limit.
@@ -191,6 +193,13 @@ export type BudgetWindow = Message<"gateway.common.v1.BudgetWindow"> & {
    * @generated from field: google.protobuf.Timestamp resets_at = 4;
    */
   resetsAt?: Timestamp | undefined;
+
+  /**
+   * Absent: there is none, or the caller is a key and the budget another's.
+   *
+   * @generated from field: optional int64 limit_microcredits = 5;
+   */
+  limitMicrocredits?: bigint | undefined;
 };
 
 /**

@@ -398,7 +398,8 @@ export const Reason = {
   MONTHLY_CAP_REACHED: 44,
 
   /**
-   * A budget of the key, of the person or management key that manages it, or of its pool is reached.
+   * A budget of the key, of the person or management key that manages it, or of its pool is
+   * reached.
    *
    * @generated from enum value: REASON_BUDGET_REACHED = 91;
    */

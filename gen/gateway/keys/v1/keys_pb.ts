@@ -193,8 +193,8 @@ export type Key = Message<"gateway.keys.v1.Key"> & {
   limitedByOwner: boolean;
 
   /**
-   * The limits of credits and of requests at once, and what is left of them. Absent in the answer of
-   * Authenticate without `month_usage`.
+   * The limits of credits and of requests at once, and what is left of them. Absent in the answer
+   * of Authenticate without `month_usage`.
    *
    * @generated from field: gateway.common.v1.Budget budget = 35;
    */
@@ -570,7 +570,8 @@ export type UpdateKeyRequest = Message<"gateway.keys.v1.UpdateKeyRequest"> & {
   /**
    * One or more of `name`, `requests_per_minute`, `allowed_models`, `daily_cap_microcredits`,
    * `weekly_cap_microcredits`, `monthly_cap_microcredits`, `total_cap_microcredits`,
-   * `requests_at_once`, `account_reader`, `expires_at`. A field that is in the mask and absent in `key` is cleared.
+   * `requests_at_once`, `account_reader`, `expires_at`. A field that is in the mask and absent in
+   * `key` is cleared.
    *
    * @generated from field: google.protobuf.FieldMask update_mask = 2;
    */

@@ -66,16 +66,22 @@ export async function freshUsage() {
     const added =
       "set held = held + $3, running = running + 1 where account_id = $1 and family = $2";
     await ledger.run(`update pools ${added}`, [accountId, family, amountMicro]);
-    await ledger.run(`update budgets ${added} and payer = $4`, [
+    const [managed] = await ledger.run<{ payer: string }>(
+      `select b.payer from keys k join budgets b using (account_id, family)
+       where k.key_id = $1 and b.payer = k.managed_by and b.is_limited`,
+      [keyId],
+    );
+    const manager = managed?.payer ?? null;
+    await ledger.run(`update budgets ${added} and payer in ($4, $5)`, [
       ...[accountId, family, amountMicro],
-      keyId,
+      ...[keyId, manager],
     ]);
     await ledger.store.registerPrice("model-test", price);
     await ledger.run(
       `insert into holds (account_id, request_id, family, key_id, model, month, amount,
-         granted_output, price_version, nonce, admitted_at, deadline, tags)
+         granted_output, price_version, nonce, admitted_at, deadline, tags, manager)
        values ($1, $2, $3, $4, $5, $6, $7, 1000000, $8, 'nonce', $9, now() + interval '1 hour',
-         nullif($10::jsonb, '{}'))`,
+         nullif($10::jsonb, '{}'), $11)`,
       [
         payer.accountId,
         requestId,
@@ -87,6 +93,7 @@ export async function freshUsage() {
         price.priceVersion,
         at,
         JSON.stringify(tags),
+        manager,
       ],
     );
     return { accountId: payer.accountId, requestId };

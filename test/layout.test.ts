@@ -20,15 +20,7 @@ const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
   { cli: [] },
   { server: ["bundle", "program", "startup-error"] },
   {
-    http: [
-      "http",
-      "connections",
-      "authenticate",
-      "body-memory",
-      "connect",
-      "early-check",
-      "sealed-content",
-    ],
+    http: ["http", "connections", "authenticate", "connect", "key-load", "sealed-content"],
     grpc: ["grpc", "client"],
     console: ["console", "bundle"],
   },

@@ -53,7 +53,7 @@ export type Generation = {
 export interface Sink {
   /** True: text deltas may come as runs (`formats/text-run.ts`). */
   readonly takesRuns: boolean;
-  /** A provider has the whole request, so that its memory may go. */
+  /** A provider has the whole request, so that the memory of its body no longer counts. */
   accepted(): void;
   /** The hold is durable. */
   admit(admission: Admission): void;

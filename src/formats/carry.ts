@@ -191,10 +191,3 @@ function isTextDelta({ kind }: Event): boolean {
   if (kind.case !== "blockDelta") return false;
   return runOf(kind.value) !== undefined || kind.value.kind.case === "text";
 }
-
-/** The format of the provider whose answer begins with this event. */
-export function providerFormatOf(start: Event): Format {
-  const { kind, rawFormat } = start;
-  if (kind.case !== "messageStart") return Format.NATIVE;
-  return kind.value.attached?.format ?? (rawFormat || Format.NATIVE);
-}

@@ -158,7 +158,12 @@ export function hasOnlyInstructions({ sourceFormat, messages }: GenerateRequest)
   return isOpenai(sourceFormat) && messages.every(({ role }) => role === Role.SYSTEM);
 }
 
-/** `messages` without system messages. Changed messages are copies. */
+/**
+ * `messages` without system messages, which many models and servers do not accept in the middle of
+ * a conversation. Each becomes a text block at the end of the user message before it, and not of
+ * the top-level instruction: that would invalidate the prefix that the provider has cached. Changed
+ * messages are copies.
+ */
 export function foldSystemEntries(messages: readonly Message[]): readonly Message[] {
   if (!messages.some((message) => message.role === Role.SYSTEM)) return messages;
   const folded: Message[] = [];
@@ -200,4 +205,11 @@ function toReminder(message: Message): Block | undefined {
     kind: { case: "text", value: { text } },
     ...(cacheControl && { cacheControl }),
   });
+}
+
+/** The format of the provider whose answer begins with this event. */
+export function providerFormatOf(start: Event): Format {
+  const { kind, rawFormat } = start;
+  if (kind.case !== "messageStart") return Format.NATIVE;
+  return kind.value.attached?.format ?? (rawFormat || Format.NATIVE);
 }

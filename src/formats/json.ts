@@ -207,7 +207,12 @@ function endOfString(buffer: Buffer, start: number): number {
   }
 }
 
-/** The members of an object that no typed field holds. The decoder's own copy, which it changes. */
+/**
+ * The members of an object that no typed field holds. The decoder's own copy, which it changes: it
+ * destructures the object with a rest pattern, and stores the rest as `extensions`. Rest patterns
+ * and spreads define members instead of assigning them, so that a member called `__proto__` is like
+ * any other.
+ */
 export type UnknownFields = JsonObject;
 
 /** `rest` as extensions; undefined if it is empty. */

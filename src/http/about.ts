@@ -4,8 +4,8 @@
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { closed, list, text } from "../base/json-schema.ts";
 import { encodeDescriptorSet } from "../contract/descriptors.ts";
+import { sendJson } from "./context.ts";
 import { json, type Operation } from "./operation.ts";
-import { sendJson } from "./reply.ts";
 
 const service = "model-gateway";
 const sentence =

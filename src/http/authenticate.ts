@@ -13,7 +13,7 @@ import { ApiError, toApiError } from "../base/errors.ts";
 import type { CatalogFile } from "../config/catalog.ts";
 import { type Core, callerMsMax } from "../contract/contract.ts";
 import { windowMs } from "../rate-limits/rate-limits.ts";
-import type { OnPayerChange } from "./early-check.ts";
+import type { OnPayerChange } from "./key-load.ts";
 
 /** A request to be authenticated. */
 export type LoginAttempt = {

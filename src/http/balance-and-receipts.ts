@@ -48,9 +48,8 @@ import { parseTags, sortedTags } from "../base/tags.ts";
 import { categoryColumns, type TokenCategory, tokenCategories } from "../base/token-categories.ts";
 import type { Core } from "../contract/contract.ts";
 import { encodeLeftOut } from "../formats/codec.ts";
-import { identityOf, pathParam, queryParam } from "./context.ts";
+import { callFor, identityOf, pathParam, queryParam, rfc3339OrNull, sendJson } from "./context.ts";
 import { json, type Operation, pageParameters, rangeParameters } from "./operation.ts";
-import { rfc3339OrNull, sendJson } from "./reply.ts";
 
 /** The key of a request. Throws `not_permitted` for the admin token, which is of no account. */
 export function keyOfRequest(request: FastifyRequest): Key {
@@ -68,7 +67,7 @@ export async function readFunds(
   request: FastifyRequest,
 ): Promise<{ pool: Pool; budgets: readonly Budget[] }> {
   const { family, budget } = keyOfRequest(request);
-  const { pools, budgets } = await core.billing.getPools({}, identityOf(request).call);
+  const { pools, budgets } = await core.billing.getPools({}, callFor(request));
   const pool = pools.find((one) => one.family === family);
   assert(pool, "an account has a pool of each family");
   return { pool, budgets: budget ? [budget, ...budgets] : budgets };
@@ -141,7 +140,7 @@ export function getReceipt(core: Core) {
     const requestId = pathParam(request, "requestId");
     const { receipt } = await core.billing.getReceipt(
       { requestId, accountId: queryParam(request, "account_id") },
-      identityOf(request).call,
+      callFor(request),
     );
     assert(receipt, "the service returns a receipt or throws");
     return sendJson(reply, renderReceipt(receipt));
@@ -310,7 +309,7 @@ export function listReceipts(core: Core) {
           madeBy: textParam(query, "made_by"),
         },
       },
-      identityOf(request).call,
+      callFor(request),
     );
     return sendJson(reply, {
       object: "list",

@@ -9,55 +9,41 @@ import type { JsonValue } from "@bufbuild/protobuf";
 import type { FastifyRequest } from "fastify";
 import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import type { Clock } from "../base/clock.ts";
-import { ApiError, type ErrorReason } from "../base/errors.ts";
+import { ApiError } from "../base/errors.ts";
 import { waitFor } from "../base/stopwatch.ts";
 import { addHeaderTags, tagsHeader } from "../base/tags.ts";
-import type { BodyMemory, BodyReservation } from "./body-memory.ts";
+import { lingerMs } from "./connections.ts";
+import type { KeyLoad, Turn } from "./key-load.ts";
 import { parseBody } from "./parse-body.ts";
-import { UnpaidWork, workMsOf } from "./unpaid-work.ts";
 
 /**
  * Reads the body as a JSON value. Throws `invalid_request` and the errors of `receiveBody`. Sets
- * `context.bodyBytes`; `context.reservation`, which is released when a provider has taken the
- * request or the request has ended; and `context.endWork`.
+ * `context.turn`, which ends when a provider has taken the request or the request has ended.
  */
 export type ReadJson = (
   request: Pick<FastifyRequest, "raw" | "context" | "ip">,
 ) => Promise<JsonValue>;
 
-export function createReadJson(memory: BodyMemory, clock: Clock): ReadJson {
-  const unpaidWork = new UnpaidWork(clock);
+export function createReadJson(load: KeyLoad, clock: Clock): ReadJson {
   return async ({ raw, context, ip }) => {
     checkDeclared(raw);
     requireJson(raw.headers["content-type"]);
     const keyId = context.identity?.caller.key?.keyId;
+    const turn = context.turn ?? load.open({ keyId, address: ip });
+    context.turn = turn;
     const isPacked = raw.headers["content-encoding"] !== undefined;
-    const beginning = unpaidWork.begin(keyId ?? "", isPacked ? undefined : declaredBytes(raw));
-    const work = beginning instanceof Promise ? await beginning : beginning;
-    let workMs = 0;
-    context.endWork = (isPaid) => work.end(isPaid ? 0 : workMs);
-    const reservation = memory.open({ keyId, address: ip });
-    context.reservation = reservation;
-    let received = 0;
-    const onBytes = (bytes: number) => {
-      received = bytes;
-      workMs = workMsOf(bytes, undefined);
-    };
-    try {
-      const receiving = receiveBody(raw, { reservation, clock, onBytes });
-      const bytes =
-        receiving instanceof Promise ? await waitFor(receiving, context.waits) : receiving;
-      const { length } = bytes;
-      context.bodyBytes = length;
-      const parsing = parseBody(bytes);
-      const { value, items } = parsing instanceof Promise ? await parsing : parsing;
-      workMs = workMsOf(length, items);
-      return value;
-    } catch (error) {
-      if (error instanceof ApiError && contentFaults.has(error.reason))
-        context.bodyBytes ??= received;
-      throw error;
-    }
+    const waiting = turn.take(isPacked ? undefined : declaredBytes(raw));
+    if (waiting) await waiting;
+    const receiving = receiveBody(raw, { turn, clock });
+    const bytes =
+      receiving instanceof Promise ? await waitFor(receiving, context.waits) : receiving;
+    turn.readWhole();
+    // The parser of a large body takes its bytes away.
+    const { length } = bytes;
+    const parsing = parseBody(bytes);
+    const { value, items } = parsing instanceof Promise ? await parsing : parsing;
+    turn.read(length, items);
+    return value;
   };
 }
 
@@ -70,7 +56,7 @@ export type ReadRaw = (
   bytesMax: number,
 ) => Promise<Buffer>;
 
-export function createReadRaw(memory: BodyMemory, clock: Clock): ReadRaw {
+export function createReadRaw(load: KeyLoad, clock: Clock): ReadRaw {
   return async ({ raw, context, ip }, bytesMax) => {
     checkDeclared(raw, bytesMax);
     // The bytes as they are sent are what is signed.
@@ -79,24 +65,15 @@ export function createReadRaw(memory: BodyMemory, clock: Clock): ReadRaw {
         message: "This body must not be packed.",
         allowed: ["identity"],
       });
-    const reservation = memory.open({ keyId: undefined, address: ip });
+    const turn = load.open({ address: ip });
     try {
-      const receiving = receiveBody(raw, { reservation, clock, onBytes: () => {}, bytesMax });
-      const bytes = await waitFor(Promise.resolve(receiving), context.waits);
-      context.bodyBytes = bytes.length;
-      return bytes;
+      const receiving = receiveBody(raw, { turn, clock, bytesMax });
+      return await waitFor(Promise.resolve(receiving), context.waits);
     } finally {
-      reservation.release();
+      turn.free();
     }
   };
 }
-
-/** Faults of a body that show while it is read. */
-const contentFaults = new Set<ErrorReason>([
-  "request_too_large",
-  "request_body_encoding_invalid",
-  "request_body_too_large_after_decoding",
-]);
 
 function requireJson(contentType: string | undefined): void {
   if (contentType === "application/json") return;
@@ -120,11 +97,9 @@ export const bodyBytesMax = 32 * 1024 * 1024;
 export const paceMs = 10_000;
 export const paceBytes = 8 * 1024 * (paceMs / 1000);
 
-export type ReceiveParts = {
-  readonly reservation: BodyReservation;
+type ReceiveParts = {
+  readonly turn: Turn;
   readonly clock: Clock;
-  /** Called with the bytes of the body so far, unpacked. */
-  readonly onBytes: (bytes: number) => void;
   /** Default: `bodyBytesMax`. */
   readonly bytesMax?: number;
 };
@@ -133,7 +108,7 @@ export type ReceiveParts = {
  * Receives a whole body, after `checkDeclared`. Returns no promise for one that has come already.
  * Throws or rejects with `request_too_large`, `request_body_encoding_unsupported`,
  * `request_body_encoding_invalid`, `request_body_too_large_after_decoding`, `body_too_slow`, the
- * errors of the reservation, and `cancelled` if the client hung up while sending.
+ * errors of the turn, and `cancelled` if the client hung up while sending.
  */
 function receiveBody(request: IncomingMessage, parts: ReceiveParts): Buffer | Promise<Buffer> {
   const declared = declaredBytes(request);
@@ -143,7 +118,7 @@ function receiveBody(request: IncomingMessage, parts: ReceiveParts): Buffer | Pr
     throw new ApiError("request_body_encoding_unsupported", {
       allowed: ["gzip", "deflate", "br", "identity"],
     });
-  parts.reservation.grow(declared ?? 0);
+  parts.turn.grow(declared ?? 0);
   // A small body comes with its headers. To take it at once saves a timer and three listeners.
   const isHere = request.readableLength === declared && declared <= chunkedBelow;
   if (isHere && !isPacked && !request.destroyed) return takeWhole(request, parts);
@@ -171,11 +146,11 @@ function tooLarge(bytesMax: number): ApiError {
 }
 
 /** The body of a request whose last byte has come. */
-function takeWhole(request: IncomingMessage, { onBytes }: ReceiveParts): Buffer {
+function takeWhole(request: IncomingMessage, { turn }: ReceiveParts): Buffer {
   const bytes: Buffer = request.read() ?? Buffer.alloc(0);
   // Its end has yet to come, and Node holds on to a request that has not ended.
   request.resume();
-  onBytes(bytes.length);
+  turn.read(bytes.length);
   return bytes;
 }
 
@@ -194,7 +169,7 @@ interface Target {
 function receive(
   request: IncomingMessage,
   target: Target,
-  { clock, reservation, bytesMax = bodyBytesMax }: ReceiveParts,
+  { clock, turn, bytesMax = bodyBytesMax }: ReceiveParts,
 ): Promise<Buffer> {
   return new Promise((resolve, reject) => {
     // The client hung up, or its body broke off, while it was authenticated.
@@ -213,7 +188,7 @@ function receive(
       try {
         if (received > bytesMax) throw tooLarge(bytesMax);
         // Of a packed body too: its bytes wait for the decompressor.
-        reservation.grow(received);
+        turn.grow(received);
         target.write(chunk);
       } catch (error) {
         fail(error);
@@ -276,14 +251,14 @@ class WholeBody implements Target {
 
   write(chunk: Buffer): void {
     const length = this.#length + chunk.length;
-    this.#parts.reservation.grow(length);
+    this.#parts.turn.grow(length);
     // The parser of HTTP passes on as many bytes as were declared, never more.
     if (this.#whole) {
       this.#whole.set(chunk, this.#length);
       free(chunk);
     } else this.#chunks.push(chunk);
     this.#length = length;
-    this.#parts.onBytes(length);
+    this.#parts.turn.read(length);
   }
 
   end(): Buffer {
@@ -425,9 +400,6 @@ function readPaused(): void {
   clearInterval(pauseTimer);
   pauseTimer = undefined;
 }
-
-// A client that still sends 2 s after its error does not read it.
-export const lingerMs = 2_000;
 
 /**
  * Resolves when the client has sent its whole request, or has hung up, or after two seconds. Wait

@@ -14,10 +14,9 @@ import { ApiError } from "../base/errors.ts";
 import { decodeRequest } from "../contract/decode-request.ts";
 import { requestBytesMax } from "../contract/message-limits.ts";
 import { dropBody, watchPace } from "./body.ts";
-import type { BodyMemory, BodyReservation } from "./body-memory.ts";
 import { toConnectError } from "./connect-error.ts";
 import { refuseUnknownNames } from "./connect-names.ts";
-import { type UnpaidWork, workMsOf } from "./unpaid-work.ts";
+import type { KeyLoad, Turn } from "./key-load.ts";
 
 type Handler = ConnectRouter["handlers"][number];
 type Request = Parameters<Handler>[0];
@@ -33,7 +32,7 @@ export type Sender = {
   readonly address: string;
   /** Known once the caller is authenticated. */
   keyId?: string;
-  /** A provider has the whole request: its memory may go. Absent until the body is received. */
+  /** The service has the whole request: its memory may go. Absent until the body is received. */
   accepted?: () => void;
 };
 
@@ -51,11 +50,7 @@ export function senderOf(values: ContextValues): Sender | undefined {
 }
 
 /** What all bodies of a listener share. */
-export type BodyParts = {
-  readonly memory: BodyMemory;
-  readonly clock: Clock;
-  readonly unpaidWork: UnpaidWork;
-};
+export type BodyParts = { readonly keyLoad: KeyLoad; readonly clock: Clock };
 
 /** The same handler. It rejects malformed and oversized messages with the right code. */
 export function checkBody(handler: Handler, parts: BodyParts): Handler {
@@ -96,37 +91,25 @@ export function checkBody(handler: Handler, parts: BodyParts): Handler {
 async function* receive(
   { contextValues, header, signal }: Request,
   body: Bytes,
-  { memory, clock, unpaidWork }: BodyParts,
+  { keyLoad, clock }: BodyParts,
 ): Bytes {
   const from = contextValues && senderOf(contextValues);
   const { request, address = "", keyId } = from ?? {};
   const raw = request?.raw;
   const declared = header.get("content-length");
   const bytes = declared === null ? undefined : Number(declared);
-  const work = keyId === undefined ? undefined : await unpaidWork.begin(keyId, bytes);
-  const reservation = memory.open({ keyId, address });
-  let received = 0;
-  let isAccepted = false;
+  const turn = keyLoad.open({ keyId, address });
   // The signal fires when the response has ended, too.
-  const end = () => {
-    reservation.release();
-    work?.end(isAccepted ? 0 : workMsOf(received, undefined));
-  };
+  const end = () => turn.end(false);
   if (signal.aborted) end();
   signal.addEventListener("abort", end, { once: true });
-  if (from)
-    from.accepted = () => {
-      isAccepted = true;
-      end();
-    };
+  if (from) from.accepted = () => turn.accepted();
   try {
-    reservation.grow(bytes ?? 0);
-    for await (const chunk of receivePaced(body, reservation, clock)) {
-      received += chunk.byteLength;
-      yield chunk;
-    }
+    await turn.take(bytes);
+    turn.grow(bytes ?? 0);
+    yield* receivePaced(body, turn, clock);
   } catch (error) {
-    reservation.release();
+    turn.free();
     const isSlow = error instanceof ApiError && error.reason === "body_too_slow";
     const endRead = () => (isSlow ? raw?.destroy() : raw && dropBody(raw));
     signal.addEventListener("abort", endRead, { once: true });
@@ -134,7 +117,7 @@ async function* receive(
   }
 }
 
-async function* receivePaced(body: Bytes, reservation: BodyReservation, clock: Clock): Bytes {
+async function* receivePaced(body: Bytes, turn: Turn, clock: Clock): Bytes {
   let length = 0;
   let stopPace = () => {};
   const slow = new Promise<never>((_, reject) => {
@@ -151,7 +134,8 @@ async function* receivePaced(body: Bytes, reservation: BodyReservation, clock: C
       const read = await Promise.race([reader.next(), slow]);
       if (read.done) return;
       length += read.value.byteLength;
-      reservation.grow(length);
+      turn.grow(length);
+      turn.read(length);
       yield read.value;
     }
   } finally {

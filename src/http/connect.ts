@@ -38,18 +38,17 @@ import {
 import { recursionLimit, requestBytesMax } from "../contract/message-limits.ts";
 import type { FailedCredentials, IdentifyCaller } from "./authenticate.ts";
 import { dropBody, whenSent } from "./body.ts";
-import type { BodyMemory } from "./body-memory.ts";
 import { compressAnswers } from "./compress-answer.ts";
 import { checkBody, senderOf, withSender } from "./connect-body.ts";
 import { toConnectError, toConnectResponse, toUnaryResponse } from "./connect-error.ts";
-import type { AddressLimit } from "./connections.ts";
-import { UnpaidWork } from "./unpaid-work.ts";
+import type { AddressLoad } from "./connections.ts";
+import type { KeyLoad } from "./key-load.ts";
 
 export type ConnectParts = {
   core: Core;
   identifyCaller: IdentifyCaller;
-  bodyMemory: BodyMemory;
-  addressLimit: AddressLimit;
+  keyLoad: KeyLoad;
+  addressLoad: AddressLoad;
   /** Counts forged signatures of webhooks, as their route does. Absent: nobody counts them. */
   failedCredentials?: FailedCredentials;
   /** Default: the clock of this machine. */
@@ -113,8 +112,7 @@ export function registerConnect(app: FastifyInstance, parts: ConnectParts): void
         addMethods(router, serviceTypes.payments, parts.core.payments, parts);
         addMethods(router, serviceTypes.alerts, parts.core.alerts, parts);
         addMethods(router, serviceTypes.operations, parts.core.operations, parts);
-        const clock = parts.clock ?? systemClock;
-        const body = { memory: parts.bodyMemory, clock, unpaidWork: new UnpaidWork(clock) };
+        const body = { keyLoad: parts.keyLoad, clock: parts.clock ?? systemClock };
         for (const [index, handler] of router.handlers.entries())
           router.handlers[index] = compressAnswers(
             explainRejection(checkBody(handler, body), parts),
@@ -250,7 +248,7 @@ const comingIn = new Set<DescMethod>([
 
 /** Authenticates a call before its request is read. The services authenticate again. */
 async function admit(parts: ConnectParts, context: HandlerContext): Promise<void> {
-  const { identifyCaller, addressLimit, isDraining, adminMethods, sessionCookie } = parts;
+  const { identifyCaller, addressLoad, isDraining, adminMethods, sessionCookie } = parts;
   const allowed = getOption(context.method, callers);
   const sender = senderOf(context.values);
   const address = addressOf(context);
@@ -259,7 +257,7 @@ async function admit(parts: ConnectParts, context: HandlerContext): Promise<void
   nameRequest(context);
   try {
     if (isDraining()) throw shuttingDown();
-    if (sender) addressLimit.checkRequest(sender.request);
+    if (sender) addressLoad.checkRequest(sender.request);
     // Before anything is read: a link of a call that cannot succeed stays good.
     if (comingIn.has(context.method))
       sessionCookie?.checkOrigin(
@@ -374,9 +372,7 @@ function addMethod(
       try {
         const call = callOf(context, adminMethods);
         if (isEndless) call.signal = AbortSignal.any([context.signal, stopping]);
-        const messages = method.run(request, call);
-        const { generate } = serviceTypes.inference.method;
-        yield* method.desc === generate ? noteAccepted(messages, context) : messages;
+        yield* noteAccepted(method.run(request, call), context);
       } catch (error) {
         throw failed(parts, error);
       }
@@ -385,7 +381,7 @@ function addMethod(
   );
 }
 
-/** The same messages. With the first one, inference holds the request: its memory may go. */
+/** The same messages. With the first one, the service has the request: its memory may go. */
 async function* noteAccepted(
   messages: AsyncIterable<Message>,
   { values }: HandlerContext,

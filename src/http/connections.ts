@@ -9,10 +9,12 @@ import { type AddressMatcher, networkOf } from "../base/client-address.ts";
 import { aborted, withTimeout } from "../base/clock.ts";
 import { ApiError, shuttingDown } from "../base/errors.ts";
 import { WaitGroup } from "../base/wait-group.ts";
-import { lingerMs } from "./body.ts";
 
 /** How long an idle connection stays open for its next request once it is to be closed. */
 const idleMs = 1_000;
+
+/** A client that still sends so long after its error does not read it. */
+export const lingerMs = 2_000;
 
 export class OpenRequests {
   readonly #replies = new Map<Socket, readonly FastifyReply[]>();
@@ -172,24 +174,27 @@ function watchClient(socket: Socket, openRequests: OpenRequests, probes: number)
   setTimeout(() => watchClient(socket, openRequests, probes + 1), pauseMs).unref();
 }
 
-export type AddressLimitSettings = {
+export type AddressLoadSettings = {
   /** Connections of one address, or requests in progress of one forwarded address. */
   readonly max: number;
+  /** Bytes of memory of the bodies of one address. */
+  readonly bodyBytesMax: number;
   /** True for an address whose connections are not limited: this machine, or a trusted proxy. */
   readonly isExempt: AddressMatcher;
 };
 
 /**
- * Limits what one client address may hold open. Clients that connect directly are limited by their
- * connections. Through a trusted proxy, whose connections serve many clients, they are limited by
- * their requests in progress. One instance per listener.
+ * What one client address holds open, and its limits. Clients that connect directly are limited by
+ * their connections. Through a trusted proxy, whose connections serve many clients, they are
+ * limited by their requests in progress. One instance per listener.
  */
-export class AddressLimit {
-  readonly #settings: AddressLimitSettings;
+export class AddressLoad {
+  readonly #settings: AddressLoadSettings;
   readonly #connections = new Map<string, number>();
   readonly #requests = new Map<string, number>();
+  readonly #bodyBytes = new Map<string, number>();
 
-  constructor(settings: AddressLimitSettings) {
+  constructor(settings: AddressLoadSettings) {
     this.#settings = settings;
   }
 
@@ -228,8 +233,34 @@ export class AddressLimit {
     });
   }
 
+  /** Throws `gateway_unavailable` if `client`, by `networkOf`, may not hold so many bytes more. */
+  checkBytes(client: string, more: number): void {
+    const { bodyBytesMax } = this.#settings;
+    const used = this.#bodyBytes.get(client) ?? 0;
+    if (used + more <= bodyBytesMax) return;
+    throw new ApiError("gateway_unavailable", {
+      message: "Requests from this address fill its share of the memory; try again shortly.",
+      retryAfterMs: 1_000,
+      limit: shareOf("address_body_memory_bytes", bodyBytesMax, used),
+    });
+  }
+
+  addBytes(client: string, bytes: number): void {
+    addTo(this.#bodyBytes, client, bytes);
+  }
+
   /** The client that a trusted proxy names. Undefined for a client that connects directly. */
   #forwardedClient({ ip, socket }: FastifyRequest): string | undefined {
     return ip === socket.remoteAddress ? undefined : networkOf(ip);
   }
+}
+
+/** A limit and how much of it is used, for an error. */
+export function shareOf(name: string, limit: number, used: number) {
+  return {
+    name,
+    limit: BigInt(limit),
+    used: BigInt(used),
+    remaining: BigInt(Math.max(0, limit - used)),
+  };
 }

@@ -1,12 +1,13 @@
-// The context of one request, which the hooks and handlers of this listener share, and the line of
-// the access log that is written from it: ids, route, status, durations and cost. The line leaves
-// out the path and headers as sent, which may hold secrets, and all bodies.
+// What the handlers of this listener share: the context of a request, the line of the access log
+// that is written from it, and how they reply. The line has ids, route, status, durations and cost.
+// It leaves out the path and headers as sent, which may hold secrets, and all bodies.
 
 import assert from "node:assert/strict";
-import type { IncomingMessage } from "node:http";
+import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from "node:http";
 import { performance } from "node:perf_hooks";
-import type { JsonObject } from "@bufbuild/protobuf";
-import type { ContextValues } from "@connectrpc/connect";
+import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
+import { type Timestamp, timestampDate } from "@bufbuild/protobuf/wkt";
+import { createContextValues } from "@connectrpc/connect";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { OutcomeSchema, type Receipt } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
@@ -16,12 +17,11 @@ import { isRequestId, newRequestId } from "../base/ids.ts";
 import type { Log } from "../base/log.ts";
 import type { Stopwatch } from "../base/stopwatch.ts";
 import { type TokenCategory, tokenCategories } from "../base/token-categories.ts";
+import { knownCaller, withFacts } from "../contract/contract.ts";
 import type { Incoming } from "../tracing/tracing.ts";
 import type { IdentifiedCaller } from "./authenticate.ts";
-import type { BodyReservation } from "./body-memory.ts";
-import type { CheckedRequest } from "./early-check.ts";
-import type { Envelope } from "./error-body.ts";
-import { errorTable, failsInStream } from "./error-table.ts";
+import { type Envelope, errorTable, failsInStream } from "./error-table.ts";
+import type { Turn } from "./key-load.ts";
 
 export type RequestContext = {
   readonly requestId: string;
@@ -38,22 +38,11 @@ export type RequestContext = {
   /** Aborted when the client hangs up before its answer is complete. */
   readonly hangUp: AbortController;
   /** Absent until the caller is authenticated. */
-  identity?: IdentifiedCaller & { readonly call: ServiceCall };
+  identity?: IdentifiedCaller & { readonly headers: Readonly<Record<string, string>> };
   /** Version and beta flags of a native request. Absent until they are checked. */
   vendor?: { readonly version: string; readonly beta: string };
-  /** Absent until the request passed the early check, on the paths that have one. */
-  checked?: CheckedRequest;
-  /** Bytes of the body after decompression. Absent until it is read. */
-  bodyBytes?: number;
-  /** True once a provider has received the whole request. */
-  isAccepted: boolean;
-  /** The memory of the body. Absent until it is read. */
-  reservation?: BodyReservation;
-  /**
-   * Reports that the work on the body has ended, and whether it is paid for. Absent until the body
-   * is read. A call with false counts after one with true, and only once.
-   */
-  endWork?: (isPaid: boolean) => void;
+  /** What the request takes of its key's share. Absent until it is checked or its body is read. */
+  turn?: Turn;
   /** Writes the stream of a request that fails before its answer. Absent: the status says it. */
   writeFailure?: ((body: JsonObject) => string) | undefined;
   /** Absent until the answer is charged; stays absent if it failed or the client hung up. */
@@ -67,14 +56,6 @@ export type RequestContext = {
   };
 };
 
-/** Headers and signal of every call that a request makes to the services. */
-type ServiceCall = {
-  readonly headers: Readonly<Record<string, string>>;
-  readonly signal: AbortSignal;
-  /** Names the caller to services of the same process. */
-  readonly contextValues: ContextValues;
-};
-
 declare module "fastify" {
   interface FastifyRequest {
     context: RequestContext;
@@ -86,6 +67,16 @@ export function identityOf(request: FastifyRequest): NonNullable<RequestContext[
   const { identity } = request.context;
   assert(identity, "the route authenticates its callers");
   return identity;
+}
+
+/** The options of each call that the request makes to the services, which name its caller. */
+export function callFor(request: FastifyRequest) {
+  const { hangUp, waits } = request.context;
+  const { headers, caller, atMs } = identityOf(request);
+  // For services of the same process.
+  const facts = { known: knownCaller(caller, atMs), waits };
+  const contextValues = withFacts(createContextValues(), facts);
+  return { headers, signal: hangUp.signal, contextValues };
 }
 
 /** The account of the caller's key; empty for a caller without one. */
@@ -191,3 +182,48 @@ function tokensOf(usage: Usage): Partial<Record<TokenCategory, number>> {
     if (usage[category] > 0) tokens[category] = usage[category];
   return tokens;
 }
+
+/** Sends `body` as `application/json`, with the status and the headers set so far. */
+export function sendJson(reply: FastifyReply, body: JsonValue): FastifyReply {
+  const text = JSON.stringify(body);
+  // Not by Fastify, which adds a charset parameter that JSON's media type does not have. As text,
+  // because Node joins it with the head: one buffer less to make and to write.
+  hijackReply(reply, reply.statusCode, {
+    "content-type": "application/json",
+    "content-length": String(Buffer.byteLength(text)),
+  }).end(text);
+  return reply;
+}
+
+/**
+ * Takes the reply over from Fastify and writes its head: the headers set so far, and `headers`. For
+ * a reply that is streamed, or whose connection stays open after its body.
+ */
+export function hijackReply(
+  reply: FastifyReply,
+  status: number,
+  headers: Record<string, string>,
+): ServerResponse {
+  const head: OutgoingHttpHeaders = {};
+  Object.assign(head, reply.headers(headers).getHeaders());
+  reply.hijack();
+  return reply.raw.writeHead(status, head);
+}
+
+/** RFC 3339 in UTC, with milliseconds only if they are not zero: `2026-02-05T00:00:00Z`. */
+export function rfc3339(time: Date): string {
+  return time.toISOString().replace(".000Z", "Z");
+}
+
+/** A message's time as RFC 3339, or null if it is absent. */
+export function rfc3339OrNull(time: Timestamp | undefined): string | null {
+  return time === undefined ? null : rfc3339(timestampDate(time));
+}
+
+/** The headers of an event stream. */
+export const streamHeaders = {
+  "content-type": "text/event-stream; charset=utf-8",
+  // Both stop proxies from buffering or rewriting the stream.
+  "cache-control": "no-cache, no-transform",
+  "x-accel-buffering": "no",
+};

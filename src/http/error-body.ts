@@ -7,10 +7,8 @@
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import { ApiError } from "../base/errors.ts";
 import { isObject } from "../formats/json.ts";
-import { errorTable, type Row } from "./error-table.ts";
-import { rfc3339 } from "./reply.ts";
-
-export type Envelope = "native" | "chat" | "responses" | "union";
+import { rfc3339 } from "./context.ts";
+import { type Envelope, errorTable, type Row } from "./error-table.ts";
 
 /** True for the two envelopes of OpenAI's formats. */
 function isOpenai(envelope: Envelope): boolean {

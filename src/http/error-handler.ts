@@ -6,12 +6,11 @@ import type { FastifyError, FastifyReply, FastifyRequest } from "fastify";
 import { ApiError, toApiError } from "../base/errors.ts";
 import { newRequestId } from "../base/ids.ts";
 import type { Log } from "../base/log.ts";
-import { dropBody, lingerMs, whenSent } from "./body.ts";
-import { requestIdHeaders } from "./context.ts";
-import { failedStatuses } from "./early-check.ts";
+import { dropBody, whenSent } from "./body.ts";
+import { lingerMs } from "./connections.ts";
+import { hijackReply, requestIdHeaders, sendJson, streamHeaders } from "./context.ts";
 import { type ErrorResponse, toErrorResponse } from "./error-body.ts";
 import { failsInStream } from "./error-table.ts";
-import { hijackReply, sendJson, streamHeaders } from "./reply.ts";
 
 /**
  * Returns Fastify's error handler, for a request that fails before its response has begun. An
@@ -33,9 +32,7 @@ export function createErrorHandler(log: Log) {
       );
     context.logFields.error = apiError.reason;
     const response = toErrorResponse(apiError, context.envelope, context.requestId);
-    context.checked?.fail(apiError, response.status, context.bodyBytes);
-    context.reservation?.release();
-    context.endWork?.(!failedStatuses.has(response.status));
+    context.turn?.fail(apiError, response.status);
     reply.headers(response.headers);
     const stream = failsInStream(apiError.reason) && context.writeFailure?.(response.body);
     if (stream) sendFailedStream(reply, stream);

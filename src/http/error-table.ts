@@ -2,6 +2,8 @@
 
 import type { ErrorReason } from "../base/errors.ts";
 
+export type Envelope = "native" | "chat" | "responses" | "union";
+
 type NativeType =
   | "invalid_request_error"
   | "authentication_error"

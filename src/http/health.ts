@@ -5,9 +5,9 @@ import type { JsonObject } from "@bufbuild/protobuf";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { ApiError } from "../base/errors.ts";
 import { closed, count, oneOf, open, text, time } from "../base/json-schema.ts";
+import { sendJson } from "./context.ts";
 import { toErrorResponse } from "./error-body.ts";
 import { json, type Operation } from "./operation.ts";
-import { sendJson } from "./reply.ts";
 
 /** `degraded`: requests are served, but something configured is missing. `down`: they fail. */
 export type PartState = { readonly state: "ok" | "degraded" | "down"; readonly message?: string };

@@ -4,14 +4,13 @@
 import { randomBytes } from "node:crypto";
 import { performance } from "node:perf_hooks";
 import type { DescMethod, JsonObject } from "@bufbuild/protobuf";
-import { createContextValues } from "@connectrpc/connect";
 import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
 import { type Clock, systemClock } from "../base/clock.ts";
 import { shuttingDown } from "../base/errors.ts";
 import { keepAliveMarginMs, keepAliveTimeoutMs } from "../base/keep-alive.ts";
 import type { Log } from "../base/log.ts";
 import { Stopwatch } from "../base/stopwatch.ts";
-import { type Core, knownCaller, serviceTypes, withFacts } from "../contract/contract.ts";
+import { type Core, serviceTypes } from "../contract/contract.ts";
 import { type Generate, overRpc } from "../contract/generation.ts";
 import type { Metrics } from "../metrics/metrics.ts";
 import type { TraceHeaders, Tracer } from "../tracing/tracing.ts";
@@ -34,9 +33,8 @@ import {
   receiptsOperation,
 } from "./balance-and-receipts.ts";
 import { createReadJson, createReadRaw } from "./body.ts";
-import type { BodyMemory } from "./body-memory.ts";
 import { chatOperation, postChatCompletions } from "./chat-completions.ts";
-import { type AddressLimit, allowHalfClose, OpenRequests } from "./connections.ts";
+import { type AddressLoad, allowHalfClose, OpenRequests } from "./connections.ts";
 import {
   createAccessLog,
   endOf,
@@ -45,8 +43,6 @@ import {
   requestIdOf,
 } from "./context.ts";
 import { docsOperation, getDocs } from "./docs-page.ts";
-import type { EarlyCheck } from "./early-check.ts";
-import type { Envelope } from "./error-body.ts";
 import {
   createErrorHandler,
   handleClientError,
@@ -56,6 +52,7 @@ import {
   refuseUpgrade,
   type ServedPath,
 } from "./error-handler.ts";
+import type { Envelope } from "./error-table.ts";
 import {
   emptyOperation,
   getEmpty,
@@ -65,6 +62,7 @@ import {
   type Readiness,
   readinessOperation,
 } from "./health.ts";
+import type { KeyLoad } from "./key-load.ts";
 import { countOperation, messagesOperation, postCountTokens, postMessages } from "./messages.ts";
 import {
   getModel,
@@ -97,7 +95,7 @@ export type { PartState, Readiness } from "./health.ts";
 
 type HttpServerSettings = {
   /** Read at every request, since the configuration file may be reloaded. */
-  readonly nativeBearer: () => NativeBearer;
+  readonly file: { readonly nativeBearer: NativeBearer };
   /** Addresses or CIDR ranges of the proxies whose `X-Forwarded-For` is trusted. */
   readonly trustedProxies: readonly string[];
   /** Timing of a stream's head and pings. Default: `defaultKeepAlive`. */
@@ -113,9 +111,8 @@ export type HttpServerParts = {
   readonly settings: HttpServerSettings;
   readonly readiness: () => Promise<Readiness>;
   readonly identifyCaller: IdentifyCaller;
-  readonly earlyCheck: EarlyCheck;
-  readonly bodyMemory: BodyMemory;
-  readonly addressLimit: AddressLimit;
+  readonly keyLoad: KeyLoad;
+  readonly addressLoad: AddressLoad;
   /** Default: of this listener alone. */
   readonly failedCredentials?: FailedCredentials;
   /** What customers have posted to them, by name, for the public description. Default: nothing. */
@@ -208,7 +205,7 @@ export function createHttpServer(parts: HttpServerParts): HttpServer {
     app.server.emit("request", request, response),
   );
 
-  parts.addressLimit.limitConnections(app.server);
+  parts.addressLoad.limitConnections(app.server);
   allowHalfClose(app.server, openRequests);
 
   // On the root, so that they include the routes added from outside.
@@ -239,7 +236,7 @@ export function createHttpServer(parts: HttpServerParts): HttpServer {
     }
     if (request.headers["x-forwarded-for"] !== undefined)
       reportProxy(request.raw.socket.remoteAddress);
-    parts.addressLimit.countRequest(request, reply);
+    parts.addressLoad.countRequest(request, reply);
     done();
   });
   // In a scope, so that its error handler and parsers do not apply to routes added from outside.
@@ -270,7 +267,7 @@ function addRoutes(
   openRequests: OpenRequests,
   paths: ReadonlySet<string>,
 ): void {
-  const { log, settings, identifyCaller, earlyCheck, requestMetrics, tracer } = parts;
+  const { log, settings, identifyCaller, keyLoad, requestMetrics, tracer } = parts;
   const routes = createRoutes(parts, openRequests, () => listPaths(paths));
   const logRequest = createAccessLog(log);
 
@@ -304,7 +301,6 @@ function addRoutes(
       trace: credential && tracer?.receive(traceHeadersOf(request), `${request.method} ${pattern}`),
       waits: requestMetrics && new Stopwatch(),
       hangUp: new AbortController(),
-      isAccepted: false,
       // Codex asks for its stream in this header too.
       writeFailure:
         envelope === "responses" && request.headers.accept === "text/event-stream"
@@ -321,9 +317,7 @@ function addRoutes(
       ended?.();
       const isAnswered = reply.raw.writableEnded;
       if (!isAnswered) context.hangUp.abort();
-      context.reservation?.release();
-      // A client that hung up before a provider had its request pays for nothing.
-      context.endWork?.(context.isAccepted || isAnswered);
+      context.turn?.end(isAnswered);
     });
     return context;
   }
@@ -343,8 +337,8 @@ function addRoutes(
         const context = begin({ route: url, pattern, envelope, credential }, request, reply);
         if (!credential) return;
         if (openRequests.isDraining) throw shuttingDown();
-        parts.addressLimit.checkRequest(request);
-        const key = readCredential(credential, request.raw, settings.nativeBearer());
+        parts.addressLoad.checkRequest(request);
+        const key = readCredential(credential, request.raw, settings.file.nativeBearer);
         const authorization = `Bearer ${key}`;
         const headers = {
           authorization,
@@ -356,14 +350,10 @@ function addRoutes(
         const attempt = { authorization, address: request.ip, monthUsage };
         const identifying = identifyCaller(attempt, call);
         const { caller, atMs } = identifying instanceof Promise ? await identifying : identifying;
-        const contextValues = withFacts(createContextValues(), {
-          known: knownCaller(caller, atMs),
-          waits: context.waits,
-        });
-        context.identity = { call: { ...call, contextValues }, caller, atMs };
+        context.identity = { caller, atMs, headers };
         if (needsVersion) context.vendor = requireVersion(request.headers);
         if (route.earlyCheck && context.identity.caller.key)
-          context.checked = earlyCheck(context.identity.caller.key);
+          context.turn = keyLoad.check(context.identity.caller.key, request.ip);
       },
       handler: run,
     });
@@ -446,7 +436,7 @@ function createRoutes(
   openRequests: OpenRequests,
   paths: () => readonly string[],
 ): readonly Route[] {
-  const { core, settings, readiness, bodyMemory, addressLimit, clock = systemClock } = parts;
+  const { core, settings, readiness, keyLoad, addressLoad, clock = systemClock } = parts;
   const { document } = parts;
   const { failedCredentials = createFailedCredentials() } = parts;
   const answers = {
@@ -466,7 +456,7 @@ function createRoutes(
   const open = { method: "GET", envelope: "union" } as const;
   const isDraining = () => openRequests.isDraining;
   const sealedContent = parts.sealedContent ?? new SealedContent([randomBytes(contentKeyBytes)]);
-  const readJson = createReadJson(bodyMemory, clock);
+  const readJson = createReadJson(keyLoad, clock);
   return [
     {
       ...native,
@@ -559,10 +549,10 @@ function createRoutes(
       isUnlisted: true,
       run: postWebhook({
         core,
-        addressLimit,
+        addressLoad,
         failedCredentials,
         isDraining,
-        readRaw: createReadRaw(bodyMemory, clock),
+        readRaw: createReadRaw(keyLoad, clock),
       }),
     },
     { ...open, paths: ["/healthz"], operation: livenessOperation, run: getLiveness() },

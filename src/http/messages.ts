@@ -14,9 +14,8 @@ import {
 } from "../formats/native/native.ts";
 import type { Sealing } from "../formats/packs.ts";
 import { type ReadJson, withHeaderTags } from "./body.ts";
-import { accountOf, identityOf, type RequestContext } from "./context.ts";
+import { accountOf, callFor, type RequestContext, sendJson } from "./context.ts";
 import { eventStream, eventsOf, json, type Operation } from "./operation.ts";
-import { sendJson } from "./reply.ts";
 import type { SealedContent } from "./sealed-content.ts";
 import { type AnswerFormat, type AnswerSettings, sendAnswer } from "./send-answer.ts";
 
@@ -69,12 +68,12 @@ export function postMessages(
 
 export function postCountTokens(core: Core, readJson: ReadJson, sealedContent: SealedContent) {
   return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
-    const { call } = identityOf(request);
+    const call = callFor(request);
     const sealing = sealedContent.sealingOf(accountOf(request));
     const body = await readJson(request);
     const decoded = decodeCountRequest(body, vendorOf(request.context), sealing);
     const count = await core.inference.countTokens(decoded, call);
-    request.context.endWork?.(false);
+    request.context.turn?.end(false);
     return sendJson(reply, encodeCount(count));
   };
 }

@@ -24,9 +24,8 @@ import {
 import { credits, usd } from "../base/money.ts";
 import { categoryColumns, tokenCategories } from "../base/token-categories.ts";
 import type { Core } from "../contract/contract.ts";
-import { identityOf, pathParam } from "./context.ts";
+import { callFor, pathParam, rfc3339OrNull, sendJson } from "./context.ts";
 import { json, type Operation } from "./operation.ts";
-import { rfc3339OrNull, sendJson } from "./reply.ts";
 
 const model = {
   id: text,
@@ -103,7 +102,7 @@ export const modelsInfoOperation: Operation = {
 
 export function getModels(core: Core) {
   return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
-    const { models } = await core.inference.listModels({}, identityOf(request).call);
+    const { models } = await core.inference.listModels({}, callFor(request));
     return sendJson(reply, {
       object: "list",
       data: models.map(renderModel),
@@ -119,7 +118,7 @@ export function getModel(core: Core) {
   return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
     const { model } = await core.inference.getModel(
       { model: pathParam(request, "id") },
-      identityOf(request).call,
+      callFor(request),
     );
     assert(model, "the service returns a model or throws");
     return sendJson(reply, renderModel(model));
@@ -128,7 +127,7 @@ export function getModel(core: Core) {
 
 export function getModelsInfo(core: Core) {
   return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
-    const { models } = await core.inference.listModels({}, identityOf(request).call);
+    const { models } = await core.inference.listModels({}, callFor(request));
     return sendJson(reply, {
       object: "list",
       data: models.filter((model) => model.aliasFor === "").map(renderModelInfo),

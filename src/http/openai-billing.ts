@@ -20,9 +20,8 @@ import { max, min, usd } from "../base/money.ts";
 import { rangeParams, readQuery } from "../base/query.ts";
 import type { Core } from "../contract/contract.ts";
 import { keyOfRequest, readFunds } from "./balance-and-receipts.ts";
-import { identityOf } from "./context.ts";
+import { callFor, sendJson } from "./context.ts";
 import { json, type Operation } from "./operation.ts";
-import { sendJson } from "./reply.ts";
 
 /** Micro-credits that the key can spend, and that it has spent this month. */
 type Balance = { readonly key: Key; readonly free: bigint; readonly spent: bigint };
@@ -84,7 +83,7 @@ export function getBillingUsage(core: Core) {
     const cents = (microCredits: bigint) => dollars(microCredits * 100n);
     if (!range.from && !range.to)
       return sendJson(reply, { object: "list", total_usage: cents(spent) });
-    const { call } = identityOf(request);
+    const call = callFor(request);
     // A key that reads its whole account is asked for its own usage, too.
     const { totals } = await core.billing.queryUsage(
       { ...range, keyIds: [keyId], pageSize: 1 },

@@ -22,7 +22,7 @@ import { nativeSchemas } from "../formats/native/native.ts";
 import { responsesSchemas } from "../formats/responses/responses.ts";
 import { supportedVersions } from "./authenticate.ts";
 import { receiptSchemas } from "./balance-and-receipts.ts";
-import type { Envelope } from "./error-body.ts";
+import type { Envelope } from "./error-table.ts";
 import { errorTable, type Row } from "./error-table.ts";
 import { modelSchemas } from "./models.ts";
 import { openaiBillingSchemas } from "./openai-billing.ts";

@@ -4,7 +4,7 @@
 import type { ErrorReason } from "../base/errors.ts";
 import { described, ref, type Schema } from "../base/json-schema.ts";
 import type { CredentialForm } from "./authenticate.ts";
-import type { Envelope } from "./error-body.ts";
+import type { Envelope } from "./error-table.ts";
 
 /** A route, as far as the description needs it. */
 export type DescribedRoute = {

@@ -18,12 +18,10 @@ import {
   type Wishes,
 } from "../formats/responses/responses.ts";
 import { type ReadJson, withHeaderTags } from "./body.ts";
-import { accountOf, identityOf, type RequestContext } from "./context.ts";
+import { accountOf, callFor } from "./context.ts";
 import { eventStream, eventsOf, json, type Operation } from "./operation.ts";
 import type { SealedContent } from "./sealed-content.ts";
 import { type AnswerFormat, type AnswerSettings, sendAnswer } from "./send-answer.ts";
-
-type Call = NonNullable<RequestContext["identity"]>["call"];
 
 export const responsesOperation: Operation = {
   id: "createResponse",
@@ -45,9 +43,8 @@ export function postResponses(
   answers: AnswerSettings,
 ) {
   return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
-    const { call } = identityOf(request);
     const body = await readJson(request);
-    const oldModel = hasOldContent(body) ? await resolveModel(answers.core, body, call) : "";
+    const oldModel = hasOldContent(body) ? await resolveModel(answers.core, body, request) : "";
     const sealing = sealedContent.sealingOf(accountOf(request), oldModel);
     const decoded = withHeaderTags(decodeRequest(body, sealing), request.headers);
     const format = formatOf(decoded.model, readWishes(body), sealing, answers.showCost);
@@ -56,10 +53,10 @@ export function postResponses(
 }
 
 /** Catalogue id of the model that will answer: content of the old form is sealed for one model. */
-async function resolveModel(core: Core, body: JsonValue, call: Call): Promise<string> {
+async function resolveModel(core: Core, body: JsonValue, request: FastifyRequest): Promise<string> {
   const name = isObject(body) && typeof body.model === "string" ? body.model : "";
   if (name === "") throw new ApiError("model_not_found", { field: "model" });
-  const { model } = await core.inference.getModel({ model: name }, call);
+  const { model } = await core.inference.getModel({ model: name }, callFor(request));
   return model?.aliasFor || model?.id || "";
 }
 

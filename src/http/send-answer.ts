@@ -18,9 +18,17 @@ import { waitFor } from "../base/stopwatch.ts";
 import { type Core, callerMsMax, callHeaders, toCaller } from "../contract/contract.ts";
 import { type Generate, payingCaller, type Sink } from "../contract/generation.ts";
 import { type EventEncoder, encodeCost } from "../formats/codec.ts";
-import { elapsedMs, identityOf, type RequestContext } from "./context.ts";
-import { type Envelope, rateHeaders, toStreamErrorBody } from "./error-body.ts";
-import { hijackReply, sendJson, streamHeaders } from "./reply.ts";
+import {
+  callFor,
+  elapsedMs,
+  hijackReply,
+  identityOf,
+  type RequestContext,
+  sendJson,
+  streamHeaders,
+} from "./context.ts";
+import { rateHeaders, toStreamErrorBody } from "./error-body.ts";
+import type { Envelope } from "./error-table.ts";
 
 /** The parts of an answer that differ between the formats. */
 export type AnswerFormat = {
@@ -75,28 +83,23 @@ export function sendAnswer(answering: Answering): Promise<FastifyReply> {
 async function generateInto(sink: Sink, answering: Answering): Promise<Receipt> {
   const { core, generate, request, generateRequest } = answering;
   const { context } = request;
-  const { call, caller, atMs } = identityOf(request);
+  const { caller, atMs, headers } = identityOf(request);
   // A slow body may take minutes.
   const isKnown = performance.now() - atMs < callerMsMax;
   const receipt = await generate({
     request: generateRequest,
-    caller: payingCaller(toCaller(isKnown ? caller : await core.keys.authenticate({}, call))),
-    headers: callHeaders(call.headers),
+    caller: payingCaller(
+      toCaller(isKnown ? caller : await core.keys.authenticate({}, callFor(request))),
+    ),
+    headers: callHeaders(headers),
     requestId: context.requestId,
     isNewId: request.headers["x-request-id"] !== context.requestId,
     sink,
-    client: call.signal,
+    client: context.hangUp.signal,
     waits: context.waits,
   });
   context.receipt = receipt;
   return receipt;
-}
-
-/** A provider has the whole request: its memory may go. */
-function noteAccepted(context: RequestContext): void {
-  context.isAccepted = true;
-  context.reservation?.release();
-  context.endWork?.(true);
 }
 
 async function sendWhole(answering: Answering): Promise<FastifyReply> {
@@ -126,7 +129,7 @@ class WholeAnswer implements Sink {
   }
 
   accepted(): void {
-    noteAccepted(this.#answering.request.context);
+    this.#answering.request.context.turn?.accepted();
   }
 
   admit(admission: Admission): void {
@@ -148,7 +151,7 @@ class WholeAnswer implements Sink {
 async function sendStream(answering: Answering): Promise<FastifyReply> {
   const { request, reply, format } = answering;
   const { context } = request;
-  const { signal } = identityOf(request).call;
+  const { signal } = request.context.hangUp;
   context.writeFailure = format.encodeFailure;
   const out = new EventStreamReply(answering);
   try {
@@ -190,12 +193,12 @@ class EventStreamReply implements Sink {
     this.#format = format;
     this.#context = request.context;
     this.#keepAlive = keepAlive;
-    this.#signal = identityOf(request).call.signal;
+    this.#signal = request.context.hangUp.signal;
     this.#timer = setTimeout(() => this.#tick(), keepAlive.holdMs);
   }
 
   accepted(): void {
-    noteAccepted(this.#context);
+    this.#context.turn?.accepted();
   }
 
   /** True once the head is sent. */

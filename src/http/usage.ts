@@ -35,9 +35,8 @@ import {
 import { parseTags } from "../base/tags.ts";
 import { categoryColumns, tokenCategories } from "../base/token-categories.ts";
 import type { Core } from "../contract/contract.ts";
-import { identityOf } from "./context.ts";
+import { callFor, rfc3339OrNull, sendJson } from "./context.ts";
 import { json, type Operation, pageParameters, rangeParameters } from "./operation.ts";
-import { rfc3339OrNull, sendJson } from "./reply.ts";
 
 const buckets = { none: Bucket.NONE, hour: Bucket.HOUR, day: Bucket.DAY, month: Bucket.MONTH };
 const groups = {
@@ -133,7 +132,7 @@ export function getUsage(core: Core) {
         pageSize: countParam(query, "limit", rowsMax),
         pageToken: textParam(query, "page_token"),
       },
-      identityOf(request).call,
+      callFor(request),
     );
     return sendJson(reply, {
       object: "usage",

@@ -7,10 +7,9 @@ import { closed, described, text } from "../base/json-schema.ts";
 import type { Core } from "../contract/contract.ts";
 import type { FailedCredentials } from "./authenticate.ts";
 import type { ReadRaw } from "./body.ts";
-import type { AddressLimit } from "./connections.ts";
-import { pathParam } from "./context.ts";
+import type { AddressLoad } from "./connections.ts";
+import { pathParam, sendJson } from "./context.ts";
 import { json, type Operation } from "./operation.ts";
-import { sendJson } from "./reply.ts";
 
 /** Processors send a few kilobytes. */
 const webhookBytesMax = 64 * 1024;
@@ -37,14 +36,14 @@ export const webhookOperation: Operation = {
 export function postWebhook(parts: {
   readonly core: Core;
   readonly readRaw: ReadRaw;
-  readonly addressLimit: AddressLimit;
+  readonly addressLoad: AddressLoad;
   readonly failedCredentials: FailedCredentials;
   readonly isDraining: () => boolean;
 }) {
-  const { core, readRaw, addressLimit, failedCredentials, isDraining } = parts;
+  const { core, readRaw, addressLoad, failedCredentials, isDraining } = parts;
   return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
     if (isDraining()) throw shuttingDown();
-    addressLimit.checkRequest(request);
+    addressLoad.checkRequest(request);
     const processor = pathParam(request, "processor");
     if (!/^[a-z][a-z0-9-]{0,31}$/.test(processor))
       throw new ApiError("not_found", { message: "No such path." });

@@ -21,7 +21,7 @@ import { estimatedTokensOf, measurePrompt } from "./prompt-size.ts";
 const countMaxWaitMs = 10_000;
 
 type Parts = {
-  readonly catalog: () => Catalog;
+  readonly settings: { readonly catalog: Catalog };
   readonly limits: RateLimits;
   readonly providers: Providers;
 };
@@ -37,7 +37,7 @@ export async function countTokens(
   { key }: PayingCaller,
 ): Promise<CountTokensResponse> {
   assert(received, "a required field");
-  const catalog = parts.catalog();
+  const catalog = parts.settings.catalog;
   const { target, request: named } = prepareModel(catalog, received, key.allowedModels);
   const hosted = { known: target.hasHostedTools, otherwise: catalog.hostedTools };
   const request = enforceFeaturePolicy(named, catalog.features, hosted);

@@ -31,7 +31,7 @@ export type GenerateParts = BillParts &
     /** As `Inference.counters`. */
     readonly counters: { discardedCalls: number; leftUnpaid: number };
     readonly unpaidCalls: UnpaidCalls;
-    readonly catalog: () => Catalog;
+    readonly settings: { readonly catalog: Catalog };
     readonly limits: RateLimits;
     readonly providers: Providers;
     readonly activeRequests: ActiveRequests;
@@ -85,7 +85,7 @@ export async function generate(parts: GenerateParts, generation: Generation): Pr
   };
   client.addEventListener("abort", onHangUp, { once: true });
   try {
-    const prepared = prepare(parts.catalog(), generation.request, key.allowedModels);
+    const prepared = prepare(parts.settings.catalog, generation.request, key.allowedModels);
     // Saves the promise for a key without a limit.
     if (key.requestsPerMinute !== undefined)
       place = await parts.limits.acquire(key.keyId, key.requestsPerMinute);

@@ -59,7 +59,7 @@ export type Inference = {
 
 export function createInference(parts: {
   /** The catalogue of this moment; it may be replaced at any time. */
-  catalog: () => Catalog;
+  settings: { readonly catalog: Catalog };
   holds: Holds;
   /** As `Billing.askToEnd`. */
   askToEnd: Billing["askToEnd"];

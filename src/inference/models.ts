@@ -14,16 +14,16 @@ import type { Caller } from "../contract/contract.ts";
 import type { RateLimits } from "../rate-limits/rate-limits.ts";
 import type { Catalog } from "./catalog.ts";
 
-type Parts = { readonly catalog: () => Catalog; readonly limits: RateLimits };
+type Parts = { readonly settings: { readonly catalog: Catalog }; readonly limits: RateLimits };
 
 /** Throws `invalid_request` and `count_rate_limited`. */
 export async function listModels(
-  { catalog, limits }: Parts,
+  { settings, limits }: Parts,
   request: ListModelsRequest,
   caller: Caller,
 ): Promise<ListModelsResponse> {
   await limitFreeCall(limits, caller);
-  const all = catalog().list(allowedModels(caller));
+  const all = settings.catalog.list(allowedModels(caller));
   const { entries: models, nextPageToken } = await readPage(request, {
     async read(after, limit) {
       const start = after === undefined ? 0 : all.findIndex(({ id }) => id === after) + 1;
@@ -41,13 +41,13 @@ export async function listModels(
  * may not use.
  */
 export async function getModel(
-  { catalog, limits }: Parts,
+  { settings, limits }: Parts,
   { model }: GetModelRequest,
   caller: Caller,
 ): Promise<GetModelResponse> {
   await limitFreeCall(limits, caller);
   return create(GetModelResponseSchema, {
-    model: catalog().describe(model, allowedModels(caller)),
+    model: settings.catalog.describe(model, allowedModels(caller)),
   });
 }
 

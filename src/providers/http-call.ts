@@ -149,7 +149,7 @@ export class HttpCall implements RunningCall, Dispatcher.DispatchHandler {
     controller.rawHeaders = null;
     if (status < 200 || this.#end !== undefined) return;
     this.#status = status;
-    this.#retryAfterMs = readRetryAfterMs(headers);
+    if (status >= 400) this.#retryAfterMs = readRetryAfterMs(headers);
     this.#reading = status >= 400 ? "error" : "unknown";
     this.#mediaType = String(headers["content-type"] ?? "").toLowerCase();
     const encoding = String(headers["content-encoding"] ?? "identity").toLowerCase();

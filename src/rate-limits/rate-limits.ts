@@ -181,9 +181,9 @@ declare module "../base/log.ts" {
   }
 }
 
-const perMinuteMin = 60;
+const failedPerMinuteMin = 60;
 // Without a limit of its own a key may fail a hundred times a second.
-const perMinuteUnlimited = 6_000;
+const failedPerMinuteUnlimited = 6_000;
 
 class FailedRequests {
   readonly #limiter: RateLimiter;
@@ -206,13 +206,13 @@ class FailedRequests {
     window.expire(nowMs);
     window.add({ atMs: nowMs, bytes });
     this.#bytes.set(keyId, window);
-    await this.#limiter.acquire(nameOf(keyId), limitOf(perMinute));
+    await this.#limiter.acquire(failedNameOf(keyId), failedLimitOf(perMinute));
   }
 
   /** `too_many_failed` if the window of the key is full. */
   error(keyId: string, perMinute: number | undefined): ApiError | undefined {
-    const limit = limitOf(perMinute);
-    const waitMs = this.#limiter.knownWaitMs(nameOf(keyId), limit);
+    const limit = failedLimitOf(perMinute);
+    const waitMs = this.#limiter.knownWaitMs(failedNameOf(keyId), limit);
     if (waitMs > 0) return tooManyFailed("failed_requests_per_minute", limit, waitMs);
     const window = this.#bytes.get(keyId);
     if (!window) return undefined;
@@ -235,12 +235,14 @@ class FailedRequests {
   }
 }
 
-function nameOf(keyId: string): string {
+function failedNameOf(keyId: string): string {
   return `failed:${keyId}`;
 }
 
-function limitOf(perMinute: number | undefined): number {
-  return perMinute === undefined ? perMinuteUnlimited : Math.max(perMinuteMin, 2 * perMinute);
+function failedLimitOf(perMinute: number | undefined): number {
+  return perMinute === undefined
+    ? failedPerMinuteUnlimited
+    : Math.max(failedPerMinuteMin, 2 * perMinute);
 }
 
 function tooManyFailed(

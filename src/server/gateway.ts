@@ -17,16 +17,10 @@ import {
   createIdentifyCaller,
   refuseAdminTokens,
 } from "../http/authenticate.ts";
-import { BodyMemory } from "../http/body-memory.ts";
 import { registerConnect } from "../http/connect.ts";
-import { AddressLimit } from "../http/connections.ts";
-import {
-  createEarlyCheck,
-  type OnPayerChange,
-  type PayerChange,
-  reportErrors,
-} from "../http/early-check.ts";
+import { AddressLoad } from "../http/connections.ts";
 import { createHttpServer, type Readiness } from "../http/http.ts";
+import { KeyLoad, type OnPayerChange, type PayerChange } from "../http/key-load.ts";
 import { SealedContent } from "../http/sealed-content.ts";
 import {
   Metrics,
@@ -131,7 +125,7 @@ async function openGateway(given: GatewayParts, stack: AsyncDisposableStack): Pr
     ? { core: localCore(local.services), readiness: local.readiness }
     : connectCore(parts, stack);
   const grpc = local && (await openGrpc(parts, local, stack));
-  let { nativeBearer } = parts.catalog;
+  const file = { nativeBearer: parts.catalog.nativeBearer };
   const http =
     config.role === "core"
       ? undefined
@@ -140,7 +134,7 @@ async function openGateway(given: GatewayParts, stack: AsyncDisposableStack): Pr
           local,
           services: core,
           readiness,
-          nativeBearer: () => nativeBearer,
+          file,
           grpcAddress: grpc?.address,
           stack,
         });
@@ -160,7 +154,7 @@ async function openGateway(given: GatewayParts, stack: AsyncDisposableStack): Pr
     ...(firstKeys && { firstKeys }),
     reload(catalog) {
       local?.reload(catalog);
-      ({ nativeBearer } = catalog);
+      file.nativeBearer = catalog.nativeBearer;
       countReload("taken");
     },
     async stop({ retire, hurry } = {}) {
@@ -330,14 +324,15 @@ type HttpParts = GatewayParts & {
   /** The services of this process, or clients of a core. */
   readonly services: Core;
   readonly readiness: () => Promise<Readiness>;
-  readonly nativeBearer: () => CatalogFile["nativeBearer"];
+  /** Changes when the configuration file is read again. */
+  readonly file: Pick<CatalogFile, "nativeBearer">;
   readonly grpcAddress: string | undefined;
   readonly stack: AsyncDisposableStack;
 };
 
 async function openHttp(parts: HttpParts): Promise<HttpListener> {
   const { config, log, metrics, tracer, shared, local, services } = parts;
-  const { readiness, nativeBearer, grpcAddress, stack } = parts;
+  const { readiness, file, grpcAddress, stack } = parts;
   const { host, port, trustedProxies, httpAdmin, streamCost } = config;
   const { core, limits, onPayerChange } = local
     ? { core: services, ...local }
@@ -351,21 +346,28 @@ async function openHttp(parts: HttpParts): Promise<HttpListener> {
   const failedCredentials = createFailedCredentials();
   const identifyAll = createIdentifyCaller(core, failedCredentials, onPayerChange);
   const identifyCaller = httpAdmin === "true" ? identifyAll : refuseAdminTokens(identifyAll);
-  const bodyMemory = new BodyMemory(config.requestMemory);
-  const addressLimit = new AddressLimit({
+  const { totalBytes, perKeyBytes, perAddressBytes } = config.requestMemory;
+  const addressLoad = new AddressLoad({
     max: config.maxConnectionsPerAddress,
+    bodyBytesMax: perAddressBytes,
     isExempt: matchAddresses([...loopbackRanges, ...trustedProxies]),
+  });
+  const keyLoad = new KeyLoad({
+    memory: { totalBytes, perKeyBytes },
+    addresses: addressLoad,
+    rateLimits: limits,
+    onPayerChange,
+    // A facade has no ledger to count in.
+    onRejected: local?.countRejected,
   });
   const app = createHttpServer({
     core,
     generate: local?.generate,
-    settings: { nativeBearer, trustedProxies, showCost: streamCost },
+    settings: { file, trustedProxies, showCost: streamCost },
     readiness,
     identifyCaller,
-    // A facade has no ledger to count in.
-    earlyCheck: reportErrors(createEarlyCheck(limits, onPayerChange), local?.countRejected),
-    bodyMemory,
-    addressLimit,
+    keyLoad,
+    addressLoad,
     failedCredentials,
     posts: describedPosts,
     sealedContent: new SealedContent(await findContentKeys(config)),
@@ -378,8 +380,8 @@ async function openHttp(parts: HttpParts): Promise<HttpListener> {
   registerConnect(app, {
     core,
     identifyCaller,
-    bodyMemory,
-    addressLimit,
+    keyLoad,
+    addressLoad,
     failedCredentials,
     adminMethods,
     isDraining: () => app.isDraining(),
@@ -396,7 +398,7 @@ async function openHttp(parts: HttpParts): Promise<HttpListener> {
     publicUrl,
     cookies,
     adminMethods,
-    checkRequest: (request) => addressLimit.checkRequest(request),
+    checkRequest: (request) => addressLoad.checkRequest(request),
     // Counts wrong credentials, and refuses those of admin tokens where the port does.
     identify: async ({ authorization, address }, call) =>
       identifyCaller({ authorization, address, monthUsage: false }, call),

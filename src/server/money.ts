@@ -19,7 +19,7 @@ import type { SettingsInUse } from "./settings.ts";
 export function createMoney(
   { config, env, log, clock, shared }: GatewayParts,
   { postgres, months, ledgerProblem, mailer }: Data,
-  { file, catalog, publicUrl }: SettingsInUse,
+  settings: SettingsInUse,
   { keys, billing, people, authenticate }: Accounts,
   { providers, limits }: RequestParts,
 ) {
@@ -29,8 +29,8 @@ export function createMoney(
   const payments = createPayments({
     postgres,
     billing: localClient(BillingService, billingService),
-    publicUrl,
-    settings: file().payments,
+    publicUrl: settings.publicUrl,
+    settings: settings.file.payments,
     env,
     guesses: codeGuesses("promotion code", "Too many wrong codes. Wait, and try again."),
     clock,
@@ -51,8 +51,8 @@ export function createMoney(
     },
     listRecipients: people.forAlerts.listRecipients,
     mailer,
-    publicUrl,
-    config: file().alerts,
+    publicUrl: settings.publicUrl,
+    config: settings.file.alerts,
     log,
   });
   const operations = createOperations({
@@ -71,8 +71,8 @@ export function createMoney(
     providers,
     limits: limits.state,
     process: { version, worker: shared ? (cluster.worker?.id ?? 0) : 0 },
-    file,
-    priceOf: (model) => catalog().priceOf(model),
+    file: () => settings.file,
+    priceOf: (model) => settings.catalog.priceOf(model),
   });
   return { interceptor, billingService, payments, alerts, operations };
 }

@@ -18,14 +18,14 @@ export function createRequestParts(
   stack: AsyncDisposableStack,
 ) {
   const { config, env, log, metrics, clock } = parts;
-  const file = settings.file();
+  const { file } = settings;
   const providers = stack.adopt(createProviders({ file, log, env, metrics }), (one) => one.close());
   const nodes = { id: billing.nodeId, live: billing.liveNodes };
   const limiter = redis ? undefined : parts.shared?.limiter;
   limiter?.follow(billing.liveNodes);
   const limits = createRateLimits({ redis, limiter, nodes, log });
   const inference: Inference = createInference({
-    catalog: settings.catalog,
+    settings,
     holds: billing.holds,
     askToEnd: billing.askToEnd,
     confirmAlive: billing.confirmAlive,

@@ -4,9 +4,10 @@ import type { CatalogFile } from "../config/catalog.ts";
 import { createCatalog } from "../inference/inference.ts";
 import type { GatewayParts } from "./parts.ts";
 
+/** Its members change when the file is read again. */
 export type SettingsInUse = {
-  file(): CatalogFile;
-  catalog(): ReturnType<typeof createCatalog>;
+  readonly file: CatalogFile;
+  readonly catalog: ReturnType<typeof createCatalog>;
   /** The address under which people reach the console. */
   publicUrl(): URL;
   /** The most micro-dollars that a person gives away alone in a UTC day. Undefined: no limit. */
@@ -17,24 +18,23 @@ export type SettingsInUse = {
   listensOn(port: number): void;
 };
 
-export function createSettings({ config, catalog }: GatewayParts): SettingsInUse {
-  let file = catalog;
-  let prices = createCatalog(file);
+export function createSettings({ config, catalog: file }: GatewayParts): SettingsInUse {
   let publicUrl = config.publicUrl ?? new URL(`http://localhost:${config.port}`);
-  return {
-    file: () => file,
-    catalog: () => prices,
+  const settings = {
+    file,
+    catalog: createCatalog(file),
     publicUrl: () => publicUrl,
     approvalLimit() {
-      const above = file.payments?.secondApprovalAboveUsd;
+      const above = settings.file.payments?.secondApprovalAboveUsd;
       return above === undefined ? undefined : BigInt(above) * 1_000_000n;
     },
-    replace(next) {
-      prices = createCatalog(next);
-      file = next;
+    replace(next: CatalogFile) {
+      settings.catalog = createCatalog(next);
+      settings.file = next;
     },
-    listensOn(port) {
+    listensOn(port: number) {
       if (!config.publicUrl) publicUrl = new URL(`http://localhost:${port}`);
     },
   };
+  return settings;
 }

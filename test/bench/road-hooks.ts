@@ -1,5 +1,5 @@
 // Imported before a gateway that runs from its sources: writes down which functions of `src` are
-// entered, in order. On SIGUSR2 it writes what came since the last signal to the file `ROAD_FILE`.
+// entered, in order. On SIGWINCH it writes what came since the last signal to the file `ROAD_FILE`.
 
 import { readFileSync, writeFileSync } from "node:fs";
 import { registerHooks } from "node:module";
@@ -74,7 +74,7 @@ type FunctionNode = {
   readonly body: (Span & { readonly type: string }) | null;
 };
 
-process.on("SIGUSR2", () => {
+process.on("SIGWINCH", () => {
   const seen = entered;
   entered = [];
   writeFileSync(process.env.ROAD_FILE ?? "", JSON.stringify(seen));

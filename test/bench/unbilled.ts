@@ -15,7 +15,6 @@ import { readCatalogPath, readConfig } from "../../src/config/environment.ts";
 import { localCore } from "../../src/contract/contract.ts";
 import { intercept } from "../../src/contract/interceptor.ts";
 import { createFailedCredentials, createIdentifyCaller } from "../../src/http/authenticate.ts";
-import { createEarlyCheck } from "../../src/http/early-check.ts";
 import { createHttpServer } from "../../src/http/http.ts";
 import { createCatalog, createInference } from "../../src/inference/inference.ts";
 import { createKeys } from "../../src/keys/keys.ts";
@@ -92,7 +91,7 @@ const billing = createBilling({
   log,
 });
 const inference = createInference({
-  catalog: () => catalog,
+  settings: { catalog },
   holds: holdsInMemory,
   askToEnd: async () => undefined,
   keys,
@@ -118,7 +117,7 @@ const core = localCore({
 });
 const httpServer = createHttpServer({
   core,
-  settings: { nativeBearer: () => file.nativeBearer, trustedProxies: config.trustedProxies },
+  settings: { file, trustedProxies: config.trustedProxies },
   readiness: coreReadiness({
     postgres,
     months: { state: () => undefined },
@@ -127,7 +126,6 @@ const httpServer = createHttpServer({
     providers,
   }),
   identifyCaller: createIdentifyCaller(core, createFailedCredentials()),
-  earlyCheck: createEarlyCheck(limits, () => {}),
   ...defaultLimits(),
   log,
 });

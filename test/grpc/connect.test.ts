@@ -21,10 +21,9 @@ import { localCore, serviceTypes } from "../../src/contract/contract.ts";
 import { fieldsMax } from "../../src/contract/decode-request.ts";
 import { createIdentifyCaller, type FailedCredentials } from "../../src/http/authenticate.ts";
 import { paceMs } from "../../src/http/body.ts";
-import { BodyMemory } from "../../src/http/body-memory.ts";
 import { type ConnectParts, registerConnect } from "../../src/http/connect.ts";
 import { ManualClock } from "../support/clock.ts";
-import { defaultLimits } from "../support/limits.ts";
+import { defaultLimits, loadWithin } from "../support/limits.ts";
 import {
   adminToken,
   emptyAnswers,
@@ -398,34 +397,34 @@ describe("the memory of bodies", () => {
   }
 
   test("is bounded for a key, and free after each call", async () => {
-    const bodyMemory = new BodyMemory({ ...small, perKeyBytes: 40 * kibibyte });
-    const url = await open(scriptOf(), { bodyMemory });
+    const keyLoad = loadWithin({ ...small, perKeyBytes: 40 * kibibyte });
+    const url = await open(scriptOf(), { keyLoad });
     const body = JSON.stringify({ request: { model: "x".repeat(20 * kibibyte) } });
     const response = await post(url, countTokens, { body });
     expect([response.status, await reasonOf(response)]).toEqual([429, "TOO_MANY_BODIES"]);
     for (let index = 0; index < 3; index++) expect((await post(url, getPools)).status).toBe(200);
-    await expect.poll(() => bodyMemory.usedBytes).toBe(0);
+    await expect.poll(() => keyLoad.usedBytes).toBe(0);
   });
 
   test("is bounded for an address", async () => {
-    const bodyMemory = new BodyMemory({ ...small, perKeyBytes: small.totalBytes });
-    const url = await open(scriptOf(), { bodyMemory });
-    const other = bodyMemory.open({ keyId: "other", address: "127.0.0.1" });
+    const keyLoad = loadWithin({ ...small, perKeyBytes: small.totalBytes });
+    const url = await open(scriptOf(), { keyLoad });
+    const other = keyLoad.open({ keyId: "other", address: "127.0.0.1" });
     other.grow(100 * kibibyte);
     const response = await post(url, getPools);
     expect([response.status, await reasonOf(response)]).toEqual([503, "GATEWAY_UNAVAILABLE"]);
-    other.release();
+    other.free();
     expect((await post(url, getPools)).status).toBe(200);
   });
 
   test("is free once the request is admitted", async () => {
-    const bodyMemory = new BodyMemory({ ...small, perKeyBytes: small.totalBytes });
+    const keyLoad = loadWithin({ ...small, perKeyBytes: small.totalBytes });
     const used: number[] = [];
     const script = scriptOf(async function* () {
       const message = (kind: GenerateResponse["kind"]) => create(GenerateResponseSchema, { kind });
-      used.push(bodyMemory.usedBytes);
+      used.push(keyLoad.usedBytes);
       yield message({ case: "admission", value: create(AdmissionSchema) });
-      used.push(bodyMemory.usedBytes);
+      used.push(keyLoad.usedBytes);
       yield message({ case: "events", value: create(EventsSchema) });
     });
     const bytes = encodeEnvelope(
@@ -433,7 +432,7 @@ describe("the memory of bodies", () => {
       Buffer.from('{"model":"haiku","messages":[{"role":"ROLE_USER"}]}'),
     );
     const body = new Uint8Array(bytes);
-    const url = await open(script, { bodyMemory });
+    const url = await open(script, { keyLoad });
     const response = await post(url, generate, { body, type: "application/connect+json" });
     await response.text();
     expect(used).toEqual([4 * body.length, 0]);
@@ -441,18 +440,64 @@ describe("the memory of bodies", () => {
 
   test("is free again when a body stops", async () => {
     const clock = new ManualClock();
-    const bodyMemory = new BodyMemory({ ...small, perKeyBytes: small.totalBytes });
-    const url = new URL(await open(scriptOf(), { bodyMemory, clock }));
+    const keyLoad = loadWithin({ ...small, perKeyBytes: small.totalBytes }, { clock });
+    const url = new URL(await open(scriptOf(), { keyLoad, clock }));
     const socket = connect(Number(url.port), url.hostname).on("error", () => {});
     const answer = text(socket);
     socket.write(
       `POST /${getPools} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${key}\r\n` +
         "content-type: application/json\r\ncontent-length: 1000\r\n\r\n{",
     );
-    await expect.poll(() => bodyMemory.usedBytes).toBe(4_000);
+    await expect.poll(() => keyLoad.usedBytes).toBe(4_000);
     await clock.advance(paceMs);
     expect(await answer).toMatch(/^HTTP\/1.1 504 .*BODY_TOO_SLOW/s);
-    expect(bodyMemory.usedBytes).toBe(0);
+    expect(keyLoad.usedBytes).toBe(0);
+  });
+
+  /** A key that owes 10 ms of work. */
+  function owing() {
+    const clock = new ManualClock();
+    const keyLoad = loadWithin({ ...small, perKeyBytes: small.totalBytes }, { clock });
+    const turn = keyLoad.open({ keyId: "key_1", address: "192.0.2.1" });
+    void turn.take(undefined);
+    turn.read(300 * kibibyte);
+    turn.end(false);
+    return { clock, keyLoad };
+  }
+
+  test("of a stream is free at its first message, and the next request of its key begins", async () => {
+    const { clock, keyLoad } = owing();
+    const script = scriptOf(async function* (_desc, _request, { signal }) {
+      yield create(WatchChargesResponseSchema);
+      await new Promise((resolve) => signal.addEventListener("abort", resolve));
+    });
+    const baseUrl = await open(script, { keyLoad, clock });
+    const transport = createConnectTransport({ baseUrl, httpVersion: "1.1" });
+    const leaving = new AbortController();
+    const call = { headers: { authorization: `Bearer ${key}` }, signal: leaving.signal };
+    const charges = createClient(serviceTypes.billing, transport).watchCharges({}, call);
+    const reader = charges[Symbol.asyncIterator]();
+    expect((await reader.next()).done).toBe(false);
+    expect(keyLoad.usedBytes).toBe(0);
+    const next = keyLoad.open({ keyId: "key_1", address: "192.0.2.1" });
+    const waiting = next.take(undefined);
+    await clock.advance(10_000);
+    await waiting;
+    next.end(true);
+    leaving.abort();
+    await reader.next().catch(() => {});
+  });
+
+  test("of the 101st call that waits is refused with 429", async () => {
+    const { keyLoad, clock } = owing();
+    const turn = keyLoad.open({ keyId: "key_1", address: "192.0.2.1" });
+    void turn.take(undefined);
+    for (let count = 0; count < 100; count++)
+      void keyLoad.open({ keyId: "key_1", address: "192.0.2.1" }).take(undefined);
+    const url = await open(scriptOf(), { keyLoad, clock });
+    const body = JSON.stringify({ accountId: "x".repeat(40 * kibibyte) });
+    const response = await post(url, getPools, { body });
+    expect([response.status, await reasonOf(response)]).toEqual([429, "TOO_MANY_BODIES"]);
   });
 
   async function reasonOf(response: Response): Promise<string | undefined> {

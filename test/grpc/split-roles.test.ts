@@ -187,6 +187,34 @@ test("tokens are counted, for nothing", async () => {
   expect(await pools()).toEqual(before);
 });
 
+test.for([
+  "/",
+  "/docs",
+  "/healthz",
+  "/openapi.json",
+  "/protos/descriptor.binpb",
+  "/v1/models",
+  "/v1/models/haiku",
+  "/v1/models/none",
+  "/v1/models/info",
+  "/v1/credits",
+  "/v1/receipts",
+  "/v1/receipts?limit=0",
+  "/v1/receipts/req_12345678",
+  "/v1/usage",
+  "/v1/usage?granularity=none",
+  "/v1/dashboard/billing/subscription",
+  "/v1/dashboard/billing/usage",
+  "/v1/dashboard/billing/credit_grants",
+])("GET %s is the same", async (path) => {
+  const keys = await Promise.all(both.map((stage) => stage.keyWith({})));
+  const { status } = await sameAnswer((stage) => {
+    const authorization = `Bearer ${keys[stage === split ? 1 : 0]?.secret ?? ""}`;
+    return fetch(stage.gateway.address + path, { headers: { authorization } });
+  });
+  expect([200, 400, 404]).toContain(status);
+});
+
 test("the models are listed", async () => {
   const { status, text } = await sameAnswer(({ gateway }) =>
     fetch(`${gateway.address}/v1/models`, { headers: { authorization: `Bearer ${gateway.v1}` } }),

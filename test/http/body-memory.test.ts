@@ -11,8 +11,7 @@ import { describe, expect, onTestFinished, test } from "vitest";
 import { loopbackRanges, matchAddresses, networkOf } from "../../src/base/client-address.ts";
 import { ApiError } from "../../src/base/errors.ts";
 import { paceBytes, paceMs } from "../../src/http/body.ts";
-import { BodyMemory } from "../../src/http/body-memory.ts";
-import { AddressLimit } from "../../src/http/connections.ts";
+import type { KeyLoad } from "../../src/http/key-load.ts";
 import { ManualClock } from "../support/clock.ts";
 import {
   answerOf,
@@ -24,6 +23,7 @@ import {
   postNative,
   startHttpServer,
 } from "../support/http-server.ts";
+import { addressLoad, loadWithin } from "../support/limits.ts";
 
 const mebibyte = 1024 * 1024;
 const limits = {
@@ -44,21 +44,21 @@ function reasonOf(run: () => void): string | undefined {
 
 describe("the budget", () => {
   test("counts four bytes for each byte of a body, until it is released", () => {
-    const memory = new BodyMemory(limits);
+    const memory = loadWithin(limits);
     const body = memory.open({ keyId: "a", address: "192.0.2.1" });
     body.grow(1_000);
     body.grow(500);
     expect(memory.usedBytes).toBe(4_000);
     body.grow(1_500);
     expect(memory.usedBytes).toBe(6_000);
-    body.release();
-    body.release();
+    body.free();
+    body.free();
     body.grow(9_000);
     expect(memory.usedBytes).toBe(0);
   });
 
   test("rejects a body beyond the share of its key with 429, and the other keys go on", () => {
-    const memory = new BodyMemory(limits);
+    const memory = loadWithin(limits);
     const address = "192.0.2.1";
     memory.open({ keyId: "a", address }).grow(mebibyte);
     expect(reasonOf(() => memory.open({ keyId: "a", address }).grow(1))).toBe("too_many_bodies");
@@ -66,7 +66,7 @@ describe("the budget", () => {
   });
 
   test("rejects a body beyond the share of its address with 503, and other addresses go on", () => {
-    const memory = new BodyMemory(limits);
+    const memory = loadWithin(limits);
     for (const keyId of ["a", "b"]) memory.open({ keyId, address: "2001:db8::1" }).grow(mebibyte);
     // Another address of the same network of 64 bits.
     expect(reasonOf(() => memory.open({ keyId: "c", address: "2001:db8::2" }).grow(1))).toBe(
@@ -78,7 +78,7 @@ describe("the budget", () => {
   });
 
   test("rejects a body beyond the whole with 503", () => {
-    const memory = new BodyMemory(limits);
+    const memory = loadWithin(limits);
     for (const index of [1, 2, 3, 4])
       memory.open({ keyId: `key ${index}`, address: `192.0.2.${index}` }).grow(mebibyte);
     expect(reasonOf(() => memory.open({ keyId: "e", address: "192.0.2.9" }).grow(1))).toBe(
@@ -94,7 +94,7 @@ describe("the budget", () => {
     });
     fc.assert(
       fc.property(fc.array(step, { maxLength: 200 }), (steps) => {
-        const memory = new BodyMemory(limits);
+        const memory = loadWithin(limits);
         const open = (index: number) =>
           memory.open({ keyId: `key ${index % 3}`, address: `192.0.2.${index % 4}` });
         const bodies = Array.from({ length: 10 }, (_, index) => open(index));
@@ -102,7 +102,7 @@ describe("the budget", () => {
         for (const { body, bytes, release } of steps) {
           const one = bodies[body];
           if (release) {
-            one?.release();
+            one?.free();
             held[body] = 0;
             bodies[body] = open(body);
           } else if (reasonOf(() => one?.grow(bytes)) === undefined)
@@ -116,7 +116,7 @@ describe("the budget", () => {
             );
           }
         }
-        for (const one of bodies) one.release();
+        for (const one of bodies) one.free();
         expect(memory.usedBytes).toBe(0);
       }),
     );
@@ -127,12 +127,12 @@ describe("the budget", () => {
 async function startSmall({ perKeyBytes = limits.perKeyBytes } = {}) {
   const clock = new ManualClock();
   const largest = Math.max(perKeyBytes, limits.totalBytes);
-  const bodyMemory = new BodyMemory(
+  const memory =
     perKeyBytes === limits.perKeyBytes
       ? limits
-      : { totalBytes: largest, perKeyBytes, perAddressBytes: largest },
-  );
-  return { ...(await startHttpServer({ bodyMemory, clock })), clock, bodyMemory };
+      : { totalBytes: largest, perKeyBytes, perAddressBytes: largest };
+  const keyLoad = loadWithin(memory, { clock });
+  return { ...(await startHttpServer({ keyLoad, clock })), clock, keyLoad };
 }
 
 type Answer = { status: number; headers: IncomingHttpHeaders; body: string };
@@ -160,7 +160,7 @@ function sendUnfinished(
 }
 
 /** Waits until the budget holds `bytes`. */
-async function reserved(memory: BodyMemory, bytes: number): Promise<void> {
+async function reserved(memory: KeyLoad, bytes: number): Promise<void> {
   await expect.poll(() => memory.usedBytes, { interval: 2 }).toBe(bytes);
 }
 
@@ -170,20 +170,20 @@ describe("a listener", () => {
   const paths = ["/v1/messages", "/v1/messages/count_tokens", "/v1/chat/completions"];
 
   test.each(paths)("reserves the declared length of %s before the first byte", async (path) => {
-    const { url, bodyMemory, script } = await startSmall();
+    const { url, keyLoad, script } = await startSmall();
     const first = sendUnfinished(url, { path, headers: { "content-length": "1000000" } });
-    await reserved(bodyMemory, 4_000_000);
+    await reserved(keyLoad, 4_000_000);
     const second = sendUnfinished(url, { path, headers: { "content-length": "1000000" } });
     const { status, headers, body } = await second.answer;
     expect([status, codeIn(body), headers["retry-after"]]).toEqual([429, "too_many_bodies", "1"]);
     expect(script.calls).toEqual(["authenticate"]);
     first.request.destroy();
-    await reserved(bodyMemory, 0);
+    await reserved(keyLoad, 0);
   });
 
   test("answers 503 with retry-after where the address or the whole has no room", async () => {
-    const { url, bodyMemory } = await startSmall();
-    const others = ["a", "b"].map((keyId) => bodyMemory.open({ keyId, address: "127.0.0.1" }));
+    const { url, keyLoad } = await startSmall();
+    const others = ["a", "b"].map((keyId) => keyLoad.open({ keyId, address: "127.0.0.1" }));
     for (const other of others) other.grow(mebibyte);
     for (const path of paths) {
       const { answer } = sendUnfinished(url, { path, headers: { "content-length": "9" } });
@@ -192,24 +192,24 @@ describe("a listener", () => {
       expect(body).toMatch(/address/);
       expect(path.includes("chat") === body.includes('"type":"error"')).toBe(false);
     }
-    for (const other of others) other.release();
+    for (const other of others) other.free();
     expect((await postNative(url)).status).toBe(200);
   });
 
   test("counts a body without a length as its bytes arrive", async () => {
-    const { url, bodyMemory } = await startSmall();
+    const { url, keyLoad } = await startSmall();
     const { request, answer } = sendUnfinished(url, { bytes: "x".repeat(1_000) });
-    await reserved(bodyMemory, 4_000);
+    await reserved(keyLoad, 4_000);
     for (let index = 0; index < 40; index++) request.write("x".repeat(mebibyte / 32));
     expect((await answer).status).toBe(429);
-    await reserved(bodyMemory, 0);
+    await reserved(keyLoad, 0);
   });
 
   test.each([
     ["gzip", gzipSync],
     ["br", brotliCompressSync],
   ] as const)("counts a body in %s as it is unpacked", async (encoding, pack) => {
-    const { url, bodyMemory } = await startSmall();
+    const { url, keyLoad } = await startSmall();
     const packed = pack(Buffer.alloc(20 * mebibyte, "x"));
     expect(4 * packed.length).toBeLessThan(mebibyte);
     const response = await fetch(`${url}/v1/messages`, {
@@ -218,11 +218,11 @@ describe("a listener", () => {
       body: new Uint8Array(packed),
     });
     expect([response.status, codeIn(await response.text())]).toEqual([429, "too_many_bodies"]);
-    await reserved(bodyMemory, 0);
+    await reserved(keyLoad, 0);
   });
 
   test("a body that unpacks to gigabytes is rejected at the largest size", async () => {
-    const { url, bodyMemory } = await startSmall({ perKeyBytes: 160 * mebibyte });
+    const { url, keyLoad } = await startSmall({ perKeyBytes: 160 * mebibyte });
     // A megabyte two thousand times over, in gzip members that follow each other.
     const packed = Buffer.concat(Array<Buffer>(2_000).fill(gzipSync(Buffer.alloc(mebibyte))));
     const response = await fetch(`${url}/v1/messages`, {
@@ -234,17 +234,17 @@ describe("a listener", () => {
       413,
       "request_body_too_large_after_decoding",
     ]);
-    await reserved(bodyMemory, 0);
+    await reserved(keyLoad, 0);
   });
 
   test("releases the memory when a provider has taken the request, not when the answer ends", async () => {
-    const { url, bodyMemory, script } = await startSmall();
+    const { url, keyLoad, script } = await startSmall();
     const used: number[] = [];
     script.instead.set("generate", async function* () {
-      used.push(bodyMemory.usedBytes);
+      used.push(keyLoad.usedBytes);
       const [first, ...others] = answerOf("Hello");
       if (first) yield first;
-      used.push(bodyMemory.usedBytes);
+      used.push(keyLoad.usedBytes);
       yield* others;
     });
     expect((await postNative(url)).status).toBe(200);
@@ -257,18 +257,18 @@ describe("a listener", () => {
     ["rejected by its format", '{"messages":1}'],
     ["answered", JSON.stringify(nativeBody)],
   ])("releases the memory of a request that is %s", async (_, body) => {
-    const { url, bodyMemory } = await startSmall();
+    const { url, keyLoad } = await startSmall();
     await (await postNative(url, body)).text();
-    await reserved(bodyMemory, 0);
+    await reserved(keyLoad, 0);
   });
 
   test("releases the memory of a request that fails in a service", async () => {
-    const { url, bodyMemory, script } = await startSmall();
+    const { url, keyLoad, script } = await startSmall();
     script.generate = () => {
       throw new ApiError("credits_exhausted");
     };
     expect((await postChat(url)).status).toBe(402);
-    await reserved(bodyMemory, 0);
+    await reserved(keyLoad, 0);
   });
 });
 
@@ -276,40 +276,40 @@ describe("the pace of a body", () => {
   test.each(["/v1/messages", "/v1/chat/completions"])(
     "that stops is 408 after ten seconds, in the format of %s, and the connection ends",
     async (path) => {
-      const { url, clock, bodyMemory } = await startSmall();
+      const { url, clock, keyLoad } = await startSmall();
       const sent = sendUnfinished(url, {
         path,
         headers: { "content-length": "1000" },
         bytes: "{",
       });
-      await reserved(bodyMemory, 4_000);
+      await reserved(keyLoad, 4_000);
       await clock.advance(paceMs - 1);
-      expect(bodyMemory.usedBytes).toBe(4_000);
+      expect(keyLoad.usedBytes).toBe(4_000);
       await clock.advance(1);
       const { status, headers, body } = await sent.answer;
       expect([status, codeIn(body), headers.connection]).toEqual([408, "body_too_slow", "close"]);
       expect(path.includes("chat") === body.includes('"type":"error"')).toBe(false);
-      await reserved(bodyMemory, 0);
+      await reserved(keyLoad, 0);
     },
   );
 
   test("that trickles is 408, also after a fast beginning", async () => {
-    const { url, clock, bodyMemory } = await startSmall();
+    const { url, clock, keyLoad } = await startSmall();
     const { request, answer } = sendUnfinished(url, { bytes: "x".repeat(paceBytes) });
-    await reserved(bodyMemory, 4 * paceBytes);
+    await reserved(keyLoad, 4 * paceBytes);
     await clock.advance(paceMs);
     request.write("x".repeat(paceBytes - 1));
-    await reserved(bodyMemory, 4 * (2 * paceBytes - 1));
+    await reserved(keyLoad, 4 * (2 * paceBytes - 1));
     await clock.advance(paceMs);
     expect((await answer).status).toBe(408);
   });
 
   test("at the lowest rate is served, however long it takes", async () => {
-    const { url, clock, bodyMemory } = await startSmall();
+    const { url, clock, keyLoad } = await startSmall();
     const padding = " ".repeat(paceBytes);
     const { request, answer } = sendUnfinished(url, { bytes: padding });
     for (let parts = 1; parts <= 6; parts++) {
-      await reserved(bodyMemory, 4 * parts * paceBytes);
+      await reserved(keyLoad, 4 * parts * paceBytes);
       await clock.advance(paceMs);
       request.write(padding);
     }
@@ -350,7 +350,7 @@ describe("an address", () => {
   test("may open so many connections, and further ones are closed at once", async () => {
     const max = 500;
     const { port, server } = await startHttpServer({
-      addressLimit: new AddressLimit({ max, isExempt: () => false }),
+      addressLoad: addressLoad({ max, isExempt: () => false }),
     });
     const attempts = Array.from({ length: 2_000 }, () => isClosed(port));
     const closed = (await Promise.all(attempts)).filter(Boolean).length;
@@ -362,7 +362,7 @@ describe("an address", () => {
 
   test("of this machine may open as many as it likes", async () => {
     const { port } = await startHttpServer({
-      addressLimit: new AddressLimit({ max: 1, isExempt: matchAddresses(loopbackRanges) }),
+      addressLoad: addressLoad({ max: 1 }),
     });
     const attempts = Array.from({ length: 20 }, () => isClosed(port));
     expect((await Promise.all(attempts)).filter(Boolean)).toEqual([]);
@@ -372,7 +372,7 @@ describe("an address", () => {
     const started = Promise.withResolvers<void>();
     const finish = Promise.withResolvers<void>();
     const { url, script } = await startHttpServer(
-      { addressLimit: new AddressLimit({ max: 2, isExempt: matchAddresses(loopbackRanges) }) },
+      { addressLoad: addressLoad({ max: 2 }) },
       { trustedProxies: ["127.0.0.1"] },
     );
     let running = 0;

@@ -4,8 +4,8 @@ import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { describe, expect, test } from "vitest";
 import { ReasonSchema } from "../../gen/gateway/common/v1/error_pb.ts";
 import { ApiError, type ErrorReason, errorCatalog } from "../../src/base/errors.ts";
-import { type Envelope, toErrorResponse, toStreamErrorBody } from "../../src/http/error-body.ts";
-import { errorTable } from "../../src/http/error-table.ts";
+import { toErrorResponse, toStreamErrorBody } from "../../src/http/error-body.ts";
+import { type Envelope, errorTable } from "../../src/http/error-table.ts";
 
 const names = Object.keys(errorCatalog) as ErrorReason[];
 

@@ -28,13 +28,12 @@ beforeAll(async () => {
   listener = createHttpServer({
     core,
     settings: {
-      nativeBearer: () => "auto",
+      file: { nativeBearer: "auto" },
       trustedProxies: [],
       keepAlive: { holdMs: 40, pingMs: 30 },
     },
     readiness: async () => ({}),
     identifyCaller: createIdentifyCaller(core, createFailedCredentials()),
-    earlyCheck: () => ({ fail: () => {} }),
     ...defaultLimits(),
     log: createLog("silent"),
   });

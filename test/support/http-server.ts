@@ -31,10 +31,8 @@ import { PaymentsService } from "../../gen/gateway/payments/v1/payments_pb.ts";
 import { PeopleService } from "../../gen/gateway/people/v1/people_pb.ts";
 import { ApiError } from "../../src/base/errors.ts";
 import { createLog } from "../../src/base/log.ts";
-import type { Core } from "../../src/contract/contract.ts";
-import { implement } from "../../src/contract/contract.ts";
-import type { FailedCredentials } from "../../src/http/authenticate.ts";
-import { createIdentifyCaller } from "../../src/http/authenticate.ts";
+import { type Core, implement } from "../../src/contract/contract.ts";
+import { createIdentifyCaller, type FailedCredentials } from "../../src/http/authenticate.ts";
 import { createHttpServer, type HttpServer, type HttpServerParts } from "../../src/http/http.ts";
 import { defaultLimits } from "./limits.ts";
 
@@ -231,11 +229,10 @@ export async function startHttpServer(
   const core = scriptedCore(script);
   const server = createHttpServer({
     core,
-    settings: { nativeBearer: () => "auto", trustedProxies: [], ...settings },
+    settings: { file: { nativeBearer: "auto" }, trustedProxies: [], ...settings },
     readiness: async () => ({ database: { state: "ok" } }),
     identifyCaller: createIdentifyCaller(core, failedCredentials),
-    earlyCheck: () => ({ fail: () => {} }),
-    ...defaultLimits(),
+    ...defaultLimits(rest),
     log: createLog("silent"),
     ...rest,
   });

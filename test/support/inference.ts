@@ -94,7 +94,7 @@ export async function freshInference(
   };
   const limits = createRateLimits({ nodes: { id: () => "a", live: () => ["a"] }, log });
   const inference = createInference({
-    catalog: () => catalog,
+    settings: { catalog },
     holds: ledger.holds,
     askToEnd: ledger.store.askToEnd,
     keys,

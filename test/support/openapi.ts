@@ -40,10 +40,9 @@ function createDescribedServer({ adminMethods } = { adminMethods: true }): HttpS
     core,
     ...limits,
     posts: describedPosts,
-    settings: { nativeBearer: () => "auto", trustedProxies: [] },
+    settings: { file: { nativeBearer: "auto" }, trustedProxies: [] },
     readiness: async () => ({}),
     identifyCaller: never,
-    earlyCheck: () => ({ fail() {} }),
     log: createLog("silent"),
   });
   const { stopping } = app;

@@ -215,7 +215,10 @@ export function completeBlock(block: JsonObject): JsonObject {
   }
 }
 
-/** The blocks and the stop reason in the start of an answer; most starts have neither. */
+/**
+ * The blocks and the stop reason in the start of an answer. Most starts have neither; a provider
+ * starts complete during programmatic tool calling, and no deltas follow.
+ */
 export function readStartContent({ extensions }: MessageStart): {
   blocks: Block[];
   stopReason: string | undefined;

@@ -9,8 +9,8 @@ import type {
   MessageStart,
 } from "../../../gen/gateway/inference/v1/event_pb.ts";
 import { randomId } from "../../base/ids.ts";
-import { Carrier, providerFormatOf } from "../carry.ts";
-import { type AnswerContext, type EventEncoder, encodeCost } from "../codec.ts";
+import { Carrier } from "../carry.ts";
+import { type AnswerContext, type EventEncoder, encodeCost, providerFormatOf } from "../codec.ts";
 import { escapeLineSeparators, isObject, parseJsonText, stringifyJson } from "../json.ts";
 import { runOf, type TextForm, type TextRun } from "../text-run.ts";
 import { toNativeId } from "../tool-ids.ts";

@@ -97,7 +97,7 @@ async function send(gateway: GatewayProcess): Promise<void> {
 /** The functions that were entered since the last call. */
 async function take({ pid }: GatewayProcess, file: string): Promise<Entered[]> {
   await rm(file, { force: true });
-  process.kill(pid, "SIGUSR2");
+  process.kill(pid, "SIGWINCH");
   for (;;) {
     const text = await readFile(file, "utf8").catch(() => "");
     if (text.endsWith("]")) return JSON.parse(text);

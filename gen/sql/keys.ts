@@ -96,13 +96,13 @@ delete from key_changes where changed_at < now() - interval '1 day'`,
  * Adds a key with its first secret, and announces it for the alerts: no process can have cached
  * this secret.
  */
-export const createKey: Run<{ keyId: string; accountId: string; family: "v1" | "v2"; name: string; requestsPerMinute: number | null; allowedModels: readonly string[]; monthlyCap: bigint | number | null; accountReader: boolean; expiresAt: Date | string | null; createdBy: string; managedBy: string; allowedAddresses: readonly string[]; changeId: string; digest: Buffer; secretId: string; hint: string }> = run(
+export const createKey: Run<{ keyId: string; accountId: string; family: "v1" | "v2"; name: string; requestsPerMinute: number | null; allowedModels: readonly string[]; accountReader: boolean; expiresAt: Date | string | null; createdBy: string; managedBy: string; limitedByOwner: boolean; allowedAddresses: readonly string[]; changeId: string; digest: Buffer; secretId: string; hint: string }> = run(
   "keys/create-key",
   `-- keys/create-key
 with created as (
   insert into keys
-    (key_id, account_id, "family", name, requests_per_minute, allowed_models, monthly_cap,
-     account_reader, expires_at, created_by, managed_by, allowed_addresses)
+    (key_id, account_id, "family", name, requests_per_minute, allowed_models,
+     account_reader, expires_at, created_by, managed_by, limited_by_owner, allowed_addresses)
   values ($1, $2, $3, $4, $5, $6::text[],
     $7, $8, $9, $10, $11,
     $12::text[])
@@ -113,48 +113,37 @@ with created as (
 )
 insert into key_secrets (digest, secret_id, key_id, shown)
 select $14, $15, key_id, $16 from created`,
-  (p) => [p.keyId, p.accountId, p.family, p.name, p.requestsPerMinute, p.allowedModels, p.monthlyCap, p.accountReader, p.expiresAt, p.createdBy, p.managedBy, p.allowedAddresses, p.changeId, p.digest, p.secretId, p.hint],
+  (p) => [p.keyId, p.accountId, p.family, p.name, p.requestsPerMinute, p.allowedModels, p.accountReader, p.expiresAt, p.createdBy, p.managedBy, p.limitedByOwner, p.allowedAddresses, p.changeId, p.digest, p.secretId, p.hint],
   5000,
 );
 
-export type ReadKeysRow = { keyId: string; accountId: string; family: "v1" | "v2"; name: string; requestsPerMinute: number | null; allowedModels: string[]; monthlyCap: bigint | null; accountReader: boolean; createdBy: string; managedBy: string; paused: boolean; expiresAt: Date | null; createdAt: Date; revokedAt: Date | null; allowedAddresses: string[]; status: "active" | "paused" | "expired" | "revoked"; monthSpent: bigint; monthHeld: bigint; monthResetsAt: Date; lastUsedAt: Date | null };
+export type ReadKeysRow = { keyId: string; accountId: string; family: "v1" | "v2"; name: string; requestsPerMinute: number | null; allowedModels: string[]; accountReader: boolean; createdBy: string; managedBy: string; limitedByOwner: boolean; paused: boolean; expiresAt: Date | null; createdAt: Date; revokedAt: Date | null; allowedAddresses: string[]; status: "active" | "paused" | "expired" | "revoked"; dayLimit: bigint | null; weekLimit: bigint | null; monthLimit: bigint | null; totalLimit: bigint | null; runningLimit: number | null; lastUsedAt: Date | null; budget: bigint[]; at: Date };
 /**
- * Keys with their usage in the current UTC month and the time of their newest charge, oldest first.
+ * Keys with their budgets, as `base/budgets.ts` reads them, and the time of this, oldest first.
  */
 export const readKeys: Many<{ keyIds: readonly string[] }, ReadKeysRow> = many(
   "keys/read-keys",
   `-- keys/read-keys
-select k.key_id as key_id, k.account_id as account_id, k."family" as "family",
-       k.name as name, k.requests_per_minute, k.allowed_models as allowed_models,
-       k.monthly_cap, k.account_reader as account_reader, k.created_by as created_by,
-       k.managed_by as managed_by, k.paused as paused, k.expires_at,
-       k.created_at as created_at, k.revoked_at, k.allowed_addresses as allowed_addresses,
+select k.key_id, k.account_id, k."family", k.name, k.requests_per_minute, k.allowed_models,
+       k.account_reader, k.created_by, k.managed_by, k.limited_by_owner, k.paused, k.expires_at,
+       k.created_at, k.revoked_at, k.allowed_addresses,
        case when k.status = 'revoked' then 'revoked'
             when k.expires_at <= now() then 'expired'
             when k.paused then 'paused'
             else 'active' end as status,
-       coalesce(m.spent, 0)::int8 as month_spent, coalesce(m.held, 0)::int8 as month_held,
-       (date_trunc('month', now() at time zone 'UTC') + interval '1 month') at time zone 'UTC'
-         as month_resets_at,
-       used.last_used_at as last_used_at
+       b.day_limit, b.week_limit, b.month_limit, b.total_limit, b.running_limit, b.last_used_at,
+       array[b.day - date '1970-01-01', b.spent, b.held, b.running,
+         b.day_base, b.week_base, b.month_base, b.total_base,
+         coalesce(b.day_limit, -1), coalesce(b.week_limit, -1), coalesce(b.month_limit, -1),
+         coalesce(b.total_limit, -1), coalesce(b.running_limit, -1)] as budget,
+       now() as at
   from keys k
-  left join key_months m
-    on m.account_id = k.account_id
-   and m.key_id = k.key_id
-   and m.month = date_trunc('month', now() at time zone 'UTC')::date
-  left join (
-    select account_id, key_id, max(last_used_at) as last_used_at
-      from key_months
-     where key_id = any($1::text[])
-     group by account_id, key_id
-  ) used
-    on used.account_id = k.account_id
-   and used.key_id = k.key_id
+  join budgets b on b.account_id = k.account_id and b."family" = k."family" and b.payer = k.key_id
  where k.key_id = any($1::text[])
  order by k.key_id`,
   (p) => [p.keyIds],
-  (v) => ({ keyId: v[0], accountId: v[1], family: v[2], name: v[3], requestsPerMinute: v[4], allowedModels: v[5], monthlyCap: v[6], accountReader: v[7], createdBy: v[8], managedBy: v[9], paused: v[10], expiresAt: v[11], createdAt: v[12], revokedAt: v[13], allowedAddresses: v[14], status: v[15], monthSpent: v[16], monthHeld: v[17], monthResetsAt: v[18], lastUsedAt: v[19] }) as never,
-  "requestsPerMinute monthlyCap expiresAt revokedAt lastUsedAt",
+  (v) => ({ keyId: v[0], accountId: v[1], family: v[2], name: v[3], requestsPerMinute: v[4], allowedModels: v[5], accountReader: v[6], createdBy: v[7], managedBy: v[8], limitedByOwner: v[9], paused: v[10], expiresAt: v[11], createdAt: v[12], revokedAt: v[13], allowedAddresses: v[14], status: v[15], dayLimit: v[16], weekLimit: v[17], monthLimit: v[18], totalLimit: v[19], runningLimit: v[20], lastUsedAt: v[21], budget: v[22], at: v[23] }) as never,
+  "requestsPerMinute expiresAt revokedAt dayLimit weekLimit monthLimit totalLimit runningLimit lastUsedAt",
   5000,
 );
 
@@ -282,16 +271,13 @@ export const pageAccountKeys: Many<{ sort: string; accountId: string; after: str
   `-- keys/page-account-keys
 select k.key_id as key_id
   from keys k
-  left join key_months m
-    on $1::text = 'spent'
-   and m.account_id = k.account_id
-   and m.key_id = k.key_id
-   and m.month = date_trunc('month', now() at time zone 'UTC')::date
   left join lateral (
-    select max(u.last_used_at) as at
-      from key_months u
-     where u.account_id = k.account_id and u.key_id = k.key_id
-  ) used on $1 = 'used'
+    select case when b.day >= date_trunc('month', now() at time zone 'utc')::date
+             then b.spent - b.month_base end as month_spent,
+           b.last_used_at
+      from budgets b
+     where b.account_id = k.account_id and b."family" = k."family" and b.payer = k.key_id
+  ) b on $1::text in ('spent', 'used')
  where k.account_id = $2
    and ($3::text = ''
         or case when $4::boolean then k.key_id < $3 else k.key_id > $3 end)
@@ -304,10 +290,10 @@ select k.key_id as key_id
         or exists (select 1 from key_secrets s
                     where s.key_id = k.key_id and strpos(s.shown, $6::text) > 0))
  order by
-   case when $1 = 'spent' and $4 then coalesce(m.spent, 0) end desc,
-   case when $1 = 'spent' and not $4 then coalesce(m.spent, 0) end,
-   case when $1 = 'used' and $4 then coalesce(used.at, '-infinity') end desc,
-   case when $1 = 'used' and not $4 then coalesce(used.at, '-infinity') end,
+   case when $1 = 'spent' and $4 then coalesce(b.month_spent, 0) end desc,
+   case when $1 = 'spent' and not $4 then coalesce(b.month_spent, 0) end,
+   case when $1 = 'used' and $4 then coalesce(b.last_used_at, '-infinity') end desc,
+   case when $1 = 'used' and not $4 then coalesce(b.last_used_at, '-infinity') end,
    case when $1 = 'name' and $4 then lower(k.name) end desc,
    case when $1 = 'name' and not $4 then lower(k.name) end,
    case when $4 then k.key_id end desc,
@@ -319,7 +305,7 @@ select k.key_id as key_id
   5000,
 );
 
-export type LockKeyRow = { requestsPerMinute: number | null; allowedModels: string[]; monthlyCap: bigint | null; accountReader: boolean; expiresAt: Date | null; allowedAddresses: string[]; paused: boolean };
+export type LockKeyRow = { requestsPerMinute: number | null; allowedModels: string[]; accountReader: boolean; expiresAt: Date | null; allowedAddresses: string[]; paused: boolean; limitedByOwner: boolean; dayLimit: bigint | null; weekLimit: bigint | null; monthLimit: bigint | null; totalLimit: bigint | null; runningLimit: number | null };
 /**
  * The limits of an active key, locked until the end of the transaction, and whether it is paused.
  * No row: the key is revoked or does not exist.
@@ -327,21 +313,24 @@ export type LockKeyRow = { requestsPerMinute: number | null; allowedModels: stri
 export const lockKey: Optional<{ keyId: string }, LockKeyRow> = optional(
   "keys/lock-key",
   `-- keys/lock-key
-select requests_per_minute, allowed_models, monthly_cap, account_reader, expires_at,
-       allowed_addresses, paused
-  from keys
- where key_id = $1 and status = 'active'
-   for no key update`,
+select k.requests_per_minute, k.allowed_models, k.account_reader, k.expires_at,
+       k.allowed_addresses, k.paused,
+       k.limited_by_owner, b.day_limit, b.week_limit, b.month_limit, b.total_limit, b.running_limit
+  from keys k
+  join budgets b on b.account_id = k.account_id and b."family" = k."family" and b.payer = k.key_id
+ where k.key_id = $1 and k.status = 'active'
+   for no key update of k`,
   (p) => [p.keyId],
-  (v) => ({ requestsPerMinute: v[0], allowedModels: v[1], monthlyCap: v[2], accountReader: v[3], expiresAt: v[4], allowedAddresses: v[5], paused: v[6] }) as never,
-  "requestsPerMinute monthlyCap expiresAt",
+  (v) => ({ requestsPerMinute: v[0], allowedModels: v[1], accountReader: v[2], expiresAt: v[3], allowedAddresses: v[4], paused: v[5], limitedByOwner: v[6], dayLimit: v[7], weekLimit: v[8], monthLimit: v[9], totalLimit: v[10], runningLimit: v[11] }) as never,
+  "requestsPerMinute expiresAt dayLimit weekLimit monthLimit totalLimit runningLimit",
   5000,
 );
 
 /**
  * Changes the members of a key whose flag is true. The key is locked.
+ * `limitedByOwner`: null: it stays as it is
  */
-export const updateKey: Run<{ hasName: boolean; name: string | null; hasRequestsPerMinute: boolean; requestsPerMinute: number | null; hasAllowedModels: boolean; allowedModels: readonly string[] | null; hasMonthlyCap: boolean; monthlyCap: bigint | number | null; hasAccountReader: boolean; accountReader: boolean | null; hasExpiresAt: boolean; expiresAt: Date | string | null; hasAllowedAddresses: boolean; allowedAddresses: readonly string[] | null; keyId: string; changeId: string }> = run(
+export const updateKey: Run<{ hasName: boolean; name: string | null; hasRequestsPerMinute: boolean; requestsPerMinute: number | null; hasAllowedModels: boolean; allowedModels: readonly string[] | null; hasAccountReader: boolean; accountReader: boolean | null; hasExpiresAt: boolean; expiresAt: Date | string | null; hasAllowedAddresses: boolean; allowedAddresses: readonly string[] | null; limitedByOwner: boolean | null; keyId: string; changeId: string }> = run(
   "keys/update-key",
   `-- keys/update-key
 with changed as (
@@ -351,20 +340,19 @@ with changed as (
            then $4::integer else requests_per_minute end,
          allowed_models = case when $5::boolean
            then $6::text[] else allowed_models end,
-         monthly_cap = case when $7::boolean
-           then $8::bigint else monthly_cap end,
-         account_reader = case when $9::boolean
-           then $10::boolean else account_reader end,
-         expires_at = case when $11::boolean
-           then $12::timestamptz else expires_at end,
-         allowed_addresses = case when $13::boolean
-           then $14::text[] else allowed_addresses end
-   where key_id = $15
+         account_reader = case when $7::boolean
+           then $8::boolean else account_reader end,
+         expires_at = case when $9::boolean
+           then $10::timestamptz else expires_at end,
+         allowed_addresses = case when $11::boolean
+           then $12::text[] else allowed_addresses end,
+         limited_by_owner = coalesce($13::boolean, limited_by_owner)
+   where key_id = $14
   returning key_id
 )
 insert into key_changes (change_id, key_id)
-select $16, key_id from changed`,
-  (p) => [p.hasName, p.name, p.hasRequestsPerMinute, p.requestsPerMinute, p.hasAllowedModels, p.allowedModels, p.hasMonthlyCap, p.monthlyCap, p.hasAccountReader, p.accountReader, p.hasExpiresAt, p.expiresAt, p.hasAllowedAddresses, p.allowedAddresses, p.keyId, p.changeId],
+select $15, key_id from changed`,
+  (p) => [p.hasName, p.name, p.hasRequestsPerMinute, p.requestsPerMinute, p.hasAllowedModels, p.allowedModels, p.hasAccountReader, p.accountReader, p.hasExpiresAt, p.expiresAt, p.hasAllowedAddresses, p.allowedAddresses, p.limitedByOwner, p.keyId, p.changeId],
   5000,
 );
 
@@ -585,6 +573,23 @@ select k.management_key_id, k.account_id, k.name, k.scopes, k.most_keys, k.child
   5000,
 );
 
+export type FindManagementKeyOfRow = { managementKeyId: string };
+/**
+ * A management key of an account that is not revoked. No row: there is none.
+ */
+export const findManagementKeyOf: Optional<{ managementKeyId: string; accountId: string }, FindManagementKeyOfRow> = optional(
+  "keys/find-management-key-of",
+  `-- keys/find-management-key-of
+select management_key_id
+  from management_keys
+ where management_key_id = $1 and account_id = $2
+   and revoked_at is null`,
+  (p) => [p.managementKeyId, p.accountId],
+  (v) => ({ managementKeyId: v[0] }) as never,
+  "",
+  5000,
+);
+
 export type ListManagementSecretsRow = { managementKeyId: string; hint: string; createdAt: Date; expiresAt: Date | null; lastUsedAt: Date | null };
 /**
  * The secrets of these management keys, newest first: the valid ones, and the newest five.
@@ -771,7 +776,7 @@ select calls_from from management_keys where management_key_id = $1`,
 
 // secrets.sql
 
-export type FindSecretsRow = { digest: Buffer; secretId: string; hint: string; secretCreatedAt: Date; secretExpiresAt: Date | null; secretRevokedAt: Date | null; expiresInMs: number | null; useIsDue: boolean; status: "active" | "paused" | "expired" | "revoked"; keyId: string; accountId: string; family: "v1" | "v2"; name: string; requestsPerMinute: number | null; allowedModels: string[]; monthlyCap: bigint | null; accountReader: boolean; createdBy: string; managedBy: string; paused: boolean; expiresAt: Date | null; createdAt: Date; revokedAt: Date | null; allowedAddresses: string[]; accountStatus: "active" | "suspended" | "closed" };
+export type FindSecretsRow = { digest: Buffer; secretId: string; hint: string; secretCreatedAt: Date; secretExpiresAt: Date | null; secretRevokedAt: Date | null; expiresInMs: number | null; useIsDue: boolean; status: "active" | "paused" | "expired" | "revoked"; keyId: string; accountId: string; family: "v1" | "v2"; name: string; requestsPerMinute: number | null; allowedModels: string[]; accountReader: boolean; createdBy: string; managedBy: string; limitedByOwner: boolean; paused: boolean; expiresAt: Date | null; createdAt: Date; revokedAt: Date | null; allowedAddresses: string[]; accountStatus: "active" | "suspended" | "closed"; dayLimit: bigint | null; weekLimit: bigint | null; monthLimit: bigint | null; totalLimit: bigint | null; runningLimit: number | null; isLimited: boolean };
 /**
  * The secrets with these digests, with their keys. No row for an unknown digest.
  */
@@ -790,15 +795,22 @@ select s.digest, s.secret_id, s.shown as hint, s.created_at as secret_created_at
             when k.paused then 'paused'
             else 'active' end as status,
        k.key_id, k.account_id, k."family", k.name, k.requests_per_minute, k.allowed_models,
-       k.monthly_cap, k.account_reader, k.created_by, k.managed_by, k.paused, k.expires_at,
-       k.created_at, k.revoked_at, k.allowed_addresses, a.status as account_status
+       k.account_reader, k.created_by, k.managed_by, k.limited_by_owner, k.paused, k.expires_at,
+       k.created_at, k.revoked_at, k.allowed_addresses, a.status as account_status,
+       b.day_limit, b.week_limit, b.month_limit, b.total_limit, b.running_limit,
+       b.is_limited or exists (
+         select 1
+           from budgets m
+          where m.account_id = k.account_id and m."family" = k."family" and m.payer = k.managed_by
+            and m.is_limited) as is_limited
   from key_secrets s
   join keys k on k.key_id = s.key_id
   join accounts a on a.account_id = k.account_id
+  join budgets b on b.account_id = k.account_id and b."family" = k."family" and b.payer = k.key_id
  where s.digest = any($1::bytea[])`,
   (p) => [p.digests],
-  (v) => ({ digest: v[0], secretId: v[1], hint: v[2], secretCreatedAt: v[3], secretExpiresAt: v[4], secretRevokedAt: v[5], expiresInMs: v[6], useIsDue: v[7], status: v[8], keyId: v[9], accountId: v[10], family: v[11], name: v[12], requestsPerMinute: v[13], allowedModels: v[14], monthlyCap: v[15], accountReader: v[16], createdBy: v[17], managedBy: v[18], paused: v[19], expiresAt: v[20], createdAt: v[21], revokedAt: v[22], allowedAddresses: v[23], accountStatus: v[24] }) as never,
-  "secretExpiresAt secretRevokedAt expiresInMs requestsPerMinute monthlyCap expiresAt revokedAt",
+  (v) => ({ digest: v[0], secretId: v[1], hint: v[2], secretCreatedAt: v[3], secretExpiresAt: v[4], secretRevokedAt: v[5], expiresInMs: v[6], useIsDue: v[7], status: v[8], keyId: v[9], accountId: v[10], family: v[11], name: v[12], requestsPerMinute: v[13], allowedModels: v[14], accountReader: v[15], createdBy: v[16], managedBy: v[17], limitedByOwner: v[18], paused: v[19], expiresAt: v[20], createdAt: v[21], revokedAt: v[22], allowedAddresses: v[23], accountStatus: v[24], dayLimit: v[25], weekLimit: v[26], monthLimit: v[27], totalLimit: v[28], runningLimit: v[29], isLimited: v[30] }) as never,
+  "secretExpiresAt secretRevokedAt expiresInMs requestsPerMinute expiresAt revokedAt dayLimit weekLimit monthLimit totalLimit runningLimit",
   5000,
 );
 

@@ -221,6 +221,15 @@ export const errorCatalog = {
     rpc: Code.FailedPrecondition,
     message: "The monthly credit cap of this key is reached.",
   },
+  // As credits_exhausted: a budget may not reset for weeks.
+  budget_reached: {
+    rpc: Code.FailedPrecondition,
+    message: "A budget of this key, its manager or its pool is reached.",
+  },
+  too_many_running: {
+    rpc: Code.ResourceExhausted,
+    message: "As many requests run as may run at once; try again when one of them has ended.",
+  },
   insufficient_funds: {
     rpc: Code.FailedPrecondition,
     message: "The pool has too few free credits.",

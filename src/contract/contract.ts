@@ -87,7 +87,13 @@ export type Caller =
   | { readonly kind: "anyone" };
 
 /** The holder of an API key. */
-export type KeyCaller = { readonly kind: "key"; readonly key: Key; readonly secret: Secret };
+export type KeyCaller = {
+  readonly kind: "key";
+  readonly key: Key;
+  readonly secret: Secret;
+  /** True: the key or who manages it has a budget with a limit. Absent: neither has. */
+  readonly isLimited?: boolean;
+};
 
 /** The holder of an admin token: sees every account and has none. */
 export type AdminToken = {
@@ -381,7 +387,7 @@ export function toCaller({
     const { name, scope, tokenId } = admin;
     return { kind: "admin", name, scope, tokenId: tokenId === "" ? undefined : tokenId };
   }
-  if (key && secret) return { kind: "key", key, secret };
+  if (key && secret) return { kind: "key", key, secret, isLimited: true };
   if (management) {
     const { managementKeyId, accountId, name, scopes } = management;
     return { kind: "management", managementKeyId, accountId, name, scopes };

@@ -16,6 +16,7 @@ import {
   type Pool,
   type Receipt,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { type Budget, BudgetWindow_Name } from "../../gen/gateway/common/v1/budget_pb.ts";
 import type { Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
 import type { Key } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
@@ -58,13 +59,19 @@ export function keyOfRequest(request: FastifyRequest): Key {
   return key;
 }
 
-/** The pool that the key of a request draws on. Throws as `keyOfRequest` does. */
-export async function readPool(core: Core, request: FastifyRequest): Promise<Pool> {
-  const { family } = keyOfRequest(request);
-  const { pools } = await core.billing.getPools({}, callFor(request));
+/**
+ * The pool that the key of a request draws on, and every budget that bounds it. Throws as
+ * `keyOfRequest` does.
+ */
+export async function readFunds(
+  core: Core,
+  request: FastifyRequest,
+): Promise<{ pool: Pool; budgets: readonly Budget[] }> {
+  const { family, budget } = keyOfRequest(request);
+  const { pools, budgets } = await core.billing.getPools({}, callFor(request));
   const pool = pools.find((one) => one.family === family);
   assert(pool, "an account has a pool of each family");
-  return pool;
+  return { pool, budgets: budget ? [budget, ...budgets] : budgets };
 }
 
 export function getCredits(core: Core) {
@@ -74,11 +81,12 @@ export function getCredits(core: Core) {
       return sendJson(reply, { object: "credits", pools: pools.map(renderPool) });
     }
     const key = keyOfRequest(request);
-    const pool = await readPool(core, request);
+    const { pool, budgets } = await readFunds(core, request);
     return sendJson(reply, {
       object: "credits",
       pool: renderPool(pool),
       key: renderKeyMonth(key),
+      budgets: budgets.flatMap(renderBudget),
     });
   };
 }
@@ -92,6 +100,36 @@ function renderPool(pool: Pool): JsonObject {
     ...(held !== undefined && { held_credits: credits(held) }),
     free_credits: credits(free),
   };
+}
+
+const windowNames: Readonly<Record<BudgetWindow_Name, string>> = {
+  [BudgetWindow_Name.UNSPECIFIED]: "",
+  [BudgetWindow_Name.DAY]: "day",
+  [BudgetWindow_Name.WEEK]: "week",
+  [BudgetWindow_Name.MONTH]: "month",
+  [BudgetWindow_Name.TOTAL]: "total",
+};
+
+/** A line for each window with a limit. A plain key may not learn what others spend. */
+function renderBudget({ payer, windows }: Budget): JsonObject[] {
+  const kind = payer?.payer.case;
+  const of = kind === "keyId" ? "key" : kind === "pool" ? "pool" : "manager";
+  return windows.flatMap(
+    ({ window, freeMicrocredits: free, spentMicrocredits, resetsAt, ...one }) =>
+      free === undefined
+        ? []
+        : [
+            {
+              of,
+              window: windowNames[window] ?? null,
+              limit_credits:
+                one.limitMicrocredits === undefined ? null : credits(one.limitMicrocredits),
+              spent_credits: spentMicrocredits === undefined ? null : credits(spentMicrocredits),
+              free_credits: credits(free),
+              resets_at: rfc3339OrNull(resetsAt),
+            },
+          ],
+  );
 }
 
 function renderKeyMonth(key: Key): JsonObject {
@@ -151,6 +189,15 @@ const keyMonth = closed({
   month_held_credits: decimal,
   monthly_cap_credits: orNull(decimal),
   resets_at: orNull(time),
+});
+
+const budget = closed({
+  of: oneOf("key", "manager", "pool"),
+  window: oneOf("day", "week", "month", "total"),
+  limit_credits: described("Null: it is another's, who keeps it to himself.", orNull(decimal)),
+  spent_credits: described("By the time of settlement. Null: as `limit_credits`.", orNull(decimal)),
+  free_credits: described("What a new request may still use.", decimal),
+  resets_at: described("Null: it does not reset by itself.", orNull(time)),
 });
 
 const attempt = closed({
@@ -215,7 +262,10 @@ const receipt = closed(
 export const receiptSchemas: Readonly<Record<string, Schema>> = {
   Credits: closed(
     { object: oneOf("credits") },
-    { pool, key: keyMonth, pools: described("For a management key, in their place.", list(pool)) },
+    {
+      ...{ pool, key: keyMonth, budgets: list(budget) },
+      pools: described("For a management key, in place of the others.", list(pool)),
+    },
   ),
   Receipt: receipt,
   ReceiptList: closed({

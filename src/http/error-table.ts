@@ -356,6 +356,18 @@ export const errorTable = {
     chat: ["insufficient_quota", "monthly_cap_reached"],
     ...needsPerson,
   },
+  budget_reached: {
+    status: 402,
+    native: ["billing_error", "budget_reached"],
+    chat: ["insufficient_quota", "budget_reached"],
+    ...needsPerson,
+  },
+  too_many_running: {
+    status: 429,
+    native: ["rate_limit_error", "too_many_running"],
+    chat: ["requests", "too_many_running"],
+    retryAfterSeconds: 1,
+  },
   insufficient_funds: {
     status: 402,
     native: ["billing_error", "insufficient_funds"],

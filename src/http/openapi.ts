@@ -252,6 +252,7 @@ const ofBodies: readonly ErrorReason[] = [
 const ofPaying: readonly ErrorReason[] = [
   ...(["request_id_used", "rate_limited", "requests_not_allowed", "too_many_failed"] as const),
   ...(["credits_exhausted", "credits_held", "monthly_cap_reached", "cancelled"] as const),
+  ...(["budget_reached", "too_many_running"] as const),
 ];
 
 /** The errors of a route, by status: which reasons there are, and how their bodies look. */

@@ -55,6 +55,7 @@ import {
 import { RevocationCheck } from "./revocation.ts";
 import {
   accountKeys,
+  type BudgetsOfKeys,
   createKeyStore,
   type KeyEvent,
   type KeyStore,
@@ -92,6 +93,8 @@ export type Keys = {
 
 /** What a change of an account does to its keys. */
 type KeysOfAccount = {
+  /** True if the account has this management key, and it is not revoked. */
+  hasManagementKey(tx: Runner, accountId: string, managementKeyId: string): Promise<boolean>;
   /**
    * Announces, in the transaction that changes the status of an account, that its keys changed.
    * Returns the ids for `publish`.
@@ -115,6 +118,7 @@ export const hintChannel = "gateway:keys-changed";
 
 export function createKeys(parts: {
   postgres: Pick<Postgres, "run" | "transaction">;
+  budgets: BudgetsOfKeys;
   /** Empty: no token authenticates the operator. */
   adminToken: string;
   resolveModel: ResolveModel;
@@ -139,7 +143,7 @@ export function createKeys(parts: {
   metrics?: Metrics | undefined;
 }): Keys {
   const { adminToken, resolveModel, log, hints, clock } = parts;
-  const store = createKeyStore(parts.postgres);
+  const store = createKeyStore(parts.postgres, parts.budgets);
   const lastUse = new LastUse((secretIds) => store.run(sql.recordUses, { secretIds }), log);
   const revocation = new RevocationCheck(store.liveSecrets, clock);
   const changes = createChanges({

@@ -51,8 +51,8 @@ import { onceFor } from "../contract/replays.ts";
 import type { Postgres } from "../postgres/postgres.ts";
 import type { Runner } from "../postgres/statement.ts";
 import {
+  checkBudget,
   checkExpiry,
-  checkMonthlyCap,
   checkOverlap,
   checkRequestsPerMinute,
 } from "./administration.ts";
@@ -483,7 +483,7 @@ function checkMostKeys(field: string, most: number): number {
 function checkChildLimits(field: string, limits: ChildLimits | undefined): string {
   if (limits === undefined) return "{}";
   checkRequestsPerMinute(`${field}.requests_per_minute`, limits.requestsPerMinute);
-  checkMonthlyCap(`${field}.monthly_cap_microcredits`, limits.monthlyCapMicrocredits);
+  checkBudget(`${field}.`, limits);
   return toJsonString(ChildLimitsSchema, limits, { useProtoFieldName: true });
 }
 

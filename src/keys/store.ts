@@ -1,5 +1,6 @@
 // The tables of keys: what is more than one statement, or makes messages of rows.
 
+import assert from "node:assert/strict";
 import { create, fromJsonString } from "@bufbuild/protobuf";
 import { type Timestamp, timestampFromDate } from "@bufbuild/protobuf/wkt";
 import {
@@ -14,10 +15,11 @@ import {
   SecretSchema,
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import * as sql from "../../gen/sql/keys.ts";
+import { type BudgetLimits, limitsOf, readBudget, toBudget } from "../base/budgets.ts";
 import type { ChangePage } from "../base/change-feed.ts";
 import { type AddressMatcher, matcherOf } from "../base/client-address.ts";
 import { ApiError, type ErrorReason } from "../base/errors.ts";
-import { familyName, familyOf } from "../base/families.ts";
+import { type FamilyName, familyName, familyOf } from "../base/families.ts";
 import { timeOrderedId } from "../base/ids.ts";
 import { shownName } from "../base/names.ts";
 import type { Found } from "../base/secret-cache.ts";
@@ -77,6 +79,8 @@ export type NewKey = Controls & {
   readonly accountId: string;
   readonly family: KeyFamily;
   readonly createdBy: string;
+  readonly limitedByOwner: boolean;
+  readonly budget: BudgetLimits;
 };
 
 /** Throws if the caller may not change the keys of the account any more. */
@@ -98,16 +102,44 @@ export type HowCreated = {
 /** A key as it is now. `secret`: empty if an earlier call made it, and it was not kept. */
 export type Created = { readonly key: Key; readonly secret: string };
 
-/** What the operator limits a key to. Null: no limit; it does not expire. */
-export type Limits = Omit<sql.LockKeyRow, "paused">;
+/** What a key is limited to. Null: no limit; it does not expire. */
+export type Limits = Pick<
+  sql.LockKeyRow,
+  "requestsPerMinute" | "allowedModels" | "accountReader" | "expiresAt" | "allowedAddresses"
+> & { readonly budget: BudgetLimits };
 
-/** The members of a key that the operator sets. */
-export type Controls = Limits & { name: string };
+/** The members of a key that a caller sets. */
+export type Controls = Omit<Limits, "budget"> & {
+  name: string;
+  readonly budget: Partial<BudgetLimits>;
+};
+
+/** A key as it is before a change. */
+export type EarlierKey = Limits & { readonly limitedByOwner: boolean };
+
+/** What the ledger does for keys, in the transaction that changes them. */
+export type BudgetsOfKeys = {
+  /** Gives a new key its budget. */
+  open(tx: Runner, key: KeyOfPool, limits: BudgetLimits): Promise<void>;
+  /** Admits no request of the pool until the end of the transaction. Before any lock of a key. */
+  lock(tx: Runner, key: Omit<KeyOfPool, "keyId">): Promise<void>;
+  /** The pool is locked. */
+  setLimits(tx: Runner, key: KeyOfPool, limits: BudgetLimits): Promise<void>;
+};
+
+type KeyOfPool = {
+  readonly accountId: string;
+  readonly family: FamilyName;
+  readonly keyId: string;
+};
 
 export type KeyStore = ReturnType<typeof createKeyStore>;
 
 /** Every function throws `database_unavailable` while the database is unreachable. */
-export function createKeyStore({ run, transaction }: Pick<Postgres, "run" | "transaction">) {
+export function createKeyStore(
+  { run, transaction }: Pick<Postgres, "run" | "transaction">,
+  budgets: BudgetsOfKeys,
+) {
   async function readKeys(keyIds: readonly string[]): Promise<Key[]> {
     if (keyIds.length === 0) return [];
     const [keys, secrets] = await Promise.all([
@@ -145,7 +177,8 @@ export function createKeyStore({ run, transaction }: Pick<Postgres, "run" | "tra
       const { once, admit, checkNumber } = how;
       const keyId = timeOrderedId("key_");
       const managedBy = /^(person|mgmt):/.test(createdBy) ? createdBy : "";
-      const row = { ...key, keyId, family: familyName(key.family), managedBy, ...secret.stored };
+      const family = familyName(key.family);
+      const row = { ...key, keyId, family, managedBy, ...secret.stored };
       const made = await transaction(async (tx) => {
         const account = await tx.run(sql.lockAccount, { accountId });
         if (!account) throw new ApiError("not_found", { field: "account_id" });
@@ -154,6 +187,7 @@ export function createKeyStore({ run, transaction }: Pick<Postgres, "run" | "tra
         return once(tx, { id: keyId, secret: secret.secret }, async () => {
           await checkNumber(tx);
           await tx.run(sql.createKey, { ...row, changeId: newChange() });
+          await budgets.open(tx, { keyId, accountId, family }, key.budget);
         });
       });
       return { key: await this.readKey(made.id), secret: made.secret };
@@ -166,7 +200,7 @@ export function createKeyStore({ run, transaction }: Pick<Postgres, "run" | "tra
       return key;
     },
 
-    /** A key with its usage of this month, without its secrets. Throws `not_found`. */
+    /** A key with its budget, without its secrets. Throws `not_found`. */
     async readWithMonthUsage(keyId: string): Promise<Key> {
       const [row] = await run(sql.readKeys, { keyIds: [keyId] });
       if (!row) throw new ApiError("not_found", { field: "key_id" });
@@ -193,31 +227,38 @@ export function createKeyStore({ run, transaction }: Pick<Postgres, "run" | "tra
 
     /**
      * Changes the members that are present in `controls`. `check` gets the limits of before, which
-     * nobody changes meanwhile, and throws what refuses the change. Resolves with these limits.
-     * Throws `not_found` and `key_not_active`.
+     * nobody changes meanwhile, and throws what refuses the change; it returns who limits the key
+     * from now on, null: as before. Resolves with these limits. Throws `not_found` and
+     * `key_not_active`.
      */
     updateKey(
-      keyId: string,
+      { keyId, accountId, family }: Pick<Key, "keyId" | "accountId" | "family">,
       controls: Partial<Controls>,
-      { admit, check }: { admit: Admit; check: (earlier: Limits) => void },
+      { admit, check }: { admit: Admit; check: (earlier: EarlierKey) => boolean | null },
     ): Promise<Limits> {
       const values = {
-        ...{ name: null, requestsPerMinute: null, allowedModels: null, monthlyCap: null },
+        ...{ name: null, requestsPerMinute: null, allowedModels: null },
         ...{ accountReader: null, expiresAt: null, allowedAddresses: null },
         ...controls,
         hasName: "name" in controls,
         hasRequestsPerMinute: "requestsPerMinute" in controls,
         hasAllowedModels: "allowedModels" in controls,
-        hasMonthlyCap: "monthlyCap" in controls,
         hasAccountReader: "accountReader" in controls,
         hasExpiresAt: "expiresAt" in controls,
         hasAllowedAddresses: "allowedAddresses" in controls,
       };
+      const name = familyName(family);
+      assert(name, "a key is of a family");
+      const key = { keyId, accountId, family: name };
       return transaction(async (tx) => {
         await admit(tx);
-        const earlier = await lockKey(tx, keyId);
-        check(earlier);
-        await tx.run(sql.updateKey, { keyId, changeId: newChange(), ...values });
+        if (controls.budget) await budgets.lock(tx, key);
+        const row = await lockKey(tx, keyId);
+        const earlier = { ...row, budget: limitsOf(row) };
+        const limitedByOwner = check(earlier);
+        await tx.run(sql.updateKey, { keyId, changeId: newChange(), limitedByOwner, ...values });
+        if (controls.budget)
+          await budgets.setLimits(tx, key, { ...earlier.budget, ...controls.budget });
         return earlier;
       });
     },
@@ -361,6 +402,9 @@ export function readChildLimits(json: Json): ChildLimits {
 
 /** What becomes of the keys of an account with it, in the transaction that changes it. */
 export const accountKeys = {
+  /** True if the account has this management key, and it is not revoked. */
+  hasManagementKey: async (tx: Runner, accountId: string, managementKeyId: string) =>
+    (await tx.run(sql.findManagementKeyOf, { accountId, managementKeyId })) !== undefined,
   async announce(tx: Runner, accountId: string): Promise<readonly string[]> {
     return idsOf(await tx.run(sql.announceAccount, { accountId, changeId: newChange() }));
   },
@@ -444,26 +488,37 @@ function nameOfStatus(status: KeyStatus): string {
 /** The columns of a key. */
 type KeyRow = Pick<sql.ReadKeysRow, keyof sql.ReadKeysRow & keyof sql.FindSecretsRow>;
 
-function keyMembers({ family, status, requestsPerMinute, monthlyCap, ...row }: KeyRow) {
+function keyMembers({ family, status, requestsPerMinute, ...row }: KeyRow) {
+  const { day, week, month, total, running } = limitsOf(row);
   return {
     ...row,
     name: shownName(row.name),
     family: familyOf(family),
     status: statusOf[status],
     requestsPerMinute: requestsPerMinute ?? undefined,
-    monthlyCapMicrocredits: monthlyCap ?? undefined,
+    dailyCapMicrocredits: day ?? undefined,
+    weeklyCapMicrocredits: week ?? undefined,
+    monthlyCapMicrocredits: month ?? undefined,
+    totalCapMicrocredits: total ?? undefined,
+    requestsAtOnce: running ?? undefined,
     expiresAt: stamp(row.expiresAt),
     createdAt: stamp(row.createdAt),
     revokedAt: stamp(row.revokedAt),
   };
 }
 
-function toKey(row: sql.ReadKeysRow, secrets: readonly SecretRow[] = []): Key {
+function toKey(
+  { budget: numbers, at, ...row }: sql.ReadKeysRow,
+  secrets: readonly SecretRow[] = [],
+) {
+  const budget = readBudget(numbers, at);
+  const month = budget.windows.find(({ name }) => name === "month");
   return create(KeySchema, {
     ...keyMembers(row),
-    monthSpentMicrocredits: row.monthSpent,
-    monthHeldMicrocredits: row.monthHeld,
-    monthResetsAt: stamp(row.monthResetsAt),
+    budget: toBudget({ case: "keyId", value: row.keyId }, row.family, budget),
+    monthSpentMicrocredits: month?.spent ?? 0n,
+    monthHeldMicrocredits: budget.held,
+    monthResetsAt: stamp(month?.resetsAt ?? null),
     lastUsedAt: stamp(row.lastUsedAt),
     secrets: secrets.map(toSecret),
   });
@@ -502,6 +557,7 @@ function toFoundSecret(row: sql.FindSecretsRow): FoundSecret {
         ...{ secretId, hint, createdAt: row.secretCreatedAt, lastUsedAt: null },
         ...{ expiresAt: secretExpiresAt, revokedAt: secretRevokedAt },
       }),
+      isLimited: row.isLimited,
     },
     refusal: isRevoked ? "revoked_key" : refusalBy[row.accountStatus],
     paused: row.paused,

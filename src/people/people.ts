@@ -71,7 +71,7 @@ import {
   signOut,
 } from "./sign-in.ts";
 import { confirmEmail, signUp } from "./sign-up.ts";
-import { createPeopleStore, type Owners, type PeopleStore } from "./store.ts";
+import { createPeopleStore, type OnJoin, type Owners, type PeopleStore } from "./store.ts";
 import { addPasskey, removeIdentity, removePasskey, setPassword } from "./ways-in.ts";
 
 export { codeGuesses } from "./guessing.ts";
@@ -115,6 +115,9 @@ type MembersOfAccount = {
    * transaction he goes on to own it.
    */
   checkOwner(tx: Runner, accountId: string, personId: string): Promise<void>;
+  isMember(tx: Runner, accountId: string, personId: string): Promise<boolean>;
+  /** The ids of those who are neither owners nor viewers. */
+  listPlain(tx: Runner, accountId: string): Promise<readonly string[]>;
   /**
    * Throws `not_permitted` unless the person may manage keys of the account at this moment, as a
    * member or an operator. Until the end of the transaction he goes on to be that.
@@ -188,6 +191,8 @@ export function createPeople(parts: {
   /** The address under which people reach the console. */
   publicUrl: () => URL;
   keys: ManagedKeys;
+  /** What a person who becomes a member may spend. Absent: as much as the account has. */
+  budgets?: { join: OnJoin };
   /** Makes other nodes read the change feed at once, not within 0.5 s. */
   hints?: ChangeHints | undefined;
   /** Undefined: links are shown to those who make them. */
@@ -211,7 +216,7 @@ export function createPeople(parts: {
   log: Log;
 }): People {
   const { publicUrl, hints, mailer, ensureAccount = noAccounts, env = {}, clock, log } = parts;
-  const store = createPeopleStore(parts.postgres);
+  const store = createPeopleStore(parts.postgres, parts.budgets?.join);
   const changes = createChanges({
     source: { name: "people", read: store.readChanges, clean: store.clean },
     hints,
@@ -349,6 +354,13 @@ export const membersOfAccount = {
   async checkOwner(tx: Runner, accountId: string, personId: string) {
     if (!(await tx.run(sql.lockOwner, { accountId, personId })))
       throw new ApiError("not_permitted");
+  },
+  async isMember(tx: Runner, accountId: string, personId: string): Promise<boolean> {
+    return (await tx.run(sql.shareMember, { accountId, personId })) !== undefined;
+  },
+  async listPlain(tx: Runner, accountId: string): Promise<readonly string[]> {
+    const members = await tx.run(sql.listMembers, { accountId, personId: null });
+    return members.filter(({ role }) => role === "member").map(({ personId }) => personId);
   },
   async checkManager(tx: Runner, accountId: string, personId: string) {
     const member = await tx.run(sql.shareMember, { accountId, personId });

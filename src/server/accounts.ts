@@ -2,7 +2,7 @@
 // ledger and people use of later services they get when they start.
 
 import { MisplacedUses } from "../base/client-address.ts";
-import { createBilling } from "../billing/billing.ts";
+import { budgetsOfKeys, budgetsOfMembers, createBilling } from "../billing/billing.ts";
 import type { Authenticate } from "../contract/contract.ts";
 import { createKeys } from "../keys/keys.ts";
 import {
@@ -34,6 +34,7 @@ export async function createAccounts(parts: GatewayParts, data: Data, settings: 
   const misplaced = new MisplacedUses();
   const keys = createKeys({
     postgres,
+    budgets: budgetsOfKeys,
     adminToken,
     resolveModel: (name) => settings.catalog.find(name)?.model.id,
     ...membersOfAccount,
@@ -56,6 +57,7 @@ export async function createAccounts(parts: GatewayParts, data: Data, settings: 
     log,
     keys: keys.ofAccount,
     members: membersOfAccount,
+    hasManagementKey: keys.ofAccount.hasManagementKey,
     approvalLimit,
     maxWaitMs: config.ledgerMaxWaitMs,
     parent: parts.shared?.nodes,
@@ -68,6 +70,7 @@ export async function createAccounts(parts: GatewayParts, data: Data, settings: 
     hasAdminToken: adminToken !== "",
     publicUrl,
     keys: keys.managed,
+    budgets: budgetsOfMembers,
     hints: hints && hintsOn(hints, "gateway:people-changed"),
     mailer,
     settings: settings.file.people,

@@ -130,10 +130,8 @@ test("a cap is told at 80 % and when it is reached, and again after it was raise
   const { accountId, keyId } = await nodes.payer(100n * credit, { cap: 10n * credit });
   const spend = (micro: bigint) =>
     nodes.run(
-      `insert into key_months (account_id, key_id, month, spent)
-         values ($1, $2, date_trunc('month', now() at time zone 'utc')::date, $3)
-         on conflict (account_id, key_id, month) do update set spent = excluded.spent`,
-      [accountId, keyId, micro],
+      `update budgets set day = (now() at time zone 'utc')::date, spent = $2 where payer = $1`,
+      [keyId, micro],
     );
   const percents = async () =>
     (await nodes.raised(accountId))
@@ -154,14 +152,14 @@ test("a cap is told at 80 % and when it is reached, and again after it was raise
   );
   await look();
   expect(await percents()).toEqual(["80", "100"]);
-  await nodes.run("update keys set monthly_cap = $2 where key_id = $1", [keyId, 20n * credit]);
+  await nodes.run("update budgets set month_limit = $2 where payer = $1", [keyId, 20n * credit]);
   await nodes.run("delete from errors_hourly where key_id = $1", [keyId]);
   await look();
   expect(await percents()).toEqual(["80", "100"]);
   // Reached at once: the part of it is not told besides.
   await spend(20n * credit);
   await look();
-  await nodes.run("update key_months set spent = $2 where key_id = $1", [keyId, 19n * credit]);
+  await nodes.run("update budgets set spent = $2 where payer = $1", [keyId, 19n * credit]);
   await look();
   expect(await percents()).toEqual(["80", "100", "100"]);
 });

@@ -37,7 +37,8 @@ const admitted = (caller: ManagementCaller) =>
     .sort();
 
 const ofKeys = [
-  ...["CreateKey", "PauseKey", "ResumeKey", "RevokeKey", "RevokeSecret", "RotateKey", "UpdateKey"],
+  ...["CreateKey", "PauseKey", "ResetBudget", "ResumeKey", "RevokeKey", "RevokeSecret"],
+  ...["RotateKey", "UpdateKey"],
 ];
 test.for<[string, ManagementScope[], string[]]>([
   ["nothing", [], []],
@@ -46,6 +47,7 @@ test.for<[string, ManagementScope[], string[]]>([
     [READ],
     [
       ...["ExportCharges", "GetAccount", "GetForecast", "GetKey", "GetPools", "GetReceipt"],
+      "ListBudgets",
       ...["ListCharges", "ListKeys", "ListOrders", "ListRunningRequests", "ListTransfers"],
       ...["QueryErrors", "QueryUsage", "WatchCharges"],
     ],

@@ -84,7 +84,7 @@ const identify = (secret: string, peer?: string, keys = fixture.keys) =>
   errorOf(keys.authenticate(bearer(secret), peer === undefined ? undefined : { peer }));
 const statusOf = async (keyId: string) => (await fixture.client.getKey(keyId)).key?.status;
 const run = (text: string, values: unknown[] = []) =>
-  query(fixture.database, { name: `test/${text.slice(0, 40)}`, text }, values);
+  query(fixture.database, { name: `test/${crypto.randomUUID()}`, text }, values);
 
 describe("a new management key", () => {
   test("has a secret of its own form, of which only the digest is stored", async () => {
@@ -200,6 +200,22 @@ describe("its keys", () => {
     expect(plain).toMatchObject(childLimits);
     const lower = await createKey({ requestsPerMinute: 0, monthlyCapMicrocredits: 5_000n });
     expect(lower).toMatchObject({ requestsPerMinute: 0, monthlyCapMicrocredits: 5_000n });
+    const more = {
+      ...{ dailyCapMicrocredits: 10n, weeklyCapMicrocredits: 20n, totalCapMicrocredits: 30n },
+      requestsAtOnce: 2,
+    };
+    const other = by((await make({ childLimits: more })).secret);
+    expect(await other.createKey()).toMatchObject(more);
+    expect(await other.createKey({ requestsAtOnce: 1 })).toMatchObject({
+      ...{ ...more, requestsAtOnce: 1 },
+    });
+    for (const [limits, field] of [
+      [{ dailyCapMicrocredits: 11n }, "daily_cap_microcredits"],
+      [{ weeklyCapMicrocredits: 21n }, "weekly_cap_microcredits"],
+      [{ totalCapMicrocredits: 31n }, "total_cap_microcredits"],
+      [{ requestsAtOnce: 3 }, "requests_at_once"],
+    ] as const)
+      expect(await errorOf(other.createKey(limits))).toBe(`invalid_request ${field}`);
     expect(await errorOf(createKey({ requestsPerMinute: 61 }))).toBe(
       "invalid_request requests_per_minute",
     );

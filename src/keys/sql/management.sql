@@ -58,6 +58,13 @@ select k.management_key_id, k.account_id, k.name, k.scopes, k.most_keys, k.child
  order by k.management_key_id
  limit :rows;
 
+-- name: FindManagementKeyOf :optional
+-- A management key of an account that is not revoked. No row: there is none.
+select management_key_id
+  from management_keys
+ where management_key_id = :management_key_id and account_id = :account_id
+   and revoked_at is null;
+
 -- name: ListManagementSecrets :many
 -- The secrets of these management keys, newest first: the valid ones, and the newest five.
 select management_key_id, hint, created_at, expires_at, last_used_at

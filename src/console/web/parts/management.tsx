@@ -207,6 +207,13 @@ function readFields({ name, scopes, mostKeys, perMinute, cap, addresses }: Field
   };
 }
 
+/** The limits of children that the form does not have: a change of the others keeps them. */
+function otherLimits({ childLimits }: ManagementKey) {
+  if (!childLimits) return {};
+  const { requestsPerMinute: _, monthlyCapMicrocredits: __, ...others } = childLimits;
+  return others;
+}
+
 const paths = {
   name: "name",
   scopes: "scopes",
@@ -366,9 +373,14 @@ function EditDialog({ apiKey, onClose }: KeyDialogProps): JSX.Element {
       ...(["name", "scopes", "mostKeys", "perMinute", "cap", "addresses"] as const),
     ];
     const mask = [...new Set(names.filter(isChanged).map((name) => paths[name]))];
+    const read = readFields(fields);
     if (mask.length > 0)
       await call(KeysService.method.updateManagementKey, {
-        managementKey: { managementKeyId: apiKey.managementKeyId, ...readFields(fields) },
+        managementKey: {
+          managementKeyId: apiKey.managementKeyId,
+          ...read,
+          childLimits: { ...otherLimits(apiKey), ...read.childLimits },
+        },
         updateMask: { paths: mask },
       });
     changed();

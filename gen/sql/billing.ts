@@ -218,8 +218,11 @@ update accounts set default_member_limits = $1::jsonb where account_id = $2`,
  * `madeBy`: null: the gateway
  * `managers`: whose row counts it beside that of the key; null: none
  * `deadlinesMs`: from now
+ * `today`: the UTC day of the transaction, as `NodeClock` tells the time
+ * `monday`: on which its week began
+ * `first`: on which its month began
  */
-export const placeHolds: Run<{ accountIds: readonly string[]; requestIds: readonly string[]; families: readonly string[]; keyIds: readonly string[]; secretIds: readonly (string | null)[]; models: readonly string[]; amounts: readonly (bigint | number)[]; priceVersions: readonly string[]; nonces: readonly string[]; deadlinesMs: readonly number[]; nodeIds: readonly (string | null)[]; grantedOutputs: readonly number[]; tags: readonly (string | null)[]; madeBy: readonly (string | null)[]; managers: readonly (string | null)[] }> = run(
+export const placeHolds: Run<{ accountIds: readonly string[]; requestIds: readonly string[]; families: readonly string[]; keyIds: readonly string[]; secretIds: readonly (string | null)[]; models: readonly string[]; amounts: readonly (bigint | number)[]; priceVersions: readonly string[]; nonces: readonly string[]; deadlinesMs: readonly number[]; nodeIds: readonly (string | null)[]; grantedOutputs: readonly number[]; tags: readonly (string | null)[]; madeBy: readonly (string | null)[]; managers: readonly (string | null)[]; today: string; monday: string; first: string }> = run(
   "billing/place-holds",
   `-- billing/place-holds
 with placed as (
@@ -241,15 +244,12 @@ with placed as (
   update pools p
   set held = p.held + d.amount, running = p.running + d.requests,
     -- The first change of a UTC day begins the windows that begin with it.
-    day = greatest(p.day, d.today),
-    day_base = case when p.day < d.today then p.spent else p.day_base end,
-    week_base = case when p.day < d.monday then p.spent else p.week_base end,
-    month_base = case when p.day < d.first then p.spent else p.month_base end
+    day = greatest(p.day, $16::date),
+    day_base = case when p.day < $16 then p.spent else p.day_base end,
+    week_base = case when p.day < $17::date then p.spent else p.week_base end,
+    month_base = case when p.day < $18::date then p.spent else p.month_base end
   from (
-    select account_id, "family", sum(amount)::bigint as amount, count(*)::integer as requests,
-      (now() at time zone 'utc')::date as today,
-      date_trunc('week', now() at time zone 'utc')::date as monday,
-      date_trunc('month', now() at time zone 'utc')::date as first
+    select account_id, "family", sum(amount)::bigint as amount, count(*)::integer as requests
     from placed
     group by account_id, "family"
   ) d
@@ -257,15 +257,12 @@ with placed as (
 )
 update budgets b
 set held = b.held + d.amount, running = b.running + d.requests,
-  day = greatest(b.day, d.today),
-  day_base = case when b.day < d.today then b.spent else b.day_base end,
-  week_base = case when b.day < d.monday then b.spent else b.week_base end,
-  month_base = case when b.day < d.first then b.spent else b.month_base end
+  day = greatest(b.day, $16),
+  day_base = case when b.day < $16 then b.spent else b.day_base end,
+  week_base = case when b.day < $17 then b.spent else b.week_base end,
+  month_base = case when b.day < $18 then b.spent else b.month_base end
 from (
-  select account_id, "family", payer, sum(amount)::bigint as amount, count(*)::integer as requests,
-    (now() at time zone 'utc')::date as today,
-    date_trunc('week', now() at time zone 'utc')::date as monday,
-    date_trunc('month', now() at time zone 'utc')::date as first
+  select account_id, "family", payer, sum(amount)::bigint as amount, count(*)::integer as requests
   from (
     select account_id, "family", key_id as payer, amount from placed
     union all
@@ -274,7 +271,7 @@ from (
   group by account_id, "family", payer
 ) d
 where b.account_id = d.account_id and b."family" = d."family" and b.payer = d.payer`,
-  (p) => [p.accountIds, p.requestIds, p.families, p.keyIds, p.secretIds, p.models, p.amounts, p.priceVersions, p.nonces, p.deadlinesMs, p.nodeIds, p.grantedOutputs, p.tags, p.madeBy, p.managers],
+  (p) => [p.accountIds, p.requestIds, p.families, p.keyIds, p.secretIds, p.models, p.amounts, p.priceVersions, p.nonces, p.deadlinesMs, p.nodeIds, p.grantedOutputs, p.tags, p.madeBy, p.managers, p.today, p.monday, p.first],
 );
 
 /**
@@ -1032,7 +1029,11 @@ export type SettleHoldsRow = { accountId: string; requestId: string; hold: bigin
 export const settleHolds: Many<{ accountIds: readonly string[]; requestIds: readonly string[]; costsInput: readonly (bigint | number)[]; costsCache: readonly (bigint | number)[]; costsThinking: readonly (bigint | number)[]; costs: readonly (bigint | number)[]; costsOver: readonly (bigint | number)[]; outputsOver: readonly number[]; thinkingsOver: readonly number[]; outcomes: readonly string[]; bases: readonly string[]; attempts: readonly string[]; firstEvents: readonly (number | null)[]; facts: readonly (string | null)[]; input: readonly number[]; output: readonly number[]; thinking: readonly number[]; cacheWrite5m: readonly number[]; cacheWrite1h: readonly number[]; cacheRead: readonly number[]; webSearches: readonly number[] }, SettleHoldsRow> = many(
   "billing/settle-holds",
   `-- billing/settle-holds
-with ended as (
+with today as materialized (
+  select (now() at time zone 'utc')::date as today,
+    date_trunc('week', now() at time zone 'utc')::date as monday,
+    date_trunc('month', now() at time zone 'utc')::date as first
+), ended as (
   delete from holds h
   using unnest($1::text[], $2::text[], $3::bigint[],
       $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[],
@@ -1066,32 +1067,29 @@ with ended as (
     -- A debt ends when the credits that are left cover the running holds.
     in_debt = p.in_debt and p.posted - d.amount < p.held - d.hold,
     spent = p.spent + d.amount, running = p.running - d.requests,
-    day = greatest(p.day, d.today),
-    day_base = case when p.day < d.today then p.spent else p.day_base end,
-    week_base = case when p.day < d.monday then p.spent else p.week_base end,
-    month_base = case when p.day < d.first then p.spent else p.month_base end
+    day = greatest(p.day, t.today),
+    day_base = case when p.day < t.today then p.spent else p.day_base end,
+    week_base = case when p.day < t.monday then p.spent else p.week_base end,
+    month_base = case when p.day < t.first then p.spent else p.month_base end
   from (
     select account_id, "family", sum(amount)::bigint as amount, sum(hold)::bigint as hold,
-      count(*)::integer as requests, (now() at time zone 'utc')::date as today,
-      date_trunc('week', now() at time zone 'utc')::date as monday,
-      date_trunc('month', now() at time zone 'utc')::date as first
+      count(*)::integer as requests
     from charged
     group by account_id, "family"
   ) d
+  cross join today t
   where p.account_id = d.account_id and p."family" = d."family"
 ), in_budgets as (
   update budgets b
   set spent = b.spent + d.amount, held = b.held - d.hold, running = b.running - d.requests,
     last_used_at = greatest(b.last_used_at, now()),
-    day = greatest(b.day, d.today),
-    day_base = case when b.day < d.today then b.spent else b.day_base end,
-    week_base = case when b.day < d.monday then b.spent else b.week_base end,
-    month_base = case when b.day < d.first then b.spent else b.month_base end
+    day = greatest(b.day, t.today),
+    day_base = case when b.day < t.today then b.spent else b.day_base end,
+    week_base = case when b.day < t.monday then b.spent else b.week_base end,
+    month_base = case when b.day < t.first then b.spent else b.month_base end
   from (
     select account_id, "family", payer, sum(amount)::bigint as amount, sum(hold)::bigint as hold,
-      count(*)::integer as requests, (now() at time zone 'utc')::date as today,
-      date_trunc('week', now() at time zone 'utc')::date as monday,
-      date_trunc('month', now() at time zone 'utc')::date as first
+      count(*)::integer as requests
     from (
       select account_id, "family", key_id as payer, amount, hold from charged
       union all
@@ -1099,6 +1097,7 @@ with ended as (
     ) payers
     group by account_id, "family", payer
   ) d
+  cross join today t
   where b.account_id = d.account_id and b."family" = d."family" and b.payer = d.payer
 ), rolled_up as (
   insert into usage_hourly as u (account_id, key_id, model, hour,

@@ -106,7 +106,7 @@ export function readBudget(numbers: readonly bigint[], at: Date): Budget {
 }
 
 /** When the day, the week and the month of a time began. A week begins on Monday. */
-function startsOf(at: Date) {
+export function startsOf(at: Date) {
   const [year, month, date] = [at.getUTCFullYear(), at.getUTCMonth(), at.getUTCDate()];
   return {
     day: Date.UTC(year, month, date),

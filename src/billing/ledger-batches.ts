@@ -8,7 +8,7 @@ import { type Attempt, AttemptSchema } from "../../gen/gateway/billing/v1/billin
 import { type LeftOut, LeftOutSchema } from "../../gen/gateway/common/v1/left_out_pb.ts";
 import { PriceSchema, type Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
 import * as sql from "../../gen/sql/billing.ts";
-import { readBudget } from "../base/budgets.ts";
+import { readBudget, startsOf } from "../base/budgets.ts";
 import { ApiError } from "../base/errors.ts";
 import { mayBeOld } from "../base/ids.ts";
 import { firstEventBoundsMs } from "../base/shown-figures.ts";
@@ -157,7 +157,15 @@ function placeHolds(placed: readonly PlacedRequest[], nodeId: string): Query<nev
     tags: holds.map(storedTags),
     madeBy: holds.map(({ madeBy }) => madeBy ?? null),
     managers: holds.map(({ manager }) => manager ?? null),
+    ...windowsAt(holds[0]?.admittedAt ?? new Date(0)),
   });
+}
+
+/** When the day, the week and the month of a time began. */
+function windowsAt(at: Date) {
+  const { day, week, month } = startsOf(at);
+  const dateOf = (ms: number) => new Date(ms).toISOString().slice(0, 10);
+  return { today: dateOf(day), monday: dateOf(week), first: dateOf(month) };
 }
 
 /** The tags of a hold as its row has them. */

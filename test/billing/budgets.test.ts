@@ -230,7 +230,7 @@ test("any requests, limits, resets and hand-overs, at any time, are decided and 
         expect(await ledger.store.verifyLedger()).toEqual([]);
       },
     ),
-    { numRuns: 30 },
+    { numRuns: 12 },
   );
 });
 

@@ -8,6 +8,9 @@
 -- :made_by[]?  null: the gateway
 -- :managers[]?  whose row counts it beside that of the key; null: none
 -- :deadlines_ms  from now
+-- :today  the UTC day of the transaction, as `NodeClock` tells the time
+-- :monday  on which its week began
+-- :first  on which its month began
 with placed as (
   insert into holds (account_id, request_id, "family", key_id, secret_id, model, month, amount,
     price_version, node_id, nonce, admitted_at, deadline, granted_output, tags,
@@ -27,15 +30,12 @@ with placed as (
   update pools p
   set held = p.held + d.amount, running = p.running + d.requests,
     -- The first change of a UTC day begins the windows that begin with it.
-    day = greatest(p.day, d.today),
-    day_base = case when p.day < d.today then p.spent else p.day_base end,
-    week_base = case when p.day < d.monday then p.spent else p.week_base end,
-    month_base = case when p.day < d.first then p.spent else p.month_base end
+    day = greatest(p.day, :today::date),
+    day_base = case when p.day < :today then p.spent else p.day_base end,
+    week_base = case when p.day < :monday::date then p.spent else p.week_base end,
+    month_base = case when p.day < :first::date then p.spent else p.month_base end
   from (
-    select account_id, "family", sum(amount)::bigint as amount, count(*)::integer as requests,
-      (now() at time zone 'utc')::date as today,
-      date_trunc('week', now() at time zone 'utc')::date as monday,
-      date_trunc('month', now() at time zone 'utc')::date as first
+    select account_id, "family", sum(amount)::bigint as amount, count(*)::integer as requests
     from placed
     group by account_id, "family"
   ) d
@@ -43,15 +43,12 @@ with placed as (
 )
 update budgets b
 set held = b.held + d.amount, running = b.running + d.requests,
-  day = greatest(b.day, d.today),
-  day_base = case when b.day < d.today then b.spent else b.day_base end,
-  week_base = case when b.day < d.monday then b.spent else b.week_base end,
-  month_base = case when b.day < d.first then b.spent else b.month_base end
+  day = greatest(b.day, :today),
+  day_base = case when b.day < :today then b.spent else b.day_base end,
+  week_base = case when b.day < :monday then b.spent else b.week_base end,
+  month_base = case when b.day < :first then b.spent else b.month_base end
 from (
-  select account_id, "family", payer, sum(amount)::bigint as amount, count(*)::integer as requests,
-    (now() at time zone 'utc')::date as today,
-    date_trunc('week', now() at time zone 'utc')::date as monday,
-    date_trunc('month', now() at time zone 'utc')::date as first
+  select account_id, "family", payer, sum(amount)::bigint as amount, count(*)::integer as requests
   from (
     select account_id, "family", key_id as payer, amount from placed
     union all

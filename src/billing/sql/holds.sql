@@ -12,7 +12,11 @@
 -- :first_events[]?  the numbers of the counts of first events; null: there was none
 -- :facts[]?  null: there are none
 -- :input  charged tokens, as the other categories
-with ended as (
+with today as materialized (
+  select (now() at time zone 'utc')::date as today,
+    date_trunc('week', now() at time zone 'utc')::date as monday,
+    date_trunc('month', now() at time zone 'utc')::date as first
+), ended as (
   delete from holds h
   using unnest(:account_ids::text[], :request_ids::text[], :costs_input::bigint[],
       :costs_cache::bigint[], :costs_thinking::bigint[], :costs::bigint[], :costs_over::bigint[],
@@ -46,32 +50,29 @@ with ended as (
     -- A debt ends when the credits that are left cover the running holds.
     in_debt = p.in_debt and p.posted - d.amount < p.held - d.hold,
     spent = p.spent + d.amount, running = p.running - d.requests,
-    day = greatest(p.day, d.today),
-    day_base = case when p.day < d.today then p.spent else p.day_base end,
-    week_base = case when p.day < d.monday then p.spent else p.week_base end,
-    month_base = case when p.day < d.first then p.spent else p.month_base end
+    day = greatest(p.day, t.today),
+    day_base = case when p.day < t.today then p.spent else p.day_base end,
+    week_base = case when p.day < t.monday then p.spent else p.week_base end,
+    month_base = case when p.day < t.first then p.spent else p.month_base end
   from (
     select account_id, "family", sum(amount)::bigint as amount, sum(hold)::bigint as hold,
-      count(*)::integer as requests, (now() at time zone 'utc')::date as today,
-      date_trunc('week', now() at time zone 'utc')::date as monday,
-      date_trunc('month', now() at time zone 'utc')::date as first
+      count(*)::integer as requests
     from charged
     group by account_id, "family"
   ) d
+  cross join today t
   where p.account_id = d.account_id and p."family" = d."family"
 ), in_budgets as (
   update budgets b
   set spent = b.spent + d.amount, held = b.held - d.hold, running = b.running - d.requests,
     last_used_at = greatest(b.last_used_at, now()),
-    day = greatest(b.day, d.today),
-    day_base = case when b.day < d.today then b.spent else b.day_base end,
-    week_base = case when b.day < d.monday then b.spent else b.week_base end,
-    month_base = case when b.day < d.first then b.spent else b.month_base end
+    day = greatest(b.day, t.today),
+    day_base = case when b.day < t.today then b.spent else b.day_base end,
+    week_base = case when b.day < t.monday then b.spent else b.week_base end,
+    month_base = case when b.day < t.first then b.spent else b.month_base end
   from (
     select account_id, "family", payer, sum(amount)::bigint as amount, sum(hold)::bigint as hold,
-      count(*)::integer as requests, (now() at time zone 'utc')::date as today,
-      date_trunc('week', now() at time zone 'utc')::date as monday,
-      date_trunc('month', now() at time zone 'utc')::date as first
+      count(*)::integer as requests
     from (
       select account_id, "family", key_id as payer, amount, hold from charged
       union all
@@ -79,6 +80,7 @@ with ended as (
     ) payers
     group by account_id, "family", payer
   ) d
+  cross join today t
   where b.account_id = d.account_id and b."family" = d."family" and b.payer = d.payer
 ), rolled_up as (
   insert into usage_hourly as u (account_id, key_id, model, hour,

@@ -237,6 +237,8 @@ export const figures = {
       label: "Credits held by running requests",
       advice: "Wait for running requests, or buy credits.",
     },
+    BUDGET_REACHED: { label: "Budget", advice: "An owner can raise the limit." },
+    TOO_MANY_RUNNING: { label: "Requests at once", advice: "Wait for running requests." },
     MONTHLY_CAP_REACHED: { label: "Monthly cap", advice: "Raise the cap of the key." },
     MODEL_NOT_ALLOWED: {
       label: "Model not allowed",

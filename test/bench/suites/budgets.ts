@@ -71,4 +71,6 @@ async function setMembers(
      set day_limit = excluded.day_limit, month_limit = excluded.month_limit`,
     [limit],
   );
+  // So that no phase pays for what this has changed.
+  for (const table of ["budgets", "keys"]) await runSql(postgres, `vacuum ${table}`);
 }

@@ -12,6 +12,7 @@ import { count, credits, day, dollars, moment, relative, toDate } from "../forma
 import { familyName } from "../names.ts";
 import { useActorNames } from "../parts/actors.ts";
 import { actText } from "../parts/acts.ts";
+import { BudgetBars } from "../parts/budget.tsx";
 import { Button } from "../parts/button.tsx";
 import { Dialog } from "../parts/dialog.tsx";
 import { Form } from "../parts/form.tsx";
@@ -174,6 +175,7 @@ function Limits({ apiKey }: { apiKey: Key }): JSX.Element {
   const { allowedModels, monthlyCapMicrocredits: cap, expiresAt, createdAt } = apiKey;
   return (
     <Card title={words.key.facts}>
+      <BudgetBars budget={apiKey.budget} />
       <Facts>
         {[
           [

@@ -10,7 +10,7 @@ import { type Key, KeysService } from "../../../../gen/gateway/keys/v1/keys_pb.t
 import { call, invalidate, useCall } from "../api.ts";
 import { credits, moment, relative } from "../format.ts";
 import { familyName } from "../names.ts";
-import { account } from "../session.ts";
+import { account, can } from "../session.ts";
 import { words } from "../words.ts";
 import { Button } from "./button.tsx";
 import { Segments } from "./choices.tsx";
@@ -169,6 +169,7 @@ export function EditKeyDialog({ apiKey, onClose }: KeyDialogProps): JSX.Element 
           onInput={(name) => setFields({ ...fields, name })}
           isFirst
         />
+        {apiKey.limitedByOwner && !can("owner") && <p class="hint">{words.keyForm.byOwner}</p>}
         <KeyLimits fields={fields} onChange={setFields} />
       </Form>
     </Dialog>

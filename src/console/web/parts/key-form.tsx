@@ -6,6 +6,7 @@ import { useCall } from "../api.ts";
 import { count, parseCredits, plainCredits } from "../format.ts";
 import { session } from "../session.ts";
 import { words } from "../words.ts";
+import { CreditsField } from "./budget.tsx";
 import { Button } from "./button.tsx";
 import { CheckField, ChoiceField, TextField } from "./form.tsx";
 import { type KeyFields, linesOf } from "./key-fields.ts";
@@ -60,6 +61,32 @@ export function KeyLimits({ fields, onChange }: KeyFieldsProps): JSX.Element {
           {words.keyForm.capHint}
         </p>
       </div>
+      <CreditsField
+        name="daily_cap_microcredits"
+        label={words.keyForm.daily}
+        value={fields.daily}
+        onInput={(daily) => set({ daily })}
+      />
+      <CreditsField
+        name="weekly_cap_microcredits"
+        label={words.keyForm.weekly}
+        value={fields.weekly}
+        onInput={(weekly) => set({ weekly })}
+      />
+      <CreditsField
+        name="total_cap_microcredits"
+        label={words.keyForm.total}
+        value={fields.total}
+        onInput={(total) => set({ total })}
+      />
+      <TextField
+        name="requests_at_once"
+        label={words.keyForm.atOnce}
+        type="number"
+        placeholder={words.keyForm.unlimited}
+        value={fields.atOnce}
+        onInput={(atOnce) => set({ atOnce })}
+      />
       <Models fields={fields} onChange={onChange} />
       <TextField
         name="expires_at"
